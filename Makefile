@@ -1,0 +1,51 @@
+# make install   create .venv with everything the tests and the demo need
+# make demo      train a small model privately; writes out/demo.ledger and out/report.md
+# make test      linters, types, import contracts, all tests (a few minutes)
+# make test-full the same with the slow suites
+# make bench     benchmarks, printed as tables
+# make format    rewrite the code in the house format
+
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+.PHONY: install demo check test test-full bench format clean
+
+install: .venv/.installed
+demo: install
+check test test-full format: .venv/.installed
+bench: .venv/.installed-bench
+
+.venv/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(PIP) install --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+.venv/.installed-bench: .venv/.installed
+	$(PIP) install --constraint constraints.txt --editable '.[bench]'
+	touch $@
+
+demo:
+	$(BIN)/python examples/demo.py
+
+check:
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: check
+	$(BIN)/python -m pytest
+
+test-full: check
+	$(BIN)/python -m pytest -m 'full or not full'
+
+bench:
+	$(BIN)/python benchmarks/ledger.py
+
+format:
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf .venv out

@@ -1,0 +1,95 @@
+"""Checks on parameters, each with one form of error.
+
+Numbers are normalised here and nowhere else: whatever a caller passes (int, float, NumPy scalar of any
+width), what is stored is a Python float (float64) or int, so that equal numbers make equal events.
+Booleans are not numbers, strings are not numbers, arrays are not numbers.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from typing import TypeVar
+
+from discreet.errors import ParameterError
+
+__all__ = ["fraction", "instance", "label", "member", "positive", "real", "whole"]
+
+T = TypeVar("T")
+
+_LONGEST_LABEL = 200
+
+
+def real(owner: str, name: str, value: object, *, expected: str = "a finite number") -> float:
+    """A finite float64, whatever numeric type came."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise _wrong_kind(owner, name, expected, value)
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise ParameterError(owner=owner, name=name, expected=expected, got=_show(value))
+    return number + 0.0  # -0.0 and 0.0 are equal but would be written differently
+
+
+def positive(owner: str, name: str, value: object) -> float:
+    """A finite float64 above zero."""
+    expected = "a finite number above 0"
+    number = real(owner, name, value, expected=expected)
+    if number <= 0.0:
+        raise ParameterError(owner=owner, name=name, expected=expected, got=_show(value))
+    return number
+
+
+def fraction(owner: str, name: str, value: object, *, zero: bool = False, one: bool = False) -> float:
+    """A float64 between 0 and 1; each end is excluded unless asked for."""
+    expected = f"a number in {'[' if zero else '('}0, 1{']' if one else ')'}"
+    number = real(owner, name, value, expected=expected)
+    inside = (0.0 < number < 1.0) or (zero and number == 0.0) or (one and number == 1.0)
+    if not inside:
+        raise ParameterError(owner=owner, name=name, expected=expected, got=_show(value))
+    return number
+
+
+def whole(owner: str, name: str, value: object, *, least: int) -> int:
+    """A whole number, at least `least` and below 2^63 (what the ledger's store holds)."""
+    expected = f"a whole number, at least {least}"
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+        raise _wrong_kind(owner, name, expected, value)
+    number = int(value)
+    if number < least or number >= 2**63:
+        raise ParameterError(owner=owner, name=name, expected=expected, got=_show(value))
+    return number
+
+
+def label(owner: str, name: str, value: object, *, empty: bool = False) -> str:
+    """A short printable text."""
+    expected = f"a printable text of at most {_LONGEST_LABEL} characters" + ("" if empty else ", not empty")
+    if not isinstance(value, str):
+        raise _wrong_kind(owner, name, expected, value)
+    if len(value) > _LONGEST_LABEL or not value.isprintable() or (not value and not empty):
+        raise ParameterError(owner=owner, name=name, expected=expected, got=_show(value))
+    return str(value)
+
+
+def instance(owner: str, name: str, value: object, kind: type[T]) -> T:
+    """A value of one class."""
+    if not isinstance(value, kind):
+        raise _wrong_kind(owner, name, f"of type {kind.__name__}", value)
+    return value
+
+
+def member(owner: str, name: str, value: object, kinds: tuple[type, ...]) -> None:
+    """A value whose class is exactly one of a closed list; subclasses are not (they could mean anything)."""
+    if type(value) not in kinds:
+        raise _wrong_kind(owner, name, "one of " + ", ".join(kind.__name__ for kind in kinds), value)
+
+
+def _wrong_kind(owner: str, name: str, expected: str, value: object) -> ParameterError:
+    return ParameterError(owner=owner, name=name, expected=expected, got=f"{_show(value)} ({type(value).__name__})")
+
+
+def _show(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."

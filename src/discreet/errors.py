@@ -1,0 +1,125 @@
+"""Every error of the library, in one tree.
+
+    DiscreetError
+    ├── ParameterError              a parameter is not of its stated kind or range (also a ValueError)
+    ├── AccountingError             no valid analysis exists for what was asked, or the numerics did not converge
+    ├── BudgetExceeded              the reservation would cost more than the budget allows; nothing was charged
+    └── LedgerError                 something about the record of what happened
+        ├── LedgerNotFound          no ledger at this path
+        ├── LedgerExists            the path is already taken
+        ├── LedgerCorrupt           a row is wrong; `row` says which
+        │   └── UnknownEvent        a name outside the closed vocabulary of this schema version
+        ├── LedgerUnavailable       busy, read-only, disk full: the file is sound, but this write did not happen
+        └── LedgerMisuse            a lease or a handle used in a way that could under-count
+
+Every message says what was expected, what came and what to do; the three parts are also attributes.
+Whatever raises leaves the ledger as it was: nothing lost, nothing half-released.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "AccountingError",
+    "BudgetExceeded",
+    "DiscreetError",
+    "LedgerCorrupt",
+    "LedgerError",
+    "LedgerExists",
+    "LedgerMisuse",
+    "LedgerNotFound",
+    "LedgerUnavailable",
+    "ParameterError",
+    "UnknownEvent",
+]
+
+
+class DiscreetError(Exception):
+    """Base of all errors: expected this, got that, do this.
+
+    >>> print(DiscreetError(expected="a ledger", got="a folder", do="Pass the path of a file."))
+    Expected a ledger. Got a folder. Pass the path of a file.
+    """
+
+    def __init__(self, *, expected: str, got: str, do: str) -> None:
+        self.expected = expected
+        self.got = got
+        self.do = do
+        super().__init__(self._sentence())
+
+    def _sentence(self) -> str:
+        return f"Expected {self.expected}. Got {self.got}. {self.do}"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Keyword-only constructors do not survive Exception's own pickling; worker processes need them to.
+        return _rebuild, (type(self), dict(self.__dict__))
+
+
+def _rebuild(kind: type[DiscreetError], attributes: dict[str, object]) -> DiscreetError:
+    error = kind.__new__(kind)
+    error.__dict__.update(attributes)
+    Exception.__init__(error, error._sentence())
+    return error
+
+
+class ParameterError(DiscreetError, ValueError):
+    """The one form of a parameter error.
+
+    >>> print(ParameterError(owner="Poisson", name="probability", expected="a number in (0, 1]", got="-1"))
+    The 'probability' parameter of Poisson must be a number in (0, 1]. Got -1.
+    """
+
+    def __init__(self, *, owner: str, name: str, expected: str, got: str, do: str = "") -> None:
+        self.owner = owner
+        self.name = name
+        super().__init__(expected=expected, got=got, do=do)
+
+    def _sentence(self) -> str:
+        return f"The '{self.name}' parameter of {self.owner} must be {self.expected}. Got {self.got}. {self.do}".rstrip()
+
+
+class AccountingError(DiscreetError):
+    """No valid analysis exists for what was asked, or the numerics did not converge."""
+
+
+class BudgetExceeded(DiscreetError):
+    """The reservation would cost more than the budget allows. Nothing was charged, nothing may be released."""
+
+
+class LedgerError(DiscreetError):
+    """Something about the record of what happened."""
+
+
+class LedgerNotFound(LedgerError):
+    """No ledger at this path."""
+
+
+class LedgerExists(LedgerError):
+    """The path is already taken."""
+
+
+class LedgerCorrupt(LedgerError):
+    """A row of the ledger is wrong.
+
+    Attributes:
+        row: number of the first wrong row, counted from 0, or None when no single row is to blame.
+    """
+
+    def __init__(self, *, expected: str, got: str, do: str, row: int | None = None) -> None:
+        self.row = row
+        super().__init__(expected=expected, got=got, do=do)
+
+    def _sentence(self) -> str:
+        where = "" if self.row is None else f"Row {self.row} of the ledger is wrong. "
+        return where + super()._sentence()
+
+
+class UnknownEvent(LedgerCorrupt):
+    """A name outside the closed vocabulary of this schema version; it is never skipped or guessed at."""
+
+
+class LedgerUnavailable(LedgerError):
+    """Busy, read-only or disk full: the ledger is as it was before the call."""
+
+
+class LedgerMisuse(LedgerError):
+    """A lease or a handle used in a way that could under-count."""

@@ -1,0 +1,1 @@
+"""The record of what happened: events, rows, an append-only store."""

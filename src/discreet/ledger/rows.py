@@ -1,0 +1,124 @@
+"""The five kinds of row that a ledger consists of.
+
+    Opened      row 0: which ledger this is
+    Began       a run: what it protects and how it was executed; its row number is the run's number
+    Reserved    a run may take `count` steps: the charge, durable before the first of them is taken
+    Settled     a reservation ended, and only `taken` of its steps were taken
+    Marked      something unsafe happened to a run; its guarantee is void
+
+A reservation without a settlement counts in full. All values are public.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from discreet import _validate as check
+from discreet.errors import ParameterError
+from discreet.ledger.events import Step
+from discreet.units import Adjacency, Numerics, Parameters, Randomness, Unit
+
+__all__ = ["Began", "Charge", "Marked", "Opened", "Reserved", "Row", "RunInfo", "Settled"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunInfo:
+    """What one run declares before its first step.
+
+    Args:
+        unit, adjacency: what is protected, against which change of the data.
+        groups: every group of vectors that the run may release; a step that asks for another is refused.
+        numerics: level of the arithmetic.
+        randomness: where noise and samples come from.
+        parameters: whether the steps were fixed before the first release.
+        label: the run's name, for people.
+    """
+
+    unit: Unit
+    adjacency: Adjacency
+    groups: tuple[str, ...]
+    numerics: Numerics
+    randomness: Randomness
+    parameters: Parameters
+    label: str = ""
+
+    def __post_init__(self) -> None:
+        owner = "RunInfo"
+        check.instance(owner, "unit", self.unit, Unit)
+        check.instance(owner, "adjacency", self.adjacency, Adjacency)
+        check.instance(owner, "numerics", self.numerics, Numerics)
+        check.instance(owner, "randomness", self.randomness, Randomness)
+        check.instance(owner, "parameters", self.parameters, Parameters)
+        check.label(owner, "label", self.label, empty=True)
+        if isinstance(self.groups, str) or not self.groups:
+            expected = "a tuple of group names, at least one"
+            raise ParameterError(owner=owner, name="groups", expected=expected, got=repr(self.groups))
+        groups = tuple(sorted({check.label(owner, "groups", group) for group in self.groups}))
+        object.__setattr__(self, "groups", groups)
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """Row 0.
+
+    Args:
+        ledger: random identity of this ledger, so that two are never taken for one.
+        opened: date and time in UTC.
+    """
+
+    ledger: str
+    opened: str
+
+
+@dataclass(frozen=True, slots=True)
+class Began:
+    """A run. `software` names versions of what executed it; `began` is a date and time in UTC."""
+
+    info: RunInfo
+    software: tuple[tuple[str, str], ...]
+    began: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """The charge: run number `run` may take `count` times `step`.
+
+    `step` is the step itself, or the number of the earlier `Reserved` row that spells it out.
+    """
+
+    run: int
+    step: Step | int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """Of the reservation in row `lease`, `taken` steps were taken and no more ever will be."""
+
+    lease: int
+    taken: int
+
+
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """Something that voids run number `run`: `mark` is the `unsafe_...` name of it."""
+
+    run: int
+    mark: str
+
+
+Row: TypeAlias = Opened | Began | Reserved | Settled | Marked
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """What an accountant reads: in run `run`, `step` counts `count` times.
+
+    `unsettled` of them are reserved but not (yet) known to have been taken: a run still going, or one that was killed.
+    """
+
+    run: RunInfo
+    step: Step
+    count: int
+    unsettled: int = 0

@@ -1,0 +1,182 @@
+"""What is protected, against what, and how the result is stated."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
+from enum import Enum
+from typing import ClassVar
+
+from discreet import _validate as check
+from discreet.errors import ParameterError
+
+__all__ = ["Adjacency", "Guarantee", "Numerics", "Parameters", "Randomness", "Unit"]
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """What one unit of privacy is: an example, a user, or a named group such as a hospital.
+
+    >>> Unit("hospital").name, Unit.EXAMPLE == Unit("example")
+    ('hospital', True)
+    """
+
+    name: str
+
+    EXAMPLE: ClassVar[Unit]
+    USER: ClassVar[Unit]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", check.label("Unit", "name", self.name))
+
+    def __str__(self) -> str:
+        return self.name
+
+
+Unit.EXAMPLE = Unit("example")
+Unit.USER = Unit("user")
+
+
+class Adjacency(Enum):
+    """Which two data sets an attacker must not tell apart.
+
+    ADD_OR_REMOVE: one has one unit more. ZERO_OUT: one unit's contribution is replaced by nothing, the number of
+    units stays public. REPLACE_ONE: one unit is exchanged for any other, the number stays public.
+    """
+
+    ADD_OR_REMOVE = "add-or-remove"
+    ZERO_OUT = "zero-out"
+    REPLACE_ONE = "replace-one"
+
+
+class Numerics(Enum):
+    """How far the executed arithmetic is from the mechanism that is analysed.
+
+    EXACT: integer sums on a grid, exact noise. CERTIFIED: floating-point sums with a proven bound in the sensitivity, exact
+    noise. IDEALISED: floating-point noise; that it behaves as real-valued noise is an assumption.
+    """
+
+    EXACT = "exact"
+    CERTIFIED = "certified"
+    IDEALISED = "idealised"
+
+
+class Randomness(Enum):
+    """Where noise and samples came from.
+
+    SYSTEM: a cryptographic generator keyed by the operating system. UNSAFE_TEST_KEY: reproducible; voids the guarantee.
+    """
+
+    SYSTEM = "system"
+    UNSAFE_TEST_KEY = "unsafe_test_key"
+
+
+class Parameters(Enum):
+    """Whether the sequence of steps was fixed before the first release.
+
+    FIXED_IN_ADVANCE: or a function of public values only. CHOSEN_FROM_OUTPUTS: an earlier release may have
+    influenced a later noise or probability, so that only a privacy filter gives a valid bound.
+    """
+
+    FIXED_IN_ADVANCE = "fixed in advance"
+    CHOSEN_FROM_OUTPUTS = "chosen from outputs"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guarantee:
+    """An (epsilon, delta) statement with everything that it depends on; never a bare number.
+
+    Args:
+        lower: no valid statement at this delta has a smaller epsilon (0 if nothing better is known).
+        upper: the claim; `epsilon` is another name for it. Infinity where no finite bound is known.
+        delta: of the claim, in [0, 1).
+        unit, adjacency: what is protected, against which change of the data.
+        accountant: name of the analysis.
+        sampling: how samples were drawn, one phrase per policy.
+        numerics: level of the arithmetic.
+        assumptions: what must hold and is not proven by the ledger.
+        voided_by: names of the unsafe marks on the ledger; if any, there is no guarantee and the sentence says so.
+        estimate: best point value between lower and upper, where the accountant has one; not a claim.
+        delta_lower: where epsilon was given and delta computed: no valid delta at this epsilon is smaller.
+
+    >>> print(Guarantee(lower=0.93, upper=0.941, delta=1e-6, unit=Unit.EXAMPLE, adjacency=Adjacency.ADD_OR_REMOVE,
+    ...     accountant="tight", sampling=("Poisson",), numerics=Numerics.CERTIFIED, assumptions=()))
+    What was released is (0.941, 1e-06)-differentially private for one example under add-or-remove adjacency.
+    Accountant: tight, epsilon at delta 1e-06 is at least 0.93 and at most 0.941. Sampling: Poisson. Numerics: certified.
+    Assumptions: none beyond the ledger.
+    """
+
+    lower: float
+    upper: float
+    delta: float
+    unit: Unit
+    adjacency: Adjacency
+    accountant: str
+    sampling: tuple[str, ...]
+    numerics: Numerics
+    assumptions: tuple[str, ...]
+    voided_by: tuple[str, ...] = ()
+    estimate: float | None = None
+    delta_lower: float | None = None
+
+    def __post_init__(self) -> None:
+        owner = "Guarantee"
+        lower = check.real(owner, "lower", self.lower)
+        upper = math.inf if self.upper == math.inf else check.real(owner, "upper", self.upper)
+        estimate = None if self.estimate is None else check.real(owner, "estimate", self.estimate)
+        delta = check.fraction(owner, "delta", self.delta, zero=True)
+        delta_lower = None
+        if self.delta_lower is not None:
+            delta_lower = check.fraction(owner, "delta_lower", self.delta_lower, zero=True)
+        if not 0.0 <= lower <= upper:
+            raise ParameterError(owner=owner, name="lower", expected=f"in [0, upper={upper!r}]", got=repr(lower))
+        if estimate is not None and not lower <= estimate <= upper:
+            expected = f"in [lower={lower!r}, upper={upper!r}]"
+            raise ParameterError(owner=owner, name="estimate", expected=expected, got=repr(estimate))
+        if delta_lower is not None and delta_lower > delta:
+            raise ParameterError(owner=owner, name="delta_lower", expected=f"at most {delta!r}", got=repr(delta_lower))
+        check.instance(owner, "unit", self.unit, Unit)
+        check.instance(owner, "adjacency", self.adjacency, Adjacency)
+        check.instance(owner, "numerics", self.numerics, Numerics)
+        check.label(owner, "accountant", self.accountant)
+        if not self.sampling:
+            raise ParameterError(owner=owner, name="sampling", expected="one phrase per policy used", got="none")
+        for name, value in (
+            ("lower", lower),
+            ("upper", upper),
+            ("estimate", estimate),
+            ("delta", delta),
+            ("delta_lower", delta_lower),
+            ("sampling", tuple(self.sampling)),
+            ("assumptions", tuple(self.assumptions)),
+            ("voided_by", tuple(self.voided_by)),
+        ):
+            object.__setattr__(self, name, value)
+
+    @property
+    def epsilon(self) -> float:
+        """The claim: the upper bound."""
+        return self.upper
+
+    def __str__(self) -> str:
+        upper = _rounded(self.upper, ROUND_CEILING)
+        between = f"is at least {_rounded(self.lower, ROUND_FLOOR)} and at most {upper}"
+        lines = [
+            f"What was released is ({upper}, {self.delta!r})-differentially private "
+            f"for one {self.unit} under {self.adjacency.value} adjacency.",
+            f"Accountant: {self.accountant}, epsilon at delta {self.delta!r} {between}. "
+            f"Sampling: {'; '.join(self.sampling)}. Numerics: {self.numerics.value}.",
+            f"Assumptions: {'; '.join(self.assumptions) or 'none beyond the ledger'}.",
+        ]
+        if self.voided_by:
+            lines.insert(0, f"NO GUARANTEE, voided by {', '.join(self.voided_by)}. Without that it would read:")
+        return "\n".join(lines)
+
+
+def _rounded(number: float, direction: str, digits: int = 4) -> str:
+    """A number in few digits, never on the flattering side."""
+    if math.isinf(number):
+        return "infinity"
+    short = Context(prec=digits, rounding=direction).create_decimal(number).normalize()
+    return f"{short:f}" if 1e-6 <= number < 1e9 or not number else f"{short:E}"
