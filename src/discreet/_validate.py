@@ -22,7 +22,7 @@ _LONGEST_LABEL = 200
 
 def real(owner: str, name: str, value: object, *, expected: str = "a finite number") -> float:
     """A finite float64, whatever numeric type came."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+    if type(value) is not float and (isinstance(value, bool) or not isinstance(value, numbers.Real)):
         raise _wrong_kind(owner, name, expected, value)
     try:
         number = float(value)
@@ -44,33 +44,28 @@ def positive(owner: str, name: str, value: object) -> float:
 
 def fraction(owner: str, name: str, value: object, *, zero: bool = False, one: bool = False) -> float:
     """A float64 between 0 and 1; each end is excluded unless asked for."""
+    number = real(owner, name, value)
+    if (0.0 < number < 1.0) or (zero and number == 0.0) or (one and number == 1.0):
+        return number
     expected = f"a number in {'[' if zero else '('}0, 1{']' if one else ')'}"
-    number = real(owner, name, value, expected=expected)
-    inside = (0.0 < number < 1.0) or (zero and number == 0.0) or (one and number == 1.0)
-    if not inside:
-        raise ParameterError(owner=owner, name=name, expected=expected, got=_show(value))
-    return number
+    raise ParameterError(owner=owner, name=name, expected=expected, got=_show(value))
 
 
 def whole(owner: str, name: str, value: object, *, least: int) -> int:
     """A whole number, at least `least` and below 2^63 (what the ledger's store holds)."""
-    expected = f"a whole number, at least {least}"
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
-        raise _wrong_kind(owner, name, expected, value)
-    number = int(value)
-    if number < least or number >= 2**63:
-        raise ParameterError(owner=owner, name=name, expected=expected, got=_show(value))
-    return number
+    if type(value) is int or (isinstance(value, numbers.Integral) and type(value) is not bool):
+        number = int(value)
+        if least <= number < 2**63:
+            return number
+    raise _wrong_kind(owner, name, f"a whole number, at least {least} and below 2^63", value)
 
 
 def label(owner: str, name: str, value: object, *, empty: bool = False) -> str:
     """A short printable text."""
+    if isinstance(value, str) and len(value) <= _LONGEST_LABEL and value.isprintable() and (value or empty):
+        return str(value)
     expected = f"a printable text of at most {_LONGEST_LABEL} characters" + ("" if empty else ", not empty")
-    if not isinstance(value, str):
-        raise _wrong_kind(owner, name, expected, value)
-    if len(value) > _LONGEST_LABEL or not value.isprintable() or (not value and not empty):
-        raise ParameterError(owner=owner, name=name, expected=expected, got=_show(value))
-    return str(value)
+    raise _wrong_kind(owner, name, expected, value)
 
 
 def instance(owner: str, name: str, value: object, kind: type[T]) -> T:

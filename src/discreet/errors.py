@@ -57,7 +57,7 @@ class DiscreetError(Exception):
 def _rebuild(kind: type[DiscreetError], attributes: dict[str, object]) -> DiscreetError:
     error = kind.__new__(kind)
     error.__dict__.update(attributes)
-    Exception.__init__(error, error._sentence())
+    Exception.__init__(error, error._sentence())  # noqa: SLF001  (the constructor's other half)
     return error
 
 

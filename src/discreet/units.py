@@ -161,12 +161,12 @@ class Guarantee:
 
     def __str__(self) -> str:
         upper = _rounded(self.upper, ROUND_CEILING)
-        between = f"is at least {_rounded(self.lower, ROUND_FLOOR)} and at most {upper}"
+        claim = f"({upper}, {self.delta!r})-differentially private"
+        between = f"epsilon at delta {self.delta!r} is at least {_rounded(self.lower, ROUND_FLOOR)} and at most {upper}"
+        how = f"Sampling: {'; '.join(self.sampling)}. Numerics: {self.numerics.value}."
         lines = [
-            f"What was released is ({upper}, {self.delta!r})-differentially private "
-            f"for one {self.unit} under {self.adjacency.value} adjacency.",
-            f"Accountant: {self.accountant}, epsilon at delta {self.delta!r} {between}. "
-            f"Sampling: {'; '.join(self.sampling)}. Numerics: {self.numerics.value}.",
+            f"What was released is {claim} for one {self.unit} under {self.adjacency.value} adjacency.",
+            f"Accountant: {self.accountant}, {between}. {how}",
             f"Assumptions: {'; '.join(self.assumptions) or 'none beyond the ledger'}.",
         ]
         if self.voided_by:

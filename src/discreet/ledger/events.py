@@ -242,7 +242,7 @@ class RandomizedResponse:
 
 @dataclass(frozen=True, slots=True)
 class CorrelatedGaussianSum:
-    """A whole series of `rounds` sums with correlated noise (matrix factorisation, DP-FTRL), charged once, before its first round.
+    """A series of `rounds` sums with correlated noise (matrix factorisation, DP-FTRL), charged once, before its first round.
 
     With strategy matrix C the release is a function of C x + z, z spherical Gaussian; it is one Gaussian query
     with L2 sensitivity `sensitivity * strategy_sensitivity`.
@@ -303,7 +303,7 @@ class Step:
 
     Args:
         sampling: how the sample was drawn.
-        queries: at least one, each with a group of its own.
+        queries: one or several, each with a group of its own.
 
     >>> step = Step(Poisson(0.01), [GaussianSum("grad", sensitivity=1, noise_std=2)])
     >>> step == Step(Poisson(0.01), (GaussianSum("grad", 1.0, 2.0),))
@@ -313,9 +313,9 @@ class Step:
     sampling: Sampling
     queries: tuple[Query, ...]
 
-    def __init__(self, sampling: Sampling, queries: Iterable[Query]) -> None:
+    def __init__(self, sampling: Sampling, queries: Iterable[Query] | Query) -> None:
         check.member("Step", "sampling", sampling, _SAMPLINGS)
-        asked = tuple(check.instance("Step", "queries", queries, Iterable))
+        asked = tuple(queries) if isinstance(queries, Iterable) else (queries,)
         for query in asked:
             check.member("Step", "queries", query, _QUERIES)
         groups = [query.group for query in asked]

@@ -51,9 +51,10 @@ class RunInfo:
         check.instance(owner, "randomness", self.randomness, Randomness)
         check.instance(owner, "parameters", self.parameters, Parameters)
         check.label(owner, "label", self.label, empty=True)
-        if isinstance(self.groups, str) or not self.groups:
+        given: object = self.groups
+        if not isinstance(given, tuple) or not given:
             expected = "a tuple of group names, at least one"
-            raise ParameterError(owner=owner, name="groups", expected=expected, got=repr(self.groups))
+            raise ParameterError(owner=owner, name="groups", expected=expected, got=repr(given))
         groups = tuple(sorted({check.label(owner, "groups", group) for group in self.groups}))
         object.__setattr__(self, "groups", groups)
 
@@ -70,6 +71,10 @@ class Opened:
     ledger: str
     opened: str
 
+    def __post_init__(self) -> None:
+        check.label("Opened", "ledger", self.ledger)
+        check.label("Opened", "opened", self.opened)
+
 
 @dataclass(frozen=True, slots=True)
 class Began:
@@ -78,6 +83,13 @@ class Began:
     info: RunInfo
     software: tuple[tuple[str, str], ...]
     began: str
+
+    def __post_init__(self) -> None:
+        check.instance("Began", "info", self.info, RunInfo)
+        for package, version in self.software:
+            check.label("Began", "software", package)
+            check.label("Began", "software", version)
+        check.label("Began", "began", self.began)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +103,12 @@ class Reserved:
     step: Step | int
     count: int
 
+    def __post_init__(self) -> None:
+        check.whole("Reserved", "run", self.run, least=1)
+        if not isinstance(self.step, Step):
+            check.whole("Reserved", "step", self.step, least=2)
+        object.__setattr__(self, "count", check.whole("Reserved", "count", self.count, least=1))
+
 
 @dataclass(frozen=True, slots=True)
 class Settled:
@@ -99,6 +117,10 @@ class Settled:
     lease: int
     taken: int
 
+    def __post_init__(self) -> None:
+        check.whole("Settled", "lease", self.lease, least=2)
+        check.whole("Settled", "taken", self.taken, least=0)
+
 
 @dataclass(frozen=True, slots=True)
 class Marked:
@@ -106,6 +128,11 @@ class Marked:
 
     run: int
     mark: str
+
+    def __post_init__(self) -> None:
+        check.whole("Marked", "run", self.run, least=1)
+        if not check.label("Marked", "mark", self.mark).startswith("unsafe_"):
+            raise ParameterError(owner="Marked", name="mark", expected="a name that begins with unsafe_", got=repr(self.mark))
 
 
 Row: TypeAlias = Opened | Began | Reserved | Settled | Marked
