@@ -15,7 +15,7 @@ from discreet.errors import ParameterError
 
 __all__ = ["fraction", "instance", "label", "member", "positive", "real", "whole"]
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 _LONGEST_LABEL = 200
 
@@ -53,11 +53,13 @@ def fraction(owner: str, name: str, value: object, *, zero: bool = False, one: b
 
 def whole(owner: str, name: str, value: object, *, least: int) -> int:
     """A whole number, at least `least` and below 2^63 (what the ledger's store holds)."""
-    if type(value) is int or (isinstance(value, numbers.Integral) and type(value) is not bool):
-        number = int(value)
-        if least <= number < 2**63:
-            return number
-    raise _wrong_kind(owner, name, f"a whole number, at least {least} and below 2^63", value)
+    expected = f"a whole number, at least {least} and below 2^63"
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+        raise _wrong_kind(owner, name, expected, value)
+    number = int(value)
+    if not least <= number < 2**63:
+        raise ParameterError(owner=owner, name=name, expected=expected, got=_show(value))
+    return number
 
 
 def label(owner: str, name: str, value: object, *, empty: bool = False) -> str:
@@ -68,7 +70,7 @@ def label(owner: str, name: str, value: object, *, empty: bool = False) -> str:
     raise _wrong_kind(owner, name, expected, value)
 
 
-def instance(owner: str, name: str, value: object, kind: type[T]) -> T:
+def instance(owner: str, name: str, value: object, kind: type[_T]) -> _T:
     """A value of one class."""
     if not isinstance(value, kind):
         raise _wrong_kind(owner, name, f"of type {kind.__name__}", value)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from dataclasses import fields
 from enum import Enum
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 
 from discreet.errors import LedgerCorrupt, ParameterError, UnknownEvent
 from discreet.ledger import events
@@ -38,8 +38,6 @@ _QUERIES: dict[str, type] = {
 }
 _EVENT_NAMES = {kind: name for table in (_SAMPLINGS, _QUERIES) for name, kind in table.items()}
 _FIELDS = {kind: tuple(field.name for field in fields(kind)) for kind in (*_EVENT_NAMES, RunInfo)}
-
-E = TypeVar("E", bound=Enum)
 
 
 # --- to bytes ----------------------------------------------------------------------------------------------------

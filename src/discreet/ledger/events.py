@@ -45,6 +45,8 @@ __all__ = [
 ]
 
 
+_set = object.__setattr__  # writes the normalised fields of a frozen event during its construction
+
 # --- how the sample was drawn ------------------------------------------------------------------------------------
 
 
@@ -64,7 +66,7 @@ class Poisson:
     probability: float
 
     def __post_init__(self) -> None:
-        _set(self, probability=check.fraction("Poisson", "probability", self.probability, one=True))
+        _set(self, "probability", check.fraction("Poisson", "probability", self.probability, one=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +85,9 @@ class TruncatedPoisson:
 
     def __post_init__(self) -> None:
         owner = "TruncatedPoisson"
-        _set(
-            self,
-            probability=check.fraction(owner, "probability", self.probability, one=True),
-            limit=check.whole(owner, "limit", self.limit, least=1),
-            records=check.whole(owner, "records", self.records, least=1),
-        )
+        _set(self, "probability", check.fraction(owner, "probability", self.probability, one=True))
+        _set(self, "limit", check.whole(owner, "limit", self.limit, least=1))
+        _set(self, "records", check.whole(owner, "records", self.records, least=1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +102,8 @@ class FixedSize:
         size = check.whole("FixedSize", "size", self.size, least=1)
         if size > records:
             raise ParameterError(owner="FixedSize", name="size", expected=f"at most records={records}", got=str(size))
-        _set(self, size=size, records=records)
+        _set(self, "size", size)
+        _set(self, "records", records)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class Shuffled:
     batches: int
 
     def __post_init__(self) -> None:
-        _set(self, batches=check.whole("Shuffled", "batches", self.batches, least=1))
+        _set(self, "batches", check.whole("Shuffled", "batches", self.batches, least=1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ class BallsInBins:
     batches: int
 
     def __post_init__(self) -> None:
-        _set(self, batches=check.whole("BallsInBins", "batches", self.batches, least=1))
+        _set(self, "batches", check.whole("BallsInBins", "batches", self.batches, least=1))
 
 
 Sampling: TypeAlias = Everything | Poisson | TruncatedPoisson | FixedSize | Shuffled | BallsInBins
@@ -157,12 +157,9 @@ class GaussianSum:
     noise_std: float
 
     def __post_init__(self) -> None:
-        _set(
-            self,
-            group=check.label("GaussianSum", "group", self.group),
-            sensitivity=check.positive("GaussianSum", "sensitivity", self.sensitivity),
-            noise_std=check.positive("GaussianSum", "noise_std", self.noise_std),
-        )
+        _set(self, "group", check.label("GaussianSum", "group", self.group))
+        _set(self, "sensitivity", check.positive("GaussianSum", "sensitivity", self.sensitivity))
+        _set(self, "noise_std", check.positive("GaussianSum", "noise_std", self.noise_std))
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,12 +177,9 @@ class LaplaceSum:
     scale: float
 
     def __post_init__(self) -> None:
-        _set(
-            self,
-            group=check.label("LaplaceSum", "group", self.group),
-            sensitivity=check.positive("LaplaceSum", "sensitivity", self.sensitivity),
-            scale=check.positive("LaplaceSum", "scale", self.scale),
-        )
+        _set(self, "group", check.label("LaplaceSum", "group", self.group))
+        _set(self, "sensitivity", check.positive("LaplaceSum", "sensitivity", self.sensitivity))
+        _set(self, "scale", check.positive("LaplaceSum", "scale", self.scale))
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,12 +197,9 @@ class ExponentialChoice:
     scale: float
 
     def __post_init__(self) -> None:
-        _set(
-            self,
-            group=check.label("ExponentialChoice", "group", self.group),
-            sensitivity=check.positive("ExponentialChoice", "sensitivity", self.sensitivity),
-            scale=check.positive("ExponentialChoice", "scale", self.scale),
-        )
+        _set(self, "group", check.label("ExponentialChoice", "group", self.group))
+        _set(self, "sensitivity", check.positive("ExponentialChoice", "sensitivity", self.sensitivity))
+        _set(self, "scale", check.positive("ExponentialChoice", "scale", self.scale))
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,12 +223,9 @@ class RandomizedResponse:
         if truth < 1.0 / categories:
             expected = f"at least 1/categories = {1.0 / categories:.6g}"
             raise ParameterError(owner=owner, name="truth_probability", expected=expected, got=repr(truth))
-        _set(
-            self,
-            group=check.label(owner, "group", self.group),
-            categories=categories,
-            truth_probability=truth,
-        )
+        _set(self, "group", check.label(owner, "group", self.group))
+        _set(self, "categories", categories)
+        _set(self, "truth_probability", truth)
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,16 +262,13 @@ class CorrelatedGaussianSum:
             expected = f"few enough to fit: (participations - 1) * separation < rounds={rounds}"
             got = f"{participations} with separation {separation}"
             raise ParameterError(owner=owner, name="participations", expected=expected, got=got)
-        _set(
-            self,
-            group=check.label(owner, "group", self.group),
-            sensitivity=check.positive(owner, "sensitivity", self.sensitivity),
-            noise_std=check.positive(owner, "noise_std", self.noise_std),
-            strategy_sensitivity=check.positive(owner, "strategy_sensitivity", self.strategy_sensitivity),
-            rounds=rounds,
-            participations=participations,
-            separation=separation,
-        )
+        _set(self, "group", check.label(owner, "group", self.group))
+        _set(self, "sensitivity", check.positive(owner, "sensitivity", self.sensitivity))
+        _set(self, "noise_std", check.positive(owner, "noise_std", self.noise_std))
+        _set(self, "strategy_sensitivity", check.positive(owner, "strategy_sensitivity", self.strategy_sensitivity))
+        _set(self, "rounds", rounds)
+        _set(self, "participations", participations)
+        _set(self, "separation", separation)
 
 
 Query: TypeAlias = GaussianSum | LaplaceSum | ExponentialChoice | RandomizedResponse | CorrelatedGaussianSum
@@ -322,15 +307,10 @@ class Step:
         if not asked or len(set(groups)) != len(groups):
             expected = "one query or more, each with a group name of its own"
             raise ParameterError(owner="Step", name="queries", expected=expected, got=f"groups {groups}")
-        _set(self, sampling=sampling, queries=tuple(sorted(asked, key=lambda query: query.group)))
+        _set(self, "sampling", sampling)
+        _set(self, "queries", tuple(sorted(asked, key=lambda query: query.group)))
 
     @property
     def groups(self) -> tuple[str, ...]:
         """Names of the groups asked for, in order."""
         return tuple(query.group for query in self.queries)
-
-
-def _set(event: object, **fields: object) -> None:
-    """Write the normalised fields of a frozen event during its construction."""
-    for name, value in fields.items():
-        object.__setattr__(event, name, value)

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from discreet.errors import DiscreetError, LedgerCorrupt, LedgerExists, LedgerNotFound, LedgerUnavailable
 
-__all__ = ["Store"]
+__all__ = ["Line", "Store"]
 
 _APPLICATION = 0x64697363  # "disc", in the file's header
 _WAIT_SECONDS = 60.0
@@ -206,7 +206,7 @@ def _said_plainly(name: str) -> Iterator[None]:
         yield
     except DiscreetError:
         raise
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # the latter: a message that quotes damaged bytes
         code = getattr(error, "sqlite_errorcode", None)  # absent on errors of Python's own making
         if code is not None and code & 0xFF in _PASSING:
             raise LedgerUnavailable(

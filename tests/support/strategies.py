@@ -1,0 +1,67 @@
+"""Hypothesis strategies for every event of the vocabulary."""
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+import discreet as dp
+
+groups = st.text(st.characters(codec="utf-8", categories=("L", "N", "P")), min_size=1, max_size=20)
+positives = st.floats(min_value=0.0, exclude_min=True, allow_infinity=False, allow_nan=False)
+probabilities = st.floats(min_value=0.0, max_value=1.0, exclude_min=True)
+wholes = st.integers(min_value=1, max_value=2**63 - 1)
+
+
+@st.composite
+def fixed_sizes(draw: st.DrawFn) -> dp.FixedSize:
+    records = draw(wholes)
+    return dp.FixedSize(draw(st.integers(1, records)), records)
+
+
+@st.composite
+def responses(draw: st.DrawFn) -> dp.RandomizedResponse:
+    categories = draw(st.integers(2, 10**6))
+    truth = draw(st.floats(min_value=1.0 / categories, max_value=1.0, exclude_max=True))
+    return dp.RandomizedResponse(draw(groups), categories, truth)
+
+
+@st.composite
+def correlated_sums(draw: st.DrawFn) -> dp.CorrelatedGaussianSum:
+    participations, separation = draw(st.integers(1, 1000)), draw(st.integers(1, 1000))
+    rounds = (participations - 1) * separation + draw(st.integers(1, 1000))
+    return dp.CorrelatedGaussianSum(
+        draw(groups), draw(positives), draw(positives), draw(positives), rounds, participations, separation
+    )
+
+
+samplings: st.SearchStrategy[dp.ledger.Sampling] = st.one_of(
+    st.builds(dp.Everything),
+    st.builds(dp.Poisson, probabilities),
+    st.builds(dp.TruncatedPoisson, probabilities, wholes, wholes),
+    fixed_sizes(),
+    st.builds(dp.Shuffled, wholes),
+    st.builds(dp.BallsInBins, wholes),
+)
+queries: st.SearchStrategy[dp.ledger.Query] = st.one_of(
+    st.builds(dp.GaussianSum, groups, positives, positives),
+    st.builds(dp.LaplaceSum, groups, positives, positives),
+    st.builds(dp.ExponentialChoice, groups, positives, positives),
+    responses(),
+    correlated_sums(),
+)
+steps = st.builds(dp.Step, samplings, st.lists(queries, min_size=1, max_size=5, unique_by=lambda query: query.group))
+infos = st.builds(
+    dp.RunInfo,
+    unit=st.builds(dp.Unit, groups),
+    adjacency=st.sampled_from(dp.Adjacency),
+    groups=st.lists(groups, min_size=1, max_size=4).map(tuple),
+    numerics=st.sampled_from(dp.Numerics),
+    randomness=st.sampled_from(dp.Randomness),
+    parameters=st.sampled_from(dp.Parameters),
+    label=groups,
+)
+
+
+def event_arguments(event: Any) -> tuple[Any, ...]:
+    """The arguments that make an equal event, in order."""
+    return tuple(getattr(event, name) for name in type(event).__dataclass_fields__)
