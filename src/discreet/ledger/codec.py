@@ -21,22 +21,20 @@ __all__ = ["SCHEMA", "decode", "encode"]
 SCHEMA = 1
 """Version of the vocabulary. It grows when a name is added; a reader refuses rows of any other version."""
 
-_SAMPLINGS: dict[str, type] = {
+_EVENTS: dict[str, type] = {
     "everything": events.Everything,
     "poisson": events.Poisson,
     "truncated-poisson": events.TruncatedPoisson,
     "fixed-size": events.FixedSize,
     "shuffled": events.Shuffled,
     "balls-in-bins": events.BallsInBins,
-}
-_QUERIES: dict[str, type] = {
     "gaussian-sum": events.GaussianSum,
     "laplace-sum": events.LaplaceSum,
     "exponential-choice": events.ExponentialChoice,
     "randomized-response": events.RandomizedResponse,
     "correlated-gaussian-sum": events.CorrelatedGaussianSum,
 }
-_EVENT_NAMES = {kind: name for table in (_SAMPLINGS, _QUERIES) for name, kind in table.items()}
+_EVENT_NAMES = {kind: name for name, kind in _EVENTS.items()}
 _FIELDS = {kind: tuple(field.name for field in fields(kind)) for kind in (*_EVENT_NAMES, RunInfo)}
 
 
@@ -112,18 +110,23 @@ def decode(body: bytes, number: int) -> Row:
         ) from wrong
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _object(pairs: list[tuple[str, Any]]) -> Any:
+    """A JSON object: an event if its kind is in the table (then with exactly its fields), else a dictionary."""
     content = dict(pairs)
     if len(content) != len(pairs):
         raise ValueError("a key stands twice")
-    return content
+    event = _EVENTS.get(content.get("kind", ""))
+    if event is None:
+        return content
+    del content["kind"]
+    return event(**content)
 
 
 def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a number")
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=_once, parse_constant=_no_constant)
+_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_no_constant)
 
 
 def _parse(text: str) -> dict[str, Any]:
@@ -171,17 +174,10 @@ def _info_from_json(content: object) -> RunInfo:
 
 def _step_from_json(content: object) -> events.Step:
     step = _exactly(_mapping(content), {"sampling", "queries"})
-    queries = [_event_from_json(query, _QUERIES) for query in _sequence(step["queries"])]
-    return events.Step(_event_from_json(step["sampling"], _SAMPLINGS), queries)
-
-
-def _event_from_json(content: object, table: dict[str, type]) -> Any:
-    event = _mapping(content)
-    name = event.pop("kind")
-    kind = table.get(name)
-    if kind is None:
-        raise _unknown("one of " + ", ".join(table), f"the event {name!r}")
-    return kind(**event)  # a field too many or too few is a TypeError
+    for event in (step["sampling"], *_sequence(step["queries"])):
+        if isinstance(event, dict):
+            raise _unknown("one of " + ", ".join(_EVENTS), f"the event {event.get('kind')!r}")
+    return events.Step(step["sampling"], step["queries"])
 
 
 def _unknown(expected: str, got: str) -> UnknownEvent:

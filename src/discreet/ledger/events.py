@@ -22,6 +22,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
+from operator import attrgetter
 from typing import TypeAlias
 
 from discreet import _validate as check
@@ -277,6 +279,7 @@ Query: TypeAlias = GaussianSum | LaplaceSum | ExponentialChoice | RandomizedResp
 # --- one draw with all its queries -------------------------------------------------------------------------------
 
 _SAMPLINGS: tuple[type, ...] = (Everything, Poisson, TruncatedPoisson, FixedSize, Shuffled, BallsInBins)
+_group = attrgetter("group")
 _QUERIES: tuple[type, ...] = (GaussianSum, LaplaceSum, ExponentialChoice, RandomizedResponse, CorrelatedGaussianSum)
 
 
@@ -300,15 +303,16 @@ class Step:
 
     def __init__(self, sampling: Sampling, queries: Iterable[Query] | Query) -> None:
         check.member("Step", "sampling", sampling, _SAMPLINGS)
-        asked = tuple(queries) if isinstance(queries, Iterable) else (queries,)
+        asked = list(queries) if isinstance(queries, Iterable) else [queries]
         for query in asked:
             check.member("Step", "queries", query, _QUERIES)
-        groups = [query.group for query in asked]
-        if not asked or len(set(groups)) != len(groups):
+        asked.sort(key=_group)
+        if not asked or any(one.group == two.group for one, two in pairwise(asked)):
             expected = "one query or more, each with a group name of its own"
-            raise ParameterError(owner="Step", name="queries", expected=expected, got=f"groups {groups}")
+            got = f"groups {[query.group for query in asked]}"
+            raise ParameterError(owner="Step", name="queries", expected=expected, got=got)
         _set(self, "sampling", sampling)
-        _set(self, "queries", tuple(sorted(asked, key=lambda query: query.group)))
+        _set(self, "queries", tuple(asked))
 
     @property
     def groups(self) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ Why these settings:
 *   Rollback journal, not write-ahead log: every committed row is in the one file, so a copy of that file (mailed, backed up,
     moved without its side files) can never be a consistent but older ledger.
 *   synchronous=EXTRA: in this journal mode FULL alone may lose the last commit on power loss, because deleting the journal is
-    what commits, and only EXTRA forces that deletion to disk [SQLite, "PRAGMA synchronous"].
+    what commits, and only EXTRA forces that deletion to disk [SQLite2024, "PRAGMA synchronous"].
 *   A new ledger is built under another name and linked into place, so a path holds a whole ledger or none.
 *   Row and head are written in one transaction; rows left out at the end do not go unnoticed.
 """

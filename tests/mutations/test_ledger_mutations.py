@@ -1,0 +1,161 @@
+"""Deliberate privacy bugs in the ledger, each applied to the real code, and the test that catches it.
+
+Every check below passes on the code as it is (first test) and fails once the code is broken (second test).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import discreet as dp
+from discreet import _validate
+from discreet.ledger import book, lease, ledger, store
+from discreet.ledger.rows import Reserved, Settled
+from laws import test_tampering
+from support.examples import INFO, STEP
+from unit.ledger import test_events, test_ledger
+
+Patch = Callable[[pytest.MonkeyPatch], None]
+Check = Callable[[Path], None]
+
+
+@dataclass(frozen=True)
+class Mutation:
+    name: str
+    patch: Patch
+    check: Check
+
+
+def on_a_ledger(check: Callable[[dp.Ledger], None]) -> Check:
+    def run(_: Path) -> None:
+        made = dp.Ledger.in_memory()
+        made.begin(INFO)
+        check(made)
+
+    return run
+
+
+def without_path(check: Callable[[], None]) -> Check:
+    return lambda _: check()
+
+
+def replaced(owner: object, name: str, value: object) -> Patch:
+    return lambda monkeypatch: monkeypatch.setattr(owner, name, value)
+
+
+def charges(count: Callable[[Any], int]) -> Callable[[book.Book], tuple[dp.Charge, ...]]:
+    """`Book.charges` with another idea of what a reservation counts."""
+
+    def wrong(self: book.Book) -> tuple[dp.Charge, ...]:
+        return tuple(dp.Charge(self.info(r.run), r.step, count(r)) for r in self._reservations.values() if count(r))
+
+    return wrong
+
+
+def late_guard(self: dp.Ledger, row: Any, step: dp.Step) -> Any:
+    return row
+
+
+def take_without_limit(self: dp.Lease) -> int:
+    self._taken += 1
+    return self._taken - 1
+
+
+def never_the_fork(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (lease, ledger):
+        monkeypatch.setattr(module.os, "getpid", lambda: 1)
+
+
+def shallow_synchronous(monkeypatch: pytest.MonkeyPatch) -> None:
+    connect = store._connect
+
+    def careless(uri: str) -> Any:
+        connection = connect(uri)
+        connection.execute("PRAGMA synchronous = NORMAL")
+        return connection
+
+    monkeypatch.setattr(store, "_connect", careless)
+
+
+def settle_again(self: book.Book, row: Any) -> None:
+    self._reservations[row.lease].count = row.taken
+
+
+MUTATIONS = [
+    Mutation(
+        "an open reservation counts nothing",
+        replaced(book.Book, "charges", charges(lambda r: r.count if r.settled else 0)),
+        on_a_ledger(test_ledger.test_a_reservation_counts_in_full_until_it_is_settled),
+    ),
+    Mutation(
+        "P33 the count is dropped",
+        replaced(book.Book, "charges", charges(lambda r: min(r.count, 1))),
+        on_a_ledger(test_ledger.test_a_lease_never_left_counts_in_full),
+    ),
+    Mutation(
+        "P34 numbers keep the type they came in",
+        replaced(_validate, "positive", lambda owner, name, value: value),
+        without_path(test_events.test_p34_an_int_or_float32_multiplier_makes_the_same_event),
+    ),
+    Mutation(
+        "P41 a lease gives more than was charged",
+        replaced(dp.Lease, "take", take_without_limit),
+        on_a_ledger(test_ledger.test_a_lease_gives_no_more_than_was_reserved),
+    ),
+    Mutation(
+        "P20 a forked child takes its parent's steps again",
+        never_the_fork,
+        test_ledger.test_p20_a_fork_can_neither_take_nor_settle_nor_write,
+    ),
+    Mutation(
+        "P20 a lease can be copied",
+        replaced(dp.Lease, "__reduce_ex__", object.__reduce_ex__),
+        on_a_ledger(test_ledger.test_p20_a_lease_and_a_handle_cannot_be_copied),
+    ),
+    Mutation(
+        "P38 the budget is not asked",
+        replaced(dp.Ledger, "_admitted", late_guard),
+        without_path(test_ledger.test_p38_a_guard_sees_the_proposed_charge_and_its_refusal_charges_nothing),
+    ),
+    Mutation(
+        "rows missing at the end go unnoticed",
+        replaced(book.Book, "check_head", lambda self, rows, digest: None),
+        test_tampering.test_no_edit_of_the_rows_by_sql_lowers_the_cost,
+    ),
+    Mutation(
+        "a reservation can be settled twice",
+        replaced(book.Book, "_settle", settle_again),
+        lambda _: test_ledger.test_a_row_must_make_sense_after_those_before_it(*SETTLED_TWICE),
+    ),
+    Mutation(
+        "a commit may be lost with the power",
+        shallow_synchronous,
+        test_ledger.test_power_loss_settings_are_in_force,
+    ),
+]
+SETTLED_TWICE: tuple[Any, str] = (
+    [
+        test_ledger.OPENED,
+        test_ledger.BEGAN,
+        Reserved(1, STEP, 2),
+        Settled(2, 1),
+        Settled(2, 0),
+    ],
+    "not settled yet",
+)
+by_name = pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
+
+
+@by_name
+def test_the_check_passes_on_the_code_as_it_is(mutation: Mutation, tmp_path: Path) -> None:
+    mutation.check(tmp_path)
+
+
+@by_name
+def test_the_check_fails_once_the_code_is_broken(mutation: Mutation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mutation.patch(monkeypatch)
+    with pytest.raises((AssertionError, pytest.fail.Exception, dp.DiscreetError)):
+        mutation.check(tmp_path)
