@@ -34,6 +34,7 @@ from discreet.ledger import (
     Step,
     TruncatedPoisson,
 )
+from discreet.plan import Plan
 from discreet.units import Adjacency, Guarantee, Numerics, Parameters, Randomness, Unit
 
 __version__ = "0.1.0"
@@ -63,6 +64,7 @@ __all__ = [
     "Numerics",
     "ParameterError",
     "Parameters",
+    "Plan",
     "Poisson",
     "RandomizedResponse",
     "Randomness",
