@@ -56,8 +56,9 @@ class Plan:
         Args:
             steps: number of steps.
             noise_multiplier: noise standard deviation on the sum, divided by clip_norm.
-            sampling_probability: of each record in each step; or else both of
-            records, expected_batch_size: whose ratio it is.
+            sampling_probability: of each record in each step; leave it out to give it by the next two.
+            records: number of records in the data set.
+            expected_batch_size: of one sample; divided by records it is the probability.
             clip_norm: bound on the norm of one record's gradient.
             adjacency: which change of the data is protected.
         """

@@ -20,7 +20,8 @@ class Lease:
     allow two releases for one charge.
     """
 
-    def __init__(self, count: int, settle: Callable[[int], None]) -> None:
+    def __init__(self, number: int, count: int, settle: Callable[[int, int], None]) -> None:
+        self.number = number
         self._count = count
         self._settle = settle
         self._taken = 0
@@ -57,22 +58,29 @@ class Lease:
             self._taken += 1
             return self._taken - 1
 
+    def end(self) -> int:
+        """Allow no more steps; returns how many were taken. They are settled only when that number is written."""
+        with self._lock:
+            self._ended = True
+            return self._taken
+
     def settle(self) -> None:
         """End the lease; what was not taken is no longer charged. Nothing happens if it has ended already."""
         with self._lock:
-            if self._ended:
-                return
-            self._ended = True
-            taken = self._taken
-        if taken < self._count:  # a lease taken in full already counts as what it is
-            self._settle(taken)
+            first, self._ended = not self._ended, True
+        if first:
+            self._settle(self.number, self._taken)
+
+    def leave(self) -> None:
+        """Settle, except in a fork: the charge is its parent's."""
+        if self._owner == os.getpid():
+            self.settle()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._owner == os.getpid():
-            self.settle()
+        self.leave()
 
     def __reduce_ex__(self, _: object) -> NoReturn:
         raise LedgerMisuse(

@@ -189,7 +189,7 @@ class Ledger:
         check.instance("Ledger.begin", "info", info, RunInfo)
         row = Began(info, _software(), _now())
         with self._alive():
-            self._run = self._append(lambda: row)
+            self._run = self._append(row)
         return self._run
 
     def reserve(self, step: Step, *, count: int) -> Lease:
@@ -200,15 +200,7 @@ class Ledger:
             ParameterError: a group that the run did not declare, a count below 1.
             BudgetExceeded: or whatever else the guard raises. Nothing is charged then.
         """
-        check.instance("Ledger.reserve", "step", step, Step)
-        count = check.whole("Ledger.reserve", "count", count, least=1)
-        with self._alive():
-            run = self._current_run("reserve")
-            self._check_groups(run, step)
-            spelled = self._spelled.get(step, step)
-            number = self._append(lambda: self._admitted(Reserved(run, spelled, count), step))
-            self._spelled.setdefault(step, number)
-        return Lease(count, lambda taken: self._settle(number, taken))
+        return self._next_lease(check.instance("Ledger.reserve", "step", step, Step), count, None)
 
     def steps(self, step: Step, total: int, *, block: int | None = None) -> Iterator[int]:
         """Take `total` steps one after the other, reserved in blocks.
@@ -223,28 +215,42 @@ class Ledger:
         total = check.whole("Ledger.steps", "total", total, least=1)
         if block is not None:
             block = check.whole("Ledger.steps", "block", block, least=1)
-        taken = 0
-        while taken < total:
-            with self.reserve(step, count=min(total - taken, block or block_size(taken))) as lease:
-                while lease.left:
-                    lease.take()
-                    yield taken
-                    taken += 1
+        check.instance("Ledger.steps", "step", step, Step)
+        lease = None
+        try:
+            for taken in range(total):
+                if lease is None or not lease.left:
+                    lease = self._next_lease(step, min(total - taken, block or block_size(taken)), lease)
+                lease.take()
+                yield taken
+        finally:
+            if lease is not None:
+                lease.leave()
 
     def mark(self, name: str) -> None:
         """Record, for good, that something unsafe happened to the current run; `name` begins with `unsafe_`."""
         with self._alive():
-            row = Marked(self._current_run("mark"), name)
-            self._append(lambda: row)
+            self._append(Marked(self._current_run("mark"), name))
 
     # --- inside ---
 
+    def _next_lease(self, step: Step, count: int, before: Lease | None) -> Lease:
+        """Reserve, and in the same write settle the lease before."""
+        count = check.whole("Ledger.reserve", "count", count, least=1)
+        with self._alive():
+            run = self._current_run("reserve")
+            self._check_groups(run, step)
+            ended = [] if before is None else [Settled(before.number, before.end())]
+            number = self._append(*ended, Reserved(run, self._spelled.get(step, step), count))
+            self._spelled.setdefault(step, number)
+        return Lease(number, count, self._settle)
+
     def _settle(self, lease: int, taken: int) -> None:
         with self._alive():
-            self._append(lambda: Settled(lease, taken))
+            self._append(Settled(lease, taken))
 
-    def _append(self, make: Callable[[], Row]) -> int:
-        """Append one row, made after all rows of other processes were read; returns its number."""
+    def _append(self, *rows: Row) -> int:
+        """Append rows, all or none, after whatever other processes appended; returns the number of the last."""
         if self._read_only:
             raise LedgerMisuse(
                 expected="a ledger opened to append", got=f"{self._store.name}, opened to read", do="Open it with mode='a'."
@@ -252,21 +258,18 @@ class Ledger:
         try:
             with self._store.appending():
                 self._catch_up()
-                number = self._book.rows
-                body = encode(make())
-                digest = follow(self._book.digest, body)
-                self._book.read(body, digest)  # refuses, before it is written, what no reader would accept
-                self._store.append(number, body, digest)
+                for row in rows:
+                    number = self._book.rows
+                    body = encode(row)
+                    digest = follow(self._book.digest, body)
+                    self._book.read(body, digest)  # refuses, before it is written, what no reader would accept
+                    self._store.append(number, body, digest)
+                if self._guard is not None and isinstance(row, Reserved):
+                    self._guard(self._book.charges())
         except BaseException:
             self._book = Book()  # it may be ahead of the file now; read anew when next needed
             raise
         return number
-
-    def _admitted(self, row: Reserved, step: Step) -> Reserved:
-        """The row, unless the guard refuses the charge it stands for."""
-        if self._guard is not None:
-            self._guard((*self._book.charges(), Charge(self._book.info(row.run), step, row.count, row.count)))
-        return row
 
     def _catch_up(self) -> None:
         """Read what other processes appended; only inside a transaction."""
