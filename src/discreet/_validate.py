@@ -53,13 +53,16 @@ def fraction(owner: str, name: str, value: object, *, zero: bool = False, one: b
 
 def whole(owner: str, name: str, value: object, *, least: int) -> int:
     """A whole number, at least `least` and below 2^63 (what the ledger's store holds)."""
-    expected = f"a whole number, at least {least} and below 2^63"
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
-        raise _wrong_kind(owner, name, expected, value)
+    if type(value) is not int and (isinstance(value, bool) or not isinstance(value, numbers.Integral)):
+        raise _wrong_kind(owner, name, _a_whole_number(least), value)
     number = int(value)
     if not least <= number < 2**63:
-        raise ParameterError(owner=owner, name=name, expected=expected, got=_show(value))
+        raise ParameterError(owner=owner, name=name, expected=_a_whole_number(least), got=_show(value))
     return number
+
+
+def _a_whole_number(least: int) -> str:
+    return f"a whole number, at least {least} and below 2^63"
 
 
 def label(owner: str, name: str, value: object, *, empty: bool = False) -> str:

@@ -1,0 +1,60 @@
+"""The privacy statement in Markdown: the claim, what it depends on, and every charge it was computed from."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+from discreet.accounting import account
+from discreet.ledger import Charge, Ledger, Query, Sampling
+
+__all__ = ["statement"]
+
+
+def statement(ledger: Ledger, *, delta: float) -> str:
+    """A page about what happened to the data of one ledger.
+
+    Args:
+        ledger: read from its first row and checked before anything is said.
+        delta: of the claim.
+    """
+    ledger.verify()
+    guarantee = account(ledger, delta=delta)
+    second = account(ledger, delta=delta, accountant="rdp")
+    lines = [
+        "# Privacy statement",
+        "",
+        *(f"> {line}" for line in str(guarantee).splitlines()),
+        "",
+        f"A second, independent accountant ({second.accountant}) gives epsilon at most {second.upper:.4g} at the same delta.",
+        "",
+        "## What was charged",
+        "",
+        "| run | how often | of these unsettled | sampling | queries |",
+        "|---|---|---|---|---|",
+        *map(_row, ledger.charges()),
+        "",
+        "An unsettled step was reserved by a run that is still going or was killed; it counts in full.",
+        "",
+        "## Runs",
+        "",
+        *(
+            f"* {run.info.label or 'unnamed'}: began {run.began}, parameters {run.info.parameters.value}, randomness "
+            f"{run.info.randomness.value}, " + ", ".join(f"{name} {version}" for name, version in run.software)
+            for run in ledger.runs()
+        ),
+        "",
+        f"Head of the ledger (keep it elsewhere to notice a rewritten history): `{ledger.head()}`",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _row(charge: Charge) -> str:
+    queries = "; ".join(map(_words, charge.step.queries))
+    label = charge.run.label or "unnamed"
+    return f"| {label} | {charge.count:,} | {charge.unsettled:,} | {_words(charge.step.sampling)} | {queries} |"
+
+
+def _words(event: Sampling | Query) -> str:
+    values = ", ".join(f"{field.name} {getattr(event, field.name)}" for field in fields(event))
+    return f"{type(event).__name__}({values})"
