@@ -118,15 +118,17 @@ def main() -> None:
     start = time.perf_counter()
     x, y, x_test, y_test = load()
     needed = dp.calibrate(epsilon=options.epsilon, delta=options.delta, probability=PROBABILITY, steps=STEPS)
-    plan = dp.Plan.dpsgd(
-        sampling_probability=PROBABILITY, steps=STEPS, noise_multiplier=needed.value, clip_norm=CLIP_NORM
+    plan = dp.Plan.dpsgd(sampling_probability=PROBABILITY, steps=STEPS, noise_multiplier=needed.value, clip_norm=CLIP_NORM)
+    print(
+        f"epsilon {options.epsilon:g} at delta {options.delta:g} over {STEPS} steps needs noise multiplier {needed.value:.4f}"
     )
-    print(f"epsilon {options.epsilon:g} at delta {options.delta:g} over {STEPS} steps needs noise multiplier {needed.value:.4f}")
     with dp.Ledger.open(path) as ledger:
         weights = train(x, y, plan, ledger)
         print(f"\n{dp.account(ledger, delta=options.delta)}\n")
         (options.into / "report.md").write_text(statement(ledger, delta=options.delta))
-    print(f"test accuracy {accuracy(weights, x_test, y_test):.1%}; without privacy {accuracy(non_private(x, y), x_test, y_test):.1%}")
+    print(
+        f"test accuracy {accuracy(weights, x_test, y_test):.1%}; without privacy {accuracy(non_private(x, y), x_test, y_test):.1%}"
+    )
     print(f"{time.perf_counter() - start:.1f} s; ledger in {path}, statement in {options.into / 'report.md'}")
 
 

@@ -73,10 +73,11 @@ class Randomness(Enum):
 
 
 class Parameters(Enum):
-    """Whether the sequence of steps was fixed before the first release.
+    """Whether the steps, and their number, were fixed before the first release from the ledger.
 
-    FIXED_IN_ADVANCE: or a function of public values only. CHOSEN_FROM_OUTPUTS: an earlier release may have
-    influenced a later noise or probability, so that only a privacy filter gives a valid bound.
+    FIXED_IN_ADVANCE: or a function of public values only. CHOSEN_FROM_OUTPUTS: an earlier release, of this run or of another on
+    the same ledger, may have influenced a later noise or probability, or when to stop, so that only a privacy filter gives a
+    valid bound.
     """
 
     FIXED_IN_ADVANCE = "fixed in advance"

@@ -5,9 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from support.source import ROOT
-
 import discreet as dp
+from support.source import ROOT
 
 
 def test_the_demo_trains_and_writes_ledger_and_statement(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from support.source import ROOT
 
 README = (ROOT / "README.md").read_text()
@@ -18,7 +19,9 @@ def blocks(language: str) -> list[str]:
 def test_the_python_of_the_readme_runs_from_top_to_bottom(tmp_path: Path) -> None:
     script = tmp_path / "readme.py"
     script.write_text("\n".join(blocks("python")))
-    result = subprocess.run([sys.executable, "-W", "error", str(script)], cwd=tmp_path, capture_output=True, text=True, check=False)
+    result = subprocess.run(
+        [sys.executable, "-W", "error", str(script)], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
     assert result.returncode == 0, result.stderr
     assert "(4.611, 1e-06)-differentially private for one example under add-or-remove adjacency" in result.stdout
     assert (tmp_path / "train.jsonl").exists()

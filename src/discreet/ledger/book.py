@@ -88,15 +88,16 @@ class Book:
         return tuple(dict.fromkeys([*unsafe_keys, *(mark for _, mark in self._marks)]))
 
     def charges(self) -> tuple[Charge, ...]:
-        """What was charged, one entry for each step of each run, in the order of first reservation."""
+        """What was charged, one entry for each step of each run, in the order of first reservation.
+
+        A step of which nothing was taken stays, with count 0: what was reserved first never changes, and budgets rely on it.
+        """
         totals: dict[tuple[int, Step], list[int]] = {}
         for reservation in self._reservations.values():
             total = totals.setdefault((reservation.run, reservation.step), [0, 0])
             total[0] += reservation.count
             total[1] += 0 if reservation.settled else reservation.count
-        return tuple(
-            Charge(self._runs[run].info, step, count, unsettled) for (run, step), (count, unsettled) in totals.items() if count
-        )
+        return tuple(Charge(self._runs[run].info, step, count, unsettled) for (run, step), (count, unsettled) in totals.items())
 
     def info(self, run: int) -> RunInfo:
         """What a run declared."""

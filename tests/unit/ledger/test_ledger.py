@@ -54,10 +54,12 @@ def test_an_exception_settles_to_what_was_taken(ledger: dp.Ledger) -> None:
     assert total(ledger) == 1
 
 
-def test_a_lease_of_which_nothing_was_taken_leaves_no_charge(ledger: dp.Ledger) -> None:
-    with ledger.reserve(STEP, count=10):
-        pass
-    assert ledger.charges() == ()
+def test_a_lease_of_which_nothing_was_taken_costs_nothing_but_keeps_its_place(ledger: dp.Ledger) -> None:
+    """A budget's filter is chosen from what was reserved first; that must not change by settling."""
+    first = ledger.reserve(STEP, count=10)
+    ledger.reserve(OTHER_STEP, count=1).take()
+    first.settle()
+    assert [(charge.step, charge.count) for charge in ledger.charges()] == [(STEP, 0), (OTHER_STEP, 1)]
 
 
 def test_a_lease_gives_no_more_than_was_reserved(ledger: dp.Ledger) -> None:
