@@ -68,7 +68,7 @@ def _a_whole_number(least: int) -> str:
 def label(owner: str, name: str, value: object, *, empty: bool = False) -> str:
     """A short printable text."""
     if isinstance(value, str) and len(value) <= _LONGEST_LABEL and value.isprintable() and (value or empty):
-        return str(value)
+        return str.__str__(value)  # not str(value): a subclass may say something else
     expected = f"a printable text of at most {_LONGEST_LABEL} characters" + ("" if empty else ", not empty")
     raise _wrong_kind(owner, name, expected, value)
 
@@ -91,5 +91,8 @@ def _wrong_kind(owner: str, name: str, expected: str, value: object) -> Paramete
 
 
 def _show(value: object) -> str:
-    text = repr(value)
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001  (an error message must not fail: an int may be too long to print, a repr may raise)
+        return f"a value of type {type(value).__name__}"
     return text if len(text) <= 80 else text[:77] + "..."

@@ -9,11 +9,12 @@
         ├── LedgerExists            the path is already taken
         ├── LedgerCorrupt           a row is wrong; `row` says which
         │   └── UnknownEvent        a name outside the closed vocabulary of this schema version
-        ├── LedgerUnavailable       busy, read-only, disk full: the file is sound, but this write did not happen
+        ├── LedgerUnavailable       busy, read-only, disk full: the file is sound, but not to be used now
         └── LedgerMisuse            a lease or a handle used in a way that could under-count
 
 Every message says what was expected, what came and what to do; the three parts are also attributes.
-Whatever raises leaves the ledger as it was: nothing lost, nothing half-released.
+A call on a ledger that raises has charged nothing, with one exception: if the disk fails during the commit itself, the charge
+may stand. It never counts less than what may be released.
 """
 
 from __future__ import annotations
@@ -118,7 +119,7 @@ class UnknownEvent(LedgerCorrupt):
 
 
 class LedgerUnavailable(LedgerError):
-    """Busy, read-only or disk full: the ledger is as it was before the call."""
+    """Busy, read-only or disk full: the ledger is whole, and this call may be tried again."""
 
 
 class LedgerMisuse(LedgerError):

@@ -143,6 +143,9 @@ class Guarantee:
         check.label(owner, "accountant", self.accountant)
         if not self.sampling:
             raise ParameterError(owner=owner, name="sampling", expected="one phrase per policy used", got="none")
+        for name in ("sampling", "assumptions", "voided_by"):
+            if isinstance(getattr(self, name), str):
+                raise ParameterError(owner=owner, name=name, expected="a tuple of phrases", got="a single text")
         for name, value in (
             ("lower", lower),
             ("upper", upper),

@@ -1,6 +1,6 @@
 """Random damage to a ledger, file and export: it is refused, or it says exactly what the original said.
 
-12,000 edits in all: bits flipped, bytes changed, cut off, rows deleted, swapped, repeated, moved, numbers edited.
+11,000 edits in all: bits flipped, bytes changed, cut off, rows deleted, swapped, repeated, moved, numbers edited.
 """
 
 import random
@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 import discreet as dp
+from discreet.ledger import store
 from support.examples import counts, varied_ledger
 
 Edit = Callable[[bytes, random.Random], bytes]
-EDITS_OF_A_FILE, EDITS_OF_ROWS, EDITS_OF_AN_EXPORT = 5000, 2000, 5000
+EDITS_OF_A_FILE, EDITS_OF_ROWS, EDITS_OF_AN_EXPORT = 5000, 1000, 5000
 
 
 # --- any file ---
@@ -118,11 +119,14 @@ def test_no_edit_of_the_rows_by_sql_lowers_the_cost(tmp_path: Path) -> None:
     for number in range(EDITS_OF_ROWS):
         path.write_bytes(whole)
         connection = sqlite3.connect(path)
-        connection.executescript("DROP TRIGGER no_edit; DROP TRIGGER no_removal; PRAGMA synchronous = OFF;")
+        connection.executescript(
+            "PRAGMA synchronous = OFF; PRAGMA journal_mode = MEMORY; DROP TRIGGER no_edit; DROP TRIGGER no_removal;"
+        )
         rows = connection.execute("SELECT count(*) FROM rows").fetchone()[0]
         choice = {"one": chance.randrange(rows), "two": chance.randrange(rows)}
         connection.execute(commands[number % len(commands)], choice)
         connection.commit()
+        connection.executescript(";".join(store._SCHEMA[2:]) + ";")
         connection.close()
         verdict(lambda: dp.Ledger.open(path, "r"), original)
 

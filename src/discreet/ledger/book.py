@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from discreet.errors import LedgerCorrupt
 from discreet.ledger.codec import decode
 from discreet.ledger.events import Step
-from discreet.ledger.rows import Began, Charge, Marked, Opened, Reserved, Row, RunInfo, Settled
+from discreet.ledger.rows import Began, Charge, Marked, Opened, Reserved, Row, Settled
 from discreet.units import Randomness
 
 __all__ = ["Book", "follow"]
@@ -27,9 +27,14 @@ def follow(digest: bytes, body: bytes) -> bytes:
 
 
 @dataclass(slots=True)
+class _Total:
+    count: int = 0
+    unsettled: int = 0
+
+
+@dataclass(slots=True)
 class _Reservation:
-    run: int
-    step: Step
+    total: _Total
     count: int
     settled: bool = False
 
@@ -46,7 +51,8 @@ class Book:
         self._runs: dict[int, Began] = {}
         self._reservations: dict[int, _Reservation] = {}
         self._steps: dict[int, Step] = {}
-        self._marks: list[tuple[int, str]] = []
+        self._totals: dict[tuple[int, Step], _Total] = {}
+        self._marks: list[str] = []
 
     def read(self, body: bytes, digest: bytes) -> None:
         """Check and take in the next row.
@@ -76,32 +82,22 @@ class Book:
                 row=min(rows, self.rows),
             )
 
-    @property
-    def runs(self) -> dict[int, Began]:
-        """The runs, by the number of their row."""
-        return dict(self._runs)
+    def runs(self) -> tuple[Began, ...]:
+        """The runs, in the order in which they began."""
+        return tuple(self._runs.values())
 
-    @property
     def marks(self) -> tuple[str, ...]:
         """Names of everything unsafe that happened, once each."""
-        unsafe_keys = [b.info.randomness.value for b in self._runs.values() if b.info.randomness is Randomness.UNSAFE_TEST_KEY]
-        return tuple(dict.fromkeys([*unsafe_keys, *(mark for _, mark in self._marks)]))
+        return tuple(dict.fromkeys(self._marks))
 
     def charges(self) -> tuple[Charge, ...]:
         """What was charged, one entry for each step of each run, in the order of first reservation.
 
         A step of which nothing was taken stays, with count 0: what was reserved first never changes, and budgets rely on it.
         """
-        totals: dict[tuple[int, Step], list[int]] = {}
-        for reservation in self._reservations.values():
-            total = totals.setdefault((reservation.run, reservation.step), [0, 0])
-            total[0] += reservation.count
-            total[1] += 0 if reservation.settled else reservation.count
-        return tuple(Charge(self._runs[run].info, step, count, unsettled) for (run, step), (count, unsettled) in totals.items())
-
-    def info(self, run: int) -> RunInfo:
-        """What a run declared."""
-        return self._runs[run].info
+        return tuple(
+            Charge(self._runs[run].info, step, total.count, total.unsettled) for (run, step), total in self._totals.items()
+        )
 
     def _take_in(self, row: Row) -> None:
         if isinstance(row, Opened) != (self.rows == 0):
@@ -111,13 +107,15 @@ class Book:
                 pass
             case Began():
                 self._runs[self.rows] = row
+                if row.info.randomness is Randomness.UNSAFE_TEST_KEY:
+                    self._marks.append(row.info.randomness.value)
             case Reserved():
                 self._reserve(row)
             case Settled():
                 self._settle(row)
             case Marked():
                 self._run(row.run)
-                self._marks.append((row.run, row.mark))
+                self._marks.append(row.mark)
 
     def _reserve(self, row: Reserved) -> None:
         run = self._run(row.run)
@@ -132,7 +130,10 @@ class Book:
             raise self._wrong(f"groups that run {row.run} declared: {declared}", str(step.groups))
         if isinstance(row.step, Step):
             self._steps[self.rows] = step
-        self._reservations[self.rows] = _Reservation(row.run, step, row.count)
+        total = self._totals.setdefault((row.run, step), _Total())
+        total.count += row.count
+        total.unsettled += row.count
+        self._reservations[self.rows] = _Reservation(total, row.count)
 
     def _settle(self, row: Settled) -> None:
         lease = self._reservations.get(row.lease)
@@ -140,7 +141,8 @@ class Book:
             raise self._wrong("the number of a reservation that is not settled yet", str(row.lease))
         if row.taken > lease.count:
             raise self._wrong(f"at most the {lease.count} steps that were reserved", f"{row.taken} taken")
-        lease.count = row.taken
+        lease.total.count -= lease.count - row.taken
+        lease.total.unsettled -= lease.count
         lease.settled = True
 
     def _run(self, number: int) -> Began:

@@ -95,7 +95,7 @@ def decode(body: bytes, number: int) -> Row:
 
     Raises:
         UnknownEvent: for another schema version, or a name that this version does not have.
-        LedgerCorrupt: for anything else that `encode` could not have written.
+        LedgerCorrupt: for anything else that is no row.
     """
     try:
         return _row_from_json(_parse(body.decode("ascii")))
@@ -138,7 +138,7 @@ def _parse(text: str) -> dict[str, Any]:
 
 def _row_from_json(content: dict[str, Any]) -> Row:
     schema, kind = content.pop("schema"), content.pop("kind")
-    if schema != SCHEMA or isinstance(schema, bool):
+    if type(schema) is not int or schema != SCHEMA:
         raise _unknown(f"schema {SCHEMA}", f"schema {schema!r}")
     match kind:
         case "opened":

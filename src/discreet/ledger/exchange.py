@@ -10,11 +10,11 @@ A file without its seal was cut off and is refused.
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Iterable
 from pathlib import Path
 
-from discreet.errors import LedgerCorrupt, LedgerExists, LedgerNotFound, LedgerUnavailable
+from discreet.errors import LedgerCorrupt, LedgerNotFound
+from discreet.ledger._files import publish
 from discreet.ledger.book import Book
 from discreet.ledger.store import Line
 
@@ -27,8 +27,8 @@ _DIGITS = 64
 
 def write(path: Path, lines: Iterable[Line]) -> None:
     """A whole file at `path`, or nothing."""
-    draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}.new")
-    try:
+
+    def write_draft(draft: Path) -> None:
         with draft.open("xb") as file:
             rows, head = 0, b""
             for body, digest in lines:
@@ -37,15 +37,8 @@ def write(path: Path, lines: Iterable[Line]) -> None:
             file.write(_seal(rows, head))
             file.flush()
             os.fsync(file.fileno())
-        os.link(draft, path)
-    except FileExistsError:
-        raise LedgerExists(expected="a path where nothing is yet", got=str(path), do="Choose another path.") from None
-    except OSError as refused:
-        raise LedgerUnavailable(
-            expected=f"to write {path}", got=str(refused), do="Check the folder and its permissions."
-        ) from refused
-    finally:
-        draft.unlink(missing_ok=True)
+
+    publish(path, write_draft)
 
 
 def read(path: Path) -> list[Line]:
@@ -58,6 +51,8 @@ def read(path: Path) -> list[Line]:
         content = path.read_bytes()
     except OSError as refused:
         raise LedgerNotFound(expected=f"an export at {path}", got=str(refused), do="Check the path.") from refused
+    if content.startswith(b"SQLite format 3"):
+        raise LedgerCorrupt(expected="an export in JSON Lines", got="a ledger", do="Open it with Ledger.open.")
     *texts, seal = content.split(b"\n")[:-1] or [b""]
     if not content.endswith(b"\n") or not texts:
         raise LedgerCorrupt(expected="rows and a seal, each on a line of its own", got="a file cut off", do=_AGAIN)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable
 from typing import NoReturn, Self
 
 from discreet.errors import LedgerMisuse
+from discreet.ledger import _process
 
 __all__ = ["Lease"]
 
@@ -20,14 +20,14 @@ class Lease:
     allow two releases for one charge.
     """
 
-    def __init__(self, number: int, count: int, settle: Callable[[int, int], None]) -> None:
-        self.number = number
+    def __init__(self, count: int, write_settlement: Callable[[int], None]) -> None:
         self._count = count
-        self._settle = settle
+        self._write_settlement = write_settlement
         self._taken = 0
         self._ended = False
-        self._owner = os.getpid()
-        self._lock = threading.Lock()
+        self._settled = False
+        self._owner = _process.current()
+        self._lock = threading.RLock()  # re-entrant: a signal handler may settle while a step is being taken
 
     @property
     def taken(self) -> int:
@@ -45,12 +45,7 @@ class Lease:
         Raises:
             LedgerMisuse: all steps are taken, the lease has ended, or this is another process.
         """
-        if self._owner != os.getpid():
-            raise LedgerMisuse(
-                expected=f"the process {self._owner}, which reserved these steps",
-                got="a fork of it",
-                do="Reserve steps of its own in the child, on a ledger opened there.",
-            )
+        self._refuse_a_fork()
         with self._lock:
             if self._ended or self._taken >= self._count:
                 state = "settled" if self._ended else f"used up: all {self._count} steps were taken"
@@ -58,29 +53,32 @@ class Lease:
             self._taken += 1
             return self._taken - 1
 
-    def end(self) -> int:
-        """Allow no more steps; returns how many were taken. They are settled only when that number is written."""
+    def settle(self) -> None:
+        """End the lease: no more steps, and what was not taken is no longer charged. Once settled, nothing happens.
+
+        If the settlement cannot be written, the lease has ended all the same and goes on counting in full; try again.
+        """
+        self._refuse_a_fork()
         with self._lock:
             self._ended = True
-            return self._taken
-
-    def settle(self) -> None:
-        """End the lease; what was not taken is no longer charged. Nothing happens if it has ended already."""
-        with self._lock:
-            first, self._ended = not self._ended, True
-        if first:
-            self._settle(self.number, self._taken)
-
-    def leave(self) -> None:
-        """Settle, except in a fork: the charge is its parent's."""
-        if self._owner == os.getpid():
-            self.settle()
+            if not self._settled:
+                self._write_settlement(self._taken)
+                self._settled = True
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.leave()
+        if self._owner is _process.current():  # in a fork the charge is the parent's
+            self.settle()
+
+    def _refuse_a_fork(self) -> None:
+        if self._owner is not _process.current():
+            raise LedgerMisuse(
+                expected="the process that reserved these steps",
+                got="a fork of it",
+                do="Reserve steps of its own in the child, on a ledger opened there.",
+            )
 
     def __reduce_ex__(self, _: object) -> NoReturn:
         raise LedgerMisuse(

@@ -12,16 +12,17 @@ import platform
 import secrets
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from importlib.metadata import version
-from pathlib import Path
+from importlib.metadata import PackageNotFoundError, version
 from typing import Literal, NoReturn, Self
 
 from discreet import _validate as check
 from discreet.errors import LedgerCorrupt, LedgerExists, LedgerMisuse, ParameterError
-from discreet.ledger import exchange
+from discreet.ledger import _process, exchange
+from discreet.ledger._files import checked_path
 from discreet.ledger.book import Book, follow
 from discreet.ledger.codec import encode
 from discreet.ledger.events import Step
@@ -38,16 +39,16 @@ _RECORDED_SOFTWARE = ("numpy", "scipy", "torch", "cryptography", "numba")
 
 
 def block_size(taken: int) -> int:
-    """How many steps to reserve at once after `taken` steps: an eighth of them, at least 16.
+    """How many steps to reserve at once after `taken` steps: an eighth of them, at least 32.
 
-    So a crash over-counts by at most an eighth (or 16 steps), n steps need about 8 ln(n) durable writes, and a million equal
-    steps are about a hundred rows. It depends on the number of steps alone: a size chosen by measured time would write into
+    So a crash over-counts by at most an eighth (or 32 steps), n steps need about 8 ln(n) blocks, and a million equal
+    steps are about 150 rows. It depends on the number of steps alone: a size chosen by measured time would write into
     the ledger how long steps take, and with it how large the samples were.
 
     >>> block_size(0), block_size(1_000)
-    (16, 125)
+    (32, 125)
     """
-    return max(16, taken // 8)
+    return max(32, taken // 8)
 
 
 class Ledger:
@@ -71,17 +72,26 @@ class Ledger:
     """
 
     def __init__(self, store: Store, *, read_only: bool = False, guard: Guard | None = None) -> None:
+        if guard is not None and not callable(guard):
+            raise ParameterError(owner="Ledger", name="guard", expected="a function of charges, or None", got=repr(guard))
         self._store = store
         self._read_only = read_only
         self._guard = guard
-        self._run: int | None = None
+        self._run: tuple[int, RunInfo] | None = None
         self._spelled: dict[Step, int] = {}
+        self._leases: weakref.WeakSet[Lease] = weakref.WeakSet()
         self._book = Book()
-        self._owner = os.getpid()
+        self._known = (0, b"")  # rows and head that this handle has seen committed
+        self._owner = _process.current()
         self._closed = False
         self._lock = threading.RLock()
-        with self._store.reading():
-            self._catch_up()
+        try:
+            with self._reading():
+                pass
+        except BaseException:
+            store.close()
+            raise
+        _LIVE.add(self)
 
     # --- opening and closing ---
 
@@ -98,10 +108,10 @@ class Ledger:
             LedgerNotFound: mode "r" and nothing there.
             LedgerCorrupt: a row is wrong; it says which and why.
         """
+        place = checked_path("Ledger.open", path).absolute()
         if mode not in ("a", "r"):
             raise ParameterError(owner="Ledger.open", name="mode", expected="'a' or 'r'", got=repr(mode))
-        place = Path(path)
-        if mode == "a" and not place.exists():
+        if mode == "a" and not os.path.lexists(place):
             with suppress(LedgerExists):  # another process was faster: theirs is ours
                 Store.create(place, _first_line())
         return cls(Store.open(place, read_only=mode == "r"), read_only=mode == "r", guard=guard)
@@ -114,24 +124,27 @@ class Ledger:
     @classmethod
     def load(cls, path: str | os.PathLike[str], into: str | os.PathLike[str] | None = None) -> Ledger:
         """Read a JSON Lines export: in memory and read-only, or into a new file `into` that goes on where the export ended."""
-        lines = exchange.read(Path(path))
+        lines = exchange.read(checked_path("Ledger.load", path))
         if into is None:
             return cls(Store.in_memory(lines), read_only=True)
-        Store.create(Path(into), lines)
+        Store.create(checked_path("Ledger.load", into).absolute(), lines)
         return cls.open(into)
 
     def export(self, path: str | os.PathLike[str]) -> None:
         """Write all rows as JSON Lines, with the digests and a seal as last line. An existing file is refused."""
-        with self._alive(), self._store.reading():
-            self._catch_up()
-            exchange.write(Path(path), self._store.lines(0))
+        with self._reading():
+            lines = self._store.lines(0)
+        exchange.write(checked_path("Ledger.export", path), lines)
 
     def close(self) -> None:
-        """Let go of the file. Open leases stay unsettled and count in full."""
+        """Settle the leases that are still open, and let go of the file. A fork lets go of nothing: it is its parent's."""
+        if self._owner is not _process.current():
+            return
+        for lease in () if self._closed else list(self._leases):
+            lease.settle()
         with self._lock:
             self._closed = True
-            if self._owner == os.getpid():
-                self._store.close()
+            self._store.close()
 
     def __enter__(self) -> Self:
         return self
@@ -143,22 +156,26 @@ class Ledger:
 
     def charges(self) -> tuple[Charge, ...]:
         """Everything charged so far, by all runs and processes; what accountants read."""
-        return self._fresh_book().charges()
+        with self._reading() as book:
+            return book.charges()
 
     def marks(self) -> tuple[str, ...]:
         """Names of the unsafe things that happened; if there are any, there is no guarantee."""
-        return self._fresh_book().marks
+        with self._reading() as book:
+            return book.marks()
 
     def runs(self) -> tuple[Began, ...]:
         """The runs in the order in which they began."""
-        return tuple(self._fresh_book().runs.values())
+        with self._reading() as book:
+            return book.runs()
 
     def head(self) -> str:
         """Digest of the last row: a fingerprint of the whole ledger, worth keeping elsewhere."""
-        return self._fresh_book().digest.hex()
+        with self._reading() as book:
+            return book.digest.hex()
 
     def verify(self, expected_head: str | None = None) -> Ledger:
-        """Read the whole ledger again from its first row, and check everything.
+        """Read the whole ledger again from disk, from its first row, and check everything.
 
         Args:
             expected_head: what `head()` said earlier. Rows appended since are fine; that head must still be in the chain.
@@ -166,31 +183,30 @@ class Ledger:
         Raises:
             LedgerCorrupt: names the first row that is wrong and why.
         """
+        expected = None if expected_head is None else check.label("Ledger.verify", "expected_head", expected_head).lower()
         book = Book()
-        seen = set()
-        with self._alive(), self._store.reading():
-            for body, digest in self._store.lines(0):
+        digests = set()
+        with self._alive(), self._anew() as store, store.reading():
+            for body, digest in store.lines(0):
                 book.read(body, digest)
-                seen.add(digest.hex())
-            book.check_head(*self._store.head())
-            self._book = book
-        if expected_head is not None and expected_head not in seen:
-            raise LedgerCorrupt(
-                expected=f"a ledger that contains the head {expected_head[:16]}...",
-                got=f"one that ends in {book.digest.hex()[:16]}... and never had it",
-                do="This is another ledger, or its history was rewritten: do not rely on it.",
-            )
+                digests.add(digest)
+            book.check_head(*store.head())
+            if self._known[1] not in digests:
+                raise _another_history(self._known[1].hex(), book)
+        if expected is not None and expected not in {digest.hex() for digest in digests}:
+            raise _another_history(expected, book)
         return self
 
     # --- writing ---
 
     def begin(self, info: RunInfo) -> int:
         """Begin a run: what this handle reserves from now on belongs to it. Returns the run's number."""
-        check.instance("Ledger.begin", "info", info, RunInfo)
+        check.member("Ledger.begin", "info", info, (RunInfo,))
         row = Began(info, _software(), _now())
         with self._alive():
-            self._run = self._append(row)
-        return self._run
+            number = self._append(row)
+            self._run = number, info
+        return number
 
     def reserve(self, step: Step, *, count: int) -> Lease:
         """Charge `count` times `step`, durably, and get the lease to take them.
@@ -200,7 +216,8 @@ class Ledger:
             ParameterError: a group that the run did not declare, a count below 1.
             BudgetExceeded: or whatever else the guard raises. Nothing is charged then.
         """
-        return self._next_lease(check.instance("Ledger.reserve", "step", step, Step), count, None)
+        run = self._run_for("Ledger.reserve", step)
+        return self._reserve(run, step, check.whole("Ledger.reserve", "count", count, least=1))
 
     def steps(self, step: Step, total: int, *, block: int | None = None) -> Iterator[int]:
         """Take `total` steps one after the other, reserved in blocks.
@@ -212,45 +229,42 @@ class Ledger:
             total: how many, fixed in advance.
             block: how many to reserve at once; None grows the block by `block_size`.
         """
+        run = self._run_for("Ledger.steps", step)
         total = check.whole("Ledger.steps", "total", total, least=1)
         if block is not None:
             block = check.whole("Ledger.steps", "block", block, least=1)
-        check.instance("Ledger.steps", "step", step, Step)
-        lease = None
-        try:
-            for taken in range(total):
-                if lease is None or not lease.left:
-                    lease = self._next_lease(step, min(total - taken, block or block_size(taken)), lease)
-                lease.take()
-                yield taken
-        finally:
-            if lease is not None:
-                lease.leave()
+        return self._take(run, step, total, block)
 
     def mark(self, name: str) -> None:
         """Record, for good, that something unsafe happened to the current run; `name` begins with `unsafe_`."""
         with self._alive():
-            self._append(Marked(self._current_run("mark"), name))
+            self._append(Marked(self._current_run("mark")[0], name))
 
     # --- inside ---
 
-    def _next_lease(self, step: Step, count: int, before: Lease | None) -> Lease:
-        """Reserve, and in the same write settle the lease before."""
-        count = check.whole("Ledger.reserve", "count", count, least=1)
+    def _take(self, run: int, step: Step, total: int, block: int | None) -> Iterator[int]:
+        taken = 0
+        while taken < total:
+            with self._reserve(run, step, min(total - taken, block or block_size(taken))) as lease:
+                while lease.left:
+                    lease.take()
+                    yield taken
+                    taken += 1
+
+    def _reserve(self, run: int, step: Step, count: int) -> Lease:
         with self._alive():
-            run = self._current_run("reserve")
-            self._check_groups(run, step)
-            ended = [] if before is None else [Settled(before.number, before.end())]
-            number = self._append(*ended, Reserved(run, self._spelled.get(step, step), count))
+            number = self._append(Reserved(run, self._spelled.get(step, step), count))
             self._spelled.setdefault(step, number)
-        return Lease(number, count, self._settle)
+            lease = Lease(count, lambda taken: self._settle(number, taken))
+            self._leases.add(lease)
+        return lease
 
     def _settle(self, lease: int, taken: int) -> None:
         with self._alive():
             self._append(Settled(lease, taken))
 
-    def _append(self, *rows: Row) -> int:
-        """Append rows, all or none, after whatever other processes appended; returns the number of the last."""
+    def _append(self, row: Row) -> int:
+        """Append a row after whatever other processes appended; returns its number."""
         if self._read_only:
             raise LedgerMisuse(
                 expected="a ledger opened to append", got=f"{self._store.name}, opened to read", do="Open it with mode='a'."
@@ -258,31 +272,61 @@ class Ledger:
         try:
             with self._store.appending():
                 self._catch_up()
-                for row in rows:
-                    number = self._book.rows
-                    body = encode(row)
-                    digest = follow(self._book.digest, body)
-                    self._book.read(body, digest)  # refuses, before it is written, what no reader would accept
-                    self._store.append(number, body, digest)
+                number = self._book.rows
+                body = encode(row)
+                digest = follow(self._book.digest, body)
+                self._book.read(body, digest)  # refuses, before it is written, what no reader would accept
                 if self._guard is not None and isinstance(row, Reserved):
                     self._guard(self._book.charges())
+                self._store.append(number, body, digest)
         except BaseException:
             self._book = Book()  # it may be ahead of the file now; read anew when next needed
             raise
+        self._known = (number + 1, digest)
         return number
 
     def _catch_up(self) -> None:
         """Read what other processes appended; only inside a transaction."""
+        rows, head = self._known
         for body, digest in self._store.lines(self._book.rows):
             self._book.read(body, digest)
+            if self._book.rows == rows and digest != head:
+                raise _another_history(head.hex(), self._book)
         self._book.check_head(*self._store.head())
+        if self._book.rows < rows:
+            raise _another_history(head.hex(), self._book)
+        self._known = (self._book.rows, self._book.digest)
 
-    def _fresh_book(self) -> Book:
+    @contextmanager
+    def _reading(self) -> Iterator[Book]:
+        """All that is committed now, by whomever."""
         with self._alive(), self._store.reading():
             self._catch_up()
-        return self._book
+            yield self._book
 
-    def _current_run(self, purpose: str) -> int:
+    @contextmanager
+    def _anew(self) -> Iterator[Store]:
+        """The rows as they are on disk, not as this handle remembers them."""
+        if self._store.path is None:
+            yield self._store
+            return
+        store = Store.open(self._store.path, read_only=True)
+        try:
+            yield store
+        finally:
+            store.close()
+
+    def _run_for(self, owner: str, step: Step) -> int:
+        """The current run, if it may take this step."""
+        check.member(owner, "step", step, (Step,))
+        number, info = self._current_run("reserve")
+        strangers = sorted(set(step.groups).difference(info.groups))
+        if strangers:
+            expected = f"a step on groups that the run declared, {list(info.groups)}"
+            raise ParameterError(owner=owner, name="step", expected=expected, got=f"groups {strangers}")
+        return number
+
+    def _current_run(self, purpose: str) -> tuple[int, RunInfo]:
         if self._run is None:
             raise LedgerMisuse(
                 expected=f"a run to {purpose} for",
@@ -291,25 +335,24 @@ class Ledger:
             )
         return self._run
 
-    def _check_groups(self, run: int, step: Step) -> None:
-        declared = self._book.info(run).groups
-        strangers = sorted(set(step.groups).difference(declared))
-        if strangers:
-            expected = f"a step on groups that the run declared, {list(declared)}"
-            raise ParameterError(owner="Ledger.reserve", name="step", expected=expected, got=f"groups {strangers}")
-
     @contextmanager
     def _alive(self) -> Iterator[None]:
         """Hold the handle's lock, if the handle may be used at all."""
-        if self._owner != os.getpid():
+        if self._owner is not _process.current():
             raise LedgerMisuse(
                 expected="a handle opened by this process",
-                got=f"one that came over a fork from process {self._owner}",
+                got="one that came over a fork",
                 do="Open the ledger again in the child.",
             )
         with self._lock:
             if self._closed:
                 raise LedgerMisuse(expected="an open ledger", got=f"{self._store.name}, closed", do="Open it again.")
+            if self._store.in_transaction:  # from a guard, a signal handler or a finaliser of the same thread
+                raise LedgerMisuse(
+                    expected="one call after the other",
+                    got="a call from inside another",
+                    do="Call again when that one is done.",
+                )
             yield
 
     def __reduce_ex__(self, _: object) -> NoReturn:
@@ -320,6 +363,39 @@ class Ledger:
         )
 
 
+# --- forks: none falls into a transaction, whose journal the child would take for its own ---
+
+_LIVE: weakref.WeakSet[Ledger] = weakref.WeakSet()
+_held: list[threading.RLock] = []
+_LONGEST_WAIT = 60.0
+
+
+def _before_fork() -> None:
+    _held.extend(ledger._lock for ledger in list(_LIVE) if ledger._lock.acquire(timeout=_LONGEST_WAIT))  # noqa: SLF001
+
+
+def _after_fork_in_parent() -> None:
+    while _held:
+        _held.pop().release()
+
+
+def _after_fork_in_child() -> None:
+    _held.clear()
+    _LIVE.clear()
+
+
+if os.name == "posix":
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
+
+
+def _another_history(head: str, book: Book) -> LedgerCorrupt:
+    return LedgerCorrupt(
+        expected=f"a ledger that contains the head {head[:16]}...",
+        got=f"one that ends in {book.digest.hex()[:16]}... and never had it",
+        do="This is another ledger, or its history was rewritten: do not rely on it.",
+    )
+
+
 def _first_line() -> list[Line]:
     body = encode(Opened(secrets.token_hex(16), _now()))
     return [(body, follow(Book().digest, body))]
@@ -327,8 +403,15 @@ def _first_line() -> list[Line]:
 
 def _software() -> tuple[tuple[str, str], ...]:
     """Versions of what is executing, of a fixed list of packages."""
-    used = [name for name in _RECORDED_SOFTWARE if name in sys.modules]
-    return tuple(sorted([("python", platform.python_version()), *((name, version(name)) for name in ("discreet", *used))]))
+    used = ["discreet", *(name for name in _RECORDED_SOFTWARE if name in sys.modules)]
+    return tuple(sorted([("python", platform.python_version()), *((name, _version(name)) for name in used)]))
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:  # vendored, or a stand-in
+        return "unknown"
 
 
 def _now() -> str:

@@ -45,7 +45,7 @@ class RunInfo:
 
     def __post_init__(self) -> None:
         owner = "RunInfo"
-        check.instance(owner, "unit", self.unit, Unit)
+        check.member(owner, "unit", self.unit, (Unit,))
         check.instance(owner, "adjacency", self.adjacency, Adjacency)
         check.instance(owner, "numerics", self.numerics, Numerics)
         check.instance(owner, "randomness", self.randomness, Randomness)
@@ -64,7 +64,7 @@ class Opened:
     """Row 0.
 
     Args:
-        ledger: random identity of this ledger, so that two are never taken for one.
+        ledger: random identity; a copy of the ledger keeps it.
         opened: date and time in UTC.
     """
 

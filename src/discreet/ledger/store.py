@@ -3,35 +3,41 @@
 Why these settings:
 
 *   Rollback journal, not write-ahead log: every committed row is in the one file, so a copy of that file (mailed, backed up,
-    moved without its side files) can never be a consistent but older ledger.
+    moved without its side files) can never be a consistent but older ledger. A file switched to another mode is switched back.
 *   synchronous=EXTRA: in this journal mode FULL alone may lose the last commit on power loss, because deleting the journal is
     what commits, and only EXTRA forces that deletion to disk [SQLite2024, "PRAGMA synchronous"].
-*   A new ledger is built under another name and linked into place, so a path holds a whole ledger or none.
+*   Writers also hold a lock on the folder. SQLite's own lock is lost when any other descriptor of the file is closed in the
+    same process [SQLite2024b, section 6], as by a thread that copies the ledger away.
 *   Row and head are written in one transaction; rows left out at the end do not go unnoticed.
 """
 
 from __future__ import annotations
 
 import os
-import secrets
 import sqlite3
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from discreet.errors import DiscreetError, LedgerCorrupt, LedgerExists, LedgerNotFound, LedgerUnavailable
+from discreet.errors import LedgerCorrupt, LedgerExists, LedgerNotFound, LedgerUnavailable
+from discreet.ledger._files import publish
+
+if os.name == "posix":
+    import fcntl
 
 __all__ = ["Line", "Store"]
 
 _APPLICATION = 0x64697363  # "disc", in the file's header
 _WAIT_SECONDS = 60.0
-_SCHEMA = """
-    CREATE TABLE rows (number INTEGER PRIMARY KEY, body BLOB NOT NULL, digest BLOB NOT NULL);
-    CREATE TABLE head (one INTEGER PRIMARY KEY CHECK (one = 1), rows INTEGER NOT NULL, digest BLOB NOT NULL);
-    CREATE TRIGGER no_edit BEFORE UPDATE ON rows BEGIN SELECT RAISE(ABORT, 'a ledger is append-only'); END;
-    CREATE TRIGGER no_removal BEFORE DELETE ON rows BEGIN SELECT RAISE(ABORT, 'a ledger is append-only'); END;
-    INSERT INTO head VALUES (1, 0, x'');
-"""
+_PAUSE_SECONDS = 0.0005  # short against a commit, so that one busy writer does not keep the others out
+_RESTORE = "Restore the ledger from a copy; do not spend on this one."
+_SCHEMA = (
+    "CREATE TABLE rows (number INTEGER PRIMARY KEY, body BLOB NOT NULL, digest BLOB NOT NULL)",
+    "CREATE TABLE head (one INTEGER PRIMARY KEY CHECK (one = 1), rows INTEGER NOT NULL, digest BLOB NOT NULL)",
+    "CREATE TRIGGER no_edit BEFORE UPDATE ON rows BEGIN SELECT RAISE(ABORT, 'a ledger is append-only'); END",
+    "CREATE TRIGGER no_removal BEFORE DELETE ON rows BEGIN SELECT RAISE(ABORT, 'a ledger is append-only'); END",
+)
 # Errors that say "not now" about a sound file; every other one says that the file is not sound.
 _PASSING = {
     sqlite3.SQLITE_BUSY,
@@ -53,16 +59,16 @@ Line = tuple[bytes, bytes]
 class Store:
     """The rows of one ledger; knows nothing of what they mean."""
 
-    def __init__(self, connection: sqlite3.Connection, name: str) -> None:
+    def __init__(self, connection: sqlite3.Connection, path: Path | None) -> None:
         self._connection = connection
-        self.name = name
+        self.path = path
+        self.name = "a ledger in memory" if path is None else str(path)
 
     @classmethod
     def in_memory(cls, lines: Iterable[Line]) -> Store:
         """Rows that live as long as the process."""
-        store = cls(_connect(":memory:"), "a ledger in memory")
-        with _said_plainly(store.name):
-            _fill(store, lines)
+        store = cls(_connect(":memory:"), None)
+        store._fill(lines)
         return store
 
     @classmethod
@@ -70,48 +76,50 @@ class Store:
         """Put a whole new file at `path`, or nothing.
 
         Raises:
-            LedgerExists: if something is there already.
+            LedgerExists: if something is there already, be it the journal of a ledger that was deleted.
         """
-        draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}.new")
-        try:
-            with _said_plainly(str(path)):
-                store = cls(_connect(f"{draft.absolute().as_uri()}?mode=rwc"), str(path))
-                _fill(store, lines)
-                store.close()
-            os.link(draft, path)
-            _sync_folder(path.parent)
-        except FileExistsError:
+        journal = path.with_name(path.name + "-journal")
+        if os.path.lexists(journal):
             raise LedgerExists(
-                expected="a path where nothing is yet", got=str(path), do="Choose another path; no ledger is ever overwritten."
-            ) from None
-        except OSError as refused:
-            raise LedgerUnavailable(
-                expected=f"to create {path}", got=str(refused), do="Check the folder and its permissions."
-            ) from refused
-        finally:
-            draft.unlink(missing_ok=True)
+                expected=f"nothing beside the new ledger {path}",
+                got=f"{journal}, which is part of another ledger",
+                do="Find that ledger; remove its journal only if it is gone for good.",
+            )
+
+        def write(draft: Path) -> None:
+            store = cls(_connect(_uri(draft, "rwc")), path)
+            try:
+                store._fill(lines)
+            finally:
+                store.close()
+
+        publish(path, write)
 
     @classmethod
     def open(cls, path: Path, *, read_only: bool) -> Store:
         """The file at `path`, which must exist."""
-        if not path.is_file():
-            raise LedgerNotFound(expected=f"a ledger at {path}", got="no file there", do="Check the path.")
-        if path.stat().st_size == 0:
-            raise LedgerCorrupt(
-                expected=f"a ledger at {path}",
-                got="an empty file",
-                do="Restore the ledger from a copy; a new one is never empty.",
-            )
+        try:
+            size = path.stat().st_size
+        except OSError as missing:
+            raise LedgerNotFound(expected=f"a ledger at {path}", got=str(missing), do="Check the path.") from missing
+        if not size:
+            raise LedgerCorrupt(expected=f"a ledger at {path}", got="an empty file", do=_RESTORE)
         writable = os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
         # Where possible even a reader opens for writing: a journal that a killed writer left behind must be rolled back.
-        mode = "rw" if writable or not read_only else "ro"
-        with _said_plainly(str(path)):
-            store = cls(_connect(f"{path.absolute().as_uri()}?mode={mode}"), str(path))
-            if store._one("PRAGMA application_id") != (_APPLICATION,):
-                raise LedgerCorrupt(expected="a file that discreet wrote", got=str(path), do="Check the path.")
+        store = cls(_connect(_uri(path, "rw" if writable or not read_only else "ro")), path)
+        try:
+            store._check_form()
             if read_only:
-                store._connection.execute("PRAGMA query_only = ON")
+                store._sql("PRAGMA query_only = ON")
+        except BaseException:
+            store.close()
+            raise
         return store
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction of this store is under way."""
+        return self._connection.in_transaction
 
     @contextmanager
     def reading(self) -> Iterator[None]:
@@ -122,81 +130,120 @@ class Store:
     @contextmanager
     def appending(self) -> Iterator[None]:
         """What is appended inside is durable when the block is left, or not there at all if it raises."""
-        with self._transaction("BEGIN IMMEDIATE"):
+        with _only_writer(self.path), self._transaction("BEGIN IMMEDIATE"):
             yield
 
-    def lines(self, start: int) -> Iterator[Line]:
+    def lines(self, start: int) -> list[Line]:
         """Rows from number `start` on."""
-        expected = start
-        for number, body, digest in self._connection.execute(
-            "SELECT number, body, digest FROM rows WHERE number >= ? ORDER BY number", (start,)
-        ):
+        every = "SELECT number, body, digest FROM rows WHERE number >= ?1 OR ?1 = 0 ORDER BY number"  # even a number below 0
+        lines: list[Line] = []
+        for expected, (number, body, digest) in enumerate(self._sql(every, (start,)), start):
             if number != expected or not isinstance(body, bytes) or not isinstance(digest, bytes):
                 raise LedgerCorrupt(
                     expected=f"row {expected}, with content and digest",
-                    got=f"row {number!r}; a row is missing or damaged",
-                    do="Restore the ledger from a copy; do not spend on this one.",
+                    got=f"row {number!r}; a row is missing, added or damaged",
+                    do=_RESTORE,
                     row=expected,
                 )
-            yield body, digest
-            expected += 1
+            lines.append((body, digest))
+        return lines
 
     def head(self) -> tuple[int, bytes]:
         """Number of rows and digest of the last, as written together with it."""
-        row = self._one("SELECT rows, digest FROM head WHERE one = 1")
-        match row:
-            case (int(rows), bytes(digest)):
+        match self._sql("SELECT rows, digest FROM head"):
+            case [(int(rows), bytes(digest))]:
                 return rows, digest
-        raise LedgerCorrupt(expected="a head", got=repr(row), do="Restore the ledger from a copy; do not spend on this one.")
+            case other:
+                raise LedgerCorrupt(expected="one head", got=repr(other)[:100], do=_RESTORE)
 
     def append(self, number: int, body: bytes, digest: bytes) -> None:
         """One more row; only inside `appending`."""
-        self._connection.execute("INSERT INTO rows VALUES (?, ?, ?)", (number, body, digest))
-        self._connection.execute("UPDATE head SET rows = ?, digest = ? WHERE one = 1", (number + 1, digest))
+        self._sql("INSERT INTO rows VALUES (?, ?, ?)", (number, body, digest))
+        self._sql("REPLACE INTO head VALUES (1, ?, ?)", (number + 1, digest))
 
     def close(self) -> None:
         """Let go of the file."""
         self._connection.close()
 
-    def _one(self, question: str) -> object:
-        return self._connection.execute(question).fetchone()
+    def _fill(self, lines: Iterable[Line]) -> None:
+        for command in (f"PRAGMA application_id = {_APPLICATION}", *_SCHEMA):
+            self._sql(command)
+        with self._transaction("BEGIN IMMEDIATE"):
+            for number, (body, digest) in enumerate(lines):
+                self.append(number, body, digest)
+
+    def _check_form(self) -> None:
+        """A file that this class wrote: mark, tables and triggers as made, rollback journal."""
+        if self._sql("PRAGMA application_id") != [(_APPLICATION,)]:
+            raise LedgerCorrupt(expected="a file that discreet wrote", got=self.name, do="Check the path.")
+        form = self._sql("SELECT sql FROM sqlite_schema ORDER BY rowid")
+        if form != [(command.encode(),) for command in _SCHEMA]:
+            raise LedgerCorrupt(expected="the tables and triggers of a ledger", got=repr(form)[:200], do=_RESTORE)
+        if self._sql("PRAGMA journal_mode = DELETE") != [(b"delete",)]:
+            raise LedgerUnavailable(
+                expected=f"{self.name} with a rollback journal",
+                got="another journal mode, which cannot be changed now",
+                do="Close all other programs that use the file, and open it once where it can be written.",
+            )
+
+    def _sql(self, command: str, values: tuple[object, ...] = ()) -> list[tuple[object, ...]]:
+        with _said_plainly(self.name):
+            return self._connection.execute(command, values).fetchall()
 
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[None]:
-        with _said_plainly(self.name):
-            self._connection.execute(begin)
-            try:
-                yield
-                self._connection.execute("COMMIT")
-            except BaseException:
-                if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
-                raise
+        try:
+            self._sql(begin)
+            yield
+            self._sql("COMMIT")
+        except BaseException:
+            if self._connection.in_transaction:
+                self._sql("ROLLBACK")
+            raise
+
+
+def _uri(path: Path, mode: str) -> str:
+    return f"{path.absolute().as_uri()}?mode={mode}"
 
 
 def _connect(uri: str) -> sqlite3.Connection:
-    connection = sqlite3.connect(uri, timeout=_WAIT_SECONDS, isolation_level=None, check_same_thread=False, uri=True)
-    connection.text_factory = bytes  # a damaged column type must not become a decoding error
-    for setting in ("trusted_schema = OFF", "cell_size_check = ON", "synchronous = EXTRA"):
-        connection.execute(f"PRAGMA {setting}")
-    return connection
+    with _said_plainly(uri):
+        connection = sqlite3.connect(uri, timeout=_WAIT_SECONDS, isolation_level=None, check_same_thread=False, uri=True)
+        connection.text_factory = bytes  # a damaged column type must not become a decoding error
+        for setting in ("trusted_schema = OFF", "cell_size_check = ON", "synchronous = EXTRA"):
+            connection.execute(f"PRAGMA {setting}")
+        return connection
 
 
-def _fill(store: Store, lines: Iterable[Line]) -> None:
-    connection = store._connection  # noqa: SLF001  (a second constructor)
-    connection.execute(f"PRAGMA application_id = {_APPLICATION}")
-    connection.executescript(_SCHEMA)
-    with store.appending():
-        for number, (body, digest) in enumerate(lines):
-            store.append(number, body, digest)
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
+@contextmanager
+def _only_writer(path: Path | None) -> Iterator[None]:
+    """Hold the lock on the folder of `path`; see the header."""
+    if path is None or os.name != "posix":
+        yield
+        return
     try:
-        os.fsync(handle)
+        folder = os.open(path.resolve().parent, os.O_RDONLY)
+    except OSError as refused:
+        raise LedgerUnavailable(expected=f"the folder of {path}", got=str(refused), do="Check the path.") from refused
+    try:
+        deadline = time.monotonic() + _WAIT_SECONDS
+        while not _locked(folder):
+            if time.monotonic() > deadline:
+                raise LedgerUnavailable(
+                    expected=f"to write to {path}", got="another writer for a minute", do="Nothing was written. Try again."
+                )
+            time.sleep(_PAUSE_SECONDS)
+        yield
     finally:
-        os.close(handle)
+        os.close(folder)  # and with it the lock
+
+
+def _locked(folder: int) -> bool:
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 @contextmanager
@@ -204,14 +251,10 @@ def _said_plainly(name: str) -> Iterator[None]:
     """Turn SQLite's errors into ours."""
     try:
         yield
-    except DiscreetError:
-        raise
     except (sqlite3.Error, UnicodeDecodeError) as error:  # the latter: a message that quotes damaged bytes
         code = getattr(error, "sqlite_errorcode", None)  # absent on errors of Python's own making
         if code is not None and code & 0xFF in _PASSING:
             raise LedgerUnavailable(
-                expected=f"to read or write {name}", got=str(error), do="Nothing was written. Mend the cause and try again."
+                expected=f"to read or write {name}", got=str(error), do="The ledger is whole. Mend the cause and try again."
             ) from error
-        raise LedgerCorrupt(
-            expected=f"{name} to be a ledger", got=str(error), do="Restore the ledger from a copy; do not spend on this one."
-        ) from error
+        raise LedgerCorrupt(expected=f"{name} to be a ledger", got=str(error), do=_RESTORE) from error

@@ -1,0 +1,59 @@
+"""Paths, and files that appear whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from discreet.errors import LedgerExists, LedgerUnavailable, ParameterError
+
+__all__ = ["checked_path", "publish"]
+
+
+def checked_path(owner: str, path: object) -> Path:
+    """A path that names a file.
+
+    Raises:
+        ParameterError: for anything that is no path, is empty, or holds a zero byte.
+    """
+    if isinstance(path, str | os.PathLike):
+        text = os.fspath(path)
+        if isinstance(text, str) and Path(text).name and "\0" not in text:
+            return Path(text)
+    raise ParameterError(owner=owner, name="path", expected="the path of a file", got=f"{path!r} ({type(path).__name__})")
+
+
+def publish(path: Path, write: Callable[[Path], None]) -> None:
+    """Let `write` make a file under another name, and link it to `path` when it is whole and on disk.
+
+    Raises:
+        LedgerExists: if something is at `path` already; nothing is ever overwritten.
+        LedgerUnavailable: if the folder does not allow it (or its file system has no hard links).
+    """
+    draft = path.with_name(f".{secrets.token_hex(8)}.new")
+    try:
+        write(draft)
+        os.link(draft, path)
+        _sync_folder(path.parent)
+    except FileExistsError:
+        raise LedgerExists(
+            expected="a path where nothing is yet", got=str(path), do="Choose another path; nothing is ever overwritten."
+        ) from None
+    except OSError as refused:
+        raise LedgerUnavailable(
+            expected=f"to create {path}", got=str(refused), do="Check the folder and its permissions."
+        ) from refused
+    finally:
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

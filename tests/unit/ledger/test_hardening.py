@@ -1,0 +1,355 @@
+"""Ways to misuse a ledger that once worked: each was found by attack, and must stay closed."""
+
+import contextlib
+import gc
+import multiprocessing
+import shutil
+import signal
+import sqlite3
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import discreet as dp
+from discreet.ledger import store
+from support.examples import INFO, OTHER_STEP, STEP, counts, varied_ledger
+
+
+def total(ledger: dp.Ledger) -> int:
+    return sum(charge.count for charge in ledger.charges())
+
+
+def begun(path: Path, **options: Any) -> dp.Ledger:
+    ledger = dp.Ledger.open(path, **options)
+    ledger.begin(INFO)
+    return ledger
+
+
+def charge_in_another_process(path: Path, count: int) -> None:
+    def work() -> None:
+        with begun(path) as ledger, ledger.reserve(STEP, count=count) as lease:
+            for _ in range(count):
+                lease.take()
+
+    process = multiprocessing.get_context("fork").Process(target=work)
+    process.start()
+    process.join(timeout=10)
+    process.kill()
+
+
+def refuse_above(limit: int) -> Any:
+    def guard(charges: tuple[dp.Charge, ...]) -> None:
+        if sum(charge.count for charge in charges) > limit:
+            raise dp.BudgetExceeded(expected=f"at most {limit}", got="more", do="Stop.")
+
+    return guard
+
+
+def test_a_copy_made_by_another_thread_does_not_let_a_second_writer_in(tmp_path: Path) -> None:
+    """Closing any descriptor of a file drops a process's POSIX locks on it, and with them SQLite's."""
+    path, inside, go = tmp_path / "a.ledger", threading.Event(), threading.Event()
+
+    def slow(_: object) -> None:
+        inside.set()
+        go.wait()
+
+    ledger = begun(path, guard=slow)
+    thread = threading.Thread(target=lambda: ledger.reserve(STEP, count=1))
+    thread.start()
+    inside.wait()
+    shutil.copyfile(path, tmp_path / "copy")
+    script = (
+        f"import sys; sys.path[:0] = {sys.path!r}\n"
+        "import discreet as dp; from support.examples import INFO, STEP\n"
+        f"ledger = dp.Ledger.open({str(path)!r}); ledger.begin(INFO); ledger.reserve(STEP, count=50).take()"
+    )
+    other = multiprocessing.get_context("spawn").Process(target=exec, args=(script,))
+    other.start()
+    other.join(timeout=1.5)  # it must still be waiting
+    go.set()
+    thread.join()
+    other.join(timeout=60)
+    assert total(ledger.verify()) == 51
+
+
+def test_a_refused_reservation_leaves_a_handle_that_works(tmp_path: Path) -> None:
+    ledger = begun(tmp_path / "a.ledger", guard=refuse_above(10))
+    for _ in range(2):
+        with pytest.raises(dp.BudgetExceeded):
+            ledger.reserve(STEP, count=11)
+    ledger.reserve(STEP, count=10)
+    assert total(ledger.verify()) == 10
+
+
+def test_an_interrupt_at_any_moment_leaves_a_handle_that_works(tmp_path: Path) -> None:
+    ledger = begun(tmp_path / "a.ledger")
+    taken = 0
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        for microseconds in range(50, 8000, 150):
+            signal.setitimer(signal.ITIMER_REAL, microseconds * 1e-6)
+            with contextlib.suppress(KeyboardInterrupt):
+                while True:
+                    with ledger.reserve(STEP, count=3) as lease:
+                        lease.take()
+                        taken += 1
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert total(ledger.verify()) >= taken > 0
+    charge_in_another_process(tmp_path / "a.ledger", 5)  # nobody is locked out
+    ledger.reserve(STEP, count=1)
+
+
+def test_threads_that_share_a_handle_read_committed_charges_only(tmp_path: Path) -> None:
+    ledger = begun(tmp_path / "a.ledger", guard=refuse_above(40))
+    ledger.reserve(STEP, count=40)
+    seen, stop = set(), threading.Event()
+
+    def read() -> None:
+        while not stop.is_set():
+            seen.add(total(ledger))
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    for _ in range(30):
+        with pytest.raises(dp.BudgetExceeded):
+            ledger.reserve(OTHER_STEP, count=1)
+    stop.set()
+    thread.join()
+    assert seen == {40}
+
+
+def test_a_call_from_inside_another_is_refused_and_no_budget_is_passed_by_it() -> None:
+    refused: list[Any] = []
+
+    def guard(charges: tuple[dp.Charge, ...]) -> None:
+        for call in (ledger.charges, ledger.verify, lambda: ledger.reserve(STEP, count=1), lease.settle):
+            with pytest.raises(dp.LedgerMisuse, match="a call from inside another"):
+                call()
+            refused.append(call)
+        refuse_above(10)(charges)
+
+    ledger = dp.Ledger.in_memory()
+    ledger.begin(INFO)
+    lease = ledger.reserve(STEP, count=10)
+    ledger._guard = guard
+    with pytest.raises(dp.BudgetExceeded):
+        ledger.reserve(STEP, count=1)
+    assert len(refused) == 4
+    assert total(ledger.verify()) == 10
+    lease.settle()  # could not be written then, can now
+    assert total(ledger) == 0
+
+
+def test_verify_reads_the_disk_and_not_what_the_handle_remembers(tmp_path: Path) -> None:
+    path = tmp_path / "a.ledger"
+    ledger = varied_ledger(path)
+    whole = path.read_bytes()
+    edited = whole.replace(b'"count":10', b'"count":11')
+    assert edited != whole
+    with path.open("r+b") as file:
+        file.write(edited)
+    with pytest.raises(dp.LedgerCorrupt):
+        ledger.verify()
+
+
+def test_an_older_copy_put_back_is_noticed_by_an_open_handle(tmp_path: Path) -> None:
+    path = tmp_path / "a.ledger"
+    ledger = begun(path)
+    shutil.copyfile(path, tmp_path / "older")
+    ledger.reserve(STEP, count=5)
+    (tmp_path / "older").replace(path)
+    with pytest.raises(dp.LedgerCorrupt, match="never had it"):
+        ledger.verify()
+
+
+def test_a_file_switched_to_a_write_ahead_log_is_switched_back(tmp_path: Path) -> None:
+    path = tmp_path / "a.ledger"
+    with varied_ledger(path) as ledger:
+        before = counts(ledger)
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.close()
+    with dp.Ledger.open(path) as ledger:
+        ledger.begin(INFO)
+        ledger.reserve(STEP, count=50)
+        shutil.copyfile(path, tmp_path / "copy.ledger")  # the one file is the whole ledger
+        assert counts(dp.Ledger.open(tmp_path / "copy.ledger", "r")) == counts(ledger) != before
+
+
+def test_closing_settles_open_leases_even_after_an_exception_in_a_loop(tmp_path: Path) -> None:
+    path = tmp_path / "a.ledger"
+    with contextlib.suppress(ZeroDivisionError), begun(path) as ledger:
+        for number in ledger.steps(STEP, 1000):
+            if number == 4:
+                raise ZeroDivisionError
+    gc.collect()
+    assert counts(dp.Ledger.open(path, "r")) == {("example", STEP): 5}
+
+
+def test_a_settlement_that_could_not_be_written_can_be_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "_WAIT_SECONDS", 0.05)
+    ledger = begun(tmp_path / "a.ledger")
+    lease = ledger.reserve(STEP, count=10)
+    lease.take()
+    blocker = sqlite3.connect(tmp_path / "a.ledger", isolation_level=None)
+    blocker.execute("BEGIN IMMEDIATE")
+    with pytest.raises(dp.LedgerUnavailable):
+        lease.settle()
+    assert lease.left == 0
+    blocker.execute("ROLLBACK")
+    blocker.close()
+    lease.settle()
+    assert total(ledger) == 1
+
+
+def test_a_loop_of_steps_belongs_to_the_run_in_which_it_began(tmp_path: Path) -> None:
+    ledger = begun(tmp_path / "a.ledger")
+    steps = ledger.steps(STEP, 20, block=5)
+    next(steps)
+    ledger.begin(dp.RunInfo(**{name: getattr(INFO, name) for name in INFO.__dataclass_fields__} | {"label": "other"}))
+    assert len(list(steps)) == 19
+    assert counts(ledger) == {("example", STEP): 20}
+
+
+def test_closing_in_a_fork_neither_hangs_nor_settles(tmp_path: Path) -> None:
+    ledger = begun(tmp_path / "a.ledger")
+    lease = ledger.reserve(STEP, count=5)
+    process = multiprocessing.get_context("fork").Process(target=ledger.close)
+    process.start()
+    process.join(timeout=20)
+    assert process.exitcode == 0
+    lease.take()
+    assert total(ledger.verify()) == 5
+
+
+def test_forks_during_writes_leave_everyone_able_to_write(tmp_path: Path) -> None:
+    path = tmp_path / "a.ledger"
+    ledger = begun(path)
+    stop = threading.Event()
+
+    def write() -> None:
+        while not stop.is_set():
+            ledger.reserve(STEP, count=1)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    for _ in range(10):
+        charge_in_another_process(path, 1)
+    stop.set()
+    thread.join()
+    assert sum(run.info == INFO for run in ledger.runs()) == 11
+    assert ledger.verify().charges()[-1].count == 1
+
+
+@pytest.mark.parametrize("path", [None, 5, b"bytes", "", "/", "a\0b"])
+def test_what_is_no_path_is_refused(path: Any, tmp_path: Path) -> None:
+    ledger = varied_ledger()
+    for use in (dp.Ledger.open, dp.Ledger.load, ledger.export):
+        with pytest.raises(dp.ParameterError, match="the path of a file"):
+            use(path)
+
+
+@pytest.mark.parametrize("name", ["file/below", "x" * 300])
+def test_a_path_that_cannot_be_is_said(name: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no folder")
+    for use in (dp.Ledger.open, dp.Ledger.load, varied_ledger().export):
+        with pytest.raises(dp.LedgerError):
+            use(tmp_path / name)
+
+
+@pytest.mark.parametrize("name", ["a?mode=memory", "a%20b#c", "ä ö;&", "line\nbreak"])
+def test_odd_names_work(name: str, tmp_path: Path) -> None:
+    with varied_ledger(tmp_path / name) as ledger:
+        before = counts(ledger)
+    assert counts(dp.Ledger.open(tmp_path / name, "r")) == before
+
+
+def test_a_relative_path_stays_the_same_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path)
+    ledger = begun(Path("a.ledger"))
+    monkeypatch.chdir(tmp_path / "other")
+    ledger.reserve(STEP, count=2)
+    assert total(ledger.verify()) == 2
+
+
+def test_a_subclass_cannot_say_one_thing_and_be_another() -> None:
+    class Sneaky(dp.Step):
+        def __eq__(self, other: object) -> bool:
+            return True
+
+        def __hash__(self) -> int:
+            return hash(STEP)
+
+    class Text(str):
+        __slots__ = ()
+
+        def __str__(self) -> str:
+            return "something\nelse"
+
+    ledger = dp.Ledger.in_memory()
+    ledger.begin(INFO)
+    ledger.reserve(STEP, count=1)
+    with pytest.raises(dp.ParameterError, match="Sneaky"):
+        ledger.reserve(Sneaky(STEP.sampling, STEP.queries), count=1)
+    assert dp.GaussianSum(Text("grad"), 1, 1) == dp.GaussianSum("grad", 1, 1)
+
+
+def test_a_guards_own_error_is_not_taken_for_the_ledgers() -> None:
+    def guard(_: object) -> None:
+        raise sqlite3.OperationalError("of another database")
+
+    ledger = dp.Ledger.in_memory(guard=guard)
+    ledger.begin(INFO)
+    with pytest.raises(sqlite3.OperationalError, match="of another database"):
+        ledger.reserve(STEP, count=1)
+    with pytest.raises(dp.ParameterError, match="guard"):
+        dp.Ledger.in_memory(guard=5)  # type: ignore[arg-type]
+
+
+def test_a_journal_of_another_ledger_is_not_taken_over(tmp_path: Path) -> None:
+    (tmp_path / "a.ledger-journal").write_bytes(b"of a ledger that was deleted")
+    with pytest.raises(dp.LedgerNotFound):
+        dp.Ledger.open(tmp_path / "a.ledger")
+    assert not (tmp_path / "a.ledger").exists()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "CREATE TRIGGER swallow BEFORE INSERT ON rows BEGIN SELECT RAISE(IGNORE); END",
+        "CREATE TABLE more (x)",
+        "INSERT INTO rows SELECT -1, body, digest FROM rows WHERE number = 0",
+    ],
+)
+def test_what_was_added_to_the_file_is_noticed(command: str, tmp_path: Path) -> None:
+    varied_ledger(tmp_path / "a.ledger").close()
+    connection = sqlite3.connect(tmp_path / "a.ledger")
+    connection.execute(command)
+    connection.commit()
+    connection.close()
+    with pytest.raises(dp.LedgerCorrupt):
+        dp.Ledger.open(tmp_path / "a.ledger", "r")
+
+
+def test_numbers_too_long_to_print_are_refused_all_the_same() -> None:
+    with pytest.raises(dp.ParameterError):
+        dp.Poisson(10**5000)
+    with pytest.raises(dp.ParameterError):
+        dp.FixedSize(10**5000, 5)
+
+
+def test_steps_refuses_at_once_and_not_at_the_first_step() -> None:
+    ledger = dp.Ledger.in_memory()
+    ledger.begin(INFO)
+    with pytest.raises(dp.ParameterError):
+        ledger.steps(STEP, -1)
