@@ -2,9 +2,9 @@
 
     python examples/demo.py [--epsilon 3] [--into out]
 
-Softmax regression by DP-SGD, in NumPy: Poisson samples, gradients clipped record by record, Gaussian noise on the sum, every step
-charged to the ledger before its noise is drawn. Randomness comes from the operating system; the noise is floating-point, which the
-statement names as an assumption.
+Softmax regression by DP-SGD, in NumPy: Poisson samples, gradients clipped record by record, Gaussian noise on the sum, every
+step charged to the ledger before its noise is drawn. Randomness comes from the operating system; the noise is floating-point,
+which the statement names as an assumption.
 """
 
 from __future__ import annotations
@@ -126,9 +126,8 @@ def main() -> None:
         weights = train(x, y, plan, ledger)
         print(f"\n{dp.account(ledger, delta=options.delta)}\n")
         (options.into / "report.md").write_text(statement(ledger, delta=options.delta))
-    print(
-        f"test accuracy {accuracy(weights, x_test, y_test):.1%}; without privacy {accuracy(non_private(x, y), x_test, y_test):.1%}"
-    )
+    private, plain = (accuracy(model, x_test, y_test) for model in (weights, non_private(x, y)))
+    print(f"test accuracy {private:.1%}; without privacy {plain:.1%}")
     print(f"{time.perf_counter() - start:.1f} s; ledger in {path}, statement in {options.into / 'report.md'}")
 
 

@@ -3,6 +3,9 @@
 An epsilon you can trust, at almost no cost in speed, with almost no change to your code. This module needs no torch.
 """
 
+from discreet.accounting import account
+from discreet.accounting.calibrate import calibrate
+from discreet.budget import Budget
 from discreet.errors import (
     AccountingError,
     BudgetExceeded,
@@ -43,6 +46,7 @@ __all__ = [
     "AccountingError",
     "Adjacency",
     "BallsInBins",
+    "Budget",
     "BudgetExceeded",
     "Charge",
     "CorrelatedGaussianSum",
@@ -75,4 +79,6 @@ __all__ = [
     "Unit",
     "UnknownEvent",
     "__version__",
+    "account",
+    "calibrate",
 ]

@@ -1,12 +1,21 @@
-"""Which process this is. A number is no identity: it is used again, and in a container a fork may have its parent's."""
+"""Which process this is, and locks that no fork falls into.
+
+A process number is no identity: it is used again, and in a container a fork may have its parent's.
+"""
 
 from __future__ import annotations
 
 import os
+import threading
+import weakref
 
-__all__ = ["current"]
+__all__ = ["current", "hold_over_forks"]
+
+_LONGEST_WAIT = 60.0  # seconds; a fork waits for whoever holds a lock, but not for ever
 
 _mark = object()
+_locks: weakref.WeakSet[threading.RLock] = weakref.WeakSet()
+_held: list[threading.RLock] = []
 
 
 def current() -> object:
@@ -14,10 +23,26 @@ def current() -> object:
     return _mark
 
 
-def _renew() -> None:
+def hold_over_forks(lock: threading.RLock) -> None:
+    """Take this lock before every fork, so that what it protects is not under way, and release it afterwards in the parent."""
+    _locks.add(lock)
+
+
+def _before() -> None:
+    _held.extend(lock for lock in list(_locks) if lock.acquire(timeout=_LONGEST_WAIT))
+
+
+def _after_in_parent() -> None:
+    while _held:
+        _held.pop().release()
+
+
+def _after_in_child() -> None:
     global _mark  # noqa: PLW0603  (the one state there is: who we are)
     _mark = object()
+    _held.clear()
+    _locks.clear()  # they protect what is the parent's
 
 
 if os.name == "posix":  # elsewhere processes do not fork
-    os.register_at_fork(after_in_child=_renew)
+    os.register_at_fork(before=_before, after_in_parent=_after_in_parent, after_in_child=_after_in_child)

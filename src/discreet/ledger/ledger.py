@@ -91,7 +91,7 @@ class Ledger:
         except BaseException:
             store.close()
             raise
-        _LIVE.add(self)
+        _process.hold_over_forks(self._lock)  # else a child would take the journal of a transaction for its own
 
     # --- opening and closing ---
 
@@ -361,31 +361,6 @@ class Ledger:
             got="an attempt to copy or pickle it",
             do="Pass the path, and open the ledger again.",
         )
-
-
-# --- forks: none falls into a transaction, whose journal the child would take for its own ---
-
-_LIVE: weakref.WeakSet[Ledger] = weakref.WeakSet()
-_held: list[threading.RLock] = []
-_LONGEST_WAIT = 60.0
-
-
-def _before_fork() -> None:
-    _held.extend(ledger._lock for ledger in list(_LIVE) if ledger._lock.acquire(timeout=_LONGEST_WAIT))  # noqa: SLF001
-
-
-def _after_fork_in_parent() -> None:
-    while _held:
-        _held.pop().release()
-
-
-def _after_fork_in_child() -> None:
-    _held.clear()
-    _LIVE.clear()
-
-
-if os.name == "posix":
-    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
 
 
 def _another_history(head: str, book: Book) -> LedgerCorrupt:

@@ -1,0 +1,198 @@
+"""Privacy filters: stopping soundly when the next step may depend on what was released (P39).
+
+If noise or probability of a step are chosen from earlier outputs, the running value of a tight accountant is not a valid
+stopping rule. Valid is to fix, *before the first release*, one quantity that adds along every path, and a limit for it:
+
+    RenyiFilter      sum of the Rényi divergences at one order            [FeldmanZrnic2021; Lecuyer2021]
+    GaussianFilter   sum of 1/noise_multiplier^2, un-sampled Gaussians    [SmithThakurta2022; Koskela2023]
+
+A step is taken only if the sum with it stays within the limit; then the whole adaptive process is (epsilon, delta)-private,
+wherever it stops. What was spent so far is *not* a smaller guarantee: the claim is the budget.
+Filters are values: `spend` returns the filter afterwards. Proofs: docs/proofs/filters.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, TypeAlias
+
+from discreet import _validate as check
+from discreet.accounting.gaussian import gaussian_delta
+from discreet.accounting.leaves import Gaussian, Leaf
+from discreet.accounting.rdp import composed
+from discreet.accounting.rdp._orders import best_order
+from discreet.errors import AccountingError, BudgetExceeded, ParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["Filter", "GaussianFilter", "RenyiFilter", "choose_filter"]
+
+
+@dataclass(frozen=True, slots=True)
+class RenyiFilter:
+    """At most `limit` of Rényi divergence of one order, whatever the leaves.
+
+    limit = epsilon - ln((a-1)/a) + (ln delta + ln a)/(a-1), rounded down: `rdp.conversion` solved for the divergence.
+
+    Args:
+        epsilon, delta: the budget.
+        order: above 1, chosen before the first release.
+        spent: divergence so far.
+    """
+
+    epsilon: float
+    delta: float
+    order: float
+    spent: float = 0.0
+
+    def __post_init__(self) -> None:
+        _check_budget("RenyiFilter", self.epsilon, self.delta)
+        order = check.real("RenyiFilter", "order", self.order)
+        if order <= 1.0:
+            raise ParameterError(owner="RenyiFilter", name="order", expected="a number above 1", got=repr(order))
+        if self.limit <= 0.0:
+            raise AccountingError(
+                expected=f"an order whose limit at ({self.epsilon!r}, {self.delta!r}) is above 0",
+                got=f"order {order!r} with limit {self.limit:.4g}",
+                do="Take a larger order, or leave it out to have it chosen.",
+            )
+
+    @property
+    def limit(self) -> float:
+        """The most divergence that the budget allows at this order."""
+        return _renyi_limit(self.epsilon, self.delta, self.order)
+
+    @property
+    def name(self) -> str:
+        """What a guarantee calls this analysis."""
+        return f"Rényi filter at order {self.order:.6g}"
+
+    def admits(self, counted: Sequence[tuple[Leaf, int]]) -> bool:
+        """Whether these (leaf, count) pairs would still fit."""
+        return self._after(counted) <= self.limit
+
+    def spend(self, counted: Sequence[tuple[Leaf, int]]) -> RenyiFilter:
+        """The filter after these steps; `BudgetExceeded` if they do not fit."""
+        after = self._after(counted)
+        if not after <= self.limit:
+            raise _exceeded(self.name, self.epsilon, self.delta, after / self.limit)
+        return replace(self, spent=after)
+
+    def _after(self, counted: Sequence[tuple[Leaf, int]]) -> float:
+        return _sum_up(self.spent, composed(counted, self.order))
+
+
+@dataclass(frozen=True, slots=True)
+class GaussianFilter:
+    """At most `limit` of sum count / noise_multiplier^2, for Gaussian leaves without amplification; nothing is lost.
+
+    limit = mu^2 for the largest mu with delta_mu(epsilon) <= delta, where N(mu, 1) against N(0, 1) has the profile delta_mu.
+
+    Args:
+        epsilon, delta: the budget.
+        spent: sum so far.
+    """
+
+    epsilon: float
+    delta: float
+    spent: float = 0.0
+
+    def __post_init__(self) -> None:
+        _check_budget("GaussianFilter", self.epsilon, self.delta)
+
+    @property
+    def limit(self) -> float:
+        """The most that the budget allows."""
+        return _gaussian_limit(self.epsilon, self.delta)
+
+    @property
+    def name(self) -> str:
+        """What a guarantee calls this analysis."""
+        return "Gaussian filter"
+
+    def admits(self, counted: Sequence[tuple[Leaf, int]]) -> bool:
+        """Whether these (leaf, count) pairs would still fit."""
+        return self._after(counted) <= self.limit
+
+    def spend(self, counted: Sequence[tuple[Leaf, int]]) -> GaussianFilter:
+        """The filter after these steps; `BudgetExceeded` if they do not fit."""
+        after = self._after(counted)
+        if not after <= self.limit:
+            raise _exceeded(self.name, self.epsilon, self.delta, after / self.limit)
+        return replace(self, spent=after)
+
+    def _after(self, counted: Sequence[tuple[Leaf, int]]) -> float:
+        total = Fraction(0)
+        for leaf, count in counted:
+            if not isinstance(leaf, Gaussian):
+                raise AccountingError(
+                    expected="Gaussian steps without amplification by sampling, for the Gaussian filter",
+                    got=repr(leaf),
+                    do="A filter cannot be exchanged after the first release; give such a ledger a Rényi order (filter_order).",
+                )
+            total += check.whole("GaussianFilter", "count", count, least=0) / Fraction(leaf.noise_multiplier) ** 2
+        return _sum_up(self.spent, float(total))
+
+
+Filter: TypeAlias = RenyiFilter | GaussianFilter
+
+
+def choose_filter(first: Sequence[tuple[Leaf, int]], *, epsilon: float, delta: float) -> Filter:
+    """The filter that allows the first step most often: a choice made before anything was released, hence valid.
+
+    Un-sampled Gaussians get the Gaussian filter; everything else the Rényi filter at the best order for that step.
+    """
+    if first and all(isinstance(leaf, Gaussian) for leaf, _ in first):
+        return GaussianFilter(epsilon, delta)
+
+    def share(order: float) -> float:
+        limit = _renyi_limit(epsilon, delta, order)
+        return composed(first, order) / limit if limit > 0.0 else math.inf
+
+    return RenyiFilter(epsilon, delta, best_order(share))
+
+
+def _renyi_limit(epsilon: float, delta: float, order: float) -> float:
+    shape = math.log1p(-1.0 / order)
+    tail = (math.log(delta) + math.log(order)) / (order - 1.0)
+    sizes = epsilon + abs(shape) + (abs(math.log(delta)) + math.log(order) + 1.0) / (order - 1.0)
+    return epsilon - shape + tail - 2.0**-48 * sizes
+
+
+def _gaussian_limit(epsilon: float, delta: float) -> float:
+    """1/s^2, rounded down, for the smallest noise multiplier s whose certified delta is met: bisection on that side."""
+
+    def met(noise_multiplier: float) -> bool:
+        return gaussian_delta(noise_multiplier, epsilon)[1] <= delta
+
+    low, high = 0.5, 1.0
+    while not met(high):
+        low, high = high, 2.0 * high
+        if high > 1e12:
+            return 0.0
+    while met(low):
+        low, high = 0.5 * low, low
+    while high - low > 1e-13 * high:
+        middle = 0.5 * (low + high)
+        low, high = (low, middle) if met(middle) else (middle, high)
+    return (1.0 - 2.0**-50) / high**2
+
+
+def _sum_up(spent: float, more: float) -> float:
+    return math.nextafter(spent + math.nextafter(more, math.inf), math.inf) if more else spent
+
+
+def _check_budget(owner: str, epsilon: float, delta: float) -> None:
+    check.positive(owner, "epsilon", epsilon)
+    check.fraction(owner, "delta", delta)
+
+
+def _exceeded(name: str, epsilon: float, delta: float, share: float) -> BudgetExceeded:
+    return BudgetExceeded(
+        expected=f"steps within ({epsilon!r}, {delta!r}) by the {name}",
+        got=f"{share:.6g} times the limit",
+        do="Reserve fewer steps, or steps with more noise. Nothing was charged.",
+    )

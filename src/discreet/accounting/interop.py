@@ -1,0 +1,284 @@
+"""To and from the events of dp-accounting, so that a result can be checked by another library.
+
+Their conventions differ from ours, and from each other (P35). With s the noise multiplier of our event vocabulary (noise over
+the change when one unit is added or removed):
+
+| adjacency | sampling | for their RDP accountant | for their PLD accountant |
+|---|---|---|---|
+| add-or-remove, zero-out | none, Poisson | s | s |
+| replace-one | none | s/2 (it takes the number as it is) | s (it doubles the sensitivity itself) |
+| replace-one | Poisson | refuses | s (it doubles the sensitivity itself) |
+| zero-out, replace-one | fixed size | s/2, REPLACE_ONE only | refuses |
+
+So an export names the accountant that it is for. Their PLD accountant ignores the count of randomized response (P33); it is
+exported as that many separate events. What they have no event for is refused, not approximated.
+
+Events travel as plain descriptions, `{"class": ..., field: ...}`; only `to_dp_event` needs dp-accounting itself.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from discreet import _validate as check
+from discreet.accounting.leaves import (
+    FixedSizeGaussian,
+    Gaussian,
+    Laplace,
+    Leaf,
+    PoissonGaussian,
+    Response,
+    TruncatedPoissonGaussian,
+)
+from discreet.accounting.normalise import normalise
+from discreet.errors import AccountingError, ParameterError
+from discreet.ledger.events import (
+    Everything,
+    FixedSize,
+    GaussianSum,
+    LaplaceSum,
+    Poisson,
+    Query,
+    RandomizedResponse,
+    Sampling,
+    Step,
+    TruncatedPoisson,
+)
+from discreet.units import Adjacency
+
+__all__ = ["Description", "Exported", "describe", "from_dp_event", "steps_of", "to_dp_event"]
+
+Description: TypeAlias = Mapping[str, Any]
+_MOST_COPIES = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """A description with the neighbouring relation under which the other accountant must be asked.
+
+    Args:
+        event: description of a DpEvent.
+        relation: name in their `NeighborRel`.
+    """
+
+    event: Description
+    relation: str
+
+
+def describe(steps: Iterable[tuple[Step, int]], *, adjacency: Adjacency, accountant: str) -> Exported:
+    """The steps as one event for their accountant "pld" or "rdp".
+
+    >>> from discreet.ledger.events import GaussianSum, Poisson, Step
+    >>> step = Step(Poisson(0.01), [GaussianSum("grad", 2.0, 3.0)])
+    >>> describe([(step, 5)], adjacency=Adjacency.ADD_OR_REMOVE, accountant="pld").event["events"][0]["count"]
+    5
+    """
+    if accountant not in ("pld", "rdp"):
+        raise ParameterError(owner="describe", name="accountant", expected="'pld' or 'rdp'", got=repr(accountant))
+    counted = normalise(steps, adjacency)
+    fixed_size = any(isinstance(leaf, FixedSizeGaussian) for leaf, _ in counted)
+    replace = adjacency is Adjacency.REPLACE_ONE or fixed_size
+    if fixed_size and adjacency is not Adjacency.REPLACE_ONE and len(counted) > 1:
+        raise _no_event("a mixture of fixed-size and other steps under zero-out")
+    events = [_described(leaf, count, replace=replace, accountant=accountant) for leaf, count in counted]
+    return Exported({"class": "ComposedDpEvent", "events": events}, "REPLACE_ONE" if replace else "ADD_OR_REMOVE_ONE")
+
+
+def to_dp_event(steps: Iterable[tuple[Step, int]], *, adjacency: Adjacency, accountant: str) -> tuple[Any, Any]:
+    """A real DpEvent and NeighborRel; needs the package dp-accounting."""
+    exported = describe(steps, adjacency=adjacency, accountant=accountant)
+    try:
+        library = importlib.import_module("dp_accounting")
+    except ImportError as error:
+        raise AccountingError(
+            expected="the package dp-accounting", got=f"{error}", do="Install it: pip install dp-accounting."
+        ) from error
+    return _built(exported.event, library), library.NeighboringRelation[exported.relation]
+
+
+def from_dp_event(event: object, *, adjacency: Adjacency, accountant: str) -> tuple[tuple[Step, int], ...]:
+    """Our steps for one of their events, read as `accountant` ("pld" or "rdp") would read it under `adjacency`.
+
+    Needs no import: the event's class is read by name, its fields by attribute, and anything unknown is refused.
+    """
+    return steps_of(_read(event), adjacency=adjacency, accountant=accountant)
+
+
+def steps_of(description: Description, *, adjacency: Adjacency, accountant: str) -> tuple[tuple[Step, int], ...]:
+    """Our steps for a description; see `from_dp_event`."""
+    if accountant not in ("pld", "rdp"):
+        raise ParameterError(owner="steps_of", name="accountant", expected="'pld' or 'rdp'", got=repr(accountant))
+    # Their number times this is ours: RDP under replace-one takes noise over the doubled sensitivity.
+    scale = 2.0 if adjacency is Adjacency.REPLACE_ONE and accountant == "rdp" else 1.0
+    return tuple(_steps(description, 1, scale, adjacency))
+
+
+def _described(leaf: Leaf, count: int, *, replace: bool, accountant: str) -> Description:
+    pld = accountant == "pld"
+    match leaf:
+        case Gaussian(noise_multiplier=noise):
+            one = _gaussian(noise * 2.0 if replace and pld else noise)  # the leaf has the doubled sensitivity inside
+        case PoissonGaussian(probability=probability, noise_multiplier=noise) if pld or not replace:
+            one = {"class": "PoissonSampledDpEvent", "sampling_probability": probability, "event": _gaussian(noise)}
+        case TruncatedPoissonGaussian(zero_out=False) if pld:
+            one = {
+                "class": "TruncatedSubsampledGaussianDpEvent",
+                "dataset_size": leaf.records,
+                "sampling_probability": leaf.probability,
+                "truncated_batch_size": leaf.limit,
+                "noise_multiplier": leaf.noise_multiplier,
+            }
+        case FixedSizeGaussian(size=size, records=records, noise_multiplier=noise) if not pld:
+            one = {
+                "class": "SampledWithoutReplacementDpEvent",
+                "source_dataset_size": records,
+                "sample_size": size,
+                "event": _gaussian(noise / 2.0),
+            }
+        case Laplace(noise_multiplier=noise) if not (replace and pld):
+            one = {"class": "LaplaceDpEvent", "noise_multiplier": noise}
+        case Response(categories=categories, truth_probability=truth):
+            noise = (1.0 - truth) * categories / (categories - 1)
+            one = {"class": "RandomizedResponseDpEvent", "noise_parameter": noise, "num_buckets": categories}
+            if pld:
+                return _copies(one, count)
+        case _:
+            relation = "replace-one" if replace else "add-or-remove"
+            raise _no_event(f"{leaf!r} under {relation} for the {accountant.upper()} accountant")
+    return {"class": "SelfComposedDpEvent", "event": one, "count": count}
+
+
+def _gaussian(noise: float) -> Description:
+    return {"class": "GaussianDpEvent", "noise_multiplier": noise}
+
+
+def _copies(one: Description, count: int) -> Description:
+    if count > _MOST_COPIES:
+        raise _no_event(f"{count} randomized responses, whose count their PLD accountant ignores")
+    return {"class": "ComposedDpEvent", "events": [one] * count}
+
+
+def _no_event(what: str) -> AccountingError:
+    return AccountingError(
+        expected="steps that dp-accounting has a valid event for",
+        got=what,
+        do="Export the other steps alone, or ask its other accountant.",
+    )
+
+
+def _built(description: Description, library: Any) -> Any:
+    fields = {name: _value(value, library) for name, value in description.items() if name != "class"}
+    return getattr(library, description["class"])(**fields)
+
+
+def _value(value: Any, library: Any) -> Any:
+    if isinstance(value, Mapping):
+        return _built(value, library)
+    return [_value(item, library) for item in value] if isinstance(value, list) else value
+
+
+_FIELDS: Mapping[str, tuple[str, ...]] = {
+    "NoOpDpEvent": (),
+    "GaussianDpEvent": ("noise_multiplier",),
+    "LaplaceDpEvent": ("noise_multiplier",),
+    "RandomizedResponseDpEvent": ("noise_parameter", "num_buckets"),
+    "PoissonSampledDpEvent": ("sampling_probability", "event"),
+    "SampledWithoutReplacementDpEvent": ("source_dataset_size", "sample_size", "event"),
+    "TruncatedSubsampledGaussianDpEvent": (
+        "dataset_size",
+        "sampling_probability",
+        "truncated_batch_size",
+        "noise_multiplier",
+    ),
+    "SelfComposedDpEvent": ("event", "count"),
+    "ComposedDpEvent": ("events",),
+}
+
+
+def _read(event: object) -> Description:
+    name = type(event).__name__
+    if name not in _FIELDS:
+        raise _not_ours(name)
+    description: dict[str, Any] = {"class": name}
+    for field in _FIELDS[name]:
+        value = getattr(event, field)
+        if field == "event":
+            value = _read(value)
+        elif field == "events":
+            value = [_read(item) for item in value]
+        description[field] = value
+    return description
+
+
+def _not_ours(name: str) -> AccountingError:
+    return AccountingError(
+        expected=f"one of {', '.join(sorted(_FIELDS))}", got=name, do="Only events with an equal in our vocabulary are read."
+    )
+
+
+def _steps(description: Description, times: int, scale: float, adjacency: Adjacency) -> Iterable[tuple[Step, int]]:
+    name = description["class"]
+    if name == "NoOpDpEvent":
+        return
+    if name == "SelfComposedDpEvent":
+        count = check.whole(name, "count", description["count"], least=0)
+        yield from _steps(description["event"], times * count, scale, adjacency)
+    elif name == "ComposedDpEvent":
+        for one in description["events"]:
+            yield from _steps(one, times, scale, adjacency)
+    elif name in _FIELDS:
+        yield _one_step(description, scale, adjacency), times
+    else:
+        raise _not_ours(str(name))
+
+
+def _one_step(description: Description, scale: float, adjacency: Adjacency) -> Step:
+    name = description["class"]
+    sampling: Sampling = Everything()
+    queries: list[Query]
+    match name:
+        case "PoissonSampledDpEvent":
+            sampling, queries = Poisson(description["sampling_probability"]), _gaussians(description["event"], scale)
+        case "SampledWithoutReplacementDpEvent":
+            if adjacency is not Adjacency.REPLACE_ONE:
+                raise _no_event("sampling without replacement, which dp-accounting has under replace-one only")
+            sampling = FixedSize(description["sample_size"], description["source_dataset_size"])
+            queries = _gaussians(description["event"], scale)
+        case "TruncatedSubsampledGaussianDpEvent":
+            sampling = TruncatedPoisson(
+                description["sampling_probability"], description["truncated_batch_size"], description["dataset_size"]
+            )
+            queries = [GaussianSum("sum", 1.0, scale * description["noise_multiplier"])]
+        case "LaplaceDpEvent":
+            queries = [LaplaceSum("sum", 1.0, scale * description["noise_multiplier"])]
+        case "RandomizedResponseDpEvent":
+            buckets = description["num_buckets"]
+            noise = description["noise_parameter"]
+            queries = [RandomizedResponse("answer", buckets, 1.0 - noise + noise / buckets)]
+        case _:
+            queries = _gaussians(description, scale)
+    return Step(sampling, queries)
+
+
+def _gaussians(description: Description, scale: float) -> list[Query]:
+    """The Gaussian queries of one sample, however they are nested; each gets a name of its own."""
+    noises = list(_noises(description, 1))
+    return [GaussianSum(f"sum {number}", 1.0, scale * noise) for number, noise in enumerate(noises)]
+
+
+def _noises(description: Description, times: int) -> Iterable[float]:
+    name = description["class"]
+    if name == "GaussianDpEvent":
+        # `times` equal Gaussians on one sample fold into one with sqrt(times) times the sensitivity.
+        yield check.positive(name, "noise_multiplier", description["noise_multiplier"]) / math.sqrt(times)
+    elif name == "SelfComposedDpEvent":
+        yield from _noises(description["event"], times * check.whole(name, "count", description["count"], least=1))
+    elif name == "ComposedDpEvent":
+        for one in description["events"]:
+            yield from _noises(one, times)
+    else:
+        raise _no_event(f"{name} inside a sample; only Gaussian sums can share one")

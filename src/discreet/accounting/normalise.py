@@ -1,0 +1,272 @@
+"""From what happened to canonical (leaf, count) pairs: the only place where a count exists.
+
+    source -> charges -> for each step: sampling x queries x adjacency -> leaves -> counts of equal leaves summed
+
+Folding, Eq. 1 of [McMahan2018]: Gaussian sums with sensitivities S_g and noise sigma_g over one sample are one Gaussian sum
+with noise multiplier
+
+    z = ( sum_g (S_g / sigma_g)^2 )^(-1/2),
+
+for any number of groups, because the concatenation of (sum_g / sigma_g) has unit noise and one unit moves it by at most
+1/z. It is computed in exact rational arithmetic and rounded down once, so no order, width or size of the numbers
+matters (P34) and nothing under- or overflows unseen.
+
+A combination without a valid analysis raises `AccountingError` with the reason; nothing is guessed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from functools import lru_cache
+from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
+
+from discreet import _validate as check
+from discreet.accounting.leaves import (
+    BallsInBinsGaussian,
+    BoundedRange,
+    FixedSizeGaussian,
+    Gaussian,
+    Laplace,
+    Leaf,
+    PoissonGaussian,
+    Response,
+    TruncatedPoissonGaussian,
+)
+from discreet.errors import AccountingError
+from discreet.ledger.events import (
+    BallsInBins,
+    CorrelatedGaussianSum,
+    Everything,
+    ExponentialChoice,
+    FixedSize,
+    GaussianSum,
+    LaplaceSum,
+    Poisson,
+    Query,
+    RandomizedResponse,
+    Sampling,
+    Shuffled,
+    Step,
+    TruncatedPoisson,
+)
+from discreet.units import Adjacency
+
+if TYPE_CHECKING:
+    from discreet.ledger.rows import Charge
+
+__all__ = [
+    "Counted",
+    "LedgerLike",
+    "PlanLike",
+    "Source",
+    "folded_noise_multiplier",
+    "leaves_of_step",
+    "normalise",
+    "root_below",
+    "sum_above",
+]
+
+_EXACT = 32  # terms that are added up exactly
+
+Counted: TypeAlias = tuple[tuple[Leaf, int], ...]
+"""Distinct leaves with their counts, in a canonical order."""
+
+
+@runtime_checkable
+class LedgerLike(Protocol):
+    """What an accountant reads of a ledger."""
+
+    def charges(self) -> tuple[Charge, ...]:
+        """Every step with its run and count."""
+
+    def marks(self) -> tuple[str, ...]:
+        """Names of what voids the guarantee."""
+
+
+@runtime_checkable
+class PlanLike(Protocol):
+    """What an accountant reads of a plan: the charges of its whole execution."""
+
+    def charges(self) -> tuple[Charge, ...]:
+        """Every step with its run and count."""
+
+
+Source: TypeAlias = LedgerLike | PlanLike | Iterable[tuple[Step, int]]
+
+
+def normalise(steps: Iterable[tuple[Step, int]], adjacency: Adjacency) -> Counted:
+    """Distinct leaves of the steps with their total counts; a count of 0 costs nothing and leaves no trace.
+
+    The order of the result depends on the leaves only, so that the order of events cannot change a digit.
+
+    >>> from discreet.ledger.events import GaussianSum, Poisson, Step
+    >>> step = Step(Poisson(0.01), [GaussianSum("a", 3.0, 12.0), GaussianSum("b", 4.0, 16.0)])
+    >>> normalise([(step, 2), (step, 3)], Adjacency.ZERO_OUT)[0][1]
+    5
+    """
+    check.instance("normalise", "adjacency", adjacency, Adjacency)
+    totals: dict[Leaf, int] = {}
+    for step, count in steps:
+        times = check.whole("normalise", "count", count, least=0)
+        for leaf in leaves_of_step(check.instance("normalise", "step", step, Step), adjacency):
+            if times:
+                totals[leaf] = totals.get(leaf, 0) + times
+    return tuple(sorted(totals.items(), key=lambda item: (type(item[0]).__name__, repr(item[0]))))
+
+
+@lru_cache(maxsize=4096)
+def leaves_of_step(step: Step, adjacency: Adjacency) -> tuple[Leaf, ...]:
+    """Leaves whose composition is one execution of the step.
+
+    Without sampling the queries compose one by one (Gaussians folded). Under sampling they share one draw, so only
+    Gaussian sums, which fold into one, are analysed.
+    """
+    if isinstance(step.sampling, Everything) or step.sampling == Poisson(1.0):
+        return _unsampled(step.queries, adjacency)
+    gaussians = [query for query in step.queries if isinstance(query, GaussianSum)]
+    if len(gaussians) < len(step.queries):
+        raise _refused(
+            "Gaussian sums only, under a sampling that amplifies",
+            ", ".join(type(query).__name__ for query in step.queries) + f" on one {type(step.sampling).__name__} sample",
+            "Queries that share a sample cannot be composed as if sampled apart; ask the others of a step of their own "
+            "over Everything.",
+        )
+    return (_sampled(step.sampling, folded_noise_multiplier(gaussians), adjacency),)
+
+
+def folded_noise_multiplier(queries: Sequence[GaussianSum | CorrelatedGaussianSum]) -> float:
+    """Eq. 1, rounded down: the largest float64 z with z^2 * sum_g (S_g/sigma_g)^2 <= 1.
+
+    >>> from discreet.ledger.events import GaussianSum
+    >>> folded_noise_multiplier([GaussianSum("a", 1.0, 1.1)])
+    1.1
+    """
+    return root_below(1 / sum_above([(_sensitivity(query) / Fraction(query.noise_std)) ** 2 for query in queries]))
+
+
+def sum_above(terms: Sequence[Fraction]) -> Fraction:
+    """The sum of positive terms: exactly for a few, else rounded up at 256 bits, as denominators grow with every term."""
+    if len(terms) <= _EXACT:
+        return sum(terms, Fraction(0))
+    largest = max(terms)
+    bits = 256 + largest.denominator.bit_length() - largest.numerator.bit_length()
+    scaled = (-((-term.numerator << bits) // term.denominator) if bits >= 0 else term for term in terms)
+    return Fraction(sum(scaled)) / (Fraction(2) ** max(bits, 0))
+
+
+def _sensitivity(query: GaussianSum | CorrelatedGaussianSum) -> Fraction:
+    if isinstance(query, CorrelatedGaussianSum):
+        return Fraction(query.sensitivity) * Fraction(query.strategy_sensitivity)
+    return Fraction(query.sensitivity)
+
+
+def root_below(square: Fraction) -> float:
+    """The largest float64 whose square is at most `square`, which must lie in the range of float64."""
+    bits = max(0, 80 + (square.denominator.bit_length() - square.numerator.bit_length()) // 2)
+    root = Fraction(math.isqrt((square.numerator << (2 * bits)) // square.denominator), 1 << bits)
+    if root > Fraction(math.ulp(0.0)) * 2**60 and root < Fraction(2) ** 1000:
+        near = root.numerator / root.denominator  # correctly rounded by Python, so at most one step too high or low
+        near = math.nextafter(near, math.inf)
+        while Fraction(near) ** 2 > square:
+            near = math.nextafter(near, 0.0)
+        return near
+    raise _refused(
+        "a folded noise multiplier between 1e-300 and 1e300",
+        f"about 10^{(square.numerator.bit_length() - square.denominator.bit_length()) * 0.1505:.0f}",
+        "Check the units of sensitivity and noise_std.",
+    )
+
+
+def _unsampled(queries: Sequence[Query], adjacency: Adjacency) -> tuple[Leaf, ...]:
+    """Full batch: replace-one is one removal and one addition, hence twice the sensitivity."""
+    factor = 2 if adjacency is Adjacency.REPLACE_ONE else 1
+    gaussians = [query for query in queries if isinstance(query, GaussianSum | CorrelatedGaussianSum)]
+    leaves: list[Leaf] = [Gaussian(folded_noise_multiplier(gaussians) / factor)] if gaussians else []
+    for query in queries:
+        if isinstance(query, LaplaceSum):
+            ratio = Fraction(query.scale) / Fraction(query.sensitivity) / factor
+            leaves.append(Laplace(_below(ratio)))
+        elif isinstance(query, ExponentialChoice):
+            # A score moves by at most `sensitivity`, the normaliser by as much: the loss has range 2*sensitivity/scale.
+            ratio = 2 * factor * Fraction(query.sensitivity) / Fraction(query.scale)
+            leaves.append(BoundedRange(_above(ratio)))
+        elif isinstance(query, RandomizedResponse):
+            leaves.append(_response(query, adjacency))
+    return tuple(leaves)
+
+
+def _response(query: RandomizedResponse, adjacency: Adjacency) -> Leaf:
+    if adjacency is not Adjacency.REPLACE_ONE:
+        raise _refused(
+            "replace-one adjacency for randomized response",
+            adjacency.value,
+            "Every unit's own report is released, so its presence is visible; state the run's adjacency as replace-one.",
+        )
+    return Response(query.categories, query.truth_probability)
+
+
+def _sampled(sampling: Sampling, noise_multiplier: float, adjacency: Adjacency) -> Leaf:
+    """One Gaussian sum over one draw; see docs/proofs/tight.md, section 2, for every row of this table."""
+    replace = adjacency is Adjacency.REPLACE_ONE
+    unamplified = noise_multiplier / (2 if replace else 1)  # exact: a power of two
+    leaf: Leaf
+    match sampling:
+        case Poisson(probability):
+            leaf = PoissonGaussian(probability, noise_multiplier, replace)
+        case TruncatedPoisson(probability, limit, records) if limit < records:
+            zero_out = adjacency is Adjacency.ZERO_OUT
+            leaf = TruncatedPoissonGaussian(probability, limit, records, noise_multiplier, replace, zero_out)
+        case TruncatedPoisson(1.0):
+            leaf = Gaussian(unamplified)
+        case TruncatedPoisson(probability):
+            leaf = PoissonGaussian(probability, noise_multiplier, replace)
+        case FixedSize(size, records):
+            _number_public(sampling, adjacency)
+            leaf = Gaussian(unamplified) if size == records else FixedSizeGaussian(size, records, noise_multiplier)
+        case Shuffled():
+            _number_public(sampling, adjacency)
+            leaf = Gaussian(unamplified, attained=False)
+        case BallsInBins(batches) if batches == 1 or replace:
+            leaf = Gaussian(unamplified, attained=batches == 1)
+        case BallsInBins(batches):
+            leaf = BallsInBinsGaussian(batches, noise_multiplier)
+        case _:
+            raise _refused("a sampling policy of the vocabulary", type(sampling).__name__, "Add its analysis first.")
+    return leaf
+
+
+def _number_public(sampling: Sampling, adjacency: Adjacency) -> None:
+    if adjacency is Adjacency.ADD_OR_REMOVE:
+        raise _refused(
+            f"zero-out or replace-one adjacency for {type(sampling).__name__} sampling",
+            adjacency.value,
+            "One record more or less moves every other record's place in the batches, and no valid analysis of that is known "
+            "here; declare the number of records public and use zero-out or replace-one.",
+        )
+
+
+def _below(ratio: Fraction) -> float:
+    """A float64 at or below a positive ratio."""
+    return _directed(ratio, 0.0)
+
+
+def _above(ratio: Fraction) -> float:
+    """A float64 at or above a positive ratio."""
+    return _directed(ratio, math.inf)
+
+
+def _directed(ratio: Fraction, towards: float) -> float:
+    try:
+        near = ratio.numerator / ratio.denominator
+    except OverflowError:
+        near = math.inf
+    if not 1e-300 < near < 1e300:
+        raise _refused("a ratio of noise to sensitivity between 1e-300 and 1e300", repr(near), "Check the units.")
+    wrong_side = Fraction(near) > ratio if towards == 0.0 else Fraction(near) < ratio
+    return math.nextafter(near, towards) if wrong_side else near
+
+
+def _refused(expected: str, got: str, do: str) -> AccountingError:
+    return AccountingError(expected=expected, got=got, do=do)

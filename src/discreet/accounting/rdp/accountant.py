@@ -1,0 +1,159 @@
+"""The Rényi accountant: add the divergences of all leaves at one order, convert at the best order.
+
+Rényi divergences of one order add under adaptive composition [Mironov2017, Proposition 1], so the sum over leaves,
+each times its count, converted at *any* order, is a valid bound; the order is searched for, without an end to the list.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from discreet import _validate as check
+from discreet.accounting.leaves import (
+    BallsInBinsGaussian,
+    BoundedRange,
+    FixedSizeGaussian,
+    Gaussian,
+    Laplace,
+    Leaf,
+    PoissonGaussian,
+    Response,
+    TruncatedPoissonGaussian,
+)
+from discreet.accounting.rdp import divergences
+from discreet.accounting.rdp._orders import best_order
+from discreet.accounting.rdp.conversion import delta_from, epsilon_from, log_delta_from
+from discreet.errors import AccountingError, ParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from discreet.accounting.rdp._excess import FloatArray
+
+__all__ = ["RenyiBound", "composed", "curve", "delta", "divergence", "epsilon"]
+
+_ENOUGH = 16  # leaves that are looked at while the order is searched for
+
+
+@dataclass(frozen=True, slots=True)
+class RenyiBound:
+    """An upper bound on epsilon (or delta) and the order at which it was found."""
+
+    value: float
+    order: float
+
+
+def epsilon(counted: Sequence[tuple[Leaf, int]], *, delta: float) -> RenyiBound:
+    """The smallest epsilon found at this delta; infinity where no order gives one.
+
+    >>> round(epsilon([(PoissonGaussian(0.005, 1.0), 200)], delta=1e-6).value, 4)
+    1.2172
+    """
+    delta = check.fraction("rdp.epsilon", "delta", delta, zero=True)
+    pure = composed(counted, math.inf)
+    if not counted or delta == 0.0:
+        return RenyiBound(pure, math.inf)
+
+    few = _representatives(counted)
+    order = best_order(lambda order: epsilon_from(_rough(few, order), order, delta))
+    found = epsilon_from(composed(counted, order), order, delta)
+    return RenyiBound(pure, math.inf) if pure <= found else RenyiBound(found, order)
+
+
+def delta(counted: Sequence[tuple[Leaf, int]], *, epsilon: float) -> RenyiBound:
+    """The smallest delta found at this epsilon.
+
+    >>> delta([(Gaussian(1.0), 1)], epsilon=5.3).value < 1e-6
+    True
+    """
+    epsilon = check.real("rdp.delta", "epsilon", epsilon)
+    if epsilon < 0.0:
+        raise ParameterError(owner="rdp.delta", name="epsilon", expected="at least 0", got=repr(epsilon))
+    if composed(counted, math.inf) <= epsilon:
+        return RenyiBound(0.0, math.inf)
+
+    few = _representatives(counted)
+    order = best_order(lambda order: log_delta_from(_rough(few, order), order, epsilon))
+    return RenyiBound(delta_from(composed(counted, order), order, epsilon), order)
+
+
+def _representatives(counted: Sequence[tuple[Leaf, int]]) -> Sequence[tuple[Leaf, int]]:
+    """A few leaves that stand for their neighbours: enough to choose an order, which cannot make a bound wrong."""
+    block = -(-len(counted) // _ENOUGH)
+    blocks = (counted[first : first + block] for first in range(0, len(counted), block or 1))
+    return [(part[len(part) // 2][0], sum(count for _, count in part)) for part in blocks]
+
+
+def _rough(counted: Sequence[tuple[Leaf, int]], order: float) -> float:
+    """About `composed`, faster."""
+    total = 0.0
+    for leaf, count in counted:
+        if isinstance(leaf, PoissonGaussian):
+            total += count * divergences.rough_poisson_gaussian(
+                leaf.probability, leaf.noise_multiplier, order, replace=leaf.replace
+            )
+        else:
+            total += count * divergence(leaf, order)
+    return total
+
+
+def curve(counted: Sequence[tuple[Leaf, int]], orders: Sequence[float] | FloatArray) -> FloatArray:
+    """The composed divergence at each of many orders, all above 1."""
+    return np.array([composed(counted, float(order)) for order in orders], dtype=np.float64)
+
+
+def composed(counted: Sequence[tuple[Leaf, int]], order: float) -> float:
+    """The sum over leaves of count times divergence, rounded up.
+
+    >>> composed([(Gaussian(2.0), 8)], 3.0)  # 8 * 3/(2*2^2), a little more
+    3.00000000000017...
+    """
+    if not order > 1.0:
+        raise ParameterError(owner="rdp", name="order", expected="a number above 1", got=repr(order))
+    total = math.fsum(check.whole("rdp", "count", count, least=0) * divergence(leaf, order) for leaf, count in counted)
+    return total * (1.0 + 2.0**-50)
+
+
+@lru_cache(maxsize=1 << 14)
+def divergence(leaf: Leaf, order: float) -> float:
+    """Rényi divergence of one leaf at one order above 1, the larger of its two directions, rounded up."""
+    match leaf:
+        case Gaussian(noise_multiplier=noise) | BallsInBinsGaussian(noise_multiplier=noise):
+            # Of balls in bins: a mixture is no further from N(0) than its furthest part; no amplification is claimed here.
+            value = divergences.gaussian(order, noise_multiplier=noise)
+        case PoissonGaussian(probability=probability, noise_multiplier=noise, replace=replace):
+            one = divergences.poisson_gaussian_replace if replace else divergences.poisson_gaussian
+            value = one(order, probability=probability, noise_multiplier=noise)
+        case TruncatedPoissonGaussian():
+            value = _truncated(leaf, order)
+        case FixedSizeGaussian(size=size, records=records, noise_multiplier=noise):
+            fraction = min(1.0, math.nextafter(size / records, 1.0))
+            value = divergences.fixed_size_gaussian(order, fraction=fraction, noise_multiplier=noise)
+        case Laplace(noise_multiplier=noise):
+            value = divergences.laplace(order, scale=noise)
+        case BoundedRange(epsilon=spread):
+            value = divergences.bounded_range(order, spread=spread)
+        case Response(categories=categories, truth_probability=truth):
+            value = divergences.randomized_response(order, categories=categories, truth_probability=truth)
+        case _:
+            raise AccountingError(
+                expected="a leaf of the vocabulary",
+                got=type(leaf).__name__,
+                do="Add its Rényi divergence, with a proof, first.",
+            )
+    return value
+
+
+def _truncated(leaf: TruncatedPoissonGaussian, order: float) -> float:
+    return divergences.truncated_poisson_gaussian(
+        order,
+        probability=leaf.probability,
+        overflow=divergences.overflow_probability(leaf.records, leaf.probability, leaf.limit),
+        noise_multiplier=leaf.noise_multiplier,
+        replace=leaf.replace,
+    )

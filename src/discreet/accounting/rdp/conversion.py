@@ -1,0 +1,50 @@
+"""From a Rényi divergence at one order to (epsilon, delta), and back [Canonne2020, Proposition 12; Asoodeh2021].
+
+If the Rényi divergence of order a is at most r, then for every real epsilon
+
+    delta(epsilon) <= exp((a-1)(r - epsilon)) / (a-1) * (1 - 1/a)^a,
+
+because delta = E_P[(1 - e^(epsilon - L))_+] and (1 - e^-y)_+ <= e^((a-1) y) (1 - 1/a)^a / (a-1) for every y.
+An epsilon below 0 is therefore as valid as any other, and (0, delta) follows from it: only here is a result raised to 0.
+"""
+
+from __future__ import annotations
+
+import math
+
+__all__ = ["delta_from", "epsilon_from", "log_delta_from"]
+
+_ULPS = 2.0**-48
+_SMALLEST = math.ulp(0.0)  # a delta that underflows is not 0
+
+
+def epsilon_from(divergence: float, order: float, delta: float) -> float:
+    """An epsilon that is met at this delta, rounded up."""
+    if math.isinf(divergence):
+        return math.inf
+    if math.isinf(order):
+        return divergence  # the largest log-ratio: pure differential privacy
+    if delta == 0.0:
+        return math.inf
+    tail = (math.log(delta) + math.log(order)) / (order - 1.0)
+    shape = math.log1p(-1.0 / order)
+    sizes = divergence + abs(shape) + (abs(math.log(delta)) + math.log(order) + 1.0) / (order - 1.0)
+    return max(0.0, divergence + shape - tail + _ULPS * sizes)
+
+
+def delta_from(divergence: float, order: float, epsilon: float) -> float:
+    """A delta that is met at this epsilon, rounded up; at most 1."""
+    if math.isinf(order):
+        return 0.0 if divergence <= epsilon else 1.0
+    log = log_delta_from(divergence, order, epsilon)
+    return min(1.0, max(_SMALLEST, math.exp(min(0.0, log)) * (1.0 + _ULPS)))
+
+
+def log_delta_from(divergence: float, order: float, epsilon: float) -> float:
+    """The logarithm of `delta_from` at a finite order, not cut at 1, so that a search sees where to go."""
+    if math.isinf(divergence):
+        return math.inf
+    shape = math.log1p(-1.0 / order)
+    log = (order - 1.0) * (divergence - epsilon + shape) - math.log(order)
+    sizes = (order - 1.0) * (divergence + epsilon + abs(shape)) + math.log(order) + 1.0
+    return log + _ULPS * sizes

@@ -1,0 +1,209 @@
+"""Rényi divergence of each mechanism at one order, rounded up.
+
+`order` is a real number above 1, or infinity (the largest log-ratio, infinite where it is unbounded). The divergence is
+D = ln(A) / (order - 1) with the moment A = E_Q[(P/Q)^order]; all are the largest over both directions of their adjacency.
+Proofs: docs/proofs/rdp.md.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy.stats import binom
+
+from discreet.accounting.rdp import sampled_gaussian
+from discreet.accounting.rdp._excess import exp_excess
+
+__all__ = [
+    "bounded_range",
+    "fixed_size_gaussian",
+    "gaussian",
+    "laplace",
+    "overflow_probability",
+    "poisson_gaussian",
+    "poisson_gaussian_replace",
+    "pure",
+    "randomized_response",
+    "rough_poisson_gaussian",
+    "truncated_poisson_gaussian",
+    "zero_concentrated",
+]
+
+_OUTWARD = 1.0 + 2.0**-44
+_SMALLEST = math.ulp(0.0)  # what underflows is not nothing
+_LINEAR = 30.0  # above e^30 a moment is summed as a logarithm
+
+
+def gaussian(order: float, *, noise_multiplier: float) -> float:
+    """The Gaussian mechanism: order / (2 s^2) [Mironov2017, Proposition 7]."""
+    inverse = 1.0 / noise_multiplier  # products, not powers: they overflow to infinity without an exception
+    return max(_SMALLEST, 0.5 * order * inverse * inverse * _OUTWARD)
+
+
+def zero_concentrated(order: float, *, rho: float) -> float:
+    """Order * rho, the definition [BunSteinke2016]."""
+    return order * rho * _OUTWARD
+
+
+def poisson_gaussian(order: float, *, probability: float, noise_multiplier: float) -> float:
+    """Poisson sample, one record added, removed or zeroed out: A = E[a^order] [Mironov2019].
+
+    The removal dominates the addition at every order (docs/proofs/rdp.md, theorem 2), so one moment serves both.
+    """
+    whole = gaussian(order, noise_multiplier=noise_multiplier)
+    if probability == 1.0 or math.isinf(order):
+        return whole
+    log = sampled_gaussian.log_moment(order, 0.0, probability=probability, noise_multiplier=noise_multiplier)
+    return min(whole, _per_order(log, order))
+
+
+def poisson_gaussian_replace(order: float, *, probability: float, noise_multiplier: float) -> float:
+    """Poisson sample, one record exchanged: A = E[a^order b^(1-order)] (docs/proofs/rdp.md, theorem 3)."""
+    whole = gaussian(order, noise_multiplier=noise_multiplier / 2.0)
+    if probability == 1.0 or math.isinf(order):
+        return whole
+    log = sampled_gaussian.log_moment(order, order - 1.0, probability=probability, noise_multiplier=noise_multiplier)
+    return min(whole, _per_order(log, order))
+
+
+def rough_poisson_gaussian(probability: float, noise_multiplier: float, order: float, *, replace: bool) -> float:
+    """About `poisson_gaussian` or `poisson_gaussian_replace`, for choosing an order; no bound."""
+    down = order - 1.0 if replace else 0.0
+    log = sampled_gaussian.rough_log_moment(order, down, probability=probability, noise_multiplier=noise_multiplier)
+    return min(gaussian(order, noise_multiplier=noise_multiplier / 2.0 if replace else noise_multiplier), log / (order - 1.0))
+
+
+def fixed_size_gaussian(order: float, *, fraction: float, noise_multiplier: float) -> float:
+    """A sample of fixed size without replacement, one record exchanged (docs/proofs/rdp.md, theorem 4).
+
+    A <= E[a^order] + E[a^(1-order)] - 1, with `fraction` = size / records for the probability and half the noise
+    multiplier, because the exchanged record may be as far as twice the sensitivity from the one that takes its place.
+    At least twice as tight at small fractions as [Wang2019, Theorem 27].
+    """
+    half = noise_multiplier / 2.0
+    whole = gaussian(order, noise_multiplier=half)
+    if fraction == 1.0 or math.isinf(order):
+        return whole
+    up = sampled_gaussian.log_moment(order, 0.0, probability=fraction, noise_multiplier=half)
+    down = sampled_gaussian.log_moment(0.0, order - 1.0, probability=fraction, noise_multiplier=half)
+    if math.isinf(up) or math.isinf(down):
+        return whole
+    both = _log_sum_minus_one(max(up, down), min(up, down))
+    return min(whole, _per_order(both * _OUTWARD, order))
+
+
+def truncated_poisson_gaussian(
+    order: float, *, probability: float, overflow: float, noise_multiplier: float, replace: bool
+) -> float:
+    """A Poisson sample cut to a limit (docs/proofs/rdp.md, theorem 5).
+
+    With `overflow` >= P[the other records alone fill the sample], A <= (1 - overflow) A_plain + overflow A_cut: A_plain
+    without any cut, A_cut as for a fixed size, since a cut may exchange one record for another. Every adjacency.
+    """
+    cut = fixed_size_gaussian(order, fraction=probability, noise_multiplier=noise_multiplier)
+    one = poisson_gaussian_replace if replace else poisson_gaussian
+    plain = one(order, probability=probability, noise_multiplier=noise_multiplier)
+    if overflow >= 1.0 or plain >= cut or math.isinf(order):
+        return max(plain, cut)
+    low, high = (order - 1.0) * plain, (order - 1.0) * cut
+    if high < _LINEAR:
+        log = math.log1p(math.expm1(low) + overflow * math.exp(low) * math.expm1(high - low))
+    else:
+        log = float(np.logaddexp(low, math.log(overflow) + high)) if overflow else low
+    return min(cut, _per_order(log + 2.0**-46 * (low + (high if overflow else 0.0)), order))
+
+
+def overflow_probability(records: int, probability: float, limit: int) -> float:
+    """P[Binomial(records, probability) >= limit], rounded up: by the library where it is good, by Chernoff elsewhere."""
+    if probability == 1.0 or limit <= records * probability:
+        return 1.0
+    if limit > records:
+        return 0.0
+    share = limit / records
+    stay = (1.0 - share) * math.log((1.0 - share) / (1.0 - probability)) if limit < records else 0.0
+    chernoff = math.exp(-records * (share * math.log(share / probability) + stay) * (1.0 - 1e-9) + 1e-9)
+    tail = float(binom.sf(limit - 1, records, probability)) * (1.0 + 1e-6)
+    return min(1.0, chernoff, tail) if tail > 1e-290 else min(1.0, chernoff + 1e-300)
+
+
+def laplace(order: float, *, scale: float) -> float:
+    """Laplace noise of `scale` times the L1 sensitivity, any dimension [Mironov2017, Proposition 6].
+
+    With x = 1/scale: (2a-1) (A - 1) = a E((a-1) x) + (a-1) E(-a x),  E(v) = e^v - 1 - v.
+    """
+    x = 1.0 / scale * (1.0 + 2.0**-52)
+    if math.isinf(order):
+        return x * _OUTWARD
+    rise = (order - 1.0) * x
+    if rise > _LINEAR:
+        log = (
+            rise
+            + math.log(order / (2.0 * order - 1.0))
+            + math.log1p((order - 1.0) / order * math.exp(-(2.0 * order - 1.0) * x))
+        )
+        return min(x * _OUTWARD, _per_order(log + 2.0**-46 * (rise + 4.0), order))
+    above, below = exp_excess(np.array([rise, -order * x]))
+    log = math.log1p((order * above + (order - 1.0) * below) / (2.0 * order - 1.0))
+    return min(x * _OUTWARD, _per_order(log, order))
+
+
+def bounded_range(order: float, *, spread: float) -> float:
+    """Log-ratios that spread over at most `spread`, as of the exponential mechanism [DongDurfeeRogers2020].
+
+    A moment is convex in the ratio, so two values t and t - spread are worst; the best t is a stationary point in closed
+    form (docs/proofs/rdp.md, theorem 6). order*spread^2/8 [CesarRogers2021] takes over where that form would cancel.
+    """
+    if math.isinf(order):
+        return spread * _OUTWARD
+    concentrated = max(_SMALLEST, min(order * spread * spread / 8.0, spread) * _OUTWARD)
+    if spread > _FAR or (order - 1.0) * spread < 1e-6:
+        return concentrated
+    wide = math.log(-math.expm1(-order * spread))
+    ratio = math.log1p(-1.0 / order) + wide + spread - math.log(-math.expm1(-(order - 1.0) * spread))
+    mass = wide - math.log(-math.expm1(-spread)) - math.log(order)
+    sizes = abs(ratio) + spread + (abs(mass) + abs(wide) + math.log(order)) / (order - 1.0) + 8.0 * order / (order - 1.0)
+    return min(concentrated, max(0.0, ratio + mass / (order - 1.0) + 2.0**-48 * sizes))
+
+
+_FAR = 500.0  # a bounded range beyond this gives nothing over its own spread
+
+
+def pure(order: float, *, epsilon: float) -> float:
+    """The most that any pure `epsilon` mechanism can have: randomized response between two values."""
+    truth = 1.0 / (1.0 + math.exp(-min(epsilon, 700.0)))
+    return min(epsilon * _OUTWARD, _response(order, epsilon, truth, 0.0))
+
+
+def randomized_response(order: float, *, categories: int, truth_probability: float) -> float:
+    """One record exchanged: ratio p/r with probability r, r/p with probability p, else 1; r = (1-p)/(categories-1)."""
+    rest = (1.0 - truth_probability) / (categories - 1)
+    gap = max(0.0, math.log(truth_probability / rest)) * _OUTWARD
+    return _response(order, gap, truth_probability, max(0.0, (categories - 2) * rest))
+
+
+def _response(order: float, gap: float, truth: float, others: float) -> float:
+    """A - 1 = p e^-gap G(gap) + p G(-gap),  G(y) = E(order y) - order E(y): the distance of x^order from its tangent."""
+    if math.isinf(order):
+        return gap * _OUTWARD
+    if order * gap > _LINEAR:
+        high = math.log(truth) + (order - 1.0) * gap
+        low = truth * math.exp(-order * gap) + others
+        log = high + math.log1p(low * math.exp(-high))
+        return min(gap * _OUTWARD, _per_order(log + 2.0**-46 * (abs(high) + 4.0), order))
+    rise, fall, up, down = exp_excess(np.array([order * gap, -order * gap, gap, -gap]))
+    rare = math.exp(-gap)
+    moment = truth * (rare * (rise - order * up) + (fall - order * down))
+    slack = 2.0**-44 * truth * (rare * (rise + order * up) + (fall + order * down))
+    return min(gap * _OUTWARD, _per_order(math.log1p(max(0.0, moment) + slack), order))
+
+
+def _log_sum_minus_one(larger: float, smaller: float) -> float:
+    """ln(e^larger + e^smaller - 1), both >= 0."""
+    if larger < _LINEAR:
+        return math.log1p(math.expm1(larger) + math.expm1(smaller))
+    return larger + math.log1p(math.exp(smaller - larger) - math.exp(-larger)) + 2.0**-40
+
+
+def _per_order(log_moment: float, order: float) -> float:
+    return max(_SMALLEST, log_moment / (order - 1.0) * _OUTWARD)

@@ -1,0 +1,16 @@
+"""The tight accountant: certified (lower, estimate, upper) for epsilon at a delta, and for delta at an epsilon.
+
+    direction.py        what a leaf must provide; directions.py finds it for each leaf
+    poisson.py, replace.py, segment.py      the leaves' directions
+    lattice.py, measure.py, gather.py       upper and lower measure on a lattice of losses
+    tilt.py, compose.py, curve.py           exponential tilt, convolution by FFT, the privacy curve
+    bracket.py, estimate.py                 certified bounds, and a point value
+    accountant.py       all of it for canonical (leaf, count) pairs
+    _rounding.py        what is assumed of floating-point arithmetic
+
+The argument that the bounds are bounds is docs/proofs/tight.md.
+"""
+
+from discreet.accounting.tight.accountant import Interval, tight_delta, tight_epsilon, tight_upper
+
+__all__ = ["Interval", "tight_delta", "tight_epsilon", "tight_upper"]

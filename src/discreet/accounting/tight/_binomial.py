@@ -1,0 +1,83 @@
+"""Certified bounds on the tails of a binomial distribution.
+
+Only two things are computed: one probability mass, and the ratios of neighbouring masses, whose products are summed up.
+
+    ln pmf(k) = ln C(n, k) + k ln q + (n-k) ln(1-q),          C exact in integers, if k or n-k is small
+              = -n KL(k/n || q) - ln sqrt(2 pi k (n-k) / n) + r(n) - r(k) - r(n-k),     else,
+
+r(m) = ln m! - ln(sqrt(2 pi m) (m/e)^m), for which 1/(12m) - 1/(360m^3) < r(m) < 1/(12m) [Robbins1955 gives the idea of such
+bounds; these two are consecutive partial sums of Stirling's alternating series, which encloses].
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from discreet.accounting.tight._rounding import U
+
+__all__ = ["at_least"]
+
+_EXACT = 300  # below this many, binomial coefficients are whole numbers of moderate size
+_DEVIATIONS = 60.0
+
+
+def at_least(count: int, trials: int, probability: float) -> tuple[float, float]:
+    """Lower and upper bound on P[Binomial(trials, probability) >= count].
+
+    >>> low, high = at_least(2, 2, 0.5)
+    >>> low <= 0.25 <= high, high - low < 1e-12
+    (True, True)
+    """
+    if count <= 0:
+        return 1.0, 1.0
+    if count > trials:
+        return 0.0, 0.0
+    if probability == 1.0:
+        return 1.0, 1.0
+    if count > trials * probability:
+        return _upper_tail(count, trials, probability, 1.0 - probability)
+    # Below the mean: the complement, as an upper tail of the number of failures.
+    low, high = _upper_tail(trials - count + 1, trials, 1.0 - probability, probability)
+    return max((1.0 - high) * (1.0 - 4.0 * U), 0.0), min((1.0 - low) * (1.0 + 4.0 * U), 1.0)
+
+
+def _upper_tail(k: int, n: int, q: float, rest: float) -> tuple[float, float]:
+    """P[X >= k] for k >= the mean: pmf(k) times the sum of products of the ratios (n-m)/(m+1) q/(1-q), m = k, k+1, ..."""
+    log, error = _log_mass(k, n, q, rest)
+    reach = min(n - k, 64 + math.ceil(_DEVIATIONS * math.sqrt(n * q * rest)))
+    m = np.arange(k, k + reach, dtype=np.float64)
+    ratio = (n - m) / (m + 1.0) * (q / rest)
+    terms = np.cumprod(ratio)
+    total = 1.0 + float(np.sum(terms))
+    relative = 16.0 * U * (reach + 2) + error
+    beyond = 0.0
+    if reach < n - k:  # ratios fall, so the rest is at most a geometric series
+        last = float((n - k - reach) / (k + reach + 1.0) * (q / rest)) * (1.0 + 8.0 * U)
+        beyond = math.inf if last >= 1.0 else float(terms[-1]) * last / (1.0 - last) * 2.0
+    mass = math.exp(log)
+    lower = mass * total * (1.0 - relative)
+    upper = mass * (total + beyond) * (1.0 + relative) + 1e-300
+    return max(lower, 0.0), min(upper, 1.0)
+
+
+def _log_mass(k: int, n: int, q: float, rest: float) -> tuple[float, float]:
+    """The logarithm of pmf(k) and a bound on its error; `rest` is 1-q, computed without loss by the caller or rounded once."""
+    if min(k, n - k) <= _EXACT:
+        choose = math.log(math.comb(n, k))
+        yes = k * math.log(q)
+        no = (n - k) * (math.log1p(-q) if q < 0.5 else math.log(rest))
+        size = abs(choose) + abs(yes) + abs(no) + n
+        return choose + yes + no, 16.0 * U * size
+    yes = k * math.log1p((k - n * q) / (n * q))
+    no = (n - k) * math.log1p((n * q - k) / (n * rest))
+    scale = 0.5 * math.log(n / (2.0 * math.pi * k * (n - k)))
+    low = _stirling(n)[0] - _stirling(k)[1] - _stirling(n - k)[1]
+    high = _stirling(n)[1] - _stirling(k)[0] - _stirling(n - k)[0]
+    size = abs(yes) + abs(no) + abs(scale) + n + 1.0
+    return -yes - no + scale + 0.5 * (low + high), 0.5 * (high - low) + 16.0 * U * size
+
+
+def _stirling(m: int) -> tuple[float, float]:
+    return 1.0 / (12.0 * m) - 1.0 / (360.0 * m**3), 1.0 / (12.0 * m)

@@ -1,0 +1,59 @@
+"""What the certificate assumes of floating-point arithmetic, in one place.
+
+Assumption R (stated in every proof that uses it), with u = 2^-53 the unit roundoff of float64:
+
+* +, -, *, /, sqrt are correctly rounded (IEEE 754);
+* exp, expm1, log, log1p have a relative error of at most 4u (measured against 60 digits: below 1u);
+* the normal distribution function `ndtr(x)`, x in [-37, 37], of an argument that itself carries a relative error of 4u, has a
+  relative error of at most 16 (1 + x^2) u (measured without argument error: below 4 (1 + x^2) u);
+* an FFT of length n has an error of at most 16 u log2(n) times the 1-norm of its input in every single output
+  (each output is the root of a tree of butterflies of that depth; a butterfly of size at most 11 costs less than 16u per
+  factor two).
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+from discreet.errors import AccountingError
+
+__all__ = ["FAR", "FloatArray", "OutOfRangeError", "U", "fft_error", "normal_mass"]
+
+FloatArray: TypeAlias = NDArray[np.float64]
+
+U = 2.0**-53
+
+FAR = 37.0
+"""Beyond this many standard deviations the mass is below 1e-298, and any value in [0, 1e-298] is near enough."""
+
+
+class OutOfRangeError(AccountingError):
+    """A privacy loss, or a lattice for it, does not fit into float64 or into memory; other leaves may still be fine."""
+
+
+def normal_mass(below: FloatArray, above: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Standard normal mass of the intervals (below, above], and a bound on its absolute error.
+
+    The difference is taken in the tail where both terms are small, so the error is relative to the tail.
+    """
+    upper_half = below > 0.0
+    a = np.where(upper_half, -above, below)
+    b = np.where(upper_half, -below, above)
+    tail_a, tail_b = ndtr(a), ndtr(b)
+    mass = np.maximum(tail_b - tail_a, 0.0)
+    error = tail_a * _relative(a) + tail_b * _relative(b) + U * mass + 1e-298
+    return mass, error
+
+
+def _relative(x: FloatArray) -> FloatArray:
+    near = np.clip(x, -FAR - 2.0, FAR + 2.0)  # infinite ends have no mass of their own
+    return 16.0 * U * (1.0 + near * near)
+
+
+def fft_error(length: int, unit: float = U) -> float:
+    """Bound on the error of one output of an FFT, relative to the 1-norm of its input."""
+    return 16.0 * unit * float(np.log2(length) + 1.0)

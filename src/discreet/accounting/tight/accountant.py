@@ -1,0 +1,229 @@
+"""The tight accountant on canonical (leaf, count) pairs: closed forms where they exist, brackets elsewhere."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import starmap
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from discreet.accounting import rdp
+from discreet.accounting.gaussian import fold, gaussian_delta, gaussian_epsilon, invert
+from discreet.accounting.leaves import Gaussian, Leaf
+from discreet.accounting.tight._rounding import OutOfRangeError
+from discreet.accounting.tight.bracket import Bracket, Problem, Starts, delta_bracket, epsilon_bracket, period
+from discreet.accounting.tight.directions import directions
+from discreet.accounting.tight.estimate import contour
+from discreet.accounting.tight.tilt import tilt_for_epsilon
+from discreet.errors import AccountingError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from discreet.accounting.normalise import Counted
+    from discreet.accounting.tight.direction import Direction
+
+__all__ = ["NOTHING", "Interval", "tight_delta", "tight_epsilon", "tight_upper"]
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """lower <= truth <= upper, certified; the estimate lies between and is not a claim."""
+
+    lower: float
+    estimate: float
+    upper: float
+
+
+NOTHING = Interval(0.0, 0.0, 0.0)
+
+
+@lru_cache(maxsize=1024)
+def tight_epsilon(leaves: Counted, delta: float, tolerance: float = 1e-3) -> Interval:
+    """Epsilon at delta in (0, 1), to a relative tolerance wherever that can be reached in reasonable time.
+
+    Guarantee: `lower <= epsilon <= upper` whatever the tolerance, under assumption R of `_rounding`; docs/proofs/tight.md.
+    """
+    leaves = _folded(leaves)
+    if not leaves:
+        return NOTHING
+    single = _single_gaussian(leaves)
+    if single is not None:
+        return _closed(*gaussian_epsilon(single, delta))
+    upper = _capped(_worse_epsilon, leaves, delta, tolerance, _renyi_epsilon(leaves, delta))
+    attained = tuple((leaf, count) for leaf, count in leaves if leaf.attained)
+    if attained == leaves:
+        return upper
+    lower = tight_epsilon(attained, delta, tolerance).lower if attained else 0.0
+    return Interval(min(lower, upper.upper), upper.estimate, upper.upper)
+
+
+@lru_cache(maxsize=1024)
+def tight_delta(leaves: Counted, epsilon: float, tolerance: float = 1e-3) -> Interval:
+    """Delta at epsilon >= 0, to a relative tolerance; as `tight_epsilon`."""
+    leaves = _folded(leaves)
+    if not leaves:
+        return NOTHING
+    single = _single_gaussian(leaves)
+    if single is not None:
+        return _closed(*gaussian_delta(single, epsilon))
+    upper = _capped(_worse_delta, leaves, epsilon, tolerance, _renyi_delta(leaves, epsilon))
+    attained = tuple((leaf, count) for leaf, count in leaves if leaf.attained)
+    if attained == leaves:
+        return upper
+    lower = tight_delta(attained, epsilon, tolerance).lower if attained else 0.0
+    return Interval(min(lower, upper.upper), upper.estimate, upper.upper)
+
+
+def _capped(
+    tight: Callable[[Counted, float, float], Interval], leaves: Counted, level: float, tolerance: float, renyi: float
+) -> Interval:
+    """Never above the Rényi bound, and that alone where a single loss is outside the range of float64."""
+    try:
+        found = tight(leaves, level, tolerance)
+    except OutOfRangeError:
+        if not math.isfinite(renyi):
+            raise
+        return Interval(0.0, renyi, renyi)
+    upper = min(found.upper, renyi)
+    return Interval(found.lower, min(found.estimate, upper), upper)
+
+
+def _renyi_epsilon(leaves: Counted, delta: float) -> float:
+    try:
+        return rdp.epsilon(leaves, delta=delta).value
+    except AccountingError:
+        return math.inf  # no Rényi analysis of one of the leaves
+
+
+def _renyi_delta(leaves: Counted, epsilon: float) -> float:
+    try:
+        return rdp.delta(leaves, epsilon=epsilon).value
+    except AccountingError:
+        return math.inf
+
+
+def _folded(leaves: Counted) -> Counted:
+    """Gaussians without sampling become one, attained or not, each on its own."""
+    rest: list[tuple[Leaf, int]] = [(leaf, count) for leaf, count in leaves if not isinstance(leaf, Gaussian)]
+    for attained in (True, False):
+        group = [
+            (leaf.noise_multiplier, count) for leaf, count in leaves if isinstance(leaf, Gaussian) and leaf.attained == attained
+        ]
+        if group:
+            rest.append((Gaussian(fold(group), attained), 1))
+    return tuple(rest)
+
+
+def _single_gaussian(leaves: Counted) -> float | None:
+    """Its noise multiplier, if attained Gaussians are all there is; leaves that only dominate need the lower bound apart."""
+    if len(leaves) == 1 and isinstance(leaves[0][0], Gaussian) and leaves[0][0].attained:
+        return leaves[0][0].noise_multiplier
+    return None
+
+
+def _closed(lower: float, upper: float) -> Interval:
+    return Interval(lower, 0.5 * (lower + upper), upper)
+
+
+def _problems(leaves: Counted) -> tuple[Problem, ...]:
+    """The composition in its two directions, once if they are the same."""
+    pairs = [(directions(leaf), count) for leaf, count in leaves]
+    first = Problem(tuple((pair[0], count) for pair, count in pairs))
+    second = Problem(tuple((pair[1], count) for pair, count in pairs))
+    return (first,) if first == second else (first, second)
+
+
+def tight_upper(leaves: Counted, delta: float, tolerance: float = 1e-3, starts: Starts | None = None) -> float:
+    """The upper end of `tight_epsilon` alone, without the estimate: for live use.
+
+    `starts` is a dictionary that the caller keeps from one call to the next, as the run grows; it saves time only.
+    """
+    leaves = _folded(leaves)
+    single = _single_gaussian(leaves)
+    if not leaves or single is not None:
+        return tight_epsilon(leaves, delta, tolerance).upper
+    try:
+        return _brackets(leaves, delta, tolerance, starts)[0].upper
+    except OutOfRangeError:
+        return tight_epsilon(leaves, delta, tolerance).upper
+
+
+def _worse_epsilon(leaves: Counted, delta: float, tolerance: float) -> Interval:
+    """The direction that is worse for privacy, with an estimate."""
+    best, found = _brackets(leaves, delta, tolerance)
+    points = list(starmap(lambda problem, bracket: _point(problem, bracket, best.lower, delta), found))
+    return Interval(best.lower, min(max(*points, best.lower, 0.0), best.upper), best.upper)
+
+
+def _brackets(
+    leaves: Counted, delta: float, tolerance: float, starts: Starts | None = None
+) -> tuple[Bracket, list[tuple[Problem, Bracket]]]:
+    """The bracket of each direction, and of the worse; a direction that is certified to be better is not refined."""
+    best = Bracket(0.0, 0.0)
+    found = []
+    for problem in _problems(leaves):
+        one = _one_step(problem)
+        bracket = _inverted(one, delta) if one is not None else epsilon_bracket(problem, delta, tolerance, best.lower, starts)
+        found.append((problem, bracket))
+        best = Bracket(max(best.lower, bracket.lower), max(best.upper, bracket.upper))
+    return best, found
+
+
+def _worse_delta(leaves: Counted, epsilon: float, tolerance: float) -> Interval:
+    best = Bracket(0.0, 0.0)
+    points = []
+    for problem in _problems(leaves):
+        one = _one_step(problem)
+        bracket = _one_delta(one, epsilon) if one is not None else delta_bracket(problem, epsilon, tolerance)
+        points.append(_delta_point(problem, bracket, epsilon))
+        best = Bracket(max(best.lower, bracket.lower), max(best.upper, bracket.upper))
+    return Interval(best.lower, min(max(*points, best.lower), best.upper), best.upper)
+
+
+def _one_step(problem: Problem) -> Direction | None:
+    """The direction, if there is but one step: then the curve itself is known in closed form."""
+    (direction, count), *rest = problem.parts
+    return direction if count == 1 and not rest else None
+
+
+def _one_delta(direction: Direction, epsilon: float) -> Bracket:
+    """D(eps) = P(L > eps) - e^eps Q(L > eps): what the last cell holds over its edge."""
+    over = direction.cells(np.array([epsilon])).over
+    return Bracket(float(over.lower[-1]), min(float(over.upper[-1]) * (1.0 + 1e-12) + 1e-290, 1.0))
+
+
+def _inverted(direction: Direction, delta: float) -> Bracket:
+    def bounds(epsilon: float) -> tuple[float, float]:
+        found = _one_delta(direction, epsilon)
+        return found.lower, found.upper
+
+    return Bracket(*invert(bounds, delta, float(direction.quadrature().loss[-1]) * 1e-3))
+
+
+def _point(problem: Problem, bracket: Bracket, least: float, delta: float) -> float:
+    """The estimate of one direction; 0 if the other direction is certainly worse."""
+    if bracket.upper <= least or not math.isfinite(bracket.upper):
+        return 0.0
+    middle = 0.5 * (bracket.lower + bracket.upper)
+    if _one_step(problem) is not None or middle == 0.0:
+        return middle
+    law = problem.law(1e-8 * delta)
+    tilt = tilt_for_epsilon(law, middle)
+    line = contour(law, tilt.theta, period(law, tilt, delta))
+    found = line.epsilon(delta, bracket.lower, bracket.upper) if line is not None else None
+    return middle if found is None else found
+
+
+def _delta_point(problem: Problem, bracket: Bracket, epsilon: float) -> float:
+    middle = 0.5 * (bracket.lower + bracket.upper)
+    if _one_step(problem) is not None or bracket.lower <= 0.0:
+        return middle
+    law = problem.law(1e-8 * bracket.upper)
+    tilt = tilt_for_epsilon(law, epsilon)
+    line = contour(law, tilt.theta, period(law, tilt, bracket.upper))
+    found = line.delta(epsilon) if line is not None else middle
+    return found if bracket.lower <= found <= bracket.upper else middle

@@ -1,0 +1,223 @@
+"""The composition of lattice measures by FFT, with a bound on every rounding error.
+
+Tilted by theta and normalised, the measures become probability vectors on whole indices. Each is written as an atom a at
+place 0 (its largest entry) and a rest r; with R the transform of r, F = a + R, and T the count,
+
+    composition = atom A at 0  +  inverse transform of  A (e^X - 1),     A = prod a^T,   X = sum T ln(1 + R/a),
+
+computed modulo the window length n. Only r and e^X - 1 are ever transformed, so that a sparse sample, nearly all of whose
+mass is one atom, leaves errors in proportion to what is not the atom. Where A is negligible, A e^X is transformed as it is.
+
+Error per bin, with u the unit roundoff, d the error of one FFT output (see `_rounding`), x + iy = X, |r| the 1-norm:
+
+    ln F is wrong by at most  b = u |r| (16 log2 n + 80) / |F|,   X by  B = sum T b + 8u (|ln A| + |x| + |y|),
+    A e^X by  A e^x (e^B - 1) + 4u A |e^X - 1|,   the inverse transform adds  d A mean|e^X - 1|.
+
+The second bound grows with |F|, so |F| may be replaced by anything larger there: sizes below a least count as that.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.fft
+
+from discreet.accounting.tight._rounding import FloatArray, U, fft_error
+
+if TYPE_CHECKING:
+    from discreet.accounting.tight.measure import Measure
+
+__all__ = ["Composed", "Tilted", "compose", "compose_jumps", "tilted"]
+
+_NEGLIGIBLE = 60.0  # factors below e^-60 are not computed but bounded
+_LEAST = 1e-3  # sizes of a spectrum below this are bounded by it
+
+
+@dataclass(frozen=True, slots=True)
+class Tilted:
+    """Measures with counts, tilted by theta: everything about them except the convolution itself.
+
+    Attributes:
+        weights: normalised tilted masses of each measure, on `places` (whole indices, 0 at the largest).
+        log_total: ln of what normalisation took out, K(theta) of the measures, rounded outward.
+        origin: loss of the place 0 of the composition.
+        slack: by how much the composed loss must be moved outward.
+    """
+
+    measures: tuple[tuple[Measure, int], ...]
+    theta: float
+    weights: tuple[FloatArray, ...]
+    places: tuple[Any, ...]
+    log_total: float
+    origin: float
+    slack: float
+
+    @property
+    def lowest(self) -> float:
+        """Place below which the composition has no mass; -inf if there is no telling in whole numbers."""
+        return float(sum(count * int(place.min()) for place, (_, count) in zip(self.places, self.measures, strict=True)))
+
+    @property
+    def spacing(self) -> float:
+        """Loss between two places."""
+        return self.measures[0][0].spacing
+
+    def cumulant(self, theta: float, below: float = math.inf) -> float:
+        """The ln of the total mass of the composition, tilted by another theta, rounded up; of losses up to `below` only."""
+        total = 0.0
+        for measure, count in self.measures:
+            exponent = theta * measure.loss
+            top = float(exponent.max())
+            weight = float(np.sum((measure.mass * np.exp(exponent - top))[measure.loss <= below]))
+            if weight <= 0.0:
+                return -math.inf
+            error = 4.0 * U * (len(exponent) + float(np.abs(exponent).max()) + abs(top) + 8.0)
+            total += count * (math.log(weight) + top + error)
+        return total
+
+
+@dataclass(frozen=True, slots=True)
+class Composed:
+    """Tilted mass of the composition on places first, first + 1, ...; each entry true up to `error`, either way."""
+
+    first: int
+    mass: FloatArray
+    error: float
+
+
+def tilted(measures: tuple[tuple[Measure, int], ...], theta: float, *, outward: int) -> Tilted:
+    """Tilt and normalise; `outward` is +1 to round masses up (upper bound), -1 to round down (lower bound)."""
+    weights, places = [], []
+    log_total = origin = slack = 0.0
+    for measure, count in measures:
+        exponent = theta * measure.loss
+        top = float(exponent.max())
+        error = 4.0 * U * (np.abs(exponent) + abs(top) + 8.0)
+        mass = measure.mass * np.exp(exponent - top) * (1.0 + outward * error)
+        total = math.fsum(mass)
+        if total <= 0.0:
+            return Tilted(measures, theta, (), (), -math.inf, 0.0, 0.0)
+        weight = mass / total
+        middle = int(measure.index[int(np.argmax(weight))])
+        weights.append(weight)
+        places.append(measure.index - middle)
+        step = math.log(total) + top + outward * 8.0 * U * (1.0 + abs(top))
+        log_total += count * step
+        centre = measure.offset + measure.spacing * middle
+        origin += count * centre
+        slack += count * (measure.slack + 8.0 * U * (abs(measure.offset) + abs(measure.spacing * middle)))
+    # Nodes are computed as origin + spacing * place, and an epsilon between two of them from both.
+    slack += 16.0 * U * (abs(origin) + measures[0][0].spacing)
+    return Tilted(measures, theta, tuple(weights), tuple(places), log_total, origin, slack)
+
+
+def compose(part: Tilted, first: int, length: int, *, extended: bool = False) -> Composed:
+    """The tilted composition on places first ... first + length - 1, modulo length; `extended` uses long double."""
+    kind = np.longdouble if extended else np.float64
+    unit = float(np.finfo(kind).eps) / 2.0
+    x: Any = np.zeros(length // 2 + 1, dtype=kind)
+    y: Any = np.zeros(length // 2 + 1, dtype=kind)
+    most = np.zeros(length // 2 + 1)
+    wrong = np.zeros(length // 2 + 1)
+    log_atom = 0.0
+    for weight, place, (_, count) in zip(part.weights, part.places, part.measures, strict=True):
+        atom = float(weight[place == 0][0])
+        rest = np.zeros(length, dtype=kind)
+        np.add.at(rest, np.mod(place, length), np.where(place == 0, 0.0, weight).astype(kind))
+        spectrum = scipy.fft.rfft(rest)
+        log_size, angle = _logarithm(spectrum.real / atom, spectrum.imag / atom)
+        x += count * log_size
+        y += count * angle
+        bounded = np.maximum(log_size.astype(np.float64), math.log(_LEAST / atom))
+        most += count * bounded
+        loose = float(np.sum(weight)) - atom
+        wrong += (count * unit * loose * (16.0 * math.log2(length) + 80.0) / atom) * np.exp(-bounded)
+        log_atom += count * math.log(atom)
+    wrong += 8.0 * unit * (abs(log_atom) + np.abs(np.maximum(x, -_NEGLIGIBLE - 1.0 - log_atom)) + np.abs(y)).astype(np.float64)
+    mass, error = _inverse((x, y), most, wrong, log_atom, length)
+    return Composed(first, np.roll(mass, -(first % length)), error)
+
+
+def compose_jumps(part: Tilted, first: int, length: int, cut: float) -> Composed:
+    """As `compose`, but only what comes from at least one loss above `cut`, with errors in proportion to that.
+
+    With B the transform of the losses up to the cut and R of those above: F^T - B^T = B^T (e^Y - 1), Y = T ln(1 + R/B). An
+    error of ln B is at most u (16 log2 n + 80)/|B|; one of Y at most T u |r| (32 log2 n + 160)/(|B| |F|), |r| the mass
+    above the cut.
+    """
+    half = length // 2 + 1
+    log_base, angle, log_jump, turn = np.zeros(half), np.zeros(half), np.zeros(half), np.zeros(half)
+    wrong_base, wrong_jump = np.zeros(half), np.zeros(half)
+    depth = math.log2(length)
+    for weight, place, (measure, count) in zip(part.weights, part.places, part.measures, strict=True):
+        above = measure.loss > cut
+        base, jump = np.zeros(length), np.zeros(length)
+        np.add.at(base, np.mod(place[~above], length), weight[~above])
+        np.add.at(jump, np.mod(place[above], length), weight[above])
+        low, ratio = scipy.fft.rfft(base), scipy.fft.rfft(jump)
+        size = np.maximum(np.abs(low), _LEAST)
+        ratio = ratio / np.where(np.abs(low) > _LEAST, low, _LEAST)
+        log_one, turn_one = _logarithm(ratio.real, ratio.imag)
+        log_base += count * np.log(size)
+        angle += count * np.arctan2(low.imag, low.real)
+        log_jump += count * log_one
+        turn += count * turn_one
+        wrong_base += count * U * (16.0 * depth + 80.0) / size
+        whole = np.maximum(size * np.exp(log_one), _LEAST)
+        wrong_jump += count * U * float(np.sum(weight[above])) * (32.0 * depth + 160.0) / (size * whole)
+        if float(np.min(np.abs(low))) <= 2.0 * _LEAST:
+            return Composed(first, np.zeros(length), math.inf)  # the quotient is not safe; the caller has other means
+    wrong_base += 8.0 * U * (np.abs(log_base) + np.abs(angle))
+    wrong_jump += 8.0 * U * (np.abs(log_jump) + np.abs(turn))
+    bend = np.sin(0.5 * turn)
+    grown = np.expm1(log_jump)
+    factor = grown - 2.0 * (1.0 + grown) * bend * bend + 1j * ((1.0 + grown) * np.sin(turn))
+    height = np.exp(log_base)
+    power = height * (np.cos(angle) + 1j * np.sin(angle)) * factor
+    mass = scipy.fft.irfft(power, n=length)
+    off = (1.0 + grown) * np.expm1(wrong_jump) + 8.0 * U * np.abs(factor)
+    total = height * (np.expm1(wrong_base) * (np.abs(factor) + off) + off)
+    error = float(np.sum(total * (1.0 + 1e-9) + fft_error(length) * (np.abs(power) + total)))
+    return Composed(first, np.roll(mass, -(first % length)), 2.0 * error / length)
+
+
+def _logarithm(re: Any, im: Any) -> tuple[Any, Any]:
+    """The ln of |1 + z| and the angle of 1 + z, accurate for small z = re + i im."""
+    ratio = re * (2.0 + re) + im * im
+    square = (1.0 + re) ** 2 + im * im
+    near = np.abs(ratio) < 0.5
+    log_size = 0.5 * np.where(near, np.log1p(np.where(near, ratio, 0.0)), np.log(np.maximum(square, 1e-300)))
+    return log_size, np.arctan2(im, 1.0 + re)
+
+
+def _inverse(
+    exponent: tuple[Any, Any], most: FloatArray, wrong: FloatArray, log_atom: float, length: int
+) -> tuple[FloatArray, float]:
+    """Mass on places 0 ... length - 1 and the error of each; see the header. `most` bounds the real part of the exponent."""
+    x, y = exponent
+    unit = float(np.finfo(x.dtype).eps) / 2.0
+    split = log_atom > -_NEGLIGIBLE / 2.0
+    power = np.zeros(len(x), dtype=np.result_type(x.dtype, np.complex128))
+    kept: Any = slice(None) if split else np.flatnonzero(most + log_atom > -_NEGLIGIBLE)
+    if split:
+        half, grown = np.sin(0.5 * y), np.expm1(x)
+        power.real = grown - 2.0 * (1.0 + grown) * half * half
+        power.imag = (1.0 + grown) * np.sin(y)
+    else:
+        size = np.exp(x[kept] + log_atom)
+        power.real[kept] = size * np.cos(y[kept])
+        power.imag[kept] = size * np.sin(y[kept])
+    scale = math.exp(log_atom) if split else 1.0
+    mass = scale * scipy.fft.irfft(power, n=length).astype(np.float64)
+    mass[0] += scale if split else 0.0
+    # Every frequency of the real transform stands for two at most.
+    top = np.exp(most[kept] + (0.0 if split else log_atom))
+    size = np.abs(power[kept]).astype(np.float64)
+    off = top * np.expm1(np.minimum(wrong[kept], 700.0))
+    total = float(np.sum(off * (1.0 + 4.0 * unit) + 4.0 * unit * size + fft_error(length, unit) * (size + off)))
+    lost = len(x) - len(top)
+    total += lost * math.exp(-_NEGLIGIBLE + min(float(np.max(wrong)), _NEGLIGIBLE)) if lost else 0.0
+    return mass, 2.0 * scale * total / length * (1.0 + 1e-9)

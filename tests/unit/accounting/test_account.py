@@ -1,0 +1,171 @@
+"""The public accountant: sources, refusals, what the guarantee says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pytest
+
+from discreet.accounting import LiveEpsilon, account
+from discreet.errors import AccountingError, ParameterError
+from discreet.ledger.events import Everything, ExponentialChoice, GaussianSum, Poisson, RandomizedResponse, Shuffled, Step
+from discreet.ledger.rows import Charge, RunInfo
+from discreet.units import Adjacency, Numerics, Parameters, Randomness, Unit
+
+ADD = Adjacency.ADD_OR_REMOVE
+STEP = Step(Poisson(0.01), [GaussianSum("grad", 1.0, 4.0)])
+RUN = RunInfo(
+    unit=Unit.USER,
+    adjacency=ADD,
+    groups=("grad",),
+    numerics=Numerics.CERTIFIED,
+    randomness=Randomness.SYSTEM,
+    parameters=Parameters.FIXED_IN_ADVANCE,
+)
+
+
+@dataclass
+class FakeLedger:
+    rows: tuple[Charge, ...]
+    voids: tuple[str, ...] = ()
+
+    def charges(self) -> tuple[Charge, ...]:
+        return self.rows
+
+    def marks(self) -> tuple[str, ...]:
+        return self.voids
+
+
+def test_pairs_need_an_adjacency() -> None:
+    with pytest.raises(ParameterError, match="adjacency"):
+        account([(STEP, 10)], delta=1e-5)
+
+
+def test_exactly_one_of_delta_and_epsilon() -> None:
+    for both in ({}, {"delta": 1e-5, "epsilon": 1.0}):
+        with pytest.raises(ParameterError, match="but not both"):
+            account([(STEP, 10)], adjacency=ADD, **both)  # type: ignore[arg-type]
+
+
+def test_a_ledger_states_its_own_terms() -> None:
+    ledger = FakeLedger((Charge(RUN, STEP, 6_000), Charge(RUN, STEP, 4_000, unsettled=7)), ("unsafe_seed",))
+    found = account(ledger, delta=1e-5)
+    assert (found.unit, found.adjacency, found.numerics) == (Unit.USER, ADD, Numerics.CERTIFIED)
+    assert found.lower <= 0.946866801 <= found.upper
+    assert found.sampling == ("Poisson with probability 0.01",)
+    assert found.voided_by == ("unsafe_seed",)
+    assert any("not settled" in line for line in found.assumptions)
+    assert any("cryptographically" in line for line in found.assumptions)
+
+
+def test_idealised_numerics_and_test_keys_are_named() -> None:
+    run = replace(RUN, numerics=Numerics.IDEALISED, randomness=Randomness.UNSAFE_TEST_KEY)
+    found = account(FakeLedger((Charge(RUN, STEP, 1), Charge(run, STEP, 1))), delta=1e-5)
+    assert found.numerics is Numerics.IDEALISED
+    assert any("floating-point noise" in line for line in found.assumptions)
+    assert found.voided_by == ("unsafe_test_key",)
+    assert str(found).startswith("NO GUARANTEE")
+
+
+def test_several_runs_compose() -> None:
+    one = account(FakeLedger((Charge(RUN, STEP, 100),)), delta=1e-5)
+    two = account(FakeLedger((Charge(RUN, STEP, 100), Charge(replace(RUN, label="again"), STEP, 100))), delta=1e-5)
+    same = account(FakeLedger((Charge(RUN, STEP, 200),)), delta=1e-5)
+    assert two.upper == same.upper > one.upper
+
+
+@pytest.mark.parametrize("change", [{"adjacency": Adjacency.ZERO_OUT}, {"unit": Unit.EXAMPLE}])
+def test_runs_that_protect_different_things_are_refused(change: dict[str, object]) -> None:
+    ledger = FakeLedger((Charge(RUN, STEP, 1), Charge(replace(RUN, **change), STEP, 1)))  # type: ignore[arg-type]
+    with pytest.raises(AccountingError, match="in all runs"):
+        account(ledger, delta=1e-5)
+    with pytest.raises(AccountingError, match="in all runs"):
+        account(FakeLedger((Charge(RUN, STEP, 1),)), delta=1e-5, **change)  # type: ignore[arg-type]
+
+
+def test_p39_parameters_chosen_from_outputs_are_refused() -> None:
+    run = replace(RUN, parameters=Parameters.CHOSEN_FROM_OUTPUTS)
+    with pytest.raises(AccountingError, match="filter"):
+        account(FakeLedger((Charge(run, STEP, 1),)), delta=1e-5)
+
+
+def test_an_empty_ledger_is_no_guarantee() -> None:
+    with pytest.raises(AccountingError, match="empty"):
+        account(FakeLedger(()), delta=1e-5)
+
+
+def test_unknown_accountant_and_bad_levels() -> None:
+    with pytest.raises(ParameterError, match="'tight' or 'rdp'"):
+        account([(STEP, 1)], delta=1e-5, adjacency=ADD, accountant="clt")  # type: ignore[arg-type]
+    with pytest.raises(ParameterError, match="at least 0"):
+        account([(STEP, 1)], epsilon=-1.0, adjacency=ADD)
+    with pytest.raises(ParameterError):
+        account([(STEP, 1)], delta=0.0, adjacency=ADD)
+
+
+def test_renyi_states_an_upper_bound_only() -> None:
+    tight = account([(STEP, 10_000)], delta=1e-5, adjacency=ADD)
+    renyi = account([(STEP, 10_000)], delta=1e-5, adjacency=ADD, accountant="rdp")
+    assert renyi.lower == 0.0
+    assert renyi.estimate is None
+    assert tight.upper <= renyi.upper
+
+
+def test_delta_at_epsilon_and_back() -> None:
+    found = account([(STEP, 10_000)], epsilon=0.946866801, adjacency=ADD)
+    assert found.delta_lower is not None
+    assert found.delta_lower <= 1e-5 <= found.delta <= 1.01e-5
+    assert found.upper == 0.946866801
+
+
+def test_p33_one_hundred_choices_cost_more_than_one() -> None:
+    step = Step(Everything(), [ExponentialChoice("pick", 1.0, 4.0)])
+    one = account([(step, 1)], delta=1e-6, adjacency=ADD)
+    many = account([(step, 100)], delta=1e-6, adjacency=ADD)
+    assert one.upper == pytest.approx(0.5, abs=0.01)
+    assert many.upper > 5.0
+    assert many.lower == 0.0  # the pair only dominates; no lower bound is claimed
+
+
+def test_p35_full_batch_replace_one_is_twice_the_sensitivity_in_both_accountants() -> None:
+    step = Step(Everything(), [GaussianSum("grad", 1.0, 1.0)])
+    found = account([(step, 1)], delta=1e-6, adjacency=Adjacency.REPLACE_ONE)
+    assert found.upper == pytest.approx(10.997151, abs=1e-6)
+    renyi = account([(step, 1)], delta=1e-6, adjacency=Adjacency.REPLACE_ONE, accountant="rdp")
+    assert renyi.upper > found.upper
+
+
+def test_p26_shuffled_is_not_amplified() -> None:
+    step = Step(Shuffled(200), [GaussianSum("grad", 1.0, 1.0)])
+    found = account([(step, 1)], delta=1e-6, adjacency=Adjacency.ZERO_OUT)
+    assert found.upper == pytest.approx(4.886554, rel=2e-3)
+    assert found.lower == 0.0
+    assert "no amplification" in found.sampling[0]
+
+
+def test_randomized_response_once_is_pure() -> None:
+    step = Step(Everything(), [RandomizedResponse("vote", 2, 0.75)])
+    found = account([(step, 1)], delta=1e-9, adjacency=Adjacency.REPLACE_ONE)
+    assert found.upper == pytest.approx(1.0986122887, rel=1e-6)
+
+
+def test_p37_no_release_costs_nothing_and_tiny_costs_are_not_zero() -> None:
+    assert account([], delta=1e-6, adjacency=ADD).upper == 0.0
+    step = Step(Poisson(1e-5), [GaussianSum("grad", 1.0, 1.0)])
+    assert account([(step, 10_000)], delta=1e-12, adjacency=ADD).lower > 0.0
+
+
+def test_huge_epsilon_does_not_crash() -> None:
+    for sampling, noise, count in ((Poisson(0.5), 0.3, 10**6), (Poisson(0.5), 0.01, 10), (Everything(), 0.001, 1000)):
+        step = Step(sampling, [GaussianSum("grad", 1.0, noise)])
+        found = account([(step, count)], delta=1e-5, adjacency=ADD)
+        assert 900.0 < found.upper < float("inf")
+
+
+def test_live_epsilon_never_reports_less_and_hardly_more() -> None:
+    meter = LiveEpsilon(delta=1e-5, adjacency=ADD)
+    for total in (1, 2, 3, 50, 51, 52, 100, 400, 401, 1_000):
+        meter.add(STEP, total - sum(meter.counts.values()))
+        exact = account([(STEP, total)], delta=1e-5, adjacency=ADD)
+        assert exact.lower <= meter.epsilon <= exact.upper * 1.03 + 1e-12
+    assert meter.exact() == account([(STEP, 1_000)], delta=1e-5, adjacency=ADD).upper
