@@ -3,8 +3,7 @@
 An epsilon you can trust, at almost no cost in speed, with almost no change to your code. This module needs no torch.
 """
 
-from discreet.accounting import account
-from discreet.accounting.calibrate import calibrate
+from discreet.accounting import account, calibrate
 from discreet.budget import Budget
 from discreet.errors import (
     AccountingError,

@@ -91,7 +91,7 @@ class Guarantee:
     Args:
         lower: no valid statement at this delta has a smaller epsilon (0 if nothing better is known).
         upper: the claim; `epsilon` is another name for it. Infinity where no finite bound is known.
-        delta: of the claim, in [0, 1).
+        delta: of the claim, in [0, 1]; 1 claims nothing.
         unit, adjacency: what is protected, against which change of the data.
         accountant: name of the analysis.
         sampling: how samples were drawn, one phrase per policy.
@@ -126,10 +126,10 @@ class Guarantee:
         lower = check.real(owner, "lower", self.lower)
         upper = math.inf if self.upper == math.inf else check.real(owner, "upper", self.upper)
         estimate = None if self.estimate is None else check.real(owner, "estimate", self.estimate)
-        delta = check.fraction(owner, "delta", self.delta, zero=True)
+        delta = check.fraction(owner, "delta", self.delta, zero=True, one=True)
         delta_lower = None
         if self.delta_lower is not None:
-            delta_lower = check.fraction(owner, "delta_lower", self.delta_lower, zero=True)
+            delta_lower = check.fraction(owner, "delta_lower", self.delta_lower, zero=True, one=True)
         if not 0.0 <= lower <= upper:
             raise ParameterError(owner=owner, name="lower", expected=f"in [0, upper={upper!r}]", got=repr(lower))
         if estimate is not None and not lower <= estimate <= upper:

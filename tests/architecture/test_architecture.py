@@ -168,6 +168,6 @@ def test_every_reference_resolves() -> None:
     known = set(re.findall(r"@\w+\{(\w+),", (ROOT / "docs" / "references.bib").read_text()))
     cited = set()
     for path in [*PACKAGE.rglob("*.py"), *(ROOT / "docs").rglob("*.md")]:
-        cited |= set(re.findall(r"\[([A-Z][A-Za-z]+(?:19|20)\d\d[a-z]?)[\],]", path.read_text()))
+        cited |= set(re.findall(r"(?:\[|; )([A-Z][A-Za-z]+(?:19|20)\d\d[a-z]?)[\],;]", path.read_text()))
     assert cited <= known, cited - known
     assert cited

@@ -78,7 +78,7 @@ def test_marks_void_it_in_the_first_words() -> None:
         {"lower": math.nan},
         {"upper": math.nan},
         {"upper": -math.inf},
-        {"delta": 1.0},
+        {"delta": 1.0000001},
         {"delta": -1e-9},
         {"estimate": 2.0},
         {"delta_lower": 1e-5},

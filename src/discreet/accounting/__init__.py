@@ -1,6 +1,39 @@
-"""Accounting: events in, a guarantee out. Knows nothing of training."""
+"""Accounting: events in, a guarantee out. Knows nothing of training.
+
+account, LiveEpsilon                     what a source costs: now, and after every step
+calibrate, solve                         the one missing value for a target
+group_guarantee, group_epsilon           the same release, read for k units at once
+tier, profile_of, TradeOff, hit_rate     what a guarantee means
+selection_epsilon                        tuning: the best of a random number of runs
+central_limit                            an approximation, which is never a guarantee
+"""
 
 from discreet.accounting.account import account
+from discreet.accounting.approximations import Approximation, central_limit
+from discreet.accounting.calibrate import Calibration, calibrate, solve
+from discreet.accounting.group_privacy import group_guarantee
 from discreet.accounting.live import LiveEpsilon
+from discreet.accounting.tiers import Tier, tier
+from discreet.accounting.tight.group_mixture import group_epsilon
+from discreet.accounting.tradeoff import TradeOff, hit_rate, membership_advantage, posterior, profile_of
+from discreet.accounting.tuning import selection_epsilon
 
-__all__ = ["LiveEpsilon", "account"]
+__all__ = [
+    "Approximation",
+    "Calibration",
+    "LiveEpsilon",
+    "Tier",
+    "TradeOff",
+    "account",
+    "calibrate",
+    "central_limit",
+    "group_epsilon",
+    "group_guarantee",
+    "hit_rate",
+    "membership_advantage",
+    "posterior",
+    "profile_of",
+    "selection_epsilon",
+    "solve",
+    "tier",
+]

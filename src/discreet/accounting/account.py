@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from discreet import _validate as check
 from discreet.accounting import rdp
+from discreet.accounting.attained import attained_lower
 from discreet.accounting.normalise import Counted, Source, normalise
 from discreet.accounting.sources import Read, read
 from discreet.accounting.tight import Interval, tight_delta, tight_epsilon
@@ -66,15 +68,19 @@ def account(
         raise AccountingError(
             expected="steps fixed in advance",
             got="parameters chosen from outputs",
-            do="A running bound is no valid stopping rule then; use a filter of discreet.accounting.filters "
-            "(RenyiFilter, or GaussianFilter without sampling) and state its budget.",
+            do="A running bound is no valid stopping rule then. Guard the ledger with a Budget, which uses a privacy filter, "
+            "and state budget.guarantee(ledger.charges()).",
         )
     leaves = normalise(found.steps, found.adjacency)
     if accountant not in {"tight", "rdp"}:
         raise ParameterError(owner="account", name="accountant", expected="'tight' or 'rdp'", got=repr(accountant))
     if delta is not None:
         delta = check.fraction("account", "delta", delta)
-        return _state(found, accountant, delta, _epsilon(leaves, delta, accountant, tolerance))
+        interval = _epsilon(leaves, delta, accountant, tolerance)
+        if accountant == "tight":
+            explicit = min(attained_lower(found, leaves, delta, tolerance), interval.upper)
+            interval = replace(interval, lower=max(interval.lower, explicit), estimate=max(interval.estimate, explicit))
+        return _state(found, accountant, delta, interval)
     return _state_delta(found, accountant, *_delta(leaves, epsilon, accountant, tolerance))
 
 
@@ -115,7 +121,7 @@ def _state_delta(found: Read, accountant: str, epsilon: float, interval: Interva
     return Guarantee(
         lower=0.0,
         upper=epsilon,
-        delta=min(interval.upper, math.nextafter(1.0, 0.0)),
+        delta=interval.upper,
         unit=found.unit,
         adjacency=found.adjacency,
         accountant=accountant,

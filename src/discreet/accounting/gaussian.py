@@ -10,7 +10,8 @@ a^2 = b^2 - 2 eps and the scaled function erfcx(t) = e^(t^2) erfc(t), nothing ov
     a < 0:   delta = e^(-a^2/2) (erfcx(-a/sqrt 2) - erfcx(-b/sqrt 2)) / 2
     a >= 0:  delta = Phi(a) - e^(-a^2/2) erfcx(-b/sqrt 2) / 2.
 
-Rounding: assumption R of `tight._rounding`, and a relative error of erfcx of at most 32u (u = 2^-53; measured: below 4u).
+Rounding: assumption R of `tight._rounding`, and a relative error of erfcx on t >= 0 of at most 32u (u = 2^-53; 10,000 arguments
+up to 1000 against 60 digits: below 9u).
 """
 
 from __future__ import annotations

@@ -1,0 +1,61 @@
+"""Lower bounds from explicit data sets, for policies whose upper bound is not known to be attained.
+
+The tight accountant's own lower bound counts only steps whose dominating pair some two data sets attain. For samples of fixed
+size and for shuffled epochs other, weaker pairs are attained; they are shown beside the upper bound, so that one sees how much
+of it is proven to be real. Only for sources in which every step is of that kind: data sets that are worst for one policy need
+not be for another.
+"""
+
+from __future__ import annotations
+
+import math
+
+from discreet.accounting.leaves import FixedSizeGaussian, PoissonGaussian
+from discreet.accounting.normalise import Counted, folded_noise_multiplier
+from discreet.accounting.sources import Read
+from discreet.accounting.tight import tight_epsilon
+from discreet.accounting.tight.shuffled import shuffled_lower
+from discreet.ledger.events import GaussianSum, Shuffled
+from discreet.units import Adjacency
+
+__all__ = ["attained_lower"]
+
+
+def attained_lower(found: Read, leaves: Counted, delta: float, tolerance: float) -> float:
+    """An epsilon below which no statement at this delta is valid; 0 where nothing is known."""
+    return max(_fixed_size(found, leaves, delta, tolerance), _shuffled(found, delta))
+
+
+def _fixed_size(found: Read, leaves: Counted, delta: float, tolerance: float) -> float:
+    """Replace-one, every other record at -1, the one in question at +1 or -1: the sum is -size, or with it -size + 2.
+
+    That is the pair of a Poisson sample with probability size/records, at half the noise (docs/proofs/fixed_size.md).
+    """
+    if found.adjacency is not Adjacency.REPLACE_ONE:
+        return 0.0
+    explicit = []
+    for leaf, count in leaves:
+        if not isinstance(leaf, FixedSizeGaussian):
+            return 0.0
+        fraction = math.nextafter(leaf.size / leaf.records, 0.0)
+        noise = math.nextafter(leaf.noise_multiplier, math.inf) / 2.0  # the leaf's is rounded down
+        explicit.append((PoissonGaussian(fraction, noise), count))
+    return tight_epsilon(tuple(explicit), delta, tolerance).lower
+
+
+def _shuffled(found: Read, delta: float) -> float:
+    """The published bound, where all epochs are alike [ChuaEtAl2024] (docs/proofs/shuffled.md)."""
+    steps = [(step, count) for step, count in found.steps if count]
+    batches = {step.sampling.batches for step, _ in steps if isinstance(step.sampling, Shuffled)}
+    sums = [[query for query in step.queries if isinstance(query, GaussianSum)] for step, _ in steps]
+    noises = {folded_noise_multiplier(gaussians) for gaussians in sums if gaussians}
+    shuffled = all(isinstance(step.sampling, Shuffled) for step, _ in steps)
+    if not shuffled or len(batches) != 1 or len(noises) != 1:
+        return 0.0
+    return shuffled_lower(
+        batches=batches.pop(),
+        noise_multiplier=math.nextafter(noises.pop(), math.inf),  # the fold is rounded down
+        epochs=sum(count for _, count in steps),
+        delta=delta,
+        adjacency=found.adjacency,
+    )
