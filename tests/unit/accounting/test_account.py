@@ -139,7 +139,6 @@ def test_p26_shuffled_is_not_amplified() -> None:
     step = Step(Shuffled(200), [GaussianSum("grad", 1.0, 1.0)])
     found = account([(step, 1)], delta=1e-6, adjacency=Adjacency.ZERO_OUT)
     assert found.upper == pytest.approx(4.886554, rel=2e-3)
-    assert found.lower == 0.0
     assert "no amplification" in found.sampling[0]
 
 
