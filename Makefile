@@ -2,7 +2,7 @@
 # make demo      train a small model privately; writes out/demo.ledger and out/report.md
 # make test      linters, types, import contracts, all tests (a few minutes)
 # make test-full the same with the slow suites
-# make bench     benchmarks, printed as tables
+# make bench     benchmarks, printed as tables (with dp-accounting and prv-accountant as peers; about 20 minutes)
 # make format    rewrite the code in the house format
 
 PYTHON ?= python3
@@ -42,6 +42,8 @@ test-full: check
 
 bench:
 	$(BIN)/python benchmarks/ledger.py
+	$(BIN)/python benchmarks/interop.py
+	$(BIN)/python benchmarks/accounting.py
 
 format:
 	$(BIN)/ruff check --fix-only .

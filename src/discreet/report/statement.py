@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import fields
 
-from discreet.accounting import account
+from discreet.accounting import account, hit_rate, profile_of, tier
 from discreet.ledger import Charge, Ledger, Query, Sampling
 
 __all__ = ["statement"]
+
+_FALSE_POSITIVES = 0.01
 
 
 def statement(ledger: Ledger, *, delta: float) -> str:
@@ -20,12 +23,20 @@ def statement(ledger: Ledger, *, delta: float) -> str:
     ledger.verify()
     guarantee = account(ledger, delta=delta)
     second = account(ledger, delta=delta, accountant="rdp")
+    reading = tier(guarantee)
+    hits = hit_rate(profile_of(ledger), false_positive_rate=_FALSE_POSITIVES)
     lines = [
         "# Privacy statement",
         "",
         *(f"> {line}" for line in str(guarantee).splitlines()),
         "",
-        f"A second, independent accountant ({second.accountant}) gives epsilon at most {second.upper:.4g} at the same delta.",
+        f"A second analysis of the same steps. {str(second).splitlines()[1]}",
+        "",
+        "## What it means",
+        "",
+        f"* {reading.tier.value} [Ponomareva2023, section 5.2.1]" + "".join(f"; {remark}" for remark in reading.remarks),
+        f"* Whoever tries to tell from the releases whether one {guarantee.unit} was in the data, and is wrong about at most "
+        f"{_FALSE_POSITIVES:.0%} of those that were not, finds at most {math.ceil(1000 * hits) / 10:g} % of those that were.",
         "",
         "## What was charged",
         "",
