@@ -7,6 +7,7 @@ from dataclasses import fields
 
 from discreet.accounting import account, hit_rate, profile_of, tier
 from discreet.ledger import Charge, Ledger, Query, Sampling
+from discreet.units import Guarantee
 
 __all__ = ["statement"]
 
@@ -35,8 +36,7 @@ def statement(ledger: Ledger, *, delta: float) -> str:
         "## What it means",
         "",
         f"* {reading.tier.value} [Ponomareva2023, section 5.2.1]" + "".join(f"; {remark}" for remark in reading.remarks),
-        f"* Whoever tries to tell from the releases whether one {guarantee.unit} was in the data, and is wrong about at most "
-        f"{_FALSE_POSITIVES:.0%} of those that were not, finds at most {math.ceil(1000 * hits) / 10:g} % of those that were.",
+        f"* {_attack(guarantee, hits)}",
         "",
         "## What was charged",
         "",
@@ -58,6 +58,12 @@ def statement(ledger: Ledger, *, delta: float) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def _attack(guarantee: Guarantee, hits: float) -> str:
+    who = f"Whoever tries to tell from the releases whether one {guarantee.unit} was in the data"
+    wrong = f"and is wrong about at most {_FALSE_POSITIVES:.0%} of those that were not"
+    return f"{who}, {wrong}, finds at most {math.ceil(1000 * hits) / 10:g} % of those that were."
 
 
 def _row(charge: Charge) -> str:
