@@ -27,8 +27,8 @@ import warnings
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from discreet.accounting.account import Accountant, account
-from discreet.accounting.calibrate import solve
+from discreet.accounting.accountant import Accountant, account
+from discreet.accounting.calibration import solve
 from discreet.accounting.unknowns import NoiseMultiplier
 from discreet.ledger.events import GaussianSum, Poisson, Step
 from discreet.units import Adjacency

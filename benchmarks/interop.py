@@ -12,7 +12,7 @@ import importlib
 import importlib.util
 
 from discreet.accounting import rdp
-from discreet.accounting.account import Accountant, account
+from discreet.accounting.accountant import Accountant, account
 from discreet.accounting.interop import from_dp_event, to_dp_event
 from discreet.accounting.normalise import normalise
 from discreet.errors import AccountingError

@@ -13,7 +13,7 @@ from pathlib import Path
 import matplotlib as mpl
 import numpy as np
 
-from discreet.accounting.calibrate import solve
+from discreet.accounting.calibration import solve
 from discreet.accounting.unknowns import NoiseMultiplier
 from discreet.ledger.events import Poisson
 
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 import matplotlib.pyplot as plt  # after the choice of backend
 
 if TYPE_CHECKING:
-    from discreet.accounting.account import Accountant
+    from discreet.accounting.accountant import Accountant
 
 RECORDS, STEPS, DELTA = 10_000_000, 10_000, 1e-8
 EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)

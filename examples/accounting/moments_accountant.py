@@ -16,7 +16,7 @@ import matplotlib as mpl
 import numpy as np
 
 from discreet.accounting import rdp
-from discreet.accounting.account import account
+from discreet.accounting.accountant import account
 from discreet.accounting.composition import Statement, advanced, amplified, optimal
 from discreet.accounting.leaves import PoissonGaussian
 from discreet.ledger.events import Everything, GaussianSum, Poisson, Step

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import matplotlib as mpl
 
-from discreet.accounting.account import account
+from discreet.accounting.accountant import account
 from discreet.ledger.events import GaussianSum, Poisson, Step
 from discreet.units import Adjacency
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import matplotlib as mpl
 from scipy.optimize import brentq
 
-from discreet.accounting.account import account
+from discreet.accounting.accountant import account
 from discreet.accounting.leaves import PoissonGaussian
 from discreet.accounting.tuning import PoissonTrials, TruncatedNegativeBinomial, selection_epsilon
 from discreet.ledger.events import GaussianSum, Poisson, Step

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from discreet import _validate as check
-from discreet.accounting.account import Accountant, account
+from discreet.accounting.accountant import Accountant, account
 from discreet.accounting.filters import Filter, RenyiFilter, choose_filter
 from discreet.accounting.normalise import normalise
 from discreet.accounting.sources import read

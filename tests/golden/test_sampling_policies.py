@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from discreet.accounting.account import account
+from discreet.accounting.accountant import account
 from discreet.accounting.leaves import PoissonGaussian
 from discreet.accounting.tight.group_mixture import group_epsilon
 from discreet.accounting.tight.shuffled import shuffled_lower

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from discreet.accounting.account import account
-from discreet.accounting.calibrate import solve
+from discreet.accounting.accountant import account
+from discreet.accounting.calibration import solve
 from discreet.accounting.leaves import PoissonGaussian
 from discreet.accounting.tuning import PoissonTrials, TruncatedNegativeBinomial, selection_epsilon
 from discreet.accounting.unknowns import NoiseMultiplier
@@ -29,7 +29,7 @@ def test_analytic_gaussian_noise(row: dict[str, float]) -> None:
     assert found.value >= row["analytic"] * (1 - 1e-6)
 
 
-def test_the_classic_formula_under_noises_at_epsilon_ten() -> None:
+def test_p40_the_classic_formula_under_noises_at_epsilon_ten() -> None:
     row = next(row for row in NOISE if row["epsilon"] == 10)
     step = Step(Everything(), [GaussianSum("sum", 1.0, row["classic"])])
     assert account([(step, 1)], delta=row["delta"], adjacency=Adjacency.ADD_OR_REMOVE).lower > 10.0

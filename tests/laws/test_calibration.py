@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from discreet.accounting.calibrate import Calibration, solve
+from discreet.accounting.calibration import Calibration, solve
 from discreet.accounting.unknowns import (
     ExpectedBatchSize,
     GroupNoise,

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from discreet.accounting.account import account
+from discreet.accounting.accountant import account
 from discreet.accounting.filters import GaussianFilter
 from discreet.budget import Budget
 from discreet.errors import AccountingError, BudgetExceeded, ParameterError
@@ -44,7 +44,7 @@ def test_an_empty_ledger_fits_anything() -> None:
     Budget(epsilon=1e-9, delta=1e-9)(())
 
 
-def test_exactly_the_target_fits_and_anything_more_does_not() -> None:
+def test_p38_exactly_the_target_fits_and_anything_more_does_not() -> None:
     # One full-batch Gaussian: the accountant has a closed form, so the bound is the same whatever the tolerance.
     charges = [charge(1, sampling=Everything(), noise=2.0)]
     exact = account([(charges[0].step, 1)], delta=1e-6, adjacency=Adjacency.ADD_OR_REMOVE).upper
@@ -62,7 +62,7 @@ def test_fixed_parameters_are_accounted_tightly_and_stop_at_the_last_step_that_f
     assert account([(step, tight + 2)], delta=1e-6, tolerance=1e-4, adjacency=Adjacency.ADD_OR_REMOVE).upper > 2.0
 
 
-def test_parameters_chosen_from_outputs_get_a_filter_not_the_tight_accountant() -> None:
+def test_p39_parameters_chosen_from_outputs_get_a_filter_not_the_tight_accountant() -> None:
     budget = Budget(epsilon=2.0, delta=1e-6)
     tight = steps_that_fit(budget, FIXED)
     filtered = steps_that_fit(budget, CHOSEN)

@@ -8,9 +8,9 @@ selection_epsilon                        tuning: the best of a random number of 
 central_limit                            an approximation, which is never a guarantee
 """
 
-from discreet.accounting.account import account
+from discreet.accounting.accountant import account
 from discreet.accounting.approximations import Approximation, central_limit
-from discreet.accounting.calibrate import Calibration, calibrate, solve
+from discreet.accounting.calibration import Calibration, calibrate, solve
 from discreet.accounting.group_privacy import group_guarantee
 from discreet.accounting.live import LiveEpsilon
 from discreet.accounting.tiers import Tier, tier

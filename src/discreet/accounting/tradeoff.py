@@ -22,7 +22,7 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 from discreet import _validate as check
-from discreet.accounting.account import Accountant, account
+from discreet.accounting.accountant import Accountant, account
 from discreet.errors import ParameterError
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ def sampled_gaussian_delta(q: float, s: float, epsilon: float) -> float:
 
 
 @pytest.mark.parametrize(("q", "epsilon"), [(0.01, 1.0), (0.1, 1.0), (0.01, 3.0)])
-def test_linear_amplification_is_false_and_the_theorem_is_true(q: float, epsilon: float) -> None:
+def test_p40_linear_amplification_is_false_and_the_theorem_is_true(q: float, epsilon: float) -> None:
     # The classic noise for (epsilon, 1e-5), sampled: (q epsilon, q delta) is claimed in places, and violated.
     delta = 1e-5
     noise = math.sqrt(2 * math.log(1.25 / delta)) / epsilon
@@ -26,7 +26,7 @@ def test_linear_amplification_is_false_and_the_theorem_is_true(q: float, epsilon
     assert sampled_gaussian_delta(q, noise, q * epsilon) > 1.8 * q * delta
 
 
-def test_published_violation() -> None:
+def test_p40_published_violation() -> None:
     noise = math.sqrt(2 * math.log(1.25e5))
     assert math.isclose(sampled_gaussian_delta(0.01, noise, 0.01), 2.8283e-7, rel_tol=1e-3)
 

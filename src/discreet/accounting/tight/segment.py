@@ -16,6 +16,7 @@ at -r, 0 and r. With w = (l1 - l0)/2, the part of a cell (l0, l1] without atoms 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
@@ -40,7 +41,7 @@ class Segment:
         places = np.array([-self.reach, 0.0, self.reach])
         loss, mass = places, np.array(self.atoms)
         if self.density > 0.0:
-            node, weight = np.polynomial.legendre.leggauss(_NODES)
+            node, weight = _gauss_legendre()
             inner = self.reach * node
             loss = np.concatenate([loss, inner])
             mass = np.concatenate([mass, self.reach * weight * 0.5 * self.density * np.exp(0.5 * inner)])
@@ -76,3 +77,10 @@ def _bounds(value: FloatArray, absolute: FloatArray | float) -> Bounds:
     """Relative error of a few units in the last place, plus an absolute one for the place of the ends."""
     error = 64.0 * U * value + (absolute if not isinstance(absolute, float) else absolute * value)
     return Bounds(np.maximum(value - error, 0.0), value + error)
+
+
+@cache
+def _gauss_legendre() -> tuple[FloatArray, FloatArray]:
+    """Nodes and weights on [-1, 1]; they cost far more than all that is done with them."""
+    node, weight = np.polynomial.legendre.leggauss(_NODES)
+    return node, weight

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from discreet.accounting.calibrate import Calibration, calibrate, solve
+from discreet.accounting.calibration import Calibration, calibrate, solve
 from discreet.accounting.normalise import normalise
 from discreet.accounting.rdp import composed
 from discreet.accounting.unknowns import (

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from discreet import _validate as check
-from discreet.accounting.account import Accountant, account
+from discreet.accounting.accountant import Accountant, account
 from discreet.accounting.approximations import gaussian_parameter
 from discreet.accounting.unknowns import NoiseMultiplier, Probability, Steps, Unknown, infeasible
 from discreet.errors import AccountingError, ParameterError
