@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 from discreet.accounting.accountant import Accountant, account
 from discreet.accounting.calibration import solve
+from discreet.accounting.live import LiveEpsilon
 from discreet.accounting.unknowns import NoiseMultiplier
 from discreet.ledger.events import GaussianSum, Poisson, Step
 from discreet.units import Adjacency
@@ -325,6 +326,21 @@ def report_calibrations(rows: Sequence[Target], answers: dict[str, list[Result]]
     table("Noise multiplier found", ["probability", "steps", "epsilon", "delta", *answers], noise)
 
 
+def report_live() -> None:
+    """Epsilon after each of 10,000 steps: time per step, and how far the last value is above the exact one."""
+    rows = []
+    for probability, noise in ((0.01, 1.0), (0.001, 0.7), (0.1, 4.0)):
+        step = Step(Poisson(probability), [GaussianSum("grad", 1.0, noise)])
+        meter = LiveEpsilon(delta=1e-6, adjacency=Adjacency.ADD_OR_REMOVE)
+        start = time.process_time()
+        for _ in range(10_000):
+            meter.add(step)
+        spent = time.process_time() - start
+        above = meter.epsilon / meter.exact() - 1.0
+        rows.append([f"{probability:g}", f"{noise:g}", f"{spent / 10_000 * 1e3:.3f}", f"{100 * above:.2g}"])
+    table("Live: epsilon after each of 10,000 steps", ["probability", "noise", "ms per step", "above exact, %"], rows)
+
+
 def main() -> None:
     """Run everything and print it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -339,6 +355,7 @@ def main() -> None:
             runners[name] = Runner(name)
     try:
         grid, rows = settings(quick=arguments.quick), targets(quick=arguments.quick)
+        report_live()
         report_queries(grid, run(grid, runners))
         sys.stdout.flush()
         report_calibrations(rows, run(rows, runners))
