@@ -65,6 +65,11 @@ class Tilted:
         """Loss between two places."""
         return self.measures[0][0].spacing
 
+    @property
+    def infinite(self) -> float:
+        """Mass of the composition at infinity, rounded up: 1 - prod (1 - p)^T <= sum T p."""
+        return sum(count * measure.infinite for measure, count in self.measures) * (1.0 + 1e-9)
+
     def cumulant(self, theta: float, below: float = math.inf) -> float:
         """The ln of the total mass of the composition, tilted by another theta, rounded up; of losses up to `below` only."""
         total = 0.0

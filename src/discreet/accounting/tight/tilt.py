@@ -82,12 +82,13 @@ class Law:
         return Law(tuple(parts))
 
     def capped(self, beyond: float) -> Law:
-        """The same without losses that come up with less than `beyond` in probability over the whole composition."""
+        """The same without losses, at either end, that come up with less than `beyond` in probability over all steps."""
         parts = []
         for nodes, count in self.parts:
-            tail = np.cumsum(np.exp(nodes.log_weight)[::-1])[::-1]
-            keep = tail * count > beyond
-            keep[: max(2, int(keep.sum()))] = True
+            weight = np.exp(nodes.log_weight) * count
+            first = min(int(np.searchsorted(np.cumsum(weight), beyond)), len(weight) - 2)
+            last = len(weight) - int(np.searchsorted(np.cumsum(weight[::-1]), beyond))
+            keep = slice(max(first, 0), max(last, first + 2))
             parts.append((Quadrature(nodes.loss[keep], nodes.log_weight[keep]), count))
         return Law(tuple(parts))
 
