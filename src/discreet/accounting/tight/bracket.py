@@ -19,7 +19,7 @@ from discreet.accounting.tight.compose import Tilted, compose, compose_jumps
 from discreet.accounting.tight.curve import Curve, curve, unknown
 from discreet.accounting.tight.direction import Direction
 from discreet.accounting.tight.pair import Pair, Problem, chernoff, measures, upper_measure
-from discreet.accounting.tight.tilt import Law, Tilt, tilt_for_delta, tilt_for_epsilon
+from discreet.accounting.tight.tilt import Law, Tilt, sharpened, tilt_for_delta, tilt_for_epsilon
 from discreet.accounting.tight.window import MANY, Window, jumping, shortest
 
 __all__ = ["Bracket", "Problem", "Start", "Starts", "delta_bracket", "epsilon_bracket"]
@@ -76,6 +76,8 @@ def epsilon_bracket(
             _, pair = _spaced(problem, law, tilt, 0.05, delta)
             if chernoff(pair.upper, delta) <= 0.0:
                 return Bracket(0.0, 0.0)
+        else:
+            tilt = sharpened(law, tilt)
         spacing, pair = 0.0, None
     if other is not None and math.isfinite(other.spacing):
         enough = max(other.upper, other.lower / (1.0 - tolerance))

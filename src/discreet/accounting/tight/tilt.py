@@ -12,7 +12,7 @@ computed with small *relative* error just where it is needed, at any delta.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,7 +22,7 @@ from discreet.accounting.tight.direction import Quadrature
 if TYPE_CHECKING:
     from discreet.accounting.tight._rounding import FloatArray
 
-__all__ = ["Law", "Tilt", "log_peak", "tilt_for_delta", "tilt_for_epsilon"]
+__all__ = ["Law", "Tilt", "log_peak", "sharpened", "tilt_for_delta", "tilt_for_epsilon"]
 
 _WIDEST = np.linspace(np.log(1e-4), np.log(1e8), 64)
 
@@ -106,6 +106,19 @@ def tilt_for_delta(law: Law, log_delta: float) -> Tilt:
 
     theta, epsilon = _least(bound)
     return Tilt(theta, epsilon, log_delta)
+
+
+def sharpened(law: Law, tilt: Tilt) -> Tilt:
+    """The same exponent with the epsilon that the saddle-point approximation gives instead of Chernoff's bound.
+
+    With K'' the variance of the tilted law, delta(eps) is about e^(K - theta eps) / (theta (1 + theta) sqrt(2 pi K'')).
+    """
+    gap = 0.05
+    below, at, above = law.cumulant(tilt.theta * np.array([1.0 - gap, 1.0, 1.0 + gap]))
+    spread = max(float(above - 2.0 * at + below), 1e-300) / gap**2  # theta^2 K''
+    theta = np.array([tilt.theta])
+    gain = 0.5 * np.log(2.0 * np.pi * spread) + np.log1p(tilt.theta) + float(log_peak(theta)[0])
+    return replace(tilt, epsilon=max(tilt.epsilon - max(float(gain), 0.0) / tilt.theta, 0.5 * tilt.epsilon))
 
 
 def tilt_for_epsilon(law: Law, epsilon: float) -> Tilt:
