@@ -15,12 +15,12 @@ import numpy as np
 import scipy.fft
 
 from discreet.accounting.tight._rounding import FloatArray, OutOfRangeError, U
-from discreet.accounting.tight.compose import Tilted, compose, compose_jumps
+from discreet.accounting.tight.compose import Composed, Tilted, compose, tilted
 from discreet.accounting.tight.curve import Curve, curve, unknown
 from discreet.accounting.tight.direction import Direction
 from discreet.accounting.tight.pair import Pair, Problem, chernoff, measures, upper_measure
 from discreet.accounting.tight.tilt import Law, Tilt, sharpened, tilt_for_delta, tilt_for_epsilon
-from discreet.accounting.tight.window import MANY, Window, jumping, shortest
+from discreet.accounting.tight.window import Window, planned
 
 __all__ = ["Bracket", "Problem", "Start", "Starts", "delta_bracket", "epsilon_bracket"]
 
@@ -95,8 +95,8 @@ def epsilon_bracket(
 
 def _upper_epsilon(problem: Problem, law: Law, tilt: Tilt, spacing: float, delta: float, enough: float) -> float:
     """An upper bound alone, from one lattice; by Chernoff, without a transform, if that is already at most `enough`."""
-    tilt, window = shortest(law, tilt, spacing)
-    if window.points(spacing) > MANY:
+    window = planned(law, tilt, spacing)
+    if window.points(spacing) > _LONGEST:
         return math.inf
     try:
         part = upper_measure(problem, law, tilt.theta, spacing, delta)
@@ -105,7 +105,9 @@ def _upper_epsilon(problem: Problem, law: Law, tilt: Tilt, spacing: float, delta
     bound = chernoff(part, delta)
     if bound <= enough:
         return bound
-    upper = _upper(part, window, tilt.epsilon, _length(window, spacing))
+    part = tilted(part.measures, window.theta, outward=1)
+    length = _length(window, spacing)
+    upper = _upper(part, _composed(part, window, length), window, tilt.epsilon)
     return min(bound, max(upper.epsilon(delta) + part.slack, 0.0) * (1.0 + 4.0 * U))
 
 
@@ -115,7 +117,7 @@ def _refine(
     """Brackets with ever finer spacing, from `begin` = (tilt, spacing, measures if known) to `goal` = (delta, tolerance)."""
     (tilt, spacing, pair), (delta, tolerance) = begin, goal
     best = Bracket(0.0, math.inf)
-    work, done = 0.0, False
+    work, done, extended = 0.0, False, False
     for _ in range(_ROUNDS):
         try:
             pair = pair or measures(problem, law, tilt.theta, spacing, delta)
@@ -124,20 +126,20 @@ def _refine(
                 break  # the bracket stays as wide as it is
             raise
         done = True
-        less, window = shortest(law, tilt, spacing)
-        if window.points(spacing) > MANY:
-            less, window = jumping(law, less, window)
-        pair = pair.tilted(less.theta)
-        lower, upper = _curves(pair, window, tilt.epsilon)
+        plan = planned(law, tilt, spacing, extended=extended)
+        pair = pair.tilted(plan.theta)
+        lower, upper, rounding = _curves(pair, plan, tilt.epsilon)
         high = max(upper.epsilon(delta) + pair.upper.slack, 0.0) * (1.0 + 4.0 * U)
         low = max(lower.epsilon(delta) - pair.lower.slack, 0.0) * (1.0 - 4.0 * U) if lower.reaches(delta) else 0.0
-        high = min(high, chernoff(pair.upper, delta))
-        best = Bracket(max(best.lower, low), min(best.upper, high), spacing)
+        best = Bracket(max(best.lower, low), min(best.upper, high, chernoff(pair.upper, delta)), spacing)
         width = best.upper - best.lower
-        work += window.points(spacing)
+        work += plan.points(spacing)
         if width <= tolerance * best.upper or work > _WORK:
             break
-        if low > 0.0:
+        gap = upper.delta(best.upper) - lower.delta(best.upper)
+        if not plan.extended and rounding.delta(best.upper) > 0.5 * gap:
+            extended = True
+        elif low > 0.0:
             spacing *= min(0.7, max(0.1, math.sqrt(0.8 * tolerance * best.upper / width)))
         else:
             spacing *= max(0.1, min(0.7, best.upper / max(tilt.epsilon, 1e-300)))
@@ -158,61 +160,69 @@ def _spaced(problem: Problem, law: Law, tilt: Tilt, budget: float, delta: float)
     return spacing, pair
 
 
-def _curves(pair: Pair, window: Window, near: float) -> tuple[Curve, Curve]:
+@dataclass(frozen=True, slots=True)
+class _Rounding:
+    """What rounding of the transforms takes from, or adds to, delta between two curves: about, for choosing what to do next."""
+
+    error: float
+    part: Tilted
+
+    def delta(self, epsilon: float) -> float:
+        """With e the error of a bin: sum_k e^(K - theta s_k) (1 - e^(eps - s_k)) e over bins s_k = eps + k spacing, k >= 0."""
+        theta = self.part.theta
+        height = math.exp(min(self.part.log_total - theta * epsilon, 700.0))
+        return self.error * height / (theta * (1.0 + theta) * self.part.spacing)
+
+
+def _curves(pair: Pair, window: Window, near: float) -> tuple[Curve, Curve, _Rounding]:
     """The lower and the upper curve around epsilon = near."""
     length = _length(window, pair.upper.spacing)
-    if length > _LONGEST:
-        return unknown(-1.0), unknown(math.inf)
-    return _lower(pair.lower, window, near, length), _upper(pair.upper, window, near, length)
+    if length > _LONGEST or not pair.lower.weights:
+        return unknown(-1.0), unknown(math.inf), _Rounding(0.0, pair.upper)
+    above, below = _composed(pair.upper, window, length), _composed(pair.lower, window, length)
+    rounding = _Rounding(above.error + below.error, pair.upper)
+    return _lower(pair.lower, below, window, near), _upper(pair.upper, above, window, near), rounding
 
 
 def _length(window: Window, spacing: float) -> int:
     return int(scipy.fft.next_fast_len(math.ceil(window.points(spacing)) + 8, real=True))
 
 
-def _upper(part: Tilted, window: Window, near: float, length: int) -> Curve:
+def _composed(part: Tilted, window: Window, length: int) -> Composed:
     first = math.ceil((window.high - part.origin) / part.spacing) - length
-    node = part.origin + part.spacing * (first + np.arange(length, dtype=np.float64))
-    if math.isfinite(window.cut):
-        return _upper_jumps(part, window, near, first, node)
-    composed = compose(part, first, length)
+    return compose(part, first, length, extended=window.extended)
+
+
+def _nodes(part: Tilted, composed: Composed) -> FloatArray:
+    return part.origin + part.spacing * (composed.first + np.arange(len(composed.mass), dtype=np.float64))
+
+
+def _from(floor: float, node: FloatArray) -> slice:
+    """Nodes from `floor` upwards, two at least."""
+    return slice(min(int(np.searchsorted(node, floor)), len(node) - 2), len(node))
+
+
+def _upper(part: Tilted, composed: Composed, window: Window, near: float) -> Curve:
+    node = _nodes(part, composed)
     mass = np.maximum(composed.mass, 0.0) + composed.error
     # Wrapping around only adds to an upper bound; what lies above the window has to be added.
     above = math.exp(min(part.cumulant(window.tail) - window.tail * float(node[-1]), 0.0))
-    return curve(node, mass, part, near, outward=1, constant=part.infinite + above)
+    used = _from(-part.spacing, node)
+    return curve(node[used], mass[used], part, near, outward=1, constant=part.infinite + above)
 
 
-def _upper_jumps(part: Tilted, window: Window, near: float, first: int, node: FloatArray) -> Curve:
-    """The upper curve from `floor` upwards, where sums without a loss above the cut are bounded instead of composed."""
-    composed = compose_jumps(part, first, len(node), window.cut)
-    trusted = node >= window.floor
-    if not math.isfinite(composed.error) or np.count_nonzero(trusted) < 2:
-        return unknown(math.inf)
-    mass = np.maximum(composed.mass, 0.0) + composed.error
-    above = math.exp(min(part.cumulant(window.tail) - window.tail * float(node[-1]), 0.0))
-    within = math.exp(min(part.cumulant(window.bulk, window.cut) - window.bulk * window.floor, 0.0))
-    return curve(node[trusted], mass[trusted], part, near, outward=1, constant=part.infinite + above + within)
-
-
-def _lower(part: Tilted, window: Window, near: float, length: int) -> Curve:
-    if not part.weights:
-        return unknown(-1.0)
-    first = math.ceil((window.high - part.origin) / part.spacing) - length
-    rare = math.isfinite(window.cut)
-    composed = compose_jumps(part, first, length, window.cut) if rare else compose(part, first, length)
-    node = part.origin + part.spacing * (first + np.arange(length, dtype=np.float64))
+def _lower(part: Tilted, composed: Composed, window: Window, near: float) -> Curve:
+    node = _nodes(part, composed)
     mass = np.maximum(composed.mass - composed.error, 0.0)
-    width = length * part.spacing
-    trusted = node >= window.floor
-    if np.count_nonzero(trusted) < 2:
-        return unknown(-1.0)
-    floor = float(node[trusted][0])
+    width = len(node) * part.spacing
+    used = _from(window.floor, node)
+    floor = float(node[used][0])
     # At most this much wrapped around from below and from above into losses >= floor, untilted (section 5).
     below = part.cumulant(-window.wrap_down) + window.wrap_down * float(node[0]) - part.theta * width
-    wrapped = 0.0 if first <= part.lowest else _series(below, part.theta * width)
+    wrapped = 0.0 if composed.first <= part.lowest else _series(below, part.theta * width)
     above = part.cumulant(window.wrap_up) - window.wrap_up * (floor + width) + part.theta * width
     constant = -(wrapped + _series(above, (window.wrap_up - part.theta) * width)) * (1.0 + 1e-9)
-    return curve(node[trusted], mass[trusted], part, near, outward=-1, constant=constant)
+    return curve(node[used], mass[used], part, near, outward=-1, constant=constant)
 
 
 def _series(log_first: float, decay: float) -> float:
@@ -230,7 +240,7 @@ def delta_bracket(problem: Problem, epsilon: float, tolerance: float) -> Bracket
     spacing, _ = _spaced(problem, law, tilt, 0.8 * tolerance, delta)
     work, done = 0.0, False
     for _ in range(_ROUNDS):
-        tilt, window = shortest(law, tilt, spacing)
+        window = planned(law, tilt, spacing)
         try:
             pair = measures(problem, law, tilt.theta, spacing, delta)
         except OutOfRangeError:
@@ -238,7 +248,8 @@ def delta_bracket(problem: Problem, epsilon: float, tolerance: float) -> Bracket
                 break  # the bracket stays as wide as it is
             raise
         done = True
-        lower, upper = _curves(pair, window, epsilon)
+        pair = pair.tilted(window.theta)
+        lower, upper, _ = _curves(pair, window, epsilon)
         high = upper.delta(max(epsilon - pair.upper.slack, 0.0) * (1.0 - 4.0 * U)) * (1.0 + 1e-12)
         low = lower.delta((epsilon + pair.lower.slack) * (1.0 + 4.0 * U)) * (1.0 - 1e-12)
         best = Bracket(max(best.lower, low), min(best.upper, high))

@@ -122,28 +122,53 @@ def tilted(measures: tuple[tuple[Measure, int], ...], theta: float, *, outward: 
 def compose(part: Tilted, first: int, length: int, *, extended: bool = False) -> Composed:
     """The tilted composition on places first ... first + length - 1, modulo length; `extended` uses long double."""
     kind = np.longdouble if extended else np.float64
+    spectra = [_spectrum(*one, length, kind) for one in zip(part.weights, part.places, part.measures, strict=True)]
+    log_atom: Any = sum((one.count * np.log(kind(one.atom)) for one in spectra), kind(0.0))
+    # With a negligible atom only frequencies that are not negligible are computed; `rough` is ln of A |e^X| for all of them.
+    rough = sum(one.count * one.log_size() for one in spectra)
+    kept = np.flatnonzero(rough > -_NEGLIGIBLE) if log_atom < -_NEGLIGIBLE / 2.0 else np.arange(length // 2 + 1)
     unit = float(np.finfo(kind).eps) / 2.0
-    x: Any = np.zeros(length // 2 + 1, dtype=kind)
-    y: Any = np.zeros(length // 2 + 1, dtype=kind)
-    most = np.zeros(length // 2 + 1)
-    wrong = np.zeros(length // 2 + 1)
-    log_atom = 0.0
-    for weight, place, (_, count) in zip(part.weights, part.places, part.measures, strict=True):
-        atom = float(weight[place == 0][0])
-        rest = np.zeros(length, dtype=kind)
-        np.add.at(rest, np.mod(place, length), np.where(place == 0, 0.0, weight).astype(kind))
-        spectrum = scipy.fft.rfft(rest)
-        log_size, angle = _logarithm(spectrum.real / atom, spectrum.imag / atom)
-        x += count * log_size
-        y += count * angle
-        bounded = np.maximum(log_size.astype(np.float64), math.log(_LEAST / atom))
-        most += count * bounded
-        loose = float(np.sum(weight)) - atom
-        wrong += (count * unit * loose * (16.0 * math.log2(length) + 80.0) / atom) * np.exp(-bounded)
-        log_atom += count * math.log(atom)
-    wrong += 8.0 * unit * (abs(log_atom) + np.abs(np.maximum(x, -_NEGLIGIBLE - 1.0 - log_atom)) + np.abs(y)).astype(np.float64)
-    mass, error = _inverse((x, y), most, wrong, log_atom, length)
+    x: Any = np.zeros(len(kept), dtype=kind)
+    y: Any = np.zeros(len(kept), dtype=kind)
+    most, wrong, worst = np.zeros(len(kept)), np.zeros(len(kept)), 0.0
+    for one in spectra:
+        log_size, angle = _logarithm(one.rest.real[kept] / one.atom, one.rest.imag[kept] / one.atom)
+        x += one.count * log_size
+        y += one.count * angle
+        bounded = np.maximum(log_size.astype(np.float64), math.log(_LEAST / one.atom))
+        most += one.count * bounded
+        one_wrong = one.count * unit * one.loose * (16.0 * math.log2(length) + 80.0)
+        wrong += one_wrong / one.atom * np.exp(-bounded)
+        worst += one_wrong / _LEAST + 16.0 * U * one.count
+    wrong += 8.0 * unit * (abs(float(log_atom)) + np.abs(x) + np.abs(y)).astype(np.float64)
+    mass, error = _inverse((x, y, kept), most, wrong, log_atom, length)
+    lost = length // 2 + 1 - len(kept)
+    error += 2.0 * lost * math.exp(-_NEGLIGIBLE + min(worst, _NEGLIGIBLE)) / length * (1.0 + 1e-9)
     return Composed(first, np.roll(mass, -(first % length)), error)
+
+
+@dataclass(frozen=True, slots=True)
+class _Spectrum:
+    """An atom a, and the transform R of the rest, whose 1-norm is `loose`."""
+
+    atom: float
+    loose: float
+    rest: Any
+    count: int
+
+    def log_size(self) -> FloatArray:
+        """The ln of |a + R|, at least ln of the least size that counts; good to 16u besides the error of R."""
+        re, im = self.rest.real.astype(np.float64) + self.atom, self.rest.imag.astype(np.float64)
+        log: FloatArray = 0.5 * np.log(np.maximum(re * re + im * im, _LEAST**2))
+        return log
+
+
+def _spectrum(weight: FloatArray, place: Any, counted: tuple[Measure, int], length: int, kind: Any) -> _Spectrum:
+    centre = place == 0
+    atom = float(weight[centre][0])
+    rest = np.zeros(length, dtype=kind)
+    np.add.at(rest, np.mod(place, length), np.where(centre, 0.0, weight).astype(kind))
+    return _Spectrum(atom, float(np.sum(weight)) - atom, scipy.fft.rfft(rest), counted[1])
 
 
 def compose_jumps(part: Tilted, first: int, length: int, cut: float) -> Composed:
@@ -199,30 +224,27 @@ def _logarithm(re: Any, im: Any) -> tuple[Any, Any]:
 
 
 def _inverse(
-    exponent: tuple[Any, Any], most: FloatArray, wrong: FloatArray, log_atom: float, length: int
+    exponent: tuple[Any, Any, Any], most: FloatArray, wrong: FloatArray, log_atom: Any, length: int
 ) -> tuple[FloatArray, float]:
-    """Mass on places 0 ... length - 1 and the error of each; see the header. `most` bounds the real part of the exponent."""
-    x, y = exponent
+    """Mass on places 0 ... length - 1 and the error of each, from (x, y, frequencies); see the header. `most` bounds x."""
+    x, y, kept = exponent
     unit = float(np.finfo(x.dtype).eps) / 2.0
-    split = log_atom > -_NEGLIGIBLE / 2.0
-    power = np.zeros(len(x), dtype=np.result_type(x.dtype, np.complex128))
-    kept: Any = slice(None) if split else np.flatnonzero(most + log_atom > -_NEGLIGIBLE)
+    split = log_atom >= -_NEGLIGIBLE / 2.0
+    power = np.zeros(length // 2 + 1, dtype=np.result_type(x.dtype, np.complex128))
     if split:
         half, grown = np.sin(0.5 * y), np.expm1(x)
         power.real = grown - 2.0 * (1.0 + grown) * half * half
         power.imag = (1.0 + grown) * np.sin(y)
     else:
-        size = np.exp(x[kept] + log_atom)
-        power.real[kept] = size * np.cos(y[kept])
-        power.imag[kept] = size * np.sin(y[kept])
-    scale = math.exp(log_atom) if split else 1.0
-    mass = scale * scipy.fft.irfft(power, n=length).astype(np.float64)
+        size = np.exp(x + log_atom)
+        power.real[kept] = size * np.cos(y)
+        power.imag[kept] = size * np.sin(y)
+    scale = np.exp(log_atom) if split else 1.0
+    mass = scale * scipy.fft.irfft(power, n=length)
     mass[0] += scale if split else 0.0
     # Every frequency of the real transform stands for two at most.
-    top = np.exp(most[kept] + (0.0 if split else log_atom))
+    top = np.exp(most + (0.0 if split else float(log_atom)))
     size = np.abs(power[kept]).astype(np.float64)
-    off = top * np.expm1(np.minimum(wrong[kept], 700.0))
+    off = top * np.expm1(np.minimum(wrong, 700.0))
     total = float(np.sum(off * (1.0 + 4.0 * unit) + 4.0 * unit * size + fft_error(length, unit) * (size + off)))
-    lost = len(x) - len(top)
-    total += lost * math.exp(-_NEGLIGIBLE + min(float(np.max(wrong)), _NEGLIGIBLE)) if lost else 0.0
-    return mass, 2.0 * scale * total / length * (1.0 + 1e-9)
+    return mass.astype(np.float64), 2.0 * float(scale) * total / length * (1.0 + 1e-9)

@@ -11,14 +11,13 @@ from discreet.accounting.tight._rounding import FloatArray
 from discreet.accounting.tight.pair import SMALL
 from discreet.accounting.tight.tilt import Law, Tilt, log_peak
 
-__all__ = ["MANY", "Window", "jumping", "period", "shortest"]
+__all__ = ["Window", "period", "planned"]
 
-MANY = 300_000  # points above which sums without a large loss are left out, if they can be
+_MANY = 100_000  # points above which long double may pay
 _LONG = 80.0  # a window of more than this over theta is tried with a smaller theta
 _LESS = np.array([1.0, 0.8, 0.6, 0.45, 0.3, 0.2, 0.1, 0.05, 0.02])
 _LOSS = 12.0  # by how much, in ln, the tilted mass may exceed what is wanted, for the sake of a short window
-_RARE = 8.0  # the same for sums with a large loss, whose own errors are small
-_CUTS = (0.6, 0.45, 0.3, 0.2, 0.14, 0.1, 0.07, 0.05)
+_EXTENDED = math.log(float(np.finfo(np.float64).eps / np.finfo(np.longdouble).eps))  # how much more long double allows
 _TRUSTED = 0.4  # lower curves are computed from this part of the expected epsilon upwards
 _RISE = np.array([0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0])
 _FALL = np.array([0.0, 0.1, 0.3, 0.6, 1.0, 2.0, 4.0, 10.0, 30.0, 100.0, 1e3, 1e4, 1e5])
@@ -26,10 +25,9 @@ _FALL = np.array([0.0, 0.1, 0.3, 0.6, 1.0, 2.0, 4.0, 10.0, 30.0, 100.0, 1e3, 1e4
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Losses from `low` to `high` that the transform covers; exponents that bound what lies outside.
+    """Losses from `low` to `high` that the transform covers, tilted by `theta`; exponents that bound what lies outside.
 
-    The lower curve is used at `floor` and above only. With a finite `cut`, sums without a loss above the cut are left out: they
-    reach `floor` with a probability far below delta, bounded with the exponent `bulk`, and both curves begin at `floor`.
+    Curves are used at `floor` and above only. `extended` asks for long double.
     """
 
     low: float
@@ -38,8 +36,8 @@ class Window:
     tail: float
     wrap_down: float
     wrap_up: float
-    cut: float = math.inf
-    bulk: float = 0.0
+    theta: float
+    extended: bool = False
 
     @property
     def width(self) -> float:
@@ -51,43 +49,27 @@ class Window:
         return self.width / spacing
 
 
-def shortest(law: Law, tilt: Tilt, spacing: float) -> tuple[Tilt, Window]:
+def planned(law: Law, tilt: Tilt, spacing: float, *, extended: bool = False) -> Window:
+    """The shortest window; in long double, which allows a shorter one, also where that one would be long."""
+    window = _shortest(law, tilt, spacing, extended=extended)
+    if extended or window.points(spacing) < _MANY:
+        return window
+    other = _shortest(law, tilt, spacing, extended=True)
+    return other if other.width < 0.5 * window.width else window
+
+
+def _shortest(law: Law, tilt: Tilt, spacing: float, *, extended: bool) -> Window:
     """The window at this tilt or, where rare large losses make it long, at a smaller one that still keeps rounding away."""
-    best = tilt, _windows(law, tilt, _LESS[:1])[0]
-    if tilt.theta * best[1].width < _LONG:
-        return best
-    theta = tilt.theta * _LESS
-    lost = law.loose(theta, spacing) + log_peak(theta) - theta * tilt.epsilon - tilt.log_delta
-    # Rounding errors grow with the number of steps, so fewer are allowed to be magnified then.
-    allowed = _LOSS - max(0.0, math.log(sum(count for _, count in law.parts) / 1e5))
-    for i, window in enumerate(_windows(law, tilt, _LESS)):
-        if lost[i] < allowed and window.width < best[1].width:
-            best = replace(tilt, theta=float(theta[i])), window
-    return best
-
-
-def jumping(law: Law, tilt: Tilt, window: Window) -> tuple[Tilt, Window]:
-    """A short window where epsilon is reached by rare large losses only: sums without one are left out. See `Window`."""
-    floor = 0.85 * tilt.epsilon
-    steep = np.array([5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 320.0, 640.0, 1280.0]) / max(tilt.epsilon, 1e-300)
-    best = (tilt, window)
-    for share in _CUTS:
-        cut = share * tilt.epsilon
-        small = law.below(cut)
-        reach = small.cumulant(steep) - steep * floor
-        if float(np.min(reach)) > tilt.log_delta + math.log(SMALL):
-            continue
-        bulk = float(steep[int(np.argmin(reach))])
+    best = _windows(law, tilt, _LESS[:1])[0]
+    if tilt.theta * best.width >= _LONG:
         theta = tilt.theta * _LESS
-        whole = law.cumulant(theta)
-        rare = whole + np.log(np.maximum(-np.expm1(np.minimum(small.cumulant(theta) - whole, 0.0)), 1e-300))
-        lost = rare + log_peak(theta) - theta * tilt.epsilon - tilt.log_delta
-        for i, found in enumerate(_windows(law, tilt, _LESS)):
-            if lost[i] < _RARE and found.width < 0.7 * best[1].width:
-                less = replace(tilt, theta=float(theta[i]))
-                best = (less, replace(found, floor=max(floor, found.floor), cut=cut, bulk=bulk))
-        break
-    return best
+        lost = law.loose(theta, spacing) + log_peak(theta) - theta * tilt.epsilon - tilt.log_delta
+        # Rounding errors grow with the number of steps, so fewer are allowed to be magnified then.
+        allowed = _LOSS - max(0.0, math.log(sum(count for _, count in law.parts) / 1e5)) + (_EXTENDED if extended else 0.0)
+        for one, window in zip(lost.tolist(), _windows(law, tilt, _LESS), strict=True):
+            if one < allowed and window.width < best.width:
+                best = window
+    return replace(best, extended=extended)
 
 
 def period(law: Law, tilt: Tilt, delta: float) -> float:
@@ -124,4 +106,4 @@ def _window(tilt: Tilt, theta: float, cumulant: FloatArray) -> Window:
     width = 1.001 * max(float(from_below.min()), float(from_above.min()), 1.02 * (high - floor), 1e-300)
     wrap_down = fall[int(np.argmin(down + fall * (high - width)))]
     wrap_up = steep[int(np.argmin(steep_up - steep * (floor + width)))]
-    return Window(high - width, high, floor, float(rise[tail]), float(wrap_down), float(wrap_up))
+    return Window(high - width, high, floor, float(rise[tail]), float(wrap_down), float(wrap_up), theta)
