@@ -119,14 +119,17 @@ def _refine(
     best = Bracket(0.0, math.inf)
     work, done, extended = 0.0, False, False
     for _ in range(_ROUNDS):
+        plan = planned(law, tilt, spacing, extended=extended)
+        if plan.points(spacing) > _LONGEST:
+            spacing, pair = plan.width / (0.9 * _LONGEST), None
         try:
-            pair = pair or measures(problem, law, tilt.theta, spacing, delta)
+            if pair is None or plan.theta < 0.5 * tilt.theta:
+                pair = measures(problem, law, plan.theta, spacing, delta)
         except OutOfRangeError:
             if done:
                 break  # the bracket stays as wide as it is
             raise
         done = True
-        plan = planned(law, tilt, spacing, extended=extended)
         pair = pair.tilted(plan.theta)
         lower, upper, rounding = _curves(pair, plan, tilt.epsilon)
         high = max(upper.epsilon(delta) + pair.upper.slack, 0.0) * (1.0 + 4.0 * U)

@@ -30,7 +30,7 @@ from discreet.accounting.tight._rounding import FloatArray, U, fft_error
 if TYPE_CHECKING:
     from discreet.accounting.tight.measure import Measure
 
-__all__ = ["Composed", "Tilted", "compose", "compose_jumps", "tilted"]
+__all__ = ["Composed", "Tilted", "compose", "tilted"]
 
 _NEGLIGIBLE = 60.0  # factors below e^-60 are not computed but bounded
 _LEAST = 1e-3  # sizes of a spectrum below this are bounded by it

@@ -88,7 +88,7 @@ class PoissonAdd:
 
 def quadrature_nodes(s: float, low: float, high: float) -> FloatArray:
     """Equally spaced x, close enough for the trapezoidal rule to be exact to rounding."""
-    step = min(0.2 * s, 0.4 * s * s)
+    step = min(0.1 * s, 0.4 * s * s)
     return np.arange(low, high + step, step)
 
 

@@ -15,9 +15,9 @@ __all__ = ["Window", "period", "planned"]
 
 _MANY = 100_000  # points above which long double may pay
 _LONG = 80.0  # a window of more than this over theta is tried with a smaller theta
-_LESS = np.array([1.0, 0.8, 0.6, 0.45, 0.3, 0.2, 0.1, 0.05, 0.02])
+_LESS = np.geomspace(1.0, 0.02, 16)  # parts of theta that are tried
 _LOSS = 12.0  # by how much, in ln, the tilted mass may exceed what is wanted, for the sake of a short window
-_EXTENDED = math.log(float(np.finfo(np.float64).eps / np.finfo(np.longdouble).eps))  # how much more long double allows
+_EXTENDED = 6.0  # how much more long double allows: 11 bits, less a margin
 _TRUSTED = 0.4  # lower curves are computed from this part of the expected epsilon upwards
 _RISE = np.array([0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0])
 _FALL = np.array([0.0, 0.1, 0.3, 0.6, 1.0, 2.0, 4.0, 10.0, 30.0, 100.0, 1e3, 1e4, 1e5])
