@@ -53,7 +53,7 @@ def tight_epsilon(leaves: Counted, delta: float, tolerance: float = 1e-3) -> Int
     single = _single_gaussian(leaves)
     if single is not None:
         return _closed(*gaussian_epsilon(single, delta))
-    upper = _capped(_worse_epsilon, leaves, delta, tolerance, _renyi_epsilon(leaves, delta))
+    upper = _capped(_worse_epsilon, _renyi_epsilon, leaves, delta, tolerance)
     attained = tuple((leaf, count) for leaf, count in leaves if leaf.attained)
     if attained == leaves:
         return upper
@@ -70,7 +70,7 @@ def tight_delta(leaves: Counted, epsilon: float, tolerance: float = 1e-3) -> Int
     single = _single_gaussian(leaves)
     if single is not None:
         return _closed(*gaussian_delta(single, epsilon))
-    upper = _capped(_worse_delta, leaves, epsilon, tolerance, _renyi_delta(leaves, epsilon))
+    upper = _capped(_worse_delta, _renyi_delta, leaves, epsilon, tolerance)
     attained = tuple((leaf, count) for leaf, count in leaves if leaf.attained)
     if attained == leaves:
         return upper
@@ -79,16 +79,26 @@ def tight_delta(leaves: Counted, epsilon: float, tolerance: float = 1e-3) -> Int
 
 
 def _capped(
-    tight: Callable[[Counted, float, float], Interval], leaves: Counted, level: float, tolerance: float, renyi: float
+    tight: Callable[[Counted, float, float], tuple[Interval, float]],
+    renyi: Callable[[Counted, float], float],
+    leaves: Counted,
+    level: float,
+    tolerance: float,
 ) -> Interval:
-    """Never above the Rényi bound, and that alone where a single loss is outside the range of float64."""
+    """Never above the Rényi bound, and that alone where a single loss is outside the range of float64.
+
+    `tight` also says about what any exponent gives at best: well below that, no Rényi bound can be, and none is computed.
+    """
     try:
-        found = tight(leaves, level, tolerance)
+        found, exponents = tight(leaves, level, tolerance)
     except OutOfRangeError:
-        if not math.isfinite(renyi):
+        bound = renyi(leaves, level)
+        if not math.isfinite(bound):
             raise
-        return Interval(0.0, renyi, renyi)
-    upper = min(found.upper, renyi)
+        return Interval(0.0, bound, bound)
+    if found.upper < 0.98 * exponents:
+        return found
+    upper = min(found.upper, renyi(leaves, level))
     return Interval(found.lower, min(found.estimate, upper), upper)
 
 
@@ -152,11 +162,12 @@ def tight_upper(leaves: Counted, delta: float, tolerance: float = 1e-3, starts: 
         return tight_epsilon(leaves, delta, tolerance).upper
 
 
-def _worse_epsilon(leaves: Counted, delta: float, tolerance: float) -> Interval:
-    """The direction that is worse for privacy, with an estimate."""
+def _worse_epsilon(leaves: Counted, delta: float, tolerance: float) -> tuple[Interval, float]:
+    """The direction that is worse for privacy, with an estimate, and about what exponents alone give."""
     best, found = _brackets(leaves, delta, tolerance)
     points = [_point(problem, bracket, best, delta) for problem, bracket in found]
-    return Interval(best.lower, min(max(*points, best.lower, 0.0), best.upper), best.upper)
+    interval = Interval(best.lower, min(max(*points, best.lower, 0.0), best.upper), best.upper)
+    return interval, max(bracket.chernoff for _, bracket in found)
 
 
 def _brackets(
@@ -176,15 +187,16 @@ def _brackets(
     return best, found
 
 
-def _worse_delta(leaves: Counted, epsilon: float, tolerance: float) -> Interval:
+def _worse_delta(leaves: Counted, epsilon: float, tolerance: float) -> tuple[Interval, float]:
     best = Bracket(0.0, 0.0)
-    points = []
+    points, exponents = [], 0.0
     for problem in _problems(leaves):
         one = _one_step(problem)
         bracket = _one_delta(one, epsilon) if one is not None else delta_bracket(problem, epsilon, tolerance)
         points.append(_delta_point(problem, bracket, epsilon))
         best = Bracket(max(best.lower, bracket.lower), max(best.upper, bracket.upper))
-    return Interval(best.lower, min(max(*points, best.lower), best.upper), best.upper)
+        exponents = max(exponents, bracket.chernoff)
+    return Interval(best.lower, min(max(*points, best.lower), best.upper), best.upper), exponents
 
 
 def _one_step(problem: Problem) -> Direction | None:

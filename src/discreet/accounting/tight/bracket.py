@@ -26,16 +26,23 @@ __all__ = ["Bracket", "Problem", "Start", "Starts", "delta_bracket", "epsilon_br
 
 _LONGEST = 3 << 19
 _ROUNDS = 10
+_CROWD = 20_000  # nodes above which a lattice for a smaller tilt, with fewer, is better
 _WORK = 2_200_000  # points transformed, after which a bracket is left as wide as it is
 
 
 @dataclass(frozen=True, slots=True)
 class Bracket:
-    """lower <= truth <= upper; the spacing of the lattice that it was found with is a good guess for the other direction."""
+    """lower <= truth <= upper.
+
+    Attributes:
+        spacing: of the lattice that it was found with; a good guess for the other direction.
+        chernoff: about what the best exponent alone gives, a Rényi bound say; 0 if not known.
+    """
 
     lower: float
     upper: float
     spacing: float = math.inf
+    chernoff: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +74,10 @@ def epsilon_bracket(
     start = None if starts is None else starts.get(problem.directions)
     if start is not None and starts is not None and 0.8 < start.steps / problem.steps <= 1.0:
         tilt = replace(tilt_for_epsilon(law, start.epsilon), log_delta=math.log(delta))
-        spacing, pair = start.spacing, None
+        spacing, pair, rough = start.spacing, None, 0.0
     else:
         tilt = tilt_for_delta(law, math.log(delta))
+        rough = max(tilt.epsilon, 0.0)
         if tilt.epsilon <= 0.0:
             tilt = replace(tilt_for_epsilon(law, 0.0), log_delta=math.log(delta))
         if tilt.epsilon <= 0.0:
@@ -83,14 +91,14 @@ def epsilon_bracket(
         enough = max(other.upper, other.lower / (1.0 - tolerance))
         upper = _upper_epsilon(problem, law, tilt, other.spacing, delta, enough)
         if upper <= enough:
-            return Bracket(0.0, upper)
+            return Bracket(0.0, upper, chernoff=rough)
     if not spacing:
         budget = min(0.8 * tolerance * max(tilt.epsilon, 1e-9) * tilt.theta, 0.5)
         spacing, pair = _spaced(problem, law, tilt, budget, delta)
     found = _refine(problem, law, (tilt, spacing, pair), (delta, tolerance))
     if starts is not None and 0.0 < found.lower and math.isfinite(found.spacing):
         starts[problem.directions] = Start(found.upper, found.spacing, problem.steps)
-    return found
+    return replace(found, chernoff=rough)
 
 
 def _upper_epsilon(problem: Problem, law: Law, tilt: Tilt, spacing: float, delta: float, enough: float) -> float:
@@ -117,14 +125,13 @@ def _refine(
     """Brackets with ever finer spacing, from `begin` = (tilt, spacing, measures if known) to `goal` = (delta, tolerance)."""
     (tilt, spacing, pair), (delta, tolerance) = begin, goal
     best = Bracket(0.0, math.inf)
-    work, done, extended = 0.0, False, False
+    work, done, extended, crowded = 0.0, False, False, False
     for _ in range(_ROUNDS):
         plan = planned(law, tilt, spacing, extended=extended)
         if plan.points(spacing) > _LONGEST:
             spacing, pair = plan.width / (0.9 * _LONGEST), None
         try:
-            if pair is None or plan.theta < 0.5 * tilt.theta:
-                pair = measures(problem, law, plan.theta, spacing, delta)
+            pair = pair or measures(problem, law, plan.theta if crowded else tilt.theta, spacing, delta)
         except OutOfRangeError:
             if done:
                 break  # the bracket stays as wide as it is
@@ -139,14 +146,15 @@ def _refine(
         work += plan.points(spacing)
         if width <= tolerance * best.upper or work > _WORK:
             break
-        gap = upper.delta(best.upper) - lower.delta(best.upper)
-        if not plan.extended and rounding.delta(best.upper) > 0.5 * gap:
+        gap, nodes = upper.delta(best.upper) - lower.delta(best.upper), pair.nodes * spacing
+        if not plan.extended and rounding.delta(best.upper) > 0.25 * gap:
             extended = True
         elif low > 0.0:
             spacing *= min(0.7, max(0.1, math.sqrt(0.8 * tolerance * best.upper / width)))
         else:
             spacing *= max(0.1, min(0.7, best.upper / max(tilt.epsilon, 1e-300)))
         tilt, pair = replace(tilt_for_epsilon(law, best.upper), log_delta=tilt.log_delta), None
+        crowded = crowded or nodes > _CROWD * spacing
     return best
 
 
@@ -255,7 +263,7 @@ def delta_bracket(problem: Problem, epsilon: float, tolerance: float) -> Bracket
         lower, upper, _ = _curves(pair, window, epsilon)
         high = upper.delta(max(epsilon - pair.upper.slack, 0.0) * (1.0 - 4.0 * U)) * (1.0 + 1e-12)
         low = lower.delta((epsilon + pair.lower.slack) * (1.0 + 4.0 * U)) * (1.0 - 1e-12)
-        best = Bracket(max(best.lower, low), min(best.upper, high))
+        best = Bracket(max(best.lower, low), min(best.upper, high), spacing, delta)
         width = best.upper - best.lower
         work += window.points(spacing)
         if width <= tolerance * best.upper or work > _WORK:

@@ -53,6 +53,11 @@ class Pair:
         """Width in ln delta that the discretisation causes."""
         return self.upper.log_total - self.lower.log_total
 
+    @property
+    def nodes(self) -> int:
+        """Most nodes of a measure."""
+        return max(len(measure.mass) for measure, _ in self.upper.measures)
+
     def tilted(self, theta: float) -> Pair:
         """The same measures with another tilt."""
         if theta == self.upper.theta:

@@ -15,10 +15,10 @@ __all__ = ["Window", "period", "planned"]
 
 _MANY = 100_000  # points above which long double may pay
 _LONG = 80.0  # a window of more than this over theta is tried with a smaller theta
-_LESS = np.geomspace(1.0, 0.02, 16)  # parts of theta that are tried
+_LESS = np.geomspace(1.0, 0.05, 14)  # parts of theta that are tried
 _LOSS = 12.0  # by how much, in ln, the tilted mass may exceed what is wanted, for the sake of a short window
 _EXTENDED = 6.0  # how much more long double allows: 11 bits, less a margin
-_TRUSTED = 0.4  # lower curves are computed from this part of the expected epsilon upwards
+_TRUSTED = 0.05  # lower curves are computed from this part of the expected epsilon upwards
 _RISE = np.array([0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0])
 _FALL = np.array([0.0, 0.1, 0.3, 0.6, 1.0, 2.0, 4.0, 10.0, 30.0, 100.0, 1e3, 1e4, 1e5])
 
@@ -55,7 +55,7 @@ def planned(law: Law, tilt: Tilt, spacing: float, *, extended: bool = False) -> 
     if extended or window.points(spacing) < _MANY:
         return window
     other = _shortest(law, tilt, spacing, extended=True)
-    return other if other.width < 0.5 * window.width else window
+    return other if other.width < 0.25 * window.width else window
 
 
 def _shortest(law: Law, tilt: Tilt, spacing: float, *, extended: bool) -> Window:
@@ -65,9 +65,9 @@ def _shortest(law: Law, tilt: Tilt, spacing: float, *, extended: bool) -> Window
         theta = tilt.theta * _LESS
         lost = law.loose(theta, spacing) + log_peak(theta) - theta * tilt.epsilon - tilt.log_delta
         # Rounding errors grow with the number of steps, so fewer are allowed to be magnified then.
-        allowed = _LOSS - max(0.0, math.log(sum(count for _, count in law.parts) / 1e5)) + (_EXTENDED if extended else 0.0)
+        allowed = _LOSS - max(-2.0, math.log(sum(count for _, count in law.parts) / 1e5)) + (_EXTENDED if extended else 0.0)
         for one, window in zip(lost.tolist(), _windows(law, tilt, _LESS), strict=True):
-            if one < allowed and window.width < best.width:
+            if one < allowed and window.width < 0.97 * best.width:
                 best = window
     return replace(best, extended=extended)
 
