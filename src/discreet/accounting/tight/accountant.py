@@ -178,7 +178,9 @@ def _brackets(
     found: list[tuple[Problem, Bracket]] = []
     for problem in _problems(leaves):
         one = _one_step(problem)
-        if one is not None:
+        if one is not None and found and _one_delta(one, best.upper).upper <= delta:
+            bracket = Bracket(0.0, best.upper)
+        elif one is not None:
             bracket = _inverted(one, delta)
         else:
             bracket = epsilon_bracket(problem, delta, tolerance, found[0][1] if found else None, starts)

@@ -14,7 +14,7 @@ from typing import TypeAlias
 import numpy as np
 import scipy.fft
 
-from discreet.accounting.tight._rounding import FloatArray, OutOfRangeError, U
+from discreet.accounting.tight._rounding import WIDE, FloatArray, OutOfRangeError, U
 from discreet.accounting.tight.compose import Composed, Tilted, compose, tilted
 from discreet.accounting.tight.curve import Curve, curve, unknown
 from discreet.accounting.tight.direction import Direction
@@ -96,7 +96,7 @@ def epsilon_bracket(
         budget = min(0.8 * tolerance * max(tilt.epsilon, 1e-9) * tilt.theta, 0.5)
         spacing, pair = _spaced(problem, law, tilt, budget, delta)
     found = _refine(problem, law, (tilt, spacing, pair), (delta, tolerance))
-    if starts is not None and 0.0 < found.lower and math.isfinite(found.spacing):
+    if starts is not None and found.lower > 0.0 and math.isfinite(found.spacing):
         starts[problem.directions] = Start(found.upper, found.spacing, problem.steps)
     return replace(found, chernoff=rough)
 
@@ -119,9 +119,7 @@ def _upper_epsilon(problem: Problem, law: Law, tilt: Tilt, spacing: float, delta
     return min(bound, max(upper.epsilon(delta) + part.slack, 0.0) * (1.0 + 4.0 * U))
 
 
-def _refine(
-    problem: Problem, law: Law, begin: tuple[Tilt, float, Pair | None], goal: tuple[float, float]
-) -> Bracket:
+def _refine(problem: Problem, law: Law, begin: tuple[Tilt, float, Pair | None], goal: tuple[float, float]) -> Bracket:
     """Brackets with ever finer spacing, from `begin` = (tilt, spacing, measures if known) to `goal` = (delta, tolerance)."""
     (tilt, spacing, pair), (delta, tolerance) = begin, goal
     best = Bracket(0.0, math.inf)
@@ -147,7 +145,7 @@ def _refine(
         if width <= tolerance * best.upper or work > _WORK:
             break
         gap, nodes = upper.delta(best.upper) - lower.delta(best.upper), pair.nodes * spacing
-        if not plan.extended and rounding.delta(best.upper) > 0.25 * gap:
+        if WIDE and not plan.extended and rounding.delta(best.upper) > 0.25 * gap:
             extended = True
         elif low > 0.0:
             spacing *= min(0.7, max(0.1, math.sqrt(0.8 * tolerance * best.upper / width)))

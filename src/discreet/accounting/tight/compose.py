@@ -13,7 +13,8 @@ Error per bin, with u the unit roundoff, d the error of one FFT output (see `_ro
     ln F is wrong by at most  b = u |r| (16 log2 n + 80) / |F|,   X by  B = sum T b + 8u (|ln A| + |x| + |y|),
     A e^X by  A e^x (e^B - 1) + 4u A |e^X - 1|,   the inverse transform adds  d A mean|e^X - 1|.
 
-The second bound grows with |F|, so |F| may be replaced by anything larger there: sizes below a least count as that.
+The second bound grows with |F|, so |F| may be replaced by anything larger there: sizes below a least count as that. In long
+double u is that of long double; the masses that go in are float64 and exact by definition, those that come out are rounded.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.fft
 
-from discreet.accounting.tight._rounding import FloatArray, U, fft_error
+from discreet.accounting.tight._rounding import WIDE, FloatArray, U, fft_error
 
 if TYPE_CHECKING:
     from discreet.accounting.tight.measure import Measure
@@ -121,7 +122,7 @@ def tilted(measures: tuple[tuple[Measure, int], ...], theta: float, *, outward: 
 
 def compose(part: Tilted, first: int, length: int, *, extended: bool = False) -> Composed:
     """The tilted composition on places first ... first + length - 1, modulo length; `extended` uses long double."""
-    kind = np.longdouble if extended else np.float64
+    kind: Any = np.longdouble if extended and WIDE else np.float64
     spectra = [_spectrum(*one, length, kind) for one in zip(part.weights, part.places, part.measures, strict=True)]
     log_atom: Any = sum((one.count * np.log(kind(one.atom)) for one in spectra), kind(0.0))
     # With a negligible atom only frequencies that are not negligible are computed; `rough` is ln of A |e^X| for all of them.
@@ -169,49 +170,6 @@ def _spectrum(weight: FloatArray, place: Any, counted: tuple[Measure, int], leng
     rest = np.zeros(length, dtype=kind)
     np.add.at(rest, np.mod(place, length), np.where(centre, 0.0, weight).astype(kind))
     return _Spectrum(atom, float(np.sum(weight)) - atom, scipy.fft.rfft(rest), counted[1])
-
-
-def compose_jumps(part: Tilted, first: int, length: int, cut: float) -> Composed:
-    """As `compose`, but only what comes from at least one loss above `cut`, with errors in proportion to that.
-
-    With B the transform of the losses up to the cut and R of those above: F^T - B^T = B^T (e^Y - 1), Y = T ln(1 + R/B). An
-    error of ln B is at most u (16 log2 n + 80)/|B|; one of Y at most T u |r| (32 log2 n + 160)/(|B| |F|), |r| the mass
-    above the cut.
-    """
-    half = length // 2 + 1
-    log_base, angle, log_jump, turn = np.zeros(half), np.zeros(half), np.zeros(half), np.zeros(half)
-    wrong_base, wrong_jump = np.zeros(half), np.zeros(half)
-    depth = math.log2(length)
-    for weight, place, (measure, count) in zip(part.weights, part.places, part.measures, strict=True):
-        above = measure.loss > cut
-        base, jump = np.zeros(length), np.zeros(length)
-        np.add.at(base, np.mod(place[~above], length), weight[~above])
-        np.add.at(jump, np.mod(place[above], length), weight[above])
-        low, ratio = scipy.fft.rfft(base), scipy.fft.rfft(jump)
-        size = np.maximum(np.abs(low), _LEAST)
-        ratio = ratio / np.where(np.abs(low) > _LEAST, low, _LEAST)
-        log_one, turn_one = _logarithm(ratio.real, ratio.imag)
-        log_base += count * np.log(size)
-        angle += count * np.arctan2(low.imag, low.real)
-        log_jump += count * log_one
-        turn += count * turn_one
-        wrong_base += count * U * (16.0 * depth + 80.0) / size
-        whole = np.maximum(size * np.exp(log_one), _LEAST)
-        wrong_jump += count * U * float(np.sum(weight[above])) * (32.0 * depth + 160.0) / (size * whole)
-        if float(np.min(np.abs(low))) <= 2.0 * _LEAST:
-            return Composed(first, np.zeros(length), math.inf)  # the quotient is not safe; the caller has other means
-    wrong_base += 8.0 * U * (np.abs(log_base) + np.abs(angle))
-    wrong_jump += 8.0 * U * (np.abs(log_jump) + np.abs(turn))
-    bend = np.sin(0.5 * turn)
-    grown = np.expm1(log_jump)
-    factor = grown - 2.0 * (1.0 + grown) * bend * bend + 1j * ((1.0 + grown) * np.sin(turn))
-    height = np.exp(log_base)
-    power = height * (np.cos(angle) + 1j * np.sin(angle)) * factor
-    mass = scipy.fft.irfft(power, n=length)
-    off = (1.0 + grown) * np.expm1(wrong_jump) + 8.0 * U * np.abs(factor)
-    total = height * (np.expm1(wrong_base) * (np.abs(factor) + off) + off)
-    error = float(np.sum(total * (1.0 + 1e-9) + fft_error(length) * (np.abs(power) + total)))
-    return Composed(first, np.roll(mass, -(first % length)), 2.0 * error / length)
 
 
 def _logarithm(re: Any, im: Any) -> tuple[Any, Any]:

@@ -109,7 +109,10 @@ class _Turning:
     def log_transform(self, height: float) -> NDArray[np.complex128]:
         """Count times ln E e^(zL)."""
         total: NDArray[np.complex128] = self.turn @ (self.weight * np.exp(1j * height * self.loss))
-        return self.count * (np.log(total) + self.scale)
+        log: NDArray[np.complex128] = np.log(total)
+        log *= self.count
+        log += self.count * self.scale
+        return log
 
 
 def _near(nodes: Quadrature, theta: float) -> Quadrature:

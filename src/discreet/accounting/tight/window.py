@@ -1,4 +1,4 @@
-"""Which losses a transform covers, and at which tilt: choices, without effect on soundness (docs/proofs/tight.md, section 5)."""
+"""Which losses a transform covers, and at which tilt: choices, without effect on soundness (proofs/tight.md, section 5)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from discreet.accounting.tight._rounding import FloatArray
+from discreet.accounting.tight._rounding import WIDE, FloatArray
 from discreet.accounting.tight.pair import SMALL
 from discreet.accounting.tight.tilt import Law, Tilt, log_peak
 
@@ -52,7 +52,7 @@ class Window:
 def planned(law: Law, tilt: Tilt, spacing: float, *, extended: bool = False) -> Window:
     """The shortest window; in long double, which allows a shorter one, also where that one would be long."""
     window = _shortest(law, tilt, spacing, extended=extended)
-    if extended or window.points(spacing) < _MANY:
+    if extended or not WIDE or window.points(spacing) < _MANY:
         return window
     other = _shortest(law, tilt, spacing, extended=True)
     return other if other.width < 0.25 * window.width else window
