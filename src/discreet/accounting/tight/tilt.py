@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Law", "Tilt", "log_peak", "sharpened", "tilt_for_delta", "tilt_for_epsilon"]
 
-_WIDEST = np.linspace(np.log(1e-4), np.log(1e8), 64)
+_WIDEST = np.linspace(np.log(1e-4), np.log(1e8), 48)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ def tilt_for_epsilon(law: Law, epsilon: float) -> Tilt:
 def _least(bound: object) -> tuple[float, float]:
     """Minimum over ln theta by three nested grids; the bound has one minimum, and near it any theta will do."""
     grid = _WIDEST
-    for _ in range(3):
+    for _ in range(2):
         value = bound(np.exp(grid))  # type: ignore[operator]
         value = np.where(np.isfinite(value), value, np.inf)
         best = int(np.argmin(value))
