@@ -4,7 +4,8 @@
     poisson.py, replace.py, segment.py      the leaves' directions
     lattice.py, measure.py, gather.py       upper and lower measure on a lattice of losses
     tilt.py, compose.py, curve.py           exponential tilt, convolution by FFT, the privacy curve
-    bracket.py, estimate.py                 certified bounds, and a point value
+    pair.py, window.py, bracket.py          both measures of a composition, what is transformed, certified bounds
+    estimate.py                             a point value
     accountant.py       all of it for canonical (leaf, count) pairs
     _rounding.py        what is assumed of floating-point arithmetic
 

@@ -9,6 +9,9 @@ Assumption R (stated in every proof that uses it), with u = 2^-53 the unit round
 * an FFT of length n has an error of at most 16 u log2(n) times the 1-norm of its input in every single output
   (each output is the root of a tree of butterflies of that depth; a butterfly of size at most 11 costs less than 16u per
   factor two).
+
+Where long double is a wider binary format (64 or 113 bits of mantissa), the same holds for it with its own u; elsewhere it is
+not used.
 """
 
 from __future__ import annotations
@@ -21,11 +24,14 @@ from scipy.special import ndtr
 
 from discreet.errors import AccountingError
 
-__all__ = ["FAR", "FloatArray", "OutOfRangeError", "U", "fft_error", "normal_mass"]
+__all__ = ["FAR", "WIDE", "FloatArray", "OutOfRangeError", "U", "fft_error", "normal_mass"]
 
 FloatArray: TypeAlias = NDArray[np.float64]
 
 U = 2.0**-53
+
+WIDE = bool(np.finfo(np.longdouble).nmant in {63, 112})
+"""Whether long double has more digits than float64, and rounds as IEEE 754 says."""
 
 FAR = 37.0
 """Beyond this many standard deviations the mass is below 1e-298, and any value in [0, 1e-298] is near enough."""

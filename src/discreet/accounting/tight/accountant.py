@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import starmap
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,10 +13,11 @@ from discreet.accounting import rdp
 from discreet.accounting.gaussian import fold, gaussian_delta, gaussian_epsilon, invert
 from discreet.accounting.leaves import Gaussian, Leaf
 from discreet.accounting.tight._rounding import OutOfRangeError
-from discreet.accounting.tight.bracket import Bracket, Problem, Starts, delta_bracket, epsilon_bracket, period
+from discreet.accounting.tight.bracket import Bracket, Problem, Starts, delta_bracket, epsilon_bracket
 from discreet.accounting.tight.directions import directions
 from discreet.accounting.tight.estimate import contour
 from discreet.accounting.tight.tilt import tilt_for_epsilon
+from discreet.accounting.tight.window import period
 from discreet.errors import AccountingError
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def tight_epsilon(leaves: Counted, delta: float, tolerance: float = 1e-3) -> Int
     single = _single_gaussian(leaves)
     if single is not None:
         return _closed(*gaussian_epsilon(single, delta))
-    upper = _capped(_worse_epsilon, leaves, delta, tolerance, _renyi_epsilon(leaves, delta))
+    upper = _capped(_worse_epsilon, _renyi_epsilon, leaves, delta, tolerance)
     attained = tuple((leaf, count) for leaf, count in leaves if leaf.attained)
     if attained == leaves:
         return upper
@@ -70,7 +70,7 @@ def tight_delta(leaves: Counted, epsilon: float, tolerance: float = 1e-3) -> Int
     single = _single_gaussian(leaves)
     if single is not None:
         return _closed(*gaussian_delta(single, epsilon))
-    upper = _capped(_worse_delta, leaves, epsilon, tolerance, _renyi_delta(leaves, epsilon))
+    upper = _capped(_worse_delta, _renyi_delta, leaves, epsilon, tolerance)
     attained = tuple((leaf, count) for leaf, count in leaves if leaf.attained)
     if attained == leaves:
         return upper
@@ -79,16 +79,26 @@ def tight_delta(leaves: Counted, epsilon: float, tolerance: float = 1e-3) -> Int
 
 
 def _capped(
-    tight: Callable[[Counted, float, float], Interval], leaves: Counted, level: float, tolerance: float, renyi: float
+    tight: Callable[[Counted, float, float], tuple[Interval, float]],
+    renyi: Callable[[Counted, float], float],
+    leaves: Counted,
+    level: float,
+    tolerance: float,
 ) -> Interval:
-    """Never above the Rényi bound, and that alone where a single loss is outside the range of float64."""
+    """Never above the Rényi bound, and that alone where a single loss is outside the range of float64.
+
+    `tight` also says about what any exponent gives at best: well below that, no Rényi bound can be, and none is computed.
+    """
     try:
-        found = tight(leaves, level, tolerance)
+        found, exponents = tight(leaves, level, tolerance)
     except OutOfRangeError:
-        if not math.isfinite(renyi):
+        bound = renyi(leaves, level)
+        if not math.isfinite(bound):
             raise
-        return Interval(0.0, renyi, renyi)
-    upper = min(found.upper, renyi)
+        return Interval(0.0, bound, bound)
+    if found.upper < 0.98 * exponents:
+        return found
+    upper = min(found.upper, renyi(leaves, level))
     return Interval(found.lower, min(found.estimate, upper), upper)
 
 
@@ -152,36 +162,43 @@ def tight_upper(leaves: Counted, delta: float, tolerance: float = 1e-3, starts: 
         return tight_epsilon(leaves, delta, tolerance).upper
 
 
-def _worse_epsilon(leaves: Counted, delta: float, tolerance: float) -> Interval:
-    """The direction that is worse for privacy, with an estimate."""
+def _worse_epsilon(leaves: Counted, delta: float, tolerance: float) -> tuple[Interval, float]:
+    """The direction that is worse for privacy, with an estimate, and about what exponents alone give."""
     best, found = _brackets(leaves, delta, tolerance)
-    points = list(starmap(lambda problem, bracket: _point(problem, bracket, best.lower, delta), found))
-    return Interval(best.lower, min(max(*points, best.lower, 0.0), best.upper), best.upper)
+    points = [_point(problem, bracket, best, delta) for problem, bracket in found]
+    interval = Interval(best.lower, min(max(*points, best.lower, 0.0), best.upper), best.upper)
+    return interval, max(bracket.chernoff for _, bracket in found)
 
 
 def _brackets(
     leaves: Counted, delta: float, tolerance: float, starts: Starts | None = None
 ) -> tuple[Bracket, list[tuple[Problem, Bracket]]]:
-    """The bracket of each direction, and of the worse; a direction that is certified to be better is not refined."""
+    """The bracket of each direction, and of the worse; a direction that is certified to be no worse is not refined."""
     best = Bracket(0.0, 0.0)
-    found = []
+    found: list[tuple[Problem, Bracket]] = []
     for problem in _problems(leaves):
         one = _one_step(problem)
-        bracket = _inverted(one, delta) if one is not None else epsilon_bracket(problem, delta, tolerance, best.lower, starts)
+        if one is not None and found and _one_delta(one, best.upper).upper <= delta:
+            bracket = Bracket(0.0, best.upper)
+        elif one is not None:
+            bracket = _inverted(one, delta)
+        else:
+            bracket = epsilon_bracket(problem, delta, tolerance, found[0][1] if found else None, starts)
         found.append((problem, bracket))
         best = Bracket(max(best.lower, bracket.lower), max(best.upper, bracket.upper))
     return best, found
 
 
-def _worse_delta(leaves: Counted, epsilon: float, tolerance: float) -> Interval:
+def _worse_delta(leaves: Counted, epsilon: float, tolerance: float) -> tuple[Interval, float]:
     best = Bracket(0.0, 0.0)
-    points = []
+    points, exponents = [], 0.0
     for problem in _problems(leaves):
         one = _one_step(problem)
         bracket = _one_delta(one, epsilon) if one is not None else delta_bracket(problem, epsilon, tolerance)
         points.append(_delta_point(problem, bracket, epsilon))
         best = Bracket(max(best.lower, bracket.lower), max(best.upper, bracket.upper))
-    return Interval(best.lower, min(max(*points, best.lower), best.upper), best.upper)
+        exponents = max(exponents, bracket.chernoff)
+    return Interval(best.lower, min(max(*points, best.lower), best.upper), best.upper), exponents
 
 
 def _one_step(problem: Problem) -> Direction | None:
@@ -204,18 +221,19 @@ def _inverted(direction: Direction, delta: float) -> Bracket:
     return Bracket(*invert(bounds, delta, float(direction.quadrature().loss[-1]) * 1e-3))
 
 
-def _point(problem: Problem, bracket: Bracket, least: float, delta: float) -> float:
-    """The estimate of one direction; 0 if the other direction is certainly worse."""
-    if bracket.upper <= least or not math.isfinite(bracket.upper):
+def _point(problem: Problem, bracket: Bracket, best: Bracket, delta: float) -> float:
+    """The estimate of one direction, in the bracket of the worse; 0 if it is below that."""
+    if bracket.upper <= best.lower or not math.isfinite(bracket.upper):
         return 0.0
-    middle = 0.5 * (bracket.lower + bracket.upper)
+    middle = 0.5 * (best.lower + best.upper)
+    default = middle if bracket.upper == best.upper else 0.0
     if _one_step(problem) is not None or middle == 0.0:
-        return middle
+        return default
     law = problem.law(1e-8 * delta)
     tilt = tilt_for_epsilon(law, middle)
     line = contour(law, tilt.theta, period(law, tilt, delta))
-    found = line.epsilon(delta, bracket.lower, bracket.upper) if line is not None else None
-    return middle if found is None else found
+    found = line.epsilon(delta, best.lower, best.upper) if line is not None else None
+    return default if found is None else found
 
 
 def _delta_point(problem: Problem, bracket: Bracket, epsilon: float) -> float:

@@ -13,7 +13,8 @@ Error per bin, with u the unit roundoff, d the error of one FFT output (see `_ro
     ln F is wrong by at most  b = u |r| (16 log2 n + 80) / |F|,   X by  B = sum T b + 8u (|ln A| + |x| + |y|),
     A e^X by  A e^x (e^B - 1) + 4u A |e^X - 1|,   the inverse transform adds  d A mean|e^X - 1|.
 
-The second bound grows with |F|, so |F| may be replaced by anything larger there: sizes below a least count as that.
+The second bound grows with |F|, so |F| may be replaced by anything larger there: sizes below a least count as that. In long
+double u is that of long double; the masses that go in are float64 and exact by definition, those that come out are rounded.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.fft
 
-from discreet.accounting.tight._rounding import FloatArray, U, fft_error
+from discreet.accounting.tight._rounding import WIDE, FloatArray, U, fft_error
 
 if TYPE_CHECKING:
     from discreet.accounting.tight.measure import Measure
 
-__all__ = ["Composed", "Tilted", "compose", "compose_jumps", "tilted"]
+__all__ = ["Composed", "Tilted", "compose", "tilted"]
 
 _NEGLIGIBLE = 60.0  # factors below e^-60 are not computed but bounded
 _LEAST = 1e-3  # sizes of a spectrum below this are bounded by it
@@ -64,6 +65,11 @@ class Tilted:
     def spacing(self) -> float:
         """Loss between two places."""
         return self.measures[0][0].spacing
+
+    @property
+    def infinite(self) -> float:
+        """Mass of the composition at infinity, rounded up: 1 - prod (1 - p)^T <= sum T p."""
+        return sum(count * measure.infinite for measure, count in self.measures) * (1.0 + 1e-9)
 
     def cumulant(self, theta: float, below: float = math.inf) -> float:
         """The ln of the total mass of the composition, tilted by another theta, rounded up; of losses up to `below` only."""
@@ -116,72 +122,54 @@ def tilted(measures: tuple[tuple[Measure, int], ...], theta: float, *, outward: 
 
 def compose(part: Tilted, first: int, length: int, *, extended: bool = False) -> Composed:
     """The tilted composition on places first ... first + length - 1, modulo length; `extended` uses long double."""
-    kind = np.longdouble if extended else np.float64
+    kind: Any = np.longdouble if extended and WIDE else np.float64
+    spectra = [_spectrum(*one, length, kind) for one in zip(part.weights, part.places, part.measures, strict=True)]
+    log_atom: Any = sum((one.count * np.log(kind(one.atom)) for one in spectra), kind(0.0))
+    # With a negligible atom only frequencies that are not negligible are computed; `rough` is ln of A |e^X| for all of them.
+    rough = sum(one.count * one.log_size() for one in spectra)
+    kept = np.flatnonzero(rough > -_NEGLIGIBLE) if log_atom < -_NEGLIGIBLE / 2.0 else np.arange(length // 2 + 1)
     unit = float(np.finfo(kind).eps) / 2.0
-    x: Any = np.zeros(length // 2 + 1, dtype=kind)
-    y: Any = np.zeros(length // 2 + 1, dtype=kind)
-    most = np.zeros(length // 2 + 1)
-    wrong = np.zeros(length // 2 + 1)
-    log_atom = 0.0
-    for weight, place, (_, count) in zip(part.weights, part.places, part.measures, strict=True):
-        atom = float(weight[place == 0][0])
-        rest = np.zeros(length, dtype=kind)
-        np.add.at(rest, np.mod(place, length), np.where(place == 0, 0.0, weight).astype(kind))
-        spectrum = scipy.fft.rfft(rest)
-        log_size, angle = _logarithm(spectrum.real / atom, spectrum.imag / atom)
-        x += count * log_size
-        y += count * angle
-        bounded = np.maximum(log_size.astype(np.float64), math.log(_LEAST / atom))
-        most += count * bounded
-        loose = float(np.sum(weight)) - atom
-        wrong += (count * unit * loose * (16.0 * math.log2(length) + 80.0) / atom) * np.exp(-bounded)
-        log_atom += count * math.log(atom)
-    wrong += 8.0 * unit * (abs(log_atom) + np.abs(np.maximum(x, -_NEGLIGIBLE - 1.0 - log_atom)) + np.abs(y)).astype(np.float64)
-    mass, error = _inverse((x, y), most, wrong, log_atom, length)
+    x: Any = np.zeros(len(kept), dtype=kind)
+    y: Any = np.zeros(len(kept), dtype=kind)
+    most, wrong, worst = np.zeros(len(kept)), np.zeros(len(kept)), 0.0
+    for one in spectra:
+        log_size, angle = _logarithm(one.rest.real[kept] / one.atom, one.rest.imag[kept] / one.atom)
+        x += one.count * log_size
+        y += one.count * angle
+        bounded = np.maximum(log_size.astype(np.float64), math.log(_LEAST / one.atom))
+        most += one.count * bounded
+        one_wrong = one.count * unit * one.loose * (16.0 * math.log2(length) + 80.0)
+        wrong += one_wrong / one.atom * np.exp(-bounded)
+        worst += one_wrong / _LEAST + 16.0 * U * one.count
+    wrong += 8.0 * unit * (abs(float(log_atom)) + np.abs(x) + np.abs(y)).astype(np.float64)
+    mass, error = _inverse((x, y, kept), most, wrong, log_atom, length)
+    lost = length // 2 + 1 - len(kept)
+    error += 2.0 * lost * math.exp(-_NEGLIGIBLE + min(worst, _NEGLIGIBLE)) / length * (1.0 + 1e-9)
     return Composed(first, np.roll(mass, -(first % length)), error)
 
 
-def compose_jumps(part: Tilted, first: int, length: int, cut: float) -> Composed:
-    """As `compose`, but only what comes from at least one loss above `cut`, with errors in proportion to that.
+@dataclass(frozen=True, slots=True)
+class _Spectrum:
+    """An atom a, and the transform R of the rest, whose 1-norm is `loose`."""
 
-    With B the transform of the losses up to the cut and R of those above: F^T - B^T = B^T (e^Y - 1), Y = T ln(1 + R/B). An
-    error of ln B is at most u (16 log2 n + 80)/|B|; one of Y at most T u |r| (32 log2 n + 160)/(|B| |F|), |r| the mass
-    above the cut.
-    """
-    half = length // 2 + 1
-    log_base, angle, log_jump, turn = np.zeros(half), np.zeros(half), np.zeros(half), np.zeros(half)
-    wrong_base, wrong_jump = np.zeros(half), np.zeros(half)
-    depth = math.log2(length)
-    for weight, place, (measure, count) in zip(part.weights, part.places, part.measures, strict=True):
-        above = measure.loss > cut
-        base, jump = np.zeros(length), np.zeros(length)
-        np.add.at(base, np.mod(place[~above], length), weight[~above])
-        np.add.at(jump, np.mod(place[above], length), weight[above])
-        low, ratio = scipy.fft.rfft(base), scipy.fft.rfft(jump)
-        size = np.maximum(np.abs(low), _LEAST)
-        ratio = ratio / np.where(np.abs(low) > _LEAST, low, _LEAST)
-        log_one, turn_one = _logarithm(ratio.real, ratio.imag)
-        log_base += count * np.log(size)
-        angle += count * np.arctan2(low.imag, low.real)
-        log_jump += count * log_one
-        turn += count * turn_one
-        wrong_base += count * U * (16.0 * depth + 80.0) / size
-        whole = np.maximum(size * np.exp(log_one), _LEAST)
-        wrong_jump += count * U * float(np.sum(weight[above])) * (32.0 * depth + 160.0) / (size * whole)
-        if float(np.min(np.abs(low))) <= 2.0 * _LEAST:
-            return Composed(first, np.zeros(length), math.inf)  # the quotient is not safe; the caller has other means
-    wrong_base += 8.0 * U * (np.abs(log_base) + np.abs(angle))
-    wrong_jump += 8.0 * U * (np.abs(log_jump) + np.abs(turn))
-    bend = np.sin(0.5 * turn)
-    grown = np.expm1(log_jump)
-    factor = grown - 2.0 * (1.0 + grown) * bend * bend + 1j * ((1.0 + grown) * np.sin(turn))
-    height = np.exp(log_base)
-    power = height * (np.cos(angle) + 1j * np.sin(angle)) * factor
-    mass = scipy.fft.irfft(power, n=length)
-    off = (1.0 + grown) * np.expm1(wrong_jump) + 8.0 * U * np.abs(factor)
-    total = height * (np.expm1(wrong_base) * (np.abs(factor) + off) + off)
-    error = float(np.sum(total * (1.0 + 1e-9) + fft_error(length) * (np.abs(power) + total)))
-    return Composed(first, np.roll(mass, -(first % length)), 2.0 * error / length)
+    atom: float
+    loose: float
+    rest: Any
+    count: int
+
+    def log_size(self) -> FloatArray:
+        """The ln of |a + R|, at least ln of the least size that counts; good to 16u besides the error of R."""
+        re, im = self.rest.real.astype(np.float64) + self.atom, self.rest.imag.astype(np.float64)
+        log: FloatArray = 0.5 * np.log(np.maximum(re * re + im * im, _LEAST**2))
+        return log
+
+
+def _spectrum(weight: FloatArray, place: Any, counted: tuple[Measure, int], length: int, kind: Any) -> _Spectrum:
+    centre = place == 0
+    atom = float(weight[centre][0])
+    rest = np.zeros(length, dtype=kind)
+    np.add.at(rest, np.mod(place, length), np.where(centre, 0.0, weight).astype(kind))
+    return _Spectrum(atom, float(np.sum(weight)) - atom, scipy.fft.rfft(rest), counted[1])
 
 
 def _logarithm(re: Any, im: Any) -> tuple[Any, Any]:
@@ -194,30 +182,27 @@ def _logarithm(re: Any, im: Any) -> tuple[Any, Any]:
 
 
 def _inverse(
-    exponent: tuple[Any, Any], most: FloatArray, wrong: FloatArray, log_atom: float, length: int
+    exponent: tuple[Any, Any, Any], most: FloatArray, wrong: FloatArray, log_atom: Any, length: int
 ) -> tuple[FloatArray, float]:
-    """Mass on places 0 ... length - 1 and the error of each; see the header. `most` bounds the real part of the exponent."""
-    x, y = exponent
+    """Mass on places 0 ... length - 1 and the error of each, from (x, y, frequencies); see the header. `most` bounds x."""
+    x, y, kept = exponent
     unit = float(np.finfo(x.dtype).eps) / 2.0
-    split = log_atom > -_NEGLIGIBLE / 2.0
-    power = np.zeros(len(x), dtype=np.result_type(x.dtype, np.complex128))
-    kept: Any = slice(None) if split else np.flatnonzero(most + log_atom > -_NEGLIGIBLE)
+    split = log_atom >= -_NEGLIGIBLE / 2.0
+    power = np.zeros(length // 2 + 1, dtype=np.result_type(x.dtype, np.complex128))
     if split:
         half, grown = np.sin(0.5 * y), np.expm1(x)
         power.real = grown - 2.0 * (1.0 + grown) * half * half
         power.imag = (1.0 + grown) * np.sin(y)
     else:
-        size = np.exp(x[kept] + log_atom)
-        power.real[kept] = size * np.cos(y[kept])
-        power.imag[kept] = size * np.sin(y[kept])
-    scale = math.exp(log_atom) if split else 1.0
-    mass = scale * scipy.fft.irfft(power, n=length).astype(np.float64)
+        size = np.exp(x + log_atom)
+        power.real[kept] = size * np.cos(y)
+        power.imag[kept] = size * np.sin(y)
+    scale = np.exp(log_atom) if split else 1.0
+    mass = scale * scipy.fft.irfft(power, n=length)
     mass[0] += scale if split else 0.0
     # Every frequency of the real transform stands for two at most.
-    top = np.exp(most[kept] + (0.0 if split else log_atom))
+    top = np.exp(most + (0.0 if split else float(log_atom)))
     size = np.abs(power[kept]).astype(np.float64)
-    off = top * np.expm1(np.minimum(wrong[kept], 700.0))
+    off = top * np.expm1(np.minimum(wrong, 700.0))
     total = float(np.sum(off * (1.0 + 4.0 * unit) + 4.0 * unit * size + fft_error(length, unit) * (size + off)))
-    lost = len(x) - len(top)
-    total += lost * math.exp(-_NEGLIGIBLE + min(float(np.max(wrong)), _NEGLIGIBLE)) if lost else 0.0
-    return mass, 2.0 * scale * total / length * (1.0 + 1e-9)
+    return mass.astype(np.float64), 2.0 * float(scale) * total / length * (1.0 + 1e-9)

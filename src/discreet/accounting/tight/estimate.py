@@ -12,6 +12,7 @@ losses) there is no estimate from here, and the caller takes the middle of the b
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Contour", "contour"]
 
-_BLOCK = 64
+_BLOCK = 64  # a power of two
 _MOST = 2048
 _FALLEN = 1e-15
 
@@ -67,22 +68,51 @@ def contour(law: Law, theta: float, width: float) -> Contour | None:
     step = 2.0 * math.pi / width
     heights: list[FloatArray] = []
     logs: list[NDArray[np.complex128]] = []
-    parts = [(_near(nodes, theta), count) for nodes, count in law.parts]
+    parts = [_Turning.of(_near(nodes, theta), theta, step, count) for nodes, count in law.parts]
     top = None
     for begin in range(0, _MOST, _BLOCK):
         height = step * np.arange(begin, begin + _BLOCK, dtype=np.float64)
         z = theta + 1j * height
         total = -np.log(z) - np.log1p(z)
-        for nodes, count in parts:
-            exponent = nodes.log_weight[None, :] + z[:, None] * nodes.loss[None, :]
-            scale = float(exponent.real.max())
-            total = total + count * (np.log(np.exp(exponent - scale).sum(axis=1)) + scale)
+        for part in parts:
+            total += part.log_transform(step * begin)
         heights.append(height)
         logs.append(total)
         top = float(total[0].real) if top is None else top
         if float(np.max(total[-8:].real)) < top + math.log(_FALLEN):
             return Contour(theta, np.concatenate(heights), np.concatenate(logs))
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Turning:
+    """The transform of one law at heights v, v + step, ..., v + (_BLOCK - 1) step: sum_i w_i e^(iv l_i) turn_ki."""
+
+    loss: FloatArray
+    weight: FloatArray
+    scale: float
+    count: float
+    turn: NDArray[np.complex128]
+
+    @classmethod
+    def of(cls, nodes: Quadrature, theta: float, step: float, count: float) -> _Turning:
+        """The turns e^(i k step l) by doubling: products instead of exponentials."""
+        exponent = nodes.log_weight + theta * nodes.loss
+        scale = float(exponent.max())
+        turn = np.ones((_BLOCK, len(nodes.loss)), dtype=np.complex128)
+        done = 1
+        while done < _BLOCK:
+            np.multiply(turn[:done], np.exp(1j * step * done * nodes.loss), out=turn[done : 2 * done])
+            done *= 2
+        return cls(nodes.loss, np.exp(exponent - scale), scale, count, turn)
+
+    def log_transform(self, height: float) -> NDArray[np.complex128]:
+        """Count times ln E e^(zL)."""
+        total: NDArray[np.complex128] = self.turn @ (self.weight * np.exp(1j * height * self.loss))
+        log: NDArray[np.complex128] = np.log(total)
+        log *= self.count
+        log += self.count * self.scale
+        return log
 
 
 def _near(nodes: Quadrature, theta: float) -> Quadrature:

@@ -143,22 +143,18 @@ def _balance(worth: _Worth, centre: int) -> FloatArray:
     lacks, has, gain, cost = worth.under.tolist(), worth.over.tolist(), worth.down.tolist(), worth.up.tolist()
     for j in range(count - 1, centre, -1):
         above = share[j + 1]
-        balance = has[j] * (1.0 - max(-above, 0.0)) - lacks[j]
-        if above > 0.0:
-            balance += above * gain[j + 1]
+        balance = has[j] - lacks[j] + above * (gain[j + 1] if above > 0.0 else has[j])
         if balance < 0.0:
-            share[j] = min(1.0, -balance / lacks[j])
+            share[j] = -balance / lacks[j] if -balance < lacks[j] else 1.0
         elif cost[j - 1] > 0.0:
-            share[j] = -min(1.0, balance / cost[j - 1])
+            share[j] = -balance / cost[j - 1] if balance < cost[j - 1] else -1.0
     for j in range(centre):
         below = share[j]
-        balance = has[j] - (1.0 - max(below, 0.0)) * lacks[j]
-        if below < 0.0:
-            balance += below * cost[j - 1]
+        balance = has[j] - lacks[j] + below * (cost[j - 1] if below < 0.0 else lacks[j])
         if balance < 0.0 and gain[j + 1] > 0.0:
-            share[j + 1] = min(1.0, -balance / gain[j + 1])
+            share[j + 1] = -balance / gain[j + 1] if -balance < gain[j + 1] else 1.0
         elif balance > 0.0 and has[j] > 0.0:
-            share[j + 1] = -min(1.0, balance / has[j])
+            share[j + 1] = -balance / has[j] if balance < has[j] else -1.0
     return np.array(share)
 
 

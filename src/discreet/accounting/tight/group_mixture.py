@@ -68,7 +68,7 @@ def group_epsilon(counted: Sequence[tuple[Leaf, int]], *, size: int, delta: floa
     if not both:
         return Bracket(0.0, 0.0)
     one = epsilon_bracket(Problem(tuple((pair[0], count) for pair, count in both)), delta, tolerance)
-    other = epsilon_bracket(Problem(tuple((pair[1], count) for pair, count in both)), delta, tolerance, one.lower)
+    other = epsilon_bracket(Problem(tuple((pair[1], count) for pair, count in both)), delta, tolerance, one)
     attained = all(leaf.attained for leaf, _ in counted)
     return Bracket(max(one.lower, other.lower) if attained else 0.0, max(one.upper, other.upper))
 

@@ -9,6 +9,7 @@ begins where the tilted mass beyond is below 27^-j / 8, and all tails together c
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -114,11 +115,12 @@ def lattice(area: Scope, spacing: float, offset: float, longest: int) -> Lattice
 
 def _side(bounds: FloatArray, end: float, spacing: float, longest: int) -> tuple[FloatArray, FloatArray]:
     """Nodes and cuts on one side of the centre, as distances: level j begins at bounds[j-1]; the last node is past the end."""
-    nodes: list[FloatArray] = []
+    lengths: list[int] = []
+    numbers: list[int] = []
     edge, length, total = 0.5, 1, 0
-    for begin in [*bounds[: _LEVELS - 1], np.inf]:
+    for begin in [*bounds[: _LEVELS - 1].tolist(), np.inf]:
         until = min(begin, end) / spacing
-        number = max(1, int(np.ceil((until - edge) / length)) + 1)  # one more, so that lengths never jump by more than 3
+        number = max(1, math.ceil((until - edge) / length) + 1)  # one more, so that lengths never jump by more than 3
         total += number
         if total > _MOST_NODES:
             raise OutOfRangeError(
@@ -126,10 +128,12 @@ def _side(bounds: FloatArray, end: float, spacing: float, longest: int) -> tuple
                 got=f"a loss up to {end:.4g} at spacing {spacing:.3g}",
                 do="Ask for a larger tolerance.",
             )
-        nodes.append(np.stack([edge + length * np.arange(number), edge + length * (np.arange(number) + 0.5)]))
+        lengths.append(length)
+        numbers.append(number)
         edge += length * number
         if begin >= end:
             break
         length = length * 3 if length * 3 <= longest else length
-    both = np.concatenate(nodes, axis=1)
-    return both[1], both[0]
+    each = np.repeat(np.array(lengths, dtype=np.float64), numbers)
+    ends = 0.5 + np.cumsum(each)  # halves of whole numbers: exact
+    return ends - 0.5 * each, ends - each

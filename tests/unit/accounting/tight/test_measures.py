@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 from discreet.accounting.leaves import BoundedRange, Gaussian, Laplace, Leaf, PoissonGaussian, Response
-from discreet.accounting.tight.compose import compose, compose_jumps, tilted
+from discreet.accounting.tight import bracket, window
+from discreet.accounting.tight._rounding import WIDE, U
+from discreet.accounting.tight.bracket import Problem, epsilon_bracket
+from discreet.accounting.tight.compose import compose, tilted
 from discreet.accounting.tight.directions import directions
 from discreet.accounting.tight.gather import gather
 from discreet.accounting.tight.lattice import lattice, scope
 from discreet.accounting.tight.measure import Measure, spread
+from discreet.accounting.tight.poisson import PoissonRemove
 
 if TYPE_CHECKING:
     from discreet.accounting.tight.direction import Direction
@@ -90,12 +93,30 @@ def test_composition_equals_direct_convolution_within_its_error(count: int) -> N
     found = compose(part, first, 4096)
     assert found.error < 1e-12
     assert np.max(np.abs(found.mass[: len(exact)] - exact)) <= found.error + 1e-15
-    # With a cut: everything minus what has no loss above it.
-    below = np.where(upper.loss <= 0.2, part.weights[0], 0.0)
-    bulk = np.zeros_like(dense)
-    np.add.at(bulk, part.places[0] - part.places[0].min(), below)
-    without = bulk
-    for _ in range(count - 1):
-        without = np.convolve(without, bulk)
-    jumps = compose_jumps(part, first, 4096, 0.2)
-    assert np.max(np.abs(jumps.mass[: len(exact)] - (exact - without))) <= jumps.error + 1e-15 or math.isinf(jumps.error)
+
+
+@pytest.mark.skipif(not WIDE, reason="long double is no wider than float64 here")
+@pytest.mark.parametrize(("probability", "count"), [(0.1, 7), (1e-4, 1000), (0.1, 5000)])
+def test_long_double_agrees_within_a_far_smaller_error(probability: float, count: int) -> None:
+    upper, _ = _measures(directions(PoissonGaussian(probability, 1.0))[0], 3.0, 0.01)
+    part = tilted(((upper, count),), 3.0, outward=1)
+    usual, wide = compose(part, -8192, 16384), compose(part, -8192, 16384, extended=True)
+    assert wide.error < usual.error / 500.0
+    assert np.max(np.abs(usual.mass - wide.mass)) <= usual.error + wide.error + U * np.max(wide.mass)
+    # The claim of the smaller error itself, where float64 cannot judge: most of this window is empty but for rounding.
+    assert np.min(wide.mass) >= -wide.error
+
+
+@pytest.mark.skipif(not WIDE, reason="long double is no wider than float64 here")
+@pytest.mark.parametrize(("steps", "probability"), [(10_000, 1e-5), (10_000, 1e-4)])
+def test_long_double_narrows_brackets_that_rounding_would_leave_wide(
+    steps: int, probability: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = Problem(((PoissonRemove(probability, 1.0), steps),))
+    narrow = epsilon_bracket(problem, 1e-12, 1e-3)
+    assert narrow.upper - narrow.lower <= 1e-3 * narrow.upper
+    for module in (bracket, window):
+        monkeypatch.setattr(module, "WIDE", False)
+    wide = epsilon_bracket(problem, 1e-12, 1e-3)
+    assert wide.upper - wide.lower > 1e-3 * wide.upper
+    assert max(narrow.lower, wide.lower) <= min(narrow.upper, wide.upper)
