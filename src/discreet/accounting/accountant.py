@@ -72,7 +72,7 @@ def account(
             "and state budget.guarantee(ledger.charges()).",
         )
     leaves = normalise(found.steps, found.adjacency)
-    if accountant not in {"tight", "rdp"}:
+    if accountant not in ("tight", "rdp"):
         raise ParameterError(owner="account", name="accountant", expected="'tight' or 'rdp'", got=repr(accountant))
     if delta is not None:
         delta = check.fraction("account", "delta", delta)

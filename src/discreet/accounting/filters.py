@@ -152,7 +152,8 @@ def choose_filter(first: Sequence[tuple[Leaf, int]], *, epsilon: float, delta: f
         limit = _renyi_limit(epsilon, delta, order)
         return composed(first, order) / limit if limit > 0.0 else math.inf
 
-    return RenyiFilter(epsilon, delta, best_order(share))
+    positive = -2.0 * math.log(delta) / epsilon  # order - 1 at which the limit is above 0
+    return RenyiFilter(epsilon, delta, best_order(share, max(8.0, positive)))
 
 
 def _renyi_limit(epsilon: float, delta: float, order: float) -> float:

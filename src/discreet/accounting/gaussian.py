@@ -76,18 +76,18 @@ def invert(curve: Callable[[float], tuple[float, float]], delta: float, start: f
     if curve(0.0)[1] <= delta:
         return 0.0, 0.0
     below, above = 0.0, max(start, 1e-300)
-    while curve(above)[1] > delta:
+    while not curve(above)[1] <= delta:
         below, above = above, 2.0 * above
         if above > 1e300:
             return 0.0, math.inf
     root = _root(lambda epsilon: sum(curve(epsilon)) / 2.0, delta, below, above)
     margin = 1e-13
     low, high = root * (1.0 - margin), root * (1.0 + margin)
-    while high < above and curve(high)[1] > delta:
+    while high < above and not curve(high)[1] <= delta:
         margin *= 4.0
         high = root * (1.0 + margin)
     margin = 1e-13
-    while low > 0.0 and curve(low)[0] < delta:
+    while low > 0.0 and not curve(low)[0] >= delta:
         margin *= 4.0
         low = max(root * (1.0 - margin), 0.0)
     return low, min(high, above)

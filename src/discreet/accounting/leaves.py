@@ -14,7 +14,9 @@ epsilon is a lower bound on the mechanism's. Where it is False the pair only dom
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TypeAlias
 
 from discreet import _validate as check
@@ -156,6 +158,13 @@ class Response:
     truth_probability: float
 
     attained = True
+
+    @property
+    def gap(self) -> float:
+        """The largest loss, ln(truth/other), rounded up."""
+        truth = Fraction(self.truth_probability)
+        excess = max(truth * (self.categories - 1) / (1 - truth) - 1, Fraction(0))
+        return math.log1p(math.nextafter(float(excess), math.inf)) * (1.0 + 2.0**-50)
 
 
 Leaf: TypeAlias = (

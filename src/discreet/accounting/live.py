@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 from discreet import _validate as check
 from discreet.accounting.normalise import normalise
 from discreet.accounting.tight import tight_epsilon, tight_upper
+from discreet.units import Adjacency
 
 if TYPE_CHECKING:
     from discreet.accounting.tight.bracket import Starts
     from discreet.ledger.events import Step
-    from discreet.units import Adjacency
 
 __all__ = ["LiveEpsilon"]
 
@@ -46,7 +46,7 @@ class LiveEpsilon:
         self._delta = check.fraction("LiveEpsilon", "delta", delta)
         self._look_ahead = check.fraction("LiveEpsilon", "look_ahead", look_ahead, zero=True)
         self._tolerance = check.positive("LiveEpsilon", "tolerance", tolerance)
-        self._adjacency = adjacency
+        self._adjacency = check.instance("LiveEpsilon", "adjacency", adjacency, Adjacency)
         self._counts: dict[Step, int] = {}
         self._covered: dict[Step, int] = {}
         self._upper = 0.0
@@ -54,13 +54,13 @@ class LiveEpsilon:
 
     def add(self, step: Step, count: int = 1) -> None:
         """The step was (or is about to be) taken `count` times."""
-        self._counts[step] = self._counts.get(step, 0) + check.whole("LiveEpsilon", "count", count, least=0)
-        if self._counts[step] > self._covered.get(step, 0):
-            total = sum(self._counts.values())
-            covered = dict(self._counts)
-            covered[step] += math.floor(total * self._look_ahead)
+        number = self._counts.get(step, 0) + check.whole("LiveEpsilon", "count", count, least=0)
+        if number > self._covered.get(step, 0):
+            covered = self._counts | {step: number}
+            covered[step] += math.floor(sum(covered.values()) * self._look_ahead)
             self._upper = tight_upper(normalise(covered.items(), self._adjacency), self._delta, self._tolerance, self._starts)
             self._covered = covered
+        self._counts[step] = number  # last: a step that is refused was not added
 
     @property
     def counts(self) -> dict[Step, int]:

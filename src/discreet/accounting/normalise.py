@@ -215,7 +215,7 @@ def _sampled(sampling: Sampling, noise_multiplier: float, adjacency: Adjacency) 
     match sampling:
         case Poisson(probability):
             leaf = PoissonGaussian(probability, noise_multiplier, replace)
-        case TruncatedPoisson(probability, limit, records) if limit < records:
+        case TruncatedPoisson(probability, limit, records) if limit < records + (adjacency is Adjacency.ADD_OR_REMOVE):
             zero_out = adjacency is Adjacency.ZERO_OUT
             leaf = TruncatedPoissonGaussian(probability, limit, records, noise_multiplier, replace, zero_out)
         case TruncatedPoisson(1.0):

@@ -70,7 +70,10 @@ def read(source: Source, adjacency: Adjacency | None, unit: Unit | None) -> Read
         )
     check.instance("account", "adjacency", adjacency, Adjacency)
     pairs = []
-    for step, count in _iterable(source):
+    for pair in _iterable(source):
+        if not isinstance(pair, tuple) or len(pair) != 2:
+            raise ParameterError(owner="account", name="source", expected="(step, count) pairs", got=repr(pair)[:80])
+        step, count = pair
         pairs.append((check.instance("account", "step", step, Step), check.whole("account", "count", count, least=0)))
     about = Unit.EXAMPLE if unit is None else check.instance("account", "unit", unit, Unit)
     assumed = ("the steps are executed as described, with exact noise, from a secure generator",)

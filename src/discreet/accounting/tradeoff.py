@@ -35,6 +35,7 @@ __all__ = ["Profile", "TradeOff", "attack_success", "hit_rate", "membership_adva
 Profile: TypeAlias = Callable[[float], float]
 
 _UP = 1.0 + 2.0**-48
+_FURTHEST = 700.0  # beyond, e^epsilon overflows and nothing is claimed
 _SCAN = (0.0, *np.geomspace(2e-3, 65.0, 16).tolist())  # epsilons that are tried first, each twice the one before
 
 
@@ -73,8 +74,9 @@ class TradeOff:
         """At least this share of members is missed at this false-positive rate."""
         x = np.asarray(false_positive_rate, dtype=np.float64)[..., np.newaxis]
         kept = (1.0 - np.asarray(self.deltas)) * (1.0 - 2.0**-50)
-        growth = np.exp(np.asarray(self.epsilons)) * _UP
-        lines = np.maximum(kept - growth * x, (kept - x) / growth) - 2.0**-50
+        epsilons = np.asarray(self.epsilons)
+        growth = np.exp(np.minimum(epsilons, _FURTHEST)) * _UP
+        lines = np.where(epsilons <= _FURTHEST, np.maximum(kept - growth * x, (kept - x) / growth) - 2.0**-50, 0.0)
         result: FloatArray = np.clip(lines.max(axis=-1), 0.0, 1.0)
         return result
 

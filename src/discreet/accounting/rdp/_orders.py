@@ -22,14 +22,14 @@ _LIMITS = (1e-9, 1e13)  # of order - 1
 _PRECISION = 1e-3  # of ln(order - 1); the bound is flat there, so that it loses about 1e-7 of itself
 
 
-def best_order(bound: Callable[[float], float]) -> float:
-    """The order above 1 where `bound` is about smallest; the first one tried if it is infinite everywhere."""
+def best_order(bound: Callable[[float], float], first: float = _FIRST) -> float:
+    """The order above 1 where `bound` is about smallest; `first` is order - 1 where the walk starts and `bound` is finite."""
 
     def at(log_offset: float) -> float:
         # min() because a search must not stumble over infinity minus infinity.
         return min(bound(1.0 + math.exp(log_offset)), 1e300)
 
-    centre = math.log(_FIRST)
+    centre = math.log(first)
     value = at(centre)
     for factor in (1.0 / _FACTOR, _FACTOR):
         centre, value = _walk(at, centre, value, math.log(factor))

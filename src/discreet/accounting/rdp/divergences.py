@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy.stats import binom
 
+from discreet.accounting._binomial import at_least
+from discreet.accounting.leaves import Response
 from discreet.accounting.rdp import sampled_gaussian
 from discreet.accounting.rdp._excess import exp_excess
 
@@ -115,16 +116,8 @@ def truncated_poisson_gaussian(
 
 
 def overflow_probability(records: int, probability: float, limit: int) -> float:
-    """P[Binomial(records, probability) >= limit], rounded up: by the library where it is good, by Chernoff elsewhere."""
-    if probability == 1.0 or limit <= records * probability:
-        return 1.0
-    if limit > records:
-        return 0.0
-    share = limit / records
-    stay = (1.0 - share) * math.log((1.0 - share) / (1.0 - probability)) if limit < records else 0.0
-    chernoff = math.exp(-records * (share * math.log(share / probability) + stay) * (1.0 - 1e-9) + 1e-9)
-    tail = float(binom.sf(limit - 1, records, probability)) * (1.0 + 1e-6)
-    return min(1.0, chernoff, tail) if tail > 1e-290 else min(1.0, chernoff + 1e-300)
+    """P[Binomial(records, probability) >= limit], rounded up."""
+    return at_least(limit, records, probability)[1]
 
 
 def laplace(order: float, *, scale: float) -> float:
@@ -178,7 +171,7 @@ def pure(order: float, *, epsilon: float) -> float:
 def randomized_response(order: float, *, categories: int, truth_probability: float) -> float:
     """One record exchanged: ratio p/r with probability r, r/p with probability p, else 1; r = (1-p)/(categories-1)."""
     rest = (1.0 - truth_probability) / (categories - 1)
-    gap = max(0.0, math.log(truth_probability / rest)) * _OUTWARD
+    gap = Response(categories, truth_probability).gap
     return _response(order, gap, truth_probability, max(0.0, (categories - 2) * rest))
 
 

@@ -37,6 +37,11 @@ class Interval:
     estimate: float
     upper: float
 
+    def __post_init__(self) -> None:
+        if not self.lower <= self.estimate <= self.upper:  # also where something is not a number
+            got = f"{self.lower!r}, {self.estimate!r}, {self.upper!r}"
+            raise AccountingError(expected="lower <= estimate <= upper", got=got, do="Use the 'rdp' accountant.")
+
 
 NOTHING = Interval(0.0, 0.0, 0.0)
 
@@ -58,7 +63,8 @@ def tight_epsilon(leaves: Counted, delta: float, tolerance: float = 1e-3) -> Int
     if attained == leaves:
         return upper
     lower = tight_epsilon(attained, delta, tolerance).lower if attained else 0.0
-    return Interval(min(lower, upper.upper), upper.estimate, upper.upper)
+    lower = min(lower, upper.upper)
+    return Interval(lower, max(lower, upper.estimate), upper.upper)
 
 
 @lru_cache(maxsize=1024)
@@ -75,7 +81,8 @@ def tight_delta(leaves: Counted, epsilon: float, tolerance: float = 1e-3) -> Int
     if attained == leaves:
         return upper
     lower = tight_delta(attained, epsilon, tolerance).lower if attained else 0.0
-    return Interval(min(lower, upper.upper), upper.estimate, upper.upper)
+    lower = min(lower, upper.upper)
+    return Interval(lower, max(lower, upper.estimate), upper.upper)
 
 
 def _capped(
@@ -209,8 +216,11 @@ def _one_step(problem: Problem) -> Direction | None:
 
 def _one_delta(direction: Direction, epsilon: float) -> Bracket:
     """D(eps) = P(L > eps) - e^eps Q(L > eps): what the last cell holds over its edge."""
-    over = direction.cells(np.array([epsilon])).over
-    return Bracket(float(over.lower[-1]), min(float(over.upper[-1]) * (1.0 + 1e-12) + 1e-290, 1.0))
+    found = direction.cells(np.array([epsilon]))
+    earlier = direction.cells(np.array([epsilon - found.slack]))  # an atom at the edge must be on the right side of it
+    mass = float(earlier.mass.upper[-1])
+    upper = float(earlier.over.upper[-1]) * (1.0 + 1e-12) + 4.0 * found.slack * mass + 1e-290
+    return Bracket(float(found.over.lower[-1]) * (1.0 - 1e-12), min(upper, 1.0))
 
 
 def _inverted(direction: Direction, delta: float) -> Bracket:

@@ -17,6 +17,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+import numpy as np
+
+from discreet.errors import AccountingError
+
 if TYPE_CHECKING:
     from discreet.accounting.tight._rounding import FloatArray
 
@@ -29,6 +33,12 @@ class Bounds:
 
     lower: FloatArray
     upper: FloatArray
+
+    def __post_init__(self) -> None:
+        if not np.all(self.lower <= self.upper):  # also where something is not a number
+            raise AccountingError(
+                expected="a lower bound below its upper bound", got="numbers out of range", do="Use the 'rdp' accountant."
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from discreet.accounting.leaves import (
     Response,
     TruncatedPoissonGaussian,
 )
+from discreet.accounting.tight._rounding import OutOfRangeError
 from discreet.accounting.tight.balls_in_bins import balls_in_bins_directions
 from discreet.accounting.tight.fixed_size import fixed_size_directions
 from discreet.accounting.tight.poisson import PoissonAdd, PoissonRemove
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 
 __all__ = ["directions"]
 
+_LARGEST_LOSS = 300.0
+_NOISE = (0.02, 1e100)
+
 
 def directions(leaf: Leaf) -> tuple[Direction, Direction]:
     """The two directions (unit under P, unit under Q) of the leaf's pair; the same one twice if the pair is symmetric.
@@ -38,6 +42,7 @@ def directions(leaf: Leaf) -> tuple[Direction, Direction]:
     Raises:
         AccountingError: if no tight analysis of this leaf exists.
     """
+    _check_range(leaf)
     rule = _RULES.get(type(leaf))
     if rule is None:
         raise AccountingError(
@@ -46,6 +51,31 @@ def directions(leaf: Leaf) -> tuple[Direction, Direction]:
             do="Use the 'rdp' accountant, if it has one.",
         )
     return rule(leaf)
+
+
+def _check_range(leaf: Leaf) -> None:
+    """Losses of one step must be far inside the range of float64; beyond, only the Rényi accountant answers."""
+    if isinstance(leaf, BoundedRange | Laplace | Response):
+        loss = _largest_loss(leaf)
+        fits = loss < _LARGEST_LOSS
+    else:
+        fits = _NOISE[0] < leaf.noise_multiplier < _NOISE[1]
+    if not fits:
+        raise OutOfRangeError(
+            expected=f"noise multipliers in {_NOISE}, or losses below {_LARGEST_LOSS:g} in one step, for the tight accountant",
+            got=repr(leaf),
+            do="Use more noise, or the 'rdp' accountant.",
+        )
+
+
+def _largest_loss(leaf: BoundedRange | Laplace | Response) -> float:
+    match leaf:
+        case BoundedRange():
+            return leaf.epsilon
+        case Laplace():
+            return 1.0 / leaf.noise_multiplier
+        case Response():
+            return leaf.gap
 
 
 def _gaussian(leaf: Gaussian) -> tuple[Direction, Direction]:
@@ -75,9 +105,8 @@ def _bounded_range(leaf: BoundedRange) -> tuple[Direction, Direction]:
 def _response(leaf: Response) -> tuple[Direction, Direction]:
     truth = leaf.truth_probability
     other = (1.0 - truth) / (leaf.categories - 1)
-    reach = math.log(truth / other)
     rest = max(1.0 - truth - other, 0.0)
-    one = Segment(reach, 0.0, (other, rest, truth))
+    one = Segment(leaf.gap, 0.0, (other, rest, truth))
     return one, one
 
 

@@ -14,9 +14,9 @@ import math
 from typing import TYPE_CHECKING
 
 from discreet import _validate as check
+from discreet.accounting._binomial import at_least
 from discreet.accounting.group_privacy import group_gaussian
 from discreet.accounting.leaves import Gaussian, PoissonGaussian
-from discreet.accounting.tight._binomial import at_least
 from discreet.accounting.tight.bracket import Bracket, Problem, epsilon_bracket
 from discreet.accounting.tight.poisson import PoissonRemove
 from discreet.accounting.tight.shifts import ShiftsAdd, ShiftsRemove

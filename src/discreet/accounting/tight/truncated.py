@@ -19,7 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from discreet.accounting.tight._binomial import at_least
+from discreet.accounting._binomial import at_least
 from discreet.accounting.tight._rounding import U
 from discreet.accounting.tight.exchange import Exchange
 from discreet.accounting.tight.mixture import Mixture, Part

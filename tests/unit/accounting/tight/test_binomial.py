@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import pytest
 
-from discreet.accounting.tight._binomial import at_least
+from discreet.accounting._binomial import at_least
 
 
 def _exact(count: int, trials: int, probability: float) -> Fraction:

@@ -15,12 +15,13 @@ import math
 
 import numpy as np
 
-from discreet.accounting.tight._rounding import U
-
 __all__ = ["at_least"]
+
+_U = 2.0**-53
 
 _EXACT = 300  # below this many, binomial coefficients are whole numbers of moderate size
 _DEVIATIONS = 60.0
+_LONGEST = 5_000_000  # more terms than this are not summed
 
 
 def at_least(count: int, trials: int, probability: float) -> tuple[float, float]:
@@ -40,25 +41,27 @@ def at_least(count: int, trials: int, probability: float) -> tuple[float, float]
         return _upper_tail(count, trials, probability, 1.0 - probability)
     # Below the mean: the complement, as an upper tail of the number of failures.
     low, high = _upper_tail(trials - count + 1, trials, 1.0 - probability, probability)
-    return max((1.0 - high) * (1.0 - 4.0 * U), 0.0), min((1.0 - low) * (1.0 + 4.0 * U), 1.0)
+    return max((1.0 - high) * (1.0 - 4.0 * _U), 0.0), min((1.0 - low) * (1.0 + 4.0 * _U), 1.0)
 
 
 def _upper_tail(k: int, n: int, q: float, rest: float) -> tuple[float, float]:
     """P[X >= k] for k >= the mean: pmf(k) times the sum of products of the ratios (n-m)/(m+1) q/(1-q), m = k, k+1, ..."""
     log, error = _log_mass(k, n, q, rest)
     reach = min(n - k, 64 + math.ceil(_DEVIATIONS * math.sqrt(n * q * rest)))
+    if reach > _LONGEST or error > 0.1:  # so many trials that nothing is known for certain
+        return 0.0, 1.0
     m = np.arange(k, k + reach, dtype=np.float64)
     ratio = (n - m) / (m + 1.0) * (q / rest)
     terms = np.cumprod(ratio)
     total = 1.0 + float(np.sum(terms))
-    relative = 16.0 * U * (reach + 2) + error
+    relative = 16.0 * _U * (reach + 2)
     beyond = 0.0
     if reach < n - k:  # ratios fall, so the rest is at most a geometric series
-        last = float((n - k - reach) / (k + reach + 1.0) * (q / rest)) * (1.0 + 8.0 * U)
+        last = float((n - k - reach) / (k + reach + 1.0) * (q / rest)) * (1.0 + 8.0 * _U)
         beyond = math.inf if last >= 1.0 else float(terms[-1]) * last / (1.0 - last) * 2.0
     mass = math.exp(log)
-    lower = mass * total * (1.0 - relative)
-    upper = mass * (total + beyond) * (1.0 + relative) + 1e-300
+    lower = mass * total * (1.0 - relative) * math.exp(-error) * (1.0 - 8.0 * _U)
+    upper = mass * (total + beyond) * (1.0 + relative) * math.exp(error) * (1.0 + 8.0 * _U) + 1e-300
     return max(lower, 0.0), min(upper, 1.0)
 
 
@@ -69,14 +72,14 @@ def _log_mass(k: int, n: int, q: float, rest: float) -> tuple[float, float]:
         yes = k * math.log(q)
         no = (n - k) * (math.log1p(-q) if q < 0.5 else math.log(rest))
         size = abs(choose) + abs(yes) + abs(no) + n
-        return choose + yes + no, 16.0 * U * size
+        return choose + yes + no, 16.0 * _U * size
     yes = k * math.log1p((k - n * q) / (n * q))
     no = (n - k) * math.log1p((n * q - k) / (n * rest))
     scale = 0.5 * math.log(n / (2.0 * math.pi * k * (n - k)))
     low = _stirling(n)[0] - _stirling(k)[1] - _stirling(n - k)[1]
     high = _stirling(n)[1] - _stirling(k)[0] - _stirling(n - k)[0]
     size = abs(yes) + abs(no) + abs(scale) + n + 1.0
-    return -yes - no + scale + 0.5 * (low + high), 0.5 * (high - low) + 16.0 * U * size
+    return -yes - no + scale + 0.5 * (low + high), 0.5 * (high - low) + 16.0 * _U * size
 
 
 def _stirling(m: int) -> tuple[float, float]:
