@@ -13,9 +13,10 @@ from discreet.accounting import rdp
 from discreet.accounting.gaussian import fold, gaussian_delta, gaussian_epsilon, invert
 from discreet.accounting.leaves import Gaussian, Leaf
 from discreet.accounting.tight._rounding import OutOfRangeError
-from discreet.accounting.tight.bracket import Bracket, Problem, Starts, delta_bracket, epsilon_bracket
+from discreet.accounting.tight.bracket import Bracket, Starts, delta_bracket, epsilon_bracket
 from discreet.accounting.tight.directions import directions
 from discreet.accounting.tight.estimate import contour
+from discreet.accounting.tight.pair import Problem
 from discreet.accounting.tight.tilt import tilt_for_epsilon
 from discreet.accounting.tight.window import period
 from discreet.errors import AccountingError

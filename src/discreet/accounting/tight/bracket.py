@@ -22,7 +22,7 @@ from discreet.accounting.tight.pair import Pair, Problem, chernoff, measures, up
 from discreet.accounting.tight.tilt import Law, Tilt, sharpened, tilt_for_delta, tilt_for_epsilon
 from discreet.accounting.tight.window import Window, planned
 
-__all__ = ["Bracket", "Problem", "Start", "Starts", "delta_bracket", "epsilon_bracket"]
+__all__ = ["Bracket", "Start", "Starts", "delta_bracket", "epsilon_bracket"]
 
 _LONGEST = 3 << 19
 _ROUNDS = 10
