@@ -13,7 +13,8 @@ from discreet.accounting.gaussian import fold, gaussian_delta, gaussian_epsilon
 from discreet.accounting.leaves import Gaussian, Laplace, Leaf, PoissonGaussian
 from discreet.accounting.normalise import normalise
 from discreet.accounting.tight import tight_delta, tight_epsilon
-from discreet.accounting.tight.bracket import Problem, delta_bracket, epsilon_bracket
+from discreet.accounting.tight.bracket import delta_bracket, epsilon_bracket
+from discreet.accounting.tight.pair import Problem
 from discreet.accounting.tight.poisson import PoissonRemove
 from discreet.ledger.events import Everything, GaussianSum, LaplaceSum, Poisson, Step
 from discreet.units import Adjacency

@@ -16,9 +16,10 @@ import pytest
 
 from discreet.accounting.leaves import BallsInBinsGaussian, FixedSizeGaussian, PoissonGaussian, TruncatedPoissonGaussian
 from discreet.accounting.tight.balls_in_bins import balls_in_bins_directions
-from discreet.accounting.tight.bracket import Problem, delta_bracket
+from discreet.accounting.tight.bracket import delta_bracket
 from discreet.accounting.tight.fixed_size import fixed_size_directions
 from discreet.accounting.tight.group_mixture import group_directions
+from discreet.accounting.tight.pair import Problem
 from discreet.accounting.tight.poisson import PoissonRemove
 from discreet.accounting.tight.truncated import truncated_directions
 

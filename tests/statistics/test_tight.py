@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from discreet.accounting.leaves import Laplace, Leaf, PoissonGaussian
 from discreet.accounting.tight import tight_delta
-from discreet.accounting.tight.bracket import Problem, delta_bracket
+from discreet.accounting.tight.bracket import delta_bracket
 from discreet.accounting.tight.directions import directions
+from discreet.accounting.tight.pair import Problem
 
 ALPHA = 1e-6
 N = 400_000

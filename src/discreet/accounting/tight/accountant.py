@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -13,9 +13,10 @@ from discreet.accounting import rdp
 from discreet.accounting.gaussian import fold, gaussian_delta, gaussian_epsilon, invert
 from discreet.accounting.leaves import Gaussian, Leaf
 from discreet.accounting.tight._rounding import OutOfRangeError
-from discreet.accounting.tight.bracket import Bracket, Problem, Starts, delta_bracket, epsilon_bracket
+from discreet.accounting.tight.bracket import Bracket, Starts, delta_bracket, epsilon_bracket
 from discreet.accounting.tight.directions import directions
 from discreet.accounting.tight.estimate import contour
+from discreet.accounting.tight.pair import Problem
 from discreet.accounting.tight.tilt import tilt_for_epsilon
 from discreet.accounting.tight.window import period
 from discreet.errors import AccountingError
@@ -44,6 +45,7 @@ class Interval:
 
 
 NOTHING = Interval(0.0, 0.0, 0.0)
+_COARSE = 1e-3
 
 
 @lru_cache(maxsize=1024)
@@ -85,14 +87,22 @@ def tight_delta(leaves: Counted, epsilon: float, tolerance: float = 1e-3) -> Int
     return Interval(lower, max(lower, upper.estimate), upper.upper)
 
 
-def _capped(
-    tight: Callable[[Counted, float, float], tuple[Interval, float]],
-    renyi: Callable[[Counted, float], float],
-    leaves: Counted,
-    level: float,
-    tolerance: float,
-) -> Interval:
-    """Never above the Rényi bound, and that alone where a single loss is outside the range of float64.
+_Tight: TypeAlias = "Callable[[Counted, float, float], tuple[Interval, float]]"
+_Renyi: TypeAlias = "Callable[[Counted, float], float]"
+
+
+def _capped(tight: _Tight, renyi: _Renyi, leaves: Counted, level: float, tolerance: float) -> Interval:
+    """Never above the Rényi bound. Where a tolerance is finer than can be reached, the result of a coarser one counts too."""
+    found = _capped_once(tight, renyi, leaves, level, tolerance)
+    if tolerance >= _COARSE or found.upper - found.lower <= 10.0 * tolerance * found.upper:
+        return found
+    coarse = _capped(tight, renyi, leaves, level, min(10.0 * tolerance, _COARSE))
+    lower, upper = max(found.lower, coarse.lower), min(found.upper, coarse.upper)
+    return Interval(lower, min(max(coarse.estimate, lower), upper), upper)
+
+
+def _capped_once(tight: _Tight, renyi: _Renyi, leaves: Counted, level: float, tolerance: float) -> Interval:
+    """The Rényi bound alone where a single loss is outside the range of float64.
 
     `tight` also says about what any exponent gives at best: well below that, no Rényi bound can be, and none is computed.
     """

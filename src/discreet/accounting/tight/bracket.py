@@ -22,7 +22,7 @@ from discreet.accounting.tight.pair import Pair, Problem, chernoff, measures, up
 from discreet.accounting.tight.tilt import Law, Tilt, sharpened, tilt_for_delta, tilt_for_epsilon
 from discreet.accounting.tight.window import Window, planned
 
-__all__ = ["Bracket", "Problem", "Start", "Starts", "delta_bracket", "epsilon_bracket"]
+__all__ = ["Bracket", "Start", "Starts", "delta_bracket", "epsilon_bracket"]
 
 _LONGEST = 3 << 19
 _ROUNDS = 10
@@ -139,10 +139,12 @@ def _refine(problem: Problem, law: Law, begin: tuple[Tilt, float, Pair | None], 
         lower, upper, rounding = _curves(pair, plan, tilt.epsilon)
         high = max(upper.epsilon(delta) + pair.upper.slack, 0.0) * (1.0 + 4.0 * U)
         low = max(lower.epsilon(delta) - pair.lower.slack, 0.0) * (1.0 - 4.0 * U) if lower.reaches(delta) else 0.0
-        best = Bracket(max(best.lower, low), min(best.upper, high, chernoff(pair.upper, delta)), spacing)
+        if not high - low < tolerance * high:  # also where it is infinite
+            high = min(high, chernoff(pair.upper, delta))
+        best = Bracket(max(best.lower, low), min(best.upper, high), spacing)
         width = best.upper - best.lower
         work += plan.points(spacing)
-        if width <= tolerance * best.upper or work > _WORK:
+        if width <= tolerance * best.upper < math.inf or work > _WORK:
             break
         gap, nodes = upper.delta(best.upper) - lower.delta(best.upper), pair.nodes * spacing
         if WIDE and not plan.extended and rounding.delta(best.upper) > 0.25 * gap:
@@ -246,12 +248,13 @@ def delta_bracket(problem: Problem, epsilon: float, tolerance: float) -> Bracket
     law = problem.law(delta)
     tilt = tilt_for_epsilon(law, epsilon)
     best = Bracket(0.0, 1.0)
-    spacing, _ = _spaced(problem, law, tilt, 0.8 * tolerance, delta)
+    pair: Pair | None
+    spacing, pair = _spaced(problem, law, tilt, 0.8 * tolerance, delta)
     work, done = 0.0, False
     for _ in range(_ROUNDS):
         window = planned(law, tilt, spacing)
         try:
-            pair = measures(problem, law, tilt.theta, spacing, delta)
+            pair = pair or measures(problem, law, tilt.theta, spacing, delta)
         except OutOfRangeError:
             if done:
                 break  # the bracket stays as wide as it is
@@ -267,5 +270,5 @@ def delta_bracket(problem: Problem, epsilon: float, tolerance: float) -> Bracket
         if width <= tolerance * best.upper or work > _WORK:
             break
         spacing *= min(0.7, max(0.1, math.sqrt(0.8 * tolerance * best.upper / width)))
-        tilt = replace(tilt, log_delta=math.log(max(best.upper, 1e-300)))
+        tilt, pair = replace(tilt, log_delta=math.log(max(best.upper, 1e-300))), None
     return best

@@ -17,7 +17,8 @@ from discreet import _validate as check
 from discreet.accounting._binomial import at_least
 from discreet.accounting.group_privacy import group_gaussian
 from discreet.accounting.leaves import Gaussian, PoissonGaussian
-from discreet.accounting.tight.bracket import Bracket, Problem, epsilon_bracket
+from discreet.accounting.tight.bracket import Bracket, epsilon_bracket
+from discreet.accounting.tight.pair import Problem
 from discreet.accounting.tight.poisson import PoissonRemove
 from discreet.accounting.tight.shifts import ShiftsAdd, ShiftsRemove
 from discreet.errors import AccountingError

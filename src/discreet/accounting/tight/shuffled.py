@@ -24,7 +24,8 @@ from scipy.special import log_ndtr
 
 from discreet import _validate as check
 from discreet.accounting.tight.atoms import Atoms
-from discreet.accounting.tight.bracket import Problem, epsilon_bracket
+from discreet.accounting.tight.bracket import epsilon_bracket
+from discreet.accounting.tight.pair import Problem
 from discreet.units import Adjacency
 
 if TYPE_CHECKING:

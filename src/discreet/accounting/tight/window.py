@@ -15,12 +15,12 @@ __all__ = ["Window", "period", "planned"]
 
 _MANY = 100_000  # points above which long double may pay
 _LONG = 80.0  # a window of more than this over theta is tried with a smaller theta
-_LESS = np.geomspace(1.0, 0.05, 14)  # parts of theta that are tried
+_LESS = np.geomspace(1.0, 0.05, 11)  # parts of theta that are tried
 _LOSS = 12.0  # by how much, in ln, the tilted mass may exceed what is wanted, for the sake of a short window
 _EXTENDED = 6.0  # how much more long double allows: 11 bits, less a margin
 _TRUSTED = 0.05  # lower curves are computed from this part of the expected epsilon upwards
-_RISE = np.array([0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0])
-_FALL = np.array([0.0, 0.1, 0.3, 0.6, 1.0, 2.0, 4.0, 10.0, 30.0, 100.0, 1e3, 1e4, 1e5])
+_RISE = np.array([0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0, 1.1, 1.25, 1.5, 2.0, 3.5, 8.0, 30.0, 100.0])
+_FALL = np.array([0.0, 0.15, 0.5, 1.2, 3.0, 8.0, 30.0, 300.0, 1e4])
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ def _windows(law: Law, tilt: Tilt, factors: FloatArray) -> list[Window]:
 
 
 def _window(tilt: Tilt, theta: float, cumulant: FloatArray) -> Window:
-    """From the cumulant K at the exponents theta * _RISE = a and -theta * _FALL = -b.
+    """From the cumulant K at the exponents a, theta times _RISE, and -b, minus theta times _FALL.
 
     With W the width and goal the ln of what may be lost, all conditions are linear in W:
 

@@ -10,7 +10,8 @@ from scipy.special import ndtr
 from discreet.accounting.leaves import BallsInBinsGaussian
 from discreet.accounting.tight.atoms import Atoms, spread_out
 from discreet.accounting.tight.balls_in_bins import balls_in_bins_directions
-from discreet.accounting.tight.bracket import Problem, epsilon_bracket
+from discreet.accounting.tight.bracket import epsilon_bracket
+from discreet.accounting.tight.pair import Problem
 
 if TYPE_CHECKING:
     from discreet.accounting.tight._rounding import FloatArray

@@ -10,9 +10,10 @@ import pytest
 
 from discreet.accounting import rdp
 from discreet.accounting.leaves import FixedSizeGaussian
-from discreet.accounting.tight.bracket import Problem, epsilon_bracket
+from discreet.accounting.tight.bracket import epsilon_bracket
 from discreet.accounting.tight.exchange import Exchange
 from discreet.accounting.tight.fixed_size import fixed_size_attained, fixed_size_directions
+from discreet.accounting.tight.pair import Problem
 from discreet.accounting.tight.poisson import PoissonAdd, PoissonRemove
 from discreet.units import Adjacency
 

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from discreet.accounting.leaves import FixedSizeGaussian, Gaussian, PoissonGaussian
-from discreet.accounting.tight.bracket import Problem, epsilon_bracket
+from discreet.accounting.tight.bracket import epsilon_bracket
 from discreet.accounting.tight.group_mixture import group_directions, group_epsilon
+from discreet.accounting.tight.pair import Problem
 from discreet.accounting.tight.poisson import PoissonAdd, PoissonRemove
 from discreet.accounting.tight.shifts import ShiftsAdd, ShiftsRemove
 from discreet.errors import AccountingError

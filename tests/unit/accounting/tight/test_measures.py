@@ -10,12 +10,13 @@ import pytest
 from discreet.accounting.leaves import BoundedRange, Gaussian, Laplace, Leaf, PoissonGaussian, Response
 from discreet.accounting.tight import bracket, window
 from discreet.accounting.tight._rounding import WIDE, U
-from discreet.accounting.tight.bracket import Problem, epsilon_bracket
+from discreet.accounting.tight.bracket import epsilon_bracket
 from discreet.accounting.tight.compose import compose, tilted
 from discreet.accounting.tight.directions import directions
 from discreet.accounting.tight.gather import gather
 from discreet.accounting.tight.lattice import lattice, scope
 from discreet.accounting.tight.measure import Measure, spread
+from discreet.accounting.tight.pair import Problem
 from discreet.accounting.tight.poisson import PoissonRemove
 
 if TYPE_CHECKING:

@@ -5,8 +5,9 @@ import math
 import pytest
 
 from discreet.accounting.leaves import Gaussian
-from discreet.accounting.tight.bracket import Problem, epsilon_bracket
+from discreet.accounting.tight.bracket import epsilon_bracket
 from discreet.accounting.tight.directions import directions
+from discreet.accounting.tight.pair import Problem
 from discreet.accounting.tight.shuffled import shuffled_lower
 from discreet.units import Adjacency
 

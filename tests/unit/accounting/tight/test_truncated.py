@@ -11,8 +11,9 @@ import pytest
 from discreet.accounting import rdp
 from discreet.accounting.leaves import FixedSizeGaussian, PoissonGaussian, TruncatedPoissonGaussian
 from discreet.accounting.normalise import leaves_of_step
-from discreet.accounting.tight.bracket import Problem, epsilon_bracket
+from discreet.accounting.tight.bracket import epsilon_bracket
 from discreet.accounting.tight.fixed_size import fixed_size_directions
+from discreet.accounting.tight.pair import Problem
 from discreet.accounting.tight.truncated import cut, truncated_directions
 from discreet.ledger.events import GaussianSum, Step, TruncatedPoisson
 from discreet.units import Adjacency
