@@ -14,6 +14,7 @@ from discreet.accounting.gaussian import fold, gaussian_delta, gaussian_epsilon,
 from discreet.accounting.leaves import Gaussian, Leaf
 from discreet.accounting.tight._rounding import OutOfRangeError
 from discreet.accounting.tight.bracket import Bracket, Starts, delta_bracket, epsilon_bracket
+from discreet.accounting.tight.coarse import MOST, coarse
 from discreet.accounting.tight.directions import directions
 from discreet.accounting.tight.estimate import contour
 from discreet.accounting.tight.pair import Problem
@@ -60,6 +61,8 @@ def tight_epsilon(leaves: Counted, delta: float, tolerance: float = 1e-3) -> Int
     single = _single_gaussian(leaves)
     if single is not None:
         return _closed(*gaussian_epsilon(single, delta))
+    if len(leaves) > MOST:
+        return _in_company(tight_epsilon, leaves, delta, tolerance)
     upper = _capped(_worse_epsilon, _renyi_epsilon, leaves, delta, tolerance)
     attained = tuple((leaf, count) for leaf, count in leaves if leaf.attained)
     if attained == leaves:
@@ -78,6 +81,8 @@ def tight_delta(leaves: Counted, epsilon: float, tolerance: float = 1e-3) -> Int
     single = _single_gaussian(leaves)
     if single is not None:
         return _closed(*gaussian_delta(single, epsilon))
+    if len(leaves) > MOST:
+        return _in_company(tight_delta, leaves, epsilon, tolerance)
     upper = _capped(_worse_delta, _renyi_delta, leaves, epsilon, tolerance)
     attained = tuple((leaf, count) for leaf, count in leaves if leaf.attained)
     if attained == leaves:
@@ -85,6 +90,22 @@ def tight_delta(leaves: Counted, epsilon: float, tolerance: float = 1e-3) -> Int
     lower = tight_delta(attained, epsilon, tolerance).lower if attained else 0.0
     lower = min(lower, upper.upper)
     return Interval(lower, max(lower, upper.estimate), upper.upper)
+
+
+def _in_company(
+    accountant: Callable[[Counted, float, float], Interval], leaves: Counted, level: float, tolerance: float
+) -> Interval:
+    """Many different leaves, by way of fewer: one composition for each end."""
+    more, less = coarse(leaves, upper=True), coarse(leaves, upper=False)
+    if len(more) > MOST:
+        raise AccountingError(
+            expected=f"at most {MOST} different steps, apart from Poisson samples with a Gaussian sum",
+            got=f"{len(more)}",
+            do="Use the 'rdp' accountant.",
+        )
+    upper = accountant(more, level, tolerance).upper
+    lower = min(accountant(less, level, tolerance).lower, upper)
+    return Interval(lower, 0.5 * (lower + upper), upper)
 
 
 _Tight: TypeAlias = "Callable[[Counted, float, float], tuple[Interval, float]]"
@@ -171,7 +192,7 @@ def tight_upper(leaves: Counted, delta: float, tolerance: float = 1e-3, starts: 
     """
     leaves = _folded(leaves)
     single = _single_gaussian(leaves)
-    if not leaves or single is not None:
+    if not leaves or single is not None or len(leaves) > MOST:
         return tight_epsilon(leaves, delta, tolerance).upper
     try:
         return _brackets(leaves, delta, tolerance, starts)[0].upper
