@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from discreet.accounting import account, rdp
 from discreet.accounting.gaussian import fold, gaussian_delta, gaussian_epsilon
-from discreet.accounting.leaves import Gaussian, Laplace, Leaf, PoissonGaussian
+from discreet.accounting.leaves import BoundedRange, Gaussian, Laplace, Leaf, PoissonGaussian
 from discreet.accounting.normalise import normalise
 from discreet.accounting.tight import tight_delta, tight_epsilon
 from discreet.accounting.tight.bracket import delta_bracket, epsilon_bracket
+from discreet.accounting.tight.directions import directions
 from discreet.accounting.tight.pair import Problem
 from discreet.accounting.tight.poisson import PoissonRemove
 from discreet.ledger.events import Everything, GaussianSum, LaplaceSum, Poisson, Step
@@ -34,6 +35,16 @@ def test_lower_estimate_upper_renyi_are_in_order(q: float, z: float, k: int, d: 
     leaves: tuple[tuple[Leaf, int], ...] = ((PoissonGaussian(q, z), k),)
     found = tight_epsilon(leaves, d)
     assert 0.0 <= found.lower <= found.estimate <= found.upper <= rdp.epsilon(leaves, delta=d).value
+
+
+@pytest.mark.parametrize("mixed", [(), ((PoissonGaussian(0.01, 1.0), 100),)])
+def test_the_renyi_cap_holds_where_a_pair_only_dominates(mixed: tuple[tuple[Leaf, int], ...]) -> None:
+    """Rényi analysis of a bounded range beats its dominating pair: leaving the cap out because the curve looks tight fails."""
+    leaves: tuple[tuple[Leaf, int], ...] = ((BoundedRange(0.1), 100), *mixed)
+    pairs = epsilon_bracket(Problem(tuple((directions(leaf)[0], k) for leaf, k in leaves)), 1e-5, 1e-3)
+    assert rdp.epsilon(leaves, delta=1e-5).value < pairs.lower
+    assert tight_epsilon(leaves, 1e-5).upper <= rdp.epsilon(leaves, delta=1e-5).value
+    assert tight_delta(leaves, 1.4).upper <= rdp.delta(leaves, epsilon=1.4).value
 
 
 @FEW

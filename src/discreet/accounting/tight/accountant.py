@@ -125,7 +125,8 @@ def _capped(tight: _Tight, renyi: _Renyi, leaves: Counted, level: float, toleran
 def _capped_once(tight: _Tight, renyi: _Renyi, leaves: Counted, level: float, tolerance: float) -> Interval:
     """The Rényi bound alone where a single loss is outside the range of float64.
 
-    `tight` also says about what any exponent gives at best: well below that, no Rényi bound can be, and none is computed.
+    `tight` also says about what any exponent gives at best for its pairs. If these are attained, then no Rényi bound is better
+    than that, and none is computed; the Rényi analysis of a leaf whose pair only dominates may be the better of the two.
     """
     try:
         found, exponents = tight(leaves, level, tolerance)
@@ -134,7 +135,7 @@ def _capped_once(tight: _Tight, renyi: _Renyi, leaves: Counted, level: float, to
         if not math.isfinite(bound):
             raise
         return Interval(0.0, bound, bound)
-    if found.upper < 0.98 * exponents:
+    if found.upper < 0.98 * exponents and all(leaf.attained for leaf, _ in leaves):
         return found
     upper = min(found.upper, renyi(leaves, level))
     return Interval(found.lower, min(found.estimate, upper), upper)
