@@ -13,6 +13,7 @@ from discreet.accounting.leaves import (
     Laplace,
     PoissonGaussian,
     Response,
+    TruncatedPoissonGaussian,
 )
 from discreet.accounting.normalise import folded_noise_multiplier, leaves_of_step, normalise
 from discreet.errors import AccountingError
@@ -79,8 +80,10 @@ def test_p33_counts_of_equal_leaves_add_up() -> None:
         (Poisson(0.2), ADD, PoissonGaussian(0.2, 1.5)),
         (Poisson(0.2), ZERO, PoissonGaussian(0.2, 1.5)),
         (Poisson(0.2), REPLACE, PoissonGaussian(0.2, 1.5, replace=True)),
-        (TruncatedPoisson(0.2, 100, 100), ADD, PoissonGaussian(0.2, 1.5)),
-        (TruncatedPoisson(1.0, 100, 100), ADD, Gaussian(1.5)),
+        (TruncatedPoisson(0.2, 101, 100), ADD, PoissonGaussian(0.2, 1.5)),
+        (TruncatedPoisson(0.2, 100, 100), ADD, TruncatedPoissonGaussian(0.2, 100, 100, 1.5)),  # one record more is cut
+        (TruncatedPoisson(0.2, 100, 100), ZERO, PoissonGaussian(0.2, 1.5)),
+        (TruncatedPoisson(1.0, 101, 100), ADD, Gaussian(1.5)),
         (FixedSize(10, 100), REPLACE, FixedSizeGaussian(10, 100, 1.5)),
         (FixedSize(10, 100), ZERO, FixedSizeGaussian(10, 100, 1.5)),
         (FixedSize(100, 100), REPLACE, Gaussian(0.75)),

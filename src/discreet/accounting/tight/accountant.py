@@ -137,8 +137,8 @@ def _capped_once(tight: _Tight, renyi: _Renyi, leaves: Counted, level: float, to
         return Interval(0.0, bound, bound)
     if found.upper < 0.98 * exponents and all(leaf.attained for leaf, _ in leaves):
         return found
-    upper = min(found.upper, renyi(leaves, level))
-    return Interval(found.lower, min(found.estimate, upper), upper)
+    upper = min(found.upper, renyi(leaves, level))  # perhaps below the pair's lower end, if the pair only dominates
+    return Interval(min(found.lower, upper), min(found.estimate, upper), upper)
 
 
 def _renyi_epsilon(leaves: Counted, delta: float) -> float:
