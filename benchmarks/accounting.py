@@ -242,13 +242,13 @@ def table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> Non
     importlib.import_module("rich.console").Console(width=160).print(shown)
 
 
-def run(tasks: Sequence[Setting | Target], runners: dict[str, Runner]) -> dict[str, list[Result]]:
-    """Every tool on every task, taking turns."""
+def run(tasks: Sequence[Setting | Target], runners: dict[str, Runner], limit: float) -> dict[str, list[Result]]:
+    """Every tool on every task, taking turns; a calibration may take twice the limit of a query."""
     answers: dict[str, list[Result]] = {name: [] for name in runners}
     for number, task in enumerate(tasks):
         names = list(runners)
         for name in names[number % len(names) :] + names[: number % len(names)]:
-            answers[name].append(runners[name].ask(task, 2 * LIMIT if isinstance(task, Target) else LIMIT))
+            answers[name].append(runners[name].ask(task, 2 * limit if isinstance(task, Target) else limit))
         print(f"{number + 1} of {len(tasks)} done", file=sys.stderr, flush=True)
     return answers
 
@@ -346,6 +346,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="a small grid")
     parser.add_argument("--ours", action="store_true", help="without the peers")
+    parser.add_argument("--limit", type=float, default=LIMIT, help="seconds after which a query is stopped")
     arguments = parser.parse_args()
     runners = {}
     for name, (_, package) in TOOLS.items():
@@ -356,9 +357,9 @@ def main() -> None:
     try:
         grid, rows = settings(quick=arguments.quick), targets(quick=arguments.quick)
         report_live()
-        report_queries(grid, run(grid, runners))
+        report_queries(grid, run(grid, runners, arguments.limit))
         sys.stdout.flush()
-        report_calibrations(rows, run(rows, runners))
+        report_calibrations(rows, run(rows, runners, arguments.limit))
     finally:
         for runner in runners.values():
             runner.stop()

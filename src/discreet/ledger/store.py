@@ -135,9 +135,10 @@ class Store:
 
     def lines(self, start: int) -> list[Line]:
         """Rows from number `start` on."""
-        every = "SELECT number, body, digest FROM rows WHERE number >= ?1 OR ?1 = 0 ORDER BY number"  # even a number below 0
+        least = start or -(2**63)  # from the beginning on, also a number below 0 would be seen
+        found = self._sql("SELECT number, body, digest FROM rows WHERE number >= ? ORDER BY number", (least,))
         lines: list[Line] = []
-        for expected, (number, body, digest) in enumerate(self._sql(every, (start,)), start):
+        for expected, (number, body, digest) in enumerate(found, start):
             if number != expected or not isinstance(body, bytes) or not isinstance(digest, bytes):
                 raise LedgerCorrupt(
                     expected=f"row {expected}, with content and digest",
