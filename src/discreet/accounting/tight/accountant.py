@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -55,46 +55,42 @@ def tight_epsilon(leaves: Counted, delta: float, tolerance: float = 1e-3) -> Int
 
     Guarantee: `lower <= epsilon <= upper` whatever the tolerance, under assumption R of `_rounding`; docs/proofs/tight.md.
     """
-    leaves = _folded(leaves)
-    if not leaves:
-        return NOTHING
-    single = _single_gaussian(leaves)
-    if single is not None:
-        return _closed(*gaussian_epsilon(single, delta))
-    if len(leaves) > MOST:
-        return _in_company(tight_epsilon, leaves, delta, tolerance)
-    upper = _capped(_worse_epsilon, _renyi_epsilon, leaves, delta, tolerance)
-    attained = tuple((leaf, count) for leaf, count in leaves if leaf.attained)
-    if attained == leaves:
-        return upper
-    lower = tight_epsilon(attained, delta, tolerance).lower if attained else 0.0
-    lower = min(lower, upper.upper)
-    return Interval(lower, max(lower, upper.estimate), upper.upper)
+    return _answer(_Question(gaussian_epsilon, _worse_epsilon, _renyi_epsilon), _folded(leaves), delta, tolerance)
 
 
 @lru_cache(maxsize=1024)
 def tight_delta(leaves: Counted, epsilon: float, tolerance: float = 1e-3) -> Interval:
     """Delta at epsilon >= 0, to a relative tolerance; as `tight_epsilon`."""
-    leaves = _folded(leaves)
+    return _answer(_Question(gaussian_delta, _worse_delta, _renyi_delta), _folded(leaves), epsilon, tolerance)
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """Epsilon or delta: how a Gaussian, a composition and the Rényi accountant answer it."""
+
+    closed: Callable[[float, float], tuple[float, float]]
+    tight: Callable[[Counted, float, float], tuple[Interval, float]]
+    renyi: Callable[[Counted, float], float]
+
+
+def _answer(question: _Question, leaves: Counted, level: float, tolerance: float) -> Interval:
     if not leaves:
         return NOTHING
     single = _single_gaussian(leaves)
     if single is not None:
-        return _closed(*gaussian_delta(single, epsilon))
+        lower, upper = question.closed(single, level)
+        return Interval(lower, 0.5 * (lower + upper), upper)
     if len(leaves) > MOST:
-        return _in_company(tight_delta, leaves, epsilon, tolerance)
-    upper = _capped(_worse_delta, _renyi_delta, leaves, epsilon, tolerance)
+        return _in_company(question, leaves, level, tolerance)
+    found = _capped(question, leaves, level, tolerance)
     attained = tuple((leaf, count) for leaf, count in leaves if leaf.attained)
     if attained == leaves:
-        return upper
-    lower = tight_delta(attained, epsilon, tolerance).lower if attained else 0.0
-    lower = min(lower, upper.upper)
-    return Interval(lower, max(lower, upper.estimate), upper.upper)
+        return found
+    lower = min(_answer(question, attained, level, tolerance).lower, found.upper)
+    return Interval(lower, max(lower, found.estimate), found.upper)
 
 
-def _in_company(
-    accountant: Callable[[Counted, float, float], Interval], leaves: Counted, level: float, tolerance: float
-) -> Interval:
+def _in_company(question: _Question, leaves: Counted, level: float, tolerance: float) -> Interval:
     """Many different leaves, by way of fewer: one composition for each end."""
     more, less = coarse(leaves, upper=True), coarse(leaves, upper=False)
     if len(more) > MOST:
@@ -103,41 +99,37 @@ def _in_company(
             got=f"{len(more)}",
             do="Use the 'rdp' accountant.",
         )
-    upper = accountant(more, level, tolerance).upper
-    lower = min(accountant(less, level, tolerance).lower, upper)
+    upper = _answer(question, more, level, tolerance).upper
+    lower = min(_answer(question, less, level, tolerance).lower, upper)
     return Interval(lower, 0.5 * (lower + upper), upper)
 
 
-_Tight: TypeAlias = "Callable[[Counted, float, float], tuple[Interval, float]]"
-_Renyi: TypeAlias = "Callable[[Counted, float], float]"
-
-
-def _capped(tight: _Tight, renyi: _Renyi, leaves: Counted, level: float, tolerance: float) -> Interval:
+def _capped(question: _Question, leaves: Counted, level: float, tolerance: float) -> Interval:
     """Never above the Rényi bound. Where a tolerance is finer than can be reached, the result of a coarser one counts too."""
-    found = _capped_once(tight, renyi, leaves, level, tolerance)
+    found = _capped_once(question, leaves, level, tolerance)
     if tolerance >= _COARSE or found.upper - found.lower <= 10.0 * tolerance * found.upper:
         return found
-    coarse = _capped(tight, renyi, leaves, level, min(10.0 * tolerance, _COARSE))
-    lower, upper = max(found.lower, coarse.lower), min(found.upper, coarse.upper)
-    return Interval(lower, min(max(coarse.estimate, lower), upper), upper)
+    other = _capped(question, leaves, level, min(10.0 * tolerance, _COARSE))
+    lower, upper = max(found.lower, other.lower), min(found.upper, other.upper)
+    return Interval(lower, min(max(other.estimate, lower), upper), upper)
 
 
-def _capped_once(tight: _Tight, renyi: _Renyi, leaves: Counted, level: float, tolerance: float) -> Interval:
+def _capped_once(question: _Question, leaves: Counted, level: float, tolerance: float) -> Interval:
     """The Rényi bound alone where a single loss is outside the range of float64.
 
-    `tight` also says about what any exponent gives at best for its pairs. If these are attained, then no Rényi bound is better
-    than that, and none is computed; the Rényi analysis of a leaf whose pair only dominates may be the better of the two.
+    The tight answer also says about what any exponent gives at best for its pairs. If these are attained, then no Rényi bound is
+    better than that, and none is computed; the Rényi analysis of a leaf whose pair only dominates may be the better of the two.
     """
     try:
-        found, exponents = tight(leaves, level, tolerance)
+        found, exponents = question.tight(leaves, level, tolerance)
     except OutOfRangeError:
-        bound = renyi(leaves, level)
+        bound = question.renyi(leaves, level)
         if not math.isfinite(bound):
             raise
         return Interval(0.0, bound, bound)
     if found.upper < 0.98 * exponents and all(leaf.attained for leaf, _ in leaves):
         return found
-    upper = min(found.upper, renyi(leaves, level))  # perhaps below the pair's lower end, if the pair only dominates
+    upper = min(found.upper, question.renyi(leaves, level))  # perhaps below the pair's lower end, if the pair only dominates
     return Interval(min(found.lower, upper), min(found.estimate, upper), upper)
 
 
@@ -172,10 +164,6 @@ def _single_gaussian(leaves: Counted) -> float | None:
     if len(leaves) == 1 and isinstance(leaves[0][0], Gaussian) and leaves[0][0].attained:
         return leaves[0][0].noise_multiplier
     return None
-
-
-def _closed(lower: float, upper: float) -> Interval:
-    return Interval(lower, 0.5 * (lower + upper), upper)
 
 
 def _problems(leaves: Counted) -> tuple[Problem, ...]:

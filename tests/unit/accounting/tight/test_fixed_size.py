@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,32 +15,10 @@ from discreet.accounting.tight.fixed_size import fixed_size_attained, fixed_size
 from discreet.accounting.tight.pair import Problem
 from discreet.accounting.tight.poisson import PoissonAdd, PoissonRemove
 from discreet.units import Adjacency
+from support.brute_force import curve, divergence
 
 if TYPE_CHECKING:
     from discreet.accounting.tight._rounding import FloatArray
-    from discreet.accounting.tight.direction import Direction
-
-Law = Sequence[tuple[float, float]]  # (weight, mean) of each Gaussian
-
-
-def divergence(p: Law, q: Law, noise: float, epsilon: float) -> float:
-    """sup_S P(S) - e^epsilon Q(S), by a fine trapezoidal rule; good to 1e-6 or so."""
-    x = np.linspace(-4.0 - 10.0 * noise, 4.0 + 10.0 * noise, 12_001)
-    difference = _density(p, x, noise) - math.exp(epsilon) * _density(q, x, noise)
-    return float(np.trapezoid(np.maximum(difference, 0.0), x))
-
-
-def _density(law: Law, x: FloatArray, noise: float) -> FloatArray:
-    total = np.zeros_like(x)
-    for weight, mean in law:
-        total += weight * np.exp(-0.5 * ((x - mean) / noise) ** 2)
-    return total / (noise * math.sqrt(2.0 * math.pi))
-
-
-def curve(direction: Direction, epsilon: float) -> tuple[float, float]:
-    """Bounds on a direction's own curve, from one edge: D(eps) is the excess of everything above it."""
-    cells = direction.cells(np.array([epsilon]))
-    return float(cells.over.lower[-1]), float(cells.over.upper[-1])
 
 
 @pytest.mark.parametrize(("g", "s"), [(0.3, 0.4), (0.005, 0.5), (0.7, 2.0)])
