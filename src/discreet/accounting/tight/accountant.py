@@ -117,8 +117,8 @@ def _capped(question: _Question, leaves: Counted, level: float, tolerance: float
 def _capped_once(question: _Question, leaves: Counted, level: float, tolerance: float) -> Interval:
     """The Rényi bound alone where a single loss is outside the range of float64.
 
-    The tight answer also says about what any exponent gives at best for its pairs. If these are attained, then no Rényi bound is
-    better than that, and none is computed; the Rényi analysis of a leaf whose pair only dominates may be the better of the two.
+    The tight answer also says about what any exponent gives at best for its pairs. If these are attained, then no Rényi bound
+    is better than that, and none is computed; for a leaf whose pair only dominates, the Rényi analysis may be the better one.
     """
     try:
         found, exponents = question.tight(leaves, level, tolerance)
