@@ -116,19 +116,31 @@ def test_no_edit_of_the_rows_by_sql_lowers_the_cost(tmp_path: Path) -> None:
         "UPDATE head SET digest = (SELECT digest FROM rows WHERE number = :one), rows = :one + 1",
         "DELETE FROM head",
     ]
+    changed = refused = 0
     for number in range(EDITS_OF_ROWS):
         path.write_bytes(whole)
         connection = sqlite3.connect(path)
         connection.executescript(
             "PRAGMA synchronous = OFF; PRAGMA journal_mode = MEMORY; DROP TRIGGER no_edit; DROP TRIGGER no_removal;"
         )
-        rows = connection.execute("SELECT count(*) FROM rows").fetchone()[0]
+        before = everything(connection)
+        rows = len(before[0])
         choice = {"one": chance.randrange(rows), "two": chance.randrange(rows)}
         connection.execute(commands[number % len(commands)], choice)
         connection.commit()
+        changed += everything(connection) != before
         connection.executescript(";".join(store._SCHEMA[2:]) + ";")
         connection.close()
-        verdict(lambda: dp.Ledger.open(path, "r"), original)
+        refused += verdict(lambda: dp.Ledger.open(path, "r"), original)
+    assert refused == changed > 0.7 * EDITS_OF_ROWS  # every change of a row or of the head, and nothing else
+
+
+def everything(connection: sqlite3.Connection) -> tuple[list[object], list[object]]:
+    """All rows and the head, as they are."""
+    return (
+        connection.execute("SELECT * FROM rows ORDER BY number").fetchall(),
+        connection.execute("SELECT * FROM head").fetchall(),
+    )
 
 
 def test_no_edit_of_the_export_lowers_the_cost(tmp_path: Path) -> None:

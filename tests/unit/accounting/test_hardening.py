@@ -122,6 +122,8 @@ def test_a_small_budget_for_an_adaptive_run_finds_its_order() -> None:
     )
     for epsilon in (0.02, 0.1, 0.2, 1.0):
         dp.Budget(epsilon=epsilon, delta=1e-6)([dp.Charge(run, step, 100)])
+        with pytest.raises(dp.BudgetExceeded):
+            dp.Budget(epsilon=epsilon, delta=1e-6)([dp.Charge(run, step, 10**12)])
 
 
 def test_a_step_refused_by_the_meter_was_not_added() -> None:
