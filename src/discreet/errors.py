@@ -4,6 +4,11 @@
     ├── ParameterError              a parameter is not of its stated kind or range (also a ValueError)
     ├── AccountingError             no valid analysis exists for what was asked, or the numerics did not converge
     ├── BudgetExceeded              the reservation would cost more than the budget allows; nothing was charged
+    ├── RandomnessError             something about where noise and samples come from; nothing was drawn
+    │   ├── RandomnessUnavailable   no entropy, or no cipher that passes its known-answer test
+    │   └── RandomnessMisuse        the same bits asked for twice, a copy, a fork
+    ├── SampleMisuse                a sample used twice, or one that this run did not draw
+    ├── NumericsError               a number that the proof of exactness does not cover; nothing was released
     └── LedgerError                 something about the record of what happened
         ├── LedgerNotFound          no ledger at this path
         ├── LedgerExists            the path is already taken
@@ -29,7 +34,12 @@ __all__ = [
     "LedgerMisuse",
     "LedgerNotFound",
     "LedgerUnavailable",
+    "NumericsError",
     "ParameterError",
+    "RandomnessError",
+    "RandomnessMisuse",
+    "RandomnessUnavailable",
+    "SampleMisuse",
     "UnknownEvent",
 ]
 
@@ -84,6 +94,26 @@ class AccountingError(DiscreetError):
 
 class BudgetExceeded(DiscreetError):
     """The reservation would cost more than the budget allows. Nothing was charged, nothing may be released."""
+
+
+class RandomnessError(DiscreetError):
+    """Something about where noise and samples come from. Nothing was drawn."""
+
+
+class RandomnessUnavailable(RandomnessError):
+    """No entropy from the operating system, or no cipher that passes its known-answer test. There is no substitute."""
+
+
+class RandomnessMisuse(RandomnessError):
+    """The same bits asked for twice, a copy of a key, a key carried over a fork."""
+
+
+class SampleMisuse(DiscreetError):
+    """A sample used twice, or one that this run did not draw."""
+
+
+class NumericsError(DiscreetError):
+    """A number that the proof of exactness does not cover. Nothing was released."""
 
 
 class LedgerError(DiscreetError):

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import discreet as dp
-from discreet import _validate
-from discreet.ledger import _process, book, store
+from discreet import _process, _validate
+from discreet.ledger import book, store
 from discreet.ledger.rows import Reserved, Settled
 from laws import test_tampering
 from support.examples import INFO, STEP

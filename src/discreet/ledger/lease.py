@@ -6,8 +6,8 @@ import threading
 from collections.abc import Callable
 from typing import NoReturn, Self
 
+from discreet import _process
 from discreet.errors import LedgerMisuse
-from discreet.ledger import _process
 
 __all__ = ["Lease"]
 

@@ -19,9 +19,10 @@ from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from typing import Literal, NoReturn, Self
 
+from discreet import _process
 from discreet import _validate as check
 from discreet.errors import LedgerCorrupt, LedgerExists, LedgerMisuse, ParameterError
-from discreet.ledger import _process, exchange
+from discreet.ledger import exchange
 from discreet.ledger._files import checked_path
 from discreet.ledger.book import Book, follow
 from discreet.ledger.codec import encode

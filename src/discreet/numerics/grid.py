@@ -1,0 +1,82 @@
+"""The grid on which sums and noise live: multiples of a power of two, so that every step from sum to release is exact.
+
+    sums -> integers of the grid (exact records, or rounded once) -> + integer noise -> * spacing -> release
+
+For a spacing g that is a power of two, x/g and k*g are exact in float64, and integers below 2^53 add exactly. So the release
+g*(S + round(s*Z)) is a function of S*g + (s*g)*Z alone: post-processing of the ideal Gaussian mechanism (docs/proofs/noise.md).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet import _validate as check
+from discreet.errors import NumericsError, ParameterError
+
+__all__ = ["Grid"]
+
+_FINENESS = 23  # bits of the noise's standard deviation below the binary point of the grid
+_MOST_CLIP = 2.0**26  # largest clip norm in grid units: its square is exact in float64
+_MOST_SCALE = 2.0**32  # largest noise standard deviation in grid units
+_HEADROOM = 2.0**52  # sum and noise together stay below 2^53
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Multiples of `spacing`.
+
+    >>> grid = Grid.for_noise(noise_std=1.1, clip_norm=1.0)
+    >>> grid.spacing == 2.0**-23, grid.scale(1.1) == 1.1 * 2.0**23
+    (True, True)
+    """
+
+    spacing: float
+
+    def __post_init__(self) -> None:
+        spacing = check.positive("Grid", "spacing", self.spacing)
+        mantissa, exponent = math.frexp(spacing)
+        if mantissa != 0.5 or not -900 <= exponent <= 900:
+            raise ParameterError(owner="Grid", name="spacing", expected="a power of two in 2^±900", got=repr(spacing))
+        object.__setattr__(self, "spacing", spacing)
+
+    @classmethod
+    def for_noise(cls, *, noise_std: float, clip_norm: float) -> Grid:
+        """Fine enough that rounding is far below the noise, coarse enough that everything is exact.
+
+        The spacing is about noise_std * 2^-23, or clip_norm * 2^-26 where the noise is far smaller than the clip norm.
+        """
+        deviation = check.positive("Grid.for_noise", "noise_std", noise_std)
+        clip = check.positive("Grid.for_noise", "clip_norm", clip_norm)
+        fine = math.frexp(deviation)[1] - 1 - _FINENESS
+        coarse = math.frexp(clip / _MOST_CLIP)[1]
+        return cls(math.ldexp(1.0, max(fine, coarse)))
+
+    def scale(self, noise_std: float) -> float:
+        """The noise's standard deviation in grid units, exactly."""
+        scale = check.positive("Grid.scale", "noise_std", noise_std) / self.spacing
+        if not scale <= _MOST_SCALE or scale * self.spacing != noise_std:
+            raise NumericsError(
+                expected=f"a noise_std of at most {_MOST_SCALE:g} times the spacing {self.spacing!r}",
+                got=repr(noise_std),
+                do="Use a coarser grid: Grid.for_noise(...) chooses one.",
+            )
+        return scale
+
+    def integers(self, values: NDArray[np.floating]) -> NDArray[np.float64]:
+        """The nearest integers of the grid, as float64: rounded once, exact where a value is on the grid.
+
+        Raises:
+            NumericsError: a value is not finite or too large to stay exact when noise is added.
+        """
+        units = np.rint(np.asarray(values, np.float64) / self.spacing)
+        if not np.all(np.abs(units) < _HEADROOM):  # also false for NaN
+            raise NumericsError(
+                expected=f"finite values below {_HEADROOM * self.spacing:g}",
+                got="a value that is not finite, or larger",
+                do="Clip every record and drop those that are not finite before summing.",
+            )
+        return np.asarray(units)

@@ -1,0 +1,86 @@
+"""AES-256 in counter mode and HKDF-SHA256, from `cryptography`, checked by known answers before their first use."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.errors import RandomnessUnavailable
+
+try:
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.ciphers import Cipher
+    from cryptography.hazmat.primitives.ciphers.algorithms import AES256
+    from cryptography.hazmat.primitives.ciphers.modes import CTR
+    from cryptography.hazmat.primitives.hashes import SHA256
+    from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
+except ImportError as error:  # there is no second-best generator
+    raise RandomnessUnavailable(
+        expected="the package 'cryptography'", got=repr(error), do="Run: pip install cryptography."
+    ) from error
+
+__all__ = ["derive", "keystream"]
+
+_WORD = 8  # bytes
+_BLOCK = 16
+_ZEROS = bytes(2**18)  # plain text; 256 kB stay in the cache
+
+# NIST SP 800-38A, F.5.5 (CTR-AES256.Encrypt, first block) and RFC 5869, test case 1 (expand).
+_AES_KEY = bytes.fromhex("603deb1015ca71be2b73aef0857d77811f352c073b6108d72d9810a30914dff4")
+_AES_COUNTER = bytes.fromhex("f0f1f2f3f4f5f6f7f8f9fafbfcfdfeff")
+_AES_PLAIN = bytes.fromhex("6bc1bee22e409f96e93d7e117393172a")
+_AES_CIPHER = bytes.fromhex("601ec313775789a5b7a7f504bbf3d228")
+_HKDF_KEY = bytes.fromhex("077709362c2e32df0ddc3f0dc47bba6390b6c73bb50f9c3122ec844ad7c2b3e5")
+_HKDF_INFO = bytes.fromhex("f0f1f2f3f4f5f6f7f8f9")
+_HKDF_OUT = bytes.fromhex("3cb25f25faacd57a90434f64d0362f2a2d2d0a90cf1a5a4c5db02d56ecc4c5bf")
+
+
+def keystream(key: bytes, start: int, out: NDArray[np.uint64]) -> None:
+    """Fill a contiguous array with the 64-bit words `start`, `start + 1`, ... of the key's stream (little-endian)."""
+    _check()
+    target = out.view(np.uint8).data
+    if start % 2:  # a block holds two words: begin in its middle
+        head = np.empty(2, np.uint64)
+        _fill(key, start // 2, head.view(np.uint8).data)
+        out[:1] = head[1:] if out.size else head[:0]
+        target, start = target[_WORD:], start + 1
+    if len(target):
+        _fill(key, start // 2, target)
+
+
+def _fill(key: bytes, block: int, target: memoryview) -> None:
+    encryptor = Cipher(AES256(key), CTR(block.to_bytes(_BLOCK, "big"))).encryptor()
+    for position in range(0, len(target), len(_ZEROS)):
+        piece = target[position : position + len(_ZEROS)]
+        encryptor.update_into(_ZEROS[: len(piece)] if len(piece) < len(_ZEROS) else _ZEROS, piece)
+
+
+def derive(key: bytes, *labels: str) -> bytes:
+    """A 32-byte key for these labels; different lists of labels give independent keys."""
+    _check()
+    info = b"".join(len(label.encode()).to_bytes(4, "big") + label.encode() for label in ("discreet", *labels))
+    return HKDFExpand(SHA256(), 32, info).derive(key)
+
+
+@cache
+def _check() -> None:
+    try:
+        encryptor = Cipher(AES256(_AES_KEY), CTR(_AES_COUNTER)).encryptor()
+        cipher = encryptor.update(_AES_PLAIN)
+        expanded = HKDFExpand(SHA256(), 32, _HKDF_INFO).derive(_HKDF_KEY)
+    except UnsupportedAlgorithm as error:
+        raise _broken(repr(error)) from error
+    if cipher != _AES_CIPHER or expanded != _HKDF_OUT:
+        raise _broken("another answer")
+    if np.dtype(np.uint64).newbyteorder("=").str != "<u8":
+        raise _broken("a big-endian machine, where the words would differ")
+
+
+def _broken(got: str) -> RandomnessUnavailable:
+    return RandomnessUnavailable(
+        expected="AES-256-CTR and HKDF-SHA256 that pass their known-answer tests",
+        got=got,
+        do="Repair the installation of 'cryptography': there is no fallback.",
+    )

@@ -1,0 +1,239 @@
+"""The one place where random bits come from: AES-256 in counter mode, keyed by the operating system.
+
+    Source.system() ──HKDF──> key of (purpose, step, lane) ──AES-CTR──> Stream: 64-bit words, addressed by position
+
+Guarantee: the words of all streams of all sources together are indistinguishable from independent uniform words, by anyone who
+does not hold a key, as far as AES-256 is a pseudorandom permutation and HKDF-SHA256 a pseudorandom function
+(docs/proofs/randomness.md). Each address (purpose, step, lane) of a source is given out once, so no two consumers share bits.
+A key exists in this process's memory only: it is never written, copied, pickled or shown, and a fork cannot use it.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from enum import Enum
+from typing import NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet import _process
+from discreet import _validate as check
+from discreet.errors import ParameterError, RandomnessMisuse, RandomnessUnavailable
+from discreet.randomness._cipher import derive, keystream
+from discreet.units import Randomness
+
+__all__ = ["Purpose", "SharedSecret", "Source", "Stream"]
+
+_KEY_BYTES = 32
+_MOST_WORDS = 2**34  # of one stream: the bound of docs/proofs/randomness.md is computed with it
+
+
+class Purpose(Enum):
+    """What bits are for. Bits of different purposes are independent."""
+
+    NOISE = "noise"
+    SAMPLE = "sample"
+    ROWS = "rows"  # which rows of a unit that owns many
+    SLOTS = "slots"  # which microbatch a record goes to
+    CANARY = "canary"
+
+
+class _Key:
+    """Bytes that are not shown, copied or pickled."""
+
+    __slots__ = ("_bytes", "_owner")
+
+    def __init__(self, key: bytes) -> None:
+        self._bytes = key
+        self._owner = _process.current()
+
+    def reveal(self) -> bytes:
+        if self._owner is not _process.current():
+            raise RandomnessMisuse(
+                expected="the process that drew the key",
+                got="a fork of it, which would draw the same noise again",
+                do="Make a Source of its own in the child.",
+            )
+        return self._bytes
+
+    def __repr__(self) -> str:
+        return "<key, not shown>"
+
+    def __reduce_ex__(self, _: object) -> NoReturn:
+        raise RandomnessMisuse(
+            expected="a key that stays where it was drawn",
+            got="an attempt to copy or pickle it",
+            do="Noise minus its key is the raw sum: draw a new Source instead.",
+        )
+
+
+class Stream:
+    """Words of one address: the same position always holds the same word. Got from `Source.stream`.
+
+    A stream can be read in any order, in pieces and by several threads. That no word serves two releases is the business of
+    the one consumer that it was given to.
+    """
+
+    __slots__ = ("_key", "randomness")
+
+    def __init__(self, key: _Key, randomness: Randomness) -> None:
+        self._key = key
+        self.randomness = randomness
+
+    def fill(self, out: NDArray[np.uint64], start: int = 0) -> None:
+        """Write the words from position `start` on into a contiguous array of one axis."""
+        if out.dtype != np.uint64 or out.ndim != 1 or not out.flags.c_contiguous:
+            expected = "a contiguous array of uint64 with one axis"
+            raise ParameterError(owner="Stream.fill", name="out", expected=expected, got=f"{out.dtype}, {out.ndim} axes")
+        start = check.whole("Stream.fill", "start", start, least=0)
+        if start + out.size > _MOST_WORDS:
+            expected = f"at most {_MOST_WORDS} words from one stream"
+            raise RandomnessMisuse(expected=expected, got=f"position {start + out.size}", do="Take another stream.")
+        keystream(self._key.reveal(), start, out)
+
+    def words(self, count: int, start: int = 0) -> NDArray[np.uint64]:
+        """The words at positions start ... start + count - 1."""
+        out = np.empty(check.whole("Stream.words", "count", count, least=0), np.uint64)
+        self.fill(out, start)
+        return out
+
+    def child(self, label: str) -> Stream:
+        """Another stream, independent of this one and determined by it and the label."""
+        return Stream(_Key(derive(self._key.reveal(), "child", label)), self.randomness)
+
+    def __repr__(self) -> str:
+        return f"Stream({self.randomness.value}, {self._key!r})"
+
+
+class SharedSecret:
+    """What all ranks of a distributed run share, so that they draw one and the same global sample.
+
+    Make one with `generate()` in one rank, carry `to_bytes()` over a private channel, and `from_bytes()` in the others. It
+    serves samples only: noise always comes from a rank's own `Source.system()`.
+    """
+
+    __slots__ = ("_key",)
+
+    def __init__(self, key: _Key) -> None:
+        self._key = key
+
+    @classmethod
+    def generate(cls) -> SharedSecret:
+        """A fresh secret from the operating system."""
+        return cls(_Key(_entropy()))
+
+    @classmethod
+    def from_bytes(cls, secret: bytes) -> SharedSecret:
+        """The secret that another rank generated. It must be fresh for this run and known to nobody else."""
+        return cls(_Key(_checked_key("SharedSecret.from_bytes", "secret", secret)))
+
+    def to_bytes(self) -> bytes:
+        """For a private channel to the other ranks; never for a file or a log."""
+        return self._key.reveal()
+
+    def __repr__(self) -> str:
+        return f"SharedSecret({self._key!r})"
+
+
+class Source:
+    """Gives out streams, each once.
+
+    Steps of the same purpose and lane must rise: asking again for an address, or for an earlier one, is an error, so a loop
+    that is started again cannot draw the same noise. A new run or a resumed one makes a new `Source` with a new key.
+
+    >>> source = Source.system()
+    >>> stream = source.stream(Purpose.NOISE, step=0)
+    >>> source.stream(Purpose.NOISE, step=0)
+    Traceback (most recent call last):
+    discreet.errors.RandomnessMisuse: Expected a step above 0 for noise, lane 0. Got step 0. Its bits were given out already.
+    """
+
+    __slots__ = ("_key", "_last", "_lock", "_only", "randomness")
+
+    def __init__(self, key: _Key, randomness: Randomness, only: Purpose | None = None) -> None:
+        self._key = key
+        self.randomness = randomness
+        self._only = only
+        self._last: dict[tuple[Purpose, int], int] = {}
+        self._lock = threading.Lock()
+
+    @classmethod
+    def system(cls) -> Source:
+        """Keyed by 256 fresh bits from the operating system.
+
+        Raises:
+            RandomnessUnavailable: no entropy or no working cipher; there is no fallback.
+        """
+        return cls(_Key(_entropy()), Randomness.SYSTEM)
+
+    @classmethod
+    def shared(cls, secret: SharedSecret, *, context: str) -> Source:
+        """For samples that all ranks derive alike.
+
+        Args:
+            secret: the same in all ranks, fresh for this run.
+            context: the same in all ranks and in no other run, such as the ledger's `head()` before the run. It enters the key,
+                so that even a secret that is used again does not repeat a sample.
+        """
+        check.instance("Source.shared", "secret", secret, SharedSecret)
+        label = check.label("Source.shared", "context", context)
+        return cls(_Key(derive(secret.to_bytes(), "shared", label)), Randomness.SYSTEM, only=Purpose.SAMPLE)
+
+    @classmethod
+    def unsafe_test_key(cls, key: bytes) -> Source:
+        """Reproducible bits for tests, from 32 bytes. What is drawn from it is marked, and a marked ledger has no guarantee."""
+        return cls(_Key(_checked_key("Source.unsafe_test_key", "key", key)), Randomness.UNSAFE_TEST_KEY)
+
+    def stream(self, purpose: Purpose, *, step: int, lane: int = 0) -> Stream:
+        """The stream of one address, once.
+
+        Args:
+            purpose: what the bits are for.
+            step: number of the draw; above the last one asked for in this purpose and lane.
+            lane: which of several independent streams of the same step, such as one per group.
+
+        Raises:
+            RandomnessMisuse: the address was given out, this is a fork, or the source is for samples only.
+        """
+        owner = "Source.stream"
+        check.instance(owner, "purpose", purpose, Purpose)
+        step = check.whole(owner, "step", step, least=0)
+        lane = check.whole(owner, "lane", lane, least=0)
+        if self._only not in (None, purpose):
+            raise RandomnessMisuse(
+                expected=f"the purpose {self._only.value} from a shared source",
+                got=purpose.value,
+                do="Take noise from this rank's own Source.system().",
+            )
+        key = self._key.reveal()  # refuses a fork before anything is remembered
+        with self._lock:
+            last = self._last.get((purpose, lane), -1)
+            if step <= last:
+                expected = f"a step above {last} for {purpose.value}, lane {lane}"
+                raise RandomnessMisuse(expected=expected, got=f"step {step}", do="Its bits were given out already.")
+            self._last[purpose, lane] = step
+        return Stream(_Key(derive(key, "stream", purpose.value, str(step), str(lane))), self.randomness)
+
+    def __repr__(self) -> str:
+        return f"Source({self.randomness.value}, {self._key!r})"
+
+    def __reduce_ex__(self, _: object) -> NoReturn:
+        self._key.__reduce_ex__(2)
+
+
+def _entropy() -> bytes:
+    try:
+        return os.urandom(_KEY_BYTES)
+    except (OSError, NotImplementedError) as error:
+        raise RandomnessUnavailable(
+            expected="entropy from the operating system", got=repr(error), do="There is no substitute: mend the system."
+        ) from error
+
+
+def _checked_key(owner: str, name: str, key: object) -> bytes:
+    if not isinstance(key, bytes) or len(key) != _KEY_BYTES:
+        got = f"{len(key)} bytes" if isinstance(key, bytes) else type(key).__name__
+        raise ParameterError(owner=owner, name=name, expected=f"{_KEY_BYTES} bytes", got=got)
+    return key
