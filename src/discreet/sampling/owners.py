@@ -1,0 +1,83 @@
+"""Which rows belong to which unit, where a unit of privacy owns several rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet import _validate as check
+from discreet.errors import ParameterError
+from discreet.randomness.draws import smallest_keys
+from discreet.randomness.source import Stream
+from discreet.units import Unit
+
+__all__ = ["Owners"]
+
+_ALL_ROWS = 2**62
+
+
+class Owners:
+    """The rows of each unit. Sensitive, except for `unit` and, where it is declared, the number of units.
+
+    >>> owners = Owners.from_ids(["ann", "bob", "ann", "eve"])
+    >>> owners.units, owners.unit.name
+    (3, 'user')
+    """
+
+    __slots__ = ("_begins", "_rows", "unit")
+
+    def __init__(self, begins: NDArray[np.int64], rows: NDArray[np.int64], unit: Unit) -> None:
+        self._begins = begins  # unit u owns rows[begins[u] : begins[u+1]]
+        self._rows = rows
+        self.unit = check.instance("Owners", "unit", unit, Unit)
+
+    @classmethod
+    def from_ids(cls, ids: Sequence[int] | Sequence[str] | NDArray[np.generic], unit: Unit = Unit.USER) -> Owners:
+        """From the owner of each row; units are numbered in the order of their ids.
+
+        Args:
+            ids: one whole number or text per row, sensitive. Numbers with a fraction and missing values are refused: rows
+                without an owner would be nobody's, and their owner's rows not bounded together.
+            unit: what an owner is, public.
+        """
+        array = np.asarray(ids)
+        if array.ndim != 1 or array.dtype.kind not in "iuUS" or not array.size:
+            raise ParameterError(
+                owner="Owners.from_ids",
+                name="ids",
+                expected="one whole number or text per row",
+                got=f"an array of {array.dtype} with shape {array.shape}",
+                do="Give every row an owner; a row without one can be its own.",
+            )
+        _, number, counts = np.unique(array, return_inverse=True, return_counts=True)
+        begins = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        return cls(begins, np.argsort(number, kind="stable").astype(np.int64, copy=False), unit)
+
+    @property
+    def units(self) -> int:
+        """How many units there are."""
+        return self._begins.size - 1
+
+    def grouped(
+        self, units: NDArray[np.int64], most: int | None, stream: Stream
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The rows of some units, unit after unit, and where each unit's rows begin.
+
+        A unit that owns more than `most` rows gives a uniformly random subset of that many. Its choice does not depend on
+        which other units are asked for.
+
+        Args:
+            units: numbers of the units, sensitive.
+            most: most rows of one unit, public; None takes all.
+            stream: used for nothing else.
+        """
+        starts, stops = self._begins[units], self._begins[units + 1]
+        most = _ALL_ROWS if most is None else most
+        places = smallest_keys(stream, starts, stops, most)
+        offsets = np.concatenate([[0], np.cumsum(np.minimum(stops - starts, most))]).astype(np.int64)
+        return self._rows[places], offsets
+
+    def __repr__(self) -> str:
+        return f"Owners(unit={self.unit.name!r}, rows not shown)"

@@ -1,0 +1,178 @@
+"""The sampler: a sampling policy of the ledger, on so many records, for so many steps."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import KW_ONLY, dataclass
+from typing import get_args
+
+from discreet import _process
+from discreet import _validate as check
+from discreet.errors import ParameterError, RandomnessMisuse, SampleMisuse
+from discreet.ledger.events import BallsInBins, FixedSize, Poisson, Sampling, Shuffled, TruncatedPoisson
+from discreet.randomness.source import Purpose, Source
+from discreet.sampling._policies import positions
+from discreet.sampling.owners import Owners
+from discreet.sampling.sample import Sample
+from discreet.units import Randomness, Unit
+
+__all__ = ["Draw", "Sampler"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sampler:
+    """Draws the samples of a run. The policy is the ledger's own event, so what is drawn is what is charged.
+
+    A step is a step of the ledger: one draw. Where the policy draws a whole epoch at once (`Shuffled`, `BallsInBins`), a step
+    has `batches_per_step` batches; every other policy has one. The number of steps is fixed, and every step yields its
+    batches, also empty ones.
+
+    Guarantee: given ideal random words, samples of different steps are independent and each has exactly the law that its
+    event states (docs/proofs/sampling.md).
+
+    Args:
+        policy: how samples are drawn, one of the ledger's sampling policies.
+        records: number of records; positions run from 0 to records-1. With owners: the number of units.
+        steps: how many steps, fixed in advance.
+        owners: which rows each unit owns, if units own several; the draw is then over units. Sensitive.
+        rows_per_unit: with owners: a unit with more rows gives a random subset of this many, anew in each draw. None: all rows.
+
+    >>> sampler = Sampler(Poisson(0.01), records=60_000, steps=100)
+    >>> sampler.expected_batch_size, sampler.batches
+    (600.0, 100)
+    >>> for sample in sampler.draw(Source.system()):
+    ...     sample.spend()
+    """
+
+    policy: Sampling
+    _: KW_ONLY
+    records: int
+    steps: int
+    owners: Owners | None = None
+    rows_per_unit: int | None = None
+
+    def __post_init__(self) -> None:
+        owner = "Sampler"
+        check.member(owner, "policy", self.policy, get_args(Sampling))
+        object.__setattr__(self, "records", check.whole(owner, "records", self.records, least=1))
+        object.__setattr__(self, "steps", check.whole(owner, "steps", self.steps, least=1))
+        if isinstance(self.policy, TruncatedPoisson | FixedSize) and self.policy.records != self.records:
+            raise ParameterError(
+                owner=owner, name="records", expected=f"the policy's {self.policy.records}", got=str(self.records)
+            )
+        if self.owners is not None:
+            units = check.instance(owner, "owners", self.owners, Owners).units
+            if units != self.records:
+                expected = f"the number of units that own rows, {units}: units are the records"
+                raise ParameterError(owner=owner, name="records", expected=expected, got=str(self.records))
+        if self.rows_per_unit is not None:
+            if self.owners is None:
+                expected = "left out where every record is one row"
+                raise ParameterError(owner=owner, name="rows_per_unit", expected=expected, got=repr(self.rows_per_unit))
+            object.__setattr__(self, "rows_per_unit", check.whole(owner, "rows_per_unit", self.rows_per_unit, least=1))
+
+    @property
+    def event(self) -> Sampling:
+        """What the ledger is told: the policy itself."""
+        return self.policy
+
+    @property
+    def unit(self) -> Unit:
+        """What one record of a sample is, so that a plan for another unit can be refused."""
+        return Unit.EXAMPLE if self.owners is None else self.owners.unit
+
+    @property
+    def expected_batch_size(self) -> float:
+        """Public divisor of sums, in records per batch; never the realised size, and before any truncation."""
+        match self.policy:
+            case Poisson(probability) | TruncatedPoisson(probability):
+                return probability * self.records
+            case FixedSize(size):
+                return float(size)
+            case _:
+                return self.records / self.batches_per_step
+
+    @property
+    def batches_per_step(self) -> int:
+        """Number of batches in one step of the ledger."""
+        return self.policy.batches if isinstance(self.policy, Shuffled | BallsInBins) else 1
+
+    @property
+    def batches(self) -> int:
+        """Number of batches in all steps together."""
+        return self.steps * self.batches_per_step
+
+    def draw(self, source: Source, *, start: int = 0, rank: int = 0, ranks: int = 1) -> Draw:
+        """The samples of all steps from `start` on, one after the other, each drawn when it is asked for.
+
+        Args:
+            source: of a run that is resumed: a new one, so that no randomness repeats.
+            start: first step, in 0 ... steps.
+            rank: which part of each sample to yield: records from records*rank//ranks to records*(rank+1)//ranks.
+            ranks: number of parts. All ranks hold the same secret, see `Source.shared`, and have equally many batches; their
+                parts together are the sample that one rank alone would draw.
+
+        Raises:
+            RandomnessMisuse: several ranks with sources of their own, which would draw different samples.
+        """
+        owner = "Sampler.draw"
+        check.instance(owner, "source", source, Source)
+        start = check.whole(owner, "start", start, least=0)
+        ranks = check.whole(owner, "ranks", ranks, least=1)
+        rank = check.whole(owner, "rank", rank, least=0)
+        if start > self.steps:
+            raise ParameterError(owner=owner, name="start", expected=f"at most steps={self.steps}", got=str(start))
+        if rank >= ranks:
+            raise ParameterError(owner=owner, name="rank", expected=f"below ranks={ranks}", got=str(rank))
+        if ranks > 1 and not _in_all_ranks(source):
+            raise RandomnessMisuse(
+                expected="one secret in all ranks",
+                got="a source of this rank alone: ranks would draw parts of different samples",
+                do="Use Source.shared(secret, context=...) with the same secret in every rank.",
+            )
+        part = range(self.records * rank // ranks, self.records * (rank + 1) // ranks)
+        return Draw(self, source, start, part)
+
+
+class Draw:
+    """The samples of one run, in order. Got from `Sampler.draw`; a sample knows the draw that issued it."""
+
+    __slots__ = ("_lock", "_part", "_process", "_samples", "_source", "sampler")
+
+    def __init__(self, sampler: Sampler, source: Source, start: int, part: range) -> None:
+        self.sampler = sampler
+        self._source = source
+        self._part = part
+        self._process = _process.current()
+        self._lock = threading.Lock()  # a thread may draw ahead while another trains
+        self._samples = self._issue(start)
+
+    def _issue(self, start: int) -> Iterator[Sample]:
+        sampler = self.sampler
+        for step in range(start, sampler.steps):
+            stream = self._source.stream(Purpose.SAMPLE, step=step)
+            rows = stream.child("rows")  # a unit is in one batch of a step, so no row's bits are read twice
+            for batch, units in enumerate(positions(sampler.policy, sampler.records, stream, self._part)):
+                grouped = None
+                if sampler.owners is not None:
+                    grouped = sampler.owners.grouped(units, sampler.rows_per_unit, rows)
+                yield Sample(issuer=self, event=sampler.policy, place=(step, batch), units=units, grouped=grouped)
+
+    def __iter__(self) -> Draw:
+        return self
+
+    def __next__(self) -> Sample:
+        if self._process is not _process.current():
+            raise SampleMisuse(
+                expected="the process that began the draw",
+                got="a fork of it, which would draw the same samples again",
+                do="Draw in one process and hand the arrays of positions to workers.",
+            )
+        with self._lock:
+            return next(self._samples)
+
+
+def _in_all_ranks(source: Source) -> bool:
+    """Whether other ranks can hold the same key: a shared source is the one kind that serves samples only."""
+    return source._only is Purpose.SAMPLE or source.randomness is Randomness.UNSAFE_TEST_KEY  # noqa: SLF001
