@@ -1,0 +1,187 @@
+"""The NumPy engine: one charge, one sample, one noised release, step after step.
+
+    plan -> ledger (charged, durable) -> sample -> records -> clipped sums -> noise -> release -> next state
+
+It serves any iterative procedure whose records are arrays (k-means, logistic regression, federated averaging), and is the
+reference for engines that compute their clipped sums elsewhere.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet import _validate as check
+from discreet.aggregation.release import Release
+from discreet.aggregation.sums import PartialSums, Records, grid_of
+from discreet.errors import ParameterError, SampleMisuse
+from discreet.ledger import Ledger
+from discreet.mechanisms import Group, State
+from discreet.plan import Plan
+from discreet.randomness import GaussianNoise, Purpose, Source
+from discreet.randomness.draws import below
+from discreet.sampling import Sample
+from discreet.units import Numerics
+
+__all__ = ["Aggregator", "aggregate"]
+
+
+class Aggregator:
+    """Executes a plan on records that the caller computes.
+
+    Guarantee: what `release` returns is post-processing of the Gaussian queries that the ledger was charged with before the sample
+    was drawn: integer sums whose sensitivity is checked record by record, exact noise, numerics `exact`. This holds if a record's
+    arrays are computed from that record and from released values alone.
+
+    Args:
+        plan: with leaves (see `Plan.for_leaves`), of numerics `exact`.
+        ledger: of the data set, open to append.
+        source: of noise and samples; a fresh one from the operating system by default.
+        label: what this run is, for the ledger; public.
+
+    >>> from discreet.ledger.events import Everything
+    >>> from discreet.mechanisms import Gaussian
+    >>> from discreet.sampling import Sampler
+    >>> plan = Plan(sampler=Sampler(Everything(), records=1_000, steps=1), mechanism=Gaussian(1.0, 2.0), leaves={"x": 3})
+    >>> run = Aggregator(plan, ledger=Ledger.in_memory())
+    >>> for sample in run.samples():
+    ...     released = run.release(sample, {"x": np.full((len(sample), 3), 0.1)})
+    >>> released["x"].shape, bool(np.all(np.abs(released.mean("x") - 0.1) < 0.02))
+    ((3,), True)
+    """
+
+    def __init__(self, plan: Plan, *, ledger: Ledger, source: Source | None = None, label: str = "") -> None:
+        owner = "Aggregator"
+        self.plan = check.instance(owner, "plan", plan, Plan)
+        if plan.numerics is not Numerics.EXACT:
+            expected = "a plan of numerics exact, which is what this engine executes"
+            raise ParameterError(owner=owner, name="plan", expected=expected, got=plan.numerics.value)
+        self._bound = plan.bound
+        self._ledger = check.instance(owner, "ledger", ledger, Ledger)
+        self._source = Source.system() if source is None else check.instance(owner, "source", source, Source)
+        self._label = label
+        self._state = self._bound.initial_state
+        self._draw: object = None
+        self._lock = threading.Lock()
+
+    @property
+    def state(self) -> State:
+        """Thresholds of adaptive groups after the last release; public."""
+        return self._state
+
+    def samples(self, start: int = 0, state: State | None = None) -> Iterator[Sample]:
+        """The plan's samples, each charged before it is drawn; release each before taking the next. Once for each run.
+
+        Args:
+            start: first step, for a run that is resumed. Steps that ran before are in the ledger already.
+            state: of the resumed run.
+        """
+        with self._lock:
+            if self._draw is not None:
+                raise SampleMisuse(
+                    expected="one pass over the samples of a run",
+                    got="a second one",
+                    do="Make another Aggregator: a second pass is a second release, and is charged.",
+                )
+            draw = self.plan.sampler.draw(self._source, start=start)
+            self._draw = draw
+        if state is not None:
+            self._bound.groups(state)  # refuses what does not fit
+            self._state = state
+        self._ledger.begin(self.plan.run_info(self._label, randomness=self._source.randomness))
+        for mark in self.plan.marks:
+            self._ledger.mark(mark)
+        return self._charged(draw, self.plan.steps - start)
+
+    def _charged(self, draw: Iterator[Sample], steps: int) -> Iterator[Sample]:
+        charged = self._ledger.steps(self.plan.step, steps) if self.plan.private else range(steps)
+        for _ in charged if steps else ():
+            for _ in range(self.plan.sampler.batches_per_step):
+                yield next(draw)
+
+    def partial(self, sample: Sample) -> PartialSums:
+        """Empty sums for records of this sample; several can be filled apart and merged."""
+        self._check_issued(sample)
+        number = self._number(sample)
+
+        def slots(group: int, records: int, slots: int) -> NDArray[np.int64]:
+            return below(self._source.stream(Purpose.SLOTS, step=number, lane=group), slots, records)
+
+        in_slots = any(group.slots for group in self._bound.start)
+        return PartialSums(self._bound, self._state, (sample.step, sample.batch), slots if in_slots else None)
+
+    def release(self, sample: Sample, records: Records | PartialSums) -> Release:
+        """Clip, sum, add noise, once for each sample.
+
+        Args:
+            sample: from `samples()` of this run.
+            records: one row for each record of the sample, in any order; or sums of them from `partial`. Sensitive.
+
+        Raises:
+            SampleMisuse: another run's sample, a second release, sums of another sample, or not as many records as were drawn.
+        """
+        self._check_issued(sample)
+        if isinstance(records, PartialSums):
+            sums = records
+        else:
+            sums = self.partial(sample)
+            sums.add(records)
+        sums.check_complete(self._bound, self._state, sample)
+        sample.spend()
+        values, noise_std, divisors = {}, {}, {}
+        for lane, group in enumerate(self._bound.groups(self._state)):
+            totals = self._noised(sums, group, self._number(sample), lane)
+            edges = np.cumsum([self._bound.dimensions[leaf] for leaf in group.leaves])[:-1]
+            for leaf, scale, total in zip(group.leaves, group.scales, np.split(totals, edges), strict=True):
+                values[leaf] = (total * scale).reshape(sums.shapes.get(leaf, total.shape))
+                noise_std[leaf] = group.noise_std * scale
+                divisors[leaf] = group.divisor(self.plan.expected_batch_size)
+        self._state = self._bound.update(self._state, values, expected_batch_size=self.plan.expected_batch_size)
+        return Release(sample.step, sample.batch, values, noise_std, divisors)
+
+    def _noised(self, sums: PartialSums, group: Group, number: int, lane: int) -> NDArray[np.float64]:
+        """The noised sum of a group, in its scaled unit."""
+        if not group.private:
+            return np.concatenate([sums.unprotected(leaf) for leaf in group.leaves])
+        grid = grid_of(group)
+        integers = sums.integers(group)
+        stream = self._source.stream(Purpose.NOISE, step=number, lane=lane)
+        GaussianNoise(stream, scale=grid.scale(group.noise_std), size=integers.size).add_to(integers)
+        return integers * grid.spacing
+
+    def _number(self, sample: Sample) -> int:
+        return sample.step * self.plan.sampler.batches_per_step + sample.batch
+
+    def _check_issued(self, sample: Sample) -> None:
+        check.instance("Aggregator.release", "sample", sample, Sample)
+        if self._draw is None or not sample.issued_by(self._draw):
+            raise SampleMisuse(
+                expected="a sample from samples() of this run",
+                got="a sample of another run, or one that was never charged",
+                do="Iterate over run.samples() and release those samples.",
+            )
+
+
+def aggregate(records: Records, plan: Plan, *, ledger: Ledger, source: Source | None = None, label: str = "") -> Release:
+    """One release from a whole data set: for plans of one step.
+
+    Args:
+        records: one row for each record of the data set; the sample is drawn from them. Sensitive.
+        plan: of one step and one batch.
+        ledger, source, label: as for `Aggregator`.
+    """
+    if plan.sampler.batches != 1 or plan.sampler.owners is not None:
+        expected = "of one step and one batch, over records that are rows"
+        raise ParameterError(owner="aggregate", name="plan", expected=expected, got=f"{plan.sampler.batches} batches")
+    sizes = {len(rows) for rows in records.values()} if isinstance(records, Mapping) else {len(records)}
+    if sizes != {plan.sampler.records}:
+        expected = f"one row for each of the {plan.sampler.records} records that the plan names"
+        raise ParameterError(owner="aggregate", name="records", expected=expected, got="another number of rows")
+    run = Aggregator(plan, ledger=ledger, source=source, label=label)
+    (sample,) = run.samples()
+    if isinstance(records, Mapping):
+        return run.release(sample, {leaf: np.asarray(rows)[sample.indices] for leaf, rows in records.items()})
+    return run.release(sample, [records[index] for index in sample.indices])
