@@ -41,7 +41,7 @@ def norms(records: Records) -> NDArray[np.float64]:
     |---|---|
     | holds NaN or an infinity | +infinity |
     | all zeros, or no columns | 0 |
-    | anything else | above 0; +infinity only if the true norm is beyond float64 |
+    | anything else | above 0; +infinity only where the range of float64 ends |
 
     Args:
         records: shape (B, ...), float16, float32 or float64; sensitive.
