@@ -1,5 +1,24 @@
 """From floating-point numbers to exact ones: the grid, certified norms, sums with a proven sensitivity."""
 
+from discreet.numerics.exact import ExactSum, quantise
+from discreet.numerics.ghost import ghost_squared_norms, outer_spread
 from discreet.numerics.grid import Grid
+from discreet.numerics.limits import overflow_probability, sample_limit
+from discreet.numerics.norms import NormError, norm_error, norms, squared_norms
+from discreet.numerics.rounded import FloatSum, float_sum_sensitivity
 
-__all__ = ["Grid"]
+__all__ = [
+    "ExactSum",
+    "FloatSum",
+    "Grid",
+    "NormError",
+    "float_sum_sensitivity",
+    "ghost_squared_norms",
+    "norm_error",
+    "norms",
+    "outer_spread",
+    "overflow_probability",
+    "quantise",
+    "sample_limit",
+    "squared_norms",
+]

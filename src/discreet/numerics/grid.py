@@ -66,13 +66,29 @@ class Grid:
             )
         return scale
 
+    def radius(self, clip_norm: float) -> int:
+        """The clip norm in grid units, rounded down: the largest norm of a record's integers in exact sums.
+
+        >>> Grid(0.25).radius(1.1)
+        4
+        """
+        units = check.positive("Grid.radius", "clip_norm", clip_norm) / self.spacing
+        if not 1.0 <= units <= _MOST_CLIP:
+            raise NumericsError(
+                expected=f"a clip_norm between {self.spacing!r} and {_MOST_CLIP:g} times that spacing",
+                got=repr(clip_norm),
+                do="Use another grid: Grid.for_noise(...) chooses one.",
+            )
+        return math.floor(units)
+
     def integers(self, values: NDArray[np.floating]) -> NDArray[np.float64]:
         """The nearest integers of the grid, as float64: rounded once, exact where a value is on the grid.
 
         Raises:
             NumericsError: a value is not finite or too large to stay exact when noise is added.
         """
-        units = np.rint(np.asarray(values, np.float64) / self.spacing)
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # what overflows is refused below
+            units = np.rint(np.asarray(values, np.float64) / self.spacing)
         if not np.all(np.abs(units) < _HEADROOM):  # also false for NaN
             raise NumericsError(
                 expected=f"finite values below {_HEADROOM * self.spacing:g}",

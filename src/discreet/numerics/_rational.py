@@ -1,0 +1,75 @@
+"""Bounds as exact fractions, rounded up once at the end, so that no step of a formula can round the wrong way."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from discreet.errors import ParameterError
+
+__all__ = ["UNIT", "binary", "gamma", "root_up", "tiny", "up"]
+
+UNIT = {np.dtype(np.float32): Fraction(1, 2**24), np.dtype(np.float64): Fraction(1, 2**53)}
+"""Unit roundoff u: a rounded operation is off by at most the factor 1 + u."""
+
+_SMALLEST_NORMAL = {np.dtype(np.float32): Fraction(1, 2**126), np.dtype(np.float64): Fraction(1, 2**1022)}
+_TOO_COARSE = (
+    "half precision carries 8 to 11 bits: its bound exceeds the clip norm for a few dozen terms. Sum in float32 or float64."
+)
+
+
+def binary(owner: str, dtype: DTypeLike) -> np.dtype[np.floating]:
+    """The dtype if it is float32 or float64, else an error with the reason."""
+    try:
+        kind: np.dtype[Any] | None = np.dtype(dtype)
+    except TypeError:  # NumPy has no bfloat16
+        kind = None
+    if kind is None or kind not in UNIT:
+        raise ParameterError(owner=owner, name="dtype", expected="float32 or float64", got=repr(dtype), do=_TOO_COARSE)
+    return kind
+
+
+def gamma(roundings: int, dtype: np.dtype[np.floating]) -> Fraction:
+    """n*u / (1 - n*u): the relative error of a sum of products in which each term is rounded at most n times, in any order.
+
+    >>> float(gamma(1024, np.dtype(np.float32))) < 6.2e-5
+    True
+    """
+    share = roundings * UNIT[dtype]
+    if share >= Fraction(1, 2):
+        expected = f"few enough roundings that the bound stays below 1 (at most {1 / UNIT[dtype] / 2} in {dtype})"
+        raise ParameterError(owner="gamma", name="roundings", expected=expected, got=str(roundings), do="Use smaller blocks.")
+    return share / (1 - share)
+
+
+def tiny(dtype: np.dtype[np.floating]) -> Fraction:
+    """The most that one operation loses to underflow, gradual or flushed to zero."""
+    return _SMALLEST_NORMAL[dtype]
+
+
+def up(value: Fraction) -> float:
+    """The smallest float64 at or above a fraction; infinity beyond the range.
+
+    >>> up(Fraction(1, 2)), up(Fraction(1, 10)) > Fraction(1, 10), up(Fraction(1, 3)) > Fraction(1, 3)
+    (0.5, True, True)
+    """
+    try:
+        nearest = float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+    return nearest if nearest >= value else math.nextafter(nearest, math.inf)
+
+
+def root_up(value: int) -> Fraction:
+    """At or above the square root of a whole number, by a relative 2^-32 at most.
+
+    >>> root_up(4) == 2, root_up(2) ** 2 >= 2
+    (True, True)
+    """
+    scaled = value << 64
+    root = math.isqrt(scaled)
+    return Fraction(root + (root * root < scaled), 2**32)

@@ -1,0 +1,207 @@
+"""Exact sums: every record becomes integers of the grid, and the norm of these is checked: no rounding in the sensitivity.
+
+    k = trunc(v * weight / (scale * spacing)),    K = floor(clip_norm / spacing),
+    a record counts if the sum of k^2 over all its leaves is at most K^2
+
+A record that fails the check contributes zeros: one with NaN or infinities, one whose weight was too large, one whose norm was
+wrong. The clip is the caller's business; the check is what the guarantee rests on (docs/proofs/sums.md, section 2).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+from types import MappingProxyType
+from typing import TypeAlias, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet import _validate as check
+from discreet.errors import NumericsError, ParameterError
+from discreet.numerics._rational import up
+from discreet.numerics.grid import Grid
+from discreet.numerics.norms import Records, as_rows
+
+__all__ = ["ExactSum", "quantise"]
+
+_FloatArray: TypeAlias = NDArray[np.float64]
+
+_HEADROOM = 2**52  # grid units; the sum stays below, so that noise still fits into 53 bits
+_SLACK = Fraction(1, 2**46)  # relative; more than all roundings between a certified norm and the integers
+_CHUNK = 2**16  # numbers at a time; they stay in the cache
+_WIDTH = 2**14  # columns at a time
+
+
+@final
+class ExactSum:
+    """The sum of clipped records of one group, in integers of the grid.
+
+    Guarantee: adding, removing or zeroing out one record changes `integers()` times the spacing, over all leaves together, by
+    at most `sensitivity` in L2 norm; replacing one by at most twice that. No clipping code is trusted. What is assumed: a
+    record's numbers and weight are a function of that record alone, bit for bit. The sum does not depend on the order of the
+    records, on how they were split into calls, or on how partial sums were merged.
+
+    Args:
+        dimensions: number of coordinates of each leaf of the group, by name; public.
+        clip_norm: bound on one record's norm over all leaves, each divided by its scale; public.
+        grid: at most 2^26 spacings per clip_norm; public.
+        scales: what each leaf is divided by; 1 where not named; public. The integers are those of the divided leaves.
+
+    >>> total = ExactSum({"weight": 2, "bias": 1}, clip_norm=1.0, grid=Grid(2.0**-20))
+    >>> leaves = {"weight": np.array([[3.0, 0.0], [np.nan, 1.0]]), "bias": np.array([[4.0], [1.0]])}
+    >>> total.add(leaves, weights=np.array([0.2, 1.0]))  # the second record is dropped: it holds NaN
+    >>> {name: (integers * 2.0**-20).round(5).tolist() for name, integers in total.integers().items()}
+    {'weight': [0.6, 0.0], 'bias': [0.8]}
+    """
+
+    __slots__ = ("_factors", "_most", "_radius", "_records", "_sums", "clip_norm", "dimensions", "grid", "scales")
+
+    def __init__(
+        self, dimensions: Mapping[str, int], *, clip_norm: float, grid: Grid, scales: Mapping[str, float] | None = None
+    ) -> None:
+        owner = "ExactSum"
+        named = {
+            check.label(owner, "dimensions", name): check.whole(owner, "dimensions", d, least=0)
+            for name, d in dimensions.items()
+        }
+        if not named or not set(scales or {}) <= set(named):
+            got = f"{sorted(named)} and scales for {sorted(scales or {})}"
+            raise ParameterError(
+                owner=owner, name="dimensions", expected="at least one leaf, and all that have a scale", got=got
+            )
+        self.dimensions = MappingProxyType(named)
+        self.scales = MappingProxyType({name: check.positive(owner, "scales", (scales or {}).get(name, 1.0)) for name in named})
+        self.clip_norm = check.positive(owner, "clip_norm", clip_norm)
+        self.grid = check.instance(owner, "grid", grid, Grid)
+        self._radius = self.grid.radius(self.clip_norm)
+        self._most = (_HEADROOM - 1) // self._radius
+        self._factors = {name: _factor(self.clip_norm, self.grid, self._radius, scale) for name, scale in self.scales.items()}
+        self._sums = {name: np.zeros(d) for name, d in named.items()}
+        self._records = 0
+
+    @property
+    def sensitivity(self) -> float:
+        """The most that one record moves the sum, in the unit of the (divided) leaves."""
+        return self.clip_norm
+
+    def add(self, leaves: Mapping[str, Records], weights: NDArray[np.floating]) -> None:
+        """Add a batch of records: `leaves[name]` is (B, ...), `weights` is (B,); both sensitive.
+
+        Raises:
+            NumericsError: more records than stay exact. Nothing was added.
+        """
+        rows, weight = _checked("ExactSum.add", self.dimensions, leaves, weights)
+        self._count(len(weight))
+        kept = _within(rows, weight, self._factors, self._radius)
+        weight, chosen = weight[kept], None if kept.all() else np.flatnonzero(kept)
+        for name, leaf in rows.items():
+            for part, columns in _pieces(len(weight), leaf.shape[1]):
+                some = leaf[part, columns] if chosen is None else leaf[chosen[part], columns]
+                self._sums[name][columns] += _units(some, weight[part], self._factors[name]).sum(axis=0)
+
+    def merge(self, other: ExactSum) -> None:
+        """Take over another partial sum of the same group, such as another worker's; it is empty afterwards.
+
+        What was merged cannot count twice.
+        """
+        alike = isinstance(other, ExactSum) and all(
+            getattr(self, name) == getattr(other, name) for name in ("dimensions", "scales", "clip_norm", "grid")
+        )
+        if not alike or other is self:
+            expected = "another sum with the same leaves, scales, clip norm and grid"
+            got = "itself" if other is self else "a different one"
+            raise ParameterError(owner="ExactSum.merge", name="other", expected=expected, got=got)
+        self._count(other._records)
+        for name in self._sums:
+            self._sums[name] += other._sums[name]
+            other._sums[name][:] = 0.0
+        other._records = 0
+
+    def integers(self) -> dict[str, _FloatArray]:
+        """The sum of each leaf as whole numbers in float64, flat; sensitive until noise is added."""
+        return {name: total.copy() for name, total in self._sums.items()}
+
+    def _count(self, records: int) -> None:
+        if self._records + records > self._most:
+            raise NumericsError(
+                expected=f"at most {self._most} records at {self._radius} grid units each, which add up to less than 2^52",
+                got="more",
+                do="Use a coarser grid.",
+            )
+        self._records += records
+
+
+def quantise(
+    leaves: Mapping[str, Records], weights: NDArray[np.floating], *, clip_norm: float, grid: Grid
+) -> dict[str, _FloatArray]:
+    """Each record's own integers, as `ExactSum` adds them: their joint norm is at most clip_norm / spacing, or they are zero.
+
+    >>> quantise({"a": np.array([[3.0, 4.0], [30.0, 40.0]])}, np.array([0.2, 0.2]), clip_norm=1.0, grid=Grid(2.0**-4))
+    {'a': array([[ 9., 12.],
+           [ 0.,  0.]])}
+    """
+    radius = grid.radius(clip_norm)
+    dimensions = {name: math.prod(np.shape(leaf)[1:]) for name, leaf in leaves.items()}
+    rows, weight = _checked("quantise", dimensions, leaves, weights)
+    factors = dict.fromkeys(rows, _factor(clip_norm, grid, radius, 1.0))
+    kept = _within(rows, weight, factors, radius)[:, np.newaxis]
+    return {name: np.where(kept, _units(leaf, weight, factors[name]) + 0.0, 0.0) for name, leaf in rows.items()}
+
+
+def _factor(clip_norm: float, grid: Grid, radius: int, scale: float) -> float:
+    """What a weight is multiplied by: 1 / (scale * spacing), lowered so that a record clipped to clip_norm passes the check."""
+    exact = Fraction(radius) / Fraction(clip_norm) / Fraction(scale) * (1 - _SLACK)
+    factor = -up(-exact)
+    if not 0.0 < factor < math.inf or Fraction(grid.spacing) * radius > Fraction(clip_norm):
+        expected = f"such that 1 / (scale * spacing), with spacing {grid.spacing!r}, is a float64"
+        raise ParameterError(owner="ExactSum", name="scales", expected=expected, got=repr(scale))
+    return factor
+
+
+def _checked(
+    owner: str, dimensions: Mapping[str, int], leaves: Mapping[str, Records], weights: NDArray[np.floating]
+) -> tuple[dict[str, Records], _FloatArray]:
+    weight = as_rows(owner, "weights", weights)
+    if set(leaves) != set(dimensions):
+        raise ParameterError(
+            owner=owner, name="leaves", expected=f"exactly the leaves {sorted(dimensions)}", got=str(sorted(leaves))
+        )
+    rows = {name: as_rows(owner, f"leaves[{name!r}]", leaves[name]) for name in dimensions}
+    for name, leaf in rows.items():
+        if leaf.shape != (len(weight), dimensions[name]) or weight.shape[1] != 1:
+            expected = f"of shape (B, {dimensions[name]}), with weights of shape (B,)"
+            got = f"{leaf.shape}, with weights of shape {np.shape(weights)}"
+            raise ParameterError(owner=owner, name=f"leaves[{name!r}]", expected=expected, got=got)
+    return rows, weight[:, 0].astype(np.float64)
+
+
+def _within(rows: Mapping[str, Records], weight: _FloatArray, factors: Mapping[str, float], radius: int) -> NDArray[np.bool_]:
+    """Which records have integers of joint norm at most the radius; decided exactly.
+
+    A float64 sum of whole numbers is exact while it is below 2^53, and once it is not it never comes back below: so a computed
+    sum of at most radius^2 <= 2^52 is the true one, in any order. NaN and infinity compare as false.
+    """
+    squares = np.zeros(len(weight))
+    with np.errstate(all="ignore"):
+        for name, leaf in rows.items():
+            for part, columns in _pieces(*leaf.shape):
+                units = _units(leaf[part, columns], weight[part], factors[name])
+                squares[part] += np.einsum("bd,bd->b", units, units)
+        return squares <= float(radius * radius)
+
+
+def _units(leaf: Records, weight: _FloatArray, factor: float) -> _FloatArray:
+    """Elementwise, so that every integer depends on its own record only."""
+    with np.errstate(all="ignore"):
+        units = np.multiply(leaf, (weight * factor)[:, np.newaxis], dtype=np.float64)
+        return np.trunc(units, out=units)
+
+
+def _pieces(count: int, columns: int) -> Iterator[tuple[slice, slice]]:
+    """Rows and columns of pieces that fit into the cache, whatever the size of the whole."""
+    height = max(1, _CHUNK // max(1, min(columns, _WIDTH)))
+    for top in range(0, count, height):
+        for left in range(0, columns, _WIDTH):
+            yield slice(top, min(top + height, count)), slice(left, min(left + _WIDTH, columns))

@@ -1,0 +1,68 @@
+"""A public limit on the size of a Poisson sample, and a certified probability that it is exceeded.
+
+    P[Binomial(n, q) >= k] <= exp(-n KL(k/n || q)),   k >= n q                                                        (Chernoff)
+
+Computed in decimal arithmetic with 80 digits, whose logarithm and exponential are correctly rounded, then rounded up.
+"""
+
+from __future__ import annotations
+
+from decimal import Context, Decimal, localcontext
+from fractions import Fraction
+
+from discreet import _validate as check
+from discreet.numerics._rational import up
+
+__all__ = ["overflow_probability", "sample_limit"]
+
+_DIGITS = Context(prec=80, Emin=-(10**9), Emax=10**9)
+_SLACK = Decimal("1e-30")  # absolute, on the exponent: cancellation costs at most 20 of the 80 digits, below 1e-50
+
+
+def overflow_probability(limit: int, *, records: int, probability: float) -> float:
+    """An upper bound of the probability that a Poisson sample among `records` others has `limit` records or more.
+
+    Then the sample with the record in question may be larger than `limit`. The delta to charge is this times the number of
+    steps (docs/proofs/sums.md, section 5); `records` is the public size of the data set.
+
+    >>> overflow_probability(200, records=10_000, probability=0.01) < 1e-16
+    True
+    """
+    owner = "overflow_probability"
+    k = check.whole(owner, "limit", limit, least=1)
+    n = check.whole(owner, "records", records, least=0)
+    q = check.fraction(owner, "probability", probability, zero=True, one=True)
+    return up(Fraction(_tail(k, n, q)))
+
+
+def sample_limit(*, records: int, probability: float, overflow: float) -> int:
+    """The smallest limit that `overflow_probability` certifies for this overflow per step; at most `records`.
+
+    >>> sample_limit(records=60_000, probability=256 / 60_000, overflow=1e-15)
+    400
+    """
+    owner = "sample_limit"
+    n = check.whole(owner, "records", records, least=1)
+    q = check.fraction(owner, "probability", probability, zero=True, one=True)
+    target = check.fraction(owner, "overflow", overflow)
+    low, high = max(1, int(n * Fraction(q))), n + 1  # with more than n the probability is 0
+    while low < high:
+        middle = (low + high) // 2
+        if up(Fraction(_tail(middle, n, q))) <= target:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def _tail(k: int, n: int, q: float) -> Decimal:
+    if k > n or q == 0.0:
+        return Decimal(0)
+    if k <= n * Fraction(q):
+        return Decimal(1)
+    with localcontext(_DIGITS):
+        chance, hits, misses = Decimal(q), Decimal(k), Decimal(n - k)
+        exponent = hits * (hits / (n * chance)).ln()
+        if misses:
+            exponent += misses * (misses / (n * (1 - chance))).ln()
+        return min(Decimal(1), (_SLACK - exponent).exp() * (1 + _SLACK))

@@ -1,0 +1,141 @@
+"""Floating-point sums with a proven sensitivity: what rounding adds when records are summed in float32 or float64.
+
+    Delta = C' + gamma * (2L - 1) * kappa * C' + L * rho * C' + underflow + g * sqrt(d),       C' = C * (1 + eta)
+
+C clip norm, eta how far it may be exceeded, L most records in a sample, g spacing of the grid, d dimension, gamma the relative
+error of one coordinate, kappa and rho the spread and drift of `FloatSum`. The factor 2L - 1: both neighbours' sums are rounded.
+Proof: docs/proofs/sums.md, section 3.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from discreet import _validate as check
+from discreet.errors import NumericsError, ParameterError
+from discreet.numerics._rational import binary, gamma, root_up, tiny, up
+from discreet.numerics.grid import Grid
+
+__all__ = ["FloatSum", "float_sum_sensitivity"]
+
+_WIDE = np.dtype(np.float64)
+_EXTRA = (
+    2  # roundings of one term before it is summed: times the weight, divided by a scale; the product is counted with the terms
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FloatSum:
+    """How a sum is computed: at most `microbatch` records at a time in `dtype`, then microbatches in float64, in any order.
+
+    Args:
+        records: most records in a sample, or the limit whose overflow is charged to delta (`sample_limit`); public.
+        microbatch: most records of one sum in `dtype`; equal to `records` if everything is summed in `dtype`; public.
+        dtype: float32 or float64. Half precision is refused: 2^8 roundings lose everything.
+        dimension: coordinates of all leaves of the group together; public.
+        terms: products that a record contributes to one coordinate, such as the length of a sequence; public.
+        spread: bound on sum_t |a_t||b_t| of a weighted record in units of clip_norm; 1 where terms is 1. See `outer_spread`.
+        drift: most that one record's own contribution may change, in units of clip_norm, when other records come or go. Zero if
+            its bits depend on nothing but the record.
+        fixed_places: whether a record's coming or going leaves every other record in its microbatch and place, and a microbatch
+            with the same contents has the same sum, bit for bit. Then only one microbatch differs.
+
+    >>> FloatSum(records=1024, microbatch=32, dtype="float32", dimension=10**6).relative_error < 2.1e-6
+    True
+    """
+
+    records: int
+    microbatch: int
+    dtype: DTypeLike
+    dimension: int
+    terms: int = 1
+    spread: float = 1.0
+    drift: float = 0.0
+    fixed_places: bool = False
+
+    def __post_init__(self) -> None:
+        owner = "FloatSum"
+        kind = binary(owner, self.dtype)
+        for name in ("records", "microbatch", "terms"):
+            object.__setattr__(self, name, check.whole(owner, name, getattr(self, name), least=1))
+        if self.microbatch > self.records:
+            got = str(self.microbatch)
+            raise ParameterError(owner=owner, name="microbatch", expected=f"at most records={self.records}", got=got)
+        spread = check.positive(owner, "spread", self.spread)
+        if spread < 1.0:
+            expected = "at least 1: the sum of |a_t||b_t| is never below the norm"
+            raise ParameterError(owner=owner, name="spread", expected=expected, got=repr(self.spread))
+        object.__setattr__(self, "dtype", kind)
+        object.__setattr__(self, "dimension", check.whole(owner, "dimension", self.dimension, least=0))
+        object.__setattr__(self, "spread", spread)
+        object.__setattr__(self, "drift", check.fraction(owner, "drift", self.drift, zero=True, one=True))
+        check.instance(owner, "fixed_places", self.fixed_places, bool)
+
+    @property
+    def relative_error(self) -> float:
+        """Of one coordinate, relative to the sum of the sizes of its terms; rounded up."""
+        return up(self._within() + self._across() * (1 + self._within()))
+
+    def _within(self) -> Fraction:
+        return gamma(self.microbatch * self.terms + _EXTRA, binary("FloatSum", self.dtype))
+
+    def _across(self) -> Fraction:
+        return gamma(self.records, _WIDE)  # no more microbatches than records
+
+    def _excess(self) -> Fraction:
+        """What rounding adds to the difference of two neighbours, in units of the largest contribution."""
+        within, across, most = self._within(), self._across(), 2 * self.records - 1
+        changed = 2 * self.microbatch - 1 if self.fixed_places else most
+        rounding = (within * changed + across * (1 + within) * most) * Fraction(self.spread)
+        return rounding + self.records * Fraction(self.drift)
+
+
+def float_sum_sensitivity(how: FloatSum, *, clip_norm: float, grid: Grid, norm_error: float = 0.0) -> float:
+    """The most that one record moves the sum after it was rounded to the grid, in L2 norm; rounded up.
+
+    Guarantee: for any two samples of at most `how.records` records that differ by one (added, removed or zeroed out), whose
+    contributions have norm at most clip_norm * (1 + norm_error), the sums computed as `how` says and rounded by
+    `grid.integers` differ by at most this. Replace-one: at most twice this.
+
+    Args:
+        how: public.
+        clip_norm: bound that the weights were computed for; public.
+        grid: to which the float64 sum is rounded, once; public.
+        norm_error: relative; 0 if weights come from certified upper bounds of norms.
+
+    >>> how = FloatSum(records=1024, microbatch=32, dtype="float32", dimension=10**6)
+    >>> round(float_sum_sensitivity(how, clip_norm=1.0, grid=Grid(2.0**-24)), 4)
+    1.0042
+    """
+    owner = "float_sum_sensitivity"
+    check.instance(owner, "how", how, FloatSum)
+    check.instance(owner, "grid", grid, Grid)
+    clip = Fraction(check.positive(owner, "clip_norm", clip_norm))
+    slack = Fraction(check.real(owner, "norm_error", norm_error))
+    if slack < 0:
+        raise ParameterError(owner=owner, name="norm_error", expected="at least 0", got=repr(norm_error))
+    most = clip * (1 + slack)
+    kind = binary(owner, how.dtype)
+    _refuse_overflow(how, most, kind)
+    side = root_up(how.dimension)
+    # Products and sums may underflow: at most twice per term and once per microbatch, in both neighbours, then rounded on.
+    underflow = 2 * 4 * how.records * how.terms * tiny(kind) * side
+    value = up(most * (1 + how._excess()) + underflow + Fraction(grid.spacing) * side)  # noqa: SLF001  (two halves of one formula)
+    if not math.isfinite(value):
+        raise NumericsError(expected="a sensitivity that is a float64", got="one beyond its range", do="Rescale the records.")
+    return value
+
+
+def _refuse_overflow(how: FloatSum, most: Fraction, kind: np.dtype[np.floating]) -> None:
+    largest = Fraction(float(np.finfo(kind).max))
+    if 2 * how.microbatch * Fraction(how.spread) * most > largest:
+        raise NumericsError(
+            expected=f"a sum of {how.microbatch} clipped records that fits into {kind}",
+            got=f"a clip norm of {up(most)!r}",
+            do="Rescale the records.",
+        )
