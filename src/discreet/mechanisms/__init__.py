@@ -7,18 +7,24 @@ from discreet.mechanisms.group import Array, Clipping, Group
 from discreet.mechanisms.groups import Groups
 from discreet.mechanisms.microbatches import Microbatches
 from discreet.mechanisms.split import Split
+from discreet.mechanisms.statistics import BatchNorm, Count, Histogram, MomentEstimate, Moments
 
 __all__ = [
     "AdaptiveClip",
     "Array",
+    "BatchNorm",
     "Bound",
     "Clipping",
+    "Count",
     "Gaussian",
     "Group",
     "Groups",
+    "Histogram",
     "Joint",
     "Mechanism",
     "Microbatches",
+    "MomentEstimate",
+    "Moments",
     "Normalised",
     "NotPrivate",
     "Row",

@@ -22,7 +22,7 @@ __all__ = ["Bound", "Mechanism", "Row", "State", "Threshold"]
 State: TypeAlias = Mapping[str, float]
 """What changes from step to step: public numbers by group name, functions of released values only."""
 
-_WIDEST = 2.0**40  # a threshold stays within this factor of its start
+_WIDEST = 2.0**30  # a threshold stays within this factor of its start
 
 
 class Mechanism(Protocol):

@@ -57,8 +57,8 @@ class Gaussian:
 class Joint:
     """Joint clipping of vectors that live on different scales: clip (v_1/alpha_1, ..., v_k/alpha_k), multiply back by alpha_j.
 
-    Guarantee: one Gaussian sum, in the scaled unit, with sensitivity clip_norm; the release is a post-processing of it. The noise
-    on leaf j is alpha_j * noise_std. [McMahan2018, section 2, "joint"]
+    Guarantee: one Gaussian sum, in the scaled unit, with sensitivity clip_norm; the release is a post-processing of it. The
+    noise on leaf j is alpha_j * noise_std. [McMahan2018, section 2, "joint"]
 
     Args:
         clip_norm: S, in the scaled unit, in (0, sqrt k] for k leaves; public.

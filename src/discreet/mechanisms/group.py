@@ -27,8 +27,10 @@ __all__ = ["Array", "Clipping", "Group"]
 Array: TypeAlias = Any
 """An array of NumPy or torch (or anything with their operators): float32 or float64."""
 
-_UNIT_ROUNDOFF = {4: 2.0**-24, 8: 2.0**-53}  # by bytes of one number
-_SMALLEST_NORMAL = {4: 2.0**-126, 8: 2.0**-1022}
+# By bytes of one number: unit roundoff, least and most scale * clip_norm. The least is such that a square that underflows, or
+# is flushed to zero, is below the roundoff when divided by (scale * clip_norm)^2.
+_RANGES = {4: (2.0**-24, 2.0**-48, 2.0**120), 8: (2.0**-53, 2.0**-480, 2.0**1000)}
+_NO_RANGE = (math.nan, math.nan, math.nan)  # nothing compares
 _ROUNDINGS = 16  # besides one per leaf; docs/proofs/mechanisms.md, section 1, counts 8
 
 
@@ -153,13 +155,12 @@ class Group:
 
     def _margin(self, width: int) -> float:
         """More than all roundings of `ratios` and `weights` together, relative."""
-        smallest = min(self.scales) * min(self.clip_norm, 1.0)
-        largest = max(self.scales) * (max(self.clip_norm, 1.0) if self.private else 1.0)
-        normal = _SMALLEST_NORMAL.get(width, math.inf)
-        if not (normal <= smallest and largest <= 1.0 / normal):
+        unit_roundoff, least, most = _RANGES.get(width, _NO_RANGE)
+        bounds = [scale * self.clip_norm for scale in self.scales] if self.private else [1.0]
+        if not (least <= min(bounds) and max(bounds) <= most):
             raise NumericsError(
-                expected="squared norms in float32 or float64, and scale * clip_norm in their range",
-                got=f"numbers of {8 * width} bits, scales and bounds from {smallest:g} to {largest:g}",
+                expected="squared norms in float32 or float64, and scale * clip_norm well inside their range",
+                got=f"numbers of {8 * width} bits, scale * clip_norm from {min(bounds):g} to {max(bounds):g}",
                 do="Measure norms in float32 or float64; check the units of clip_norm and scales.",
             )
-        return (len(self.leaves) + _ROUNDINGS) * _UNIT_ROUNDOFF[width]
+        return (len(self.leaves) + _ROUNDINGS) * unit_roundoff
