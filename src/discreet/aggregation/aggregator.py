@@ -23,7 +23,7 @@ from discreet.mechanisms import Group, State
 from discreet.plan import Plan
 from discreet.randomness import GaussianNoise, Purpose, Source
 from discreet.randomness.draws import below
-from discreet.sampling import Sample
+from discreet.sampling import Sample, Sampler
 from discreet.units import Numerics
 
 __all__ = ["Aggregator", "aggregate"]
@@ -59,7 +59,11 @@ class Aggregator:
         if plan.numerics is not Numerics.EXACT:
             expected = "a plan of numerics exact, which is what this engine executes"
             raise ParameterError(owner=owner, name="plan", expected=expected, got=plan.numerics.value)
+        if not isinstance(plan.sampler, Sampler):
+            expected = "a plan with a number of records, from which samples are drawn"
+            raise ParameterError(owner=owner, name="plan", expected=expected, got="a schedule", do="Give `records`.")
         self._bound = plan.bound
+        self.sampler = plan.sampler
         self._ledger = check.instance(owner, "ledger", ledger, Ledger)
         self._source = Source.system() if source is None else check.instance(owner, "source", source, Source)
         self._label = label
@@ -86,20 +90,20 @@ class Aggregator:
                     got="a second one",
                     do="Make another Aggregator: a second pass is a second release, and is charged.",
                 )
-            draw = self.plan.sampler.draw(self._source, start=start)
+            draw = self.sampler.draw(self._source, start=start)
             self._draw = draw
         if state is not None:
             self._bound.groups(state)  # refuses what does not fit
             self._state = state
         self._ledger.begin(self.plan.run_info(self._label, randomness=self._source.randomness))
-        for mark in self.plan.marks:
+        for mark in self.plan.marks():
             self._ledger.mark(mark)
         return self._charged(draw, self.plan.steps - start)
 
     def _charged(self, draw: Iterator[Sample], steps: int) -> Iterator[Sample]:
-        charged = self._ledger.steps(self.plan.step, steps) if self.plan.private else range(steps)
-        for _ in charged if steps else ():
-            for _ in range(self.plan.sampler.batches_per_step):
+        charged = self._ledger.steps(self.plan.step, steps) if self.plan.queries() and steps else range(steps)
+        for _ in charged:
+            for _ in range(self.sampler.batches_per_step):
                 yield next(draw)
 
     def partial(self, sample: Sample) -> PartialSums:
@@ -153,7 +157,7 @@ class Aggregator:
         return integers * grid.spacing
 
     def _number(self, sample: Sample) -> int:
-        return sample.step * self.plan.sampler.batches_per_step + sample.batch
+        return sample.step * self.sampler.batches_per_step + sample.batch
 
     def _check_issued(self, sample: Sample) -> None:
         check.instance("Aggregator.release", "sample", sample, Sample)
@@ -173,14 +177,15 @@ def aggregate(records: Records, plan: Plan, *, ledger: Ledger, source: Source | 
         plan: of one step and one batch.
         ledger, source, label: as for `Aggregator`.
     """
-    if plan.sampler.batches != 1 or plan.sampler.owners is not None:
-        expected = "of one step and one batch, over records that are rows"
-        raise ParameterError(owner="aggregate", name="plan", expected=expected, got=f"{plan.sampler.batches} batches")
-    sizes = {len(rows) for rows in records.values()} if isinstance(records, Mapping) else {len(records)}
-    if sizes != {plan.sampler.records}:
-        expected = f"one row for each of the {plan.sampler.records} records that the plan names"
-        raise ParameterError(owner="aggregate", name="records", expected=expected, got="another number of rows")
     run = Aggregator(plan, ledger=ledger, source=source, label=label)
+    sampler = run.sampler
+    if sampler.batches != 1 or sampler.owners is not None:
+        expected = "of one step and one batch, over records that are rows"
+        raise ParameterError(owner="aggregate", name="plan", expected=expected, got=f"{sampler.batches} batches")
+    sizes = {len(rows) for rows in records.values()} if isinstance(records, Mapping) else {len(records)}
+    if sizes != {sampler.records}:
+        expected = f"one row for each of the {sampler.records} records that the plan names"
+        raise ParameterError(owner="aggregate", name="records", expected=expected, got="another number of rows")
     (sample,) = run.samples()
     if isinstance(records, Mapping):
         return run.release(sample, {leaf: np.asarray(rows)[sample.indices] for leaf, rows in records.items()})

@@ -27,7 +27,7 @@ def plan(mechanism: Any = None, *, records: int = 100, steps: int = 3, probabili
     )
 
 
-def tested(its: dp.Plan, ledger: dp.Ledger | None = None) -> Aggregator:
+def keyed(its: dp.Plan, ledger: dp.Ledger | None = None) -> Aggregator:
     return Aggregator(its, ledger=ledger or dp.Ledger.in_memory(), source=Source.unsafe_test_key(KEY))
 
 
@@ -81,7 +81,7 @@ class Recorder:
 def test_an_interposed_recorder_sees_the_noise_of_the_ledger(mechanism: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     recorder = Recorder(monkeypatch)
     ledger = dp.Ledger.in_memory()
-    run = tested(plan(mechanism, leaves={"x": 2, "y": 1}, steps=4), ledger)
+    run = keyed(plan(mechanism, leaves={"x": 2, "y": 1}, steps=4), ledger)
     rng = np.random.default_rng(0)
     moved = []
     for sample in run.samples():
@@ -113,7 +113,7 @@ def test_an_interposed_recorder_sees_the_noise_of_the_ledger(mechanism: Any, mon
 
 
 def test_p16_a_sample_is_released_once(data: Array) -> None:
-    run = tested(plan())
+    run = keyed(plan())
     for sample in run.samples():
         run.release(sample, {"x": data[sample.indices]})
         with pytest.raises(dp.SampleMisuse, match="second time"):
@@ -121,7 +121,7 @@ def test_p16_a_sample_is_released_once(data: Array) -> None:
 
 
 def test_a_sample_of_another_run_is_refused(data: Array) -> None:
-    run, other = tested(plan()), tested(plan())
+    run, other = keyed(plan()), keyed(plan())
     sample = next(other.samples())
     with pytest.raises(dp.SampleMisuse, match="another run"):
         run.release(sample, {"x": data[sample.indices]})
@@ -131,7 +131,7 @@ def test_a_sample_of_another_run_is_refused(data: Array) -> None:
 
 
 def test_a_second_pass_is_refused(data: Array) -> None:
-    run = tested(plan())
+    run = keyed(plan())
     releases(run, data)
     with pytest.raises(dp.SampleMisuse, match="second one"):
         run.samples()
@@ -145,7 +145,7 @@ def test_p20_two_runs_of_one_plan_never_share_noise(data: Array) -> None:
 
 @pytest.mark.parametrize("change", [-1, 1])
 def test_p10_as_many_rows_as_were_drawn(data: Array, change: int) -> None:
-    run = tested(plan())
+    run = keyed(plan())
     sample = next(run.samples())
     with pytest.raises(dp.SampleMisuse, match="another number of rows"):
         run.release(sample, {"x": np.zeros((len(sample) + change, 2))})
@@ -153,11 +153,11 @@ def test_p10_as_many_rows_as_were_drawn(data: Array, change: int) -> None:
 
 
 def test_p28_an_empty_sample_releases_noise() -> None:
-    run = tested(plan(probability=1e-12, steps=5))
+    run = keyed(plan(probability=1e-12, steps=5))
     out = [run.release(sample, {"x": np.empty((0, 2))})["x"] for sample in run.samples()]
     assert len(out) == 5
     assert np.all(np.abs(out) > 0)
-    run = tested(plan(probability=1e-12, steps=5))
+    run = keyed(plan(probability=1e-12, steps=5))
     assert [run.release(sample, [])["x"].shape for sample in run.samples()] == [(2,)] * 5
 
 
@@ -192,7 +192,7 @@ def test_p13_a_record_that_is_not_finite_changes_nothing_else(data: Array) -> No
         bad[17] = poison
         without = data.copy()
         without[17] = 0.0
-        for ours, reference in zip(releases(tested(plan()), bad), releases(tested(plan()), without), strict=True):
+        for ours, reference in zip(releases(keyed(plan()), bad), releases(keyed(plan()), without), strict=True):
             if np.isfinite(poison):
                 assert np.linalg.norm(ours - reference) <= 1.0 + 1e-9
             else:
@@ -201,7 +201,7 @@ def test_p13_a_record_that_is_not_finite_changes_nothing_else(data: Array) -> No
 
 def test_invariant_1_order_split_and_merge_do_not_matter(data: Array) -> None:
     def merged(pieces: int, *, reverse: bool) -> list[Array]:
-        run = tested(plan())
+        run = keyed(plan())
         out = []
         for sample in run.samples():
             rows = data[sample.indices][:: -1 if reverse else 1]
@@ -213,10 +213,10 @@ def test_invariant_1_order_split_and_merge_do_not_matter(data: Array) -> None:
             out.append(run.release(sample, sums[0])["x"])
         return out
 
-    whole = releases(tested(plan()), data)
+    whole = releases(keyed(plan()), data)
     for pieces, reverse in [(1, True), (2, False), (7, True), (100, False)]:
         assert np.array_equal(whole, merged(pieces, reverse=reverse))
-    as_dicts = tested(plan())
+    as_dicts = keyed(plan())
     assert np.array_equal(
         whole, [as_dicts.release(s, [{"x": row} for row in data[s.indices]])["x"] for s in as_dicts.samples()]
     )
@@ -228,17 +228,17 @@ def summed(partial: PartialSums, rows: Array) -> PartialSums:
 
 
 def test_workers_in_other_processes_send_partial_sums(data: Array) -> None:
-    run = tested(plan(steps=1))
+    run = keyed(plan(steps=1))
     (sample,) = run.samples()
     rows = np.array_split(data[sample.indices], 2)
     with ProcessPoolExecutor(2) as pool:
         one, two = pool.map(summed, [run.partial(sample), run.partial(sample)], rows)
     one.merge(two)
-    assert np.array_equal(run.release(sample, one)["x"], releases(tested(plan(steps=1)), data)[0])
+    assert np.array_equal(run.release(sample, one)["x"], releases(keyed(plan(steps=1)), data)[0])
 
 
 def test_what_was_merged_counts_once(data: Array) -> None:
-    run = tested(plan(steps=2))
+    run = keyed(plan(steps=2))
     samples = run.samples()
     sample = next(samples)
     one, two = run.partial(sample), run.partial(sample)
@@ -269,7 +269,7 @@ def test_what_was_merged_counts_once(data: Array) -> None:
     ],
 )
 def test_records_that_do_not_fit_are_refused_and_nothing_is_lost(records: Any, data: Array) -> None:
-    run = tested(plan())
+    run = keyed(plan())
     sample = next(run.samples())
     with pytest.raises(dp.ParameterError):
         run.release(sample, records)
@@ -279,7 +279,7 @@ def test_records_that_do_not_fit_are_refused_and_nothing_is_lost(records: Any, d
 def test_shapes_and_kinds_of_numbers() -> None:
     its = plan(leaves={"x": 4}, probability=1.0)
     for kind in (np.float16, np.float32, np.float64, np.int32, np.bool_):
-        run = tested(its)
+        run = keyed(its)
         sample = next(run.samples())
         released = run.release(sample, {"x": np.ones((100, 2, 2), kind)})
         assert released["x"].shape == (2, 2)
@@ -291,7 +291,7 @@ def test_shapes_and_kinds_of_numbers() -> None:
 
 def test_joint_clipping_scales_back() -> None:
     its = plan(Joint(clip_norm=1.0, noise_multiplier=1e-3, scales={"x": 1.0, "y": 100.0}), leaves={"x": 1, "y": 1}, probability=1.0)
-    run = tested(its)
+    run = keyed(its)
     sample = next(run.samples())
     released = run.release(sample, {"x": np.zeros((100, 1)), "y": np.full((100, 1), 90.0)})
     assert released.mean("y")[0] == pytest.approx(90.0, abs=0.1)
@@ -303,7 +303,7 @@ def test_microbatches_average_within_slots_and_charge_twice_the_clip() -> None:
     (query,) = its.step.queries
     assert isinstance(query, dp.GaussianSum)
     assert query.sensitivity == 2.0
-    run = tested(its)
+    run = keyed(its)
     sample = next(run.samples())
     released = run.release(sample, {"x": np.full((100, 1), 0.5)})
     assert released["x"][0] == pytest.approx(4 * 0.5, abs=0.02)  # four averages of 0.5
@@ -327,7 +327,7 @@ def test_p15_a_record_more_moves_one_slot_by_twice_the_clip() -> None:
 
 
 def test_microbatches_refuse_pieces() -> None:
-    run = tested(plan(Microbatches(Gaussian(clip_norm=1.0, noise_multiplier=1.0), slots=4), leaves={"x": 1}))
+    run = keyed(plan(Microbatches(Gaussian(clip_norm=1.0, noise_multiplier=1.0), slots=4), leaves={"x": 1}))
     sample = next(run.samples())
     partial = run.partial(sample)
     partial.add({"x": np.zeros((len(sample), 1))})
@@ -338,7 +338,7 @@ def test_microbatches_refuse_pieces() -> None:
 def test_adaptive_clipping_follows_what_was_released() -> None:
     mechanism = AdaptiveClip(Gaussian(clip_norm=10.0, noise_multiplier=1.0), quantile=0.5, count_noise_std=5.0, learning_rate=0.5)
     ledger = dp.Ledger.in_memory()
-    run = tested(plan(mechanism, records=1000, steps=80, leaves={"x": 1}), ledger)
+    run = keyed(plan(mechanism, records=1000, steps=80, leaves={"x": 1}), ledger)
     norms = np.random.default_rng(2).lognormal(0.0, 1.0, size=(1000, 1))  # median 1
     seen = []
     for sample in run.samples():
@@ -351,7 +351,7 @@ def test_adaptive_clipping_follows_what_was_released() -> None:
 
 def test_a_baseline_without_privacy_says_so(data: Array) -> None:
     ledger = dp.Ledger.in_memory()
-    run = tested(plan(NotPrivate(), probability=1.0), ledger)
+    run = keyed(plan(NotPrivate(), probability=1.0), ledger)
     sample = next(run.samples())
     assert run.release(sample, {"x": data})["x"] == pytest.approx(data.sum(axis=0))
     assert "unsafe_no_privacy" in ledger.marks()
@@ -360,7 +360,7 @@ def test_a_baseline_without_privacy_says_so(data: Array) -> None:
 
 def test_p42_a_test_key_voids_the_guarantee(data: Array) -> None:
     ledger = dp.Ledger.in_memory()
-    releases(tested(plan(), ledger), data)
+    releases(keyed(plan(), ledger), data)
     assert dp.account(ledger, delta=1e-6).voided_by == ("unsafe_test_key",)
 
 
@@ -368,7 +368,7 @@ def test_p42_a_test_key_voids_the_guarantee(data: Array) -> None:
 def test_epochs_are_charged_once_and_release_every_batch(policy: Any, data: Array) -> None:
     ledger = dp.Ledger.in_memory()
     its = dp.Plan(sampler=Sampler(policy, records=100, steps=2), mechanism=Gaussian(1.0, 1.0), leaves={"x": 2})
-    out = releases(tested(its, ledger), data)
+    out = releases(keyed(its, ledger), data)
     assert len(out) == 8
     assert sum(charge.count for charge in ledger.charges()) == 2
     assert len(np.unique(np.concatenate(out))) == 16
@@ -379,7 +379,7 @@ def test_user_level_records_are_one_row_for_each_user() -> None:
     sampler = Sampler(dp.Poisson(0.5), records=20, steps=2, owners=owners, rows_per_unit=3)
     its = dp.Plan(unit=dp.Unit.USER, sampler=sampler, mechanism=Gaussian(1.0, 1.0), leaves={"x": 1})
     values = np.arange(100.0)
-    run = tested(its)
+    run = keyed(its)
     for sample in run.samples():
         sums = np.add.reduceat(np.append(values[sample.rows], 0.0), sample.offsets[:-1])
         run.release(sample, {"x": sums[:, np.newaxis]})
@@ -409,6 +409,6 @@ def test_p21_numerics_that_the_engine_does_not_execute_are_refused() -> None:
 
 
 def test_p18_neither_keys_nor_samples_travel(data: Array) -> None:
-    run = tested(plan())
+    run = keyed(plan())
     with pytest.raises(dp.DiscreetError):
         pickle.dumps(run)
