@@ -8,6 +8,7 @@ reference for engines that compute their clipped sums elsewhere.
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Iterator, Mapping
 
@@ -69,6 +70,7 @@ class Aggregator:
         self._label = label
         self._state = self._bound.initial_state
         self._draw: object = None
+        self._pieces = itertools.count()
         self._lock = threading.Lock()
 
     @property
@@ -115,7 +117,8 @@ class Aggregator:
             return below(self._source.stream(Purpose.SLOTS, step=number, lane=group), slots, records)
 
         in_slots = any(group.slots for group in self._bound.start)
-        return PartialSums(self._bound, self._state, (sample.step, sample.batch), slots if in_slots else None)
+        place = (sample.step, sample.batch)
+        return PartialSums(self._bound, self._state, place=place, piece=next(self._pieces), slots=slots if in_slots else None)
 
     def release(self, sample: Sample, records: Records | PartialSums) -> Release:
         """Clip, sum, add noise, once for each sample.

@@ -38,15 +38,19 @@ class PartialSums:
         bound: the plan's mechanism, bound to its leaves.
         state: of this step.
         place: of the sample (step, batch): sums of different samples do not merge.
+        piece: number of these sums among those of the sample; a copy has the same, and does not merge a second time.
         slots: for groups of microbatches: (group number, records, slots) to the slot of each record. None elsewhere.
     """
 
-    __slots__ = ("_bound", "_place", "_plain", "_slots", "_state", "_sums", "records", "shapes")
+    __slots__ = ("_bound", "_pieces", "_place", "_plain", "_slots", "_state", "_sums", "records", "shapes")
 
-    def __init__(self, bound: Bound, state: State, place: tuple[int, int], slots: _Slots | None = None) -> None:
+    def __init__(
+        self, bound: Bound, state: State, *, place: tuple[int, int], piece: int = 0, slots: _Slots | None = None
+    ) -> None:
         self._bound = bound
         self._state = state
         self._place = place
+        self._pieces = frozenset({piece})
         self._slots = slots
         self._sums = {group.name: _empty(group, bound.dimensions) for group in bound.groups(state) if group.private}
         self._plain = {leaf: np.zeros(bound.dimensions[leaf]) for leaf in _unprotected(bound)}
@@ -83,11 +87,12 @@ class PartialSums:
     def merge(self, other: PartialSums) -> None:
         """Add the sums of other records of the same sample, and leave those empty."""
         mine = (self._bound, dict(self._state), self._place)
-        if other is self or mine != (other._bound, dict(other._state), other._place):
+        again = bool(self._pieces & other._pieces)
+        if again or mine != (other._bound, dict(other._state), other._place):
             raise SampleMisuse(
                 expected="other sums of the same sample",
-                got="the same sums" if other is self else "sums of another sample, state or plan",
-                do="Merge each worker's sums of this sample once.",
+                got="sums that are in these already, or a copy of them" if again else "sums of another sample, state or plan",
+                do="Merge each worker's sums of this sample once; each worker starts from sums of its own.",
             )
         if any(group.slots for group in self._bound.start):
             raise SampleMisuse(
@@ -100,6 +105,7 @@ class PartialSums:
         for leaf, values in self._plain.items():
             values += other._plain[leaf]
             other._plain[leaf] = np.zeros_like(values)
+        self._pieces |= other._pieces
         self.records += other.records
         self.shapes = self.shapes or other.shapes
         other.records = 0

@@ -56,7 +56,7 @@ class ExactSum:
     {'weight': [0.6, 0.0], 'bias': [0.8]}
     """
 
-    __slots__ = ("_factors", "_most", "_radius", "_records", "_sums", "clip_norm", "dimensions", "grid", "scales")
+    __slots__ = ("_dimensions", "_factors", "_most", "_radius", "_records", "_scales", "_sums", "clip_norm", "grid")
 
     def __init__(
         self, dimensions: Mapping[str, int], *, clip_norm: float, grid: Grid, scales: Mapping[str, float] | None = None
@@ -71,8 +71,8 @@ class ExactSum:
             raise ParameterError(
                 owner=owner, name="dimensions", expected="at least one leaf, and all that have a scale", got=got
             )
-        self.dimensions = MappingProxyType(named)
-        self.scales = MappingProxyType({name: check.positive(owner, "scales", (scales or {}).get(name, 1.0)) for name in named})
+        self._dimensions = named
+        self._scales = {name: check.positive(owner, "scales", (scales or {}).get(name, 1.0)) for name in named}
         self.clip_norm = check.positive(owner, "clip_norm", clip_norm)
         self.grid = check.instance(owner, "grid", grid, Grid)
         self._radius = self.grid.radius(self.clip_norm)
@@ -80,6 +80,16 @@ class ExactSum:
         self._factors = {name: _factor(self.clip_norm, self.grid, self._radius, scale) for name, scale in self.scales.items()}
         self._sums = {name: np.zeros(d) for name, d in named.items()}
         self._records = 0
+
+    @property
+    def dimensions(self) -> Mapping[str, int]:
+        """Number of coordinates of each leaf."""
+        return MappingProxyType(self._dimensions)
+
+    @property
+    def scales(self) -> Mapping[str, float]:
+        """What each leaf is divided by."""
+        return MappingProxyType(self._scales)
 
     @property
     def sensitivity(self) -> float:

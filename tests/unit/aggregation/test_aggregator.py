@@ -243,10 +243,11 @@ def test_what_was_merged_counts_once(data: Array) -> None:
     sample = next(samples)
     one, two = run.partial(sample), run.partial(sample)
     two.add({"x": data[sample.indices]})
+    copy = pickle.loads(pickle.dumps(two))
     one.merge(two)
-    one.merge(two)
-    with pytest.raises(dp.SampleMisuse):
-        one.merge(one)
+    for again in (two, copy, one):
+        with pytest.raises(dp.SampleMisuse, match="already"):
+            one.merge(again)
     run.release(sample, one)
     later = next(samples)
     with pytest.raises(dp.SampleMisuse, match="another sample"):
@@ -316,7 +317,7 @@ def test_p15_a_record_more_moves_one_slot_by_twice_the_clip() -> None:
     slot = np.random.default_rng(5).integers(0, 4, 101)
 
     def sums(rows: Array) -> float:
-        partial = PartialSums(bound, bound.initial_state, (0, 0), lambda group, count, slots: slot[:count])
+        partial = PartialSums(bound, bound.initial_state, place=(0, 0), slots=lambda group, count, slots: slot[:count])
         partial.add({"x": rows})
         (group,) = bound.groups(bound.initial_state)
         return float(partial.integers(group)[0])
