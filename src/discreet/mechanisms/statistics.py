@@ -1,0 +1,208 @@
+"""Statistics as records and decoders: a value becomes a vector of bounded norm, and a released sum becomes an estimate.
+
+    values -> encode: one row per record -> (an engine clips, sums, adds noise) -> decode: post-processing
+
+`encode` sees data and is sensitive. It never raises for what a value is: an exception that depends on one record would be a
+release. A row with a value that is not a number is not a number, has weight 0 and contributes nothing. `decode` sees
+released sums only. Give the group `clip_norm=statistic.clip_norm`, so that no valid record is clipped.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from discreet import _validate as check
+from discreet.errors import ParameterError
+
+__all__ = ["BatchNorm", "Count", "Histogram", "MomentEstimate", "Moments"]
+
+_set = object.__setattr__  # writes the normalised fields of a frozen value during its construction
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """How many records: each contributes 1.
+
+    >>> Count().encode([3.5, 1.0]).tolist(), Count().decode([1.75])
+    ([[1.0], [1.0]], 1.75)
+    """
+
+    @property
+    def dimension(self) -> int:
+        """Of a row."""
+        return 1
+
+    @property
+    def clip_norm(self) -> float:
+        """Largest norm of a row."""
+        return 1.0
+
+    def encode(self, values: ArrayLike) -> NDArray[np.float64]:
+        """A row of 1 for each record along the first axis."""
+        return np.ones((len(np.asarray(values)), 1))
+
+    def decode(self, released: ArrayLike) -> float:
+        """The noised count; it may be negative or broken."""
+        return float(_sums("Count", released, 1)[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """How many records of each category: each contributes 1 to one of them, so that all bins together cost as much as one.
+
+    Args:
+        categories: their number; public.
+
+    >>> Histogram(3).encode([2, 0, 7]).tolist()
+    [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
+    """
+
+    categories: int
+
+    def __post_init__(self) -> None:
+        _set(self, "categories", check.whole("Histogram", "categories", self.categories, least=1))
+
+    @property
+    def dimension(self) -> int:
+        """Of a row."""
+        return self.categories
+
+    @property
+    def clip_norm(self) -> float:
+        """Largest norm of a row."""
+        return 1.0
+
+    def encode(self, values: ArrayLike) -> NDArray[np.float64]:
+        """One row per record, values 0 ... categories - 1; any other value counts nowhere."""
+        return np.asarray(np.asarray(values).reshape(-1, 1) == np.arange(self.categories), np.float64)
+
+    def decode(self, released: ArrayLike) -> NDArray[np.float64]:
+        """The noised counts; they may be negative or broken."""
+        return _sums("Histogram", released, self.categories)
+
+
+@dataclass(frozen=True, slots=True)
+class MomentEstimate:
+    """What `Moments.decode` gives: a count, and for each coordinate mean and variance."""
+
+    count: float
+    mean: NDArray[np.float64]
+    variance: NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Moments:
+    """Count, means and variances of values in [low, high], by one query.
+
+    With y = (x - centre)/radius in [-1, 1] for each of d coordinates, a row is (1, y_1 ... y_d, y_1^2 - 1/2 ... y_d^2 - 1/2).
+    As y^2 + (y^2 - 1/2)^2 = y^4 + 1/4 <= 5/4, its norm is at most sqrt(1 + 5d/4).
+
+    Args:
+        low: values below are raised to it; public, chosen without looking at the data.
+        high: values above are lowered to it; public.
+        coordinates: d, numbers per record.
+
+    >>> moments = Moments(low=0.0, high=10.0)
+    >>> exact = moments.decode(moments.encode([[4.0], [6.0], [8.0]]).sum(0))
+    >>> round(exact.count, 6), exact.mean.round(6).tolist(), exact.variance.round(6).tolist()
+    (3.0, [6.0], [2.666667])
+    """
+
+    low: float
+    high: float
+    coordinates: int = 1
+
+    def __post_init__(self) -> None:
+        _set(self, "low", check.real("Moments", "low", self.low))
+        _set(self, "high", check.real("Moments", "high", self.high))
+        if not 0.0 < self._radius < math.inf:
+            raise ParameterError(owner="Moments", name="high", expected=f"above low={self.low!r}", got=repr(self.high))
+        _set(self, "coordinates", check.whole("Moments", "coordinates", self.coordinates, least=1))
+
+    @property
+    def dimension(self) -> int:
+        """Of a row."""
+        return 1 + 2 * self.coordinates
+
+    @property
+    def clip_norm(self) -> float:
+        """Largest norm of a row."""
+        return math.sqrt(1.0 + 1.25 * self.coordinates)
+
+    def encode(self, values: ArrayLike) -> NDArray[np.float64]:
+        """One row per record, from records x coordinates."""
+        rows = np.asarray(values, np.float64).reshape(-1, self.coordinates)
+        unit = (np.clip(rows, self.low, self.high) - self._centre) / self._radius
+        return np.concatenate([unit[:, :1] * 0.0 + 1.0, unit, unit**2 - 0.5], axis=1)
+
+    def decode(self, released: ArrayLike) -> MomentEstimate:
+        """Estimates inside their possible ranges; the noised count is taken as at least 1."""
+        sums = _sums("Moments", released, self.dimension)
+        count, first, second = max(float(sums[0]), 1.0), sums[1 : 1 + self.coordinates], sums[1 + self.coordinates :]
+        mean = np.clip(first / count, -1.0, 1.0)
+        variance = np.clip(second / count + 0.5 - mean**2, 0.0, 1.0)
+        return MomentEstimate(float(sums[0]), self._centre + self._radius * mean, self._radius**2 * variance)
+
+    @property
+    def _centre(self) -> float:
+        return self.low + (self.high - self.low) / 2.0
+
+    @property
+    def _radius(self) -> float:
+        return (self.high - self.low) / 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class BatchNorm:
+    """Mean and variance of each channel of a layer, for batch normalisation with private statistics.
+
+    A record's row is (a_1 ... a_C, s_1 ... s_C): the averages of its own activations and of their squares, over positions.
+    Activations have no bound of their own, so the group's clip_norm is a choice, and clipping biases both estimates.
+    [Ponomareva2023, section 5.3]
+
+    Args:
+        channels: C; public.
+        floor: least variance that is stated; public.
+
+    >>> norm = BatchNorm(channels=1)
+    >>> mean, variance = norm.decode(norm.encode([[[1.0, 3.0]], [[2.0, 2.0]]]).sum(0), expected_batch_size=2)
+    >>> mean.tolist(), variance.tolist()
+    ([2.0], [0.5])
+    """
+
+    channels: int
+    floor: float = 1e-5
+
+    def __post_init__(self) -> None:
+        _set(self, "channels", check.whole("BatchNorm", "channels", self.channels, least=1))
+        _set(self, "floor", check.positive("BatchNorm", "floor", self.floor))
+
+    @property
+    def dimension(self) -> int:
+        """Of a row."""
+        return 2 * self.channels
+
+    def encode(self, activations: ArrayLike) -> NDArray[np.float64]:
+        """One row per record, from records x channels x positions (any number of axes of positions, or none)."""
+        values = np.asarray(activations, np.float64)
+        values = values.reshape(len(values), self.channels, math.prod(values.shape[2:]))
+        with np.errstate(all="ignore"):  # what overflows is not finite and contributes nothing
+            return np.concatenate([values.mean(-1), (values**2).mean(-1)], axis=1)
+
+    def decode(self, released: ArrayLike, *, expected_batch_size: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Mean and variance of each channel. The divisor is public, never the realised size (P29)."""
+        size = check.positive("BatchNorm.decode", "expected_batch_size", expected_batch_size)
+        first, second = _sums("BatchNorm", released, self.dimension).reshape(2, self.channels) / size
+        return first, np.maximum(second - first**2, self.floor)
+
+
+def _sums(owner: str, released: ArrayLike, dimension: int) -> NDArray[np.float64]:
+    sums = np.array(released, np.float64).reshape(-1)
+    if sums.size != dimension or not np.isfinite(sums).all():
+        expected, got = f"{dimension} finite numbers", f"{sums.size} numbers"
+        raise ParameterError(owner=f"{owner}.decode", name="released", expected=expected, got=got)
+    return sums
