@@ -118,7 +118,13 @@ def main() -> None:
     start = time.perf_counter()
     x, y, x_test, y_test = load()
     needed = dp.calibrate(epsilon=options.epsilon, delta=options.delta, probability=PROBABILITY, steps=STEPS)
-    plan = dp.Plan.dpsgd(sampling_probability=PROBABILITY, steps=STEPS, noise_multiplier=needed.value, clip_norm=CLIP_NORM)
+    plan = dp.Plan.dpsgd(
+        sampling_probability=PROBABILITY,
+        steps=STEPS,
+        noise_multiplier=needed.value,
+        clip_norm=CLIP_NORM,
+        numerics=dp.Numerics.IDEALISED,  # the noise below is floating-point
+    )
     print(
         f"epsilon {options.epsilon:g} at delta {options.delta:g} over {STEPS} steps needs noise multiplier {needed.value:.4f}"
     )

@@ -12,6 +12,14 @@ from discreet.accounting import LiveEpsilon, TradeOff
 from discreet.accounting._binomial import at_least
 
 EVERYTHING = dp.Everything()
+INFO = dp.RunInfo(
+    unit=dp.Unit.EXAMPLE,
+    adjacency=dp.Adjacency.ADD_OR_REMOVE,
+    groups=("l",),
+    numerics=dp.Numerics.EXACT,
+    randomness=dp.Randomness.SYSTEM,
+    parameters=dp.Parameters.FIXED_IN_ADVANCE,
+)
 
 
 def account(sampling: dp.ledger.Sampling, query: dp.ledger.Query, count: int = 1, **asked: Any) -> dp.Guarantee:
@@ -28,7 +36,7 @@ def test_p37_losses_beyond_the_range_of_floats_are_not_taken_for_nothing(scale: 
     choice = dp.ExponentialChoice("c", 1.0, scale)
     assert account(EVERYTHING, choice, delta=1e-6).upper == pytest.approx(2 / scale, rel=1e-2)
     with pytest.raises(dp.BudgetExceeded):
-        dp.Budget(epsilon=1.0, delta=1e-6)(dp.Plan(step=dp.Step(EVERYTHING, laplace), steps=count).charges())
+        dp.Budget(epsilon=1.0, delta=1e-6)([dp.Charge(INFO, dp.Step(EVERYTHING, laplace), count)])
 
 
 @pytest.mark.parametrize(

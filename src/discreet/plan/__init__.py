@@ -1,0 +1,7 @@
+"""What is declared before the first step: `Plan`, and how its missing number is found."""
+
+from discreet.plan.calibrated import Target, default_delta
+from discreet.plan.plan import Plan
+from discreet.plan.schedule import Schedule
+
+__all__ = ["Plan", "Schedule", "Target", "default_delta"]

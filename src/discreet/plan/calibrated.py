@@ -1,0 +1,252 @@
+"""DP-SGD in four numbers: batch, duration, noise, target. Three of them are given, the fourth follows, on the safe side.
+
+    batch       sampling_probability, or expected_batch_size of `records` records
+    duration    steps, or epochs
+    noise       noise_multiplier
+    target      epsilon at delta
+
+Without a target the three others are taken as they are. With one, the missing value is searched for; the answer is a value
+at which the accountant itself computed an upper bound that is at most epsilon (docs/proofs/calibration.md).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+
+from discreet import _validate as check
+from discreet.accounting import account, solve
+from discreet.accounting.unknowns import ExpectedBatchSize, NoiseMultiplier, Probability, Steps
+from discreet.errors import AccountingError, ParameterError
+from discreet.ledger.events import GaussianSum, Poisson, Step
+from discreet.units import Adjacency, Guarantee
+
+__all__ = ["Numbers", "Request", "Target", "default_delta", "guarantee_of", "search", "steps_of"]
+
+_OWNER = "Plan.dpsgd"
+_TOLERANCE = 1e-3  # a search ends when the certified epsilon is this close, relatively, below the target
+_FORGIVEN = Fraction(1, 10**12)  # 1/3 is not a float: three draws of it are one epoch all the same
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a plan was calibrated for: a wish, never a guarantee.
+
+    Args:
+        epsilon: above 0.
+        delta: in (0, 1).
+    """
+
+    epsilon: float
+    delta: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", check.positive("Target", "epsilon", self.epsilon))
+        object.__setattr__(self, "delta", check.fraction("Target", "delta", self.delta))
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """The four numbers, complete.
+
+    Args:
+        probability: of each record in each step.
+        steps: how many.
+        noise_multiplier: noise standard deviation over sensitivity.
+        target: what they were calibrated for, if anything.
+    """
+
+    probability: float
+    steps: int
+    noise_multiplier: float
+    target: Target | None = None
+
+
+def default_delta(records: int) -> float:
+    """The largest power of ten that is at most 1/(10 records).
+
+    At delta = 1/records, publishing one record chosen at random would count as private; a tenth of that is the usual
+    distance to keep [Ponomareva2023].
+
+    >>> default_delta(60_000), default_delta(1_000_000)
+    (1e-06, 1e-07)
+    """
+    tens = len(str(10 * check.whole("default_delta", "records", records, least=1) - 1))
+    return float(f"1e-{tens}")
+
+
+def steps_of(epochs: float, expected_batch_size: float, records: int) -> int:
+    """Steps for a number of passes: epochs * records / expected_batch_size, rounded up.
+
+    The numbers are read as the decimals that Python prints, and one part in 10^12 is forgiven, so that 0.1 epochs of batches
+    of 10 of 1,000 records are 10 steps and not 11. The result is what is drawn and what is charged, so that rounding can
+    never come between the two (P32).
+
+    >>> steps_of(20, 512, 60_000), steps_of(0.1, 10, 1_000), steps_of(1, 1 / 3, 1)
+    (2344, 10, 3)
+    """
+    exact = Fraction(repr(epochs)) * records / Fraction(repr(expected_batch_size))
+    nearest = round(exact)
+    steps = nearest if abs(exact - nearest) <= _FORGIVEN * exact else math.ceil(exact)
+    if steps >= 2**63:
+        raise ParameterError(owner=_OWNER, name="epochs", expected="fewer than 2^63 steps", got=f"{epochs!r}")
+    return max(1, steps)
+
+
+def guarantee_of(numbers: tuple[float, int, float], delta: float, adjacency: Adjacency) -> Guarantee:
+    """What (probability, steps, noise multiplier) costs, certified."""
+    probability, steps, noise_multiplier = numbers
+    step = Step(Poisson(probability), GaussianSum("sum", 1.0, noise_multiplier))
+    return account([(step, steps)], delta=delta, adjacency=adjacency, tolerance=_TOLERANCE)
+
+
+def search(cost: Callable[[int], Guarantee], most: int, target: Target, *, rising: bool) -> int:
+    """The whole number in 1..most nearest to the target among those that meet it.
+
+    `cost` should rise (or fall) with the number. If it does not everywhere, the answer may waste budget but still meets the
+    target: only a number whose own certified cost is at most the target is returned.
+
+    Raises:
+        AccountingError: if not even the cheapest end meets the target.
+    """
+    safe, unsafe = (1, most) if rising else (most, 1)
+    floor = cost(safe).upper
+    if not floor <= target.epsilon:
+        raise AccountingError(
+            expected=f"an epsilon that some batch reaches at delta {target.delta!r}",
+            got=f"{target.epsilon!r}: infeasible, the floor is {floor:.6g}",
+            do="Raise the target, or change one of the values that are held fixed.",
+        )
+    if cost(unsafe).upper <= target.epsilon:
+        return unsafe
+    while abs(safe - unsafe) > 1:
+        middle = math.isqrt(safe * unsafe)
+        middle += middle == min(safe, unsafe)
+        upper = cost(middle).upper
+        if upper > target.epsilon:
+            unsafe = middle
+            continue
+        safe = middle
+        if upper >= target.epsilon * (1.0 - _TOLERANCE):
+            break
+    return safe
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What the caller of `Plan.dpsgd` said: nothing twice, nothing half, and exactly one of the four numbers left out."""
+
+    records: int | None = None
+    expected_batch_size: float | None = None
+    sampling_probability: float | None = None
+    steps: int | None = None
+    epochs: float | None = None
+    noise_multiplier: float | None = None
+    epsilon: float | None = None
+    delta: float | None = None
+    adjacency: Adjacency = Adjacency.ADD_OR_REMOVE
+
+    def __post_init__(self) -> None:
+        self._normalise()
+        if self.steps is not None and self.epochs is not None:
+            raise _refused("epochs", "left out when steps is given", repr(self.epochs))
+        if self.sampling_probability is not None and self.expected_batch_size is not None:
+            raise _refused(
+                "sampling_probability", "left out when expected_batch_size is given", repr(self.sampling_probability)
+            )
+        if self.expected_batch_size is not None and self.records is None:
+            raise _refused("records", "given with expected_batch_size", "None")
+        if self.expected_batch_size is not None and self.expected_batch_size > (self.records or 0):
+            raise _refused("expected_batch_size", f"at most records={self.records}", repr(self.expected_batch_size))
+        if self.delta is not None and self.epsilon is None:
+            raise _refused("delta", "left out when no epsilon is asked for", repr(self.delta))
+        if self.epsilon is not None and self.delta is None and self.records is None:
+            raise _refused("delta", "given with epsilon when the number of records is not", "None")
+
+    def _normalise(self) -> None:
+        for name in ("records", "steps"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, check.whole(_OWNER, name, getattr(self, name), least=1))
+        for name in ("expected_batch_size", "epochs", "noise_multiplier", "epsilon"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, check.positive(_OWNER, name, getattr(self, name)))
+        for name, one in (("sampling_probability", True), ("delta", False)):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, check.fraction(_OWNER, name, getattr(self, name), one=one))
+        check.instance(_OWNER, "adjacency", self.adjacency, Adjacency)
+
+    @property
+    def probability(self) -> float | None:
+        """Of each record in each step, if it was given in either way."""
+        if self.expected_batch_size is None or self.records is None:
+            return self.sampling_probability
+        return self.expected_batch_size / self.records
+
+    @property
+    def target(self) -> Target | None:
+        """Epsilon with its delta: the given one, else `default_delta`."""
+        if self.epsilon is None:
+            return None
+        delta = default_delta(check.whole(_OWNER, "records", self.records, least=1)) if self.delta is None else self.delta
+        return Target(self.epsilon, delta)
+
+    def complete(self) -> Numbers:
+        """The one missing number, found."""
+        match (self.probability, self._steps(), self.noise_multiplier, self.target):
+            case (float(probability), int(steps), float(noise), None):
+                return Numbers(probability, steps, noise)
+            case (float(probability), int(steps), None, Target() as target):
+                noise = self._solve(NoiseMultiplier(Poisson(probability), steps), target)
+                return Numbers(probability, steps, noise, target)
+            case (float(probability), None, float(noise), Target() as target):
+                step = Step(Poisson(probability), GaussianSum("sum", 1.0, noise))
+                return Numbers(probability, int(self._solve(Steps(step), target)), noise, target)
+            case (None, int() | float(), float(noise), Target() as target):
+                return self._batch(noise, target)
+            case four:
+                raise _not_one_missing(four)
+
+    def _steps(self) -> int | float | None:
+        """The duration in steps where it is known, else in epochs."""
+        match (self.steps, self.epochs, self.expected_batch_size, self.records, self.sampling_probability):
+            case (None, float(epochs), float(batch), int(records), _):
+                return steps_of(epochs, batch, records)
+            case (None, float(epochs), _, _, float(probability)):
+                return steps_of(epochs, probability, 1)
+        return self.epochs if self.steps is None else self.steps
+
+    def _batch(self, noise: float, target: Target) -> Numbers:
+        """The largest batch that meets the target; a whole number where the number of records is known."""
+        match (self.records, self.steps, self.epochs):
+            case (None, int(steps), _):
+                return Numbers(self._solve(Probability(noise, steps), target), steps, noise, target)
+            case (int(records), int(steps), _):
+                batch = int(self._solve(ExpectedBatchSize(records, noise, steps), target))
+                return Numbers(batch / records, steps, noise, target)
+            case (int(records), _, float(epochs)):
+
+                def cost(batch: int) -> Guarantee:
+                    numbers = (batch / records, steps_of(epochs, batch, records), noise)
+                    return guarantee_of(numbers, target.delta, self.adjacency)
+
+                batch = search(cost, records, target, rising=True)
+                return Numbers(batch / records, steps_of(epochs, batch, records), noise, target)
+        raise _refused("records", "given, to find the batch for a number of epochs", "None")
+
+    def _solve(self, unknown: NoiseMultiplier | Probability | ExpectedBatchSize | Steps, target: Target) -> float:
+        epsilon, delta = target.epsilon, target.delta
+        return solve(unknown, epsilon=epsilon, delta=delta, adjacency=self.adjacency, tolerance=_TOLERANCE).value
+
+
+def _not_one_missing(four: tuple[object, ...]) -> ParameterError:
+    names = ("expected_batch_size", "steps", "noise_multiplier", "epsilon")
+    missing = [name for name, value in zip(names, four, strict=True) if value is None]
+    choice = "one of expected_batch_size (or sampling_probability), steps (or epochs), noise_multiplier and epsilon"
+    got = f"{' and '.join(missing)} left out" if missing else "all four"
+    return _refused((missing or ["epsilon"])[0], f"such that exactly {choice} is left out", got)
+
+
+def _refused(name: str, expected: str, got: str) -> ParameterError:
+    return ParameterError(owner=_OWNER, name=name, expected=expected, got=got)

@@ -1,0 +1,87 @@
+"""A plan in words and columns, for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from discreet.accounting import account
+from discreet.accounting.normalise import folded_noise_multiplier
+from discreet.accounting.sources import phrase
+from discreet.sampling import Sampler
+
+if TYPE_CHECKING:
+    from discreet.plan.plan import Plan
+
+__all__ = ["explanation", "number"]
+
+_HEADER = ("leaf", "group", "dimension", "sensitivity", "noise_std", "multiplier", "share")
+
+
+def explanation(plan: Plan, delta: float | None) -> str:
+    """See `Plan.explain`. Sensitivity and noise are in the unit in which the group is clipped."""
+    lines = [
+        f"Protected: one {plan.unit}, {plan.adjacency.value} adjacency. Numerics: {plan.numerics.value}.",
+        f"Sampling: {phrase(plan.sampler.event)}; {plan.steps} steps.",
+    ]
+    if isinstance(plan.sampler, Sampler):
+        size, batches = plan.expected_batch_size, plan.sampler.batches
+        passes = number(size * batches / plan.sampler.records)
+        lines.append(
+            f"Work: {batches} batches of {number(size)} records expected, {passes} passes over {plan.sampler.records}."
+        )
+    if plan.target is not None:
+        lines.append(f"Calibrated for: epsilon {plan.target.epsilon!r} at delta {plan.target.delta!r}.")
+    lines += ["", *_aligned(_HEADER, _rows(plan), texts=2), ""]
+    lines.append(f"Folded noise multiplier of a step: {number(plan.noise_multiplier)}")
+    lines += [f"Note: {note}." for note in plan.notes]
+    if delta is not None:
+        lines += ["", str(account(plan, delta=delta)) if plan.queries() else "NO GUARANTEE: nothing is clipped or noised."]
+    return "\n".join(lines)
+
+
+def _rows(plan: Plan) -> list[Sequence[str]]:
+    if plan.leaves is not None:
+        return [
+            (
+                row.leaf,
+                row.group,
+                str(row.dimension),
+                *map(number, (row.sensitivity, row.noise_std, row.noise_multiplier)),
+                f"{100.0 * row.share:.3g} %",
+            )
+            for row in plan.bound.explain()
+        ]
+    rows = []
+    for query in plan.queries():
+        multiplier = folded_noise_multiplier([query])
+        share = (plan.noise_multiplier / multiplier) ** 2
+        numbers = map(number, (query.sensitivity, query.noise_std, multiplier))
+        rows.append(("?", query.group, "?", *numbers, f"{100.0 * share:.3g} %"))
+    return [*rows, *(("?", name, "?", "inf", "0", "0", "all") for name in plan.open_groups())]
+
+
+def number(value: float) -> str:
+    """A number in six digits; whole ones without a point.
+
+    >>> number(512.0), number(0.94925707003)
+    ('512', '0.949257')
+    """
+    return f"{value:.6g}"
+
+
+def _aligned(header: Sequence[str], rows: Sequence[Sequence[str]], *, texts: int) -> list[str]:
+    """Lines of a table: the first `texts` columns to the left, numbers to the right.
+
+    >>> _aligned(["leaf", "noise_std"], [["grad/w", "1.1"]], texts=1)
+    ['leaf    noise_std', 'grad/w        1.1']
+    """
+    widths = [max(len(row[column]) for row in (header, *rows)) for column in range(len(header))]
+    lines = []
+    for row in (header, *rows):
+        cells = [
+            cell.ljust(width) if column < texts else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return lines

@@ -1,0 +1,331 @@
+"""What is declared before the first step: what is protected, how samples are drawn, what is done with them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from discreet import _validate as check
+from discreet.accounting import account
+from discreet.accounting.normalise import folded_noise_multiplier
+from discreet.errors import AccountingError, ParameterError
+from discreet.ledger.events import GaussianSum, Poisson, Step
+from discreet.ledger.rows import Charge, RunInfo
+from discreet.mechanisms import Bound, Gaussian, Groups, NotPrivate
+from discreet.mechanisms._frozen import frozen
+from discreet.plan import text, vocabulary
+from discreet.plan.calibrated import Request, Target
+from discreet.plan.explanation import explanation, number
+from discreet.plan.schedule import Schedule
+from discreet.sampling import Sampler
+from discreet.units import Adjacency, Numerics, Parameters, Randomness, Unit
+
+__all__ = ["Plan"]
+
+_NO_PRIVACY = "unsafe_no_privacy"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """A run that has not happened yet. An accountant reads it as it reads a ledger.
+
+    A plan is the one source of truth for clip norms, noise and sampling. It is frozen, shares no mutable object with whoever
+    made it, and is equal by value.
+
+    Args:
+        sampler: policy, number of records and number of steps; a `Schedule` where the number of records is not yet known.
+        mechanism: what is done with the named vectors of a record.
+        unit, adjacency: what is protected, against which change of the data.
+        leaves: name and dimension of every vector of a record; usually filled in by the engine, see `for_leaves`.
+        numerics: level of the arithmetic with which the plan is to be executed; an engine that cannot must refuse.
+        target: what the plan was calibrated for, if anything: a wish, never a guarantee.
+
+    >>> plan = Plan.dpsgd(records=60_000, expected_batch_size=600, epochs=10, noise_multiplier=1.1)
+    >>> plan.step
+    Step(sampling=Poisson(probability=0.01), queries=(GaussianSum(group='grad/*', sensitivity=1.0, noise_std=1.1),))
+    >>> plan.steps, plan.expected_batch_size
+    (1000, 600.0)
+    """
+
+    sampler: Sampler | Schedule
+    mechanism: vocabulary.AnyMechanism
+    unit: Unit = Unit.EXAMPLE
+    adjacency: Adjacency = Adjacency.ADD_OR_REMOVE
+    leaves: Mapping[str, int] | None = None
+    numerics: Numerics = Numerics.EXACT
+    target: Target | None = None
+    _bound: Bound | None = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        owner = "Plan"
+        check.member(owner, "sampler", self.sampler, (Sampler, Schedule))
+        check.member(owner, "mechanism", self.mechanism, tuple(vocabulary.MECHANISMS.values()))
+        check.member(owner, "unit", self.unit, (Unit,))
+        check.instance(owner, "adjacency", self.adjacency, Adjacency)
+        check.instance(owner, "numerics", self.numerics, Numerics)
+        if self.target is not None:
+            check.member(owner, "target", self.target, (Target,))
+        owners = self.sampler.owners if isinstance(self.sampler, Sampler) else None
+        if owners is not None and owners.unit != self.unit:
+            expected = f"the unit that the sampler draws, {owners.unit}"
+            raise ParameterError(owner=owner, name="unit", expected=expected, got=str(self.unit))
+        bound = None
+        if self.leaves is not None:
+            leaves = frozen(owner, "leaves", self.leaves)
+            bound = self.mechanism.bind(leaves)  # also: every leaf is claimed, every pattern claims one
+            object.__setattr__(self, "leaves", leaves)
+        object.__setattr__(self, "_bound", bound)
+
+    @classmethod
+    def dpsgd(  # noqa: PLR0913  four numbers in two notations each, of which one is left out: `calibrated.Request` checks it
+        cls,
+        *,
+        records: int | None = None,
+        expected_batch_size: float | None = None,
+        sampling_probability: float | None = None,
+        epochs: float | None = None,
+        steps: int | None = None,
+        clip_norm: float = 1.0,
+        noise_multiplier: float | None = None,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        unit: Unit = Unit.EXAMPLE,
+        adjacency: Adjacency = Adjacency.ADD_OR_REMOVE,
+        numerics: Numerics = Numerics.EXACT,
+    ) -> Plan:
+        """Poisson samples, one clipped and noised sum of gradients in each step; the one missing number is calibrated.
+
+        Of batch, duration, noise_multiplier and epsilon, exactly one is left out. Without epsilon the plan is taken as it is;
+        otherwise the missing number is searched for, and the plan's certified epsilon is at most the one asked for.
+
+        Args:
+            records: number of records [public]; needed to draw samples, and for `expected_batch_size`.
+            expected_batch_size: of one sample; divided by records it is the probability.
+            sampling_probability: of each record in each step, in the place of expected_batch_size.
+            epochs: passes over the data; epochs * records / expected_batch_size steps, rounded up (`calibrated.steps_of`).
+            steps: number of steps, in the place of epochs.
+            clip_norm: bound on the norm of one record's gradient.
+            noise_multiplier: noise standard deviation on the sum, divided by clip_norm.
+            epsilon: the target.
+            delta: of the target; left out, `default_delta(records)`.
+            unit: what is protected.
+            adjacency: against which change of the data.
+            numerics: level of the arithmetic.
+
+        Raises:
+            AccountingError: no value meets the target; the message names the floor.
+
+        >>> plan = Plan.dpsgd(records=60_000, expected_batch_size=512, epochs=20, epsilon=3.0)
+        >>> plan.steps, round(plan.noise_multiplier, 2), plan.target
+        (2344, 0.95, Target(epsilon=3.0, delta=1e-06))
+        """
+        request = Request(
+            records=records,
+            expected_batch_size=expected_batch_size,
+            sampling_probability=sampling_probability,
+            steps=steps,
+            epochs=epochs,
+            noise_multiplier=noise_multiplier,
+            epsilon=epsilon,
+            delta=delta,
+            adjacency=adjacency,
+        )
+        clip = check.positive("Plan.dpsgd", "clip_norm", clip_norm)
+        found = request.complete()
+        policy = Poisson(found.probability)
+        size = request.records
+        plan = cls(
+            sampler=Schedule(policy, steps=found.steps) if size is None else Sampler(policy, records=size, steps=found.steps),
+            mechanism=Groups({"grad/*": Gaussian(clip, found.noise_multiplier)}),
+            unit=unit,
+            adjacency=adjacency,
+            numerics=numerics,
+            target=found.target,
+        )
+        return plan if found.target is None else plan.certified(found.target)
+
+    # --- what it says ---
+
+    @property
+    def steps(self) -> int:
+        """Number of steps of the ledger, fixed in advance."""
+        return self.sampler.steps
+
+    @property
+    def expected_batch_size(self) -> float:
+        """The public divisor of sums."""
+        return self.sampler.expected_batch_size
+
+    @property
+    def private(self) -> bool:
+        """False if any group is neither clipped nor noised."""
+        return not self.open_groups()
+
+    @property
+    def bound(self) -> Bound:
+        """What an engine executes."""
+        if self._bound is None:
+            raise ParameterError(
+                owner="Plan",
+                name="leaves",
+                expected="known where a plan is executed",
+                got="None",
+                do="Use plan.for_leaves({...}).",
+            )
+        return self._bound
+
+    @property
+    def step(self) -> Step:
+        """What every step asks of its sample, as the ledger records it."""
+        queries = self.queries()
+        if not queries:
+            expected, got = "a mechanism with noise: without, there is no event", type(self.mechanism).__name__
+            raise ParameterError(owner="Plan", name="mechanism", expected=expected, got=got, do=f"Mark the run {_NO_PRIVACY}.")
+        return Step(self.sampler.event, queries)
+
+    @property
+    def noise_multiplier(self) -> float:
+        """All groups folded into one, (sum_g (S_g/noise_std_g)^2)^(-1/2), rounded down; 0 if any group is not private."""
+        return folded_noise_multiplier(self.queries()) if self.private else 0.0
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader should know before trusting the numbers, in words."""
+        notes = []
+        if not self.private:
+            groups = ", ".join(self.open_groups())
+            notes.append(f"NOT PRIVATE: {groups} is released without clipping and noise; the run must be marked {_NO_PRIVACY}")
+        records = self.sampler.records if isinstance(self.sampler, Sampler) else None
+        if self.target is not None and records is not None and self.target.delta >= 1.0 / records:
+            notes.append(
+                f"delta {self.target.delta!r} is not below 1/records = {number(1.0 / records)}: "
+                "publishing one record at random would already meet it"
+            )
+        if self.unit != Unit.EXAMPLE and (not isinstance(self.sampler, Sampler) or self.sampler.owners is None):
+            notes.append(f"each record must hold everything of one {self.unit}; the sampler cannot check it")
+        if self.numerics is Numerics.IDEALISED:
+            notes.append("floating-point noise is taken for real-valued noise, which is an assumption")
+        return tuple(notes)
+
+    # --- towards execution ---
+
+    def certified(self, target: Target) -> Plan:
+        """The same plan with this target, if the accountant's upper bound meets it.
+
+        Raises:
+            AccountingError: it does not.
+        """
+        found = account(self, delta=check.instance("Plan.certified", "target", target, Target).delta)
+        if found.voided_by or not found.upper <= target.epsilon:
+            raise AccountingError(
+                expected=f"a plan that meets epsilon {target.epsilon!r} at delta {target.delta!r}",
+                got=f"a certified upper bound of {found.upper!r}" + "".join(f", void: {mark}" for mark in found.voided_by),
+                do="Ask for a larger epsilon, or change the plan.",
+            )
+        return replace(self, target=target)
+
+    def for_leaves(self, leaves: Mapping[str, int]) -> Plan:
+        """The same plan for these vectors: every one must be claimed by a group, and every group must claim one.
+
+        Args:
+            leaves: dimension of each vector, by name [public].
+        """
+        bound = replace(self, leaves=leaves)
+        if self.leaves is not None and bound.leaves != self.leaves:
+            raise ParameterError(
+                owner="Plan.for_leaves", name="leaves", expected=f"the plan's {self.leaves}", got=repr(bound.leaves)
+            )
+        return bound
+
+    def run_info(self, label: str = "", *, randomness: Randomness = Randomness.SYSTEM) -> RunInfo:
+        """What to begin a ledger's run with.
+
+        Args:
+            label: the run's name, for people.
+            randomness: where noise and samples really come from.
+        """
+        names = self.open_groups() + tuple(query.group for query in self.queries())
+        return RunInfo(
+            unit=self.unit,
+            adjacency=self.adjacency,
+            groups=names,
+            numerics=self.numerics,
+            randomness=randomness,
+            parameters=Parameters.FIXED_IN_ADVANCE,
+            label=label,
+        )
+
+    def charges(self) -> tuple[Charge, ...]:
+        """What the whole run will be charged; nothing if no group has noise, and then there is no guarantee either."""
+        return (Charge(self.run_info(), self.step, self.steps),) if self.queries() else ()
+
+    def marks(self) -> tuple[str, ...]:
+        """Names of what voids the guarantee; a run of this plan must be marked with each of them before its first step."""
+        return () if self.private else (_NO_PRIVACY,)
+
+    def queries(self) -> tuple[GaussianSum, ...]:
+        """What every step asks; without leaves an error where that depends on them."""
+        return self.mechanism.queries() if self._bound is None else self._bound.queries
+
+    def open_groups(self) -> tuple[str, ...]:
+        """Names of the groups that are not private."""
+        match self.mechanism:
+            case NotPrivate():
+                return ("all",)
+            case Groups():
+                return tuple(name for name, part in self.mechanism.mechanisms.items() if isinstance(part, NotPrivate))
+            case _:
+                return ()
+
+    # --- for people and files ---
+
+    def explain(self, *, delta: float | None = None) -> str:
+        """The plan as a table: what is done with each leaf, what share of the budget it takes, what is worth knowing.
+
+        Args:
+            delta: states the guarantee at this delta; without it no epsilon is claimed.
+        """
+        return explanation(self, delta)
+
+    def to_json(self) -> str:
+        """The plan as JSON; `from_json` gives an equal one."""
+        return text.to_json(_written(self))
+
+    def to_toml(self) -> str:
+        """The plan as TOML; `from_toml` gives an equal one.
+
+        >>> plan = Plan.dpsgd(sampling_probability=0.01, steps=10, noise_multiplier=1.1)
+        >>> Plan.from_toml(plan.to_toml()) == plan
+        True
+        """
+        return text.to_toml(_written(self))
+
+    @classmethod
+    def from_json(cls, source: str) -> Plan:
+        """The plan behind `to_json`. Unknown names, fields too many or too few, another schema: ParameterError."""
+        return cls(**vocabulary.read(text.from_json(source)))
+
+    @classmethod
+    def from_toml(cls, source: str) -> Plan:
+        """The plan behind `to_toml`. Unknown names, fields too many or too few, another schema: ParameterError."""
+        return cls(**vocabulary.read(text.from_toml(source)))
+
+    def save(self, path: str | Path) -> None:
+        """Write a new file, TOML or JSON by its suffix. A file that holds another plan is never overwritten."""
+        place, is_json = text.place("Plan.save", path)
+        text.write_new(place, self.to_json() if is_json else self.to_toml())
+
+    @classmethod
+    def load(cls, path: str | Path) -> Plan:
+        """Read a file, TOML or JSON by its suffix."""
+        place, is_json = text.place("Plan.load", path)
+        source = text.read_text(place)
+        return cls.from_json(source) if is_json else cls.from_toml(source)
+
+
+def _written(plan: Plan) -> dict[str, text.Plain]:
+    if isinstance(plan.sampler, Sampler) and plan.sampler.owners is not None:
+        expected = "a sampler without owners: who owns which row is data, and a plan holds declarations only"
+        raise ParameterError(owner="Plan", name="sampler", expected=expected, got="owners")
+    return vocabulary.written({name: getattr(plan, name) for name in vocabulary.PLAN_FIELDS})

@@ -1,0 +1,72 @@
+"""A sampling policy and a number of steps, for a plan that is accounted before the number of records is known."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+from typing import NoReturn, get_args
+
+from discreet import _validate as check
+from discreet.errors import ParameterError
+from discreet.ledger.events import BallsInBins, FixedSize, Sampling, Shuffled, TruncatedPoisson
+from discreet.randomness.source import Source
+
+__all__ = ["Schedule"]
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """Enough to account for a run, not enough to draw its samples: everything that needs the number of records is an error.
+
+    Args:
+        policy: how samples will be drawn, one of the ledger's sampling policies that do not state the number themselves.
+        steps: how many steps, fixed in advance.
+
+    >>> from discreet.ledger.events import Poisson
+    >>> Schedule(Poisson(0.01), steps=100).event
+    Poisson(probability=0.01)
+    """
+
+    policy: Sampling
+    _: KW_ONLY
+    steps: int
+
+    def __post_init__(self) -> None:
+        check.member("Schedule", "policy", self.policy, get_args(Sampling))
+        if isinstance(self.policy, TruncatedPoisson | FixedSize):
+            expected = "one that leaves the number of records open; here it is known: use Sampler"
+            raise ParameterError(owner="Schedule", name="policy", expected=expected, got=repr(self.policy))
+        object.__setattr__(self, "steps", check.whole("Schedule", "steps", self.steps, least=1))
+
+    @property
+    def event(self) -> Sampling:
+        """What the ledger is told: the policy itself."""
+        return self.policy
+
+    @property
+    def batches_per_step(self) -> int:
+        """Number of batches in one step of the ledger."""
+        return self.policy.batches if isinstance(self.policy, Shuffled | BallsInBins) else 1
+
+    @property
+    def batches(self) -> int:
+        """Number of batches in all steps together."""
+        return self.steps * self.batches_per_step
+
+    @property
+    def expected_batch_size(self) -> float:
+        """Not known: an error."""
+        return _unknown()
+
+    def draw(self, source: Source, *, start: int = 0, rank: int = 0, ranks: int = 1) -> NoReturn:  # noqa: ARG002 as Sampler.draw
+        """Not possible: an error."""
+        _unknown()
+
+
+def _unknown() -> NoReturn:
+    raise ParameterError(
+        owner="Plan",
+        name="records",
+        expected="known where a sample is drawn or a sum is divided by the expected batch size",
+        got="a plan that states a probability only",
+        do="Make the plan with records=... (or with a Sampler).",
+    )

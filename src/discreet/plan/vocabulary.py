@@ -1,0 +1,156 @@
+"""Mechanisms, samplers and what a plan protects, to plain data and back: a closed vocabulary with a schema version.
+
+A value is a table whose `kind` names it, with exactly its fields; a field that is None is left out. A mapping is a list of
+[name, value] pairs, because its order counts (the first pattern that matches wins) and no format promises to keep the order of
+a table. Nothing is imported or looked up outside the tables below (P46); an unknown name, a field too many or too few is an
+error (P45).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from enum import Enum
+from typing import Any, TypeAlias, TypeVar
+
+from discreet.errors import ParameterError
+from discreet.ledger import events
+from discreet.mechanisms import AdaptiveClip, Gaussian, Groups, Joint, Microbatches, Normalised, NotPrivate, Split
+from discreet.plan.calibrated import Target
+from discreet.plan.schedule import Schedule
+from discreet.plan.text import Plain
+from discreet.sampling import Sampler
+from discreet.units import Adjacency, Numerics, Unit
+
+__all__ = ["MECHANISMS", "PLAN_FIELDS", "SCHEMA", "AnyMechanism", "read", "written"]
+
+SCHEMA = 1
+"""Version of the vocabulary. It grows when a name is added; a reader refuses any other version."""
+
+AnyMechanism: TypeAlias = Gaussian | Joint | Normalised | Split | AdaptiveClip | Microbatches | Groups | NotPrivate
+"""Every mechanism that a plan can have."""
+
+MECHANISMS: dict[str, type] = {
+    "gaussian": Gaussian,
+    "joint": Joint,
+    "normalised": Normalised,
+    "split": Split,
+    "adaptive-clip": AdaptiveClip,
+    "microbatches": Microbatches,
+    "groups": Groups,
+    "not-private": NotPrivate,
+}
+"""The same, by the names they have in a file."""
+
+_KINDS: dict[str, type] = MECHANISMS | {
+    "everything": events.Everything,
+    "poisson": events.Poisson,
+    "truncated-poisson": events.TruncatedPoisson,
+    "fixed-size": events.FixedSize,
+    "shuffled": events.Shuffled,
+    "balls-in-bins": events.BallsInBins,
+    "sampler": Sampler,
+    "schedule": Schedule,
+    "target": Target,
+}
+PLAN_FIELDS = ("unit", "adjacency", "numerics", "leaves", "sampler", "mechanism", "target")
+"""What a plan's file holds, besides the schema."""
+
+_NAMES = {kind: name for name, kind in _KINDS.items()}
+_MAPPINGS = frozenset({(Groups, "mechanisms"), (Joint, "scales"), (Split, "parts"), (Split, "clip"), (Split, "noise")})
+_NEVER = frozenset({(Sampler, "owners")})  # data, not a declaration
+_E = TypeVar("_E", bound=Enum)
+
+
+def written(plan: Mapping[str, object]) -> dict[str, Plain]:
+    """Plain data for the fields of a plan, with the schema."""
+    return {"schema": SCHEMA} | {name: _plain(part) for name, part in plan.items() if part is not None}
+
+
+def read(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a plan behind `written`.
+
+    Raises:
+        ParameterError: for another schema, an unknown name, a field too many or too few, a value outside its range.
+    """
+    if type(data.get("schema")) is not int or data["schema"] != SCHEMA:
+        raise _wrong("schema", str(SCHEMA), repr(data.get("schema"))[:80])
+    content = {name: part for name, part in data.items() if name != "schema"}
+    _exactly("file", content, PLAN_FIELDS, {"leaves", "target"})
+    found: dict[str, Any] = {name: _value(name, content[name]) for name in ("sampler", "mechanism")}
+    found["unit"] = Unit(content["unit"])
+    found["adjacency"] = _enumerated("adjacency", Adjacency, content["adjacency"])
+    found["numerics"] = _enumerated("numerics", Numerics, content["numerics"])
+    found["target"] = _value("target", content["target"]) if "target" in content else None
+    found["leaves"] = _pairs("leaves", content["leaves"]) if "leaves" in content else None
+    return found
+
+
+def _plain(thing: object) -> Plain:
+    if type(thing) in _NAMES:
+        parts = {name: getattr(thing, name) for name in _fields(type(thing))}
+        return {"kind": _NAMES[type(thing)]} | {name: _plain(part) for name, part in parts.items() if part is not None}
+    match thing:
+        case Enum():
+            return str(thing.value)
+        case Unit():
+            return thing.name
+        case Mapping():
+            return [[name, _plain(part)] for name, part in thing.items()]
+        case str() | int() | float():
+            return thing
+    raise _wrong("file", "values of the vocabulary", type(thing).__name__)
+
+
+def _value(where: str, data: object) -> Any:
+    """The value behind `_plain`; `where` is its place, for error messages."""
+    if not isinstance(data, dict):
+        raise _wrong(where, "a table with a kind", repr(data)[:80])
+    content = dict(data)
+    name = content.pop("kind", None)
+    kind = _KINDS.get(name) if isinstance(name, str) else None
+    if kind is None:
+        raise _wrong(f"{where}.kind", f"one of {', '.join(_KINDS)}", repr(name)[:80])
+    _exactly(where, content, _fields(kind), {field.name for field in fields(kind) if field.default is None})
+    return kind(**{name: _part(kind, name, f"{where}.{name}", part) for name, part in content.items()})
+
+
+def _part(kind: type, name: str, where: str, data: object) -> object:
+    if isinstance(data, dict):
+        return _value(where, data)
+    if (kind, name) in _MAPPINGS and isinstance(data, list):
+        return _pairs(where, data)
+    return data  # a number or a text, or something that the constructor refuses
+
+
+def _pairs(where: str, data: object) -> dict[str, Any]:
+    """A mapping from its list of pairs."""
+    found: dict[str, Any] = {}
+    for pair in data if isinstance(data, list) else [data]:
+        if not isinstance(pair, list) or len(pair) != 2 or not isinstance(pair[0], str) or pair[0] in found:
+            raise _wrong(where, "a list of [name, value] pairs, no name twice", repr(pair)[:80])
+        found[pair[0]] = _value(f"{where}[{pair[0]!r}]", pair[1]) if isinstance(pair[1], dict) else pair[1]
+    return found
+
+
+def _enumerated(where: str, kinds: type[_E], data: object) -> _E:
+    for member in kinds:
+        if isinstance(data, str) and member.value == data:
+            return member
+    raise _wrong(where, f"one of {', '.join(str(member.value) for member in kinds)}", repr(data)[:80])
+
+
+def _exactly(where: str, content: Mapping[str, Any], known: Iterable[str], optional: set[str]) -> None:
+    names = list(known)
+    unknown, missing = content.keys() - set(names), set(names) - optional - content.keys()
+    if unknown or missing:
+        got = f"unknown {sorted(map(str, unknown))}, missing {sorted(missing)}"
+        raise _wrong(where, f"a table with the fields {', '.join(names) or '(none)'}", got[:200])
+
+
+def _fields(kind: type) -> list[str]:
+    return [field.name for field in fields(kind) if (kind, field.name) not in _NEVER]
+
+
+def _wrong(name: str, expected: str, got: str) -> ParameterError:
+    return ParameterError(owner="Plan", name=name, expected=expected, got=got)

@@ -1,0 +1,227 @@
+"""Choosing a batch size before training: how much noise will be on the average, and what batch a noise level needs.
+
+What hurts training is the noise on the *average* gradient, noise_std / expected_batch_size. Two questions of
+[McMahan2018, section 4] and [Ponomareva2023, section 5.4.1]:
+
+    noise_curve             epsilon is fixed: how does the noise on the average fall with the batch, and where does it stop?
+    plan_at_average_noise   the noise that the model tolerates is known (from trials on public data, or at a small batch):
+                            which batch reaches epsilon with it?
+
+Both hold the number of steps or the number of epochs fixed. Every number returned was certified by the accountant at exactly
+that number. Trials on private data cost privacy of their own: `accounting.selection_epsilon` states how much.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+from discreet import _validate as check
+from discreet.accounting import solve
+from discreet.accounting.unknowns import ExpectedBatchSizeAtAverageNoise, NoiseMultiplier
+from discreet.errors import ParameterError
+from discreet.ledger.events import Poisson
+from discreet.plan import Plan, Target, default_delta
+from discreet.plan.calibrated import guarantee_of, search, steps_of
+from discreet.units import Adjacency, Guarantee
+
+__all__ = ["NoiseCurve", "NoiseRow", "noise_curve", "plan_at_average_noise"]
+
+_MOST_ROWS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class NoiseRow:
+    """One batch size.
+
+    Args:
+        expected_batch_size: in records.
+        steps: number of steps.
+        noise_multiplier: the smallest found that meets the target.
+        average_noise: noise on the average over clip_norm: noise_multiplier / expected_batch_size.
+        guarantee: certified at exactly these numbers.
+    """
+
+    expected_batch_size: int
+    steps: int
+    noise_multiplier: float
+    average_noise: float
+    guarantee: Guarantee
+
+
+@dataclass(frozen=True, slots=True)
+class NoiseCurve:
+    """Noise on the average against the batch size, at one epsilon.
+
+    Args:
+        records: size of the data set.
+        target: what every row meets.
+        fixed: "steps" or "epochs", whichever is the same in every row.
+        rows: in ascending order of the batch.
+    """
+
+    records: int
+    target: Target
+    fixed: Literal["steps", "epochs"]
+    rows: tuple[NoiseRow, ...]
+
+    @property
+    def flattens_at(self) -> int | None:
+        """The first batch at which more records no longer help much; None if it lies beyond the last row.
+
+        For small batches the noise multiplier hardly depends on the batch, so the noise on the average falls as 1/batch. For
+        large ones it stops falling (fixed steps), or falls as 1/sqrt(batch) (fixed epochs). The curve flattens where its
+        slope in logarithms is half-way: -1/2 or -3/4. For fixed steps, nothing is left to gain beyond about
+        records * sqrt(epsilon / steps), a few times later [Ponomareva2023, Figure 1].
+        """
+        half_way = 0.5 if self.fixed == "steps" else 0.75
+        for row, larger in pairwise(self.rows):
+            fall = math.log(row.average_noise / larger.average_noise)
+            if fall <= half_way * math.log(larger.expected_batch_size / row.expected_batch_size):
+                return row.expected_batch_size
+        return None
+
+    def __str__(self) -> str:
+        lines = [f"{'batch':>12}{'steps':>10}{'noise multiplier':>19}{'noise on average':>19}{'epsilon':>10}"]
+        for row in self.rows:
+            # More digits than two would be noise; epsilon is rounded up.
+            epsilon = math.ceil(row.guarantee.upper * 1e4) / 1e4
+            lines.append(
+                f"{row.expected_batch_size:>12}{row.steps:>10}{row.noise_multiplier:>19.5g}{row.average_noise:>19.3g}{epsilon:>10}"
+            )
+        knee = "beyond the last row" if self.flattens_at is None else f"near {self.flattens_at}"
+        lines.append(f"delta {self.target.delta!r}, {self.fixed} fixed; the curve flattens {knee}")
+        return "\n".join(lines)
+
+
+def noise_curve(
+    *,
+    records: int,
+    epsilon: float,
+    delta: float | None = None,
+    steps: int | None = None,
+    epochs: float | None = None,
+    batches: Iterable[int] | None = None,
+    adjacency: Adjacency = Adjacency.ADD_OR_REMOVE,
+) -> NoiseCurve:
+    """Noise multiplier and noise on the average for several batch sizes, each calibrated to the same target.
+
+    Args:
+        records: size of the data set [public].
+        epsilon: the target.
+        delta: of the target; left out, `default_delta(records)`.
+        steps: number of steps in every row; or else
+        epochs: number of passes in every row, `steps_of` says how it becomes steps.
+        batches: expected batch sizes; left out, the data set halved again and again.
+        adjacency: which change of the data the target is about.
+
+    >>> curve = noise_curve(records=60_000, epsilon=3.0, epochs=20, batches=[64, 512, 4096])
+    >>> [round(row.noise_multiplier, 2) for row in curve.rows]
+    [0.64, 0.95, 2.03]
+    """
+    held = _held("noise_curve", records, steps, epochs)
+    target = Target(epsilon, default_delta(held.records) if delta is None else delta)
+    chosen = _halvings(held.records) if batches is None else sorted({_batch(held.records, size) for size in batches})
+    if not chosen:
+        raise ParameterError(owner="noise_curve", name="batches", expected="one batch size or more", got="none")
+    rows = tuple(_row(held, size, target, adjacency) for size in chosen)
+    return NoiseCurve(held.records, target, "epochs" if held.steps is None else "steps", rows)
+
+
+def plan_at_average_noise(
+    *,
+    records: int,
+    average_noise: float,
+    epsilon: float,
+    delta: float | None = None,
+    steps: int | None = None,
+    epochs: float | None = None,
+    clip_norm: float = 1.0,
+) -> Plan:
+    """The smallest batch at which this much noise on the average meets the target.
+
+    The noise on the sum grows with the batch, noise_std = average_noise * expected_batch_size, so a larger batch costs less
+    privacy at the same accuracy per step; what it costs is computation.
+
+    Args:
+        records: size of the data set [public].
+        average_noise: noise_std / expected_batch_size, in the gradient's unit.
+        epsilon: the target.
+        delta: of the target; left out, `default_delta(records)`.
+        steps: number of steps; or else
+        epochs: number of passes.
+        clip_norm: bound on the norm of one record's gradient.
+
+    Raises:
+        AccountingError: not even the full batch meets the target; the message names the floor.
+
+    >>> plan = plan_at_average_noise(records=60_000, average_noise=0.002, epsilon=3.0, steps=2_000)
+    >>> round(plan.expected_batch_size), plan.steps
+    (423, 2000)
+    """
+    owner = "plan_at_average_noise"
+    held = _held(owner, records, steps, epochs)
+    target = Target(epsilon, default_delta(held.records) if delta is None else delta)
+    clip = check.positive(owner, "clip_norm", clip_norm)
+    relative = check.positive(owner, "average_noise", average_noise) / clip
+
+    if held.steps is not None:
+        unknown = ExpectedBatchSizeAtAverageNoise(held.records, relative, held.steps)
+        size = int(solve(unknown, epsilon=target.epsilon, delta=target.delta).value)
+    else:
+
+        def cost(size: int) -> Guarantee:
+            numbers = (size / held.records, held.steps_at(size), size * relative)
+            return guarantee_of(numbers, target.delta, Adjacency.ADD_OR_REMOVE)
+
+        size = search(cost, held.records, target, rising=False)
+    plan = Plan.dpsgd(
+        records=held.records,
+        expected_batch_size=size,
+        steps=held.steps_at(size),
+        noise_multiplier=size * relative,
+        clip_norm=clip,
+    )
+    return plan.certified(target)
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """What stays the same while the batch changes: the records, and either the steps or the epochs."""
+
+    records: int
+    steps: int | None
+    epochs: float
+
+    def steps_at(self, size: int) -> int:
+        return steps_of(self.epochs, size, self.records) if self.steps is None else self.steps
+
+
+def _held(owner: str, records: object, steps: object, epochs: object) -> _Held:
+    if (steps is None) == (epochs is None):
+        raise ParameterError(owner=owner, name="steps", expected="given, or epochs, but not both", got="both or neither")
+    number = check.whole(owner, "records", records, least=1)
+    if steps is None:
+        return _Held(number, None, check.positive(owner, "epochs", epochs))
+    return _Held(number, check.whole(owner, "steps", steps, least=1), 0.0)
+
+
+def _batch(records: int, size: object) -> int:
+    number = check.whole("noise_curve", "batches", size, least=1)
+    if number > records:
+        raise ParameterError(owner="noise_curve", name="batches", expected=f"at most records={records}", got=str(number))
+    return number
+
+
+def _halvings(records: int) -> list[int]:
+    return sorted({max(1, records >> power) for power in range(_MOST_ROWS)})
+
+
+def _row(held: _Held, size: int, target: Target, adjacency: Adjacency) -> NoiseRow:
+    steps = held.steps_at(size)
+    unknown = NoiseMultiplier(Poisson(size / held.records), steps)
+    found = solve(unknown, epsilon=target.epsilon, delta=target.delta, adjacency=adjacency)
+    return NoiseRow(size, steps, found.value, found.value / size, found.guarantee)
