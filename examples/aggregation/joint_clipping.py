@@ -3,9 +3,9 @@
     python examples/aggregation/joint_clipping.py [--into out]
 
 A record is (small, large): |small| <= 1 and |large| <= 100, and one of the two is always zero. Clipped apart, the two
-sums are two queries, so each gets noise sqrt(2) times as large as if it were alone. Clipped jointly, with scales (1, 100) and
-clip norm 1, a record still fits unclipped, because it uses up only one of its two parts: one query, and each sum gets the noise of
-one. Same sample, same guarantee, half the squared error. [McMahan2018, section 2]
+sums are two queries, so each gets noise sqrt(2) times as large as if it were alone. Clipped jointly, with scales (1, 100)
+and clip norm 1, a record still fits unclipped, because it uses only one of its two parts: one query, and each sum gets the
+noise of one. Same sample, same guarantee, half the squared error. [McMahan2018, section 2]
 """
 
 from __future__ import annotations

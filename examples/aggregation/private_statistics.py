@@ -2,8 +2,8 @@
 
     python examples/aggregation/private_statistics.py [--epsilon 1] [--into out]
 
-All statistics are vectors of the same record: one sample, one joint event, one charge. Ranges and bins are chosen without looking
-at the data. No torch anywhere.
+All statistics are vectors of the same record: one sample, one joint event, one charge. Ranges and bins are chosen without
+looking at the data. No torch anywhere.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ An epsilon you can trust, at almost no cost in speed, with almost no change to y
 """
 
 from discreet.accounting import account, calibrate
+from discreet.aggregation import Aggregator, aggregate
 from discreet.budget import Budget
 from discreet.errors import (
     AccountingError,
@@ -15,7 +16,12 @@ from discreet.errors import (
     LedgerMisuse,
     LedgerNotFound,
     LedgerUnavailable,
+    NumericsError,
     ParameterError,
+    RandomnessError,
+    RandomnessMisuse,
+    RandomnessUnavailable,
+    SampleMisuse,
     UnknownEvent,
 )
 from discreet.ledger import (
@@ -36,14 +42,19 @@ from discreet.ledger import (
     Step,
     TruncatedPoisson,
 )
+from discreet.mechanisms import AdaptiveClip, Gaussian, Groups, Joint, Microbatches, Normalised, NotPrivate, Split
 from discreet.plan import Plan
+from discreet.randomness import Source
+from discreet.sampling import Owners, Sample, Sampler
 from discreet.units import Adjacency, Guarantee, Numerics, Parameters, Randomness, Unit
 
 __version__ = "0.1.0"
 
 __all__ = [
     "AccountingError",
+    "AdaptiveClip",
     "Adjacency",
+    "Aggregator",
     "BallsInBins",
     "Budget",
     "BudgetExceeded",
@@ -53,8 +64,11 @@ __all__ = [
     "Everything",
     "ExponentialChoice",
     "FixedSize",
+    "Gaussian",
     "GaussianSum",
+    "Groups",
     "Guarantee",
+    "Joint",
     "LaplaceSum",
     "Lease",
     "Ledger",
@@ -64,20 +78,34 @@ __all__ = [
     "LedgerMisuse",
     "LedgerNotFound",
     "LedgerUnavailable",
+    "Microbatches",
+    "Normalised",
+    "NotPrivate",
     "Numerics",
+    "NumericsError",
+    "Owners",
     "ParameterError",
     "Parameters",
     "Plan",
     "Poisson",
     "RandomizedResponse",
     "Randomness",
+    "RandomnessError",
+    "RandomnessMisuse",
+    "RandomnessUnavailable",
     "RunInfo",
+    "Sample",
+    "SampleMisuse",
+    "Sampler",
     "Shuffled",
+    "Source",
+    "Split",
     "Step",
     "TruncatedPoisson",
     "Unit",
     "UnknownEvent",
     "__version__",
     "account",
+    "aggregate",
     "calibrate",
 ]

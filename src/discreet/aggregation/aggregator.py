@@ -33,9 +33,9 @@ __all__ = ["Aggregator", "aggregate"]
 class Aggregator:
     """Executes a plan on records that the caller computes.
 
-    Guarantee: what `release` returns is post-processing of the Gaussian queries that the ledger was charged with before the sample
-    was drawn: integer sums whose sensitivity is checked record by record, exact noise, numerics `exact`. This holds if a record's
-    arrays are computed from that record and from released values alone.
+    Guarantee: what `release` returns is post-processing of the Gaussian queries that the ledger was charged with before the
+    sample was drawn: integer sums whose sensitivity is checked record by record, exact noise, numerics `exact`. This holds if a
+    record's arrays are computed from that record and from released values alone.
 
     Args:
         plan: with leaves (see `Plan.for_leaves`), of numerics `exact`.
@@ -178,7 +178,9 @@ def aggregate(records: Records, plan: Plan, *, ledger: Ledger, source: Source | 
     Args:
         records: one row for each record of the data set; the sample is drawn from them. Sensitive.
         plan: of one step and one batch.
-        ledger, source, label: as for `Aggregator`.
+        ledger: of the data set, open to append.
+        source: of noise and samples; a fresh one from the operating system by default.
+        label: what this run is, for the ledger; public.
     """
     run = Aggregator(plan, ledger=ledger, source=source, label=label)
     sampler = run.sampler

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ from discreet.sampling import Sample
 
 __all__ = ["PartialSums", "Records", "grid_of"]
 
-Records: TypeAlias = Mapping[str, NDArray[np.floating]] | Sequence[Mapping[str, NDArray[np.floating]]]
+Records: TypeAlias = Mapping[str, NDArray[Any]] | Sequence[Mapping[str, NDArray[Any]]]
 """Leaf name to an array with one row per record; or a sequence of records, each leaf name to an array. Sensitive."""
 
 _Rows: TypeAlias = dict[str, NDArray[np.floating]]
@@ -102,9 +102,9 @@ class PartialSums:
             )
         for name, total in self._sums.items():
             total.merge(other._sums[name])
-        for leaf, values in self._plain.items():
-            values += other._plain[leaf]
-            other._plain[leaf] = np.zeros_like(values)
+        for leaf in self._plain:
+            self._plain[leaf] += other._plain[leaf]
+            other._plain[leaf] = np.zeros_like(other._plain[leaf])
         self._pieces |= other._pieces
         self.records += other.records
         self.shapes = self.shapes or other.shapes
@@ -138,7 +138,7 @@ class PartialSums:
         finite = np.all([np.isfinite(values).all(axis=1) for values in rows.values()], axis=0)
         slot = self._slots(number, count, group.slots)[finite]
         sizes = np.maximum(np.bincount(slot, minlength=group.slots), 1)[:, np.newaxis]
-        averages = {}
+        averages: _Rows = {}
         with np.errstate(over="ignore", invalid="ignore"):  # what overflows is dropped by the check on the integers
             for leaf, values in rows.items():
                 total = np.zeros((group.slots, values.shape[1]))
@@ -199,7 +199,7 @@ def _rows(records: Records, bound: Bound, known: Mapping[str, tuple[int, ...]]) 
     return rows, shapes
 
 
-def _stacked(records: Iterable[Mapping[str, NDArray[np.floating]]], leaves: list[str]) -> dict[str, NDArray[np.floating]]:
+def _stacked(records: Iterable[Mapping[str, NDArray[Any]]], leaves: list[str]) -> dict[str, NDArray[Any]]:
     """A sequence of records as one array per leaf."""
     listed = list(records)
     for record in listed:

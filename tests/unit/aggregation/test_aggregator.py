@@ -291,7 +291,9 @@ def test_shapes_and_kinds_of_numbers() -> None:
 
 
 def test_joint_clipping_scales_back() -> None:
-    its = plan(Joint(clip_norm=1.0, noise_multiplier=1e-3, scales={"x": 1.0, "y": 100.0}), leaves={"x": 1, "y": 1}, probability=1.0)
+    its = plan(
+        Joint(clip_norm=1.0, noise_multiplier=1e-3, scales={"x": 1.0, "y": 100.0}), leaves={"x": 1, "y": 1}, probability=1.0
+    )
     run = keyed(its)
     sample = next(run.samples())
     released = run.release(sample, {"x": np.zeros((100, 1)), "y": np.full((100, 1), 90.0)})
@@ -337,7 +339,9 @@ def test_microbatches_refuse_pieces() -> None:
 
 
 def test_adaptive_clipping_follows_what_was_released() -> None:
-    mechanism = AdaptiveClip(Gaussian(clip_norm=10.0, noise_multiplier=1.0), quantile=0.5, count_noise_std=5.0, learning_rate=0.5)
+    mechanism = AdaptiveClip(
+        Gaussian(clip_norm=10.0, noise_multiplier=1.0), quantile=0.5, count_noise_std=5.0, learning_rate=0.5
+    )
     ledger = dp.Ledger.in_memory()
     run = keyed(plan(mechanism, records=1000, steps=80, leaves={"x": 1}), ledger)
     norms = np.random.default_rng(2).lognormal(0.0, 1.0, size=(1000, 1))  # median 1
