@@ -2,15 +2,13 @@
 
     python examples/demo.py [--epsilon 3] [--into out]
 
-Softmax regression by DP-SGD, in NumPy: Poisson samples, gradients clipped record by record, Gaussian noise on the sum, every
-step charged to the ledger before its noise is drawn. Randomness comes from the operating system; the noise is floating-point,
-which the statement names as an assumption.
+Softmax regression by DP-SGD, through the NumPy engine: Poisson samples and noise from the cryptographic source, gradients
+clipped record by record and summed exactly, every step charged to the ledger before its sample is drawn.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import time
 from pathlib import Path
 
@@ -41,48 +39,29 @@ def load() -> tuple[Array, NDArray[np.int64], Array, NDArray[np.int64]]:
     return pixels[train], labels[train], pixels[test], labels[test]
 
 
-def uniforms(count: int) -> Array:
-    """Numbers in (0, 1) from the operating system's generator."""
-    bits = np.frombuffer(os.urandom(8 * count), np.uint64)
-    return ((bits >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
-
-
-def normals(shape: tuple[int, int]) -> Array:
-    """Standard normal numbers (Box and Muller)."""
-    count = shape[0] * shape[1]
-    radius, angle = np.sqrt(-2.0 * np.log(uniforms(count))), 2.0 * np.pi * uniforms(count)
-    return (radius * np.cos(angle)).reshape(shape)
-
-
-def clipped_sum(weights: Array, x: Array, y: NDArray[np.int64]) -> Array:
-    """Sum over the sample of each record's gradient, clipped to CLIP_NORM.
-
-    A record's gradient is the outer product of x and (softmax - one-hot), so its norm is the product of the two norms.
-    """
+def gradients(weights: Array, x: Array, y: NDArray[np.int64]) -> Array:
+    """Each record's own gradient: the outer product of x and (softmax - one-hot)."""
     scores = x @ weights
     errors = np.exp(scores - scores.max(axis=1, keepdims=True, initial=-np.inf))
     errors /= errors.sum(axis=1, keepdims=True)
     errors[np.arange(len(y)), y] -= 1.0
-    norms = np.linalg.norm(x, axis=1) * np.linalg.norm(errors, axis=1)
-    factors = np.minimum(1.0, CLIP_NORM / np.maximum(norms, 1e-12))
-    return np.asarray(x.T @ (errors * factors[:, None]))
+    return np.asarray(x[:, :, np.newaxis] * errors[:, np.newaxis, :])
 
 
 def train(x: Array, y: NDArray[np.int64], plan: dp.Plan, ledger: dp.Ledger) -> Array:
     """DP-SGD; returns the average of the second half of the iterates (averaging releases costs nothing)."""
-    (query,) = plan.step.queries
-    noise_std = query.noise_std if isinstance(query, dp.GaussianSum) else 0.0
     weights = np.zeros((x.shape[1], CLASSES))
     average = np.zeros_like(weights)
-    ledger.begin(plan.run_info("demo: softmax regression on digits"))
-    for number in ledger.steps(plan.step, plan.steps):  # charged; from here on this step may be released
-        drawn = uniforms(len(x)) < PROBABILITY
-        release = clipped_sum(weights, x[drawn], y[drawn]) + noise_std * normals(weights.shape)
-        weights -= LEARNING_RATE * release / (PROBABILITY * TRAINING)  # the expected size, never the realised one
-        if number >= plan.steps // 2:
+    run = dp.Aggregator(
+        plan.for_leaves({"grad/weights": weights.size}), ledger=ledger, label="demo: softmax regression on digits"
+    )
+    for sample in run.samples():  # charged; from here on this sample may be released, once
+        released = run.release(sample, {"grad/weights": gradients(weights, x[sample.indices], y[sample.indices])})
+        weights -= LEARNING_RATE * released.mean("grad/weights")
+        if released.step >= plan.steps // 2:
             average += weights / (plan.steps - plan.steps // 2)
-        if (number + 1) % 20 == 0:
-            print(f"  step {number + 1:>4} of {plan.steps}")
+        if (released.step + 1) % 20 == 0:
+            print(f"  step {released.step + 1:>4} of {plan.steps}")
     return average
 
 
@@ -95,11 +74,7 @@ def non_private(x: Array, y: NDArray[np.int64]) -> Array:
     """The same model and learning rate on the same data, full batches, no clipping, no noise."""
     weights = np.zeros((x.shape[1], CLASSES))
     for _ in range(STEPS * 5):
-        scores = x @ weights
-        errors = np.exp(scores - scores.max(axis=1, keepdims=True))
-        errors /= errors.sum(axis=1, keepdims=True)
-        errors[np.arange(len(y)), y] -= 1.0
-        weights -= LEARNING_RATE * x.T @ errors / len(x)
+        weights -= LEARNING_RATE * gradients(weights, x, y).mean(axis=0)
     return weights
 
 
@@ -117,17 +92,15 @@ def main() -> None:
 
     start = time.perf_counter()
     x, y, x_test, y_test = load()
-    needed = dp.calibrate(epsilon=options.epsilon, delta=options.delta, probability=PROBABILITY, steps=STEPS)
     plan = dp.Plan.dpsgd(
+        records=len(x),
         sampling_probability=PROBABILITY,
         steps=STEPS,
-        noise_multiplier=needed.value,
         clip_norm=CLIP_NORM,
-        numerics=dp.Numerics.IDEALISED,  # the noise below is floating-point
+        epsilon=options.epsilon,
+        delta=options.delta,
     )
-    print(
-        f"epsilon {options.epsilon:g} at delta {options.delta:g} over {STEPS} steps needs noise multiplier {needed.value:.4f}"
-    )
+    print(plan.explain())
     with dp.Ledger.open(path) as ledger:
         weights = train(x, y, plan, ledger)
         print(f"\n{dp.account(ledger, delta=options.delta)}\n")

@@ -1,0 +1,124 @@
+"""Deliberate privacy bugs in the NumPy engine, each applied to the real code, and the test that catches it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+import discreet as dp
+from discreet.aggregation import sums
+from discreet.aggregation.aggregator import Aggregator
+from discreet.aggregation.sums import PartialSums
+from discreet.mechanisms import Bound, Group
+from discreet.numerics import Grid
+from discreet.sampling import Sample
+from support.noise_statistics import MECHANISMS, WITHIN, clipped_mean_is_far_off, deviations, errors
+from unit.aggregation import test_aggregator as unit
+
+Patch = Callable[[pytest.MonkeyPatch], None]
+DATA = np.random.default_rng(1).normal(size=(100, 2))
+
+
+@dataclass(frozen=True)
+class Mutation:
+    name: str
+    patch: Patch
+    check: Callable[[], None]
+
+
+def replaced(owner: object, name: str, value: object) -> Patch:
+    return lambda monkeypatch: monkeypatch.setattr(owner, name, value)
+
+
+def noise_of_the_mean_on_the_sum(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = Aggregator._noised
+
+    def wrong(self: Aggregator, its: PartialSums, group: Group, number: int, lane: int) -> Any:
+        clean = its.integers(group) * sums.grid_of(group).spacing
+        return clean + (right(self, its, group, number, lane) - clean) / self.plan.expected_batch_size
+
+    monkeypatch.setattr(Aggregator, "_noised", wrong)
+
+
+def skips_empty_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = Aggregator._charged
+    monkeypatch.setattr(Aggregator, "_charged", lambda self, draw, steps: (s for s in right(self, draw, steps) if len(s)))
+
+
+def divides_by_the_realised_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = Aggregator.release
+
+    def wrong(self: Aggregator, sample: Sample, records: Any) -> dp.aggregation.Release:
+        released = right(self, sample, records)
+        object.__setattr__(released, "divisors", dict.fromkeys(released.divisors, max(1, len(sample))))
+        return released
+
+    monkeypatch.setattr(Aggregator, "release", wrong)
+
+
+def the_divisor_is_public() -> None:
+    run = unit.keyed(unit.plan())
+    sample = next(run.samples())
+    assert run.release(sample, {"x": DATA[sample.indices]}).divisors == {"x": 50.0}
+
+
+def the_clipped_sum_is_released() -> None:
+    assert not clipped_mean_is_far_off()
+
+
+def the_noise_is_what_the_plan_states() -> None:
+    assert max(deviations(errors(MECHANISMS["flat"]))) < WITHIN
+
+
+def recorder(mechanism: Any) -> Callable[[], None]:
+    def check() -> None:
+        with pytest.MonkeyPatch.context() as inner:
+            unit.test_an_interposed_recorder_sees_the_noise_of_the_ledger(mechanism, inner)
+
+    return check
+
+
+MUTATIONS = [
+    Mutation(
+        "P01 no clipping",
+        replaced(Group, "weights", lambda self, norms: np.ones(len(norms))),
+        the_clipped_sum_is_released,  # a record above its bound is dropped by the integer check
+    ),
+    Mutation(
+        "P23 noise of the mean on the sum",
+        noise_of_the_mean_on_the_sum,
+        the_noise_is_what_the_plan_states,
+    ),
+    Mutation(
+        "P16 a sample released twice",
+        replaced(Sample, "spend", lambda self: None),
+        lambda: unit.test_p16_a_sample_is_released_once(DATA),
+    ),
+    Mutation("P28 empty samples skipped", skips_empty_samples, unit.test_p28_an_empty_sample_releases_noise),
+    Mutation("P29 realised size as divisor", divides_by_the_realised_size, the_divisor_is_public),
+    Mutation(
+        "P10 rows not counted",
+        replaced(PartialSums, "check_complete", lambda *_: None),
+        lambda: unit.test_p10_as_many_rows_as_were_drawn(DATA, 1),
+    ),
+    Mutation(
+        "P24 the threshold never moves",
+        replaced(Bound, "update", lambda self, state, released, *, expected_batch_size: state),
+        unit.test_adaptive_clipping_follows_what_was_released,
+    ),
+    Mutation(
+        "P02 noise of another group",
+        replaced(Grid, "scale", lambda self, noise_std: 2.0**22),
+        recorder(dp.Gaussian(clip_norm=0.7, noise_multiplier=1.3)),
+    ),
+]
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=[mutation.name for mutation in MUTATIONS])
+def test_the_bug_is_caught(mutation: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
+    mutation.check()  # passes on the right code
+    mutation.patch(monkeypatch)
+    with pytest.raises((AssertionError, pytest.fail.Exception, dp.DiscreetError)):  # another guard may be faster
+        mutation.check()
