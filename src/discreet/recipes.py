@@ -8,7 +8,8 @@ What hurts training is the noise on the *average* gradient, noise_std / expected
                             which batch reaches epsilon with it?
 
 Both hold the number of steps or the number of epochs fixed. Every number returned was certified by the accountant at exactly
-that number. Trials on private data cost privacy of their own: `accounting.selection_epsilon` states how much.
+that number. Trials on private data cost privacy of their own; for the best of a random number of runs,
+`accounting.selection_epsilon` states how much.
 """
 
 from __future__ import annotations

@@ -36,7 +36,8 @@ def explanation(plan: Plan, delta: float | None) -> str:
     lines.append(f"Folded noise multiplier of a step: {number(plan.noise_multiplier)}")
     lines += [f"Note: {note}." for note in plan.notes]
     if delta is not None:
-        lines += ["", str(account(plan, delta=delta)) if plan.queries() else "NO GUARANTEE: nothing is clipped or noised."]
+        found = str(account(plan, delta=delta)) if plan.queries() else "NO GUARANTEE: nothing is clipped or noised."
+        lines += ["", "If executed as planned:", found]
     return "\n".join(lines)
 
 

@@ -1,0 +1,118 @@
+"""Recipes: every number is certified, and the curve says where it flattens."""
+
+import math
+from typing import Any
+
+import pytest
+
+import discreet as dp
+from discreet.plan import default_delta
+from discreet.plan.calibrated import steps_of
+from discreet.recipes import noise_curve, plan_at_average_noise
+
+
+@pytest.mark.parametrize("held", [{"steps": 2_000}, {"epochs": 20}])
+def test_every_row_is_certified_at_its_own_numbers(held: dict[str, Any]) -> None:
+    curve = noise_curve(records=60_000, epsilon=3.0, delta=1e-5, batches=[4096, 64, 512], **held)
+    assert [row.expected_batch_size for row in curve.rows] == [64, 512, 4096]
+    for row in curve.rows:
+        assert row.steps == held.get("steps", steps_of(20, row.expected_batch_size, 60_000))
+        assert row.average_noise == row.noise_multiplier / row.expected_batch_size
+        made = dp.Plan.dpsgd(
+            records=60_000, expected_batch_size=row.expected_batch_size, steps=row.steps, noise_multiplier=row.noise_multiplier
+        )
+        assert 0.99 * 3.0 <= dp.account(made, delta=1e-5).upper <= 3.0
+        assert row.guarantee.upper <= 3.0
+
+
+def test_with_steps_fixed_the_noise_on_the_average_falls_and_then_stops() -> None:
+    curve = noise_curve(records=60_000, epsilon=3.0, steps=2_000)
+    noise = {row.expected_batch_size: row.average_noise for row in curve.rows}
+    assert noise[58] / noise[117] > 1.8
+    assert noise[30_000] / noise[60_000] < 1.01
+    assert list(noise.values()) == sorted(noise.values(), reverse=True)
+    limit = curve.rows[-1].average_noise
+    knee = 60_000 * math.sqrt(3.0 / 2_000)  # the guide's rule: nothing to gain beyond it
+    assert curve.flattens_at is not None
+    assert knee / 8 < curve.flattens_at < knee
+    assert noise[3_750] < 1.05 * limit < noise[curve.flattens_at]
+    assert "flattens near 468" in str(curve)
+
+
+def test_with_epochs_fixed_it_goes_on_falling_with_the_root() -> None:
+    curve = noise_curve(records=60_000, epsilon=3.0, epochs=20)
+    *_, half, full = curve.rows
+    assert half.average_noise / full.average_noise == pytest.approx(math.sqrt(2), rel=0.1)
+    assert curve.flattens_at is not None
+
+
+def test_a_curve_that_does_not_reach_the_knee_says_so() -> None:
+    curve = noise_curve(records=10**6, epsilon=1.0, steps=100, batches=[10, 20])
+    assert curve.flattens_at is None
+    assert "beyond the last row" in str(curve)
+
+
+@pytest.mark.parametrize("held", [{"steps": 2_000}, {"epochs": 20}])
+def test_the_smallest_batch_for_a_noise_on_the_average(held: dict[str, Any]) -> None:
+    arguments: dict[str, Any] = {"records": 60_000, "average_noise": 0.0008, "clip_norm": 0.4, "epsilon": 3.0} | held
+    made = plan_at_average_noise(**arguments)
+    batch = round(made.expected_batch_size)
+    (query,) = made.step.queries
+    assert isinstance(query, dp.GaussianSum)
+    assert query.sensitivity == 0.4
+    assert query.noise_std / batch == pytest.approx(0.0008, rel=1e-12)
+    assert made.steps == held.get("steps", steps_of(20, batch, 60_000))
+    assert made.target is not None
+    assert dp.account(made, delta=made.target.delta).upper <= 3.0
+    assert made.target.delta == default_delta(60_000)
+    less = batch * 0.98  # a smaller batch at the same noise on the average costs more than the target
+    smaller = dp.Plan.dpsgd(records=60_000, expected_batch_size=less, noise_multiplier=less * 0.0008 / 0.4, **held)
+    assert dp.account(smaller, delta=made.target.delta).upper > 3.0
+
+
+def test_the_curve_and_the_plan_agree() -> None:
+    row = noise_curve(records=60_000, epsilon=3.0, steps=2_000, batches=[400]).rows[0]
+    made = plan_at_average_noise(records=60_000, average_noise=row.average_noise, epsilon=3.0, steps=2_000)
+    assert made.expected_batch_size == pytest.approx(400, rel=0.01)
+
+
+def test_a_noise_that_no_batch_makes_private_names_the_floor() -> None:
+    for held in ({"steps": 100}, {"epochs": 20}):
+        with pytest.raises(dp.AccountingError, match="floor"):
+            plan_at_average_noise(records=1_000, average_noise=1e-6, epsilon=1.0, **held)
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        ({"records": 0}, "records"),
+        ({"records": "1"}, "records"),
+        ({"epsilon": 0.0}, "epsilon"),
+        ({"delta": 1.0}, "delta"),
+        ({"steps": None}, "steps"),
+        ({"epochs": 3}, "steps"),
+        ({"steps": 0}, "steps"),
+        ({"steps": None, "epochs": -1.0}, "epochs"),
+    ],
+)
+def test_p45_bad_arguments_are_named(change: dict[str, Any], name: str) -> None:
+    for recipe, more in ((noise_curve, {}), (plan_at_average_noise, {"average_noise": 0.1})):
+        good: dict[str, Any] = {"records": 100, "epsilon": 1.0, "steps": 5} | more
+        with pytest.raises(dp.ParameterError) as refused:
+            recipe(**good | change)
+        assert refused.value.name == name
+
+
+@pytest.mark.parametrize("batches", [[], [0], [101], [1.5], ["9"]])
+def test_p45_bad_batches_are_named(batches: Any) -> None:
+    with pytest.raises(dp.ParameterError) as refused:
+        noise_curve(records=100, epsilon=1.0, steps=5, batches=batches)
+    assert refused.value.name == "batches"
+
+
+@pytest.mark.parametrize("name", ["average_noise", "clip_norm"])
+def test_p45_bad_scales_are_named(name: str) -> None:
+    good: dict[str, Any] = {"records": 100, "average_noise": 0.1, "epsilon": 1.0, "steps": 5, "clip_norm": 1.0}
+    with pytest.raises(dp.ParameterError) as refused:
+        plan_at_average_noise(**good | {name: -1.0})
+    assert refused.value.name == name
