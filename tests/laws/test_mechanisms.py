@@ -131,6 +131,15 @@ def test_p15_a_record_more_moves_the_sum_of_slots_by_twice_the_clip_norm_at_most
     assert np.linalg.norm(with_it["v"] - without["v"]) <= group.sensitivity * (1 + 1e-12)
 
 
+def test_p15_slots_by_position_would_move_every_slot() -> None:
+    """The wrong assignment: record i goes to slot i // 2. One record in front shifts all the others."""
+    (group,) = Microbatches(Gaussian(1.0, 1.0), 9).bind({"v": 1}).start
+    rows = np.array([[100.0], [-90.0], [-90.0], [100.0]] * 4)
+    more = np.concatenate([[[100.0]], rows])
+    before, after = (clipped_sums(group, {"v": data}, np.arange(len(data)) // 2)[0]["v"] for data in (rows, more))
+    assert np.abs(before - after).max() > 3 * group.sensitivity
+
+
 # --- folding: what was asked for is what is stated ---
 
 
