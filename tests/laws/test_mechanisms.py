@@ -36,8 +36,9 @@ WIDE = st.floats(min_value=1e-12, max_value=1e30)
 @st.composite
 def groups(draw: st.DrawFn) -> Group:
     leaves = draw(st.integers(1, 6))
-    scales = draw(st.lists(WIDE, min_size=leaves, max_size=leaves) | WIDE.map(lambda scale: [scale] * leaves))
     clipping = draw(st.sampled_from([Clipping.CLIP, Clipping.NORMALISE]))
+    sizes = WIDE if clipping is Clipping.CLIP else bounds
+    scales = draw(st.lists(sizes, min_size=leaves, max_size=leaves) | sizes.map(lambda scale: [scale] * leaves))
     return Group(
         name="g",
         leaves=tuple("abcdef"[:leaves]),
