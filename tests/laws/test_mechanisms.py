@@ -36,8 +36,9 @@ WIDE = st.floats(min_value=1e-12, max_value=1e30)
 @st.composite
 def groups(draw: st.DrawFn) -> Group:
     leaves = draw(st.integers(1, 6))
-    scales = draw(st.lists(WIDE, min_size=leaves, max_size=leaves) | WIDE.map(lambda scale: [scale] * leaves))
     clipping = draw(st.sampled_from([Clipping.CLIP, Clipping.NORMALISE]))
+    sizes = WIDE if clipping is Clipping.CLIP else bounds
+    scales = draw(st.lists(sizes, min_size=leaves, max_size=leaves) | sizes.map(lambda scale: [scale] * leaves))
     return Group(
         name="g",
         leaves=tuple("abcdef"[:leaves]),
@@ -129,6 +130,15 @@ def test_p15_a_record_more_moves_the_sum_of_slots_by_twice_the_clip_norm_at_most
     without, _ = clipped_sums(group, {"v": rows[:-1]}, places[:-1])
     assert group.sensitivity == 2.0 * clip_norm
     assert np.linalg.norm(with_it["v"] - without["v"]) <= group.sensitivity * (1 + 1e-12)
+
+
+def test_p15_slots_by_position_would_move_every_slot() -> None:
+    """The wrong assignment: record i goes to slot i // 2. One record in front shifts all the others."""
+    (group,) = Microbatches(Gaussian(1.0, 1.0), 9).bind({"v": 1}).start
+    rows = np.array([[100.0], [-90.0], [-90.0], [100.0]] * 4)
+    more = np.concatenate([[[100.0]], rows])
+    before, after = (clipped_sums(group, {"v": data}, np.arange(len(data)) // 2)[0]["v"] for data in (rows, more))
+    assert np.abs(before - after).max() > 3 * group.sensitivity
 
 
 # --- folding: what was asked for is what is stated ---

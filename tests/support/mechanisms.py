@@ -163,3 +163,17 @@ def follow(
         _, state = execute(bound, state, records, rng, batch)
         thresholds.append(state["g"])
     return float(np.exp(np.mean(np.log(thresholds[steps // 2 :])))), thresholds
+
+
+def check_median(start: float) -> None:
+    """The threshold reaches the median 1 of exp(0.75 N(0, 1)) within 5 %.
+
+    In log C the update is linear near the median: slope a = 1 - 0.2 * 0.399/0.75 = 0.894, and the released fraction has
+    standard deviation sqrt(512/4 + 26^2)/512 = 0.055. The mean over the last 200 steps then has 0.2 * 0.055/(1 - a)/sqrt(200)
+    = 0.0074, so 5 % are 6.5 deviations: probability below 1e-10. The start is forgotten: |ln start| * 0.894^200 < 1e-8. With
+    the sign reversed or the bit not centred the threshold runs away to its limits.
+    """
+    adaptive = AdaptiveClip(Gaussian(start, 1.1), quantile=0.5, count_noise_std=26.0)
+    reached, thresholds = follow(adaptive, steps=400)
+    assert abs(math.log(reached)) < math.log(1.05)
+    assert max(abs(math.log(threshold)) for threshold in thresholds[200:]) < 0.5

@@ -88,6 +88,9 @@ def test_p23_the_divisor_is_public_and_stated() -> None:
         BOUND.update(BOUND.initial_state, {"g/below": 1.0})  # type: ignore[call-arg]
     with pytest.raises(ParameterError):
         BOUND.update(BOUND.initial_state, {"g/below": 1.0}, expected_batch_size=0.0)
+
+
+def test_p23_the_divisor_of_slots_is_their_number() -> None:
     slots = Microbatches(ADAPTIVE, slots=10).bind({"a": 1}, "g")
     assert [query.sensitivity for query in slots.queries] == [2.0, 1.0]
     moved = slots.update(slots.initial_state, {"g/below": 5.0}, expected_batch_size=1000.0)

@@ -89,6 +89,8 @@ def test_what_is_not_private_has_no_event() -> None:
         ("scales", (1.0, 0.0)),
         ("scales", (1.0, math.inf)),
         ("clip_norm", 0.0),
+        ("slots", 0),
+        ("name", ""),
         ("clip_norm", math.inf),
         ("noise_std", 0.0),
         ("noise_std", math.nan),

@@ -180,5 +180,6 @@ def test_bad_numbers_are_refused(kind: Any, bad: Any) -> None:
 def test_numbers_without_a_float_are_refused() -> None:
     with pytest.raises(NumericsError, match="units"):
         Gaussian(1e-300, 1e-300)
-    with pytest.raises(ParameterError, match="2\\^-40"):
-        Normalised(1.0, 1.0, stability=1e-15)
+    for clip_norm, stability in ((1.0, 1e-15), (1e-9, 1e-15), (1e6, 1e-9)):
+        with pytest.raises(ParameterError, match="2\\^-40"):
+            Normalised(clip_norm, 1.0, stability=stability)
