@@ -150,7 +150,7 @@ class Group:
         for column, scale in enumerate(self.scales):
             columns.setdefault(scale, []).append(column)
         with np.errstate(all="ignore"):
-            square = 0.0
+            square: Array = 0.0
             for scale, its in columns.items():
                 bound = scale * self.clip_norm
                 alike = squared_norms if len(columns) == 1 else squared_norms[:, its]
