@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from discreet.accounting.normalise import folded_noise_multiplier
 from discreet.errors import ParameterError
+from discreet.ledger.folding import folded_noise_multiplier
 from discreet.mechanisms import Clipping, Gaussian, Group, Groups, Joint, Microbatches, Normalised, NotPrivate, Split
 from support.mechanisms import (
     LEAVES,

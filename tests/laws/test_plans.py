@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import discreet as dp
-from discreet.accounting.normalise import folded_noise_multiplier
+from discreet.ledger.folding import folded_noise_multiplier
 from discreet.mechanisms import AdaptiveClip, Gaussian, Groups, Joint, Microbatches, Normalised, Split
 from discreet.plan import Schedule
 from discreet.sampling import Sampler

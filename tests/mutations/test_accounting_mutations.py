@@ -12,6 +12,7 @@ from discreet.accounting import accountant, normalise, sources
 from discreet.accounting.leaves import Gaussian, PoissonGaussian
 from discreet.accounting.tight import accountant as tight
 from discreet.accounting.tight import directions
+from discreet.ledger.folding import folded_noise_multiplier
 from golden import test_tight as golden
 from unit import test_budget
 from unit.accounting import test_accountant
@@ -53,7 +54,7 @@ def largest_group_only(queries: Any) -> float:
 
 
 def removal_for_replacement(queries: Any, _: dp.Adjacency) -> tuple[Gaussian]:
-    return (Gaussian(normalise.folded_noise_multiplier(queries)),)
+    return (Gaussian(folded_noise_multiplier(queries)),)
 
 
 def cheaper_direction_only(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from scipy.special import erfcx, ndtr
 
-from discreet.accounting.normalise import root_below, sum_above
+from discreet.ledger.folding import root_below, sum_above
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -51,6 +51,7 @@ from discreet.ledger.events import (
     Step,
     TruncatedPoisson,
 )
+from discreet.ledger.folding import folded_noise_multiplier
 from discreet.units import Adjacency
 
 if TYPE_CHECKING:
@@ -61,14 +62,9 @@ __all__ = [
     "LedgerLike",
     "PlanLike",
     "Source",
-    "folded_noise_multiplier",
     "leaves_of_step",
     "normalise",
-    "root_below",
-    "sum_above",
 ]
-
-_EXACT = 32  # terms that are added up exactly
 
 Counted: TypeAlias = tuple[tuple[Leaf, int], ...]
 """Distinct leaves with their counts, in a canonical order."""
@@ -134,49 +130,6 @@ def leaves_of_step(step: Step, adjacency: Adjacency) -> tuple[Leaf, ...]:
             "over Everything.",
         )
     return (_sampled(step.sampling, folded_noise_multiplier(gaussians), adjacency),)
-
-
-def folded_noise_multiplier(queries: Sequence[GaussianSum | CorrelatedGaussianSum]) -> float:
-    """Eq. 1, rounded down: the largest float64 z with z^2 * sum_g (S_g/sigma_g)^2 <= 1.
-
-    >>> from discreet.ledger.events import GaussianSum
-    >>> folded_noise_multiplier([GaussianSum("a", 1.0, 1.1)])
-    1.1
-    """
-    return root_below(1 / sum_above([(_sensitivity(query) / Fraction(query.noise_std)) ** 2 for query in queries]))
-
-
-def sum_above(terms: Sequence[Fraction]) -> Fraction:
-    """The sum of positive terms: exactly for a few, else rounded up at 256 bits, as denominators grow with every term."""
-    if len(terms) <= _EXACT:
-        return sum(terms, Fraction(0))
-    largest = max(terms)
-    bits = 256 + largest.denominator.bit_length() - largest.numerator.bit_length()
-    scaled = (-((-term.numerator << bits) // term.denominator) if bits >= 0 else term for term in terms)
-    return Fraction(sum(scaled)) / (Fraction(2) ** max(bits, 0))
-
-
-def _sensitivity(query: GaussianSum | CorrelatedGaussianSum) -> Fraction:
-    if isinstance(query, CorrelatedGaussianSum):
-        return Fraction(query.sensitivity) * Fraction(query.strategy_sensitivity)
-    return Fraction(query.sensitivity)
-
-
-def root_below(square: Fraction) -> float:
-    """The largest float64 whose square is at most `square`, which must lie in the range of float64."""
-    bits = max(0, 80 + (square.denominator.bit_length() - square.numerator.bit_length()) // 2)
-    root = Fraction(math.isqrt((square.numerator << (2 * bits)) // square.denominator), 1 << bits)
-    if root > Fraction(math.ulp(0.0)) * 2**60 and root < Fraction(2) ** 1000:
-        near = root.numerator / root.denominator  # correctly rounded by Python, so at most one step too high or low
-        near = math.nextafter(near, math.inf)
-        while Fraction(near) ** 2 > square:
-            near = math.nextafter(near, 0.0)
-        return near
-    raise _refused(
-        "a folded noise multiplier between 1e-300 and 1e300",
-        f"about 10^{(square.numerator.bit_length() - square.denominator.bit_length()) * 0.1505:.0f}",
-        "Check the units of sensitivity and noise_std.",
-    )
 
 
 def _unsampled(queries: Sequence[Query], adjacency: Adjacency) -> tuple[Leaf, ...]:

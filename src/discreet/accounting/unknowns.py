@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
 from discreet import _validate as check
-from discreet.accounting.normalise import folded_noise_multiplier
 from discreet.errors import AccountingError, ParameterError
 from discreet.ledger.events import BallsInBins, FixedSize, GaussianSum, Poisson, Sampling, Shuffled, Step, TruncatedPoisson
+from discreet.ledger.folding import folded_noise_multiplier
 
 __all__ = [
     "ExpectedBatchSize",

@@ -13,7 +13,7 @@ import numpy as np
 from discreet import _validate as check
 from discreet.errors import ParameterError
 from discreet.ledger.events import GaussianSum
-from discreet.mechanisms._exact import folded_noise_multiplier
+from discreet.ledger.folding import folded_noise_multiplier
 from discreet.mechanisms._frozen import Frozen
 from discreet.mechanisms.group import Array, Group
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from discreet.accounting import account
-from discreet.accounting.normalise import folded_noise_multiplier
 from discreet.accounting.sources import phrase
+from discreet.ledger.folding import folded_noise_multiplier
 from discreet.sampling import Sampler
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from discreet import _validate as check
 from discreet.accounting import account
-from discreet.accounting.normalise import folded_noise_multiplier
 from discreet.errors import AccountingError, ParameterError
 from discreet.ledger.events import GaussianSum, Poisson, Step
+from discreet.ledger.folding import folded_noise_multiplier
 from discreet.ledger.rows import Charge, RunInfo
 from discreet.mechanisms import Bound, Gaussian, Groups, NotPrivate
 from discreet.mechanisms._frozen import frozen

@@ -15,8 +15,8 @@ from discreet.accounting.leaves import (
     Response,
     TruncatedPoissonGaussian,
 )
-from discreet.accounting.normalise import folded_noise_multiplier, leaves_of_step, normalise
-from discreet.errors import AccountingError
+from discreet.accounting.normalise import leaves_of_step, normalise
+from discreet.errors import AccountingError, NumericsError
 from discreet.ledger.events import (
     BallsInBins,
     CorrelatedGaussianSum,
@@ -31,6 +31,7 @@ from discreet.ledger.events import (
     Step,
     TruncatedPoisson,
 )
+from discreet.ledger.folding import folded_noise_multiplier
 from discreet.units import Adjacency
 
 ADD, ZERO, REPLACE = Adjacency.ADD_OR_REMOVE, Adjacency.ZERO_OUT, Adjacency.REPLACE_ONE
@@ -57,9 +58,9 @@ def test_fold_is_rounded_down_and_exact_where_it_can_be() -> None:
 
 
 def test_fold_refuses_what_would_overflow_instead_of_failing_open() -> None:
-    with pytest.raises(AccountingError):
+    with pytest.raises(NumericsError):
         folded_noise_multiplier([GaussianSum("a", 1e-200, 1e200)])
-    with pytest.raises(AccountingError):
+    with pytest.raises(NumericsError):
         folded_noise_multiplier([GaussianSum("a", 1e200, 1e-200)])
     tiny = [GaussianSum("a", 1e-200, 1.0), GaussianSum("b", 1.0, 1.0)]  # the square underflows; the sum must not
     assert folded_noise_multiplier(tiny) <= 1.0

@@ -1,0 +1,74 @@
+"""Several Gaussian queries on one sample are one: the paper's Eq. 1, in exact rational arithmetic, rounded once and down.
+
+Groups with sensitivities S_g and noise sigma_g over one sample are one Gaussian query with
+
+    noise multiplier z = ( sum_g (S_g / sigma_g)^2 )^(-1/2).                                          [McMahan2018, Eq. 1]
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+
+from discreet.errors import NumericsError
+from discreet.ledger.events import CorrelatedGaussianSum, GaussianSum
+
+__all__ = ["folded_noise_multiplier", "root_above", "root_below", "sum_above"]
+
+_EXACT = 32  # terms that are added up exactly
+_BITS = 128  # of a root, before it is rounded to float64
+
+
+def folded_noise_multiplier(queries: Sequence[GaussianSum | CorrelatedGaussianSum]) -> float:
+    """Eq. 1, rounded down: the largest float64 z with z^2 * sum_g (S_g/sigma_g)^2 <= 1.
+
+    >>> folded_noise_multiplier([GaussianSum("a", 3.0, 15.0), GaussianSum("b", 4.0, 15.0)])
+    3.0
+    """
+    return root_below(1 / sum_above([(_sensitivity(query) / Fraction(query.noise_std)) ** 2 for query in queries]))
+
+
+def sum_above(terms: Sequence[Fraction]) -> Fraction:
+    """The sum of positive terms: exactly for a few, else rounded up at 256 bits, as denominators grow with every term."""
+    if len(terms) <= _EXACT:
+        return sum(terms, Fraction(0))
+    largest = max(terms)
+    bits = 256 + largest.denominator.bit_length() - largest.numerator.bit_length()
+    scaled = (-((-term.numerator << bits) // term.denominator) if bits >= 0 else term for term in terms)
+    return Fraction(sum(scaled)) / (Fraction(2) ** max(bits, 0))
+
+
+def _sensitivity(query: GaussianSum | CorrelatedGaussianSum) -> Fraction:
+    if isinstance(query, CorrelatedGaussianSum):
+        return Fraction(query.sensitivity) * Fraction(query.strategy_sensitivity)
+    return Fraction(query.sensitivity)
+
+
+def root_below(square: Fraction) -> float:
+    """The largest float64 whose square is at most `square`."""
+    near = math.nextafter(_near(square), math.inf)
+    while Fraction(near) ** 2 > square:
+        near = math.nextafter(near, 0.0)
+    return near
+
+
+def root_above(square: Fraction) -> float:
+    """The smallest float64 whose square is at least `square`."""
+    near = math.nextafter(_near(square), 0.0)
+    while Fraction(near) ** 2 < square:
+        near = math.nextafter(near, math.inf)
+    return near
+
+
+def _near(square: Fraction) -> float:
+    """The root to within a step of float64."""
+    bits = max(0, _BITS + (square.denominator.bit_length() - square.numerator.bit_length()) // 2)
+    root = Fraction(math.isqrt((square.numerator << (2 * bits)) // square.denominator), 1 << bits)
+    if not Fraction(2) ** -900 < root < Fraction(2) ** 900:
+        raise NumericsError(
+            expected="sensitivities, noise and their ratios between 2^-900 and 2^900",
+            got=f"a square with about {square.numerator.bit_length() - square.denominator.bit_length()} bits before the point",
+            do="Check the units of sensitivity (or clip_norm), noise and scales.",
+        )
+    return root.numerator / root.denominator
