@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from discreet.ledger.events import BallsInBins, Everything, FixedSize, Poisson, Sampling, Shuffled, TruncatedPoisson
 from discreet.sampling import Owners, Sampler
-from support.words import source
+from support.written_streams import source
 
 PROBABILITIES = st.sampled_from([1.0, 0.5, 0.1, 1e-3, 5e-324])
 

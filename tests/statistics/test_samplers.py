@@ -42,7 +42,7 @@ from support.joint_laws import (
     shuffled_law,
     truncated_law,
 )
-from support.words import source, stream
+from support.written_streams import source, stream
 
 # --- wrong samplers ---
 

@@ -15,7 +15,7 @@ from scipy import stats
 
 from discreet.ledger.events import Sampling
 from discreet.sampling import Sampler
-from support.words import source
+from support.written_streams import source
 
 ALPHA = 1e-6
 STEPS = 12_000

@@ -11,7 +11,7 @@ import pytest
 from discreet.errors import ParameterError, RandomnessMisuse
 from discreet.randomness import draws
 from discreet.randomness.draws import below, bernoulli, permutation, smallest_keys, subset
-from support.words import coins, stream, written
+from support.written_streams import coins, stream, written
 
 PROBABILITIES = (0.5, 0.01, 1 / 3, 6.5e-8, 1e-12, 5e-324, 2.0**-16, 1.0 - 2.0**-53, 1.5 * 2.0**-16)
 EVERY_DIGIT = range(2**16)

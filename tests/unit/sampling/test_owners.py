@@ -9,7 +9,7 @@ from discreet.errors import ParameterError, SampleMisuse
 from discreet.ledger.events import BallsInBins, Poisson
 from discreet.sampling import Owners, Sampler
 from discreet.units import Unit
-from support.words import source
+from support.written_streams import source
 
 IDS = np.array([7, 3, 7, 7, 5, 3, 7])  # units 0, 1, 2 are the owners 3, 5, 7
 

@@ -13,7 +13,7 @@ import pytest
 from discreet.errors import SampleMisuse
 from discreet.ledger.events import Poisson
 from discreet.sampling import Owners, Sample, Sampler
-from support.words import source
+from support.written_streams import source
 
 
 def one(probability: float = 1.0) -> Sample:

@@ -12,7 +12,7 @@ from discreet.errors import ParameterError, RandomnessMisuse
 from discreet.ledger.events import BallsInBins, Everything, FixedSize, Poisson, Sampling, Shuffled, TruncatedPoisson
 from discreet.randomness import SharedSecret, Source
 from discreet.sampling import Sampler
-from support.words import source
+from support.written_streams import source
 
 POLICIES: list[tuple[Sampling, float, int]] = [  # policy, expected batch size, batches in a step; for 40 records
     (Everything(), 40.0, 1),
