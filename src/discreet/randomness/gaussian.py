@@ -11,6 +11,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from itertools import pairwise
 from typing import Any, NoReturn
 
 import numpy as np
@@ -28,6 +31,7 @@ __all__ = ["GaussianNoise", "release"]
 _SMALLEST_SCALE = 2.0**-32
 _LARGEST_SCALE = 2.0**32
 _CHUNK = 2 * box_muller.CHUNK  # positions
+_WORTH = 2**17  # positions for which one more thread pays
 
 _Floats = NDArray[np.float64]
 _Candidates = Callable[[NDArray[np.uint64], float, _Floats], NDArray[np.intp]]
@@ -51,17 +55,19 @@ class GaussianNoise:
         stream: of the purpose noise; taken over, so that nothing else can be drawn from it [secret].
         scale: standard deviation, a float64 in 2^-32 ... 2^32 [grid units, public].
         size: how many numbers there are [public].
+        threads: how many threads may share the work of a large array; the numbers are the same.
     """
 
-    __slots__ = ("_candidates", "_given", "_lock", "_stream", "scale", "size")
+    __slots__ = ("_candidates", "_given", "_lock", "_stream", "_threads", "scale", "size")
 
-    def __init__(self, stream: Stream, *, scale: float, size: int) -> None:
+    def __init__(self, stream: Stream, *, scale: float, size: int, threads: int = 1) -> None:
         owner = "GaussianNoise"
         check.instance(owner, "stream", stream, Stream)
         self.scale = check.positive(owner, "scale", scale)
         self.size = check.whole(owner, "size", size, least=0)
         if not _SMALLEST_SCALE <= self.scale <= _LARGEST_SCALE:
             raise ParameterError(owner=owner, name="scale", expected="a number in 2^-32 ... 2^32", got=repr(scale))
+        self._threads = check.whole(owner, "threads", threads, least=1)
         box_muller.check_rounding()
         self._candidates = _backend()
         self._stream = stream.claim(Purpose.NOISE)
@@ -102,9 +108,33 @@ class GaussianNoise:
 
     def _add(self, flat: _Floats) -> None:
         start = self._advance(flat.size)
-        for position in range(0, flat.size, _CHUNK):
-            piece = flat[position : position + _CHUNK]
-            piece += self._numbers(start + position, piece.size)
+        parts = min(self._threads, 1 + flat.size // _WORTH)
+        if parts == 1:
+            self._add_range(flat, start)
+            return
+        cuts = [flat.size * part // parts for part in range(parts + 1)]
+        with ThreadPoolExecutor(parts) as pool:  # made anew: a pool that lives on would be dead in a fork
+            running = [pool.submit(self._add_range, flat[a:b], start + a) for a, b in pairwise(cuts)]
+        for part in running:
+            part.result()  # raises what the thread raised
+
+    def _add_range(self, flat: _Floats, start: int) -> None:
+        """Add the numbers of positions start, start + 1, ...; a pair that is cut in two is computed for either half."""
+        words, noise = np.empty(_CHUNK + 2, np.uint64), np.empty(_CHUNK + 2)
+        for cut in range(0, flat.size, _CHUNK):
+            piece = flat[cut : cut + _CHUNK]
+            first, last = (start + cut) // 2, (start + cut + piece.size + 1) // 2
+            self._compute(first, words[: 2 * (last - first)], noise[: 2 * (last - first)])
+            offset = start + cut - 2 * first
+            piece += noise[offset : offset + piece.size]
+
+    def _compute(self, first: int, words: NDArray[np.uint64], noise: _Floats) -> None:
+        """The noise of the pairs first, first + 1, ..."""
+        self._stream.fill(words, 2 * first)
+        for pair in self._candidates(words, self.scale, noise):
+            two = slice(2 * pair, 2 * pair + 2)
+            noise[two] = refine(self._stream, first + int(pair), words[two], self.scale)
+        noise += 0.0  # -0.0 becomes 0.0: integers have no signed zero, and a release must not either
 
     def _advance(self, count: int) -> int:
         """Give out the next positions: whatever happens afterwards, nobody gets them again."""
@@ -118,16 +148,6 @@ class GaussianNoise:
                 )
             self._given += count
         return start
-
-    def _numbers(self, start: int, count: int) -> _Floats:
-        """The numbers at positions start ... start + count - 1; a pair that is cut in two is computed for either half."""
-        first, last = start // 2, (start + count + 1) // 2
-        words = self._stream.words(2 * (last - first), start=2 * first)
-        out = np.empty(words.size)
-        for pair in self._candidates(words, self.scale, out):
-            two = slice(2 * pair, 2 * pair + 2)
-            out[two] = refine(self._stream, first + int(pair), words[two], self.scale)
-        return out[start - 2 * first :][:count]
 
     def __repr__(self) -> str:
         return f"GaussianNoise(scale={self.scale!r}, size={self.size}, left={self.left}, {self._stream!r})"
@@ -176,9 +196,14 @@ def release(
     return target
 
 
+@cache
 def _backend() -> _Candidates:
     """Whoever computes candidates fastest here; the numbers are the same."""
-    return box_muller.candidates
+    try:
+        from discreet.randomness import _compiled  # noqa: PLC0415  (numba is optional, and slow to import)
+    except ImportError:
+        return box_muller.candidates
+    return _compiled.candidates
 
 
 def _flat(owner: str, name: str, array: object, *kinds: type, writable: bool = False) -> NDArray[Any]:
