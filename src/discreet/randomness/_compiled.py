@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from discreet.errors import NumericsError
 from discreet.randomness import box_muller
 
-__all__ = ["candidates"]
+__all__ = ["candidates", "compile_now"]
 
 _BLOCK = 512  # words at a time: they stay in the first cache
 
@@ -111,8 +111,8 @@ def candidates(words: NDArray[np.uint64], scale: float, out: NDArray[np.float64]
     Raises:
         NumericsError: this thread does not round to nearest, or the compiled code does not agree with `box_muller`.
     """
+    compile_now()
     box_muller.check_rounding()
-    _check()
     return _candidates(words, scale, out)
 
 
@@ -122,7 +122,8 @@ def _candidates(words: NDArray[np.uint64], scale: float, out: NDArray[np.float64
 
 
 @cache
-def _check() -> None:
+def compile_now() -> None:
+    """Compile, and compare with `box_muller`. Not left to a background thread: a fork in the middle could never compile."""
     words = np.arange(1, 4 * _BLOCK + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)  # well spread
     scale = 1.1 * 2.0**23
     ours, theirs = np.empty(words.size), np.empty(words.size)

@@ -2,7 +2,7 @@
 
     sums ──grid──> integers ──+ noise──> integers ──* spacing──> release ──cast──> the caller's type
 
-Guarantee: with ideal bits and integers S, spacing * (S + round(scale * Z)) = spacing * round((S*spacing + noise_std * Z)/spacing),
+Guarantee: with ideal bits and integers S, spacing*(S + round(scale*Z)) = spacing * round((S*spacing + noise_std*Z) / spacing),
 a function of what the ideal Gaussian mechanism gives, so that every analysis of it holds, and nothing is added to delta
 (docs/proofs/noise.md). Every step from the integers on is exact in float64; the cast at the end is post-processing.
 """
@@ -26,7 +26,7 @@ from discreet.randomness import box_muller
 from discreet.randomness.refine import LARGEST, refine
 from discreet.randomness.source import Purpose, Stream
 
-__all__ = ["GaussianNoise", "release"]
+__all__ = ["GaussianNoise", "prepare", "publish", "release"]
 
 _SMALLEST_SCALE = 2.0**-32
 _LARGEST_SCALE = 2.0**32
@@ -159,7 +159,13 @@ class GaussianNoise:
 
 
 def release(
-    sums: NDArray[np.floating], *, grid: Grid, noise_std: float, stream: Stream, out: NDArray[np.floating] | None = None
+    sums: NDArray[np.floating],
+    *,
+    grid: Grid,
+    noise_std: float,
+    stream: Stream,
+    out: NDArray[np.floating] | None = None,
+    threads: int = 1,
 ) -> NDArray[np.floating]:
     """Sums with Gaussian noise: spacing * (integers of the sums + noise), exact, then cast to the type of `out` once.
 
@@ -176,20 +182,33 @@ def release(
         stream: of the purpose noise, for this release only [secret].
         out: where the release goes: contiguous float32 or float64 of the same shape, may be `sums` itself; a new array of the
             type of `sums` if None. Values beyond its range become infinite.
+        threads: how many threads may share the work; the release is the same.
 
     Raises:
         NumericsError: a sum is not finite or too large for the grid; nothing was written and the stream is still unused.
         RandomnessMisuse: the stream was used before.
     """
-    check.instance("release", "grid", grid, Grid)
-    _flat("release", "sums", sums, np.float32, np.float64)
-    target = np.empty_like(sums) if out is None else out
-    _flat("release", "out", target, np.float32, np.float64, writable=True)
-    if target.shape != sums.shape:
-        raise ParameterError(owner="release", name="out", expected=f"of shape {sums.shape}", got=f"shape {target.shape}")
-    units = grid.integers(sums)
-    noise = GaussianNoise(stream, scale=grid.scale(noise_std), size=units.size)
+    units, target = prepare("release", sums, grid, out)
+    noise = GaussianNoise(stream, scale=grid.scale(noise_std), size=units.size, threads=threads)
     noise._add(units.reshape(-1))  # noqa: SLF001  (the integers are checked already)
+    return publish(units, grid, target)
+
+
+def prepare(
+    owner: str, sums: NDArray[np.floating], grid: Grid, out: NDArray[np.floating] | None
+) -> tuple[_Floats, NDArray[np.floating]]:
+    """The first half of a release, all checks: the integers of the sums, and where the release goes."""
+    check.instance(owner, "grid", grid, Grid)
+    _flat(owner, "sums", sums, np.float32, np.float64)
+    target = np.empty_like(sums) if out is None else out
+    _flat(owner, "out", target, np.float32, np.float64, writable=True)
+    if target.shape != sums.shape:
+        raise ParameterError(owner=owner, name="out", expected=f"of shape {sums.shape}", got=f"shape {target.shape}")
+    return grid.integers(sums), target
+
+
+def publish(units: _Floats, grid: Grid, target: NDArray[np.floating]) -> NDArray[np.floating]:
+    """The second half: noised integers times the spacing, exactly, then one cast. Overwrites `units`."""
     np.multiply(units, grid.spacing, out=units)
     with np.errstate(over="ignore"):
         np.copyto(target, units, casting="same_kind")
@@ -203,6 +222,7 @@ def _backend() -> _Candidates:
         from discreet.randomness import _compiled  # noqa: PLC0415  (numba is optional, and slow to import)
     except ImportError:
         return box_muller.candidates
+    _compiled.compile_now()
     return _compiled.candidates
 
 
