@@ -2,7 +2,7 @@
 
     sums ──grid──> integers ──+ noise──> integers ──* spacing──> release ──cast──> the caller's type
 
-Guarantee: with ideal bits and integers S, spacing*(S + round(scale*Z)) = spacing * round((S*spacing + noise_std*Z) / spacing),
+Guarantee: with ideal bits and integers S, g*(S + round(scale*Z)) = g*round((g*S + noise_std*Z)/g) for a spacing g: this is
 a function of what the ideal Gaussian mechanism gives, so that every analysis of it holds, and nothing is added to delta
 (docs/proofs/noise.md). Every step from the integers on is exact in float64; the cast at the end is post-processing.
 """
