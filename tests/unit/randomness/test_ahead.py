@@ -98,6 +98,9 @@ def test_p20_an_interruption_while_noise_is_added_does_not_let_it_come_twice(mon
         drawn.release(np.ones(10))
 
 
+@pytest.mark.filterwarnings(
+    "ignore:.*fork.*:DeprecationWarning"
+)  # from Python 3.12 on: a thread may be alive, that is the point
 def test_p20_a_fork_cannot_use_it_and_does_not_wait_for_ever() -> None:
     drawn = noise(10)
     child = os.fork()
