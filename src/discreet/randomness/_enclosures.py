@@ -80,8 +80,8 @@ def sine_cosine(numerator: int, exponent: int, bits: int) -> tuple[_Enclosure, _
 
     Let y = floor(f * lower pi/2 * 2^bits) stand for the angle; its sine is at most that of the true angle, and less by at most
     the difference of the angles. In the series of y the square loses less than 1 unit, every term less than 2 since
-    1 + (2 + 1)/6 < 2, and the terms after the last one less than 1 together. The sine rises by less than pi/2 * 2^-exponent < 2^(1 - exponent)
-    over the interval. The cosine follows by sqrt(1 - sine^2).
+    1 + (2 + 1)/6 < 2, and the terms after the last one less than 1 together. Over the interval the sine rises by less than
+    pi/2 * 2^-exponent < 2^(1 - exponent). The cosine follows by sqrt(1 - sine^2).
     """
     pi_lo, pi_hi = half_pi(bits)
     angle = numerator * pi_lo >> exponent

@@ -2,7 +2,7 @@
 
     sums ──grid──> integers ──+ noise──> integers ──* spacing──> release ──cast──> the caller's type
 
-Guarantee: with ideal bits and integers S, spacing * (S + round(scale * Z)) = spacing * round((S*spacing + noise_std * Z)/spacing),
+Guarantee: with ideal bits and integers S, g*(S + round(scale*Z)) = g*round((g*S + noise_std*Z)/g) for a spacing g: this is
 a function of what the ideal Gaussian mechanism gives, so that every analysis of it holds, and nothing is added to delta
 (docs/proofs/noise.md). Every step from the integers on is exact in float64; the cast at the end is post-processing.
 """
@@ -11,6 +11,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from itertools import pairwise
 from typing import Any, NoReturn
 
 import numpy as np
@@ -23,11 +26,12 @@ from discreet.randomness import box_muller
 from discreet.randomness.refine import LARGEST, refine
 from discreet.randomness.source import Purpose, Stream
 
-__all__ = ["GaussianNoise", "release"]
+__all__ = ["GaussianNoise", "prepare", "publish", "release"]
 
 _SMALLEST_SCALE = 2.0**-32
 _LARGEST_SCALE = 2.0**32
 _CHUNK = 2 * box_muller.CHUNK  # positions
+_WORTH = 2**17  # positions for which one more thread pays
 
 _Floats = NDArray[np.float64]
 _Candidates = Callable[[NDArray[np.uint64], float, _Floats], NDArray[np.intp]]
@@ -51,17 +55,19 @@ class GaussianNoise:
         stream: of the purpose noise; taken over, so that nothing else can be drawn from it [secret].
         scale: standard deviation, a float64 in 2^-32 ... 2^32 [grid units, public].
         size: how many numbers there are [public].
+        threads: how many threads may share the work of a large array; the numbers are the same.
     """
 
-    __slots__ = ("_candidates", "_given", "_lock", "_stream", "scale", "size")
+    __slots__ = ("_candidates", "_given", "_lock", "_stream", "_threads", "scale", "size")
 
-    def __init__(self, stream: Stream, *, scale: float, size: int) -> None:
+    def __init__(self, stream: Stream, *, scale: float, size: int, threads: int = 1) -> None:
         owner = "GaussianNoise"
         check.instance(owner, "stream", stream, Stream)
         self.scale = check.positive(owner, "scale", scale)
         self.size = check.whole(owner, "size", size, least=0)
         if not _SMALLEST_SCALE <= self.scale <= _LARGEST_SCALE:
             raise ParameterError(owner=owner, name="scale", expected="a number in 2^-32 ... 2^32", got=repr(scale))
+        self._threads = check.whole(owner, "threads", threads, least=1)
         box_muller.check_rounding()
         self._candidates = _backend()
         self._stream = stream.claim(Purpose.NOISE)
@@ -102,9 +108,33 @@ class GaussianNoise:
 
     def _add(self, flat: _Floats) -> None:
         start = self._advance(flat.size)
-        for position in range(0, flat.size, _CHUNK):
-            piece = flat[position : position + _CHUNK]
-            piece += self._numbers(start + position, piece.size)
+        parts = min(self._threads, 1 + flat.size // _WORTH)
+        if parts == 1:
+            self._add_range(flat, start)
+            return
+        cuts = [flat.size * part // parts for part in range(parts + 1)]
+        with ThreadPoolExecutor(parts) as pool:  # made anew: a pool that lives on would be dead in a fork
+            running = [pool.submit(self._add_range, flat[a:b], start + a) for a, b in pairwise(cuts)]
+        for part in running:
+            part.result()  # raises what the thread raised
+
+    def _add_range(self, flat: _Floats, start: int) -> None:
+        """Add the numbers of positions start, start + 1, ...; a pair that is cut in two is computed for either half."""
+        words, noise = np.empty(_CHUNK + 2, np.uint64), np.empty(_CHUNK + 2)
+        for cut in range(0, flat.size, _CHUNK):
+            piece = flat[cut : cut + _CHUNK]
+            first, last = (start + cut) // 2, (start + cut + piece.size + 1) // 2
+            self._compute(first, words[: 2 * (last - first)], noise[: 2 * (last - first)])
+            offset = start + cut - 2 * first
+            piece += noise[offset : offset + piece.size]
+
+    def _compute(self, first: int, words: NDArray[np.uint64], noise: _Floats) -> None:
+        """The noise of the pairs first, first + 1, ..."""
+        self._stream.fill(words, 2 * first)
+        for pair in self._candidates(words, self.scale, noise):
+            two = slice(2 * pair, 2 * pair + 2)
+            noise[two] = refine(self._stream, first + int(pair), words[two], self.scale)
+        noise += 0.0  # -0.0 becomes 0.0: integers have no signed zero, and a release must not either
 
     def _advance(self, count: int) -> int:
         """Give out the next positions: whatever happens afterwards, nobody gets them again."""
@@ -119,16 +149,6 @@ class GaussianNoise:
             self._given += count
         return start
 
-    def _numbers(self, start: int, count: int) -> _Floats:
-        """The numbers at positions start ... start + count - 1; a pair that is cut in two is computed for either half."""
-        first, last = start // 2, (start + count + 1) // 2
-        words = self._stream.words(2 * (last - first), start=2 * first)
-        out = np.empty(words.size)
-        for pair in self._candidates(words, self.scale, out):
-            two = slice(2 * pair, 2 * pair + 2)
-            out[two] = refine(self._stream, first + int(pair), words[two], self.scale)
-        return out[start - 2 * first :][:count]
-
     def __repr__(self) -> str:
         return f"GaussianNoise(scale={self.scale!r}, size={self.size}, left={self.left}, {self._stream!r})"
 
@@ -139,7 +159,13 @@ class GaussianNoise:
 
 
 def release(
-    sums: NDArray[np.floating], *, grid: Grid, noise_std: float, stream: Stream, out: NDArray[np.floating] | None = None
+    sums: NDArray[np.floating],
+    *,
+    grid: Grid,
+    noise_std: float,
+    stream: Stream,
+    out: NDArray[np.floating] | None = None,
+    threads: int = 1,
 ) -> NDArray[np.floating]:
     """Sums with Gaussian noise: spacing * (integers of the sums + noise), exact, then cast to the type of `out` once.
 
@@ -156,29 +182,48 @@ def release(
         stream: of the purpose noise, for this release only [secret].
         out: where the release goes: contiguous float32 or float64 of the same shape, may be `sums` itself; a new array of the
             type of `sums` if None. Values beyond its range become infinite.
+        threads: how many threads may share the work; the release is the same.
 
     Raises:
         NumericsError: a sum is not finite or too large for the grid; nothing was written and the stream is still unused.
         RandomnessMisuse: the stream was used before.
     """
-    check.instance("release", "grid", grid, Grid)
-    _flat("release", "sums", sums, np.float32, np.float64)
-    target = np.empty_like(sums) if out is None else out
-    _flat("release", "out", target, np.float32, np.float64, writable=True)
-    if target.shape != sums.shape:
-        raise ParameterError(owner="release", name="out", expected=f"of shape {sums.shape}", got=f"shape {target.shape}")
-    units = grid.integers(sums)
-    noise = GaussianNoise(stream, scale=grid.scale(noise_std), size=units.size)
+    units, target = prepare("release", sums, grid, out)
+    noise = GaussianNoise(stream, scale=grid.scale(noise_std), size=units.size, threads=threads)
     noise._add(units.reshape(-1))  # noqa: SLF001  (the integers are checked already)
+    return publish(units, grid, target)
+
+
+def prepare(
+    owner: str, sums: NDArray[np.floating], grid: Grid, out: NDArray[np.floating] | None
+) -> tuple[_Floats, NDArray[np.floating]]:
+    """The first half of a release, all checks: the integers of the sums, and where the release goes."""
+    check.instance(owner, "grid", grid, Grid)
+    _flat(owner, "sums", sums, np.float32, np.float64)
+    target = np.empty_like(sums) if out is None else out
+    _flat(owner, "out", target, np.float32, np.float64, writable=True)
+    if target.shape != sums.shape:
+        raise ParameterError(owner=owner, name="out", expected=f"of shape {sums.shape}", got=f"shape {target.shape}")
+    return grid.integers(sums), target
+
+
+def publish(units: _Floats, grid: Grid, target: NDArray[np.floating]) -> NDArray[np.floating]:
+    """The second half: noised integers times the spacing, exactly, then one cast. Overwrites `units`."""
     np.multiply(units, grid.spacing, out=units)
     with np.errstate(over="ignore"):
         np.copyto(target, units, casting="same_kind")
     return target
 
 
+@cache
 def _backend() -> _Candidates:
     """Whoever computes candidates fastest here; the numbers are the same."""
-    return box_muller.candidates
+    try:
+        from discreet.randomness import _compiled  # noqa: PLC0415  (numba is optional, and slow to import)
+    except ImportError:
+        return box_muller.candidates
+    _compiled.compile_now()
+    return _compiled.candidates
 
 
 def _flat(owner: str, name: str, array: object, *kinds: type, writable: bool = False) -> NDArray[Any]:

@@ -1,0 +1,138 @@
+"""The fast path of the Gaussian noise, compiled by numba: the operations of `box_muller`, one pair at a time, in registers.
+
+The same operations in the same order on the same coefficients, so the error budget of `box_muller` is that of this file too; a
+test compares the bits of x1 and x2 before rounding. There is no branch per pair, so that the compiler uses the widest vectors
+there are. Compiled without fast-math: nothing is reordered and nothing fused (a test reads the machine code).
+
+Nothing is cached on disk: numba's cache is a pickle, and its age is told from the date of one file, so that an old kernel could
+run with new coefficients. Compiling takes about a second, once in a process. The first use is checked against `box_muller`.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from discreet.errors import NumericsError
+from discreet.randomness import box_muller
+
+__all__ = ["candidates", "compile_now"]
+
+_BLOCK = 512  # words at a time: they stay in the first cache
+
+_ONE_BIT = np.uint64(1)
+_HIGH = np.uint64(33)  # w1 >> 33 is the upper part of u = w1 >> 1
+_LOW = np.uint64(2**32 - 1)
+_EXPONENT = np.uint64(52)
+_FRACTION = np.uint64(2**52 - 1)
+_SIGN = np.uint64(2**63)
+_BITS_OF_1 = np.uint64(0x3FF << 52)
+_BITS_OF_2_52 = np.uint64(0x433 << 52)  # a fraction below it counts ones
+_BITS_OF_2_84 = np.uint64(0x453 << 52)  # a fraction below it counts 2^32
+_BITS_OF_ROOT = np.uint64(0x3FE6A09E667F3BCD)  # of sqrt(1/2): a mantissa is in sqrt(1/2) * [1, 2)
+_ROOT_TO_1 = np.uint64((0x3FF << 52) - 0x3FE6A09E667F3BCD)
+_OFFSETS = 2.0**84 + 2.0**52
+_BIAS = 2.0**52 + 1023.0 + 63.0
+_ROUNDER = 1.5 * 2.0**52  # added and subtracted, it rounds to the nearest integer, ties to even, and never to -0.0
+_LOWEST, _HIGHEST = box_muller.LOWEST, box_muller.HIGHEST
+_MINUS_TWO_LN_2 = box_muller.MINUS_TWO_LN_2 * 2.0**52
+_L0, _L1, _L2, _L3, _L4, _L5 = box_muller.LOG
+_S0, _S1, _S2, _S3, _S4, _S5 = box_muller.SINE
+
+
+def _cartesian(w1: Any, w2: Any, scale: Any) -> tuple[Any, Any, Any]:
+    """(r cos b, r sin b, u) before exchange and rounding. Written so that it runs on numbers, compiled, and on arrays."""
+    high = np.uint64(w1 >> _HIGH | _BITS_OF_2_84).view(np.float64)
+    low = np.uint64(w1 >> _ONE_BIT & _LOW | _BITS_OF_2_52).view(np.float64)
+    u = (high - _OFFSETS) + low  # one rounding, as in a conversion of u
+    bits = np.float64(u).view(np.uint64) + _ROOT_TO_1
+    mantissa = np.uint64((bits & _FRACTION) + _BITS_OF_ROOT).view(np.float64)
+    exponent = np.uint64(bits >> _EXPONENT | _BITS_OF_2_52).view(np.float64) - _BIAS
+    z = (1.0 - mantissa) / (mantissa + 1.0)
+    t = z * z
+    minus_two_ln_m = (((((t * _L5 + _L4) * t + _L3) * t + _L2) * t + _L1) * t + _L0) * z
+    radius = np.sqrt(minus_two_ln_m + exponent * _MINUS_TWO_LN_2) * scale
+    radius = np.uint64(np.float64(radius).view(np.uint64) | (w2 & _SIGN)).view(np.float64)
+    f = np.uint64(w2 & _FRACTION | _BITS_OF_1).view(np.float64) - 1.5
+    t = f * f
+    sine = (((((t * _S5 + _S4) * t + _S3) * t + _S2) * t + _S1) * t + _S0) * f
+    cosine = np.sqrt(1.0 - sine * sine)
+    return radius * cosine, radius * sine, u
+
+
+_inlined = njit(inline="always")(_cartesian)
+
+
+def _block(words: Any, scale: float, limit: float, out: Any) -> int:
+    """Write the integers of a block, NaN for the first of an undecided pair. Returns how many pairs are undecided."""
+    undecided = 0
+    for j in range(out.size >> 1):
+        w2 = words[2 * j + 1]
+        x, y, u = _inlined(words[2 * j], w2, scale)
+        exchange = np.int64(w2 << _ONE_BIT) < 0
+        x1, x2 = (y if exchange else x), (x if exchange else y)
+        k1 = (x1 + _ROUNDER) - _ROUNDER
+        k2 = (x2 + _ROUNDER) - _ROUNDER
+        decided = (abs(x1 - k1) <= limit) & (abs(x2 - k2) <= limit) & (u >= _LOWEST) & (u <= _HIGHEST)
+        out[2 * j] = k1 if decided else np.nan
+        out[2 * j + 1] = k2
+        undecided += 1 - decided
+    return undecided
+
+
+_compiled_block = njit(nogil=True, error_model="numpy")(_block)
+
+
+def _walk(words: Any, scale: float, limit: float, out: Any) -> Any:
+    """Block by block, and a second look where something is undecided: those pairs are set to zero and listed."""
+    found = np.empty(words.size >> 1, np.intp)
+    count = 0
+    for start in range(0, words.size, _BLOCK):
+        block = out[start : start + _BLOCK]
+        if _compiled_block(words[start : start + _BLOCK], scale, limit, block) > 0:
+            for j in range(block.size >> 1):
+                if np.isnan(block[2 * j]):
+                    block[2 * j] = block[2 * j + 1] = 0.0
+                    found[count] = (start >> 1) + j
+                    count += 1
+    return found[:count]
+
+
+_compiled_walk = njit(nogil=True, error_model="numpy")(_walk)
+
+
+def candidates(words: NDArray[np.uint64], scale: float, out: NDArray[np.float64]) -> NDArray[np.intp]:
+    """As `box_muller.candidates`: write the noise integers of all pairs and return the indices of those that are not decided.
+
+    Raises:
+        NumericsError: this thread does not round to nearest, or the compiled code does not agree with `box_muller`.
+    """
+    compile_now()
+    box_muller.check_rounding()
+    return _candidates(words, scale, out)
+
+
+def _candidates(words: NDArray[np.uint64], scale: float, out: NDArray[np.float64]) -> NDArray[np.intp]:
+    found: NDArray[np.intp] = _compiled_walk(words, scale, box_muller.threshold(scale), out)
+    return found
+
+
+@cache
+def compile_now() -> None:
+    """Compile, and compare with `box_muller`. Not left to a background thread: a fork in the middle could never compile."""
+    words = np.arange(1, 4 * _BLOCK + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)  # well spread
+    scale = 1.1 * 2.0**23
+    ours, theirs = np.empty(words.size), np.empty(words.size)
+    undecided = np.union1d(_candidates(words, scale, ours), box_muller.candidates(words, scale, theirs))
+    wrong = ours.reshape(-1, 2) != theirs.reshape(-1, 2)
+    wrong[undecided] = False
+    if wrong.any() or undecided.size > 4:
+        raise NumericsError(
+            expected="a compiled kernel that agrees with the NumPy path",
+            got=f"{int(wrong.sum())} other numbers of {words.size}, {undecided.size} pairs undecided",
+            do="Repair or remove numba: without it the NumPy path is used.",
+        )

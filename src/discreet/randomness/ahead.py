@@ -1,0 +1,145 @@
+"""Noise computed ahead: on a background thread, while the step computes the sums that it will be added to.
+
+Noise does not depend on data, so it can be drawn while gradients are computed; on a core that is free it costs no time at all.
+"""
+
+from __future__ import annotations
+
+import threading
+from types import TracebackType
+from typing import NoReturn, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet import _process
+from discreet import _validate as check
+from discreet.errors import ParameterError, RandomnessMisuse
+from discreet.numerics.grid import Grid
+from discreet.randomness.gaussian import GaussianNoise, prepare, publish
+from discreet.randomness.source import Stream
+
+__all__ = ["NoiseAhead"]
+
+_PIECE = 2**20  # numbers between two looks at whether somebody still wants them
+
+
+class NoiseAhead:
+    """The noise of one release, drawn from now on in the background. `release` waits for it and uses it, once.
+
+    Guarantee: as `gaussian.release`, and the same numbers. The stream is claimed at once, so noise that is given up (`close`,
+    an exception, a lost reference, a fork) is gone: nothing can draw it again.
+
+    It holds 8 bytes per number. Make one when a step begins, use it when the step's sums are ready.
+
+    >>> from discreet.randomness import Purpose, Source
+    >>> grid = Grid.for_noise(noise_std=1.1, clip_norm=1.0)
+    >>> stream = Source.system().stream(Purpose.NOISE, step=0)
+    >>> with NoiseAhead(stream, grid=grid, noise_std=1.1, size=6) as noise:
+    ...     sums = np.ones((2, 3), np.float32)  # the work of the step
+    ...     noise.release(sums).shape
+    (2, 3)
+
+    Args:
+        stream: of the purpose noise, for this release only [secret].
+        grid: where sums and noise live [public].
+        noise_std: standard deviation on the sum [the sums' unit, public].
+        size: how many numbers the release has [public].
+        threads: how many threads may share the work.
+    """
+
+    __slots__ = ("_grid", "_owner", "_size", "_thread", "_work")
+
+    def __init__(self, stream: Stream, *, grid: Grid, noise_std: float, size: int, threads: int = 1) -> None:
+        self._grid = check.instance("NoiseAhead", "grid", grid, Grid)
+        noise = GaussianNoise(stream, scale=grid.scale(noise_std), size=size, threads=threads)
+        self._size = noise.size
+        self._owner = _process.current()
+        self._work = _Work(noise)
+        self._thread = threading.Thread(target=self._work.run, name="noise ahead")  # it holds the work, not this object
+        self._thread.start()
+
+    def release(self, sums: NDArray[np.floating], out: NDArray[np.floating] | None = None) -> NDArray[np.floating]:
+        """As `gaussian.release`, with the noise drawn ahead.
+
+        Args:
+            sums: contiguous float32 or float64 array of any shape, `size` numbers [sensitive].
+            out: where the release goes, may be `sums` itself; a new array if None.
+
+        Raises:
+            NumericsError: a sum is not finite or too large for the grid; the noise is still unused.
+            RandomnessMisuse: the noise was used or given up before, or this is a fork.
+            Exception: whatever stopped the background thread; nothing was released.
+        """
+        owner = "NoiseAhead.release"
+        if self._owner is not _process.current():  # the thread that we would wait for is not here, the numbers may be
+            raise _misuse("the process that draws the noise", "a fork of it")
+        units, target = prepare(owner, sums, self._grid, out)
+        if units.size != self._size:
+            raise ParameterError(owner=owner, name="sums", expected=f"{self._size} numbers", got=f"{units.size}")
+        self._thread.join()
+        flat = units.reshape(-1)
+        flat += self._work.hand_over()
+        return publish(units, self._grid, target)
+
+    def close(self) -> None:
+        """Give up what was not used, and wait for the background thread to end. A second call does nothing."""
+        self._work.unwanted.set()
+        if self._owner is _process.current():
+            self._thread.join()
+        self._work.forget()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def __reduce_ex__(self, _: object) -> NoReturn:
+        raise _misuse("noise that is given out once", "an attempt to copy or pickle it")
+
+    def __repr__(self) -> str:
+        return f"NoiseAhead(size={self._size}, {'ready' if self._work.ready else 'not ready'})"
+
+
+class _Work:
+    """What the thread and its owner share."""
+
+    __slots__ = ("_error", "_lock", "_noise", "_numbers", "ready", "unwanted")
+
+    def __init__(self, noise: GaussianNoise) -> None:
+        self._noise = noise
+        self._numbers: NDArray[np.float64] | None = np.zeros(noise.size)
+        self._error: Exception | None = None
+        self._lock = threading.Lock()
+        self.ready = False
+        self.unwanted = threading.Event()
+
+    def run(self) -> None:
+        numbers = self._numbers
+        try:
+            for start in range(0, self._noise.size, _PIECE):
+                if self.unwanted.is_set() or numbers is None:
+                    return
+                self._noise.add_to(numbers[start : start + _PIECE])
+            self.ready = True
+        except Exception as error:  # noqa: BLE001  (it is raised where somebody waits for the noise)
+            self._error = error
+
+    def hand_over(self) -> NDArray[np.float64]:
+        """The numbers, once: they are gone from here before anybody uses them, so that no interruption lets them come twice."""
+        with self._lock:
+            numbers, self._numbers = self._numbers, None
+        if self._error is not None:
+            raise self._error
+        if numbers is None or not self.ready:
+            raise _misuse("noise that is still to be used", "noise that was used or given up before")
+        return numbers
+
+    def forget(self) -> None:
+        with self._lock:
+            self._numbers = None
+
+
+def _misuse(expected: str, got: str) -> RandomnessMisuse:
+    return RandomnessMisuse(expected=expected, got=got, do="Ask the source for the stream of a new step or lane.")
