@@ -9,8 +9,8 @@ from fractions import Fraction
 from discreet import _validate as check
 from discreet.errors import ParameterError
 from discreet.ledger.events import GaussianSum
-from discreet.mechanisms._claims import checked_leaves
 from discreet.ledger.folding import root_above
+from discreet.mechanisms._claims import checked_leaves
 from discreet.mechanisms._frozen import Frozen
 from discreet.mechanisms.bound import Bound, Threshold
 from discreet.mechanisms.gaussian import Gaussian

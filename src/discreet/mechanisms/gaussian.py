@@ -10,8 +10,8 @@ from fractions import Fraction
 from discreet import _validate as check
 from discreet.errors import ParameterError
 from discreet.ledger.events import GaussianSum
-from discreet.mechanisms._claims import checked_leaves, claim
 from discreet.ledger.folding import root_above
+from discreet.mechanisms._claims import checked_leaves, claim
 from discreet.mechanisms._frozen import Frozen, frozen
 from discreet.mechanisms.bound import Bound
 from discreet.mechanisms.group import Clipping, Group

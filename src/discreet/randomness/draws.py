@@ -210,7 +210,7 @@ def smallest_keys(stream: Stream, starts: NDArray[np.int64], stops: NDArray[np.i
         most: largest number of positions from one range.
 
     >>> from discreet.randomness import Purpose, Source
-    >>> stream = Source.system().stream(Purpose.ROWS, step=0)
+    >>> stream = Source.system().stream(Purpose.SAMPLE, step=0)
     >>> chosen = smallest_keys(stream, np.array([0, 10]), np.array([2, 1000]), most=3)
     >>> chosen[:2].tolist(), chosen.size
     ([0, 1], 5)

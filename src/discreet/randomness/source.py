@@ -35,7 +35,6 @@ class Purpose(Enum):
 
     NOISE = "noise"
     SAMPLE = "sample"
-    ROWS = "rows"  # which rows of a unit that owns many
     SLOTS = "slots"  # which microbatch a record goes to
     CANARY = "canary"
 
@@ -226,6 +225,11 @@ class Source:
     def unsafe_test_key(cls, key: bytes) -> Source:
         """Reproducible bits for tests, from 32 bytes. What is drawn from it is marked, and a marked ledger has no guarantee."""
         return cls(_Key(_checked_key("Source.unsafe_test_key", "key", key)), Randomness.UNSAFE_TEST_KEY)
+
+    @property
+    def shared_by_ranks(self) -> bool:
+        """Whether other ranks hold the same key; then it serves samples only."""
+        return self._only is not None
 
     def stream(self, purpose: Purpose, *, step: int, lane: int = 0) -> Stream:
         """The stream of one address, once.

@@ -174,5 +174,5 @@ class Draw:
 
 
 def _in_all_ranks(source: Source) -> bool:
-    """Whether other ranks can hold the same key: a shared source is the one kind that serves samples only."""
-    return source._only is Purpose.SAMPLE or source.randomness is Randomness.UNSAFE_TEST_KEY  # noqa: SLF001
+    """Whether other ranks can hold the same key."""
+    return source.shared_by_ranks or source.randomness is Randomness.UNSAFE_TEST_KEY
