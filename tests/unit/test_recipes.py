@@ -1,6 +1,10 @@
 """Recipes: every number is certified, and the curve says where it flattens."""
 
 import math
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +13,7 @@ import discreet as dp
 from discreet.plan import default_delta
 from discreet.plan.calibrated import steps_of
 from discreet.recipes import noise_curve, plan_at_average_noise
+from support.source import ROOT
 
 
 @pytest.mark.parametrize("held", [{"steps": 2_000}, {"epochs": 20}])
@@ -116,3 +121,26 @@ def test_p45_bad_scales_are_named(name: str) -> None:
     with pytest.raises(dp.ParameterError) as refused:
         plan_at_average_noise(**good | {name: -1.0})
     assert refused.value.name == name
+
+
+def test_the_example_runs_and_draws(tmp_path: Path) -> None:
+    command = [sys.executable, "-W", "error", str(ROOT / "examples" / "choosing_batch_size.py"), "--records", "2000"]
+    environment = os.environ | {"MPLCONFIGDIR": str(tmp_path / "matplotlib")}
+    result = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    assert "differentially private for one example" in result.stdout
+    assert (tmp_path / "out" / "choosing_batch_size.png").stat().st_size > 10_000
+
+
+def test_the_python_of_the_page_runs_and_its_table_is_true() -> None:
+    page = (ROOT / "docs" / "choosing-parameters.md").read_text()
+    code = page.split("```python")[1].split("```")[0]
+    result = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    curve = noise_curve(records=60_000, epsilon=3.0, delta=1e-6, steps=2_000, batches=[58, 468, 3_750, 60_000])
+    for row in curve.rows:
+        size = f"{row.expected_batch_size:,}"
+        (line,) = [line for line in page.splitlines() if line.startswith(f"| {size} ")]
+        _, _, multiplier, average, _ = (cell.strip() for cell in line.split("|"))
+        assert float(multiplier) == pytest.approx(row.noise_multiplier, rel=2e-3)
+        assert float(average) == pytest.approx(row.average_noise, rel=2e-2)
