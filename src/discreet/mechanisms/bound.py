@@ -157,7 +157,8 @@ class Bound:
             squared_norms: by group name, records x leaves, as for `Group.weights`; sensitive.
 
         Returns:
-            One value per record for each observed leaf, to be clipped, summed and noised as every other leaf. Sensitive.
+            For each observed leaf one value per row of the squared norms (a record, or a slot: not to be averaged again), to be
+            clipped, summed and noised as every other leaf. Sensitive.
         """
         by_name = {group.name: group for group in self.groups(state)}
         bits = {}

@@ -19,7 +19,6 @@ from discreet.mechanisms.group import Clipping, Group
 __all__ = ["Gaussian", "Joint", "Normalised", "NotPrivate"]
 
 _set = object.__setattr__  # writes the normalised fields of a frozen value during its construction
-_LEAST_STABILITY = 2.0**-40  # relative to the clip norm: far above what squares of float32 lose by underflow
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +104,7 @@ class Normalised:
     Args:
         clip_norm: bound on the norm of one record; with normalised updates it only sets the unit. Public.
         noise_multiplier: noise_std / clip_norm; public.
-        stability: in the unit of |v|, at least clip_norm * 2^-40; public. Records far below it keep
+        stability: in the unit of |v|, at least 2^-40 and clip_norm * 2^-40; public. Records far below it keep
             their relative size.
 
     >>> import numpy as np
@@ -120,11 +119,8 @@ class Normalised:
 
     def __post_init__(self) -> None:
         _store_numbers(self)
-        stability = check.positive("Normalised", "stability", self.stability)
-        if stability < self.clip_norm * _LEAST_STABILITY:
-            expected = f"at least clip_norm * 2^-40 = {self.clip_norm * _LEAST_STABILITY:.3g}"
-            raise ParameterError(owner="Normalised", name="stability", expected=expected, got=repr(stability))
-        _set(self, "stability", stability)
+        _set(self, "stability", check.positive("Normalised", "stability", self.stability))
+        self.bind({"any": 1})  # refuses a stability that is too small
 
     def bind(self, leaves: Mapping[str, int], name: str = "all") -> Bound:
         """The mechanism for these leaves (name to dimension)."""

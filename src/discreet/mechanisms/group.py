@@ -31,7 +31,8 @@ Array: TypeAlias = Any
 # is flushed to zero, is below the roundoff when divided by (scale * clip_norm)^2.
 _RANGES = {4: (2.0**-24, 2.0**-48, 2.0**120), 8: (2.0**-53, 2.0**-480, 2.0**1000)}
 _NO_RANGE = (math.nan, math.nan, math.nan)  # nothing compares
-_ROUNDINGS = 16  # besides one per leaf; docs/proofs/mechanisms.md, section 1, counts 8
+_ROUNDINGS = 16  # besides two per leaf; docs/proofs/mechanisms.md, section 1, counts 8.5 and one per leaf
+_LEAST_STABILITY = 2.0**-40  # relative to the clip norm and to 1: far above what squares of float32 lose by underflow
 
 
 class Clipping(Enum):
@@ -74,14 +75,22 @@ class Group:
         if not self.leaves or len(self.scales) != len(self.leaves):
             got = f"{len(self.leaves)} leaves, {len(self.scales)} scales"
             raise ParameterError(owner="Group", name="scales", expected="one for each leaf, at least one", got=got)
+        check.label("Group", "name", self.name)
         for scale in self.scales:
             check.positive("Group", "scales", scale)
+        if self.slots is not None:
+            check.whole("Group", "slots", self.slots, least=1)
         if self.clipping is not Clipping.NONE:
             check.positive("Group", "clip_norm", self.clip_norm)
             check.positive("Group", "noise_std", self.noise_std)
         elif (self.clip_norm, self.noise_std) != (math.inf, 0.0):
             got = f"{self.clip_norm!r} and {self.noise_std!r}"
             raise ParameterError(owner="Group", name="clip_norm", expected="infinite, noise_std 0, without clipping", got=got)
+
+        least = _LEAST_STABILITY * max(self.clip_norm, 1.0 / min(self.scales))
+        if self.clipping is Clipping.NORMALISE and not least <= check.positive("Group", "stability", self.stability):
+            expected = f"at least 2^-40 of the clip norm, and 2^-40 in the unit of the vectors: {least:.3g}"
+            raise ParameterError(owner="Group", name="stability", expected=expected, got=repr(self.stability))
 
     @property
     def private(self) -> bool:
@@ -157,10 +166,10 @@ class Group:
         """More than all roundings of `ratios` and `weights` together, relative."""
         unit_roundoff, least, most = _RANGES.get(width, _NO_RANGE)
         bounds = [scale * self.clip_norm for scale in self.scales] if self.private else [1.0]
-        if not (least <= min(bounds) and max(bounds) <= most):
+        if not (least <= min(bounds) and max(bounds) <= most and len(self.leaves) * unit_roundoff < 0.1):
             raise NumericsError(
                 expected="squared norms in float32 or float64, and scale * clip_norm well inside their range",
-                got=f"numbers of {8 * width} bits, scale * clip_norm from {min(bounds):g} to {max(bounds):g}",
+                got=f"{8 * width} bits, {len(self.leaves)} leaves, scale * clip_norm from {min(bounds):g} to {max(bounds):g}",
                 do="Measure norms in float32 or float64; check the units of clip_norm and scales.",
             )
-        return (len(self.leaves) + _ROUNDINGS) * unit_roundoff
+        return (2 * len(self.leaves) + _ROUNDINGS) * unit_roundoff

@@ -136,7 +136,8 @@ class Moments:
     def encode(self, values: ArrayLike) -> NDArray[np.float64]:
         """One row per record, from records x coordinates."""
         rows = np.asarray(values, np.float64).reshape(-1, self.coordinates)
-        unit = (np.clip(rows, self.low, self.high) - self._centre) / self._radius
+        with np.errstate(all="ignore"):  # what overflows is brought back into the interval
+            unit = np.clip((rows - self._centre) / self._radius, -1.0, 1.0)  # last: rounding must not lead outside
         return np.concatenate([unit[:, :1] * 0.0 + 1.0, unit, unit**2 - 0.5], axis=1)
 
     def decode(self, released: ArrayLike) -> MomentEstimate:
