@@ -183,8 +183,8 @@ def permutation(stream: Stream, count: int) -> NDArray[np.int64]:
 
 def _order_ties(stream: Stream, packed: NDArray[np.uint64], bits: np.uint64) -> None:
     """Put the elements of each run of equal keys, which stand by number, in a random order."""
-    equal = packed[1:] >> bits == packed[:-1] >> bits
-    tied = np.flatnonzero(np.append(equal, False) | np.append(False, equal))
+    first = np.flatnonzero(packed[1:] ^ packed[:-1] < np.uint64(1) << bits)  # its key and the next one's are equal
+    tied = np.union1d(first, first + 1)
     keys = packed[tied] >> bits
     attempt = 0
     while tied.size:

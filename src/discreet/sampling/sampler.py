@@ -152,10 +152,10 @@ class Draw:
         sampler = self.sampler
         for step in range(start, sampler.steps):
             stream = self._source.stream(Purpose.SAMPLE, step=step)
-            rows = stream.child("rows")  # a unit is in one batch of a step, so no row's bits are read twice
             for batch, units in enumerate(positions(sampler.policy, sampler.records, stream, self._part)):
                 grouped = None
                 if sampler.owners is not None:
+                    rows = stream.child("rows")  # a unit is in one batch of a step, so no row's bits are read twice
                     grouped = sampler.owners.grouped(units, sampler.rows_per_unit, rows)
                 yield Sample(issuer=self, event=sampler.policy, place=(step, batch), units=units, grouped=grouped)
 

@@ -84,6 +84,19 @@ def test_ties_of_one_block_read_different_words() -> None:
     assert later.tolist() == [2]
 
 
+def check_tie_words_belong_to_blocks() -> None:
+    """The first position of the second block ties: it reads that block's first tie word, however the range begins."""
+    first, second = draws._digits(0.3)
+    words = coins([2**16 - 1] * draws._BLOCK + [first])
+    ties = [second + 1] + [0] * (draws._BLOCK - 1) + [second - 1]
+    assert bernoulli(written(words, digit_1=ties), 0.3, 0, draws._BLOCK + 1).tolist() == [draws._BLOCK]
+    assert bernoulli(written(words, digit_1=ties), 0.3, draws._BLOCK, draws._BLOCK + 1).tolist() == [draws._BLOCK]
+
+
+def test_p22_tie_words_belong_to_blocks() -> None:
+    check_tie_words_belong_to_blocks()
+
+
 def test_certain_and_impossible_coins() -> None:
     assert bernoulli(stream(), 1.0, 3, 6).tolist() == [3, 4, 5]
     assert bernoulli(stream(), 0.0, 0, 10**5).size == 0
