@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 import discreet as dp
+from discreet.mechanisms import AdaptiveClip, Gaussian, Groups, Joint, Microbatches, Normalised, NotPrivate, Split
 from discreet.plan import default_delta
 from discreet.plan.calibrated import steps_of
-from discreet.recipes import noise_curve, plan_at_average_noise
+from discreet.recipes import noise_curve, plan_at_average_noise, plan_with_scaled_noise
+from discreet.sampling import Sampler
 from support.source import ROOT
 
 
@@ -120,6 +122,48 @@ def test_p45_bad_scales_are_named(name: str) -> None:
     good: dict[str, Any] = {"records": 100, "average_noise": 0.1, "epsilon": 1.0, "steps": 5, "clip_norm": 1.0}
     with pytest.raises(dp.ParameterError) as refused:
         plan_at_average_noise(**good | {name: -1.0})
+    assert refused.value.name == name
+
+
+LEAVES = {"a": 10, "b": 2, "c": 5, "d": 1, "e": 1}
+EVERY = Groups(
+    {
+        "a": Split(1.0, 3.0, clip="by dimension"),
+        "b": AdaptiveClip(Gaussian(0.5, 2.0), quantile=0.5, count_noise_std=20.0),
+        "c": Microbatches(Gaussian(1.0, 4.0), slots=4),
+        "d": Joint(1.0, 5.0, {"d": 3.0}),
+        "e": Normalised(1.0, 30.0),
+    }
+)
+
+
+@pytest.mark.parametrize("sampling", [dp.Poisson(0.02), dp.FixedSize(20, 1_000), dp.Everything()])
+def test_the_noise_of_all_groups_is_scaled_by_one_factor(sampling: Any) -> None:
+    sampler, adjacency = Sampler(sampling, records=1_000, steps=20), dp.Adjacency.ZERO_OUT
+    before = dp.Plan(sampler=sampler, mechanism=EVERY, leaves=LEAVES, adjacency=adjacency)
+    for epsilon in (0.5, 8.0):
+        after = plan_with_scaled_noise(before, epsilon=epsilon, delta=1e-5)
+        assert 0.99 * epsilon <= dp.account(after, delta=1e-5).upper <= epsilon
+        factors = [new.noise_std / old.noise_std for new, old in zip(after.queries(), before.queries(), strict=True)]
+        assert factors == pytest.approx([factors[0]] * len(factors), rel=1e-12)
+        assert [query.sensitivity for query in after.queries()] == [query.sensitivity for query in before.queries()]
+        assert (after.sampler, after.leaves, after.unit) == (before.sampler, before.leaves, before.unit)
+
+
+def test_noise_on_the_others_does_not_make_an_open_group_private() -> None:
+    open_plan = dp.Plan(
+        sampler=Sampler(dp.Poisson(0.1), records=100, steps=5), mechanism=Groups({"a": Gaussian(1.0, 1.0), "b": NotPrivate()})
+    )
+    with pytest.raises(dp.AccountingError, match="b without noise"):
+        plan_with_scaled_noise(open_plan, epsilon=100.0, delta=1e-5)
+
+
+@pytest.mark.parametrize(("change", "name"), [({"epsilon": 0.0}, "epsilon"), ({"delta": 0.0}, "delta"), ({"plan": 3}, "plan")])
+def test_p45_bad_arguments_of_scaling_are_named(change: dict[str, Any], name: str) -> None:
+    made = dp.Plan.dpsgd(sampling_probability=0.1, steps=5, noise_multiplier=1.0)
+    good: dict[str, Any] = {"plan": made, "epsilon": 1.0, "delta": 1e-5}
+    with pytest.raises(dp.ParameterError) as refused:
+        plan_with_scaled_noise(**good | change)
     assert refused.value.name == name
 
 
