@@ -146,15 +146,15 @@ class Group:
         """n/S of each record, rounded up, and whether its norms are numbers (sensitive). Without clipping: zeros."""
         self._check_shape(squared_norms)
         valid = ((squared_norms >= 0.0) & (squared_norms < math.inf)).all(-1)
+        columns: dict[float, list[int]] = {}
+        for column, scale in enumerate(self.scales):
+            columns.setdefault(scale, []).append(column)
         with np.errstate(all="ignore"):
-            if len(set(self.scales)) == 1:
-                bound = self.scales[0] * self.clip_norm
-                square = squared_norms.sum(-1) / bound / bound  # twice: the square of the bound may under- or overflow
-            else:
-                square = 0.0
-                for j, scale in enumerate(self.scales):
-                    bound = scale * self.clip_norm
-                    square = square + squared_norms[:, j] / bound / bound
+            square: Array = 0.0
+            for scale, its in columns.items():
+                bound = scale * self.clip_norm
+                alike = squared_norms if len(columns) == 1 else squared_norms[:, its]
+                square = alike.sum(-1) / bound / bound + square  # twice: the square of the bound may under- or overflow
             return square**0.5 * (1.0 + self._margin(square.dtype.itemsize)), valid
 
     def _check_shape(self, squared_norms: Array) -> None:

@@ -26,8 +26,8 @@ class Microbatches:
 
         sensitivity = 2 clip_norm,    noise_std = noise_multiplier * 2 clip_norm,    average = sum / slots.
 
-    An empty slot is the zero vector. With k records per slot the noise on the average is 2k times that of clipping every record,
-    at the same guarantee: slots save work, not noise.
+    An empty slot is the zero vector. With k records per slot the noise on the average is 2k times that of clipping every
+    record, at the same guarantee: slots save work, not noise.
 
     Guarantee: as the inner mechanism with twice the sensitivity and the same noise multiplier.
 

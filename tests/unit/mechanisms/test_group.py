@@ -9,6 +9,7 @@ import torch
 from discreet.errors import NumericsError, ParameterError
 from discreet.ledger import GaussianSum
 from discreet.mechanisms import Clipping, Gaussian, Group, Microbatches, Normalised, NotPrivate
+from support.mechanisms import within_bound
 
 GROUP = Group(name="g", leaves=("a", "b"), scales=(1.0, 100.0), clip_norm=1.0, noise_std=2.0)
 
@@ -59,6 +60,21 @@ def test_a_bound_whose_square_would_vanish_in_float32_is_refused() -> None:
     with pytest.raises(NumericsError, match="well inside"):
         group.weights(np.ones((1, 1), np.float32))
     assert group.weights(np.ones((1, 1)))[0] == pytest.approx(1e-25)
+
+
+def test_flushing_denormals_to_zero_breaks_no_bound() -> None:
+    """Training code may switch it on. At the least bound allowed, norms from far below to above it stay within."""
+    (clip,) = Gaussian(2.0**-48, 1.0).bind({"a": 1}).start
+    (normalise,) = Normalised(2.0**-30, 1.0, stability=2.0**-40).bind({"a": 1}).start
+    squares = 2.0 ** np.linspace(-149.0, -60.0, 2000, dtype=np.float32)[:, None]
+    if not torch.set_flush_denormal(True):
+        pytest.skip("this processor cannot flush")
+    try:
+        weights = [group.weights(torch.from_numpy(squares)).tolist() for group in (clip, normalise)]
+    finally:
+        torch.set_flush_denormal(False)
+    for group, its in zip((clip, normalise), weights, strict=True):
+        assert all(within_bound(group, row, weight) for row, weight in zip(squares.tolist(), its, strict=True) if weight > 0.0)
 
 
 def test_norms_of_another_shape_are_refused() -> None:
