@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,13 +42,13 @@ class Owners:
                 without an owner would be nobody's, and their owner's rows not bounded together.
             unit: what an owner is, public.
         """
-        array = np.asarray(ids)
-        if array.ndim != 1 or array.dtype.kind not in "iuUS" or not array.size:
+        array = _whole_or_text(ids)
+        if array is None:
             raise ParameterError(
                 owner="Owners.from_ids",
                 name="ids",
-                expected="one whole number or text per row",
-                got=f"an array of {array.dtype} with shape {array.shape}",
+                expected="one whole number or text per row, all of one kind",
+                got=f"something else in a {type(ids).__name__}",
                 do="Give every row an owner; a row without one can be its own.",
             )
         _, number, counts = np.unique(array, return_inverse=True, return_counts=True)
@@ -81,3 +81,15 @@ class Owners:
 
     def __repr__(self) -> str:
         return f"Owners(unit={self.unit.name!r}, rows not shown)"
+
+
+def _whole_or_text(ids: object) -> NDArray[np.generic] | None:
+    """The ids as an array, if none is missing; NumPy alone would turn a missing one into the text "nan"."""
+    if not isinstance(ids, np.ndarray) or isinstance(ids, np.ma.MaskedArray) or ids.dtype.kind == "O":
+        kinds = {type(one) for one in ids} if isinstance(ids, Iterable) else {object}
+        texts = all(issubclass(kind, str) for kind in kinds)
+        numbers = all(issubclass(kind, int | np.integer) and kind is not bool for kind in kinds)
+        if not texts and not numbers:
+            return None
+        ids = np.asarray(list(ids) if isinstance(ids, Iterable) else ids)
+    return ids if ids.ndim == 1 and ids.size and ids.dtype.kind in "iuUS" else None

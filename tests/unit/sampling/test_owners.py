@@ -64,14 +64,31 @@ def test_an_epoch_sees_every_unit_once() -> None:
         assert sum(sample.rows.size for sample in epoch) == 5
 
 
-@pytest.mark.parametrize("ids", [["eve", "ann", "eve"], [3, 1, 3], np.array([b"b", b"a", b"b"])])
+@pytest.mark.parametrize(
+    "ids", [["eve", "ann", "eve"], [3, 1, 3], np.array([b"b", b"a", b"b"]), np.array(["b", "a", "b"], object)]
+)
 def test_ids_are_numbers_or_texts(ids: list[str]) -> None:
     owners = Owners.from_ids(ids, Unit("hospital"))
     assert owners.units == 2
     assert owners.unit == Unit("hospital")
 
 
-@pytest.mark.parametrize("ids", [[1.0, 2.0], [1, None], [[1, 2]], [], ["a", float("nan")][1:], [True, False]])
+@pytest.mark.parametrize(
+    "ids",
+    [
+        [1.0, 2.0],
+        [1, None],
+        [[1, 2]],
+        [],
+        ["a", float("nan")],
+        ["a", 1],
+        [True, False],
+        [2**70],
+        3,
+        np.ma.array([1, 2], mask=[False, True]),
+    ],
+    ids=str,
+)
 def test_rows_without_an_owner_are_refused(ids: list[int]) -> None:
     with pytest.raises(ParameterError, match="one whole number or text per row"):
         Owners.from_ids(ids)
