@@ -1,35 +1,36 @@
-"""Choosing a batch size before training: how much noise will be on the average, and what batch a noise level needs.
+"""Choosing numbers before training.
 
-What hurts training is the noise on the *average* gradient, noise_std / expected_batch_size. Two questions of
+What hurts training is the noise on the *average* gradient, noise_std / expected_batch_size. The questions of
 [McMahan2018, section 4] and [Ponomareva2023, section 5.4.1]:
 
     noise_curve             epsilon is fixed: how does the noise on the average fall with the batch, and where does it stop?
     plan_at_average_noise   the noise that the model tolerates is known (from trials on public data, or at a small batch):
                             which batch reaches epsilon with it?
+    plan_with_scaled_noise  several groups, with noise in given proportions: how much of it meets epsilon?
 
-Both hold the number of steps or the number of epochs fixed. Every number returned was certified by the accountant at exactly
-that number. Trials on private data cost privacy of their own; for the best of a random number of runs,
-`accounting.selection_epsilon` states how much.
+Every number returned was certified by the accountant at exactly that number. Trials on private data cost privacy of their own;
+for the best of a random number of runs, `accounting.selection_epsilon` states how much.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Literal
+from typing import Any, Literal
 
 from discreet import _validate as check
 from discreet.accounting import solve
 from discreet.accounting.unknowns import ExpectedBatchSizeAtAverageNoise, NoiseMultiplier
-from discreet.errors import ParameterError
+from discreet.errors import AccountingError, ParameterError
 from discreet.ledger.events import Poisson
+from discreet.mechanisms import AdaptiveClip, Gaussian, Groups, Joint, Microbatches, Normalised, Split
 from discreet.plan import Plan, Target, default_delta
 from discreet.plan.calibrated import guarantee_of, search, steps_of
 from discreet.units import Adjacency, Guarantee
 
-__all__ = ["NoiseCurve", "NoiseRow", "noise_curve", "plan_at_average_noise"]
+__all__ = ["NoiseCurve", "NoiseRow", "noise_curve", "plan_at_average_noise", "plan_with_scaled_noise"]
 
 _MOST_ROWS = 16
 
@@ -187,6 +188,51 @@ def plan_at_average_noise(
         clip_norm=clip,
     )
     return plan.certified(target)
+
+
+def plan_with_scaled_noise(plan: Plan, *, epsilon: float, delta: float) -> Plan:
+    """The same plan with the noise of every group multiplied by one factor, such that it just meets the target.
+
+    The groups keep their shares of the budget. What was given as noise multipliers is taken as their proportions.
+
+    Args:
+        plan: private; bound to its leaves if its queries depend on them.
+        epsilon: the target.
+        delta: of the target.
+
+    Raises:
+        AccountingError: a group is not private, or no noise meets the target.
+
+    >>> from discreet.sampling import Sampler
+    >>> mechanism = Groups({"grad/*": Gaussian(1.0, 1.0), "metric/*": Gaussian(1.0, 30.0)})
+    >>> found = plan_with_scaled_noise(Plan(sampler=Sampler(Poisson(0.01), records=9_000, steps=900), mechanism=mechanism),
+    ...     epsilon=2.0, delta=1e-5)
+    >>> [(query.group, round(query.noise_std, 2)) for query in found.queries()]
+    [('grad/*', 0.94), ('metric/*', 28.18)]
+    """
+    target = Target(epsilon, delta)
+    before = check.instance("plan_with_scaled_noise", "plan", plan, Plan).noise_multiplier
+    if not plan.private:
+        expected, do = "a plan whose groups are all private", "No noise on the others makes it so."
+        raise AccountingError(expected=expected, got=f"{', '.join(plan.open_groups())} without noise", do=do)
+    unknown = NoiseMultiplier(plan.sampler.event, plan.steps)
+    needed = solve(unknown, epsilon=target.epsilon, delta=target.delta, adjacency=plan.adjacency).value
+    factor = needed / before * (1.0 + 1e-12)  # more than all roundings of the products
+    return replace(plan, mechanism=_scaled(plan.mechanism, factor), target=None).certified(target)
+
+
+def _scaled(mechanism: object, factor: float) -> Any:
+    match mechanism:
+        case Gaussian() | Joint() | Normalised() | Split():
+            return replace(mechanism, noise_multiplier=mechanism.noise_multiplier * factor)
+        case AdaptiveClip():
+            inner = replace(mechanism.mechanism, noise_multiplier=mechanism.mechanism.noise_multiplier * factor)
+            return replace(mechanism, mechanism=inner, count_noise_std=mechanism.count_noise_std * factor)
+        case Microbatches():
+            return replace(mechanism, mechanism=_scaled(mechanism.mechanism, factor))
+        case Groups():
+            return Groups({name: _scaled(part, factor) for name, part in mechanism.mechanisms.items()})
+    raise ParameterError(owner="plan_with_scaled_noise", name="plan", expected="noise to scale", got=type(mechanism).__name__)
 
 
 @dataclass(frozen=True, slots=True)

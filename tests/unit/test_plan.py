@@ -121,9 +121,18 @@ def test_a_plan_without_privacy_says_so_everywhere() -> None:
         made.certified(Target(1e9, 0.5))
 
 
+def test_numbers_of_other_libraries_are_python_numbers_in_a_plan() -> None:
+    made = plan(leaves={"w": np.int32(3)})
+    assert made == plan(leaves={"w": 3})
+    assert dp.Plan.from_json(made.to_json()) == made
+    assert steps_of(np.float32(20), np.int64(512), np.uint32(60_000)) == 2344  # type: ignore[arg-type]
+
+
 def test_one_group_without_privacy_voids_the_whole_plan() -> None:
     made = plan(Groups({"grad/*": Gaussian(1.0, 1.1), "debug/*": NotPrivate()}))
-    for version in (made, made.for_leaves({"grad/w": 3, "debug/x": 1})):
+    bound = made.for_leaves({"grad/w": 3, "debug/x": 1})
+    assert bound.bound.private is False
+    for version in (made, bound):
         assert (version.private, version.noise_multiplier) == (False, 0.0)
         assert version.run_info().groups == ("debug/*", "grad/*")
         assert version.marks() == dp.account(version, delta=1e-5).voided_by == ("unsafe_no_privacy",)
@@ -413,6 +422,29 @@ def test_a_plan_is_saved_and_loaded(tmp_path: Path, suffix: str) -> None:
     with pytest.raises(dp.ParameterError, match="path"):
         plan().save(path)
     assert dp.Plan.load(path) == made
+
+
+def test_p45_a_file_that_was_cut_off_is_no_plan() -> None:
+    """Cut inside a number, TOML would be valid, with another number."""
+    made = dp.Plan.dpsgd(records=60_000, expected_batch_size=512, epochs=20, epsilon=3.25, delta=1.25e-6).for_leaves(
+        {"grad/w": 785}
+    )
+    for written, read in ((made.to_toml(), dp.Plan.from_toml), (made.to_json().rstrip(), dp.Plan.from_json)):
+        for end in range(len(written)):
+            try:
+                found = read(written[:end])
+            except dp.ParameterError:
+                continue
+            assert found.charges() == made.charges()
+            assert found.target is None  # the last section, and optional
+
+
+@pytest.mark.parametrize("source", [None, b"schema = 1\n", 3])
+def test_p45_a_plan_is_read_from_text_only(source: Any) -> None:
+    for read in (dp.Plan.from_toml, dp.Plan.from_json):
+        with pytest.raises(dp.ParameterError) as refused:
+            read(source)
+        assert refused.value.name == "text"
 
 
 def test_paths_that_do_not_serve_are_named(tmp_path: Path) -> None:

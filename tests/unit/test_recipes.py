@@ -1,14 +1,21 @@
 """Recipes: every number is certified, and the curve says where it flattens."""
 
 import math
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import discreet as dp
+from discreet.mechanisms import AdaptiveClip, Gaussian, Groups, Joint, Microbatches, Normalised, NotPrivate, Split
 from discreet.plan import default_delta
 from discreet.plan.calibrated import steps_of
-from discreet.recipes import noise_curve, plan_at_average_noise
+from discreet.recipes import noise_curve, plan_at_average_noise, plan_with_scaled_noise
+from discreet.sampling import Sampler
+from support.source import ROOT
 
 
 @pytest.mark.parametrize("held", [{"steps": 2_000}, {"epochs": 20}])
@@ -116,3 +123,68 @@ def test_p45_bad_scales_are_named(name: str) -> None:
     with pytest.raises(dp.ParameterError) as refused:
         plan_at_average_noise(**good | {name: -1.0})
     assert refused.value.name == name
+
+
+LEAVES = {"a": 10, "b": 2, "c": 5, "d": 1, "e": 1}
+EVERY = Groups(
+    {
+        "a": Split(1.0, 3.0, clip="by dimension"),
+        "b": AdaptiveClip(Gaussian(0.5, 2.0), quantile=0.5, count_noise_std=20.0),
+        "c": Microbatches(Gaussian(1.0, 4.0), slots=4),
+        "d": Joint(1.0, 5.0, {"d": 3.0}),
+        "e": Normalised(1.0, 30.0),
+    }
+)
+
+
+@pytest.mark.parametrize("sampling", [dp.Poisson(0.02), dp.FixedSize(20, 1_000), dp.Everything()])
+def test_the_noise_of_all_groups_is_scaled_by_one_factor(sampling: Any) -> None:
+    sampler, adjacency = Sampler(sampling, records=1_000, steps=20), dp.Adjacency.ZERO_OUT
+    before = dp.Plan(sampler=sampler, mechanism=EVERY, leaves=LEAVES, adjacency=adjacency)
+    for epsilon in (0.5, 8.0):
+        after = plan_with_scaled_noise(before, epsilon=epsilon, delta=1e-5)
+        assert 0.99 * epsilon <= dp.account(after, delta=1e-5).upper <= epsilon
+        factors = [new.noise_std / old.noise_std for new, old in zip(after.queries(), before.queries(), strict=True)]
+        assert factors == pytest.approx([factors[0]] * len(factors), rel=1e-12)
+        assert [query.sensitivity for query in after.queries()] == [query.sensitivity for query in before.queries()]
+        assert (after.sampler, after.leaves, after.unit) == (before.sampler, before.leaves, before.unit)
+
+
+def test_noise_on_the_others_does_not_make_an_open_group_private() -> None:
+    open_plan = dp.Plan(
+        sampler=Sampler(dp.Poisson(0.1), records=100, steps=5), mechanism=Groups({"a": Gaussian(1.0, 1.0), "b": NotPrivate()})
+    )
+    with pytest.raises(dp.AccountingError, match="b without noise"):
+        plan_with_scaled_noise(open_plan, epsilon=100.0, delta=1e-5)
+
+
+@pytest.mark.parametrize(("change", "name"), [({"epsilon": 0.0}, "epsilon"), ({"delta": 0.0}, "delta"), ({"plan": 3}, "plan")])
+def test_p45_bad_arguments_of_scaling_are_named(change: dict[str, Any], name: str) -> None:
+    made = dp.Plan.dpsgd(sampling_probability=0.1, steps=5, noise_multiplier=1.0)
+    good: dict[str, Any] = {"plan": made, "epsilon": 1.0, "delta": 1e-5}
+    with pytest.raises(dp.ParameterError) as refused:
+        plan_with_scaled_noise(**good | change)
+    assert refused.value.name == name
+
+
+def test_the_example_runs_and_draws(tmp_path: Path) -> None:
+    command = [sys.executable, "-W", "error", str(ROOT / "examples" / "choosing_batch_size.py"), "--records", "2000"]
+    environment = os.environ | {"MPLCONFIGDIR": str(tmp_path / "matplotlib")}
+    result = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    assert "differentially private for one example" in result.stdout
+    assert (tmp_path / "out" / "choosing_batch_size.png").stat().st_size > 10_000
+
+
+def test_the_python_of_the_page_runs_and_its_table_is_true() -> None:
+    page = (ROOT / "docs" / "choosing-parameters.md").read_text()
+    code = page.split("```python")[1].split("```")[0]
+    result = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    curve = noise_curve(records=60_000, epsilon=3.0, delta=1e-6, steps=2_000, batches=[58, 468, 3_750, 60_000])
+    for row in curve.rows:
+        size = f"{row.expected_batch_size:,}"
+        (line,) = [line for line in page.splitlines() if line.startswith(f"| {size} ")]
+        _, _, multiplier, average, _ = (cell.strip() for cell in line.split("|"))
+        assert float(multiplier) == pytest.approx(row.noise_multiplier, rel=2e-3)
+        assert float(average) == pytest.approx(row.average_noise, rel=2e-2)

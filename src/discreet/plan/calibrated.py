@@ -87,7 +87,9 @@ def steps_of(epochs: float, expected_batch_size: float, records: int) -> int:
     >>> steps_of(20, 512, 60_000), steps_of(0.1, 10, 1_000), steps_of(1, 1 / 3, 1)
     (2344, 10, 3)
     """
-    exact = Fraction(repr(epochs)) * records / Fraction(repr(expected_batch_size))
+    passes = Fraction(repr(check.positive(_OWNER, "epochs", epochs)))
+    size = Fraction(repr(check.positive(_OWNER, "expected_batch_size", expected_batch_size)))
+    exact = passes * check.whole(_OWNER, "records", records, least=1) / size
     nearest = round(exact)
     steps = nearest if abs(exact - nearest) <= _FORGIVEN * exact else math.ceil(exact)
     if steps >= 2**63:

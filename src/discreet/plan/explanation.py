@@ -31,7 +31,7 @@ def explanation(plan: Plan, delta: float | None) -> str:
             f"Work: {batches} batches of {number(size)} records expected, {passes} passes over {plan.sampler.records}."
         )
     if plan.target is not None:
-        lines.append(f"Calibrated for: epsilon {plan.target.epsilon!r} at delta {plan.target.delta!r}.")
+        lines.append(f"Target, which is no guarantee: epsilon {plan.target.epsilon!r} at delta {plan.target.delta!r}.")
     lines += ["", *_aligned(_HEADER, _rows(plan), texts=2), ""]
     lines.append(f"Folded noise multiplier of a step: {number(plan.noise_multiplier)}")
     lines += [f"Note: {note}." for note in plan.notes]

@@ -13,7 +13,7 @@ from discreet.ledger.events import GaussianSum, Poisson, Step
 from discreet.ledger.folding import folded_noise_multiplier
 from discreet.ledger.rows import Charge, RunInfo
 from discreet.mechanisms import Bound, Gaussian, Groups, NotPrivate
-from discreet.mechanisms._frozen import frozen
+from discreet.mechanisms._frozen import Frozen, frozen
 from discreet.plan import text, vocabulary
 from discreet.plan.calibrated import Request, Target
 from discreet.plan.explanation import explanation, number
@@ -72,7 +72,8 @@ class Plan:
             raise ParameterError(owner=owner, name="unit", expected=expected, got=str(self.unit))
         bound = None
         if self.leaves is not None:
-            leaves = frozen(owner, "leaves", self.leaves)
+            pairs = frozen(owner, "leaves", self.leaves).pairs
+            leaves = Frozen(tuple((leaf, check.whole(owner, f"leaves[{leaf!r}]", size, least=1)) for leaf, size in pairs))
             bound = self.mechanism.bind(leaves)  # also: every leaf is claimed, every pattern claims one
             object.__setattr__(self, "leaves", leaves)
         object.__setattr__(self, "_bound", bound)

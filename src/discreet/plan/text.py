@@ -12,7 +12,8 @@ import tomllib
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from discreet.errors import ParameterError
+from discreet.errors import LedgerExists, LedgerUnavailable, ParameterError
+from discreet.ledger._files import checked_path, publish
 
 __all__ = ["Plain", "from_json", "from_toml", "place", "read_text", "to_json", "to_toml", "write_new"]
 
@@ -85,6 +86,7 @@ def from_json(text: str) -> dict[str, Plain]:
     Raises:
         ParameterError: if the text is no JSON object, or holds a key twice, NaN or infinity.
     """
+    _check_text("Plan.from_json", text)
     try:
         table = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_parse_float)
     except (ValueError, RecursionError) as wrong:
@@ -98,12 +100,21 @@ def from_toml(text: str) -> dict[str, Plain]:
     """The table behind `to_toml`.
 
     Raises:
-        ParameterError: if the text is no TOML document, or holds NaN or infinity.
+        ParameterError: if the text is no TOML document, does not end in a line break (it may have been cut off inside a
+            number), or holds NaN or infinity.
     """
+    if not _check_text("Plan.from_toml", text).endswith("\n"):
+        raise _unreadable("Plan.from_toml", "whole: ending in a line break", repr(text[-40:]))
     try:
         return tomllib.loads(text, parse_float=_parse_float)
     except (ValueError, RecursionError) as wrong:
         raise _unreadable("Plan.from_toml", "a TOML document", wrong) from None
+
+
+def _check_text(owner: str, text: object) -> str:
+    if not isinstance(text, str):
+        raise _unreadable(owner, "a text", type(text).__name__)
+    return text
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -127,9 +138,7 @@ def _unreadable(owner: str, expected: str, got: object) -> ParameterError:
 
 def place(owner: str, path: str | Path) -> tuple[Path, bool]:
     """The path, and whether it is JSON (else TOML), by its suffix."""
-    if not isinstance(path, str | Path):
-        raise ParameterError(owner=owner, name="path", expected="a path", got=type(path).__name__)
-    found = Path(path)
+    found = checked_path(owner, path)
     if found.suffix not in (".json", ".toml"):
         raise ParameterError(owner=owner, name="path", expected="one that ends in .toml or .json", got=repr(str(path)))
     return found, found.suffix == ".json"
@@ -144,13 +153,16 @@ def read_text(path: Path) -> str:
 
 
 def write_new(path: Path, content: str) -> None:
-    """Write a file that does not exist, or exists with exactly this text."""
+    """A whole file or none; nothing is overwritten, unless it holds exactly this text."""
+
+    def draft(place: Path) -> None:
+        place.write_text(content, encoding="utf-8", newline="\n")
+
     try:
-        with path.open("x", encoding="utf-8", newline="\n") as file:
-            file.write(content)
-    except FileExistsError:
+        publish(path, draft)
+    except LedgerExists:
         if read_text(path) != content:
             expected = "a file that does not exist, or holds this very plan"
             raise ParameterError(owner="Plan.save", name="path", expected=expected, got=repr(str(path))) from None
-    except OSError as wrong:
-        raise ParameterError(owner="Plan.save", name="path", expected="a path to write to", got=str(wrong)) from None
+    except LedgerUnavailable as wrong:
+        raise ParameterError(owner="Plan.save", name="path", expected="a path to write to", got=wrong.got) from None
