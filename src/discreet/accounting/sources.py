@@ -82,9 +82,9 @@ def read(source: Source, adjacency: Adjacency | None, unit: Unit | None) -> Read
 
 def _charges(charges: tuple[Charge, ...], marks: tuple[str, ...], adjacency: Adjacency | None, unit: Unit | None) -> Read:
     if not charges:
-        raise AccountingError(
-            expected="at least one run with a charge", got="an empty source", do="Nothing was spent: account for a run."
-        )
+        void = f", void by {', '.join(sorted(set(marks)))}" if marks else ""
+        do = "There is no guarantee." if marks else "Nothing was spent: account for a run."
+        raise AccountingError(expected="at least one run with a charge", got=f"an empty source{void}", do=do)
     runs = [charge.run for charge in charges]
     marked = set(marks) | {run.randomness.value for run in runs if run.randomness is Randomness.UNSAFE_TEST_KEY}
     levels = {run.numerics for run in runs}

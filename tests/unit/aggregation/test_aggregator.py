@@ -417,3 +417,10 @@ def test_p18_neither_keys_nor_samples_travel(data: Array) -> None:
     run = keyed(plan())
     with pytest.raises(dp.DiscreetError):
         pickle.dumps(run)
+
+
+def test_an_accountant_says_why_a_baseline_has_no_guarantee(data: Array) -> None:
+    ledger = dp.Ledger.in_memory()
+    releases(keyed(plan(NotPrivate()), ledger), data)
+    with pytest.raises(dp.AccountingError, match="unsafe_no_privacy"):
+        dp.account(ledger, delta=1e-6)
