@@ -1,5 +1,6 @@
 """Random bits, exact noise and exact draws, from one cryptographic source."""
 
+from discreet.randomness.gaussian import GaussianNoise, release
 from discreet.randomness.source import Purpose, SharedSecret, Source, Stream
 
-__all__ = ["Purpose", "SharedSecret", "Source", "Stream"]
+__all__ = ["GaussianNoise", "Purpose", "SharedSecret", "Source", "Stream", "release"]

@@ -69,18 +69,41 @@ class _Key:
         )
 
 
+_first_use = threading.RLock()  # taken once per stream, when it is first read or claimed
+_process.hold_over_forks(_first_use)
+
+
 class Stream:
     """Words of one address: the same position always holds the same word. Got from `Source.stream`.
 
     A stream can be read in any order, in pieces and by several threads. That no word serves two releases is the business of
-    the one consumer that it was given to.
+    the one consumer that it was given to; noise takes the stream over with `claim`.
     """
 
-    __slots__ = ("_key", "randomness")
+    __slots__ = ("_key", "_purpose", "_touched", "randomness")
 
-    def __init__(self, key: _Key, randomness: Randomness) -> None:
-        self._key = key
+    def __init__(self, key: _Key, randomness: Randomness, purpose: Purpose | None = None) -> None:
+        self._key: _Key | None = key
+        self._purpose = purpose  # None: derived from another stream, which may be derived again
+        self._touched = False
         self.randomness = randomness
+
+    def claim(self, purpose: Purpose) -> Stream:
+        """Hand the words over to one consumer: a new handle, while this one can no longer be read.
+
+        Raises:
+            RandomnessMisuse: the stream was claimed or read before, is for another purpose, or is the child of a stream.
+        """
+        with _first_use:
+            if self._touched or self._purpose is not purpose:
+                raise RandomnessMisuse(
+                    expected=f"an unused stream of the purpose {purpose.value}, as Source.stream gives it",
+                    got="a stream that was claimed or read before, of another purpose, or derived from another",
+                    do="Ask the source for the stream of a new step or lane.",
+                )
+            key = self._reveal()
+            self._key = None
+        return Stream(_Key(key), self.randomness)
 
     def fill(self, out: NDArray[np.uint64], start: int = 0) -> None:
         """Write the words from position `start` on into a contiguous array of one axis."""
@@ -91,7 +114,7 @@ class Stream:
         if start + out.size > _MOST_WORDS:
             expected = f"at most {_MOST_WORDS} words from one stream"
             raise RandomnessMisuse(expected=expected, got=f"position {start + out.size}", do="Take another stream.")
-        keystream(self._key.reveal(), start, out)
+        keystream(self._reveal(), start, out)
 
     def words(self, count: int, start: int = 0) -> NDArray[np.uint64]:
         """The words at positions start ... start + count - 1."""
@@ -101,10 +124,25 @@ class Stream:
 
     def child(self, label: str) -> Stream:
         """Another stream, independent of this one and determined by it and the label."""
-        return Stream(_Key(derive(self._key.reveal(), "child", label)), self.randomness)
+        return Stream(_Key(derive(self._reveal(), "child", label)), self.randomness)
+
+    def _reveal(self) -> bytes:
+        if not self._touched:
+            with _first_use:
+                self._touched = True
+        if self._key is None:
+            raise RandomnessMisuse(
+                expected="a stream that is still to be used",
+                got="one whose words serve a release already",
+                do="Ask the source for the stream of a new step or lane.",
+            )
+        return self._key.reveal()
 
     def __repr__(self) -> str:
-        return f"Stream({self.randomness.value}, {self._key!r})"
+        return f"Stream({self.randomness.value}, {'spent' if self._key is None else self._key!r})"
+
+    def __reduce_ex__(self, _: object) -> NoReturn:
+        _Key(b"").__reduce_ex__(2)
 
 
 class SharedSecret:
@@ -135,6 +173,9 @@ class SharedSecret:
 
     def __repr__(self) -> str:
         return f"SharedSecret({self._key!r})"
+
+    def __reduce_ex__(self, _: object) -> NoReturn:
+        self._key.__reduce_ex__(2)
 
 
 class Source:
@@ -214,7 +255,7 @@ class Source:
                 expected = f"a step above {last} for {purpose.value}, lane {lane}"
                 raise RandomnessMisuse(expected=expected, got=f"step {step}", do="Its bits were given out already.")
             self._last[purpose, lane] = step
-        return Stream(_Key(derive(key, "stream", purpose.value, str(step), str(lane))), self.randomness)
+        return Stream(_Key(derive(key, "stream", purpose.value, str(step), str(lane))), self.randomness, purpose)
 
     def __repr__(self) -> str:
         return f"Source({self.randomness.value}, {self._key!r})"

@@ -1,0 +1,258 @@
+"""Box-Muller in float64: from random words to noise integers, and to the few pairs that float64 cannot decide.
+
+Pair j reads w1 = words[2j] and w2 = words[2j+1]. The words are the first bits of two infinite binary expansions:
+
+    U in [u, u+1] * 2^-63                    u = w1 >> 1
+    b in [t, t+1] * 2^-52 * pi/2 - pi/4      t = low 52 bits of w2
+    r = scale * sqrt(-2 ln U),  (x1, x2) = (r cos b, r sin b)
+    exchanged if bit 62 of w2 is set, both negated if bit 63 is set
+
+and the noise of positions 2j and 2j+1 is the integer nearest to x1 and x2: exactly a rounded Gaussian (docs/proofs/noise.md).
+Every backend implements this map. This one computes x1 and x2 in float64, with an error below scale * ERROR, and calls a pair
+*decided* if no expansion with these first bits rounds to another integer. `refine` decides the others with further bits, so a
+backend may leave any pair undecided and the noise is the same.
+
+Error budget, in units of scale, with U in [2^-20, 1 - 2^-18]. Each line is the largest value on its own; they do not meet:
+
+    U to float64, then 1/r at U near 1      2^-44.5      further bits of U                2^-45.4
+    polynomial of ln, degree 5              2^-46.2      further bits of b                2^-48.9
+    polynomial of sin, degree 5             2^-45.6      rounding of everything else      2^-47
+
+Only + - * / sqrt of IEEE 754 and integer operations are used, so nothing is assumed about a mathematical library. A program
+walks the same functions with a number type that carries its error bound and confirms ERROR (tests/support/error_budget.py).
+Contraction to fused multiply-add leaves out roundings, so the bound covers it.
+"""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.errors import NumericsError
+
+__all__ = [
+    "CHUNK",
+    "ERROR",
+    "HIGHEST",
+    "LOG",
+    "LOWEST",
+    "MINUS_TWO_LN_2",
+    "SINE",
+    "candidates",
+    "cartesian",
+    "check_rounding",
+    "radius",
+    "sine_cosine",
+    "threshold",
+]
+
+CHUNK = 16_384  # pairs at a time: the scratch stays in the cache, the calls do not count
+ERROR = 2.0**-43  # |x computed - x| < scale * ERROR for every pair in the window and all further bits
+LOWEST = 2.0**43  # the window of u, as float64: U from 2^-20 ...
+HIGHEST = 2.0**63 - 2.0**45  # ... to 1 - 2^-18
+
+# Coefficients of t^0, t^1, ..., near minimax: 4 atanh(z)/z for t = z^2, |z| <= 3 - sqrt(8); sin(pi f/2)/f for t = f^2 <= 1/4.
+LOG = (
+    float.fromhex("0x1.fffffffffff12p+1"),
+    float.fromhex("0x1.555555567148cp+0"),
+    float.fromhex("0x1.9999962c06032p-1"),
+    float.fromhex("0x1.2494381ee5869p-1"),
+    float.fromhex("0x1.c620ee6e2b4a3p-2"),
+    float.fromhex("0x1.9192e478c4308p-2"),
+)
+SINE = (
+    float.fromhex("0x1.921fb54442cfap+0"),
+    float.fromhex("-0x1.4abbce6257a2ap-1"),
+    float.fromhex("0x1.466bc67123fa1p-4"),
+    float.fromhex("-0x1.32d2c644adc0bp-8"),
+    float.fromhex("0x1.5071ce4b47930p-13"),
+    float.fromhex("-0x1.dd54805f3f706p-19"),
+)
+MINUS_TWO_LN_2 = float.fromhex("-0x1.62e42fefa39efp+0") * 2.0**-52  # times the exponent, which comes times 2^52
+
+# Arrays without an axis: NumPy takes a microsecond to convert a Python number.
+_LOG = tuple(np.array(c) for c in LOG)
+_SINE = tuple(np.array(c) for c in SINE)
+_MINUS_TWO_LN_2 = np.array(MINUS_TWO_LN_2)
+_ONE = np.array(1.0)
+_THREE_HALVES = np.array(1.5)
+_TOP = np.array(2.0**63)
+_LEFT = np.array(1, np.int64)
+_RIGHT = np.array(63, np.int64)
+_HALF = np.array(1, np.uint64)
+_ROOT_HALF = np.array(2.0**63 * float.fromhex("0x1.6a09e667f3bcdp-1")).view(np.int64)  # a mantissa is in sqrt(1/2) * [1, 2)
+_EXPONENT = np.array(-(2**52), np.int64)  # mask of sign and exponent
+_FRACTION = np.array(2**52 - 1, np.uint64)  # mask of the fraction
+_BITS_OF_ONE = np.array(0x3FF << 52, np.uint64)
+
+_Floats = NDArray[np.float64]
+
+
+def candidates(words: NDArray[np.uint64], scale: float, out: _Floats) -> NDArray[np.intp]:
+    """Write the noise integers of all pairs and return the indices of the pairs that are not decided.
+
+    Args:
+        words: 2m random words [secret].
+        scale: standard deviation, in 2^-32 ... 2^32 [grid units, public].
+        out: 2m float64, contiguous; gets the integers. Those of an undecided pair are meaningless.
+    """
+    check_rounding()
+    found = []
+    scratch = _scratch()
+    factor = np.array(scale)
+    for start in range(0, out.size, 2 * CHUNK):
+        piece = slice(start, start + 2 * CHUNK)
+        pairs = _chunk(words[piece], factor, out[piece], scratch)
+        found.append(pairs + start // 2)
+    return np.concatenate(found) if len(found) > 1 else found[0] if found else np.empty(0, np.intp)
+
+
+def threshold(scale: float) -> float:
+    """Largest distance from an integer at which the error bound still decides the rounding; rounded down."""
+    return float(np.nextafter(0.5 - scale * ERROR, 0.0))  # scale * ERROR is exact
+
+
+def radius(mantissa: _Floats, exponent: _Floats, scale: _Floats, a: _Floats, r: _Floats) -> None:
+    """Compute r = scale * sqrt(-2 ln U) with U = mantissa * 2^(exponent - 63). Overwrites mantissa, exponent (* 2^52) and a.
+
+    ln m = -2 atanh(z), z = (1 - m)/(1 + m).
+    """
+    np.subtract(_TOP, mantissa, a)
+    np.add(mantissa, _TOP, mantissa)
+    np.divide(a, mantissa, a)
+    np.multiply(a, a, mantissa)
+    _polynomial(_LOG, mantissa, r)
+    np.multiply(r, a, r)
+    np.multiply(exponent, _MINUS_TWO_LN_2, exponent)
+    np.add(r, exponent, r)
+    np.sqrt(r, r)
+    np.multiply(r, scale, r)
+
+
+def sine_cosine(f: _Floats, sine: _Floats, cosine: _Floats) -> None:
+    """Sine and cosine of f*pi/2 for f in [-1/2, 1/2], where 1 - sine^2 >= 1/2 loses nothing."""
+    np.multiply(f, f, cosine)
+    _polynomial(_SINE, cosine, sine)
+    np.multiply(sine, f, sine)
+    np.multiply(sine, sine, cosine)
+    np.subtract(_ONE, cosine, cosine)
+    np.sqrt(cosine, cosine)
+
+
+def cartesian(r: _Floats, sine: _Floats, cosine: _Floats) -> None:
+    """(r*sine, r*cosine), in place of sine and cosine."""
+    np.multiply(r, sine, sine)
+    np.multiply(r, cosine, cosine)
+
+
+def _polynomial(coefficients: tuple[_Floats, ...], t: _Floats, out: _Floats) -> None:
+    c0, c1, c2, c3, c4, c5 = coefficients
+    np.multiply(t, c5, out)
+    for c in (c4, c3, c2, c1):
+        np.add(out, c, out)
+        np.multiply(out, t, out)
+    np.add(out, c0, out)
+
+
+class _Scratch:
+    """Buffers for one chunk, one per thread."""
+
+    __slots__ = ("a", "b", "c", "r", "s", "x")
+
+    def __init__(self) -> None:
+        self.a, self.b, self.c, self.r, self.s = (np.empty(CHUNK) for _ in range(5))
+        self.x = np.empty(2 * CHUNK)
+
+
+_per_thread = threading.local()
+
+
+def _scratch() -> _Scratch:
+    try:
+        scratch: _Scratch = _per_thread.scratch
+    except AttributeError:
+        scratch = _per_thread.scratch = _Scratch()
+    return scratch
+
+
+def _chunk(words: NDArray[np.uint64], scale: _Floats, out: _Floats, scratch: _Scratch) -> NDArray[np.intp]:
+    pairs = out.size // 2
+    a, b, c, r, s = (buffer[:pairs] for buffer in (scratch.a, scratch.b, scratch.c, scratch.r, scratch.s))
+    x = scratch.x[: 2 * pairs]
+    first, second = words[0::2], words[1::2]
+
+    np.right_shift(first, _HALF, a.view(np.uint64))
+    np.copyto(b, a.view(np.int64))  # u, rounded to 53 bits; rounding is monotone, so the window is one of u
+    outside = np.minimum.reduce(b) < LOWEST or np.maximum.reduce(b) > HIGHEST
+    _split(b, a)
+    np.copyto(c, a.view(np.int64))
+    radius(b, c, scale, a, r)
+
+    np.copyto(c.view(np.uint64), second)
+    np.bitwise_and(c.view(np.uint64), _FRACTION, a.view(np.uint64))
+    np.bitwise_or(a.view(np.uint64), _BITS_OF_ONE, a.view(np.uint64))
+    np.subtract(a, _THREE_HALVES, a)  # t * 2^-52 - 1/2, exactly
+    sine_cosine(a, s, b)
+    np.copysign(r, c, r)  # bit 63
+    cartesian(r, s, b)
+    _exchange(b.view(np.int64), s.view(np.int64), c.view(np.int64), a.view(np.int64), x.view(np.int64))
+
+    np.rint(x, out)
+    np.subtract(x, out, x)  # exact: a multiple of the last bit of x, not larger than x
+    np.absolute(x, x)
+    limit = threshold(float(scale))
+    if not outside and np.maximum.reduce(x) <= limit:
+        return np.empty(0, np.intp)
+    np.right_shift(first, _HALF, a.view(np.uint64))
+    np.copyto(b, a.view(np.int64))
+    near = ~(x <= limit)
+    return np.flatnonzero(near[0::2] | near[1::2] | (b < LOWEST) | (b > HIGHEST))
+
+
+def _split(value: _Floats, exponent: _Floats) -> None:
+    """Split into mantissa * 2^exponent, exactly; the mantissa in place, the exponent as an integer times 2^52."""
+    bits, power = value.view(np.int64), exponent.view(np.int64)
+    np.subtract(bits, _ROOT_HALF, power)
+    np.bitwise_and(power, _EXPONENT, power)
+    np.subtract(bits, power, bits)
+
+
+def _exchange(
+    x1: NDArray[np.int64], x2: NDArray[np.int64], w2: NDArray[np.int64], a: NDArray[np.int64], out: NDArray[np.int64]
+) -> None:
+    """Interleave the bits of x1 and x2, exchanged where bit 62 of w2 is set. Overwrites w2 and a."""
+    np.left_shift(w2, _LEFT, w2)
+    np.right_shift(w2, _RIGHT, w2)  # all ones, or all zeros
+    np.bitwise_xor(x1, x2, a)
+    np.bitwise_and(a, w2, a)
+    np.bitwise_xor(x1, a, out[0::2])
+    np.bitwise_xor(x2, a, out[1::2])
+
+
+_TINY = 2.0**-53
+_BIG = 1e16  # its last bit is 2
+_BELOW_THREE = 2.9999
+
+
+def check_rounding() -> None:
+    """Refuse a thread whose arithmetic does not round to nearest, ties to even, in double precision.
+
+    Flushing of subnormal numbers to zero does not matter: no intermediate result is that small and not zero.
+
+    Raises:
+        NumericsError: another rounding mode is set.
+    """
+    right = (
+        1.0 + _TINY == 1.0  # not upward
+        and (1.0 + 2.0 * _TINY) + _TINY == 1.0 + 4.0 * _TINY  # not downward, not to zero
+        and -1.0 - _TINY == -1.0
+        and _BIG + _BELOW_THREE == _BIG + 2.0  # not twice, through a longer register
+    )
+    if not right:
+        raise NumericsError(
+            expected="IEEE 754 arithmetic that rounds to nearest",
+            got="another rounding mode in this thread",
+            do="Find what changed it (fesetround, a compiler flag); exactness is proven for rounding to nearest only.",
+        )

@@ -1,0 +1,192 @@
+"""Exact Gaussian noise on a grid: the integers nearest to scale * Z, Z standard normal, and the release that they make.
+
+    sums ──grid──> integers ──+ noise──> integers ──* spacing──> release ──cast──> the caller's type
+
+Guarantee: with ideal bits and integers S, g*(S + round(scale*Z)) = g*round((g*S + noise_std*Z)/g) for a spacing g: this is
+a function of what the ideal Gaussian mechanism gives, so that every analysis of it holds, and nothing is added to delta
+(docs/proofs/noise.md). Every step from the integers on is exact in float64; the cast at the end is post-processing.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet import _validate as check
+from discreet.errors import NumericsError, ParameterError, RandomnessMisuse
+from discreet.numerics.grid import Grid
+from discreet.randomness import box_muller
+from discreet.randomness.refine import LARGEST, refine
+from discreet.randomness.source import Purpose, Stream
+
+__all__ = ["GaussianNoise", "release"]
+
+_SMALLEST_SCALE = 2.0**-32
+_LARGEST_SCALE = 2.0**32
+_CHUNK = 2 * box_muller.CHUNK  # positions
+
+_Floats = NDArray[np.float64]
+_Candidates = Callable[[NDArray[np.uint64], float, _Floats], NDArray[np.intp]]
+
+
+class GaussianNoise:
+    """The noise of one release: `size` independent integers, each given out once.
+
+    Which number a position gets depends on the stream alone, not on how the positions are cut into pieces.
+
+    >>> from discreet.randomness import Source
+    >>> stream = Source.system().stream(Purpose.NOISE, step=0)
+    >>> noise = GaussianNoise(stream, scale=2.0**23, size=5)
+    >>> noise.take(2).shape, noise.left
+    ((2,), 3)
+    >>> GaussianNoise(stream, scale=2.0**23, size=5)
+    Traceback (most recent call last):
+    discreet.errors.RandomnessMisuse: Expected an unused stream of the purpose noise, as Source.stream gives it. Got ...
+
+    Args:
+        stream: of the purpose noise; taken over, so that nothing else can be drawn from it [secret].
+        scale: standard deviation, a float64 in 2^-32 ... 2^32 [grid units, public].
+        size: how many numbers there are [public].
+    """
+
+    __slots__ = ("_candidates", "_given", "_lock", "_stream", "scale", "size")
+
+    def __init__(self, stream: Stream, *, scale: float, size: int) -> None:
+        owner = "GaussianNoise"
+        check.instance(owner, "stream", stream, Stream)
+        self.scale = check.positive(owner, "scale", scale)
+        self.size = check.whole(owner, "size", size, least=0)
+        if not _SMALLEST_SCALE <= self.scale <= _LARGEST_SCALE:
+            raise ParameterError(owner=owner, name="scale", expected="a number in 2^-32 ... 2^32", got=repr(scale))
+        box_muller.check_rounding()
+        self._candidates = _backend()
+        self._stream = stream.claim(Purpose.NOISE)
+        self._given = 0
+        self._lock = threading.Lock()
+
+    @property
+    def left(self) -> int:
+        """How many numbers were not given out."""
+        return self.size - self._given
+
+    def take(self, count: int) -> _Floats:
+        """The next numbers, as integers in float64 [secret until released]."""
+        out = np.zeros(check.whole("GaussianNoise.take", "count", count, least=0))
+        self._add(out)
+        return out
+
+    def add_to(self, integers: _Floats) -> None:
+        """Add the next numbers, in place and exactly.
+
+        Args:
+            integers: contiguous float64 array of any shape, integers below 2^52 in size [grid units, sensitive].
+
+        Raises:
+            NumericsError: a value is not such an integer. Nothing was added.
+            RandomnessMisuse: fewer numbers are left. Nothing was added.
+        """
+        flat: _Floats = _flat("GaussianNoise.add_to", "integers", integers, np.float64, writable=True)
+        for start in range(0, flat.size, _CHUNK):
+            piece = flat[start : start + _CHUNK]
+            if not (np.all(np.abs(piece) < LARGEST) and np.all(np.rint(piece) == piece)):  # also false for NaN
+                raise NumericsError(
+                    expected="integers below 2^52 in size",
+                    got="a value that is not finite, not whole, or larger",
+                    do="Put the sums on a grid first: Grid.integers.",
+                )
+        self._add(flat)
+
+    def _add(self, flat: _Floats) -> None:
+        start = self._advance(flat.size)
+        for position in range(0, flat.size, _CHUNK):
+            piece = flat[position : position + _CHUNK]
+            piece += self._numbers(start + position, piece.size)
+
+    def _advance(self, count: int) -> int:
+        """Give out the next positions: whatever happens afterwards, nobody gets them again."""
+        with self._lock:
+            start = self._given
+            if count > self.size - start:
+                raise RandomnessMisuse(
+                    expected=f"at most {self.size - start} more numbers from this noise",
+                    got=f"a request for {count}",
+                    do="State the size of the whole release at the start.",
+                )
+            self._given += count
+        return start
+
+    def _numbers(self, start: int, count: int) -> _Floats:
+        """The numbers at positions start ... start + count - 1; a pair that is cut in two is computed for either half."""
+        first, last = start // 2, (start + count + 1) // 2
+        words = self._stream.words(2 * (last - first), start=2 * first)
+        out = np.empty(words.size)
+        for pair in self._candidates(words, self.scale, out):
+            two = slice(2 * pair, 2 * pair + 2)
+            out[two] = refine(self._stream, first + int(pair), words[two], self.scale)
+        return out[start - 2 * first :][:count]
+
+    def __repr__(self) -> str:
+        return f"GaussianNoise(scale={self.scale!r}, size={self.size}, left={self.left}, {self._stream!r})"
+
+    def __reduce_ex__(self, _: object) -> NoReturn:
+        raise RandomnessMisuse(
+            expected="noise that is given out once", got="an attempt to copy or pickle it", do="Make another from a new stream."
+        )
+
+
+def release(
+    sums: NDArray[np.floating], *, grid: Grid, noise_std: float, stream: Stream, out: NDArray[np.floating] | None = None
+) -> NDArray[np.floating]:
+    """Sums with Gaussian noise: spacing * (integers of the sums + noise), exact, then cast to the type of `out` once.
+
+    >>> from discreet.randomness import Source
+    >>> grid = Grid.for_noise(noise_std=1.1, clip_norm=1.0)
+    >>> stream = Source.system().stream(Purpose.NOISE, step=0)
+    >>> release(np.zeros((2, 3), np.float32), grid=grid, noise_std=1.1, stream=stream).shape
+    (2, 3)
+
+    Args:
+        sums: contiguous float32 or float64 array of any shape; rounded to the grid if it is not on it [sensitive].
+        grid: where sums and noise live [public].
+        noise_std: standard deviation on the sum [the sums' unit, public].
+        stream: of the purpose noise, for this release only [secret].
+        out: where the release goes: contiguous float32 or float64 of the same shape, may be `sums` itself; a new array of the
+            type of `sums` if None. Values beyond its range become infinite.
+
+    Raises:
+        NumericsError: a sum is not finite or too large for the grid; nothing was written and the stream is still unused.
+        RandomnessMisuse: the stream was used before.
+    """
+    check.instance("release", "grid", grid, Grid)
+    _flat("release", "sums", sums, np.float32, np.float64)
+    target = np.empty_like(sums) if out is None else out
+    _flat("release", "out", target, np.float32, np.float64, writable=True)
+    if target.shape != sums.shape:
+        raise ParameterError(owner="release", name="out", expected=f"of shape {sums.shape}", got=f"shape {target.shape}")
+    units = grid.integers(sums)
+    noise = GaussianNoise(stream, scale=grid.scale(noise_std), size=units.size)
+    noise._add(units.reshape(-1))  # noqa: SLF001  (the integers are checked already)
+    np.multiply(units, grid.spacing, out=units)
+    with np.errstate(over="ignore"):
+        np.copyto(target, units, casting="same_kind")
+    return target
+
+
+def _backend() -> _Candidates:
+    """Whoever computes candidates fastest here; the numbers are the same."""
+    return box_muller.candidates
+
+
+def _flat(owner: str, name: str, array: object, *kinds: type, writable: bool = False) -> NDArray[Any]:
+    """A view of one axis onto a contiguous array."""
+    values = check.instance(owner, name, array, np.ndarray)
+    right = values.dtype.type in kinds and values.dtype.isnative and values.flags.c_contiguous
+    if right and (values.flags.writeable or not writable):
+        return values.reshape(-1)
+    expected = f"a contiguous{', writable' if writable else ''} array of " + " or ".join(kind.__name__ for kind in kinds)
+    flags = f"contiguous: {values.flags.c_contiguous}, writable: {values.flags.writeable}"
+    raise ParameterError(owner=owner, name=name, expected=expected, got=f"{values.dtype} ({flags})")

@@ -1,0 +1,284 @@
+"""Noise of one release: every position once, the same numbers however they are taken, and what is refused."""
+
+import copy
+import multiprocessing
+import os
+import pickle
+import traceback
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from discreet.errors import NumericsError, ParameterError, RandomnessMisuse
+from discreet.numerics.grid import Grid
+from discreet.randomness import GaussianNoise, Purpose, Source, Stream, gaussian, release
+from discreet.randomness.refine import refine
+
+KEY = bytes(range(100, 132))
+SCALE = 1.1 * 2**23
+
+
+def stream(step: int = 0, purpose: Purpose = Purpose.NOISE) -> Stream:
+    return Source.unsafe_test_key(KEY).stream(purpose, step=step)
+
+
+def noise(size: int, scale: float = SCALE) -> GaussianNoise:
+    return GaussianNoise(stream(), scale=scale, size=size)
+
+
+WHOLE = noise(5_000).take(5_000)
+
+
+def test_the_numbers_are_those_of_the_map() -> None:
+    words = stream().words(200)
+    expected = [refine(stream(), j, words[2 * j : 2 * j + 2], SCALE) for j in range(100)]
+    assert np.array_equal(WHOLE[:200].reshape(-1, 2), np.array(expected))
+
+
+@given(st.lists(st.integers(0, 700), min_size=1, max_size=12))
+@settings(max_examples=60, deadline=None)
+def test_any_pieces_give_the_same_numbers(pieces: list[int]) -> None:
+    total = min(sum(pieces), 5_000)
+    source = noise(5_000)
+    taken = [source.take(min(piece, source.left)) for piece in pieces]
+    assert np.array_equal(np.concatenate(taken)[:total], WHOLE[:total])
+
+
+def test_pieces_longer_than_a_chunk() -> None:
+    size = 2 * gaussian._CHUNK + 7
+    whole = noise(size).take(size)
+    parts = noise(size)
+    assert np.array_equal(whole, np.concatenate([parts.take(3), parts.take(gaussian._CHUNK + 2), parts.take(parts.left)]))
+
+
+def test_every_pair_refined_gives_the_same_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A backend may leave any pair undecided."""
+    monkeypatch.setattr(gaussian, "_backend", lambda: lambda words, scale, out: np.arange(out.size // 2))
+    assert np.array_equal(noise(1_000).take(1_000), WHOLE[:1_000])
+
+
+def test_adding_is_exact_and_in_place() -> None:
+    integers = np.full((10, 5), 2.0**51 + 1)
+    noise(50).add_to(integers)
+    assert np.array_equal(integers.reshape(-1) - (2.0**51 + 1), WHOLE[:50])
+
+
+def test_no_more_than_the_size() -> None:
+    source = noise(3)
+    source.take(2)
+    with pytest.raises(RandomnessMisuse, match="at most 1 more"):
+        source.take(2)
+    assert source.left == 1
+    source.take(1)
+    with pytest.raises(RandomnessMisuse):
+        source.add_to(np.zeros(1))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 0.5, 2.0**52, -(2.0**52)])
+def test_values_that_are_not_exact_are_refused_and_nothing_changes(value: float) -> None:
+    source = noise(4)
+    integers = np.array([1.0, 2.0, 3.0, value])
+    with pytest.raises(NumericsError):
+        source.add_to(integers)
+    assert list(integers[:3]) == [1.0, 2.0, 3.0]
+    assert source.left == 4
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.zeros(4, np.float32),
+        np.zeros(4, np.int64),
+        np.zeros(8)[::2],
+        np.zeros((2, 2)).T,
+        [0.0, 0.0],
+        np.zeros(4, ">f8"),
+    ],
+)
+def test_other_buffers_are_refused(array: Any) -> None:
+    with pytest.raises(ParameterError):
+        noise(4).add_to(array)
+
+
+def test_a_read_only_buffer_is_refused_before_noise_is_given_out() -> None:
+    source, integers = noise(4), np.zeros(4)
+    integers.flags.writeable = False
+    with pytest.raises(ParameterError, match="writable"):
+        source.add_to(integers)
+    assert source.left == 4
+
+
+@pytest.mark.parametrize("scale", [0.0, -1.0, np.nan, np.inf, 2.0**-33, 2.0**33, "1"])
+def test_scales_outside_the_proof_are_refused(scale: float) -> None:
+    with pytest.raises(ParameterError, match="scale"):
+        noise(4, scale)
+
+
+# --- P20: one stream, one release ---
+
+
+def test_p20_a_stream_serves_one_release() -> None:
+    source = stream()
+    GaussianNoise(source, scale=SCALE, size=4)
+    for use in (lambda: GaussianNoise(source, scale=SCALE, size=4), lambda: source.words(1), lambda: source.child("x")):
+        with pytest.raises(RandomnessMisuse):
+            use()
+
+
+def test_p20_a_stream_that_was_read_gives_no_noise() -> None:
+    read, parent = stream(), stream()
+    read.words(1)
+    parent.child("refine/1")
+    for used in (read, parent):
+        with pytest.raises(RandomnessMisuse, match="unused"):
+            GaussianNoise(used, scale=SCALE, size=4)
+
+
+def test_p20_children_give_no_noise_since_they_can_be_made_twice() -> None:
+    with pytest.raises(RandomnessMisuse):
+        GaussianNoise(stream().child("a"), scale=SCALE, size=4)
+
+
+def test_p22_bits_of_a_sample_are_not_noise() -> None:
+    with pytest.raises(RandomnessMisuse, match="purpose noise"):
+        GaussianNoise(stream(purpose=Purpose.SAMPLE), scale=SCALE, size=4)
+
+
+def test_p20_two_threads_cannot_claim_one_stream() -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    def claim(source: Stream) -> bool:
+        try:
+            source.claim(Purpose.NOISE)
+        except RandomnessMisuse:
+            return False
+        return True
+
+    with ThreadPoolExecutor(8) as pool:
+        for step in range(200):
+            source = stream(step)
+            assert sum(pool.map(claim, [source] * 8)) == 1
+
+
+def _take_in_child(source: GaussianNoise, answers: "multiprocessing.queues.Queue[str]") -> None:
+    try:
+        source.take(1)
+    except RandomnessMisuse as error:
+        answers.put(str(error))
+    else:
+        answers.put("took noise")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork.*:DeprecationWarning")
+def test_p20_a_fork_cannot_take_the_same_noise() -> None:
+    context = multiprocessing.get_context("fork")
+    answers = context.Queue()
+    source = noise(4)
+    child = context.Process(target=_take_in_child, args=(source, answers))
+    child.start()
+    answer = answers.get(timeout=30)
+    child.join()
+    assert "a fork of it" in answer
+    source.take(4)
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_p20_no_copies(duplicate: object) -> None:
+    for value in (noise(4), stream(), Source.unsafe_test_key(KEY)):
+        with pytest.raises(RandomnessMisuse, match="copy or pickle"):
+            duplicate(value)  # type: ignore[operator]
+
+
+def test_p18_nothing_shows_the_key() -> None:
+    source = noise(4)
+    shown = repr(source) + repr(source._stream) + repr(stream())
+    try:
+        source.take(10)
+    except RandomnessMisuse as error:
+        shown += "".join(traceback.TracebackException.from_exception(error, capture_locals=True).format())
+    with pytest.raises(TypeError):
+        vars(source)
+    assert "not shown" in shown
+    secrets = [KEY, source._stream._key.reveal()]  # type: ignore[union-attr]
+    for secret in secrets:
+        for form in (repr(secret)[2:-1], secret.hex(), str(list(secret))):
+            assert form not in shown
+
+
+# --- release ---
+
+GRID = Grid.for_noise(noise_std=1.1, clip_norm=1.0)
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_a_release_is_sum_plus_noise_on_the_grid(kind: type) -> None:
+    sums = (np.arange(30, dtype=kind) / 8).reshape(2, 3, 5)
+    out = release(sums, grid=GRID, noise_std=1.1, stream=stream())
+    exact = GRID.spacing * (sums.astype(float) / GRID.spacing + WHOLE[:30].reshape(sums.shape))
+    assert out.dtype == kind
+    assert np.array_equal(out, exact.astype(kind))
+
+
+def test_out_may_be_the_sums_or_of_another_type() -> None:
+    sums = np.linspace(-4, 4, 64).reshape(8, 8)
+    expected = release(sums, grid=GRID, noise_std=1.1, stream=stream())
+    narrow = np.empty((8, 8), np.float32)
+    assert release(sums, grid=GRID, noise_std=1.1, stream=stream(), out=narrow) is narrow
+    assert np.array_equal(narrow, expected.astype(np.float32))
+    assert release(sums, grid=GRID, noise_std=1.1, stream=stream(), out=sums) is sums
+    assert np.array_equal(sums, expected)
+
+
+def test_a_view_of_a_torch_tensor() -> None:
+    torch = pytest.importorskip("torch")
+    for kind in (torch.float32, torch.float64):
+        tensor = torch.zeros(4, 5, dtype=kind)
+        release(tensor.numpy(), grid=GRID, noise_std=1.1, stream=stream(), out=tensor.numpy())
+        expected = (GRID.spacing * WHOLE[:20]).reshape(4, 5)
+        assert torch.equal(tensor, torch.tensor(expected).to(kind))
+
+
+def test_a_number_and_an_empty_array() -> None:
+    assert release(np.zeros(()), grid=GRID, noise_std=1.1, stream=stream()) == GRID.spacing * WHOLE[0]
+    assert release(np.zeros((0, 3)), grid=GRID, noise_std=1.1, stream=stream()).shape == (0, 3)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 2.0**40])
+def test_bad_sums_are_refused_before_anything_is_drawn(value: float) -> None:
+    source, out = stream(), np.full(3, 7.0)
+    with pytest.raises(NumericsError):
+        release(np.array([0.0, value, 0.0]), grid=GRID, noise_std=1.1, stream=source, out=out)
+    assert np.array_equal(out, np.full(3, 7.0))
+    release(np.zeros(3), grid=GRID, noise_std=1.1, stream=source)
+
+
+@pytest.mark.parametrize("out", [np.zeros(4), np.zeros(3, np.float16), np.zeros(6)[::2], [0.0, 0.0, 0.0]])
+def test_a_wrong_out_is_refused_before_anything_is_drawn(out: Any) -> None:
+    source = stream()
+    with pytest.raises(ParameterError, match="out"):
+        release(np.zeros(3), grid=GRID, noise_std=1.1, stream=source, out=out)
+    release(np.zeros(3), grid=GRID, noise_std=1.1, stream=source)
+
+
+def test_p20_one_stream_for_two_releases_is_refused() -> None:
+    source = stream()
+    release(np.zeros(3), grid=GRID, noise_std=1.1, stream=source)
+    with pytest.raises(RandomnessMisuse):
+        release(np.zeros(3), grid=GRID, noise_std=1.1, stream=source)
+
+
+def test_an_interrupted_release_does_not_give_its_stream_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(words: object, scale: object, out: object) -> None:
+        raise KeyboardInterrupt
+
+    source = stream()
+    monkeypatch.setattr(gaussian, "_backend", lambda: interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        release(np.zeros(3), grid=GRID, noise_std=1.1, stream=source)
+    monkeypatch.undo()
+    with pytest.raises(RandomnessMisuse):
+        release(np.zeros(3), grid=GRID, noise_std=1.1, stream=source)
