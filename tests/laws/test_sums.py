@@ -15,7 +15,7 @@ from discreet.numerics import (
     Grid,
     float_sum_sensitivity,
     ghost_squared_norms,
-    norms,
+    l2_norms,
     outer_spread,
     squared_norms,
 )
@@ -38,7 +38,7 @@ def squared_distance(a: NDArray[np.floating], b: NDArray[np.floating]) -> Fracti
 
 @given(arrays.arrays(np.float32, st.tuples(st.integers(1, 4), st.integers(0, 9)), elements=ANY32))
 def test_norms_are_never_below_the_truth(rows: NDArray[np.float32]) -> None:
-    for row, high, square in zip(rows, norms(rows), squared_norms(rows), strict=True):
+    for row, high, square in zip(rows, l2_norms(rows), squared_norms(rows), strict=True):
         truth = sum((x * x for x in fractions(row)), Fraction(0))
         assert Fraction(float(high)) ** 2 >= truth
         assert Fraction(float(square)) >= truth
@@ -100,7 +100,7 @@ def moved(how: FloatSum, contributions: NDArray[np.floating], grid: Grid, *, at:
 def clipped(raw: NDArray[np.floating]) -> NDArray[np.float32]:
     """To norm at most 1 in float32, truly: whoever is still above after rounding is scaled down once more."""
     rows = raw.astype(np.float64)
-    rows = rows / np.maximum(norms(rows), 1.0)[:, np.newaxis] * (1 - 2.0**-22)
+    rows = rows / np.maximum(l2_norms(rows), 1.0)[:, np.newaxis] * (1 - 2.0**-22)
     return rows.astype(np.float32)
 
 
@@ -160,7 +160,7 @@ def test_both_neighbours_are_rounded_to_the_grid() -> None:
     g = grid.spacing
     others, record = np.full((1, d), 0.49 * g), np.full((1, d), 0.02 * g)
     change = squared_distance(grid.integers(others), grid.integers(others + record)) * Fraction(g) ** 2
-    clip_norm = float(norms(record)[0])
+    clip_norm = float(l2_norms(record)[0])
     how = FloatSum(records=2, microbatch=2, dtype=np.float64, dimension=d)
     stated = Fraction(float_sum_sensitivity(how, clip_norm=clip_norm, grid=grid))
     half = Fraction(clip_norm) + Fraction(g) / 2 * 8

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from discreet.errors import ParameterError
 from discreet.numerics._rational import binary, gamma, tiny, up
-from discreet.numerics.norms import Records, norms
+from discreet.numerics.norms import Records, l2_norms
 
 __all__ = ["ghost_squared_norms", "outer_spread"]
 
@@ -53,6 +53,7 @@ def ghost_squared_norms(inputs: Records, gradients: Records) -> NDArray[np.float
 
     Guarantee: at or above the truth for any order of additions inside the products. It exceeds it by at most about
     2 (p + q) u S^2, so records whose terms nearly cancel are clipped more than needed, never less.
+    Where that matters, pass float64 arrays.
 
     Args:
         inputs: the a_t, shape (B, T, p); sensitive.
@@ -93,7 +94,7 @@ def _missing(inputs: Records, gradients: Records, spread: NDArray[np.float64]) -
 
 def _lengths(vectors: Records) -> NDArray[np.float64]:
     count, positions, width = vectors.shape
-    return norms(vectors.reshape(count * positions, width)).reshape(count, positions)
+    return l2_norms(vectors.reshape(count * positions, width)).reshape(count, positions)
 
 
 def _same_positions(owner: str, inputs: Records, gradients: Records) -> None:

@@ -90,3 +90,20 @@ def test_a_limit_keeps_its_overflow_and_is_not_wasteful(n: int, q: float, overfl
         assert stats.binom.logsf(limit - 1, n, q) >= math.log(overflow) - 12.0  # within a factor e^12 of the truth
     if (n, q, overflow) == (100, 0.5, 1e-300):
         assert limit == 101  # certain: no sample is that large
+
+
+@pytest.mark.parametrize("fixed_places", [False, True])
+def test_the_number_is_the_formula_of_the_proof_rounded_up(*, fixed_places: bool) -> None:
+    """Written down a second time: both neighbours (2L - 1, or 2m - 1), gamma, spread, drift, underflow, the grid."""
+    records, m, t, kappa, rho, d = 100, 8, 4, 3, Fraction(1, 2**20), 9
+    u, u64, c = Fraction(1, 2**24), Fraction(1, 2**53), Fraction(3, 2) * (1 + Fraction(1, 2**10))
+    within = (m * t + 2) * u / (1 - (m * t + 2) * u)
+    across = records * u64 / (1 - records * u64) * (1 + within)
+    both = 2 * m - 1 if fixed_places else 2 * records - 1
+    rounding = (within * both + across * (2 * records - 1)) * kappa * c
+    exact = c + rounding + records * rho * c + 12 * records * t * Fraction(1, 2**126) * 3 + Fraction(1, 2**10) * 3
+    how = FloatSum(
+        records=records, microbatch=m, dtype="f4", dimension=d, terms=t, spread=kappa, drift=2.0**-20, fixed_places=fixed_places
+    )
+    stated = float_sum_sensitivity(how, clip_norm=1.5, grid=Grid(2.0**-10), norm_error=2.0**-10)
+    assert Fraction(math.nextafter(stated, 0.0)) < exact <= Fraction(stated)
