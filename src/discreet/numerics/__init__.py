@@ -4,7 +4,7 @@ from discreet.numerics.exact import ExactSum, quantise
 from discreet.numerics.ghost import ghost_squared_norms, outer_spread
 from discreet.numerics.grid import Grid
 from discreet.numerics.limits import overflow_probability, sample_limit
-from discreet.numerics.norms import NormError, norm_error, norms, squared_norms
+from discreet.numerics.norms import NormError, l2_norms, norm_error, squared_norms
 from discreet.numerics.rounded import FloatSum, float_sum_sensitivity
 
 __all__ = [
@@ -14,8 +14,8 @@ __all__ = [
     "NormError",
     "float_sum_sensitivity",
     "ghost_squared_norms",
+    "l2_norms",
     "norm_error",
-    "norms",
     "outer_spread",
     "overflow_probability",
     "quantise",

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from discreet.errors import ParameterError
 from discreet.numerics._rational import binary, gamma, tiny, up
-from discreet.numerics.norms import Records, norms
+from discreet.numerics.norms import Records, l2_norms
 
 __all__ = ["ghost_squared_norms", "outer_spread"]
 
@@ -40,9 +40,10 @@ def outer_spread(inputs: Records, gradients: Records) -> NDArray[np.float64]:
     """
     _same_positions("outer_spread", inputs, gradients)
     with np.errstate(all="ignore"):
-        lengths = _lengths(inputs) * _lengths(gradients)
-        # A product that underflows to 0 would be missed: each position may lose up to the smallest normal number.
-        lost = lengths.shape[1] * float(np.finfo(np.float64).tiny) * np.any(lengths > 0.0, axis=1)
+        first, second = _lengths(inputs), _lengths(gradients)
+        lengths = first * second
+        # A product may underflow: each position may lose up to the smallest normal number.
+        lost = lengths.shape[1] * float(np.finfo(np.float64).tiny) * np.any((first > 0.0) & (second > 0.0), axis=1)
         total = np.sum(lengths, axis=1) + lost
         return _infinite_if_nan(total * up(1 / (1 - gamma(lengths.shape[1] + 3, _WIDE))) * _MORE)
 
@@ -52,6 +53,7 @@ def ghost_squared_norms(inputs: Records, gradients: Records) -> NDArray[np.float
 
     Guarantee: at or above the truth for any order of additions inside the products. It exceeds it by at most about
     2 (p + q) u S^2, so records whose terms nearly cancel are clipped more than needed, never less.
+    Where that matters, pass float64 arrays.
 
     Args:
         inputs: the a_t, shape (B, T, p); sensitive.
@@ -74,7 +76,9 @@ def ghost_squared_norms(inputs: Records, gradients: Records) -> NDArray[np.float
         spread = outer_spread(inputs, gradients)
         high = np.nextafter(computed + _missing(inputs, gradients, spread), math.inf)
         high = np.where(np.isfinite(computed), high, math.inf)  # overflow says nothing; the spread still does
-        return _infinite_if_nan(np.minimum(high, _MORE * spread * spread))
+        return _infinite_if_nan(
+            np.minimum(high, np.where(spread > 0.0, np.nextafter(_MORE * spread * spread, math.inf), spread))
+        )
 
 
 def _missing(inputs: Records, gradients: Records, spread: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -90,7 +94,7 @@ def _missing(inputs: Records, gradients: Records, spread: NDArray[np.float64]) -
 
 def _lengths(vectors: Records) -> NDArray[np.float64]:
     count, positions, width = vectors.shape
-    return norms(vectors.reshape(count * positions, width)).reshape(count, positions)
+    return l2_norms(vectors.reshape(count * positions, width)).reshape(count, positions)
 
 
 def _same_positions(owner: str, inputs: Records, gradients: Records) -> None:

@@ -15,7 +15,8 @@ from discreet.numerics._rational import up
 
 __all__ = ["overflow_probability", "sample_limit"]
 
-_DIGITS = Context(prec=80, Emin=-(10**9), Emax=10**9)
+_DIGITS = Context(prec=80)
+_SMALLEST = Decimal("1e-340")  # below every float64; smaller bounds are not told apart
 _SLACK = Decimal("1e-30")  # absolute, on the exponent: cancellation costs at most 20 of the 80 digits, below 1e-50
 
 
@@ -36,7 +37,9 @@ def overflow_probability(limit: int, *, records: int, probability: float) -> flo
 
 
 def sample_limit(*, records: int, probability: float, overflow: float) -> int:
-    """The smallest limit that `overflow_probability` certifies for this overflow per step; at most `records`.
+    """The smallest limit that `overflow_probability` certifies for this overflow per step.
+
+    At most `records` + 1, which no sample reaches.
 
     >>> sample_limit(records=60_000, probability=256 / 60_000, overflow=1e-15)
     400
@@ -65,4 +68,6 @@ def _tail(k: int, n: int, q: float) -> Decimal:
         exponent = hits * (hits / (n * chance)).ln()
         if misses:
             exponent += misses * (misses / (n * (1 - chance))).ln()
+        if exponent > 800:
+            return _SMALLEST
         return min(Decimal(1), (_SLACK - exponent).exp() * (1 + _SLACK))

@@ -21,7 +21,7 @@ from discreet import _validate as check
 from discreet.errors import ParameterError
 from discreet.numerics._rational import binary, gamma, tiny, up
 
-__all__ = ["NormError", "Records", "as_rows", "norm_error", "norms", "squared_norms"]
+__all__ = ["NormError", "Records", "as_rows", "l2_norms", "norm_error", "squared_norms"]
 
 Records: TypeAlias = NDArray[np.floating]
 """Float16, float32 or float64, one record per entry of the first axis."""
@@ -32,7 +32,7 @@ _SAFE_LEAST, _SAFE_MOST = 2.0**-500, 2.0**1000  # squared norms that float64 squ
 _WIDE = np.dtype(np.float64)
 
 
-def norms(records: Records) -> NDArray[np.float64]:
+def l2_norms(records: Records) -> NDArray[np.float64]:
     """An upper bound of each record's L2 norm, relative excess below 1e-11 up to 10^9 columns.
 
     Guarantee: at or above the true norm of the numbers given. A function of the record alone, bit for bit.
@@ -46,16 +46,16 @@ def norms(records: Records) -> NDArray[np.float64]:
     Args:
         records: shape (B, ...), float16, float32 or float64; sensitive.
 
-    >>> norms(np.array([[3.0, 4.0], [0.0, 0.0], [np.nan, 1.0]], np.float32)).round(12).tolist()
+    >>> l2_norms(np.array([[3.0, 4.0], [0.0, 0.0], [np.nan, 1.0]], np.float32)).round(12).tolist()
     [5.0, 0.0, inf]
     """
-    square, exponent = _bounds(as_rows("norms", "records", records))
+    square, exponent = _bounds(as_rows("l2_norms", "records", records))
     with np.errstate(all="ignore"):
         return _scaled_back(_above(np.sqrt(square)), exponent)
 
 
 def squared_norms(records: Records) -> NDArray[np.float64]:
-    """An upper bound of each record's squared L2 norm; edge cases as for `norms`, with the range of float64 for the square.
+    """An upper bound of each record's squared L2 norm; edge cases as for `l2_norms`, with the range of float64 for the square.
 
     A record that is not zero has a bound above zero even where its square underflows.
 

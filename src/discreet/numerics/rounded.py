@@ -24,9 +24,7 @@ from discreet.numerics.grid import Grid
 __all__ = ["FloatSum", "float_sum_sensitivity"]
 
 _WIDE = np.dtype(np.float64)
-_EXTRA = (
-    2  # roundings of one term before it is summed: times the weight, divided by a scale; the product is counted with the terms
-)
+_EXTRA = 2  # roundings of a term beside those of a sum of products, such as by its weight and its scale
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +93,7 @@ class FloatSum:
         return rounding + self.records * Fraction(self.drift)
 
 
-def float_sum_sensitivity(how: FloatSum, *, clip_norm: float, grid: Grid, norm_error: float = 0.0) -> float:
+def float_sum_sensitivity(how: FloatSum, *, clip_norm: float, grid: Grid, norm_error: float = 2.0**-23) -> float:
     """The most that one record moves the sum after it was rounded to the grid, in L2 norm; rounded up.
 
     Guarantee: for any two samples of at most `how.records` records that differ by one (added, removed or zeroed out), whose
@@ -106,7 +104,8 @@ def float_sum_sensitivity(how: FloatSum, *, clip_norm: float, grid: Grid, norm_e
         how: public.
         clip_norm: bound that the weights were computed for; public.
         grid: to which the float64 sum is rounded, once; public.
-        norm_error: relative; 0 if weights come from certified upper bounds of norms.
+        norm_error: how far contributions may exceed clip_norm, relative; the default covers weights from certified norms that
+            were rounded to float32, and the product of weight and vector if that is rounded before the sum.
 
     >>> how = FloatSum(records=1024, microbatch=32, dtype="float32", dimension=10**6)
     >>> round(float_sum_sensitivity(how, clip_norm=1.0, grid=Grid(2.0**-24)), 4)
@@ -123,8 +122,8 @@ def float_sum_sensitivity(how: FloatSum, *, clip_norm: float, grid: Grid, norm_e
     kind = binary(owner, how.dtype)
     _refuse_overflow(how, most, kind)
     side = root_up(how.dimension)
-    # Products and sums may underflow: at most twice per term and once per microbatch, in both neighbours, then rounded on.
-    underflow = 2 * 4 * how.records * how.terms * tiny(kind) * side
+    # Underflow: at most two operations per term and one per microbatch, doubled by later roundings, in both neighbours.
+    underflow = 2 * 6 * how.records * how.terms * tiny(kind) * side
     value = up(most * (1 + how._excess()) + underflow + Fraction(grid.spacing) * side)  # noqa: SLF001  (two halves of one formula)
     if not math.isfinite(value):
         raise NumericsError(expected="a sensitivity that is a float64", got="one beyond its range", do="Rescale the records.")

@@ -7,13 +7,13 @@ import pytest
 from numpy.typing import NDArray
 
 from discreet.errors import NumericsError, ParameterError
-from discreet.numerics import ExactSum, Grid, norms, quantise
+from discreet.numerics import ExactSum, Grid, l2_norms, quantise
 
 GRID = Grid(2.0**-20)
 
 
 def clip(leaf: NDArray[np.floating], clip_norm: float) -> NDArray[np.float64]:
-    return np.minimum(1.0, clip_norm / norms(leaf))
+    return np.minimum(1.0, clip_norm / l2_norms(leaf))
 
 
 @pytest.mark.parametrize("clip_norm", [1.0, 1.1, 0.3, math.pi, 2.0**-10])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from discreet.errors import ParameterError
-from discreet.numerics import norm_error, norms, squared_norms
+from discreet.numerics import l2_norms, norm_error, squared_norms
 from discreet.numerics.norms import Records
 
 
@@ -39,7 +39,7 @@ def awkward(dtype: type[np.floating]) -> list[Records]:
 def test_a_bound_is_at_or_above_the_truth_and_near_it(dtype: type[np.floating]) -> None:
     for row in awkward(dtype):
         exact = truth(row)
-        high = norms(row)[0]
+        high = l2_norms(row)[0]
         square = squared_norms(row)[0]
         assert high == math.inf or Fraction(float(high)) ** 2 >= exact
         assert square == math.inf or Fraction(float(square)) >= exact
@@ -63,20 +63,20 @@ def test_a_plain_float_norm_is_below_the_truth_on_the_same_row() -> None:
 def test_p13_a_record_that_is_not_finite_has_an_infinite_norm(bad: float, dtype: type[np.floating]) -> None:
     rows = np.ones((3, 4), dtype)
     rows[1, 2] = bad
-    assert np.isinf(norms(rows)).tolist() == [False, True, False]
+    assert np.isinf(l2_norms(rows)).tolist() == [False, True, False]
     assert np.isinf(squared_norms(rows)).tolist() == [False, True, False]
 
 
 def test_the_whole_range_of_float64_has_a_norm() -> None:
     rows = np.array([[1e200, 1e200], [1e-200, 1e-200], [5e-324, 0.0]])
-    assert np.allclose(norms(rows), [math.sqrt(2) * 1e200, math.sqrt(2) * 1e-200, 5e-324], rtol=1e-9, atol=1e-323)
-    assert norms(rows)[2] > 0.0
+    assert np.allclose(l2_norms(rows), [math.sqrt(2) * 1e200, math.sqrt(2) * 1e-200, 5e-324], rtol=1e-9, atol=1e-323)
+    assert l2_norms(rows)[2] > 0.0
 
 
 def test_nothing_has_norm_zero() -> None:
-    assert norms(np.zeros((3, 0), np.float32)).tolist() == [0.0, 0.0, 0.0]
-    assert norms(np.zeros((0, 3), np.float32)).tolist() == []
-    assert norms(np.zeros((2, 3, 4))).tolist() == [0.0, 0.0]
+    assert l2_norms(np.zeros((3, 0), np.float32)).tolist() == [0.0, 0.0, 0.0]
+    assert l2_norms(np.zeros((0, 3), np.float32)).tolist() == []
+    assert l2_norms(np.zeros((2, 3, 4))).tolist() == [0.0, 0.0]
 
 
 def test_p15_every_bit_of_a_norm_is_the_records_own() -> None:
@@ -84,17 +84,17 @@ def test_p15_every_bit_of_a_norm_is_the_records_own() -> None:
     generator = np.random.default_rng(2)
     for columns in (3, 1000, 2**14 + 5):
         rows = generator.standard_normal((40, columns)).astype(np.float32)
-        alone = np.concatenate([norms(row[np.newaxis]) for row in rows])
-        assert np.array_equal(norms(rows), alone)
-        assert np.array_equal(norms(rows[7:]), alone[7:])
-        assert np.array_equal(norms(np.asfortranarray(rows)), alone)
-        assert np.array_equal(norms(rows[::-1]), alone[::-1])
+        alone = np.concatenate([l2_norms(row[np.newaxis]) for row in rows])
+        assert np.array_equal(l2_norms(rows), alone)
+        assert np.array_equal(l2_norms(rows[7:]), alone[7:])
+        assert np.array_equal(l2_norms(np.asfortranarray(rows)), alone)
+        assert np.array_equal(l2_norms(rows[::-1]), alone[::-1])
 
 
 @pytest.mark.parametrize("bad", [np.ones((2, 2), np.int64), np.ones((2, 2), complex), [[1.0]], np.float64(1.0)])
 def test_what_is_no_array_of_floats_is_refused(bad: Records) -> None:
     with pytest.raises(ParameterError, match="float16, float32 or float64"):
-        norms(bad)
+        l2_norms(bad)
 
 
 @pytest.mark.parametrize("block", [1, 32, 1024])

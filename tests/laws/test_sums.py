@@ -1,0 +1,226 @@
+"""The laws of sums, against exact rational arithmetic: no input moves a sum by more than its stated sensitivity."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+from numpy.typing import NDArray
+
+from discreet.numerics import (
+    ExactSum,
+    FloatSum,
+    Grid,
+    float_sum_sensitivity,
+    ghost_squared_norms,
+    l2_norms,
+    outer_spread,
+    squared_norms,
+)
+
+F64 = NDArray[np.float64]
+ANY32 = st.floats(width=32, allow_nan=False, allow_infinity=False)
+ANYTHING = st.floats(allow_nan=True, allow_infinity=True)
+
+
+def fractions(values: NDArray[np.floating]) -> list[Fraction]:
+    return [Fraction(float(x)) for x in values.ravel()]
+
+
+def squared_distance(a: NDArray[np.floating], b: NDArray[np.floating]) -> Fraction:
+    return sum(((x - y) ** 2 for x, y in zip(fractions(a), fractions(b), strict=True)), Fraction(0))
+
+
+# --- norms ---
+
+
+@given(arrays.arrays(np.float32, st.tuples(st.integers(1, 4), st.integers(0, 9)), elements=ANY32))
+def test_norms_are_never_below_the_truth(rows: NDArray[np.float32]) -> None:
+    for row, high, square in zip(rows, l2_norms(rows), squared_norms(rows), strict=True):
+        truth = sum((x * x for x in fractions(row)), Fraction(0))
+        assert Fraction(float(high)) ** 2 >= truth
+        assert Fraction(float(square)) >= truth
+        assert (high == 0.0) == (truth == 0)
+
+
+# --- exact sums ---
+
+
+@settings(max_examples=150)
+@given(
+    rows=arrays.arrays(np.float64, (6, 5), elements=ANYTHING),
+    weights=arrays.arrays(np.float64, 6, elements=ANYTHING),
+    clip_norm=st.floats(1e-3, 1e3),
+    data=st.data(),
+)
+def test_exact_sums_hold_their_sensitivity_for_any_numbers_in_any_order(
+    rows: F64, weights: F64, clip_norm: float, data: st.DataObject
+) -> None:
+    """NaN, infinities and nonsense weights included; the sum is the same for every order and split, bit for bit."""
+    grid = Grid.for_noise(noise_std=clip_norm, clip_norm=clip_norm)
+    leaves = {"a": rows[:, :2], "b": rows[:, 2:]}
+
+    def total(chosen: list[int], cut: int) -> F64:
+        parts = [ExactSum({"a": 2, "b": 3}, clip_norm=clip_norm, grid=grid) for _ in range(2)]
+        for part, some in zip(parts, (chosen[:cut], chosen[cut:]), strict=True):
+            part.add({name: leaf[some] for name, leaf in leaves.items()}, weights[some])
+        parts[0].merge(parts[1])
+        return np.concatenate(list(parts[0].integers().values()))
+
+    order = data.draw(st.permutations(range(6)))
+    everything = total(list(range(6)), 6)
+    assert total(order, data.draw(st.integers(0, 6))).tobytes() == everything.tobytes()
+    without = total(order[1:], 3)
+    moved = squared_distance(everything, without) * Fraction(grid.spacing) ** 2
+    assert moved <= Fraction(clip_norm) ** 2
+
+
+# --- float sums ---
+
+
+def summed(terms: NDArray[np.floating], microbatch: int) -> F64:
+    """Sequential sums in the terms' dtype within microbatches, which is the worst order; float64 across."""
+    total = np.zeros(terms.shape[1])
+    for start in range(0, len(terms), microbatch):
+        part = np.zeros(terms.shape[1], terms.dtype)
+        for term in terms[start : start + microbatch]:
+            part = part + term
+        total = total + part.astype(np.float64)
+    return total
+
+
+def moved(how: FloatSum, contributions: NDArray[np.floating], grid: Grid, *, at: int = 0) -> Fraction:
+    """The squared change of the released sum, exactly, when one record is removed and all later ones move up."""
+    both = [grid.integers(summed(some, how.microbatch)) for some in (contributions, np.delete(contributions, at, axis=0))]
+    return squared_distance(*both) * Fraction(grid.spacing) ** 2
+
+
+def clipped(raw: NDArray[np.floating]) -> NDArray[np.float32]:
+    """To norm at most 1 in float32, truly: whoever is still above after rounding is scaled down once more."""
+    rows = raw.astype(np.float64)
+    rows = rows / np.maximum(l2_norms(rows), 1.0)[:, np.newaxis] * (1 - 2.0**-22)
+    return rows.astype(np.float32)
+
+
+@settings(max_examples=150)
+@given(
+    raw=arrays.arrays(np.float32, st.tuples(st.integers(2, 12), st.integers(1, 4)), elements=ANY32),
+    microbatch=st.integers(1, 12),
+    bits=st.integers(2, 30),
+)
+def test_float_sums_hold_their_sensitivity(raw: NDArray[np.float32], microbatch: int, bits: int) -> None:
+    rows, grid = clipped(raw), Grid(2.0**-bits)
+    how = FloatSum(records=len(rows), microbatch=min(microbatch, len(rows)), dtype=np.float32, dimension=rows.shape[1])
+    stated = Fraction(float_sum_sensitivity(how, clip_norm=1.0, grid=grid))
+    for at in range(len(rows)):
+        assert moved(how, rows, grid, at=at) <= stated**2
+
+
+def repeated_rounding() -> NDArray[np.float32]:
+    """4096 ones, then 4096 numbers a little above 2^-12.
+
+    From the sum 4096 on the spacing of float32 is 2^-11, so each small number counts as 2^-11. Without the first record the sum
+    is 4095, where the spacing is 2^-12, and each counts as 2^-12. The two sums end 2 apart, not 1.
+    """
+    return np.repeat(np.array([1.0, 2.0**-12 * (1 + 2.0**-20)], np.float32), 4096)[:, np.newaxis]
+
+
+def test_p14_repeated_rounding_is_covered_and_without_gamma_it_is_not() -> None:
+    """Sequential float32 sums: removing one record of norm 1 moves the sum by 2; a bound without gamma fails."""
+    rows = repeated_rounding()
+    grid = Grid(2.0**-20)
+    how = FloatSum(records=len(rows), microbatch=len(rows), dtype=np.float32, dimension=1)
+    stated = Fraction(float_sum_sensitivity(how, clip_norm=1.0, grid=grid))
+    worst = moved(how, rows, grid)
+    without_gamma = 1 + Fraction(grid.spacing)
+    assert without_gamma**2 < worst == 4 <= stated**2
+
+
+def test_both_neighbours_round_so_half_the_excess_is_not_enough() -> None:
+    """One microbatch of m records around 1: errors of opposite sign in the two neighbours.
+
+    With u = 2^-24: 1 + u rounds to 1 (down by u, to even), while 1 + 2u + u rounds to 1 + 4u (up by u). The record 2u decides.
+    """
+    u = 2.0**-24
+    rows = np.array([[1.0], [2 * u], [u]], np.float32)
+    both = [Fraction(float(summed(some, 3)[0])) for some in (rows, np.delete(rows, 1, axis=0))]
+    change = abs(both[0] - both[1])
+    assert change == 4 * Fraction(u)  # the record itself is 2u: each neighbour adds an error of u
+    one_sided = 2 * Fraction(u) + Fraction(u) * 1
+    assert change > one_sided
+    how = FloatSum(records=3, microbatch=3, dtype=np.float32, dimension=1)
+    assert change <= Fraction(float_sum_sensitivity(how, clip_norm=1.0, grid=Grid(2.0**-60)))
+
+
+def test_both_neighbours_are_rounded_to_the_grid() -> None:
+    """Half a spacing per coordinate (one neighbour only) is too little: 0.49 and 0.51 spacings are a whole one apart."""
+    grid, d = Grid(2.0**-4), 64
+    g = grid.spacing
+    others, record = np.full((1, d), 0.49 * g), np.full((1, d), 0.02 * g)
+    change = squared_distance(grid.integers(others), grid.integers(others + record)) * Fraction(g) ** 2
+    clip_norm = float(l2_norms(record)[0])
+    how = FloatSum(records=2, microbatch=2, dtype=np.float64, dimension=d)
+    stated = Fraction(float_sum_sensitivity(how, clip_norm=clip_norm, grid=grid))
+    half = Fraction(clip_norm) + Fraction(g) / 2 * 8
+    assert half**2 < change <= stated**2
+
+
+@settings(max_examples=60)
+@given(raw=arrays.arrays(np.float32, (12, 3), elements=ANY32), at=st.integers(0, 11))
+def test_fixed_places_need_a_bound_for_one_microbatch_only(raw: NDArray[np.float32], at: int) -> None:
+    rows, grid = clipped(raw), Grid(2.0**-30)
+    how = FloatSum(records=12, microbatch=4, dtype=np.float32, dimension=3, fixed_places=True)
+    empty = rows.copy()
+    empty[at] = 0.0  # the place stays, with nothing in it
+    both = [grid.integers(summed(some, 4)) for some in (rows, empty)]
+    stated = Fraction(float_sum_sensitivity(how, clip_norm=1.0, grid=grid))
+    assert squared_distance(*both) * Fraction(grid.spacing) ** 2 <= stated**2
+
+
+# --- sums over a sequence ---
+
+
+@settings(max_examples=100)
+@given(
+    a=arrays.arrays(np.float32, (2, 4, 3), elements=ANY32),
+    b=arrays.arrays(np.float32, (2, 4, 2), elements=ANY32),
+)
+def test_ghost_norms_and_spreads_are_never_below_the_truth(a: NDArray[np.float32], b: NDArray[np.float32]) -> None:
+    for first, second, ghost, spread in zip(a, b, ghost_squared_norms(a, b), outer_spread(a, b), strict=True):
+        exact = Fraction(0)
+        for i in range(3):
+            for j in range(2):
+                exact += (
+                    sum((x * y for x, y in zip(fractions(first[:, i]), fractions(second[:, j]), strict=True)), Fraction(0)) ** 2
+                )
+        assert ghost == np.inf or Fraction(float(ghost)) >= exact
+        assert spread == np.inf or Fraction(float(spread)) ** 2 >= exact
+
+
+def test_p14_terms_that_cancel_need_the_spread_and_not_the_clip_norm() -> None:
+    """One coordinate, T = 2: a large pair cancels, its rounding does not. The clip norm alone does not bound the error."""
+    a = np.array([[4096.0, 1.0, -4096.0]], np.float32)
+    b = np.array([[4097.0, 1.0, 4097.0]], np.float32)
+    products = a * b
+    gradient = np.float32(0.0)
+    for term in products[0]:
+        gradient = np.float32(gradient + term)
+    truth = sum((x * y for x, y in zip(fractions(a), fractions(b), strict=True)), Fraction(0))
+    assert (float(truth), float(gradient)) == (1.0, 0.0)  # off by all of it
+    spread = float(outer_spread(a[:, :, np.newaxis], b[:, :, np.newaxis])[0])
+    grid = Grid(2.0**-30)
+    blind = FloatSum(records=1, microbatch=1, dtype=np.float32, dimension=1, terms=3)
+    aware = FloatSum(records=1, microbatch=1, dtype=np.float32, dimension=1, terms=3, spread=spread)
+    assert blind.relative_error * 1.0 < 1.0 < aware.relative_error * spread
+    assert float_sum_sensitivity(aware, clip_norm=1.0, grid=grid) > 2.0 > float_sum_sensitivity(blind, clip_norm=1.0, grid=grid)
+
+
+@pytest.mark.parametrize("records", [1, 7, 1000])
+def test_the_stated_sensitivity_is_never_below_the_clip_norm_and_grows(records: int) -> None:
+    grid = Grid(2.0**-24)
+    low = FloatSum(records=records, microbatch=1, dtype=np.float64, dimension=10)
+    high = FloatSum(records=records, microbatch=records, dtype=np.float32, dimension=10)
+    assert 0.3 < float_sum_sensitivity(low, clip_norm=0.3, grid=grid) < float_sum_sensitivity(high, clip_norm=0.3, grid=grid)
+    assert float_sum_sensitivity(low, clip_norm=0.3, grid=grid, norm_error=0.01) > 0.303

@@ -1,0 +1,109 @@
+"""What is refused, published figures, and the limits of samples."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from discreet.errors import NumericsError, ParameterError
+from discreet.numerics import FloatSum, Grid, float_sum_sensitivity, overflow_probability, sample_limit
+
+
+def inflation(records: int, microbatch: int, *, fixed_places: bool = False) -> float:
+    how = FloatSum(records=records, microbatch=microbatch, dtype=np.float32, dimension=10**6, fixed_places=fixed_places)
+    return float_sum_sensitivity(how, clip_norm=1.0, grid=Grid(2.0**-26)) - 1.0
+
+
+def test_p14_half_precision_is_refused_with_the_reason() -> None:
+    for dtype in (np.float16, "bfloat16"):
+        with pytest.raises(ParameterError, match="half precision"):
+            FloatSum(records=10, microbatch=1, dtype=dtype, dimension=1)
+
+
+def test_inflation_by_batch_size() -> None:
+    """0.4 % at 1024 records and 1.7 % at 4096 with microbatches of 32; 0.01 % at any size where places are fixed."""
+    assert inflation(1024, 32) == pytest.approx(0.0042, abs=2e-4)
+    assert inflation(4096, 32) == pytest.approx(0.0167, abs=3e-4)
+    assert inflation(100_000, 32, fixed_places=True) < 0.00015
+    assert inflation(1024, 1024) > 0.1
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"records": 0},
+        {"microbatch": 0},
+        {"microbatch": 11},
+        {"terms": 0},
+        {"spread": 0.5},
+        {"spread": math.inf},
+        {"drift": -0.1},
+        {"drift": math.nan},
+        {"fixed_places": 1},
+    ],
+)
+def test_parameters_outside_their_range_are_refused(bad: dict[str, float]) -> None:
+    good = {"records": 10, "microbatch": 5, "dtype": np.float32, "dimension": 3}
+    with pytest.raises(ParameterError, match=next(iter(bad))):
+        FloatSum(**(good | bad))  # type: ignore[arg-type]
+
+
+def test_what_would_overflow_is_refused() -> None:
+    how = FloatSum(records=10, microbatch=10, dtype=np.float32, dimension=3)
+    with pytest.raises(NumericsError, match="fits into float32"):
+        float_sum_sensitivity(how, clip_norm=1e38, grid=Grid(1.0))
+    with pytest.raises(ParameterError, match="norm_error"):
+        float_sum_sensitivity(how, clip_norm=1.0, grid=Grid(1.0), norm_error=-1e-9)
+    with pytest.raises(ParameterError, match="few enough roundings"):
+        float_sum_sensitivity(FloatSum(records=2**24, microbatch=2**24, dtype="f4", dimension=1), clip_norm=1.0, grid=Grid(1.0))
+
+
+def test_drift_and_tiny_clip_norms_are_paid_for() -> None:
+    """A contribution that moves by 1e-6 with the batch costs 1e-6 per record; underflow is counted where it matters."""
+    grid = Grid(2.0**-200)
+    still = FloatSum(records=1000, microbatch=1, dtype=np.float32, dimension=1)
+    drifting = FloatSum(records=1000, microbatch=1, dtype=np.float32, dimension=1, drift=1e-6)
+    low, high = (float_sum_sensitivity(how, clip_norm=1.0, grid=grid) for how in (still, drifting))
+    assert high - low == pytest.approx(1e-3, rel=1e-6)
+    assert float_sum_sensitivity(still, clip_norm=2.0**-126, grid=grid) > 1000 * 2.0**-126
+
+
+@pytest.mark.parametrize(("n", "q"), [(1, 0.5), (10, 0.3), (40, 0.9), (25, 0.0), (25, 1.0)])
+def test_overflow_is_never_below_the_exact_tail(n: int, q: float) -> None:
+    for k in range(1, n + 2):
+        chance = Fraction(q)
+        tail = sum((math.comb(n, j) * chance**j * (1 - chance) ** (n - j) for j in range(k, n + 1)), Fraction(0))
+        assert Fraction(overflow_probability(k, records=n, probability=q)) >= tail
+
+
+@pytest.mark.parametrize(("n", "q"), [(60_000, 256 / 60_000), (10**9, 1e-6), (2**62, 2.0**-50), (100, 0.5)])
+@pytest.mark.parametrize("overflow", [1e-6, 1e-15, 1e-300])
+def test_a_limit_keeps_its_overflow_and_is_not_wasteful(n: int, q: float, overflow: float) -> None:
+    limit = sample_limit(records=n, probability=q, overflow=overflow)
+    certified = overflow_probability(limit, records=n, probability=q)
+    assert certified <= overflow
+    assert limit == 1 or overflow_probability(limit - 1, records=n, probability=q) > overflow
+    if n < 2**53 and certified > 0.0:
+        assert stats.binom.logsf(limit - 1, n, q) <= math.log(overflow) + 1e-6
+        assert stats.binom.logsf(limit - 1, n, q) >= math.log(overflow) - 12.0  # within a factor e^12 of the truth
+    if (n, q, overflow) == (100, 0.5, 1e-300):
+        assert limit == 101  # certain: no sample is that large
+
+
+@pytest.mark.parametrize("fixed_places", [False, True])
+def test_the_number_is_the_formula_of_the_proof_rounded_up(*, fixed_places: bool) -> None:
+    """Written down a second time: both neighbours (2L - 1, or 2m - 1), gamma, spread, drift, underflow, the grid."""
+    records, m, t, kappa, rho, d = 100, 8, 4, 3, Fraction(1, 2**20), 9
+    u, u64, c = Fraction(1, 2**24), Fraction(1, 2**53), Fraction(3, 2) * (1 + Fraction(1, 2**10))
+    within = (m * t + 2) * u / (1 - (m * t + 2) * u)
+    across = records * u64 / (1 - records * u64) * (1 + within)
+    both = 2 * m - 1 if fixed_places else 2 * records - 1
+    rounding = (within * both + across * (2 * records - 1)) * kappa * c
+    exact = c + rounding + records * rho * c + 12 * records * t * Fraction(1, 2**126) * 3 + Fraction(1, 2**10) * 3
+    how = FloatSum(
+        records=records, microbatch=m, dtype="f4", dimension=d, terms=t, spread=kappa, drift=2.0**-20, fixed_places=fixed_places
+    )
+    stated = float_sum_sensitivity(how, clip_norm=1.5, grid=Grid(2.0**-10), norm_error=2.0**-10)
+    assert Fraction(math.nextafter(stated, 0.0)) < exact <= Fraction(stated)
