@@ -28,7 +28,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")  #
 
 GRID = Grid(1.0)
 STD = 2.0**30
-Numbers = NDArray[np.float64]
+Numbers = NDArray[Any]
 
 
 class Run:
@@ -90,6 +90,10 @@ def interrupted_release(run: Run) -> None:
     """The same in the last line of a release; then once more with the same stream, and with the same step."""
     stream = run.stream()
     drawn = run.ahead() if run.choice.random() < 0.5 else None
+
+    def action() -> Numbers:
+        return drawn.release(np.zeros(8)) if drawn else released(stream)
+
     with pytest.MonkeyPatch.context() as patch:
 
         def break_off(units: Numbers, *_: object) -> Numbers:
@@ -98,8 +102,8 @@ def interrupted_release(run: Run) -> None:
 
         patch.setattr(gaussian, "publish", break_off)
         patch.setattr(ahead, "publish", break_off)
-        assert not run.attempt(lambda: drawn.release(np.zeros(8)) if drawn else released(stream))
-    run.attempt(lambda: drawn.release(np.zeros(8)) if drawn else released(stream))
+        assert not run.attempt(action)
+    run.attempt(action)
     run.attempt(lambda: released(run.source.stream(Purpose.NOISE, step=run.step)))
 
 

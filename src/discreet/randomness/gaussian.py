@@ -30,7 +30,7 @@ __all__ = ["GaussianNoise", "prepare", "publish", "release"]
 
 _SMALLEST_SCALE = 2.0**-32
 _LARGEST_SCALE = 2.0**32
-_CHUNK = 2 * box_muller.CHUNK  # positions
+_CHUNK = 4 * box_muller.CHUNK  # positions; a cipher takes some microseconds to start
 _WORTH = 2**17  # positions for which one more thread pays
 
 _Floats = NDArray[np.float64]
