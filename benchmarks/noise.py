@@ -3,9 +3,9 @@
     python benchmarks/noise.py            # about two minutes
     python benchmarks/noise.py --quick    # about twenty seconds
 
-All take turns on one thread, so that whatever else the machine does hits all of them, and the median of their CPU time is shown.
-Ours includes the cipher, the exact path for undecided numbers and the addition onto the caller's array. Only ours and OpenDP's are
-exact; the others are floating-point noise. The last table is the time on the wall with one and two threads. Peers that are not
+All take turns on one thread, so that whatever else the machine does hits all of them; the median of their CPU time is shown.
+Ours includes the cipher, the exact path for undecided numbers and the addition onto the caller's array. Only ours and OpenDP's
+are exact; the others are floating-point noise. The last table is time on the wall with one and two threads. Peers that are not
 installed are named.
 """
 
@@ -53,7 +53,7 @@ class Ours:
         def action() -> None:
             noise = self.noise(integers.size, threads)
             if not compiled:
-                noise._candidates = box_muller.candidates  # noqa: SLF001
+                noise._adder = gaussian._adder(box_muller.candidates)  # noqa: SLF001
             noise._add(integers)  # noqa: SLF001
 
         return action
