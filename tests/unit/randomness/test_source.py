@@ -1,0 +1,185 @@
+"""The source of bits: every address once, never copied, never replaced by something weaker."""
+
+import copy
+import os
+import pickle
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from discreet.errors import ParameterError, RandomnessMisuse, RandomnessUnavailable
+from discreet.randomness import Purpose, SharedSecret, Source, Stream, _cipher
+from discreet.units import Randomness
+
+KEY = bytes(range(32))
+
+
+def first(stream: Stream) -> int:
+    return int(stream.words(1)[0])
+
+
+# --- one address, one consumer ---
+
+
+def test_p20_an_address_is_given_out_once() -> None:
+    source = Source.unsafe_test_key(KEY)
+    source.stream(Purpose.NOISE, step=3)
+    for step in (3, 2, 0):
+        with pytest.raises(RandomnessMisuse, match="above 3"):
+            source.stream(Purpose.NOISE, step=step)
+    source.stream(Purpose.NOISE, step=3, lane=1)
+    source.stream(Purpose.SAMPLE, step=3)
+    source.stream(Purpose.NOISE, step=4)
+
+
+def test_every_address_has_words_of_its_own() -> None:
+    source = Source.unsafe_test_key(KEY)
+    words = [
+        first(source.stream(purpose, step=step, lane=lane))
+        for purpose in Purpose
+        for lane in (0, 1, 11)
+        for step in (0, 1, 10, 111)
+    ]
+    parent = Source.unsafe_test_key(KEY).stream(Purpose.NOISE, step=0)
+    words += [first(parent.child(label)) for label in ("refine/1", "refine/2", "")]
+    words += [first(Source.unsafe_test_key(bytes(32)).stream(Purpose.NOISE, step=0))]
+    assert len(set(words)) == len(words)
+
+
+def test_p20_a_new_source_has_a_new_key() -> None:
+    assert first(Source.system().stream(Purpose.NOISE, step=0)) != first(Source.system().stream(Purpose.NOISE, step=0))
+
+
+@pytest.mark.parametrize(("start", "count"), [(0, 0), (0, 1), (1, 1), (1, 2), (7, 40_000), (32_769, 70_001)])
+def test_the_same_position_holds_the_same_word(start: int, count: int) -> None:
+    whole = Source.unsafe_test_key(KEY).stream(Purpose.NOISE, step=0).words(110_000)
+    piece = Source.unsafe_test_key(KEY).stream(Purpose.NOISE, step=0).words(count, start=start)
+    assert np.array_equal(piece, whole[start : start + count])
+
+
+def test_a_stream_has_an_end() -> None:
+    stream = Source.unsafe_test_key(KEY).stream(Purpose.NOISE, step=0)
+    assert stream.words(1, start=2**34 - 1).size == 1
+    with pytest.raises(RandomnessMisuse, match="at most"):
+        stream.words(1, start=2**34)
+
+
+def test_wrong_parameters() -> None:
+    source = Source.unsafe_test_key(KEY)
+    for step in (-1, 0.5, "0", True):
+        with pytest.raises(ParameterError):
+            source.stream(Purpose.NOISE, step=step)  # type: ignore[arg-type]
+    for key in (b"short", "a" * 32, bytearray(32)):
+        with pytest.raises(ParameterError):
+            Source.unsafe_test_key(key)  # type: ignore[arg-type]
+    for out in (np.empty(2), np.empty((2, 2), np.uint64), np.empty(4, np.uint64)[::2]):
+        with pytest.raises(ParameterError):
+            source.stream(Purpose.NOISE, step=int(source._last.get((Purpose.NOISE, 0), -1)) + 1).fill(out)  # type: ignore[arg-type]
+
+
+def test_a_test_key_marks_what_comes_from_it() -> None:
+    source = Source.unsafe_test_key(KEY)
+    stream = source.stream(Purpose.NOISE, step=0)
+    handed_on = stream.claim(Purpose.NOISE)
+    marks = {source.randomness, stream.randomness, handed_on.randomness, handed_on.child("x").randomness}
+    assert marks == {Randomness.UNSAFE_TEST_KEY}
+    assert Source.system().stream(Purpose.NOISE, step=0).randomness is Randomness.SYSTEM
+
+
+# --- P22: what ranks share is the sample, never the noise ---
+
+
+def test_p22_a_shared_secret_gives_the_same_sample_and_no_noise() -> None:
+    secret = SharedSecret.generate()
+    there = SharedSecret.from_bytes(secret.to_bytes())
+    here, other = (Source.shared(s, context="run 1") for s in (secret, there))
+    assert first(here.stream(Purpose.SAMPLE, step=0)) == first(other.stream(Purpose.SAMPLE, step=0))
+    again = Source.shared(secret, context="run 2")
+    assert first(again.stream(Purpose.SAMPLE, step=0)) != first(here.stream(Purpose.SAMPLE, step=1))
+    with pytest.raises(RandomnessMisuse, match="samples|shared"):
+        here.stream(Purpose.NOISE, step=0)
+
+
+# --- P18, P20: keys stay where they are ---
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_p20_nothing_that_holds_a_key_is_copied(duplicate: object) -> None:
+    source = Source.unsafe_test_key(KEY)
+    stream = source.stream(Purpose.NOISE, step=0)
+    for value in (source, stream, stream.child("x"), SharedSecret.generate(), source._key):
+        with pytest.raises(RandomnessMisuse, match="copy or pickle"):
+            duplicate(value)  # type: ignore[operator]
+
+
+def test_p18_a_key_is_not_shown() -> None:
+    source = Source.unsafe_test_key(KEY)
+    stream = source.stream(Purpose.NOISE, step=0)
+    secret = SharedSecret.from_bytes(KEY)
+    for value in (source, stream, secret, source._key):
+        assert "not shown" in repr(value)
+        assert f"{value}" == repr(value)
+        assert KEY.hex() not in repr(value)
+        with pytest.raises(TypeError):
+            vars(value)
+    stream.claim(Purpose.NOISE)
+    assert "spent" in repr(stream)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork.*:DeprecationWarning")
+def test_p20_a_fork_can_use_no_key_of_its_parent_but_draw_its_own() -> None:
+    source = Source.unsafe_test_key(KEY)
+    stream = source.stream(Purpose.NOISE, step=0)
+    secret = SharedSecret.generate()
+    uses = (
+        lambda: stream.words(1),
+        lambda: stream.child("x"),
+        lambda: stream.claim(Purpose.NOISE),
+        lambda: source.stream(Purpose.NOISE, step=1),
+        secret.to_bytes,
+    )
+    child = os.fork()
+    if child == 0:  # no pytest in here: the exit code answers
+        refused = 0
+        for use in uses:
+            try:
+                use()
+            except RandomnessMisuse:
+                refused += 1
+        Source.system().stream(Purpose.NOISE, step=0).claim(Purpose.NOISE).words(1)
+        os._exit(refused)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == len(uses)
+    stream.words(1)
+
+
+# --- P18: no entropy, no cipher, no substitute ---
+
+
+@pytest.fixture
+def unchecked() -> Iterator[None]:
+    _cipher._check.cache_clear()
+    yield
+    _cipher._check.cache_clear()
+
+
+@pytest.mark.parametrize("error", [OSError("no entropy"), NotImplementedError("no source")])
+def test_p18_no_entropy_is_an_error(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    def urandom(size: int) -> bytes:
+        raise error
+
+    monkeypatch.setattr(os, "urandom", urandom)
+    for make in (Source.system, SharedSecret.generate):
+        with pytest.raises(RandomnessUnavailable, match="entropy"):
+            make()
+
+
+@pytest.mark.parametrize("name", ["_AES_CIPHER", "_HKDF_OUT"])
+@pytest.mark.usefixtures("unchecked")
+def test_p18_a_wrong_known_answer_is_an_error(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setattr(_cipher, name, bytes(len(getattr(_cipher, name))))
+    with pytest.raises(RandomnessUnavailable, match="known-answer"):
+        Source.unsafe_test_key(KEY).stream(Purpose.NOISE, step=0)
+    with pytest.raises(RandomnessUnavailable):
+        _cipher.keystream(KEY, 0, np.empty(2, np.uint64))
