@@ -12,6 +12,7 @@ import random
 import threading
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -21,14 +22,14 @@ from numpy.typing import NDArray
 
 from discreet.errors import RandomnessMisuse
 from discreet.numerics import Grid
-from discreet.randomness import GaussianNoise, Purpose, Source, Stream, ahead, box_muller, gaussian, release, source
+from discreet.randomness import GaussianNoise, Purpose, Source, Stream, ahead, gaussian, release, source
 from discreet.randomness.ahead import NoiseAhead
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")  # threads are alive, that is the point
 
 GRID = Grid(1.0)
 STD = 2.0**30
-Numbers = NDArray[np.float64]
+Numbers = NDArray[Any]
 
 
 class Run:
@@ -74,14 +75,14 @@ def interrupted_draw(run: Run) -> None:
     run.attempt(lambda: noise.take(4))
     error = run.choice.choice([KeyboardInterrupt, OSError])
 
-    def break_off(words: NDArray[np.uint64], scale: float, out: Numbers) -> NDArray[np.intp]:
-        box_muller.candidates(words, scale, out)
-        run.seen.append(out.copy())
+    def break_off(words: NDArray[np.uint64], scale: float, integers: Numbers) -> NDArray[np.intp]:
+        whole(words, scale, integers)
+        run.seen.append(integers.copy())
         raise error
 
-    noise._candidates, whole = break_off, noise._candidates
+    noise._adder, whole = break_off, noise._adder
     assert not run.attempt(lambda: noise.take(4))
-    noise._candidates = whole
+    noise._adder = whole
     run.attempt(lambda: noise.take(4))
     run.attempt(lambda: released(stream))
 
@@ -90,6 +91,10 @@ def interrupted_release(run: Run) -> None:
     """The same in the last line of a release; then once more with the same stream, and with the same step."""
     stream = run.stream()
     drawn = run.ahead() if run.choice.random() < 0.5 else None
+
+    def action() -> Numbers:
+        return released(stream) if drawn is None else drawn.release(np.zeros(8))
+
     with pytest.MonkeyPatch.context() as patch:
 
         def break_off(units: Numbers, *_: object) -> Numbers:
@@ -98,8 +103,8 @@ def interrupted_release(run: Run) -> None:
 
         patch.setattr(gaussian, "publish", break_off)
         patch.setattr(ahead, "publish", break_off)
-        assert not run.attempt(lambda: drawn.release(np.zeros(8)) if drawn else released(stream))
-    run.attempt(lambda: drawn.release(np.zeros(8)) if drawn else released(stream))
+        assert not run.attempt(action)
+    run.attempt(action)
     run.attempt(lambda: released(run.source.stream(Purpose.NOISE, step=run.step)))
 
 
@@ -122,17 +127,16 @@ def interrupted_wait(run: Run) -> None:
 def given_up(run: Run) -> None:
     """Noise drawn ahead and not used: closed or lost; then the same object, stream and step once more."""
     stream = run.stream()
-    drawn: NoiseAhead | None = NoiseAhead(stream, grid=GRID, noise_std=STD, size=8)
-    assert drawn is not None
+    drawn = NoiseAhead(stream, grid=GRID, noise_std=STD, size=8)
     drawn._thread.join()
     numbers = drawn._work._numbers
     assert numbers is not None
     run.seen.append(numbers.copy())
     if run.choice.random() < 0.5:
         drawn.close()
-        run.attempt(lambda: drawn.release(np.zeros(8)))
+        run.attempt(partial(drawn.release, np.zeros(8)))
     else:
-        drawn = None
+        del drawn
         gc.collect(0)
     run.attempt(lambda: released(stream))
     run.attempt(lambda: released(run.source.stream(Purpose.NOISE, step=run.step)))

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from discreet.errors import NumericsError
 from discreet.randomness import box_muller
 
-__all__ = ["candidates", "compile_now"]
+__all__ = ["add", "candidates", "compile_now"]
 
 _BLOCK = 512  # words at a time: they stay in the first cache
 
@@ -87,37 +87,52 @@ def _block(words: Any, scale: float, limit: float, out: Any) -> int:
 _compiled_block = njit(nogil=True, error_model="numpy")(_block)
 
 
-def _walk(words: Any, scale: float, limit: float, out: Any) -> Any:
-    """Block by block, and a second look where something is undecided: those pairs are set to zero and listed."""
+def _walk(words: Any, scale: float, limit: float, integers: Any) -> Any:
+    """Add the integers of all decided pairs, block by block; list the others."""
     found = np.empty(words.size >> 1, np.intp)
     count = 0
+    scratch = np.empty(_BLOCK)
     for start in range(0, words.size, _BLOCK):
-        block = out[start : start + _BLOCK]
-        if _compiled_block(words[start : start + _BLOCK], scale, limit, block) > 0:
-            for j in range(block.size >> 1):
-                if np.isnan(block[2 * j]):
-                    block[2 * j] = block[2 * j + 1] = 0.0
+        target = integers[start : start + _BLOCK]
+        noise = scratch[: target.size]
+        if _compiled_block(words[start : start + _BLOCK], scale, limit, noise) > 0:
+            for j in range(noise.size >> 1):
+                if np.isnan(noise[2 * j]):
+                    noise[2 * j] = noise[2 * j + 1] = 0.0
                     found[count] = (start >> 1) + j
                     count += 1
+        for i in range(target.size):
+            target[i] += noise[i]
     return found[:count]
 
 
 _compiled_walk = njit(nogil=True, error_model="numpy")(_walk)
 
 
-def candidates(words: NDArray[np.uint64], scale: float, out: NDArray[np.float64]) -> NDArray[np.intp]:
-    """As `box_muller.candidates`: write the noise integers of all pairs and return the indices of those that are not decided.
+def add(words: NDArray[np.uint64], scale: float, integers: NDArray[np.float64]) -> NDArray[np.intp]:
+    """Add the noise integers of all decided pairs; nothing is added for the others, whose indices are returned.
+
+    Args:
+        words: 2m random words, contiguous [secret].
+        scale: standard deviation, in 2^-32 ... 2^32 [grid units, public].
+        integers: 2m float64, contiguous [sensitive].
 
     Raises:
         NumericsError: this thread does not round to nearest, or the compiled code does not agree with `box_muller`.
     """
     compile_now()
     box_muller.check_rounding()
-    return _candidates(words, scale, out)
+    return _add(words, scale, integers)
 
 
-def _candidates(words: NDArray[np.uint64], scale: float, out: NDArray[np.float64]) -> NDArray[np.intp]:
-    found: NDArray[np.intp] = _compiled_walk(words, scale, box_muller.threshold(scale), out)
+def candidates(words: NDArray[np.uint64], scale: float, out: NDArray[np.float64]) -> NDArray[np.intp]:
+    """As `box_muller.candidates`. An undecided pair gets zeros."""
+    out[:] = 0.0
+    return add(words, scale, out)
+
+
+def _add(words: NDArray[np.uint64], scale: float, integers: NDArray[np.float64]) -> NDArray[np.intp]:
+    found: NDArray[np.intp] = _compiled_walk(words, scale, box_muller.threshold(scale), integers)
     return found
 
 
@@ -126,8 +141,8 @@ def compile_now() -> None:
     """Compile, and compare with `box_muller`. Not left to a background thread: a fork in the middle could never compile."""
     words = np.arange(1, 4 * _BLOCK + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)  # well spread
     scale = 1.1 * 2.0**23
-    ours, theirs = np.empty(words.size), np.empty(words.size)
-    undecided = np.union1d(_candidates(words, scale, ours), box_muller.candidates(words, scale, theirs))
+    ours, theirs = np.zeros(words.size), np.empty(words.size)
+    undecided = np.union1d(_add(words, scale, ours), box_muller.candidates(words, scale, theirs))
     wrong = ours.reshape(-1, 2) != theirs.reshape(-1, 2)
     wrong[undecided] = False
     if wrong.any() or undecided.size > 4:

@@ -12,11 +12,12 @@ Every backend implements this map. This one computes x1 and x2 in float64, with 
 *decided* if no expansion with these first bits rounds to another integer. `refine` decides the others with further bits, so a
 backend may leave any pair undecided and the noise is the same.
 
-Error budget, in units of scale, with U in [2^-20, 1 - 2^-18]. Each line is the largest value on its own; they do not meet:
+Error budget, in units of scale, with U in [2^-20, 1 - 2^-18]. Each entry is the largest value on its own; all together stay
+below 2^-44.3, since they are large at different places:
 
-    U to float64, then 1/r at U near 1      2^-44.5      further bits of U                2^-45.4
-    polynomial of ln, degree 5              2^-46.2      further bits of b                2^-48.9
-    polynomial of sin, degree 5             2^-45.6      rounding of everything else      2^-47
+    U to float64, then 1/r at U near 1      2^-44.4      further bits of U, at U near 2^-20    2^-45.3
+    polynomial of ln, degree 5              2^-46.1      further bits of b                     2^-48.7
+    polynomial of sin, degree 5             2^-45.5      rounding of all operations            2^-47.9
 
 Only + - * / sqrt of IEEE 754 and integer operations are used, so nothing is assumed about a mathematical library. A program
 walks the same functions with a number type that carries its error bound and confirms ERROR (tests/support/error_budget.py).

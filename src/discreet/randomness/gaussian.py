@@ -14,6 +14,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from itertools import pairwise
+from types import ModuleType
 from typing import Any, NoReturn
 
 import numpy as np
@@ -30,7 +31,7 @@ __all__ = ["GaussianNoise", "prepare", "publish", "release"]
 
 _SMALLEST_SCALE = 2.0**-32
 _LARGEST_SCALE = 2.0**32
-_CHUNK = 2 * box_muller.CHUNK  # positions
+_CHUNK = 4 * box_muller.CHUNK  # positions; a cipher takes some microseconds to start
 _WORTH = 2**17  # positions for which one more thread pays
 
 _Floats = NDArray[np.float64]
@@ -58,7 +59,7 @@ class GaussianNoise:
         threads: how many threads may share the work of a large array; the numbers are the same.
     """
 
-    __slots__ = ("_candidates", "_given", "_lock", "_stream", "_threads", "scale", "size")
+    __slots__ = ("_adder", "_given", "_lock", "_stream", "_threads", "scale", "size")
 
     def __init__(self, stream: Stream, *, scale: float, size: int, threads: int = 1) -> None:
         owner = "GaussianNoise"
@@ -69,7 +70,7 @@ class GaussianNoise:
             raise ParameterError(owner=owner, name="scale", expected="a number in 2^-32 ... 2^32", got=repr(scale))
         self._threads = check.whole(owner, "threads", threads, least=1)
         box_muller.check_rounding()
-        self._candidates = _backend()
+        self._adder = _adder(_backend())
         self._stream = stream.claim(Purpose.NOISE)
         self._given = 0
         self._lock = threading.Lock()
@@ -120,21 +121,24 @@ class GaussianNoise:
 
     def _add_range(self, flat: _Floats, start: int) -> None:
         """Add the numbers of positions start, start + 1, ...; a pair that is cut in two is computed for either half."""
-        words, noise = np.empty(_CHUNK + 2, np.uint64), np.empty(_CHUNK + 2)
+        words = np.empty(min(_CHUNK, flat.size) + 2, np.uint64)
         for cut in range(0, flat.size, _CHUNK):
             piece = flat[cut : cut + _CHUNK]
             first, last = (start + cut) // 2, (start + cut + piece.size + 1) // 2
-            self._compute(first, words[: 2 * (last - first)], noise[: 2 * (last - first)])
+            if 2 * (last - first) == piece.size:
+                self._add_pairs(first, words[: piece.size], piece)
+                continue
+            noise = np.zeros(2 * (last - first))
+            self._add_pairs(first, words[: noise.size], noise)
             offset = start + cut - 2 * first
             piece += noise[offset : offset + piece.size]
 
-    def _compute(self, first: int, words: NDArray[np.uint64], noise: _Floats) -> None:
-        """The noise of the pairs first, first + 1, ..."""
+    def _add_pairs(self, first: int, words: NDArray[np.uint64], integers: _Floats) -> None:
+        """Add the noise of the pairs first, first + 1, ..."""
         self._stream.fill(words, 2 * first)
-        for pair in self._candidates(words, self.scale, noise):
+        for pair in self._adder(words, self.scale, integers):
             two = slice(2 * pair, 2 * pair + 2)
-            noise[two] = refine(self._stream, first + int(pair), words[two], self.scale)
-        noise += 0.0  # -0.0 becomes 0.0: integers have no signed zero, and a release must not either
+            integers[two] += refine(self._stream, first + int(pair), words[two], self.scale)
 
     def _advance(self, count: int) -> int:
         """Give out the next positions: whatever happens afterwards, nobody gets them again."""
@@ -216,14 +220,37 @@ def publish(units: _Floats, grid: Grid, target: NDArray[np.floating]) -> NDArray
 
 
 @cache
+def _compiled() -> ModuleType | None:
+    try:
+        from discreet.randomness import _compiled as kernel  # noqa: PLC0415  (numba is optional, and slow to import)
+    except ImportError:
+        return None
+    kernel.compile_now()
+    return kernel
+
+
 def _backend() -> _Candidates:
     """Whoever computes candidates fastest here; the numbers are the same."""
-    try:
-        from discreet.randomness import _compiled  # noqa: PLC0415  (numba is optional, and slow to import)
-    except ImportError:
-        return box_muller.candidates
-    _compiled.compile_now()
-    return _compiled.candidates
+    kernel = _compiled()
+    return box_muller.candidates if kernel is None else kernel.candidates
+
+
+def _adder(candidates: _Candidates) -> _Candidates:
+    """The same, but adding: nothing is added for a pair that is not decided."""
+    kernel = _compiled()
+    if kernel is not None and candidates is kernel.candidates:
+        add: _Candidates = kernel.add  # in one go, without an array in between
+        return add
+
+    def adder(words: NDArray[np.uint64], scale: float, integers: _Floats) -> NDArray[np.intp]:
+        noise = np.empty(words.size)
+        undecided = candidates(words, scale, noise)
+        noise.reshape(-1, 2)[undecided] = 0.0
+        noise += 0.0  # -0.0 becomes 0.0: integers have no signed zero, and a release must not have one either
+        integers += noise
+        return undecided
+
+    return adder
 
 
 def _flat(owner: str, name: str, array: object, *kinds: type, writable: bool = False) -> NDArray[Any]:

@@ -28,8 +28,7 @@ def refine(stream: Stream, pair: int, words: NDArray[np.uint64], scale: float) -
     """The noise integers of one pair, exactly.
 
     Guarantee: the integers nearest to (x1, x2) of `box_muller` for the infinite expansions that begin with `words` and go on
-    with the pair's refinement bits. It ends with probability 1: after i rounds a pair is undecided with probability below
-    scale * 2^(-45 - 62 i).
+    with the pair's refinement bits. It ends with probability 1: the enclosures shrink by 2^-64 with every round.
 
     Args:
         stream: the one that the words come from; its children hold the further bits [secret].
@@ -38,7 +37,7 @@ def refine(stream: Stream, pair: int, words: NDArray[np.uint64], scale: float) -
         scale: standard deviation, as the rational that the float is [grid units, public].
 
     Raises:
-        NumericsError: noise of 2^52 or more, or more than 1,000 rounds. Neither has a probability above 2^-60,000.
+        NumericsError: noise of 2^52 or more, or more than 1,000 rounds. Neither has a probability above 2^-800.
     """
     first, second = (int(word) for word in words)
     u, u_bits = first >> 1, 63

@@ -88,6 +88,17 @@ def test_the_search_for_fused_instructions_finds_one() -> None:
     assert re.search(r"\bv?fn?m(add|sub|la|ls)", "\tfmla\tv0.2d, v1.2d, v2.2d")
 
 
+def test_adding_leaves_an_undecided_pair_as_it_was() -> None:
+    words = random_words(2**16)
+    start = np.arange(words.size, dtype=np.float64)
+    added, noise = start.copy(), np.empty(words.size)
+    doubts = _compiled.add(words, 2.0**32, added)
+    assert np.array_equal(doubts, _compiled.candidates(words, 2.0**32, noise))
+    assert doubts.size > 10
+    assert np.array_equal(added, start + noise)
+    assert np.array_equal(added.reshape(-1, 2)[doubts], start.reshape(-1, 2)[doubts])
+
+
 @pytest.mark.parametrize("size", [0, 2, 4, 510, 512, 514, 2**12 - 2])
 def test_any_even_size(size: int) -> None:
     words = random_words(2**12)
