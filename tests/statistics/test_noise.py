@@ -206,8 +206,8 @@ def test_half_a_pair_used_twice_is_caught(monkeypatch: pytest.MonkeyPatch) -> No
 def test_correlated_lanes_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """A derivation that forgets the lane: the same key, hence the same noise for two groups."""
 
-    def forgetful(key: bytes, *labels: str) -> bytes:
-        return derive(key, *labels[:3])
+    def forgetful(reveal: Callable[[], bytes], *labels: str) -> bytes:
+        return derive(reveal, *labels[:3])
 
     monkeypatch.setattr(source, "derive", forgetful)
     assert not independent(draw(40_000, 1000.1), draw(40_000, 1000.1, lane=1))

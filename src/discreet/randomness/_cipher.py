@@ -1,7 +1,11 @@
-"""AES-256 in counter mode and HKDF-SHA256, from `cryptography`, checked by known answers before their first use."""
+"""AES-256 in counter mode and HKDF-SHA256, from `cryptography`, checked by known answers before their first use.
+
+Keys come as functions that reveal them, so that no local variable holds one: error trackers show the locals of every frame.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 
 import numpy as np
@@ -37,31 +41,31 @@ _HKDF_INFO = bytes.fromhex("f0f1f2f3f4f5f6f7f8f9")
 _HKDF_OUT = bytes.fromhex("3cb25f25faacd57a90434f64d0362f2a2d2d0a90cf1a5a4c5db02d56ecc4c5bf")
 
 
-def keystream(key: bytes, start: int, out: NDArray[np.uint64]) -> None:
+def keystream(reveal: Callable[[], bytes], start: int, out: NDArray[np.uint64]) -> None:
     """Fill a contiguous array with the 64-bit words `start`, `start + 1`, ... of the key's stream (little-endian)."""
     _check()
     target = out.view(np.uint8).data
     if start % 2:  # a block holds two words: begin in its middle
         head = np.empty(2, np.uint64)
-        _fill(key, start // 2, head.view(np.uint8).data)
+        _fill(reveal, start // 2, head.view(np.uint8).data)
         out[:1] = head[1:] if out.size else head[:0]
         target, start = target[_WORD:], start + 1
     if len(target):
-        _fill(key, start // 2, target)
+        _fill(reveal, start // 2, target)
 
 
-def _fill(key: bytes, block: int, target: memoryview) -> None:
-    encryptor = Cipher(AES256(key), CTR(block.to_bytes(_BLOCK, "big"))).encryptor()
+def _fill(reveal: Callable[[], bytes], block: int, target: memoryview) -> None:
+    encryptor = Cipher(AES256(reveal()), CTR(block.to_bytes(_BLOCK, "big"))).encryptor()
     for position in range(0, len(target), len(_ZEROS)):
         piece = target[position : position + len(_ZEROS)]
         encryptor.update_into(_ZEROS[: len(piece)] if len(piece) < len(_ZEROS) else _ZEROS, piece)
 
 
-def derive(key: bytes, *labels: str) -> bytes:
+def derive(reveal: Callable[[], bytes], *labels: str) -> bytes:
     """A 32-byte key for these labels; different lists of labels give independent keys."""
     _check()
     info = b"".join(len(label.encode()).to_bytes(4, "big") + label.encode() for label in ("discreet", *labels))
-    return HKDFExpand(SHA256(), 32, info).derive(key)
+    return HKDFExpand(SHA256(), 32, info).derive(reveal())
 
 
 @cache

@@ -101,9 +101,9 @@ class Stream:
                     got="a stream that was claimed or read before, of another purpose, or derived from another",
                     do="Ask the source for the stream of a new step or lane.",
                 )
-            key = self._reveal()
+            handed_on = Stream(_Key(self._reveal()), self.randomness)
             self._key = None
-        return Stream(_Key(key), self.randomness)
+        return handed_on
 
     def fill(self, out: NDArray[np.uint64], start: int = 0) -> None:
         """Write the words from position `start` on into a contiguous array of one axis."""
@@ -114,7 +114,7 @@ class Stream:
         if start + out.size > _MOST_WORDS:
             expected = f"at most {_MOST_WORDS} words from one stream"
             raise RandomnessMisuse(expected=expected, got=f"position {start + out.size}", do="Take another stream.")
-        keystream(self._reveal(), start, out)
+        keystream(self._reveal, start, out)
 
     def words(self, count: int, start: int = 0) -> NDArray[np.uint64]:
         """The words at positions start ... start + count - 1."""
@@ -124,7 +124,7 @@ class Stream:
 
     def child(self, label: str) -> Stream:
         """Another stream, independent of this one and determined by it and the label."""
-        return Stream(_Key(derive(self._reveal(), "child", label)), self.randomness)
+        return Stream(_Key(derive(self._reveal, "child", label)), self.randomness)
 
     def _reveal(self) -> bytes:
         if not self._touched:
@@ -220,7 +220,7 @@ class Source:
         """
         check.instance("Source.shared", "secret", secret, SharedSecret)
         label = check.label("Source.shared", "context", context)
-        return cls(_Key(derive(secret.to_bytes(), "shared", label)), Randomness.SYSTEM, only=Purpose.SAMPLE)
+        return cls(_Key(derive(secret.to_bytes, "shared", label)), Randomness.SYSTEM, only=Purpose.SAMPLE)
 
     @classmethod
     def unsafe_test_key(cls, key: bytes) -> Source:
@@ -248,14 +248,14 @@ class Source:
                 got=purpose.value,
                 do="Take noise from this rank's own Source.system().",
             )
-        key = self._key.reveal()  # refuses a fork before anything is remembered
+        self._key.reveal()  # refuses a fork before anything is remembered
         with self._lock:
             last = self._last.get((purpose, lane), -1)
             if step <= last:
                 expected = f"a step above {last} for {purpose.value}, lane {lane}"
                 raise RandomnessMisuse(expected=expected, got=f"step {step}", do="Its bits were given out already.")
             self._last[purpose, lane] = step
-        return Stream(_Key(derive(key, "stream", purpose.value, str(step), str(lane))), self.randomness, purpose)
+        return Stream(_Key(derive(self._key.reveal, "stream", purpose.value, str(step), str(lane))), self.randomness, purpose)
 
     def __repr__(self) -> str:
         return f"Source({self.randomness.value}, {self._key!r})"

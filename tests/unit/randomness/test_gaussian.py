@@ -242,6 +242,15 @@ def test_a_view_of_a_torch_tensor() -> None:
         assert torch.equal(tensor, torch.tensor(expected).to(kind))
 
 
+def test_a_release_has_no_negative_zeros() -> None:
+    """-0.0 + -0.0 is -0.0: with a negative zero in the noise, the sign of a sum that is zero would be released."""
+    grid = Grid(1.0)
+    for zero in (0.0, -0.0):
+        out = release(np.full(4_000, zero), grid=grid, noise_std=0.3, stream=stream())
+        assert np.sum(out == 0.0) > 1_000
+        assert not np.any(np.signbit(out[out == 0.0]))
+
+
 def test_a_number_and_an_empty_array() -> None:
     assert release(np.zeros(()), grid=GRID, noise_std=1.1, stream=stream()) == GRID.spacing * WHOLE[0]
     assert release(np.zeros((0, 3)), grid=GRID, noise_std=1.1, stream=stream()).shape == (0, 3)

@@ -3,7 +3,8 @@
 import copy
 import os
 import pickle
-from collections.abc import Iterator
+import traceback
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
@@ -127,6 +128,33 @@ def test_p18_a_key_is_not_shown() -> None:
     assert "spent" in repr(stream)
 
 
+def test_p18_no_frame_holds_a_key_when_something_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Error trackers print the locals of every frame, also for an interruption inside the cipher."""
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    def locals_of(call: Callable[[], object]) -> str:
+        try:
+            call()
+        except BaseException as error:  # noqa: BLE001  (an interruption is the point)
+            return "".join(traceback.TracebackException.from_exception(error, capture_locals=True).format())
+        raise AssertionError
+
+    source = Source.unsafe_test_key(KEY)
+    stream = source.stream(Purpose.NOISE, step=0)
+    other = source.stream(Purpose.NOISE, step=1)
+    secret = repr(KEY)[2:12]
+    shown = locals_of(lambda: source.stream(Purpose.NOISE, step=0)) + locals_of(lambda: stream.claim(Purpose.SAMPLE))
+    monkeypatch.setattr(_cipher, "CTR", interrupted)
+    shown += locals_of(lambda: other.words(4))
+    monkeypatch.setattr(_cipher, "HKDFExpand", interrupted)
+    shown += locals_of(lambda: source.stream(Purpose.NOISE, step=2)) + locals_of(lambda: other.child("x"))
+    assert "KeyboardInterrupt" in shown
+    assert secret not in shown
+    assert repr(other._reveal())[2:-1] not in shown
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork.*:DeprecationWarning")
 def test_p20_a_fork_can_use_no_key_of_its_parent_but_draw_its_own() -> None:
@@ -182,4 +210,4 @@ def test_p18_a_wrong_known_answer_is_an_error(monkeypatch: pytest.MonkeyPatch, n
     with pytest.raises(RandomnessUnavailable, match="known-answer"):
         Source.unsafe_test_key(KEY).stream(Purpose.NOISE, step=0)
     with pytest.raises(RandomnessUnavailable):
-        _cipher.keystream(KEY, 0, np.empty(2, np.uint64))
+        _cipher.keystream(lambda: KEY, 0, np.empty(2, np.uint64))
