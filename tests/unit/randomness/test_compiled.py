@@ -1,13 +1,14 @@
 """The compiled kernel against the NumPy path: the same bits before rounding, the same integers, a superset of doubts."""
 
 import re
+import sys
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from discreet.errors import NumericsError
-from discreet.randomness import Purpose, Source, _compiled, box_muller
+from discreet.randomness import Purpose, Source, _compiled, box_muller, gaussian
 
 SCALES = [2.0**-32, 0.3, 1.0, 1.1 * 2**23, 2.0**32]
 
@@ -120,3 +121,18 @@ def test_p18_a_kernel_that_does_not_agree_is_refused(monkeypatch: pytest.MonkeyP
             _compiled.candidates(random_words(64), 1.0, np.empty(64))
     finally:
         _compiled.compile_now.cache_clear()
+
+
+def test_without_numba_the_numpy_path_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "discreet.randomness._compiled", None)  # a module that is None cannot be imported
+    monkeypatch.delattr("discreet.randomness._compiled")
+    gaussian._compiled.cache_clear()
+    try:
+        assert gaussian._backend() is box_muller.candidates
+    finally:
+        gaussian._compiled.cache_clear()
+
+
+def test_with_numba_the_compiled_path_is_used() -> None:
+    assert gaussian._backend() is _compiled.candidates
+    assert gaussian._adder(_compiled.candidates) is _compiled.add
