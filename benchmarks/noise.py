@@ -5,8 +5,8 @@
 
 All take turns on one thread, so that whatever else the machine does hits all of them; the median of their CPU time is shown.
 Ours includes the cipher, the exact path for undecided numbers and the addition onto the caller's array. Only ours and OpenDP's
-are exact; the others are floating-point noise. The last table is time on the wall with one and two threads; its control (hashing,
-which does without Python's lock) shows what a second thread can gain on this machine at all. Peers that are not installed are
+are exact; the others are floating-point noise. The last table is time on the wall, with one and two threads; its control (hashing
+without Python's lock) shows what a second thread can gain on this machine at all. Peers that are not installed are
 named.
 """
 
