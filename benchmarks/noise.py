@@ -1,13 +1,12 @@
 """Nanoseconds per Gaussian number: this library, torch, NumPy and OpenDP's exact sampler, side by side.
 
-    python benchmarks/noise.py            # about two minutes
+    python benchmarks/noise.py            # about a minute
     python benchmarks/noise.py --quick    # about twenty seconds
 
 All take turns on one thread, so that whatever else the machine does hits all of them; the median of their CPU time is shown.
 Ours includes the cipher, the exact path for undecided numbers and the addition onto the caller's array. Only ours and OpenDP's
-are exact; the others are floating-point noise. The last table is time on the wall, with one and two threads; its control (hashing
-without Python's lock) shows what a second thread can gain on this machine at all. Peers that are not installed are
-named.
+are exact; the others are floating-point noise. The last table is time on the wall, with one and two threads. Its control is
+hashing without Python's lock: what a second thread can gain on this machine at all. Peers that are not installed are named.
 """
 
 from __future__ import annotations
