@@ -115,7 +115,7 @@ def as_rows(owner: str, name: str, records: Records) -> Records:
         got = f"{records.dtype}, {records.ndim} axes" if isinstance(records, np.ndarray) else type(records).__name__
         expected = "an array of float16, float32 or float64 with one record per entry of the first axis"
         raise ParameterError(owner=owner, name=name, expected=expected, got=got)
-    return records.reshape(len(records), math.prod(records.shape[1:]))
+    return np.asarray(records).reshape(len(records), math.prod(records.shape[1:]))  # a mask would hide numbers from the norm
 
 
 def _bounds(rows: Records) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
