@@ -149,10 +149,13 @@ def _sums_of_squares(rows: Records) -> NDArray[np.float64]:
     count, columns = rows.shape
     total = np.zeros(count)
     height = max(1, _CHUNK // max(1, min(columns, _BLOCK)))
+    space = np.empty((min(height, count), min(columns, _BLOCK)))
     with np.errstate(all="ignore"):
         for top in range(0, count, height):
             for left in range(0, columns, _BLOCK):
-                piece = rows[top : top + height, left : left + _BLOCK].astype(np.float64)
+                some = rows[top : top + height, left : left + _BLOCK]
+                piece = space[: some.shape[0], : some.shape[1]]
+                np.copyto(piece, some)
                 np.square(piece, out=piece)
                 total[top : top + height] += _tree(piece)
     return total
