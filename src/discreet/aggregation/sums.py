@@ -42,7 +42,7 @@ class PartialSums:
         slots: for groups of microbatches: (group number, records, slots) to the slot of each record. None elsewhere.
     """
 
-    __slots__ = ("_bound", "_pieces", "_place", "_plain", "_slots", "_state", "_sums", "records", "shapes")
+    __slots__ = ("_bound", "_pieces", "_place", "_plain", "_slots", "_state", "_sums", "_whole", "records", "shapes")
 
     def __init__(
         self, bound: Bound, state: State, *, place: tuple[int, int], piece: int = 0, slots: _Slots | None = None
@@ -54,11 +54,16 @@ class PartialSums:
         self._slots = slots
         self._sums = {group.name: _empty(group, bound.dimensions) for group in bound.groups(state) if group.private}
         self._plain = {leaf: np.zeros(bound.dimensions[leaf]) for leaf in _unprotected(bound)}
+        self._whole = True  # false while a call is under way, and for ever if it is broken off
         self.records = 0
         self.shapes: dict[str, tuple[int, ...]] = {}
 
     def add(self, records: Records) -> None:
-        """Add records; each is clipped by itself. Nothing is added if anything about them is wrong."""
+        """Add records; each is clipped by itself. Nothing is added if anything about them is wrong.
+
+        The arrays must not change meanwhile. If the call is broken off (Ctrl-C), the sums can no longer be used.
+        """
+        self._refuse_torn()
         rows, shapes = _rows(records, self._bound, self.shapes)
         groups = self._bound.groups(self._state)
         count = len(next(iter(rows.values())))
@@ -74,6 +79,7 @@ class PartialSums:
             vectors[group.name] = own if group.slots is None or not own else self._averages(number, group, own)
         norms = {name: _norms(own) for name, own in vectors.items() if own}
         bits = self._bound.observations(self._state, norms)
+        self._whole = False
         for group in groups:
             own = vectors[group.name] or {leaf: bits[leaf][:, np.newaxis] for leaf in group.leaves}
             if group.private:
@@ -83,6 +89,7 @@ class PartialSums:
                     self._plain[leaf] += values.sum(axis=0, dtype=np.float64)
         self.records += count
         self.shapes = shapes
+        self._whole = True
 
     def merge(self, other: PartialSums) -> None:
         """Add the sums of other records of the same sample, and leave those empty."""
@@ -100,6 +107,9 @@ class PartialSums:
                 got="sums from several places",
                 do="Gather the records, then add them in one call.",
             )
+        self._refuse_torn()
+        other._refuse_torn()
+        self._whole = other._whole = False
         for name, total in self._sums.items():
             total.merge(other._sums[name])
         for leaf in self._plain:
@@ -109,15 +119,25 @@ class PartialSums:
         self.records += other.records
         self.shapes = self.shapes or other.shapes
         other.records = 0
+        self._whole = other._whole = True
 
     def check_complete(self, bound: Bound, state: State, sample: Sample) -> None:
         """Refuse sums that are not those of all records of this sample, at this state."""
+        self._refuse_torn()
         alike = (self._bound, dict(self._state), self._place) == (bound, dict(state), (sample.step, sample.batch))
         if not alike or self.records != len(sample):
             raise SampleMisuse(
                 expected="one row for each record of the sample, each added once",
                 got="another number of rows" if alike else "sums of another sample or state",
                 do="Compute records for exactly sample.indices (or sample.units), also for an empty sample.",
+            )
+
+    def _refuse_torn(self) -> None:
+        if not self._whole:
+            raise SampleMisuse(
+                expected="sums of whole records",
+                got="sums whose last addition was broken off",
+                do="Throw them away and add all records to new ones: some may count twice here.",
             )
 
     def integers(self, group: Group) -> NDArray[np.float64]:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 import discreet as dp
 from discreet.aggregation import Aggregator, PartialSums, aggregate
 from discreet.mechanisms import AdaptiveClip, Bound, Gaussian, Groups, Joint, Microbatches, NotPrivate
+from discreet.numerics import ExactSum
 from discreet.randomness import GaussianNoise, Source
 from discreet.sampling import Owners, Sampler
 
@@ -235,6 +236,27 @@ def test_workers_in_other_processes_send_partial_sums(data: Array) -> None:
         one, two = pool.map(summed, [run.partial(sample), run.partial(sample)], rows)
     one.merge(two)
     assert np.array_equal(run.release(sample, one)["x"], releases(keyed(plan(steps=1)), data)[0])
+
+
+def test_an_addition_broken_off_makes_the_sums_useless(data: Array, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = keyed(plan(Groups({"x": Gaussian(1.0, 1.0), "y": Gaussian(1.0, 1.0)}), leaves={"x": 2, "y": 2}))
+    sample = next(run.samples())
+    records = {"x": data[sample.indices], "y": data[sample.indices]}
+    partial, right, calls = run.partial(sample), ExactSum.add, []
+
+    def interrupted(self: ExactSum, *arguments: Any) -> None:
+        calls.append(right(self, *arguments))
+        if len(calls) == 1:  # the first group is in, the second is not
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(ExactSum, "add", interrupted)
+        partial.add(records)
+    with pytest.raises(dp.SampleMisuse, match="broken off"):
+        partial.add(records)  # the first group would count twice
+    with pytest.raises(dp.SampleMisuse, match="broken off"):
+        run.release(sample, partial)
+    run.release(sample, records)
 
 
 def test_what_was_merged_counts_once(data: Array) -> None:
