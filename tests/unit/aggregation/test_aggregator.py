@@ -242,10 +242,12 @@ def test_an_addition_broken_off_makes_the_sums_useless(data: Array, monkeypatch:
     run = keyed(plan(Groups({"x": Gaussian(1.0, 1.0), "y": Gaussian(1.0, 1.0)}), leaves={"x": 2, "y": 2}))
     sample = next(run.samples())
     records = {"x": data[sample.indices], "y": data[sample.indices]}
-    partial, right, calls = run.partial(sample), ExactSum.add, []
+    partial, right = run.partial(sample), ExactSum.add
+    calls: list[None] = []
 
     def interrupted(self: ExactSum, *arguments: Any) -> None:
-        calls.append(right(self, *arguments))
+        right(self, *arguments)
+        calls.append(None)
         if len(calls) == 1:  # the first group is in, the second is not
             raise KeyboardInterrupt
 
