@@ -1,36 +1,22 @@
 """Deliberate privacy bugs in the mechanisms, each applied to the real code, and the check that catches it."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
 
-import discreet as dp
 from discreet.mechanisms import AdaptiveClip, Bound, Gaussian, Group, Joint, Microbatches, Normalised, Split, Threshold, groups
 from discreet.mechanisms import bound as binding
 from discreet.mechanisms import split as splitting
 from laws import test_mechanisms as laws
 from support.mechanisms import check_median, within_bound
+from support.mutations import Mutation, assert_caught, by_name, replaced
 from unit.mechanisms import test_adaptive, test_group, test_groups
-
-Patch = Callable[[pytest.MonkeyPatch], None]
 
 right_groups, right_ratios, right_observations = Bound.groups, Group.ratios, Bound.observations
 right_moved, right_shares = Threshold.moved, splitting._shares
-
-
-@dataclass(frozen=True)
-class Mutation:
-    name: str
-    patch: Patch
-    check: Callable[[], None]
-
-
-def replaced(owner: object, name: str, value: object) -> Patch:
-    return lambda monkeypatch: monkeypatch.setattr(owner, name, value)
 
 
 # --- checks that need no hypothesis ---
@@ -196,16 +182,6 @@ MUTATIONS = [
 ]
 
 
-by_name = pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
-
-
-@by_name
-def test_the_check_passes_on_the_code_as_it_is(mutation: Mutation) -> None:
-    mutation.check()
-
-
-@by_name
-def test_the_check_fails_once_the_code_is_broken(mutation: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
-    mutation.patch(monkeypatch)
-    with pytest.raises((AssertionError, pytest.fail.Exception, dp.DiscreetError)):
-        mutation.check()
+@by_name(MUTATIONS)
+def test_the_bug_is_caught(mutation: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert_caught(mutation, monkeypatch)
