@@ -45,6 +45,7 @@ bench:
 	$(BIN)/python benchmarks/attacks.py
 	$(BIN)/python benchmarks/sampling.py
 	$(BIN)/python benchmarks/sums.py
+	$(BIN)/python benchmarks/aggregation.py
 	$(BIN)/python benchmarks/ledger.py
 	$(BIN)/python benchmarks/interop.py
 	$(BIN)/python benchmarks/accounting.py
