@@ -19,6 +19,7 @@ from discreet.numerics import (
     outer_spread,
     squared_norms,
 )
+from support.paths import on_both
 
 F64 = NDArray[np.float64]
 ANY32 = st.floats(width=32, allow_nan=False, allow_infinity=False)
@@ -75,6 +76,27 @@ def test_exact_sums_hold_their_sensitivity_for_any_numbers_in_any_order(
     without = total(order[1:], 3)
     moved = squared_distance(everything, without) * Fraction(grid.spacing) ** 2
     assert moved <= Fraction(clip_norm) ** 2
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@settings(max_examples=60, deadline=None)  # the first example compiles
+@given(data=st.data(), columns=st.sampled_from([1, 2, 7, 300, 513, 2050]), clip_norm=st.floats(1e-3, 1e3))
+def test_compiled_code_gives_the_bits_of_the_numpy_path(
+    dtype: type[np.floating], data: st.DataObject, columns: int, clip_norm: float
+) -> None:
+    """Any numbers and weights: norms bit for bit, sums integer by integer."""
+    elements = st.floats(width=32) if dtype is np.float32 else ANYTHING
+    drawn = data.draw(arrays.arrays(dtype, (5, columns), elements=elements, fill=st.just(dtype(0.1))))
+    weights = data.draw(arrays.arrays(np.float64, 5, elements=ANYTHING))
+
+    def computed() -> bytes:
+        total = ExactSum({"a": columns}, clip_norm=clip_norm, grid=Grid.for_noise(noise_std=clip_norm, clip_norm=clip_norm))
+        total.add({"a": drawn}, weights)
+        total.add({"a": drawn}, np.minimum(1.0, clip_norm / np.maximum(l2_norms(drawn), 1e-300)))
+        return squared_norms(drawn).tobytes() + total.integers()["a"].tobytes()
+
+    numpy, compiled = on_both(computed)
+    assert compiled == numpy
 
 
 # --- float sums ---

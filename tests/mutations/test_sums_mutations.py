@@ -1,20 +1,25 @@
 """Deliberate bugs in norms and sums, each applied to the real code, and the test that catches it."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from discreet.numerics import exact, ghost, norms, rounded
+from discreet.numerics import _compiled, exact, ghost, norms, rounded
 from laws import test_sums
 from support.mutations import Mutation, assert_caught, by_name, replaced
-from unit.numerics import test_exact, test_ghost, test_norms, test_rounded
+from unit.numerics import test_compiled, test_exact, test_ghost, test_norms, test_rounded
 
 
-def per_leaf(rows: Mapping[str, object], weight: object, factors: Mapping[str, float], radius: int) -> object:
-    right = exact_within
-    return np.all([right({name: leaf}, weight, {name: factors[name]}, radius) for name, leaf in rows.items()], axis=0)  # type: ignore[dict-item,arg-type]
+def per_leaf(squares: Sequence[NDArray[np.float64]], radius: int) -> object:
+    return np.all([exact_within([leaf], radius) for leaf in squares], axis=0)
+
+
+def unchecked(rows: Any, weight: Any, chosen: Any, total: Any, squares: Any) -> None:
+    total += np.trunc(rows[chosen] * weight[chosen, np.newaxis]).sum(axis=0)
 
 
 exact_within = exact._within
@@ -23,13 +28,23 @@ right_excess = rounded.FloatSum._excess
 MUTATIONS = [
     Mutation(
         "the integers are not checked",
-        replaced(exact, "_within", lambda rows, weight, factors, radius: np.ones(len(weight), bool)),
+        replaced(exact, "_within", lambda squares, radius: np.ones(len(squares[0]), bool)),
         lambda: test_exact.test_p01_a_wrong_weight_cannot_exceed_the_clip_norm(1.0),
     ),
     Mutation(
         "leaves are checked one by one",
         replaced(exact, "_within", per_leaf),
         test_exact.test_leaves_of_a_group_are_checked_together,
+    ),
+    Mutation(
+        "compiled code leaves the squares out, so that every record passes",
+        replaced(_compiled, "add_units", unchecked),
+        test_compiled.test_p01_compiled_sums_drop_what_exceeds_the_clip_norm,
+    ),
+    Mutation(
+        "compiled code adds up norms in an order of its own",
+        replaced(_compiled, "sums_of_squares", lambda rows: np.square(rows.astype(np.float64)).sum(axis=1)),
+        lambda: test_compiled.test_norms_have_the_bits_of_the_numpy_path(np.float32),
     ),
     Mutation(
         "records are rounded to the nearest integers, which may be longer",

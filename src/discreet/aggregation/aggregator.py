@@ -141,9 +141,12 @@ class Aggregator:
         values, noise_std, divisors = {}, {}, {}
         for lane, group in enumerate(self._bound.groups(self._state)):
             totals = self._noised(sums, group, self._number(sample), lane)
-            edges = np.cumsum([self._bound.dimensions[leaf] for leaf in group.leaves])[:-1]
-            for leaf, scale, total in zip(group.leaves, group.scales, np.split(totals, edges), strict=True):
-                values[leaf] = (total * scale).reshape(sums.shapes.get(leaf, total.shape))
+            end = 0
+            for leaf, scale in zip(group.leaves, group.scales, strict=True):
+                start, end = end, end + self._bound.dimensions[leaf]
+                total = totals[start:end]
+                total *= scale
+                values[leaf] = total.reshape(sums.shapes.get(leaf, total.shape))
                 noise_std[leaf] = group.noise_std * scale
                 divisors[leaf] = group.divisor(self.plan.expected_batch_size)
         self._state = self._bound.update(self._state, values, expected_batch_size=self.plan.expected_batch_size)
@@ -157,7 +160,8 @@ class Aggregator:
         integers = sums.integers(group)
         stream = self._source.stream(Purpose.NOISE, step=number, lane=lane)
         GaussianNoise(stream, scale=grid.scale(group.noise_std), size=integers.size).add_to(integers)
-        return integers * grid.spacing
+        integers *= grid.spacing
+        return integers
 
     def _number(self, sample: Sample) -> int:
         return sample.step * self.sampler.batches_per_step + sample.batch

@@ -83,7 +83,7 @@ class PartialSums:
         for group in groups:
             own = vectors[group.name] or {leaf: bits[leaf][:, np.newaxis] for leaf in group.leaves}
             if group.private:
-                self._sums[group.name].add(own, group.weights(norms.get(group.name, _norms(own))))
+                self._sums[group.name].add(own, group.weights(norms[group.name] if group.name in norms else _norms(own)))
             else:
                 for leaf, values in own.items():
                     self._plain[leaf] += values.sum(axis=0, dtype=np.float64)
@@ -142,7 +142,8 @@ class PartialSums:
 
     def integers(self, group: Group) -> NDArray[np.float64]:
         """The sum of one group in grid units, leaf after leaf."""
-        return np.concatenate(list(self._sums[group.name].integers().values()))
+        leaves = list(self._sums[group.name].integers().values())
+        return leaves[0] if len(leaves) == 1 else np.concatenate(leaves)
 
     def unprotected(self, leaf: str) -> NDArray[np.float64]:
         """The plain sum of a leaf that is not private."""
@@ -187,7 +188,10 @@ def _unprotected(bound: Bound) -> list[str]:
 
 def _norms(rows: _Rows) -> NDArray[np.float64]:
     """Upper bounds of squared norms, records x leaves."""
-    return np.stack([squared_norms(values) for values in rows.values()], axis=1)
+    squares = np.empty((len(next(iter(rows.values()))), len(rows)))
+    for column, values in enumerate(rows.values()):
+        squares[:, column] = squared_norms(values)
+    return squares
 
 
 def _rows(records: Records, bound: Bound, known: Mapping[str, tuple[int, ...]]) -> tuple[_Rows, dict[str, tuple[int, ...]]]:

@@ -10,8 +10,9 @@ wrong. The clip is the caller's business; the check is what the guarantee rests 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
+from functools import lru_cache
 from types import MappingProxyType
 from typing import TypeAlias, final
 
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 
 from discreet import _validate as check
 from discreet.errors import NumericsError, ParameterError
+from discreet.numerics import _compiled
 from discreet.numerics._rational import up
 from discreet.numerics.grid import Grid
 from discreet.numerics.norms import Records, as_rows
@@ -100,22 +102,34 @@ class ExactSum:
     def add(self, leaves: Mapping[str, Records], weights: NDArray[np.floating]) -> None:
         """Add a batch of records: `leaves[name]` is (B, ...), `weights` is (B,); both sensitive.
 
-        The arrays are read twice, for the check and for the sum, and must not change meanwhile.
+        What is added is what was checked. If a record fails, all are read once more, and must be as they were.
 
         Raises:
-            NumericsError: more records than stay exact. Nothing was added.
+            NumericsError: more records than stay exact; nothing was added. Or the arrays changed meanwhile.
         """
         self._refuse_torn()
         rows, weight = _checked("ExactSum.add", self._dimensions, leaves, weights)
         self._count(len(weight))
-        kept = _within(rows, weight, self._factors, self._radius)
         self._whole = False
-        weight, chosen = weight[kept], None if kept.all() else np.flatnonzero(kept)
-        for name, leaf in rows.items():
-            for part, columns in _pieces(len(weight), leaf.shape[1]):
-                some = leaf[part, columns] if chosen is None else leaf[chosen[part], columns]
-                self._sums[name][columns] += _units(some, weight[part], self._factors[name]).sum(axis=0)
+        sums, kept = self._with(rows, weight, None)
+        if not kept.all():  # rare: from the sums as they were, without those that fail
+            sums, again = self._with(rows, weight, np.flatnonzero(kept))
+            if not again.all():
+                raise NumericsError(
+                    expected="arrays that nobody changes while they are added",
+                    got="others than a moment ago",
+                    do="Copy arrays that other threads or devices write to.",
+                )
+        self._sums = sums
         self._whole = True
+
+    def _with(
+        self, rows: Mapping[str, Records], weight: _FloatArray, chosen: NDArray[np.intp] | None
+    ) -> tuple[dict[str, _FloatArray], NDArray[np.bool_]]:
+        """The sums with the chosen records (None: all), and which of these pass the check. Unless all do: not a sum to use."""
+        sums = {name: total.copy() for name, total in self._sums.items()}
+        squares = [_add_units(leaf, weight, self._factors[name], chosen, sums[name]) for name, leaf in rows.items()]
+        return sums, _within(squares, self._radius)
 
     def merge(self, other: ExactSum) -> None:
         """Take over another partial sum of the same group, such as another worker's; it is empty afterwards.
@@ -174,11 +188,13 @@ def quantise(
     radius = grid.radius(clip_norm)
     dimensions = {name: math.prod(np.shape(leaf)[1:]) for name, leaf in leaves.items()}
     rows, weight = _checked("quantise", dimensions, leaves, weights)
-    factors = dict.fromkeys(rows, _factor(clip_norm, grid, radius, 1.0))
-    kept = _within(rows, weight, factors, radius)[:, np.newaxis]
-    return {name: np.where(kept, _units(leaf, weight, factors[name]) + 0.0, 0.0) for name, leaf in rows.items()}
+    factor = _factor(clip_norm, grid, radius, 1.0)
+    units = {name: _units(leaf, weight, factor) for name, leaf in rows.items()}
+    kept = _within([_squares(some) for some in units.values()], radius)[:, np.newaxis]
+    return {name: np.where(kept, some + 0.0, 0.0) for name, some in units.items()}
 
 
+@lru_cache(64)
 def _factor(clip_norm: float, grid: Grid, radius: int, scale: float) -> float:
     """What a weight is multiplied by: 1 / (scale * spacing), lowered so that a record clipped to clip_norm passes the check."""
     exact = Fraction(radius) / Fraction(clip_norm) / Fraction(scale) * (1 - _SLACK)
@@ -206,19 +222,31 @@ def _checked(
     return rows, weight[:, 0].astype(np.float64)
 
 
-def _within(rows: Mapping[str, Records], weight: _FloatArray, factors: Mapping[str, float], radius: int) -> NDArray[np.bool_]:
-    """Which records have integers of joint norm at most the radius; decided exactly.
+def _within(squares: Sequence[_FloatArray], radius: int) -> NDArray[np.bool_]:
+    """Which records have integers of joint norm at most the radius, from their squared norms in each leaf; decided exactly.
 
     A float64 sum of whole numbers is exact while it is below 2^53, and once it is not it never comes back below: so a computed
     sum of at most radius^2 <= 2^52 is the true one, in any order. NaN and infinity compare as false.
     """
+    with np.errstate(all="ignore"):
+        return np.asarray(sum(squares) <= float(radius * radius))
+
+
+def _add_units(
+    leaf: Records, weight: _FloatArray, factor: float, chosen: NDArray[np.intp] | None, total: _FloatArray
+) -> _FloatArray:
+    """Add the integers of the chosen rows (None: all) to `total`. Returns the sums of their squares, 0 for the others."""
     squares = np.zeros(len(weight))
     with np.errstate(all="ignore"):
-        for name, leaf in rows.items():
-            for part, columns in _pieces(*leaf.shape):
-                units = _units(leaf[part, columns], weight[part], factors[name])
-                squares[part] += np.einsum("bd,bd->b", units, units)
-        return squares <= float(radius * radius)
+        if _compiled.worth_it(leaf):
+            _compiled.add_units(leaf, weight * factor, np.arange(len(weight)) if chosen is None else chosen, total, squares)
+            return squares
+        for part, columns in _pieces(len(weight if chosen is None else chosen), leaf.shape[1]):
+            some = part if chosen is None else chosen[part]
+            units = _units(leaf[some, columns], weight[some], factor)
+            total[columns] += units.sum(axis=0)
+            squares[some] += _squares(units)
+    return squares
 
 
 def _units(leaf: Records, weight: _FloatArray, factor: float) -> _FloatArray:
@@ -226,6 +254,12 @@ def _units(leaf: Records, weight: _FloatArray, factor: float) -> _FloatArray:
     with np.errstate(all="ignore"):
         units = np.multiply(leaf, (weight * factor)[:, np.newaxis], dtype=np.float64)
         return np.trunc(units, out=units)
+
+
+def _squares(units: _FloatArray) -> _FloatArray:
+    """In any order: see `_within`."""
+    with np.errstate(all="ignore"):
+        return np.asarray(np.einsum("bd,bd->b", units, units))
 
 
 def _pieces(count: int, columns: int) -> Iterator[tuple[slice, slice]]:

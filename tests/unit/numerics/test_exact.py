@@ -137,7 +137,7 @@ def test_p16_an_addition_that_was_broken_off_cannot_be_repeated(monkeypatch: pyt
 
     def interrupted(leaf: NDArray[np.floating], weight: NDArray[np.float64], factor: float) -> NDArray[np.float64]:
         calls.append(1)
-        if len(calls) == 4:  # both leaves were checked, the first was added
+        if len(calls) == 2:  # the first leaf was added
             raise KeyboardInterrupt
         return units(leaf, weight, factor)
 
@@ -149,6 +149,23 @@ def test_p16_an_addition_that_was_broken_off_cannot_be_repeated(monkeypatch: pyt
         with pytest.raises(NumericsError, match="broken off"):
             call()
     assert not np.any(other.integers()["a"])
+
+
+def test_arrays_that_change_while_they_are_added_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One record fails, so all are read again; the other one is ten times as large by then."""
+    rows = np.array([[0.5], [np.nan]])
+    total = ExactSum({"a": 1}, clip_norm=1.0, grid=GRID)
+
+    def changing(squares: list[NDArray[np.float64]], radius: int) -> NDArray[np.bool_]:
+        rows[0] = 5.0
+        return within(squares, radius)
+
+    within = exact._within
+    monkeypatch.setattr(exact, "_within", changing)
+    with pytest.raises(NumericsError, match="nobody changes"):
+        total.add({"a": rows}, np.ones(2))
+    with pytest.raises(NumericsError, match="broken off"):
+        total.integers()
 
 
 def test_partial_sums_travel_between_processes() -> None:
