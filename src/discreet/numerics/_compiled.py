@@ -25,7 +25,7 @@ __all__ = ["LANES", "add_units", "sums_of_squares", "worth_it"]
 LANES = 512
 """Columns j, j + LANES, j + 2*LANES, ... of a record are added one after the other, then the lanes in a tree."""
 
-_WORTH = 2**28  # numbers that NumPy takes about a second for
+_WORTH = 2**29  # numbers that NumPy takes one or two seconds for
 _PIECE = 2048  # columns that are added at a time: their sums stay in the first cache
 _FEW = 256  # lanes for squares of integers, which may be added in any order
 
@@ -126,11 +126,13 @@ def _kernels(dtype: np.dtype[np.floating]) -> _Kernels | None:
 
 def _check(dtype: np.dtype[np.floating], norms: Callable[..., None], sums: Callable[..., None]) -> None:
     """Compare with the interpreter on a few well spread numbers."""
-    rows = (np.arange(2 * (_PIECE + 77)) * 0.6180339887498949 % 1.0 - 0.5).astype(dtype).reshape(2, -1)
-    weight, chosen = np.array([2.0**20, 1.1 * 2**20]), np.arange(2)
+    count, columns = 8, _PIECE + 77
+    rows = (np.arange(count * columns) * 0.6180339887498949 % 1.0 - 0.5).astype(dtype).reshape(count, columns)
+    rows[2:, np.arange(columns) % LANES != 0] = 0.0  # one lane alone: the others would hide a rounding that is missing
+    weight, chosen = np.linspace(2.0**20, 2.0**21, count), np.arange(count)
     results = []
     for square, add in ((norms, sums), (_sums_of_squares, _add_units)):
-        out, total, squares = np.zeros(2), np.zeros(rows.shape[1]), np.zeros(2)
+        out, total, squares = np.zeros(count), np.zeros(columns), np.zeros(count)
         square(rows, out)
         add(rows, weight, chosen, total, squares)
         results.append(np.concatenate([out, total, squares]))

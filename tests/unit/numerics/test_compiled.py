@@ -157,9 +157,20 @@ def test_without_numba_the_numpy_path_is_used(monkeypatch: pytest.MonkeyPatch) -
             _compiled.sums_of_squares(np.ones((2, 4)))
 
 
+def fused(rows: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+    """As `_sums_of_squares`, but without rounding the squares: what a fused multiply-add computes."""
+    for i, row in enumerate(rows):
+        lanes = [Fraction(0)] * _compiled.LANES
+        for j, x in enumerate(row.tolist()):
+            if x:
+                lanes[j % _compiled.LANES] = Fraction(float(Fraction(x) ** 2 + lanes[j % _compiled.LANES]))
+        out[i] = norms._tree(np.array([lanes], np.float64))[0]
+
+
 def test_p18_compiled_code_that_does_not_agree_is_refused() -> None:
     norm, add = _compiled._sums_of_squares, _compiled._add_units
-    for kernels in ((lambda rows, out: out.fill(1.0), add), (norm, lambda rows, weight, chosen, total, squares: None)):
+    wide = np.dtype(np.float64)
+    for kernels in ((fused, add), (norm, lambda rows, weight, chosen, total, squares: None)):
         with pytest.raises(NumericsError, match="agrees with the interpreter"):
-            _compiled._check(np.dtype(np.float32), *kernels)
-    _compiled._check(np.dtype(np.float32), norm, add)
+            _compiled._check(wide, *kernels)
+    _compiled._check(wide, norm, add)
