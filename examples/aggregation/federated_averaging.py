@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from sklearn.datasets import make_classification
 
 import discreet as dp
-from discreet.accounting import solve
-from discreet.accounting.unknowns import NoiseMultiplier
+from discreet.recipes import plan_with_scaled_noise
 
 Array = NDArray[np.float64]
 
@@ -43,11 +42,14 @@ def local_update(weights: Array, x: Array, y: Array) -> Array:
 
 def train(x: Array, y: Array, owners: dp.Owners, epsilon: float, ledger: dp.Ledger) -> Array:
     """The server's loop; it sees released averages only."""
-    multiplier = solve(NoiseMultiplier(dp.Poisson(PROBABILITY), ROUNDS), epsilon=epsilon, delta=DELTA).value
     sampler = dp.Sampler(dp.Poisson(PROBABILITY), records=USERS, steps=ROUNDS, owners=owners, rows_per_unit=ROWS_PER_USER)
     plan = dp.Plan(
-        unit=dp.Unit.USER, sampler=sampler, mechanism=dp.Gaussian(CLIP_NORM, multiplier), leaves={"update": x.shape[1]}
+        unit=dp.Unit.USER,
+        sampler=sampler,
+        mechanism=dp.Gaussian(CLIP_NORM, noise_multiplier=1.0),
+        leaves={"update": x.shape[1]},
     )
+    plan = plan_with_scaled_noise(plan, epsilon=epsilon, delta=DELTA)
     run = dp.Aggregator(plan, ledger=ledger, label="federated averaging")
     weights = np.zeros(x.shape[1])
     for sample in run.samples():

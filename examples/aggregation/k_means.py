@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from sklearn.datasets import make_blobs
 
 import discreet as dp
-from discreet.accounting import solve
-from discreet.accounting.unknowns import NoiseMultiplier
+from discreet.recipes import plan_with_scaled_noise
 
 Array = NDArray[np.float64]
 
@@ -43,12 +42,12 @@ def nearest(data: Array, centres: Array) -> NDArray[np.int64]:
 
 def plan_for(epsilon: float) -> dp.Plan:
     """The same noise in every step, calibrated to the whole run: nothing is split by hand."""
-    multiplier = solve(NoiseMultiplier(dp.Everything(), STEPS), epsilon=epsilon, delta=DELTA).value
-    return dp.Plan(
+    plan = dp.Plan(
         sampler=dp.Sampler(dp.Everything(), records=RECORDS, steps=STEPS),
-        mechanism=dp.Joint(clip_norm=2**0.5, noise_multiplier=multiplier, scales={"sums": RADIUS, "counts": 1.0}),
+        mechanism=dp.Joint(clip_norm=2**0.5, noise_multiplier=1.0, scales={"sums": RADIUS, "counts": 1.0}),
         leaves={"sums": 2 * CLUSTERS, "counts": CLUSTERS},
     )
+    return plan_with_scaled_noise(plan, epsilon=epsilon, delta=DELTA)
 
 
 def private_centres(data: Array, plan: dp.Plan, ledger: dp.Ledger) -> Array:
