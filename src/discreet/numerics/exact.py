@@ -56,7 +56,7 @@ class ExactSum:
     {'weight': [0.6, 0.0], 'bias': [0.8]}
     """
 
-    __slots__ = ("_dimensions", "_factors", "_most", "_radius", "_records", "_scales", "_sums", "clip_norm", "grid")
+    __slots__ = ("_dimensions", "_factors", "_most", "_radius", "_records", "_scales", "_sums", "_whole", "clip_norm", "grid")
 
     def __init__(
         self, dimensions: Mapping[str, int], *, clip_norm: float, grid: Grid, scales: Mapping[str, float] | None = None
@@ -77,9 +77,10 @@ class ExactSum:
         self.grid = check.instance(owner, "grid", grid, Grid)
         self._radius = self.grid.radius(self.clip_norm)
         self._most = (_HEADROOM - 1) // self._radius
-        self._factors = {name: _factor(self.clip_norm, self.grid, self._radius, scale) for name, scale in self.scales.items()}
+        self._factors = {name: _factor(self.clip_norm, self.grid, self._radius, scale) for name, scale in self._scales.items()}
         self._sums = {name: np.zeros(d) for name, d in named.items()}
         self._records = 0
+        self._whole = True  # false while a call is under way, and for ever if it is broken off
 
     @property
     def dimensions(self) -> Mapping[str, int]:
@@ -88,7 +89,7 @@ class ExactSum:
 
     @property
     def scales(self) -> Mapping[str, float]:
-        """What each leaf is divided by."""
+        """What each leaf is divided by; multiply the release by it."""
         return MappingProxyType(self._scales)
 
     @property
@@ -99,17 +100,22 @@ class ExactSum:
     def add(self, leaves: Mapping[str, Records], weights: NDArray[np.floating]) -> None:
         """Add a batch of records: `leaves[name]` is (B, ...), `weights` is (B,); both sensitive.
 
+        The arrays are read twice, for the check and for the sum, and must not change meanwhile.
+
         Raises:
             NumericsError: more records than stay exact. Nothing was added.
         """
-        rows, weight = _checked("ExactSum.add", self.dimensions, leaves, weights)
+        self._refuse_torn()
+        rows, weight = _checked("ExactSum.add", self._dimensions, leaves, weights)
         self._count(len(weight))
         kept = _within(rows, weight, self._factors, self._radius)
+        self._whole = False
         weight, chosen = weight[kept], None if kept.all() else np.flatnonzero(kept)
         for name, leaf in rows.items():
             for part, columns in _pieces(len(weight), leaf.shape[1]):
                 some = leaf[part, columns] if chosen is None else leaf[chosen[part], columns]
                 self._sums[name][columns] += _units(some, weight[part], self._factors[name]).sum(axis=0)
+        self._whole = True
 
     def merge(self, other: ExactSum) -> None:
         """Take over another partial sum of the same group, such as another worker's; it is empty afterwards.
@@ -117,21 +123,34 @@ class ExactSum:
         What was merged cannot count twice.
         """
         alike = isinstance(other, ExactSum) and all(
-            getattr(self, name) == getattr(other, name) for name in ("dimensions", "scales", "clip_norm", "grid")
+            getattr(self, name) == getattr(other, name) for name in ("_dimensions", "_scales", "clip_norm", "grid")
         )
         if not alike or other is self:
             expected = "another sum with the same leaves, scales, clip norm and grid"
             got = "itself" if other is self else "a different one"
             raise ParameterError(owner="ExactSum.merge", name="other", expected=expected, got=got)
+        self._refuse_torn()
+        other._refuse_torn()
         self._count(other._records)
+        self._whole = other._whole = False
         for name in self._sums:
             self._sums[name] += other._sums[name]
             other._sums[name][:] = 0.0
         other._records = 0
+        self._whole = other._whole = True
 
     def integers(self) -> dict[str, _FloatArray]:
         """The sum of each leaf as whole numbers in float64, flat; sensitive until noise is added."""
+        self._refuse_torn()
         return {name: total.copy() for name, total in self._sums.items()}
+
+    def _refuse_torn(self) -> None:
+        if not self._whole:
+            raise NumericsError(
+                expected="a sum of whole records",
+                got="one whose last addition was broken off",
+                do="Throw it away: adding the batch again would count some records twice.",
+            )
 
     def _count(self, records: int) -> None:
         if self._records + records > self._most:

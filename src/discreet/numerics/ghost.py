@@ -69,6 +69,7 @@ def ghost_squared_norms(inputs: Records, gradients: Records) -> NDArray[np.float
     kind = binary(owner, inputs.dtype)
     if gradients.dtype != kind:
         raise ParameterError(owner=owner, name="gradients", expected=f"of dtype {kind}", got=str(gradients.dtype))
+    inputs, gradients = np.asarray(inputs), np.asarray(gradients)
     with np.errstate(all="ignore"):
         gram_inputs = np.matmul(inputs, inputs.swapaxes(1, 2)).astype(np.float64)
         gram_gradients = np.matmul(gradients, gradients.swapaxes(1, 2)).astype(np.float64)

@@ -115,7 +115,7 @@ def as_rows(owner: str, name: str, records: Records) -> Records:
         got = f"{records.dtype}, {records.ndim} axes" if isinstance(records, np.ndarray) else type(records).__name__
         expected = "an array of float16, float32 or float64 with one record per entry of the first axis"
         raise ParameterError(owner=owner, name=name, expected=expected, got=got)
-    return records.reshape(len(records), math.prod(records.shape[1:]))
+    return np.asarray(records).reshape(len(records), math.prod(records.shape[1:]))  # a mask would hide numbers from the norm
 
 
 def _bounds(rows: Records) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
@@ -149,10 +149,13 @@ def _sums_of_squares(rows: Records) -> NDArray[np.float64]:
     count, columns = rows.shape
     total = np.zeros(count)
     height = max(1, _CHUNK // max(1, min(columns, _BLOCK)))
+    space = np.empty((min(height, count), min(columns, _BLOCK)))
     with np.errstate(all="ignore"):
         for top in range(0, count, height):
             for left in range(0, columns, _BLOCK):
-                piece = rows[top : top + height, left : left + _BLOCK].astype(np.float64)
+                some = rows[top : top + height, left : left + _BLOCK]
+                piece = space[: some.shape[0], : some.shape[1]]
+                np.copyto(piece, some)
                 np.square(piece, out=piece)
                 total[top : top + height] += _tree(piece)
     return total

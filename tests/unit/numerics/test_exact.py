@@ -1,13 +1,14 @@
 """Integers of the grid: what counts, what does not, what is refused."""
 
 import math
+import pickle
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from discreet.errors import NumericsError, ParameterError
-from discreet.numerics import ExactSum, Grid, l2_norms, quantise
+from discreet.numerics import ExactSum, Grid, exact, l2_norms, quantise
 
 GRID = Grid(2.0**-20)
 
@@ -126,3 +127,35 @@ def test_bad_shapes_and_names_are_refused() -> None:
     total.add({"a": np.ones((0, 2))}, np.ones(0))
     assert total.integers()["a"].tolist() == [0.0, 0.0]
     assert total.sensitivity == 1.0
+
+
+def test_p16_an_addition_that_was_broken_off_cannot_be_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the records of the first part would count twice: sensitivity 2C."""
+    total, other = (ExactSum({"a": 1, "b": 1}, clip_norm=1.0, grid=GRID) for _ in range(2))
+    leaves = {"a": np.full((1, 1), 0.5), "b": np.full((1, 1), 0.5)}
+    calls: list[int] = []
+
+    def interrupted(leaf: NDArray[np.floating], weight: NDArray[np.float64], factor: float) -> NDArray[np.float64]:
+        calls.append(1)
+        if len(calls) == 4:  # both leaves were checked, the first was added
+            raise KeyboardInterrupt
+        return units(leaf, weight, factor)
+
+    units = exact._units
+    monkeypatch.setattr(exact, "_units", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        total.add(leaves, np.ones(1))
+    for call in (lambda: total.add(leaves, np.ones(1)), total.integers, lambda: other.merge(total), lambda: total.merge(other)):
+        with pytest.raises(NumericsError, match="broken off"):
+            call()
+    assert not np.any(other.integers()["a"])
+
+
+def test_partial_sums_travel_between_processes() -> None:
+    total, other = (ExactSum({"a": 2}, clip_norm=1.0, grid=GRID, scales={"a": 2.0}) for _ in range(2))
+    other.add({"a": np.array([[0.5, 0.25]])}, np.ones(1))
+    expected = other.integers()["a"]
+    total.merge(pickle.loads(pickle.dumps(other)))
+    assert np.array_equal(total.integers()["a"], expected)
+    assert dict(total.scales) == {"a": 2.0}
+    assert dict(total.dimensions) == {"a": 2}

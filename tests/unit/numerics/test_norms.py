@@ -119,3 +119,8 @@ def test_p14_half_precision_is_refused_with_the_reason() -> None:
             norm_error(dtype, 10, 10)
     with pytest.raises(ParameterError, match="few enough roundings"):
         norm_error(np.float32, 2**25, 2**24)
+
+
+def test_a_mask_hides_nothing_from_the_norm() -> None:
+    rows = np.ma.masked_greater(np.array([[3.0, 4.0]]), 3.5)
+    assert l2_norms(rows)[0] >= 5.0
