@@ -14,6 +14,8 @@ from discreet.numerics.grid import Grid
 from discreet.randomness import Purpose, Source, box_muller, gaussian
 from discreet.randomness.ahead import NoiseAhead
 from discreet.randomness.gaussian import GaussianNoise, release
+from discreet.randomness.refine import refine
+from support.written_streams import written
 
 KEY = bytes(range(32))
 GRID = Grid(2.0**-20)
@@ -77,6 +79,16 @@ def test_p20_a_fork_that_went_past_python_can_use_no_key_of_its_parent() -> None
 
     assert exit_code_of(ctypes.PyDLL(None).fork, work) == 2
     stream.words(1)
+
+
+# --- further bits ---
+
+
+def test_every_round_of_refinement_has_bits_of_its_own() -> None:
+    """With u = 0 in the words and in the first round, only the second round says how large the radius is."""
+    words = np.array([0, 2**50], np.uint64)
+    decided = [refine(written([], refine_1=[0, 5], refine_2=[more, 7]), 0, words, 2.0**20) for more in (2**63, 2**40)]
+    assert decided[0] != decided[1]
 
 
 # --- subclasses of arrays ---
