@@ -46,3 +46,11 @@ def test_two_threads_that_add_at_the_same_time_are_refused(monkeypatch: pytest.M
         thread.join()
     assert len(refused) == 1
     assert total.integers()["a"].tolist() == [1.0, 1.0, 1.0]
+
+
+def test_the_smallest_excess_of_the_largest_norm_is_seen() -> None:
+    """2^52 + 1 against 2^52: a comparison with any tolerance would let it pass."""
+    leaves = {"a": np.array([[1.0, 0.0], [1.0, 2.0**-26]])}
+    weights = np.full(2, 1.0 + 2.0**-40)  # above the slack for honest roundings
+    integers = exact.quantise(leaves, weights, clip_norm=1.0, grid=Grid(2.0**-26))
+    assert integers["a"].tolist() == [[2.0**26, 0.0], [0.0, 0.0]]

@@ -13,6 +13,7 @@ from discreet.errors import ParameterError, RandomnessMisuse
 from discreet.numerics.grid import Grid
 from discreet.randomness import Purpose, Source, box_muller, gaussian
 from discreet.randomness.ahead import NoiseAhead
+from discreet.randomness.draws import subset
 from discreet.randomness.gaussian import GaussianNoise, release
 from discreet.randomness.refine import refine
 from support.written_streams import written
@@ -89,6 +90,11 @@ def test_every_round_of_refinement_has_bits_of_its_own() -> None:
     words = np.array([0, 2**50], np.uint64)
     decided = [refine(written([], refine_1=[0, 5], refine_2=[more, 7]), 0, words, 2.0**20) for more in (2**63, 2**40)]
     assert decided[0] != decided[1]
+
+
+def test_a_sparse_subset_with_repetitions_does_not_overshoot() -> None:
+    """Two are found after three draws; one more draw is made, and not three."""
+    assert subset(written([40, 7, 40, 99, 50, 60]), 3, 100).tolist() == [7, 40, 99]
 
 
 # --- subclasses of arrays ---
