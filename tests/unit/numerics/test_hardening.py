@@ -2,13 +2,14 @@
 
 import threading
 import time
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
 
 from discreet.errors import NumericsError
-from discreet.numerics import ExactSum, Grid, exact
+from discreet.numerics import ExactSum, Grid, exact, ghost_squared_norms
 
 
 def test_two_threads_that_add_at_the_same_time_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,3 +55,14 @@ def test_the_smallest_excess_of_the_largest_norm_is_seen() -> None:
     weights = np.full(2, 1.0 + 2.0**-40)  # above the slack for honest roundings
     integers = exact.quantise(leaves, weights, clip_norm=1.0, grid=Grid(2.0**-26))
     assert integers["a"].tolist() == [[2.0**26, 0.0], [0.0, 0.0]]
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_ghost_norms_count_the_roundings_of_both_gram_matrices(swapped: bool) -> None:  # noqa: FBT001
+    """x^2 = 1 + 2^-22 loses its last bit in every addition above 4; the spread is too far away to help."""
+    width, x = 20_000, 1.0 + 2.0**-23
+    wide = np.full((1, 2, width), x, np.float32)
+    wide[0, 1, -2:] = 0.0
+    ones = np.ones((1, 2, 1), np.float32)
+    (bound,) = ghost_squared_norms(wide, ones) if swapped else ghost_squared_norms(ones, wide)
+    assert Fraction(float(bound)) >= Fraction(x) ** 2 * (4 * (width - 2) + 2)
