@@ -11,7 +11,7 @@ import pytest
 
 from discreet.errors import ParameterError, RandomnessMisuse
 from discreet.numerics.grid import Grid
-from discreet.randomness import Purpose, Source, box_muller, gaussian
+from discreet.randomness import Purpose, SharedSecret, Source, box_muller, gaussian
 from discreet.randomness.ahead import NoiseAhead
 from discreet.randomness.draws import subset
 from discreet.randomness.gaussian import GaussianNoise, release
@@ -82,7 +82,17 @@ def test_p20_a_fork_that_went_past_python_can_use_no_key_of_its_parent() -> None
     stream.words(1)
 
 
-# --- further bits ---
+# --- bits that were not tested to be different ---
+
+
+def test_p22_the_context_of_a_run_enters_the_key_that_ranks_share() -> None:
+    """A secret that is used again must not repeat the samples of the run before."""
+    secret = SharedSecret.generate()
+    words = [
+        int(Source.shared(secret, context=context).stream(Purpose.SAMPLE, step=0).words(1)[0]) for context in ("a", "b", "a")
+    ]
+    assert words[0] != words[1]
+    assert words[0] == words[2]
 
 
 def test_every_round_of_refinement_has_bits_of_its_own() -> None:
