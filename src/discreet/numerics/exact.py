@@ -56,7 +56,7 @@ class ExactSum:
     {'weight': [0.6, 0.0], 'bias': [0.8]}
     """
 
-    __slots__ = ("_dimensions", "_factors", "_most", "_radius", "_records", "_scales", "_sums", "_whole", "clip_norm", "grid")
+    __slots__ = ("_dimensions", "_factors", "_most", "_radius", "_records", "_scales", "_sums", "_turn", "clip_norm", "grid")
 
     def __init__(
         self, dimensions: Mapping[str, int], *, clip_norm: float, grid: Grid, scales: Mapping[str, float] | None = None
@@ -80,7 +80,7 @@ class ExactSum:
         self._factors = {name: _factor(self.clip_norm, self.grid, self._radius, scale) for name, scale in self._scales.items()}
         self._sums = {name: np.zeros(d) for name, d in named.items()}
         self._records = 0
-        self._whole = True  # false while a call is under way, and for ever if it is broken off
+        self._turn = [None]  # empty while a call is under way, and for ever if it is broken off; taken in one step: pop()
 
     @property
     def dimensions(self) -> Mapping[str, int]:
@@ -109,18 +109,18 @@ class ExactSum:
         rows, weight = _checked("ExactSum.add", self._dimensions, leaves, weights)
         self._count(len(weight))
         kept = _within(rows, weight, self._factors, self._radius)
-        self._whole = False
+        self._begin()
         weight, chosen = weight[kept], None if kept.all() else np.flatnonzero(kept)
         for name, leaf in rows.items():
             for part, columns in _pieces(len(weight), leaf.shape[1]):
                 some = leaf[part, columns] if chosen is None else leaf[chosen[part], columns]
                 self._sums[name][columns] += _units(some, weight[part], self._factors[name]).sum(axis=0)
-        self._whole = True
+        self._end()
 
     def merge(self, other: ExactSum) -> None:
         """Take over another partial sum of the same group, such as another worker's; it is empty afterwards.
 
-        What was merged cannot count twice.
+        What was merged is not there to count twice. A copy that was made before is the caller's business.
         """
         alike = isinstance(other, ExactSum) and all(
             getattr(self, name) == getattr(other, name) for name in ("_dimensions", "_scales", "clip_norm", "grid")
@@ -132,12 +132,14 @@ class ExactSum:
         self._refuse_torn()
         other._refuse_torn()
         self._count(other._records)
-        self._whole = other._whole = False
+        other._begin()
+        self._begin()
         for name in self._sums:
             self._sums[name] += other._sums[name]
             other._sums[name][:] = 0.0
         other._records = 0
-        self._whole = other._whole = True
+        self._end()
+        other._end()
 
     def integers(self) -> dict[str, _FloatArray]:
         """The sum of each leaf as whole numbers in float64, flat; sensitive until noise is added."""
@@ -145,12 +147,17 @@ class ExactSum:
         return {name: total.copy() for name, total in self._sums.items()}
 
     def _refuse_torn(self) -> None:
-        if not self._whole:
-            raise NumericsError(
-                expected="a sum of whole records",
-                got="one whose last addition was broken off",
-                do="Throw it away: adding the batch again would count some records twice.",
-            )
+        if not self._turn:
+            raise _torn()
+
+    def _begin(self) -> None:
+        try:
+            self._turn.pop()
+        except IndexError:
+            raise _torn() from None
+
+    def _end(self) -> None:
+        self._turn.append(None)
 
     def _count(self, records: int) -> None:
         if self._records + records > self._most:
@@ -160,6 +167,14 @@ class ExactSum:
                 do="Use a coarser grid.",
             )
         self._records += records
+
+
+def _torn() -> NumericsError:
+    return NumericsError(
+        expected="a sum of whole records",
+        got="one whose last addition was broken off, or is under way on another thread",
+        do="Throw it away: adding the batch again would count some records twice. Give each thread a sum of its own.",
+    )
 
 
 def quantise(
