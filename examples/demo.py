@@ -57,7 +57,7 @@ def train(x: Array, y: NDArray[np.int64], plan: dp.Plan, ledger: dp.Ledger) -> A
     )
     for sample in run.samples():  # charged; from here on this sample may be released, once
         released = run.release(sample, {"grad/weights": gradients(weights, x[sample.indices], y[sample.indices])})
-        weights -= LEARNING_RATE * released.mean("grad/weights")
+        weights -= LEARNING_RATE * released.mean("grad/weights").reshape(weights.shape)
         if released.step >= plan.steps // 2:
             average += weights / (plan.steps - plan.steps // 2)
         if (released.step + 1) % 20 == 0:

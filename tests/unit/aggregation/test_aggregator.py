@@ -283,8 +283,8 @@ def test_shapes_and_kinds_of_numbers() -> None:
         run = keyed(its)
         sample = next(run.samples())
         released = run.release(sample, {"x": np.ones((100, 2, 2), kind)})
-        assert released["x"].shape == (2, 2)
-        assert released.mean("x") == pytest.approx(0.5 * np.ones((2, 2)), abs=0.06)
+        assert released["x"].shape == (4,)
+        assert released.mean("x") == pytest.approx(0.5 * np.ones(4), abs=0.06)
 
 
 # --- every kind of mechanism ---
@@ -319,7 +319,7 @@ def test_p15_a_record_more_moves_one_slot_by_twice_the_clip() -> None:
     slot = np.random.default_rng(5).integers(0, 4, 101)
 
     def sums(rows: Array) -> float:
-        partial = PartialSums(bound, bound.initial_state, place=(0, 0), slots=lambda group, count, slots: slot[:count])
+        partial = PartialSums(bound, bound.initial_state, place=("", 0, 0), slots=lambda group, count, slots: slot[:count])
         partial.add({"x": rows})
         (group,) = bound.groups(bound.initial_state)
         return float(partial.integers(group)[0])

@@ -1,0 +1,240 @@
+"""Attacks on the NumPy engine that once worked, each as a user could stumble into it."""
+
+import copy
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+import discreet as dp
+from discreet.aggregation import Aggregator, PartialSums, aggregate
+from discreet.mechanisms import AdaptiveClip, Gaussian, Joint, Microbatches, Split
+from discreet.numerics import ExactSum
+from discreet.sampling import Sampler
+
+
+def plan(mechanism: Any = None, *, leaves: Any = None, records: int = 4, probability: float = 1.0, **declared: Any) -> dp.Plan:
+    return dp.Plan(
+        sampler=Sampler(dp.Poisson(probability), records=records, steps=8),
+        mechanism=mechanism or Gaussian(clip_norm=1.0, noise_multiplier=1e-3),
+        leaves=leaves or {"x": 2},
+        **declared,
+    )
+
+
+def fresh(its: dp.Plan, ledger: dp.Ledger | None = None) -> Aggregator:
+    return Aggregator(its, ledger=ledger or dp.Ledger.in_memory())
+
+
+# --- what is charged, and to whom ---
+
+
+def test_steps_are_charged_to_the_run_that_takes_them() -> None:
+    """Two runs that begin on one handle before either takes a step: the first was charged under the second's declaration."""
+    ledger = dp.Ledger.in_memory()
+    first = fresh(plan(adjacency=dp.Adjacency.REPLACE_ONE, unit=dp.Unit.USER), ledger)
+    second = fresh(plan(), ledger)
+    samples = first.samples()
+    second.samples()
+    for sample in samples:
+        first.release(sample, {"x": np.zeros((len(sample), 2))})
+    (charge,) = ledger.charges()
+    assert (charge.run.adjacency, charge.run.unit) == (dp.Adjacency.REPLACE_ONE, dp.Unit.USER)
+
+
+def test_runs_that_begin_on_several_threads_are_charged_as_declared() -> None:
+    ledger = dp.Ledger.in_memory()
+    together = threading.Barrier(8)
+
+    def run(number: int) -> None:
+        its = fresh(plan(unit=dp.Unit(f"unit {number}"), mechanism=Gaussian(1.0, 1.0 + number)), ledger)
+        together.wait()
+        next(its.samples())
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    found = {charge.run.unit.name: charge.step.queries[0] for charge in ledger.charges()}
+    assert found == {f"unit {number}": dp.GaussianSum("all", 1.0, 1.0 + number) for number in range(8)}
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        Gaussian(1.0, 1e9),
+        Gaussian(1e-150, 1.0),
+        Joint(1.0, 1.0, scales={"x": 1e-200}),
+        Microbatches(Gaussian(1e-150, 1.0), slots=3),
+        AdaptiveClip(Gaussian(1.0, 1.0), quantile=0.5, count_noise_std=1e9),
+    ],
+)
+def test_numbers_out_of_range_are_refused_before_anything_is_charged(mechanism: Any) -> None:
+    ledger = dp.Ledger.in_memory()
+    with pytest.raises(dp.DiscreetError):
+        fresh(plan(mechanism), ledger)
+    assert not ledger.runs()
+
+
+def test_what_is_executed_cannot_be_swapped() -> None:
+    run = fresh(plan())
+    for name, value in (("plan", plan(probability=0.5)), ("sampler", plan(probability=0.5).sampler)):
+        with pytest.raises(AttributeError):
+            setattr(run, name, value)
+
+
+def test_a_state_that_is_changed_later_changes_nothing() -> None:
+    run = fresh(plan(AdaptiveClip(Gaussian(1.0, 1.0), quantile=0.5, count_noise_std=5.0)))
+    state = {"all": 2.0}
+    next(run.samples(state=state))
+    state["all"] = 1e9
+    assert dict(run.state) == {"all": 2.0}
+
+
+def test_a_state_that_does_not_fit_is_refused_and_nothing_is_lost() -> None:
+    run = fresh(plan())
+    with pytest.raises(dp.ParameterError):
+        run.samples(state={"all": 2.0})
+    next(run.samples())
+
+
+# --- each record once ---
+
+
+@pytest.mark.parametrize("moment", [1, 2])
+def test_sums_that_were_interrupted_are_not_used_again(moment: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C while records are added, then the cell once more: the first group held every record twice."""
+    run = fresh(plan(Split(clip_norm=1.0, noise_multiplier=1e-3), leaves={"x": 1, "y": 1}))
+    sample = next(run.samples())
+    records = {"x": np.ones((4, 1)), "y": np.ones((4, 1))}
+    sums, add, calls = run.partial(sample), ExactSum.add, []
+
+    def interrupted(self: ExactSum, leaves: Any, weights: Any) -> None:
+        calls.append(self)
+        if len(calls) == moment:
+            raise KeyboardInterrupt
+        add(self, leaves, weights)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ExactSum, "add", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            sums.add(records)
+    other = run.partial(sample)
+    for again in (
+        lambda: sums.add(records),
+        lambda: sums.merge(other),
+        lambda: other.merge(sums),
+        lambda: run.release(sample, sums),
+    ):
+        with pytest.raises(dp.SampleMisuse, match="half changed"):
+            again()
+    assert run.release(sample, records)["x"] == pytest.approx(4 * 0.5**0.5, abs=0.02)  # the sample is still there
+
+
+def test_an_interrupted_merge_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = fresh(plan())
+    sample = next(run.samples())
+    left, right = run.partial(sample), run.partial(sample)
+    right.add({"x": np.ones((4, 2))})
+
+    def interrupted(self: ExactSum, other: ExactSum) -> None:
+        for name, total in self._sums.items():
+            np.add(total, other._sums[name], out=total)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ExactSum, "merge", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            left.merge(right)
+    with pytest.raises(dp.SampleMisuse, match="half changed"):
+        left.merge(right)
+
+
+def test_sums_of_one_run_are_not_released_by_another() -> None:
+    """The same sample under two charges is not two independent samples."""
+    its = plan()
+    first, second = fresh(its), fresh(its)
+    sums = first.partial(next(first.samples()))
+    sums.add({"x": np.ones((4, 2))})
+    with pytest.raises(dp.SampleMisuse, match="run"):
+        second.release(next(second.samples()), copy.deepcopy(sums))
+
+
+# --- nothing but noised sums comes out ---
+
+
+@pytest.mark.parametrize("leaves", [{"x": 1}, {"x": 4}])
+@pytest.mark.parametrize("in_rows", [True, False])
+def test_the_shape_of_a_release_does_not_tell_an_empty_sample(leaves: dict[str, int], *, in_rows: bool) -> None:
+    run = fresh(plan(leaves=leaves, records=1, probability=0.5))
+    record, shapes, sizes = np.ones((leaves["x"], 1, 1)), set(), set()
+    for sample in run.samples():
+        drawn = [record for _ in sample.indices]
+        records: Any = {"x": np.array(drawn)} if in_rows else [{"x": one} for one in drawn]
+        shapes.add(run.release(sample, records)["x"].shape)
+        sizes.add(len(sample))
+    assert shapes == {(leaves["x"],)}
+    assert sizes <= {0, 1}
+
+
+@pytest.mark.parametrize(
+    "rows", [np.ones((37, 3)), np.ones((37, 2), complex), np.array([["a", "b"]] * 37), np.ones((37, 2), "m8[s]")]
+)
+def test_no_error_says_how_many_records_were_drawn(rows: Any) -> None:
+    run = fresh(plan(records=37))
+    sample = next(run.samples())
+    for records in ({"x": rows}, [{"x": row} for row in rows]):
+        with pytest.raises(dp.ParameterError) as caught:
+            run.release(sample, records)
+        assert "37" not in str(caught.value)
+
+
+# --- any container of numbers ---
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        np.ones((4, 2), ">f8"),
+        np.ones((4, 2), ">f4"),
+        np.ones((4, 2), np.longdouble),
+        np.ones((4, 4))[::-1, ::-2],
+        np.asfortranarray(np.ones((4, 2))),
+        np.broadcast_to(np.ones(2), (4, 2)),
+        [[1.0, 1.0]] * 4,
+        np.ma.MaskedArray(np.ones((4, 2))),
+    ],
+)
+def test_any_array_of_numbers_serves(rows: Any) -> None:
+    run = fresh(plan())
+    assert run.release(next(run.samples()), {"x": rows})["x"] == pytest.approx(4 * np.full(2, 0.5**0.5), abs=0.02)
+
+
+def test_a_masked_value_is_missing() -> None:
+    masked: Any = np.ma.MaskedArray(np.ones((4, 2)), mask=[[True, False]] + [[False, False]] * 3)
+    for records in ({"x": masked}, [{"x": row} for row in masked]):
+        run = fresh(plan())
+        assert run.release(next(run.samples()), records)["x"] == pytest.approx(3 * np.full(2, 0.5**0.5), abs=0.02)
+    one_step = dp.Plan(sampler=Sampler(dp.Poisson(1.0), records=4, steps=1), mechanism=Gaussian(1.0, 1e-3), leaves={"x": 2})
+    released = aggregate({"x": masked}, one_step, ledger=dp.Ledger.in_memory())
+    assert released["x"] == pytest.approx(3 * np.full(2, 0.5**0.5), abs=0.02)
+
+
+def test_one_record_more_moves_the_integers_by_one_record_whatever_the_layout() -> None:
+    """Joint clipping over many leaves: with a library's sum over leaves, the others' integers moved too."""
+    leaves = {f"leaf{number}": 1 for number in range(40)}
+    bound = Joint(1.0, 1.0, scales={"leaf0": 2.0, "*": 3.0}).bind(leaves)
+    (group,) = bound.start
+    generator = np.random.default_rng(0)
+
+    def integers(rows: Any) -> Any:
+        sums = PartialSums(bound, bound.initial_state, place=("", 0, 0))
+        sums.add({leaf: np.asfortranarray(rows)[:, [number]] for number, leaf in enumerate(leaves)})
+        return sums.integers(group)
+
+    for _ in range(100):
+        rows = generator.normal(size=(3, 40))
+        together = sum(integers(rows[[record]]) for record in range(3))
+        assert np.array_equal(integers(rows), together)
