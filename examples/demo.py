@@ -41,7 +41,7 @@ def load() -> tuple[Array, NDArray[np.int64], Array, NDArray[np.int64]]:
 
 def gradients(weights: Array, x: Array, y: NDArray[np.int64]) -> Array:
     """Each record's own gradient: the outer product of x and (softmax - one-hot)."""
-    scores = x @ weights
+    scores = np.einsum("bf,fc->bc", x, weights)  # not x @ weights: it rounds a record otherwise when the batch has another size
     errors = np.exp(scores - scores.max(axis=1, keepdims=True, initial=-np.inf))
     errors /= errors.sum(axis=1, keepdims=True)
     errors[np.arange(len(y)), y] -= 1.0

@@ -72,7 +72,7 @@ class Aggregator:
         self._sampler = plan.sampler
         self._ledger = check.instance(owner, "ledger", ledger, Ledger)
         self._source = Source.system() if source is None else check.instance(owner, "source", source, Source)
-        self._label = label
+        self._label = check.label(owner, "label", label, empty=True)
         self._state = self._bound.initial_state
         self._run = secrets.token_hex(16)
         _rehearse(self._bound)
