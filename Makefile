@@ -2,7 +2,7 @@
 # make demo      train a small model privately; writes out/demo.ledger and out/report.md
 # make test      linters, types, import contracts, all tests (a few minutes)
 # make test-full the same with the slow suites
-# make bench     benchmarks, printed as tables (with dp-accounting and prv-accountant as peers; about 20 minutes)
+# make bench     benchmarks, printed as tables (with torch, opacus, OpenDP, dp-accounting and prv-accountant as peers; about 25 minutes)
 # make format    rewrite the code in the house format
 
 PYTHON ?= python3
@@ -41,6 +41,10 @@ test-full: check
 	$(BIN)/python -m pytest -m 'full or not full'
 
 bench:
+	$(BIN)/python benchmarks/noise.py
+	$(BIN)/python benchmarks/attacks.py
+	$(BIN)/python benchmarks/sampling.py
+	$(BIN)/python benchmarks/sums.py
 	$(BIN)/python benchmarks/ledger.py
 	$(BIN)/python benchmarks/interop.py
 	$(BIN)/python benchmarks/accounting.py

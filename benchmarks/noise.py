@@ -1,19 +1,21 @@
 """Nanoseconds per Gaussian number: this library, torch, NumPy and OpenDP's exact sampler, side by side.
 
-    python benchmarks/noise.py            # about two minutes
+    python benchmarks/noise.py            # about a minute
     python benchmarks/noise.py --quick    # about twenty seconds
 
 All take turns on one thread, so that whatever else the machine does hits all of them; the median of their CPU time is shown.
 Ours includes the cipher, the exact path for undecided numbers and the addition onto the caller's array. Only ours and OpenDP's
-are exact; the others are floating-point noise. The last table is time on the wall with one and two threads. Peers that are not
-installed are named.
+are exact; the others are floating-point noise. The last table is time on the wall, with one and two threads. Its control is
+hashing without Python's lock: what a second thread can gain on this machine at all. Peers that are not installed are named.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import statistics
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -156,9 +158,11 @@ def on_the_wall(ours: Ours) -> dict[str, tuple[Action, int]]:
     """Threads, and noise drawn while a step computes as long as the noise takes."""
     large, sums = np.zeros(LARGE), np.zeros(LARGE)
     work = ours.add(large, compiled=True)
-    again = np.zeros(LARGE)
-    serial = ours.release(again)
+    serial = ours.release(np.zeros(LARGE))
+    pool, half = ThreadPoolExecutor(2), bytes(LARGE // 2)
     return {
+        "control: hashing, 1 thread": (lambda: [hashlib.sha256(half), hashlib.sha256(half)], LARGE),
+        "control: hashing, 2 threads": (lambda: list(pool.map(hashlib.sha256, (half, half))), LARGE),
         "ours, 1 thread": (ours.add(large, compiled=True), LARGE),
         "ours, 2 threads": (ours.add(large, compiled=True, threads=2), LARGE),
         "step, then release": (lambda: (work(), serial()), LARGE),

@@ -32,6 +32,7 @@ __all__ = ["GaussianNoise", "prepare", "publish", "release"]
 _SMALLEST_SCALE = 2.0**-32
 _LARGEST_SCALE = 2.0**32
 _CHUNK = 4 * box_muller.CHUNK  # positions; a cipher takes some microseconds to start
+_PIECE = box_muller.CHUNK  # positions, for work that needs no cipher
 _WORTH = 2**17  # positions for which one more thread pays
 
 _Floats = NDArray[np.float64]
@@ -208,14 +209,22 @@ def prepare(
     _flat(owner, "out", target, np.float32, np.float64, writable=True)
     if target.shape != sums.shape:
         raise ParameterError(owner=owner, name="out", expected=f"of shape {sums.shape}", got=f"shape {target.shape}")
-    return grid.integers(sums), target
+    units = np.empty(sums.shape)
+    flat, values = units.reshape(-1), sums.reshape(-1)
+    for start in range(0, flat.size, _PIECE):  # what lies in between stays in the cache
+        piece = slice(start, start + _PIECE)
+        flat[piece] = grid.integers(values[piece])
+    return units, target
 
 
 def publish(units: _Floats, grid: Grid, target: NDArray[np.floating]) -> NDArray[np.floating]:
     """The second half: noised integers times the spacing, exactly, then one cast. Overwrites `units`."""
-    np.multiply(units, grid.spacing, out=units)
+    flat, values = target.reshape(-1), units.reshape(-1)
     with np.errstate(over="ignore"):
-        np.copyto(target, units, casting="same_kind")
+        for start in range(0, flat.size, _PIECE):
+            piece = slice(start, start + _PIECE)
+            np.multiply(values[piece], grid.spacing, out=values[piece])
+            np.copyto(flat[piece], values[piece], casting="same_kind")
     return target
 
 
