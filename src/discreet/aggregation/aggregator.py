@@ -27,7 +27,7 @@ from discreet.plan import Plan
 from discreet.randomness import GaussianNoise, Purpose, Source
 from discreet.randomness.draws import below
 from discreet.sampling import Sample, Sampler
-from discreet.units import Numerics
+from discreet.units import Numerics, Parameters
 
 __all__ = ["Aggregator", "aggregate"]
 
@@ -47,6 +47,8 @@ class Aggregator:
         ledger: of the data set, open to append.
         source: of noise and samples; a fresh one from the operating system by default.
         label: what this run is, for the ledger; public.
+        parameters: `CHOSEN_FROM_OUTPUTS` if anything that was released from these data had a part in choosing this plan, or
+            may make the loop end before its last step. Only a `Budget` can account for such a run.
 
     >>> from discreet.ledger.events import Everything
     >>> from discreet.mechanisms import Gaussian
@@ -59,7 +61,15 @@ class Aggregator:
     ((3,), True)
     """
 
-    def __init__(self, plan: Plan, *, ledger: Ledger, source: Source | None = None, label: str = "") -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        *,
+        ledger: Ledger,
+        source: Source | None = None,
+        label: str = "",
+        parameters: Parameters = Parameters.FIXED_IN_ADVANCE,
+    ) -> None:
         owner = "Aggregator"
         self._plan = check.instance(owner, "plan", plan, Plan)
         if plan.numerics is not Numerics.EXACT:
@@ -73,6 +83,7 @@ class Aggregator:
         self._ledger = check.instance(owner, "ledger", ledger, Ledger)
         self._source = Source.system() if source is None else check.instance(owner, "source", source, Source)
         self._label = check.label(owner, "label", label, empty=True)
+        self._parameters = check.instance(owner, "parameters", parameters, Parameters)
         self._state = self._bound.initial_state
         self._run = secrets.token_hex(16)
         _rehearse(self._bound)
@@ -113,8 +124,9 @@ class Aggregator:
             draw = self.sampler.draw(self._source, start=start)
             self._draw, self._state = draw, before
         steps = self.plan.steps - start
+        info = self.plan.run_info(self._label, randomness=self._source.randomness, parameters=self._parameters)
         with _beginning:
-            self._ledger.begin(self.plan.run_info(self._label, randomness=self._source.randomness))
+            self._ledger.begin(info)
             for mark in self.plan.marks():
                 self._ledger.mark(mark)
             charged = self._ledger.steps(self.plan.step, steps) if self.plan.queries() and steps else range(steps)

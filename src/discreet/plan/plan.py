@@ -239,12 +239,19 @@ class Plan:
             )
         return bound
 
-    def run_info(self, label: str = "", *, randomness: Randomness = Randomness.SYSTEM) -> RunInfo:
+    def run_info(
+        self,
+        label: str = "",
+        *,
+        randomness: Randomness = Randomness.SYSTEM,
+        parameters: Parameters = Parameters.FIXED_IN_ADVANCE,
+    ) -> RunInfo:
         """What to begin a ledger's run with.
 
         Args:
             label: the run's name, for people.
             randomness: where noise and samples really come from.
+            parameters: whether the plan, and after how many of its steps to stop, was settled without a look at releases.
         """
         names = self.open_groups() + tuple(query.group for query in self.queries())
         return RunInfo(
@@ -253,7 +260,7 @@ class Plan:
             groups=names,
             numerics=self.numerics,
             randomness=randomness,
-            parameters=Parameters.FIXED_IN_ADVANCE,
+            parameters=parameters,
             label=label,
         )
 

@@ -10,7 +10,7 @@ import pytest
 
 import discreet as dp
 from discreet.aggregation import Aggregator, aggregate
-from discreet.mechanisms import AdaptiveClip, Gaussian, Joint, Microbatches, Split
+from discreet.mechanisms import AdaptiveClip, Gaussian, Groups, Joint, Microbatches, NotPrivate, Split
 from discreet.numerics import ExactSum
 from discreet.sampling import Sampler
 
@@ -84,6 +84,29 @@ def test_numbers_out_of_range_are_refused_before_anything_is_charged(mechanism: 
     with pytest.raises(dp.DiscreetError):
         fresh(plan(mechanism), ledger)
     assert not ledger.runs()
+
+
+def test_a_run_that_stops_by_what_it_released_can_say_so() -> None:
+    """The settled number of steps depends on the outputs then: an accountant for fixed parameters would under-count."""
+    budget = dp.Budget(epsilon=100.0, delta=1e-5)
+    ledger = dp.Ledger.in_memory(guard=budget)
+    run = Aggregator(plan(Gaussian(1.0, 4.0)), ledger=ledger, parameters=dp.Parameters.CHOSEN_FROM_OUTPUTS)
+    for sample in run.samples():
+        if run.release(sample, {"x": np.ones((4, 2))})["x"][0] > -1e9:
+            break
+    with pytest.raises(dp.AccountingError):
+        dp.account(ledger, delta=1e-5)
+    assert budget.guarantee(ledger.charges(), marks=ledger.marks()).upper == budget.epsilon
+
+
+def test_a_budget_does_not_forget_what_was_released_without_noise() -> None:
+    """`budget.guarantee(ledger.charges())` once stated a guarantee for a run that also released a plain sum."""
+    budget = dp.Budget(epsilon=100.0, delta=1e-5)
+    ledger = dp.Ledger.in_memory(guard=budget)
+    next(fresh(plan(Groups({"x": Gaussian(1.0, 4.0), "y": NotPrivate()}), leaves={"x": 1, "y": 1}), ledger).samples())
+    with pytest.raises(TypeError):
+        budget.guarantee(ledger.charges())  # type: ignore[call-arg]
+    assert budget.guarantee(ledger.charges(), marks=ledger.marks()).voided_by == ("unsafe_no_privacy",)
 
 
 def test_a_label_that_no_ledger_takes_is_refused_at_once() -> None:
