@@ -39,8 +39,8 @@ class Aggregator:
 
     Guarantee: what `release` returns is post-processing of the Gaussian queries that the ledger was charged with before the
     sample was drawn: integer sums whose sensitivity is checked record by record, exact noise, numerics `exact`. This holds if a
-    record's arrays are computed from that record and from released values alone, bit for bit, and are not changed while they
-    are added (docs/proofs/sums.md, assumption A: a matrix product may round a record otherwise in a batch of another size).
+    record's arrays are computed from that record and from released values alone, bit for bit (docs/proofs/sums.md,
+    assumption A: a matrix product may round a record otherwise in a batch of another size).
 
     Args:
         plan: with leaves (see `Plan.for_leaves`), of numerics `exact`.

@@ -35,7 +35,7 @@ class PartialSums:
     """The clipped sums of some records of one sample. Sensitive; workers may send it to one another.
 
     Guarantee: one record moves the integers of each group by at most the group's clip norm, exactly, whatever the record holds
-    (with slots: twice that). The sums do not depend on the order of records or on how they were split and merged.
+    (with slots: twice that). Without slots, neither the order of records nor how they were split and merged matters.
 
     Args:
         bound: the plan's mechanism, bound to its leaves.
@@ -217,10 +217,10 @@ def _numbers(leaf: str, values: NDArray[Any], dimension: int) -> NDArray[np.floa
     if values.dtype.kind not in "iubf" or not values.ndim or math.prod(values.shape[1:]) != dimension:
         got = f"{values.dtype}, rows of shape {values.shape[1:]}" if values.ndim else f"{values.dtype} without rows"
         raise ParameterError(owner="records", name=leaf, expected=f"numbers, one row of {dimension} per record", got=got)
-    if values.dtype not in (np.float16, np.float32, np.float64):
-        with np.errstate(over="ignore"):  # what has no float64 is infinite, and contributes nothing
-            values = values.astype(np.float64)
-    return values.reshape(len(values), dimension)
+    kind = values.dtype if values.dtype in (np.float16, np.float32, np.float64) else np.float64
+    with np.errstate(over="ignore"):  # what has no float64 is infinite, and contributes nothing
+        # A copy: whoever fills the caller's array anew cannot come between the check of a record and its sum.
+        return values.astype(kind, order="C").reshape(len(values), dimension)
 
 
 def _stacked(records: Sequence[Mapping[str, NDArray[Any]]], leaves: list[str]) -> dict[str, NDArray[Any]]:

@@ -11,7 +11,7 @@ import pytest
 import discreet as dp
 from discreet.aggregation import Aggregator, aggregate
 from discreet.mechanisms import AdaptiveClip, Gaussian, Groups, Joint, Microbatches, NotPrivate, Split
-from discreet.numerics import ExactSum
+from discreet.numerics import ExactSum, exact
 from discreet.sampling import Sampler
 
 
@@ -167,6 +167,20 @@ def test_sums_that_were_interrupted_are_not_used_again(moment: int, monkeypatch:
         with pytest.raises(dp.SampleMisuse, match="half changed"):
             again()
     assert run.release(sample, records)["x"] == pytest.approx(4 * 0.5**0.5, abs=0.02)  # the sample is still there
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_an_array_that_is_filled_anew_meanwhile_changes_nothing(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loader's buffer, changed after the record was checked and before it was summed."""
+    run, rows, within = fresh(plan()), np.ones((4, 2), kind), exact._within
+
+    def then_filled_anew(*its: Any) -> Any:
+        kept = within(*its)
+        rows[:] = 1e6
+        return kept
+
+    monkeypatch.setattr(exact, "_within", then_filled_anew)
+    assert run.release(next(run.samples()), {"x": rows})["x"] == pytest.approx(4 * np.full(2, 0.5**0.5), abs=0.02)
 
 
 def test_an_interrupted_merge_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
