@@ -114,6 +114,7 @@ class Aggregator:
             state: of the resumed run.
         """
         before = self._state if state is None else self._checked(state)
+        info = self.plan.run_info(self._label, randomness=self._source.randomness, parameters=self._parameters)
         with self._lock:
             if self._draw is not None:
                 raise SampleMisuse(
@@ -124,7 +125,6 @@ class Aggregator:
             draw = self.sampler.draw(self._source, start=start)
             self._draw, self._state = draw, before
         steps = self.plan.steps - start
-        info = self.plan.run_info(self._label, randomness=self._source.randomness, parameters=self._parameters)
         with _beginning:
             self._ledger.begin(info)
             for mark in self.plan.marks():

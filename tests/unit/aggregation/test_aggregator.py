@@ -372,7 +372,12 @@ def test_p42_a_test_key_voids_the_guarantee(data: Array) -> None:
 @pytest.mark.parametrize("policy", [dp.Shuffled(4), dp.BallsInBins(4)])
 def test_epochs_are_charged_once_and_release_every_batch(policy: Any, data: Array) -> None:
     ledger = dp.Ledger.in_memory()
-    its = dp.Plan(sampler=Sampler(policy, records=100, steps=2), mechanism=Gaussian(1.0, 1.0), leaves={"x": 2})
+    its = dp.Plan(
+        sampler=Sampler(policy, records=100, steps=2),
+        mechanism=Gaussian(1.0, 1.0),
+        leaves={"x": 2},
+        adjacency=dp.Adjacency.ZERO_OUT,
+    )
     out = releases(keyed(its, ledger), data)
     assert len(out) == 8
     assert sum(charge.count for charge in ledger.charges()) == 2

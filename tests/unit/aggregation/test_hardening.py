@@ -86,6 +86,16 @@ def test_numbers_out_of_range_are_refused_before_anything_is_charged(mechanism: 
     assert not ledger.runs()
 
 
+@pytest.mark.parametrize("policy", [dp.FixedSize(2, 4), dp.Shuffled(2)])
+def test_a_run_about_which_nothing_could_be_said_is_refused_before_it_is_charged(policy: Any) -> None:
+    """It once ran to its end, with a charge that no accountant reads: the whole ledger was lost."""
+    ledger = dp.Ledger.in_memory()
+    run = fresh(dp.Plan(sampler=Sampler(policy, records=4, steps=1), mechanism=Gaussian(1.0, 1.0), leaves={"x": 2}), ledger)
+    with pytest.raises(dp.AccountingError, match="adjacency"):
+        run.samples()
+    assert not ledger.runs()
+
+
 def test_a_run_that_stops_by_what_it_released_can_say_so() -> None:
     """The settled number of steps depends on the outputs then: an accountant for fixed parameters would under-count."""
     budget = dp.Budget(epsilon=100.0, delta=1e-5)
