@@ -59,7 +59,7 @@ def private_centres(data: Array, plan: dp.Plan, ledger: dp.Ledger) -> Array:
         member = np.eye(CLUSTERS)[nearest(rows, centres)]
         released = run.release(sample, {"sums": member[:, :, np.newaxis] * rows[:, np.newaxis], "counts": member})
         counts = np.maximum(released["counts"], 50.0)[:, np.newaxis]  # the noise of a small cluster would throw it away
-        centres = np.clip(released["sums"] / counts, -1.0, 1.0)
+        centres = np.clip(released["sums"].reshape(CLUSTERS, 2) / counts, -1.0, 1.0)
     return centres
 
 
