@@ -16,17 +16,15 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_breast_cancer
 
 import discreet as dp
-from discreet.accounting import solve
-from discreet.accounting.unknowns import NoiseMultiplier
 from discreet.aggregation import Aggregator
 from discreet.mechanisms import AdaptiveClip, Gaussian, Groups
+from discreet.recipes import plan_with_scaled_noise
 from discreet.report import statement
 from discreet.sampling import Sampler
 
 Array = NDArray[np.float64]
 
 DELTA, STEPS, PROBABILITY, LEARNING_RATE = 1e-5, 60, 0.5, 1.0
-METRIC_SHARE = 0.1  # of the squared budget goes to the private accuracy
 COLUMNS = (20, 1, 27, 24)  # worst radius, mean texture, worst concave points, worst smoothness: four measures named by doctors
 CENTRES, WIDTHS = np.array([16.0, 20.0, 0.1, 0.13]), np.array([8.0, 10.0, 0.1, 0.04])  # from textbooks, not from these data
 
@@ -41,23 +39,18 @@ def load() -> tuple[Array, Array, Array, Array]:
 
 
 def plan_for(records: int, dimension: int, epsilon: float) -> dp.Plan:
-    """Noise for the target, shared between gradient and metric."""
-    multiplier = solve(NoiseMultiplier(dp.Poisson(PROBABILITY), STEPS), epsilon=epsilon, delta=DELTA).value
-    mechanism = Groups(
-        {
-            "grad": AdaptiveClip(
-                Gaussian(clip_norm=1.0, noise_multiplier=multiplier / (1.0 - METRIC_SHARE) ** 0.5),
-                quantile=0.5,
-                count_noise_std=30.0,
-            ),
-            "metric/accuracy": Gaussian(clip_norm=1.0, noise_multiplier=multiplier / METRIC_SHARE**0.5),
-        }
-    )
-    return dp.Plan(
+    """Noise in these proportions, scaled to the target: gradient 1, the bit of its threshold 4, the metric 3."""
+    plan = dp.Plan(
         sampler=Sampler(dp.Poisson(PROBABILITY), records=records, steps=STEPS),
-        mechanism=mechanism,
+        mechanism=Groups(
+            {
+                "grad": AdaptiveClip(Gaussian(clip_norm=1.0, noise_multiplier=1.0), quantile=0.5, count_noise_std=4.0),
+                "metric/accuracy": Gaussian(clip_norm=1.0, noise_multiplier=3.0),
+            }
+        ),
         leaves={"grad": dimension, "metric/accuracy": 1},
     )
+    return plan_with_scaled_noise(plan, epsilon=epsilon, delta=DELTA)
 
 
 def train(x: Array, y: Array, plan: dp.Plan, ledger: dp.Ledger) -> tuple[Array, float, float]:
@@ -66,7 +59,7 @@ def train(x: Array, y: Array, plan: dp.Plan, ledger: dp.Ledger) -> tuple[Array, 
     weights, average, right = np.zeros(x.shape[1]), np.zeros(x.shape[1]), []
     for sample in run.samples():
         rows, labels = x[sample.indices], y[sample.indices]
-        margin = labels * (rows @ weights)
+        margin = labels * np.einsum("bf,f->b", rows, weights)  # `@` would round a record otherwise in a batch of another size
         gradients = -(labels / (1.0 + np.exp(margin)))[:, np.newaxis] * rows
         released = run.release(sample, {"grad": gradients, "metric/accuracy": (margin > 0)[:, np.newaxis]})
         (threshold,) = run.state.values()

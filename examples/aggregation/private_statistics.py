@@ -15,10 +15,9 @@ import numpy as np
 from sklearn.datasets import load_breast_cancer
 
 import discreet as dp
-from discreet.accounting import solve
-from discreet.accounting.unknowns import NoiseMultiplier
 from discreet.aggregation import aggregate
 from discreet.mechanisms import Gaussian, Groups, Histogram, Moments
+from discreet.recipes import plan_with_scaled_noise
 from discreet.report import statement
 from discreet.sampling import Sampler
 
@@ -43,17 +42,16 @@ def main() -> None:
         "texture": TEXTURE.encode(texture[:, np.newaxis]),
         "sizes": SIZES.encode(radius // 5),
     }
-    multiplier = solve(NoiseMultiplier(dp.Everything(), 1), epsilon=options.epsilon, delta=DELTA).value
-    share = multiplier * 3**0.5  # three queries of equal cost
-    mechanism = Groups(
+    mechanism = Groups(  # noise in equal proportions; how much of it is calibrated below
         {
-            "radius": Gaussian(RADIUS.clip_norm, share),
-            "texture": Gaussian(TEXTURE.clip_norm, share),
-            "sizes": Gaussian(SIZES.clip_norm, share),
+            "radius": Gaussian(RADIUS.clip_norm, noise_multiplier=1.0),
+            "texture": Gaussian(TEXTURE.clip_norm, noise_multiplier=1.0),
+            "sizes": Gaussian(SIZES.clip_norm, noise_multiplier=1.0),
         }
     )
     leaves = {"radius": RADIUS.dimension, "texture": TEXTURE.dimension, "sizes": SIZES.dimension}
     plan = dp.Plan(sampler=Sampler(dp.Everything(), records=len(radius), steps=1), mechanism=mechanism, leaves=leaves)
+    plan = plan_with_scaled_noise(plan, epsilon=options.epsilon, delta=DELTA)
     print(plan.explain())
     with dp.Ledger.open(path) as ledger:
         released = aggregate(records, plan, ledger=ledger, label="statistics of the breast cancer data")

@@ -2,10 +2,13 @@
 
 import os
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 import discreet as dp
@@ -76,3 +79,36 @@ def test_private_logistic_regression_learns(tmp_path: Path) -> None:
 def test_no_example_of_the_numpy_engine_imports_torch() -> None:
     for script in [ROOT / "examples" / "demo.py", *(ROOT / "examples" / "aggregation").glob("*.py")]:
         assert "torch" not in re.findall(r"^(?:import|from) (\w+)", script.read_text(), re.MULTILINE)
+
+
+def test_p44_private_k_means_spends_what_it_declares_and_noises_empty_clusters(tmp_path: Path) -> None:
+    out = run(ROOT / "examples" / "aggregation" / "k_means.py", tmp_path, "--into", ".", "--epsilon", "1")
+    (private, plain, start) = (float(number) for number in re.findall(r"(?:distance|privacy|start) ([0-9.]+)", out))
+    assert plain - 0.001 < private < (plain + start) / 2  # over many runs it lies below 0.02; plain 0.011, start 0.10
+    with dp.Ledger.open(tmp_path / "k_means.ledger", "r") as ledger:
+        (charge,) = ledger.verify().charges()
+        assert charge.count == 8
+        assert 0.99 < dp.account(ledger, delta=1e-6).epsilon <= 1.0  # the parts together, not one by one
+    k_means = runpy.run_path(str(ROOT / "examples" / "aggregation" / "k_means.py"))
+    far = k_means["points"]() * 0.0 + 0.6  # all in one cluster: four are empty
+    seen: list[dp.aggregation.Release] = []
+    release = dp.Aggregator.release
+
+    def recorded(self: dp.Aggregator, sample: dp.Sample, records: Any) -> dp.aggregation.Release:
+        seen.append(release(self, sample, records))
+        return seen[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dp.Aggregator, "release", recorded)
+        k_means["private_centres"](far, k_means["plan_for"](1.0), dp.Ledger.in_memory())
+    assert all(np.all(one["counts"] != 0.0) and np.all(one["sums"] != 0.0) for one in seen)
+
+
+def test_federated_averaging_protects_users(tmp_path: Path) -> None:
+    out = run(ROOT / "examples" / "aggregation" / "federated_averaging.py", tmp_path, "--into", ".", "--epsilon", "3")
+    private, plain = (float(number) for number in re.findall(r"([0-9.]+)%", out))
+    assert 90.0 < private <= plain + 2.0  # chance is 50 %; over many runs it lies between 94 % and 96 %
+    with dp.Ledger.open(tmp_path / "federated.ledger", "r") as ledger:
+        guarantee = dp.account(ledger.verify(), delta=1e-5)
+        assert guarantee.unit == dp.Unit.USER
+        assert 2.9 < guarantee.epsilon <= 3.0

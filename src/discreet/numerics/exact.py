@@ -58,7 +58,7 @@ class ExactSum:
     {'weight': [0.6, 0.0], 'bias': [0.8]}
     """
 
-    __slots__ = ("_dimensions", "_factors", "_most", "_radius", "_records", "_scales", "_sums", "_whole", "clip_norm", "grid")
+    __slots__ = ("_dimensions", "_factors", "_most", "_radius", "_records", "_scales", "_sums", "_turn", "clip_norm", "grid")
 
     def __init__(
         self, dimensions: Mapping[str, int], *, clip_norm: float, grid: Grid, scales: Mapping[str, float] | None = None
@@ -82,7 +82,7 @@ class ExactSum:
         self._factors = {name: _factor(self.clip_norm, self.grid, self._radius, scale) for name, scale in self._scales.items()}
         self._sums = {name: np.zeros(d) for name, d in named.items()}
         self._records = 0
-        self._whole = True  # false while a call is under way, and for ever if it is broken off
+        self._turn = [None]  # empty while a call is under way, and for ever if it is broken off; taken in one step: pop()
 
     @property
     def dimensions(self) -> Mapping[str, int]:
@@ -110,7 +110,7 @@ class ExactSum:
         self._refuse_torn()
         rows, weight = _checked("ExactSum.add", self._dimensions, leaves, weights)
         self._count(len(weight))
-        self._whole = False
+        self._begin()
         sums, kept = self._with(rows, weight, None)
         if not kept.all():  # rare: from the sums as they were, without those that fail
             sums, again = self._with(rows, weight, np.flatnonzero(kept))
@@ -121,7 +121,7 @@ class ExactSum:
                     do="Copy arrays that other threads or devices write to.",
                 )
         self._sums = sums
-        self._whole = True
+        self._end()
 
     def _with(
         self, rows: Mapping[str, Records], weight: _FloatArray, chosen: NDArray[np.intp] | None
@@ -134,7 +134,7 @@ class ExactSum:
     def merge(self, other: ExactSum) -> None:
         """Take over another partial sum of the same group, such as another worker's; it is empty afterwards.
 
-        What was merged cannot count twice.
+        What was merged is not there to count twice. A copy that was made before is the caller's business.
         """
         alike = isinstance(other, ExactSum) and all(
             getattr(self, name) == getattr(other, name) for name in ("_dimensions", "_scales", "clip_norm", "grid")
@@ -146,12 +146,14 @@ class ExactSum:
         self._refuse_torn()
         other._refuse_torn()
         self._count(other._records)
-        self._whole = other._whole = False
+        other._begin()
+        self._begin()
         for name in self._sums:
             self._sums[name] += other._sums[name]
             other._sums[name][:] = 0.0
         other._records = 0
-        self._whole = other._whole = True
+        self._end()
+        other._end()
 
     def integers(self) -> dict[str, _FloatArray]:
         """The sum of each leaf as whole numbers in float64, flat; sensitive until noise is added."""
@@ -159,12 +161,17 @@ class ExactSum:
         return {name: total.copy() for name, total in self._sums.items()}
 
     def _refuse_torn(self) -> None:
-        if not self._whole:
-            raise NumericsError(
-                expected="a sum of whole records",
-                got="one whose last addition was broken off",
-                do="Throw it away: adding the batch again would count some records twice.",
-            )
+        if not self._turn:
+            raise _torn()
+
+    def _begin(self) -> None:
+        try:
+            self._turn.pop()
+        except IndexError:
+            raise _torn() from None
+
+    def _end(self) -> None:
+        self._turn.append(None)
 
     def _count(self, records: int) -> None:
         if self._records + records > self._most:
@@ -174,6 +181,14 @@ class ExactSum:
                 do="Use a coarser grid.",
             )
         self._records += records
+
+
+def _torn() -> NumericsError:
+    return NumericsError(
+        expected="a sum of whole records",
+        got="one whose last addition was broken off, or is under way on another thread",
+        do="Throw it away: adding the batch again would count some records twice. Give each thread a sum of its own.",
+    )
 
 
 def quantise(

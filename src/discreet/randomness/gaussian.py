@@ -204,13 +204,13 @@ def prepare(
 ) -> tuple[_Floats, NDArray[np.floating]]:
     """The first half of a release, all checks: the integers of the sums, and where the release goes."""
     check.instance(owner, "grid", grid, Grid)
-    _flat(owner, "sums", sums, np.float32, np.float64)
-    target = np.empty_like(sums) if out is None else out
+    values = _flat(owner, "sums", sums, np.float32, np.float64)
+    target = np.empty(sums.shape, sums.dtype) if out is None else out
     _flat(owner, "out", target, np.float32, np.float64, writable=True)
     if target.shape != sums.shape:
         raise ParameterError(owner=owner, name="out", expected=f"of shape {sums.shape}", got=f"shape {target.shape}")
     units = np.empty(sums.shape)
-    flat, values = units.reshape(-1), sums.reshape(-1)
+    flat = units.reshape(-1)
     for start in range(0, flat.size, _PIECE):  # what lies in between stays in the cache
         piece = slice(start, start + _PIECE)
         flat[piece] = grid.integers(values[piece])
@@ -219,7 +219,7 @@ def prepare(
 
 def publish(units: _Floats, grid: Grid, target: NDArray[np.floating]) -> NDArray[np.floating]:
     """The second half: noised integers times the spacing, exactly, then one cast. Overwrites `units`."""
-    flat, values = target.reshape(-1), units.reshape(-1)
+    flat, values = target.view(np.ndarray).reshape(-1), units.reshape(-1)
     with np.errstate(over="ignore"):
         for start in range(0, flat.size, _PIECE):
             piece = slice(start, start + _PIECE)
@@ -232,7 +232,7 @@ def publish(units: _Floats, grid: Grid, target: NDArray[np.floating]) -> NDArray
 def _compiled() -> ModuleType | None:
     try:
         from discreet.randomness import _compiled as kernel  # noqa: PLC0415  (numba is optional, and slow to import)
-    except ImportError:
+    except (ImportError, OSError):  # not there, or its libraries do not load
         return None
     kernel.compile_now()
     return kernel
@@ -263,9 +263,18 @@ def _adder(candidates: _Candidates) -> _Candidates:
 
 
 def _flat(owner: str, name: str, array: object, *kinds: type, writable: bool = False) -> NDArray[Any]:
-    """A view of one axis onto a contiguous array."""
-    values = check.instance(owner, name, array, np.ndarray)
+    """A plain view of one axis onto a contiguous array.
+
+    Subclasses change what indexing and `+=` mean: a matrix keeps two axes, a masked array would leave numbers without noise.
+    """
+    given = check.instance(owner, name, array, np.ndarray)
+    values = given.view(np.ndarray)
     right = values.dtype.type in kinds and values.dtype.isnative and values.flags.c_contiguous
+    if isinstance(given, np.ma.MaskedArray):
+        expected = "without a mask: what it hides would still be released"
+        raise ParameterError(
+            owner=owner, name=name, expected=expected, got=type(given).__name__, do="Fill or drop what is masked."
+        )
     if right and (values.flags.writeable or not writable):
         return values.reshape(-1)
     expected = f"a contiguous{', writable' if writable else ''} array of " + " or ".join(kind.__name__ for kind in kinds)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,12 +85,17 @@ class Owners:
 
 
 def _whole_or_text(ids: object) -> NDArray[np.generic] | None:
-    """The ids as an array, if none is missing; NumPy alone would turn a missing one into the text "nan"."""
+    """The ids as an array, if none is missing; NumPy alone would turn a missing one into the text "nan".
+
+    It also drops null characters at the end of a text: two owners would become one, and each of them could move its record
+    by twice the clip norm.
+    """
     if not isinstance(ids, np.ndarray) or isinstance(ids, np.ma.MaskedArray) or ids.dtype.kind == "O":
-        kinds = {type(one) for one in ids} if isinstance(ids, Iterable) else {object}
-        texts = all(issubclass(kind, str) for kind in kinds)
+        listed: list[Any] = list(ids) if isinstance(ids, Iterable) else [None]
+        kinds = {type(one) for one in listed}
+        texts = all(issubclass(kind, str) for kind in kinds) and not any(one.endswith("\0") for one in listed)
         numbers = all(issubclass(kind, int | np.integer) and kind is not bool for kind in kinds)
         if not texts and not numbers:
             return None
-        ids = np.asarray(list(ids) if isinstance(ids, Iterable) else ids)
+        ids = np.asarray(listed)
     return ids if ids.ndim == 1 and ids.size and ids.dtype.kind in "iuUS" else None
