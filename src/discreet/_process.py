@@ -24,7 +24,7 @@ def current() -> object:
 
 
 def hold_over_forks(lock: threading.RLock) -> None:
-    """Take this lock before every fork, so that what it protects is not under way, and release it afterwards in the parent."""
+    """Take this lock before every fork, so that what it protects is not under way, and release it afterwards on both sides."""
     _locks.add(lock)
 
 
@@ -40,8 +40,11 @@ def _after_in_parent() -> None:
 def _after_in_child() -> None:
     global _mark  # noqa: PLW0603  (the one state there is: who we are)
     _mark = object()
-    _held.clear()
-    _locks.clear()  # they protect what is the parent's
+    _locks.clear()  # what could not be taken is held by a thread that does not exist here
+    while _held:  # else every thread of the child but this one would wait for ever
+        lock = _held.pop()
+        lock.release()
+        _locks.add(lock)
 
 
 if os.name == "posix":  # elsewhere processes do not fork

@@ -77,9 +77,8 @@ class PartialSums:
         bits = self._bound.observations(self._state, norms)
         for group in groups:
             vectors[group.name] = vectors[group.name] or {leaf: bits[leaf][:, np.newaxis] for leaf in group.leaves}
-        weights = {
-            group.name: group.weights(norms.get(group.name, _norms(vectors[group.name]))) for group in groups if group.private
-        }
+        norms |= {name: _norms(own) for name, own in vectors.items() if name not in norms}
+        weights = {group.name: group.weights(norms[group.name]) for group in groups if group.private}
         with self._changing():
             for group in groups:
                 if group.private:
