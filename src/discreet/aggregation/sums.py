@@ -224,9 +224,10 @@ def _numbers(leaf: str, values: NDArray[Any], dimension: int) -> NDArray[np.floa
 
 def _stacked(records: Sequence[Mapping[str, NDArray[Any]]], leaves: list[str]) -> dict[str, NDArray[Any]]:
     """A sequence of records as one array per leaf, rows flat."""
-    for record in records:
+    listed = list(records)
+    for record in listed:
         _check_names(record, leaves)
-    flat = {leaf: [bare(record[leaf]).reshape(-1) for record in records] for leaf in leaves}
+    flat = {leaf: [bare(record[leaf]).reshape(-1) for record in listed] for leaf in leaves}
     for leaf, rows in flat.items():
         if len({len(row) for row in rows}) > 1:
             raise ParameterError(owner="records", name=leaf, expected="rows of one size", got="rows of different sizes")
