@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet import _process
 from discreet import _validate as check
 from discreet.aggregation.release import Release
 from discreet.aggregation.sums import PartialSums, Place, Records, bare, grid_of
@@ -31,7 +32,8 @@ from discreet.units import Numerics, Parameters
 
 __all__ = ["Aggregator", "aggregate"]
 
-_beginning = threading.Lock()  # a ledger charges the run that began last, so runs begin one after the other
+_beginning = threading.RLock()  # a ledger charges the run that began last, so runs begin one after the other
+_process.hold_over_forks(_beginning)
 
 
 class Aggregator:

@@ -77,8 +77,7 @@ class PartialSums:
         bits = self._bound.observations(self._state, norms)
         for group in groups:
             vectors[group.name] = vectors[group.name] or {leaf: bits[leaf][:, np.newaxis] for leaf in group.leaves}
-            if group.name not in norms:
-                norms[group.name] = _norms(vectors[group.name])
+        norms |= {name: _norms(own) for name, own in vectors.items() if name not in norms}
         weights = {group.name: group.weights(norms[group.name]) for group in groups if group.private}
         with self._changing():
             for group in groups:
@@ -229,9 +228,10 @@ def _numbers(leaf: str, values: NDArray[Any], dimension: int) -> NDArray[np.floa
 
 def _stacked(records: Sequence[Mapping[str, NDArray[Any]]], leaves: list[str]) -> dict[str, NDArray[Any]]:
     """A sequence of records as one array per leaf, rows flat."""
-    for record in records:
+    listed = list(records)
+    for record in listed:
         _check_names(record, leaves)
-    flat = {leaf: [bare(record[leaf]).reshape(-1) for record in records] for leaf in leaves}
+    flat = {leaf: [bare(record[leaf]).reshape(-1) for record in listed] for leaf in leaves}
     for leaf, rows in flat.items():
         if len({len(row) for row in rows}) > 1:
             raise ParameterError(owner="records", name=leaf, expected="rows of one size", got="rows of different sizes")
