@@ -98,3 +98,17 @@ def test_messages_do_not_tell_how_many_records_were_drawn() -> None:
         with pytest.raises(ParameterError) as caught:
             use()
         assert "432" not in str(caught.value)
+
+
+def test_a_mask_hides_no_number_from_the_norm_or_the_check() -> None:
+    hidden = np.ma.array([[3.0, 4.0], [0.5, 0.5]], mask=[[False, True], [False, False]])
+    assert l2_norms(hidden)[0] >= 5.0
+    total = ExactSum({"a": 2}, **WHERE)
+    total.add({"a": hidden}, np.ones(2))
+    assert total.integers()["a"].tolist() == [2.0**19 - 1, 2.0**19 - 1]  # the first record is too long, mask or not
+
+
+@pytest.mark.parametrize(("spacing", "noise_std"), [(2.0**800, 1e-300), (2.0**800, 1e-80)])
+def test_a_scale_that_underflows_is_refused(spacing: float, noise_std: float) -> None:
+    with pytest.raises(NumericsError, match="noise_std"):
+        Grid(spacing).scale(noise_std)
