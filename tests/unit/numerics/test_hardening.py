@@ -101,7 +101,7 @@ def test_messages_do_not_tell_how_many_records_were_drawn() -> None:
 
 
 def test_a_mask_hides_no_number_from_the_norm_or_the_check() -> None:
-    hidden = np.ma.array([[3.0, 4.0], [0.5, 0.5]], mask=[[False, True], [False, False]])
+    hidden = np.ma.array([[3.0, 4.0], [0.5, 0.5]], mask=[[False, True], [False, True]])
     assert l2_norms(hidden)[0] >= 5.0
     total = ExactSum({"a": 2}, **WHERE)
     total.add({"a": hidden}, np.ones(2))
