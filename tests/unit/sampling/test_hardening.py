@@ -25,6 +25,7 @@ def test_p28_a_draw_that_was_broken_off_does_not_end_like_a_whole_one(
     policy: Sampling, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A generator is over after an exception: a loop that went on would have had fewer steps, and nobody would have known."""
+
     def interrupted(*args: Any) -> Any:
         monkeypatch.setattr(module, "positions", positions)
         raise KeyboardInterrupt
