@@ -74,7 +74,6 @@ class PartialSums:
             vectors[group.name] = own if group.slots is None or not own else self._averages(number, group, own)
         norms = {name: _norms(own) for name, own in vectors.items() if own}
         bits = self._bound.observations(self._state, norms)
-        self.records += count  # before they are: what is broken off half-way and begun again is too many, and is not released
         for group in groups:
             own = vectors[group.name] or {leaf: bits[leaf][:, np.newaxis] for leaf in group.leaves}
             if group.private:
@@ -82,6 +81,7 @@ class PartialSums:
             else:
                 for leaf, values in own.items():
                     self._plain[leaf] += values.sum(axis=0, dtype=np.float64)
+        self.records += count
         self.shapes = shapes
 
     def merge(self, other: PartialSums) -> None:
