@@ -41,7 +41,7 @@ def load() -> tuple[Array, NDArray[np.int64], Array, NDArray[np.int64]]:
 
 def gradients(weights: Array, x: Array, y: NDArray[np.int64]) -> Array:
     """Each record's own gradient: the outer product of x and (softmax - one-hot)."""
-    scores = x @ weights
+    scores = np.einsum("bf,fc->bc", x, weights)  # not x @ weights: it rounds a record otherwise when the batch has another size
     errors = np.exp(scores - scores.max(axis=1, keepdims=True, initial=-np.inf))
     errors /= errors.sum(axis=1, keepdims=True)
     errors[np.arange(len(y)), y] -= 1.0
@@ -57,7 +57,7 @@ def train(x: Array, y: NDArray[np.int64], plan: dp.Plan, ledger: dp.Ledger) -> A
     )
     for sample in run.samples():  # charged; from here on this sample may be released, once
         released = run.release(sample, {"grad/weights": gradients(weights, x[sample.indices], y[sample.indices])})
-        weights -= LEARNING_RATE * released.mean("grad/weights")
+        weights -= LEARNING_RATE * released.mean("grad/weights").reshape(weights.shape)
         if released.step >= plan.steps // 2:
             average += weights / (plan.steps - plan.steps // 2)
         if (released.step + 1) % 20 == 0:

@@ -66,7 +66,7 @@ def train(x: Array, y: Array, plan: dp.Plan, ledger: dp.Ledger) -> tuple[Array, 
     weights, average, right = np.zeros(x.shape[1]), np.zeros(x.shape[1]), []
     for sample in run.samples():
         rows, labels = x[sample.indices], y[sample.indices]
-        margin = labels * (rows @ weights)
+        margin = labels * np.einsum("bf,f->b", rows, weights)  # `@` would round a record otherwise in a batch of another size
         gradients = -(labels / (1.0 + np.exp(margin)))[:, np.newaxis] * rows
         released = run.release(sample, {"grad": gradients, "metric/accuracy": (margin > 0)[:, np.newaxis]})
         (threshold,) = run.state.values()

@@ -36,7 +36,7 @@ def _before() -> None:
     _held.extend(lock for lock in list(_locks) if lock.acquire(timeout=_LONGEST_WAIT))
 
 
-def _release() -> None:
+def _after_in_parent() -> None:
     while _held:
         _held.pop().release()
 
@@ -44,10 +44,12 @@ def _release() -> None:
 def _after_in_child() -> None:
     global _mark, _number  # the one state there is: who we are
     _mark, _number = object(), os.getpid()
-    _locks.clear()
-    _locks.update(_held)  # the others are held for ever, by threads that are not here
-    _release()  # else no other thread of the child could take them
+    _locks.clear()  # what could not be taken is held by a thread that does not exist here
+    while _held:  # else every thread of the child but this one would wait for ever
+        lock = _held.pop()
+        lock.release()
+        _locks.add(lock)
 
 
 if os.name == "posix":  # elsewhere processes do not fork
-    os.register_at_fork(before=_before, after_in_parent=_release, after_in_child=_after_in_child)
+    os.register_at_fork(before=_before, after_in_parent=_after_in_parent, after_in_child=_after_in_child)

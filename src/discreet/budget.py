@@ -78,10 +78,14 @@ class Budget:
                 do="Reserve fewer steps, or steps with more noise. Nothing was charged.",
             )
 
-    def guarantee(self, charges: Sequence[Charge], *, marks: Sequence[str] = ()) -> Guarantee:
+    def guarantee(self, charges: Sequence[Charge], *, marks: Sequence[str]) -> Guarantee:
         """What can be stated of these charges, all of which this budget admitted.
 
         Under a filter it is the budget in full: how much of it was spent depends on the outputs and is no guarantee.
+
+        Args:
+            charges: all of a ledger, `ledger.charges()`.
+            marks: of the same ledger, `ledger.marks()`: what voids the guarantee. Not to be left out.
         """
         if not charges:
             raise AccountingError(expected="at least one charge", got="none", do="Ask after the first reservation.")

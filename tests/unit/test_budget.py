@@ -81,7 +81,7 @@ def test_the_guarantee_under_a_filter_is_the_budget_and_says_so() -> None:
     assert any("admitted" in text for text in found.assumptions)
     assert found.voided_by == ("unsafe_thing",)
     assert found.unit == Unit.USER
-    plain = budget.guarantee([charge(10)])
+    plain = budget.guarantee([charge(10)], marks=())
     assert plain.upper < 2.0
     assert plain.accountant == "tight"
 
@@ -92,7 +92,7 @@ def test_unsampled_gaussians_get_the_gaussian_filter_and_keep_it() -> None:
     noise = math.sqrt(10 / limit) * (1 + 1e-9)
     full = charge(10, run=CHOSEN, sampling=Everything(), noise=noise)
     budget([full])
-    assert budget.guarantee([full]).accountant == "Gaussian filter"
+    assert budget.guarantee([full], marks=()).accountant == "Gaussian filter"
     with pytest.raises(BudgetExceeded, match="Gaussian filter"):
         budget([replace(full, count=11)])
     with pytest.raises(AccountingError, match="filter_order"):
@@ -104,9 +104,11 @@ def test_unsampled_gaussians_get_the_gaussian_filter_and_keep_it() -> None:
 def test_the_filter_is_decided_by_the_first_charge_alone() -> None:
     budget = Budget(epsilon=2.0, delta=1e-6)
     first = charge(5, run=CHOSEN)
-    alone = budget.guarantee([first]).accountant
+    alone = budget.guarantee([first], marks=()).accountant
     assert (
-        budget.guarantee([first, charge(5, run=CHOSEN, noise=5.0), charge(1, sampling=Everything(), noise=40.0)]).accountant
+        budget.guarantee(
+            [first, charge(5, run=CHOSEN, noise=5.0), charge(1, sampling=Everything(), noise=40.0)], marks=()
+        ).accountant
         == alone
     )
 
@@ -121,7 +123,7 @@ def test_refusals() -> None:
     with pytest.raises(ParameterError):
         Budget(epsilon=1.0, delta=1e-5, filter_order=1.0)
     with pytest.raises(AccountingError):
-        Budget(epsilon=1.0, delta=1e-5).guarantee([])
+        Budget(epsilon=1.0, delta=1e-5).guarantee([], marks=())
     other = replace(CHOSEN, adjacency=Adjacency.ZERO_OUT)
     with pytest.raises(AccountingError, match="adjacency"):
         Budget(epsilon=9.0, delta=1e-5)([charge(1, run=CHOSEN), charge(1, run=other)])

@@ -69,7 +69,7 @@ def account(
             expected="steps fixed in advance",
             got="parameters chosen from outputs",
             do="A running bound is no valid stopping rule then. Guard the ledger with a Budget, which uses a privacy filter, "
-            "and state budget.guarantee(ledger.charges()).",
+            "and state budget.guarantee(ledger.charges(), marks=ledger.marks()).",
         )
     leaves = normalise(found.steps, found.adjacency)
     if accountant not in ("tight", "rdp"):

@@ -9,25 +9,31 @@ reference for engines that compute their clipped sums elsewhere.
 from __future__ import annotations
 
 import itertools
+import secrets
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet import _process
 from discreet import _validate as check
 from discreet.aggregation.release import Release
-from discreet.aggregation.sums import PartialSums, Records, grid_of
+from discreet.aggregation.sums import PartialSums, Place, Records, bare, grid_of
 from discreet.errors import ParameterError, SampleMisuse
 from discreet.ledger import Ledger
-from discreet.mechanisms import Group, State
+from discreet.mechanisms import Bound, Group, State
+from discreet.mechanisms._frozen import Frozen
 from discreet.plan import Plan
 from discreet.randomness import GaussianNoise, Purpose, Source
 from discreet.randomness.draws import below
 from discreet.sampling import Sample, Sampler
-from discreet.units import Numerics
+from discreet.units import Numerics, Parameters
 
 __all__ = ["Aggregator", "aggregate"]
+
+_beginning = threading.RLock()  # a ledger charges the run that began last, so runs begin one after the other
+_process.hold_over_forks(_beginning)
 
 
 class Aggregator:
@@ -35,13 +41,16 @@ class Aggregator:
 
     Guarantee: what `release` returns is post-processing of the Gaussian queries that the ledger was charged with before the
     sample was drawn: integer sums whose sensitivity is checked record by record, exact noise, numerics `exact`. This holds if a
-    record's arrays are computed from that record and from released values alone.
+    record's arrays are computed from that record and from released values alone, bit for bit (docs/proofs/sums.md,
+    assumption A: a matrix product may round a record otherwise in a batch of another size).
 
     Args:
         plan: with leaves (see `Plan.for_leaves`), of numerics `exact`.
         ledger: of the data set, open to append.
         source: of noise and samples; a fresh one from the operating system by default.
         label: what this run is, for the ledger; public.
+        parameters: `CHOSEN_FROM_OUTPUTS` if anything that was released from these data had a part in choosing this plan, or
+            may make the loop end before its last step. Only a `Budget` can account for such a run.
 
     >>> from discreet.ledger.events import Everything
     >>> from discreet.mechanisms import Gaussian
@@ -54,9 +63,17 @@ class Aggregator:
     ((3,), True)
     """
 
-    def __init__(self, plan: Plan, *, ledger: Ledger, source: Source | None = None, label: str = "") -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        *,
+        ledger: Ledger,
+        source: Source | None = None,
+        label: str = "",
+        parameters: Parameters = Parameters.FIXED_IN_ADVANCE,
+    ) -> None:
         owner = "Aggregator"
-        self.plan = check.instance(owner, "plan", plan, Plan)
+        self._plan = check.instance(owner, "plan", plan, Plan)
         if plan.numerics is not Numerics.EXACT:
             expected = "a plan of numerics exact, which is what this engine executes"
             raise ParameterError(owner=owner, name="plan", expected=expected, got=plan.numerics.value)
@@ -64,14 +81,27 @@ class Aggregator:
             expected = "a plan with a number of records, from which samples are drawn"
             raise ParameterError(owner=owner, name="plan", expected=expected, got="a schedule", do="Give `records`.")
         self._bound = plan.bound
-        self.sampler = plan.sampler
+        self._sampler = plan.sampler
         self._ledger = check.instance(owner, "ledger", ledger, Ledger)
         self._source = Source.system() if source is None else check.instance(owner, "source", source, Source)
-        self._label = label
+        self._label = check.label(owner, "label", label, empty=True)
+        self._parameters = check.instance(owner, "parameters", parameters, Parameters)
         self._state = self._bound.initial_state
+        self._run = secrets.token_hex(16)
+        _rehearse(self._bound)
         self._draw: object = None
         self._pieces = itertools.count()
         self._lock = threading.Lock()
+
+    @property
+    def plan(self) -> Plan:
+        """What is executed."""
+        return self._plan
+
+    @property
+    def sampler(self) -> Sampler:
+        """Of the plan."""
+        return self._sampler
 
     @property
     def state(self) -> State:
@@ -85,6 +115,8 @@ class Aggregator:
             start: first step, for a run that is resumed. Steps that ran before are in the ledger already.
             state: of the resumed run.
         """
+        before = self._state if state is None else self._checked(state)
+        info = self.plan.run_info(self._label, randomness=self._source.randomness, parameters=self._parameters)
         with self._lock:
             if self._draw is not None:
                 raise SampleMisuse(
@@ -93,20 +125,24 @@ class Aggregator:
                     do="Make another Aggregator: a second pass is a second release, and is charged.",
                 )
             draw = self.sampler.draw(self._source, start=start)
-            self._draw = draw
-        if state is not None:
-            self._bound.groups(state)  # refuses what does not fit
-            self._state = state
-        self._ledger.begin(self.plan.run_info(self._label, randomness=self._source.randomness))
-        for mark in self.plan.marks():
-            self._ledger.mark(mark)
-        return self._charged(draw, self.plan.steps - start)
+            self._draw, self._state = draw, before
+        steps = self.plan.steps - start
+        with _beginning:
+            self._ledger.begin(info)
+            for mark in self.plan.marks():
+                self._ledger.mark(mark)
+            charged = self._ledger.steps(self.plan.step, steps) if self.plan.queries() and steps else range(steps)
+        return self._charged(draw, charged)
 
-    def _charged(self, draw: Iterator[Sample], steps: int) -> Iterator[Sample]:
-        charged = self._ledger.steps(self.plan.step, steps) if self.plan.queries() and steps else range(steps)
+    def _charged(self, draw: Iterator[Sample], charged: Iterable[int]) -> Iterator[Sample]:
         for _ in charged:
             for _ in range(self.sampler.batches_per_step):
                 yield next(draw)
+
+    def _checked(self, state: State) -> State:
+        """A copy that nobody can change."""
+        self._bound.groups(state)  # refuses what does not fit
+        return Frozen(tuple((name, float(state[name])) for name in self._bound.initial_state))
 
     def partial(self, sample: Sample) -> PartialSums:
         """Empty sums for records of this sample; several can be filled apart and merged."""
@@ -117,8 +153,8 @@ class Aggregator:
             return below(self._source.stream(Purpose.SLOTS, step=number, lane=group), slots, records)
 
         in_slots = any(group.slots for group in self._bound.start)
-        place = (sample.step, sample.batch)
-        return PartialSums(self._bound, self._state, place=place, piece=next(self._pieces), slots=slots if in_slots else None)
+        piece = next(self._pieces)
+        return PartialSums(self._bound, self._state, place=self._place(sample), piece=piece, slots=slots if in_slots else None)
 
     def release(self, sample: Sample, records: Records | PartialSums) -> Release:
         """Clip, sum, add noise, once for each sample.
@@ -136,14 +172,18 @@ class Aggregator:
         else:
             sums = self.partial(sample)
             sums.add(records)
-        sums.check_complete(self._bound, self._state, sample)
+        with self._lock:
+            return self._released(sample, sums)
+
+    def _released(self, sample: Sample, sums: PartialSums) -> Release:
+        sums.check_complete(self._bound, self._state, self._place(sample), len(sample))
         sample.spend()
         values, noise_std, divisors = {}, {}, {}
         for lane, group in enumerate(self._bound.groups(self._state)):
             totals = self._noised(sums, group, self._number(sample), lane)
             edges = np.cumsum([self._bound.dimensions[leaf] for leaf in group.leaves])[:-1]
             for leaf, scale, total in zip(group.leaves, group.scales, np.split(totals, edges), strict=True):
-                values[leaf] = (total * scale).reshape(sums.shapes.get(leaf, total.shape))
+                values[leaf] = total * scale
                 noise_std[leaf] = group.noise_std * scale
                 divisors[leaf] = group.divisor(self.plan.expected_batch_size)
         self._state = self._bound.update(self._state, values, expected_batch_size=self.plan.expected_batch_size)
@@ -159,6 +199,9 @@ class Aggregator:
         GaussianNoise(stream, scale=grid.scale(group.noise_std), size=integers.size).add_to(integers)
         return integers * grid.spacing
 
+    def _place(self, sample: Sample) -> Place:
+        return self._run, sample.step, sample.batch
+
     def _number(self, sample: Sample) -> int:
         return sample.step * self.sampler.batches_per_step + sample.batch
 
@@ -170,6 +213,14 @@ class Aggregator:
                 got="a sample of another run, or one that was never charged",
                 do="Iterate over run.samples() and release those samples.",
             )
+
+
+def _rehearse(bound: Bound) -> None:
+    """Sums of no records: whatever is out of range is refused here, before anything is charged."""
+    PartialSums(bound, bound.initial_state, place=("", 0, 0), slots=lambda *_: np.empty(0, np.int64)).add([])
+    for group in bound.start:
+        if group.private:
+            grid_of(group).scale(group.noise_std)
 
 
 def aggregate(records: Records, plan: Plan, *, ledger: Ledger, source: Source | None = None, label: str = "") -> Release:
@@ -193,5 +244,5 @@ def aggregate(records: Records, plan: Plan, *, ledger: Ledger, source: Source | 
         raise ParameterError(owner="aggregate", name="records", expected=expected, got="another number of rows")
     (sample,) = run.samples()
     if isinstance(records, Mapping):
-        return run.release(sample, {leaf: np.asarray(rows)[sample.indices] for leaf, rows in records.items()})
+        return run.release(sample, {leaf: bare(rows)[sample.indices] for leaf, rows in records.items()})
     return run.release(sample, [records[index] for index in sample.indices])

@@ -3,8 +3,9 @@
     values -> encode: one row per record -> (an engine clips, sums, adds noise) -> decode: post-processing
 
 `encode` sees data and is sensitive. It never raises for what a value is: an exception that depends on one record would be a
-release. A row with a value that is not a number is not a number, has weight 0 and contributes nothing. `decode` sees
-released sums only. Give the group `clip_norm=statistic.clip_norm`, so that no valid record is clipped.
+release. Every record is read by itself, so that no value changes how another is read. A record that is not the right number
+of numbers is not a number, has weight 0 and contributes nothing. `decode` sees released sums only. Give the group
+`clip_norm=statistic.clip_norm`, so that no valid record is clipped.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Count:
 
     def encode(self, values: ArrayLike) -> NDArray[np.float64]:
         """A row of 1 for each record along the first axis."""
-        return np.ones((len(np.asarray(values)), 1))
+        return np.ones((len(values if isinstance(values, list | tuple) else np.asarray(values)), 1))
 
     def decode(self, released: ArrayLike) -> float:
         """The noised count; it may be negative or broken."""
@@ -78,7 +79,7 @@ class Histogram:
 
     def encode(self, values: ArrayLike) -> NDArray[np.float64]:
         """One row per record, values 0 ... categories - 1; any other value counts nowhere."""
-        return np.asarray(np.asarray(values).reshape(-1, 1) == np.arange(self.categories), np.float64)
+        return np.asarray(_numbers("Histogram", values, 1) == np.arange(self.categories), np.float64)
 
     def decode(self, released: ArrayLike) -> NDArray[np.float64]:
         """The noised counts; they may be negative or broken."""
@@ -135,7 +136,7 @@ class Moments:
 
     def encode(self, values: ArrayLike) -> NDArray[np.float64]:
         """One row per record, from records x coordinates."""
-        rows = np.asarray(values, np.float64).reshape(-1, self.coordinates)
+        rows = _numbers("Moments", values, self.coordinates)
         with np.errstate(all="ignore"):  # what overflows is brought back into the interval
             unit = np.clip((rows - self._centre) / self._radius, -1.0, 1.0)  # last: rounding must not lead outside
         return np.concatenate([unit[:, :1] * 0.0 + 1.0, unit, unit**2 - 0.5], axis=1)
@@ -190,7 +191,7 @@ class BatchNorm:
     def encode(self, activations: ArrayLike) -> NDArray[np.float64]:
         """One row per record, from records x channels x positions (any number of axes of positions, or none)."""
         values = np.asarray(activations, np.float64)
-        values = values.reshape(len(values), self.channels, math.prod(values.shape[2:]))
+        values = np.ascontiguousarray(values.reshape(len(values), self.channels, math.prod(values.shape[2:])))
         with np.errstate(all="ignore"):  # what overflows is not finite and contributes nothing
             return np.concatenate([values.mean(-1), (values**2).mean(-1)], axis=1)
 
@@ -199,6 +200,33 @@ class BatchNorm:
         size = check.positive("BatchNorm.decode", "expected_batch_size", expected_batch_size)
         first, second = _sums("BatchNorm", released, self.dimension).reshape(2, self.channels) / size
         return first, np.maximum(second - first**2, self.floor)
+
+
+def _numbers(owner: str, values: ArrayLike, width: int) -> NDArray[np.float64]:
+    """Records x width numbers; NaN for a record that is something else. An array of another shape is an error."""
+    try:
+        array = np.asarray(np.ma.filled(values.astype(np.float64), np.nan) if isinstance(values, np.ma.MaskedArray) else values)
+    except ValueError:  # a list of records of different lengths
+        array = np.empty(0, object)
+    if array.dtype.kind in "biuf" and array.ndim and math.prod(array.shape[1:]) == width:
+        return array.reshape(len(array), width).astype(np.float64)
+    if array.dtype.kind in "biuf" and not isinstance(values, list | tuple):
+        expected, got = f"records of {width} numbers", f"an array whose records have shape {array.shape[1:]}"
+        raise ParameterError(owner=f"{owner}.encode", name="values", expected=expected, got=got)
+    # One text among numbers would turn all of them into texts: each record by itself.
+    records = values if isinstance(values, list | tuple) else array
+    return np.array([_record(value, width) for value in records], np.float64).reshape(len(records), width)
+
+
+def _record(value: ArrayLike, width: int) -> NDArray[np.float64]:
+    nothing = np.full(width, np.nan)
+    try:
+        if isinstance(value, str | bytes) or np.iscomplexobj(value):
+            return nothing
+        row = np.array(value, np.float64).reshape(-1)
+    except (TypeError, ValueError, OverflowError):
+        return nothing
+    return row if row.size == width else nothing
 
 
 def _sums(owner: str, released: ArrayLike, dimension: int) -> NDArray[np.float64]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from discreet import _validate as check
 from discreet.accounting import account
+from discreet.accounting.normalise import normalise
 from discreet.errors import AccountingError, ParameterError
 from discreet.ledger.events import GaussianSum, Poisson, Step
 from discreet.ledger.folding import folded_noise_multiplier
@@ -239,13 +240,26 @@ class Plan:
             )
         return bound
 
-    def run_info(self, label: str = "", *, randomness: Randomness = Randomness.SYSTEM) -> RunInfo:
+    def run_info(
+        self,
+        label: str = "",
+        *,
+        randomness: Randomness = Randomness.SYSTEM,
+        parameters: Parameters = Parameters.FIXED_IN_ADVANCE,
+    ) -> RunInfo:
         """What to begin a ledger's run with.
 
         Args:
             label: the run's name, for people.
             randomness: where noise and samples really come from.
+            parameters: whether the plan, and after how many of its steps to stop, was settled without a look at releases.
+
+        Raises:
+            AccountingError: no analysis covers this sampling, these queries and this adjacency together. A run could be
+                executed and charged, but nothing could ever be said about it, nor about its ledger.
         """
+        if self.queries():
+            normalise([(self.step, 1)], self.adjacency)
         names = self.open_groups() + tuple(query.group for query in self.queries())
         return RunInfo(
             unit=self.unit,
@@ -253,7 +267,7 @@ class Plan:
             groups=names,
             numerics=self.numerics,
             randomness=randomness,
-            parameters=Parameters.FIXED_IN_ADVANCE,
+            parameters=parameters,
             label=label,
         )
 
