@@ -232,7 +232,8 @@ def _checked(
     for name, leaf in rows.items():
         if leaf.shape != (len(weight), dimensions[name]) or weight.shape[1] != 1:
             expected = f"of shape (B, {dimensions[name]}), with weights of shape (B,)"
-            got = f"{leaf.shape}, with weights of shape {np.shape(weights)}"
+            count = "one" if leaf.shape[0] == len(weight) else "not one"  # B itself is sensitive
+            got = f"{leaf.shape[1]} numbers per record, and {count} row of {weight.shape[1]} weights for each"
             raise ParameterError(owner=owner, name=f"leaves[{name!r}]", expected=expected, got=got)
     return rows, weight[:, 0].astype(np.float64)
 

@@ -101,7 +101,7 @@ def _lengths(vectors: Records) -> NDArray[np.float64]:
 def _same_positions(owner: str, inputs: Records, gradients: Records) -> None:
     if inputs.ndim != 3 or gradients.ndim != 3 or inputs.shape[:2] != gradients.shape[:2]:
         expected = "of shape (B, T, q), with inputs of shape (B, T, p)"
-        got = f"{gradients.shape}, with inputs of shape {inputs.shape}"
+        got = f"records of shape {gradients.shape[1:]}, with inputs of shape {inputs.shape[1:]}"  # B is sensitive
         raise ParameterError(owner=owner, name="gradients", expected=expected, got=got)
 
 

@@ -52,8 +52,9 @@ def l2_norms(records: Records) -> NDArray[np.float64]:
     >>> l2_norms(np.array([[3.0, 4.0], [0.0, 0.0], [np.nan, 1.0]], np.float32)).round(12).tolist()
     [5.0, 0.0, inf]
     """
-    square, exponent = _bounds(as_rows("l2_norms", "records", records))
-    with np.errstate(all="ignore"):
+    rows = as_rows("l2_norms", "records", records)
+    with np.errstate(all="ignore"):  # no record may raise, whatever the caller has set
+        square, exponent = _bounds(rows)
         return _scaled_back(_above(np.sqrt(square)), exponent)
 
 
@@ -65,8 +66,9 @@ def squared_norms(records: Records) -> NDArray[np.float64]:
     >>> squared_norms(np.array([[3.0, 4.0], [1e-200, 0.0], [1e200, 0.0]])).tolist()
     [25.000000000000025, 5e-324, inf]
     """
-    square, exponent = _bounds(as_rows("squared_norms", "records", records))
+    rows = as_rows("squared_norms", "records", records)
     with np.errstate(all="ignore"):
+        square, exponent = _bounds(rows)
         return _scaled_back(square, 2 * exponent)
 
 
@@ -126,8 +128,7 @@ def _bounds(rows: Records) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
     square = _sums_of_squares(rows)
     exponent = np.zeros(len(rows), np.int32)
     if rows.dtype == _WIDE:  # narrower numbers have squares well inside the range
-        with np.errstate(all="ignore"):
-            odd = np.flatnonzero(~((square >= _SAFE_LEAST) & (square <= _SAFE_MOST)))  # rare, and true for NaN
+        odd = np.flatnonzero(~((square >= _SAFE_LEAST) & (square <= _SAFE_MOST)))  # rare, and true for NaN
         height = max(1, _CHUNK // max(1, rows.shape[1]))
         for start in range(0, len(odd), height):
             some = odd[start : start + height]
@@ -142,9 +143,8 @@ def _scaled(rows: Records) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
     largest = np.max(np.abs(rows), axis=1, initial=0.0)
     finite = np.isfinite(largest)  # false for NaN
     exponent = np.where(finite, np.frexp(np.where(finite, largest, 0.0))[1], 0).astype(np.int32)
-    with np.errstate(all="ignore"):
-        # What underflows here is below 2^-500 of the largest entry: less than one more rounding for any number of columns.
-        total = _sums_of_squares(np.ldexp(rows, -exponent[:, np.newaxis]))
+    # What underflows here is below 2^-500 of the largest entry: less than one more rounding for any number of columns.
+    total = _sums_of_squares(np.ldexp(rows, -exponent[:, np.newaxis]))
     return np.where(finite, _above(total), math.inf), exponent
 
 
@@ -156,16 +156,15 @@ def _sums_of_squares(rows: Records) -> NDArray[np.float64]:
     height = max(1, _CHUNK // max(1, width))
     total = np.zeros(count)
     space = np.empty((min(height, count), width))
-    with np.errstate(all="ignore"):
-        for top in range(0, count if columns else 0, height):
-            lanes = np.zeros((min(height, count - top), width))
-            for left in range(0, columns, LANES):
-                some = rows[top : top + height, left : left + LANES]
-                piece = space[: some.shape[0], : some.shape[1]]
-                np.copyto(piece, some)
-                np.square(piece, out=piece)
-                lanes[:, : some.shape[1]] += piece
-            total[top : top + height] = _tree(lanes)
+    for top in range(0, count if columns else 0, height):
+        lanes = np.zeros((min(height, count - top), width))
+        for left in range(0, columns, LANES):
+            some = rows[top : top + height, left : left + LANES]
+            piece = space[: some.shape[0], : some.shape[1]]
+            np.copyto(piece, some)
+            np.square(piece, out=piece)
+            lanes[:, : some.shape[1]] += piece
+        total[top : top + height] = _tree(lanes)
     return total
 
 

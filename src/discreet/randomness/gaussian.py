@@ -220,7 +220,7 @@ def prepare(
 def publish(units: _Floats, grid: Grid, target: NDArray[np.floating]) -> NDArray[np.floating]:
     """The second half: noised integers times the spacing, exactly, then one cast. Overwrites `units`."""
     flat, values = target.view(np.ndarray).reshape(-1), units.reshape(-1)
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", under="ignore"):
         for start in range(0, flat.size, _PIECE):
             piece = slice(start, start + _PIECE)
             np.multiply(values[piece], grid.spacing, out=values[piece])

@@ -1,6 +1,6 @@
 """The one place where random bits come from: AES-256 in counter mode, keyed by the operating system.
 
-    Source.system() ──HKDF──> key of (purpose, step, lane) ──AES-CTR──> Stream: 64-bit words, addressed by position
+    Source.system() ──HKDF──> key of (purpose, step, lane) ──HKDF, AES-CTR──> Stream: 64-bit words, addressed by position
 
 Guarantee: the words of all streams of all sources together are indistinguishable from independent uniform words, by anyone who
 does not hold a key, as far as AES-256 is a pseudorandom permutation and HKDF-SHA256 a pseudorandom function
@@ -79,10 +79,11 @@ class Stream:
     the one consumer that it was given to; noise takes the stream over with `claim`.
     """
 
-    __slots__ = ("_key", "_purpose", "_touched", "randomness")
+    __slots__ = ("_key", "_purpose", "_touched", "_words", "randomness")
 
     def __init__(self, key: _Key, randomness: Randomness, purpose: Purpose | None = None) -> None:
         self._key: _Key | None = key
+        self._words: _Key | None = None  # of the cipher, made when it is first read: a key serves one function only
         self._purpose = purpose  # None: derived from another stream, which may be derived again
         self._touched = False
         self.randomness = randomness
@@ -113,7 +114,9 @@ class Stream:
         if start + out.size > _MOST_WORDS:
             expected = f"at most {_MOST_WORDS} words from one stream"
             raise RandomnessMisuse(expected=expected, got=f"position {start + out.size}", do="Take another stream.")
-        keystream(self._reveal, start, out)
+        if self._words is None:
+            self._words = _Key(derive(self._reveal, "words"))
+        keystream(self._words.reveal, start, out)
 
     def words(self, count: int, start: int = 0) -> NDArray[np.uint64]:
         """The words at positions start ... start + count - 1."""

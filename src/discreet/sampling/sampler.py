@@ -138,7 +138,7 @@ class Sampler:
 class Draw:
     """The samples of one run, in order. Got from `Sampler.draw`; a sample knows the draw that issued it."""
 
-    __slots__ = ("_lock", "_part", "_process", "_samples", "_source", "sampler")
+    __slots__ = ("_left", "_lock", "_part", "_process", "_samples", "_source", "sampler")
 
     def __init__(self, sampler: Sampler, source: Source, start: int, part: range) -> None:
         self.sampler = sampler
@@ -147,6 +147,7 @@ class Draw:
         self._process = _process.current()
         self._lock = threading.Lock()  # a thread may draw ahead while another trains
         self._samples = self._issue(start)
+        self._left = (sampler.steps - start) * sampler.batches_per_step
 
     def _issue(self, start: int) -> Iterator[Sample]:
         sampler = self.sampler
@@ -170,7 +171,17 @@ class Draw:
                 do="Draw in one process and hand the arrays of positions to workers.",
             )
         with self._lock:
-            return next(self._samples)
+            sample = next(self._samples, None)
+            if sample is None and self._left:
+                raise SampleMisuse(
+                    expected="a draw that goes on to its last step",
+                    got="one that was broken off by an error, so that its other samples are lost",
+                    do="Go on with the same source: sampler.draw(source, start=...).",
+                )
+            if sample is None:
+                raise StopIteration
+            self._left -= 1
+            return sample
 
 
 def _in_all_ranks(source: Source) -> bool:

@@ -1,6 +1,7 @@
 """Attacks on the source of bits and on the noise, each of which once worked."""
 
 import ctypes
+import hmac
 import os
 import signal
 import sys
@@ -8,6 +9,9 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import AES256
+from cryptography.hazmat.primitives.ciphers.modes import ECB
 
 from discreet.errors import ParameterError, RandomnessMisuse
 from discreet.numerics.grid import Grid
@@ -105,6 +109,24 @@ def test_every_round_of_refinement_has_bits_of_its_own() -> None:
 def test_a_sparse_subset_with_repetitions_does_not_overshoot() -> None:
     """Two are found after three draws; one more draw is made, and not three."""
     assert subset(written([40, 7, 40, 99, 50, 60]), 3, 100).tolist() == [7, 40, 99]
+
+
+def test_words_are_those_of_the_stated_construction_and_no_key_serves_two_functions() -> None:
+    """HKDF-Expand and AES-CTR as docs/proofs/randomness.md says, written a second time."""
+
+    def expanded(key: bytes, *labels: str) -> bytes:
+        info = b"".join(len(label).to_bytes(4, "big") + label.encode() for label in ("discreet", *labels))
+        return hmac.digest(key, info + b"\1", "sha256")
+
+    def words(key: bytes) -> list[int]:
+        encryptor = Cipher(AES256(expanded(key, "words")), ECB()).encryptor()  # of counters: this is CTR
+        blocks = encryptor.update(b"".join(block.to_bytes(16, "big") for block in range(2)))
+        return [int.from_bytes(blocks[8 * i : 8 * i + 8], "little") for i in range(4)]
+
+    stream = Source.unsafe_test_key(KEY).stream(Purpose.NOISE, step=7, lane=1)
+    key = expanded(KEY, "stream", "noise", "7", "1")
+    assert stream.words(4).tolist() == words(key)
+    assert stream.child("refine/1").words(4).tolist() == words(expanded(key, "child", "refine/1"))
 
 
 # --- subclasses of arrays ---
