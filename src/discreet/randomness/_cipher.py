@@ -42,13 +42,22 @@ _HKDF_OUT = bytes.fromhex("3cb25f25faacd57a90434f64d0362f2a2d2d0a90cf1a5a4c5db02
 
 
 class Cursor:
-    """A cipher and the block that it stands before: who reads on from there needs no new one. For one key and one thread."""
+    """A cipher between two reads: who goes on where it stands, with the same key, needs no new one. For one thread."""
 
-    __slots__ = ("block", "cipher")
+    __slots__ = ("_stands",)
 
     def __init__(self) -> None:
-        self.cipher: CipherContext | None = None
-        self.block = 0
+        self._stands: tuple[Callable[[], bytes], int, CipherContext] | None = None
+
+    def take(self, reveal: Callable[[], bytes], block: int) -> CipherContext:
+        """A cipher that stands before this block. It is gone from here: an interruption leaves none that stands elsewhere."""
+        stands, self._stands = self._stands, None
+        if stands is not None and stands[:2] == (reveal, block):
+            return stands[2]
+        return Cipher(AES256(reveal()), CTR(block.to_bytes(_BLOCK, "big"))).encryptor()
+
+    def keep(self, reveal: Callable[[], bytes], block: int, cipher: CipherContext) -> None:
+        self._stands = reveal, block, cipher
 
 
 def keystream(reveal: Callable[[], bytes], start: int, out: NDArray[np.uint64], cursor: Cursor | None = None) -> None:
@@ -66,14 +75,12 @@ def keystream(reveal: Callable[[], bytes], start: int, out: NDArray[np.uint64], 
 
 
 def _fill(reveal: Callable[[], bytes], block: int, target: memoryview, cursor: Cursor) -> None:
-    cipher, cursor.cipher = cursor.cipher, None  # an interruption leaves none that stands elsewhere
-    if cipher is None or cursor.block != block:
-        cipher = Cipher(AES256(reveal()), CTR(block.to_bytes(_BLOCK, "big"))).encryptor()
+    cipher = cursor.take(reveal, block)
     for position in range(0, len(target), len(_ZEROS)):
         piece = target[position : position + len(_ZEROS)]
         cipher.update_into(_ZEROS[: len(piece)], piece)
     if len(target) % _BLOCK == 0:
-        cursor.cipher, cursor.block = cipher, block + len(target) // _BLOCK
+        cursor.keep(reveal, block + len(target) // _BLOCK, cipher)
 
 
 def derive(reveal: Callable[[], bytes], *labels: str) -> bytes:

@@ -1,4 +1,4 @@
-"""The fast path of the Gaussian noise, compiled by numba: the operations of `box_muller`, one pair at a time, in registers.
+"""The fast path of the Gaussian noise, compiled by numba: the operations of `box_muller`, in the first cache.
 
 The same operations in the same order on the same coefficients, so the error budget of `box_muller` is that of this file too; a
 test compares the bits of x1 and x2 before rounding. There is no branch per pair, so that the compiler uses the widest vectors

@@ -74,7 +74,7 @@ def test_the_operations_are_those_that_the_error_budget_is_proven_for() -> None:
     mantissa = (words[0::2] >> np.uint64(1)).astype(np.int64).astype(np.float64)
     assert np.array_equal(u, mantissa)
     power, a, r = np.empty(u.size), np.empty(u.size), np.empty(u.size)
-    box_muller._split(mantissa, power)
+    box_muller._split(mantissa.view(np.int64), power.view(np.int64))
     box_muller.radius(mantissa, power.view(np.int64).astype(np.float64), scale, a, r)
     fraction = ((words[1::2] & np.uint64(2**52 - 1)) | np.uint64(0x3FF << 52)).view(np.float64) - 1.5
     sine, cosine = np.empty(u.size), np.empty(u.size)
