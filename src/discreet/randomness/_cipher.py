@@ -15,7 +15,7 @@ from discreet.errors import RandomnessUnavailable
 
 try:
     from cryptography.exceptions import UnsupportedAlgorithm
-    from cryptography.hazmat.primitives.ciphers import Cipher
+    from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext
     from cryptography.hazmat.primitives.ciphers.algorithms import AES256
     from cryptography.hazmat.primitives.ciphers.modes import CTR
     from cryptography.hazmat.primitives.hashes import SHA256
@@ -25,11 +25,11 @@ except ImportError as error:  # there is no second-best generator
         expected="the package 'cryptography'", got=repr(error), do="Run: pip install cryptography."
     ) from error
 
-__all__ = ["derive", "keystream"]
+__all__ = ["Cursor", "derive", "keystream"]
 
 _WORD = 8  # bytes
 _BLOCK = 16
-_ZEROS = bytes(2**18)  # plain text; 256 kB stay in the cache
+_ZEROS = memoryview(bytes(2**16))  # plain text; small, so that the words that it becomes stay in the cache too
 
 # NIST SP 800-38A, F.5.5 (CTR-AES256.Encrypt, first block) and RFC 5869, test case 1 (expand).
 _AES_KEY = bytes.fromhex("603deb1015ca71be2b73aef0857d77811f352c073b6108d72d9810a30914dff4")
@@ -41,24 +41,46 @@ _HKDF_INFO = bytes.fromhex("f0f1f2f3f4f5f6f7f8f9")
 _HKDF_OUT = bytes.fromhex("3cb25f25faacd57a90434f64d0362f2a2d2d0a90cf1a5a4c5db02d56ecc4c5bf")
 
 
-def keystream(reveal: Callable[[], bytes], start: int, out: NDArray[np.uint64]) -> None:
+class Cursor:
+    """A cipher between two reads: who goes on where it stands, with the same key, needs no new one. For one thread."""
+
+    __slots__ = ("_stands",)
+
+    def __init__(self) -> None:
+        self._stands: tuple[Callable[[], bytes], int, CipherContext] | None = None
+
+    def take(self, reveal: Callable[[], bytes], block: int) -> CipherContext:
+        """A cipher that stands before this block. It is gone from here: an interruption leaves none that stands elsewhere."""
+        stands, self._stands = self._stands, None
+        if stands is not None and stands[:2] == (reveal, block):
+            return stands[2]
+        return Cipher(AES256(reveal()), CTR(block.to_bytes(_BLOCK, "big"))).encryptor()
+
+    def keep(self, reveal: Callable[[], bytes], block: int, cipher: CipherContext) -> None:
+        self._stands = reveal, block, cipher
+
+
+def keystream(reveal: Callable[[], bytes], start: int, out: NDArray[np.uint64], cursor: Cursor | None = None) -> None:
     """Fill a contiguous array with the 64-bit words `start`, `start + 1`, ... of the key's stream (little-endian)."""
     _check()
+    cursor = cursor or Cursor()
     target = out.view(np.uint8).data
     if start % 2:  # a block holds two words: begin in its middle
         head = np.empty(2, np.uint64)
-        _fill(reveal, start // 2, head.view(np.uint8).data)
+        _fill(reveal, start // 2, head.view(np.uint8).data, cursor)
         out[:1] = head[1:] if out.size else head[:0]
         target, start = target[_WORD:], start + 1
     if len(target):
-        _fill(reveal, start // 2, target)
+        _fill(reveal, start // 2, target, cursor)
 
 
-def _fill(reveal: Callable[[], bytes], block: int, target: memoryview) -> None:
-    encryptor = Cipher(AES256(reveal()), CTR(block.to_bytes(_BLOCK, "big"))).encryptor()
+def _fill(reveal: Callable[[], bytes], block: int, target: memoryview, cursor: Cursor) -> None:
+    cipher = cursor.take(reveal, block)
     for position in range(0, len(target), len(_ZEROS)):
         piece = target[position : position + len(_ZEROS)]
-        encryptor.update_into(_ZEROS[: len(piece)] if len(piece) < len(_ZEROS) else _ZEROS, piece)
+        cipher.update_into(_ZEROS[: len(piece)], piece)
+    if len(target) % _BLOCK == 0:
+        cursor.keep(reveal, block + len(target) // _BLOCK, cipher)
 
 
 def derive(reveal: Callable[[], bytes], *labels: str) -> bytes:

@@ -1,4 +1,4 @@
-"""The fast path of the Gaussian noise, compiled by numba: the operations of `box_muller`, one pair at a time, in registers.
+"""The fast path of the Gaussian noise, compiled by numba: the operations of `box_muller`, in the first cache.
 
 The same operations in the same order on the same coefficients, so the error budget of `box_muller` is that of this file too; a
 test compares the bits of x1 and x2 before rounding. There is no branch per pair, so that the compiler uses the widest vectors
@@ -22,7 +22,7 @@ from discreet.randomness import box_muller
 
 __all__ = ["add", "candidates", "compile_now"]
 
-_BLOCK = 512  # words at a time: they stay in the first cache
+_BLOCK = 1024  # words at a time: they and the scratch stay in the first cache
 
 _ONE_BIT = np.uint64(1)
 _HIGH = np.uint64(33)  # w1 >> 33 is the upper part of u = w1 >> 1
@@ -44,8 +44,8 @@ _L0, _L1, _L2, _L3, _L4, _L5 = box_muller.LOG
 _S0, _S1, _S2, _S3, _S4, _S5 = box_muller.SINE
 
 
-def _cartesian(w1: Any, w2: Any, scale: Any) -> tuple[Any, Any, Any]:
-    """(r cos b, r sin b, u) before exchange and rounding. Written so that it runs on numbers, compiled, and on arrays."""
+def _radius(w1: Any, w2: Any, scale: Any) -> tuple[Any, Any]:
+    """(r with the sign of the pair, u). This and the next two functions run on numbers, compiled, and on arrays."""
     high = np.uint64(w1 >> _HIGH | _BITS_OF_2_84).view(np.float64)
     low = np.uint64(w1 >> _ONE_BIT & _LOW | _BITS_OF_2_52).view(np.float64)
     u = (high - _OFFSETS) + low  # one rounding, as in a conversion of u
@@ -56,30 +56,44 @@ def _cartesian(w1: Any, w2: Any, scale: Any) -> tuple[Any, Any, Any]:
     t = z * z
     minus_two_ln_m = (((((t * _L5 + _L4) * t + _L3) * t + _L2) * t + _L1) * t + _L0) * z
     radius = np.sqrt(minus_two_ln_m + exponent * _MINUS_TWO_LN_2) * scale
-    radius = np.uint64(np.float64(radius).view(np.uint64) | (w2 & _SIGN)).view(np.float64)
+    return np.uint64(np.float64(radius).view(np.uint64) | (w2 & _SIGN)).view(np.float64), u
+
+
+def _sine(w2: Any) -> Any:
     f = np.uint64(w2 & _FRACTION | _BITS_OF_1).view(np.float64) - 1.5
     t = f * f
-    sine = (((((t * _S5 + _S4) * t + _S3) * t + _S2) * t + _S1) * t + _S0) * f
-    cosine = np.sqrt(1.0 - sine * sine)
-    return radius * cosine, radius * sine, u
+    return (((((t * _S5 + _S4) * t + _S3) * t + _S2) * t + _S1) * t + _S0) * f
 
 
-_inlined = njit(inline="always")(_cartesian)
+def _cartesian(radius: Any, sine: Any) -> tuple[Any, Any]:
+    return radius * np.sqrt(1.0 - sine * sine), radius * sine
 
 
-def _block(words: Any, scale: float, limit: float, out: Any) -> int:
-    """Write the integers of a block, NaN for the first of an undecided pair. Returns how many pairs are undecided."""
+_inlined_radius, _inlined_sine, _inlined_cartesian = (njit(inline="always")(f) for f in (_radius, _sine, _cartesian))
+
+
+def _block(words: Any, scale: float, limit: float, integers: Any, sine: Any, radius: Any, margin: Any) -> int:
+    """Add the integers of the decided pairs of a block. Count the others, and mark them by NaN as their margin.
+
+    In three loops, as a processor keeps more pairs of a short loop in flight.
+    """
+    pairs = integers.size >> 1
+    for j in range(pairs):
+        sine[j] = _inlined_sine(words[2 * j + 1])
+    for j in range(pairs):
+        radius[j], u = _inlined_radius(words[2 * j], words[2 * j + 1], scale)
+        margin[j] = limit if (u >= _LOWEST) & (u <= _HIGHEST) else np.nan
     undecided = 0
-    for j in range(out.size >> 1):
-        w2 = words[2 * j + 1]
-        x, y, u = _inlined(words[2 * j], w2, scale)
-        exchange = np.int64(w2 << _ONE_BIT) < 0
+    for j in range(pairs):
+        x, y = _inlined_cartesian(radius[j], sine[j])
+        exchange = np.int64(words[2 * j + 1] << _ONE_BIT) < 0
         x1, x2 = (y if exchange else x), (x if exchange else y)
         k1 = (x1 + _ROUNDER) - _ROUNDER
         k2 = (x2 + _ROUNDER) - _ROUNDER
-        decided = (abs(x1 - k1) <= limit) & (abs(x2 - k2) <= limit) & (u >= _LOWEST) & (u <= _HIGHEST)
-        out[2 * j] = k1 if decided else np.nan
-        out[2 * j + 1] = k2
+        decided = (abs(x1 - k1) <= margin[j]) & (abs(x2 - k2) <= margin[j])  # false for NaN
+        integers[2 * j] += k1 if decided else 0.0
+        integers[2 * j + 1] += k2 if decided else 0.0
+        margin[j] = limit if decided else np.nan
         undecided += 1 - decided
     return undecided
 
@@ -91,18 +105,14 @@ def _walk(words: Any, scale: float, limit: float, integers: Any) -> Any:
     """Add the integers of all decided pairs, block by block; list the others."""
     found = np.empty(words.size >> 1, np.intp)
     count = 0
-    scratch = np.empty(_BLOCK)
+    sine, radius, margin = np.empty(_BLOCK >> 1), np.empty(_BLOCK >> 1), np.empty(_BLOCK >> 1)
     for start in range(0, words.size, _BLOCK):
-        target = integers[start : start + _BLOCK]
-        noise = scratch[: target.size]
-        if _compiled_block(words[start : start + _BLOCK], scale, limit, noise) > 0:
-            for j in range(noise.size >> 1):
-                if np.isnan(noise[2 * j]):
-                    noise[2 * j] = noise[2 * j + 1] = 0.0
+        piece = slice(start, start + _BLOCK)
+        if _compiled_block(words[piece], scale, limit, integers[piece], sine, radius, margin) > 0:
+            for j in range(integers[piece].size >> 1):
+                if np.isnan(margin[j]):
                     found[count] = (start >> 1) + j
                     count += 1
-        for i in range(target.size):
-            target[i] += noise[i]
     return found[:count]
 
 

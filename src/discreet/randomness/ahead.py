@@ -21,6 +21,7 @@ from discreet.randomness.source import Stream
 
 __all__ = ["NoiseAhead"]
 
+_CHUNK = 2**14  # numbers released at a time
 _PIECE = 2**20  # numbers between two looks at whether somebody still wants them
 
 
@@ -74,13 +75,17 @@ class NoiseAhead:
         owner = "NoiseAhead.release"
         if self._owner is not _process.current():  # the thread that we would wait for is not here, the numbers may be
             raise _misuse("the process that draws the noise", "a fork of it")
-        units, target = prepare(owner, sums, self._grid, out)
-        if units.size != self._size:
-            raise ParameterError(owner=owner, name="sums", expected=f"{self._size} numbers", got=f"{units.size}")
+        values, target = prepare(owner, sums, self._grid, out)
+        if values.size != self._size:
+            raise ParameterError(owner=owner, name="sums", expected=f"{self._size} numbers", got=f"{values.size}")
         self._thread.join()
-        flat = units.reshape(-1)
-        flat += self._work.hand_over()
-        return publish(units, self._grid, target)
+        numbers = self._work.hand_over()
+        for start in range(0, values.size, _CHUNK):  # what lies in between stays in the cache
+            piece = slice(start, start + _CHUNK)
+            units = self._grid.integers(values[piece])
+            units += numbers[piece]
+            publish(units, self._grid, target[piece])
+        return target.reshape(sums.shape) if out is None else out
 
     def close(self) -> None:
         """Give up what was not used, and wait for the background thread to end. A second call does nothing."""
@@ -121,7 +126,7 @@ class _Work:
             for start in range(0, self._noise.size, _PIECE):
                 if self.unwanted.is_set() or numbers is None:
                     return
-                self._noise.add_to(numbers[start : start + _PIECE])
+                self._noise._add(numbers[start : start + _PIECE])  # noqa: SLF001  (zeros are integers)
             self.ready = True
         except Exception as error:  # noqa: BLE001  (it is raised where somebody waits for the noise)
             self._error = error

@@ -86,6 +86,7 @@ _HALF = np.array(1, np.uint64)
 _ROOT_HALF = np.array(2.0**63 * float.fromhex("0x1.6a09e667f3bcdp-1")).view(np.int64)  # a mantissa is in sqrt(1/2) * [1, 2)
 _EXPONENT = np.array(-(2**52), np.int64)  # mask of sign and exponent
 _FRACTION = np.array(2**52 - 1, np.uint64)  # mask of the fraction
+_SIGN = np.array(1 << 63, np.uint64)
 _BITS_OF_ONE = np.array(0x3FF << 52, np.uint64)
 
 _Floats = NDArray[np.float64]
@@ -101,11 +102,10 @@ def candidates(words: NDArray[np.uint64], scale: float, out: _Floats) -> NDArray
     """
     check_rounding()
     found = []
-    scratch = _scratch()
     factor = np.array(scale)
     for start in range(0, out.size, 2 * CHUNK):
         piece = slice(start, start + 2 * CHUNK)
-        pairs = _chunk(words[piece], factor, out[piece], scratch)
+        pairs = _chunk(words[piece], factor, out[piece])
         found.append(pairs + start // 2)
     return np.concatenate(found) if len(found) > 1 else found[0] if found else np.empty(0, np.intp)
 
@@ -158,47 +158,54 @@ def _polynomial(coefficients: tuple[_Floats, ...], t: _Floats, out: _Floats) -> 
 
 
 class _Scratch:
-    """Buffers for one chunk, one per thread."""
+    """Buffers for one chunk, as numbers and as bits (a view takes NumPy as long as a thousand sums)."""
 
-    __slots__ = ("a", "b", "c", "r", "s", "x")
+    __slots__ = ("bits", "numbers", "signed", "x")
 
-    def __init__(self) -> None:
-        self.a, self.b, self.c, self.r, self.s = (np.empty(CHUNK) for _ in range(5))
-        self.x = np.empty(2 * CHUNK)
+    def __init__(self, pairs: int) -> None:
+        self.numbers = tuple(np.empty(pairs) for _ in range(5))
+        self.bits = tuple(buffer.view(np.uint64) for buffer in self.numbers)
+        self.signed = tuple(buffer.view(np.int64) for buffer in self.numbers)
+        self.x = np.empty(2 * pairs)
 
 
 _per_thread = threading.local()
 
 
-def _scratch() -> _Scratch:
+def _scratch(pairs: int) -> _Scratch:
+    if pairs != CHUNK:
+        return _Scratch(pairs)
     try:
         scratch: _Scratch = _per_thread.scratch
     except AttributeError:
-        scratch = _per_thread.scratch = _Scratch()
+        scratch = _per_thread.scratch = _Scratch(pairs)
     return scratch
 
 
-def _chunk(words: NDArray[np.uint64], scale: _Floats, out: _Floats, scratch: _Scratch) -> NDArray[np.intp]:
-    pairs = out.size // 2
-    a, b, c, r, s = (buffer[:pairs] for buffer in (scratch.a, scratch.b, scratch.c, scratch.r, scratch.s))
-    x = scratch.x[: 2 * pairs]
+def _chunk(words: NDArray[np.uint64], scale: _Floats, out: _Floats) -> NDArray[np.intp]:
+    scratch = _scratch(out.size // 2)
+    a, b, c, r, s = scratch.numbers
+    a_bits, _, c_bits, r_bits, _ = scratch.bits
+    a_int, b_int, c_int, _, s_int = scratch.signed
+    x = scratch.x
     first, second = words[0::2], words[1::2]
 
-    np.right_shift(first, _HALF, a.view(np.uint64))
-    np.copyto(b, a.view(np.int64))  # u, rounded to 53 bits; rounding is monotone, so the window is one of u
+    np.right_shift(first, _HALF, a_bits)
+    np.copyto(b, a_int)  # u, rounded to 53 bits; rounding is monotone, so the window is one of u
     outside = np.minimum.reduce(b) < LOWEST or np.maximum.reduce(b) > HIGHEST
-    _split(b, a)
-    np.copyto(c, a.view(np.int64))
+    _split(b_int, a_int)
+    np.copyto(c, a_int)
     radius(b, c, scale, a, r)
 
-    np.copyto(c.view(np.uint64), second)
-    np.bitwise_and(c.view(np.uint64), _FRACTION, a.view(np.uint64))
-    np.bitwise_or(a.view(np.uint64), _BITS_OF_ONE, a.view(np.uint64))
+    np.copyto(c_bits, second)
+    np.bitwise_and(c_bits, _FRACTION, a_bits)
+    np.bitwise_or(a_bits, _BITS_OF_ONE, a_bits)
     np.subtract(a, _THREE_HALVES, a)  # t * 2^-52 - 1/2, exactly
     sine_cosine(a, s, b)
-    np.copysign(r, c, r)  # bit 63
+    np.bitwise_and(c_bits, _SIGN, a_bits)
+    np.bitwise_or(r_bits, a_bits, r_bits)
     cartesian(r, s, b)
-    _exchange(b.view(np.int64), s.view(np.int64), c.view(np.int64), a.view(np.int64), x.view(np.int64))
+    _exchange(b_int, s_int, c_int, a_int, x.view(np.int64))
 
     np.rint(x, out)
     np.subtract(x, out, x)  # exact: a multiple of the last bit of x, not larger than x
@@ -206,15 +213,14 @@ def _chunk(words: NDArray[np.uint64], scale: _Floats, out: _Floats, scratch: _Sc
     limit = threshold(float(scale))
     if not outside and np.maximum.reduce(x) <= limit:
         return np.empty(0, np.intp)
-    np.right_shift(first, _HALF, a.view(np.uint64))
-    np.copyto(b, a.view(np.int64))
+    np.right_shift(first, _HALF, a_bits)
+    np.copyto(b, a_int)
     near = ~(x <= limit)
     return np.flatnonzero(near[0::2] | near[1::2] | (b < LOWEST) | (b > HIGHEST))
 
 
-def _split(value: _Floats, exponent: _Floats) -> None:
-    """Split into mantissa * 2^exponent, exactly; the mantissa in place, the exponent as an integer times 2^52."""
-    bits, power = value.view(np.int64), exponent.view(np.int64)
+def _split(bits: NDArray[np.int64], power: NDArray[np.int64]) -> None:
+    """Split a number into mantissa * 2^exponent, exactly; the mantissa in place, the exponent as an integer times 2^52."""
     np.subtract(bits, _ROOT_HALF, power)
     np.bitwise_and(power, _EXPONENT, power)
     np.subtract(bits, power, bits)

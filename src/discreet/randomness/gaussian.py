@@ -24,6 +24,7 @@ from discreet import _validate as check
 from discreet.errors import NumericsError, ParameterError, RandomnessMisuse
 from discreet.numerics.grid import Grid
 from discreet.randomness import box_muller
+from discreet.randomness._cipher import Cursor
 from discreet.randomness.refine import LARGEST, refine
 from discreet.randomness.source import Purpose, Stream
 
@@ -32,11 +33,28 @@ __all__ = ["GaussianNoise", "prepare", "publish", "release"]
 _SMALLEST_SCALE = 2.0**-32
 _LARGEST_SCALE = 2.0**32
 _CHUNK = 4 * box_muller.CHUNK  # positions; a cipher takes some microseconds to start
-_PIECE = box_muller.CHUNK  # positions, for work that needs no cipher
+_PIECE = 2 * box_muller.CHUNK  # positions, for work that needs no cipher
 _WORTH = 2**17  # positions for which one more thread pays
 
 _Floats = NDArray[np.float64]
+_Part = Callable[[int, int, int], None]  # numbers first ... last - 1 of an array whose number 0 has this position
 _Candidates = Callable[[NDArray[np.uint64], float, _Floats], NDArray[np.intp]]
+
+
+class _Reader:
+    """Reads the words of a stream, for one thread: with one buffer, and one cipher as long as it reads on."""
+
+    __slots__ = ("_cursor", "_stream", "_words")
+
+    def __init__(self, stream: Stream, size: int) -> None:
+        self._stream = stream
+        self._words = np.empty(size + 2, np.uint64)  # a piece may cut a pair at either end
+        self._cursor = Cursor()
+
+    def read(self, start: int, count: int) -> NDArray[np.uint64]:
+        words = self._words[:count]
+        self._stream.fill(words, start, self._cursor)
+        return words
 
 
 class GaussianNoise:
@@ -98,9 +116,10 @@ class GaussianNoise:
             RandomnessMisuse: fewer numbers are left. Nothing was added.
         """
         flat: _Floats = _flat("GaussianNoise.add_to", "integers", integers, np.float64, writable=True)
-        for start in range(0, flat.size, _CHUNK):
-            piece = flat[start : start + _CHUNK]
-            if not (np.all(np.abs(piece) < LARGEST) and np.all(np.rint(piece) == piece)):  # also false for NaN
+        for start in range(0, flat.size, _PIECE):
+            piece = flat[start : start + _PIECE]
+            small = np.minimum.reduce(piece) > -LARGEST and np.maximum.reduce(piece) < LARGEST  # false for NaN
+            if not (small and np.array_equal(np.rint(piece), piece)):
                 raise NumericsError(
                     expected="integers below 2^52 in size",
                     got="a value that is not finite, not whole, or larger",
@@ -109,34 +128,39 @@ class GaussianNoise:
         self._add(flat)
 
     def _add(self, flat: _Floats) -> None:
-        start = self._advance(flat.size)
-        parts = min(self._threads, 1 + flat.size // _WORTH)
+        def part(first: int, last: int, start: int) -> None:
+            reader = _Reader(self._stream, min(_CHUNK, last - first))
+            for cut in range(first, last, _CHUNK):
+                self._add_chunk(flat[cut : min(cut + _CHUNK, last)], start + cut, reader)
+
+        self._share(flat.size, part)
+
+    def _share(self, size: int, work: _Part) -> None:
+        """Give out the next positions, and have all of them worked on by the threads that pay."""
+        start = self._advance(size)
+        parts = min(self._threads, 1 + size // _WORTH)
         if parts == 1:
-            self._add_range(flat, start)
+            work(0, size, start)
             return
-        cuts = [flat.size * part // parts for part in range(parts + 1)]
+        cuts = [size * part // parts for part in range(parts + 1)]
         with ThreadPoolExecutor(parts) as pool:  # made anew: a pool that lives on would be dead in a fork
-            running = [pool.submit(self._add_range, flat[a:b], start + a) for a, b in pairwise(cuts)]
+            running = [pool.submit(work, first, last, start) for first, last in pairwise(cuts)]
         for part in running:
             part.result()  # raises what the thread raised
 
-    def _add_range(self, flat: _Floats, start: int) -> None:
+    def _add_chunk(self, piece: _Floats, start: int, reader: _Reader) -> None:
         """Add the numbers of positions start, start + 1, ...; a pair that is cut in two is computed for either half."""
-        words = np.empty(min(_CHUNK, flat.size) + 2, np.uint64)
-        for cut in range(0, flat.size, _CHUNK):
-            piece = flat[cut : cut + _CHUNK]
-            first, last = (start + cut) // 2, (start + cut + piece.size + 1) // 2
-            if 2 * (last - first) == piece.size:
-                self._add_pairs(first, words[: piece.size], piece)
-                continue
-            noise = np.zeros(2 * (last - first))
-            self._add_pairs(first, words[: noise.size], noise)
-            offset = start + cut - 2 * first
-            piece += noise[offset : offset + piece.size]
+        first, last = start // 2, (start + piece.size + 1) // 2
+        if 2 * (last - first) == piece.size:
+            self._add_pairs(first, piece, reader)
+            return
+        noise = np.zeros(2 * (last - first))
+        self._add_pairs(first, noise, reader)
+        piece += noise[start - 2 * first :][: piece.size]
 
-    def _add_pairs(self, first: int, words: NDArray[np.uint64], integers: _Floats) -> None:
+    def _add_pairs(self, first: int, integers: _Floats, reader: _Reader) -> None:
         """Add the noise of the pairs first, first + 1, ..."""
-        self._stream.fill(words, 2 * first)
+        words = reader.read(2 * first, integers.size)
         for pair in self._adder(words, self.scale, integers):
             two = slice(2 * pair, 2 * pair + 2)
             integers[two] += refine(self._stream, first + int(pair), words[two], self.scale)
@@ -193,39 +217,43 @@ def release(
         NumericsError: a sum is not finite or too large for the grid; nothing was written and the stream is still unused.
         RandomnessMisuse: the stream was used before.
     """
-    units, target = prepare("release", sums, grid, out)
-    noise = GaussianNoise(stream, scale=grid.scale(noise_std), size=units.size, threads=threads)
-    noise._add(units.reshape(-1))  # noqa: SLF001  (the integers are checked already)
-    return publish(units, grid, target)
+    values, target = prepare("release", sums, grid, out)
+    noise = GaussianNoise(stream, scale=grid.scale(noise_std), size=values.size, threads=threads)
+
+    def part(first: int, last: int, start: int) -> None:
+        reader = _Reader(noise._stream, min(_CHUNK, last - first))  # noqa: SLF001
+        for cut in range(first, last, _CHUNK):
+            piece = slice(cut, min(cut + _CHUNK, last))
+            units = grid.integers(values[piece])
+            noise._add_chunk(units, start + cut, reader)  # noqa: SLF001  (the integers are checked already)
+            publish(units, grid, target[piece])
+
+    noise._share(values.size, part)  # noqa: SLF001
+    return target.reshape(sums.shape) if out is None else out
 
 
 def prepare(
     owner: str, sums: NDArray[np.floating], grid: Grid, out: NDArray[np.floating] | None
-) -> tuple[_Floats, NDArray[np.floating]]:
-    """The first half of a release, all checks: the integers of the sums, and where the release goes."""
+) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
+    """All checks of a release: the sums, and where the release goes, as arrays of one axis that can be worked on in pieces."""
     check.instance(owner, "grid", grid, Grid)
     values = _flat(owner, "sums", sums, np.float32, np.float64)
-    target = np.empty(sums.shape, sums.dtype) if out is None else out
-    _flat(owner, "out", target, np.float32, np.float64, writable=True)
-    if target.shape != sums.shape:
-        raise ParameterError(owner=owner, name="out", expected=f"of shape {sums.shape}", got=f"shape {target.shape}")
-    units = np.empty(sums.shape)
-    flat = units.reshape(-1)
-    for start in range(0, flat.size, _PIECE):  # what lies in between stays in the cache
-        piece = slice(start, start + _PIECE)
-        flat[piece] = grid.integers(values[piece])
-    return units, target
+    target = np.empty_like(values) if out is None else _flat(owner, "out", out, np.float32, np.float64, writable=True)
+    if out is not None and out.shape != sums.shape:
+        raise ParameterError(owner=owner, name="out", expected=f"of shape {sums.shape}", got=f"shape {out.shape}")
+    if values.size:  # rounding is monotone: if the ends are right, all are; NaN is an end wherever it is
+        grid.integers(np.array([np.minimum.reduce(values), np.maximum.reduce(values)]))
+    in_place = values.ctypes.data == target.ctypes.data and values.dtype == target.dtype
+    if np.may_share_memory(values, target) and not in_place:
+        values = values.copy()  # a piece that is written would change sums that are still to be read
+    return values, target
 
 
-def publish(units: _Floats, grid: Grid, target: NDArray[np.floating]) -> NDArray[np.floating]:
-    """The second half: noised integers times the spacing, exactly, then one cast. Overwrites `units`."""
-    flat, values = target.view(np.ndarray).reshape(-1), units.reshape(-1)
+def publish(units: _Floats, grid: Grid, target: NDArray[np.floating]) -> None:
+    """The last step of a release: noised integers times the spacing, exactly, then one cast. Overwrites `units`."""
     with np.errstate(over="ignore", under="ignore"):
-        for start in range(0, flat.size, _PIECE):
-            piece = slice(start, start + _PIECE)
-            np.multiply(values[piece], grid.spacing, out=values[piece])
-            np.copyto(flat[piece], values[piece], casting="same_kind")
-    return target
+        np.multiply(units, grid.spacing, out=units)
+        np.copyto(target, units, casting="same_kind")
 
 
 @cache
@@ -244,6 +272,9 @@ def _backend() -> _Candidates:
     return box_muller.candidates if kernel is None else kernel.candidates
 
 
+_per_thread = threading.local()
+
+
 def _adder(candidates: _Candidates) -> _Candidates:
     """The same, but adding: nothing is added for a pair that is not decided."""
     kernel = _compiled()
@@ -252,12 +283,20 @@ def _adder(candidates: _Candidates) -> _Candidates:
         return add
 
     def adder(words: NDArray[np.uint64], scale: float, integers: _Floats) -> NDArray[np.intp]:
-        noise = np.empty(words.size)
-        undecided = candidates(words, scale, noise)
-        noise.reshape(-1, 2)[undecided] = 0.0
-        noise += 0.0  # -0.0 becomes 0.0: integers have no signed zero, and a release must not have one either
-        integers += noise
-        return undecided
+        try:
+            noise: _Floats = _per_thread.noise
+        except AttributeError:
+            noise = _per_thread.noise = np.empty(_PIECE)  # kept: fresh memory costs a tenth of the time
+        found = [np.empty(0, np.intp)]
+        for start in range(0, words.size, _PIECE):
+            piece = slice(start, start + _PIECE)
+            target, numbers = integers[piece], noise[: words[piece].size]
+            undecided = candidates(words[piece], scale, numbers)
+            numbers.reshape(-1, 2)[undecided] = 0.0
+            numbers += 0.0  # -0.0 becomes 0.0: integers have no signed zero, and a release must not have one either
+            target += numbers
+            found.append(undecided + start // 2)
+        return np.concatenate(found)
 
     return adder
 

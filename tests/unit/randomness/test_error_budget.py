@@ -61,7 +61,7 @@ def test_true_errors_are_below_the_bound_and_not_far_below() -> None:
     first, second = words[0::2][inside], words[1::2][inside]
     mantissa, power, r, s, c, a = (np.empty(first.size) for _ in range(6))
     mantissa[:] = u[inside]
-    box_muller._split(mantissa, power)
+    box_muller._split(mantissa.view(np.int64), power.view(np.int64))
     power[:] = power.view(np.int64).astype(float)
     box_muller.radius(mantissa, power, np.array(1.0), a, r)
     t = second & np.uint64(2**52 - 1)

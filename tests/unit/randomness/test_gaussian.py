@@ -233,6 +233,25 @@ def test_out_may_be_the_sums_or_of_another_type() -> None:
     assert np.array_equal(sums, expected)
 
 
+@pytest.mark.parametrize("shift", [-3, 0, 5])
+def test_out_may_overlap_the_sums(shift: int) -> None:
+    """A piece that is written must not become the sums of a later piece: noise would be added to noise."""
+    size = 2 * gaussian._CHUNK + 11
+    memory = np.linspace(-4, 4, size + 10)
+    sums, out = memory[5 : size + 5], memory[5 + shift : size + 5 + shift]
+    expected = release(sums.copy(), grid=GRID, noise_std=1.1, stream=stream())
+    assert np.array_equal(release(sums, grid=GRID, noise_std=1.1, stream=stream(), out=out), expected)
+
+
+def test_a_bad_sum_in_the_last_of_many_pieces_is_refused_before_anything_is_written() -> None:
+    source, sums = stream(), np.zeros(2 * gaussian._CHUNK + 1, np.float32)
+    sums[-1] = np.nan
+    with pytest.raises(NumericsError):
+        release(sums, grid=GRID, noise_std=1.1, stream=source, out=sums)
+    assert not sums[:-1].any()
+    release(np.zeros(3), grid=GRID, noise_std=1.1, stream=source)
+
+
 def test_a_view_of_a_torch_tensor() -> None:
     torch = pytest.importorskip("torch")
     for kind in (torch.float32, torch.float64):

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
+from discreet import _process
 from discreet.errors import ParameterError, RandomnessMisuse, RandomnessUnavailable
 from discreet.randomness import Purpose, SharedSecret, Source, Stream, _cipher
 from discreet.units import Randomness
@@ -57,6 +58,45 @@ def test_the_same_position_holds_the_same_word(start: int, count: int) -> None:
     whole = Source.unsafe_test_key(KEY).stream(Purpose.NOISE, step=0).words(110_000)
     piece = Source.unsafe_test_key(KEY).stream(Purpose.NOISE, step=0).words(count, start=start)
     assert np.array_equal(piece, whole[start : start + count])
+
+
+def test_p20_a_cursor_changes_no_word() -> None:
+    """Whoever reads on, back, ahead, from the middle of a block, or from another stream: the cipher is where it should be."""
+    streams = [Source.unsafe_test_key(KEY).stream(Purpose.NOISE, step=step) for step in (0, 1)]
+    whole, cursor = [stream.words(2_000) for stream in streams], _cipher.Cursor()
+    position = 0
+    for turn, (jump, count) in enumerate(
+        [(0, 64), (0, 64), (0, 7), (0, 9), (-20, 20), (100, 40), (0, 1), (0, 1), (0, 300)] * 3
+    ):
+        which, position, out = turn // 5 % 2, position + jump, np.empty(count, np.uint64)
+        streams[which].fill(out, position, cursor)
+        assert np.array_equal(out, whole[which][position : position + count])
+        position += count
+
+
+def test_p20_a_cursor_that_was_interrupted_is_not_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream, cursor, out = Source.unsafe_test_key(KEY).stream(Purpose.NOISE, step=0), _cipher.Cursor(), np.empty(8, np.uint64)
+    stream.fill(out, 0, cursor)
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(_cipher.Cursor, "keep", interrupted)  # the cipher went on, and nobody noted where it stands
+        stream.fill(out, 8, cursor)
+    stream.fill(out, 8, cursor)
+    assert np.array_equal(out, stream.words(8, start=8))
+
+
+def test_p20_a_cursor_does_not_help_a_fork_or_a_spent_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream, cursor, out = Source.unsafe_test_key(KEY).stream(Purpose.NOISE, step=0), _cipher.Cursor(), np.empty(8, np.uint64)
+    claimed = stream.claim(Purpose.NOISE)
+    claimed.fill(out, 0, cursor)
+    with pytest.raises(RandomnessMisuse, match="serve a release"):
+        stream.fill(out, 8, cursor)
+    monkeypatch.setattr(_process, "current", object)
+    with pytest.raises(RandomnessMisuse, match="a fork of it"):
+        claimed.fill(out, 8, cursor)
 
 
 def test_a_stream_has_an_end() -> None:
