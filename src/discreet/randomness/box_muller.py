@@ -213,10 +213,12 @@ def _chunk(words: NDArray[np.uint64], scale: _Floats, out: _Floats) -> NDArray[n
     limit = threshold(float(scale))
     if not outside and np.maximum.reduce(x) <= limit:
         return np.empty(0, np.intp)
-    np.right_shift(first, _HALF, a_bits)
-    np.copyto(b, a_int)
-    near = ~(x <= limit)
-    return np.flatnonzero(near[0::2] | near[1::2] | (b < LOWEST) | (b > HIGHEST))
+    doubts = np.flatnonzero(~(x <= limit)) // 2
+    if outside:
+        np.right_shift(first, _HALF, a_bits)
+        np.copyto(b, a_int)
+        doubts = np.concatenate([doubts, np.flatnonzero((b < LOWEST) | (b > HIGHEST))])
+    return np.unique(doubts)
 
 
 def _split(bits: NDArray[np.int64], power: NDArray[np.int64]) -> None:

@@ -53,6 +53,8 @@ class _Reader:
 
     def read(self, start: int, count: int) -> NDArray[np.uint64]:
         words = self._words[:count]
+        if words.size != count:  # fewer words would leave sums without noise
+            raise RandomnessMisuse(expected=f"at most {words.size} words at once", got=f"{count}", do="Read them in pieces.")
         self._stream.fill(words, start, self._cursor)
         return words
 
@@ -315,7 +317,7 @@ def _flat(owner: str, name: str, array: object, *kinds: type, writable: bool = F
             owner=owner, name=name, expected=expected, got=type(given).__name__, do="Fill or drop what is masked."
         )
     if right and (values.flags.writeable or not writable):
-        return values.reshape(-1)
+        return values.view(np.ndarray).reshape(-1)  # a subclass may have two axes always, or hide values
     expected = f"a contiguous{', writable' if writable else ''} array of " + " or ".join(kind.__name__ for kind in kinds)
     flags = f"contiguous: {values.flags.c_contiguous}, writable: {values.flags.writeable}"
     raise ParameterError(owner=owner, name=name, expected=expected, got=f"{values.dtype} ({flags})")

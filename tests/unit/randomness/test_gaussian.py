@@ -252,6 +252,24 @@ def test_a_bad_sum_in_the_last_of_many_pieces_is_refused_before_anything_is_writ
     release(np.zeros(3), grid=GRID, noise_std=1.1, stream=source)
 
 
+def test_every_value_of_a_subclass_gets_noise() -> None:
+    """A masked array hides values, and an array like this one keeps two axes: its slices are not pieces of numbers."""
+
+    class Stubborn(np.ndarray):
+        def reshape(self, *shape: Any, **_: Any) -> Any:
+            return self if self.ndim == 2 else super().reshape(*shape)
+
+    size = gaussian._CHUNK + 10
+    for sums in (np.zeros((1, size)).view(Stubborn), np.ma.masked_array(np.zeros((1, size)), True)):
+        out = np.asarray(release(sums, grid=GRID, noise_std=1.1, stream=stream()))
+        assert np.count_nonzero(out) > size - 10
+
+
+def test_fewer_words_than_numbers_are_refused() -> None:
+    with pytest.raises(RandomnessMisuse, match="in pieces"):
+        gaussian._Reader(stream(), 10).read(0, 13)
+
+
 def test_a_view_of_a_torch_tensor() -> None:
     torch = pytest.importorskip("torch")
     for kind in (torch.float32, torch.float64):
