@@ -31,6 +31,7 @@ _T = TypeVar("_T")
 _COMPUTATIONAL = (
     "the generator that keyed noise and samples is cryptographically secure (privacy is computational in that respect)"
 )
+_OWN = "what a record contributes was computed from that record and from public or released values alone"
 _IDEALISED = "floating-point noise behaves as real-valued noise (numerics: idealised)"
 _FIXED = "the steps and their number were fixed before the first release or depend on public values only, as every run declares"
 _RUNNING = "reserved steps that are not settled count as taken"
@@ -90,7 +91,7 @@ def _charges(charges: tuple[Charge, ...], marks: tuple[str, ...], adjacency: Adj
     levels = {run.numerics for run in runs}
     level = next(kind for kind in (Numerics.IDEALISED, Numerics.CERTIFIED, Numerics.EXACT) if kind in levels)
     chosen = any(run.parameters is Parameters.CHOSEN_FROM_OUTPUTS for run in runs)
-    assumptions = [_COMPUTATIONAL]
+    assumptions = [_OWN, _COMPUTATIONAL]
     assumptions += [] if chosen else [_FIXED]
     assumptions += [_IDEALISED] if level is Numerics.IDEALISED else []
     assumptions += [_RUNNING] if any(charge.unsettled for charge in charges) else []

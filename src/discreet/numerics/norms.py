@@ -156,15 +156,16 @@ def _sums_of_squares(rows: Records) -> NDArray[np.float64]:
     height = max(1, _CHUNK // max(1, width))
     total = np.zeros(count)
     space = np.empty((min(height, count), width))
-    for top in range(0, count if columns else 0, height):
-        lanes = np.zeros((min(height, count - top), width))
-        for left in range(0, columns, LANES):
-            some = rows[top : top + height, left : left + LANES]
-            piece = space[: some.shape[0], : some.shape[1]]
-            np.copyto(piece, some)
-            np.square(piece, out=piece)
-            lanes[:, : some.shape[1]] += piece
-        total[top : top + height] = _tree(lanes)
+    with np.errstate(all="ignore"):
+        for top in range(0, count if columns else 0, height):
+            lanes = np.zeros((min(height, count - top), width))
+            for left in range(0, columns, LANES):
+                some = rows[top : top + height, left : left + LANES]
+                piece = space[: some.shape[0], : some.shape[1]]
+                np.copyto(piece, some)
+                np.square(piece, out=piece)
+                lanes[:, : some.shape[1]] += piece
+            total[top : top + height] = _tree(lanes)
     return total
 
 

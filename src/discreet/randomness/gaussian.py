@@ -10,6 +10,7 @@ a function of what the ideal Gaussian mechanism gives, so that every analysis of
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -35,6 +36,7 @@ _LARGEST_SCALE = 2.0**32
 _CHUNK = 4 * box_muller.CHUNK  # positions; a cipher takes some microseconds to start
 _PIECE = 2 * box_muller.CHUNK  # positions, for work that needs no cipher
 _WORTH = 2**17  # positions for which one more thread pays
+_WORTH_COMPILING = 2**27  # numbers that NumPy takes about as long for as compiling takes
 
 _Floats = NDArray[np.float64]
 _Part = Callable[[int, int, int], None]  # numbers first ... last - 1 of an array whose number 0 has this position
@@ -91,6 +93,7 @@ class GaussianNoise:
             raise ParameterError(owner=owner, name="scale", expected="a number in 2^-32 ... 2^32", got=repr(scale))
         self._threads = check.whole(owner, "threads", threads, least=1)
         box_muller.check_rounding()
+        _asked_for["numbers"] += self.size
         self._adder = _adder(_backend())
         self._stream = stream.claim(Purpose.NOISE)
         self._given = 0
@@ -268,9 +271,12 @@ def _compiled() -> ModuleType | None:
     return kernel
 
 
+_asked_for: Counter[str] = Counter()  # numbers, in this process
+
+
 def _backend() -> _Candidates:
-    """Whoever computes candidates fastest here; the numbers are the same."""
-    kernel = _compiled()
+    """Whoever computes candidates fastest; the numbers are the same. A process that asks for few does not wait for numba."""
+    kernel = _compiled() if _asked_for["numbers"] >= _WORTH_COMPILING else None
     return box_muller.candidates if kernel is None else kernel.candidates
 
 
@@ -279,7 +285,7 @@ _per_thread = threading.local()
 
 def _adder(candidates: _Candidates) -> _Candidates:
     """The same, but adding: nothing is added for a pair that is not decided."""
-    kernel = _compiled()
+    kernel = None if candidates is box_muller.candidates else _compiled()
     if kernel is not None and candidates is kernel.candidates:
         add: _Candidates = kernel.add  # in one go, without an array in between
         return add

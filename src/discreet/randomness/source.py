@@ -158,10 +158,11 @@ class SharedSecret:
     serves samples only: noise always comes from a rank's own `Source.system()`.
     """
 
-    __slots__ = ("_key",)
+    __slots__ = ("_contexts", "_key")
 
     def __init__(self, key: _Key) -> None:
         self._key = key
+        self._contexts: set[str] = set()
 
     @classmethod
     def generate(cls) -> SharedSecret:
@@ -172,6 +173,17 @@ class SharedSecret:
     def from_bytes(cls, secret: bytes) -> SharedSecret:
         """The secret that another rank generated. It must be fresh for this run and known to nobody else."""
         return cls(_Key(_checked_key("SharedSecret.from_bytes", "secret", secret)))
+
+    def use_for(self, context: str) -> None:
+        """Remember that this context had its source."""
+        with _first_use:
+            if context in self._contexts:
+                raise RandomnessMisuse(
+                    expected="a context that this secret did not serve",
+                    got="the same context again, which would repeat its samples",
+                    do="Use the ledger's head() as context; ranks that are threads make a SharedSecret of their own each.",
+                )
+            self._contexts.add(context)
 
     def to_bytes(self) -> bytes:
         """For a private channel to the other ranks; never for a file or a log."""
@@ -223,9 +235,13 @@ class Source:
             secret: the same in all ranks, fresh for this run.
             context: the same in all ranks and in no other run, such as the ledger's `head()` before the run. It enters the key,
                 so that even a secret that is used again does not repeat a sample.
+
+        Raises:
+            RandomnessMisuse: this secret served this context already, and would draw the same samples again.
         """
         check.instance("Source.shared", "secret", secret, SharedSecret)
         label = check.label("Source.shared", "context", context)
+        secret.use_for(label)
         return cls(_Key(derive(secret.to_bytes, "shared", label)), Randomness.SYSTEM, only=Purpose.SAMPLE)
 
     @classmethod

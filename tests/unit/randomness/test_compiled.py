@@ -135,6 +135,7 @@ def test_p18_a_kernel_that_does_not_agree_is_refused(monkeypatch: pytest.MonkeyP
 def test_without_numba_the_numpy_path_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "discreet.randomness._compiled", None)  # a module that is None cannot be imported
     monkeypatch.delattr("discreet.randomness._compiled")
+    monkeypatch.setitem(gaussian._asked_for, "numbers", 2**40)
     gaussian._compiled.cache_clear()
     try:
         assert gaussian._backend() is box_muller.candidates
@@ -142,6 +143,9 @@ def test_without_numba_the_numpy_path_is_used(monkeypatch: pytest.MonkeyPatch) -
         gaussian._compiled.cache_clear()
 
 
-def test_with_numba_the_compiled_path_is_used() -> None:
+def test_with_numba_the_compiled_path_is_used_where_it_pays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(gaussian._asked_for, "numbers", gaussian._WORTH_COMPILING - 1)
+    assert gaussian._backend() is box_muller.candidates
+    monkeypatch.setitem(gaussian._asked_for, "numbers", gaussian._WORTH_COMPILING)
     assert gaussian._backend() is _compiled.candidates
     assert gaussian._adder(_compiled.candidates) is _compiled.add

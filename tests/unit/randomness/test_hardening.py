@@ -92,11 +92,15 @@ def test_p20_a_fork_that_went_past_python_can_use_no_key_of_its_parent() -> None
 def test_p22_the_context_of_a_run_enters_the_key_that_ranks_share() -> None:
     """A secret that is used again must not repeat the samples of the run before."""
     secret = SharedSecret.generate()
+    other_rank = SharedSecret.from_bytes(secret.to_bytes())
     words = [
-        int(Source.shared(secret, context=context).stream(Purpose.SAMPLE, step=0).words(1)[0]) for context in ("a", "b", "a")
+        int(Source.shared(its, context=context).stream(Purpose.SAMPLE, step=0).words(1)[0])
+        for its, context in ((secret, "a"), (secret, "b"), (other_rank, "a"))
     ]
     assert words[0] != words[1]
     assert words[0] == words[2]
+    with pytest.raises(RandomnessMisuse, match="again"):
+        Source.shared(secret, context="a")
 
 
 def test_every_round_of_refinement_has_bits_of_its_own() -> None:
@@ -194,6 +198,7 @@ def test_numba_whose_libraries_do_not_load_is_as_good_as_none(monkeypatch: pytes
         monkeypatch.delitem(sys.modules, module, raising=False)
     monkeypatch.delattr("discreet.randomness._compiled", raising=False)
     monkeypatch.setattr(sys, "meta_path", [Broken(), *sys.meta_path])
+    monkeypatch.setitem(gaussian._asked_for, "numbers", 2**40)
     gaussian._compiled.cache_clear()
     try:
         assert gaussian._backend() is box_muller.candidates

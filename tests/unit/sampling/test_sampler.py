@@ -110,8 +110,8 @@ def test_p22_ranks_need_one_secret() -> None:
     sampler = Sampler(Poisson(0.5), records=40, steps=2)
     with pytest.raises(RandomnessMisuse, match="one secret in all ranks"):
         sampler.draw(Source.system(), rank=0, ranks=2)
-    secret = SharedSecret.generate()
-    sources = [Source.shared(secret, context="head") for _ in range(3)]
+    secret = SharedSecret.generate().to_bytes()
+    sources = [Source.shared(SharedSecret.from_bytes(secret), context="head") for _ in range(3)]
     parts = [list(sampler.draw(bits, rank=rank, ranks=2)) for rank, bits in enumerate(sources[:2])]
     whole = list(sampler.draw(sources[2]))
     for step in range(2):
