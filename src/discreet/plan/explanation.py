@@ -15,21 +15,20 @@ if TYPE_CHECKING:
 
 __all__ = ["explanation", "number"]
 
-_HEADER = ("leaf", "group", "dimension", "sensitivity", "noise_std", "multiplier", "share")
+_HEADER = ("leaf", "group", "dimension", "sensitivity", "noise_std", "multiplier", "group's share")
 
 
 def explanation(plan: Plan, delta: float | None) -> str:
     """See `Plan.explain`. Sensitivity and noise are in the unit in which the group is clipped."""
     lines = [
         f"Protected: one {plan.unit}, {plan.adjacency.value} adjacency. Numerics: {plan.numerics.value}.",
-        f"Sampling: {phrase(plan.sampler.event)}; {plan.steps} steps.",
+        f"Sampling: {phrase(plan.sampler.event)}; {_counted(plan.steps, 'step')}.",
     ]
     if isinstance(plan.sampler, Sampler):
         size, batches = plan.expected_batch_size, plan.sampler.batches
         passes = number(size * batches / plan.sampler.records)
-        lines.append(
-            f"Work: {batches} batches of {number(size)} records expected, {passes} passes over {plan.sampler.records}."
-        )
+        work = f"{_counted(batches, 'batch')} of {number(size)} records expected"
+        lines.append(f"Work: {work}, {passes} passes over {plan.sampler.records} records.")
     if plan.target is not None:
         lines.append(f"Target, which is no guarantee: epsilon {plan.target.epsilon!r} at delta {plan.target.delta!r}.")
     lines += ["", *_aligned(_HEADER, _rows(plan), texts=2), ""]
@@ -60,6 +59,17 @@ def _rows(plan: Plan) -> list[Sequence[str]]:
         numbers = map(number, (query.sensitivity, query.noise_std, multiplier))
         rows.append(("?", query.group, "?", *numbers, f"{100.0 * share:.3g} %"))
     return [*rows, *(("?", name, "?", "inf", "0", "0", "all") for name in plan.open_groups())]
+
+
+def _counted(count: int, noun: str) -> str:
+    """A number with its noun.
+
+    >>> _counted(1, "batch"), _counted(20, "batch")
+    ('1 batch', '20 batches')
+    """
+    if count == 1:
+        return f"1 {noun}"
+    return f"{count} {noun}{'es' if noun.endswith('ch') else 's'}"
 
 
 def number(value: float) -> str:
