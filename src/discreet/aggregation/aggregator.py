@@ -20,7 +20,7 @@ from discreet import _process
 from discreet import _validate as check
 from discreet.aggregation.release import Release
 from discreet.aggregation.sums import PartialSums, Place, Records, bare, grid_of
-from discreet.errors import ParameterError, SampleMisuse
+from discreet.errors import BudgetExceeded, ParameterError, SampleMisuse
 from discreet.ledger import Ledger
 from discreet.mechanisms import Bound, Group, State
 from discreet.mechanisms._frozen import Frozen
@@ -83,6 +83,12 @@ class Aggregator:
         self._bound = plan.bound
         self._sampler = plan.sampler
         self._ledger = check.instance(owner, "ledger", ledger, Ledger)
+        if not plan.private and ledger.guarded:
+            raise BudgetExceeded(
+                expected="a private plan on a ledger with a guard",
+                got=f"groups without noise: {', '.join(plan.open_groups())}",
+                do="No budget covers them. Run a baseline on another ledger, without a guard.",
+            )
         self._source = Source.system() if source is None else check.instance(owner, "source", source, Source)
         self._label = check.label(owner, "label", label, empty=True)
         self._parameters = check.instance(owner, "parameters", parameters, Parameters)

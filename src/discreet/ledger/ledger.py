@@ -155,6 +155,11 @@ class Ledger:
 
     # --- reading ---
 
+    @property
+    def guarded(self) -> bool:
+        """Whether a guard, such as a budget, must admit what is charged."""
+        return self._guard is not None
+
     def charges(self) -> tuple[Charge, ...]:
         """Everything charged so far, by all runs and processes; what accountants read."""
         with self._reading() as book:

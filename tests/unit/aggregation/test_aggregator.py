@@ -453,3 +453,11 @@ def test_an_accountant_says_why_a_baseline_has_no_guarantee(data: Array) -> None
     releases(keyed(plan(NotPrivate()), ledger), data)
     with pytest.raises(dp.AccountingError, match="unsafe_no_privacy"):
         dp.account(ledger, delta=1e-6)
+
+
+def test_a_budget_admits_no_baseline(data: Array) -> None:
+    ledger = dp.Ledger.in_memory(guard=dp.Budget(epsilon=1.0, delta=1e-6))
+    for mechanism in (NotPrivate(), Groups({"x": Gaussian(1.0, 100.0), "y": NotPrivate()})):
+        with pytest.raises(dp.BudgetExceeded, match="without noise"):
+            keyed(plan(mechanism, leaves={"x": 2} if mechanism == NotPrivate() else {"x": 2, "y": 1}), ledger)
+    assert not ledger.runs()
