@@ -20,6 +20,7 @@ from discreet.errors import NumericsError, ParameterError
 __all__ = ["Grid"]
 
 _FINENESS = 23  # bits of the noise's standard deviation below the binary point of the grid
+_CLIP_BITS = 12  # of the clip norm that the grid resolves at least, where the noise is far larger
 _MOST_CLIP = 2.0**26  # largest clip norm in grid units: its square is exact in float64
 _MOST_SCALE = 2.0**32  # largest noise standard deviation in grid units
 _HEADROOM = 2.0**52  # sum and noise together stay below 2^53
@@ -47,13 +48,20 @@ class Grid:
     def for_noise(cls, *, noise_std: float, clip_norm: float) -> Grid:
         """Fine enough that rounding is far below the noise, coarse enough that everything is exact.
 
-        The spacing is about noise_std * 2^-23, or clip_norm * 2^-26 where the noise is far smaller than the clip norm.
+        The spacing is about noise_std * 2^-23; clip_norm * 2^-26 where the noise is far smaller than the clip norm; clip_norm *
+        2^-12 where it is thousands of times larger, as for a private metric, down to noise_std * 2^-32.
         """
         deviation = check.positive("Grid.for_noise", "noise_std", noise_std)
         clip = check.positive("Grid.for_noise", "clip_norm", clip_norm)
-        fine = math.frexp(deviation)[1] - 1 - _FINENESS
-        coarse = math.frexp(clip / _MOST_CLIP)[1]
-        return cls(math.ldexp(1.0, max(fine, coarse)))
+        noise_bits, clip_bits = math.frexp(deviation)[1], math.frexp(clip)[1]  # 2^bits is above, by at most a factor of 2
+        fine = min(noise_bits - 1 - _FINENESS, clip_bits - 1 - _CLIP_BITS)
+        exact = max(noise_bits - round(math.log2(_MOST_SCALE)), clip_bits - round(math.log2(_MOST_CLIP)))
+        exponent = max(fine, exact)
+        if not -900 < exponent < 900:
+            expected = "within a factor of 2^800 of 1"
+            got = f"noise_std {deviation!r}, clip_norm {clip!r}"
+            raise ParameterError(owner="Grid.for_noise", name="noise_std", expected=expected, got=got)
+        return cls(math.ldexp(1.0, exponent))
 
     def scale(self, noise_std: float) -> float:
         """The noise's standard deviation in grid units, exactly."""
