@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from discreet.errors import RandomnessMisuse
 from discreet.numerics import ExactSum, Grid, ghost_squared_norms, l2_norms
 from discreet.randomness import Purpose, Source, release
+from discreet.randomness.draws import bernoulli
 
 F32: TypeAlias = NDArray[np.float32]
 F64: TypeAlias = NDArray[np.float64]
@@ -44,8 +45,8 @@ class Victim(Protocol):
     def clipped_sum(self, rows: F32, clip_norm: float) -> F64:
         """The sum of clipped records, before noise."""
 
-    def drawn(self, records: int, probability: float) -> int | None:
-        """How many of the records a Poisson sample holds; None if this library part is not there."""
+    def drawn(self, records: int, probability: float) -> int:
+        """How many of the records a Poisson sample holds."""
 
     def norm(self, inputs: F32, gradients: F32) -> float:
         """The norm of sum_t a_t b_t^T that clipping would use, without forming the sum."""
@@ -87,13 +88,10 @@ class Ours:
             total.add({"grad": rows}, np.minimum(1.0, clip_norm / l2_norms(rows)))
         return total.integers()["grad"] * grid.spacing
 
-    def drawn(self, records: int, probability: float) -> int | None:
+    def drawn(self, records: int, probability: float) -> int:
         """Exact coins."""
-        if importlib.util.find_spec("discreet.randomness.draws") is None:
-            return None
         self._step += 1
-        draws = importlib.import_module("discreet.randomness.draws")
-        return len(draws.bernoulli(self._source.stream(Purpose.SAMPLE, step=self._step), probability, 0, records))
+        return len(bernoulli(self._source.stream(Purpose.SAMPLE, step=self._step), probability, 0, records))
 
     def norm(self, inputs: F32, gradients: F32) -> float:
         """A certified upper bound."""
@@ -131,7 +129,7 @@ class Opacus:
             optimizer.clip_and_accumulate()
         return np.asarray(parameter.summed_grad.numpy(), np.float64)
 
-    def drawn(self, records: int, probability: float) -> int | None:
+    def drawn(self, records: int, probability: float) -> int:
         """One step of its Poisson sampler."""
         sampler = self._samplers.UniformWithReplacementSampler(num_samples=records, sample_rate=probability, steps=1)
         return len(next(iter(sampler)))
@@ -182,9 +180,7 @@ def lattice_of_the_probability(victim: Victim, size: int) -> Finding:
     """A 24-bit uniform number is below 6.5e-8 with probability 1.19e-7: the true rate is 83 % above the one accounted for."""
     part = 10_000_000
     parts = [victim.drawn(part, LATTICE_PROBABILITY) for _ in range(size // part)]
-    if None in parts:
-        return Finding(None, "not there yet")
-    drawn = sum(count for count in parts if count is not None)
+    drawn = sum(parts)
     expected = size // part * part * LATTICE_PROBABILITY
     # 5 standard deviations of a Poisson count, and half a count for each side: alpha is below 1e-6 for means of 20 and more.
     return Finding(abs(drawn - expected) > 5.0 * expected**0.5 + 1.0, f"{drawn} drawn where {expected:.0f} are expected")

@@ -58,7 +58,7 @@ MUTATIONS = [
     ),
     Mutation(
         "norms are added up across the batch's memory, in another order for another place",
-        replaced(norms, "_tree", lambda terms: np.array([np.roll(row, at).cumsum()[-1] for at, row in enumerate(terms)])),
+        replaced(norms, "tree_sums", lambda terms: np.array([np.roll(row, at).cumsum()[-1] for at, row in enumerate(terms)])),
         test_norms.test_p15_every_bit_of_a_norm_is_the_records_own,
     ),
     Mutation(

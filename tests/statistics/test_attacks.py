@@ -52,7 +52,7 @@ class Naive:
                 total = total + row * np.minimum(np.float32(1.0), np.float32(clip_norm) / np.linalg.norm(row))
         return total.astype(np.float64)
 
-    def drawn(self, records: int, probability: float) -> int | None:
+    def drawn(self, records: int, probability: float) -> int:
         self._generator = getattr(self, "_generator", np.random.default_rng(1))
         return int(np.count_nonzero(self._generator.random(records, np.float32) < probability))
 
@@ -119,7 +119,6 @@ def test_p19_the_finest_digit_of_a_release_says_nothing_about_the_sum() -> None:
 
 
 @pytest.mark.full
-@pytest.mark.skipif(importlib.util.find_spec("discreet.randomness.draws") is None, reason="exact draws are not merged yet")
 def test_p27_the_rate_of_rare_records_is_the_one_asked_for() -> None:
     """2 * 10^9 coins at 6.5e-8: 130 expected, standard deviation 11.4; limits at 5 deviations + 1, alpha < 1e-6.
 

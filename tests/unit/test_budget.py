@@ -41,7 +41,10 @@ def steps_that_fit(budget: Budget, run: RunInfo) -> int:
 
 
 def test_an_empty_ledger_fits_anything() -> None:
-    Budget(epsilon=1e-9, delta=1e-9)(())
+    budget = Budget(epsilon=1e-9, delta=1e-9)
+    budget(())
+    with pytest.raises(BudgetExceeded):
+        budget((charge(1),))
 
 
 def test_p38_exactly_the_target_fits_and_anything_more_does_not() -> None:

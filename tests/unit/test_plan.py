@@ -71,6 +71,7 @@ def test_p24_the_bit_of_adaptive_clipping_is_charged() -> None:
 
 def test_an_epoch_is_one_step_where_it_is_one_draw() -> None:
     made = plan(sampler=Sampler(dp.Shuffled(20), records=1_000, steps=3), adjacency=dp.Adjacency.ZERO_OUT)
+    assert isinstance(made.sampler, Sampler)
     assert (made.steps, made.sampler.batches, made.expected_batch_size) == (3, 60, 50.0)
     assert made.charges()[0].count == 3
 

@@ -21,6 +21,7 @@ import numpy as np
 from discreet import _validate as check
 from discreet.errors import NumericsError, ParameterError
 from discreet.ledger.events import GaussianSum
+from discreet.numerics.norms import tree_sums
 
 __all__ = ["Array", "Clipping", "Group"]
 
@@ -154,7 +155,9 @@ class Group:
             for scale, its in columns.items():
                 bound = scale * self.clip_norm
                 alike = squared_norms if len(columns) == 1 else squared_norms[:, its]
-                square = _added(alike) / bound / bound + square  # twice: the square of the bound may under- or overflow
+                square = (
+                    tree_sums(alike + 0.0) / bound / bound + square
+                )  # twice: the square of the bound may under- or overflow
             return square**0.5 * (1.0 + self._margin(square.dtype.itemsize)), valid
 
     def _check_shape(self, squared_norms: Array) -> None:
@@ -173,18 +176,3 @@ class Group:
                 do="Measure norms in float32 or float64; check the units of clip_norm and scales.",
             )
         return (2 * len(self.leaves) + _ROUNDINGS) * unit_roundoff
-
-
-def _added(columns: Array) -> Array:
-    """Row sums in a tree of elementwise additions, whose order depends on the number of columns only.
-
-    A library's own sum may take another order for another number of rows or another layout: then a record that comes or
-    goes would move the weights, and flip the bits, of all others (docs/proofs/sums.md, assumption A).
-    """
-    terms = columns + 0.0  # a copy
-    width = terms.shape[1]
-    while width > 1:
-        half = width // 2
-        terms[:, :half] += terms[:, width - half : width]
-        width -= half
-    return terms[:, 0]

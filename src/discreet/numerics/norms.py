@@ -14,7 +14,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -25,7 +25,7 @@ from discreet.numerics import _compiled
 from discreet.numerics._compiled import LANES
 from discreet.numerics._rational import binary, gamma, tiny, up
 
-__all__ = ["NormError", "Records", "as_rows", "l2_norms", "norm_error", "squared_norms"]
+__all__ = ["NormError", "Records", "as_rows", "l2_norms", "norm_error", "squared_norms", "tree_sums"]
 
 Records: TypeAlias = NDArray[np.floating]
 """Float16, float32 or float64, one record per entry of the first axis."""
@@ -165,12 +165,16 @@ def _sums_of_squares(rows: Records) -> NDArray[np.float64]:
                 np.copyto(piece, some)
                 np.square(piece, out=piece)
                 lanes[:, : some.shape[1]] += piece
-            total[top : top + height] = _tree(lanes)
+            total[top : top + height] = tree_sums(lanes)
     return total
 
 
-def _tree(terms: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Row sums in an order that depends on the number of columns only. Overwrites its argument."""
+def tree_sums(terms: Any) -> Any:
+    """Row sums by elementwise additions, in an order that depends on the number of columns only. Overwrites its argument.
+
+    A library's own sum may take another order for another number of rows or another layout: then a record that comes or goes
+    would move the norms of all others (docs/proofs/sums.md, assumption A). For arrays of NumPy or torch.
+    """
     width = terms.shape[1]
     while width > 1:
         half = width // 2

@@ -7,7 +7,7 @@ from typing import NoReturn, get_args
 
 from discreet import _validate as check
 from discreet.errors import ParameterError
-from discreet.ledger.events import BallsInBins, FixedSize, Sampling, Shuffled, TruncatedPoisson
+from discreet.ledger.events import FixedSize, Sampling, TruncatedPoisson
 from discreet.randomness.source import Source
 
 __all__ = ["Schedule"]
@@ -41,16 +41,6 @@ class Schedule:
     def event(self) -> Sampling:
         """What the ledger is told: the policy itself."""
         return self.policy
-
-    @property
-    def batches_per_step(self) -> int:
-        """Number of batches in one step of the ledger."""
-        return self.policy.batches if isinstance(self.policy, Shuffled | BallsInBins) else 1
-
-    @property
-    def batches(self) -> int:
-        """Number of batches in all steps together."""
-        return self.steps * self.batches_per_step
 
     @property
     def expected_batch_size(self) -> float:

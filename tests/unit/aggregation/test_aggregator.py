@@ -412,11 +412,16 @@ def test_user_level_records_are_one_row_for_each_user() -> None:
     owners = Owners.from_ids(np.repeat(np.arange(20), 5))
     sampler = Sampler(dp.Poisson(0.5), records=20, steps=2, owners=owners, rows_per_unit=3)
     its = dp.Plan(unit=dp.Unit.USER, sampler=sampler, mechanism=Gaussian(1.0, 1.0), leaves={"x": 1})
-    values = np.arange(100.0)
-    run = keyed(its)
+    ledger = dp.Ledger.in_memory()
+    run = keyed(its, ledger)
     for sample in run.samples():
-        sums = np.add.reduceat(np.append(values[sample.rows], 0.0), sample.offsets[:-1])
-        run.release(sample, {"x": sums[:, np.newaxis]})
+        assert np.array_equal(np.diff(sample.offsets), np.full(len(sample), 3))  # capped
+        assert np.array_equal(np.unique(sample.rows // 5), sample.units)  # each user's own rows
+        with pytest.raises(dp.SampleMisuse, match="another number of rows"):
+            run.release(sample, {"x": np.zeros((len(sample.rows), 1))})  # rows are not records
+        run.release(sample, {"x": np.zeros((len(sample), 1))})
+    (charge,) = ledger.charges()
+    assert charge.run.unit == dp.Unit.USER
 
 
 def test_one_release_from_a_data_set(data: Array) -> None:

@@ -165,7 +165,7 @@ def fused(rows: NDArray[np.float64], out: NDArray[np.float64]) -> None:
         for j, x in enumerate(row.tolist()):
             if x:
                 lanes[j % _compiled.LANES] = Fraction(float(Fraction(x) ** 2 + lanes[j % _compiled.LANES]))
-        out[i] = norms._tree(np.array([lanes], np.float64))[0]
+        out[i] = norms.tree_sums(np.array([lanes], np.float64))[0]
 
 
 def test_p18_compiled_code_that_does_not_agree_is_refused() -> None:

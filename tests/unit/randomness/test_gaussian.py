@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -272,7 +273,6 @@ def test_fewer_words_than_numbers_are_refused() -> None:
 
 
 def test_a_view_of_a_torch_tensor() -> None:
-    torch = pytest.importorskip("torch")
     for kind in (torch.float32, torch.float64):
         tensor = torch.zeros(4, 5, dtype=kind)
         release(tensor.numpy(), grid=GRID, noise_std=1.1, stream=stream(), out=tensor.numpy())

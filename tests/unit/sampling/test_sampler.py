@@ -99,8 +99,10 @@ def test_a_resumed_draw_may_have_nothing_left() -> None:
 
 def test_samples_are_drawn_when_asked_for() -> None:
     bits = source()
-    Sampler(Poisson(0.5), records=4, steps=2).draw(bits)
+    early = Sampler(Poisson(0.5), records=4, steps=2).draw(bits)
     next(Sampler(Poisson(0.5), records=4, steps=2).draw(bits))  # the first draw took nothing
+    with pytest.raises(RandomnessMisuse, match="given out already"):
+        next(early)
 
 
 # --- several ranks ---
