@@ -8,6 +8,8 @@
     │   ├── RandomnessUnavailable   no entropy, or no cipher that passes its known-answer test
     │   └── RandomnessMisuse        the same bits asked for twice, a copy, a fork
     ├── SampleMisuse                a sample used twice, or one that this run did not draw
+    ├── ModelError                  a model or a loss that per-record clipping cannot serve; nothing was released
+    │   └── CoupledRecords          one record changes what another contributes
     ├── NumericsError               a number that the proof of exactness does not cover; nothing was released
     └── LedgerError                 something about the record of what happened
         ├── LedgerNotFound          no ledger at this path
@@ -27,6 +29,7 @@ from __future__ import annotations
 __all__ = [
     "AccountingError",
     "BudgetExceeded",
+    "CoupledRecords",
     "DiscreetError",
     "LedgerCorrupt",
     "LedgerError",
@@ -34,6 +37,7 @@ __all__ = [
     "LedgerMisuse",
     "LedgerNotFound",
     "LedgerUnavailable",
+    "ModelError",
     "NumericsError",
     "ParameterError",
     "RandomnessError",
@@ -110,6 +114,14 @@ class RandomnessMisuse(RandomnessError):
 
 class SampleMisuse(DiscreetError):
     """A sample used twice, or one that this run did not draw."""
+
+
+class ModelError(DiscreetError):
+    """A model or a loss that per-record clipping cannot serve; nothing was released."""
+
+
+class CoupledRecords(ModelError):
+    """One record changes what another contributes, so that clipping each bounds nothing."""
 
 
 class NumericsError(DiscreetError):

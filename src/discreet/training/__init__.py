@@ -1,0 +1,5 @@
+"""PyTorch: per-record gradients of any model, clipped, summed and noised. The only folder that imports torch."""
+
+from discreet.training.engine import Engine
+
+__all__ = ["Engine"]

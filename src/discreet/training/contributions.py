@@ -1,0 +1,144 @@
+"""What the records of one pass contribute: for each leaf, disjoint pieces of per-record gradients.
+
+Several uses of one parameter are one gradient: their factors are merged before anything is measured (P03, P08).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from discreet.training.factors import Dense, Factor, Outer, Rows, Tied
+from discreet.training.recording import Use
+from discreet.training.values import Region, whole
+
+__all__ = ["Contributions", "Piece", "gathered"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Piece:
+    """A factor and the place of its value in the leaf."""
+
+    region: Region
+    factor: Factor
+
+    def place_in(self, total: Tensor) -> Tensor:
+        """The piece's part of a flat total."""
+        size, strides, offset = self.region
+        return total.as_strided(size, strides, total.storage_offset() + offset)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Contributions:
+    """By leaf; a leaf without pieces contributes zeros. Sensitive.
+
+    Args:
+        pieces: of every leaf that the pass used, disjoint places.
+        records: m, padding included.
+        present: how many of the m rows are records; the others are padding.
+    """
+
+    pieces: Mapping[str, tuple[Piece, ...]]
+    records: int
+    present: int
+
+    def squared_norms(self, leaves: Iterable[str]) -> Tensor:
+        """(m, leaves), float64, at or above the truth."""
+        return self._columns(leaves, lambda factor: factor.squared_norms())
+
+    def squared_spreads(self, leaves: Iterable[str]) -> Tensor:
+        """(m, leaves), float64, at or above the truth."""
+        return self._columns(leaves, lambda factor: factor.squared_spreads())
+
+    def _columns(self, leaves: Iterable[str], measure: Callable[[Factor], Tensor]) -> Tensor:
+        columns = []
+        for leaf in leaves:
+            column = torch.zeros(self.records, dtype=torch.float64)
+            for piece in self.pieces.get(leaf, ()):
+                column = column + measure(piece.factor).to(column.device)
+            columns.append(column)
+        return torch.stack(columns, 1)
+
+    def keep(self, kept: Tensor) -> Contributions:
+        """Zeros for the other records."""
+        pieces = {
+            leaf: tuple(Piece(piece.region, piece.factor.keep(kept)) for piece in own) for leaf, own in self.pieces.items()
+        }
+        return Contributions(pieces, self.records, self.present)
+
+
+def gathered(
+    uses: Iterable[Use], parameters: Mapping[str, Tensor], finish: Callable[[str, Factor], Factor]
+) -> dict[str, tuple[Piece, ...]]:
+    """All uses of a pass, by leaf, merged where they concern the same numbers."""
+    found: dict[str, dict[Region, list[Factor]]] = {}
+    for use in uses:
+        if use.factor is None:  # the loss does not depend on it
+            continue
+        for leaf, region, factor in use.value.lift(use.factor):
+            found.setdefault(leaf, {}).setdefault(region, []).append(factor)
+    out = {}
+    for leaf, regions in found.items():
+        if _apart(regions):
+            pieces = tuple(Piece(region, _merged(factors)) for region, factors in regions.items())
+        else:
+            pieces = (Piece(whole(parameters[leaf]), _together(regions, parameters[leaf])),)
+        out[leaf] = tuple(Piece(piece.region, finish(leaf, piece.factor)) for piece in pieces)
+    return out
+
+
+def _apart(regions: Iterable[Region]) -> bool:
+    """Whether stretches of memory do not overlap."""
+    end = 0
+    for start, stop in sorted(map(_stretch, regions)):
+        if start < end:
+            return False
+        end = stop
+    return True
+
+
+def _stretch(region: Region) -> tuple[int, int]:
+    sizes, strides, offset = region
+    return offset, offset + 1 + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
+
+
+def _merged(factors: list[Factor]) -> Factor:
+    """One factor for the sum of all."""
+    if len(factors) == 1:
+        return factors[0]
+    outers = [factor for factor in factors if isinstance(factor, Outer)]
+    rows = [factor for factor in factors if isinstance(factor, Rows)]
+    if len(outers) + len(rows) < len(factors):
+        return _sum_of([factor.dense() for factor in factors])
+    outer = Outer(torch.cat([f.a for f in outers], 1), torch.cat([f.b for f in outers], 1), outers[0].shape) if outers else None
+    looked = Rows(torch.cat([f.ids for f in rows], 1), torch.cat([f.b for f in rows], 1), rows[0].shape) if rows else None
+    if outer is None or looked is None:
+        return outer if looked is None and outer is not None else _only(looked)
+    return Tied(outer, looked)
+
+
+def _only(rows: Rows | None) -> Factor:
+    if rows is None:
+        raise TypeError
+    return rows
+
+
+def _sum_of(factors: list[Dense]) -> Dense:
+    total = factors[0].values
+    for factor in factors[1:]:
+        total = total + factor.values
+    return Dense(total)
+
+
+def _together(regions: Mapping[Region, list[Factor]], parameter: Tensor) -> Dense:
+    """Overlapping pieces, added up in copies of the whole parameter."""
+    first = next(iter(regions.values()))[0].dense().values
+    out = first.new_zeros(first.shape[0], parameter.numel())
+    for (sizes, strides, offset), factors in regions.items():
+        for factor in factors:
+            place = out.as_strided((first.shape[0], *sizes), (parameter.numel(), *strides), offset)
+            place.add_(factor.dense().values.reshape(place.shape))
+    return Dense(out.reshape(first.shape[0], *parameter.shape))

@@ -1,0 +1,201 @@
+"""From a user's loss to what each record contributes: one forward pass, one backward pass, no weight gradients.
+
+    loss(model, batch) under a Recorder ──> one backward to the anchor ──> factors by leaf ──> Contributions
+
+The model is not wrapped, renamed or changed. What no rule covers is computed record by record: slower, and exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from discreet.errors import ModelError
+from discreet.training.choice import Choice, Chooser
+from discreet.training.contributions import Contributions, Piece, gathered
+from discreet.training.factors import Dense, Factor, wide
+from discreet.training.quiet import plain_forward
+from discreet.training.recording import Recorder, Tracer, Unclear, Use
+from discreet.training.rows import select
+from discreet.training.rules import RULES
+from discreet.training.structure import Structure
+from discreet.training.values import Part, whole
+
+__all__ = ["Engine", "Loss", "trained"]
+
+Loss: TypeAlias = Callable[[Any, Any], Any]
+"""(model, batch) to one loss for each record, (B,); or to that and a mapping of per-record statistics, (B, ...) each."""
+
+_BUDGET = 2**28
+_NO_ROWS = "the loss gives no single value for each record"
+
+
+def trained(model: nn.Module) -> dict[str, Tensor]:
+    """The parameters that are trained, by leaf; a shared one once."""
+    return {f"grad/{name}": parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+
+
+class Engine:
+    """Per-record gradients of a model, whatever it computes.
+
+    Args:
+        model: with at least one parameter that requires a gradient.
+        memory_budget: bytes that the gradients of single records may take in one pass; more are never formed.
+        form: fixed form of factors ("ghost", "direct"), instead of what is fastest.
+    """
+
+    def __init__(self, model: nn.Module, *, memory_budget: int = _BUDGET, form: str | None = None) -> None:
+        self.model = model
+        self.parameters = trained(model)
+        self._chooser = Chooser(memory_budget, form)
+        self._structure: Structure | None = None
+        self._uses: dict[str, int] = {}
+        self.loop_because: str | None = None  # why records are computed one by one; None if they are not
+
+    @property
+    def leaves(self) -> dict[str, int]:
+        """Dimension of every leaf."""
+        return {leaf: parameter.numel() for leaf, parameter in self.parameters.items()}
+
+    @property
+    def choices(self) -> tuple[Choice, ...]:
+        """Form of every use, with what was measured."""
+        return tuple(self._chooser.choices.values())
+
+    def passes(self, loss: Loss, batch: Any, records: int, present: int) -> Iterator[tuple[Contributions, dict[str, Tensor]]]:
+        """What the first `present` of `records` rows contribute, and their statistics: all at once, or one by one.
+
+        Args:
+            loss: of the user.
+            batch: structure with `records` rows; sensitive.
+            records: rows of the pass, the padding included.
+            present: rows that are records; sensitive.
+        """
+        self._check_parameters()
+        if self.loop_because is None:
+            try:
+                yield self._recorded(loss, batch, records, present)
+            except Unclear as reason:
+                self.loop_because = str(reason)
+            else:
+                return
+        for row in range(present):
+            yield self._alone(loss, select(batch, torch.tensor([row])))
+
+    def _recorded(self, loss: Loss, batch: Any, records: int, present: int) -> tuple[Contributions, dict[str, Tensor]]:
+        if self._structure is None:
+            self._structure = self.learn(loss, batch, records)
+        try:
+            recorder, statistics = self.record(loss, batch, records, present, self._structure)
+        except Unclear:
+            self._structure = self.learn(loss, batch, records)
+            recorder, statistics = self.record(loss, batch, records, present, self._structure)
+        pieces = gathered(recorder.uses, self.parameters, self._finish_leaf)
+        return Contributions(pieces, records, present), statistics
+
+    def learn(self, loss: Loss, batch: Any, records: int) -> Structure:
+        """The structure of a pass over this batch."""
+        traces = []
+        for count in (2, 3):
+            tracer, few = Tracer(), select(batch, torch.arange(count) % records)
+            with torch.enable_grad(), plain_forward(self.model), tracer:
+                loss(self.model, few)
+            traces.append(tracer.shapes)
+        found = Structure.between(*traces)
+        if found is None:
+            raise Unclear("the model does not call the same functions for another number of records")
+        return found
+
+    def record(
+        self, loss: Loss, batch: Any, records: int, present: int, structure: Structure
+    ) -> tuple[Recorder, dict[str, Tensor]]:
+        """One forward and one backward pass."""
+        count: dict[str, int] = {}
+
+        def finish(use: Use, factor: Factor) -> Factor:
+            value = use.value
+            if not isinstance(value, Part) or self._uses.get(value.leaf, 2) > 1:
+                return factor
+            return self._chooser.finished(value.leaf, 0, factor, value.tensor.numel())
+
+        recorder = Recorder(self.parameters, structure, records, RULES, finish)
+        with torch.enable_grad(), plain_forward(self.model, restore=False):
+            with recorder:
+                result = loss(self.model, batch)
+            losses, statistics = _parts(result, records)
+            self._backward(losses[:present].sum(), recorder)
+        for use in recorder.uses:
+            if isinstance(use.value, Part):
+                count[use.value.leaf] = count.get(use.value.leaf, 0) + 1
+            else:
+                for leaf, *_ in getattr(use.value, "sources", ((getattr(use.value, "leaf", ""),),)):
+                    count[leaf] = count.get(leaf, 0) + 2
+        self._uses = count
+        return recorder, statistics
+
+    def _backward(self, total: Tensor, recorder: Recorder) -> None:
+        if not total.requires_grad:
+            raise ModelError(
+                expected="a loss that depends on a parameter",
+                got="one that depends on none",
+                do="Check that the loss uses the model, and that it is not detached.",
+            )
+        targets = [recorder.anchor, *self.parameters.values()]
+        _, *missed = torch.autograd.grad(total, targets, allow_unused=True)
+        for leaf, gradient in zip(self.parameters, missed, strict=True):
+            if gradient is not None:
+                raise Unclear(f"{leaf} is used in a function that cannot be seen")
+
+    def _finish_leaf(self, leaf: str, factor: Factor) -> Factor:
+        if self._uses.get(leaf, 2) == 1:
+            return factor
+        return self._chooser.finished(leaf, 1, factor, self.parameters[leaf].numel())
+
+    def _alone(self, loss: Loss, batch: Any) -> tuple[Contributions, dict[str, Tensor]]:
+        """One record by itself, with torch's own gradients."""
+        with torch.enable_grad(), plain_forward(self.model, restore=False):
+            losses, statistics = _parts(loss(self.model, batch), 1)
+            if not losses.requires_grad:
+                return Contributions({}, 1, 1), statistics
+            found = torch.autograd.grad(losses.sum(), list(self.parameters.values()), allow_unused=True)
+        pieces = {
+            leaf: (Piece(whole(parameter), Dense(wide(gradient).unsqueeze(0))),)
+            for (leaf, parameter), gradient in zip(self.parameters.items(), found, strict=True)
+            if gradient is not None
+        }
+        return Contributions(pieces, 1, 1), statistics
+
+    def _check_parameters(self) -> None:
+        now = trained(self.model)
+        if {leaf: id(p) for leaf, p in now.items()} != {leaf: id(p) for leaf, p in self.parameters.items()}:
+            changed = sorted(set(now) ^ set(self.parameters)) or ["others of the same names"]
+            raise ModelError(
+                expected="the parameters that the run began with",
+                got=f"changed: {', '.join(changed)}",
+                do="Freeze and unfreeze before the run begins: every trained parameter belongs to the plan's leaves.",
+            )
+
+
+def _parts(result: Any, records: int) -> tuple[Tensor, dict[str, Tensor]]:
+    """The loss and the statistics, one row for each record."""
+    losses, statistics = result if isinstance(result, tuple) and len(result) == 2 else (result, {})
+    if not isinstance(losses, Tensor) or losses.shape != (records,):
+        got = f"a tensor of {losses.ndim} axes" if isinstance(losses, Tensor) else type(losses).__name__
+        raise ModelError(
+            expected="one loss for each record, of shape (B,)",
+            got=f"{got}, or another number of values",
+            do='Use reduction="none", and average over the positions of each record, not over records.',
+        )
+    rows: dict[str, Tensor] = {}
+    for name, values in dict(statistics).items():
+        if not isinstance(values, Tensor) or values.ndim < 1 or values.shape[0] != records:
+            raise ModelError(
+                expected=f"one row of {name!r} for each record",
+                got="something else",
+                do="Return statistics as tensors (B,) or (B, k).",
+            )
+        rows[name] = values.detach()
+    return losses, rows

@@ -1,0 +1,42 @@
+"""Circumstances of a pass: compiled models run as written, checkpointing is off, and a trial pass leaves no trace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils import checkpoint
+
+__all__ = ["plain_forward"]
+
+
+class _Straight:
+    """In the place of a checkpoint: run the function once, and keep what it makes. Memory is bounded by microbatches."""
+
+    @staticmethod
+    def apply(function: Any, _preserve: bool, *args: Any) -> Any:  # noqa: FBT001  (torch's own signature)
+        return function(*args)
+
+
+def _straight(*_args: Any, **_kwargs: Any) -> Iterator[None]:
+    yield None
+
+
+@contextmanager
+def plain_forward(model: nn.Module, *, restore: bool = True) -> Iterator[None]:
+    """For the time of a pass. `restore`: buffers and torch's random numbers are afterwards what they were."""
+    buffers = {name: buffer.clone() for name, buffer in model.named_buffers()} if restore else {}
+    kept = (checkpoint.CheckpointFunction, checkpoint._checkpoint_without_reentrant_generator)  # noqa: SLF001
+    checkpoint.CheckpointFunction = _Straight  # type: ignore[misc, assignment]
+    checkpoint._checkpoint_without_reentrant_generator = _straight  # noqa: SLF001
+    try:
+        with torch.random.fork_rng(enabled=restore), torch.compiler.set_stance("force_eager"):
+            yield
+    finally:
+        checkpoint.CheckpointFunction, checkpoint._checkpoint_without_reentrant_generator = kept  # type: ignore[misc]  # noqa: SLF001
+        with torch.no_grad():
+            for name, before in buffers.items():
+                model.get_buffer(name).copy_(before)

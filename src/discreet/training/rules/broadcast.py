@@ -1,0 +1,75 @@
+"""Values that are added to or multiplied with records, number by number, and values that are repeated for each record."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from discreet.training.factors import Dense, Factor, wide
+from discreet.training.recording import Call, Unclear
+from discreet.training.structure import tensors_in
+
+__all__ = ["elementwise", "expand"]
+
+
+def elementwise(call: Call) -> Any:
+    """A function of numbers in equal places: each value gets one copy for each record, broadcast as before."""
+    (axis, *others) = call.outputs
+    if axis is None or not axis.clear or others:
+        raise Unclear(f"the result of {call.func.__name__} has no clear record axis")
+    tensors = list(tensors_in(call.args, call.kwargs))
+    if call.func.__name__.endswith("_") and call.value(call.args[0]) is not None:
+        raise Unclear("a parameter that is changed in place")
+    axes = max(tensor.ndim for tensor in tensors)
+    given = {}
+    for tensor in tensors:
+        value = call.value(tensor)
+        if value is None:
+            continue
+        shape = (1,) * (axes - tensor.ndim) + tuple(tensor.shape)
+        if shape[axis.dim] != 1:
+            raise Unclear(f"a parameter's own axis is the record axis of {call.func.__name__}")
+        given[id(tensor)] = call.copies(value, axis.dim, shape[: axis.dim] + shape[axis.dim + 1 :])
+    return call.func(*_replaced(call.args, given), **_replaced(call.kwargs, given))
+
+
+def _replaced(thing: Any, given: dict[int, Tensor]) -> Any:
+    if isinstance(thing, Tensor):
+        return given.get(id(thing), thing)
+    if isinstance(thing, (list, tuple)):
+        return type(thing)(_replaced(one, given) for one in thing)
+    if isinstance(thing, dict):
+        return {name: _replaced(one, given) for name, one in thing.items()}
+    return thing
+
+
+def expand(call: Call) -> Tensor:
+    """A value repeated for each record, such as a class token."""
+    tensor, (axis, *_) = call.args[0], call.outputs
+    value = call.value(tensor)
+    if value is None or axis is None or not axis.clear:
+        raise Unclear(f"{call.func.__name__} repeats something else than a value for each record")
+    y = call.func(tensor.detach(), *call.args[1:], **call.kwargs)
+    added = y.ndim - tensor.ndim
+    own = axis.dim - added  # place of the record axis in the value, if it is there, with size 1
+    if own >= 0 and tensor.shape[own] != 1:
+        raise Unclear("a value with a record axis of its own")
+
+    def make(gradient: Tensor) -> Factor:
+        rows = wide(gradient).movedim(axis.dim, 0)
+        rest = tensor.shape if own < 0 else tensor.shape[:own] + tensor.shape[own + 1 :]
+        return Dense(_summed(rows, (call.m, *rest)).reshape(call.m, *tensor.shape))
+
+    return call.tap(y.contiguous(), (value, make))
+
+
+def _summed(rows: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Added up over the axes that were repeated within a record."""
+    lead = rows.ndim - len(shape)
+    rows = rows.sum(tuple(range(1, 1 + lead))) if lead else rows
+    for dim in range(1, len(shape)):
+        if shape[dim] != rows.shape[dim]:
+            rows = torch.unflatten(rows, dim, (-1, shape[dim])).sum(dim) if shape[dim] > 1 else rows.sum(dim, keepdim=True)
+    return rows

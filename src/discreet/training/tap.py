@@ -1,0 +1,62 @@
+"""Identity nodes in the autograd graph that catch the gradients passing through them.
+
+A node is made from an `anchor`, a zero-dimensional tensor that requires a gradient: one backward pass towards the anchor visits
+every node once and computes nothing else. What a node catches is handed on at once, so that what is no longer needed is freed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+__all__ = ["Receiver", "new_anchor", "spread_out", "tap"]
+
+Receiver: TypeAlias = Callable[[Tensor], None]
+"""Takes the gradient of one tensor."""
+
+
+def new_anchor(device: torch.device) -> Tensor:
+    """What every node of one pass hangs on."""
+    return torch.zeros((), device=device, requires_grad=True)
+
+
+def tap(value: Tensor, anchor: Tensor, receive: Receiver) -> Tensor:
+    """The same tensor, whose gradient goes to `receive`. Later changes in place are of no consequence."""
+    out: Tensor = _Tap.apply(value, anchor, receive)  # type: ignore[no-untyped-call]
+    return out
+
+
+def spread_out(value: Tensor, shape: tuple[int, ...], anchor: Tensor, receive: Receiver) -> Tensor:
+    """A value without records, as if every record had its own copy: the gradient has the given shape."""
+    out: Tensor = _SpreadOut.apply(value, shape, anchor, receive)  # type: ignore[no-untyped-call]
+    return out
+
+
+class _Tap(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, value: Tensor, _anchor: Tensor, receive: Receiver) -> Tensor:
+        ctx.receive = receive
+        ctx.mark_dirty(value)  # the same memory, and not a view: it may be changed in place afterwards
+        return value
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, None, None]:
+        (gradient,) = gradients
+        ctx.receive(gradient.detach())
+        return (gradient if ctx.needs_input_grad[0] else None), None, None
+
+
+class _SpreadOut(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, value: Tensor, shape: tuple[int, ...], _anchor: Tensor, receive: Receiver) -> Tensor:
+        ctx.receive = receive
+        return value.expand(shape)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[None, None, None, None]:
+        (gradient,) = gradients
+        ctx.receive(gradient.detach())
+        return None, None, None, None

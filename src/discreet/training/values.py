@@ -1,0 +1,99 @@
+"""What a parameter becomes on its way to the records: itself, a view of it, rows of it, or anything computed from parameters.
+
+A value holds no records. A factor of a value (its per-record gradients) is lifted to factors of the parameters behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeAlias, final
+
+import torch
+from torch import Tensor
+
+from discreet.training.factors import Dense, Factor, Rows, wide
+
+__all__ = ["Computed", "Looked", "Part", "Region", "Value", "view_of"]
+
+Region: TypeAlias = tuple[tuple[int, ...], tuple[int, ...], int]
+"""Of a parameter's flat memory: sizes, strides, offset."""
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """A parameter, or a view of it without overlaps: its gradients are numbers of the parameter's own."""
+
+    tensor: Tensor
+    leaf: str
+    region: Region
+
+    def lift(self, factor: Factor) -> Iterator[tuple[str, Region, Factor]]:
+        yield self.leaf, self.region, factor
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Looked:
+    """Rows of a table, at places that are the same for all records, such as positions."""
+
+    tensor: Tensor
+    leaf: str
+    region: Region
+    ids: Tensor
+
+    def lift(self, factor: Factor) -> Iterator[tuple[str, Region, Factor]]:
+        values = factor.dense().values
+        m, width = factor.records, self.region[0][-1]
+        ids = self.ids.reshape(1, -1).expand(m, -1)
+        yield self.leaf, self.region, Rows(ids, values.reshape(m, ids.shape[1], width), self.region[0])
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Computed:
+    """Computed from parameters and constants: gradients go back through autograd, record by record."""
+
+    tensor: Tensor
+    sources: tuple[tuple[str, Tensor], ...]
+
+    def lift(self, factor: Factor) -> Iterator[tuple[str, Region, Factor]]:
+        values = factor.dense().values.reshape(factor.records, *self.tensor.shape).to(self.tensor.dtype)
+        parameters = [parameter for _, parameter in self.sources]
+        if not factor.records:
+            found: tuple[Tensor | None, ...] = tuple(p.new_zeros(0, *p.shape) for p in parameters)
+        else:
+            found = torch.autograd.grad(
+                self.tensor, parameters, values, is_grads_batched=True, retain_graph=True, allow_unused=True
+            )
+        for (leaf, parameter), gradient in zip(self.sources, found, strict=True):
+            if gradient is not None:
+                yield leaf, whole(parameter), Dense(wide(gradient.detach()))
+
+
+Value: TypeAlias = Part | Looked | Computed
+
+
+def whole(parameter: Tensor) -> Region:
+    """All of it, in the order of its axes."""
+    shape = tuple(parameter.shape)
+    strides, step = [], 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= size
+    return shape, tuple(reversed(strides)), 0
+
+
+def view_of(tensor: Tensor, parameter: Tensor) -> Region | None:
+    """The place of a tensor in a parameter's memory; None if it is not there, or if entries overlap."""
+    if not parameter.is_contiguous() or tensor.dtype != parameter.dtype or tensor.device != parameter.device:
+        return None
+    if tensor.untyped_storage().data_ptr() != parameter.untyped_storage().data_ptr() or not tensor.numel():
+        return None
+    reach = 1
+    for stride, size in sorted((stride, size) for stride, size in zip(tensor.stride(), tensor.shape, strict=True) if size > 1):
+        if stride < reach:
+            return None
+        reach = stride * (size - 1) + reach
+    return tuple(tensor.shape), tuple(tensor.stride()), int(tensor.storage_offset() - parameter.storage_offset())
