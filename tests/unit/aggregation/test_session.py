@@ -185,6 +185,6 @@ def test_a_session_does_not_travel() -> None:
     ],
 )
 def test_what_is_not_of_its_kind_is_refused(change: dict[str, Any], match: str) -> None:
-    arguments = {"plan": plan(), "ledger": dp.Ledger.in_memory()} | change
+    arguments: dict[str, Any] = {"plan": plan(), "ledger": dp.Ledger.in_memory()} | change
     with pytest.raises(dp.ParameterError, match=match):
         Session(arguments.pop("plan"), **arguments)
