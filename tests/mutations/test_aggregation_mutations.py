@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 import discreet as dp
-from discreet.aggregation import sums
+from discreet.aggregation import session, sums
 from discreet.aggregation.aggregator import Aggregator
+from discreet.aggregation.session import Session
 from discreet.aggregation.sums import PartialSums
 from discreet.mechanisms import Bound, Group
 from discreet.numerics import Grid
@@ -16,6 +17,7 @@ from discreet.sampling import Sample
 from support.mutations import Mutation, assert_caught, by_name, replaced
 from support.noise_statistics import MECHANISMS, WITHIN, clipped_mean_is_far_off, deviations, errors
 from unit.aggregation import test_aggregator as unit
+from unit.aggregation import test_session
 
 DATA = np.random.default_rng(1).normal(size=(100, 2))
 
@@ -23,16 +25,16 @@ DATA = np.random.default_rng(1).normal(size=(100, 2))
 def noise_of_the_mean_on_the_sum(monkeypatch: pytest.MonkeyPatch) -> None:
     right = Aggregator._noised
 
-    def wrong(self: Aggregator, its: PartialSums, group: Group, number: int, lane: int) -> Any:
+    def wrong(self: Aggregator, its: PartialSums, group: Group, sample: Sample, lane: int) -> Any:
         clean = its.integers(group) * sums.grid_of(group).spacing
-        return clean + (right(self, its, group, number, lane) - clean) / self.plan.expected_batch_size
+        return clean + (right(self, its, group, sample, lane) - clean) / self.plan.expected_batch_size
 
     monkeypatch.setattr(Aggregator, "_noised", wrong)
 
 
 def skips_empty_samples(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = Aggregator._charged
-    monkeypatch.setattr(Aggregator, "_charged", lambda self, draw, steps: (s for s in right(self, draw, steps) if len(s)))
+    right = Session._charged
+    monkeypatch.setattr(Session, "_charged", lambda self, draw, steps: (s for s in right(self, draw, steps) if len(s)))
 
 
 def divides_by_the_realised_size(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,6 +60,10 @@ def the_clipped_sum_is_released() -> None:
 
 def the_noise_is_what_the_plan_states() -> None:
     assert max(deviations(errors(MECHANISMS["flat"]))) < WITHIN
+
+
+def orders_are_random() -> None:
+    assert test_session.orders_are_uniform()
 
 
 def recorder(mechanism: Any) -> Callable[[], None]:
@@ -90,6 +96,21 @@ MUTATIONS = [
         "P10 rows not counted",
         replaced(PartialSums, "check_complete", lambda *_: None),
         lambda: unit.test_p10_as_many_rows_as_were_drawn(DATA, 1),
+    ),
+    Mutation(
+        "P15 records stand in the order of the data set",
+        replaced(session, "permutation", lambda stream, count: np.arange(count)),
+        orders_are_random,
+    ),
+    Mutation(
+        "P20 every sample has the order of the first",
+        replaced(Session, "number", lambda self, sample: 0),
+        test_session.test_an_order_is_given_out_once_and_is_of_the_samples_records,
+    ),
+    Mutation(
+        "P16 another run's sample",
+        replaced(Session, "check_issued", lambda self, sample: None),
+        lambda: test_session.test_a_sample_of_another_run_serves_for_nothing(Session.spend),
     ),
     Mutation(
         "P24 the threshold never moves",

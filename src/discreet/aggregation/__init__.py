@@ -1,7 +1,8 @@
-"""The NumPy engine: records as arrays, charged, clipped, summed exactly, noised once."""
+"""The NumPy engine: records as arrays, charged, clipped, summed exactly, noised once; the session that engines share."""
 
 from discreet.aggregation.aggregator import Aggregator, aggregate
 from discreet.aggregation.release import Release
+from discreet.aggregation.session import Session
 from discreet.aggregation.sums import PartialSums, Records
 
-__all__ = ["Aggregator", "PartialSums", "Records", "Release", "aggregate"]
+__all__ = ["Aggregator", "PartialSums", "Records", "Release", "Session", "aggregate"]

@@ -9,31 +9,26 @@ reference for engines that compute their clipped sums elsewhere.
 from __future__ import annotations
 
 import itertools
-import secrets
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet import _process
 from discreet import _validate as check
 from discreet.aggregation.release import Release
-from discreet.aggregation.sums import PartialSums, Place, Records, bare, grid_of
-from discreet.errors import BudgetExceeded, ParameterError, SampleMisuse
+from discreet.aggregation.session import Session
+from discreet.aggregation.sums import PartialSums, Records, bare, grid_of
+from discreet.errors import ParameterError
 from discreet.ledger import Ledger
 from discreet.mechanisms import Bound, Group, State
-from discreet.mechanisms._frozen import Frozen
 from discreet.plan import Plan
-from discreet.randomness import GaussianNoise, Purpose, Source
+from discreet.randomness import GaussianNoise, Source
 from discreet.randomness.draws import below
 from discreet.sampling import Sample, Sampler
 from discreet.units import Numerics, Parameters
 
 __all__ = ["Aggregator", "aggregate"]
-
-_beginning = threading.RLock()  # a ledger charges the run that began last, so runs begin one after the other
-_process.hold_over_forks(_beginning)
 
 
 class Aggregator:
@@ -73,46 +68,29 @@ class Aggregator:
         parameters: Parameters = Parameters.FIXED_IN_ADVANCE,
     ) -> None:
         owner = "Aggregator"
-        self._plan = check.instance(owner, "plan", plan, Plan)
+        check.instance(owner, "plan", plan, Plan)
         if plan.numerics is not Numerics.EXACT:
             expected = "a plan of numerics exact, which is what this engine executes"
             raise ParameterError(owner=owner, name="plan", expected=expected, got=plan.numerics.value)
-        if not isinstance(plan.sampler, Sampler):
-            expected = "a plan with a number of records, from which samples are drawn"
-            raise ParameterError(owner=owner, name="plan", expected=expected, got="a schedule", do="Give `records`.")
-        self._bound = plan.bound
-        self._sampler = plan.sampler
-        self._ledger = check.instance(owner, "ledger", ledger, Ledger)
-        if not plan.private and ledger.guarded:
-            raise BudgetExceeded(
-                expected="a private plan on a ledger with a guard",
-                got=f"groups without noise: {', '.join(plan.open_groups())}",
-                do="No budget covers them. Run a baseline on another ledger, without a guard.",
-            )
-        self._source = Source.system() if source is None else check.instance(owner, "source", source, Source)
-        self._label = check.label(owner, "label", label, empty=True)
-        self._parameters = check.instance(owner, "parameters", parameters, Parameters)
-        self._state = self._bound.initial_state
-        self._run = secrets.token_hex(16)
-        _rehearse(self._bound)
-        self._draw: object = None
+        self._session = Session(plan, ledger=ledger, source=source, label=label, parameters=parameters)
+        _rehearse(self._session.bound)
         self._pieces = itertools.count()
         self._lock = threading.Lock()
 
     @property
     def plan(self) -> Plan:
         """What is executed."""
-        return self._plan
+        return self._session.plan
 
     @property
     def sampler(self) -> Sampler:
         """Of the plan."""
-        return self._sampler
+        return self._session.sampler
 
     @property
     def state(self) -> State:
         """Thresholds of adaptive groups after the last release; public."""
-        return self._state
+        return self._session.state
 
     def samples(self, start: int = 0, state: State | None = None) -> Iterator[Sample]:
         """The plan's samples, each charged before it is drawn; release each before taking the next. Once for each run.
@@ -121,46 +99,19 @@ class Aggregator:
             start: first step, for a run that is resumed. Steps that ran before are in the ledger already.
             state: of the resumed run.
         """
-        before = self._state if state is None else self._checked(state)
-        info = self.plan.run_info(self._label, randomness=self._source.randomness, parameters=self._parameters)
-        with self._lock:
-            if self._draw is not None:
-                raise SampleMisuse(
-                    expected="one pass over the samples of a run",
-                    got="a second one",
-                    do="Make another Aggregator: a second pass is a second release, and is charged.",
-                )
-            draw = self.sampler.draw(self._source, start=start)
-            self._draw, self._state = draw, before
-        steps = self.plan.steps - start
-        with _beginning:
-            self._ledger.begin(info)
-            for mark in self.plan.marks():
-                self._ledger.mark(mark)
-            charged = self._ledger.steps(self.plan.step, steps) if self.plan.queries() and steps else range(steps)
-        return self._charged(draw, charged)
-
-    def _charged(self, draw: Iterator[Sample], charged: Iterable[int]) -> Iterator[Sample]:
-        for _ in charged:
-            for _ in range(self.sampler.batches_per_step):
-                yield next(draw)
-
-    def _checked(self, state: State) -> State:
-        """A copy that nobody can change."""
-        self._bound.groups(state)  # refuses what does not fit
-        return Frozen(tuple((name, float(state[name])) for name in self._bound.initial_state))
+        return self._session.samples(start, state)
 
     def partial(self, sample: Sample) -> PartialSums:
         """Empty sums for records of this sample; several can be filled apart and merged."""
-        self._check_issued(sample)
-        number = self._number(sample)
+        session = self._session
+        place = session.place(sample)
 
         def slots(group: int, records: int, slots: int) -> NDArray[np.int64]:
-            return below(self._source.stream(Purpose.SLOTS, step=number, lane=group), slots, records)
+            return below(session.slots_stream(sample, group), slots, records)
 
-        in_slots = any(group.slots for group in self._bound.start)
+        in_slots = any(group.slots for group in session.bound.start)
         piece = next(self._pieces)
-        return PartialSums(self._bound, self._state, place=self._place(sample), piece=piece, slots=slots if in_slots else None)
+        return PartialSums(session.bound, session.state, place=place, piece=piece, slots=slots if in_slots else None)
 
     def release(self, sample: Sample, records: Records | PartialSums) -> Release:
         """Clip, sum, add noise, once for each sample.
@@ -172,7 +123,7 @@ class Aggregator:
         Raises:
             SampleMisuse: another run's sample, a second release, sums of another sample, or not as many records as were drawn.
         """
-        self._check_issued(sample)
+        self._session.check_issued(sample)
         if isinstance(records, PartialSums):
             sums = records
         else:
@@ -182,46 +133,32 @@ class Aggregator:
             return self._released(sample, sums)
 
     def _released(self, sample: Sample, sums: PartialSums) -> Release:
-        sums.check_complete(self._bound, self._state, self._place(sample), len(sample))
-        sample.spend()
+        session = self._session
+        sums.check_complete(session.bound, session.state, session.place(sample), len(sample))
+        session.spend(sample)
         values, noise_std, divisors = {}, {}, {}
-        for lane, group in enumerate(self._bound.groups(self._state)):
-            totals = self._noised(sums, group, self._number(sample), lane)
+        for lane, group in enumerate(session.groups()):
+            totals = self._noised(sums, group, sample, lane)
             end = 0
             for leaf, scale in zip(group.leaves, group.scales, strict=True):
-                start, end = end, end + self._bound.dimensions[leaf]
+                start, end = end, end + session.bound.dimensions[leaf]
                 values[leaf] = totals[start:end]
                 values[leaf] *= scale
                 noise_std[leaf] = group.noise_std * scale
                 divisors[leaf] = group.divisor(self.plan.expected_batch_size)
-        self._state = self._bound.update(self._state, values, expected_batch_size=self.plan.expected_batch_size)
+        session.update(values)
         return Release(sample.step, sample.batch, values, noise_std, divisors)
 
-    def _noised(self, sums: PartialSums, group: Group, number: int, lane: int) -> NDArray[np.float64]:
+    def _noised(self, sums: PartialSums, group: Group, sample: Sample, lane: int) -> NDArray[np.float64]:
         """The noised sum of a group, in its scaled unit."""
         if not group.private:
             return np.concatenate([sums.unprotected(leaf) for leaf in group.leaves])
         grid = grid_of(group)
         integers = sums.integers(group)
-        stream = self._source.stream(Purpose.NOISE, step=number, lane=lane)
+        stream = self._session.noise_stream(sample, lane)
         GaussianNoise(stream, scale=grid.scale(group.noise_std), size=integers.size).add_to(integers)
         integers *= grid.spacing
         return integers
-
-    def _place(self, sample: Sample) -> Place:
-        return self._run, sample.step, sample.batch
-
-    def _number(self, sample: Sample) -> int:
-        return sample.step * self.sampler.batches_per_step + sample.batch
-
-    def _check_issued(self, sample: Sample) -> None:
-        check.instance("Aggregator.release", "sample", sample, Sample)
-        if self._draw is None or not sample.issued_by(self._draw):
-            raise SampleMisuse(
-                expected="a sample from samples() of this run",
-                got="a sample of another run, or one that was never charged",
-                do="Iterate over run.samples() and release those samples.",
-            )
 
 
 def _rehearse(bound: Bound) -> None:

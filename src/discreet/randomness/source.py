@@ -37,6 +37,7 @@ class Purpose(Enum):
     SAMPLE = "sample"
     SLOTS = "slots"  # which microbatch a record goes to
     CANARY = "canary"
+    ORDER = "order"  # in which the records of a sample are summed
 
 
 class _Key:

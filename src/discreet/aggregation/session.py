@@ -1,0 +1,249 @@
+"""What every engine shares: one plan executed once on one ledger, with samples that are charged before they are drawn.
+
+    plan -> ledger (charged, durable) -> sample -> [the engine: clipped sums] -> noise of its own stream -> spent -> next state
+
+A session knows nothing of arrays or tensors: how clipped sums are computed is the business of the engine that holds it.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet import _process
+from discreet import _validate as check
+from discreet.aggregation.sums import Place
+from discreet.errors import BudgetExceeded, ParameterError, SampleMisuse
+from discreet.ledger import Ledger
+from discreet.mechanisms import Array, Bound, Group, State
+from discreet.mechanisms._frozen import Frozen
+from discreet.plan import Plan
+from discreet.randomness import Purpose, Source, Stream
+from discreet.randomness.draws import permutation
+from discreet.sampling import Sample, Sampler
+from discreet.units import Parameters
+
+__all__ = ["Session"]
+
+_OWNER = "a run"  # in errors: users know the engine, not the session that it holds
+
+_beginning = threading.RLock()  # a ledger charges the run that began last, so runs begin one after the other
+_process.hold_over_forks(_beginning)
+
+
+class Session:
+    """One run of a plan: its ledger, its source, its samples and its state. One pass, then it is over.
+
+    Guarantee: every sample that `samples` yields was charged before it was drawn; no two samples, groups or purposes share
+    random bits; the state is a function of released values. That the sums which are noised have the sensitivity of the plan,
+    and that the plan's numerics are those executed, is the engine's to ensure.
+
+    An engine, for each sample: `check_issued`, clipped sums for `groups()`, then, as one, `spend`, noise from `noise_stream`,
+    `update`. It holds a lock of its own where several threads may release.
+
+    Args:
+        plan: with leaves (see `Plan.for_leaves`).
+        ledger: of the data set, open to append.
+        source: of noise and samples; a fresh one from the operating system by default.
+        label: what this run is, for the ledger; public.
+        parameters: `CHOSEN_FROM_OUTPUTS` if anything that was released from these data had a part in choosing this plan, or
+            may make the loop end before its last step. Only a `Budget` can account for such a run.
+
+    >>> from discreet.ledger.events import Poisson
+    >>> from discreet.mechanisms import Gaussian
+    >>> plan = Plan(sampler=Sampler(Poisson(0.5), records=9, steps=2), mechanism=Gaussian(1.0, 2.0), leaves={"x": 3})
+    >>> session = Session(plan, ledger=Ledger.in_memory())
+    >>> for sample in session.samples():
+    ...     session.spend(sample)
+    >>> [charge.count for charge in session.ledger.charges()]
+    [2]
+    """
+
+    __slots__ = (
+        "_bound",
+        "_draw",
+        "_label",
+        "_ledger",
+        "_lock",
+        "_name",
+        "_parameters",
+        "_plan",
+        "_sampler",
+        "_source",
+        "_state",
+    )
+
+    def __init__(
+        self,
+        plan: Plan,
+        *,
+        ledger: Ledger,
+        source: Source | None = None,
+        label: str = "",
+        parameters: Parameters = Parameters.FIXED_IN_ADVANCE,
+    ) -> None:
+        self._plan = check.instance(_OWNER, "plan", plan, Plan)
+        if not isinstance(plan.sampler, Sampler):
+            expected = "a plan with a number of records, from which samples are drawn"
+            raise ParameterError(owner=_OWNER, name="plan", expected=expected, got="a schedule", do="Give `records`.")
+        self._bound = plan.bound
+        self._sampler = plan.sampler
+        self._ledger = check.instance(_OWNER, "ledger", ledger, Ledger)
+        if not plan.private and ledger.guarded:
+            raise BudgetExceeded(
+                expected="a private plan on a ledger with a guard",
+                got=f"groups without noise: {', '.join(plan.open_groups())}",
+                do="No budget covers them. Run a baseline on another ledger, without a guard.",
+            )
+        self._source = Source.system() if source is None else check.instance(_OWNER, "source", source, Source)
+        self._label = check.label(_OWNER, "label", label, empty=True)
+        self._parameters = check.instance(_OWNER, "parameters", parameters, Parameters)
+        self._state = self._bound.initial_state
+        self._name = secrets.token_hex(16)
+        self._draw: object = None
+        self._lock = threading.Lock()
+
+    # --- what is executed ---
+
+    @property
+    def plan(self) -> Plan:
+        """What is executed."""
+        return self._plan
+
+    @property
+    def ledger(self) -> Ledger:
+        """What is charged."""
+        return self._ledger
+
+    @property
+    def sampler(self) -> Sampler:
+        """Of the plan."""
+        return self._sampler
+
+    @property
+    def bound(self) -> Bound:
+        """The plan's mechanism, bound to its leaves."""
+        return self._bound
+
+    @property
+    def state(self) -> State:
+        """Thresholds of adaptive groups after the last release; public."""
+        return self._state
+
+    def groups(self) -> tuple[Group, ...]:
+        """The groups of the present state. The number of a group is its lane."""
+        return self._bound.groups(self._state)
+
+    # --- samples ---
+
+    def samples(self, start: int = 0, state: State | None = None) -> Iterator[Sample]:
+        """The plan's samples, each charged before it is drawn; release each before taking the next. Once for each run.
+
+        Args:
+            start: first step, for a run that is resumed. Steps that ran before are in the ledger already.
+            state: of the resumed run.
+        """
+        before = self._state if state is None else self._checked(state)
+        info = self.plan.run_info(self._label, randomness=self._source.randomness, parameters=self._parameters)
+        with self._lock:
+            if self._draw is not None:
+                raise SampleMisuse(
+                    expected="one pass over the samples of a run",
+                    got="a second one",
+                    do="Make another run: a second pass is a second release, and is charged.",
+                )
+            draw = self.sampler.draw(self._source, start=start)
+            self._draw, self._state = draw, before
+        steps = self.plan.steps - start
+        with _beginning:
+            self._ledger.begin(info)
+            for mark in self.plan.marks():
+                self._ledger.mark(mark)
+            charged = self._ledger.steps(self.plan.step, steps) if self.plan.queries() and steps else range(steps)
+        return self._charged(draw, charged)
+
+    def _charged(self, draw: Iterator[Sample], charged: Iterable[int]) -> Iterator[Sample]:
+        for _ in charged:
+            for _ in range(self.sampler.batches_per_step):
+                yield next(draw)
+
+    def _checked(self, state: State) -> State:
+        """A copy that nobody can change."""
+        self._bound.groups(state)  # refuses what does not fit
+        return Frozen(tuple((name, float(state[name])) for name in self._bound.initial_state))
+
+    def check_issued(self, sample: Sample) -> None:
+        """Refuse a sample that this run did not draw.
+
+        Raises:
+            SampleMisuse: another run's sample, or this is a fork.
+        """
+        check.instance(_OWNER, "sample", sample, Sample)
+        if self._draw is None or not sample.issued_by(self._draw):
+            raise SampleMisuse(
+                expected="a sample from samples() of this run",
+                got="a sample of another run, or one that was never charged",
+                do="Iterate over run.samples() and release those samples.",
+            )
+
+    def number(self, sample: Sample) -> int:
+        """Of the sample among all of the run; public."""
+        self.check_issued(sample)
+        return sample.step * self.sampler.batches_per_step + sample.batch
+
+    def place(self, sample: Sample) -> Place:
+        """What no other sample of any run has; public."""
+        self.check_issued(sample)
+        return self._name, sample.step, sample.batch
+
+    # --- random bits of a sample, each once ---
+
+    def noise_stream(self, sample: Sample, lane: int) -> Stream:
+        """For the noise of one group on one sample.
+
+        Args:
+            sample: of this run.
+            lane: number of the group in `groups()`.
+
+        Raises:
+            RandomnessMisuse: it was given out before, or that of a later sample was.
+        """
+        return self._source.stream(Purpose.NOISE, step=self.number(sample), lane=lane)
+
+    def slots_stream(self, sample: Sample, lane: int) -> Stream:
+        """For the slots of the records of one group with slots, on one sample. Once, as `noise_stream`."""
+        return self._source.stream(Purpose.SLOTS, step=self.number(sample), lane=lane)
+
+    def order(self, sample: Sample) -> NDArray[np.int64]:
+        """A uniformly random order of the sample's records. Sensitive; once for each sample.
+
+        Record order[i] of the sample takes place i. An engine that cuts the places into microbatches by a rule that does not
+        depend on the sample has at most two microbatches that differ between neighbours (docs/proofs/sums.md, section 3).
+
+        Raises:
+            RandomnessMisuse: the order was given out before: another one would not be independent of what the first one did.
+        """
+        return permutation(self._source.stream(Purpose.ORDER, step=self.number(sample)), len(sample))
+
+    # --- release ---
+
+    def spend(self, sample: Sample) -> None:
+        """Use the sample up. Call it before its noise is added.
+
+        Raises:
+            SampleMisuse: another run's sample, or one that was used before.
+        """
+        self.check_issued(sample)
+        sample.spend()
+
+    def update(self, released: Mapping[str, Array]) -> None:
+        """Go on to the next state.
+
+        Args:
+            released: the noised sum of each leaf, in its own unit. Other than released values must never come here.
+        """
+        self._state = self._bound.update(self._state, released, expected_batch_size=self.plan.expected_batch_size)

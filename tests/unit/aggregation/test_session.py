@@ -1,0 +1,190 @@
+"""What engines share: samples that are charged, bits that are given out once, a state that follows releases."""
+
+import pickle
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import discreet as dp
+from discreet.aggregation import Session
+from discreet.mechanisms import AdaptiveClip, Gaussian
+from discreet.randomness import Purpose, Source
+from discreet.randomness.draws import permutation
+from discreet.sampling import Sampler
+
+KEY = bytes(range(32))
+
+
+def plan(mechanism: Any = None, *, records: int = 40, steps: int = 4, **declared: Any) -> dp.Plan:
+    return dp.Plan(
+        sampler=Sampler(declared.pop("policy", dp.Poisson(0.5)), records=records, steps=steps),
+        mechanism=mechanism or Gaussian(clip_norm=1.0, noise_multiplier=1.0),
+        leaves={"x": 2},
+        **declared,
+    )
+
+
+def keyed(its: dp.Plan | None = None) -> Session:
+    return Session(its or plan(), ledger=dp.Ledger.in_memory(), source=Source.unsafe_test_key(KEY))
+
+
+@pytest.mark.parametrize("numerics", list(dp.Numerics))
+def test_any_numerics_that_an_engine_names_reach_the_ledger(numerics: dp.Numerics) -> None:
+    session = Session(plan(numerics=numerics), ledger=dp.Ledger.in_memory(), label="mine")
+    for sample in session.samples():
+        session.spend(sample)
+    (charge,) = session.ledger.charges()
+    assert (charge.run.numerics, charge.run.label, charge.count) == (numerics, "mine", 4)
+
+
+def test_samples_are_charged_before_they_are_drawn() -> None:
+    session = keyed()
+    samples = session.samples()
+    assert next(samples).step == 0
+    assert sum(charge.count for charge in session.ledger.charges()) >= 1
+
+
+# --- only the run's own samples, once ---
+
+
+def test_p16_a_sample_is_spent_once() -> None:
+    session = keyed()
+    sample = next(session.samples())
+    session.spend(sample)
+    with pytest.raises(dp.SampleMisuse, match="second time"):
+        session.spend(sample)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda session, sample: session.check_issued(sample),
+        lambda session, sample: session.number(sample),
+        lambda session, sample: session.place(sample),
+        lambda session, sample: session.noise_stream(sample, 0),
+        lambda session, sample: session.slots_stream(sample, 0),
+        lambda session, sample: session.order(sample),
+        lambda session, sample: session.spend(sample),
+    ],
+)
+def test_a_sample_of_another_run_serves_for_nothing(use: Any) -> None:
+    session, other = keyed(), keyed()
+    sample = next(other.samples())
+    for _ in range(2):  # before and after the session's own samples begin
+        with pytest.raises(dp.SampleMisuse, match="another run"):
+            use(session, sample)
+        if session.ledger.runs() == ():
+            next(session.samples())
+    other.spend(sample)  # nothing was used up
+
+
+def test_a_second_pass_is_refused() -> None:
+    session = keyed()
+    session.samples()
+    with pytest.raises(dp.SampleMisuse, match="second one"):
+        session.samples()
+
+
+def test_no_two_samples_share_a_number_or_a_place() -> None:
+    policy = dp.BallsInBins(3)
+    session, other = (keyed(plan(policy=policy, adjacency=dp.Adjacency.ZERO_OUT)) for _ in range(2))
+    drawn, elsewhere = list(session.samples()), list(other.samples())
+    assert [session.number(sample) for sample in drawn] == list(range(12))
+    places = {session.place(sample) for sample in drawn} | {other.place(sample) for sample in elsewhere}
+    assert len(places) == 24
+
+
+# --- bits once ---
+
+
+def test_p20_noise_of_a_group_is_given_out_once() -> None:
+    session = keyed()
+    first, second = list(session.samples())[:2]
+    words = [session.noise_stream(first, lane).words(4).tolist() for lane in (0, 1)]
+    words.append(session.noise_stream(second, 0).words(4).tolist())
+    assert len({word for some in words for word in some}) == 12
+    for sample in (first, second):
+        with pytest.raises(dp.RandomnessMisuse, match="given out"):
+            session.noise_stream(sample, 0)
+
+
+def test_an_order_is_given_out_once_and_is_of_the_samples_records() -> None:
+    session = keyed()
+    orders = []
+    for sample in session.samples():
+        order = session.order(sample)
+        assert order.dtype == np.int64
+        assert np.array_equal(np.sort(order), np.arange(len(sample)))
+        orders.append(order.tolist())
+        with pytest.raises(dp.RandomnessMisuse, match="given out"):
+            session.order(sample)
+    assert orders[0][:8] != orders[1][:8]
+
+
+def test_an_empty_sample_has_an_order() -> None:
+    session = keyed(plan(policy=dp.Poisson(1e-12)))
+    assert session.order(next(session.samples())).size == 0
+
+
+def test_the_order_has_bits_of_its_own() -> None:
+    """A stream is its address, so no purpose shares a word with another (that old ones kept theirs: tests/golden)."""
+    source = Source.unsafe_test_key(KEY)
+    words = {purpose: source.stream(purpose, step=0).words(64) for purpose in Purpose}
+    assert len(np.unique(np.concatenate(list(words.values())))) == 64 * len(Purpose)
+    session = keyed()
+    sample = next(session.samples())
+    expected = permutation(Source.unsafe_test_key(KEY).stream(Purpose.ORDER, step=0), len(sample))
+    assert np.array_equal(session.order(sample), expected)
+
+
+def orders_are_uniform() -> bool:
+    """Each of the 24 orders of four records equally often.
+
+    3000 independent orders, chi-square with 23 degrees of freedom at alpha = 1e-6. The wrong alternative, records in the order
+    of the data set, puts all of them into one cell: the statistic is 3000 * 23, beyond any threshold, with certainty.
+    """
+    session = keyed(plan(records=4, steps=3000, policy=dp.Poisson(1.0)))
+    counts = Counter(tuple(session.order(sample).tolist()) for sample in session.samples())
+    found = np.array([*counts.values()] + [0] * (24 - len(counts)))
+    return bool(np.sum((found - 125.0) ** 2) / 125.0 < stats.chi2.isf(1e-6, 23))
+
+
+def test_p15_orders_are_uniform() -> None:
+    assert orders_are_uniform()  # tests/mutations: the order of the data set is caught
+
+
+# --- state ---
+
+
+def test_the_state_follows_what_was_released_and_nothing_else() -> None:
+    session = keyed(plan(AdaptiveClip(Gaussian(1.0, 1.0), quantile=0.5, count_noise_std=5.0)))
+    assert dict(session.state) == {"all": 1.0}
+    for _ in session.samples(state={"all": 2.0}):
+        before = session.state["all"]
+        assert session.groups()[0].scales == (before,)
+        session.update({"x": np.zeros(2), "all/below": np.array([20.0])})  # more norms below than the quantile
+        assert session.state["all"] < before
+
+
+def test_a_session_does_not_travel() -> None:
+    with pytest.raises(dp.DiscreetError):
+        pickle.dumps(keyed())
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"plan": None}, "plan"),
+        ({"ledger": "train.ledger"}, "ledger"),
+        ({"source": 0}, "source"),
+        ({"label": "two\nlines"}, "label"),
+        ({"parameters": "fixed"}, "parameters"),
+    ],
+)
+def test_what_is_not_of_its_kind_is_refused(change: dict[str, Any], match: str) -> None:
+    arguments: dict[str, Any] = {"plan": plan(), "ledger": dp.Ledger.in_memory()} | change
+    with pytest.raises(dp.ParameterError, match=match):
+        Session(arguments.pop("plan"), **arguments)
