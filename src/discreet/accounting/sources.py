@@ -32,7 +32,7 @@ _COMPUTATIONAL = (
     "the generator that keyed noise and samples is cryptographically secure (privacy is computational in that respect)"
 )
 _OWN = "what a record contributes was computed from that record and from public or released values alone"
-_IDEALISED = "floating-point noise behaves as real-valued noise (numerics: idealised)"
+_IDEALISED = "floating-point sums and noise behave as real numbers (numerics: idealised)"
 _FIXED = "the steps and their number were fixed before the first release or depend on public values only, as every run declares"
 _RUNNING = "reserved steps that are not settled count as taken"
 
