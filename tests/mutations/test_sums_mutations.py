@@ -1,6 +1,7 @@
 """Deliberate bugs in norms and sums, each applied to the real code, and the test that catches it."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -69,7 +70,17 @@ MUTATIONS = [
     Mutation(
         "one neighbour is rounded, the other is not",
         replaced(rounded.FloatSum, "_excess", lambda self: right_excess(self) / 2),
-        lambda: test_rounded.test_the_number_is_the_formula_of_the_proof_rounded_up(fixed_places=False),
+        lambda: test_rounded.test_the_number_is_the_formula_of_the_proof_rounded_up(None),
+    ),
+    Mutation(
+        "P15 a random order is taken for fixed places",
+        replaced(rounded.FloatSum, "_excess", lambda self: right_excess(replace(self, changed_microbatches=1))),
+        lambda: test_sums.test_p15_in_random_order_two_microbatches_err_and_one_is_not_enough(2),
+    ),
+    Mutation(
+        "of several parts only the worst counts",
+        replaced(rounded, "_length", max),
+        test_sums.test_parts_with_other_microbatches_do_not_merge_into_the_worst,
     ),
     Mutation(
         "ghost norms are taken as computed",
