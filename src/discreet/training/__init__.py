@@ -1,0 +1,3 @@
+"""The PyTorch engine: the only folder that imports torch."""
+
+__all__: list[str] = []
