@@ -53,9 +53,9 @@ class Adjacency(Enum):
 class Numerics(Enum):
     """How far the executed arithmetic is from the mechanism that is analysed.
 
-    EXACT: integer sums on a grid, exact noise. CERTIFIED: floating-point sums with a proven bound in the sensitivity, exact
-    noise. IDEALISED: floating-point sums without such a bound, or floating-point noise; that they behave as real numbers is an
-    assumption.
+    EXACT: integer sums on a grid, exact noise. CERTIFIED: floating-point sums, exact noise; what rounding adds is proven to be
+    within the sensitivity that is charged, if the arithmetic is that of IEEE 754. IDEALISED: floating-point sums without such a
+    bound, or floating-point noise; that they behave as real numbers is an assumption.
     """
 
     EXACT = "exact"
