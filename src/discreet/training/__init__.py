@@ -1,0 +1,3 @@
+"""Private training with PyTorch: the only folder that imports torch."""
+
+__all__: list[str] = []
