@@ -30,7 +30,7 @@ from torch.nn.functional import pad
 from discreet import _validate as check
 from discreet.errors import ParameterError
 
-__all__ = ["Convolution", "Size", "Strategy"]
+__all__ = ["Convolution", "Size", "Strategy", "product"]
 
 Size: TypeAlias = int | Sequence[int]
 """One number for all axes, or one per axis, as torch takes it."""
@@ -42,6 +42,7 @@ _TOGETHER = 8  # records summed in float32 before float64
 _CACHE = 2**20  # bytes of windows or gradients worked on at a time, about one core's cache
 _WEIGHT_ONLY = (False, True, False)
 _MOST_AXES = 3
+_LEAST_FOLDS = 4  # fewer groups take another kernel: a record's bits would tell how many others are there; measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,8 +161,11 @@ class Convolution:
         m, shape = len(x), self.weight_shape
         if m == 0:
             return x.new_zeros((0, *shape))
-        x, g = (side.detach().reshape(1, -1, *side.shape[2:]) for side in (x, g))
-        return self._gradient(x, g, folds=m).view(m, *shape)
+        folds = max(_LEAST_FOLDS, m)
+        same = torch.arange(folds, device=x.device) % m  # the records again until there are enough
+        x, g = (side.detach() if folds == m else side.detach()[same] for side in (x, g))
+        x, g = (side.reshape(1, -1, *side.shape[2:]) for side in (x, g))
+        return self._gradient(x, g, folds=folds).view(folds, *shape)[:m]
 
     def unfolded(self, x: Tensor, g: Tensor) -> Tensor:
         """(m, *weight_shape): windows copied out, for as many records as stay in the cache, then one product per record."""
@@ -260,7 +264,7 @@ class Convolution:
         """
         weight, channels = math.prod(self.weight_shape), self.weight_shape[1] * self.groups
         wide, narrow = channels * math.prod(wide_sizes), self.weight_shape[0] * math.prod(self.positions(wide_sizes))
-        windows = max(_CACHE, self._windows(wide_sizes) * itemsize)
+        windows = max(_CACHE, 2 * self._windows(wide_sizes) * itemsize)
         match strategy:
             case "folded":  # the library may keep a copy of everything in an order of its own
                 return itemsize * records * (2 * weight + wide + narrow)
@@ -274,7 +278,7 @@ class Convolution:
 
     def pieces(self, wide: Tensor) -> Iterator[slice]:
         """Slices of records whose windows stay in the cache together."""
-        step = max(1, _CACHE // (self._windows(wide.shape[2:]) * wide.element_size()))
+        step = max(2, _CACHE // (self._windows(wide.shape[2:]) * wide.element_size()))
         return (slice(start, start + step) for start in range(0, len(wide), step))
 
     def _windows(self, wide_sizes: Sequence[int]) -> int:
@@ -285,7 +289,7 @@ class Convolution:
         """The gradients of a few records into `out` (m, groups, channels, p)."""
         m = len(wide)
         windows = self.patches(wide).flatten(0, 1)
-        torch.bmm(narrow.reshape(m * self.groups, out.shape[2], -1), windows, out=out.view(m * self.groups, *out.shape[2:]))
+        product(narrow.reshape(m * self.groups, out.shape[2], -1), windows, out.view(m * self.groups, *out.shape[2:]))
 
     def _gradient(self, x: Tensor, g: Tensor, *, folds: int) -> Tensor:
         """Weight gradient by torch's own function gradient, with `folds` times the groups."""
@@ -296,6 +300,18 @@ class Convolution:
         how = (self.stride, before, self.dilation, self.transposed, self.output_padding, folds * self.groups)
         gradient: Tensor = torch.ops.aten.convolution_backward(g, x, unused, None, *how, _WEIGHT_ONLY)[1]
         return gradient
+
+
+def product(left: Tensor, right: Tensor, out: Tensor) -> Tensor:
+    """Matrix products (n, a, b) of (n, a, c) and (n, c, b) into `out`: into given memory, so that no autocast shortens factors.
+
+    A single product may take another kernel than one of several, with other bits; so it is computed twice at once.
+    """
+    if len(left) != 1:
+        return torch.bmm(left, right, out=out)
+    pair = out.new_empty((2, *out.shape[1:]))
+    torch.bmm(left.expand(2, -1, -1), right.expand(2, -1, -1), out=pair)
+    return out.copy_(pair[:1])
 
 
 def _weight_shape(owner: str, shape: Sequence[int]) -> tuple[tuple[int, ...], int]:
