@@ -153,6 +153,13 @@ def test_p10_tensors_that_do_not_belong_together_are_refused(x: Tensor, g: Tenso
             run(x, g)
 
 
+@pytest.mark.parametrize("shape", [(4, 1, 6), (4, 2, 2), (4, 2), (4, 2, 6, 6)])
+def test_windows_never_reach_into_another_record(shape: tuple[int, ...]) -> None:
+    """With fewer channels than the weight's, strides alone would find the next record's numbers."""
+    with pytest.raises(ParameterError, match="wide"):
+        Convolution.of((3, 2, 3)).patches(torch.zeros(shape))
+
+
 @pytest.mark.parametrize("weights", [torch.ones(3), torch.ones(2, 1), torch.ones(2).double()])
 def test_weights_must_be_one_per_record(weights: Tensor) -> None:
     how, x, g = Convolution.of((3, 2, 3)), torch.zeros(2, 2, 6), torch.zeros(2, 3, 4)

@@ -138,10 +138,8 @@ class Convolution:
             g: (m, channels, *sizes) of the same dtype; sensitive.
         """
         wide, narrow = (g.detach(), x.detach()) if self.transposed else (x.detach(), g.detach())
-        expected_wide = (self.weight_shape[1] * self.groups, *wide.shape[2:])
-        fits = wide.ndim == len(self.weight_shape) == narrow.ndim and tuple(wide.shape[1:]) == expected_wide
-        fits = fits and tuple(narrow.shape[1:]) == (self.weight_shape[0], *self.positions(wide.shape[2:]))
-        if not fits or len(x) != len(g) or x.dtype != g.dtype:
+        fits = self._slides_over(wide) and len(x) == len(g) and x.dtype == g.dtype
+        if not fits or tuple(narrow.shape[1:]) != (self.weight_shape[0], *self.positions(wide.shape[2:])):
             # The number of records is sensitive and not shown.
             got = f"records of {tuple(x.shape[1:])} in {x.dtype} and {tuple(g.shape[1:])} in {g.dtype}, or unequal in number"
             expected = f"(m, channels, *sizes), one dtype, input and output gradient of {self}"
@@ -228,6 +226,9 @@ class Convolution:
         >>> Convolution.of((1, 1, 2)).patches(torch.tensor([[[1.0, 2.0, 3.0]]])).tolist()
         [[[[1.0, 2.0], [2.0, 3.0]]]]
         """
+        if not self._slides_over(wide):  # else a window could reach into another record's memory
+            expected, got = f"(m, channels, *sizes) for {self}", f"records of {tuple(wide.shape[1:])}"
+            raise ParameterError(owner="Convolution.patches", name="wide", expected=expected, got=got)
         sizes = self.positions(wide.shape[2:])
         if any(zeros != (0, 0) for zeros in self.padding):
             wide = pad(wide, [zeros for pair in reversed(self.padding) for zeros in pair])
@@ -280,6 +281,12 @@ class Convolution:
         """Slices of records whose windows stay in the cache together."""
         step = max(2, _CACHE // (self._windows(wide.shape[2:]) * wide.element_size()))
         return (slice(start, start + step) for start in range(0, len(wide), step))
+
+    def _slides_over(self, wide: Tensor) -> bool:
+        """Whether a tensor has the channels of the wide side and room for a window."""
+        if wide.ndim != len(self.weight_shape) or wide.shape[1] != self.weight_shape[1] * self.groups:
+            return False
+        return min(self.positions(wide.shape[2:])) >= 1
 
     def _windows(self, wide_sizes: Sequence[int]) -> int:
         """Numbers in all windows of a record."""
