@@ -44,7 +44,7 @@ LARGEST_INPUT = 2.0**60
 """Of |a_t| and |b_t|. A record with a longer one is left out, as one that is not finite: see docs/proofs/sums.md, section 6."""
 
 ROW_DRIFT = 2.0**-10
-"""Far above what another order of additions does to a gradient in float32."""
+"""Of a record's contribution, in units of the clip norm: far above the 1e-7 that another row does to a gradient in float32."""
 
 LEAST_WEIGHT = 2.0**-100
 """Smaller weights become zero: near the end of its range float32 rounds them by more than its roundoff."""

@@ -225,3 +225,37 @@ def test_one_microbatch_would_state_less() -> None:
     found = inner().clip_norm
     assert float_sum_sensitivity(how, clip_norm=found, grid=GRID) < 0.9985
     assert float_sum_sensitivity(replace(how, changed_microbatches=2), clip_norm=found, grid=GRID) > 0.9999
+
+
+# --- what the proof assumes, looked at on the machine at hand ---
+
+
+def test_rows_do_not_depend_on_other_rows_and_hardly_on_their_place() -> None:
+    """Outputs and input gradients of small layers, in odd shapes: bits against other contents, drift against another row."""
+    torch = pytest.importorskip("torch")
+    generator = torch.Generator().manual_seed(0)
+
+    def numbers(*shape: int) -> Any:
+        return torch.randn(*shape, generator=generator)
+
+    matrix, kernel, cells = numbers(5, 13), numbers(4, 3, 3, 3), numbers(13, 13)
+    layers: dict[str, tuple[Any, Any]] = {
+        "linear": (lambda x: torch.nn.functional.linear(x, matrix), numbers(33, 13)),
+        "convolution": (lambda x: torch.nn.functional.conv2d(x, kernel), numbers(33, 3, 9, 9)),
+        "attention": (lambda x: torch.nn.functional.scaled_dot_product_attention(x, x, x), numbers(33, 2, 7, 5)),
+        "recurrence": (lambda x: torch.tanh(torch.tanh(torch.tanh(x @ cells) @ cells) @ cells), numbers(33, 13)),
+    }
+    for layer, x in layers.values():
+
+        def computed(batch: Any, layer: Any = layer) -> Any:
+            entered = batch.clone().requires_grad_()
+            out = layer(entered)
+            (gradient,) = torch.autograd.grad(out.square().sum(), entered)
+            return torch.cat([out.detach().flatten(1), gradient.flatten(1)], dim=1)
+
+        alone, other = computed(x), x.clone()
+        other[16:] = 7.0 * numbers(*other[16:].shape)
+        other[-1] = 0.0
+        assert torch.equal(computed(other)[:16], alone[:16])
+        moved = computed(x.flip(0)).flip(0)
+        assert float((moved - alone).norm(dim=1).div(alone.norm(dim=1)).max()) < precision.ROW_DRIFT / 100
