@@ -29,7 +29,7 @@ from discreet.randomness._cipher import Cursor
 from discreet.randomness.refine import LARGEST, refine
 from discreet.randomness.source import Purpose, Stream
 
-__all__ = ["GaussianNoise", "prepare", "publish", "release"]
+__all__ = ["GaussianNoise", "announce", "prepare", "publish", "release"]
 
 _SMALLEST_SCALE = 2.0**-32
 _LARGEST_SCALE = 2.0**32
@@ -271,7 +271,16 @@ def _compiled() -> ModuleType | None:
     return kernel
 
 
-_asked_for: Counter[str] = Counter()  # numbers, in this process
+_asked_for: Counter[str] = Counter()  # numbers, in this process, announced or drawn
+
+
+def announce(numbers: int) -> None:
+    """Say how many numbers are going to be drawn: whoever draws many need not wait until compiling was worth it.
+
+    Args:
+        numbers: of a whole run; the noise is the same whatever is said here [public].
+    """
+    _asked_for["numbers"] += check.whole("announce", "numbers", numbers, least=0)
 
 
 def _backend() -> _Candidates:

@@ -26,7 +26,7 @@ from torch import Tensor
 from discreet.numerics import norm_error
 from discreet.training.precision import LARGEST_INPUT, chunk_for
 
-__all__ = ["Dense", "Factor", "Forms", "Measures", "Outer", "Rows", "Tied", "row_squares", "wide"]
+__all__ = ["Dense", "Factor", "Forms", "Measures", "Outer", "Rows", "Tied", "last_squares", "row_squares", "wide"]
 
 _BLOCK = 512  # numbers of one sum of squares in the tensor's own precision
 _LARGEST = LARGEST_INPUT**2
@@ -82,31 +82,34 @@ def wide(values: Tensor) -> Tensor:
 
 
 def row_squares(rows: Tensor) -> Tensor:
-    """Upper bounds of the squared norm of each entry of the first axis, float64: blocks in their precision, then float64.
+    """Upper bounds of the squared norm of each entry of the first axis, float64. See `last_squares`."""
+    return last_squares(rows.reshape(rows.shape[0], math.prod(rows.shape[1:])))
 
+
+def last_squares(values: Tensor) -> Tensor:
+    """Upper bounds of the squared norms along the last axis, float64: blocks in their own precision, added up in float64.
+
+    A norm of torch reads its numbers once and keeps nothing in between; its root costs a rounding, which is bounded too.
     Infinite for a norm above `LARGEST_INPUT`: such a record is left out.
     """
-    flat = rows.reshape(rows.shape[0], math.prod(rows.shape[1:]))
-    whole = flat.shape[1] // _BLOCK * _BLOCK
-    sums = flat.new_zeros(flat.shape[0], dtype=torch.float64)
+    columns = values.shape[-1]
+    whole = columns // _BLOCK * _BLOCK
+    sums = values.new_zeros(values.shape[:-1], dtype=torch.float64)
     if whole:
-        blocks = flat[:, :whole].reshape(flat.shape[0], whole // _BLOCK, _BLOCK)
-        sums += _block_squares(blocks).double().sum(1)
-    if whole < flat.shape[1]:
-        sums += _block_squares(flat[:, whole:].unsqueeze(1)).double().sum(1)
-    factor, absolute = _norm_error(str(flat.dtype).removeprefix("torch."), flat.shape[1])
+        blocks = values[..., :whole].reshape(*values.shape[:-1], whole // _BLOCK, _BLOCK)
+        sums += torch.linalg.vector_norm(blocks, dim=-1).double().square_().sum(-1)
+    if whole < columns:
+        sums += torch.linalg.vector_norm(values[..., whole:], dim=-1).double().square_()
+    factor, absolute = _norm_error(str(values.dtype).removeprefix("torch."), columns)
     found = _up((sums + absolute) * factor)
     return found.masked_fill_(found > _LARGEST, math.inf)
-
-
-def _block_squares(blocks: Tensor) -> Tensor:
-    return blocks.square().sum(-1)
 
 
 @lru_cache(1024)
 def _norm_error(dtype: str, columns: int) -> tuple[float, float]:
     error = norm_error(np.dtype(dtype), columns, _BLOCK)
-    return error.factor * (1.0 + 2.0**-50), error.absolute
+    root = 4.0 * float(np.finfo(dtype).eps)  # of a root that is off by up to one unit of the last place, squared
+    return error.factor * (1.0 + root) * (1.0 + 2.0**-50), error.absolute * (1.0 + root)
 
 
 def _up(values: Tensor) -> Tensor:
@@ -212,9 +215,7 @@ class Outer:
         return self.a.shape[1]
 
     def measured(self) -> Measures:
-        length_a = row_squares(self.a.reshape(-1, self.a.shape[2])).reshape(self.a.shape[:2])
-        length_b = row_squares(self.b.reshape(-1, self.b.shape[2])).reshape(self.b.shape[:2])
-        products = length_a * length_b
+        products = last_squares(self.a) * last_squares(self.b)
         if self.positions == 1:
             squares = _up(products[:, 0])
             return squares, squares
@@ -281,8 +282,7 @@ class Rows:
 
     def measured(self) -> Measures:
         b_mTE = self._present()
-        lengths = row_squares(b_mTE.reshape(-1, b_mTE.shape[2])).reshape(b_mTE.shape[:2])
-        spreads = _up(lengths.sqrt().sum(-1).square() * (1.0 + self.positions * 2.0**-50))
+        spreads = _up(last_squares(b_mTE).sqrt().sum(-1).square() * (1.0 + self.positions * 2.0**-50))
         merged = self._all_pairs(b_mTE) if self.positions <= _LONG else self._sorted(b_mTE)
         missing = spreads * _share(self.positions + b_mTE.shape[2] + 8, b_mTE.dtype) * 1.01 + self.positions**2 * 2.0**-100
         return torch.minimum(_up(merged + missing), spreads), spreads

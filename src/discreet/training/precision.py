@@ -19,6 +19,7 @@ import math
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 
@@ -125,6 +126,7 @@ def sum_weights(weights: Array, *, scale: float) -> Array:
     return factors * (factors >= LEAST_WEIGHT)
 
 
+@lru_cache(1024)
 def chunk_for(positions: int, spread: float) -> Chunk:
     """The chunk with the most terms, up to 1024, that adds at most 1 % of the clip norm to the sensitivity.
 

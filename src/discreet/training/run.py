@@ -27,11 +27,13 @@ from discreet.ledger.events import FixedSize, TruncatedPoisson
 from discreet.mechanisms import Group, State
 from discreet.plan import Plan
 from discreet.randomness import Source
+from discreet.randomness.gaussian import announce as announce_noise
 from discreet.randomness.gaussian import release
 from discreet.sampling import Sample
 from discreet.training.engine import Engine, Loss
 from discreet.training.precision import chunk_for, inner_group, most_spread
 from discreet.training.rows import check_rows, padded, select
+from discreet.training.rules._lstm import announce as announce_passes
 from discreet.training.sums import Sums, refuse_slots
 from discreet.units import Numerics, Parameters
 
@@ -152,6 +154,7 @@ class PrivateRun:
                 got=f"{len(dataset)} entries" + (", and units that own several rows" if sampler.owners is not None else ""),
                 do="Make the plan for this data set; an entry is what is protected (for users: everything of one user).",
             )
+        self._announce(start)
         for sample in self._session.samples(start, state):
             if self._waiting is not None:
                 raise SampleMisuse(
@@ -163,6 +166,13 @@ class PrivateRun:
             data = _fetched(dataset, chosen, collate) if chosen.size else None
             self._waiting = Batch(sample, data)
             yield self._waiting
+
+    def _announce(self, start: int) -> None:
+        """How much is to be computed, so that what compiles does so where it pays; results are the same. Public."""
+        left = max(0, self.plan.steps - start) * self._session.sampler.batches_per_step
+        noised = [leaf for group in self._session.groups() if group.private for leaf in group.leaves]
+        announce_noise(left * sum(self._session.bound.dimensions[leaf] for leaf in noised))
+        announce_passes(left)
 
     def backward(self, loss: Loss, batch: Batch) -> Release:
         """Clip, sum, add noise; every trained parameter's gradient grows by the noised average, as with torch's backward.
