@@ -25,10 +25,11 @@ from torch import Tensor
 
 from discreet.numerics import norm_error
 from discreet.training.precision import LARGEST_INPUT, chunk_for
+from discreet.training.products import add_outer, add_rows, one_sum
 
 __all__ = ["Dense", "Factor", "Forms", "Measures", "Outer", "Rows", "Tied", "last_squares", "row_squares", "wide"]
 
-_BLOCK = 512  # numbers of one sum of squares in the tensor's own precision
+_BLOCK = 1024  # numbers of one sum of squares in the tensor's own precision
 _LARGEST = LARGEST_INPUT**2
 _LONG = 256  # positions up to which repeated rows are found by comparing all pairs
 
@@ -51,11 +52,14 @@ class Factor(Protocol):
     def measured(self) -> Measures:
         """Of each record |G_i|^2 and (sum_t |a_t||b_t|)^2, which rounding is relative to; not finite where a record is not."""
 
+    def single(self, spread: float) -> bool:
+        """Whether all records together make one float32 sum, which a float32 total holds as it is."""
+
     def add_to(self, total: Tensor, weights: Tensor, spread: float) -> None:
-        """total += sum_i w_i G_i, for a float64 total of the value's shape, in chunks for this spread (see `chunk_for`).
+        """total += sum_i w_i G_i, in chunks for this spread (see `chunk_for`).
 
         Args:
-            total: float64, of the value's shape.
+            total: of the value's shape, float64; or float32 and zero, if `single`.
             weights: (m,), float64, from `sum_weights`.
             spread: most that w_i sum_t |a_t||b_t| may be, in units of the clip norm.
         """
@@ -127,11 +131,6 @@ def _share(terms: int, dtype: torch.dtype) -> float:
     return terms * unit / (1.0 - terms * unit) * (1.0 + 2.0**-40)
 
 
-def _weighted(values: Tensor, weights: Tensor) -> Tensor:
-    """w_i v_i, rounded once."""
-    return values * weights.to(values.dtype).reshape(-1, *[1] * (values.ndim - 1))
-
-
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Dense:
@@ -159,16 +158,14 @@ class Dense:
         squares = row_squares(self.values)
         return squares, squares
 
-    def add_to(self, total: Tensor, weights: Tensor, _spread: float) -> None:
-        flat_mP = self.values.reshape(self.records, total.numel())
-        narrow = weights.to(flat_mP.dtype)
-        step = chunk_for(1, 1.0).records
-        out = total if total.is_contiguous() else torch.zeros_like(total, memory_format=torch.contiguous_format)
-        for start in range(0, self.records, step):
-            piece = slice(start, start + step)
-            out.view(-1).add_(torch.mv(flat_mP[piece].T, narrow[piece]))
-        if out is not total:
-            total.add_(out)
+    def single(self, _spread: float) -> bool:
+        return one_sum(self.records, self.values.dtype, chunk_for(1, 1.0))
+
+    def add_to(self, total: Tensor, weights: Tensor, spread: float) -> None:
+        if not total.is_contiguous():
+            total.add_(_through(self, weights, spread))
+            return
+        add_rows(total.view(-1), self.values.reshape(self.records, total.numel()), weights, chunk_for(1, 1.0))
 
     def dense(self) -> Dense:
         return self
@@ -232,18 +229,15 @@ class Outer:
         missing = spreads * _share(terms, self.a.dtype) * 1.01 + self.positions**2 * 2.0**-100
         return _up(found + missing)
 
+    def single(self, spread: float) -> bool:
+        return one_sum(self.records, self.a.dtype, chunk_for(self.positions, spread))
+
     def add_to(self, total: Tensor, weights: Tensor, spread: float) -> None:
-        chunk = chunk_for(self.positions, spread)
         sides = (self.b.shape[2], self.a.shape[2])
         if total.shape != sides and not total.is_contiguous():
             total.add_(_through(self, weights, spread))
             return
-        total_qp = total.view(sides)
-        b_mTq = _weighted(self.b, weights)
-        for start in range(0, self.records, chunk.records):
-            for first in range(0, self.positions, chunk.positions):
-                piece = (slice(start, start + chunk.records), slice(first, first + chunk.positions))
-                total_qp.add_(b_mTq[piece].reshape(-1, b_mTq.shape[2]).T @ self.a[piece].reshape(-1, self.a.shape[2]))
+        add_outer(total.view(sides), self.a, self.b, weights, chunk_for(self.positions, spread))
 
     def dense(self) -> Dense:
         return Dense(torch.bmm(self.b.mT, self.a).reshape(self.records, *self.shape))
@@ -302,6 +296,9 @@ class Rows:
     def _present(self) -> Tensor:
         return torch.where((self.ids >= 0).unsqueeze(2), self.b, 0)
 
+    def single(self, _spread: float) -> bool:
+        return False  # rows are added in float64
+
     def add_to(self, total: Tensor, weights: Tensor, _spread: float) -> None:
         values = self.b.double() * weights.reshape(-1, 1, 1)
         here = self.ids.reshape(-1) >= 0
@@ -353,6 +350,9 @@ class Tied:
         picked_mST = torch.gather(self.outer.b, 2, ids)
         inner_mST = torch.bmm(self.outer.a, self.rows._present().mT)  # noqa: SLF001  (two halves of one formula)
         return picked_mST.mul_(inner_mST).sum(-1).double().sum(-1)
+
+    def single(self, _spread: float) -> bool:
+        return False
 
     def add_to(self, total: Tensor, weights: Tensor, spread: float) -> None:
         self.outer.add_to(total, weights, spread)

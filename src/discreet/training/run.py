@@ -28,7 +28,7 @@ from discreet.mechanisms import Group, State
 from discreet.plan import Plan
 from discreet.randomness import Source
 from discreet.randomness.gaussian import announce as announce_noise
-from discreet.randomness.gaussian import release
+from discreet.randomness.gaussian import release_all
 from discreet.sampling import Sample
 from discreet.training.engine import Engine, Loss
 from discreet.training.precision import chunk_for, inner_group, most_spread
@@ -204,12 +204,12 @@ class PrivateRun:
             return self._released(sample, sums)
 
     def _sums(self, loss: Loss, batch: Batch) -> Sums:
-        sums = Sums(self._session.bound, self._session.state, self._inner)
         records = len(batch.sample)
         if not records:
-            return sums
+            return Sums(self._session.bound, self._session.state, self._inner, one_pass=True)
         check_rows(batch.data, records)
         size = self._microbatch or self._engine.fitting(loss, batch.data, records, self._budget, self._places())
+        sums = Sums(self._session.bound, self._session.state, self._inner, one_pass=records <= size)
         for rows, present in padded(records, size):
             data = batch.data if size == records else select(batch.data, rows)
             for contributions, statistics in self._engine.passes(loss, data, size, present):
@@ -255,29 +255,31 @@ class PrivateRun:
         noise_std, divisors = {}, {}
         for lane, group in enumerate(self._session.groups()):
             noised = self._noised(sample, lane, group, sums)
-            divisor = group.divisor(self.plan.expected_batch_size)
-            start = 0
             for leaf, scale in zip(group.leaves, group.scales, strict=True):
-                stop = start + self._session.bound.dimensions[leaf]
-                values[leaf] = noised[start:stop]
+                values[leaf] = noised[leaf]
                 values[leaf] *= scale
-                noise_std[leaf], divisors[leaf] = group.noise_std * scale, divisor
-                start = stop
+                noise_std[leaf], divisors[leaf] = group.noise_std * scale, group.divisor(self.plan.expected_batch_size)
         self._session.update({leaf: values[leaf] for leaf in self._session.bound.observed})
         for leaf, parameter in self._engine.parameters.items():
             _give(parameter, values.pop(leaf), divisors.pop(leaf))
             noise_std.pop(leaf)
         return Release(sample.step, sample.batch, values, noise_std, divisors)
 
-    def _noised(self, sample: Sample, lane: int, group: Group, sums: Sums) -> Any:
-        flat = sums.flat(group)
+    def _noised(self, sample: Sample, lane: int, group: Group, sums: Sums) -> dict[str, Any]:
+        found = {leaf: sums.sum(leaf) for leaf in group.leaves}
         if not group.private:
-            return flat
-        gradients = all(leaf in self._engine.parameters for leaf in group.leaves)
-        out = np.empty(flat.shape, np.float32 if gradients and self._engine.single else np.float64)
+            return found
+        out = {leaf: self._room(leaf, values) for leaf, values in found.items()}
+        pairs = [(found[leaf], out[leaf]) for leaf in group.leaves]
         stream = self._session.noise_stream(sample, lane)
-        release(flat, grid=grid_of(group), noise_std=group.noise_std, stream=stream, out=out, threads=torch.get_num_threads())
+        release_all(pairs, grid=grid_of(group), noise_std=group.noise_std, stream=stream, threads=torch.get_num_threads())
         return out
+
+    def _room(self, leaf: str, values: Any) -> Any:
+        """Where the release of a leaf goes: gradients into their own precision, over the sums where that is the same."""
+        parameter = self._engine.parameters.get(leaf)
+        kind = np.dtype(np.float32 if parameter is not None and parameter.dtype != torch.float64 else np.float64)
+        return values if values.dtype == kind else np.empty(values.shape, kind)
 
 
 def _fetched(dataset: Rows, chosen: np.ndarray[Any, np.dtype[np.int64]], collate: Callable[[list[Any]], Any]) -> Any:

@@ -38,29 +38,17 @@ class Sums:
         bound: the plan's mechanism, bound to its leaves.
         state: of this step.
         inner: what to clip by.
+        one_pass: `add` is called once at most. Then a leaf whose sum is one float32 sum has it as it is, in half the memory.
     """
 
-    def __init__(self, bound: Bound, state: State, inner: Inner) -> None:
+    def __init__(self, bound: Bound, state: State, inner: Inner, *, one_pass: bool = False) -> None:
         self._bound = bound
         self._state = state
         self._inner = inner
         self._groups = bound.groups(state)
         refuse_slots(self._groups)
-        self._totals = {
-            group.name: torch.zeros(sum(bound.dimensions[leaf] for leaf in group.leaves), dtype=torch.float64)
-            for group in self._groups
-        }
-        self._places = dict(self._leaf_places())
-
-    def _leaf_places(self) -> list[tuple[str, Tensor]]:
-        places = []
-        for group in self._groups:
-            start = 0
-            for leaf in group.leaves:
-                stop = start + self._bound.dimensions[leaf]
-                places.append((leaf, self._totals[group.name][start:stop]))
-                start = stop
-        return places
+        self._one_pass = one_pass
+        self._totals: dict[str, Tensor] = {}
 
     def add(self, contributions: Contributions, statistics: Mapping[str, Tensor]) -> None:
         """Add the records of one pass, each clipped by itself; one that is not finite contributes zeros, in every group."""
@@ -81,17 +69,25 @@ class Sums:
                 squares = raised_squares(squares, spreads.sqrt() * _UP, most=most)
             weights = inner.weights(torch.where(squares.isfinite(), squares, math.inf)) * finite
             for leaf, scale in zip(group.leaves, group.scales, strict=True):
-                factors = sum_weights(weights, scale=scale)
-                for piece in given.pieces.get(leaf, ()):
-                    piece.factor.add_to(piece.place_in(self._places[leaf]), factors, most)
+                factors, pieces = sum_weights(weights, scale=scale), given.pieces.get(leaf, ())
+                total = self._total(leaf, narrow=all(piece.factor.single(most) for piece in pieces))
+                for piece in pieces:
+                    piece.factor.add_to(piece.place_in(total), factors, most)
+
+    def _total(self, leaf: str, *, narrow: bool) -> Tensor:
+        """Of all records so far."""
+        if leaf not in self._totals:
+            kind = torch.float32 if self._one_pass and narrow else torch.float64
+            self._totals[leaf] = torch.zeros(self._bound.dimensions[leaf], dtype=kind)
+        return self._totals[leaf]
 
     def _own(self, group: Group) -> bool:
         """Whether records bring it, and not the norms of another group."""
         return group.leaves[0] not in self._bound.observed
 
-    def flat(self, group: Group) -> NDArray[np.float64]:
-        """The sum of a group, leaf after leaf, in its scaled unit."""
-        values: NDArray[np.float64] = self._totals[group.name].numpy()
+    def sum(self, leaf: str) -> NDArray[np.floating]:
+        """Of one leaf, in its scaled unit: float32 or float64, one axis."""
+        values: NDArray[np.floating] = self._total(leaf, narrow=True).numpy()
         return values
 
 

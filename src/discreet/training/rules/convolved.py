@@ -44,6 +44,9 @@ class Convolved:
         squares = ghost_squared_norms(self.how, self.x, self.g)
         return squares, squares
 
+    def single(self, _spread: float) -> bool:
+        return False
+
     def add_to(self, total: Tensor, weights: Tensor, _spread: float) -> None:
         total.add_(self.how.streamed(self.x, self.g, weights.to(self.x.dtype)))
 
