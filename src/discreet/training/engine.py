@@ -111,7 +111,7 @@ class Engine:
         traces = []
         for count in (2, 3):
             few = select(batch, torch.arange(count) % records)
-            with torch.enable_grad(), plain_forward(self.model), self.batch_norm.noting() as noting, Tracer(noting) as tracer:
+            with self.batch_norm.noting() as noting, torch.enable_grad(), plain_forward(self.model), Tracer(noting) as tracer:
                 loss(self.model, few)
             traces.append(tracer.shapes)
         found = Structure.between(*traces)
@@ -131,7 +131,7 @@ class Engine:
                 return factor
             return self._chooser.finished(value.leaf, 0, factor, value.tensor.numel())
 
-        with torch.enable_grad(), plain_forward(self.model, restore=False), self.batch_norm.noting() as noting:
+        with self.batch_norm.noting() as noting, torch.enable_grad(), plain_forward(self.model, restore=False):
             with Recorder(self.parameters, structure, records, RULES, finish, noting) as recorder:
                 result = loss(self.model, batch)
             losses, statistics = _parts(result, records, noting.statistics())
@@ -165,7 +165,7 @@ class Engine:
 
     def _alone(self, loss: Loss, batch: Any) -> tuple[Contributions, dict[str, Tensor]]:
         """One record by itself, with torch's own gradients."""
-        with torch.enable_grad(), plain_forward(self.model, restore=False), self.batch_norm.noting() as noting:
+        with self.batch_norm.noting() as noting, torch.enable_grad(), plain_forward(self.model, restore=False):
             with Alone(noting):
                 result = loss(self.model, batch)
             losses, statistics = _parts(result, 1, noting.statistics())
