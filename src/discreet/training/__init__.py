@@ -1,5 +1,6 @@
 """PyTorch: per-record gradients of any model, clipped, summed and noised. The only folder that imports torch."""
 
 from discreet.training.engine import Engine
+from discreet.training.run import Batch, PrivateRun
 
-__all__ = ["Engine"]
+__all__ = ["Batch", "Engine", "PrivateRun"]

@@ -7,6 +7,8 @@ The model is not wrapped, renamed or changed. What no rule covers is computed re
 
 from __future__ import annotations
 
+import contextlib
+import math
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
@@ -22,7 +24,7 @@ from discreet.training.quiet import plain_forward
 from discreet.training.recording import Recorder, Tracer, Unclear, Use
 from discreet.training.rows import select
 from discreet.training.rules import RULES
-from discreet.training.structure import Structure
+from discreet.training.structure import CallShapes, Structure
 from discreet.training.values import Part, whole
 
 __all__ = ["Engine", "Loss", "trained"]
@@ -63,6 +65,7 @@ class Engine:
         self._chooser = Chooser(memory_budget, form)
         self._structure: Structure | None = None
         self._uses: dict[str, int] = {}
+        self._bytes = 0
         self.loop_because: str | None = None  # why records are computed one by one; None if they are not
 
     @property
@@ -95,6 +98,18 @@ class Engine:
         for row in range(present):
             yield self._alone(loss, select(batch, torch.tensor([row])))
 
+    @property
+    def single(self) -> bool:
+        """Whether no parameter needs more than single precision."""
+        return all(parameter.dtype != torch.float64 for parameter in self.parameters.values())
+
+    def fitting(self, loss: Loss, batch: Any, records: int, budget: int, most: int) -> int:
+        """How many records one pass may have, by an estimate of the memory that each takes; at most `most`. Public."""
+        if self._structure is None:
+            with contextlib.suppress(Unclear):
+                self._structure = self.learn(loss, batch, records)
+        return max(1, min(most, budget // max(1, self._bytes)))
+
     def _recorded(self, loss: Loss, batch: Any, records: int, present: int) -> tuple[Contributions, dict[str, Tensor]]:
         if self._structure is None:
             self._structure = self.learn(loss, batch, records)
@@ -114,6 +129,7 @@ class Engine:
             with self.batch_norm.noting() as noting, torch.enable_grad(), plain_forward(self.model), Tracer(noting) as tracer:
                 loss(self.model, few)
             traces.append(tracer.shapes)
+        self._bytes = 2 * (_numbers(traces[1]) - _numbers(traces[0])) * 4  # activations, and their gradients
         found = Structure.between(*traces)
         if found is None:
             raise Unclear("the model does not call the same functions for another number of records")
@@ -188,6 +204,10 @@ class Engine:
                 got=f"changed: {', '.join(changed)}",
                 do="Freeze and unfreeze before the run begins: every trained parameter belongs to the plan's leaves.",
             )
+
+
+def _numbers(calls: list[CallShapes]) -> int:
+    return sum(math.prod(shape) for call in calls for shape in call.outputs)
 
 
 def _parts(result: Any, records: int, noted: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
