@@ -15,6 +15,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -26,7 +27,8 @@ from torch.overrides import TorchFunctionMode
 
 from discreet import _validate as check
 from discreet.errors import CoupledRecords, ModelError, ParameterError
-from discreet.mechanisms import BatchNorm
+from discreet.mechanisms import BatchNorm, Groups
+from discreet.plan import Plan
 from discreet.training.factors import wide
 
 __all__ = ["Alone", "Noting", "PrivateBatchNorm"]
@@ -64,6 +66,26 @@ class PrivateBatchNorm:
             f"bn/{name}": _Layer.of(name, module, least) for name, module in model.named_modules() if _is_private(module)
         }
 
+    @classmethod
+    def in_plan(cls, model: nn.Module, plan: Plan) -> PrivateBatchNorm:
+        """Of a run of this plan.
+
+        Raises:
+            CoupledRecords: the model has such layers, and the plan has no group for their statistics.
+        """
+        found = cls(model)
+        groups = plan.mechanism.mechanisms if isinstance(plan.mechanism, Groups) else ("*",)
+        unclaimed = [leaf for leaf in found.leaves if not any(fnmatchcase(leaf, pattern) for pattern in groups)]
+        if unclaimed:
+            names = ", ".join(repr(leaf.removeprefix("bn/")) for leaf in unclaimed)
+            raise CoupledRecords(
+                expected="layers that treat every record by itself, or a plan with a group for batch-norm statistics",
+                got=f"batch normalisation in train mode in {names}, and no such group",
+                do='Replace it by GroupNorm, or put it in eval mode, or add a group "bn/*" to the plan: Groups({"grad/*": ..., '
+                '"bn/*": Gaussian(clip_norm=1.0, noise_multiplier=...)}).',
+            )
+        return found
+
     @property
     def leaves(self) -> dict[str, int]:
         """Dimension of every leaf, for the plan."""
@@ -72,7 +94,7 @@ class PrivateBatchNorm:
     @contextmanager
     def noting(self) -> Iterator[Noting]:
         """For the time of a pass. Afterwards the layers hold what they held before, whatever the pass has tried."""
-        self._check_untouched()
+        self.check_untouched()
         try:
             yield Noting({id(layer.module.running_mean): (leaf, layer) for leaf, layer in self._layers.items()})
         finally:
@@ -85,7 +107,7 @@ class PrivateBatchNorm:
         Args:
             averages: the released, noised sum of each leaf over the public divisor of its group.
         """
-        self._check_untouched()
+        self.check_untouched()
         missing = sorted(self._layers.keys() - averages.keys())
         if missing:
             expected, got = "the release of every leaf", f"none of {', '.join(missing)}"
@@ -95,7 +117,8 @@ class PrivateBatchNorm:
             if layer.module.training:
                 layer.move(*found[leaf])
 
-    def _check_untouched(self) -> None:
+    def check_untouched(self) -> None:
+        """Refuse, and undo, what was not released."""
         _refuse_changed(self._set_back(), "outside of the run, perhaps by a forward pass in train mode (and were set back)")
 
     def _set_back(self) -> list[str]:

@@ -59,7 +59,7 @@ class _Watching(TorchFunctionMode):
     ) -> Any:
         del types
         args, named = self.noting.released_only(func, args, kwargs or {})
-        if type(func) is _Function and func.__module__ == "torch.nn.functional":
+        if type(func) is _Function and func.__globals__["__name__"] == "torch.nn.functional":
             with self:
                 return _unguarded(func)(*args, **named)
         number = self.calls
