@@ -9,6 +9,7 @@ One series varies one number. Each row is measured as in `benchmarks/step.py`: b
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from dataclasses import replace
 from functools import partial
@@ -68,7 +69,7 @@ def main() -> None:
     asked = parser.parse_args()
     setting = Setting(1, asked.malloc, asked.seconds)
     name: str = asked.contender
-    command = " ".join(["python -m benchmarks.growth", *sys.argv[1:]])
+    command = shlex.join(["python", "-m", "benchmarks.growth", *sys.argv[1:]])
     print(HEADER.format(command=command, torch=torch.__version__.partition("+")[0]))
     for title, (sentence, varies, tasks) in ((key.capitalize(), SERIES[key]) for key in asked.series):
         print(f"\n## {title}\n\n{sentence}\n")

@@ -4,9 +4,9 @@ Time: one warm-up for each contender, then rounds in which each takes one step, 
 the machine does hits all of them alike. Shown are medians. A contender that takes more than SLOW times as long as plain
 takes part in the first round only.
 
-Memory: the largest resident set of the second step, less what was resident before the first. The libraries are warm by then:
-a step on two records with another model came before. So buffers that a contender keeps from step to step count, compiled code
-does not. Linux only.
+Memory: the largest resident set of the second step, less what was resident with model and sample before the contender was
+built. The libraries are warm by then: a step on two records with another model came before. So buffers that a contender keeps
+from step to step count, compiled code does not. Linux only.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import multiprocessing
 import os
 import platform
 import statistics
-import sys
 import time
 import warnings
 from collections.abc import Callable
@@ -58,8 +57,17 @@ class Setting:
 
 @dataclass(frozen=True)
 class Timing:
-    """Medians of one contender; the spread is half the distance of the quartiles of the CPU time, as a share of the median."""
+    """What one contender takes.
 
+    Attributes:
+        first_ms: CPU time of the first step, with whatever is done only once.
+        cpu_ms: median of the CPU time of the other steps.
+        wall_ms: median of their time on the wall.
+        spread: half the distance of the quartiles of the CPU time, as a share of the median.
+        rounds: how many these were.
+    """
+
+    first_ms: float
     cpu_ms: float
     wall_ms: float
     spread: float
@@ -89,10 +97,6 @@ def _prepare(setting: Setting) -> None:
         keep_freed_memory()
 
 
-def _build(task: Task, name: str, records: int) -> Step:
-    return CONTENDERS[name](builder(name, task)(), task.batch(records), NOISE_MULTIPLIER)
-
-
 def _problem(error: Exception) -> str:
     return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
 
@@ -109,22 +113,23 @@ def _taken(step: Step) -> tuple[float, float]:
     return (cpu_after - cpu) * 1e3, (wall_after - wall) * 1e3
 
 
-def _timing(samples: list[tuple[float, float]]) -> Timing:
+def _timing(first_ms: float, samples: list[tuple[float, float]]) -> Timing:
     cpu, wall = ([sample[clock] for sample in samples] for clock in (0, 1))
     quartiles = statistics.quantiles(cpu, n=4, method="inclusive") if len(cpu) > 1 else [cpu[0]] * 3
     median = statistics.median(cpu)
-    return Timing(median, statistics.median(wall), (quartiles[2] - quartiles[0]) / 2 / median, len(samples))
+    return Timing(first_ms, median, statistics.median(wall), (quartiles[2] - quartiles[0]) / 2 / median, len(samples))
 
 
 def timings(task: Task, names: list[str], setting: Setting) -> tuple[dict[str, Timing], dict[str, str]]:
     """What each contender takes, and why some cannot; to be called in a fresh process. Plain must be among the names."""
     _prepare(setting)
     steps: dict[str, Step] = {}
+    first: dict[str, float] = {}
     problems: dict[str, str] = {}
     for name in names:
         try:
-            step = _build(task, name, task.records)
-            step()
+            step = CONTENDERS[name](builder(name, task)(), task.batch(task.records), NOISE_MULTIPLIER)
+            first[name], _ = _taken(step)
         except Exception as error:  # noqa: BLE001  (whatever stops a peer belongs in the table)
             problems[name] = _problem(error)
         else:
@@ -138,7 +143,7 @@ def timings(task: Task, names: list[str], setting: Setting) -> tuple[dict[str, T
         turns = [*turns[1:], turns[0]]
         for name in turns:
             samples[name].append(_taken(steps[name]))
-    return {name: _timing(taken) for name, taken in samples.items()}, problems
+    return {name: _timing(first[name], taken) for name, taken in samples.items()}, problems
 
 
 def _resident(field: str) -> float:
@@ -159,10 +164,12 @@ def _settle() -> None:
 def peak_memory(task: Task, name: str, setting: Setting) -> float:
     """Megabytes that a step needs over what is resident without it; to be called in a fresh process."""
     _prepare(setting)
-    _build(task, name, 2)()
-    step = _build(task, name, task.records)
+    contender, model = CONTENDERS[name], builder(name, task)
+    contender(model(), task.batch(2), NOISE_MULTIPLIER)()
+    given = model(), task.batch(task.records)
     _settle()
     before = _resident("VmRSS")
+    step = contender(*given, NOISE_MULTIPLIER)
     step()
     Path("/proc/self/clear_refs").write_text("5")  # the peak is counted from here
     step()
@@ -183,14 +190,17 @@ class Row:
 def measured(task: Task, names: list[str], setting: Setting, *, memory: bool) -> list[Row]:
     """A row for each contender."""
     os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(setting.threads))
-    times, problems = in_fresh_process(timings, task, names, setting)
+    try:
+        times, problems = in_fresh_process(timings, task, names, setting)
+    except BrokenProcessPool:
+        raise SystemExit(f"{task.name}: the process was killed, perhaps for want of memory. Leave contenders out.") from None
     rows = []
     for name in names:
         peak, problem = None, problems.get(name, "")
-        if memory and not problem and sys.platform == "linux":
+        if memory and not problem:
             try:
                 peak = in_fresh_process(peak_memory, task, name, setting)
-            except BrokenProcessPool:
-                problem = "out of memory"
+            except (BrokenProcessPool, OSError) as error:
+                problem = f"no figure for memory: {type(error).__name__}"
         rows.append(Row(task.name, name, times.get(name), peak, problem))
     return rows

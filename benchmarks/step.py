@@ -22,40 +22,49 @@ from benchmarks.measure import Row, Setting, measured
 from benchmarks.models import TASKS, Task
 from benchmarks.peers import CONTENDERS
 
+TITLES = ("CPU ms", "ratio", "spread", "first ms", "wall ms", "ratio", "peak MB", "ratio", "rounds")
 
-def ratio(value: float | None, base: float | None, places: int = 2) -> str:
+
+def ratio(value: float | None, base: float | None) -> str:
     """A ratio, or a dash."""
-    return "-" if value is None or not base else f"{value / base:.{places}f}"
+    return "-" if value is None or not base else f"{value / base:.2f}"
+
+
+def cells(row: Row, base: Row) -> list[str]:
+    """The figures of one contender, or what stops it."""
+    if row.timing is None or base.timing is None:
+        return [f"  {row.problem}"]
+    time, plain = row.timing, base.timing
+    figures = [
+        f"{time.cpu_ms:.1f}",
+        ratio(time.cpu_ms, plain.cpu_ms),
+        f"{time.spread:.0%}",
+        f"{time.first_ms:.1f}",
+        f"{time.wall_ms:.1f}",
+        ratio(time.wall_ms, plain.wall_ms),
+        "-" if row.peak_mb is None else f"{row.peak_mb:.0f}",
+        ratio(row.peak_mb, base.peak_mb),
+        str(time.rounds),
+    ]
+    return [f"{figure:>10}" for figure in figures] + ([f"  {row.problem}"] if row.problem else [])
 
 
 def show(task: Task, rows: list[Row]) -> None:
     """The table of one task."""
     parameters = sum(parameter.numel() for parameter in task.model().parameters())
     print(f"\n{task.name}: {task.records:,} records, {parameters:,} parameters{'; ' if task.remark else ''}{task.remark}")
-    print(f"{'':<14}{'CPU ms':>10}{'ratio':>8}{'spread':>8}{'wall ms':>10}{'ratio':>8}{'peak MB':>10}{'ratio':>8}{'rounds':>8}")
+    print(f"{'':<14}" + "".join(f"{title:>10}" for title in TITLES))
     base = next(row for row in rows if row.contender == "plain")
     for row in rows:
-        if row.timing is None or base.timing is None:
-            print(f"{row.contender:<14}  {row.problem}")
-            continue
-        time, plain = row.timing, base.timing
-        print(
-            f"{row.contender:<14}{time.cpu_ms:>10.1f}{ratio(time.cpu_ms, plain.cpu_ms):>8}{time.spread:>8.0%}"
-            f"{time.wall_ms:>10.1f}{ratio(time.wall_ms, plain.wall_ms):>8}"
-            f"{'-' if row.peak_mb is None else f'{row.peak_mb:.0f}':>10}{ratio(row.peak_mb, base.peak_mb, 1):>8}"
-            f"{time.rounds:>8}  {row.problem}",
-            flush=True,
-        )
+        print(f"{row.contender:<14}" + "".join(cells(row, base)), flush=True)
 
 
-def summary(rows: list[Row], threads: int) -> None:
-    """Ratios of all tasks."""
-    clock = "cpu_ms" if threads == 1 else "wall_ms"
-    tasks, contenders = (list(dict.fromkeys(values)) for values in ([r.task for r in rows], [r.contender for r in rows]))
-    cell = {(row.task, row.contender): getattr(row.timing, clock, None) for row in rows}
-    print(f"\n{'ratio to plain, ' + ('CPU' if threads == 1 else 'wall') + ' time':<26}" + "".join(f"{t:>12}" for t in tasks))
+def summary(title: str, figures: dict[tuple[str, str], float | None]) -> None:
+    """Ratios of all tasks; figures by task and contender."""
+    tasks, contenders = (list(dict.fromkeys(names)) for names in zip(*figures, strict=True))
+    print(f"\n{title:<26}" + "".join(f"{task:>12}" for task in tasks))
     for name in contenders:
-        print(f"{name:<26}" + "".join(f"{ratio(cell[task, name], cell[task, 'plain']):>12}" for task in tasks))
+        print(f"{name:<26}" + "".join(f"{ratio(figures[task, name], figures[task, 'plain']):>12}" for task in tasks))
 
 
 def main() -> None:
@@ -81,7 +90,10 @@ def main() -> None:
         of_task = measured(task, names, setting, memory=not asked.no_memory)
         show(task, of_task)
         rows += of_task
-    summary(rows, setting.threads)
+    title, clock = ("ratio to plain, CPU time", "cpu_ms") if asked.threads == 1 else ("ratio to plain, wall time", "wall_ms")
+    summary(title, {(row.task, row.contender): getattr(row.timing, clock, None) for row in rows})
+    if not asked.no_memory:
+        summary("ratio to plain, memory", {(row.task, row.contender): row.peak_mb for row in rows})
     if asked.json is not None:
         asked.json.parent.mkdir(parents=True, exist_ok=True)
         figures = {"torch": torch.__version__, "setting": asdict(setting), "rows": [asdict(row) for row in rows]}

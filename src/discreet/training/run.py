@@ -31,11 +31,14 @@ from discreet.randomness.gaussian import release
 from discreet.sampling import Sample
 from discreet.training.batch_norm import PrivateBatchNorm
 from discreet.training.engine import Engine, Loss
+from discreet.training.precision import chunk_for, inner_group, most_spread
 from discreet.training.rows import check_rows, padded, select
 from discreet.training.sums import Sums, refuse_slots
 from discreet.units import Numerics, Parameters
 
 __all__ = ["Batch", "PrivateRun", "Rows"]
+
+_KEPT = 32  # inner groups that are remembered
 
 
 class Rows(Protocol):
@@ -106,8 +109,11 @@ class PrivateRun:
         self._microbatch = None if microbatch is None else check.whole(owner, "microbatch", microbatch, least=1)
         bound = plan.for_leaves({**self._engine.leaves, **(statistics or {})})
         refuse_slots(bound.bound.start)
-        numerics = Numerics.CERTIFIED
-        self._session = Session(bound, ledger=ledger, numerics=numerics, source=source, label=label, parameters=parameters)
+        self._numerics = Numerics.IDEALISED if plan.numerics is Numerics.IDEALISED else Numerics.CERTIFIED
+        self._inners: dict[tuple[Group, frozenset[int]], Group] = {}
+        self._session = Session(
+            bound, ledger=ledger, numerics=self._numerics, source=source, label=label, parameters=parameters
+        )
         self._order = threading.Lock()
         self._waiting: Batch | None = None
 
@@ -205,17 +211,36 @@ class PrivateRun:
 
     def _places(self) -> int:
         """Rows of one pass if memory allows: enough for nearly every sample, and public."""
-        event, expected = self._session.sampler.event, self.plan.expected_batch_size
-        if isinstance(event, FixedSize):
-            return int(event.size)
-        most = self._session.sampler.records
-        if isinstance(event, TruncatedPoisson):
-            most = min(most, int(event.limit))
-        return max(1, min(most, int(expected + 2.0 * expected**0.5 + 1.0)))
+        expected = self.plan.expected_batch_size
+        return max(1, min(self._most_records(), int(expected + 2.0 * expected**0.5 + 1.0)))
 
-    def _inner(self, group: Group, positions: int) -> tuple[Group, float]:
-        del positions
-        return group, float("inf")
+    def _inner(self, group: Group, positions: frozenset[int]) -> tuple[Group, float]:
+        """What to clip by, so that the rounding of sums stays within what the ledger was charged with."""
+        most = most_spread(max(positions, default=1))
+        if self._numerics is Numerics.IDEALISED or not group.private:
+            return group, most
+        found = self._inners.get((group, positions))
+        if found is None:
+            found = inner_group(
+                group,
+                dimension=sum(self._session.bound.dimensions[leaf] for leaf in group.leaves),
+                chunks=[chunk_for(count, most) for count in positions | {1}],
+                spread=most,
+                records=self._most_records(),
+                grid=grid_of(group),
+            )
+            self._inners = {(group, positions): found, **dict(list(self._inners.items())[:_KEPT])}
+        return found, most
+
+    def _most_records(self) -> int:
+        """Of any sample; public."""
+        match self._session.sampler.event:
+            case FixedSize(size):
+                return int(size)
+            case TruncatedPoisson(limit=limit):
+                return int(limit)
+            case _:
+                return self._session.sampler.records
 
     def _released(self, sample: Sample, sums: Sums) -> Release:
         """Noise, the next state, gradients. Nothing can fail here that depends on data."""

@@ -20,12 +20,15 @@ from discreet.errors import ModelError, ParameterError
 from discreet.mechanisms import Bound, Group, State
 from discreet.training.contributions import Contributions, Piece
 from discreet.training.factors import Dense, wide
+from discreet.training.precision import raised_squares, sum_weights
 
 __all__ = ["Inner", "Sums", "refuse_slots"]
 
-Inner: TypeAlias = Callable[[Group, int], tuple[Group, float]]
-"""For a group whose records have at most so many positions: the group with the clip norm to clip to, so that rounding keeps the
+Inner: TypeAlias = Callable[[Group, frozenset[int]], tuple[Group, float]]
+"""For a group whose leaves have so many positions: the group with the clip norm to clip to, so that rounding keeps the
 sensitivity within the group's own; and the most spread in units of it. Public."""
+
+_UP = 1.0 + 2.0**-48  # above the rounding of a square root
 
 
 class Sums:
@@ -64,39 +67,27 @@ class Sums:
         given = Contributions(
             {**contributions.pieces, **_as_pieces(statistics, self._bound)}, contributions.records, contributions.present
         )
-        squares = {
-            group.name: given.squared_norms(group.leaves)
-            for group in self._groups
-            if group.leaves[0] not in self._bound.observed
-        }
+        measures = {group.name: given.measured(group.leaves) for group in self._groups if self._own(group)}
         present = torch.arange(given.records) < given.present
-        finite = torch.stack([columns.isfinite().all(1) for columns in squares.values()]).all(0) & present
-        bits = self._bound.observations(self._state, squares)
+        finite = torch.stack([(a.isfinite() & b.isfinite()).all(1) for a, b in measures.values()]).all(0) & present
+        bits = self._bound.observations(self._state, {name: squares for name, (squares, _) in measures.items()})
         given = given if bool(finite.all()) else given.keep(finite)
-        given = Contributions(
-            {**given.pieces, **_as_pieces({leaf: rows * present for leaf, rows in bits.items()}, self._bound)},
-            given.records,
-            given.present,
-        )
+        seen = _as_pieces({leaf: rows * present for leaf, rows in bits.items()}, self._bound)
+        given = Contributions({**given.pieces, **seen}, given.records, given.present)
         for group in self._groups:
-            norms = squares[group.name] if group.name in squares else given.squared_norms(group.leaves)
-            weights = self._weights(group, given, norms) * finite
+            squares, spreads = measures[group.name] if self._own(group) else given.measured(group.leaves)
+            inner, most = self._inner(group, given.positions(group.leaves))
+            if group.private:
+                squares = raised_squares(squares, spreads.sqrt() * _UP, most=most)
+            weights = inner.weights(torch.where(squares.isfinite(), squares, math.inf)) * finite
             for leaf, scale in zip(group.leaves, group.scales, strict=True):
+                factors = sum_weights(weights, scale=scale)
                 for piece in given.pieces.get(leaf, ()):
-                    piece.factor.add_to(piece.place_in(self._places[leaf]), weights / scale)
+                    piece.factor.add_to(piece.place_in(self._places[leaf]), factors, most)
 
-    def _weights(self, group: Group, given: Contributions, squares: Tensor) -> Tensor:
-        """Of each record: clipped to the inner norm, and so that rounding stays what the bound says."""
-        if not group.private:
-            return torch.ones(given.records, dtype=torch.float64)
-        positions = max((p.factor.positions for leaf in group.leaves for p in given.pieces.get(leaf, ())), default=1)
-        inner, most_spread = self._inner(group, positions)
-        weights: Tensor = inner.weights(torch.where(squares.isfinite(), squares, math.inf))
-        if positions > 1 and most_spread < math.inf:
-            scales = torch.tensor(group.scales, dtype=torch.float64)
-            spread = (given.squared_spreads(group.leaves) / scales.square()).sum(1).sqrt() * (1.0 + 2.0**-40)
-            weights = torch.minimum(weights, most_spread * inner.clip_norm / spread)
-        return weights
+    def _own(self, group: Group) -> bool:
+        """Whether records bring it, and not the norms of another group."""
+        return group.leaves[0] not in self._bound.observed
 
     def flat(self, group: Group) -> NDArray[np.float64]:
         """The sum of a group, leaf after leaf, in its scaled unit."""
