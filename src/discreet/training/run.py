@@ -152,17 +152,23 @@ class PrivateRun:
                 got=f"{len(dataset)} entries" + (", and units that own several rows" if sampler.owners is not None else ""),
                 do="Make the plan for this data set; an entry is what is protected (for users: everything of one user).",
             )
-        for sample in self._session.samples(start, state):
-            if self._waiting is not None:
-                raise SampleMisuse(
-                    expected="a backward for every batch, also an empty one",
-                    got="the next batch before the last was used",
-                    do="Call run.backward(loss, batch) for each batch.",
-                )
+        samples = self._session.samples(start, state)
+        while True:
+            self._refuse_waiting()
+            sample = next(samples, None)
+            if sample is None:
+                return
             chosen = sample.indices[self._session.order(sample)]
-            data = _fetched(dataset, chosen, collate) if chosen.size else None
-            self._waiting = Batch(sample, data)
+            self._waiting = Batch(sample, _fetched(dataset, chosen, collate) if chosen.size else None)
             yield self._waiting
+
+    def _refuse_waiting(self) -> None:
+        if self._waiting is not None:
+            raise SampleMisuse(
+                expected="a backward for every batch, also an empty one",
+                got="the next batch asked for before the last was used",
+                do="Call run.backward(loss, batch) for each batch.",
+            )
 
     def backward(self, loss: Loss, batch: Batch) -> Release:
         """Clip, sum, add noise; every trained parameter's gradient grows by the noised average, as with torch's backward.
@@ -194,7 +200,7 @@ class PrivateRun:
             return self._released(sample, sums)
 
     def _sums(self, loss: Loss, batch: Batch) -> Sums:
-        sums = Sums(self._session.bound, self._session.state, self._inner)
+        sums = Sums(self._session.bound, self._session.state, self._inner, self._engine.device)
         records = len(batch.sample)
         if not records:
             return sums
