@@ -20,7 +20,7 @@ from discreet.training.batch_norm import Alone, PrivateBatchNorm
 from discreet.training.choice import Choice, Chooser
 from discreet.training.contributions import Contributions, Piece, gathered
 from discreet.training.factors import Dense, Factor, wide
-from discreet.training.quiet import plain_forward
+from discreet.training.quiet import full_precision, plain_forward
 from discreet.training.recording import Recorder, Tracer, Unclear, Use
 from discreet.training.rows import select
 from discreet.training.rules import RULES
@@ -99,6 +99,11 @@ class Engine:
             yield self._alone(loss, select(batch, torch.tensor([row])))
 
     @property
+    def device(self) -> torch.device:
+        """Where sums are kept."""
+        return next(iter(self.parameters.values())).device
+
+    @property
     def single(self) -> bool:
         """Whether no parameter needs more than single precision."""
         return all(parameter.dtype != torch.float64 for parameter in self.parameters.values())
@@ -151,7 +156,8 @@ class Engine:
             with Recorder(self.parameters, structure, records, RULES, finish, noting) as recorder:
                 result = loss(self.model, batch)
             losses, statistics = _parts(result, records, noting.statistics())
-            self._backward(losses[:present].sum(), recorder)
+            with full_precision(self.device):
+                self._backward(losses[:present].sum(), recorder)
         for use in recorder.uses:
             if isinstance(use.value, Part):
                 count[use.value.leaf] = count.get(use.value.leaf, 0) + 1
