@@ -11,14 +11,15 @@ from typing import Any, final
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from discreet.errors import DiscreetError, ModelError
 from discreet.training.alone import losses_of
-from discreet.training.culprit import CANNOT_BEAR, keeping_statistics, over_the_batch, replacement
+from discreet.training.culprit import CANNOT_BEAR, coupled_layer, keeping_statistics, over_the_batch, replacement
 from discreet.training.engine import Engine, Loss, trained
+from discreet.training.perturbation import another
 from discreet.training.quiet import plain_forward
+from discreet.training.recording import Unclear
 from discreet.training.rows import count_rows, select
 
 __all__ = ["Problem", "Problems", "check"]
@@ -97,7 +98,7 @@ def check(model: nn.Module, batch: Any, loss: Loss) -> Problems:
     >>> print(check(model, torch.eye(2), lambda model, x: model(x).mean()))
     2 to mend before private training:
     - layer '1': BatchNorm1d uses statistics of the whole batch, so every record changes all others
-        model.set_submodule("1", torch.nn.GroupNorm(4, 4)); or put the layer in eval mode; or use private batch statistics.
+        model.set_submodule("1", torch.nn.GroupNorm(1, 4)); or put the layer in eval mode; or use private batch statistics.
     - the loss: one number for the whole batch, not one for each record
         Use reduction="none", and average over the positions of each record, not over records.
     """
@@ -161,7 +162,7 @@ def _of_passes(model: nn.Module, batch: Any, loss: Loss) -> list[Problem]:
     except CANNOT_BEAR as error:
         return [Problem("the loss", f"raises {type(error).__name__}", "Run loss(model, batch) by itself first.")]
     wrong = _of_shape(losses_of(result), next(iter(count_rows(few))))
-    return wrong or _of_engine(model, few, eased)
+    return wrong + _of_forward(model, few, eased) if wrong else _of_engine(model, few, eased)
 
 
 def _of_shape(losses: Any, records: int) -> list[Problem]:
@@ -174,6 +175,18 @@ def _of_shape(losses: Any, records: int) -> list[Problem]:
     if not losses.requires_grad:
         return [Problem("the loss", "does not depend on a trained parameter", "Use the model in it, and do not detach it.")]
     return []
+
+
+def _of_forward(model: nn.Module, few: Any, loss: Loss) -> list[Problem]:
+    """Without losses to compare, only layers: whether a result moves for records that did not."""
+    engine = Engine(model)
+    rows = select(few, torch.arange(_FEW))
+    try:
+        structure = engine.learn(loss, few, next(iter(count_rows(few))))
+        error = coupled_layer(engine, loss, structure, (rows, another(rows, few, 0), [1, 2]))
+    except (DiscreetError, Unclear, *CANNOT_BEAR):
+        return []
+    return [] if error is None else [Problem("one record and another", error.got, error.do)]
 
 
 def _of_engine(model: nn.Module, few: Any, loss: Loss) -> list[Problem]:
@@ -228,7 +241,9 @@ class _SetAside(TorchFunctionMode):
             names = _FUNCTIONAL if func.__module__ == "torch.nn.functional" else _NATIVE
             given = dict(zip(names, args, strict=False)) | named
             x = given["input"]
-            return _scaled(x if name == "batch_norm" else F.instance_norm(x), given.get("weight"), given.get("bias"))
+            return _scaled(
+                x if name == "batch_norm" else nn.functional.instance_norm(x), given.get("weight"), given.get("bias")
+            )
         return func(*args, **named)
 
 

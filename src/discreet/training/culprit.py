@@ -22,7 +22,16 @@ if TYPE_CHECKING:
     from discreet.training.engine import Engine, Loss
     from discreet.training.isolation import Difference
 
-__all__ = ["CANNOT_BEAR", "coupled_by", "coupled_place", "keeping_statistics", "named", "over_the_batch", "replacement"]
+__all__ = [
+    "CANNOT_BEAR",
+    "coupled_by",
+    "coupled_layer",
+    "coupled_place",
+    "keeping_statistics",
+    "named",
+    "over_the_batch",
+    "replacement",
+]
 
 CANNOT_BEAR = (ArithmeticError, AssertionError, LookupError, RuntimeError, TypeError, ValueError)
 """What a user's model may raise when a record is unlike any real one."""
@@ -61,9 +70,9 @@ def replacement(name: str, channels: int) -> str:
     """Code that puts group normalisation in the place of a layer.
 
     >>> replacement("blocks.0.norm", 48)
-    'model.set_submodule("blocks.0.norm", torch.nn.GroupNorm(24, 48))'
+    'model.set_submodule("blocks.0.norm", torch.nn.GroupNorm(12, 48))'
     """
-    groups = max(count for count in range(1, 33) if channels % count == 0)
+    groups = max(count for count in range(1, 33) if channels % count == 0 and (count == 1 or 4 * count <= channels))
     return f'model.set_submodule("{name}", torch.nn.GroupNorm({groups}, {channels}))'
 
 
@@ -107,10 +116,22 @@ def coupled_by(
             got=f"rows of {first.name!r} that change with other records",
             do="Return for each record what it alone gives.",
         )
-    place, layer = _place(engine, loss, structure, rows)
+    place, layer = ("", False) if structure is None else _place(engine, loss, structure, rows)
     if not place:
         place = f"what comes before {first.name}" if first.kind == "input" else "the loss, or what follows the last layer"
         layer = first.kind == "input"
+    return _coupled(place, layer=layer)
+
+
+def coupled_layer(
+    engine: Engine, loss: Loss, structure: Structure, rows: tuple[Any, Any, Sequence[int]]
+) -> CoupledRecords | None:
+    """The error for the first layer whose results move; None if no layer's do. Arguments as above."""
+    place, layer = _place(engine, loss, structure, rows)
+    return _coupled(place, layer=layer) if layer else None
+
+
+def _coupled(place: str, *, layer: bool) -> CoupledRecords:
     return CoupledRecords(
         expected="a model and a loss that treat every record by itself",
         got=f"one record that changes the numbers of others, in {place}",
@@ -118,7 +139,7 @@ def coupled_by(
     )
 
 
-def _place(engine: Engine, loss: Loss, structure: Structure | None, rows: tuple[Any, Any, Sequence[int]]) -> tuple[str, bool]:
+def _place(engine: Engine, loss: Loss, structure: Structure, rows: tuple[Any, Any, Sequence[int]]) -> tuple[str, bool]:
     """In words, and whether it is within a layer; nothing if it cannot be told."""
     few, changed, others = rows
     names = {id(module): name for name, module in engine.model.named_modules()}
@@ -126,8 +147,7 @@ def _place(engine: Engine, loss: Loss, structure: Structure | None, rows: tuple[
         before, after = (_calls(engine, loss, batch, names) for batch in (few, changed))
     except (DiscreetError, *CANNOT_BEAR):
         return "", False
-    axes = () if structure is None else structure.calls
-    for (name, where, x), (_, _, y), call in zip(before, after, axes, strict=False):
+    for (name, where, x), (_, _, y), call in zip(before, after, structure.calls, strict=False):
         for one, other, axis in zip(x, y, call.outputs, strict=False):
             if axis is None or not axis.clear or one.shape != other.shape:
                 continue
