@@ -54,10 +54,10 @@ def shrink(dimension: int, noise_multiplier: float) -> None:
 def inflation(records: int, microbatch: int) -> None:
     """What float32 sums add to the sensitivity."""
     grid, sizes = Grid(2.0**-26), []
-    for fixed in (False, True):
-        how = FloatSum(records=records, microbatch=microbatch, dtype=np.float32, dimension=10**6, fixed_places=fixed)
+    for changed in (None, 1, 2):
+        how = FloatSum(records=records, microbatch=microbatch, dtype=np.float32, dimension=10**6, changed_microbatches=changed)
         sizes.append(float_sum_sensitivity(how, clip_norm=1.0, grid=grid) - 1.0)
-    print(f"L={records}, microbatch {microbatch}: +{sizes[0]:.2%}, with fixed places +{sizes[1]:.3%}")
+    print(f"L={records}, microbatch {microbatch}: +{sizes[0]:.2%}, fixed places +{sizes[1]:.3%}, random order +{sizes[2]:.3%}")
 
 
 def main() -> None:

@@ -53,13 +53,23 @@ class Adjacency(Enum):
 class Numerics(Enum):
     """How far the executed arithmetic is from the mechanism that is analysed.
 
-    EXACT: integer sums on a grid, exact noise. CERTIFIED: floating-point sums with a proven bound in the sensitivity, exact
-    noise. IDEALISED: floating-point noise; that it behaves as real-valued noise is an assumption.
+    EXACT: integer sums on a grid, exact noise. CERTIFIED: floating-point sums, exact noise; what rounding adds is proven to be
+    within the sensitivity that is charged, if the arithmetic is that of IEEE 754. IDEALISED: floating-point sums without such a
+    bound, or floating-point noise; that they behave as real numbers is an assumption.
     """
 
     EXACT = "exact"
     CERTIFIED = "certified"
     IDEALISED = "idealised"
+
+    def serves(self, least: Numerics) -> bool:
+        """Whether arithmetic of this level may be executed where at least the other was asked for.
+
+        >>> Numerics.EXACT.serves(Numerics.CERTIFIED), Numerics.IDEALISED.serves(Numerics.CERTIFIED)
+        (True, False)
+        """
+        levels = list(Numerics)
+        return levels.index(self) <= levels.index(least)
 
 
 class Randomness(Enum):

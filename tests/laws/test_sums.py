@@ -1,6 +1,9 @@
 """The laws of sums, against exact rational arithmetic: no input moves a sum by more than its stated sensitivity."""
 
+from collections import Counter
+from collections.abc import Sequence
 from fractions import Fraction
+from itertools import permutations, zip_longest
 
 import numpy as np
 import pytest
@@ -24,6 +27,7 @@ from support.paths import on_both
 F64 = NDArray[np.float64]
 ANY32 = st.floats(width=32, allow_nan=False, allow_infinity=False)
 ANYTHING = st.floats(allow_nan=True, allow_infinity=True)
+X = -1  # the record in question, among others that are numbered
 
 
 def fractions(values: NDArray[np.floating]) -> list[Fraction]:
@@ -193,12 +197,134 @@ def test_both_neighbours_are_rounded_to_the_grid() -> None:
 @given(raw=arrays.arrays(np.float32, (12, 3), elements=ANY32), at=st.integers(0, 11))
 def test_fixed_places_need_a_bound_for_one_microbatch_only(raw: NDArray[np.float32], at: int) -> None:
     rows, grid = clipped(raw), Grid(2.0**-30)
-    how = FloatSum(records=12, microbatch=4, dtype=np.float32, dimension=3, fixed_places=True)
+    how = FloatSum(records=12, microbatch=4, dtype=np.float32, dimension=3, changed_microbatches=1)
     empty = rows.copy()
     empty[at] = 0.0  # the place stays, with nothing in it
     both = [grid.integers(summed(some, 4)) for some in (rows, empty)]
     stated = Fraction(float_sum_sensitivity(how, clip_norm=1.0, grid=grid))
     assert squared_distance(*both) * Fraction(grid.spacing) ** 2 <= stated**2
+
+
+# --- records in random order ---
+
+
+def with_record(order: Sequence[int], j: int) -> tuple[int, ...]:
+    """The coupling of the proof: record X takes place j, and whoever stood there moves to the end."""
+    if j == len(order):
+        return (*order, X)
+    return (*order[:j], X, *order[j + 1 :], order[j])
+
+
+def cut(order: Sequence[int], microbatch: int) -> list[tuple[int, ...]]:
+    return [tuple(order[start : start + microbatch]) for start in range(0, len(order), microbatch)]
+
+
+def differing(order: Sequence[int], j: int, microbatch: int) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """The microbatches that are not the same in both neighbours."""
+    pairs = zip_longest(cut(order, microbatch), cut(with_record(order, j), microbatch), fillvalue=())
+    return [(one, two) for one, two in pairs if one != two]
+
+
+@pytest.mark.parametrize("others", range(6))
+def test_p15_the_coupling_has_the_law_of_a_random_order_and_changes_two_microbatches(others: int) -> None:
+    """Every order of the larger sample comes from exactly one order of the smaller one and one place."""
+    found = Counter(with_record(order, j) for order in permutations(range(others)) for j in range(others + 1))
+    assert set(found) == set(permutations([*range(others), X]))
+    assert set(found.values()) == {1}
+    for microbatch in range(1, others + 2):
+        most = max(len(differing(range(others), j, microbatch)) for j in range(others + 1))
+        assert most <= 2
+        changed = max(
+            sum(len(one) + len(two) for one, two in differing(range(others), j, microbatch)) for j in range(others + 1)
+        )
+        assert changed <= min(4 * microbatch, 2 * others + 2) - 1
+
+
+@pytest.mark.parametrize("microbatch", [1, 2, 3])
+def test_p15_in_random_order_two_microbatches_err_and_one_is_not_enough(microbatch: int) -> None:
+    """Sums that err by as much as the theorem allows, upwards in one neighbour and downwards in the other.
+
+    All contributions are 1, so a microbatch of r records may be off by gamma * r. The worst place attains the stated number.
+    """
+    u, others = Fraction(1, 2**24), 4 * microbatch - 1
+    gamma = (microbatch + 2) * u / (1 - (microbatch + 2) * u)
+    moved = max(
+        1 + gamma * sum(len(one) + len(two) for one, two in differing(range(others), j, microbatch)) for j in range(others + 1)
+    )
+    ways = {
+        k: FloatSum(records=others + 1, microbatch=microbatch, dtype="f4", dimension=1, changed_microbatches=k) for k in (1, 2)
+    }
+    stated = {
+        k: Fraction(float_sum_sensitivity(how, clip_norm=1.0, grid=Grid(2.0**-100), norm_error=0.0)) for k, how in ways.items()
+    }
+    assert stated[1] < moved <= stated[2] < moved + Fraction(1, 2**40)
+
+
+def test_p15_float32_errs_in_both_microbatches_in_the_same_direction() -> None:
+    """Four numbers, microbatches of two. With v = 2^-25, sums in [1/2, 1) become multiples of 2v, ties multiples of 4v.
+
+    Without X: (y, p), (q): 1/2 + v is rounded down by v. With X: (X, p), (q, y): 1/2 + 3v and 1/2 + 2v + v are both rounded up
+    by v. The sums are 3v further apart than X is long; one microbatch alone, two sums, errs by at most 2v.
+    """
+    v = 2.0**-25
+    x, y, p, q = np.array([3 * v, v, 0.5, 0.5 + 2 * v], np.float32)[:, np.newaxis]
+    both = [Fraction(float(summed(np.array(order), 2)[0])) for order in ([y, p, q], [x, p, q, y])]
+    beyond = both[1] - both[0] - Fraction(float(x[0]))
+    assert beyond == 3 * Fraction(v) > 2 * Fraction(v)
+    how = FloatSum(records=4, microbatch=2, dtype=np.float32, dimension=1, changed_microbatches=2)
+    assert both[1] - both[0] <= Fraction(float_sum_sensitivity(how, clip_norm=1.0, grid=Grid(2.0**-60)))
+
+
+@settings(max_examples=100)
+@given(
+    raw=arrays.arrays(np.float32, st.tuples(st.integers(1, 12), st.integers(1, 3)), elements=ANY32),
+    microbatch=st.integers(1, 12),
+    data=st.data(),
+)
+def test_sums_in_random_order_hold_their_sensitivity(raw: NDArray[np.float32], microbatch: int, data: st.DataObject) -> None:
+    """Added, zeroed out in its place, or exchanged for another record."""
+    rows, grid = np.vstack([clipped(raw), np.zeros((1, raw.shape[1]), np.float32)]), Grid(2.0**-30)
+    others = len(raw) - 1
+    order, j = data.draw(st.permutations(range(others))), data.draw(st.integers(0, others))
+    how = FloatSum(
+        records=len(raw), microbatch=min(microbatch, len(raw)), dtype="f4", dimension=raw.shape[1], changed_microbatches=2
+    )
+    stated = Fraction(float_sum_sensitivity(how, clip_norm=1.0, grid=grid))
+
+    def released(chosen: Sequence[int]) -> F64:
+        return grid.integers(summed(rows[list(chosen)], how.microbatch))
+
+    larger = with_record(order, j)
+    with_x = released([others if i == X else i for i in larger])
+    zeroed = released([others + 1 if i == X else i for i in larger])
+    exchanged = released([0 if i == X else i for i in larger])
+    unit = Fraction(grid.spacing) ** 2
+    assert squared_distance(released(order), with_x) * unit <= stated**2
+    assert squared_distance(zeroed, with_x) * unit <= stated**2
+    assert squared_distance(exchanged, with_x) * unit <= (2 * stated) ** 2
+
+
+def test_parts_with_other_microbatches_do_not_merge_into_the_worst() -> None:
+    """One leaf is summed by 1 record and 28 terms, another by 4 records, so that both bounds are 90 u.
+
+    Sums err by as much as the theorem allows. The record in question and the one that it moves put all their norm on the first
+    leaf, the others on the second: the leaves attain 90 u and 72 u, at right angles.
+    """
+    u, others = Fraction(1, 2**24), 7
+    leaf = [0, 1, 1, 1, 1, 1, 1, 0]  # where record i has its norm; the last is X
+    ways = [(1, 28), (4, 1)]
+    errors = []
+    for number, (microbatch, terms) in enumerate(ways):
+        gamma = (microbatch * terms + 2) * u / (1 - (microbatch * terms + 2) * u)
+        changed = [i for one, two in differing(range(others), 0, microbatch) for i in (*one, *two)]
+        errors.append(gamma * sum(leaf[i] == number for i in changed))
+    parts = [FloatSum(records=8, microbatch=m, dtype="f4", dimension=1, terms=t, changed_microbatches=2) for m, t in ways]
+
+    def excess(*some: FloatSum) -> Fraction:
+        return Fraction(float_sum_sensitivity(*some, clip_norm=1.0, grid=Grid(2.0**-100), norm_error=0.0)) - 1
+
+    together = errors[0] ** 2 + errors[1] ** 2
+    assert max(excess(part) for part in parts) ** 2 < together <= excess(*parts) ** 2
 
 
 # --- sums over a sequence ---

@@ -1,6 +1,7 @@
 """Deliberate bugs in norms and sums, each applied to the real code, and the test that catches it."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -9,9 +10,12 @@ import pytest
 from numpy.typing import NDArray
 
 from discreet.numerics import _compiled, exact, ghost, norms, rounded
-from laws import test_sums
+from discreet.numerics._rational import gamma
+from discreet.training import precision
+from laws import test_precision, test_sums
 from support.mutations import Mutation, assert_caught, by_name, replaced
 from unit.numerics import test_compiled, test_exact, test_ghost, test_norms, test_rounded
+from unit.training import test_precision as unit_precision
 
 
 def per_leaf(squares: Sequence[NDArray[np.float64]], radius: int) -> object:
@@ -69,7 +73,42 @@ MUTATIONS = [
     Mutation(
         "one neighbour is rounded, the other is not",
         replaced(rounded.FloatSum, "_excess", lambda self: right_excess(self) / 2),
-        lambda: test_rounded.test_the_number_is_the_formula_of_the_proof_rounded_up(fixed_places=False),
+        lambda: test_rounded.test_the_number_is_the_formula_of_the_proof_rounded_up(None),
+    ),
+    Mutation(
+        "P15 a random order is taken for fixed places",
+        replaced(rounded.FloatSum, "_excess", lambda self: right_excess(replace(self, changed_microbatches=1))),
+        lambda: test_sums.test_p15_in_random_order_two_microbatches_err_and_one_is_not_enough(2),
+    ),
+    Mutation(
+        "of several parts only the worst counts",
+        replaced(rounded, "_length", max),
+        test_sums.test_parts_with_other_microbatches_do_not_merge_into_the_worst,
+    ),
+    Mutation(
+        "pieces of a sequence are added for free",
+        replaced(rounded.FloatSum, "_across", lambda self: gamma(self.records, np.dtype(np.float64))),
+        lambda: test_rounded.test_the_number_is_the_formula_of_the_proof_rounded_up(2),
+    ),
+    Mutation(
+        "P14 records are clipped to the charged norm, and rounding comes on top",
+        replaced(precision, "inner_group", lambda group, **_: group),
+        test_precision.test_p14_records_clipped_to_the_charged_norm_itself_would_exceed_it,
+    ),
+    Mutation(
+        "P14 records whose terms cancel are not held back",
+        replaced(precision, "raised_squares", lambda squares, spreads, *, most: squares),
+        unit_precision.test_p14_records_that_cancel_are_held_to_their_spread,
+    ),
+    Mutation(
+        "P15 the inner norm is that of fixed places",
+        replaced(precision, "_CHANGED", 1),
+        unit_precision.test_one_microbatch_would_state_less,
+    ),
+    Mutation(
+        "tiny weights are rounded up",
+        replaced(precision, "LEAST_WEIGHT", 0.0),
+        unit_precision.test_weights_that_float32_would_round_up_by_half_become_zero,
     ),
     Mutation(
         "ghost norms are taken as computed",

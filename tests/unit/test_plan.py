@@ -53,7 +53,7 @@ def test_executing_a_plan_charges_the_ledger_what_the_plan_says() -> None:
 
 def test_a_run_declares_where_its_randomness_comes_from() -> None:
     info = plan().run_info("first", randomness=dp.Randomness.UNSAFE_TEST_KEY)
-    assert (info.label, info.randomness, info.numerics) == ("first", dp.Randomness.UNSAFE_TEST_KEY, dp.Numerics.EXACT)
+    assert (info.label, info.randomness, info.numerics) == ("first", dp.Randomness.UNSAFE_TEST_KEY, dp.Numerics.CERTIFIED)
     assert plan(numerics=dp.Numerics.IDEALISED).run_info().numerics is dp.Numerics.IDEALISED
 
 
@@ -486,7 +486,7 @@ def test_paths_that_do_not_serve_are_named(tmp_path: Path) -> None:
         ("steps = 10", "steps = 10.0", "steps"),
         ("probability = 0.01", "probability = 1.01", "probability"),
         ('adjacency = "add-or-remove"', 'adjacency = "add"', "adjacency"),
-        ('numerics = "exact"', "numerics = 1", "numerics"),
+        ('numerics = "certified"', "numerics = 1", "numerics"),
         ('unit = "example"', "unit = 1", "name"),
     ],
 )

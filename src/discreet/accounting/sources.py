@@ -32,7 +32,11 @@ _COMPUTATIONAL = (
     "the generator that keyed noise and samples is cryptographically secure (privacy is computational in that respect)"
 )
 _OWN = "what a record contributes was computed from that record and from public or released values alone"
-_IDEALISED = "floating-point noise behaves as real-valued noise (numerics: idealised)"
+_CERTIFIED = (
+    "floating-point sums were rounded as IEEE 754 says, and no record's numbers depended on its place in a batch "
+    "(numerics: certified)"
+)
+_IDEALISED = "floating-point sums and noise behave as real numbers (numerics: idealised)"
 _FIXED = "the steps and their number were fixed before the first release or depend on public values only, as every run declares"
 _RUNNING = "reserved steps that are not settled count as taken"
 
@@ -93,6 +97,7 @@ def _charges(charges: tuple[Charge, ...], marks: tuple[str, ...], adjacency: Adj
     chosen = any(run.parameters is Parameters.CHOSEN_FROM_OUTPUTS for run in runs)
     assumptions = [_OWN, _COMPUTATIONAL]
     assumptions += [] if chosen else [_FIXED]
+    assumptions += [_CERTIFIED] if Numerics.CERTIFIED in levels else []
     assumptions += [_IDEALISED] if level is Numerics.IDEALISED else []
     assumptions += [_RUNNING] if any(charge.unsettled for charge in charges) else []
     return Read(

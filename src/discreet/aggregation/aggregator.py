@@ -15,7 +15,6 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet import _validate as check
 from discreet.aggregation.release import Release
 from discreet.aggregation.session import Session
 from discreet.aggregation.sums import PartialSums, Records, bare, grid_of
@@ -40,7 +39,7 @@ class Aggregator:
     assumption A: a matrix product may round a record otherwise in a batch of another size).
 
     Args:
-        plan: with leaves (see `Plan.for_leaves`), of numerics `exact`.
+        plan: with leaves (see `Plan.for_leaves`).
         ledger: of the data set, open to append.
         source: of noise and samples; a fresh one from the operating system by default.
         label: what this run is, for the ledger; public.
@@ -67,12 +66,7 @@ class Aggregator:
         label: str = "",
         parameters: Parameters = Parameters.FIXED_IN_ADVANCE,
     ) -> None:
-        owner = "Aggregator"
-        check.instance(owner, "plan", plan, Plan)
-        if plan.numerics is not Numerics.EXACT:
-            expected = "a plan of numerics exact, which is what this engine executes"
-            raise ParameterError(owner=owner, name="plan", expected=expected, got=plan.numerics.value)
-        self._session = Session(plan, ledger=ledger, source=source, label=label, parameters=parameters)
+        self._session = Session(plan, ledger=ledger, numerics=Numerics.EXACT, source=source, label=label, parameters=parameters)
         _rehearse(self._session.bound)
         self._pieces = itertools.count()
         self._lock = threading.Lock()

@@ -19,13 +19,14 @@ from discreet import _validate as check
 from discreet.aggregation.sums import Place
 from discreet.errors import BudgetExceeded, ParameterError, SampleMisuse
 from discreet.ledger import Ledger
+from discreet.ledger.rows import RunInfo
 from discreet.mechanisms import Array, Bound, Group, State
 from discreet.mechanisms._frozen import Frozen
 from discreet.plan import Plan
 from discreet.randomness import Purpose, Source, Stream
 from discreet.randomness.draws import permutation
 from discreet.sampling import Sample, Sampler
-from discreet.units import Parameters
+from discreet.units import Numerics, Parameters
 
 __all__ = ["Session"]
 
@@ -40,7 +41,7 @@ class Session:
 
     Guarantee: every sample that `samples` yields was charged before it was drawn; no two samples, groups or purposes share
     random bits; the state is a function of released values. That the sums which are noised have the sensitivity of the plan,
-    and that the plan's numerics are those executed, is the engine's to ensure.
+    and that the numerics are those executed, is the engine's to ensure.
 
     An engine, for each sample: `check_issued`, clipped sums for `groups()`, then, as one, `spend`, noise from `noise_stream`,
     `update`. It holds a lock of its own where several threads may release.
@@ -48,6 +49,7 @@ class Session:
     Args:
         plan: with leaves (see `Plan.for_leaves`).
         ledger: of the data set, open to append.
+        numerics: level that the engine executes; at least the plan's.
         source: of noise and samples; a fresh one from the operating system by default.
         label: what this run is, for the ledger; public.
         parameters: `CHOSEN_FROM_OUTPUTS` if anything that was released from these data had a part in choosing this plan, or
@@ -56,7 +58,7 @@ class Session:
     >>> from discreet.ledger.events import Poisson
     >>> from discreet.mechanisms import Gaussian
     >>> plan = Plan(sampler=Sampler(Poisson(0.5), records=9, steps=2), mechanism=Gaussian(1.0, 2.0), leaves={"x": 3})
-    >>> session = Session(plan, ledger=Ledger.in_memory())
+    >>> session = Session(plan, ledger=Ledger.in_memory(), numerics=Numerics.EXACT)
     >>> for sample in session.samples():
     ...     session.spend(sample)
     >>> [charge.count for charge in session.ledger.charges()]
@@ -70,6 +72,7 @@ class Session:
         "_ledger",
         "_lock",
         "_name",
+        "_numerics",
         "_parameters",
         "_plan",
         "_sampler",
@@ -82,6 +85,7 @@ class Session:
         plan: Plan,
         *,
         ledger: Ledger,
+        numerics: Numerics,
         source: Source | None = None,
         label: str = "",
         parameters: Parameters = Parameters.FIXED_IN_ADVANCE,
@@ -100,12 +104,14 @@ class Session:
                 do="No budget covers them. Run a baseline on another ledger, without a guard.",
             )
         self._source = Source.system() if source is None else check.instance(_OWNER, "source", source, Source)
+        self._numerics = numerics
         self._label = check.label(_OWNER, "label", label, empty=True)
         self._parameters = check.instance(_OWNER, "parameters", parameters, Parameters)
         self._state = self._bound.initial_state
         self._name = secrets.token_hex(16)
         self._draw: object = None
         self._lock = threading.Lock()
+        self._info()  # refuses what could not be accounted for, before anything is charged
 
     # --- what is executed ---
 
@@ -148,7 +154,7 @@ class Session:
             state: of the resumed run.
         """
         before = self._state if state is None else self._checked(state)
-        info = self.plan.run_info(self._label, randomness=self._source.randomness, parameters=self._parameters)
+        info = self._info()
         with self._lock:
             if self._draw is not None:
                 raise SampleMisuse(
@@ -165,6 +171,11 @@ class Session:
                 self._ledger.mark(mark)
             charged = self._ledger.steps(self.plan.step, steps) if self.plan.queries() and steps else range(steps)
         return self._charged(draw, charged)
+
+    def _info(self) -> RunInfo:
+        return self.plan.run_info(
+            self._label, randomness=self._source.randomness, parameters=self._parameters, numerics=self._numerics
+        )
 
     def _charged(self, draw: Iterator[Sample], charged: Iterable[int]) -> Iterator[Sample]:
         for _ in charged:

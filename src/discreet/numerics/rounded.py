@@ -1,10 +1,11 @@
 """Floating-point sums with a proven sensitivity: what rounding adds when records are summed in float32 or float64.
 
-    Delta = C' + gamma * (2L - 1) * kappa * C' + L * rho * C' + underflow + g * sqrt(d),       C' = C * (1 + eta)
+    Delta = C' + (gamma * N + gamma_64 * (2L - 1)) * kappa * C' + L * rho * C' + underflow + g * sqrt(d),     C' = C * (1 + eta)
 
 C clip norm, eta how far it may be exceeded, L most records in a sample, g spacing of the grid, d dimension, gamma the relative
-error of one coordinate, kappa and rho the spread and drift of `FloatSum`. The factor 2L - 1: both neighbours' sums are rounded.
-Proof: docs/proofs/sums.md, section 3.
+error of one coordinate of a microbatch and gamma_64 that of the float64 sum over microbatches, kappa and rho the spread and
+drift of `FloatSum`. N counts the records of both neighbours whose sums may differ: 2L - 1, or 2mk - 1 if at most k microbatches
+of m records do. Proof: docs/proofs/sums.md, section 3.
 """
 
 from __future__ import annotations
@@ -36,12 +37,16 @@ class FloatSum:
         microbatch: most records of one sum in `dtype`; equal to `records` if everything is summed in `dtype`; public.
         dtype: float32 or float64. Half precision is refused: 2^8 roundings lose everything.
         dimension: coordinates of all leaves of the group together; public.
-        terms: products that a record contributes to one coordinate, such as the length of a sequence; public.
+        terms: products that a record contributes to one coordinate of one sum in `dtype`, such as the length of a sequence;
+            public.
+        pieces: into how many sums in `dtype`, added in float64, a microbatch is split by its terms; public.
         spread: bound on sum_t |a_t||b_t| of a weighted record in units of clip_norm; 1 where terms is 1. See `outer_spread`.
         drift: most that one record's own contribution may change, in units of clip_norm, when other records come or go. Zero if
             its bits depend on nothing but the record.
-        fixed_places: whether a record's coming or going leaves every other record in its microbatch and place, and a microbatch
-            with the same contents has the same sum, bit for bit. Then only one microbatch differs.
+        changed_microbatches: in how many microbatches at most the neighbours differ, where a microbatch with the same contents
+            has the same sum, bit for bit. None: in all. 1: a record's coming or going leaves every other record in its
+            microbatch and place. 2: the records stand in a uniformly random order, drawn for this sample alone, and the places
+            are cut by a rule that does not depend on the sample (`Session.order`).
 
     >>> FloatSum(records=1024, microbatch=32, dtype="float32", dimension=10**6).relative_error < 2.1e-6
     True
@@ -52,14 +57,15 @@ class FloatSum:
     dtype: DTypeLike
     dimension: int
     terms: int = 1
+    pieces: int = 1
     spread: float = 1.0
     drift: float = 0.0
-    fixed_places: bool = False
+    changed_microbatches: int | None = None
 
     def __post_init__(self) -> None:
         owner = "FloatSum"
         kind = binary(owner, self.dtype)
-        for name in ("records", "microbatch", "terms"):
+        for name in ("records", "microbatch", "terms", "pieces"):
             object.__setattr__(self, name, check.whole(owner, name, getattr(self, name), least=1))
         if self.microbatch > self.records:
             got = str(self.microbatch)
@@ -72,7 +78,9 @@ class FloatSum:
         object.__setattr__(self, "dimension", check.whole(owner, "dimension", self.dimension, least=0))
         object.__setattr__(self, "spread", spread)
         object.__setattr__(self, "drift", check.fraction(owner, "drift", self.drift, zero=True, one=True))
-        check.instance(owner, "fixed_places", self.fixed_places, bool)
+        if self.changed_microbatches is not None:
+            changed = check.whole(owner, "changed_microbatches", self.changed_microbatches, least=1)
+            object.__setattr__(self, "changed_microbatches", changed)
 
     @property
     def relative_error(self) -> float:
@@ -83,17 +91,19 @@ class FloatSum:
         return gamma(self.microbatch * self.terms + _EXTRA, binary("FloatSum", self.dtype))
 
     def _across(self) -> Fraction:
-        return gamma(self.records, _WIDE)  # no more microbatches than records
+        return gamma(self.records * self.pieces, _WIDE)  # no more microbatches than records
 
     def _excess(self) -> Fraction:
         """What rounding adds to the difference of two neighbours, in units of the largest contribution."""
         within, across, most = self._within(), self._across(), 2 * self.records - 1
-        changed = 2 * self.microbatch - 1 if self.fixed_places else most
+        changed = most if self.changed_microbatches is None else min(most, 2 * self.microbatch * self.changed_microbatches - 1)
         rounding = (within * changed + across * (1 + within) * most) * Fraction(self.spread)
         return rounding + self.records * Fraction(self.drift)
 
 
-def float_sum_sensitivity(how: FloatSum, *, clip_norm: float, grid: Grid, norm_error: float = 2.0**-23) -> float:
+def float_sum_sensitivity(
+    how: FloatSum, *others: FloatSum, clip_norm: float, grid: Grid, norm_error: float = 2.0**-23
+) -> float:
     """The most that one record moves the sum after it was rounded to the grid, in L2 norm; rounded up.
 
     Guarantee: for any two samples of at most `how.records` records that differ by one (added, removed or zeroed out), whose
@@ -102,7 +112,10 @@ def float_sum_sensitivity(how: FloatSum, *, clip_norm: float, grid: Grid, norm_e
 
     Args:
         how: public.
-        clip_norm: bound that the weights were computed for; public.
+        others: how further leaves of the same group are summed, each part with its own leaves and so its own dimension. Their
+            errors stand at right angles, but do not merge into the worst one: neighbours may differ in other records' sums in
+            each part. Public.
+        clip_norm: bound that the weights were computed for, over all leaves together; public.
         grid: to which the float64 sum is rounded, once; public.
         norm_error: how far contributions may exceed clip_norm, relative; the default covers weights from certified norms that
             were rounded to float32, and the product of weight and vector if that is rounded before the sum.
@@ -112,22 +125,39 @@ def float_sum_sensitivity(how: FloatSum, *, clip_norm: float, grid: Grid, norm_e
     1.0042
     """
     owner = "float_sum_sensitivity"
-    check.instance(owner, "how", how, FloatSum)
+    parts = (how, *others)
+    for part in parts:
+        check.instance(owner, "how", part, FloatSum)
+        if part.records != how.records:
+            expected = f"of the same sample, with records={how.records}"
+            raise ParameterError(owner=owner, name="others", expected=expected, got=str(part.records))
     check.instance(owner, "grid", grid, Grid)
     clip = Fraction(check.positive(owner, "clip_norm", clip_norm))
     slack = Fraction(check.real(owner, "norm_error", norm_error))
     if slack < 0:
         raise ParameterError(owner=owner, name="norm_error", expected="at least 0", got=repr(norm_error))
     most = clip * (1 + slack)
-    kind = binary(owner, how.dtype)
-    _refuse_overflow(how, most, kind)
-    side = root_up(how.dimension)
-    # Underflow: at most two operations per term and one per microbatch, doubled by later roundings, in both neighbours.
-    underflow = 2 * 6 * how.records * how.terms * tiny(kind) * side
-    value = up(most * (1 + how._excess()) + underflow + Fraction(grid.spacing) * side)  # noqa: SLF001  (two halves of one formula)
+    for part in parts:
+        _refuse_overflow(part, most, binary(owner, part.dtype))
+    side = root_up(sum(part.dimension for part in parts))
+    excess = _length([part._excess() for part in parts])  # noqa: SLF001  (two halves of one formula)
+    value = up(most * (1 + excess) + (max(map(_underflow, parts)) + Fraction(grid.spacing)) * side)
     if not math.isfinite(value):
         raise NumericsError(expected="a sensitivity that is a float64", got="one beyond its range", do="Rescale the records.")
     return value
+
+
+def _length(sizes: list[Fraction]) -> Fraction:
+    """At or above the root of the sum of squares; exact for one."""
+    if len(sizes) == 1:
+        return sizes[0]
+    square = sum((size * size for size in sizes), Fraction(0)) * 2**128
+    return root_up(math.ceil(square)) / 2**64
+
+
+def _underflow(how: FloatSum) -> Fraction:
+    """Of one coordinate: at most three operations per term, doubled by later roundings, in both neighbours."""
+    return 2 * 6 * how.records * how.terms * how.pieces * tiny(binary("FloatSum", how.dtype))
 
 
 def _refuse_overflow(how: FloatSum, most: Fraction, kind: np.dtype[np.floating]) -> None:

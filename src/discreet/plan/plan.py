@@ -39,7 +39,8 @@ class Plan:
         mechanism: what is done with the named vectors of a record.
         unit, adjacency: what is protected, against which change of the data.
         leaves: name and dimension of every vector of a record; usually filled in by the engine, see `for_leaves`.
-        numerics: level of the arithmetic with which the plan is to be executed; an engine that cannot must refuse.
+        numerics: least level of the arithmetic with which the plan is to be executed; an engine that cannot must refuse. The
+            ledger says which level it was.
         target: what the plan was calibrated for, if anything: a wish, never a guarantee.
 
     >>> plan = Plan.dpsgd(records=60_000, expected_batch_size=600, epochs=10, noise_multiplier=1.1)
@@ -54,7 +55,7 @@ class Plan:
     unit: Unit = Unit.EXAMPLE
     adjacency: Adjacency = Adjacency.ADD_OR_REMOVE
     leaves: Mapping[str, int] | None = None
-    numerics: Numerics = Numerics.EXACT
+    numerics: Numerics = Numerics.CERTIFIED
     target: Target | None = None
     _bound: Bound | None = field(init=False, repr=False, compare=False)
 
@@ -94,7 +95,7 @@ class Plan:
         delta: float | None = None,
         unit: Unit = Unit.EXAMPLE,
         adjacency: Adjacency = Adjacency.ADD_OR_REMOVE,
-        numerics: Numerics = Numerics.EXACT,
+        numerics: Numerics = Numerics.CERTIFIED,
     ) -> Plan:
         """Poisson samples, one clipped and noised sum of gradients in each step; the one missing number is calibrated.
 
@@ -113,7 +114,7 @@ class Plan:
             delta: of the target; left out, `default_delta(records)`.
             unit: what is protected.
             adjacency: against which change of the data.
-            numerics: level of the arithmetic.
+            numerics: least level of the arithmetic.
 
         Raises:
             AccountingError: no value meets the target; the message names the floor.
@@ -207,7 +208,7 @@ class Plan:
         if self.unit != Unit.EXAMPLE and (not isinstance(self.sampler, Sampler) or self.sampler.owners is None):
             notes.append(f"each record must hold everything of one {self.unit}; the sampler cannot check it")
         if self.numerics is Numerics.IDEALISED:
-            notes.append("floating-point noise is taken for real-valued noise, which is an assumption")
+            notes.append("floating-point sums and noise may be taken for real numbers, which is an assumption")
         return tuple(notes)
 
     # --- towards execution ---
@@ -246,11 +247,13 @@ class Plan:
         *,
         randomness: Randomness = Randomness.SYSTEM,
         parameters: Parameters = Parameters.FIXED_IN_ADVANCE,
+        numerics: Numerics | None = None,
     ) -> RunInfo:
         """What to begin a ledger's run with.
 
         Args:
             label: the run's name, for people.
+            numerics: level that is executed; that of the plan by default. Below it: ParameterError.
             randomness: where noise and samples really come from.
             parameters: whether the plan, and after how many of its steps to stop, was settled without a look at releases.
 
@@ -258,6 +261,15 @@ class Plan:
             AccountingError: no analysis covers this sampling, these queries and this adjacency together. A run could be
                 executed and charged, but nothing could ever be said about it, nor about its ledger.
         """
+        level = self.numerics if numerics is None else check.instance("Plan.run_info", "numerics", numerics, Numerics)
+        if not level.serves(self.numerics):
+            raise ParameterError(
+                owner="Plan.run_info",
+                name="numerics",
+                expected=f"at least {self.numerics.value}, as the plan says",
+                got=level.value,
+                do="Choose another engine, or write the lower level into the plan.",
+            )
         if self.queries():
             normalise([(self.step, 1)], self.adjacency)
         names = self.open_groups() + tuple(query.group for query in self.queries())
@@ -265,7 +277,7 @@ class Plan:
             unit=self.unit,
             adjacency=self.adjacency,
             groups=names,
-            numerics=self.numerics,
+            numerics=level,
             randomness=randomness,
             parameters=parameters,
             label=label,

@@ -2,5 +2,6 @@
 
 from discreet.training.check import Problem, Problems, check
 from discreet.training.engine import Engine
+from discreet.training.run import Batch, PrivateRun
 
-__all__ = ["Engine", "Problem", "Problems", "check"]
+__all__ = ["Batch", "Engine", "PrivateRun", "Problem", "Problems", "check"]

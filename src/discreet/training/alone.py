@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from discreet.mechanisms.group import Group
 from discreet.training.contributions import Contributions
+from discreet.training.precision import most_spread
 from discreet.training.quiet import plain_forward
 
 __all__ = ["agree", "losses_of", "true_gradients", "within"]
@@ -66,7 +67,7 @@ def agree(found: Contributions, row: int, truth: Mapping[str, Tensor], tolerance
     """
     kept = torch.arange(found.records, device=next(iter(truth.values())).device) == row
     alone = found.keep(kept)
-    bounds = found.squared_norms(truth)[row].cpu()
+    bounds = found.measured(truth)[0][row]
     lengths = torch.stack([_length(gradient) for gradient in truth.values()])
     if not bool(torch.isfinite(lengths).all()):
         return not bool(torch.isfinite(bounds).all())  # such a record must be seen to have no norm: it counts as zero
@@ -75,7 +76,7 @@ def agree(found: Contributions, row: int, truth: Mapping[str, Tensor], tolerance
     for at, (leaf, gradient) in enumerate(truth.items()):
         total = torch.zeros(gradient.numel(), dtype=torch.float64, device=gradient.device)
         for piece in alone.pieces.get(leaf, ()):
-            piece.factor.add_to(piece.place_in(total), kept.to(total))
+            piece.factor.add_to(piece.place_in(total), kept.to(total), most_spread(max(1, piece.factor.positions)))
         squares += float(_length(total)) ** 2
         if not float(_length(total - gradient.reshape(-1))) <= allowed or not bounds[at].sqrt() >= lengths[at] - allowed:
             return False

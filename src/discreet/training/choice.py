@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from discreet.training.factors import Dense, Factor
+from discreet.training.precision import most_spread
 
 __all__ = ["Choice", "Chooser"]
 
@@ -70,6 +71,6 @@ class Chooser:
 def _time(form: Callable[[], Factor], total: Tensor) -> float:
     start = time.perf_counter()
     factor = form()
-    factor.squared_norms()
-    factor.add_to(total.view(factor.shape), total.new_ones(factor.records))
+    factor.measured()
+    factor.add_to(total.view(factor.shape), total.new_ones(factor.records), most_spread(factor.positions))
     return time.perf_counter() - start

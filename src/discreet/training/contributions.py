@@ -45,22 +45,20 @@ class Contributions:
     records: int
     present: int
 
-    def squared_norms(self, leaves: Iterable[str]) -> Tensor:
-        """(m, leaves), float64, at or above the truth."""
-        return self._columns(leaves, lambda factor: factor.squared_norms())
-
-    def squared_spreads(self, leaves: Iterable[str]) -> Tensor:
-        """(m, leaves), float64, at or above the truth."""
-        return self._columns(leaves, lambda factor: factor.squared_spreads())
-
-    def _columns(self, leaves: Iterable[str], measure: Callable[[Factor], Tensor]) -> Tensor:
+    def measured(self, leaves: Iterable[str]) -> tuple[Tensor, Tensor]:
+        """Squared norms and squared spreads, (m, leaves) each, float64, at or above the truth."""
         columns = []
         for leaf in leaves:
-            column = torch.zeros(self.records, dtype=torch.float64)
+            squares = spreads = torch.zeros(self.records, dtype=torch.float64)
             for piece in self.pieces.get(leaf, ()):
-                column = column + measure(piece.factor).to(column.device)
-            columns.append(column)
-        return torch.stack(columns, 1)
+                one, other = piece.factor.measured()
+                squares, spreads = squares + one.cpu(), spreads + other.cpu()
+            columns.append((squares, spreads))
+        return torch.stack([squares for squares, _ in columns], 1), torch.stack([spreads for _, spreads in columns], 1)
+
+    def positions(self, leaves: Iterable[str]) -> frozenset[int]:
+        """Numbers of positions that occur; public."""
+        return frozenset(piece.factor.positions for leaf in leaves for piece in self.pieces.get(leaf, ()))
 
     def keep(self, kept: Tensor) -> Contributions:
         """Zeros for the other records."""

@@ -7,6 +7,8 @@ The model is not wrapped, renamed or changed. What no rule covers is computed re
 
 from __future__ import annotations
 
+import contextlib
+import math
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
@@ -23,7 +25,7 @@ from discreet.training.quiet import plain_forward
 from discreet.training.recording import Recorder, Tracer, Unclear, Use
 from discreet.training.rows import select
 from discreet.training.rules import RULES
-from discreet.training.structure import Structure
+from discreet.training.structure import CallShapes, Structure
 from discreet.training.values import Part, whole
 
 __all__ = ["Engine", "Loss", "trained"]
@@ -56,6 +58,7 @@ class Engine:
         self._chooser = Chooser(memory_budget, form)
         self._structure: Structure | None = None
         self._uses: dict[str, int] = {}
+        self._bytes = 0
         self._count = 0
         self.isolation: Isolation | None = None  # what the last check of isolation found
         self.loop_because: str | None = None  # why records are computed one by one; None if they are not
@@ -94,6 +97,18 @@ class Engine:
         for row in range(present):
             yield self._alone(loss, select(batch, torch.tensor([row])))
 
+    @property
+    def single(self) -> bool:
+        """Whether no parameter needs more than single precision."""
+        return all(parameter.dtype != torch.float64 for parameter in self.parameters.values())
+
+    def fitting(self, loss: Loss, batch: Any, records: int, budget: int, most: int) -> int:
+        """How many records one pass may have, by an estimate of the memory that each takes; at most `most`. Public."""
+        if self._structure is None:
+            with contextlib.suppress(Unclear):
+                self._structure = self.learn(loss, batch, records)
+        return max(1, min(most, budget // max(1, self._bytes)))
+
     def _recorded(self, loss: Loss, batch: Any, records: int, present: int) -> tuple[Contributions, dict[str, Tensor]]:
         if self._structure is None or self._check_due(batch):
             self._structure = self._understood(loss, batch, records)
@@ -111,10 +126,7 @@ class Engine:
         return again or not self._count & (self._count - 1)
 
     def _understood(self, loss: Loss, batch: Any, records: int) -> Structure:
-        try:
-            structure = self.learn(loss, batch, records)
-        except CoupledRecords as error:
-            raise named(error, self.model) from None
+        structure = self.learn(loss, batch, records)
         self.isolation = isolated(self, loss, batch, records, structure)
         return structure
 
@@ -123,9 +135,13 @@ class Engine:
         traces = []
         for count in (2, 3):
             tracer, few = Tracer(), select(batch, torch.arange(count) % records)
-            with torch.enable_grad(), plain_forward(self.model), tracer:
-                loss(self.model, few)
+            try:
+                with torch.enable_grad(), plain_forward(self.model), tracer:
+                    loss(self.model, few)
+            except CoupledRecords as error:
+                raise named(error, self.model) from None
             traces.append(tracer.shapes)
+        self._bytes = 2 * (_numbers(traces[1]) - _numbers(traces[0])) * 4  # activations, and their gradients
         found = Structure.between(*traces)
         if found is None:
             raise Unclear("the model does not call the same functions for another number of records")
@@ -201,6 +217,10 @@ class Engine:
                 got=f"changed: {', '.join(changed)}",
                 do="Freeze and unfreeze before the run begins: every trained parameter belongs to the plan's leaves.",
             )
+
+
+def _numbers(calls: list[CallShapes]) -> int:
+    return sum(math.prod(shape) for call in calls for shape in call.outputs)
 
 
 def _parts(result: Any, records: int) -> tuple[Tensor, dict[str, Tensor]]:

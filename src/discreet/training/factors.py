@@ -24,11 +24,12 @@ import torch
 from torch import Tensor
 
 from discreet.numerics import norm_error
-from discreet.training.precision import chunk_for, most_spread
+from discreet.training.precision import LARGEST_INPUT, chunk_for
 
-__all__ = ["Dense", "Factor", "Forms", "Outer", "Rows", "Tied", "row_squares", "wide"]
+__all__ = ["Dense", "Factor", "Forms", "Measures", "Outer", "Rows", "Tied", "row_squares", "wide"]
 
 _BLOCK = 512  # numbers of one sum of squares in the tensor's own precision
+_LARGEST = LARGEST_INPUT**2
 _LONG = 256  # positions up to which repeated rows are found by comparing all pairs
 
 
@@ -47,14 +48,17 @@ class Factor(Protocol):
     def positions(self) -> int:
         """Products that one record adds to one number of a sum in the tensors' own precision."""
 
-    def squared_norms(self) -> Tensor:
-        """|G_i|^2, float64 (m,), at or above the truth; not finite where a record is not."""
+    def measured(self) -> Measures:
+        """Of each record |G_i|^2 and (sum_t |a_t||b_t|)^2, which rounding is relative to; not finite where a record is not."""
 
-    def squared_spreads(self) -> Tensor:
-        """(sum_t |a_t||b_t|)^2, float64 (m,), at or above the truth: what rounding of a sum is relative to."""
+    def add_to(self, total: Tensor, weights: Tensor, spread: float) -> None:
+        """total += sum_i w_i G_i, for a float64 total of the value's shape, in chunks for this spread (see `chunk_for`).
 
-    def add_to(self, total: Tensor, weights: Tensor) -> None:
-        """total += sum_i w_i G_i, for a float64 total of the value's shape and float64 weights (m,)."""
+        Args:
+            total: float64, of the value's shape.
+            weights: (m,), float64, from `sum_weights`.
+            spread: most that w_i sum_t |a_t||b_t| may be, in units of the clip norm.
+        """
 
     def dense(self) -> Dense:
         """The gradients themselves."""
@@ -68,6 +72,9 @@ class Factor(Protocol):
 
 Forms: TypeAlias = Mapping[str, Callable[[], Factor]]
 
+Measures: TypeAlias = tuple[Tensor, Tensor]
+"""Squared norms and squared spreads, float64 (m,) each, at or above the truth."""
+
 
 def wide(values: Tensor) -> Tensor:
     """In at least float32."""
@@ -75,7 +82,10 @@ def wide(values: Tensor) -> Tensor:
 
 
 def row_squares(rows: Tensor) -> Tensor:
-    """Upper bounds of the squared norm of each entry of the first axis, float64: blocks in their precision, then float64."""
+    """Upper bounds of the squared norm of each entry of the first axis, float64: blocks in their precision, then float64.
+
+    Infinite for a norm above `LARGEST_INPUT`: such a record is left out.
+    """
     flat = rows.reshape(rows.shape[0], math.prod(rows.shape[1:]))
     whole = flat.shape[1] // _BLOCK * _BLOCK
     sums = flat.new_zeros(flat.shape[0], dtype=torch.float64)
@@ -85,7 +95,8 @@ def row_squares(rows: Tensor) -> Tensor:
     if whole < flat.shape[1]:
         sums += _block_squares(flat[:, whole:].unsqueeze(1)).double().sum(1)
     factor, absolute = _norm_error(str(flat.dtype).removeprefix("torch."), flat.shape[1])
-    return _up((sums + absolute) * factor)
+    found = _up((sums + absolute) * factor)
+    return found.masked_fill_(found > _LARGEST, math.inf)
 
 
 def _block_squares(blocks: Tensor) -> Tensor:
@@ -141,13 +152,11 @@ class Dense:
     def positions(self) -> int:
         return 1
 
-    def squared_norms(self) -> Tensor:
-        return row_squares(self.values)
+    def measured(self) -> Measures:
+        squares = row_squares(self.values)
+        return squares, squares
 
-    def squared_spreads(self) -> Tensor:
-        return self.squared_norms()
-
-    def add_to(self, total: Tensor, weights: Tensor) -> None:
+    def add_to(self, total: Tensor, weights: Tensor, _spread: float) -> None:
         flat_mP = self.values.reshape(self.records, total.numel())
         narrow = weights.to(flat_mP.dtype)
         step = chunk_for(1, 1.0).records
@@ -168,10 +177,10 @@ class Dense:
         return {"direct": lambda: self}
 
 
-def _through(factor: Factor, weights: Tensor) -> Tensor:
+def _through(factor: Factor, weights: Tensor, spread: float) -> Tensor:
     """A sum of its own, for totals whose numbers are not side by side."""
     out = weights.new_zeros(factor.shape)
-    factor.add_to(out, weights)
+    factor.add_to(out, weights, spread)
     return out
 
 
@@ -202,32 +211,31 @@ class Outer:
     def positions(self) -> int:
         return self.a.shape[1]
 
-    def squared_norms(self) -> Tensor:
-        spread = self.squared_spreads()
-        if self.positions == 1:
-            return spread
-        a_mTp, b_mTq = self.a, self.b
-        gram_a = torch.bmm(a_mTp, a_mTp.mT)
-        gram_b = torch.bmm(b_mTq, b_mTq.mT)
-        found = (gram_a.mul_(gram_b)).sum(-1).double().sum(-1)
-        # Each Gram entry, their product and the sum over one axis are rounded in the tensors' precision, the rest in float64.
-        terms = a_mTp.shape[2] + b_mTq.shape[2] + self.positions + 8
-        missing = spread * _share(terms, a_mTp.dtype) * 1.01 + self.positions**2 * 2.0**-100
-        return torch.minimum(_up(found + missing), spread)
-
-    def squared_spreads(self) -> Tensor:
+    def measured(self) -> Measures:
         length_a = row_squares(self.a.reshape(-1, self.a.shape[2])).reshape(self.a.shape[:2])
         length_b = row_squares(self.b.reshape(-1, self.b.shape[2])).reshape(self.b.shape[:2])
         products = length_a * length_b
         if self.positions == 1:
-            return _up(products.sum(-1))
-        return _up(products.sqrt().sum(-1).square() * (1.0 + self.positions * 2.0**-50))
+            squares = _up(products[:, 0])
+            return squares, squares
+        spreads = _up(products.sqrt().sum(-1).square() * (1.0 + self.positions * 2.0**-50))
+        return torch.minimum(self._ghost(spreads), spreads), spreads
 
-    def add_to(self, total: Tensor, weights: Tensor) -> None:
-        chunk = chunk_for(self.positions, most_spread(self.positions))
+    def _ghost(self, spreads: Tensor) -> Tensor:
+        """sum_(t,s) <a_t, a_s> <b_t, b_s>, and what its rounding may have lost."""
+        gram_a = torch.bmm(self.a, self.a.mT)
+        gram_b = torch.bmm(self.b, self.b.mT)
+        found = (gram_a.mul_(gram_b)).sum(-1).double().sum(-1)
+        # Each Gram entry, their product and the sum over one axis are rounded in the tensors' precision, the rest in float64.
+        terms = self.a.shape[2] + self.b.shape[2] + self.positions + 8
+        missing = spreads * _share(terms, self.a.dtype) * 1.01 + self.positions**2 * 2.0**-100
+        return _up(found + missing)
+
+    def add_to(self, total: Tensor, weights: Tensor, spread: float) -> None:
+        chunk = chunk_for(self.positions, spread)
         sides = (self.b.shape[2], self.a.shape[2])
         if total.shape != sides and not total.is_contiguous():
-            total.add_(_through(self, weights))
+            total.add_(_through(self, weights, spread))
             return
         total_qp = total.view(sides)
         b_mTq = _weighted(self.b, weights)
@@ -271,30 +279,30 @@ class Rows:
     def positions(self) -> int:
         return self.b.shape[1]
 
-    def squared_norms(self) -> Tensor:
-        spread = self.squared_spreads()
+    def measured(self) -> Measures:
         b_mTE = self._present()
-        missing = spread * _share(self.positions + b_mTE.shape[2] + 8, b_mTE.dtype) * 1.01
-        if self.positions <= _LONG:
-            same = self.ids.unsqueeze(2) == self.ids.unsqueeze(1)
-            found = (torch.bmm(b_mTE, b_mTE.mT) * same).sum(-1).double().sum(-1)
-            return torch.minimum(_up(found + missing + self.positions**2 * 2.0**-100), spread)
+        lengths = row_squares(b_mTE.reshape(-1, b_mTE.shape[2])).reshape(b_mTE.shape[:2])
+        spreads = _up(lengths.sqrt().sum(-1).square() * (1.0 + self.positions * 2.0**-50))
+        merged = self._all_pairs(b_mTE) if self.positions <= _LONG else self._sorted(b_mTE)
+        missing = spreads * _share(self.positions + b_mTE.shape[2] + 8, b_mTE.dtype) * 1.01 + self.positions**2 * 2.0**-100
+        return torch.minimum(_up(merged + missing), spreads), spreads
+
+    def _all_pairs(self, b_mTE: Tensor) -> Tensor:
+        same = self.ids.unsqueeze(2) == self.ids.unsqueeze(1)
+        return (torch.bmm(b_mTE, b_mTE.mT) * same).sum(-1).double().sum(-1)
+
+    def _sorted(self, b_mTE: Tensor) -> Tensor:
         offset = torch.arange(self.records, device=self.ids.device).unsqueeze(1) * (self.shape[0] + 1)
         places, inverse = torch.unique(self.ids + 1 + offset, return_inverse=True)
         merged = b_mTE.new_zeros(len(places), b_mTE.shape[2])
         merged.index_add_(0, inverse.reshape(-1), b_mTE.reshape(-1, b_mTE.shape[2]))
-        found = spread.new_zeros(self.records).index_add_(0, places // (self.shape[0] + 1), row_squares(merged))
-        return torch.minimum(_up(found + missing), spread)
-
-    def squared_spreads(self) -> Tensor:
-        b_mTE = self._present()
-        lengths = row_squares(b_mTE.reshape(-1, b_mTE.shape[2])).reshape(b_mTE.shape[:2])
-        return _up(lengths.sqrt().sum(-1).square() * (1.0 + self.positions * 2.0**-50))
+        squares = row_squares(merged)
+        return squares.new_zeros(self.records).index_add_(0, places // (self.shape[0] + 1), squares)
 
     def _present(self) -> Tensor:
         return torch.where((self.ids >= 0).unsqueeze(2), self.b, 0)
 
-    def add_to(self, total: Tensor, weights: Tensor) -> None:
+    def add_to(self, total: Tensor, weights: Tensor, _spread: float) -> None:
         values = self.b.double() * weights.reshape(-1, 1, 1)
         here = self.ids.reshape(-1) >= 0
         total.view(self.shape).index_add_(0, self.ids.reshape(-1)[here], values.reshape(-1, self.shape[1])[here])
@@ -332,12 +340,12 @@ class Tied:
     def positions(self) -> int:
         return self.outer.positions + self.rows.positions
 
-    def squared_norms(self) -> Tensor:
-        spread_outer, spread_rows = self.outer.squared_spreads(), self.rows.squared_spreads()
-        both = (spread_outer * spread_rows).sqrt()
-        missing = 2.0 * both * _share(self.outer.a.shape[2] + self.positions + 8, self.outer.a.dtype) * 1.01
-        found = self.outer.squared_norms() + self.rows.squared_norms() + 2.0 * self._cross() + missing
-        return _up(torch.minimum(_up(found), self.squared_spreads()))
+    def measured(self) -> Measures:
+        (of_outer, spread_outer), (of_rows, spread_rows) = self.outer.measured(), self.rows.measured()
+        spreads = _up((spread_outer.sqrt() + spread_rows.sqrt()).square())
+        missing = (spread_outer * spread_rows).sqrt() * _share(self.outer.a.shape[2] + self.positions + 8, self.outer.a.dtype)
+        found = of_outer + of_rows + 2.0 * self._cross() + 2.02 * missing
+        return torch.minimum(_up(found), spreads), spreads
 
     def _cross(self) -> Tensor:
         """<Outer_i, Rows_i> = sum_(t,s) b_s[ids_t] <a_s, b'_t>."""
@@ -346,12 +354,9 @@ class Tied:
         inner_mST = torch.bmm(self.outer.a, self.rows._present().mT)  # noqa: SLF001  (two halves of one formula)
         return picked_mST.mul_(inner_mST).sum(-1).double().sum(-1)
 
-    def squared_spreads(self) -> Tensor:
-        return _up((self.outer.squared_spreads().sqrt() + self.rows.squared_spreads().sqrt()).square())
-
-    def add_to(self, total: Tensor, weights: Tensor) -> None:
-        self.outer.add_to(total, weights)
-        self.rows.add_to(total, weights)
+    def add_to(self, total: Tensor, weights: Tensor, spread: float) -> None:
+        self.outer.add_to(total, weights, spread)
+        self.rows.add_to(total, weights, spread)
 
     def dense(self) -> Dense:
         return Dense(self.outer.dense().values + self.rows.dense().values)

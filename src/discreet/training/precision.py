@@ -1,26 +1,234 @@
-"""How many numbers one sum in float32 may have."""
+"""Float32 sums inside the charged sensitivity: records are clipped to a little less, and rounding has the rest.
+
+An engine that sums in float32 may move its sums further than a record is long. It clips to C_in <= C such that
+
+    float_sum_sensitivity(clip_norm=C_in) <= C,
+
+so what the ledger was charged with, (C, noise_std), holds as it stands. The sums are cut into chunks short enough that C_in is
+within a percent or so of C:
+
+    chunk (r records, t positions)  --float32-->  one sum of r*t products per coordinate  --float64-->  the sum  -->  grid
+
+What an engine must do besides is written in docs/proofs/sums.md, section 6; where it does, the theorem there holds.
+Legend: C clip norm, T positions of a record, kappa the spread, u = 2^-24.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from fractions import Fraction
 
-__all__ = ["Chunk", "chunk_for", "most_spread"]
+import numpy as np
+
+from discreet import _validate as check
+from discreet.errors import NumericsError, ParameterError
+from discreet.mechanisms import Array, Clipping, Group
+from discreet.numerics import FloatSum, Grid, float_sum_sensitivity
+from discreet.numerics._rational import UNIT
+
+__all__ = ["LARGEST_INPUT", "LEAST_WEIGHT", "Chunk", "chunk_for", "inner_group", "most_spread", "raised_squares", "sum_weights"]
+
+LARGEST_INPUT = 2.0**60
+"""Of |a_t| and |b_t|. A record with a longer one is left out, as one that is not finite: see docs/proofs/sums.md, section 6."""
+
+LEAST_WEIGHT = 2.0**-100
+"""Smaller weights become zero: near the end of its range float32 rounds them by more than its roundoff."""
+
+_SINGLE = np.dtype(np.float32)
+_CHANGED = 2  # microbatches that differ between neighbours, in random order
+_EXCESS = Fraction(1, 100)  # of the clip norm, that one chunk may add to the sensitivity
+_MOST_TERMS = 1024  # of a chunk: more make a product no faster
+_MOST_LOSS = 0.1  # of the clip norm, that all of it together may cost
+_SMALLEST = 2.0**-126 * 2.0**25  # what an underflowing weighted entry may lose, over the share of the clip norm it may take
+_UP = 1.0 + 2.0**-48  # above all roundings of the few float64 operations that it is applied to
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Records and positions of one sum."""
+    """What one float32 sum holds at most: so many records, of each so many positions. Public.
+
+    Args:
+        records: consecutive places of the order that are summed together.
+        positions: products that a record contributes to one coordinate of one such sum.
+        pieces: how many such sums hold a record's products for one coordinate; they are added in float64.
+    """
 
     records: int
     positions: int
+    pieces: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("records", "positions", "pieces"):
+            object.__setattr__(self, name, check.whole("Chunk", name, getattr(self, name), least=1))
 
 
 def most_spread(positions: int) -> float:
-    """For now."""
-    return 1.0 if positions == 1 else 2 * math.sqrt(positions)
+    """The bound on kappa = sum_t |a_t||b_t| / C that an engine holds records to: 2 sqrt(T), or 1 for one position.
+
+    Terms that are orthogonal have a spread of at most sqrt(T) times their norm, so only records that cancel by more than half
+    are held back (`raised_squares`).
+
+    >>> most_spread(1), most_spread(64)
+    (1.0, 16.0)
+    """
+    count = check.whole("most_spread", "positions", positions, least=1)
+    return 1.0 if count == 1 else 2.0 * math.sqrt(count)
 
 
-def chunk_for(positions: int, _spread: float) -> Chunk:
-    """For now."""
-    return Chunk(128, 1) if positions == 1 else Chunk(max(1, 256 // positions), min(positions, 512))
+def raised_squares(squared_norms: Array, spreads: Array, *, most: float) -> Array:
+    """Squared norms, raised where a record's spread is above `most` times its norm: what `Group.weights` gets.
+
+    With weights w <= C/n for these n, both hold: w |v| <= C and w sum_t |a_t||b_t| <= most * C, over all leaves together.
+
+    Args:
+        squared_norms: records x leaves, float64, not below the truth; sensitive.
+        spreads: sum_t |a_t||b_t| of each, not below the truth; where there is one position, the norm. Sensitive.
+        most: see `most_spread`; public.
+
+    >>> raised_squares(np.array([[1.0, 1.0]]), np.array([[8.0, 1.0]]), most=4.0).round(6).tolist()
+    [[4.0, 1.0]]
+    """
+    bound = check.positive("raised_squares", "most", most)
+    with np.errstate(all="ignore"):  # infinities and NaN are meant: such a record has weight 0
+        share = spreads / bound
+        return squared_norms.clip(min=share * share * _UP)
+
+
+def sum_weights(weights: Array, *, scale: float) -> Array:
+    """Weights of `Group.weights` as factors of a leaf's vectors, ready to be rounded to float32.
+
+    Args:
+        weights: float64, one for each record; sensitive.
+        scale: of the leaf in its group; public.
+
+    >>> sum_weights(np.array([1.0, 2.0**-110]), scale=4.0).tolist()
+    [0.25, 0.0]
+    """
+    factors = weights / check.positive("sum_weights", "scale", scale)
+    return factors * (factors >= LEAST_WEIGHT)
+
+
+def chunk_for(positions: int, spread: float) -> Chunk:
+    """The chunk with the most terms, up to 1024, that adds at most 1 % of the clip norm to the sensitivity.
+
+        gamma(r t + 2) * (4 r - 1) * kappa <= 0.01,       gamma(n) = n u / (1 - n u)
+
+    r is a power of two. Positions beyond t go into further pieces of about equal length.
+
+    Args:
+        positions: T; public.
+        spread: kappa, usually `most_spread` of the most positions in the group; not used where T is 1, which has none. Public.
+
+    >>> chunk_for(1, 1.0), chunk_for(128, most_spread(128))
+    (Chunk(records=128, positions=1, pieces=1), Chunk(records=2, positions=128, pieces=1))
+    >>> chunk_for(1024, most_spread(1024))
+    Chunk(records=1, positions=512, pieces=2)
+    """
+    owner = "chunk_for"
+    count = check.whole(owner, "positions", positions, least=1)
+    kappa = Fraction(_checked_spread(owner, spread) if count > 1 else 1)
+    best = Chunk(1, 1, count)
+    records = 1
+    while records <= _MOST_TERMS:
+        allowed = _EXCESS / ((2 * _CHANGED * records - 1) * kappa)
+        terms = min(int(allowed / (1 + allowed) / UNIT[_SINGLE]) - 2, _MOST_TERMS)  # gamma(n) <= allowed
+        fit = min(count, terms // records)
+        if fit < 1:
+            break
+        pieces = -(-count // fit)
+        chunk = Chunk(records, -(-count // pieces), pieces)
+        best = max(best, chunk, key=lambda one: one.records * one.positions)  # of equal ones the first: fewer pieces
+        records *= 2
+    return best
+
+
+def inner_group(group: Group, *, dimension: int, chunks: Collection[Chunk], spread: float, records: int, grid: Grid) -> Group:
+    """The same group with the clip norm that records are to be clipped to, so that sums move by at most the group's own.
+
+    Guarantee: an engine that keeps to docs/proofs/sums.md, section 6, and takes weights from the inner group, has sums on the
+    grid whose sensitivity is at most group.clip_norm, for samples of at most `records` records. So noise, event and scales stay
+    those of `group`.
+
+    Args:
+        group: as it is charged; public. One that is not private comes back as it is.
+        dimension: coordinates of all its leaves together; public.
+        chunks: of all its leaves; leaves with the same chunk.records are cut at the same places. Public.
+        spread: kappa that records are held to, over all leaves together (`raised_squares`); a chunk of one position in one
+            piece has spread 1. Public.
+        records: most records of a sample: the limit of the policy, or the number of records of the data set; public.
+        grid: on which the sum is noised; public.
+
+    Raises:
+        NumericsError: it would cost more than a tenth of the clip norm, or numbers that float32 does not hold.
+
+    >>> group = Group(name="g", leaves=("w",), scales=(1.0,), clip_norm=1.0, noise_std=1.0)
+    >>> grid = Grid.for_noise(noise_std=1.0, clip_norm=1.0)
+    >>> inner = inner_group(group, dimension=10**6, chunks=[chunk_for(1, 1.0)], spread=1.0, records=60_000, grid=grid)
+    >>> round(inner.clip_norm, 4), inner.noise_std
+    (0.9959, 1.0)
+    """
+    if not check.instance("inner_group", "group", group, Group).private:
+        return group
+    if group.slots is not None:
+        expected = "without slots: averages of slots are clipped, and summed exactly"
+        raise ParameterError(owner="inner_group", name="group", expected=expected, got=f"{group.slots} slots")
+    parts = _parts(chunks, dimension, _checked_spread("inner_group", spread), records)
+    moved = float_sum_sensitivity(*parts, clip_norm=group.clip_norm, grid=grid)
+    inner = group.clip_norm - (moved - group.clip_norm)  # a sum moves by at least as much as its records: enough at once
+    if not inner >= group.clip_norm * (1.0 - _MOST_LOSS):
+        raise NumericsError(
+            expected=f"float32 sums that cost at most {_MOST_LOSS:.0%} of the clip norm {group.clip_norm!r} of {group.name!r}",
+            got=f"{moved / group.clip_norm - 1.0:.1%}, for samples of up to {records} records and {dimension} coordinates",
+            do="Sample with TruncatedPoisson, whose limit is small, sum in smaller chunks, or declare numerics idealised.",
+        )
+    while float_sum_sensitivity(*parts, clip_norm=inner, grid=grid) > group.clip_norm:
+        inner = math.nextafter(inner, 0.0)
+    _refuse_small(group, inner, dimension, max(part.terms * part.pieces for part in parts))
+    return replace(group, clip_norm=inner)
+
+
+def _parts(chunks: Collection[Chunk], dimension: int, spread: float, records: int) -> list[FloatSum]:
+    """One part for each number of records: where these are the same, neighbours differ in the same chunks of all leaves."""
+    if not chunks:
+        raise ParameterError(owner="inner_group", name="chunks", expected="at least one", got="none")
+    sizes = sorted({check.instance("inner_group", "chunks", chunk, Chunk).records for chunk in chunks})
+    most = check.whole("inner_group", "records", records, least=1)
+    parts: list[FloatSum] = []
+    for size in sizes:
+        alike = [chunk for chunk in chunks if chunk.records == size]
+        single = all(chunk.positions * chunk.pieces == 1 for chunk in alike)
+        parts.append(
+            FloatSum(
+                records=most,
+                microbatch=min(size, most),
+                dtype=_SINGLE,
+                dimension=0 if parts else dimension,  # what follows from it depends on the sum over parts only
+                terms=max(chunk.positions for chunk in alike),
+                pieces=max(chunk.pieces for chunk in alike),
+                spread=1.0 if single else spread,
+                changed_microbatches=_CHANGED,
+            )
+        )
+    return parts
+
+
+def _refuse_small(group: Group, clip_norm: float, dimension: int, positions: int) -> None:
+    """Where weights, or weighted vectors, would leave the range of float32."""
+    least = positions * math.sqrt(dimension) * LARGEST_INPUT * _SMALLEST
+    heaviest = 1.0 if group.clipping is Clipping.CLIP else clip_norm / group.stability
+    if not (clip_norm >= least and heaviest / min(group.scales) <= LARGEST_INPUT and max(group.scales) <= LARGEST_INPUT):
+        raise NumericsError(
+            expected=f"a clip norm of at least {least:.3g}, scales and weights within a factor of 2^60 of 1, as float32 needs",
+            got=f"clip norm {clip_norm!r}, scales from {min(group.scales)!r} to {max(group.scales)!r}",
+            do="Rescale the records, or the loss.",
+        )
+
+
+def _checked_spread(owner: str, spread: float) -> float:
+    number = check.positive(owner, "spread", spread)
+    if number < 1.0:
+        expected = "at least 1: the sum of |a_t||b_t| is never below the norm"
+        raise ParameterError(owner=owner, name="spread", expected=expected, got=repr(spread))
+    return number

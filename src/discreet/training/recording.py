@@ -25,7 +25,7 @@ from discreet.training.structure import Axis, CallAxes, CallShapes, Structure, t
 from discreet.training.tap import Receiver, new_anchor, spread_out, tap
 from discreet.training.values import Computed, Looked, Part, Value, view_of, whole
 
-__all__ = ["Call", "Recorder", "Rule", "Tracer", "Unclear", "Use"]
+__all__ = ["Call", "Recorder", "Rule", "Tracer", "Unclear", "Use", "one_copy_each"]
 
 _GUARDS = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
 _SAME_ROWS = frozenset({"relu", "relu_", "gelu", "silu", "tanh", "sigmoid", "dropout", "contiguous", "to", "float", "clone"})

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from torch import Tensor
 
-__all__ = ["Axis", "CallAxes", "CallShapes", "Structure", "tensors_in"]
+__all__ = ["Axis", "CallAxes", "CallShapes", "Shape", "Structure", "tensors_in"]
 
 Shape: TypeAlias = tuple[int, ...]
 

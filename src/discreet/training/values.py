@@ -14,7 +14,7 @@ from torch import Tensor
 
 from discreet.training.factors import Dense, Factor, Rows, wide
 
-__all__ = ["Computed", "Looked", "Part", "Region", "Value", "view_of"]
+__all__ = ["Computed", "Looked", "Part", "Region", "Value", "view_of", "whole"]
 
 Region: TypeAlias = tuple[tuple[int, ...], tuple[int, ...], int]
 """Of a parameter's flat memory: sizes, strides, offset."""

@@ -67,6 +67,13 @@ def test_idealised_numerics_and_test_keys_are_named() -> None:
     assert str(found).startswith("NO GUARANTEE")
 
 
+def test_certified_numerics_are_named_with_what_they_rest_on() -> None:
+    idealised, exact = (replace(RUN, numerics=level) for level in (Numerics.IDEALISED, Numerics.EXACT))
+    for runs, named in ((RUN,), True), ((RUN, exact), True), ((RUN, idealised), True), ((exact,), False), ((idealised,), False):
+        found = account(FakeLedger(tuple(Charge(run, STEP, 1) for run in runs)), delta=1e-5)
+        assert any("IEEE 754" in line for line in found.assumptions) is named
+
+
 def test_several_runs_compose() -> None:
     one = account(FakeLedger((Charge(RUN, STEP, 100),)), delta=1e-5)
     two = account(FakeLedger((Charge(RUN, STEP, 100), Charge(replace(RUN, label="again"), STEP, 100))), delta=1e-5)

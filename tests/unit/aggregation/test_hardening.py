@@ -90,9 +90,9 @@ def test_numbers_out_of_range_are_refused_before_anything_is_charged(mechanism: 
 def test_a_run_about_which_nothing_could_be_said_is_refused_before_it_is_charged(policy: Any) -> None:
     """It once ran to its end, with a charge that no accountant reads: the whole ledger was lost."""
     ledger = dp.Ledger.in_memory()
-    run = fresh(dp.Plan(sampler=Sampler(policy, records=4, steps=1), mechanism=Gaussian(1.0, 1.0), leaves={"x": 2}), ledger)
+    its = dp.Plan(sampler=Sampler(policy, records=4, steps=1), mechanism=Gaussian(1.0, 1.0), leaves={"x": 2})
     with pytest.raises(dp.AccountingError, match="adjacency"):
-        run.samples()
+        fresh(its, ledger)
     assert not ledger.runs()
 
 

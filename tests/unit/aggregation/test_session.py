@@ -28,12 +28,12 @@ def plan(mechanism: Any = None, *, records: int = 40, steps: int = 4, **declared
 
 
 def keyed(its: dp.Plan | None = None) -> Session:
-    return Session(its or plan(), ledger=dp.Ledger.in_memory(), source=Source.unsafe_test_key(KEY))
+    return Session(its or plan(), ledger=dp.Ledger.in_memory(), numerics=dp.Numerics.EXACT, source=Source.unsafe_test_key(KEY))
 
 
 @pytest.mark.parametrize("numerics", list(dp.Numerics))
 def test_any_numerics_that_an_engine_names_reach_the_ledger(numerics: dp.Numerics) -> None:
-    session = Session(plan(numerics=numerics), ledger=dp.Ledger.in_memory(), label="mine")
+    session = Session(plan(numerics=dp.Numerics.IDEALISED), ledger=dp.Ledger.in_memory(), numerics=numerics, label="mine")
     for sample in session.samples():
         session.spend(sample)
     (charge,) = session.ledger.charges()
@@ -180,11 +180,13 @@ def test_a_session_does_not_travel() -> None:
         ({"plan": None}, "plan"),
         ({"ledger": "train.ledger"}, "ledger"),
         ({"source": 0}, "source"),
+        ({"numerics": "exact"}, "numerics"),
+        ({"numerics": dp.Numerics.IDEALISED}, "numerics"),  # below what the plan asks for
         ({"label": "two\nlines"}, "label"),
         ({"parameters": "fixed"}, "parameters"),
     ],
 )
 def test_what_is_not_of_its_kind_is_refused(change: dict[str, Any], match: str) -> None:
-    arguments: dict[str, Any] = {"plan": plan(), "ledger": dp.Ledger.in_memory()} | change
+    arguments: dict[str, Any] = {"plan": plan(), "ledger": dp.Ledger.in_memory(), "numerics": dp.Numerics.EXACT} | change
     with pytest.raises(dp.ParameterError, match=match):
         Session(arguments.pop("plan"), **arguments)

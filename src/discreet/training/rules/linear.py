@@ -8,7 +8,7 @@ from torch import Tensor
 from discreet.training.factors import Dense, Factor, Outer, wide
 from discreet.training.recording import Call, Unclear, one_copy_each
 
-__all__ = ["addmm", "linear", "matmul", "positions"]
+__all__ = ["addmm", "bias_factor", "linear", "matmul", "positions"]
 
 
 def positions(rows: Tensor) -> Tensor:

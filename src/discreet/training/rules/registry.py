@@ -1,0 +1,49 @@
+"""The rules by name of torch's function. Every rule is a function of one `Call`.
+
+To add one: a function that computes the output from `call.plain(...)` values and taps it with what makes the factor of each
+value from the output's gradient; its name in `RULES`; a test against a batch-of-one loop.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from discreet.training.recording import Rule
+from discreet.training.rules.broadcast import elementwise, expand
+from discreet.training.rules.convolved import convolution, transposed_convolution
+from discreet.training.rules.embedding import embedding, embedding_bag, getitem
+from discreet.training.rules.linear import addmm, linear, matmul
+from discreet.training.rules.normalisation import batch_norm, group_norm, instance_norm, layer_norm, rms_norm
+from discreet.training.rules.recurrent import Kind
+from discreet.training.rules.recurring import recurring
+
+__all__ = ["RULES"]
+
+_ELEMENTWISE = (
+    "add", "add_", "addcdiv", "addcmul", "div", "div_", "lerp", "maximum", "minimum", "mul", "mul_", "multiply", "pow",
+    "__rpow__", "__rsub__", "rsub", "scaled_dot_product_attention", "sub", "sub_", "subtract", "true_divide", "where",
+)  # fmt: skip
+_CONVOLUTIONS = ("conv1d", "conv2d", "conv3d")
+_TRANSPOSED = ("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
+_RECURRENT: tuple[Kind, ...] = ("gru", "lstm", "rnn_relu", "rnn_tanh")
+_EXPANDING = ("broadcast_to", "expand", "expand_as", "repeat")
+
+RULES: dict[str, Rule] = {
+    **dict.fromkeys(_ELEMENTWISE, elementwise),
+    **dict.fromkeys(_EXPANDING, expand),
+    **dict.fromkeys(_CONVOLUTIONS, convolution),
+    **dict.fromkeys(_TRANSPOSED, transposed_convolution),
+    **{kind: partial(recurring, kind) for kind in _RECURRENT},
+    "__getitem__": getitem,
+    "addmm": addmm,
+    "batch_norm": batch_norm,
+    "embedding": embedding,
+    "embedding_bag": embedding_bag,
+    "group_norm": group_norm,
+    "instance_norm": instance_norm,
+    "layer_norm": layer_norm,
+    "linear": linear,
+    "matmul": matmul,
+    "mm": matmul,
+    "rms_norm": rms_norm,
+}

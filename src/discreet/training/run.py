@@ -1,0 +1,283 @@
+"""Private training: the user's own model, loss and optimizer; batches and gradients from here.
+
+for batch in run.batches(dataset):     a sample, charged before it is drawn
+run.backward(loss, batch)          clipped, summed, noised: parameters get the noised average as their gradient
+optimizer.step()
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils.data import default_collate
+
+from discreet import _validate as check
+from discreet.aggregation.release import Release
+from discreet.aggregation.session import Session
+from discreet.aggregation.sums import grid_of
+from discreet.errors import ModelError, SampleMisuse
+from discreet.ledger import Ledger
+from discreet.ledger.events import FixedSize, TruncatedPoisson
+from discreet.mechanisms import Group, State
+from discreet.plan import Plan
+from discreet.randomness import Source
+from discreet.randomness.gaussian import release
+from discreet.sampling import Sample
+from discreet.training.engine import Engine, Loss
+from discreet.training.precision import chunk_for, inner_group, most_spread
+from discreet.training.rows import check_rows, padded, select
+from discreet.training.sums import Sums, refuse_slots
+from discreet.units import Numerics, Parameters
+
+__all__ = ["Batch", "PrivateRun", "Rows"]
+
+_KEPT = 32  # inner groups that are remembered
+
+
+class Rows(Protocol):
+    """A data set: as many entries as the plan has records, found by number."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int, /) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Batch:
+    """The records of one sample, in random order. Sensitive: also how many there are.
+
+    Args:
+        sample: that was drawn; serves one `backward`.
+        data: what the data set gave, collated; None for an empty sample.
+    """
+
+    sample: Sample
+    data: Any
+
+
+class PrivateRun:
+    """Executes a plan on a PyTorch model.
+
+    Guarantee: what `backward` writes into the parameters' gradients, and returns, is post-processing of the Gaussian queries
+    that the ledger was charged with before the sample was drawn. Clipped sums are floating-point numbers whose rounding is part
+    of the sensitivity, noise is exact: numerics `certified`. This holds if a record's numbers depend neither on the other
+    records nor on its place (docs/proofs/sums.md, assumption A; the first step tests it). Losses, outputs and activations are
+    the user's own: whatever else is made of them is not covered.
+
+    Args:
+        model: every parameter that requires a gradient is trained: leaf "grad/<name>".
+        plan: with a number of records; its leaves are filled in here.
+        ledger: of the data set, open to append.
+        statistics: further leaves that the loss returns for each record, name to size, such as {"metric/accuracy": 1}.
+        microbatch: records of one pass; by default as many as memory allows.
+        memory_budget: bytes that a pass may take, by estimate.
+        source, label, parameters: as for `Aggregator`.
+    """
+
+    def __init__(  # noqa: PLR0913  (model, plan and ledger; everything else has a default)
+        self,
+        model: nn.Module,
+        plan: Plan,
+        *,
+        ledger: Ledger,
+        statistics: Mapping[str, int] | None = None,
+        microbatch: int | None = None,
+        memory_budget: int = 2**31,
+        source: Source | None = None,
+        label: str = "",
+        parameters: Parameters = Parameters.FIXED_IN_ADVANCE,
+    ) -> None:
+        owner = "PrivateRun"
+        self._budget = check.whole(owner, "memory_budget", memory_budget, least=1)
+        self._engine = Engine(check.instance(owner, "model", model, nn.Module), memory_budget=self._budget // 8)
+        if not self._engine.leaves:
+            raise ModelError(
+                expected="a model with a parameter to train",
+                got="none that requires a gradient",
+                do="Call requires_grad_(True) on what is to be trained.",
+            )
+        check.instance(owner, "plan", plan, Plan)
+        self._microbatch = None if microbatch is None else check.whole(owner, "microbatch", microbatch, least=1)
+        bound = plan.for_leaves({**self._engine.leaves, **(statistics or {})})
+        refuse_slots(bound.bound.start)
+        self._numerics = Numerics.IDEALISED if plan.numerics is Numerics.IDEALISED else Numerics.CERTIFIED
+        self._inners: dict[tuple[Group, frozenset[int]], Group] = {}
+        self._session = Session(
+            bound, ledger=ledger, numerics=self._numerics, source=source, label=label, parameters=parameters
+        )
+        self._order = threading.Lock()
+        self._waiting: Batch | None = None
+
+    @property
+    def plan(self) -> Plan:
+        """What is executed."""
+        return self._session.plan
+
+    @property
+    def engine(self) -> Engine:
+        """How per-record gradients are computed."""
+        return self._engine
+
+    @property
+    def state(self) -> State:
+        """Thresholds of adaptive groups after the last release; public."""
+        return self._session.state
+
+    def batches(
+        self,
+        dataset: Rows,
+        collate: Callable[[list[Any]], Any] = default_collate,
+        *,
+        start: int = 0,
+        state: State | None = None,
+    ) -> Iterator[Batch]:
+        """The plan's batches. Each must go through `backward` before the next is taken.
+
+        Args:
+            dataset: as many entries as the plan has records; sensitive.
+            collate: makes a batch of a list of entries, one row for each.
+            start: first step, for a run that is resumed.
+            state: of the resumed run.
+        """
+        sampler = self._session.sampler
+        if len(dataset) != sampler.records or sampler.owners is not None:
+            raise ModelError(
+                expected=f"a data set of {sampler.records} records, as the plan says, one entry for each",
+                got=f"{len(dataset)} entries" + (", and units that own several rows" if sampler.owners is not None else ""),
+                do="Make the plan for this data set; an entry is what is protected (for users: everything of one user).",
+            )
+        for sample in self._session.samples(start, state):
+            if self._waiting is not None:
+                raise SampleMisuse(
+                    expected="a backward for every batch, also an empty one",
+                    got="the next batch before the last was used",
+                    do="Call run.backward(loss, batch) for each batch.",
+                )
+            chosen = sample.indices[self._session.order(sample)]
+            data = _fetched(dataset, chosen, collate) if chosen.size else None
+            self._waiting = Batch(sample, data)
+            yield self._waiting
+
+    def backward(self, loss: Loss, batch: Batch) -> Release:
+        """Clip, sum, add noise; every trained parameter's gradient grows by the noised average, as with torch's backward.
+
+        Args:
+            loss: (model, data) to one loss for each record; or to (losses, statistics).
+            batch: from `batches`; once.
+
+        Returns:
+            The noised sums of the statistics. Gradients are in the parameters.
+
+        Raises:
+            ModelError: the model or the loss cannot be served; nothing was released, the batch can be tried again.
+            SampleMisuse: a batch of another run, or used before.
+        """
+        check.instance("PrivateRun.backward", "batch", batch, Batch)
+        with self._order:
+            sample = batch.sample
+            self._session.check_issued(sample)
+            if self._waiting is not batch:
+                raise SampleMisuse(
+                    expected="the batch that was drawn last, once",
+                    got="one that was used before",
+                    do="Call backward once for each batch; draw the next for more.",
+                )
+            sums = self._sums(loss, batch)
+            self._session.spend(sample)
+            self._waiting = None
+            return self._released(sample, sums)
+
+    def _sums(self, loss: Loss, batch: Batch) -> Sums:
+        sums = Sums(self._session.bound, self._session.state, self._inner)
+        records = len(batch.sample)
+        if not records:
+            return sums
+        check_rows(batch.data, records)
+        size = self._microbatch or self._engine.fitting(loss, batch.data, records, self._budget, self._places())
+        for rows, present in padded(records, size):
+            for contributions, statistics in self._engine.passes(loss, select(batch.data, rows), size, present):
+                sums.add(contributions, statistics)
+        return sums
+
+    def _places(self) -> int:
+        """Rows of one pass if memory allows: enough for nearly every sample, and public."""
+        expected = self.plan.expected_batch_size
+        return max(1, min(self._most_records(), int(expected + 2.0 * expected**0.5 + 1.0)))
+
+    def _inner(self, group: Group, positions: frozenset[int]) -> tuple[Group, float]:
+        """What to clip by, so that the rounding of sums stays within what the ledger was charged with."""
+        most = most_spread(max(positions, default=1))
+        if self._numerics is Numerics.IDEALISED or not group.private:
+            return group, most
+        found = self._inners.get((group, positions))
+        if found is None:
+            found = inner_group(
+                group,
+                dimension=sum(self._session.bound.dimensions[leaf] for leaf in group.leaves),
+                chunks=[chunk_for(count, most) for count in positions | {1}],
+                spread=most,
+                records=self._most_records(),
+                grid=grid_of(group),
+            )
+            self._inners = {(group, positions): found, **dict(list(self._inners.items())[:_KEPT])}
+        return found, most
+
+    def _most_records(self) -> int:
+        """Of any sample; public."""
+        match self._session.sampler.event:
+            case FixedSize(size):
+                return int(size)
+            case TruncatedPoisson(limit=limit):
+                return int(limit)
+            case _:
+                return self._session.sampler.records
+
+    def _released(self, sample: Sample, sums: Sums) -> Release:
+        """Noise, the next state, gradients. Nothing can fail here that depends on data."""
+        values: dict[str, Any] = {}
+        noise_std, divisors = {}, {}
+        for lane, group in enumerate(self._session.groups()):
+            noised = self._noised(sample, lane, group, sums)
+            divisor = group.divisor(self.plan.expected_batch_size)
+            start = 0
+            for leaf, scale in zip(group.leaves, group.scales, strict=True):
+                stop = start + self._session.bound.dimensions[leaf]
+                values[leaf] = noised[start:stop]
+                values[leaf] *= scale
+                noise_std[leaf], divisors[leaf] = group.noise_std * scale, divisor
+                start = stop
+        self._session.update({leaf: values[leaf] for leaf in self._session.bound.observed})
+        for leaf, parameter in self._engine.parameters.items():
+            _give(parameter, values.pop(leaf), divisors.pop(leaf))
+            noise_std.pop(leaf)
+        return Release(sample.step, sample.batch, values, noise_std, divisors)
+
+    def _noised(self, sample: Sample, lane: int, group: Group, sums: Sums) -> Any:
+        flat = sums.flat(group)
+        if not group.private:
+            return flat
+        gradients = all(leaf in self._engine.parameters for leaf in group.leaves)
+        out = np.empty(flat.shape, np.float32 if gradients and self._engine.single else np.float64)
+        stream = self._session.noise_stream(sample, lane)
+        release(flat, grid=grid_of(group), noise_std=group.noise_std, stream=stream, out=out, threads=torch.get_num_threads())
+        return out
+
+
+def _fetched(dataset: Rows, chosen: np.ndarray[Any, np.dtype[np.int64]], collate: Callable[[list[Any]], Any]) -> Any:
+    tensors = getattr(dataset, "tensors", None)  # a TensorDataset: rows at once instead of one by one
+    if isinstance(tensors, tuple) and collate is default_collate:
+        return list(select(tensors, torch.from_numpy(chosen)))
+    return collate([dataset[int(index)] for index in chosen])
+
+
+def _give(parameter: Tensor, noised: Any, divisor: float) -> None:
+    """Add the average to the gradient, or make it the gradient."""
+    noised /= divisor
+    gradient = torch.from_numpy(noised).view(parameter.shape).to(parameter.device, parameter.dtype)
+    parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient

@@ -1,0 +1,127 @@
+"""Clipped sums of one sample, in float64: one record moves them by at most the clip norm of its group, rounding included.
+
+    contributions ──> squared norms ──> weights (inner clip norm) ──> weighted sums of float32 chunks, added up in float64
+
+Everything here is sensitive until noise is added.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from discreet.errors import ModelError, ParameterError
+from discreet.mechanisms import Bound, Group, State
+from discreet.training.contributions import Contributions, Piece
+from discreet.training.factors import Dense, wide
+from discreet.training.precision import raised_squares, sum_weights
+
+__all__ = ["Inner", "Sums", "refuse_slots"]
+
+Inner: TypeAlias = Callable[[Group, frozenset[int]], tuple[Group, float]]
+"""For a group whose leaves have so many positions: the group with the clip norm to clip to, so that rounding keeps the
+sensitivity within the group's own; and the most spread in units of it. Public."""
+
+_UP = 1.0 + 2.0**-48  # above the rounding of a square root
+
+
+class Sums:
+    """The sums of one sample's records.
+
+    Args:
+        bound: the plan's mechanism, bound to its leaves.
+        state: of this step.
+        inner: what to clip by.
+    """
+
+    def __init__(self, bound: Bound, state: State, inner: Inner) -> None:
+        self._bound = bound
+        self._state = state
+        self._inner = inner
+        self._groups = bound.groups(state)
+        refuse_slots(self._groups)
+        self._totals = {
+            group.name: torch.zeros(sum(bound.dimensions[leaf] for leaf in group.leaves), dtype=torch.float64)
+            for group in self._groups
+        }
+        self._places = dict(self._leaf_places())
+
+    def _leaf_places(self) -> list[tuple[str, Tensor]]:
+        places = []
+        for group in self._groups:
+            start = 0
+            for leaf in group.leaves:
+                stop = start + self._bound.dimensions[leaf]
+                places.append((leaf, self._totals[group.name][start:stop]))
+                start = stop
+        return places
+
+    def add(self, contributions: Contributions, statistics: Mapping[str, Tensor]) -> None:
+        """Add the records of one pass, each clipped by itself; one that is not finite contributes zeros, in every group."""
+        given = Contributions(
+            {**contributions.pieces, **_as_pieces(statistics, self._bound)}, contributions.records, contributions.present
+        )
+        measures = {group.name: given.measured(group.leaves) for group in self._groups if self._own(group)}
+        present = torch.arange(given.records) < given.present
+        finite = torch.stack([(a.isfinite() & b.isfinite()).all(1) for a, b in measures.values()]).all(0) & present
+        bits = self._bound.observations(self._state, {name: squares for name, (squares, _) in measures.items()})
+        given = given if bool(finite.all()) else given.keep(finite)
+        seen = _as_pieces({leaf: rows * present for leaf, rows in bits.items()}, self._bound)
+        given = Contributions({**given.pieces, **seen}, given.records, given.present)
+        for group in self._groups:
+            squares, spreads = measures[group.name] if self._own(group) else given.measured(group.leaves)
+            inner, most = self._inner(group, given.positions(group.leaves))
+            if group.private:
+                squares = raised_squares(squares, spreads.sqrt() * _UP, most=most)
+            weights = inner.weights(torch.where(squares.isfinite(), squares, math.inf)) * finite
+            for leaf, scale in zip(group.leaves, group.scales, strict=True):
+                factors = sum_weights(weights, scale=scale)
+                for piece in given.pieces.get(leaf, ()):
+                    piece.factor.add_to(piece.place_in(self._places[leaf]), factors, most)
+
+    def _own(self, group: Group) -> bool:
+        """Whether records bring it, and not the norms of another group."""
+        return group.leaves[0] not in self._bound.observed
+
+    def flat(self, group: Group) -> NDArray[np.float64]:
+        """The sum of a group, leaf after leaf, in its scaled unit."""
+        values: NDArray[np.float64] = self._totals[group.name].numpy()
+        return values
+
+
+def refuse_slots(groups: tuple[Group, ...]) -> None:
+    """Averages of slots are clipped by the NumPy engine only."""
+    for group in groups:
+        if group.slots is not None:
+            raise ParameterError(
+                owner="PrivateRun",
+                name="plan",
+                expected="groups in which records are clipped one by one",
+                got=f"slots in {group.name!r}",
+                do="Microbatches serve the Aggregator; here physical microbatches are the engine's own business.",
+            )
+
+
+def _as_pieces(rows: Mapping[str, Tensor], bound: Bound) -> dict[str, tuple[Piece, ...]]:
+    """Statistics as leaves of their own."""
+    pieces: dict[str, tuple[Piece, ...]] = {}
+    for leaf, values in rows.items():
+        if leaf not in bound.dimensions or values.numel() != bound.dimensions[leaf] * len(values):
+            known = bound.dimensions.get(leaf)
+            raise ModelError(
+                expected=f"statistics that the plan names; {leaf!r} has {known} numbers there"
+                if known
+                else "only statistics of the plan",
+                got=f"{leaf!r} with rows of shape {tuple(values.shape[1:])}",
+                do="Name the statistic and its size in the plan's leaves: PrivateRun(..., statistics={name: size}).",
+            )
+        flat = wide(values.double() if not values.is_floating_point() else values).reshape(len(values), -1)
+        size = flat.shape[1]
+        pieces[leaf] = (Piece(((size,), (1,), 0), Dense(flat)),)
+    return pieces
