@@ -42,7 +42,7 @@ def true_gradients(
         if total.requires_grad:
             found = torch.autograd.grad(total, list(parameters.values()), allow_unused=True)
     return {
-        leaf: torch.zeros_like(parameter) if gradient is None else gradient.detach()
+        leaf: torch.zeros_like(parameter) if gradient is None else gradient.detach().to_dense()
         for (leaf, parameter), gradient in zip(parameters.items(), found, strict=True)
     }
 

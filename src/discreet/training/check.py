@@ -103,7 +103,9 @@ def check(model: nn.Module, batch: Any, loss: Loss) -> Problems:
         Use reduction="none", and average over the positions of each record, not over records.
     """
     found = [*_of_layers(model), *_of_parameters(model), *_of_rows(batch)]
-    if trained(model) and not any(problem.where == "the batch" for problem in found):
+    parameters = trained(model)
+    counts = count_rows(batch)
+    if parameters and len(counts) == 1 and counts != {0} and not any(map(torch.is_complex, parameters.values())):
         found += _of_passes(model, batch, loss)
     return Problems(tuple(sorted(found, key=lambda problem: not problem.refused)))
 
@@ -183,7 +185,7 @@ def _of_forward(model: nn.Module, few: Any, loss: Loss) -> list[Problem]:
     rows = select(few, torch.arange(_FEW))
     try:
         structure = engine.learn(loss, few, next(iter(count_rows(few))))
-        error = coupled_layer(engine, loss, structure, (rows, another(rows, few, 0), [1, 2]))
+        error = coupled_layer(engine, loss, structure, (rows, [another(rows, few, row) for row in range(_FEW)]))
     except (DiscreetError, Unclear, *CANNOT_BEAR):
         return []
     return [] if error is None else [Problem("one record and another", error.got, error.do)]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +16,7 @@ from discreet.errors import CoupledRecords, DiscreetError
 from discreet.training.quiet import plain_forward
 from discreet.training.recording import Tracer
 from discreet.training.steady import Steady
-from discreet.training.structure import Structure, tensors_in
+from discreet.training.structure import Axis, Structure, tensors_in
 
 if TYPE_CHECKING:
     from discreet.training.engine import Engine, Loss
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CANNOT_BEAR",
+    "Changes",
     "coupled_by",
     "coupled_layer",
     "coupled_place",
@@ -43,7 +44,16 @@ _OF_LOSS = (
 _OF_LAYER = "Let the layer compute each record by itself: statistics over the batch become those of a record, as in GroupNorm."
 _OF_BUFFER = "Use track_running_stats=False, or eval mode, or private batch statistics: a buffer leaves without noise."
 
-_Calls = list[tuple[str, str, list[Tensor]]]
+Changes: TypeAlias = tuple[Any, Sequence[Any]]
+"""Some records; the same with another in the first place, in the second, and so on."""
+
+
+class _Called(NamedTuple):
+    """A function, the layer it was called in, and what it gave."""
+
+    function: str
+    layer: str
+    out: list[Tensor]
 
 
 def over_the_batch(model: nn.Module) -> dict[str, nn.Module]:
@@ -94,7 +104,7 @@ def coupled_place() -> CoupledRecords:
 
 
 def coupled_by(
-    found: Sequence[Difference], engine: Engine, loss: Loss, structure: Structure | None, rows: tuple[Any, Any, Sequence[int]]
+    found: Sequence[Difference], engine: Engine, loss: Loss, structure: Structure | None, changes: Changes
 ) -> CoupledRecords:
     """The error for what was found.
 
@@ -103,7 +113,8 @@ def coupled_by(
         engine: with the model.
         loss: of the user.
         structure: of a pass, if it is known.
-        rows: the records, the same with another in one place, and the places of the others; sensitive.
+        changes: the records, and the same with another in each place; sensitive. A record that moves another's gradient may
+            leave its numbers alone on the way forward, and the other way round: so all of them are looked at.
     """
     first = next((one for one in found if one.kind == "buffer"), found[0])
     if first.kind == "buffer":
@@ -116,18 +127,16 @@ def coupled_by(
             got=f"rows of {first.name!r} that change with other records",
             do="Return for each record what it alone gives.",
         )
-    place, layer = ("", False) if structure is None else _place(engine, loss, structure, rows)
+    place, layer = ("", False) if structure is None else _place(engine, loss, structure, changes)
     if not place:
         place = f"what comes before {first.name}" if first.kind == "input" else "the loss, or what follows the last layer"
         layer = first.kind == "input"
     return _coupled(place, layer=layer)
 
 
-def coupled_layer(
-    engine: Engine, loss: Loss, structure: Structure, rows: tuple[Any, Any, Sequence[int]]
-) -> CoupledRecords | None:
+def coupled_layer(engine: Engine, loss: Loss, structure: Structure, changes: Changes) -> CoupledRecords | None:
     """The error for the first layer whose results move; None if no layer's do. Arguments as above."""
-    place, layer = _place(engine, loss, structure, rows)
+    place, layer = _place(engine, loss, structure, changes)
     return _coupled(place, layer=layer) if layer else None
 
 
@@ -139,30 +148,40 @@ def _coupled(place: str, *, layer: bool) -> CoupledRecords:
     )
 
 
-def _place(engine: Engine, loss: Loss, structure: Structure, rows: tuple[Any, Any, Sequence[int]]) -> tuple[str, bool]:
+def _place(engine: Engine, loss: Loss, structure: Structure, changes: Changes) -> tuple[str, bool]:
     """In words, and whether it is within a layer; nothing if it cannot be told."""
-    few, changed, others = rows
+    few, others = changes
     names = {id(module): name for name, module in engine.model.named_modules()}
-    try:
-        before, after = (_calls(engine, loss, batch, names) for batch in (few, changed))
-    except (DiscreetError, *CANNOT_BEAR):
-        return "", False
-    for (name, where, x), (_, _, y), call in zip(before, after, structure.calls, strict=False):
-        for one, other, axis in zip(x, y, call.outputs, strict=False):
-            if axis is None or not axis.clear or one.shape != other.shape:
-                continue
-            mine, its = (part.movedim(axis.dim, 0)[list(others)] for part in (one, other))
-            if not torch.allclose(mine.double(), its.double(), rtol=0.0, atol=0.0, equal_nan=True):
-                return (f"`{name}` of {where}", True) if where else (f"`{name}` of the loss", False)
+    for row, changed in enumerate(others):
+        try:
+            before, after = (_calls(engine, loss, batch, names) for batch in (few, changed))
+        except (DiscreetError, *CANNOT_BEAR):
+            continue
+        for one, other, axes in zip(before, after, structure.calls, strict=False):
+            if _moved(one.out, other.out, axes.outputs, row):
+                return (f"`{one.function}` of {one.layer}", True) if one.layer else (f"`{one.function}` of the loss", False)
     return "", False
 
 
-def _calls(engine: Engine, loss: Loss, batch: Any, names: Mapping[int, str]) -> _Calls:
-    """Every call of a pass: the function, the layer it is in, and what it gave."""
-    found: _Calls = []
+def _moved(before: Sequence[Tensor], after: Sequence[Tensor], axes: Sequence[Axis | None], row: int) -> bool:
+    """Whether results of other records than the one in this row differ."""
+    for one, other, axis in zip(before, after, axes, strict=False):
+        if axis is None or not axis.clear or one.shape != other.shape:
+            continue
+        mine, its = (
+            torch.cat([part.movedim(axis.dim, 0)[:row], part.movedim(axis.dim, 0)[row + 1 :]]) for part in (one, other)
+        )
+        if not torch.allclose(mine.double(), its.double(), rtol=0.0, atol=0.0, equal_nan=True):
+            return True
+    return False
+
+
+def _calls(engine: Engine, loss: Loss, batch: Any, names: Mapping[int, str]) -> list[_Called]:
+    """Every call of a pass."""
+    found: list[_Called] = []
 
     def look(_number: int, name: str, out: Any) -> None:
-        found.append((name, _layer(names), [tensor.detach().clone() for tensor in tensors_in(out)]))
+        found.append(_Called(name, _layer(names), [tensor.detach().clone() for tensor in tensors_in(out)]))
 
     with torch.no_grad(), plain_forward(engine.model), Steady(), Tracer(look):
         loss(engine.model, batch)

@@ -11,6 +11,7 @@ tried again when the structure is learned anew, and from time to time.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,7 @@ from torch import Tensor
 from discreet.errors import ModelError
 from discreet.training.alone import agree, losses_of, true_gradients, within
 from discreet.training.contributions import Contributions, gathered
-from discreet.training.culprit import CANNOT_BEAR, coupled_by, coupled_place
+from discreet.training.culprit import CANNOT_BEAR, Changes, coupled_by, coupled_place
 from discreet.training.perturbation import another, differing, moved
 from discreet.training.quiet import plain_forward
 from discreet.training.recording import Recorder, Unclear, Use
@@ -137,7 +138,7 @@ class _Trial:
             found = list(_differences(self.plain, seen, others, others)) if seen is not None else []
             own = own and seen is not None and not found
             if seen is not None and found and not self._forgiven(found, seen, rows, others):
-                raise coupled_by(found, self.engine, self.loss, self.structure, (self.few, rows, others))
+                raise coupled_by(found, self.engine, self.loss, self.structure, _changes(self.few, self.batch))
         return own, tuple(map(any, zip(*changed, strict=True)))
 
     def _other_look(self, row: int) -> tuple[_Pass | None, Any]:
@@ -184,11 +185,9 @@ class _Trial:
             return False
         if not any(_differences(self.plain, seen, order, range(_FEW))):
             return True
-        self.one_by_one(self.plain, self.few, range(_FEW))
-        try:
-            self.one_by_one(seen, rows, range(_FEW))
-        except Unclear:
-            raise coupled_place() from None
+        if not _near(self.plain.losses[order], seen.losses):
+            raise coupled_place()
+        self.one_by_one(seen, rows, range(_FEW))
         return False
 
     def one_by_one(self, seen: _Pass, rows: Any, which: Sequence[int]) -> None:
@@ -212,12 +211,21 @@ class _Trial:
             raise _untrusted()
 
     def _truth(self, one: Any) -> dict[str, Tensor]:
+        model, parameters = self.engine.model, self.engine.parameters
         with Steady():
-            return true_gradients(self.engine.model, self.loss, one, self.engine.parameters)
+            try:
+                return true_gradients(model, self.loss, one, parameters)
+            except CANNOT_BEAR:  # such as a squeeze() too many: two copies of the record instead of one
+                both = true_gradients(model, self.loss, select(one, torch.tensor([0, 0])), parameters)
+                return {leaf: gradient / 2 for leaf, gradient in both.items()}
 
     def _tolerance(self, seen: _Pass) -> float:
         inputs = (tensor for use in seen.recorder.uses for tensor, _ in use.inputs)
         return within([seen.losses, *self.engine.parameters.values(), *inputs])
+
+
+def _changes(few: Any, batch: Any) -> Changes:
+    return few, [another(few, batch, row) for row in range(_FEW)]
 
 
 def _next_instead(few: Any, row: int) -> Any:
@@ -304,6 +312,9 @@ def uncoupled(engine: Engine, loss: Loss, batch: Any, records: int) -> None:
         CoupledRecords: as for `isolated`.
     """
     few = select(batch, torch.arange(_FEW) % records)
+    structure: Structure | None = None
+    with contextlib.suppress(Unclear):
+        structure = engine.learn(loss, batch, records)
     plain, buffers, random = _forward(engine, loss, few)
     for row in range(_FEW):
         others = [place for place in range(_FEW) if place != row]
@@ -315,12 +326,12 @@ def uncoupled(engine: Engine, loss: Loss, batch: Any, records: int) -> None:
             losses, after, _ = _forward(engine, loss, changed)
         found = list(_moved_buffers(buffers, after))
         if found or not _near(plain[others], losses[others]):
-            raise coupled_by(found or [Difference("loss", "")], engine, loss, None, (few, changed, others))
+            raise coupled_by(found or [Difference("loss", "")], engine, loss, structure, _changes(few, batch))
     if not random:
         for row in range(_FEW):
             losses, _, drew = _forward(engine, loss, select(few, torch.tensor([row])))
             if not drew and not _near(plain[[row]], losses):
-                raise coupled_by([Difference("loss", "")], engine, loss, None, (few, few, [row]))
+                raise coupled_by([Difference("loss", "")], engine, loss, structure, _changes(few, batch))
 
 
 def _forward(engine: Engine, loss: Loss, rows: Any) -> tuple[Tensor, dict[str, Tensor], bool]:
