@@ -21,7 +21,7 @@ from discreet.training.contributions import Contributions, Piece, gathered
 from discreet.training.culprit import named
 from discreet.training.factors import Dense, Factor, wide
 from discreet.training.isolation import Isolation, isolated, uncoupled
-from discreet.training.quiet import plain_forward
+from discreet.training.quiet import full_precision, plain_forward
 from discreet.training.recording import Recorder, Tracer, Unclear, Use
 from discreet.training.rows import select
 from discreet.training.rules import RULES
@@ -98,6 +98,11 @@ class Engine:
             yield self._alone(loss, select(batch, torch.tensor([row])))
 
     @property
+    def device(self) -> torch.device:
+        """Where sums are kept."""
+        return next(iter(self.parameters.values())).device
+
+    @property
     def single(self) -> bool:
         """Whether no parameter needs more than single precision."""
         return all(parameter.dtype != torch.float64 for parameter in self.parameters.values())
@@ -164,7 +169,8 @@ class Engine:
             with recorder:
                 result = loss(self.model, batch)
             losses, statistics = _parts(result, records)
-            self._backward(losses[:present].sum(), recorder)
+            with full_precision(self.device):
+                self._backward(losses[:present].sum(), recorder)
         if trial:
             return recorder, statistics
         for use in recorder.uses:

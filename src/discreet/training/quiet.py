@@ -10,7 +10,9 @@ import torch
 from torch import nn
 from torch.utils import checkpoint
 
-__all__ = ["plain_forward"]
+from discreet.errors import NumericsError
+
+__all__ = ["full_precision", "plain_forward"]
 
 
 class _Straight:
@@ -39,3 +41,20 @@ def plain_forward(model: nn.Module, *, restore: bool = True) -> Iterator[None]:
         with torch.no_grad():
             for name, before in buffers.items():
                 model.get_buffer(name).copy_(before)
+
+
+@contextmanager
+def full_precision(device: torch.device) -> Iterator[None]:
+    """Products of float32 are products of float32: autocast is off, and shorter formats are refused.
+
+    Raises:
+        NumericsError: torch is set to compute float32 products in a shorter format, whose rounding no bound here covers.
+    """
+    if torch.get_float32_matmul_precision() != "highest" or (device.type == "cuda" and torch.backends.cudnn.allow_tf32):
+        raise NumericsError(
+            expected="products of float32 in float32",
+            got="a setting of torch that lets them be computed in a shorter format",
+            do='Call torch.set_float32_matmul_precision("highest") and set torch.backends.cudnn.allow_tf32 = False.',
+        )
+    with torch.autocast(device.type, enabled=False):
+        yield

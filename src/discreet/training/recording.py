@@ -52,15 +52,20 @@ class _Watching(TorchFunctionMode):
     def __init__(self) -> None:
         super().__init__()
         self.calls = 0
+        self._inside: list[Any] = []
 
     def __torch_function__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         del types
         named = dict(kwargs or {})
-        if type(func) is _Function and func.__module__ == "torch.nn.functional":
-            with self:
-                return _unguarded(func)(*args, **named)
+        if type(func) is _Function and func.__module__ == "torch.nn.functional" and func not in self._inside:
+            self._inside.append(func)
+            try:
+                with self:
+                    return _unguarded(func)(*args, **named)
+            finally:
+                self._inside.pop()
         number = self.calls
         self.calls += 1
         return self._called(number, func, args, named)

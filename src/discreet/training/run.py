@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.utils.data import default_collate
+from torch.utils.data import TensorDataset, default_collate
 
 from discreet import _validate as check
 from discreet.aggregation.release import Release
@@ -152,17 +152,23 @@ class PrivateRun:
                 got=f"{len(dataset)} entries" + (", and units that own several rows" if sampler.owners is not None else ""),
                 do="Make the plan for this data set; an entry is what is protected (for users: everything of one user).",
             )
-        for sample in self._session.samples(start, state):
-            if self._waiting is not None:
-                raise SampleMisuse(
-                    expected="a backward for every batch, also an empty one",
-                    got="the next batch before the last was used",
-                    do="Call run.backward(loss, batch) for each batch.",
-                )
+        samples = self._session.samples(start, state)
+        while True:
+            self._refuse_waiting()
+            sample = next(samples, None)
+            if sample is None:
+                return
             chosen = sample.indices[self._session.order(sample)]
-            data = _fetched(dataset, chosen, collate) if chosen.size else None
-            self._waiting = Batch(sample, data)
+            self._waiting = Batch(sample, _fetched(dataset, chosen, collate) if chosen.size else None)
             yield self._waiting
+
+    def _refuse_waiting(self) -> None:
+        if self._waiting is not None:
+            raise SampleMisuse(
+                expected="a backward for every batch, also an empty one",
+                got="the next batch asked for before the last was used",
+                do="Call run.backward(loss, batch) for each batch.",
+            )
 
     def backward(self, loss: Loss, batch: Batch) -> Release:
         """Clip, sum, add noise; every trained parameter's gradient grows by the noised average, as with torch's backward.
@@ -194,14 +200,15 @@ class PrivateRun:
             return self._released(sample, sums)
 
     def _sums(self, loss: Loss, batch: Batch) -> Sums:
-        sums = Sums(self._session.bound, self._session.state, self._inner)
+        sums = Sums(self._session.bound, self._session.state, self._inner, self._engine.device)
         records = len(batch.sample)
         if not records:
             return sums
         check_rows(batch.data, records)
         size = self._microbatch or self._engine.fitting(loss, batch.data, records, self._budget, self._places())
         for rows, present in padded(records, size):
-            for contributions, statistics in self._engine.passes(loss, select(batch.data, rows), size, present):
+            data = batch.data if size == records else select(batch.data, rows)
+            for contributions, statistics in self._engine.passes(loss, data, size, present):
                 sums.add(contributions, statistics)
         return sums
 
@@ -270,10 +277,11 @@ class PrivateRun:
 
 
 def _fetched(dataset: Rows, chosen: np.ndarray[Any, np.dtype[np.int64]], collate: Callable[[list[Any]], Any]) -> Any:
-    tensors = getattr(dataset, "tensors", None)  # a TensorDataset: rows at once instead of one by one
-    if isinstance(tensors, tuple) and collate is default_collate:
-        return list(select(tensors, torch.from_numpy(chosen)))
-    return collate([dataset[int(index)] for index in chosen])
+    indices = chosen.tolist()
+    if isinstance(dataset, TensorDataset) and collate is default_collate:
+        return list(select(dataset.tensors, torch.from_numpy(chosen)))
+    several = getattr(dataset, "__getitems__", None)  # torch's own convention for fetching a batch at once
+    return collate(several(indices) if callable(several) else [dataset[index] for index in indices])
 
 
 def _give(parameter: Tensor, noised: Any, divisor: float) -> None:

@@ -36,6 +36,13 @@ def test_p07_gradients_equal_a_loop(case: Case) -> None:
         close(torch.einsum("mtq,mtp->mqp", b, a).reshape(truth.shape), truth)
 
 
+def test_p07_a_grouped_convolution_equals_a_loop() -> None:
+    torch.manual_seed(2)
+    case = Case({"padding": 1, "groups": 2}, False, torch.randn(4, 3, 3), torch.randn(5, 6, 7), torch.randn(5, 4, 7))
+    close(case.how.folded(case.x, case.g), case.by_loop())
+    close(case.how.unfolded(case.x, case.g), case.by_loop())
+
+
 @given(cases(), st.integers(1, 4))
 @settings(max_examples=100, deadline=None)
 def test_p07_sums_equal_the_weighted_sum_of_a_loop(case: Case, microbatch: int) -> None:
@@ -144,6 +151,13 @@ def test_p10_tensors_that_do_not_belong_together_are_refused(x: Tensor, g: Tenso
     for run in (how.folded, how.unfolded, how.outer):
         with pytest.raises(ParameterError, match="x, g"):
             run(x, g)
+
+
+@pytest.mark.parametrize("shape", [(4, 1, 6), (4, 2, 2), (4, 2), (4, 2, 6, 6)])
+def test_windows_never_reach_into_another_record(shape: tuple[int, ...]) -> None:
+    """With fewer channels than the weight's, strides alone would find the next record's numbers."""
+    with pytest.raises(ParameterError, match="wide"):
+        Convolution.of((3, 2, 3)).patches(torch.zeros(shape))
 
 
 @pytest.mark.parametrize("weights", [torch.ones(3), torch.ones(2, 1), torch.ones(2).double()])

@@ -1,16 +1,18 @@
 """Recurrent layers against torch's own: outputs, states, gradients of inputs, and each record's gradients of the weights."""
 
+import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from discreet.errors import ParameterError
+from discreet.errors import NumericsError, ParameterError
+from discreet.training.rules import _lstm
 from discreet.training.rules.recurrent import Kind, Place, Receiver, Recurrence
 
 pytestmark = pytest.mark.filterwarnings("ignore:LSTM with projections")  # torch takes another way, and says so
@@ -142,16 +144,16 @@ def batch_of_one(
     return [torch.stack(column) for column in zip(*rows, strict=True)]
 
 
-@settings(max_examples=150, deadline=None)
-@given(cases, st.integers(0, 2**31))
-def test_everything_equals_torch_and_a_loop_over_records(case: Case, seed: int) -> None:
+def compare(case: Case, seed: int, *, strided: bool = False) -> None:
+    """Outputs, states, and gradients of inputs, start and weights."""
     torch.manual_seed(seed)
     layer, (x, start) = case.layer(), case.tensors()
     wanted = native(case, layer, x, start)
     found, caught = ours(case, layer, x, start)
     for mine, theirs in zip(found, wanted, strict=True):
         close(mine, theirs, case)
-    d_out = tuple(torch.randn_like(out) for out in wanted)
+    d_out = tuple(torch.randn_like(out.mT if strided else out) for out in wanted)
+    d_out = tuple(d.mT for d in d_out) if strided else d_out
     torch.autograd.backward(found, d_out)
     leaves = [leaf for leaf in (x, *start) if leaf.requires_grad]
     for leaf, theirs in zip(leaves, torch.autograd.grad(wanted, leaves, d_out) if leaves else (), strict=True):
@@ -162,6 +164,17 @@ def test_everything_equals_torch_and_a_loop_over_records(case: Case, seed: int) 
     for position, theirs in enumerate(batch_of_one(case, layer, x, start, d_out)):
         close(weights.pop(position), theirs, case)
     assert not weights
+
+
+@settings(max_examples=100, deadline=None)
+@given(cases, st.integers(0, 2**31))
+def test_everything_equals_torch_and_a_loop_over_records(case: Case, seed: int) -> None:
+    compare(case, seed)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_gradients_in_any_layout(kind: Kind) -> None:
+    compare(Case(kind, records=3, projected=2), 0, strided=True)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -253,6 +266,17 @@ def test_a_second_derivative_is_refused() -> None:
     assert not caught.gradients
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_second_backward_pass_is_refused(kind: Kind) -> None:
+    """It would hand out gradients twice, of gates that are overwritten."""
+    case = Case(kind)
+    layer, (x, start) = case.layer(), case.tensors()
+    found, _ = ours(case, layer, x, start)
+    torch.autograd.backward(found[0].sum(), retain_graph=True)
+    with pytest.raises(ParameterError, match="retain_graph"):
+        torch.autograd.backward(found[0].sum())
+
+
 def test_the_two_maps_of_an_lstm_share_their_gradient() -> None:
     for kind, shared in (("lstm", True), ("gru", False), ("rnn_relu", True)):
         case = Case(cast("Kind", kind))
@@ -316,6 +340,72 @@ def test_another_number_of_weights_is_refused(kind: Kind) -> None:
         call = Recurrence(kind, x, start, tuple(weights), True, 1, 0.0, True, False, False)
         with pytest.raises(ParameterError, match="4 tensors for each of 1 layers"):
             call.run(Caught().visit, anchor)
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compiled code from the first step on."""
+    pytest.importorskip("numba")
+    monkeypatch.setattr(_lstm, "_WORTH", -1)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(cases.map(lambda case: replace(case, kind="lstm", dtype=torch.float32)), st.integers(0, 2**31))
+def test_compiled_steps_equal_torch_and_a_loop_over_records(compiled: None, case: Case, seed: int) -> None:
+    compare(case, seed)
+
+
+def test_compiled_steps_without_records_and_on_strided_gradients(compiled: None) -> None:
+    compare(Case(width=40, records=3, dtype=torch.float32), 0, strided=True)
+    case = Case(records=0, dtype=torch.float32)
+    found, _ = ours(case, case.layer(), *case.tensors())
+    torch.autograd.backward(found, [torch.ones_like(out) for out in found])
+
+
+def test_compiled_functions_are_accurate_and_keep_nan() -> None:
+    """Each within 4 units of 2^-24 of torch in float64, relative to it."""
+    kernels = pytest.importorskip("discreet.training.rules._lstm_kernels")
+    near, far = torch.logspace(-30, 1.93, 20_000), torch.linspace(-87.0, 87.0, 20_001)
+    x = torch.cat((near, -near, far, torch.tensor([0.0, torch.inf, -torch.inf])))
+    for run, function in ((kernels._compiled_sigmoid, torch.sigmoid), (kernels._compiled_tanh, torch.tanh)):
+        row = x.clone()
+        run(row.numpy())
+        truth = function(x.double())
+        inside = x.isfinite() & (x != 0)
+        assert float(((row - truth)[inside] / truth[inside]).abs().max()) <= 4 * 2.0**-24
+        assert torch.allclose(row.double(), truth, atol=1e-37)
+        broken = torch.tensor([torch.nan, 1.0])
+        run(broken.numpy())
+        assert broken.isnan().tolist() == [True, False]
+
+
+def test_compiled_code_waits_until_it_is_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    monkeypatch.setattr(_lstm, "_kernels", lambda: asked.append(1))
+    monkeypatch.setattr(_lstm, "_seen", [0])
+    case = Case(dtype=torch.float32)
+    for worth, times in ((10**9, 0), (10, 1)):
+        monkeypatch.setattr(_lstm, "_WORTH", worth)
+        ours(case, case.layer(), *case.tensors())
+        assert len(asked) == times
+    ours(replace(case, dtype=torch.float64), case.layer().double(), *replace(case, dtype=torch.float64).tensors())
+    assert len(asked) == 1
+
+
+def test_wrong_compiled_code_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernels = pytest.importorskip("discreet.training.rules._lstm_kernels")
+    monkeypatch.setattr(kernels, "backward", lambda *_: None)
+    with pytest.raises(NumericsError, match="agrees with torch"):
+        kernels._check()
+
+
+def test_without_numba_torch_does_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "discreet.training.rules._lstm_kernels", None)
+    monkeypatch.setattr(_lstm, "_WORTH", -1)
+    _lstm._kernels.cache_clear()
+    assert _lstm._kernels() is None
+    compare(Case(dtype=torch.float32), 0)
+    _lstm._kernels.cache_clear()
 
 
 @pytest.mark.parametrize("kind", KINDS)

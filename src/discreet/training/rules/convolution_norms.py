@@ -25,7 +25,7 @@ from torch import Tensor
 from discreet.errors import NumericsError, ParameterError
 from discreet.numerics._rational import gamma, root_up, tiny, up
 from discreet.numerics.norms import tree_sums
-from discreet.training.rules.convolution import Convolution
+from discreet.training.rules.convolution import Convolution, product
 
 __all__ = ["ghost_memory", "ghost_squared_norms"]
 
@@ -64,7 +64,7 @@ def ghost_squared_norms(how: Convolution, x: Tensor, g: Tensor) -> Tensor:
     shifts = _shifts_pay(how, wide_sizes)
     error = _error(how, math.prod(sizes), shifts, x.dtype)
     bound = x.new_zeros((len(x), how.groups), dtype=torch.float64)
-    step = max(1, _CACHE // _entry_bytes(how, wide_sizes, x.element_size()))
+    step = max(2, _CACHE // _entry_bytes(how, wide_sizes, x.element_size()))
     for start in range(0, len(x), step):
         some = slice(start, start + step)
         if shifts:
@@ -84,7 +84,7 @@ def ghost_memory(how: Convolution, wide_sizes: tuple[int, ...], itemsize: int = 
     True
     """
     # Two Gram matrices and what is shifted from one to the other; then two in float64.
-    return 3 * max(_CACHE, _entry_bytes(how, wide_sizes, itemsize)) * max(1, 12 // itemsize)
+    return 3 * max(_CACHE, 2 * _entry_bytes(how, wide_sizes, itemsize)) * max(1, 12 // itemsize)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,9 +142,8 @@ def _lengths(gram: Tensor, lost: float, growth: float) -> Tensor:
 
 
 def _gram(columns: Tensor) -> Tensor:
-    """(n, T, T) of (n, d, T). Into given memory: then no autocast shortens the factors."""
-    out = columns.new_empty((len(columns), columns.shape[2], columns.shape[2]))
-    return torch.bmm(columns.transpose(1, 2), columns, out=out)
+    """(n, T, T) of (n, d, T)."""
+    return product(columns.transpose(1, 2), columns, columns.new_empty((len(columns), columns.shape[2], columns.shape[2])))
 
 
 def _window_gram(how: Convolution, gram: Tensor, sizes: tuple[int, ...]) -> Tensor:

@@ -24,25 +24,15 @@ import torch
 from torch import Tensor
 
 from discreet.errors import ParameterError
-from discreet.training.rules._cells import (
-    Gradients,
-    Steps,
-    Trace,
-    Weights,
-    gru,
-    gru_backward,
-    lstm,
-    lstm_backward,
-    rnn,
-    rnn_backward,
-)
+from discreet.training.rules._cells import Gradients, Steps, Trace, Weights, gru, gru_backward, rnn, rnn_backward
+from discreet.training.rules._lstm import lstm, lstm_backward
 
-__all__ = ["Kind", "Place", "Receiver", "Recurrence", "Visit", "Weights", "recurrent_layer"]
+__all__ = ["Kind", "Place", "Receiver", "Recurrence", "Visit", "recurrent_layer"]
 
 Kind: TypeAlias = Literal["lstm", "gru", "rnn_tanh", "rnn_relu"]
 
 Receiver: TypeAlias = Callable[[Tensor], None]
-"""Takes the gradient of the value of one linear map, (m, T, outputs), once in each backward pass that reaches the layer."""
+"""Takes the gradient of the value of one linear map, (m, T, outputs), once: another backward pass is refused."""
 
 _Forward: TypeAlias = Callable[[Tensor, tuple[Tensor, ...], Weights, Steps], Trace]
 _Backward: TypeAlias = Callable[[Trace, Weights, Tensor, tuple[Tensor, ...], Steps], Gradients]
@@ -125,30 +115,33 @@ class _Layer(torch.autograd.Function):
         with torch.autocast(x.device.type, enabled=False):
             x_TmI = x.contiguous()
             trace = _CELLS[run.kind][0](_from_inputs(run.kind, x_TmI, weights), start, weights, steps)
-        hidden_SmP = trace.states[0]
-        before_TmP, after_TmP = (hidden_SmP[min(side) : max(side) + 1] for side in (steps.before, steps.after))
-        run.met = (x_TmI.detach(), before_TmP) if weights.hr is None else (x_TmI.detach(), before_TmP, trace.others[-1])
+        met = (x_TmI.detach(), steps.sooner(trace.states[0]))
+        run.met = met if weights.hr is None else (*met, trace.others[-1])
         ctx.run, ctx.states = run, states
         ctx.save_for_backward(*weights, *trace.states, *trace.others)
         # Copies: the user may change them in place, and the states are still needed as they are.
-        return after_TmP.clone(), *(buffer[steps.after[-1]].clone() for buffer in trace.states)
+        return steps.later(trace.states[0]).clone(), *(buffer[steps.after[-1]].clone() for buffer in trace.states)
 
     @staticmethod
     def backward(ctx: Any, output: Tensor, *last: Tensor) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled():
-            do = "Leave out penalties on gradients, or write the layer out in other functions."
-            raise ParameterError(
-                owner="backward", name="create_graph", expected="False for recurrent layers", got="True", do=do
-            )
+            raise _refusal("create_graph", "Leave out penalties on gradients, or write the layer out in other functions.")
+        if not ctx.run.receivers:
+            raise _refusal("retain_graph", "Run the forward pass again for another backward pass.")
         run, saved, split = ctx.run, ctx.saved_tensors, len(Weights._fields)
         weights, trace = Weights(*saved[:split]), Trace(saved[split : split + ctx.states], saved[split + ctx.states :])
         with torch.autocast(output.device.type, enabled=False):
             found = _CELLS[run.kind][1](trace, weights, output, last, run.steps)
             d_x = found.ih @ weights.ih if ctx.needs_input_grad[3] else None
         values = (found.ih, found.hh) if found.hr is None else (found.ih, found.hh, found.hr)
-        for receive, value_TmO in zip(run.receivers, values, strict=True):
+        receivers, run.receivers = run.receivers, ()
+        for receive, value_TmO in zip(receivers, values, strict=True):
             receive(value_TmO.transpose(0, 1))
         return None, None, None, d_x, *found.start, *[None] * split
+
+
+def _refusal(name: str, do: str) -> ParameterError:
+    return ParameterError(owner="backward", name=name, expected="False for recurrent layers", got="True", do=do)
 
 
 def _from_inputs(kind: Kind, x: Tensor, weights: Weights) -> Tensor:
