@@ -15,10 +15,12 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from discreet.errors import ModelError
+from discreet.errors import CoupledRecords, ModelError
 from discreet.training.choice import Choice, Chooser
 from discreet.training.contributions import Contributions, Piece, gathered
+from discreet.training.culprit import named
 from discreet.training.factors import Dense, Factor, wide
+from discreet.training.isolation import Isolation, isolated, uncoupled
 from discreet.training.quiet import full_precision, plain_forward
 from discreet.training.recording import Recorder, Tracer, Unclear, Use
 from discreet.training.rows import select
@@ -32,6 +34,7 @@ Loss: TypeAlias = Callable[[Any, Any], Any]
 """(model, batch) to one loss for each record, (B,); or to that and a mapping of per-record statistics, (B, ...) each."""
 
 _BUDGET = 2**28
+_EARLY = 16  # passes
 _NO_ROWS = "the loss gives no single value for each record"
 
 
@@ -56,6 +59,8 @@ class Engine:
         self._structure: Structure | None = None
         self._uses: dict[str, int] = {}
         self._bytes = 0
+        self._count = 0
+        self.isolation: Isolation | None = None  # what the last check of isolation found
         self.loop_because: str | None = None  # why records are computed one by one; None if they are not
 
     @property
@@ -78,6 +83,7 @@ class Engine:
             present: rows that are records; sensitive.
         """
         self._check_parameters()
+        self._count += 1
         if self.loop_because is None:
             try:
                 yield self._recorded(loss, batch, records, present)
@@ -85,6 +91,9 @@ class Engine:
                 self.loop_because = str(reason)
             else:
                 return
+        if not self._count & (self._count - 1) or self.isolation is not None:
+            self.isolation = None
+            uncoupled(self, loss, batch, records)
         for row in range(present):
             yield self._alone(loss, select(batch, torch.tensor([row])))
 
@@ -106,23 +115,36 @@ class Engine:
         return max(1, min(most, budget // max(1, self._bytes)))
 
     def _recorded(self, loss: Loss, batch: Any, records: int, present: int) -> tuple[Contributions, dict[str, Tensor]]:
-        if self._structure is None:
-            self._structure = self.learn(loss, batch, records)
+        if self._structure is None or self._check_due(batch):
+            self._structure = self._understood(loss, batch, records)
         try:
             recorder, statistics = self.record(loss, batch, records, present, self._structure)
         except Unclear:
-            self._structure = self.learn(loss, batch, records)
+            self._structure = self._understood(loss, batch, records)
             recorder, statistics = self.record(loss, batch, records, present, self._structure)
         pieces = gathered(recorder.uses, self.parameters, self._finish_leaf)
         return Contributions(pieces, records, present), statistics
+
+    def _check_due(self, batch: Any) -> bool:
+        """Isolation is tried again at passes 2, 4, 8, ...; in the first ones also when a batch could show more."""
+        again = self._count < _EARLY and self.isolation is not None and self.isolation.due(batch)
+        return again or not self._count & (self._count - 1)
+
+    def _understood(self, loss: Loss, batch: Any, records: int) -> Structure:
+        structure = self.learn(loss, batch, records)
+        self.isolation = isolated(self, loss, batch, records, structure)
+        return structure
 
     def learn(self, loss: Loss, batch: Any, records: int) -> Structure:
         """The structure of a pass over this batch."""
         traces = []
         for count in (2, 3):
             tracer, few = Tracer(), select(batch, torch.arange(count) % records)
-            with torch.enable_grad(), plain_forward(self.model), tracer:
-                loss(self.model, few)
+            try:
+                with torch.enable_grad(), plain_forward(self.model), tracer:
+                    loss(self.model, few)
+            except CoupledRecords as error:
+                raise named(error, self.model) from None
             traces.append(tracer.shapes)
         self._bytes = 2 * (_numbers(traces[1]) - _numbers(traces[0])) * 4  # activations, and their gradients
         found = Structure.between(*traces)
@@ -131,14 +153,14 @@ class Engine:
         return found
 
     def record(
-        self, loss: Loss, batch: Any, records: int, present: int, structure: Structure
+        self, loss: Loss, batch: Any, records: int, present: int, structure: Structure, *, trial: bool = False
     ) -> tuple[Recorder, dict[str, Tensor]]:
-        """One forward and one backward pass."""
+        """One forward and one backward pass; a trial decides nothing for those to come."""
         count: dict[str, int] = {}
 
         def finish(use: Use, factor: Factor) -> Factor:
             value = use.value
-            if not isinstance(value, Part) or self._uses.get(value.leaf, 2) > 1:
+            if trial or not isinstance(value, Part) or self._uses.get(value.leaf, 2) > 1:
                 return factor
             return self._chooser.finished(value.leaf, 0, factor, value.tensor.numel())
 
@@ -149,6 +171,8 @@ class Engine:
             losses, statistics = _parts(result, records)
             with full_precision(self.device):
                 self._backward(losses[:present].sum(), recorder)
+        if trial:
+            return recorder, statistics
         for use in recorder.uses:
             if isinstance(use.value, Part):
                 count[use.value.leaf] = count.get(use.value.leaf, 0) + 1
