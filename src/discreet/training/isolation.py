@@ -212,7 +212,7 @@ class _Trial:
 
     def _truth(self, one: Any) -> dict[str, Tensor]:
         model, parameters = self.engine.model, self.engine.parameters
-        with Steady():
+        with self.engine.batch_norm.noting() as noting, Steady(noting):
             try:
                 return true_gradients(model, self.loss, one, parameters)
             except CANNOT_BEAR:  # such as a squeeze() too many: two copies of the record instead of one
@@ -335,7 +335,7 @@ def uncoupled(engine: Engine, loss: Loss, batch: Any, records: int) -> None:
 
 
 def _forward(engine: Engine, loss: Loss, rows: Any) -> tuple[Tensor, dict[str, Tensor], bool]:
-    with torch.no_grad(), plain_forward(engine.model), Steady():
+    with engine.batch_norm.noting() as noting, torch.no_grad(), plain_forward(engine.model), Steady(noting):
         before = random_state()
         losses = losses_of(loss(engine.model, rows)).detach()
         drew = not all(map(torch.equal, before, random_state()))
