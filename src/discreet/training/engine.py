@@ -15,11 +15,13 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from discreet.errors import ModelError
+from discreet.errors import CoupledRecords, ModelError
 from discreet.training.batch_norm import Alone, PrivateBatchNorm
 from discreet.training.choice import Choice, Chooser
 from discreet.training.contributions import Contributions, Piece, gathered
+from discreet.training.culprit import named
 from discreet.training.factors import Dense, Factor, wide
+from discreet.training.isolation import Isolation, isolated, uncoupled
 from discreet.training.quiet import full_precision, plain_forward
 from discreet.training.recording import Recorder, Tracer, Unclear, Use
 from discreet.training.rows import select
@@ -33,6 +35,7 @@ Loss: TypeAlias = Callable[[Any, Any], Any]
 """(model, batch) to one loss for each record, (B,); or to that and a mapping of per-record statistics, (B, ...) each."""
 
 _BUDGET = 2**28
+_EARLY = 16  # passes
 _NO_ROWS = "the loss gives no single value for each record"
 
 
@@ -66,6 +69,8 @@ class Engine:
         self._structure: Structure | None = None
         self._uses: dict[str, int] = {}
         self._bytes = 0
+        self._count = 0
+        self.isolation: Isolation | None = None  # what the last check of isolation found
         self.loop_because: str | None = None  # why records are computed one by one; None if they are not
 
     @property
@@ -78,16 +83,19 @@ class Engine:
         """Form of every use, with what was measured."""
         return tuple(self._chooser.choices.values())
 
-    def passes(self, loss: Loss, batch: Any, records: int, present: int) -> Iterator[tuple[Contributions, dict[str, Tensor]]]:
-        """What the first `present` of `records` rows contribute, and their statistics: all at once, or one by one.
+    def passes(
+        self, loss: Loss, batch: Any, records: int, present: int | Tensor
+    ) -> Iterator[tuple[Contributions, dict[str, Tensor]]]:
+        """What rows contribute, and their statistics: all at once, or one by one.
 
         Args:
             loss: of the user.
             batch: structure with `records` rows; sensitive.
             records: rows of the pass, the padding included.
-            present: rows that are records; sensitive.
+            present: which rows are records: how many of the first, or one bool for each; sensitive.
         """
         self._check_parameters()
+        self._count += 1
         if self.loop_because is None:
             try:
                 yield self._recorded(loss, batch, records, present)
@@ -95,8 +103,11 @@ class Engine:
                 self.loop_because = str(reason)
             else:
                 return
-        for row in range(present):
-            yield self._alone(loss, select(batch, torch.tensor([row])))
+        if not self._count & (self._count - 1) or self.isolation is not None:
+            self.isolation = None
+            uncoupled(self, loss, batch, records)
+        for row in Contributions({}, records, present).mask.nonzero():
+            yield self._alone(loss, select(batch, row))
 
     @property
     def device(self) -> torch.device:
@@ -115,24 +126,42 @@ class Engine:
                 self._structure = self.learn(loss, batch, records)
         return max(1, min(most, budget // max(1, self._bytes)))
 
-    def _recorded(self, loss: Loss, batch: Any, records: int, present: int) -> tuple[Contributions, dict[str, Tensor]]:
-        if self._structure is None:
-            self._structure = self.learn(loss, batch, records)
+    def _recorded(self, loss: Loss, batch: Any, records: int, present: int | Tensor) -> tuple[Contributions, dict[str, Tensor]]:
+        if self._structure is None or self._check_due(batch):
+            self._structure = self._understood(loss, batch, records)
         try:
             recorder, statistics = self.record(loss, batch, records, present, self._structure)
         except Unclear:
-            self._structure = self.learn(loss, batch, records)
+            self._structure = self._understood(loss, batch, records)
             recorder, statistics = self.record(loss, batch, records, present, self._structure)
         pieces = gathered(recorder.uses, self.parameters, self._finish_leaf)
         return Contributions(pieces, records, present), statistics
+
+    def _check_due(self, batch: Any) -> bool:
+        """Isolation is tried again at passes 2, 4, 8, ...; in the first ones also when a batch could show more."""
+        again = self._count < _EARLY and self.isolation is not None and self.isolation.due(batch)
+        return again or not self._count & (self._count - 1)
+
+    def _understood(self, loss: Loss, batch: Any, records: int) -> Structure:
+        structure = self.learn(loss, batch, records)
+        self.isolation = isolated(self, loss, batch, records, structure)
+        return structure
 
     def learn(self, loss: Loss, batch: Any, records: int) -> Structure:
         """The structure of a pass over this batch."""
         traces = []
         for count in (2, 3):
             few = select(batch, torch.arange(count) % records)
-            with self.batch_norm.noting() as noting, torch.enable_grad(), plain_forward(self.model), Tracer(noting) as tracer:
-                loss(self.model, few)
+            try:
+                with (
+                    self.batch_norm.noting() as noting,
+                    torch.enable_grad(),
+                    plain_forward(self.model),
+                    Tracer(noting) as tracer,
+                ):
+                    loss(self.model, few)
+            except CoupledRecords as error:
+                raise named(error, self.model) from None
             traces.append(tracer.shapes)
         self._bytes = 2 * (_numbers(traces[1]) - _numbers(traces[0])) * 4  # activations, and their gradients
         found = Structure.between(*traces)
@@ -141,14 +170,14 @@ class Engine:
         return found
 
     def record(
-        self, loss: Loss, batch: Any, records: int, present: int, structure: Structure
+        self, loss: Loss, batch: Any, records: int, present: int | Tensor, structure: Structure, *, trial: bool = False
     ) -> tuple[Recorder, dict[str, Tensor]]:
-        """One forward and one backward pass."""
+        """One forward and one backward pass; a trial decides nothing for those to come."""
         count: dict[str, int] = {}
 
         def finish(use: Use, factor: Factor) -> Factor:
             value = use.value
-            if not isinstance(value, Part) or self._uses.get(value.leaf, 2) > 1:
+            if trial or not isinstance(value, Part) or self._uses.get(value.leaf, 2) > 1:
                 return factor
             return self._chooser.finished(value.leaf, 0, factor, value.tensor.numel())
 
@@ -157,7 +186,9 @@ class Engine:
                 result = loss(self.model, batch)
             losses, statistics = _parts(result, records, noting.statistics())
             with full_precision(self.device):
-                self._backward(losses[:present].sum(), recorder)
+                self._backward(_total(losses, present), recorder)
+        if trial:
+            return recorder, statistics
         for use in recorder.uses:
             if isinstance(use.value, Part):
                 count[use.value.leaf] = count.get(use.value.leaf, 0) + 1
@@ -210,6 +241,11 @@ class Engine:
                 got=f"changed: {', '.join(changed)}",
                 do="Freeze and unfreeze before the run begins: every trained parameter belongs to the plan's leaves.",
             )
+
+
+def _total(losses: Tensor, present: int | Tensor) -> Tensor:
+    """The sum over records, without the padding."""
+    return losses[:present].sum() if isinstance(present, int) else torch.where(present.to(losses.device), losses, 0).sum()
 
 
 def _numbers(calls: list[CallShapes]) -> int:

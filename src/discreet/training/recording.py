@@ -95,18 +95,25 @@ def _no(*_: object) -> bool:
 
 
 class Tracer(_Watching):
-    """Notes the shapes of one pass."""
+    """Notes the shapes of one pass.
 
-    def __init__(self, noting: Noting | None = None) -> None:
+    Args:
+        noting: private batch statistics.
+        look: called with the number, the name and the results of every function; None to note shapes only.
+    """
+
+    def __init__(self, noting: Noting | None = None, look: Callable[[int, str, Any], None] | None = None) -> None:
         super().__init__(noting)
         self.shapes: list[CallShapes] = []
+        self._look = look
 
     def _called(self, number: int, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        del number
         inputs = tuple(tuple(tensor.shape) for tensor in tensors_in(args, kwargs))
         out = func(*args, **kwargs)
         outputs = tuple(tuple(tensor.shape) for tensor in tensors_in(out))
         self.shapes.append(CallShapes(func.__name__, inputs, outputs))
+        if self._look is not None:
+            self._look(number, func.__name__, out)
         return out
 
 
