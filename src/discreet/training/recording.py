@@ -153,7 +153,7 @@ class Recorder(_Watching):
 
     def _called(self, number: int, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         axes = self._axes(number, func)
-        leaf = self.noting.layer(args, kwargs) if func.__name__ == "batch_norm" else None
+        leaf = self.noting.leaf_of(args, kwargs) if func.__name__ == "batch_norm" else None
         if leaf is not None:
             self._note(leaf, self._call(number, axes, func, args, kwargs))
         if torch.is_grad_enabled() and self._meets(args, kwargs):
