@@ -115,7 +115,7 @@ class Engine:
         """The structure of a pass over this batch."""
         traces = []
         for count in (2, 3):
-            tracer, few = Tracer(), select(batch, torch.arange(count) % records)
+            tracer, few = Tracer(self.parameters), select(batch, torch.arange(count) % records)
             with torch.enable_grad(), plain_forward(self.model), tracer:
                 loss(self.model, few)
             traces.append(tracer.shapes)
@@ -178,7 +178,7 @@ class Engine:
                 return Contributions({}, 1, 1), statistics
             found = torch.autograd.grad(losses.sum(), list(self.parameters.values()), allow_unused=True)
         pieces = {
-            leaf: (Piece(whole(parameter), Dense(wide(gradient).unsqueeze(0))),)
+            leaf: (Piece(whole(parameter), Dense(wide(_full(gradient)).unsqueeze(0))),)
             for (leaf, parameter), gradient in zip(self.parameters.items(), found, strict=True)
             if gradient is not None
         }
@@ -193,6 +193,10 @@ class Engine:
                 got=f"changed: {', '.join(changed)}",
                 do="Freeze and unfreeze before the run begins: every trained parameter belongs to the plan's leaves.",
             )
+
+
+def _full(gradient: Tensor) -> Tensor:
+    return gradient.to_dense() if gradient.is_sparse else gradient
 
 
 def _numbers(calls: list[CallShapes]) -> int:

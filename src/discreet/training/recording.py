@@ -10,25 +10,27 @@ What cannot be seen, or is not clear, raises `Unclear`, and the engine computes 
 from __future__ import annotations
 
 import math
-import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from discreet.errors import CoupledRecords
 from discreet.training.factors import Dense, Factor, wide
-from discreet.training.structure import Axis, CallAxes, CallShapes, Structure, tensors_in
+from discreet.training.guards import changes_in_place, refuse_change, refuse_coupling, refuse_shuffling
+from discreet.training.opened import is_python, opened
+from discreet.training.structure import Axis, CallAxes, CallShapes, Structure, refilled, tensors_in
 from discreet.training.tap import Receiver, new_anchor, spread_out, tap
-from discreet.training.values import Computed, Looked, Part, Value, view_of, whole
+from discreet.training.values import Computed, Looked, Part, Value, sources_of, view_of, whole
 
 __all__ = ["Call", "Recorder", "Rule", "Tracer", "Unclear", "Use", "one_copy_each"]
 
-_GUARDS = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
-_SAME_ROWS = frozenset({"relu", "relu_", "gelu", "silu", "tanh", "sigmoid", "dropout", "contiguous", "to", "float", "clone"})
+_SAME_ROWS = frozenset(
+    {"add", "addmm", "clone", "contiguous", "div", "dropout", "embedding", "float", "gelu", "layer_norm", "linear"}
+    | {"log_softmax", "matmul", "mm", "mul", "relu", "relu_", "rms_norm", "sigmoid", "silu", "softmax", "sub", "tanh", "to"}
+)  # row i of the result comes from row i of what has records
 _RESHAPES = frozenset({"view", "reshape", "flatten"})
 
 
@@ -58,9 +60,9 @@ class _Watching(TorchFunctionMode):
     ) -> Any:
         del types
         named = dict(kwargs or {})
-        if type(func) is _Function and func.__module__ == "torch.nn.functional":
+        if is_python(func):
             with self:
-                return _unguarded(func)(*args, **named)
+                return opened(func)(*args, **named)
         number = self.calls
         self.calls += 1
         return self._called(number, func, args, named)
@@ -69,40 +71,28 @@ class _Watching(TorchFunctionMode):
         raise NotImplementedError
 
 
-_Function = types.FunctionType
-_without_guards: dict[Any, Any] = {}
-
-
-def _unguarded(func: Any) -> Any:
-    """The same function, without its question whether a mode wants to see it: it does, and it sees what happens inside."""
-    found = _without_guards.get(func)
-    if found is None:
-        names = dict(func.__globals__) | dict.fromkeys(_GUARDS, _no)
-        found = _Function(func.__code__, names, func.__name__, func.__defaults__, func.__closure__)
-        found.__kwdefaults__ = func.__kwdefaults__
-        _without_guards[func] = found
-    return found
-
-
-def _no(*_: object) -> bool:
-    return False
-
-
 class Tracer(_Watching):
     """Notes the shapes of one pass."""
 
-    def __init__(self) -> None:
+    def __init__(self, parameters: Mapping[str, Tensor] | None = None) -> None:
         super().__init__()
         self.shapes: list[CallShapes] = []
+        self._parameters = dict(parameters or {})
 
     def _called(self, number: int, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         del number
-        _refuse_coupling(func, args, kwargs)
-        inputs = tuple(tuple(tensor.shape) for tensor in tensors_in(args, kwargs))
+        refuse_coupling(func.__name__, args, kwargs)
+        refuse_change(func.__name__, args, self._parameters)
+        inputs = tuple(map(_shape, tensors_in(args, kwargs)))
         out = func(*args, **kwargs)
-        outputs = tuple(tuple(tensor.shape) for tensor in tensors_in(out))
-        self.shapes.append(CallShapes(func.__name__, inputs, outputs))
+        self.shapes.append(CallShapes(func.__name__, inputs, tuple(map(_shape, tensors_in(out)))))
         return out
+
+
+def _shape(tensor: Tensor) -> tuple[int, ...]:
+    if tensor.is_nested:
+        raise Unclear("the model uses nested tensors")
+    return tuple(tensor.shape)
 
 
 class Recorder(_Watching):
@@ -134,16 +124,28 @@ class Recorder(_Watching):
         self._parameters = dict(parameters)
         self._values: dict[int, Value] = {id(p): Part(p, leaf, whole(p)) for leaf, p in parameters.items()}
         self._folded: dict[int, tuple[Tensor, int]] = {}  # held, so that no other tensor gets the same id
+        self._entered = 0
+
+    def __enter__(self) -> Self:
+        self._entered += 1
+        super().__enter__()  # type: ignore[no-untyped-call]
+        return self
+
+    def __exit__(self, *what: object) -> None:
+        self._entered -= 1
+        super().__exit__(*what)  # type: ignore[no-untyped-call]
 
     # --- forward ---
 
     def _called(self, number: int, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         axes = self._axes(number, func)
-        if torch.is_grad_enabled() and self._meets(args, kwargs):
-            return self._meeting(number, axes, func, args, kwargs)
-        out = func(*args, **kwargs)
+        refuse_coupling(axes.name, args, kwargs)  # in every pass: a layer may have been put into another mode since
+        refuse_change(axes.name, args, self._parameters)
+        refuse_shuffling(axes)
+        meets = torch.is_grad_enabled() and self._meets(args, kwargs)
+        out = self._meeting(number, axes, func, args, kwargs) if meets else func(*args, **kwargs)
         if axes.outputs and axes.outputs[0] is not None and axes.outputs[0].fold > 1:
-            self._follow_rows(axes, args, out)
+            self._follow_rows(axes, list(tensors_in(args, kwargs)), out)
         return out
 
     def _axes(self, number: int, func: Any) -> CallAxes:
@@ -169,8 +171,11 @@ class Recorder(_Watching):
         if any(axis is not None for axis in (*axes.inputs, *axes.outputs)):
             for tensor, axis in zip(tensors, axes.inputs, strict=True):
                 self._check_rows(func.__name__, tensor, axis)
-            rule = self._rules.get(func.__name__)
-            return one_copy_each(call) if rule is None else rule(call)
+            # The rules' formulas are for real numbers; autograd knows the others.
+            rule = one_copy_each if any(map(torch.is_complex, tensors)) else self._rules.get(func.__name__, one_copy_each)
+            return _attempted(rule, call)
+        if any(tensor.requires_grad and self.value(tensor) is None for tensor in tensors):
+            raise Unclear(f"{func.__name__} joins a parameter with something that was computed before the pass")
         out = func(*args, **kwargs)
         for tensor in tensors_in(out):
             if tensor.requires_grad:
@@ -188,25 +193,29 @@ class Recorder(_Watching):
             raise Unclear(f"an argument of {name} does not have one row for each record")
 
     def _derived(self, call: Call, tensor: Tensor) -> Value:
-        sources = dict(pair for value in call.values() for pair in _sources(value, self._parameters))
+        values = list(call.values())
+        sources = dict(pair for value in values for pair in sources_of(value, self._parameters))
         if len(sources) == 1:
             ((leaf, parameter),) = sources.items()
             region = view_of(tensor, parameter)
-            if region is not None and all(isinstance(value, Part) for value in call.values()):
+            if region is not None and all(isinstance(value, Part) for value in values):
                 return Part(tensor, leaf, region)
         looked = _looked(call, tensor)
         return looked if looked is not None else Computed(tensor, tuple(sources.items()))
 
-    def _follow_rows(self, axes: CallAxes, args: Sequence[Any], out: Any) -> None:
-        """Remember how the first axis of a reshaped tensor runs over records: `outer` times over all of them."""
-        first, to = axes.inputs[0] if axes.inputs else None, axes.outputs[0]
-        if first is None or to is None or to.dim or not isinstance(out, Tensor) or not isinstance(args[0], Tensor):
+    def _follow_rows(self, axes: CallAxes, tensors: list[Tensor], out: Any) -> None:
+        """Remember how the first axis of a result runs over records: `outer` times over all of them."""
+        to = axes.outputs[0]
+        before = [(tensor, axis) for tensor, axis in zip(tensors, axes.inputs, strict=True) if axis is not None]
+        if to is None or to.dim or not isinstance(out, Tensor) or not before:
             return
-        before = args[0]
-        if axes.name in _RESHAPES and first.clear:
-            self.mark_in_order(out, math.prod(before.shape[: first.dim]))
-        elif axes.name in _RESHAPES | _SAME_ROWS and before.shape[:1] == out.shape[:1] and id(before) in self._folded:
-            self.mark_in_order(out, self._folded[id(before)][1])
+        first, axis = before[0]
+        if axes.name in _RESHAPES and axis.clear:
+            self.mark_in_order(out, math.prod(first.shape[: axis.dim]))
+        elif axes.name in _RESHAPES | _SAME_ROWS:
+            orders = {self.in_order(one) if one.shape[:1] == out.shape[:1] else None for one, _ in before}
+            if len(orders) == 1 and None not in orders:
+                self.mark_in_order(out, int(orders.pop() or 0))
 
     # --- for rules ---
 
@@ -226,11 +235,13 @@ class Recorder(_Watching):
         """What turns the gradient of an output into the value's factor. `make` is let go of once it was used."""
         use = Use(value, call.number, inputs=call.records_in())
         self.uses.append(use)
-        waiting = [make]
+        waiting, version = [make], value.tensor._version  # noqa: SLF001  (what autograd itself goes by)
 
         def receive(gradient: Tensor) -> None:
-            if not waiting:
-                raise Unclear("a part of the model is differentiated more than once")
+            if not waiting or self._entered:
+                raise Unclear("the model is differentiated within its own forward pass, or more than once")
+            if value.tensor._version != version:  # noqa: SLF001
+                raise Unclear("something computed from parameters was changed in place after it was used")
             use.factor = self._finish(use, waiting.pop()(gradient))
 
         return receive
@@ -286,17 +297,24 @@ class Call:
             outer = self.recorder.in_order(tensor if like is None else like)
             if axis.dim or outer is None:
                 raise Unclear(f"an argument of {self.func.__name__} mixes records and positions in one axis")
-            inner = tensor.shape[0] // max(1, outer * self.m)
+            inner, rest = divmod(tensor.shape[0], max(1, outer * self.m))
+            if rest:
+                raise Unclear(f"an argument of {self.func.__name__} mixes records in one row")
             return tensor.reshape(outer, self.m, inner, *tensor.shape[1:]).movedim(1, 0)
         return tensor.movedim(axis.dim, 0)
 
     def tap(self, out: Tensor, *pairs: tuple[Value | None, Callable[[Tensor], Factor]]) -> Tensor:
         """The output, whose gradient makes the factor of each value."""
         receivers = [self.recorder.receiver(value, self, make) for value, make in pairs if value is not None]
+        used = [(tensor, tensor._version) for tensor, _ in self.records_in()]  # noqa: SLF001
+        name = self.func.__name__
 
         def receive(gradient: Tensor) -> None:
-            while receivers:
-                receivers.pop(0)(gradient)
+            if any(tensor._version != version for tensor, version in used):  # noqa: SLF001
+                raise Unclear(f"an argument of {name} was changed in place after it was used")
+            for one in receivers:
+                one(gradient)
+            used.clear()
 
         return tap(out, self.recorder.anchor, receive) if receivers else out
 
@@ -330,40 +348,35 @@ def one_copy_each(call: Call) -> Any:
         else:
             raise Unclear(f"{call.func.__name__} has an argument without a clear record axis")
     outs = [axis.dim for axis in call.outputs if axis is not None and axis.clear]
-    if len(outs) < len(call.outputs) or not outs or set(dims) == {None} or call.func.__name__.endswith("_"):
+    if len(outs) < len(call.outputs) or not outs or changes_in_place(call.func.__name__):
         raise Unclear(f"{call.func.__name__} has a result without a clear record axis")
 
     places = [None if call.value(tensor) is not None else dim for tensor, dim in zip(tensors, dims, strict=True)]
 
     def one(*parts: Tensor) -> Any:  # a batch of one record
         left = [part if dim is None else part.unsqueeze(dim) for part, dim in zip(parts, places, strict=True)]
-        out = call.func(*_filled(call.args, left), **_filled(call.kwargs, left))
-        return (
-            out.squeeze(outs[0])
-            if isinstance(out, Tensor)
-            else tuple(part.squeeze(dim) for part, dim in zip(out, outs, strict=True))
-        )
+        out = call.func(*refilled(call.args, left), **refilled(call.kwargs, left))
+        rows = tuple(_of_one(call, part, dim) for part, dim in zip(tensors_in(out), outs, strict=True))
+        return rows[0] if isinstance(out, Tensor) else rows
 
     out_dims = outs[0] if len(outs) == 1 else tuple(outs)
+    return torch.vmap(one, in_dims=tuple(dims), out_dims=out_dims, randomness="different")(*given)
+
+
+def _of_one(call: Call, out: Tensor, dim: int) -> Tensor:
+    if out.shape[dim] != 1:  # the number of records is among the arguments, as in tile(p, (m, 1))
+        raise Unclear(f"{call.func.__name__} makes more than one row of one record")
+    return out.squeeze(dim)
+
+
+def _attempted(rule: Rule, call: Call) -> Any:
+    """A rule's result; what the rule stumbles over is not clear, and the user's own mistakes show again without it."""
     try:
-        return torch.vmap(one, in_dims=tuple(dims), out_dims=out_dims, randomness="different")(*given)
-    except RuntimeError as reason:
-        raise Unclear(f"{call.func.__name__} cannot be computed with one copy of its parameters for each record") from reason
-
-
-def _filled(thing: Any, left: list[Tensor]) -> Any:
-    """The same structure with tensors from the list, in the order of `tensors_in`."""
-    if isinstance(thing, Tensor):
-        return left.pop(0)
-    if isinstance(thing, (list, tuple)):
-        return type(thing)(_filled(one, left) for one in thing)
-    if isinstance(thing, Mapping):
-        return {name: _filled(one, left) for name, one in thing.items()}
-    return thing
-
-
-def _sources(value: Value, parameters: Mapping[str, Tensor]) -> tuple[tuple[str, Tensor], ...]:
-    return value.sources if isinstance(value, Computed) else ((value.leaf, parameters[value.leaf]),)
+        return rule(call)
+    except torch.OutOfMemoryError:
+        raise
+    except (IndexError, RuntimeError, TypeError, ValueError) as reason:
+        raise Unclear(f"{call.func.__name__} is called in a way that its rule does not know") from reason
 
 
 def _looked(call: Call, tensor: Tensor) -> Looked | None:
@@ -373,12 +386,3 @@ def _looked(call: Call, tensor: Tensor) -> Looked | None:
     if not isinstance(table, Part) or not isinstance(ids, Tensor) or padding >= 0 or len(torch.unique(ids)) < ids.numel():
         return None
     return Looked(tensor, table.leaf, table.region, ids)
-
-
-def _refuse_coupling(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    if func.__name__ == "batch_norm" and (args[5] if len(args) > 5 else kwargs.get("training")):
-        raise CoupledRecords(
-            expected="layers that treat every record by itself",
-            got="batch normalisation over the records of a batch (also without trained scales, also when frozen)",
-            do="Replace BatchNorm by GroupNorm, or put it in eval mode, or use private batch statistics.",
-        )
