@@ -19,11 +19,12 @@ from discreet.errors import ModelError
 from discreet.training.choice import Choice, Chooser
 from discreet.training.contributions import Contributions, Piece, gathered
 from discreet.training.factors import Dense, Factor, wide
-from discreet.training.quiet import plain_forward
+from discreet.training.guards import refuse_kinds
+from discreet.training.quiet import plain_forward, plain_products
 from discreet.training.recording import Recorder, Tracer, Unclear, Use
 from discreet.training.rows import select
 from discreet.training.rules import RULES
-from discreet.training.structure import CallShapes, Structure
+from discreet.training.structure import CallShapes, Structure, tensors_in
 from discreet.training.values import Part, whole
 
 __all__ = ["Engine", "Loss", "trained"]
@@ -52,6 +53,7 @@ class Engine:
     def __init__(self, model: nn.Module, *, memory_budget: int = _BUDGET, form: str | None = None) -> None:
         self.model = model
         self.parameters = trained(model)
+        refuse_kinds(self.parameters)
         self._chooser = Chooser(memory_budget, form)
         self._structure: Structure | None = None
         self._uses: dict[str, int] = {}
@@ -78,10 +80,17 @@ class Engine:
             present: rows that are records; sensitive.
         """
         self._check_parameters()
+        versions = [tensor._version for tensor in tensors_in(batch)]  # noqa: SLF001
         if self.loop_because is None:
             try:
                 yield self._recorded(loss, batch, records, present)
             except Unclear as reason:
+                if [tensor._version for tensor in tensors_in(batch)] != versions:  # noqa: SLF001
+                    raise ModelError(
+                        expected="a loss that leaves its batch as it is",
+                        got="a batch that was changed in place, so that it cannot be used again",
+                        do="Work on a copy in the forward pass.",
+                    ) from reason
                 self.loop_because = str(reason)
             else:
                 return
@@ -108,7 +117,8 @@ class Engine:
         except Unclear:
             self._structure = self.learn(loss, batch, records)
             recorder, statistics = self.record(loss, batch, records, present, self._structure)
-        pieces = gathered(recorder.uses, self.parameters, self._finish_leaf)
+        with plain_products():
+            pieces = gathered(recorder.uses, self.parameters, self._finish_leaf)
         return Contributions(pieces, records, present), statistics
 
     def learn(self, loss: Loss, batch: Any, records: int) -> Structure:
@@ -142,7 +152,8 @@ class Engine:
             with recorder:
                 result = loss(self.model, batch)
             losses, statistics = _parts(result, records)
-            self._backward(losses[:present].sum(), recorder)
+            with plain_products():
+                self._backward(losses[:present].sum(), recorder)
         for use in recorder.uses:
             if isinstance(use.value, Part):
                 count[use.value.leaf] = count.get(use.value.leaf, 0) + 1
@@ -160,7 +171,12 @@ class Engine:
                 do="Check that the loss uses the model, and that it is not detached.",
             )
         targets = [recorder.anchor, *self.parameters.values()]
-        _, *missed = torch.autograd.grad(total, targets, allow_unused=True)
+        try:
+            _, *missed = torch.autograd.grad(total, targets, allow_unused=True)
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as reason:  # if it is the user's own mistake, it shows again when records are computed one by one
+            raise Unclear("the backward pass cannot be followed") from reason
         for leaf, gradient in zip(self.parameters, missed, strict=True):
             if gradient is not None:
                 raise Unclear(f"{leaf} is used in a function that cannot be seen")

@@ -9,13 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
+from torch.nn.parameter import is_lazy
 
 from discreet.errors import CoupledRecords, ModelError
 from discreet.training.structure import CallAxes
 
-__all__ = ["changes_in_place", "refuse_change", "refuse_coupling", "refuse_shuffling"]
+__all__ = ["changes_in_place", "refuse_change", "refuse_coupling", "refuse_kinds", "refuse_shuffling"]
 
+_KINDS = frozenset({torch.bfloat16, torch.float16, torch.float32, torch.float64})
 _HARMLESS = frozenset({"requires_grad_", "share_memory_"})
 
 
@@ -24,6 +27,17 @@ def changes_in_place(name: str) -> bool:
     if name.endswith("__"):
         return name == "__setitem__" or name.startswith("__i")
     return name.endswith("_") and name not in _HARMLESS
+
+
+def refuse_kinds(parameters: Mapping[str, Tensor]) -> None:
+    """Parameters whose gradients have no norm here: complex, quantised, without a shape yet."""
+    for leaf, parameter in parameters.items():
+        if is_lazy(parameter) or parameter.dtype not in _KINDS:
+            raise ModelError(
+                expected="trained parameters of real numbers, of known shape",
+                got=f"{leaf}, " + ("which has no shape yet" if is_lazy(parameter) else f"of {parameter.dtype}"),
+                do="Run a lazy model once; keep complex numbers as pairs of real ones (torch.view_as_complex in the forward).",
+            )
 
 
 def refuse_coupling(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
@@ -43,7 +57,7 @@ def refuse_coupling(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -
 
 
 def refuse_change(name: str, args: Sequence[Any], parameters: Mapping[str, Tensor]) -> None:
-    """A function that writes into a parameter, also through `detach` and `data`: what it writes is neither clipped nor noised."""
+    """A function that writes into a parameter, also through `detach` and `data`: past clipping, past noise."""
     if not changes_in_place(name) or not args or not isinstance(args[0], Tensor):
         return
     memory = args[0].untyped_storage().data_ptr()

@@ -31,6 +31,7 @@ _SAME_ROWS = frozenset(
     {"add", "addmm", "clone", "contiguous", "div", "dropout", "embedding", "float", "gelu", "layer_norm", "linear"}
     | {"log_softmax", "matmul", "mm", "mul", "relu", "relu_", "rms_norm", "sigmoid", "silu", "softmax", "sub", "tanh", "to"}
 )  # row i of the result comes from row i of what has records
+_DIFFERENTIATE = frozenset({"backward", "grad"})
 _RESHAPES = frozenset({"view", "reshape", "flatten"})
 
 
@@ -142,6 +143,8 @@ class Recorder(_Watching):
         refuse_coupling(axes.name, args, kwargs)  # in every pass: a layer may have been put into another mode since
         refuse_change(axes.name, args, self._parameters)
         refuse_shuffling(axes)
+        if axes.name in _DIFFERENTIATE:
+            raise Unclear("the model is differentiated within its own forward pass")
         meets = torch.is_grad_enabled() and self._meets(args, kwargs)
         out = self._meeting(number, axes, func, args, kwargs) if meets else func(*args, **kwargs)
         if axes.outputs and axes.outputs[0] is not None and axes.outputs[0].fold > 1:
@@ -231,17 +234,24 @@ class Recorder(_Watching):
         """Say so of a result."""
         self._folded[id(tensor)] = (tensor, outer)
 
-    def receiver(self, value: Value, call: Call, make: Callable[[Tensor], Factor]) -> Receiver:
-        """What turns the gradient of an output into the value's factor. `make` is let go of once it was used."""
+    def receiver(self, value: Value, call: Call, make: Callable[[Tensor], Factor], *, watch: bool = True) -> Receiver:
+        """What turns the gradient of an output into the value's factor. `make` is let go of once it was used.
+
+        `watch`: `make` holds arguments of the call, which must not change in place; autograd watches over its own.
+        """
         use = Use(value, call.number, inputs=call.records_in())
         self.uses.append(use)
-        waiting, version = [make], value.tensor._version  # noqa: SLF001  (what autograd itself goes by)
+        waiting = [make]
+        used = [value.tensor, *(tensor for tensor, _ in use.inputs if watch)]
+        versions = [tensor._version for tensor in used]  # noqa: SLF001  (what autograd itself goes by)
 
         def receive(gradient: Tensor) -> None:
             if not waiting or self._entered:
                 raise Unclear("the model is differentiated within its own forward pass, or more than once")
-            if value.tensor._version != version:  # noqa: SLF001
-                raise Unclear("something computed from parameters was changed in place after it was used")
+            if [tensor._version for tensor in used] != versions:  # noqa: SLF001
+                raise Unclear(f"an argument of {call.func.__name__} was changed in place after it was used")
+            used.clear()
+            versions.clear()
             use.factor = self._finish(use, waiting.pop()(gradient))
 
         return receive
@@ -306,15 +316,10 @@ class Call:
     def tap(self, out: Tensor, *pairs: tuple[Value | None, Callable[[Tensor], Factor]]) -> Tensor:
         """The output, whose gradient makes the factor of each value."""
         receivers = [self.recorder.receiver(value, self, make) for value, make in pairs if value is not None]
-        used = [(tensor, tensor._version) for tensor, _ in self.records_in()]  # noqa: SLF001
-        name = self.func.__name__
 
         def receive(gradient: Tensor) -> None:
-            if any(tensor._version != version for tensor, version in used):  # noqa: SLF001
-                raise Unclear(f"an argument of {name} was changed in place after it was used")
             for one in receivers:
                 one(gradient)
-            used.clear()
 
         return tap(out, self.recorder.anchor, receive) if receivers else out
 
@@ -324,7 +329,7 @@ class Call:
         def make(gradient: Tensor) -> Factor:
             return Dense(wide(gradient).movedim(dim, 0).reshape(self.m, *value.tensor.shape))
 
-        receive = self.recorder.receiver(value, self, make)
+        receive = self.recorder.receiver(value, self, make, watch=False)
         one = value.tensor.detach().reshape(*shape[:dim], 1, *shape[dim:])
         return spread_out(one, (*shape[:dim], self.m, *shape[dim:]), self.recorder.anchor, receive)
 

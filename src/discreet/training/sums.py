@@ -21,6 +21,7 @@ from discreet.mechanisms import Bound, Group, State
 from discreet.training.contributions import Contributions, Piece
 from discreet.training.factors import Dense, wide
 from discreet.training.precision import raised_squares, sum_weights
+from discreet.training.quiet import plain_products
 
 __all__ = ["Inner", "Sums", "refuse_slots"]
 
@@ -62,6 +63,7 @@ class Sums:
                 start = stop
         return places
 
+    @plain_products()
     def add(self, contributions: Contributions, statistics: Mapping[str, Tensor]) -> None:
         """Add the records of one pass, each clipped by itself; one that is not finite contributes zeros, in every group."""
         given = Contributions(

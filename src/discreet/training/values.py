@@ -63,12 +63,22 @@ class Computed:
         parameters = [parameter for _, parameter in self.sources]
         if not factor.records:
             return
-        found = torch.autograd.grad(
-            self.tensor, parameters, values, is_grads_batched=True, retain_graph=True, allow_unused=True
-        )
+        found: tuple[Tensor | None, ...]
+        try:
+            found = torch.autograd.grad(
+                self.tensor, parameters, values, is_grads_batched=True, retain_graph=True, allow_unused=True
+            )
+        except RuntimeError:  # a function whose backward cannot take several gradients at once
+            rows = [torch.autograd.grad(self.tensor, parameters, row, retain_graph=True, allow_unused=True) for row in values]
+            found = tuple(_stacked(parts) for parts in zip(*rows, strict=True))
         for (leaf, parameter), gradient in zip(self.sources, found, strict=True):
             if gradient is not None:
                 yield leaf, whole(parameter), Dense(wide(gradient.detach()))
+
+
+def _stacked(parts: tuple[Tensor | None, ...]) -> Tensor | None:
+    rows = [part for part in parts if part is not None]
+    return torch.stack(rows) if rows else None
 
 
 Value: TypeAlias = Part | Looked | Computed
