@@ -13,8 +13,10 @@ _found: dict[Any, Any] = {}
 
 
 def is_python(func: Any) -> bool:
-    """Whether the function is written in Python, in torch.nn.functional."""
-    return type(func) is _Function and func.__module__ == "torch.nn.functional"
+    """Whether the function is written in Python, in torch.nn.functional, and can be opened."""
+    # Without a guard of its own it chooses between others by a flag, as max_pool2d does: these ask for it again, without end.
+    python = type(func) is _Function and func.__module__ == "torch.nn.functional"
+    return python and not set(_GUARDS).isdisjoint(func.__code__.co_names)
 
 
 def opened(func: Any) -> Any:
