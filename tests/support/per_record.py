@@ -104,7 +104,8 @@ def check_contributions(engine: Engine, found: Contributions, want: dict[str, Te
     """Squared norms and weighted sums of every leaf.
 
     A leaf whose gradient is zero in truth (a key bias) holds rounding noise in both, so everything is relative to the largest
-    leaf norm of the record. What the oracle itself rounds is a few units of its precision.
+    leaf norm of the record. What the oracle itself rounds is a few units of its precision. A norm that is computed without the
+    gradient may be above the truth by about 2 (p + q + T) u S^2, S the spread.
     """
     records = next(iter(want.values())).shape[0]
     true = torch.stack([squares(want[leaf]) for leaf in engine.leaves], 1)
@@ -113,7 +114,7 @@ def check_contributions(engine: Engine, found: Contributions, want: dict[str, Te
     unit = tolerance * largest + 1e-30
     assert torch.all(torch.isfinite(norms))
     assert torch.all(true - norms <= unit), _worst(engine.leaves, (true - norms) / unit)
-    assert torch.all(norms - true <= unit + tolerance * spreads), _worst(engine.leaves, (norms - true) / unit)
+    assert torch.all(norms - true <= 4 * (unit + tolerance * spreads)), _worst(engine.leaves, (norms - true) / unit)
     weights = torch.linspace(0.3, 1.0, records, dtype=torch.float64)
     for leaf, parameter in engine.parameters.items():
         total = sums(found, leaf, parameter.numel(), weights)

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.utils.data import default_collate
+from torch.utils.data import TensorDataset, default_collate
 
 from discreet import _validate as check
 from discreet.aggregation.release import Release
@@ -201,7 +201,8 @@ class PrivateRun:
         check_rows(batch.data, records)
         size = self._microbatch or self._engine.fitting(loss, batch.data, records, self._budget, self._places())
         for rows, present in padded(records, size):
-            for contributions, statistics in self._engine.passes(loss, select(batch.data, rows), size, present):
+            data = batch.data if size == records else select(batch.data, rows)
+            for contributions, statistics in self._engine.passes(loss, data, size, present):
                 sums.add(contributions, statistics)
         return sums
 
@@ -270,10 +271,11 @@ class PrivateRun:
 
 
 def _fetched(dataset: Rows, chosen: np.ndarray[Any, np.dtype[np.int64]], collate: Callable[[list[Any]], Any]) -> Any:
-    tensors = getattr(dataset, "tensors", None)  # a TensorDataset: rows at once instead of one by one
-    if isinstance(tensors, tuple) and collate is default_collate:
-        return list(select(tensors, torch.from_numpy(chosen)))
-    return collate([dataset[int(index)] for index in chosen])
+    indices = chosen.tolist()
+    if isinstance(dataset, TensorDataset) and collate is default_collate:
+        return list(select(dataset.tensors, torch.from_numpy(chosen)))
+    several = getattr(dataset, "__getitems__", None)  # torch's own convention for fetching a batch at once
+    return collate(several(indices) if callable(several) else [dataset[index] for index in indices])
 
 
 def _give(parameter: Tensor, noised: Any, divisor: float) -> None:
