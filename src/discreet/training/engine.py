@@ -184,7 +184,7 @@ class Engine:
     def _finish_leaf(self, leaf: str, factor: Factor) -> Factor:
         if self._uses.get(leaf, 2) == 1:
             return factor
-        return self._chooser.finished(leaf, 1, factor, self.parameters[leaf].numel())
+        return self._chooser.finished(leaf, 1, factor, math.prod(factor.shape))
 
     def _alone(self, loss: Loss, batch: Any) -> tuple[Contributions, dict[str, Tensor]]:
         """One record by itself, with torch's own gradients."""
