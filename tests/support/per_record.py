@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -35,7 +36,7 @@ def oracle(model: nn.Module, loss: Loss, batch: Any, records: int) -> dict[str, 
 
 def squares(gradients: Tensor) -> Tensor:
     """|G_i|^2."""
-    return gradients.reshape(gradients.shape[0], -1).square().sum(1)
+    return gradients.reshape(gradients.shape[0], math.prod(gradients.shape[1:])).square().sum(1)
 
 
 def sums(contributions: Contributions, leaf: str, numel: int, weights: Tensor) -> Tensor:
