@@ -32,6 +32,8 @@ _SAME_ROWS = frozenset(
     | {"log_softmax", "matmul", "mm", "mul", "relu", "relu_", "rms_norm", "sigmoid", "silu", "softmax", "sub", "tanh", "to"}
 )  # row i of the result comes from row i of what has records
 _DIFFERENTIATE = frozenset({"backward", "grad"})
+# One argument gives values, the other only its dtype and device.
+_BY_KIND = frozenset({"new_empty", "new_full", "new_ones", "new_tensor", "new_zeros", "to", "type_as"})
 _RESHAPES = frozenset({"view", "reshape", "flatten"})
 
 
@@ -171,7 +173,10 @@ class Recorder(_Watching):
         if len(tensors) != len(axes.inputs):
             raise Unclear(f"{func.__name__} has other arguments than before")
         call = Call(self, number, func, args, kwargs, dict(zip(map(id, tensors), axes.inputs, strict=True)), axes.outputs)
-        if any(axis is not None for axis in (*axes.inputs, *axes.outputs)):
+        aside = func.__name__ in _BY_KIND
+        if aside and any(axis is not None for axis in axes.outputs):
+            return func(*args, **kwargs)
+        if not aside and any(axis is not None for axis in (*axes.inputs, *axes.outputs)):
             for tensor, axis in zip(tensors, axes.inputs, strict=True):
                 self._check_rows(func.__name__, tensor, axis)
             # The rules' formulas are for real numbers; autograd knows the others.
