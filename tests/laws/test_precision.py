@@ -69,3 +69,20 @@ def test_p14_records_clipped_to_the_charged_norm_itself_would_exceed_it() -> Non
     leaf = Leaf(np.ones((2, 1, 1), np.float32), b, Chunk(2, 1))
     group = Group(name="g", leaves=("x",), scales=(1.0,), clip_norm=1.0, noise_std=1.0)
     assert change([leaf], [0], 1, group, grid) <= 1
+
+
+def test_p15_the_record_that_moves_to_another_row_is_paid_for() -> None:
+    """Odd rows round a contribution down by 2^-10 of the clip norm. The record that moves from row 1 to row 2 grows by that.
+
+    Without X: (-, y) in rows 0 and 1, with X: (-, X), (y, -). An engine that takes all rows for alike exceeds the clip norm.
+    """
+    group = Group(name="g", leaves=("x",), scales=(1.0,), clip_norm=1.0, noise_std=1.0)
+    grid = Grid(2.0**-40)
+    moved = {}
+    for allowed in (0.0, precision.ROW_DRIFT):
+        inner = precision.inner_group(
+            group, dimension=1, chunks=[Chunk(2, 1)], spread=1.0, records=3, grid=grid, row_drift=allowed
+        )
+        even, odd = inner.clip_norm, inner.clip_norm * (1.0 - 2.0**-10)
+        moved[allowed] = Fraction(even) + Fraction(even) - Fraction(odd)  # X in the place of y, and y in an even row
+    assert moved[precision.ROW_DRIFT] <= 1 < moved[0.0]

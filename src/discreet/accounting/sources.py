@@ -33,8 +33,8 @@ _COMPUTATIONAL = (
 )
 _OWN = "what a record contributes was computed from that record and from public or released values alone"
 _CERTIFIED = (
-    "floating-point sums were rounded as IEEE 754 says, and no record's numbers depended on its place in a batch "
-    "(numerics: certified)"
+    "floating-point sums were rounded as IEEE 754 says, and a record's place in a batch changed what it contributes by no more "
+    "than the engine allows for (numerics: certified)"
 )
 _IDEALISED = "floating-point sums and noise behave as real numbers (numerics: idealised)"
 _FIXED = "the steps and their number were fixed before the first release or depend on public values only, as every run declares"

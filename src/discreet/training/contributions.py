@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from discreet.training.factors import Dense, Factor, Outer, Rows, Tied
-from discreet.training.quiet import plain_products
 from discreet.training.recording import Use
 from discreet.training.values import Region, whole
 
@@ -46,7 +45,6 @@ class Contributions:
     records: int
     present: int
 
-    @plain_products()
     def measured(self, leaves: Iterable[str]) -> tuple[Tensor, Tensor]:
         """Squared norms and squared spreads, (m, leaves) each, float64, at or above the truth."""
         columns = []

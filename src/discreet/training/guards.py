@@ -40,14 +40,8 @@ def refuse_kinds(parameters: Mapping[str, Tensor]) -> None:
             )
 
 
-def refuse_coupling(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    """Layers that look at all records of a batch, or keep what they saw."""
-    if name == "batch_norm" and (args[5] if len(args) > 5 else kwargs.get("training")):
-        raise CoupledRecords(
-            expected="layers that treat every record by itself",
-            got="batch normalisation over the records of a batch (also without trained scales, also when frozen)",
-            do="Replace BatchNorm by GroupNorm, or put it in eval mode, or use private batch statistics.",
-        )
+def refuse_coupling(name: str, args: Sequence[Any]) -> None:
+    """Layers that keep what they saw. Batch normalisation is looked after in `batch_norm`."""
     if name == "instance_norm" and len(args) > 5 and args[3] is not None and args[5]:
         raise CoupledRecords(
             expected="layers that keep nothing of the records they see",

@@ -28,20 +28,35 @@ from discreet.mechanisms import Array, Clipping, Group
 from discreet.numerics import FloatSum, Grid, float_sum_sensitivity
 from discreet.numerics._rational import UNIT
 
-__all__ = ["LARGEST_INPUT", "LEAST_WEIGHT", "Chunk", "chunk_for", "inner_group", "most_spread", "raised_squares", "sum_weights"]
+__all__ = [
+    "LARGEST_INPUT",
+    "LEAST_WEIGHT",
+    "ROW_DRIFT",
+    "Chunk",
+    "chunk_for",
+    "inner_group",
+    "most_spread",
+    "raised_squares",
+    "sum_weights",
+]
 
 LARGEST_INPUT = 2.0**60
 """Of |a_t| and |b_t|. A record with a longer one is left out, as one that is not finite: see docs/proofs/sums.md, section 6."""
 
+ROW_DRIFT = 2.0**-10
+"""Of a record's contribution, in units of the clip norm: far above the 1e-7 that another row does to a gradient in float32."""
+
 LEAST_WEIGHT = 2.0**-100
 """Smaller weights become zero: near the end of its range float32 rounds them by more than its roundoff."""
 
+_NORM_ERROR = 2.0**-23  # of contributions: a float32 weight, and weighted numbers that underflow
 _SINGLE = np.dtype(np.float32)
 _CHANGED = 2  # microbatches that differ between neighbours, in random order
 _EXCESS = Fraction(1, 100)  # of the clip norm, that one chunk may add to the sensitivity
 _MOST_TERMS = 1024  # of a chunk: more make a product no faster
 _MOST_LOSS = 0.1  # of the clip norm, that all of it together may cost
-_SMALLEST = 2.0**-126 * 2.0**25  # what an underflowing weighted entry may lose, over the share of the clip norm it may take
+_LOST = 2.0**-126  # by a weighted number that underflows
+_LOST_SHARE = 2.0**-25  # of the clip norm, that all of these together may be
 _UP = 1.0 + 2.0**-48  # above all roundings of the few float64 operations that it is applied to
 
 
@@ -144,7 +159,16 @@ def chunk_for(positions: int, spread: float) -> Chunk:
     return best
 
 
-def inner_group(group: Group, *, dimension: int, chunks: Collection[Chunk], spread: float, records: int, grid: Grid) -> Group:
+def inner_group(
+    group: Group,
+    *,
+    dimension: int,
+    chunks: Collection[Chunk],
+    spread: float,
+    records: int,
+    grid: Grid,
+    row_drift: float = ROW_DRIFT,
+) -> Group:
     """The same group with the clip norm that records are to be clipped to, so that sums move by at most the group's own.
 
     Guarantee: an engine that keeps to docs/proofs/sums.md, section 6, and takes weights from the inner group, has sums on the
@@ -159,6 +183,8 @@ def inner_group(group: Group, *, dimension: int, chunks: Collection[Chunk], spre
             piece has spread 1. Public.
         records: most records of a sample: the limit of the policy, or the number of records of the data set; public.
         grid: on which the sum is noised; public.
+        row_drift: most that a record's contribution changes when it stands in another row of a microbatch, in units of the clip
+            norm: a matrix product may round rows in different ways. One record of a sample may have to move. Public.
 
     Raises:
         NumericsError: it would cost more than a tenth of the clip norm, or numbers that float32 does not hold.
@@ -167,7 +193,7 @@ def inner_group(group: Group, *, dimension: int, chunks: Collection[Chunk], spre
     >>> grid = Grid.for_noise(noise_std=1.0, clip_norm=1.0)
     >>> inner = inner_group(group, dimension=10**6, chunks=[chunk_for(1, 1.0)], spread=1.0, records=60_000, grid=grid)
     >>> round(inner.clip_norm, 4), inner.noise_std
-    (0.9959, 1.0)
+    (0.9949, 1.0)
     """
     if not check.instance("inner_group", "group", group, Group).private:
         return group
@@ -175,7 +201,12 @@ def inner_group(group: Group, *, dimension: int, chunks: Collection[Chunk], spre
         expected = "without slots: averages of slots are clipped, and summed exactly"
         raise ParameterError(owner="inner_group", name="group", expected=expected, got=f"{group.slots} slots")
     parts = _parts(chunks, dimension, _checked_spread("inner_group", spread), records)
-    moved = float_sum_sensitivity(*parts, clip_norm=group.clip_norm, grid=grid)
+    error = _NORM_ERROR + check.fraction("inner_group", "row_drift", row_drift, zero=True)
+
+    def sensitivity(clip_norm: float) -> float:
+        return float_sum_sensitivity(*parts, clip_norm=clip_norm, grid=grid, norm_error=math.nextafter(error, 1.0))
+
+    moved = sensitivity(group.clip_norm)
     inner = group.clip_norm - (moved - group.clip_norm)  # a sum moves by at least as much as its records: enough at once
     if not inner >= group.clip_norm * (1.0 - _MOST_LOSS):
         raise NumericsError(
@@ -183,7 +214,7 @@ def inner_group(group: Group, *, dimension: int, chunks: Collection[Chunk], spre
             got=f"{moved / group.clip_norm - 1.0:.1%}, for samples of up to {records} records and {dimension} coordinates",
             do="Sample with TruncatedPoisson, whose limit is small, sum in smaller chunks, or declare numerics idealised.",
         )
-    while float_sum_sensitivity(*parts, clip_norm=inner, grid=grid) > group.clip_norm:
+    while sensitivity(inner) > group.clip_norm:
         inner = math.nextafter(inner, 0.0)
     _refuse_small(group, inner, dimension, max(part.terms * part.pieces for part in parts))
     return replace(group, clip_norm=inner)
@@ -194,7 +225,7 @@ def _parts(chunks: Collection[Chunk], dimension: int, spread: float, records: in
     if not chunks:
         raise ParameterError(owner="inner_group", name="chunks", expected="at least one", got="none")
     sizes = sorted({check.instance("inner_group", "chunks", chunk, Chunk).records for chunk in chunks})
-    most = check.whole("inner_group", "records", records, least=1)
+    most = check.whole("inner_group", "records", records, least=1) + 1  # a neighbour may have one more
     parts: list[FloatSum] = []
     for size in sizes:
         alike = [chunk for chunk in chunks if chunk.records == size]
@@ -216,7 +247,7 @@ def _parts(chunks: Collection[Chunk], dimension: int, spread: float, records: in
 
 def _refuse_small(group: Group, clip_norm: float, dimension: int, positions: int) -> None:
     """Where weights, or weighted vectors, would leave the range of float32."""
-    least = positions * math.sqrt(dimension) * LARGEST_INPUT * _SMALLEST
+    least = positions * math.sqrt(dimension) * LARGEST_INPUT * _LOST / _LOST_SHARE
     heaviest = 1.0 if group.clipping is Clipping.CLIP else clip_norm / group.stability
     if not (clip_norm >= least and heaviest / min(group.scales) <= LARGEST_INPUT and max(group.scales) <= LARGEST_INPUT):
         raise NumericsError(

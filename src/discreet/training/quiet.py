@@ -12,7 +12,7 @@ from torch.utils import checkpoint
 
 from discreet.errors import NumericsError
 
-__all__ = ["plain_forward", "plain_products"]
+__all__ = ["full_precision", "plain_forward"]
 
 
 class _Straight:
@@ -46,17 +46,21 @@ def plain_forward(model: nn.Module, *, restore: bool = True) -> Iterator[None]:
 
 
 @contextmanager
-def plain_products() -> Iterator[None]:
-    """Products in the precision of their factors, as bounds on rounding assume, whatever the user's autocast says."""
+def full_precision(device: torch.device) -> Iterator[None]:
+    """Products of float32 are products of float32: autocast is off, and shorter formats are refused.
+
+    Raises:
+        NumericsError: torch is set to compute float32 products in a shorter format, whose rounding no bound here covers.
+    """
     try:
         short = torch.get_float32_matmul_precision() != "highest"
     except RuntimeError:  # set by more than one of torch's interfaces: torch itself cannot say
         short = True
-    if short:
+    if short or (device.type == "cuda" and torch.backends.cudnn.allow_tf32):
         raise NumericsError(
-            expected="float32 matrix products in full precision",
-            got="a setting that allows shorter factors",
-            do='Call torch.set_float32_matmul_precision("highest").',
+            expected="products of float32 in float32",
+            got="a setting of torch that lets them be computed in a shorter format",
+            do='Call torch.set_float32_matmul_precision("highest") and set torch.backends.cudnn.allow_tf32 = False.',
         )
-    with torch.autocast("cpu", enabled=False), torch.autocast("cuda", enabled=False):
+    with torch.autocast(device.type, enabled=False):
         yield

@@ -18,14 +18,15 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from discreet.training.batch_norm import Noting
 from discreet.training.factors import Dense, Factor, wide
-from discreet.training.guards import changes_in_place, refuse_change, refuse_coupling, refuse_shuffling
+from discreet.training.guards import refuse_change, refuse_coupling, refuse_shuffling
 from discreet.training.opened import is_python, opened
-from discreet.training.structure import Axis, CallAxes, CallShapes, Structure, refilled, tensors_in
+from discreet.training.structure import Axis, CallAxes, CallShapes, Structure, tensors_in
 from discreet.training.tap import Receiver, new_anchor, spread_out, tap
 from discreet.training.values import Computed, Looked, Part, Value, sources_of, view_of, whole
 
-__all__ = ["Call", "Recorder", "Rule", "Tracer", "Unclear", "Use", "one_copy_each"]
+__all__ = ["Call", "Recorder", "Rule", "Tracer", "Unclear", "Use"]
 
 _SAME_ROWS = frozenset(
     {"add", "addmm", "clone", "contiguous", "div", "dropout", "embedding", "float", "gelu", "layer_norm", "linear"}
@@ -54,15 +55,16 @@ class Use:
 class _Watching(TorchFunctionMode):
     """Numbers the functions that are called; looks inside those that are written in Python."""
 
-    def __init__(self) -> None:
+    def __init__(self, noting: Noting | None = None) -> None:
         super().__init__()
         self.calls = 0
+        self.noting = noting or Noting()
 
     def __torch_function__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         del types
-        named = dict(kwargs or {})
+        args, named = self.noting.released_only(func, args, kwargs or {})
         if is_python(func):
             with self:
                 return opened(func)(*args, **named)
@@ -75,20 +77,33 @@ class _Watching(TorchFunctionMode):
 
 
 class Tracer(_Watching):
-    """Notes the shapes of one pass."""
+    """Notes the shapes of one pass.
 
-    def __init__(self, parameters: Mapping[str, Tensor] | None = None) -> None:
-        super().__init__()
+    Args:
+        noting: private batch statistics.
+        look: called with the number, the name and the results of every function; None to note shapes only.
+        parameters: what is trained, by leaf: not to be changed.
+    """
+
+    def __init__(
+        self,
+        noting: Noting | None = None,
+        look: Callable[[int, str, Any], None] | None = None,
+        parameters: Mapping[str, Tensor] | None = None,
+    ) -> None:
+        super().__init__(noting)
         self.shapes: list[CallShapes] = []
+        self._look = look
         self._parameters = dict(parameters or {})
 
     def _called(self, number: int, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        del number
-        refuse_coupling(func.__name__, args, kwargs)
+        refuse_coupling(func.__name__, args)
         refuse_change(func.__name__, args, self._parameters)
         inputs = tuple(map(_shape, tensors_in(args, kwargs)))
         out = func(*args, **kwargs)
         self.shapes.append(CallShapes(func.__name__, inputs, tuple(map(_shape, tensors_in(out)))))
+        if self._look is not None:
+            self._look(number, func.__name__, out)
         return out
 
 
@@ -105,8 +120,9 @@ class Recorder(_Watching):
         parameters: what is trained, by leaf.
         structure: of the pass.
         records: m; sensitive.
-        rules: by name of the function.
+        rules: by name of the function; "*" for all others.
         finish: turns what a use caught into the form that is kept.
+        noting: what batch normalisation does.
     """
 
     def __init__(
@@ -116,8 +132,9 @@ class Recorder(_Watching):
         records: int,
         rules: Mapping[str, Rule],
         finish: Callable[[Use, Factor], Factor],
+        noting: Noting | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(noting)
         self.records = records
         self.uses: list[Use] = []
         self.anchor = new_anchor(next(iter(parameters.values())).device if parameters else torch.device("cpu"))
@@ -142,11 +159,14 @@ class Recorder(_Watching):
 
     def _called(self, number: int, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         axes = self._axes(number, func)
-        refuse_coupling(axes.name, args, kwargs)  # in every pass: a layer may have been put into another mode since
+        refuse_coupling(axes.name, args)  # in every pass: a layer may have been put into another mode since
         refuse_change(axes.name, args, self._parameters)
         refuse_shuffling(axes)
         if axes.name in _DIFFERENTIATE:
             raise Unclear("the model is differentiated within its own forward pass")
+        leaf = self.noting.layer(args, kwargs) if axes.name == "batch_norm" else None
+        if leaf is not None:
+            self._note(leaf, self._call(number, axes, func, args, kwargs))
         meets = torch.is_grad_enabled() and self._meets(args, kwargs)
         out = self._meeting(number, axes, func, args, kwargs) if meets else func(*args, **kwargs)
         if axes.outputs and axes.outputs[0] is not None and axes.outputs[0].fold > 1:
@@ -168,11 +188,23 @@ class Recorder(_Watching):
                 return True
         return any(id(one) in values for one in tensors_in(kwargs)) if kwargs else False
 
-    def _meeting(self, number: int, axes: CallAxes, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    def _call(self, number: int, axes: CallAxes, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Call:
         tensors = list(tensors_in(args, kwargs))
         if len(tensors) != len(axes.inputs):
             raise Unclear(f"{func.__name__} has other arguments than before")
-        call = Call(self, number, func, args, kwargs, dict(zip(map(id, tensors), axes.inputs, strict=True)), axes.outputs)
+        return Call(self, number, func, args, kwargs, dict(zip(map(id, tensors), axes.inputs, strict=True)), axes.outputs)
+
+    def _note(self, leaf: str, call: Call) -> None:
+        """Every record's moments, for private statistics."""
+        x = call.get(0, "input")
+        axis = call.axes[id(x)]
+        self._check_rows(call.func.__name__, x, axis)
+        rows = call.rows(x)
+        self.noting.note(leaf, rows, 2 if axis is not None and axis.dim > 1 else rows.ndim - x.ndim + 1)
+
+    def _meeting(self, number: int, axes: CallAxes, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        call = self._call(number, axes, func, args, kwargs)
+        tensors = list(tensors_in(args, kwargs))
         aside = func.__name__ in _BY_KIND
         if aside and any(axis is not None for axis in axes.outputs):
             return func(*args, **kwargs)
@@ -180,8 +212,8 @@ class Recorder(_Watching):
             for tensor, axis in zip(tensors, axes.inputs, strict=True):
                 self._check_rows(func.__name__, tensor, axis)
             # The rules' formulas are for real numbers; autograd knows the others.
-            rule = one_copy_each if any(map(torch.is_complex, tensors)) else self._rules.get(func.__name__, one_copy_each)
-            return _attempted(rule, call)
+            name = "*" if any(map(torch.is_complex, tensors)) else func.__name__
+            return _attempted(self._rules.get(name, self._rules["*"]), call)
         if any(tensor.requires_grad and self.value(tensor) is None for tensor in tensors):
             raise Unclear(f"{func.__name__} joins a parameter with something that was computed before the pass")
         out = func(*args, **kwargs)
@@ -340,43 +372,6 @@ class Call:
 
 
 Rule: TypeAlias = Callable[[Call], Any]
-
-
-def one_copy_each(call: Call) -> Any:
-    """Any function, by vmap over records, with one copy of every value for each: exact, whatever the function computes."""
-    tensors = list(tensors_in(call.args, call.kwargs))
-    given: list[Tensor] = []
-    dims: list[int | None] = []
-    for tensor in tensors:
-        value, axis = call.value(tensor), call.axes[id(tensor)]
-        if value is not None:
-            given.append(call.copies(value, 0, tuple(tensor.shape)))
-            dims.append(0)
-        elif axis is None or axis.clear:
-            given.append(tensor)
-            dims.append(None if axis is None else axis.dim)
-        else:
-            raise Unclear(f"{call.func.__name__} has an argument without a clear record axis")
-    outs = [axis.dim for axis in call.outputs if axis is not None and axis.clear]
-    if len(outs) < len(call.outputs) or not outs or changes_in_place(call.func.__name__):
-        raise Unclear(f"{call.func.__name__} has a result without a clear record axis")
-
-    places = [None if call.value(tensor) is not None else dim for tensor, dim in zip(tensors, dims, strict=True)]
-
-    def one(*parts: Tensor) -> Any:  # a batch of one record
-        left = [part if dim is None else part.unsqueeze(dim) for part, dim in zip(parts, places, strict=True)]
-        out = call.func(*refilled(call.args, left), **refilled(call.kwargs, left))
-        rows = tuple(_of_one(call, part, dim) for part, dim in zip(tensors_in(out), outs, strict=True))
-        return rows[0] if isinstance(out, Tensor) else rows
-
-    out_dims = outs[0] if len(outs) == 1 else tuple(outs)
-    return torch.vmap(one, in_dims=tuple(dims), out_dims=out_dims, randomness="different")(*given)
-
-
-def _of_one(call: Call, out: Tensor, dim: int) -> Tensor:
-    if out.shape[dim] != 1:  # the number of records is among the arguments, as in tile(p, (m, 1))
-        raise Unclear(f"{call.func.__name__} makes more than one row of one record")
-    return out.squeeze(dim)
 
 
 def _attempted(rule: Rule, call: Call) -> Any:

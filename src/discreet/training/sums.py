@@ -21,7 +21,7 @@ from discreet.mechanisms import Bound, Group, State
 from discreet.training.contributions import Contributions, Piece
 from discreet.training.factors import Dense, wide
 from discreet.training.precision import raised_squares, sum_weights
-from discreet.training.quiet import plain_products
+from discreet.training.quiet import full_precision
 
 __all__ = ["Inner", "Sums", "refuse_slots"]
 
@@ -39,16 +39,18 @@ class Sums:
         bound: the plan's mechanism, bound to its leaves.
         state: of this step.
         inner: what to clip by.
+        device: where the sums are kept.
     """
 
-    def __init__(self, bound: Bound, state: State, inner: Inner) -> None:
+    def __init__(self, bound: Bound, state: State, inner: Inner, device: torch.device) -> None:
         self._bound = bound
         self._state = state
         self._inner = inner
+        self._device = device
         self._groups = bound.groups(state)
         refuse_slots(self._groups)
         self._totals = {
-            group.name: torch.zeros(sum(bound.dimensions[leaf] for leaf in group.leaves), dtype=torch.float64)
+            group.name: torch.zeros(sum(bound.dimensions[leaf] for leaf in group.leaves), dtype=torch.float64, device=device)
             for group in self._groups
         }
         self._places = dict(self._leaf_places())
@@ -63,9 +65,13 @@ class Sums:
                 start = stop
         return places
 
-    @plain_products()
     def add(self, contributions: Contributions, statistics: Mapping[str, Tensor]) -> None:
         """Add the records of one pass, each clipped by itself; one that is not finite contributes zeros, in every group."""
+        with full_precision(self._device):
+            self._add(contributions, statistics)
+
+    def _add(self, contributions: Contributions, statistics: Mapping[str, Tensor]) -> None:
+        self._check_statistics(statistics)
         given = Contributions(
             {**contributions.pieces, **_as_pieces(statistics, self._bound)}, contributions.records, contributions.present
         )
@@ -83,9 +89,20 @@ class Sums:
                 squares = raised_squares(squares, spreads.sqrt() * _UP, most=most)
             weights = inner.weights(torch.where(squares.isfinite(), squares, math.inf)) * finite
             for leaf, scale in zip(group.leaves, group.scales, strict=True):
-                factors = sum_weights(weights, scale=scale)
+                factors = sum_weights(weights, scale=scale).to(self._device)
                 for piece in given.pieces.get(leaf, ()):
                     piece.factor.add_to(piece.place_in(self._places[leaf]), factors, most)
+
+    def _check_statistics(self, statistics: Mapping[str, Tensor]) -> None:
+        expected = {
+            leaf for leaf in self._bound.dimensions if not leaf.startswith("grad/") and leaf not in self._bound.observed
+        }
+        if set(statistics) != expected:
+            raise ModelError(
+                expected=f"a loss that returns the statistics of the plan: {sorted(expected)}",
+                got=f"{sorted(statistics)}",
+                do="Return (losses, {name: values}) with one row for each record, or change the plan.",
+            )
 
     def _own(self, group: Group) -> bool:
         """Whether records bring it, and not the norms of another group."""
@@ -93,7 +110,7 @@ class Sums:
 
     def flat(self, group: Group) -> NDArray[np.float64]:
         """The sum of a group, leaf after leaf, in its scaled unit."""
-        values: NDArray[np.float64] = self._totals[group.name].numpy()
+        values: NDArray[np.float64] = self._totals[group.name].cpu().numpy()
         return values
 
 
@@ -114,14 +131,11 @@ def _as_pieces(rows: Mapping[str, Tensor], bound: Bound) -> dict[str, tuple[Piec
     """Statistics as leaves of their own."""
     pieces: dict[str, tuple[Piece, ...]] = {}
     for leaf, values in rows.items():
-        if leaf not in bound.dimensions or values.numel() != bound.dimensions[leaf] * len(values):
-            known = bound.dimensions.get(leaf)
+        if values.numel() != bound.dimensions[leaf] * len(values):
             raise ModelError(
-                expected=f"statistics that the plan names; {leaf!r} has {known} numbers there"
-                if known
-                else "only statistics of the plan",
-                got=f"{leaf!r} with rows of shape {tuple(values.shape[1:])}",
-                do="Name the statistic and its size in the plan's leaves: PrivateRun(..., statistics={name: size}).",
+                expected=f"{bound.dimensions[leaf]} numbers of {leaf!r} for each record",
+                got=f"rows of shape {tuple(values.shape[1:])}",
+                do="Make the plan's size of this statistic that of its rows.",
             )
         flat = wide(values.double() if not values.is_floating_point() else values).reshape(len(values), -1)
         size = flat.shape[1]

@@ -36,6 +36,13 @@ def test_p07_gradients_equal_a_loop(case: Case) -> None:
         close(torch.einsum("mtq,mtp->mqp", b, a).reshape(truth.shape), truth)
 
 
+def test_p07_a_grouped_convolution_equals_a_loop() -> None:
+    torch.manual_seed(2)
+    case = Case({"padding": 1, "groups": 2}, False, torch.randn(4, 3, 3), torch.randn(5, 6, 7), torch.randn(5, 4, 7))
+    close(case.how.folded(case.x, case.g), case.by_loop())
+    close(case.how.unfolded(case.x, case.g), case.by_loop())
+
+
 @given(cases(), st.integers(1, 4))
 @settings(max_examples=100, deadline=None)
 def test_p07_sums_equal_the_weighted_sum_of_a_loop(case: Case, microbatch: int) -> None:
@@ -108,6 +115,17 @@ def test_same_padding_with_an_even_kernel_puts_the_odd_zero_at_the_end(kernel: t
     assert how.positions((7,) * len(kernel)) == (7,) * len(kernel)
 
 
+def test_arguments_come_in_the_order_of_torch() -> None:
+    x, weight = torch.randn(2, 4, 5), torch.randn(4, 3, 3)
+    for arguments in ((3, 1, 2, 2, 1), (2, 1, 1, 1, 3)):
+        y = torch.conv_transpose1d(x, weight, None, *arguments)
+        Convolution.of_transposed(weight.shape, *arguments).sides(x, y)
+    x = torch.randn(2, 6, 9)
+    for plain in ((2, 1, 3, 2), ([2], (1,), 1, 2), (1, "same", 3, 2)):
+        y = torch.conv1d(x, weight, None, *plain)
+        Convolution.of(weight.shape, *plain).sides(x, y)
+
+
 @pytest.mark.parametrize(
     ("change", "name"),
     [
@@ -144,6 +162,13 @@ def test_p10_tensors_that_do_not_belong_together_are_refused(x: Tensor, g: Tenso
     for run in (how.folded, how.unfolded, how.outer):
         with pytest.raises(ParameterError, match="x, g"):
             run(x, g)
+
+
+@pytest.mark.parametrize("shape", [(4, 1, 6), (4, 2, 2), (4, 2), (4, 2, 6, 6)])
+def test_windows_never_reach_into_another_record(shape: tuple[int, ...]) -> None:
+    """With fewer channels than the weight's, strides alone would find the next record's numbers."""
+    with pytest.raises(ParameterError, match="wide"):
+        Convolution.of((3, 2, 3)).patches(torch.zeros(shape))
 
 
 @pytest.mark.parametrize("weights", [torch.ones(3), torch.ones(2, 1), torch.ones(2).double()])

@@ -1,16 +1,18 @@
 """Recurrent layers against torch's own: outputs, states, gradients of inputs, and each record's gradients of the weights."""
 
+import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from discreet.errors import ParameterError
+from discreet.errors import NumericsError, ParameterError
+from discreet.training.rules import _lstm
 from discreet.training.rules.recurrent import Kind, Place, Receiver, Recurrence
 
 pytestmark = pytest.mark.filterwarnings("ignore:LSTM with projections")  # torch takes another way, and says so
@@ -142,16 +144,16 @@ def batch_of_one(
     return [torch.stack(column) for column in zip(*rows, strict=True)]
 
 
-@settings(max_examples=150, deadline=None)
-@given(cases, st.integers(0, 2**31))
-def test_everything_equals_torch_and_a_loop_over_records(case: Case, seed: int) -> None:
+def compare(case: Case, seed: int, *, strided: bool = False) -> None:
+    """Outputs, states, and gradients of inputs, start and weights."""
     torch.manual_seed(seed)
     layer, (x, start) = case.layer(), case.tensors()
     wanted = native(case, layer, x, start)
     found, caught = ours(case, layer, x, start)
     for mine, theirs in zip(found, wanted, strict=True):
         close(mine, theirs, case)
-    d_out = tuple(torch.randn_like(out) for out in wanted)
+    d_out = tuple(torch.randn_like(out.mT if strided else out) for out in wanted)
+    d_out = tuple(d.mT for d in d_out) if strided else d_out
     torch.autograd.backward(found, d_out)
     leaves = [leaf for leaf in (x, *start) if leaf.requires_grad]
     for leaf, theirs in zip(leaves, torch.autograd.grad(wanted, leaves, d_out) if leaves else (), strict=True):
@@ -162,6 +164,17 @@ def test_everything_equals_torch_and_a_loop_over_records(case: Case, seed: int) 
     for position, theirs in enumerate(batch_of_one(case, layer, x, start, d_out)):
         close(weights.pop(position), theirs, case)
     assert not weights
+
+
+@settings(max_examples=100, deadline=None)
+@given(cases, st.integers(0, 2**31))
+def test_everything_equals_torch_and_a_loop_over_records(case: Case, seed: int) -> None:
+    compare(case, seed)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_gradients_in_any_layout(kind: Kind) -> None:
+    compare(Case(kind, records=3, projected=2), 0, strided=True)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -221,12 +234,13 @@ def test_p08_outputs_and_states_may_be_changed_in_place(kind: Kind) -> None:
         close(gradient.sum(0), theirs[position], case)
 
 
-def test_weights_changed_before_the_backward_pass_are_noticed() -> None:
-    case = Case()
+@pytest.mark.parametrize("what", ["weight", "x"])
+def test_weights_or_inputs_changed_before_the_backward_pass_are_noticed(what: str) -> None:
+    case = Case(x_needs_grad=False)
     layer, (x, start) = case.layer(), case.tensors()
     found, caught = ours(case, layer, x, start)
     with torch.no_grad():
-        layer.get_parameter("weight_hh_l0").mul_(2.0)
+        (layer.get_parameter("weight_hh_l0") if what == "weight" else x).mul_(2.0)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         torch.autograd.backward(found[0].sum())
     assert not caught.gradients
@@ -253,6 +267,17 @@ def test_a_second_derivative_is_refused() -> None:
     assert not caught.gradients
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_second_backward_pass_is_refused(kind: Kind) -> None:
+    """It would hand out gradients twice, of gates that are overwritten."""
+    case = Case(kind)
+    layer, (x, start) = case.layer(), case.tensors()
+    found, _ = ours(case, layer, x, start)
+    torch.autograd.backward(found[0].sum(), retain_graph=True)
+    with pytest.raises(ParameterError, match="retain_graph"):
+        torch.autograd.backward(found[0].sum())
+
+
 def test_the_two_maps_of_an_lstm_share_their_gradient() -> None:
     for kind, shared in (("lstm", True), ("gru", False), ("rnn_relu", True)):
         case = Case(cast("Kind", kind))
@@ -267,8 +292,8 @@ def test_the_two_maps_of_an_lstm_share_their_gradient() -> None:
 def test_autocast_computes_in_the_precision_of_the_weights(dtype: torch.dtype) -> None:
     case = Case(dtype=torch.float32)
     layer, (x, start) = case.layer(), case.tensors()
-    x = x.detach().to(dtype).requires_grad_()
-    wanted = native(case, layer, x.float(), start)
+    x, start = x.detach().to(dtype).requires_grad_(), tuple(state.detach().to(dtype) for state in start)
+    wanted = native(case, layer, x.float(), tuple(state.float() for state in start))
     with torch.autocast("cpu", dtype=torch.bfloat16):
         found, caught = ours(case, layer, x, start)
     torch.autograd.backward(found[0].sum())
@@ -289,6 +314,37 @@ def test_state_of_torch_is_left_alone() -> None:
     assert torch.equal(torch.get_rng_state(), before[3])
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_half_precision(kind: Kind) -> None:
+    case = Case(kind, layers=2, dtype=torch.bfloat16)
+    layer, (x, start) = case.layer(), case.tensors()
+    found, caught = ours(case, layer, x, start)
+    torch.autograd.backward(found[0].sum())
+    out, *_ = native(case, layer.float(), x.float(), tuple(state.float() for state in start))
+    torch.testing.assert_close(found[0].float(), out, rtol=0.05, atol=0.05)
+    for position, theirs in enumerate(torch.autograd.grad(out.sum(), list(layer.parameters()))):
+        torch.testing.assert_close(caught.per_record()[position].float().sum(0), theirs, rtol=0.1, atol=0.3)
+
+
+@pytest.mark.parametrize("worth", [-1, 10**18])
+@pytest.mark.parametrize("kind", KINDS)
+def test_p13_a_record_that_is_not_finite_changes_no_other(kind: Kind, worth: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_lstm, "_WORTH", worth)
+    case = Case(kind, dtype=torch.float32, records=5, layers=2, both_ways=True)
+    layer, (x, start) = case.layer(), case.tensors()
+    others = torch.tensor([0, 1, 3, 4])
+    results = []
+    for broken in (0.5, torch.nan, torch.inf):
+        changed = x.detach().clone()
+        changed[1, 2] = broken
+        (out, *_), caught = ours(case, layer, changed, start)
+        torch.autograd.backward(out.nan_to_num().sum())
+        results.append([out.detach()[:, others], *(gradient[others] for _, gradient in sorted(caught.per_record().items()))])
+    assert all(
+        torch.equal(a, b) and bool(a.isfinite().all()) for other in results[1:] for a, b in zip(results[0], other, strict=True)
+    )
+
+
 def test_packed_sequences_are_left_to_others() -> None:
     for kind in KINDS:
         case = Case(kind)
@@ -297,6 +353,7 @@ def test_packed_sequences_are_left_to_others() -> None:
         hx = start if kind == "lstm" else start[0]
         arguments = (packed.data, packed.batch_sizes, hx, list(layer.parameters()), True, 1, 0.0, True, False)
         assert Recurrence.read(kind, arguments) is None
+        assert Recurrence.read(kind, arguments[:4]) is None
 
 
 @pytest.mark.parametrize("shape", [(3, 2), (0, 2, 3)])
@@ -305,6 +362,16 @@ def test_inputs_without_positions_are_refused(shape: tuple[int, ...]) -> None:
     layer, (_, start) = case.layer(), case.tensors()
     with pytest.raises(ParameterError, match="at least one position"):
         ours(case, layer, torch.zeros(shape, dtype=torch.float64), start)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_another_number_of_states_is_refused(kind: Kind) -> None:
+    case = Case(kind)
+    layer, (x, start) = case.layer(), case.tensors()
+    anchor = torch.zeros((), requires_grad=True)
+    for states in ((), start * 3):
+        with pytest.raises(ParameterError, match="'start' parameter"):
+            Recurrence(kind, x, states, tuple(layer.parameters()), True, 1, 0.0, True, False, False).run(Caught().visit, anchor)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -318,11 +385,83 @@ def test_another_number_of_weights_is_refused(kind: Kind) -> None:
             call.run(Caught().visit, anchor)
 
 
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compiled code from the first step on."""
+    pytest.importorskip("numba")
+    monkeypatch.setattr(_lstm, "_WORTH", -1)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(cases.map(lambda case: replace(case, kind="lstm", dtype=torch.float32)), st.integers(0, 2**31))
+def test_compiled_steps_equal_torch_and_a_loop_over_records(compiled: None, case: Case, seed: int) -> None:
+    compare(case, seed)
+
+
+def test_compiled_steps_without_records_and_on_strided_gradients(compiled: None) -> None:
+    compare(Case(width=40, records=3, dtype=torch.float32), 0, strided=True)
+    case = Case(records=0, dtype=torch.float32)
+    found, _ = ours(case, case.layer(), *case.tensors())
+    torch.autograd.backward(found, [torch.ones_like(out) for out in found])
+
+
+def test_compiled_functions_are_accurate_and_keep_nan() -> None:
+    """Each within 4 units of 2^-24 of torch in float64, relative to it."""
+    kernels = pytest.importorskip("discreet.training.rules._lstm_kernels")
+    near, far = torch.logspace(-30, 1.93, 20_000), torch.linspace(-87.0, 87.0, 20_001)
+    x = torch.cat((near, -near, far, torch.tensor([0.0, torch.inf, -torch.inf])))
+    for run, function in ((kernels._compiled_sigmoid, torch.sigmoid), (kernels._compiled_tanh, torch.tanh)):
+        row = x.clone()
+        run(row.numpy())
+        truth = function(x.double())
+        inside = x.isfinite() & (x != 0)
+        assert float(((row - truth)[inside] / truth[inside]).abs().max()) <= 4 * 2.0**-24
+        assert torch.allclose(row.double(), truth, atol=1e-37)
+        broken = torch.tensor([torch.nan, 1.0])
+        run(broken.numpy())
+        assert broken.isnan().tolist() == [True, False]
+
+
+def test_compiled_code_waits_until_it_is_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    monkeypatch.setattr(_lstm, "_kernels", lambda: asked.append(1))
+    monkeypatch.setattr(_lstm, "_seen", [0])
+    case = Case(dtype=torch.float32)
+    for worth, times in ((10**9, 0), (10, 1)):
+        monkeypatch.setattr(_lstm, "_WORTH", worth)
+        ours(case, case.layer(), *case.tensors())
+        assert len(asked) == times
+    ours(replace(case, dtype=torch.float64), case.layer().double(), *replace(case, dtype=torch.float64).tensors())
+    assert len(asked) == 1
+
+
+def test_wrong_compiled_code_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernels = pytest.importorskip("discreet.training.rules._lstm_kernels")
+    monkeypatch.setattr(kernels, "backward", lambda *_: None)
+    with pytest.raises(NumericsError, match="agrees with torch"):
+        kernels._check()
+
+
+def test_without_numba_torch_does_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "discreet.training.rules._lstm_kernels", None)
+    monkeypatch.setattr(_lstm, "_WORTH", -1)
+    _lstm._kernels.cache_clear()
+    assert _lstm._kernels() is None
+    compare(Case(dtype=torch.float32), 0)
+    _lstm._kernels.cache_clear()
+
+
+@pytest.mark.parametrize("both_ways", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_mutation_that_leaves_out_the_start_is_caught(kind: Kind) -> None:
-    """h_prev must begin with the start: a rule that took the outputs instead would be wrong by a whole position."""
-    case = Case(kind, positions=1)
+def test_w_hh_met_the_start_first(kind: Kind, both_ways: bool) -> None:  # noqa: FBT001
+    """A rule that took the outputs, one position late, for what W_hh met would be caught here."""
+    case = Case(kind, both_ways=both_ways)
     layer, (x, start) = case.layer(), case.tensors()
-    found, caught = ours(case, layer, x, start)
-    torch.autograd.backward(found[0].sum())
-    assert torch.equal(caught.met[Place(1, 3)][:, 0], start[0][0].detach())
+    (out, *_), caught = ours(case, layer, x, start)
+    first = caught.met[Place(1, 3)]
+    assert torch.equal(first[:, 0], start[0][0].detach())
+    assert torch.equal(first[:, 1:], out.detach()[:-1, :, : case.width].transpose(0, 1))
+    if both_ways:
+        second = caught.met[Place(5, 7)]
+        assert torch.equal(second[:, -1], start[0][1].detach())
+        assert torch.equal(second[:, :-1], out.detach()[1:, :, case.width :].transpose(0, 1))

@@ -30,7 +30,7 @@ from torch.nn.functional import pad
 from discreet import _validate as check
 from discreet.errors import ParameterError
 
-__all__ = ["Convolution", "Size", "Strategy"]
+__all__ = ["Convolution", "Size", "Strategy", "product"]
 
 Size: TypeAlias = int | Sequence[int]
 """One number for all axes, or one per axis, as torch takes it."""
@@ -42,6 +42,7 @@ _TOGETHER = 8  # records summed in float32 before float64
 _CACHE = 2**20  # bytes of windows or gradients worked on at a time, about one core's cache
 _WEIGHT_ONLY = (False, True, False)
 _MOST_AXES = 3
+_LEAST_FOLDS = 4  # fewer groups take another kernel: a record's bits would tell how many others are there; measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,10 +138,8 @@ class Convolution:
             g: (m, channels, *sizes) of the same dtype; sensitive.
         """
         wide, narrow = (g.detach(), x.detach()) if self.transposed else (x.detach(), g.detach())
-        expected_wide = (self.weight_shape[1] * self.groups, *wide.shape[2:])
-        fits = wide.ndim == len(self.weight_shape) == narrow.ndim and tuple(wide.shape[1:]) == expected_wide
-        fits = fits and tuple(narrow.shape[1:]) == (self.weight_shape[0], *self.positions(wide.shape[2:]))
-        if not fits or len(x) != len(g) or x.dtype != g.dtype:
+        fits = self._slides_over(wide) and len(x) == len(g) and x.dtype == g.dtype
+        if not fits or tuple(narrow.shape[1:]) != (self.weight_shape[0], *self.positions(wide.shape[2:])):
             # The number of records is sensitive and not shown.
             got = f"records of {tuple(x.shape[1:])} in {x.dtype} and {tuple(g.shape[1:])} in {g.dtype}, or unequal in number"
             expected = f"(m, channels, *sizes), one dtype, input and output gradient of {self}"
@@ -160,8 +159,11 @@ class Convolution:
         m, shape = len(x), self.weight_shape
         if m == 0:
             return x.new_zeros((0, *shape))
-        x, g = (side.detach().reshape(1, -1, *side.shape[2:]) for side in (x, g))
-        return self._gradient(x, g, folds=m).view(m, *shape)
+        folds = max(_LEAST_FOLDS, m)
+        same = torch.arange(folds, device=x.device) % m  # the records again until there are enough
+        x, g = (side.detach() if folds == m else side.detach()[same] for side in (x, g))
+        x, g = (side.reshape(1, -1, *side.shape[2:]) for side in (x, g))
+        return self._gradient(x, g, folds=folds).view(folds, *shape)[:m]
 
     def unfolded(self, x: Tensor, g: Tensor) -> Tensor:
         """(m, *weight_shape): windows copied out, for as many records as stay in the cache, then one product per record."""
@@ -224,6 +226,9 @@ class Convolution:
         >>> Convolution.of((1, 1, 2)).patches(torch.tensor([[[1.0, 2.0, 3.0]]])).tolist()
         [[[[1.0, 2.0], [2.0, 3.0]]]]
         """
+        if not self._slides_over(wide):  # else a window could reach into another record's memory
+            expected, got = f"(m, channels, *sizes) for {self}", f"records of {tuple(wide.shape[1:])}"
+            raise ParameterError(owner="Convolution.patches", name="wide", expected=expected, got=got)
         sizes = self.positions(wide.shape[2:])
         if any(zeros != (0, 0) for zeros in self.padding):
             wide = pad(wide, [zeros for pair in reversed(self.padding) for zeros in pair])
@@ -260,7 +265,7 @@ class Convolution:
         """
         weight, channels = math.prod(self.weight_shape), self.weight_shape[1] * self.groups
         wide, narrow = channels * math.prod(wide_sizes), self.weight_shape[0] * math.prod(self.positions(wide_sizes))
-        windows = max(_CACHE, self._windows(wide_sizes) * itemsize)
+        windows = max(_CACHE, 2 * self._windows(wide_sizes) * itemsize)
         match strategy:
             case "folded":  # the library may keep a copy of everything in an order of its own
                 return itemsize * records * (2 * weight + wide + narrow)
@@ -274,8 +279,14 @@ class Convolution:
 
     def pieces(self, wide: Tensor) -> Iterator[slice]:
         """Slices of records whose windows stay in the cache together."""
-        step = max(1, _CACHE // (self._windows(wide.shape[2:]) * wide.element_size()))
+        step = max(2, _CACHE // (self._windows(wide.shape[2:]) * wide.element_size()))
         return (slice(start, start + step) for start in range(0, len(wide), step))
+
+    def _slides_over(self, wide: Tensor) -> bool:
+        """Whether a tensor has the channels of the wide side and room for a window."""
+        if wide.ndim != len(self.weight_shape) or wide.shape[1] != self.weight_shape[1] * self.groups:
+            return False
+        return min(self.positions(wide.shape[2:])) >= 1
 
     def _windows(self, wide_sizes: Sequence[int]) -> int:
         """Numbers in all windows of a record."""
@@ -285,10 +296,10 @@ class Convolution:
         """The gradients of a few records into `out` (m, groups, channels, p)."""
         m = len(wide)
         windows = self.patches(wide).flatten(0, 1)
-        torch.bmm(narrow.reshape(m * self.groups, out.shape[2], -1), windows, out=out.view(m * self.groups, *out.shape[2:]))
+        product(narrow.reshape(m * self.groups, out.shape[2], -1), windows, out.view(m * self.groups, *out.shape[2:]))
 
     def _gradient(self, x: Tensor, g: Tensor, *, folds: int) -> Tensor:
-        """Weight gradient by torch's own function gradient, with `folds` times the groups."""
+        """The weight gradient of a whole batch by torch's own function, with `folds` times the groups."""
         if any(before != after for before, after in self.padding):  # "same" with an even kernel: torch, too, pads first
             x = pad(x, [zeros for before, after in reversed(self.padding) for zeros in (0, after - before)])
         unused = x.new_empty((folds * self.weight_shape[0], *self.weight_shape[1:]))  # only its shape is read
@@ -296,6 +307,18 @@ class Convolution:
         how = (self.stride, before, self.dilation, self.transposed, self.output_padding, folds * self.groups)
         gradient: Tensor = torch.ops.aten.convolution_backward(g, x, unused, None, *how, _WEIGHT_ONLY)[1]
         return gradient
+
+
+def product(left: Tensor, right: Tensor, out: Tensor) -> Tensor:
+    """Matrix products (n, a, b) of (n, a, c) and (n, c, b) into `out`: into given memory, so that no autocast shortens factors.
+
+    A single product may take another kernel than one of several, with other bits; so it is computed twice at once.
+    """
+    if len(left) != 1:
+        return torch.bmm(left, right, out=out)
+    pair = out.new_empty((2, *out.shape[1:]))
+    torch.bmm(left.expand(2, -1, -1), right.expand(2, -1, -1), out=pair)
+    return out.copy_(pair[:1])
 
 
 def _weight_shape(owner: str, shape: Sequence[int]) -> tuple[tuple[int, ...], int]:

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from discreet.training.factors import Factor, Rows, wide
-from discreet.training.recording import Call, Unclear, one_copy_each
+from discreet.training.recording import Call, Unclear
+from discreet.training.rules.copies import one_copy_each
 
 __all__ = ["embedding", "embedding_bag", "getitem"]
 

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from discreet.training.factors import Dense, Factor, Outer, wide
-from discreet.training.recording import Call, Unclear, one_copy_each
+from discreet.training.recording import Call, Unclear
+from discreet.training.rules.copies import one_copy_each
 
 __all__ = ["addmm", "bias_factor", "bilinear", "linear", "matmul", "positions"]
 

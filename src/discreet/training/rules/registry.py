@@ -11,6 +11,7 @@ from functools import partial
 from discreet.training.recording import Rule
 from discreet.training.rules.broadcast import elementwise, expand, masked_fill
 from discreet.training.rules.convolved import convolution, transposed_convolution
+from discreet.training.rules.copies import one_copy_each
 from discreet.training.rules.embedding import embedding, embedding_bag, getitem
 from discreet.training.rules.linear import addmm, bilinear, linear, matmul
 from discreet.training.rules.normalisation import batch_norm, group_norm, instance_norm, layer_norm, rms_norm
@@ -29,6 +30,7 @@ _RECURRENT: tuple[Kind, ...] = ("gru", "lstm", "rnn_relu", "rnn_tanh")
 _EXPANDING = ("broadcast_to", "expand", "expand_as", "repeat")
 
 RULES: dict[str, Rule] = {
+    "*": one_copy_each,
     **dict.fromkeys(_ELEMENTWISE, elementwise),
     **dict.fromkeys(_EXPANDING, expand),
     **dict.fromkeys(_CONVOLUTIONS, convolution),
