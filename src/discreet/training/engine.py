@@ -27,7 +27,7 @@ from discreet.training.quiet import full_precision, plain_forward
 from discreet.training.recording import Recorder, Tracer, Unclear, Use
 from discreet.training.rows import select
 from discreet.training.rules import RULES
-from discreet.training.structure import CallShapes, Structure, tensors_in
+from discreet.training.structure import CallShapes, Structure
 from discreet.training.values import Part, whole
 
 __all__ = ["Engine", "Loss", "trained"]
@@ -96,17 +96,10 @@ class Engine:
         """
         self._check_parameters()
         self._count += 1
-        versions = [tensor._version for tensor in tensors_in(batch)]  # noqa: SLF001
         if self.loop_because is None:
             try:
                 yield self._recorded(loss, batch, records, present)
             except Unclear as reason:
-                if [tensor._version for tensor in tensors_in(batch)] != versions:  # noqa: SLF001
-                    raise ModelError(
-                        expected="a loss that leaves its batch as it is",
-                        got="a batch that was changed in place, so that it cannot be used again",
-                        do="Work on a copy in the forward pass.",
-                    ) from reason
                 self.loop_because = str(reason)
             else:
                 return

@@ -42,7 +42,8 @@ def plain_forward(model: nn.Module, *, restore: bool = True) -> Iterator[None]:
         with torch.no_grad():
             for module, name, buffer, before in buffers:
                 setattr(module, name, buffer)
-                buffer.copy_(before)
+                if not torch.equal(buffer, before):  # a graph that is still needed may hold those that have not changed
+                    buffer.copy_(before)
 
 
 @contextmanager
