@@ -215,7 +215,7 @@ class _Trial:
 
     def _truth(self, one: Any) -> dict[str, Tensor]:
         model, parameters = self.engine.model, self.engine.parameters
-        with Steady():
+        with self.engine.batch_norm.noting() as noting, Steady(noting):
             try:
                 return true_gradients(model, self.loss, one, parameters)
             except CANNOT_BEAR:  # such as a squeeze() too many: two copies of the record instead of one
@@ -338,7 +338,8 @@ def uncoupled(engine: Engine, loss: Loss, batch: Any, records: int) -> None:
 
 
 def _forward(engine: Engine, loss: Loss, rows: Any) -> tuple[Tensor, dict[str, Tensor], bool]:
-    with torch.enable_grad(), plain_forward(engine.model), Steady():  # a model may differentiate within its forward pass
+    # With gradients on: a model may differentiate within its forward pass, or take another path without them.
+    with engine.batch_norm.noting() as noting, torch.enable_grad(), plain_forward(engine.model), Steady(noting):
         before = random_state()
         losses = losses_of(loss(engine.model, rows)).detach()
         drew = not all(map(torch.equal, before, random_state()))
