@@ -164,7 +164,7 @@ class Recorder(_Watching):
         refuse_shuffling(axes)
         if axes.name in _DIFFERENTIATE:
             raise Unclear("the model is differentiated within its own forward pass")
-        leaf = self.noting.layer(args, kwargs) if axes.name == "batch_norm" else None
+        leaf = self.noting.leaf_of(args, kwargs) if axes.name == "batch_norm" else None
         if leaf is not None:
             self._note(leaf, self._call(number, axes, func, args, kwargs))
         meets = torch.is_grad_enabled() and self._meets(args, kwargs)
