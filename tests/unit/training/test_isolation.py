@@ -89,6 +89,13 @@ def test_p09_batch_norm_is_refused_in_every_state_by_name() -> None:
             used(model, labelled, (rows(5, 4), CLASSES))
 
 
+def test_p09_batch_norm_that_no_list_of_functions_refuses_is_found_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("discreet.training.recording._refuse_coupling", lambda func, args, kwargs: None)
+    model = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6, track_running_stats=False), nn.Linear(6, 3))
+    with pytest.raises(CoupledRecords, match=r"'1' \(BatchNorm1d\)"):
+        used(model, labelled, (rows(5, 4), CLASSES))
+
+
 def test_p09_batch_norm_with_fixed_statistics_is_served() -> None:
     model = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6).eval(), nn.Linear(6, 3))
     assert used(model, labelled, (rows(5, 4), CLASSES)).loop_because is None
