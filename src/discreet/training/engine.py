@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from discreet.errors import CoupledRecords, ModelError
+from discreet.training.batch_norm import Alone, PrivateBatchNorm
 from discreet.training.choice import Choice, Chooser
 from discreet.training.contributions import Contributions, Piece, gathered
 from discreet.training.culprit import named
@@ -48,12 +49,21 @@ class Engine:
 
     Args:
         model: with at least one parameter that requires a gradient.
+        batch_norm: private statistics of batch normalisation; without, such layers are refused in train mode.
         memory_budget: bytes that the gradients of single records may take in one pass; more are never formed.
         form: fixed form of factors ("ghost", "direct"), instead of what is fastest.
     """
 
-    def __init__(self, model: nn.Module, *, memory_budget: int = _BUDGET, form: str | None = None) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        batch_norm: PrivateBatchNorm | None = None,
+        memory_budget: int = _BUDGET,
+        form: str | None = None,
+    ) -> None:
         self.model = model
+        self.batch_norm = PrivateBatchNorm(nn.Module()) if batch_norm is None else batch_norm
         self.parameters = trained(model)
         self._chooser = Chooser(memory_budget, form)
         self._structure: Structure | None = None
@@ -65,8 +75,8 @@ class Engine:
 
     @property
     def leaves(self) -> dict[str, int]:
-        """Dimension of every leaf."""
-        return {leaf: parameter.numel() for leaf, parameter in self.parameters.items()}
+        """Dimension of every leaf, those of private statistics included."""
+        return {leaf: parameter.numel() for leaf, parameter in self.parameters.items()} | self.batch_norm.leaves
 
     @property
     def choices(self) -> tuple[Choice, ...]:
@@ -139,9 +149,14 @@ class Engine:
         """The structure of a pass over this batch."""
         traces = []
         for count in (2, 3):
-            tracer, few = Tracer(), select(batch, torch.arange(count) % records)
+            few = select(batch, torch.arange(count) % records)
             try:
-                with torch.enable_grad(), plain_forward(self.model), tracer:
+                with (
+                    self.batch_norm.noting() as noting,
+                    torch.enable_grad(),
+                    plain_forward(self.model),
+                    Tracer(noting) as tracer,
+                ):
                     loss(self.model, few)
             except CoupledRecords as error:
                 raise named(error, self.model) from None
@@ -164,11 +179,10 @@ class Engine:
                 return factor
             return self._chooser.finished(value.leaf, 0, factor, value.tensor.numel())
 
-        recorder = Recorder(self.parameters, structure, records, RULES, finish)
-        with torch.enable_grad(), plain_forward(self.model, restore=False):
-            with recorder:
+        with self.batch_norm.noting() as noting, torch.enable_grad(), plain_forward(self.model, restore=False):
+            with Recorder(self.parameters, structure, records, RULES, finish, noting) as recorder:
                 result = loss(self.model, batch)
-            losses, statistics = _parts(result, records)
+            losses, statistics = _parts(result, records, noting.statistics())
             with full_precision(self.device):
                 self._backward(losses[:present].sum(), recorder)
         if trial:
@@ -202,8 +216,10 @@ class Engine:
 
     def _alone(self, loss: Loss, batch: Any) -> tuple[Contributions, dict[str, Tensor]]:
         """One record by itself, with torch's own gradients."""
-        with torch.enable_grad(), plain_forward(self.model, restore=False):
-            losses, statistics = _parts(loss(self.model, batch), 1)
+        with self.batch_norm.noting() as noting, torch.enable_grad(), plain_forward(self.model, restore=False):
+            with Alone(noting):
+                result = loss(self.model, batch)
+            losses, statistics = _parts(result, 1, noting.statistics())
             if not losses.requires_grad:
                 return Contributions({}, 1, 1), statistics
             found = torch.autograd.grad(losses.sum(), list(self.parameters.values()), allow_unused=True)
@@ -229,7 +245,7 @@ def _numbers(calls: list[CallShapes]) -> int:
     return sum(math.prod(shape) for call in calls for shape in call.outputs)
 
 
-def _parts(result: Any, records: int) -> tuple[Tensor, dict[str, Tensor]]:
+def _parts(result: Any, records: int, noted: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
     """The loss and the statistics, one row for each record."""
     losses, statistics = result if isinstance(result, tuple) and len(result) == 2 else (result, {})
     if not isinstance(losses, Tensor) or losses.shape != (records,):
@@ -239,12 +255,12 @@ def _parts(result: Any, records: int) -> tuple[Tensor, dict[str, Tensor]]:
             got=f"{got}, or another number of values",
             do='Use reduction="none", and average over the positions of each record, not over records.',
         )
-    rows: dict[str, Tensor] = {}
+    rows = dict(noted)
     for name, values in dict(statistics).items():
-        if not isinstance(values, Tensor) or values.ndim < 1 or values.shape[0] != records:
+        if not isinstance(values, Tensor) or values.ndim < 1 or values.shape[0] != records or name in noted:
             raise ModelError(
                 expected=f"one row of {name!r} for each record",
-                got="something else",
+                got="a name of private batch-norm statistics" if name in noted else "something else",
                 do="Return statistics as tensors (B,) or (B, k).",
             )
         rows[name] = values.detach()

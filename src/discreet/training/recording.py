@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from discreet.errors import CoupledRecords
+from discreet.training.batch_norm import Noting
 from discreet.training.factors import Dense, Factor, wide
 from discreet.training.structure import Axis, CallAxes, CallShapes, Structure, tensors_in
 from discreet.training.tap import Receiver, new_anchor, spread_out, tap
@@ -49,16 +49,17 @@ class Use:
 class _Watching(TorchFunctionMode):
     """Numbers the functions that are called; looks inside those that are written in Python."""
 
-    def __init__(self) -> None:
+    def __init__(self, noting: Noting | None = None) -> None:
         super().__init__()
         self.calls = 0
+        self.noting = noting or Noting()
         self._inside: list[Any] = []
 
     def __torch_function__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         del types
-        named = dict(kwargs or {})
+        args, named = self.noting.released_only(func, args, kwargs or {})
         if type(func) is _Function and func.__module__ == "torch.nn.functional" and func not in self._inside:
             self._inside.append(func)
             try:
@@ -97,16 +98,16 @@ class Tracer(_Watching):
     """Notes the shapes of one pass.
 
     Args:
+        noting: private batch statistics.
         look: called with the number, the name and the results of every function; None to note shapes only.
     """
 
-    def __init__(self, look: Callable[[int, str, Any], None] | None = None) -> None:
-        super().__init__()
+    def __init__(self, noting: Noting | None = None, look: Callable[[int, str, Any], None] | None = None) -> None:
+        super().__init__(noting)
         self.shapes: list[CallShapes] = []
         self._look = look
 
     def _called(self, number: int, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        _refuse_coupling(func, args, kwargs)
         inputs = tuple(tuple(tensor.shape) for tensor in tensors_in(args, kwargs))
         out = func(*args, **kwargs)
         outputs = tuple(tuple(tensor.shape) for tensor in tensors_in(out))
@@ -125,6 +126,7 @@ class Recorder(_Watching):
         records: m; sensitive.
         rules: by name of the function.
         finish: turns what a use caught into the form that is kept.
+        noting: what batch normalisation does.
     """
 
     def __init__(
@@ -134,8 +136,9 @@ class Recorder(_Watching):
         records: int,
         rules: Mapping[str, Rule],
         finish: Callable[[Use, Factor], Factor],
+        noting: Noting | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(noting)
         self.records = records
         self.uses: list[Use] = []
         self.anchor = new_anchor(next(iter(parameters.values())).device if parameters else torch.device("cpu"))
@@ -150,6 +153,9 @@ class Recorder(_Watching):
 
     def _called(self, number: int, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         axes = self._axes(number, func)
+        leaf = self.noting.layer(args, kwargs) if func.__name__ == "batch_norm" else None
+        if leaf is not None:
+            self._note(leaf, self._call(number, axes, func, args, kwargs))
         if torch.is_grad_enabled() and self._meets(args, kwargs):
             return self._meeting(number, axes, func, args, kwargs)
         out = func(*args, **kwargs)
@@ -172,11 +178,23 @@ class Recorder(_Watching):
                 return True
         return any(id(one) in values for one in tensors_in(kwargs)) if kwargs else False
 
-    def _meeting(self, number: int, axes: CallAxes, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    def _call(self, number: int, axes: CallAxes, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Call:
         tensors = list(tensors_in(args, kwargs))
         if len(tensors) != len(axes.inputs):
             raise Unclear(f"{func.__name__} has other arguments than before")
-        call = Call(self, number, func, args, kwargs, dict(zip(map(id, tensors), axes.inputs, strict=True)), axes.outputs)
+        return Call(self, number, func, args, kwargs, dict(zip(map(id, tensors), axes.inputs, strict=True)), axes.outputs)
+
+    def _note(self, leaf: str, call: Call) -> None:
+        """Every record's moments, for private statistics."""
+        x = call.get(0, "input")
+        axis = call.axes[id(x)]
+        self._check_rows(call.func.__name__, x, axis)
+        rows = call.rows(x)
+        self.noting.note(leaf, rows, 2 if axis is not None and axis.dim > 1 else rows.ndim - x.ndim + 1)
+
+    def _meeting(self, number: int, axes: CallAxes, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        call = self._call(number, axes, func, args, kwargs)
+        tensors = list(tensors_in(args, kwargs))
         if any(axis is not None for axis in (*axes.inputs, *axes.outputs)):
             for tensor, axis in zip(tensors, axes.inputs, strict=True):
                 self._check_rows(func.__name__, tensor, axis)
@@ -384,12 +402,3 @@ def _looked(call: Call, tensor: Tensor) -> Looked | None:
     if not isinstance(table, Part) or not isinstance(ids, Tensor) or padding >= 0 or len(torch.unique(ids)) < ids.numel():
         return None
     return Looked(tensor, table.leaf, table.region, ids)
-
-
-def _refuse_coupling(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    if func.__name__ == "batch_norm" and (args[5] if len(args) > 5 else kwargs.get("training")):
-        raise CoupledRecords(
-            expected="layers that treat every record by itself",
-            got="batch normalisation over the records of a batch (also without trained scales, also when frozen)",
-            do="Replace BatchNorm by GroupNorm, or put it in eval mode, or use private batch statistics.",
-        )

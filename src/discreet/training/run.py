@@ -29,6 +29,7 @@ from discreet.plan import Plan
 from discreet.randomness import Source
 from discreet.randomness.gaussian import release
 from discreet.sampling import Sample
+from discreet.training.batch_norm import PrivateBatchNorm
 from discreet.training.engine import Engine, Loss
 from discreet.training.precision import chunk_for, inner_group, most_spread
 from discreet.training.rows import check_rows, padded, select
@@ -71,7 +72,8 @@ class PrivateRun:
     the user's own: whatever else is made of them is not covered.
 
     Args:
-        model: every parameter that requires a gradient is trained: leaf "grad/<name>".
+        model: every parameter that requires a gradient is trained: leaf "grad/<name>". Batch normalisation in train mode needs
+            a group of the plan for its statistics: leaf "bn/<name>" (see `PrivateBatchNorm`).
         plan: with a number of records; its leaves are filled in here.
         ledger: of the data set, open to append.
         statistics: further leaves that the loss returns for each record, name to size, such as {"metric/accuracy": 1}.
@@ -95,14 +97,15 @@ class PrivateRun:
     ) -> None:
         owner = "PrivateRun"
         self._budget = check.whole(owner, "memory_budget", memory_budget, least=1)
-        self._engine = Engine(check.instance(owner, "model", model, nn.Module), memory_budget=self._budget // 8)
-        if not self._engine.leaves:
+        check.instance(owner, "model", model, nn.Module)
+        norms = PrivateBatchNorm.in_plan(model, check.instance(owner, "plan", plan, Plan))
+        self._engine = Engine(model, batch_norm=norms, memory_budget=self._budget // 8)
+        if not self._engine.parameters:
             raise ModelError(
                 expected="a model with a parameter to train",
                 got="none that requires a gradient",
                 do="Call requires_grad_(True) on what is to be trained.",
             )
-        check.instance(owner, "plan", plan, Plan)
         self._microbatch = None if microbatch is None else check.whole(owner, "microbatch", microbatch, least=1)
         bound = plan.for_leaves({**self._engine.leaves, **(statistics or {})})
         refuse_slots(bound.bound.start)
@@ -194,6 +197,7 @@ class PrivateRun:
                     got="one that was used before",
                     do="Call backward once for each batch; draw the next for more.",
                 )
+            self._engine.batch_norm.check_untouched()
             sums = self._sums(loss, batch)
             self._session.spend(sample)
             self._waiting = None
@@ -260,6 +264,8 @@ class PrivateRun:
                 noise_std[leaf], divisors[leaf] = group.noise_std * scale, divisor
                 start = stop
         self._session.update({leaf: values[leaf] for leaf in self._session.bound.observed})
+        norms = self._engine.batch_norm
+        norms.apply({leaf: values[leaf] / divisors[leaf] for leaf in norms.leaves})
         for leaf, parameter in self._engine.parameters.items():
             _give(parameter, values.pop(leaf), divisors.pop(leaf))
             noise_std.pop(leaf)

@@ -189,7 +189,7 @@ def test_the_torch_engine_and_the_numpy_engine_agree() -> None:
     found = first_gradient(its, model)
     own = network()
     records = []
-    for x, y in rows:
+    for x, y in zip(*rows.tensors, strict=True):
         each = torch.autograd.grad(loss(own, (x[None], y[None])).sum(), list(own.parameters()))
         records.append({name: gradient.numpy() for name, gradient in zip(names, each, strict=True)})
     sizes = {name: value.size for name, value in records[0].items()}
@@ -318,10 +318,10 @@ def test_an_error_in_the_loss_releases_nothing_and_leaves_the_batch() -> None:
 
 def test_p06_parameters_unfrozen_later_are_refused() -> None:
     model = network()
-    model[0].weight.requires_grad_(requires_grad=False)  # type: ignore[index, union-attr]
+    model[0].weight.requires_grad_(requires_grad=False)  # type: ignore[index]
     run = keyed(model, plan())
     batch = next(run.batches(data()))
-    model[0].weight.requires_grad_(requires_grad=True)  # type: ignore[index, union-attr]
+    model[0].weight.requires_grad_(requires_grad=True)  # type: ignore[index]
     with pytest.raises(dp.ModelError, match="grad/0.weight"):
         run.backward(loss, batch)
 
