@@ -51,8 +51,8 @@ def unchecked(*_: object) -> Isolation:
     return Isolation(place_independent=True, random=False, moved=(True,))
 
 
-def one_mean(result: Any, records: int) -> Any:
-    return right_parts(result.expand(records) if isinstance(result, Tensor) and not result.ndim else result, records)
+def one_mean(result: Any, records: int, noted: dict[str, Tensor]) -> Any:
+    return right_parts(result.expand(records) if isinstance(result, Tensor) and not result.ndim else result, records, noted)
 
 
 def means_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,7 +133,7 @@ MUTATIONS = [
     ),
     Mutation(
         "isolation is checked once and never again",
-        replaced(Engine, "_check_due", lambda self, batch: self._count == 1),
+        replaced(Engine, "_check_due", lambda self, its, batch: self._count == 1),
         seeded(trials.test_the_check_is_repeated_when_the_data_can_show_more),
     ),
     Mutation(

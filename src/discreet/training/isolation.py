@@ -133,6 +133,8 @@ class _Trial:
         own, changed = True, []
         for row in range(_FEW):
             seen, rows = self._other_look(row)
+            if seen is None and self.plain.random:
+                raise Unclear("which functions are called depends on the records, and on chance")
             changed.append(moved(self.few, rows))
             others = [place for place in range(_FEW) if place != row]
             found = list(_differences(self.plain, seen, others, others)) if seen is not None else []
@@ -212,7 +214,7 @@ class _Trial:
 
     def _truth(self, one: Any) -> dict[str, Tensor]:
         model, parameters = self.engine.model, self.engine.parameters
-        with Steady():
+        with self.engine.batch_norm.noting() as noting, Steady(noting):
             try:
                 return true_gradients(model, self.loss, one, parameters)
             except CANNOT_BEAR:  # such as a squeeze() too many: two copies of the record instead of one
@@ -240,6 +242,8 @@ def _untrusted() -> Unclear:
 
 def _differences(before: _Pass, after: _Pass, rows: Sequence[int], places: Sequence[int]) -> Iterator[Difference]:
     """What has other bits in `rows` of one pass than in `places` of the other: inputs in the order of calls, then the rest."""
+    if len(before.recorder.uses) != len(after.recorder.uses):
+        raise Unclear("how often a parameter is used depends on the records")
     pairs = list(zip(before.recorder.uses, after.recorder.uses, strict=True))
     for one, other in pairs:
         for (x, axis), (y, _) in zip(one.inputs, other.inputs, strict=True):
@@ -335,7 +339,7 @@ def uncoupled(engine: Engine, loss: Loss, batch: Any, records: int) -> None:
 
 
 def _forward(engine: Engine, loss: Loss, rows: Any) -> tuple[Tensor, dict[str, Tensor], bool]:
-    with torch.no_grad(), plain_forward(engine.model), Steady():
+    with engine.batch_norm.noting() as noting, torch.no_grad(), plain_forward(engine.model), Steady(noting):
         before = random_state()
         losses = losses_of(loss(engine.model, rows)).detach()
         drew = not all(map(torch.equal, before, random_state()))

@@ -90,7 +90,9 @@ def test_p09_batch_norm_is_refused_in_every_state_by_name() -> None:
 
 
 def test_p09_batch_norm_that_no_list_of_functions_refuses_is_found_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("discreet.training.recording._refuse_coupling", lambda func, args, kwargs: None)
+    monkeypatch.setattr(
+        "discreet.training.batch_norm.Noting.released_only", lambda self, func, args, kwargs: (args, dict(kwargs))
+    )
     model = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6, track_running_stats=False), nn.Linear(6, 3))
     with pytest.raises(CoupledRecords, match=r"'1' \(BatchNorm1d\)"):
         used(model, labelled, (rows(5, 4), CLASSES))
@@ -382,6 +384,38 @@ def test_the_check_is_repeated_when_the_data_can_show_more() -> None:
     assert engine.isolation.moved == (True, False)
     with pytest.raises(CoupledRecords, match="of the loss"):
         list(engine.passes(loss, (data, CLASSES), 5, 5))
+
+
+def test_p09_the_check_is_repeated_in_another_mode() -> None:
+    """Step 3, at which nothing else asks for it: batch normalisation, and one that no list knows, put back into train mode."""
+
+    class Moody(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x - x.mean(0) * float(self.training)
+
+    for layer in (Moody(), nn.BatchNorm1d(4)):
+        model = nn.Sequential(layer.eval(), nn.Linear(4, 3))
+        engine = Engine(model)
+        for _ in range(2):
+            list(engine.passes(labelled, (rows(5, 4), CLASSES), 5, 5))
+        model.train()
+        with pytest.raises(CoupledRecords, match="'0'"):
+            list(engine.passes(labelled, (rows(5, 4), CLASSES), 5, 5))
+
+
+def test_p11_the_check_is_repeated_with_another_loss() -> None:
+    def scaled(model: Any, batch: Any) -> Tensor:
+        return labelled(model, batch).div(batch[0].abs().sum(1)[:].expand(len(batch[0])))
+
+    def coupled(model: Any, batch: Any) -> Tensor:  # the same functions, in the same order
+        return labelled(model, batch).div(batch[0].abs().sum(0)[:1].expand(len(batch[0])))
+
+    engine = Engine(nn.Linear(4, 3))
+    data = (rows(5, 4), CLASSES)
+    for _ in range(2):
+        list(engine.passes(scaled, data, 5, 5))
+    with pytest.raises(CoupledRecords, match="of the loss"):
+        list(engine.passes(coupled, data, 5, 5))
 
 
 def test_the_check_is_repeated_at_powers_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
