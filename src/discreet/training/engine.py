@@ -22,6 +22,7 @@ from discreet.training.contributions import Contributions, Piece, gathered
 from discreet.training.culprit import named
 from discreet.training.factors import Dense, Factor, wide
 from discreet.training.isolation import Isolation, isolated, uncoupled
+from discreet.training.perturbation import shortest_first
 from discreet.training.quiet import full_precision, plain_forward
 from discreet.training.recording import Recorder, Tracer, Unclear, Use
 from discreet.training.rows import select
@@ -147,6 +148,7 @@ class Engine:
         return getattr(loss, "__code__", type(loss)), *(module.training for module in self.model.modules())
 
     def _understood(self, loss: Loss, batch: Any, records: int) -> Structure:
+        batch = select(batch, shortest_first(batch, records))  # a few records must stand for all
         structure = self.learn(loss, batch, records)
         self.isolation = isolated(self, loss, batch, records, structure)
         self._checked = self._circumstances(loss)

@@ -282,6 +282,26 @@ def test_noise_layers_are_checked_with_equal_noise() -> None:
     assert not engine.isolation.place_independent  # it cannot be seen
 
 
+class Masked(nn.Module):
+    """Calls other functions if no record is short, as language models do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(4, 3)
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        y: Tensor = self.inner(x)
+        return (y if bool(mask.all()) else torch.where(mask.bool().unsqueeze(2), y, 0.0)).square().sum((1, 2))
+
+
+def test_a_model_that_looks_whether_any_record_is_short_needs_no_loop() -> None:
+    for short in ([], [4], [0], [1, 3], [0, 1, 2, 3, 4]):
+        mask = torch.ones(5, 6, dtype=torch.long)
+        mask[short, 4:] = 0
+        engine = used(Masked(), lambda model, batch: model(*batch), (rows(5, 6, 4), mask))
+        assert engine.loop_because is None
+
+
 # --- the self-test ---
 
 
