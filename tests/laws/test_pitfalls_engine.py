@@ -18,7 +18,7 @@ from discreet.mechanisms import Bound
 from discreet.training.engine import Engine, Loss
 from discreet.training.factors import Outer
 from discreet.training.precision import most_spread
-from discreet.training.rows import padded, select
+from discreet.training.rows import select
 from discreet.training.sums import Sums
 from unit.training.test_run import data, gradients, keyed, loss, network, plan
 
@@ -36,8 +36,10 @@ def clipped(engine: Engine, its: Loss, batch: Any, size: int, clip_norm: float =
     bound = bound or dp.Gaussian(clip_norm, 1.0).bind(engine.leaves)
     sums = Sums(bound, bound.initial_state, lambda group, found: (group, most_spread(max(found, default=1))), engine.device)
     count = batch[0].shape[0]
-    for rows, present in padded(count, size):
-        for contributions, statistics in engine.passes(its, select(batch, rows), size, present):
+    for start in range(0, count, size):
+        rows = torch.arange(start, start + size)
+        filled = select(batch, torch.where(rows < count, rows, start))
+        for contributions, statistics in engine.passes(its, filled, size, rows < count):
             sums.add(contributions, statistics)
     return torch.from_numpy(sums.flat(bound.groups(bound.initial_state)[0])).clone()
 

@@ -48,7 +48,7 @@ right_parts = engine._parts
 
 
 def unchecked(*_: object) -> Isolation:
-    return Isolation(place_independent=True, random=False, moved=(True,))
+    return Isolation(own_bits=True, place_independent=True, random=False, moved=(True,))
 
 
 def one_mean(result: Any, records: int, noted: dict[str, Tensor]) -> Any:

@@ -85,14 +85,16 @@ class Engine:
         """Form of every use, with what was measured."""
         return tuple(self._chooser.choices.values())
 
-    def passes(self, loss: Loss, batch: Any, records: int, present: int) -> Iterator[tuple[Contributions, dict[str, Tensor]]]:
-        """What the first `present` of `records` rows contribute, and their statistics: all at once, or one by one.
+    def passes(
+        self, loss: Loss, batch: Any, records: int, present: int | Tensor
+    ) -> Iterator[tuple[Contributions, dict[str, Tensor]]]:
+        """What rows contribute, and their statistics: all at once, or one by one.
 
         Args:
             loss: of the user.
             batch: structure with `records` rows; sensitive.
             records: rows of the pass, the padding included.
-            present: rows that are records; sensitive.
+            present: which rows are records: how many of the first, or one bool for each; sensitive.
         """
         self._check_parameters()
         self._count += 1
@@ -106,8 +108,8 @@ class Engine:
         if self.isolation is not None or self._check_due(loss, batch):
             self.isolation, self._checked = None, self._circumstances(loss)
             uncoupled(self, loss, batch, records)
-        for row in range(present):
-            yield self._alone(loss, select(batch, torch.tensor([row])))
+        for row in Contributions({}, records, present).mask.nonzero():
+            yield self._alone(loss, select(batch, row))
 
     @property
     def device(self) -> torch.device:
@@ -126,7 +128,7 @@ class Engine:
                 self._structure = self.learn(loss, batch, records)
         return max(1, min(most, budget // max(1, self._bytes)))
 
-    def _recorded(self, loss: Loss, batch: Any, records: int, present: int) -> tuple[Contributions, dict[str, Tensor]]:
+    def _recorded(self, loss: Loss, batch: Any, records: int, present: int | Tensor) -> tuple[Contributions, dict[str, Tensor]]:
         if self._structure is None or self._check_due(loss, batch):
             self._structure = self._understood(loss, batch, records)
         try:
@@ -177,7 +179,7 @@ class Engine:
         return found
 
     def record(
-        self, loss: Loss, batch: Any, records: int, present: int, structure: Structure, *, trial: bool = False
+        self, loss: Loss, batch: Any, records: int, present: int | Tensor, structure: Structure, *, trial: bool = False
     ) -> tuple[Recorder, dict[str, Tensor]]:
         """One forward and one backward pass; a trial decides nothing for those to come."""
         count: dict[str, int] = {}
@@ -193,7 +195,7 @@ class Engine:
                 result = loss(self.model, batch)
             losses, statistics = _parts(result, records, noting.statistics())
             with full_precision(self.device):
-                self._backward(losses[:present].sum(), recorder)
+                self._backward(_total(losses, present), recorder)
         if trial:
             return recorder, statistics
         for use in recorder.uses:
@@ -248,6 +250,11 @@ class Engine:
                 got=f"changed: {', '.join(changed)}",
                 do="Freeze and unfreeze before the run begins: every trained parameter belongs to the plan's leaves.",
             )
+
+
+def _total(losses: Tensor, present: int | Tensor) -> Tensor:
+    """The sum over records, without the padding."""
+    return losses[:present].sum() if isinstance(present, int) else torch.where(present.to(losses.device), losses, 0).sum()
 
 
 def _numbers(calls: list[CallShapes]) -> int:

@@ -32,7 +32,7 @@ from discreet.sampling import Sample
 from discreet.training.batch_norm import PrivateBatchNorm
 from discreet.training.engine import Engine, Loss
 from discreet.training.precision import chunk_for, inner_group, most_spread
-from discreet.training.rows import check_rows, padded, select
+from discreet.training.rows import check_rows, select
 from discreet.training.sums import Sums, refuse_slots
 from discreet.units import Numerics, Parameters
 
@@ -116,6 +116,7 @@ class PrivateRun:
         )
         self._order = threading.Lock()
         self._waiting: Batch | None = None
+        self._attempts = 0  # at the waiting batch
 
     @property
     def plan(self) -> Plan:
@@ -162,6 +163,7 @@ class PrivateRun:
             if sample is None:
                 return
             chosen = sample.indices[self._session.order(sample)]
+            self._attempts = 0
             self._waiting = Batch(sample, _fetched(dataset, chosen, collate) if chosen.size else None)
             yield self._waiting
 
@@ -210,10 +212,16 @@ class PrivateRun:
             return sums
         check_rows(batch.data, records)
         size = self._microbatch or self._engine.fitting(loss, batch.data, records, self._budget, self._places())
-        for rows, present in padded(records, size):
-            data = batch.data if size == records else select(batch.data, rows)
-            for contributions, statistics in self._engine.passes(loss, data, size, present):
-                sums.add(contributions, statistics)
+        rows = torch.from_numpy(self._session.places(batch.sample, size, self._attempts))
+        seed = self._session.seed(batch.sample, self._attempts)
+        self._attempts += 1
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            for start in range(0, len(rows), size):
+                some = rows[start : start + size]
+                data = batch.data if size == records else select(batch.data, some.clamp(min=0))
+                for contributions, statistics in self._engine.passes(loss, data, size, some >= 0):
+                    sums.add(contributions, statistics)
         return sums
 
     def _places(self) -> int:

@@ -71,13 +71,13 @@ class Sums:
             self._add(contributions, statistics)
 
     def _add(self, contributions: Contributions, statistics: Mapping[str, Tensor]) -> None:
+        present = contributions.mask
         self._check_statistics(statistics)
         given = Contributions(
             {**contributions.pieces, **_as_pieces(statistics, self._bound)}, contributions.records, contributions.present
         )
         measures = {group.name: given.measured(group.leaves) for group in self._groups if self._own(group)}
-        present = torch.arange(given.records) < given.present
-        finite = torch.stack([(a.isfinite() & b.isfinite()).all(1) for a, b in measures.values()]).all(0) & present
+        finite = torch.stack([(a.isfinite() & b.isfinite()).all(1) for a, b in measures.values()]).all(0)
         bits = self._bound.observations(self._state, {name: squares for name, (squares, _) in measures.items()})
         given = given if bool(finite.all()) else given.keep(finite)
         seen = _as_pieces({leaf: rows * present for leaf, rows in bits.items()}, self._bound)
@@ -87,7 +87,7 @@ class Sums:
             inner, most = self._inner(group, given.positions(group.leaves))
             if group.private:
                 squares = raised_squares(squares, spreads.sqrt() * _UP, most=most)
-            weights = inner.weights(torch.where(squares.isfinite(), squares, math.inf)) * finite
+            weights = inner.weights(torch.where(squares.isfinite(), squares, math.inf)) * (finite & present)
             for leaf, scale in zip(group.leaves, group.scales, strict=True):
                 factors = sum_weights(weights, scale=scale).to(self._device)
                 for piece in given.pieces.get(leaf, ()):

@@ -239,6 +239,7 @@ def test_isolated_models_pass_without_the_loop_and_leave_no_trace(
     state = [torch.get_rng_state(), *(value.clone() for value in model.state_dict().values())]
     found = isolation.isolated(engine, loss, batch, 5, structure)
     assert all(found.moved)
+    assert found.own_bits
     assert not found.random  # dropout is kept still, so that records can be compared
     after = [torch.get_rng_state(), *model.state_dict().values()]
     assert all(map(torch.equal, state, after))
@@ -300,6 +301,8 @@ def test_a_model_that_looks_whether_any_record_is_short_needs_no_loop() -> None:
         mask[short, 4:] = 0
         engine = used(Masked(), lambda model, batch: model(*batch), (rows(5, 6, 4), mask))
         assert engine.loop_because is None
+        assert engine.isolation is not None
+        assert engine.isolation.own_bits == (len(short) != 1)  # one record decides which functions all others go through
 
 
 # --- the self-test ---
