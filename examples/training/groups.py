@@ -21,7 +21,7 @@ from discreet.recipes import plan_with_scaled_noise
 EPSILON, DELTA = 3.0, 1e-5
 MECHANISM = dp.Groups(  # noise multipliers are proportions: how much of it the target allows is found below
     {
-        "grad/first.*": dp.Gaussian(clip_norm=0.5, noise_multiplier=1.5),
+        "grad/first.*": dp.Gaussian(clip_norm=0.5, noise_multiplier=2.0),
         "grad/*": dp.AdaptiveClip(dp.Gaussian(clip_norm=1.0, noise_multiplier=1.0), quantile=0.5, count_noise_std=10.0),
         "metric/accuracy": dp.Gaussian(clip_norm=1.0, noise_multiplier=12.0),
         "bn/*": dp.Gaussian(clip_norm=1.0, noise_multiplier=5.0),
@@ -34,13 +34,13 @@ class Network(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.first = nn.Conv2d(1, 16, 3, stride=2, padding=1)
+        self.first = nn.Conv2d(1, 16, 5)
         self.norm = nn.BatchNorm2d(16)
         self.last = nn.Linear(16 * 16, 10)
 
     def forward(self, images: Tensor) -> Tensor:
         """Scores of the ten digits."""
-        out: Tensor = self.last(functional.relu(self.norm(self.first(images))).flatten(1))
+        out: Tensor = self.last(torch.tanh(self.norm(self.first(images))).flatten(1))
         return out
 
 
@@ -73,7 +73,7 @@ def main() -> None:
     model = Network()
     sampler = dp.Sampler(dp.Poisson(256 / len(train)), records=len(train), steps=120)
     plan = plan_with_scaled_noise(dp.Plan(sampler=sampler, mechanism=MECHANISM), epsilon=EPSILON, delta=DELTA)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.4, momentum=0.9)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, plan.steps)
     with dp.Ledger.open("groups.ledger") as ledger:
         run = training.PrivateRun(model, plan, ledger=ledger, statistics={"metric/accuracy": 1})

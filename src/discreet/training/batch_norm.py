@@ -237,7 +237,7 @@ class Noting:
         named = dict(kwargs)
         if func.__name__ != "batch_norm" or not (args[_TRAINING] if len(args) > _TRAINING else named.get("training")):
             return args, named
-        if self.layer(args, named) is None:
+        if self.leaf_of(args, named) is None:
             raise CoupledRecords(
                 expected="layers that treat every record by itself",
                 got="batch normalisation over the records of a batch (also without trained scales, also when frozen)",
@@ -247,7 +247,7 @@ class Noting:
             return (*args[:_TRAINING], False, *args[_TRAINING + 1 :]), named
         return args, named | {"training": False}
 
-    def layer(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
+    def leaf_of(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
         """The leaf of the layer that calls, if it takes part."""
         for thing in (*args, *kwargs.values()):
             leaf, layer = self._layers.get(id(thing), (None, None))
@@ -287,7 +287,7 @@ class Alone(TorchFunctionMode):
         del types
         args, named = self._noting.released_only(func, args, kwargs or {})
         if func.__name__ == "batch_norm":
-            leaf = self._noting.layer(args, named)
+            leaf = self._noting.leaf_of(args, named)
             if leaf is not None:
                 self._noting.note(leaf, (args[0] if args else named["input"]).unsqueeze(0), 2)
         return func(*args, **named)

@@ -183,7 +183,7 @@ def _calls(engine: Engine, loss: Loss, batch: Any, names: Mapping[int, str]) -> 
     def look(_number: int, name: str, out: Any) -> None:
         found.append(_Called(name, _layer(names), [tensor.detach().clone() for tensor in tensors_in(out)]))
 
-    with engine.batch_norm.noting() as noting, torch.no_grad(), plain_forward(engine.model), Steady(), Tracer(noting, look):
+    with engine.batch_norm.noting() as noting, torch.enable_grad(), plain_forward(engine.model), Steady(), Tracer(noting, look):
         loss(engine.model, batch)
     return found
 

@@ -21,6 +21,7 @@ from discreet.training.choice import Choice, Chooser
 from discreet.training.contributions import Contributions, Piece, gathered
 from discreet.training.culprit import named
 from discreet.training.factors import Dense, Factor, wide
+from discreet.training.guards import refuse_kinds
 from discreet.training.isolation import Isolation, isolated, uncoupled
 from discreet.training.perturbation import shortest_first
 from discreet.training.quiet import full_precision, plain_forward
@@ -66,6 +67,7 @@ class Engine:
         self.model = model
         self.batch_norm = PrivateBatchNorm(nn.Module()) if batch_norm is None else batch_norm
         self.parameters = trained(model)
+        refuse_kinds(self.parameters)
         self._chooser = Chooser(memory_budget, form)
         self._structure: Structure | None = None
         self._uses: dict[str, int] = {}
@@ -136,7 +138,8 @@ class Engine:
         except Unclear:
             self._structure = self._understood(loss, batch, records)
             recorder, statistics = self.record(loss, batch, records, present, self._structure)
-        pieces = gathered(recorder.uses, self.parameters, self._finish_leaf)
+        with full_precision(self.device):
+            pieces = gathered(recorder.uses, self.parameters, self._finish_leaf)
         return Contributions(pieces, records, present), statistics
 
     def _check_due(self, loss: Loss, batch: Any) -> bool:
@@ -166,7 +169,7 @@ class Engine:
                     self.batch_norm.noting() as noting,
                     torch.enable_grad(),
                     plain_forward(self.model),
-                    Tracer(noting) as tracer,
+                    Tracer(noting, parameters=self.parameters) as tracer,
                 ):
                     loss(self.model, few)
             except CoupledRecords as error:
@@ -215,7 +218,12 @@ class Engine:
                 do="Check that the loss uses the model, and that it is not detached.",
             )
         targets = [recorder.anchor, *self.parameters.values()]
-        _, *missed = torch.autograd.grad(total, targets, allow_unused=True)
+        try:
+            _, *missed = torch.autograd.grad(total, targets, allow_unused=True)
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as reason:  # if it is the user's own mistake, it shows again when records are computed one by one
+            raise Unclear("the backward pass cannot be followed") from reason
         for leaf, gradient in zip(self.parameters, missed, strict=True):
             if gradient is not None:
                 raise Unclear(f"{leaf} is used in a function that cannot be seen")
@@ -223,7 +231,7 @@ class Engine:
     def _finish_leaf(self, leaf: str, factor: Factor) -> Factor:
         if self._uses.get(leaf, 2) == 1:
             return factor
-        return self._chooser.finished(leaf, 1, factor, self.parameters[leaf].numel())
+        return self._chooser.finished(leaf, 1, factor, math.prod(factor.shape))
 
     def _alone(self, loss: Loss, batch: Any) -> tuple[Contributions, dict[str, Tensor]]:
         """One record by itself, with torch's own gradients."""
@@ -235,7 +243,7 @@ class Engine:
                 return Contributions({}, 1, 1), statistics
             found = torch.autograd.grad(losses.sum(), list(self.parameters.values()), allow_unused=True)
         pieces = {
-            leaf: (Piece(whole(parameter), Dense(wide(gradient).unsqueeze(0))),)
+            leaf: (Piece(whole(parameter), Dense(wide(_full(gradient)).unsqueeze(0))),)
             for (leaf, parameter), gradient in zip(self.parameters.items(), found, strict=True)
             if gradient is not None
         }
@@ -250,6 +258,10 @@ class Engine:
                 got=f"changed: {', '.join(changed)}",
                 do="Freeze and unfreeze before the run begins: every trained parameter belongs to the plan's leaves.",
             )
+
+
+def _full(gradient: Tensor) -> Tensor:
+    return gradient.to_dense() if gradient.is_sparse else gradient
 
 
 def _total(losses: Tensor, present: int | Tensor) -> Tensor:

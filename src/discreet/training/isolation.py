@@ -24,7 +24,7 @@ from discreet.training.alone import agree, losses_of, true_gradients, within
 from discreet.training.contributions import Contributions, gathered
 from discreet.training.culprit import CANNOT_BEAR, Changes, coupled_by, coupled_place
 from discreet.training.perturbation import another, differing, moved
-from discreet.training.quiet import plain_forward
+from discreet.training.quiet import full_precision, plain_forward
 from discreet.training.recording import Recorder, Unclear, Use
 from discreet.training.rows import select
 from discreet.training.steady import Steady, random_state
@@ -201,9 +201,10 @@ class _Trial:
         if seen.random:
             return self._one_alone()
         tolerance = self._tolerance(seen)
-        found = seen.contributions(self.engine)
-        for row in which:
-            if not agree(found, row, self._truth(select(rows, torch.tensor([row]))), tolerance):
+        truths = [self._truth(select(rows, torch.tensor([row]))) for row in which]
+        with full_precision(self.engine.device):
+            found = seen.contributions(self.engine)
+            if not all(agree(found, row, truth, tolerance) for row, truth in zip(which, truths, strict=True)):
                 raise _untrusted()
         return None
 
@@ -212,9 +213,11 @@ class _Trial:
         one = select(self.few, torch.tensor([0]))
         with plain_forward(self.engine.model), Steady():
             recorder, _ = self.engine.record(self.loss, one, 1, 1, self.structure, trial=True)
-        found = Contributions(gathered(recorder.uses, self.engine.parameters, lambda _, factor: factor), 1, 1)
-        if not agree(found, 0, self._truth(one), self._tolerance(self.plain)):
-            raise _untrusted()
+        truth = self._truth(one)
+        with full_precision(self.engine.device):
+            found = Contributions(gathered(recorder.uses, self.engine.parameters, lambda _, factor: factor), 1, 1)
+            if not agree(found, 0, truth, self._tolerance(self.plain)):
+                raise _untrusted()
 
     def _truth(self, one: Any) -> dict[str, Tensor]:
         model, parameters = self.engine.model, self.engine.parameters
@@ -343,7 +346,8 @@ def uncoupled(engine: Engine, loss: Loss, batch: Any, records: int) -> None:
 
 
 def _forward(engine: Engine, loss: Loss, rows: Any) -> tuple[Tensor, dict[str, Tensor], bool]:
-    with engine.batch_norm.noting() as noting, torch.no_grad(), plain_forward(engine.model), Steady(noting):
+    # With gradients on: a model may differentiate within its forward pass, or take another path without them.
+    with engine.batch_norm.noting() as noting, torch.enable_grad(), plain_forward(engine.model), Steady(noting):
         before = random_state()
         losses = losses_of(loss(engine.model, rows)).detach()
         drew = not all(map(torch.equal, before, random_state()))
