@@ -23,6 +23,7 @@ from discreet.training.culprit import named
 from discreet.training.factors import Dense, Factor, wide
 from discreet.training.guards import refuse_kinds
 from discreet.training.isolation import Isolation, isolated, uncoupled
+from discreet.training.perturbation import shortest_first
 from discreet.training.quiet import full_precision, plain_forward
 from discreet.training.recording import Recorder, Tracer, Unclear, Use
 from discreet.training.rows import select
@@ -72,6 +73,7 @@ class Engine:
         self._uses: dict[str, int] = {}
         self._bytes = 0
         self._count = 0
+        self._checked: tuple[object, ...] = ()
         self.isolation: Isolation | None = None  # what the last check of isolation found
         self.loop_because: str | None = None  # why records are computed one by one; None if they are not
 
@@ -105,8 +107,8 @@ class Engine:
                 self.loop_because = str(reason)
             else:
                 return
-        if not self._count & (self._count - 1) or self.isolation is not None:
-            self.isolation = None
+        if self.isolation is not None or self._check_due(loss, batch):
+            self.isolation, self._checked = None, self._circumstances(loss)
             uncoupled(self, loss, batch, records)
         for row in Contributions({}, records, present).mask.nonzero():
             yield self._alone(loss, select(batch, row))
@@ -129,7 +131,7 @@ class Engine:
         return max(1, min(most, budget // max(1, self._bytes)))
 
     def _recorded(self, loss: Loss, batch: Any, records: int, present: int | Tensor) -> tuple[Contributions, dict[str, Tensor]]:
-        if self._structure is None or self._check_due(batch):
+        if self._structure is None or self._check_due(loss, batch):
             self._structure = self._understood(loss, batch, records)
         try:
             recorder, statistics = self.record(loss, batch, records, present, self._structure)
@@ -140,14 +142,21 @@ class Engine:
             pieces = gathered(recorder.uses, self.parameters, self._finish_leaf)
         return Contributions(pieces, records, present), statistics
 
-    def _check_due(self, batch: Any) -> bool:
-        """Isolation is tried again at passes 2, 4, 8, ...; in the first ones also when a batch could show more."""
-        again = self._count < _EARLY and self.isolation is not None and self.isolation.due(batch)
-        return again or not self._count & (self._count - 1)
+    def _check_due(self, loss: Loss, batch: Any) -> bool:
+        """At passes 1, 2, 4, 8, ...; with another loss or in another mode; in the first passes, if a batch could show more."""
+        if not self._count & (self._count - 1) or self._checked != self._circumstances(loss):
+            return True
+        return self._count < _EARLY and self.isolation is not None and self.isolation.due(batch)
+
+    def _circumstances(self, loss: Loss) -> tuple[object, ...]:
+        """What makes it another computation: the code of the loss, and which layers are in train mode."""
+        return getattr(loss, "__code__", type(loss)), *(module.training for module in self.model.modules())
 
     def _understood(self, loss: Loss, batch: Any, records: int) -> Structure:
+        batch = select(batch, shortest_first(batch, records))  # a few records must stand for all
         structure = self.learn(loss, batch, records)
         self.isolation = isolated(self, loss, batch, records, structure)
+        self._checked = self._circumstances(loss)
         return structure
 
     def learn(self, loss: Loss, batch: Any, records: int) -> Structure:
