@@ -240,6 +240,29 @@ class Session:
         """
         return permutation(self._source.stream(Purpose.ORDER, step=self.number(sample)), len(sample))
 
+    def places(self, sample: Sample, size: int, attempt: int = 0) -> NDArray[np.int64]:
+        """Which record of the order stands where, in passes of `size` places; -1 where nobody does. Sensitive; once.
+
+        All passes but the last are full; in the last, places are taken at random. So of two neighbouring samples with fewer
+        than `size` records the smaller one leaves a place empty, and nobody else moves (docs/proofs/sums.md, section 3).
+
+        Args:
+            sample: of this run.
+            size: places of one pass [public].
+            attempt: number of this attempt at the sample; an earlier one failed before anything was released.
+        """
+        count = check.whole(_OWNER, "size", size, least=1)
+        full = len(sample) // count * count
+        found = np.full(-(-len(sample) // count) * count, -1, np.int64)
+        found[:full] = np.arange(full)
+        free = permutation(self._source.stream(Purpose.ORDER, step=self.number(sample), lane=1 + 2 * attempt), count)
+        found[full + free[: len(sample) - full]] = np.arange(full, len(sample))
+        return found
+
+    def seed(self, sample: Sample, attempt: int = 0) -> int:
+        """For what a model itself draws at random, such as dropout, so that it is independent of the data. Secret; once."""
+        return int(self._source.stream(Purpose.ORDER, step=self.number(sample), lane=2 + 2 * attempt).words(1)[0])
+
     # --- release ---
 
     def spend(self, sample: Sample) -> None:

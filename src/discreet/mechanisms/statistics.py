@@ -162,9 +162,14 @@ class Moments:
 class BatchNorm:
     """Mean and variance of each channel of a layer, for batch normalisation with private statistics.
 
-    A record's row is (a_1 ... a_C, s_1 ... s_C): the averages of its own activations and of their squares, over positions.
-    Activations have no bound of their own, so the group's clip_norm is a choice, and clipping biases both estimates.
-    [Ponomareva2023, section 5.3]
+    Rows tell how far a record is from the statistics that are already public, mean mu and variance v of each of C channels:
+    with y = (x - mu)/sqrt(v), and averages over the record's own positions, a row is
+
+        (avg y_1 ... avg y_C, avg y_1^2 - 1 ... avg y_C^2 - 1) / sqrt(2C).
+
+    So a norm of about 1 means: one standard deviation off in every channel; and a sum of zero means: as before. What clipping
+    takes away, and a sample smaller than expected, make the statistics move more slowly, not towards zero. Activations have no
+    bound of their own, so the group's clip_norm is a choice. [Ponomareva2023, section 5.5.1 (b)]
 
     Args:
         channels: C; public.
@@ -172,7 +177,7 @@ class BatchNorm:
 
     >>> norm = BatchNorm(channels=1)
     >>> mean, variance = norm.decode(norm.encode([[[1.0, 3.0]], [[2.0, 2.0]]]).sum(0), expected_batch_size=2)
-    >>> mean.tolist(), variance.tolist()
+    >>> mean.round(9).tolist(), variance.round(9).tolist()
     ([2.0], [0.5])
     """
 
@@ -188,18 +193,46 @@ class BatchNorm:
         """Of a row."""
         return 2 * self.channels
 
-    def encode(self, activations: ArrayLike) -> NDArray[np.float64]:
-        """One row per record, from records x channels x positions (any number of axes of positions, or none)."""
+    def encode(self, activations: ArrayLike, *, mean: ArrayLike = 0.0, variance: ArrayLike = 1.0) -> NDArray[np.float64]:
+        """One row per record, from records x channels x positions (any number of axes of positions, or none).
+
+        Args:
+            activations: sensitive.
+            mean: of each channel, which rows are relative to; public.
+            variance: of each channel; public.
+        """
         values = np.asarray(activations, np.float64)
         values = np.ascontiguousarray(values.reshape(len(values), self.channels, math.prod(values.shape[2:])))
+        centre, scale = (column[:, np.newaxis] for column in self._reference(mean, variance))
         with np.errstate(all="ignore"):  # what overflows is not finite and contributes nothing
-            return np.concatenate([values.mean(-1), (values**2).mean(-1)], axis=1)
+            unit = (values - centre) / scale
+            return np.concatenate([unit.mean(-1), (unit**2).mean(-1) - 1.0], axis=1) / math.sqrt(self.dimension)
 
-    def decode(self, released: ArrayLike, *, expected_batch_size: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Mean and variance of each channel. The divisor is public, never the realised size (P29)."""
+    def decode(
+        self, released: ArrayLike, *, expected_batch_size: float, mean: ArrayLike = 0.0, variance: ArrayLike = 1.0
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Mean and variance of each channel. The divisor is public, never the realised size (P29).
+
+        Args:
+            released: the noised sum of rows.
+            expected_batch_size: public.
+            mean: which the rows were relative to.
+            variance: which the rows were relative to.
+        """
         size = check.positive("BatchNorm.decode", "expected_batch_size", expected_batch_size)
-        first, second = _sums("BatchNorm", released, self.dimension).reshape(2, self.channels) / size
-        return first, np.maximum(second - first**2, self.floor)
+        centre, scale = self._reference(mean, variance)
+        sums = _sums("BatchNorm", released, self.dimension) * math.sqrt(self.dimension)
+        first, second = sums.reshape(2, self.channels) / size
+        return centre + scale * first, np.maximum(scale**2 * (1.0 + second - first**2), self.floor)
+
+    def _reference(self, mean: ArrayLike, variance: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Mean and standard deviation of each channel."""
+        centre = np.broadcast_to(np.asarray(mean, np.float64), self.channels)
+        spread = np.broadcast_to(np.asarray(variance, np.float64), self.channels)
+        if not (np.isfinite(centre).all() and np.isfinite(spread).all() and (spread > 0.0).all()):
+            expected = "positive finite variances and finite means, those that are public already"
+            raise ParameterError(owner="BatchNorm", name="variance", expected=expected, got="others")
+        return centre, np.sqrt(spread)
 
 
 def _numbers(owner: str, values: ArrayLike, width: int) -> NDArray[np.float64]:

@@ -1,6 +1,7 @@
 """PyTorch: per-record gradients of any model, clipped, summed and noised. The only folder that imports torch."""
 
+from discreet.training.check import Problem, Problems, check
 from discreet.training.engine import Engine
 from discreet.training.run import Batch, PrivateRun
 
-__all__ = ["Batch", "Engine", "PrivateRun"]
+__all__ = ["Batch", "Engine", "PrivateRun", "Problem", "Problems", "check"]

@@ -38,12 +38,12 @@ class Contributions:
     Args:
         pieces: of every leaf that the pass used, disjoint places.
         records: m, padding included.
-        present: how many of the m rows are records; the others are padding.
+        present: which rows are records, the others being padding: how many of the first, or one bool for each.
     """
 
     pieces: Mapping[str, tuple[Piece, ...]]
     records: int
-    present: int
+    present: int | Tensor
 
     def measured(self, leaves: Iterable[str]) -> tuple[Tensor, Tensor]:
         """Squared norms and squared spreads, (m, leaves) each, float64, at or above the truth."""
@@ -59,6 +59,11 @@ class Contributions:
     def positions(self, leaves: Iterable[str]) -> frozenset[int]:
         """Numbers of positions that occur; public."""
         return frozenset(piece.factor.positions for leaf in leaves for piece in self.pieces.get(leaf, ()))
+
+    @property
+    def mask(self) -> Tensor:
+        """Which rows are records, one bool for each."""
+        return self.present if isinstance(self.present, Tensor) else torch.arange(self.records) < self.present
 
     def keep(self, kept: Tensor) -> Contributions:
         """Zeros for the other records."""

@@ -15,11 +15,16 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from discreet.errors import ModelError
+from discreet.errors import CoupledRecords, ModelError
+from discreet.training.batch_norm import Alone, PrivateBatchNorm
 from discreet.training.choice import Choice, Chooser
 from discreet.training.contributions import Contributions, Piece, gathered
+from discreet.training.culprit import named
 from discreet.training.factors import Dense, Factor, wide
-from discreet.training.quiet import plain_forward
+from discreet.training.guards import refuse_kinds
+from discreet.training.isolation import Isolation, isolated, uncoupled
+from discreet.training.perturbation import shortest_first
+from discreet.training.quiet import full_precision, plain_forward
 from discreet.training.recording import Recorder, Tracer, Unclear, Use
 from discreet.training.rows import select
 from discreet.training.rules import RULES
@@ -32,6 +37,7 @@ Loss: TypeAlias = Callable[[Any, Any], Any]
 """(model, batch) to one loss for each record, (B,); or to that and a mapping of per-record statistics, (B, ...) each."""
 
 _BUDGET = 2**28
+_EARLY = 16  # passes
 _NO_ROWS = "the loss gives no single value for each record"
 
 
@@ -45,39 +51,55 @@ class Engine:
 
     Args:
         model: with at least one parameter that requires a gradient.
+        batch_norm: private statistics of batch normalisation; without, such layers are refused in train mode.
         memory_budget: bytes that the gradients of single records may take in one pass; more are never formed.
         form: fixed form of factors ("ghost", "direct"), instead of what is fastest.
     """
 
-    def __init__(self, model: nn.Module, *, memory_budget: int = _BUDGET, form: str | None = None) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        batch_norm: PrivateBatchNorm | None = None,
+        memory_budget: int = _BUDGET,
+        form: str | None = None,
+    ) -> None:
         self.model = model
+        self.batch_norm = PrivateBatchNorm(nn.Module()) if batch_norm is None else batch_norm
         self.parameters = trained(model)
+        refuse_kinds(self.parameters)
         self._chooser = Chooser(memory_budget, form)
         self._structure: Structure | None = None
         self._uses: dict[str, int] = {}
         self._bytes = 0
+        self._count = 0
+        self._checked: tuple[object, ...] = ()
+        self.isolation: Isolation | None = None  # what the last check of isolation found
         self.loop_because: str | None = None  # why records are computed one by one; None if they are not
 
     @property
     def leaves(self) -> dict[str, int]:
-        """Dimension of every leaf."""
-        return {leaf: parameter.numel() for leaf, parameter in self.parameters.items()}
+        """Dimension of every leaf, those of private statistics included."""
+        return {leaf: parameter.numel() for leaf, parameter in self.parameters.items()} | self.batch_norm.leaves
 
     @property
     def choices(self) -> tuple[Choice, ...]:
         """Form of every use, with what was measured."""
         return tuple(self._chooser.choices.values())
 
-    def passes(self, loss: Loss, batch: Any, records: int, present: int) -> Iterator[tuple[Contributions, dict[str, Tensor]]]:
-        """What the first `present` of `records` rows contribute, and their statistics: all at once, or one by one.
+    def passes(
+        self, loss: Loss, batch: Any, records: int, present: int | Tensor
+    ) -> Iterator[tuple[Contributions, dict[str, Tensor]]]:
+        """What rows contribute, and their statistics: all at once, or one by one.
 
         Args:
             loss: of the user.
             batch: structure with `records` rows; sensitive.
             records: rows of the pass, the padding included.
-            present: rows that are records; sensitive.
+            present: which rows are records: how many of the first, or one bool for each; sensitive.
         """
         self._check_parameters()
+        self._count += 1
         if self.loop_because is None:
             try:
                 yield self._recorded(loss, batch, records, present)
@@ -85,8 +107,16 @@ class Engine:
                 self.loop_because = str(reason)
             else:
                 return
-        for row in range(present):
-            yield self._alone(loss, select(batch, torch.tensor([row])))
+        if self.isolation is not None or self._check_due(loss, batch):
+            self.isolation, self._checked = None, self._circumstances(loss)
+            uncoupled(self, loss, batch, records)
+        for row in Contributions({}, records, present).mask.nonzero():
+            yield self._alone(loss, select(batch, row))
+
+    @property
+    def device(self) -> torch.device:
+        """Where sums are kept."""
+        return next(iter(self.parameters.values())).device
 
     @property
     def single(self) -> bool:
@@ -100,24 +130,50 @@ class Engine:
                 self._structure = self.learn(loss, batch, records)
         return max(1, min(most, budget // max(1, self._bytes)))
 
-    def _recorded(self, loss: Loss, batch: Any, records: int, present: int) -> tuple[Contributions, dict[str, Tensor]]:
-        if self._structure is None:
-            self._structure = self.learn(loss, batch, records)
+    def _recorded(self, loss: Loss, batch: Any, records: int, present: int | Tensor) -> tuple[Contributions, dict[str, Tensor]]:
+        if self._structure is None or self._check_due(loss, batch):
+            self._structure = self._understood(loss, batch, records)
         try:
             recorder, statistics = self.record(loss, batch, records, present, self._structure)
         except Unclear:
-            self._structure = self.learn(loss, batch, records)
+            self._structure = self._understood(loss, batch, records)
             recorder, statistics = self.record(loss, batch, records, present, self._structure)
-        pieces = gathered(recorder.uses, self.parameters, self._finish_leaf)
+        with full_precision(self.device):
+            pieces = gathered(recorder.uses, self.parameters, self._finish_leaf)
         return Contributions(pieces, records, present), statistics
+
+    def _check_due(self, loss: Loss, batch: Any) -> bool:
+        """At passes 1, 2, 4, 8, ...; with another loss or in another mode; in the first passes, if a batch could show more."""
+        if not self._count & (self._count - 1) or self._checked != self._circumstances(loss):
+            return True
+        return self._count < _EARLY and self.isolation is not None and self.isolation.due(batch)
+
+    def _circumstances(self, loss: Loss) -> tuple[object, ...]:
+        """What makes it another computation: the code of the loss, and which layers are in train mode."""
+        return getattr(loss, "__code__", type(loss)), *(module.training for module in self.model.modules())
+
+    def _understood(self, loss: Loss, batch: Any, records: int) -> Structure:
+        batch = select(batch, shortest_first(batch, records))  # a few records must stand for all
+        structure = self.learn(loss, batch, records)
+        self.isolation = isolated(self, loss, batch, records, structure)
+        self._checked = self._circumstances(loss)
+        return structure
 
     def learn(self, loss: Loss, batch: Any, records: int) -> Structure:
         """The structure of a pass over this batch."""
         traces = []
         for count in (2, 3):
-            tracer, few = Tracer(), select(batch, torch.arange(count) % records)
-            with torch.enable_grad(), plain_forward(self.model), tracer:
-                loss(self.model, few)
+            few = select(batch, torch.arange(count) % records)
+            try:
+                with (
+                    self.batch_norm.noting() as noting,
+                    torch.enable_grad(),
+                    plain_forward(self.model),
+                    Tracer(noting, parameters=self.parameters) as tracer,
+                ):
+                    loss(self.model, few)
+            except CoupledRecords as error:
+                raise named(error, self.model) from None
             traces.append(tracer.shapes)
         self._bytes = 2 * (_numbers(traces[1]) - _numbers(traces[0])) * 4  # activations, and their gradients
         found = Structure.between(*traces)
@@ -126,23 +182,25 @@ class Engine:
         return found
 
     def record(
-        self, loss: Loss, batch: Any, records: int, present: int, structure: Structure
+        self, loss: Loss, batch: Any, records: int, present: int | Tensor, structure: Structure, *, trial: bool = False
     ) -> tuple[Recorder, dict[str, Tensor]]:
-        """One forward and one backward pass."""
+        """One forward and one backward pass; a trial decides nothing for those to come."""
         count: dict[str, int] = {}
 
         def finish(use: Use, factor: Factor) -> Factor:
             value = use.value
-            if not isinstance(value, Part) or self._uses.get(value.leaf, 2) > 1:
+            if trial or not isinstance(value, Part) or self._uses.get(value.leaf, 2) > 1:
                 return factor
             return self._chooser.finished(value.leaf, 0, factor, value.tensor.numel())
 
-        recorder = Recorder(self.parameters, structure, records, RULES, finish)
-        with torch.enable_grad(), plain_forward(self.model, restore=False):
-            with recorder:
+        with self.batch_norm.noting() as noting, torch.enable_grad(), plain_forward(self.model, restore=False):
+            with Recorder(self.parameters, structure, records, RULES, finish, noting) as recorder:
                 result = loss(self.model, batch)
-            losses, statistics = _parts(result, records)
-            self._backward(losses[:present].sum(), recorder)
+            losses, statistics = _parts(result, records, noting.statistics())
+            with full_precision(self.device):
+                self._backward(_total(losses, present), recorder)
+        if trial:
+            return recorder, statistics
         for use in recorder.uses:
             if isinstance(use.value, Part):
                 count[use.value.leaf] = count.get(use.value.leaf, 0) + 1
@@ -160,7 +218,12 @@ class Engine:
                 do="Check that the loss uses the model, and that it is not detached.",
             )
         targets = [recorder.anchor, *self.parameters.values()]
-        _, *missed = torch.autograd.grad(total, targets, allow_unused=True)
+        try:
+            _, *missed = torch.autograd.grad(total, targets, allow_unused=True)
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as reason:  # if it is the user's own mistake, it shows again when records are computed one by one
+            raise Unclear("the backward pass cannot be followed") from reason
         for leaf, gradient in zip(self.parameters, missed, strict=True):
             if gradient is not None:
                 raise Unclear(f"{leaf} is used in a function that cannot be seen")
@@ -168,17 +231,19 @@ class Engine:
     def _finish_leaf(self, leaf: str, factor: Factor) -> Factor:
         if self._uses.get(leaf, 2) == 1:
             return factor
-        return self._chooser.finished(leaf, 1, factor, self.parameters[leaf].numel())
+        return self._chooser.finished(leaf, 1, factor, math.prod(factor.shape))
 
     def _alone(self, loss: Loss, batch: Any) -> tuple[Contributions, dict[str, Tensor]]:
         """One record by itself, with torch's own gradients."""
-        with torch.enable_grad(), plain_forward(self.model, restore=False):
-            losses, statistics = _parts(loss(self.model, batch), 1)
+        with self.batch_norm.noting() as noting, torch.enable_grad(), plain_forward(self.model, restore=False):
+            with Alone(noting):
+                result = loss(self.model, batch)
+            losses, statistics = _parts(result, 1, noting.statistics())
             if not losses.requires_grad:
                 return Contributions({}, 1, 1), statistics
             found = torch.autograd.grad(losses.sum(), list(self.parameters.values()), allow_unused=True)
         pieces = {
-            leaf: (Piece(whole(parameter), Dense(wide(gradient).unsqueeze(0))),)
+            leaf: (Piece(whole(parameter), Dense(wide(_full(gradient)).unsqueeze(0))),)
             for (leaf, parameter), gradient in zip(self.parameters.items(), found, strict=True)
             if gradient is not None
         }
@@ -195,11 +260,20 @@ class Engine:
             )
 
 
+def _full(gradient: Tensor) -> Tensor:
+    return gradient.to_dense() if gradient.is_sparse else gradient
+
+
+def _total(losses: Tensor, present: int | Tensor) -> Tensor:
+    """The sum over records, without the padding."""
+    return losses[:present].sum() if isinstance(present, int) else torch.where(present.to(losses.device), losses, 0).sum()
+
+
 def _numbers(calls: list[CallShapes]) -> int:
     return sum(math.prod(shape) for call in calls for shape in call.outputs)
 
 
-def _parts(result: Any, records: int) -> tuple[Tensor, dict[str, Tensor]]:
+def _parts(result: Any, records: int, noted: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
     """The loss and the statistics, one row for each record."""
     losses, statistics = result if isinstance(result, tuple) and len(result) == 2 else (result, {})
     if not isinstance(losses, Tensor) or losses.shape != (records,):
@@ -209,12 +283,12 @@ def _parts(result: Any, records: int) -> tuple[Tensor, dict[str, Tensor]]:
             got=f"{got}, or another number of values",
             do='Use reduction="none", and average over the positions of each record, not over records.',
         )
-    rows: dict[str, Tensor] = {}
+    rows = dict(noted)
     for name, values in dict(statistics).items():
-        if not isinstance(values, Tensor) or values.ndim < 1 or values.shape[0] != records:
+        if not isinstance(values, Tensor) or values.ndim < 1 or values.shape[0] != records or name in noted:
             raise ModelError(
                 expected=f"one row of {name!r} for each record",
-                got="something else",
+                got="a name of private batch-norm statistics" if name in noted else "something else",
                 do="Return statistics as tensors (B,) or (B, k).",
             )
         rows[name] = values.detach()

@@ -131,6 +131,16 @@ def _share(terms: int, dtype: torch.dtype) -> float:
     return terms * unit / (1.0 - terms * unit) * (1.0 + 2.0**-40)
 
 
+def _lost(dtype: torch.dtype) -> float:
+    """At or above what one product may lose to underflow, also where small numbers are flushed to zero."""
+    return 16.0 * torch.finfo(dtype).tiny
+
+
+def _least(found: Tensor, spreads: Tensor) -> Tensor:
+    """Two upper bounds; an overflow in the first says nothing, and the second still holds."""
+    return torch.where(found.isfinite(), torch.minimum(found, spreads), spreads)
+
+
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Dense:
@@ -212,12 +222,18 @@ class Outer:
         return self.a.shape[1]
 
     def measured(self) -> Measures:
-        products = last_squares(self.a) * last_squares(self.b)
+        length_a, length_b = last_squares(self.a), last_squares(self.b)
+        products = length_a * length_b
         if self.positions == 1:
             squares = _up(products[:, 0])
             return squares, squares
         spreads = _up(products.sqrt().sum(-1).square() * (1.0 + self.positions * 2.0**-50))
-        return torch.minimum(self._ghost(spreads), spreads), spreads
+        found = self._ghost(spreads) + self._underflow(length_a.sqrt().sum(-1), length_b.sqrt().sum(-1))
+        return _least(found, spreads), spreads
+
+    def _underflow(self, sum_a: Tensor, sum_b: Tensor) -> Tensor:
+        """What products too small for the precision may be missing in Gram matrices, times what each entry is multiplied by."""
+        return 1.01 * _lost(self.a.dtype) * (self.a.shape[2] * sum_b.square() + self.b.shape[2] * sum_a.square())
 
     def _ghost(self, spreads: Tensor) -> Tensor:
         """sum_(t,s) <a_t, a_s> <b_t, b_s>, and what its rounding may have lost."""
@@ -279,7 +295,7 @@ class Rows:
         spreads = _up(last_squares(b_mTE).sqrt().sum(-1).square() * (1.0 + self.positions * 2.0**-50))
         merged = self._all_pairs(b_mTE) if self.positions <= _LONG else self._sorted(b_mTE)
         missing = spreads * _share(self.positions + b_mTE.shape[2] + 8, b_mTE.dtype) * 1.01 + self.positions**2 * 2.0**-100
-        return torch.minimum(_up(merged + missing), spreads), spreads
+        return _least(_up(merged + missing), spreads), spreads
 
     def _all_pairs(self, b_mTE: Tensor) -> Tensor:
         same = self.ids.unsqueeze(2) == self.ids.unsqueeze(1)
@@ -341,8 +357,10 @@ class Tied:
         (of_outer, spread_outer), (of_rows, spread_rows) = self.outer.measured(), self.rows.measured()
         spreads = _up((spread_outer.sqrt() + spread_rows.sqrt()).square())
         missing = (spread_outer * spread_rows).sqrt() * _share(self.outer.a.shape[2] + self.positions + 8, self.outer.a.dtype)
-        found = of_outer + of_rows + 2.0 * self._cross() + 2.02 * missing
-        return torch.minimum(_up(found), spreads), spreads
+        small = _lost(self.outer.a.dtype) * self.outer.a.shape[2] * self.rows.positions * self.outer.positions
+        lost = small * (1.0 + row_squares(self.outer.b).sqrt())  # of <a_s, b'_t>, times at most |b|
+        found = of_outer + of_rows + 2.0 * self._cross() + 2.02 * (missing + lost)
+        return _least(_up(found), spreads), spreads
 
     def _cross(self) -> Tensor:
         """<Outer_i, Rows_i> = sum_(t,s) b_s[ids_t] <a_s, b'_t>."""

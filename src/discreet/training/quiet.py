@@ -10,7 +10,9 @@ import torch
 from torch import nn
 from torch.utils import checkpoint
 
-__all__ = ["plain_forward"]
+from discreet.errors import NumericsError
+
+__all__ = ["full_precision", "plain_forward"]
 
 
 class _Straight:
@@ -27,7 +29,8 @@ _straight: Any = lambda *_, **__: (None for _ in (0,))  # noqa: E731  (takes wha
 @contextmanager
 def plain_forward(model: nn.Module, *, restore: bool = True) -> Iterator[None]:
     """For the time of a pass. `restore`: buffers and torch's random numbers are afterwards what they were."""
-    buffers = {name: buffer.clone() for name, buffer in model.named_buffers()} if restore else {}
+    own = [(module, *one) for module in model.modules() for one in module.named_buffers(recurse=False)] if restore else []
+    buffers = [(module, name, buffer, buffer.clone()) for module, name, buffer in own]
     kept = (checkpoint.CheckpointFunction, checkpoint._checkpoint_without_reentrant_generator)  # noqa: SLF001
     checkpoint.CheckpointFunction = _Straight  # type: ignore[misc, assignment]
     checkpoint._checkpoint_without_reentrant_generator = _straight  # noqa: SLF001
@@ -37,5 +40,28 @@ def plain_forward(model: nn.Module, *, restore: bool = True) -> Iterator[None]:
     finally:
         checkpoint.CheckpointFunction, checkpoint._checkpoint_without_reentrant_generator = kept  # type: ignore[misc]  # noqa: SLF001
         with torch.no_grad():
-            for name, before in buffers.items():
-                model.get_buffer(name).copy_(before)
+            for module, name, buffer, before in buffers:
+                setattr(module, name, buffer)
+                if not torch.equal(buffer, before):  # a graph that is still needed may hold those that have not changed
+                    buffer.copy_(before)
+
+
+@contextmanager
+def full_precision(device: torch.device) -> Iterator[None]:
+    """Products of float32 are products of float32: autocast is off, and shorter formats are refused.
+
+    Raises:
+        NumericsError: torch is set to compute float32 products in a shorter format, whose rounding no bound here covers.
+    """
+    try:
+        short = torch.get_float32_matmul_precision() != "highest"
+    except RuntimeError:  # set by more than one of torch's interfaces: torch itself cannot say
+        short = True
+    if short or (device.type == "cuda" and torch.backends.cudnn.allow_tf32):
+        raise NumericsError(
+            expected="products of float32 in float32",
+            got="a setting of torch that lets them be computed in a shorter format",
+            do='Call torch.set_float32_matmul_precision("highest") and set torch.backends.cudnn.allow_tf32 = False.',
+        )
+    with torch.autocast(device.type, enabled=False):
+        yield

@@ -10,25 +10,31 @@ What cannot be seen, or is not clear, raises `Unclear`, and the engine computes 
 from __future__ import annotations
 
 import math
-import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from discreet.errors import CoupledRecords
+from discreet.training.batch_norm import Noting
 from discreet.training.factors import Dense, Factor, wide
+from discreet.training.guards import refuse_change, refuse_coupling, refuse_shuffling
+from discreet.training.opened import is_python, opened
 from discreet.training.structure import Axis, CallAxes, CallShapes, Structure, tensors_in
 from discreet.training.tap import Receiver, new_anchor, spread_out, tap
-from discreet.training.values import Computed, Looked, Part, Value, view_of, whole
+from discreet.training.values import Computed, Looked, Part, Value, sources_of, view_of, whole
 
-__all__ = ["Call", "Recorder", "Rule", "Tracer", "Unclear", "Use", "one_copy_each"]
+__all__ = ["Call", "Recorder", "Rule", "Tracer", "Unclear", "Use"]
 
-_GUARDS = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
-_SAME_ROWS = frozenset({"relu", "relu_", "gelu", "silu", "tanh", "sigmoid", "dropout", "contiguous", "to", "float", "clone"})
+_SAME_ROWS = frozenset(
+    {"add", "addmm", "clone", "contiguous", "div", "dropout", "embedding", "float", "gelu", "layer_norm", "linear"}
+    | {"log_softmax", "matmul", "mm", "mul", "relu", "relu_", "rms_norm", "sigmoid", "silu", "softmax", "sub", "tanh", "to"}
+)  # row i of the result comes from row i of what has records
+_DIFFERENTIATE = frozenset({"backward", "grad"})
+# One argument gives values, the other only its dtype and device.
+_BY_KIND = frozenset({"new_empty", "new_full", "new_ones", "new_tensor", "new_zeros", "to", "type_as"})
 _RESHAPES = frozenset({"view", "reshape", "flatten"})
 
 
@@ -49,23 +55,19 @@ class Use:
 class _Watching(TorchFunctionMode):
     """Numbers the functions that are called; looks inside those that are written in Python."""
 
-    def __init__(self) -> None:
+    def __init__(self, noting: Noting | None = None) -> None:
         super().__init__()
         self.calls = 0
-        self._inside: list[Any] = []
+        self.noting = noting or Noting()
 
     def __torch_function__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         del types
-        named = dict(kwargs or {})
-        if type(func) is _Function and func.__module__ == "torch.nn.functional" and func not in self._inside:
-            self._inside.append(func)
-            try:
-                with self:
-                    return _unguarded(func)(*args, **named)
-            finally:
-                self._inside.pop()
+        args, named = self.noting.released_only(func, args, kwargs or {})
+        if is_python(func):
+            with self:
+                return opened(func)(*args, **named)
         number = self.calls
         self.calls += 1
         return self._called(number, func, args, named)
@@ -74,40 +76,41 @@ class _Watching(TorchFunctionMode):
         raise NotImplementedError
 
 
-_Function = types.FunctionType
-_without_guards: dict[Any, Any] = {}
-
-
-def _unguarded(func: Any) -> Any:
-    """The same function, without its question whether a mode wants to see it: it does, and it sees what happens inside."""
-    found = _without_guards.get(func)
-    if found is None:
-        names = dict(func.__globals__) | dict.fromkeys(_GUARDS, _no)
-        found = _Function(func.__code__, names, func.__name__, func.__defaults__, func.__closure__)
-        found.__kwdefaults__ = func.__kwdefaults__
-        _without_guards[func] = found
-    return found
-
-
-def _no(*_: object) -> bool:
-    return False
-
-
 class Tracer(_Watching):
-    """Notes the shapes of one pass."""
+    """Notes the shapes of one pass.
 
-    def __init__(self) -> None:
-        super().__init__()
+    Args:
+        noting: private batch statistics.
+        look: called with the number, the name and the results of every function; None to note shapes only.
+        parameters: what is trained, by leaf: not to be changed.
+    """
+
+    def __init__(
+        self,
+        noting: Noting | None = None,
+        look: Callable[[int, str, Any], None] | None = None,
+        parameters: Mapping[str, Tensor] | None = None,
+    ) -> None:
+        super().__init__(noting)
         self.shapes: list[CallShapes] = []
+        self._look = look
+        self._parameters = dict(parameters or {})
 
     def _called(self, number: int, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        del number
-        _refuse_coupling(func, args, kwargs)
-        inputs = tuple(tuple(tensor.shape) for tensor in tensors_in(args, kwargs))
+        refuse_coupling(func.__name__, args)
+        refuse_change(func.__name__, args, self._parameters)
+        inputs = tuple(map(_shape, tensors_in(args, kwargs)))
         out = func(*args, **kwargs)
-        outputs = tuple(tuple(tensor.shape) for tensor in tensors_in(out))
-        self.shapes.append(CallShapes(func.__name__, inputs, outputs))
+        self.shapes.append(CallShapes(func.__name__, inputs, tuple(map(_shape, tensors_in(out)))))
+        if self._look is not None:
+            self._look(number, func.__name__, out)
         return out
+
+
+def _shape(tensor: Tensor) -> tuple[int, ...]:
+    if tensor.is_nested:
+        raise Unclear("the model uses nested tensors")
+    return tuple(tensor.shape)
 
 
 class Recorder(_Watching):
@@ -117,8 +120,9 @@ class Recorder(_Watching):
         parameters: what is trained, by leaf.
         structure: of the pass.
         records: m; sensitive.
-        rules: by name of the function.
+        rules: by name of the function; "*" for all others.
         finish: turns what a use caught into the form that is kept.
+        noting: what batch normalisation does.
     """
 
     def __init__(
@@ -128,8 +132,9 @@ class Recorder(_Watching):
         records: int,
         rules: Mapping[str, Rule],
         finish: Callable[[Use, Factor], Factor],
+        noting: Noting | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(noting)
         self.records = records
         self.uses: list[Use] = []
         self.anchor = new_anchor(next(iter(parameters.values())).device if parameters else torch.device("cpu"))
@@ -139,16 +144,33 @@ class Recorder(_Watching):
         self._parameters = dict(parameters)
         self._values: dict[int, Value] = {id(p): Part(p, leaf, whole(p)) for leaf, p in parameters.items()}
         self._folded: dict[int, tuple[Tensor, int]] = {}  # held, so that no other tensor gets the same id
+        self._entered = 0
+
+    def __enter__(self) -> Self:
+        self._entered += 1
+        super().__enter__()  # type: ignore[no-untyped-call]
+        return self
+
+    def __exit__(self, *what: object) -> None:
+        self._entered -= 1
+        super().__exit__(*what)  # type: ignore[no-untyped-call]
 
     # --- forward ---
 
     def _called(self, number: int, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         axes = self._axes(number, func)
-        if torch.is_grad_enabled() and self._meets(args, kwargs):
-            return self._meeting(number, axes, func, args, kwargs)
-        out = func(*args, **kwargs)
+        refuse_coupling(axes.name, args)  # in every pass: a layer may have been put into another mode since
+        refuse_change(axes.name, args, self._parameters)
+        refuse_shuffling(axes)
+        if axes.name in _DIFFERENTIATE:
+            raise Unclear("the model is differentiated within its own forward pass")
+        leaf = self.noting.leaf_of(args, kwargs) if axes.name == "batch_norm" else None
+        if leaf is not None:
+            self._note(leaf, self._call(number, axes, func, args, kwargs))
+        meets = torch.is_grad_enabled() and self._meets(args, kwargs)
+        out = self._meeting(number, axes, func, args, kwargs) if meets else func(*args, **kwargs)
         if axes.outputs and axes.outputs[0] is not None and axes.outputs[0].fold > 1:
-            self._follow_rows(axes, args, out)
+            self._follow_rows(axes, list(tensors_in(args, kwargs)), out)
         return out
 
     def _axes(self, number: int, func: Any) -> CallAxes:
@@ -166,16 +188,34 @@ class Recorder(_Watching):
                 return True
         return any(id(one) in values for one in tensors_in(kwargs)) if kwargs else False
 
-    def _meeting(self, number: int, axes: CallAxes, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    def _call(self, number: int, axes: CallAxes, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Call:
         tensors = list(tensors_in(args, kwargs))
         if len(tensors) != len(axes.inputs):
             raise Unclear(f"{func.__name__} has other arguments than before")
-        call = Call(self, number, func, args, kwargs, dict(zip(map(id, tensors), axes.inputs, strict=True)), axes.outputs)
-        if any(axis is not None for axis in (*axes.inputs, *axes.outputs)):
+        return Call(self, number, func, args, kwargs, dict(zip(map(id, tensors), axes.inputs, strict=True)), axes.outputs)
+
+    def _note(self, leaf: str, call: Call) -> None:
+        """Every record's moments, for private statistics."""
+        x = call.get(0, "input")
+        axis = call.axes[id(x)]
+        self._check_rows(call.func.__name__, x, axis)
+        rows = call.rows(x)
+        self.noting.note(leaf, rows, 2 if axis is not None and axis.dim > 1 else rows.ndim - x.ndim + 1)
+
+    def _meeting(self, number: int, axes: CallAxes, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        call = self._call(number, axes, func, args, kwargs)
+        tensors = list(tensors_in(args, kwargs))
+        aside = func.__name__ in _BY_KIND
+        if aside and any(axis is not None for axis in axes.outputs):
+            return func(*args, **kwargs)
+        if not aside and any(axis is not None for axis in (*axes.inputs, *axes.outputs)):
             for tensor, axis in zip(tensors, axes.inputs, strict=True):
                 self._check_rows(func.__name__, tensor, axis)
-            rule = self._rules.get(func.__name__)
-            return one_copy_each(call) if rule is None else rule(call)
+            # The rules' formulas are for real numbers; autograd knows the others.
+            name = "*" if any(map(torch.is_complex, tensors)) else func.__name__
+            return _attempted(self._rules.get(name, self._rules["*"]), call)
+        if any(tensor.requires_grad and self.value(tensor) is None for tensor in tensors):
+            raise Unclear(f"{func.__name__} joins a parameter with something that was computed before the pass")
         out = func(*args, **kwargs)
         for tensor in tensors_in(out):
             if tensor.requires_grad:
@@ -193,25 +233,29 @@ class Recorder(_Watching):
             raise Unclear(f"an argument of {name} does not have one row for each record")
 
     def _derived(self, call: Call, tensor: Tensor) -> Value:
-        sources = dict(pair for value in call.values() for pair in _sources(value, self._parameters))
+        values = list(call.values())
+        sources = dict(pair for value in values for pair in sources_of(value, self._parameters))
         if len(sources) == 1:
             ((leaf, parameter),) = sources.items()
             region = view_of(tensor, parameter)
-            if region is not None and all(isinstance(value, Part) for value in call.values()):
+            if region is not None and all(isinstance(value, Part) for value in values):
                 return Part(tensor, leaf, region)
         looked = _looked(call, tensor)
         return looked if looked is not None else Computed(tensor, tuple(sources.items()))
 
-    def _follow_rows(self, axes: CallAxes, args: Sequence[Any], out: Any) -> None:
-        """Remember how the first axis of a reshaped tensor runs over records: `outer` times over all of them."""
-        first, to = axes.inputs[0] if axes.inputs else None, axes.outputs[0]
-        if first is None or to is None or to.dim or not isinstance(out, Tensor) or not isinstance(args[0], Tensor):
+    def _follow_rows(self, axes: CallAxes, tensors: list[Tensor], out: Any) -> None:
+        """Remember how the first axis of a result runs over records: `outer` times over all of them."""
+        to = axes.outputs[0]
+        before = [(tensor, axis) for tensor, axis in zip(tensors, axes.inputs, strict=True) if axis is not None]
+        if to is None or to.dim or not isinstance(out, Tensor) or not before:
             return
-        before = args[0]
-        if axes.name in _RESHAPES and first.clear:
-            self.mark_in_order(out, math.prod(before.shape[: first.dim]))
-        elif axes.name in _RESHAPES | _SAME_ROWS and before.shape[:1] == out.shape[:1] and id(before) in self._folded:
-            self.mark_in_order(out, self._folded[id(before)][1])
+        first, axis = before[0]
+        if axes.name in _RESHAPES and axis.clear:
+            self.mark_in_order(out, math.prod(first.shape[: axis.dim]))
+        elif axes.name in _RESHAPES | _SAME_ROWS:
+            orders = {self.in_order(one) if one.shape[:1] == out.shape[:1] else None for one, _ in before}
+            if len(orders) == 1 and None not in orders:
+                self.mark_in_order(out, int(orders.pop() or 0))
 
     # --- for rules ---
 
@@ -227,15 +271,24 @@ class Recorder(_Watching):
         """Say so of a result."""
         self._folded[id(tensor)] = (tensor, outer)
 
-    def receiver(self, value: Value, call: Call, make: Callable[[Tensor], Factor]) -> Receiver:
-        """What turns the gradient of an output into the value's factor. `make` is let go of once it was used."""
+    def receiver(self, value: Value, call: Call, make: Callable[[Tensor], Factor], *, watch: bool = True) -> Receiver:
+        """What turns the gradient of an output into the value's factor. `make` is let go of once it was used.
+
+        `watch`: `make` holds arguments of the call, which must not change in place; autograd watches over its own.
+        """
         use = Use(value, call.number, inputs=call.records_in())
         self.uses.append(use)
         waiting = [make]
+        used = [value.tensor, *(tensor for tensor, _ in use.inputs if watch)]
+        versions = [tensor._version for tensor in used]  # noqa: SLF001  (what autograd itself goes by)
 
         def receive(gradient: Tensor) -> None:
-            if not waiting:
-                raise Unclear("a part of the model is differentiated more than once")
+            if not waiting or self._entered:
+                raise Unclear("the model is differentiated within its own forward pass, or more than once")
+            if [tensor._version for tensor in used] != versions:  # noqa: SLF001
+                raise Unclear(f"an argument of {call.func.__name__} was changed in place after it was used")
+            used.clear()
+            versions.clear()
             use.factor = self._finish(use, waiting.pop()(gradient))
 
         return receive
@@ -291,7 +344,9 @@ class Call:
             outer = self.recorder.in_order(tensor if like is None else like)
             if axis.dim or outer is None:
                 raise Unclear(f"an argument of {self.func.__name__} mixes records and positions in one axis")
-            inner = tensor.shape[0] // max(1, outer * self.m)
+            inner, rest = divmod(tensor.shape[0], max(1, outer * self.m))
+            if rest:
+                raise Unclear(f"an argument of {self.func.__name__} mixes records in one row")
             return tensor.reshape(outer, self.m, inner, *tensor.shape[1:]).movedim(1, 0)
         return tensor.movedim(axis.dim, 0)
 
@@ -300,8 +355,8 @@ class Call:
         receivers = [self.recorder.receiver(value, self, make) for value, make in pairs if value is not None]
 
         def receive(gradient: Tensor) -> None:
-            while receivers:
-                receivers.pop(0)(gradient)
+            for one in receivers:
+                one(gradient)
 
         return tap(out, self.recorder.anchor, receive) if receivers else out
 
@@ -311,7 +366,7 @@ class Call:
         def make(gradient: Tensor) -> Factor:
             return Dense(wide(gradient).movedim(dim, 0).reshape(self.m, *value.tensor.shape))
 
-        receive = self.recorder.receiver(value, self, make)
+        receive = self.recorder.receiver(value, self, make, watch=False)
         one = value.tensor.detach().reshape(*shape[:dim], 1, *shape[dim:])
         return spread_out(one, (*shape[:dim], self.m, *shape[dim:]), self.recorder.anchor, receive)
 
@@ -319,56 +374,14 @@ class Call:
 Rule: TypeAlias = Callable[[Call], Any]
 
 
-def one_copy_each(call: Call) -> Any:
-    """Any function, by vmap over records, with one copy of every value for each: exact, whatever the function computes."""
-    tensors = list(tensors_in(call.args, call.kwargs))
-    given: list[Tensor] = []
-    dims: list[int | None] = []
-    for tensor in tensors:
-        value, axis = call.value(tensor), call.axes[id(tensor)]
-        if value is not None:
-            given.append(call.copies(value, 0, tuple(tensor.shape)))
-            dims.append(0)
-        elif axis is None or axis.clear:
-            given.append(tensor)
-            dims.append(None if axis is None else axis.dim)
-        else:
-            raise Unclear(f"{call.func.__name__} has an argument without a clear record axis")
-    outs = [axis.dim for axis in call.outputs if axis is not None and axis.clear]
-    if len(outs) < len(call.outputs) or not outs or set(dims) == {None} or call.func.__name__.endswith("_"):
-        raise Unclear(f"{call.func.__name__} has a result without a clear record axis")
-
-    places = [None if call.value(tensor) is not None else dim for tensor, dim in zip(tensors, dims, strict=True)]
-
-    def one(*parts: Tensor) -> Any:  # a batch of one record
-        left = [part if dim is None else part.unsqueeze(dim) for part, dim in zip(parts, places, strict=True)]
-        out = call.func(*_filled(call.args, left), **_filled(call.kwargs, left))
-        return (
-            out.squeeze(outs[0])
-            if isinstance(out, Tensor)
-            else tuple(part.squeeze(dim) for part, dim in zip(out, outs, strict=True))
-        )
-
-    out_dims = outs[0] if len(outs) == 1 else tuple(outs)
+def _attempted(rule: Rule, call: Call) -> Any:
+    """A rule's result; what the rule stumbles over is not clear, and the user's own mistakes show again without it."""
     try:
-        return torch.vmap(one, in_dims=tuple(dims), out_dims=out_dims, randomness="different")(*given)
-    except RuntimeError as reason:
-        raise Unclear(f"{call.func.__name__} cannot be computed with one copy of its parameters for each record") from reason
-
-
-def _filled(thing: Any, left: list[Tensor]) -> Any:
-    """The same structure with tensors from the list, in the order of `tensors_in`."""
-    if isinstance(thing, Tensor):
-        return left.pop(0)
-    if isinstance(thing, (list, tuple)):
-        return type(thing)(_filled(one, left) for one in thing)
-    if isinstance(thing, Mapping):
-        return {name: _filled(one, left) for name, one in thing.items()}
-    return thing
-
-
-def _sources(value: Value, parameters: Mapping[str, Tensor]) -> tuple[tuple[str, Tensor], ...]:
-    return value.sources if isinstance(value, Computed) else ((value.leaf, parameters[value.leaf]),)
+        return rule(call)
+    except torch.OutOfMemoryError:
+        raise
+    except (IndexError, RuntimeError, TypeError, ValueError) as reason:
+        raise Unclear(f"{call.func.__name__} is called in a way that its rule does not know") from reason
 
 
 def _looked(call: Call, tensor: Tensor) -> Looked | None:
@@ -378,12 +391,3 @@ def _looked(call: Call, tensor: Tensor) -> Looked | None:
     if not isinstance(table, Part) or not isinstance(ids, Tensor) or padding >= 0 or len(torch.unique(ids)) < ids.numel():
         return None
     return Looked(tensor, table.leaf, table.region, ids)
-
-
-def _refuse_coupling(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    if func.__name__ == "batch_norm" and (args[5] if len(args) > 5 else kwargs.get("training")):
-        raise CoupledRecords(
-            expected="layers that treat every record by itself",
-            got="batch normalisation over the records of a batch (also without trained scales, also when frozen)",
-            do="Replace BatchNorm by GroupNorm, or put it in eval mode, or use private batch statistics.",
-        )

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from discreet.errors import ModelError
 
-__all__ = ["check_rows", "count_rows", "padded", "select"]
+__all__ = ["check_rows", "count_rows", "select"]
 
 
 def select(batch: Any, rows: Tensor) -> Any:
@@ -51,14 +50,3 @@ def check_rows(batch: Any, records: int) -> None:
             got="other numbers of rows",
             do="Collate one row per record; keep constants out of the batch. A row is what is protected, not a token.",
         )
-
-
-def padded(records: int, size: int) -> list[tuple[Tensor, int]]:
-    """Rows of each microbatch of `size`, the last one filled up with its first row; and how many of them are records."""
-    pieces = []
-    for start in range(0, records, size):
-        stop = min(start + size, records)
-        rows = torch.arange(start, start + size)
-        rows[stop - start :] = start
-        pieces.append((rows, stop - start))
-    return pieces

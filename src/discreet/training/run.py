@@ -21,7 +21,7 @@ from discreet import _validate as check
 from discreet.aggregation.release import Release
 from discreet.aggregation.session import Session
 from discreet.aggregation.sums import grid_of
-from discreet.errors import ModelError, SampleMisuse
+from discreet.errors import ModelError, NumericsError, SampleMisuse
 from discreet.ledger import Ledger
 from discreet.ledger.events import FixedSize, TruncatedPoisson
 from discreet.mechanisms import Group, State
@@ -30,9 +30,10 @@ from discreet.randomness import Source
 from discreet.randomness.gaussian import announce as announce_noise
 from discreet.randomness.gaussian import release_all
 from discreet.sampling import Sample
+from discreet.training.batch_norm import PrivateBatchNorm
 from discreet.training.engine import Engine, Loss
 from discreet.training.precision import chunk_for, inner_group, most_spread
-from discreet.training.rows import check_rows, padded, select
+from discreet.training.rows import check_rows, select
 from discreet.training.rules._lstm import announce as announce_passes
 from discreet.training.sums import Sums, refuse_slots
 from discreet.units import Numerics, Parameters
@@ -73,7 +74,8 @@ class PrivateRun:
     the user's own: whatever else is made of them is not covered.
 
     Args:
-        model: every parameter that requires a gradient is trained: leaf "grad/<name>".
+        model: every parameter that requires a gradient is trained: leaf "grad/<name>". Batch normalisation in train mode needs
+            a group of the plan for its statistics: leaf "bn/<name>" (see `PrivateBatchNorm`).
         plan: with a number of records; its leaves are filled in here.
         ledger: of the data set, open to append.
         statistics: further leaves that the loss returns for each record, name to size, such as {"metric/accuracy": 1}.
@@ -97,14 +99,15 @@ class PrivateRun:
     ) -> None:
         owner = "PrivateRun"
         self._budget = check.whole(owner, "memory_budget", memory_budget, least=1)
-        self._engine = Engine(check.instance(owner, "model", model, nn.Module), memory_budget=self._budget // 8)
-        if not self._engine.leaves:
+        check.instance(owner, "model", model, nn.Module)
+        norms = PrivateBatchNorm.in_plan(model, check.instance(owner, "plan", plan, Plan))
+        self._engine = Engine(model, batch_norm=norms, memory_budget=self._budget // 8)
+        if not self._engine.parameters:
             raise ModelError(
                 expected="a model with a parameter to train",
                 got="none that requires a gradient",
                 do="Call requires_grad_(True) on what is to be trained.",
             )
-        check.instance(owner, "plan", plan, Plan)
         self._microbatch = None if microbatch is None else check.whole(owner, "microbatch", microbatch, least=1)
         bound = plan.for_leaves({**self._engine.leaves, **(statistics or {})})
         refuse_slots(bound.bound.start)
@@ -115,6 +118,7 @@ class PrivateRun:
         )
         self._order = threading.Lock()
         self._waiting: Batch | None = None
+        self._attempts = 0  # at the waiting batch
 
     @property
     def plan(self) -> Plan:
@@ -155,16 +159,15 @@ class PrivateRun:
                 do="Make the plan for this data set; an entry is what is protected (for users: everything of one user).",
             )
         self._announce(start)
-        for sample in self._session.samples(start, state):
-            if self._waiting is not None:
-                raise SampleMisuse(
-                    expected="a backward for every batch, also an empty one",
-                    got="the next batch before the last was used",
-                    do="Call run.backward(loss, batch) for each batch.",
-                )
+        samples = self._session.samples(start, state)
+        while True:
+            self._refuse_waiting()
+            sample = next(samples, None)
+            if sample is None:
+                return
             chosen = sample.indices[self._session.order(sample)]
-            data = _fetched(dataset, chosen, collate) if chosen.size else None
-            self._waiting = Batch(sample, data)
+            self._attempts = 0
+            self._waiting = Batch(sample, _fetched(dataset, chosen, collate) if chosen.size else None)
             yield self._waiting
 
     def _announce(self, start: int) -> None:
@@ -173,6 +176,14 @@ class PrivateRun:
         noised = [leaf for group in self._session.groups() if group.private for leaf in group.leaves]
         announce_noise(left * sum(self._session.bound.dimensions[leaf] for leaf in noised))
         announce_passes(left)
+
+    def _refuse_waiting(self) -> None:
+        if self._waiting is not None:
+            raise SampleMisuse(
+                expected="a backward for every batch, also an empty one",
+                got="the next batch asked for before the last was used",
+                do="Call run.backward(loss, batch) for each batch.",
+            )
 
     def backward(self, loss: Loss, batch: Batch) -> Release:
         """Clip, sum, add noise; every trained parameter's gradient grows by the noised average, as with torch's backward.
@@ -198,23 +209,42 @@ class PrivateRun:
                     got="one that was used before",
                     do="Call backward once for each batch; draw the next for more.",
                 )
+            self._engine.batch_norm.check_untouched()
             sums = self._sums(loss, batch)
             self._session.spend(sample)
             self._waiting = None
             return self._released(sample, sums)
 
     def _sums(self, loss: Loss, batch: Batch) -> Sums:
+        sums = Sums(self._session.bound, self._session.state, self._inner, self._engine.device)
         records = len(batch.sample)
         if not records:
-            return Sums(self._session.bound, self._session.state, self._inner, one_pass=True)
+            return sums
         check_rows(batch.data, records)
         size = self._microbatch or self._engine.fitting(loss, batch.data, records, self._budget, self._places())
-        sums = Sums(self._session.bound, self._session.state, self._inner, one_pass=records <= size)
-        for rows, present in padded(records, size):
-            data = batch.data if size == records else select(batch.data, rows)
-            for contributions, statistics in self._engine.passes(loss, data, size, present):
-                sums.add(contributions, statistics)
+        rows = torch.from_numpy(self._session.places(batch.sample, size, self._attempts))
+        seed = self._session.seed(batch.sample, self._attempts)
+        self._attempts += 1
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            for start in range(0, len(rows), size):
+                some = rows[start : start + size]
+                data = batch.data if size == records else select(batch.data, some.clamp(min=0))
+                for contributions, statistics in self._engine.passes(loss, data, size, some >= 0):
+                    self._refuse_other_bits()
+                    sums.add(contributions, statistics)
         return sums
+
+    def _refuse_other_bits(self) -> None:
+        """Certified sums need every record's own bits."""
+        found = self._engine.isolation
+        if found is not None and not found.own_bits and self._numerics is Numerics.CERTIFIED:
+            raise NumericsError(
+                expected="records whose numbers have the same bits whoever else is in the batch, as certified numerics need",
+                got="a model in which a record decides how the others are computed, if only in their last bits",
+                do="Let all records go the same way: pad to a fixed length, pass masks always (in transformers "
+                'attn_implementation="eager"). Or write numerics=Numerics.IDEALISED into the plan; the guarantee will say so.',
+            )
 
     def _places(self) -> int:
         """Rows of one pass if memory allows: enough for nearly every sample, and public."""
@@ -260,6 +290,8 @@ class PrivateRun:
                 values[leaf] *= scale
                 noise_std[leaf], divisors[leaf] = group.noise_std * scale, group.divisor(self.plan.expected_batch_size)
         self._session.update({leaf: values[leaf] for leaf in self._session.bound.observed})
+        norms = self._engine.batch_norm
+        norms.apply({leaf: values[leaf] / divisors[leaf] for leaf in norms.leaves})
         for leaf, parameter in self._engine.parameters.items():
             _give(parameter, values.pop(leaf), divisors.pop(leaf))
             noise_std.pop(leaf)

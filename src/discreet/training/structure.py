@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from torch import Tensor
 
-__all__ = ["Axis", "CallAxes", "CallShapes", "Shape", "Structure", "tensors_in"]
+__all__ = ["Axis", "CallAxes", "CallShapes", "Shape", "Structure", "refilled", "tensors_in"]
 
 Shape: TypeAlias = tuple[int, ...]
 
@@ -92,3 +92,15 @@ def tensors_in(*things: Any) -> Iterator[Tensor]:
             yield from tensors_in(*thing)
         elif isinstance(thing, Mapping):
             yield from tensors_in(*thing.values())
+
+
+def refilled(thing: Any, left: list[Tensor]) -> Any:
+    """The same arguments with tensors from the list, in the order of `tensors_in`; the list is used up."""
+    if isinstance(thing, Tensor):
+        return left.pop(0)
+    if isinstance(thing, (list, tuple)):
+        parts = [refilled(one, left) for one in thing]
+        return parts if isinstance(thing, list) else tuple(parts)
+    if isinstance(thing, Mapping):
+        return {name: refilled(one, left) for name, one in thing.items()}
+    return thing

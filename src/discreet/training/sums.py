@@ -21,6 +21,7 @@ from discreet.mechanisms import Bound, Group, State
 from discreet.training.contributions import Contributions, Piece
 from discreet.training.factors import Dense, wide
 from discreet.training.precision import raised_squares, sum_weights
+from discreet.training.quiet import full_precision
 
 __all__ = ["Inner", "Sums", "refuse_slots"]
 
@@ -38,26 +39,35 @@ class Sums:
         bound: the plan's mechanism, bound to its leaves.
         state: of this step.
         inner: what to clip by.
-        one_pass: `add` is called once at most. Then a leaf whose sum is one float32 sum has it as it is, in half the memory.
+        device: where the sums are kept.
     """
 
-    def __init__(self, bound: Bound, state: State, inner: Inner, *, one_pass: bool = False) -> None:
+    def __init__(self, bound: Bound, state: State, inner: Inner, device: torch.device) -> None:
         self._bound = bound
         self._state = state
         self._inner = inner
+        self._device = device
         self._groups = bound.groups(state)
         refuse_slots(self._groups)
-        self._one_pass = one_pass
+        self._adds = 0
         self._totals: dict[str, Tensor] = {}
 
     def add(self, contributions: Contributions, statistics: Mapping[str, Tensor]) -> None:
         """Add the records of one pass, each clipped by itself; one that is not finite contributes zeros, in every group."""
+        with full_precision(self._device):
+            self._add(contributions, statistics)
+
+    def _add(self, contributions: Contributions, statistics: Mapping[str, Tensor]) -> None:
+        present = contributions.mask
+        self._check_statistics(statistics)
+        if self._adds == 1:  # what was one float32 sum is one of several
+            self._totals = {leaf: total.double() for leaf, total in self._totals.items()}
+        self._adds += 1
         given = Contributions(
             {**contributions.pieces, **_as_pieces(statistics, self._bound)}, contributions.records, contributions.present
         )
         measures = {group.name: given.measured(group.leaves) for group in self._groups if self._own(group)}
-        present = torch.arange(given.records) < given.present
-        finite = torch.stack([(a.isfinite() & b.isfinite()).all(1) for a, b in measures.values()]).all(0) & present
+        finite = torch.stack([(a.isfinite() & b.isfinite()).all(1) for a, b in measures.values()]).all(0)
         bits = self._bound.observations(self._state, {name: squares for name, (squares, _) in measures.items()})
         given = given if bool(finite.all()) else given.keep(finite)
         seen = _as_pieces({leaf: rows * present for leaf, rows in bits.items()}, self._bound)
@@ -67,19 +77,30 @@ class Sums:
             inner, most = self._inner(group, given.positions(group.leaves))
             if group.private:
                 squares = raised_squares(squares, spreads.sqrt() * _UP, most=most)
-            weights = inner.weights(torch.where(squares.isfinite(), squares, math.inf)) * finite
+            weights = inner.weights(torch.where(squares.isfinite(), squares, math.inf)) * (finite & present)
             for leaf, scale in zip(group.leaves, group.scales, strict=True):
-                factors, pieces = sum_weights(weights, scale=scale), given.pieces.get(leaf, ())
+                factors, pieces = sum_weights(weights, scale=scale).to(self._device), given.pieces.get(leaf, ())
                 total = self._total(leaf, narrow=all(piece.factor.single(most) for piece in pieces))
                 for piece in pieces:
                     piece.factor.add_to(piece.place_in(total), factors, most)
 
     def _total(self, leaf: str, *, narrow: bool) -> Tensor:
-        """Of all records so far."""
+        """Of all records so far. The first sum of a leaf may stay as it is, in half the memory, if it is one float32 sum."""
         if leaf not in self._totals:
-            kind = torch.float32 if self._one_pass and narrow else torch.float64
-            self._totals[leaf] = torch.zeros(self._bound.dimensions[leaf], dtype=kind)
+            kind = torch.float32 if self._adds <= 1 and narrow else torch.float64
+            self._totals[leaf] = torch.zeros(self._bound.dimensions[leaf], dtype=kind, device=self._device)
         return self._totals[leaf]
+
+    def _check_statistics(self, statistics: Mapping[str, Tensor]) -> None:
+        expected = {
+            leaf for leaf in self._bound.dimensions if not leaf.startswith("grad/") and leaf not in self._bound.observed
+        }
+        if set(statistics) != expected:
+            raise ModelError(
+                expected=f"a loss that returns the statistics of the plan: {sorted(expected)}",
+                got=f"{sorted(statistics)}",
+                do="Return (losses, {name: values}) with one row for each record, or change the plan.",
+            )
 
     def _own(self, group: Group) -> bool:
         """Whether records bring it, and not the norms of another group."""
@@ -87,8 +108,12 @@ class Sums:
 
     def sum(self, leaf: str) -> NDArray[np.floating]:
         """Of one leaf, in its scaled unit: float32 or float64, one axis."""
-        values: NDArray[np.floating] = self._total(leaf, narrow=True).numpy()
+        values: NDArray[np.floating] = self._total(leaf, narrow=True).cpu().numpy()
         return values
+
+    def flat(self, group: Group) -> NDArray[np.float64]:
+        """The sum of a group, leaf after leaf, in its scaled unit: a copy, to look at."""
+        return np.concatenate([self.sum(leaf) for leaf in group.leaves], dtype=np.float64)
 
 
 def refuse_slots(groups: tuple[Group, ...]) -> None:
@@ -108,14 +133,11 @@ def _as_pieces(rows: Mapping[str, Tensor], bound: Bound) -> dict[str, tuple[Piec
     """Statistics as leaves of their own."""
     pieces: dict[str, tuple[Piece, ...]] = {}
     for leaf, values in rows.items():
-        if leaf not in bound.dimensions or values.numel() != bound.dimensions[leaf] * len(values):
-            known = bound.dimensions.get(leaf)
+        if values.numel() != bound.dimensions[leaf] * len(values):
             raise ModelError(
-                expected=f"statistics that the plan names; {leaf!r} has {known} numbers there"
-                if known
-                else "only statistics of the plan",
-                got=f"{leaf!r} with rows of shape {tuple(values.shape[1:])}",
-                do="Name the statistic and its size in the plan's leaves: PrivateRun(..., statistics={name: size}).",
+                expected=f"{bound.dimensions[leaf]} numbers of {leaf!r} for each record",
+                got=f"rows of shape {tuple(values.shape[1:])}",
+                do="Make the plan's size of this statistic that of its rows.",
             )
         flat = wide(values.double() if not values.is_floating_point() else values).reshape(len(values), -1)
         size = flat.shape[1]

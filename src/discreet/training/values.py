@@ -5,7 +5,7 @@ A value holds no records. A factor of a value (its per-record gradients) is lift
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias, final
 
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from discreet.training.factors import Dense, Factor, Rows, wide
 
-__all__ = ["Computed", "Looked", "Part", "Region", "Value", "view_of", "whole"]
+__all__ = ["Computed", "Looked", "Part", "Region", "Value", "sources_of", "view_of", "whole"]
 
 Region: TypeAlias = tuple[tuple[int, ...], tuple[int, ...], int]
 """Of a parameter's flat memory: sizes, strides, offset."""
@@ -62,17 +62,31 @@ class Computed:
         values = factor.dense().values.reshape(factor.records, *self.tensor.shape).to(self.tensor.dtype)
         parameters = [parameter for _, parameter in self.sources]
         if not factor.records:
-            found: tuple[Tensor | None, ...] = tuple(p.new_zeros(0, *p.shape) for p in parameters)
-        else:
+            return
+        found: tuple[Tensor | None, ...]
+        try:
             found = torch.autograd.grad(
                 self.tensor, parameters, values, is_grads_batched=True, retain_graph=True, allow_unused=True
             )
+        except RuntimeError:  # a function whose backward cannot take several gradients at once
+            rows = [torch.autograd.grad(self.tensor, parameters, row, retain_graph=True, allow_unused=True) for row in values]
+            found = tuple(_stacked(parts) for parts in zip(*rows, strict=True))
         for (leaf, parameter), gradient in zip(self.sources, found, strict=True):
             if gradient is not None:
                 yield leaf, whole(parameter), Dense(wide(gradient.detach()))
 
 
+def _stacked(parts: tuple[Tensor | None, ...]) -> Tensor | None:
+    rows = [part for part in parts if part is not None]
+    return torch.stack(rows) if rows else None
+
+
 Value: TypeAlias = Part | Looked | Computed
+
+
+def sources_of(value: Value, parameters: Mapping[str, Tensor]) -> tuple[tuple[str, Tensor], ...]:
+    """The parameters behind a value."""
+    return value.sources if isinstance(value, Computed) else ((value.leaf, parameters[value.leaf]),)
 
 
 def whole(parameter: Tensor) -> Region:
@@ -89,11 +103,14 @@ def view_of(tensor: Tensor, parameter: Tensor) -> Region | None:
     """The place of a tensor in a parameter's memory; None if it is not there, or if entries overlap."""
     if not parameter.is_contiguous() or tensor.dtype != parameter.dtype or tensor.device != parameter.device:
         return None
-    if tensor.untyped_storage().data_ptr() != parameter.untyped_storage().data_ptr() or not tensor.numel():
+    if tensor.untyped_storage().data_ptr() != parameter.untyped_storage().data_ptr() or not tensor.numel() or tensor.is_neg():
         return None
     reach = 1
     for stride, size in sorted((stride, size) for stride, size in zip(tensor.stride(), tensor.shape, strict=True) if size > 1):
         if stride < reach:
             return None
         reach = stride * (size - 1) + reach
-    return tuple(tensor.shape), tuple(tensor.stride()), int(tensor.storage_offset() - parameter.storage_offset())
+    offset = int(tensor.storage_offset() - parameter.storage_offset())
+    if offset < 0 or offset + reach > parameter.numel():  # beside it, in memory that several parameters share
+        return None
+    return tuple(tensor.shape), tuple(tensor.stride()), offset

@@ -62,7 +62,22 @@ def test_batch_norm_of_images() -> None:
     mean, variance = norm.decode(norm.encode(images).sum(0), expected_batch_size=50)
     assert mean == pytest.approx(images.mean((0, 2, 3)))
     assert variance == pytest.approx(images.var((0, 2, 3)))
-    assert norm.decode(np.zeros(8), expected_batch_size=1)[1].tolist() == [1e-5] * 4
+
+
+def test_batch_norm_relative_to_public_statistics_finds_the_same() -> None:
+    images = np.random.default_rng(3).normal(2.0, 3.0, (50, 4, 6, 6))
+    norm, public = BatchNorm(4), {"mean": np.array([2.0, 0.0, -5.0, 2.1]), "variance": np.array([9.0, 1.0, 20.0, 8.0])}
+    mean, variance = norm.decode(norm.encode(images, **public).sum(0), expected_batch_size=50, **public)
+    assert mean == pytest.approx(images.mean((0, 2, 3)))
+    assert variance == pytest.approx(images.var((0, 2, 3)))
+
+
+def test_batch_norm_of_nothing_is_as_before_and_variances_have_a_floor() -> None:
+    """An empty sample, or one that is clipped to nothing, does not pull statistics to zero."""
+    mean, variance = BatchNorm(2).decode(np.zeros(4), expected_batch_size=9, mean=[3.0, -1.0], variance=[4.0, 0.5])
+    assert mean.tolist() == [3.0, -1.0]
+    assert variance.tolist() == pytest.approx([4.0, 0.5])
+    assert BatchNorm(1).decode([0.0, -9.0], expected_batch_size=1)[1].tolist() == [1e-5]
 
 
 @pytest.mark.parametrize(
@@ -79,6 +94,8 @@ def test_batch_norm_of_images() -> None:
         lambda: Count().decode([1.0, 2.0]),
         lambda: Histogram(2).decode([math.nan, 1.0]),
         lambda: BatchNorm(1).decode([1.0, 1.0], expected_batch_size=0),
+        lambda: BatchNorm(1).decode([1.0, 1.0], expected_batch_size=1, variance=0.0),
+        lambda: BatchNorm(1).encode([[1.0]], mean=math.nan),
     ],
 )
 def test_bad_parameters_are_refused(make: Any) -> None:

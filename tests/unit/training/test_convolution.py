@@ -115,6 +115,17 @@ def test_same_padding_with_an_even_kernel_puts_the_odd_zero_at_the_end(kernel: t
     assert how.positions((7,) * len(kernel)) == (7,) * len(kernel)
 
 
+def test_arguments_come_in_the_order_of_torch() -> None:
+    x, weight = torch.randn(2, 4, 5), torch.randn(4, 3, 3)
+    for arguments in ((3, 1, 2, 2, 1), (2, 1, 1, 1, 3)):
+        y = torch.conv_transpose1d(x, weight, None, *arguments)
+        Convolution.of_transposed(weight.shape, *arguments).sides(x, y)
+    x = torch.randn(2, 6, 9)
+    for plain in ((2, 1, 3, 2), ([2], (1,), 1, 2), (1, "same", 3, 2)):
+        y = torch.conv1d(x, weight, None, *plain)
+        Convolution.of(weight.shape, *plain).sides(x, y)
+
+
 @pytest.mark.parametrize(
     ("change", "name"),
     [

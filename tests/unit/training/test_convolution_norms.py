@@ -13,7 +13,7 @@ from torch import Tensor
 from discreet.errors import NumericsError, ParameterError
 from discreet.training.rules import convolution_norms
 from discreet.training.rules.convolution import Convolution
-from discreet.training.rules.convolution_norms import ghost_memory, ghost_squared_norms
+from discreet.training.rules.convolution_norms import ghost_memory, ghost_squared_norms, ghost_squares
 from support.convolutions import Case, cases
 
 ROUNDOFF = {torch.float32: 2.0**-24, torch.float64: 2.0**-53}
@@ -31,13 +31,14 @@ def squares(gradients: Tensor) -> Tensor:
     return gradients.double().flatten(1).square().sum(1)
 
 
-def spread(how: Convolution, x: Tensor, g: Tensor) -> Tensor:
-    """sum_t |a_t||n_t|, all groups together."""
+def squared_spread(how: Convolution, x: Tensor, g: Tensor) -> Tensor:
+    """(sum_t |a_t||n_t|)^2, summed over groups."""
     wide, narrow = how.sides(x.double(), g.double())
     lengths = how.patches(wide).norm(dim=3)
     channels = how.weight_shape[0] // how.groups
     vectors = narrow.reshape(len(wide), how.groups, channels, lengths.shape[2])
-    return torch.einsum("mgt,mgt->m", lengths, vectors.norm(dim=2))
+    square: Tensor = (lengths * vectors.norm(dim=2)).sum(2).square().sum(1)
+    return square
 
 
 def check_bounds(how: Convolution, x: Tensor, g: Tensor) -> None:
@@ -46,11 +47,14 @@ def check_bounds(how: Convolution, x: Tensor, g: Tensor) -> None:
     exact = 1.0 if x.dtype == torch.float32 else 1.0 - 1e-13
     positions = math.prod(how.sides(x, g)[1].shape[2:])
     terms = how.window + how.weight_shape[0] + positions + 8
-    most = truth * (1.0 + 1e-11) + 8 * terms * ROUNDOFF[x.dtype] * spread(how, x, g) ** 2 + 1e-30
+    true_spread, slack = squared_spread(how, x, g), 8 * terms * ROUNDOFF[x.dtype] + 1e-11
+    most = truth + slack * true_spread + 1e-30
     for shifts in (True, False):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(convolution_norms, "_shifts_pay", lambda how, sizes, shifts=shifts: shifts)
-            bound = ghost_squared_norms(how, x, g)
+            bound, spread = ghost_squares(how, x, g)
+        assert bool((spread >= true_spread * (1.0 - 1e-13)).all()), (spread, true_spread)
+        assert bool((spread <= true_spread * (1.0 + slack) + 1e-15 * (true_spread.sqrt() + 1.0)).all())
         assert bound.dtype == torch.float64
         assert bool((bound >= truth * exact).all()), (bound, truth)
         assert bool((bound >= squares(how.unfolded(x, g)) * (1.0 - 1e-15)).all())

@@ -234,12 +234,13 @@ def test_p08_outputs_and_states_may_be_changed_in_place(kind: Kind) -> None:
         close(gradient.sum(0), theirs[position], case)
 
 
-def test_weights_changed_before_the_backward_pass_are_noticed() -> None:
-    case = Case()
+@pytest.mark.parametrize("what", ["weight", "x"])
+def test_weights_or_inputs_changed_before_the_backward_pass_are_noticed(what: str) -> None:
+    case = Case(x_needs_grad=False)
     layer, (x, start) = case.layer(), case.tensors()
     found, caught = ours(case, layer, x, start)
     with torch.no_grad():
-        layer.get_parameter("weight_hh_l0").mul_(2.0)
+        (layer.get_parameter("weight_hh_l0") if what == "weight" else x).mul_(2.0)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         torch.autograd.backward(found[0].sum())
     assert not caught.gradients
@@ -291,8 +292,8 @@ def test_the_two_maps_of_an_lstm_share_their_gradient() -> None:
 def test_autocast_computes_in_the_precision_of_the_weights(dtype: torch.dtype) -> None:
     case = Case(dtype=torch.float32)
     layer, (x, start) = case.layer(), case.tensors()
-    x = x.detach().to(dtype).requires_grad_()
-    wanted = native(case, layer, x.float(), start)
+    x, start = x.detach().to(dtype).requires_grad_(), tuple(state.detach().to(dtype) for state in start)
+    wanted = native(case, layer, x.float(), tuple(state.float() for state in start))
     with torch.autocast("cpu", dtype=torch.bfloat16):
         found, caught = ours(case, layer, x, start)
     torch.autograd.backward(found[0].sum())
@@ -313,6 +314,37 @@ def test_state_of_torch_is_left_alone() -> None:
     assert torch.equal(torch.get_rng_state(), before[3])
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_half_precision(kind: Kind) -> None:
+    case = Case(kind, layers=2, dtype=torch.bfloat16)
+    layer, (x, start) = case.layer(), case.tensors()
+    found, caught = ours(case, layer, x, start)
+    torch.autograd.backward(found[0].sum())
+    out, *_ = native(case, layer.float(), x.float(), tuple(state.float() for state in start))
+    torch.testing.assert_close(found[0].float(), out, rtol=0.05, atol=0.05)
+    for position, theirs in enumerate(torch.autograd.grad(out.sum(), list(layer.parameters()))):
+        torch.testing.assert_close(caught.per_record()[position].float().sum(0), theirs, rtol=0.1, atol=0.3)
+
+
+@pytest.mark.parametrize("worth", [-1, 10**18])
+@pytest.mark.parametrize("kind", KINDS)
+def test_p13_a_record_that_is_not_finite_changes_no_other(kind: Kind, worth: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_lstm, "_WORTH", worth)
+    case = Case(kind, dtype=torch.float32, records=5, layers=2, both_ways=True)
+    layer, (x, start) = case.layer(), case.tensors()
+    others = torch.tensor([0, 1, 3, 4])
+    results = []
+    for broken in (0.5, torch.nan, torch.inf):
+        changed = x.detach().clone()
+        changed[1, 2] = broken
+        (out, *_), caught = ours(case, layer, changed, start)
+        torch.autograd.backward(out.nan_to_num().sum())
+        results.append([out.detach()[:, others], *(gradient[others] for _, gradient in sorted(caught.per_record().items()))])
+    assert all(
+        torch.equal(a, b) and bool(a.isfinite().all()) for other in results[1:] for a, b in zip(results[0], other, strict=True)
+    )
+
+
 def test_packed_sequences_are_left_to_others() -> None:
     for kind in KINDS:
         case = Case(kind)
@@ -321,6 +353,7 @@ def test_packed_sequences_are_left_to_others() -> None:
         hx = start if kind == "lstm" else start[0]
         arguments = (packed.data, packed.batch_sizes, hx, list(layer.parameters()), True, 1, 0.0, True, False)
         assert Recurrence.read(kind, arguments) is None
+        assert Recurrence.read(kind, arguments[:4]) is None
 
 
 @pytest.mark.parametrize("shape", [(3, 2), (0, 2, 3)])
@@ -329,6 +362,16 @@ def test_inputs_without_positions_are_refused(shape: tuple[int, ...]) -> None:
     layer, (_, start) = case.layer(), case.tensors()
     with pytest.raises(ParameterError, match="at least one position"):
         ours(case, layer, torch.zeros(shape, dtype=torch.float64), start)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_another_number_of_states_is_refused(kind: Kind) -> None:
+    case = Case(kind)
+    layer, (x, start) = case.layer(), case.tensors()
+    anchor = torch.zeros((), requires_grad=True)
+    for states in ((), start * 3):
+        with pytest.raises(ParameterError, match="'start' parameter"):
+            Recurrence(kind, x, states, tuple(layer.parameters()), True, 1, 0.0, True, False, False).run(Caught().visit, anchor)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -408,11 +451,17 @@ def test_without_numba_torch_does_it(monkeypatch: pytest.MonkeyPatch) -> None:
     _lstm._kernels.cache_clear()
 
 
+@pytest.mark.parametrize("both_ways", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_mutation_that_leaves_out_the_start_is_caught(kind: Kind) -> None:
-    """h_prev must begin with the start: a rule that took the outputs instead would be wrong by a whole position."""
-    case = Case(kind, positions=1)
+def test_w_hh_met_the_start_first(kind: Kind, both_ways: bool) -> None:  # noqa: FBT001
+    """A rule that took the outputs, one position late, for what W_hh met would be caught here."""
+    case = Case(kind, both_ways=both_ways)
     layer, (x, start) = case.layer(), case.tensors()
-    found, caught = ours(case, layer, x, start)
-    torch.autograd.backward(found[0].sum())
-    assert torch.equal(caught.met[Place(1, 3)][:, 0], start[0][0].detach())
+    (out, *_), caught = ours(case, layer, x, start)
+    first = caught.met[Place(1, 3)]
+    assert torch.equal(first[:, 0], start[0][0].detach())
+    assert torch.equal(first[:, 1:], out.detach()[:-1, :, : case.width].transpose(0, 1))
+    if both_ways:
+        second = caught.met[Place(5, 7)]
+        assert torch.equal(second[:, -1], start[0][1].detach())
+        assert torch.equal(second[:, :-1], out.detach()[1:, :, case.width :].transpose(0, 1))

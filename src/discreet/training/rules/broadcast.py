@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -9,40 +10,49 @@ from torch import Tensor
 
 from discreet.training.factors import Dense, Factor, wide
 from discreet.training.recording import Call, Unclear
-from discreet.training.structure import tensors_in
+from discreet.training.structure import refilled, tensors_in
 
-__all__ = ["elementwise", "expand"]
+__all__ = ["elementwise", "expand", "masked_fill"]
 
 
 def elementwise(call: Call) -> Any:
     """A function of numbers in equal places: each value gets one copy for each record, broadcast as before."""
     (axis, *others) = call.outputs
-    if axis is None or not axis.clear or others:
+    if axis is None or others or not (axis.clear or axis.dim == 0):
         raise Unclear(f"the result of {call.func.__name__} has no clear record axis")
     tensors = list(tensors_in(call.args, call.kwargs))
     if call.func.__name__.endswith("_") and call.value(call.args[0]) is not None:
         raise Unclear("a parameter that is changed in place")
     axes = max(tensor.ndim for tensor in tensors)
-    given = {}
+    given: dict[int, Tensor] = {}
     for tensor in tensors:
         value = call.value(tensor)
-        if value is None:
+        if value is None or id(tensor) in given:
             continue
         shape = (1,) * (axes - tensor.ndim) + tuple(tensor.shape)
         if shape[axis.dim] != 1:
             raise Unclear(f"a parameter's own axis is the record axis of {call.func.__name__}")
-        given[id(tensor)] = call.copies(value, axis.dim, shape[: axis.dim] + shape[axis.dim + 1 :])
-    return call.func(*_replaced(call.args, given), **_replaced(call.kwargs, given))
+        copies = call.copies(value, axis.dim, shape[: axis.dim] + shape[axis.dim + 1 :])
+        given[id(tensor)] = copies if axis.fold == 1 else _for_rows(call, copies)
+    left = [given.get(id(tensor), tensor) for tensor in tensors]
+    return call.func(*refilled(call.args, left), **refilled(call.kwargs, left))
 
 
-def _replaced(thing: Any, given: dict[int, Tensor]) -> Any:
-    if isinstance(thing, Tensor):
-        return given.get(id(thing), thing)
-    if isinstance(thing, (list, tuple)):
-        return type(thing)(_replaced(one, given) for one in thing)
-    if isinstance(thing, dict):
-        return {name: _replaced(one, given) for name, one in thing.items()}
-    return thing
+def masked_fill(call: Call) -> Any:
+    """A value in the places of a mask."""
+    x, mask, value = (call.get(i, name) for i, name in enumerate(("input", "mask", "value")))
+    return elementwise(replace(call, func=torch.where, args=(mask, value, x), kwargs={}))
+
+
+def _for_rows(call: Call, copies: Tensor) -> Tensor:
+    """(m, ...) repeated as the rows of folded arguments are: outer times over the records, inner times each."""
+    folded = [tensor for tensor, axis in call.records_in() if axis is not None]
+    orders = {(call.recorder.in_order(tensor), tensor.shape[0], tensor.ndim == copies.ndim) for tensor in folded}
+    outer, rows, alike = orders.pop()
+    if orders or outer is None or not alike or rows % max(1, outer * call.m):
+        raise Unclear(f"{call.func.__name__} mixes records and positions in one axis")
+    spread = copies[None, :, None].expand(outer, -1, rows // max(1, outer * call.m), *copies.shape[1:])
+    return spread.reshape(rows, *copies.shape[1:])
 
 
 def expand(call: Call) -> Tensor:
@@ -62,7 +72,8 @@ def expand(call: Call) -> Tensor:
         rest = tensor.shape if own < 0 else tensor.shape[:own] + tensor.shape[own + 1 :]
         return Dense(_summed(rows, (call.m, *rest)).reshape(call.m, *tensor.shape))
 
-    return call.tap(y.contiguous(), (value, make))
+    # A copy, also for one record: what comes next may change it in place, and the parameter must stay as it is.
+    return call.tap(y.clone(memory_format=torch.contiguous_format), (value, make))
 
 
 def _summed(rows: Tensor, shape: tuple[int, ...]) -> Tensor:

@@ -299,7 +299,7 @@ class Convolution:
         product(narrow.reshape(m * self.groups, out.shape[2], -1), windows, out.view(m * self.groups, *out.shape[2:]))
 
     def _gradient(self, x: Tensor, g: Tensor, *, folds: int) -> Tensor:
-        """Weight gradient by torch's own function gradient, with `folds` times the groups."""
+        """The weight gradient of a whole batch by torch's own function, with `folds` times the groups."""
         if any(before != after for before, after in self.padding):  # "same" with an even kernel: torch, too, pads first
             x = pad(x, [zeros for before, after in reversed(self.padding) for zeros in (0, after - before)])
         unused = x.new_empty((folds * self.weight_shape[0], *self.weight_shape[1:]))  # only its shape is read

@@ -27,7 +27,7 @@ from discreet.numerics._rational import gamma, root_up, tiny, up
 from discreet.numerics.norms import tree_sums
 from discreet.training.rules.convolution import Convolution, product
 
-__all__ = ["ghost_memory", "ghost_squared_norms"]
+__all__ = ["ghost_memory", "ghost_squared_norms", "ghost_squares"]
 
 _CACHE = 2**20  # bytes of Gram matrices worked on at a time, about one core's cache
 _ADDITION = 30  # what an addition in memory takes, in units of a multiplication inside a matrix product; measured
@@ -58,12 +58,21 @@ def ghost_squared_norms(how: Convolution, x: Tensor, g: Tensor) -> Tensor:
     >>> how.unfolded(x, g).tolist(), ghost_squared_norms(how, x, g).numpy().round(4).tolist()
     ([[[[-1.0, -1.0]]]], [2.0])
     """
+    return ghost_squares(how, x, g)[0]
+
+
+def ghost_squares(how: Convolution, x: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
+    """(m,) twice, float64: upper bounds of the squared norms, and of the squared spreads S^2 = (sum_t |a_t||n_t|)^2.
+
+    The spread bounds what rounding adds to a sum of the records (`numerics.FloatSum`, for `Convolution.weighted`). Over several
+    groups of channels it is the root of the sum of squares: different groups enter different numbers. Otherwise as above.
+    """
     wide, narrow = how.sides(x, g)
     _refuse_short_products(x)
     wide_sizes, sizes = tuple(wide.shape[2:]), tuple(narrow.shape[2:])
     shifts = _shifts_pay(how, wide_sizes)
     error = _error(how, math.prod(sizes), shifts, x.dtype)
-    bound = x.new_zeros((len(x), how.groups), dtype=torch.float64)
+    bounds = x.new_zeros((2, len(x), how.groups), dtype=torch.float64)
     step = max(2, _CACHE // _entry_bytes(how, wide_sizes, x.element_size()))
     for start in range(0, len(x), step):
         some = slice(start, start + step)
@@ -73,8 +82,9 @@ def ghost_squared_norms(how: Convolution, x: Tensor, g: Tensor) -> Tensor:
         else:
             inner = _gram(how.patches(wide[some]).flatten(0, 1).transpose(1, 2))
         outer = _gram(narrow[some].reshape(-1, how.weight_shape[0] // how.groups, math.prod(sizes)))
-        bound[some] = error.bound(inner, outer).view(-1, how.groups)
-    return torch.nan_to_num(tree_sums(bound) * _MORE, nan=math.inf, posinf=math.inf)
+        bounds[:, some] = error.bound(inner, outer).view(2, -1, how.groups)
+    squares, spreads = (torch.nan_to_num(tree_sums(bound) * _MORE, nan=math.inf, posinf=math.inf) for bound in bounds)
+    return squares, spreads
 
 
 def ghost_memory(how: Convolution, wide_sizes: tuple[int, ...], itemsize: int = 4) -> int:
@@ -100,7 +110,7 @@ class _Error:
     lost: float
 
     def bound(self, inner: Tensor, outer: Tensor) -> Tensor:
-        """Upper bounds for each pair of Gram matrices (n, T, T)."""
+        """(2, n): upper bounds of the squared norm and of the squared spread, for each pair of Gram matrices (n, T, T)."""
         lengths_inner = _lengths(inner, self.lost_inner, self.growth)
         lengths_outer = _lengths(outer, self.lost_outer, self.growth)
         spread = tree_sums(lengths_inner * lengths_outer) * _MORE
@@ -112,8 +122,7 @@ class _Error:
         high = torch.nextafter(computed + missing, torch.full_like(computed, math.inf))
         # An overflow says nothing about the products, but the spread still holds. NaN goes on as NaN.
         root = torch.minimum(torch.where(high >= 0.0, high, math.inf).sqrt() * _MORE, spread)
-        square: Tensor = (root + self.rounding * spread + self.lost) ** 2 * _MORE
-        return square
+        return torch.stack([root + self.rounding * spread + self.lost, spread]) ** 2 * _MORE
 
 
 @lru_cache(1024)

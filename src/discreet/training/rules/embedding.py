@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from discreet.training.factors import Factor, Rows, wide
-from discreet.training.recording import Call, Unclear, one_copy_each
+from discreet.training.recording import Call, Unclear
+from discreet.training.rules.copies import one_copy_each
 
 __all__ = ["embedding", "embedding_bag", "getitem"]
 
@@ -53,13 +54,13 @@ def embedding_bag(call: Call) -> Any:
     value = call.value(weight)
     bags = call.axes.get(id(offsets))
     flat = call.axes.get(id(ids))
-    if value is None or mode == 2 or call.value(own) is not None or bags is None or flat is None:
+    if value is None or mode not in (0, 1) or call.value(own) is not None or bags is None or flat is None:
         raise Unclear("an embedding bag of another kind than sums and means of the records' own rows")
-    if bags.fold != 1 or offsets.shape[0] != call.m or (own is not None and own.requires_grad):
+    if call.get(3, "scale_grad_by_freq", default=False) or call.get(7, "include_last_offset", default=False):
+        raise Unclear("an embedding bag with gradients scaled by frequency, or with one offset more than bags")
+    if not bags.clear or offsets.shape[0] != call.m or (own is not None and own.requires_grad):
         raise Unclear("an embedding bag whose bags are not the records")
-    y, *rest = torch.embedding_bag(
-        call.plain(weight), ids, offsets, call.get(3, "scale_grad_by_freq", default=False), mode, *call.args[5:]
-    )
+    y, *rest = torch.embedding_bag(call.plain(weight), ids, offsets, False, mode, False, own, False, padding)
     return (call.tap(y, (value, _bags(call, weight, (ids, offsets, own), mode, padding))), *rest)
 
 
@@ -72,8 +73,8 @@ def _bags(call: Call, weight: Tensor, where: tuple[Tensor, Tensor, Tensor | None
     present = place < ends.unsqueeze(1)
     index = place.clamp(max=max(0, ids.shape[0] - 1))
     places = torch.where(present, ids[index].long(), -1)
-    if padding is not None and padding >= 0:
-        places = torch.where(places == padding, -1, places)
+    if padding is not None:
+        places = torch.where(places == padding % weight.shape[0], -1, places)
     scale = torch.ones_like(places, dtype=weight.dtype) if own is None else own[index]
     if mode == 1:
         scale = scale / (places >= 0).sum(1, keepdim=True).clamp(min=1)

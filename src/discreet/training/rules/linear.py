@@ -6,9 +6,10 @@ import torch
 from torch import Tensor
 
 from discreet.training.factors import Dense, Factor, Outer, wide
-from discreet.training.recording import Call, Unclear, one_copy_each
+from discreet.training.recording import Call, Unclear
+from discreet.training.rules.copies import one_copy_each
 
-__all__ = ["addmm", "bias_factor", "linear", "matmul", "positions"]
+__all__ = ["addmm", "bias_factor", "bilinear", "linear", "matmul", "positions"]
 
 
 def positions(rows: Tensor) -> Tensor:
@@ -33,9 +34,25 @@ def linear(call: Call) -> Tensor:
     def of_weight(gradient: Tensor) -> Factor:
         return Outer(*_alike(a_mTp, positions(call.rows(gradient, like=x))), tuple(weight.shape))
 
-    return _folded_too(
-        call, x, call.tap(y, (call.value(weight), of_weight), (call.value(bias), lambda g: bias_factor(call.rows(g, like=x))))
-    )
+    return call.tap(y, (call.value(weight), of_weight), (call.value(bias), lambda g: bias_factor(call.rows(g, like=x))))
+
+
+def bilinear(call: Call) -> Tensor:
+    """y_k = x1^T W_k x2 + c_k, with any axes between the records and the inputs."""
+    x1, x2, weight, bias = (call.get(i, name) for i, name in enumerate(("input1", "input2", "weight", "bias")))
+    axis = call.axes[id(x1)]
+    if call.value(x1) is not None or call.value(x2) is not None or axis is None or axis != call.axes[id(x2)]:
+        return _other(call)
+    if axis.dim == x1.ndim - 1 or call.axes[id(weight)] is not None:
+        raise Unclear("a bilinear map without a clear record axis")
+    y = torch.bilinear(x1, x2, call.plain(weight), call.plain(bias))
+    a_mTp, b_mTr = (positions(call.rows(x.detach(), like=x)) for x in (x1, x2))
+
+    def of_weight(gradient: Tensor) -> Factor:
+        g_mTq = positions(call.rows(gradient, like=x1))
+        return Dense(torch.einsum("mtq,mtp,mtr->mqpr", g_mTq, a_mTp.to(g_mTq.dtype), b_mTr.to(g_mTq.dtype)))
+
+    return call.tap(y, (call.value(weight), of_weight), (call.value(bias), lambda g: bias_factor(call.rows(g, like=x1))))
 
 
 def matmul(call: Call) -> Tensor:
@@ -44,7 +61,7 @@ def matmul(call: Call) -> Tensor:
     if call.value(weight) is None or weight.ndim != 2 or x.ndim < 2 or call.value(x) is not None:
         return _other(call)
     _check_axis(call, x)
-    return _folded_too(call, x, _product(call, x, weight, None))
+    return _product(call, x, weight, None)
 
 
 def addmm(call: Call) -> Tensor:
@@ -54,7 +71,7 @@ def addmm(call: Call) -> Tensor:
     if factors != (1, 1) or call.value(x) is not None or call.axes[id(weight)] is not None or bias.ndim != 1:
         return _other(call)
     _check_axis(call, x)
-    return _folded_too(call, x, _product(call, x, weight, bias))
+    return _product(call, x, weight, bias)
 
 
 def _product(call: Call, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -77,13 +94,8 @@ def _check_axis(call: Call, x: Tensor) -> None:
     axis = call.axes[id(x)]
     if axis is None or axis.dim < 0 or axis.dim == x.ndim - 1:
         raise Unclear(f"the input of {call.func.__name__} has no clear record axis")
-
-
-def _folded_too(call: Call, x: Tensor, y: Tensor) -> Tensor:
-    outer = call.recorder.in_order(x)
-    if outer is not None:
-        call.recorder.mark_in_order(y, outer)
-    return y
+    if any(other is not None for tensor, other in call.records_in() if tensor is not x):
+        raise Unclear(f"{call.func.__name__} has weights that depend on the records")
 
 
 def _other(call: Call) -> Tensor:

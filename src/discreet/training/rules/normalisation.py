@@ -77,8 +77,8 @@ def group_norm(call: Call) -> Tensor:
     def both(gradient: Tensor) -> tuple[Tensor, Tensor]:
         if not sums and m:
             found = torch.ops.aten.native_group_norm_backward(
-                gradient.contiguous().view(1, m * channels, places), flat.reshape(1, m * channels, places),
-                mean.view(1, -1), scale.view(1, -1), flat.new_ones(m * channels),
+                wide(gradient).contiguous().view(1, m * channels, places), wide(flat).reshape(1, m * channels, places),
+                wide(mean).view(1, -1), wide(scale).view(1, -1), wide(flat).new_ones(m * channels),
                 1, m * channels, places, m * groups, [False, True, True],
             )  # fmt: skip
             sums.append((found[1].view(m, channels), found[2].view(m, channels)))

@@ -68,7 +68,7 @@ def recurrent_layer(
     anchor: Tensor,
     reverse: bool = False,
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """Run one direction of one layer. Gives the outputs, (T, m, P), and the last states, as torch does.
+    """Run one direction of one layer, in the precision of its weights. Gives the outputs, (T, m, P), and the last states.
 
     Args:
         kind: of the layer (public).
@@ -88,9 +88,15 @@ def recurrent_layer(
     >>> found[0].shape                                     # the gradient of W_ih, for each of two records
     torch.Size([2, 4, 1])
     """
+    if x.ndim != 3 or not len(x):
+        expected = "a tensor of three axes with at least one position"
+        raise ParameterError(owner=kind, name="x", expected=expected, got="no position" if x.ndim == 3 else f"{x.ndim} axes")
+    if len(start) != (2 if kind == "lstm" else 1):
+        raise ParameterError(owner=kind, name="start", expected="h, and c for an LSTM alone", got=f"{len(start)} tensors")
     run = _Run(kind, Steps.of(len(x), reverse=reverse))
     tensors = [None if weight is None else weight.detach() for weight in weights]
-    out, *last = _Layer.apply(run, len(start), anchor, x, *start, *tensors)  # type: ignore[no-untyped-call]
+    states = [tensor.to(weights.ih.dtype) for tensor in (x, *start)]
+    out, *last = _Layer.apply(run, len(start), anchor, *states, *tensors)  # type: ignore[no-untyped-call]
     run.receivers = tuple(visit(number, met_TmI.transpose(0, 1)) for number, met_TmI in enumerate(run.met))
     run.met = ()
     return out, tuple(last)
@@ -118,7 +124,7 @@ class _Layer(torch.autograd.Function):
         met = (x_TmI.detach(), steps.sooner(trace.states[0]))
         run.met = met if weights.hr is None else (*met, trace.others[-1])
         ctx.run, ctx.states = run, states
-        ctx.save_for_backward(*weights, *trace.states, *trace.others)
+        ctx.save_for_backward(x_TmI, *weights, *trace.states, *trace.others)  # x: so that a change in place is noticed
         # Copies: the user may change them in place, and the states are still needed as they are.
         return steps.later(trace.states[0]).clone(), *(buffer[steps.after[-1]].clone() for buffer in trace.states)
 
@@ -128,8 +134,8 @@ class _Layer(torch.autograd.Function):
             raise _refusal("create_graph", "Leave out penalties on gradients, or write the layer out in other functions.")
         if not ctx.run.receivers:
             raise _refusal("retain_graph", "Run the forward pass again for another backward pass.")
-        run, saved, split = ctx.run, ctx.saved_tensors, len(Weights._fields)
-        weights, trace = Weights(*saved[:split]), Trace(saved[split : split + ctx.states], saved[split + ctx.states :])
+        run, (_, *saved), split = ctx.run, ctx.saved_tensors, len(Weights._fields)
+        weights, trace = Weights(*saved[:split]), Trace(tuple(saved[split:][: ctx.states]), tuple(saved[split:][ctx.states :]))
         with torch.autocast(output.device.type, enabled=False):
             found = _CELLS[run.kind][1](trace, weights, output, last, run.steps)
             d_x = found.ih @ weights.ih if ctx.needs_input_grad[3] else None
@@ -188,14 +194,14 @@ class Recurrence:
 
     @classmethod
     def read(cls, kind: Kind, arguments: Sequence[Any]) -> Recurrence | None:
-        """From the arguments of the torch function, in its order; None for a packed sequence, which this rule does not know."""
-        x, start, flat_weights, *rest = arguments
-        if not isinstance(rest[0], bool):  # a packed sequence has its batch sizes before the start
+        """From the positional arguments of the torch function; None for other calls, such as those on packed sequences."""
+        if len(arguments) != 9 or not isinstance(arguments[3], bool):  # a packed sequence has its batch sizes before the start
             return None
+        x, start, flat_weights, *rest = arguments
         return cls(kind, x, (start,) if isinstance(start, Tensor) else tuple(start), tuple(flat_weights), *rest)
 
     def run(self, visit: Visit, anchor: Tensor) -> tuple[Tensor, ...]:
-        """What torch returns: the outputs, then the last states. Computed in the precision of the weights.
+        """What torch returns: the outputs, then the last states.
 
         Args:
             visit: asked once for each linear map, when its layer has run.
@@ -203,8 +209,7 @@ class Recurrence:
         """
         directions = 2 if self.bidirectional else 1
         size = self._checked(directions)
-        x_TmI = self.x.to(self.flat_weights[0].dtype)
-        x_TmI = x_TmI.transpose(0, 1) if self.batch_first else x_TmI
+        x_TmI = self.x.transpose(0, 1) if self.batch_first else self.x
         ends: list[tuple[Tensor, ...]] = []
         for layer in range(self.num_layers):
             outputs = []
@@ -233,9 +238,6 @@ class Recurrence:
         if left or size not in ((least, least + 1) if self.kind == "lstm" else (least,)):
             expected = f"{least} tensors for each of {self.num_layers} layers and {directions} directions"
             raise ParameterError(owner=self.kind, name="flat_weights", expected=expected, got=str(len(self.flat_weights)))
-        if self.x.ndim != 3 or not self.x.shape[1 if self.batch_first else 0]:
-            expected = "a tensor of three axes with at least one position"
-            raise ParameterError(owner=self.kind, name="x", expected=expected, got=f"shape {tuple(self.x.shape)}")
         return size
 
     def _places(self, first: int, size: int) -> tuple[Place, ...]:

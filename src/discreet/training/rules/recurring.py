@@ -23,6 +23,8 @@ def recurring(kind: Kind, call: Call) -> Any:
         raise Unclear(f"the input of {kind} has no clear record axis")
     if any(call.value(tensor) is not None for tensor in (run.x, *run.start)):
         raise Unclear(f"{kind} begins with a parameter")
+    if any(weight.requires_grad and call.value(weight) is None for weight in run.flat_weights):
+        raise Unclear(f"{kind} has weights that were computed before the pass")
 
     def visit(place: Place, met: Tensor) -> Receiver:
         weight = run.flat_weights[place.weight]

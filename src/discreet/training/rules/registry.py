@@ -9,10 +9,11 @@ from __future__ import annotations
 from functools import partial
 
 from discreet.training.recording import Rule
-from discreet.training.rules.broadcast import elementwise, expand
+from discreet.training.rules.broadcast import elementwise, expand, masked_fill
 from discreet.training.rules.convolved import convolution, transposed_convolution
+from discreet.training.rules.copies import one_copy_each
 from discreet.training.rules.embedding import embedding, embedding_bag, getitem
-from discreet.training.rules.linear import addmm, linear, matmul
+from discreet.training.rules.linear import addmm, bilinear, linear, matmul
 from discreet.training.rules.normalisation import batch_norm, group_norm, instance_norm, layer_norm, rms_norm
 from discreet.training.rules.recurrent import Kind
 from discreet.training.rules.recurring import recurring
@@ -29,6 +30,7 @@ _RECURRENT: tuple[Kind, ...] = ("gru", "lstm", "rnn_relu", "rnn_tanh")
 _EXPANDING = ("broadcast_to", "expand", "expand_as", "repeat")
 
 RULES: dict[str, Rule] = {
+    "*": one_copy_each,
     **dict.fromkeys(_ELEMENTWISE, elementwise),
     **dict.fromkeys(_EXPANDING, expand),
     **dict.fromkeys(_CONVOLUTIONS, convolution),
@@ -37,12 +39,14 @@ RULES: dict[str, Rule] = {
     "__getitem__": getitem,
     "addmm": addmm,
     "batch_norm": batch_norm,
+    "bilinear": bilinear,
     "embedding": embedding,
     "embedding_bag": embedding_bag,
     "group_norm": group_norm,
     "instance_norm": instance_norm,
     "layer_norm": layer_norm,
     "linear": linear,
+    "masked_fill": masked_fill,
     "matmul": matmul,
     "mm": matmul,
     "rms_norm": rms_norm,
