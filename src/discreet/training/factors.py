@@ -31,6 +31,7 @@ __all__ = ["Dense", "Factor", "Forms", "Measures", "Outer", "Rows", "Tied", "las
 
 _BLOCK = 1024  # numbers of one sum of squares in the tensor's own precision
 _LARGEST = LARGEST_INPUT**2
+_SHORT = 64  # positions below which half a Gram matrix is no faster than all of it
 _LONG = 256  # positions up to which repeated rows are found by comparing all pairs
 
 
@@ -198,6 +199,12 @@ def _kept(values: Tensor, kept: Tensor) -> Tensor:
     return torch.where(kept.reshape(-1, *[1] * (values.ndim - 1)), values, 0)
 
 
+def _halves(positions: int) -> list[slice]:
+    """All positions, as two slices where there are enough of them."""
+    middle = positions // 2 if positions >= _SHORT else positions
+    return [slice(start, stop) for start, stop in ((0, middle), (middle, positions)) if start < stop]
+
+
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Outer:
@@ -237,9 +244,12 @@ class Outer:
 
     def _ghost(self, spreads: Tensor) -> Tensor:
         """sum_(t,s) <a_t, a_s> <b_t, b_s>, and what its rounding may have lost."""
-        gram_a = torch.bmm(self.a, self.a.mT)
-        gram_b = torch.bmm(self.b, self.b.mT)
-        found = (gram_a.mul_(gram_b)).sum(-1).double().sum(-1)
+        found = spreads.new_zeros(self.records)
+        for half in _halves(self.positions):  # a Gram matrix is symmetric: what is off its diagonal counts twice
+            rows = slice(half.start, None)
+            products = torch.bmm(self.a[:, half], self.a[:, rows].mT).mul_(torch.bmm(self.b[:, half], self.b[:, rows].mT))
+            products[:, :, half.stop - half.start :] *= 2.0
+            found += products.sum(-1).double().sum(-1)
         # Each Gram entry, their product and the sum over one axis are rounded in the tensors' precision, the rest in float64.
         terms = self.a.shape[2] + self.b.shape[2] + self.positions + 8
         missing = spreads * _share(terms, self.a.dtype) * 1.01 + self.positions**2 * 2.0**-100
@@ -310,7 +320,8 @@ class Rows:
         return squares.new_zeros(self.records).index_add_(0, places // (self.shape[0] + 1), squares)
 
     def _present(self) -> Tensor:
-        return torch.where((self.ids >= 0).unsqueeze(2), self.b, 0)
+        here = self.ids >= 0
+        return self.b if bool(here.all()) else torch.where(here.unsqueeze(2), self.b, 0)
 
     def single(self, _spread: float) -> bool:
         return False  # rows are added in float64
