@@ -23,22 +23,27 @@ class Kept:
 
     def __init__(self) -> None:
         self.bytes: dict[int, int] = {}
-        self._held: dict[int, Tensor] = {}  # so that no other tensor gets the same memory
 
     @contextmanager
     def watching(self, now: Callable[[], int]) -> Iterator[None]:
         """For the time of a pass; `now` gives the number of the call that goes on."""
+        boxes: list[list[Tensor]] = []  # a graph that holds its own results would never be freed: boxes can be emptied
+        places: set[int] = set()
 
-        def keep(tensor: Tensor) -> Tensor:
+        def keep(tensor: Tensor) -> list[Tensor]:
             memory = tensor.untyped_storage()
-            if memory.data_ptr() not in self._held:
-                self._held[memory.data_ptr()] = tensor.detach()
+            if memory.data_ptr() not in places:
+                places.add(memory.data_ptr())
                 self.bytes[now()] = self.bytes.get(now(), 0) + memory.nbytes()
-            return tensor
+            boxes.append([tensor])
+            return boxes[-1]
 
-        with saved_tensors_hooks(keep, lambda tensor: tensor):
-            yield
-        self._held.clear()
+        try:
+            with saved_tensors_hooks(keep, lambda box: box[0]):
+                yield
+        finally:
+            for box in boxes:
+                box.clear()
 
 
 @final

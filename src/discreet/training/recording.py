@@ -157,7 +157,7 @@ class Recorder(_Watching):
 
     def __exit__(self, *what: object) -> None:
         self._entered -= 1
-        if not self._entered:  # the forward pass is over: activations are held by their graph alone, which frees them
+        if not self._entered:  # from here on activations are held by their graph alone, which frees them
             self._folded = {number: (None, outer) for number, (_, outer) in self._folded.items()}
         super().__exit__(*what)  # type: ignore[no-untyped-call]
 
@@ -283,7 +283,7 @@ class Recorder(_Watching):
         `watch`: `make` holds arguments of the call, which must not change in place; autograd watches over its own.
         """
         inputs, name = call.records_in(), call.func.__name__  # not the call: it holds its arguments
-        use = Use(value, call.number, inputs=inputs if self._keep_inputs else ())
+        use = Use(value, call.number, inputs=tuple((x.detach(), axis) for x, axis in inputs) if self._keep_inputs else ())
         self.uses.append(use)
         waiting = [make]
         used = [value.tensor, *(tensor for tensor, _ in inputs if watch)]
