@@ -7,9 +7,9 @@ was measured.
 
 Memory: a backward pass gives back activations while factors are kept. When it has come to a certain call,
 
-    kept so far + this factor  <=  SHARE * activations of the whole pass + those given back by then
+    kept so far + this factor  <=  SHARE * (peak of plain training) + activations given back by then
 
-so that both together stay below (1 + SHARE) times what plain training keeps. Where even the first form, which holds what the
+so that both together stay below (1 + SHARE) times what plain training takes. Where even the first form, which holds what the
 pass holds anyway, is above that, it is taken nevertheless: microbatches bound it.
 """
 
@@ -29,8 +29,8 @@ from discreet.training.precision import most_spread
 
 __all__ = ["SHARE", "Choice", "Chooser"]
 
-SHARE = 0.4
-"""Of the activations of a pass, that factors may take in addition to them."""
+SHARE = 0.35
+"""Of the memory of plain training, that factors may take in addition to it."""
 
 _FEW = 8  # records of the first trial
 _CLEAR = 1.5  # a form that is so many times slower than the best one is out
@@ -87,7 +87,7 @@ class Chooser:
     def _room(self, records: int, call: int) -> float:
         """Bytes that one more factor may keep."""
         kept = sum(choice.bytes for choice in self.choices.values())
-        beside = SHARE * self.activations.bytes + self.activations.given_back(call)
+        beside = SHARE * self.activations.peak + self.activations.given_back(call)
         return min(self._budget, records * beside) - kept
 
     def _seconds(self, factor: Factor, names: list[str]) -> dict[str, float]:

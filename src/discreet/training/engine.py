@@ -37,7 +37,7 @@ Loss: TypeAlias = Callable[[Any, Any], Any]
 
 _BUDGET = 2**28
 _EARLY = 16  # passes
-_PASS = 2.0  # memory of a pass, by that of its activations
+_PASS = 1.5  # memory of a pass, in units of plain training's
 _NO_ROWS = "the loss gives no single value for each record"
 
 
@@ -126,7 +126,7 @@ class Engine:
         if self._structure is None:
             with contextlib.suppress(Unclear):
                 self._structure = self.learn(loss, batch, records)
-        return max(1, min(most, budget // max(1, int(_PASS * self._chooser.activations.bytes))))
+        return max(1, min(most, budget // max(1, int(_PASS * self._chooser.activations.peak))))
 
     def _recorded(self, loss: Loss, batch: Any, records: int, present: int | Tensor) -> tuple[Contributions, dict[str, Tensor]]:
         if self._structure is None or self._check_due(batch):

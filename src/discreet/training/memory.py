@@ -53,9 +53,11 @@ class Activations:
 
     Args:
         after: of the calls from this number on, for each number of a call; `after[0]` are all.
+        largest: of one call.
     """
 
     after: tuple[int, ...] = (0,)
+    largest: int = 0
 
     @classmethod
     def between(cls, two: Kept, three: Kept, calls: int) -> Activations:
@@ -63,16 +65,16 @@ class Activations:
 
         >>> two, three = Kept(), Kept()
         >>> two.bytes, three.bytes = {0: 80, 1: 8, 2: 100}, {0: 120, 1: 12, 2: 100}
-        >>> Activations.between(two, three, 3).after
-        (44, 4, 0, 0)
+        >>> Activations.between(two, three, 3)
+        Activations(after=(44, 4, 0, 0), largest=40)
         """
         grown = [max(0, three.bytes.get(call, 0) - two.bytes.get(call, 0)) for call in range(calls + 1)]
-        return cls(tuple(reversed(tuple(accumulate(reversed(grown))))))
+        return cls(tuple(reversed(tuple(accumulate(reversed(grown))))), max(grown))
 
     @property
-    def bytes(self) -> int:
-        """All of them."""
-        return self.after[0]
+    def peak(self) -> int:
+        """What plain training holds when its backward pass begins: all of them, and the gradient of the largest."""
+        return self.after[0] + self.largest
 
     def given_back(self, call: int) -> int:
         """What a backward pass no longer holds when it has come to this call."""
