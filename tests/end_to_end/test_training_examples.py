@@ -50,12 +50,12 @@ def test_model_and_optimizer_stay_the_users_own() -> None:
 
 
 def test_the_plain_script_learns(tmp_path: Path) -> None:
-    assert accuracy(run("plain.py", tmp_path)) > 92.0  # over many runs it lies between 95 % and 98 %
+    assert accuracy(run("plain.py", tmp_path)) > 93.0  # in seven runs it lay between 96.7 % and 97.5 %
 
 
 def test_the_private_script_learns_and_spends_what_it_declares(tmp_path: Path) -> None:
     out = run("private.py", tmp_path)
-    assert accuracy(out) > 88.0  # over many runs it lies between 92 % and 96 %; chance is 10 %
+    assert accuracy(out) > 88.0  # in seven runs it lay between 91.7 % and 94.2 %; chance is 10 %
     with dp.Ledger.open(tmp_path / "digits.ledger", "r") as ledger:
         (charge,) = ledger.verify().charges()
         guarantee = dp.account(ledger, delta=1e-5)
@@ -66,7 +66,7 @@ def test_the_private_script_learns_and_spends_what_it_declares(tmp_path: Path) -
 
 def test_p34_groups_share_one_sample_and_one_charge(tmp_path: Path) -> None:
     out = run("groups.py", tmp_path)
-    assert accuracy(out) > 80.0  # over many runs it lies between 87 % and 93 %
+    assert accuracy(out) > 85.0  # in eight runs it lay between 90.6 % and 92.2 %
     with dp.Ledger.open(tmp_path / "groups.ledger", "r") as ledger:
         (charge,) = ledger.verify().charges()
         guarantee = dp.account(ledger, delta=1e-5)
@@ -74,8 +74,8 @@ def test_p34_groups_share_one_sample_and_one_charge(tmp_path: Path) -> None:
     assert {query.group for query in charge.step.queries} == groups
     assert 2.9 < guarantee.epsilon <= 3.0
     curve = [float(percent) for percent in re.findall(r"private training accuracy (-?[0-9]+)%", out)]
-    assert curve[-1] - curve[0] > 10.0  # the private metric follows the training: from about 50 % to 90 %, noise about 4 %
-    assert curve[-1] == pytest.approx(accuracy(out), abs=25.0)
+    late = sum(curve[-3:]) / 3  # the private metric follows the training: from about 64 % to about 92 %, noise about 4 % each
+    assert curve[0] < late == pytest.approx(accuracy(out), abs=15.0)
 
 
 @pytest.mark.full

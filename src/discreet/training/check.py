@@ -98,7 +98,7 @@ def check(model: nn.Module, batch: Any, loss: Loss) -> Problems:
     >>> print(check(model, torch.eye(2), lambda model, x: model(x).mean()))
     2 to mend before private training:
     - layer '1': BatchNorm1d uses statistics of the whole batch, so every record changes all others
-        model.set_submodule("1", torch.nn.GroupNorm(1, 4)); or put the layer in eval mode; or use private batch statistics.
+        model.set_submodule("1", torch.nn.GroupNorm(1, 4)); or put it in eval mode, or plan a group "bn/*".
     - the loss: one number for the whole batch, not one for each record
         Use reduction="none", and average over the positions of each record, not over records.
     """
@@ -114,7 +114,7 @@ def _of_layers(model: nn.Module) -> Iterator[Problem]:
     for name, layer in over_the_batch(model).items():
         what = f"{type(layer).__name__} uses statistics of the whole batch, so every record changes all others"
         instead = replacement(name, int(layer.num_features)) if name else "Use GroupNorm"  # type: ignore[arg-type]
-        kept = "; or put the layer in eval mode; or use private batch statistics" if layer.running_mean is not None else ""
+        kept = '; or put it in eval mode, or plan a group "bn/*"' if layer.running_mean is not None else ""
         yield Problem(_layer(name), what, f"{instead}{kept}.")
     for name, layer in keeping_statistics(model).items():
         what = f"{type(layer).__name__} writes statistics of the records into its buffers, without noise"

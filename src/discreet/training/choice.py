@@ -16,7 +16,7 @@ pass holds anyway, is above that, it is taken nevertheless: microbatches bound i
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, TypeAlias
 
@@ -27,7 +27,7 @@ from discreet.training.factors import Factor
 from discreet.training.memory import Activations
 from discreet.training.precision import most_spread
 
-__all__ = ["SHARE", "Choice", "Chooser"]
+__all__ = ["SHARE", "Choice", "Chooser", "table"]
 
 SHARE = 0.35
 """Of the memory of plain training, that factors may take in addition to it."""
@@ -46,6 +46,22 @@ class Choice:
     form: str
     seconds: dict[str, float]
     bytes: int
+
+
+def table(choices: Collection[Choice]) -> str:
+    """Readable: what was chosen for each leaf, how long each form takes, and what is kept of it until the sum.
+
+    >>> print(table([Choice("grad/0.weight", "folded", {"streamed": 0.02, "folded": 0.0105}, 4_700_000)]))
+    leaf           form    kept MB  milliseconds by form
+    grad/0.weight  folded      4.7  streamed 20.0, folded 10.5
+    """
+    leaves = max(len("leaf"), *(len(choice.leaf) for choice in choices))
+    forms = max(len("form"), *(len(choice.form) for choice in choices))
+    lines = [f"{'leaf':<{leaves}}  {'form':<{forms}}  kept MB  milliseconds by form"]
+    for choice in choices:
+        times = ", ".join(f"{name} {1e3 * seconds:.1f}" for name, seconds in choice.seconds.items()) or "the only one"
+        lines.append(f"{choice.leaf:<{leaves}}  {choice.form:<{forms}}  {choice.bytes / 1e6:7.1f}  {times}")
+    return "\n".join(lines)
 
 
 class Chooser:

@@ -87,8 +87,8 @@ def replacement(name: str, channels: int) -> str:
 
 
 def named(error: CoupledRecords, model: nn.Module) -> CoupledRecords:
-    """The same error, with the names of the layers that normalise over the batch."""
-    layers = over_the_batch(model)
+    """The same error, with the names of the layers that normalise over the batch, or keep statistics."""
+    layers = keeping_statistics(model) if "instance normalisation" in error.got else over_the_batch(model)
     if not layers:
         return error
     return CoupledRecords(expected=error.expected, got=f"{error.got}: {', '.join(map(repr, layers))}", do=error.do)

@@ -16,13 +16,14 @@ from torch import Tensor, nn
 
 from discreet.errors import CoupledRecords, ModelError
 from discreet.training.batch_norm import Alone, PrivateBatchNorm
-from discreet.training.choice import Choice, Chooser
+from discreet.training.choice import Choice, Chooser, table
 from discreet.training.contributions import Contributions, Piece, gathered
 from discreet.training.culprit import named
 from discreet.training.factors import Dense, Factor, wide
 from discreet.training.guards import refuse_kinds
 from discreet.training.isolation import Isolation, isolated, uncoupled
-from discreet.training.memory import Activations, Kept
+from discreet.training.memory import Activations, Kept, Watching
+from discreet.training.perturbation import shortest_first
 from discreet.training.quiet import full_precision, plain_forward
 from discreet.training.recording import Recorder, Tracer, Unclear, Use
 from discreet.training.rows import select
@@ -72,6 +73,7 @@ class Engine:
         self._structure: Structure | None = None
         self._uses: dict[str, int] = {}
         self._count = 0
+        self._checked: tuple[object, ...] = ()
         self.isolation: Isolation | None = None  # what the last check of isolation found
         self.loop_because: str | None = None  # why records are computed one by one; None if they are not
 
@@ -84,6 +86,12 @@ class Engine:
     def choices(self) -> tuple[Choice, ...]:
         """Form of every use, with what was measured."""
         return tuple(self._chooser.choices.values())
+
+    def explain(self) -> str:
+        """A table: form, seconds by form and megabytes of every leaf, as chosen in the first step. Public."""
+        if self.loop_because is not None:
+            return f"Records are computed one by one: {self.loop_because}."
+        return table(self.choices) if self.choices else "Nothing is chosen before the first step."
 
     def passes(
         self, loss: Loss, batch: Any, records: int, present: int | Tensor
@@ -105,8 +113,8 @@ class Engine:
                 self.loop_because = str(reason)
             else:
                 return
-        if not self._count & (self._count - 1) or self.isolation is not None:
-            self.isolation = None
+        if self.isolation is not None or self._check_due(loss, batch):
+            self.isolation, self._checked = None, self._circumstances(loss)
             uncoupled(self, loss, batch, records)
         for row in Contributions({}, records, present).mask.nonzero():
             yield self._alone(loss, select(batch, row))
@@ -129,7 +137,7 @@ class Engine:
         return max(1, min(most, budget // max(1, int(_PASS * self._chooser.activations.peak))))
 
     def _recorded(self, loss: Loss, batch: Any, records: int, present: int | Tensor) -> tuple[Contributions, dict[str, Tensor]]:
-        if self._structure is None or self._check_due(batch):
+        if self._structure is None or self._check_due(loss, batch):
             self._structure = self._understood(loss, batch, records)
         try:
             recorder, statistics = self.record(loss, batch, records, present, self._structure)
@@ -140,14 +148,21 @@ class Engine:
             pieces = gathered(recorder.uses, self.parameters, self._finish_leaf)
         return Contributions(pieces, records, present), statistics
 
-    def _check_due(self, batch: Any) -> bool:
-        """Isolation is tried again at passes 2, 4, 8, ...; in the first ones also when a batch could show more."""
-        again = self._count < _EARLY and self.isolation is not None and self.isolation.due(batch)
-        return again or not self._count & (self._count - 1)
+    def _check_due(self, loss: Loss, batch: Any) -> bool:
+        """At passes 1, 2, 4, 8, ...; with another loss or in another mode; in the first passes, if a batch could show more."""
+        if not self._count & (self._count - 1) or self._checked != self._circumstances(loss):
+            return True
+        return self._count < _EARLY and self.isolation is not None and self.isolation.due(batch)
+
+    def _circumstances(self, loss: Loss) -> tuple[object, ...]:
+        """What makes it another computation: the code of the loss, and which layers are in train mode."""
+        return getattr(loss, "__code__", type(loss)), *(module.training for module in self.model.modules())
 
     def _understood(self, loss: Loss, batch: Any, records: int) -> Structure:
+        batch = select(batch, shortest_first(batch, records))  # a few records must stand for all
         structure = self.learn(loss, batch, records)
         self.isolation = isolated(self, loss, batch, records, structure)
+        self._checked = self._circumstances(loss)
         return structure
 
     def learn(self, loss: Loss, batch: Any, records: int) -> Structure:
@@ -163,17 +178,24 @@ class Engine:
         """The calls of a pass that leaves no trace, and what autograd keeps of it."""
         kept = Kept()
         try:
+            return self._trace(loss, few, kept.watching), kept
+        except RuntimeError:  # torch.func does not bear that what autograd keeps is watched; any other error comes again
+            return self._trace(loss, few, lambda _: contextlib.nullcontext()), Kept()
+
+    def _trace(self, loss: Loss, few: Any, watching: Watching) -> list[CallShapes]:
+        try:
             with (
                 self.batch_norm.noting() as noting,
                 torch.enable_grad(),
                 plain_forward(self.model),
                 Tracer(noting, parameters=self.parameters) as tracer,
-                kept.watching(lambda: tracer.calls - 1),
+                watching(lambda: tracer.calls - 1),
             ):
                 loss(self.model, few)
         except CoupledRecords as error:
             raise named(error, self.model) from None
-        return tracer.shapes, kept
+        shapes: list[CallShapes] = tracer.shapes
+        return shapes
 
     def record(
         self, loss: Loss, batch: Any, records: int, present: int | Tensor, structure: Structure, *, trial: bool = False

@@ -45,12 +45,16 @@ class Isolation:
     """What the check found out.
 
     Args:
-        place_independent: whether records had the same bits next to other records and in other places. Where not, they are the
-            same up to rounding, and only numerics that idealise rounding may be claimed. False also where it cannot be seen.
+        own_bits: whether records had the same bits next to other records. Where not, they are the same up to rounding: with
+            other records the model calls other functions or has other shapes, or the device does not repeat its bits. Then
+            only numerics that idealise rounding may be claimed.
+        place_independent: whether records had the same bits in other places; up to rounding they have. False also where it
+            cannot be seen: a pass that draws random numbers.
         random: whether a pass draws random numbers, dropout aside.
         moved: of each tensor of the batch, whether the check could put in another record's values.
     """
 
+    own_bits: bool
     place_independent: bool
     random: bool
     moved: tuple[bool, ...]
@@ -101,9 +105,9 @@ def isolated(engine: Engine, loss: Loss, batch: Any, records: int, structure: St
     """
     trial = _Trial(engine, loss, structure, batch, select(batch, torch.arange(_FEW) % records))
     own, every = trial.neighbours()
-    own = trial.places() and own
+    placed = trial.places()
     trial.one_by_one(trial.plain, trial.few, range(_FEW))
-    return Isolation(own, trial.plain.random, every)
+    return Isolation(own, placed, trial.plain.random, every)
 
 
 class _Trial:
@@ -133,6 +137,8 @@ class _Trial:
         own, changed = True, []
         for row in range(_FEW):
             seen, rows = self._other_look(row)
+            if seen is None and self.plain.random:
+                raise Unclear("which functions are called depends on the records, and on chance")
             changed.append(moved(self.few, rows))
             others = [place for place in range(_FEW) if place != row]
             found = list(_differences(self.plain, seen, others, others)) if seen is not None else []
@@ -245,6 +251,8 @@ def _untrusted() -> Unclear:
 
 def _differences(before: _Pass, after: _Pass, rows: Sequence[int], places: Sequence[int]) -> Iterator[Difference]:
     """What has other bits in `rows` of one pass than in `places` of the other: inputs in the order of calls, then the rest."""
+    if len(before.recorder.uses) != len(after.recorder.uses):
+        raise Unclear("how often a parameter is used depends on the records")
     pairs = list(zip(before.recorder.uses, after.recorder.uses, strict=True))
     for one, other in pairs:
         for (x, axis), (y, _) in zip(one.inputs, other.inputs, strict=True):

@@ -7,15 +7,18 @@ has come to a certain call. Tensors that share memory count once; parameters do 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import final
+from typing import TypeAlias, final
 
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
-__all__ = ["Activations", "Kept"]
+__all__ = ["Activations", "Kept", "Watching"]
+
+Watching: TypeAlias = Callable[[Callable[[], int]], AbstractContextManager[None]]
+"""What is entered for a pass, given a function that tells the number of the current call."""
 
 
 class Kept:

@@ -21,7 +21,7 @@ from discreet import _validate as check
 from discreet.aggregation.release import Release
 from discreet.aggregation.session import Session
 from discreet.aggregation.sums import grid_of
-from discreet.errors import ModelError, SampleMisuse
+from discreet.errors import ModelError, NumericsError, SampleMisuse
 from discreet.ledger import Ledger
 from discreet.ledger.events import FixedSize, TruncatedPoisson
 from discreet.mechanisms import Group, State
@@ -221,8 +221,20 @@ class PrivateRun:
                 some = rows[start : start + size]
                 data = batch.data if size == records else select(batch.data, some.clamp(min=0))
                 for contributions, statistics in self._engine.passes(loss, data, size, some >= 0):
+                    self._refuse_other_bits()
                     sums.add(contributions, statistics)
         return sums
+
+    def _refuse_other_bits(self) -> None:
+        """Certified sums need every record's own bits."""
+        found = self._engine.isolation
+        if found is not None and not found.own_bits and self._numerics is Numerics.CERTIFIED:
+            raise NumericsError(
+                expected="records whose numbers have the same bits whoever else is in the batch, as certified numerics need",
+                got="a model in which a record decides how the others are computed, if only in their last bits",
+                do="Let all records go the same way: pad to a fixed length, pass masks always (in transformers "
+                'attn_implementation="eager"). Or write numerics=Numerics.IDEALISED into the plan; the guarantee will say so.',
+            )
 
     def _places(self) -> int:
         """Rows of one pass if memory allows: enough for nearly every sample, and public."""

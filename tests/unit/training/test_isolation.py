@@ -89,6 +89,15 @@ def test_p09_batch_norm_is_refused_in_every_state_by_name() -> None:
             used(model, labelled, (rows(5, 4), CLASSES))
 
 
+def test_p09_batch_norm_that_no_list_of_functions_refuses_is_found_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "discreet.training.batch_norm.Noting.released_only", lambda self, func, args, kwargs: (args, dict(kwargs))
+    )
+    model = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6, track_running_stats=False), nn.Linear(6, 3))
+    with pytest.raises(CoupledRecords, match=r"'1' \(BatchNorm1d\)"):
+        used(model, labelled, (rows(5, 4), CLASSES))
+
+
 def test_p09_batch_norm_with_fixed_statistics_is_served() -> None:
     model = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6).eval(), nn.Linear(6, 3))
     assert used(model, labelled, (rows(5, 4), CLASSES)).loop_because is None
@@ -145,10 +154,27 @@ def test_a_statistic_that_depends_on_other_records_is_refused() -> None:
         used(nn.Linear(4, 3), loss, (rows(5, 4), CLASSES))
 
 
-def test_a_buffer_that_takes_up_records_is_refused_by_name() -> None:
+def test_instance_norm_that_keeps_statistics_is_refused_by_name() -> None:
     model = nn.Sequential(nn.Conv1d(2, 3, 2), nn.InstanceNorm1d(3, track_running_stats=True))
-    with pytest.raises(CoupledRecords, match="1.running_mean.*InstanceNorm1d.*track_running_stats"):
+    with pytest.raises(CoupledRecords, match="'1'.*track_running_stats"):
         used(model, summed, (rows(5, 2, 7),))
+
+
+class Counting(nn.Module):
+    """Adds up what it has seen, in a buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("total", torch.zeros(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.total += x.detach().sum()  # type: ignore[operator]
+        return x
+
+
+def test_a_buffer_that_takes_up_records_is_refused_by_name() -> None:
+    with pytest.raises(CoupledRecords, match="1.total.*Counting"):
+        used(nn.Sequential(nn.Linear(4, 3), Counting()), labelled, (rows(5, 4), CLASSES))
 
 
 class Queue(nn.Module):
@@ -230,6 +256,7 @@ def test_isolated_models_pass_without_the_loop_and_leave_no_trace(
     state = [torch.get_rng_state(), *(value.clone() for value in model.state_dict().values())]
     found = isolation.isolated(engine, loss, batch, 5, structure)
     assert all(found.moved)
+    assert found.own_bits
     assert not found.random  # dropout is kept still, so that records can be compared
     after = [torch.get_rng_state(), *model.state_dict().values()]
     assert all(map(torch.equal, state, after))
@@ -271,6 +298,28 @@ def test_noise_layers_are_checked_with_equal_noise() -> None:
     assert engine.isolation is not None
     assert engine.isolation.random
     assert not engine.isolation.place_independent  # it cannot be seen
+
+
+class Masked(nn.Module):
+    """Calls other functions if no record is short, as language models do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(4, 3)
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        y: Tensor = self.inner(x)
+        return (y if bool(mask.all()) else torch.where(mask.bool().unsqueeze(2), y, 0.0)).square().sum((1, 2))
+
+
+def test_a_model_that_looks_whether_any_record_is_short_needs_no_loop() -> None:
+    for short in ([], [4], [0], [1, 3], [0, 1, 2, 3, 4]):
+        mask = torch.ones(5, 6, dtype=torch.long)
+        mask[short, 4:] = 0
+        engine = used(Masked(), lambda model, batch: model(*batch), (rows(5, 6, 4), mask))
+        assert engine.loop_because is None
+        assert engine.isolation is not None
+        assert engine.isolation.own_bits == (len(short) != 1)  # one record decides which functions all others go through
 
 
 # --- the self-test ---
@@ -344,15 +393,6 @@ def test_the_loop_refuses_what_is_not(layer: nn.Module) -> None:
 
 
 def test_the_loop_refuses_buffers_that_take_up_records() -> None:
-    class Counting(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.register_buffer("total", torch.zeros(()))
-
-        def forward(self, x: Tensor) -> Tensor:
-            self.total += x.detach().sum()  # type: ignore[operator]
-            return x
-
     with pytest.raises(CoupledRecords, match="total"):
         used(nn.Sequential(Custom(), Counting()), labelled, (rows(5, 4), CLASSES))
 
@@ -375,6 +415,38 @@ def test_the_check_is_repeated_when_the_data_can_show_more() -> None:
     assert engine.isolation.moved == (True, False)
     with pytest.raises(CoupledRecords, match="of the loss"):
         list(engine.passes(loss, (data, CLASSES), 5, 5))
+
+
+def test_p09_the_check_is_repeated_in_another_mode() -> None:
+    """Step 3, at which nothing else asks for it: batch normalisation, and one that no list knows, put back into train mode."""
+
+    class Moody(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x - x.mean(0) * float(self.training)
+
+    for layer in (Moody(), nn.BatchNorm1d(4)):
+        model = nn.Sequential(layer.eval(), nn.Linear(4, 3))
+        engine = Engine(model)
+        for _ in range(2):
+            list(engine.passes(labelled, (rows(5, 4), CLASSES), 5, 5))
+        model.train()
+        with pytest.raises(CoupledRecords, match="'0'"):
+            list(engine.passes(labelled, (rows(5, 4), CLASSES), 5, 5))
+
+
+def test_p11_the_check_is_repeated_with_another_loss() -> None:
+    def scaled(model: Any, batch: Any) -> Tensor:
+        return labelled(model, batch).div(batch[0].abs().sum(1)[:].expand(len(batch[0])))
+
+    def coupled(model: Any, batch: Any) -> Tensor:  # the same functions, in the same order
+        return labelled(model, batch).div(batch[0].abs().sum(0)[:1].expand(len(batch[0])))
+
+    engine = Engine(nn.Linear(4, 3))
+    data = (rows(5, 4), CLASSES)
+    for _ in range(2):
+        list(engine.passes(scaled, data, 5, 5))
+    with pytest.raises(CoupledRecords, match="of the loss"):
+        list(engine.passes(coupled, data, 5, 5))
 
 
 def test_the_check_is_repeated_at_powers_of_two(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -471,11 +471,27 @@ def test_a_forward_pass_that_writes_through_data_is_refused() -> None:
     assert torch.equal(model.get_parameter("w"), W)
 
 
-def test_running_statistics_of_instances_are_refused() -> None:
-    model = nn.InstanceNorm1d(E, affine=True, track_running_stats=True).double()
-    with pytest.raises(CoupledRecords, match="running statistics"):
-        list(Engine(model).passes(cubes, (S.mT,), B, B))
-    compare(model.eval(), cubes, (S.mT,))
+@pytest.mark.parametrize("first", ["recorded", "one by one"])
+def test_a_layer_that_is_put_into_another_mode_is_looked_at_again(first: str) -> None:
+    """In eval mode harmless, in train mode it writes records into its buffers: at whatever step that happens."""
+    norm = nn.InstanceNorm1d(E, affine=True, track_running_stats=True).double()
+    model = nn.Sequential(norm) if first == "recorded" else nn.Sequential(norm, Tiled().double())
+    engine = Engine(model.eval())
+    for _ in range(4):
+        list(engine.passes(cubes, (S.mT,), B, B))
+    assert (engine.loop_because is None) == (first == "recorded")
+    model.train()
+    with pytest.raises(CoupledRecords, match="running"):
+        list(engine.passes(cubes, (S.mT,), B, B))
+
+
+class Tiled(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(1, 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * torch.tile(self.scale, (len(x), 1)).unsqueeze(2)
 
 
 def test_p11_records_that_are_mixed_at_random_are_refused() -> None:
