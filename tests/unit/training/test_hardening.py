@@ -9,7 +9,9 @@ from torch.utils.data import Dataset, TensorDataset
 
 import discreet as dp
 from discreet.randomness import Source
-from discreet.training import PrivateRun
+from discreet.training import PrivateRun, factors
+from discreet.training.factors import Outer, Rows, Tied
+from discreet.training.precision import Chunk, chunk_for, most_spread
 
 KEY = bytes(range(32))
 
@@ -105,6 +107,18 @@ def test_batches_padded_to_their_longest_record_are_refused_in_later_steps() -> 
     run.backward(cut(4), next(batches))
     with pytest.raises(dp.NumericsError, match="other lengths"):
         run.backward(cut(5), next(batches))
+
+
+def test_a_tied_head_is_cut_as_its_inner_clip_norm_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One position of the head may cancel with the rows of the table: alone it was cut as if nothing could cancel."""
+    used: list[Chunk] = []
+    monkeypatch.setattr(factors, "add_outer", lambda *given: used.append(given[-1]))
+    head = Outer(torch.ones(2, 1, 3), torch.ones(2, 1, 4), (4, 3))
+    tied = Tied(head, Rows(torch.zeros(2, 64, dtype=torch.int64), torch.ones(2, 64, 3), (4, 3)))
+    spread = most_spread(tied.positions)
+    tied.add_to(torch.zeros(4, 3, dtype=torch.float64), torch.ones(2, dtype=torch.float64), spread)
+    assert used == [chunk_for(tied.positions, spread)]
+    assert used[0].records < chunk_for(1, spread).records
 
 
 # --- what reaches the engine ---

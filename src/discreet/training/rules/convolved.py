@@ -11,10 +11,10 @@ from typing import final
 import torch
 from torch import Tensor
 
-from discreet.training.factors import Dense, Factor, Forms, Measures, wide
+from discreet.training.factors import Dense, Factor, Forms, Measures, row_squares, wide
 from discreet.training.recording import Call, Unclear
 from discreet.training.rules.convolution import Convolution
-from discreet.training.rules.convolution_norms import ghost_squared_norms
+from discreet.training.rules.convolution_norms import ghost_pays, ghost_squared_norms
 
 __all__ = ["Convolved", "convolution", "transposed_convolution"]
 
@@ -41,8 +41,14 @@ class Convolved:
         return 1  # a record's gradient is formed before it is summed
 
     def measured(self) -> Measures:
-        squares = ghost_squared_norms(self.how, self.x, self.g)
+        if ghost_pays(self.how, self.how.sides(self.x, self.g)[0].shape[2:]):
+            squares = ghost_squared_norms(self.how, self.x, self.g)
+        else:
+            squares = torch.cat([row_squares(some) for some in self.how.in_turn(self.x, self.g)])
         return squares, squares
+
+    def single(self, _spread: float) -> bool:
+        return False
 
     def add_to(self, total: Tensor, weights: Tensor, _spread: float) -> None:
         total.add_(self.how.streamed(self.x, self.g, weights.to(self.x.dtype)))
