@@ -1,0 +1,233 @@
+"""What attackers tried: each test failed before the mend that it names."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.data import Dataset, TensorDataset
+
+import discreet as dp
+from discreet.randomness import Source
+from discreet.training import PrivateRun, factors
+from discreet.training.factors import Outer, Rows, Tied
+from discreet.training.precision import Chunk, chunk_for, most_spread
+
+KEY = bytes(range(32))
+
+
+def private(
+    model: nn.Module, *, records: int, policy: Any = None, steps: int = 1, mechanism: Any = None, **more: Any
+) -> PrivateRun:
+    plan = dp.Plan(
+        sampler=dp.Sampler(policy or dp.Everything(), records=records, steps=steps),
+        mechanism=mechanism or dp.Groups({"grad/*": dp.Gaussian(1.0, 1e-5)}),
+        numerics=more.pop("numerics", dp.Numerics.CERTIFIED),
+    )
+    ledger = more.pop("ledger", None) or dp.Ledger.in_memory()
+    return PrivateRun(model, plan, ledger=ledger, source=Source.unsafe_test_key(KEY), **more)
+
+
+def sums(run: PrivateRun, rows: Any, loss: Any, **more: Any) -> Tensor:
+    """Of the first step, before the average; hardly any noise."""
+    run.backward(loss, next(run.batches(rows, **more)))
+    parameters = run.engine.parameters.values()
+    return torch.cat([parameter.grad.flatten() for parameter in parameters]) * run.plan.expected_batch_size  # type: ignore[union-attr]
+
+
+def squared(model: nn.Module, batch: Any) -> Tensor:
+    x, y = batch
+    losses: Tensor = (model(x).flatten(1).mean(1) - y) ** 2
+    return losses
+
+
+# --- a record that decides how the others are computed ---
+
+
+class Detour(nn.Module):
+    """Calls one more function, which changes nothing, if any record is large."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.one, self.two = nn.Linear(4, 6), nn.Linear(6, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = self.one(x)
+        if bool((x.abs() > 100.0).any()):
+            hidden = hidden.clamp(-1e6, 1e6)
+        out: Tensor = self.two(torch.tanh(hidden))
+        return out
+
+
+def detoured(value: float, numerics: dp.Numerics) -> Tensor:
+    torch.manual_seed(1)
+    x = torch.randn(300, 16, 4)
+    x[7] = value
+    run = private(Detour(), records=300, numerics=numerics)
+    return sums(run, TensorDataset(x, torch.full((300,), 50.0)), squared)
+
+
+def test_a_record_that_sends_the_others_another_way_is_refused() -> None:
+    """Records one by one are clipped to another inner clip norm than sequences in one pass: all others moved."""
+    detoured(1.0, dp.Numerics.CERTIFIED)
+    with pytest.raises(dp.NumericsError, match="same functions"):
+        detoured(1000.0, dp.Numerics.CERTIFIED)
+
+
+def test_with_idealised_numerics_the_way_makes_no_difference_but_rounding() -> None:
+    one, other = (detoured(value, dp.Numerics.IDEALISED) for value in (1.0, 1000.0))
+    assert float((one - other).norm()) < 2.0 + 1e-3
+
+
+def test_no_spread_is_held_back_where_rounding_is_idealised() -> None:
+    """Terms that cancel have a weight that depends on the form they come in; without a bound to keep, they need not."""
+
+    def loss(model: nn.Module, batch: Any) -> Tensor:
+        signs = torch.tensor([1.0, -1.0]).repeat(8)
+        losses: Tensor = (model(batch[0]).squeeze(2) * signs).sum(1) * 1e3
+        return losses
+
+    x = torch.ones(3, 16, 2)
+    x[:, ::2] += 0.1
+    found = [private(nn.Linear(2, 1), records=3, numerics=dp.Numerics.IDEALISED) for _ in range(2)]
+    found[1].engine.loop_because = "asked for"
+    one, other = (sums(run, TensorDataset(x, torch.zeros(3)), loss) for run in found)
+    assert torch.allclose(one, other, rtol=5e-3, atol=1e-4)
+
+
+def test_batches_padded_to_their_longest_record_are_refused_in_later_steps() -> None:
+    """P11: the clip norm within, and the spread that is allowed, go by the length."""
+    run = private(nn.Linear(3, 1), records=8, steps=2)
+    batches = run.batches(TensorDataset(torch.randn(8, 5, 3), torch.zeros(8)))
+
+    def cut(length: int) -> Any:
+        return lambda model, batch: squared(model, (batch[0][:, :length], batch[1]))
+
+    run.backward(cut(4), next(batches))
+    with pytest.raises(dp.NumericsError, match="other lengths"):
+        run.backward(cut(5), next(batches))
+
+
+def test_a_tied_head_is_cut_as_its_inner_clip_norm_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One position of the head may cancel with the rows of the table: alone it was cut as if nothing could cancel."""
+    used: list[Chunk] = []
+    monkeypatch.setattr(factors, "add_outer", lambda *given: used.append(given[-1]))
+    head = Outer(torch.ones(2, 1, 3), torch.ones(2, 1, 4), (4, 3))
+    tied = Tied(head, Rows(torch.zeros(2, 64, dtype=torch.int64), torch.ones(2, 64, 3), (4, 3)))
+    spread = most_spread(tied.positions)
+    tied.add_to(torch.zeros(4, 3, dtype=torch.float64), torch.ones(2, dtype=torch.float64), spread)
+    assert used == [chunk_for(tied.positions, spread)]
+    assert used[0].records < chunk_for(1, spread).records
+
+
+# --- what reaches the engine ---
+
+
+class Doubled(TensorDataset):
+    """Its entries are not its rows."""
+
+    def __getitem__(self, index: int) -> Any:
+        x, y = (tensor[index] for tensor in self.tensors)
+        return 2.0 * x, y
+
+
+def test_p30_a_subclass_of_a_tensor_dataset_is_asked_for_its_entries() -> None:
+    run = private(nn.Linear(2, 1), records=4)
+    batch = next(run.batches(Doubled(torch.ones(4, 2), torch.zeros(4))))
+    assert bool((batch.data[0] == 2.0).all())
+
+
+class Texts(Dataset[Any]):
+    """Sequences of different lengths."""
+
+    def __len__(self) -> int:
+        return 6
+
+    def __getitem__(self, index: int) -> Tensor:
+        return torch.arange(1.0, index + 2.0)
+
+
+def padded(entries: list[Tensor]) -> Tensor:
+    return torch.stack([nn.functional.pad(entry, (0, 6 - len(entry))) for entry in entries])
+
+
+def to_the_longest(entries: list[Tensor]) -> Tensor:
+    return nn.utils.rnn.pad_sequence(entries, batch_first=True)
+
+
+def centred(entries: list[Tensor]) -> Tensor:
+    return padded(entries) - padded(entries).mean(0)
+
+
+def mixed_up(entries: list[Tensor]) -> Tensor:
+    share, rows = torch.rand(()), padded(entries)
+    return share * rows + (1.0 - share) * rows.roll(1, 0)
+
+
+def with_total(entries: list[Tensor]) -> Any:
+    return {"x": padded(entries), "tokens": torch.tensor(sum(map(len, entries)))}
+
+
+def with_plain_total(entries: list[Tensor]) -> Any:
+    return padded(entries), sum(map(len, entries))
+
+
+def by_length(entries: list[Tensor]) -> Tensor:
+    return padded(sorted(entries, key=len))
+
+
+@pytest.mark.parametrize("collate", [to_the_longest, centred, mixed_up, with_total, with_plain_total, by_length])
+def test_p11_a_collate_function_that_mixes_records_is_refused(collate: Any) -> None:
+    """The test of isolation begins with the batch; what was mixed before it, it cannot see."""
+    run = private(nn.Linear(6, 1), records=6)
+    with pytest.raises(dp.CoupledRecords, match="collate"):
+        next(run.batches(Texts(), collate))
+
+
+@pytest.mark.parametrize(
+    "collate",
+    [
+        padded,
+        lambda entries: {"x": padded(entries), "names": ["a"] * len(entries), "constant": torch.tensor(3.0), "none": None},
+        lambda entries: padded(entries) + torch.rand(len(entries), 1),
+    ],
+)
+def test_collate_functions_that_keep_records_apart_pass(collate: Any) -> None:
+    run = private(nn.Linear(6, 1), records=6)
+    before = torch.get_rng_state()
+    next(run.batches(Texts(), collate))
+    if collate is padded:
+        assert torch.equal(before, torch.get_rng_state())
+
+
+def test_memory_does_not_tell_whether_all_places_are_taken() -> None:
+    """A full pass took the user's own tensors, however they lie in memory; one with an empty place took copies."""
+    seen: list[bool] = []
+
+    def loss(model: nn.Module, batch: Any) -> Tensor:
+        seen.append(batch.is_contiguous())
+        losses: Tensor = model(batch).squeeze(1)
+        return losses
+
+    run = private(nn.Linear(6, 1), records=6, microbatch=6)
+    run.backward(loss, next(run.batches(Texts(), lambda entries: padded(entries).T.contiguous().T)))
+    assert all(seen[1:])  # the first is the look at shapes
+
+
+# --- before anything is charged ---
+
+
+@pytest.mark.parametrize("name", ["grad/weight", "grad/other", "bn/norm"])
+def test_statistics_cannot_take_the_place_of_a_parameter(name: str) -> None:
+    """With another dimension for "grad/weight", two parameters were summed into the same coordinates."""
+    with pytest.raises(dp.ParameterError, match="statistics"):
+        private(nn.Linear(4, 1), records=5, statistics={name: 1}, mechanism=dp.Gaussian(1.0, 1.0))
+
+
+@pytest.mark.parametrize("mechanism", [dp.Gaussian(1e-12, 1.0), dp.Gaussian(1.0, 1e9)])
+def test_numbers_out_of_range_are_refused_before_the_first_charge(mechanism: Any) -> None:
+    ledger = dp.Ledger.in_memory()
+    with pytest.raises(dp.NumericsError):
+        private(nn.Linear(4, 1), records=5, mechanism=mechanism, ledger=ledger)
+    assert not list(ledger.charges())
