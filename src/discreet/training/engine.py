@@ -153,8 +153,8 @@ class Engine:
         return Contributions(pieces, records, present), statistics
 
     def _check_due(self, loss: Loss, batch: Any) -> bool:
-        """At passes 1, 2, 4, 8, ...; with another loss or in another mode; in the first passes, if a batch could show more."""
-        if not self._count & (self._count - 1) or self._checked != self._circumstances(loss):
+        """At passes 1, 64, 4096, ...; with another loss or in another mode; in the first ones, if a batch could show more."""
+        if _power_of_64(self._count) or self._checked != self._circumstances(loss):
             return True
         return self._count < _EARLY and self.isolation is not None and self.isolation.due(batch)
 
@@ -279,6 +279,10 @@ def _full(gradient: Tensor) -> Tensor:
 def _total(losses: Tensor, present: int | Tensor) -> Tensor:
     """The sum over records, without the padding."""
     return losses[:present].sum() if isinstance(present, int) else torch.where(present.to(losses.device), losses, 0).sum()
+
+
+def _power_of_64(count: int) -> bool:
+    return not count & (count - 1) and count.bit_length() % 6 == 1
 
 
 def _counted(uses: Iterable[Use]) -> dict[str, int]:
