@@ -60,8 +60,10 @@ class Chooser:
         seconds = {}
         if len(names) > 1:
             total = torch.zeros(numel, dtype=torch.float64)
+            # On zeros: numbers next to zero are slow to compute with, and no record may decide how the others are summed.
+            idle = factor.keep(torch.zeros(factor.records, dtype=torch.bool)).forms()
             for name in names:
-                seconds[name] = _time(forms[name], total)
+                seconds[name] = _time(idle[name], total)
             names = [min(seconds, key=lambda name: seconds[name])]
         used = size if names[0] != first or isinstance(factor, Dense) else 0
         self._left -= used

@@ -23,6 +23,7 @@ from discreet.training.culprit import named
 from discreet.training.factors import Dense, Factor, wide
 from discreet.training.guards import refuse_kinds
 from discreet.training.isolation import Isolation, isolated, uncoupled
+from discreet.training.mixing import mixing_of
 from discreet.training.perturbation import shortest_first
 from discreet.training.quiet import full_precision, plain_forward
 from discreet.training.recording import Recorder, Tracer, Unclear, Use
@@ -70,6 +71,7 @@ class Engine:
         refuse_kinds(self.parameters)
         self._chooser = Chooser(memory_budget, form)
         self._structure: Structure | None = None
+        self._mixing: str | None = None
         self._uses: dict[str, int] = {}
         self._bytes = 0
         self._count = 0
@@ -157,6 +159,8 @@ class Engine:
         structure = self.learn(loss, batch, records)
         self.isolation = isolated(self, loss, batch, records, structure)
         self._checked = self._circumstances(loss)
+        if self._mixing is not None:
+            raise Unclear(self._mixing)
         return structure
 
     def learn(self, loss: Loss, batch: Any, records: int) -> Structure:
@@ -179,6 +183,7 @@ class Engine:
         found = Structure.between(*traces)
         if found is None:
             raise Unclear("the model does not call the same functions for another number of records")
+        self._mixing = mixing_of(found, tracer.flows.calls)
         return found
 
     def record(

@@ -195,7 +195,7 @@ def _through(factor: Factor, weights: Tensor, spread: float) -> Tensor:
 
 
 def _kept(values: Tensor, kept: Tensor) -> Tensor:
-    return torch.where(kept.reshape(-1, *[1] * (values.ndim - 1)), values, 0)
+    return torch.where(kept.to(values.device).reshape(-1, *[1] * (values.ndim - 1)), values, 0)
 
 
 @final
@@ -299,7 +299,9 @@ class Rows:
         lengths = row_squares(b_mTE.reshape(-1, b_mTE.shape[2])).reshape(b_mTE.shape[:2])
         spreads = _up(lengths.sqrt().sum(-1).square() * (1.0 + self.positions * 2.0**-50))
         merged = self._all_pairs(b_mTE) if self.positions <= _LONG else self._sorted(b_mTE)
-        missing = spreads * _share(self.positions + b_mTE.shape[2] + 8, b_mTE.dtype) * 1.01 + self.positions**2 * 2.0**-100
+        # A row that was added up errs by gamma(T), its square by twice that; all pairs err by gamma(T + E).
+        terms = 2 * self.positions + b_mTE.shape[2] + 8
+        missing = spreads * _share(terms, b_mTE.dtype) * 1.01 + self.positions**2 * 2.0**-100
         return _least(_up(merged + missing), spreads), spreads
 
     def _all_pairs(self, b_mTE: Tensor) -> Tensor:

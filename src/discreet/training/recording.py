@@ -21,6 +21,7 @@ from torch.overrides import TorchFunctionMode
 from discreet.training.batch_norm import Noting
 from discreet.training.factors import Dense, Factor, wide
 from discreet.training.guards import refuse_change, refuse_coupling, refuse_shuffling
+from discreet.training.mixing import Flows
 from discreet.training.opened import is_python, opened
 from discreet.training.structure import Axis, CallAxes, CallShapes, Structure, tensors_in
 from discreet.training.tap import Receiver, new_anchor, spread_out, tap
@@ -93,6 +94,7 @@ class Tracer(_Watching):
     ) -> None:
         super().__init__(noting)
         self.shapes: list[CallShapes] = []
+        self.flows = Flows()
         self._look = look
         self._parameters = dict(parameters or {})
 
@@ -102,6 +104,7 @@ class Tracer(_Watching):
         inputs = tuple(map(_shape, tensors_in(args, kwargs)))
         out = func(*args, **kwargs)
         self.shapes.append(CallShapes(func.__name__, inputs, tuple(map(_shape, tensors_in(out)))))
+        self.flows.note(func.__name__, args, kwargs, out)
         if self._look is not None:
             self._look(number, func.__name__, out)
         return out

@@ -405,7 +405,7 @@ def test_the_check_is_repeated_when_the_data_can_show_more() -> None:
 
     def loss(model: Any, batch: Any) -> Tensor:
         losses = labelled(model, batch)
-        return losses.mul(1.0 + batch[1].float().var(correction=0))
+        return losses.mul(1.0 + float(batch[1].float().var(correction=0)))
 
     engine = Engine(nn.Linear(4, 3))
     data = rows(5, 4)

@@ -5,6 +5,7 @@ Legend: m records, q output channels.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import final
 
@@ -12,9 +13,10 @@ import torch
 from torch import Tensor
 
 from discreet.training.factors import Dense, Factor, Forms, Measures, wide
+from discreet.training.precision import LARGEST_INPUT
 from discreet.training.recording import Call, Unclear
 from discreet.training.rules.convolution import Convolution
-from discreet.training.rules.convolution_norms import ghost_squared_norms
+from discreet.training.rules.convolution_norms import ghost_squares
 
 __all__ = ["Convolved", "convolution", "transposed_convolution"]
 
@@ -41,7 +43,9 @@ class Convolved:
         return 1  # a record's gradient is formed before it is summed
 
     def measured(self) -> Measures:
-        squares = ghost_squared_norms(self.how, self.x, self.g)
+        squares, spreads = ghost_squares(self.how, self.x, self.g)
+        # Below, no partial sum of the gradient leaves the range of float32; above, the record is left out as in other forms.
+        squares = squares.masked_fill(spreads > LARGEST_INPUT**2, math.inf)
         return squares, squares
 
     def add_to(self, total: Tensor, weights: Tensor, _spread: float) -> None:
@@ -51,7 +55,7 @@ class Convolved:
         return Dense(self.how.folded(self.x, self.g))
 
     def keep(self, kept: Tensor) -> Convolved:
-        rows = kept.reshape(-1, *[1] * (self.x.ndim - 1))
+        rows = kept.to(self.x.device).reshape(-1, *[1] * (self.x.ndim - 1))
         return Convolved(self.how, torch.where(rows, self.x, 0), torch.where(rows, self.g, 0))
 
     def forms(self) -> Forms:

@@ -1,0 +1,115 @@
+"""Where numbers of several records may come together, read off a pass: also where these records do not show it.
+
+The check of isolation sees couplings that move numbers of the few records it tries. Some sleep until a record is large, or
+until there are many: `h * min(1, 1000 / h.norm())`, the hardest 64 losses of a batch. Their traces can be seen in every pass:
+
+    mixed     a tensor without records, computed from records, meets records again
+    ragged    how many rows there are is counted from what records hold, so that a row need not be a record
+    ranked    records are sorted among each other
+
+None of it must be wrong; all of it is computed record by record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from discreet.training.guards import changes_in_place
+from discreet.training.structure import Axis, CallAxes, Structure, tensors_in
+
+__all__ = ["Flow", "Flows", "mixing_of"]
+
+_BY_SHAPE = frozenset(
+    {"arange", "empty_like", "new_empty", "new_ones", "new_zeros", "ones_like", "rand_like", "randn_like", "zeros_like"}
+)  # what they take from a tensor is its shape, its type or a length
+_RAGGED = frozenset(
+    {"_pack_padded_sequence", "argwhere", "bincount", "masked_scatter", "masked_scatter_", "masked_select", "nonzero"}
+    | {"unique", "unique_consecutive"}
+)
+_RANKED = {"argsort": 1, "cummax": 1, "cummin": 1, "msort": 1, "sort": 1, "topk": 2}  # by the place of `dim`
+_MASKS = (torch.bool, torch.uint8)
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """One call: numbers of the tensors that go in and come out, whether it counts, along which axis it sorts."""
+
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    changed: int | None
+    ragged: bool
+    ranked: int | None
+
+
+@final
+class Flows:
+    """The calls of one pass. Holds its tensors, so that none takes the place of another."""
+
+    def __init__(self) -> None:
+        self.calls: list[Flow] = []
+        self._numbers: dict[int, int] = {}
+        self._held: list[Tensor] = []
+
+    def note(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any) -> None:
+        """One call, in the order of a pass."""
+        inputs = tuple(map(self._number, tensors_in(args, kwargs)))
+        changed = inputs[0] if inputs and changes_in_place(name) else None
+        outputs = tuple(map(self._number, tensors_in(out)))
+        self.calls.append(Flow(inputs, outputs, changed, _counts(name, args, kwargs), _sorts(name, args, kwargs)))
+
+    def _number(self, tensor: Tensor) -> int:
+        if id(tensor) not in self._numbers:
+            self._numbers[id(tensor)] = len(self._held)
+            self._held.append(tensor)
+        return self._numbers[id(tensor)]
+
+
+def _counts(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    if name in ("__getitem__", "__setitem__"):
+        return any(one.dtype in _MASKS for one in tensors_in(args[1])) and (
+            name == "__getitem__" or (isinstance(args[2], Tensor) and args[2].ndim > 0)
+        )
+    if name == "repeat_interleave":
+        return any(True for _ in tensors_in(args[1:], kwargs))
+    return name in _RAGGED or (name == "where" and len(args) + len(kwargs) == 1)
+
+
+def _sorts(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> int | None:
+    place = _RANKED.get(name)
+    if place is None or not args:
+        return None
+    given = args[place] if len(args) > place else kwargs.get("dim", 0 if name == "msort" else -1)
+    axes: int = args[0].ndim
+    return int(given) % max(1, axes)
+
+
+def mixing_of(structure: Structure, flows: Sequence[Flow]) -> str | None:
+    """The first trace of it, in words; None if there is none."""
+    mixed: set[int] = set()
+    for call, flow in zip(structure.calls, flows, strict=True):
+        if call.name in _BY_SHAPE:
+            continue
+        carried = any(axis is not None for axis in call.inputs)
+        met = any(one in mixed for one in flow.inputs)
+        spread = any(axis is not None for axis in call.outputs)
+        if ((carried or spread) and met) or (carried and (flow.ragged or _among(call, flow))):
+            how = "sorts records, or counts entries of theirs" if not met else "joins records with what several of them made"
+            return f"{call.name} {how}: each is computed alone"
+        if carried or met:
+            mixed.update(one for one, axis in zip(flow.outputs, call.outputs, strict=True) if axis is None)
+            mixed.update(_without(call.inputs[:1], flow.changed))
+    return None
+
+
+def _among(call: CallAxes, flow: Flow) -> bool:
+    first = call.inputs[0]
+    return flow.ranked is not None and first is not None and first.dim in (flow.ranked, -1)
+
+
+def _without(first: Sequence[Axis | None], changed: int | None) -> set[int]:
+    return set() if changed is None or first[0] is not None else {changed}
