@@ -1,5 +1,6 @@
 """The laws of sums, against exact rational arithmetic: no input moves a sum by more than its stated sensitivity."""
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from fractions import Fraction
@@ -372,3 +373,37 @@ def test_the_stated_sensitivity_is_never_below_the_clip_norm_and_grows(records: 
     high = FloatSum(records=records, microbatch=records, dtype=np.float32, dimension=10)
     assert 0.3 < float_sum_sensitivity(low, clip_norm=0.3, grid=grid) < float_sum_sensitivity(high, clip_norm=0.3, grid=grid)
     assert float_sum_sensitivity(low, clip_norm=0.3, grid=grid, norm_error=0.01) > 0.303
+
+
+# --- joined microbatches ---
+
+
+def _added(order: list[float], joined: int) -> float:
+    """Microbatches of one number, `joined` of them added up in float32, one after the other, then float64."""
+    rows = np.array(order, np.float32)
+    sums: list[float] = [np.add.accumulate(rows[start : start + joined])[-1].item() for start in range(0, len(rows), joined)]
+    return math.fsum(sums)
+
+
+@given(seed=st.integers(0, 2**32 - 1), joined=st.sampled_from([1, 2, 4, 16, 64]), count=st.integers(1, 100))
+def test_joined_microbatches_keep_the_bound(seed: int, joined: int, count: int) -> None:
+    """The record that is added takes the place of another, which goes to the end."""
+    rng = np.random.default_rng(seed)
+    numbers = (0.5 + 0.5 * rng.random(count + 1)).astype(np.float32).tolist()
+    others, place = numbers[1:], int(rng.integers(count + 1))
+    more = [*others, numbers[0]] if place == count else [*others[:place], numbers[0], *others[place + 1 :], others[place]]
+    how = FloatSum(records=count + 1, microbatch=1, dtype=np.float32, dimension=1, joined=joined, changed_microbatches=2)
+    bound = float_sum_sensitivity(how, clip_norm=1.0, grid=Grid(2.0**-60))
+    assert abs(_added(more, joined) - _added(others, joined)) <= bound
+
+
+def test_p14_an_engine_that_joins_microbatches_and_does_not_say_so_exceeds_the_bound() -> None:
+    """Wrong: float32 sums of many microbatches, charged as if each went to float64. 256 numbers of a few bits are enough."""
+    others = [1.0] + [2.0**-24 * 1.5] * 255  # each is rounded up to 2^-23 beside 1.0, and exact without it
+    blind, aware = (
+        FloatSum(records=256, microbatch=1, dtype=np.float32, dimension=1, joined=joined, changed_microbatches=2)
+        for joined in (1, 256)
+    )
+    moved = _added(others, 256) - _added(others[1:], 256)
+    assert float_sum_sensitivity(blind, clip_norm=1.0, grid=Grid(2.0**-60)) < moved
+    assert moved <= float_sum_sensitivity(aware, clip_norm=1.0, grid=Grid(2.0**-60))

@@ -104,3 +104,9 @@ class Grid:
                 do="Clip every record and drop those that are not finite before summing.",
             )
         return np.asarray(units)
+
+    def checked_integers(self, values: NDArray[np.floating], out: NDArray[np.float64]) -> NDArray[np.float64]:
+        """As `integers`, into `out`, for values between two that `integers` took: rounding is monotone, so these fit too."""
+        np.copyto(out, values)
+        out *= 1.0 / self.spacing  # a power of two, as is its inverse
+        return np.rint(out, out=out)

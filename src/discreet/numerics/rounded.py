@@ -2,6 +2,8 @@
 
     Delta = C' + (gamma * N + gamma_64 * (2L - 1)) * kappa * C' + L * rho * C' + underflow + g * sqrt(d),     C' = C * (1 + eta)
 
+(and gamma(S) * N_S more where the sums of S microbatches are joined before they go to float64).
+
 C clip norm, eta how far it may be exceeded, L most records in a sample, g spacing of the grid, d dimension, gamma the relative
 error of one coordinate of a microbatch and gamma_64 that of the float64 sum over microbatches, kappa and rho the spread and
 drift of `FloatSum`. N counts the records of both neighbours whose sums may differ: 2L - 1, or 2mk - 1 if at most k microbatches
@@ -40,6 +42,8 @@ class FloatSum:
         terms: products that a record contributes to one coordinate of one sum in `dtype`, such as the length of a sequence;
             public.
         pieces: into how many sums in `dtype`, added in float64, a microbatch is split by its terms; public.
+        joined: how many sums of consecutive microbatches are added up in `dtype`, before float64, by a rule that does not
+            depend on the sample; public.
         spread: bound on sum_t |a_t||b_t| of a weighted record in units of clip_norm; 1 where terms is 1. See `outer_spread`.
         drift: most that one record's own contribution may change, in units of clip_norm, when other records come or go. Zero if
             its bits depend on nothing but the record.
@@ -58,6 +62,7 @@ class FloatSum:
     dimension: int
     terms: int = 1
     pieces: int = 1
+    joined: int = 1
     spread: float = 1.0
     drift: float = 0.0
     changed_microbatches: int | None = None
@@ -65,7 +70,7 @@ class FloatSum:
     def __post_init__(self) -> None:
         owner = "FloatSum"
         kind = binary(owner, self.dtype)
-        for name in ("records", "microbatch", "terms", "pieces"):
+        for name in ("records", "microbatch", "terms", "pieces", "joined"):
             object.__setattr__(self, name, check.whole(owner, name, getattr(self, name), least=1))
         if self.microbatch > self.records:
             got = str(self.microbatch)
@@ -85,20 +90,30 @@ class FloatSum:
     @property
     def relative_error(self) -> float:
         """Of one coordinate, relative to the sum of the sizes of its terms; rounded up."""
-        return up(self._within() + self._across() * (1 + self._within()))
+        return up((1 + self._within()) * (1 + self._joining()) * (1 + self._across()) - 1)
 
     def _within(self) -> Fraction:
         return gamma(self.microbatch * self.terms + _EXTRA, binary("FloatSum", self.dtype))
+
+    def _joining(self) -> Fraction:
+        return gamma(self.joined, binary("FloatSum", self.dtype)) if self.joined > 1 else Fraction(0)
 
     def _across(self) -> Fraction:
         return gamma(self.records * self.pieces, _WIDE)  # no more microbatches than records
 
     def _excess(self) -> Fraction:
         """What rounding adds to the difference of two neighbours, in units of the largest contribution."""
-        within, across, most = self._within(), self._across(), 2 * self.records - 1
-        changed = most if self.changed_microbatches is None else min(most, 2 * self.microbatch * self.changed_microbatches - 1)
-        rounding = (within * changed + across * (1 + within) * most) * Fraction(self.spread)
+        within, joining, across, most = self._within(), self._joining(), self._across(), 2 * self.records - 1
+        rounding = within * self._differing(1) + joining * (1 + within) * self._differing(self.joined)
+        rounding = (rounding + across * (1 + within) * (1 + joining) * most) * Fraction(self.spread)
         return rounding + self.records * Fraction(self.drift)
+
+    def _differing(self, microbatches: int) -> int:
+        """Records of both neighbours in the sums of so many microbatches that may differ."""
+        most = 2 * self.records - 1
+        if self.changed_microbatches is None:
+            return most
+        return min(most, 2 * self.microbatch * microbatches * self.changed_microbatches - 1)
 
 
 def float_sum_sensitivity(
@@ -156,13 +171,13 @@ def _length(sizes: list[Fraction]) -> Fraction:
 
 
 def _underflow(how: FloatSum) -> Fraction:
-    """Of one coordinate: at most three operations per term, doubled by later roundings, in both neighbours."""
-    return 2 * 6 * how.records * how.terms * how.pieces * tiny(binary("FloatSum", how.dtype))
+    """Of one coordinate: at most three operations per term, four where sums are joined, doubled by later roundings, twice."""
+    return 2 * (6 if how.joined == 1 else 8) * how.records * how.terms * how.pieces * tiny(binary("FloatSum", how.dtype))
 
 
 def _refuse_overflow(how: FloatSum, most: Fraction, kind: np.dtype[np.floating]) -> None:
     largest = Fraction(float(np.finfo(kind).max))
-    if 2 * how.microbatch * Fraction(how.spread) * most > largest:
+    if 2 * how.microbatch * how.joined * Fraction(how.spread) * most > largest:
         raise NumericsError(
             expected=f"a sum of {how.microbatch} clipped records that fits into {kind}",
             got=f"a clip norm of {up(most)!r}",

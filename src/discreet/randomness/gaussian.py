@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 from types import ModuleType
 from typing import Any, NoReturn
@@ -29,11 +29,12 @@ from discreet.randomness._cipher import Cursor
 from discreet.randomness.refine import LARGEST, refine
 from discreet.randomness.source import Purpose, Stream
 
-__all__ = ["GaussianNoise", "prepare", "publish", "release"]
+__all__ = ["GaussianNoise", "announce", "prepare", "publish", "release", "release_all"]
 
 _SMALLEST_SCALE = 2.0**-32
 _LARGEST_SCALE = 2.0**32
 _CHUNK = 4 * box_muller.CHUNK  # positions; a cipher takes some microseconds to start
+_RELEASED = 2 * box_muller.CHUNK  # positions: sums, words and integers stay in the cache
 _PIECE = 2 * box_muller.CHUNK  # positions, for work that needs no cipher
 _WORTH = 2**17  # positions for which one more thread pays
 _WORTH_COMPILING = 2**27  # numbers that NumPy takes about as long for as compiling takes
@@ -222,19 +223,64 @@ def release(
         NumericsError: a sum is not finite or too large for the grid; nothing was written and the stream is still unused.
         RandomnessMisuse: the stream was used before.
     """
-    values, target = prepare("release", sums, grid, out)
-    noise = GaussianNoise(stream, scale=grid.scale(noise_std), size=values.size, threads=threads)
+    target = np.empty(sums.shape, sums.dtype) if out is None and isinstance(sums, np.ndarray) else out
+    release_all([(sums, target)], grid=grid, noise_std=noise_std, stream=stream, threads=threads)
+    return target
 
-    def part(first: int, last: int, start: int) -> None:
-        reader = _Reader(noise._stream, min(_CHUNK, last - first))  # noqa: SLF001
-        for cut in range(first, last, _CHUNK):
-            piece = slice(cut, min(cut + _CHUNK, last))
-            units = grid.integers(values[piece])
-            noise._add_chunk(units, start + cut, reader)  # noqa: SLF001  (the integers are checked already)
-            publish(units, grid, target[piece])
 
-    noise._share(values.size, part)  # noqa: SLF001
-    return target.reshape(sums.shape) if out is None else out
+def release_all(
+    pairs: Sequence[tuple[NDArray[np.floating], NDArray[np.floating]]],
+    *,
+    grid: Grid,
+    noise_std: float,
+    stream: Stream,
+    threads: int = 1,
+) -> None:
+    """Several arrays with the noise of one release, one after the other: the same as if they were one array.
+
+    >>> from discreet.randomness import Source
+    >>> grid = Grid.for_noise(noise_std=1.1, clip_norm=1.0)
+    >>> stream = Source.system().stream(Purpose.NOISE, step=0)
+    >>> weight, bias = np.zeros((2, 3), np.float32), np.zeros(2)
+    >>> release_all([(weight, weight), (bias, bias)], grid=grid, noise_std=1.1, stream=stream)
+    >>> bool(weight.any() and bias.any())
+    True
+
+    Args:
+        pairs: sums, and where the release of each goes; see `release` [sensitive].
+        grid: as for `release` [public].
+        noise_std: as for `release` [the sums' unit, public].
+        stream: as for `release` [secret].
+        threads: as for `release`.
+
+    Raises:
+        NumericsError: a sum is not finite or too large for the grid; nothing was written and the stream is still unused.
+        RandomnessMisuse: the stream was used before.
+    """
+    prepared = [prepare("release", sums, grid, out) for sums, out in pairs]
+    size = sum(values.size for values, _ in prepared)
+    noise = GaussianNoise(stream, scale=grid.scale(noise_std), size=size, threads=threads)
+    for values, target in prepared:
+        noise._share(values.size, partial(_release_part, noise, grid, values, target))  # noqa: SLF001
+
+
+def _release_part(
+    noise: GaussianNoise,
+    grid: Grid,
+    values: NDArray[np.floating],
+    target: NDArray[np.floating],
+    first: int,
+    last: int,
+    start: int,
+) -> None:
+    """Release the numbers first ... last - 1 of an array whose number 0 has the position `start`, in pieces."""
+    size = min(_RELEASED, last - first)
+    reader, buffer = _Reader(noise._stream, size), np.empty(size)  # noqa: SLF001
+    for cut in range(first, last, _RELEASED):
+        piece = slice(cut, min(cut + _RELEASED, last))
+        units = grid.checked_integers(values[piece], buffer[: piece.stop - cut])
+        noise._add_chunk(units, start + cut, reader)  # noqa: SLF001  (the integers are checked already)
+        publish(units, grid, target[piece])
 
 
 def prepare(
@@ -271,7 +317,16 @@ def _compiled() -> ModuleType | None:
     return kernel
 
 
-_asked_for: Counter[str] = Counter()  # numbers, in this process
+_asked_for: Counter[str] = Counter()  # numbers, in this process, announced or drawn
+
+
+def announce(numbers: int) -> None:
+    """Say how many numbers are going to be drawn: whoever draws many need not wait until compiling was worth it.
+
+    Args:
+        numbers: of a whole run; the noise is the same whatever is said here [public].
+    """
+    _asked_for["numbers"] += check.whole("announce", "numbers", numbers, least=0)
 
 
 def _backend() -> _Candidates:

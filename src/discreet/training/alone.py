@@ -78,7 +78,7 @@ def agree(found: Contributions, row: int, truth: Mapping[str, Tensor], tolerance
         for piece in alone.pieces.get(leaf, ()):
             piece.factor.add_to(piece.place_in(total), kept.to(total), most_spread(max(1, piece.factor.positions)))
         squares += float(_length(total)) ** 2
-        if not float(_length(total - gradient.reshape(-1))) <= allowed or not bounds[at].sqrt() >= lengths[at] - allowed:
+        if not float(_length(total.sub_(gradient.reshape(-1)))) <= allowed or not bounds[at].sqrt() >= lengths[at] - allowed:
             return False
     return _bounded(squares**0.5, bounds)
 
@@ -93,5 +93,5 @@ def _bounded(length: float, bounds: Tensor) -> bool:
 
 
 def _length(values: Tensor) -> Tensor:
-    squares: Tensor = values.detach().double().square().sum()
-    return squares.sqrt().cpu()
+    length: Tensor = torch.linalg.vector_norm(values.detach(), dtype=torch.float64)
+    return length.cpu()

@@ -8,8 +8,7 @@ The model is not wrapped, renamed or changed. What no rule covers is computed re
 from __future__ import annotations
 
 import contextlib
-import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import torch
@@ -17,20 +16,21 @@ from torch import Tensor, nn
 
 from discreet.errors import CoupledRecords, ModelError
 from discreet.training.batch_norm import Alone, PrivateBatchNorm
-from discreet.training.choice import Choice, Chooser
+from discreet.training.choice import Choice, Chooser, table
 from discreet.training.contributions import Contributions, Piece, gathered
 from discreet.training.culprit import named
 from discreet.training.factors import Dense, Factor, wide
 from discreet.training.guards import refuse_kinds
 from discreet.training.isolation import Isolation, isolated, uncoupled
-from discreet.training.mixing import mixing_of
+from discreet.training.memory import Activations, Kept, Watching
+from discreet.training.mixing import Flow, mixing_of
 from discreet.training.perturbation import shortest_first
 from discreet.training.quiet import full_precision, plain_forward
 from discreet.training.recording import Recorder, Tracer, Unclear, Use
 from discreet.training.rows import select
 from discreet.training.rules import RULES
 from discreet.training.structure import CallShapes, Structure
-from discreet.training.values import Part, whole
+from discreet.training.values import Computed, Part, whole
 
 __all__ = ["Engine", "Loss", "trained"]
 
@@ -39,6 +39,7 @@ Loss: TypeAlias = Callable[[Any, Any], Any]
 
 _BUDGET = 2**28
 _EARLY = 16  # passes
+_PASS = 1.5  # memory of a pass, in units of plain training's
 _NO_ROWS = "the loss gives no single value for each record"
 
 
@@ -71,9 +72,9 @@ class Engine:
         refuse_kinds(self.parameters)
         self._chooser = Chooser(memory_budget, form)
         self._structure: Structure | None = None
+        self._flows: Sequence[Flow] = ()  # of the last pass that was traced
         self._mixing: str | None = None
         self._uses: dict[str, int] = {}
-        self._bytes = 0
         self._count = 0
         self._checked: tuple[object, ...] = ()
         self.isolation: Isolation | None = None  # what the last check of isolation found
@@ -88,6 +89,12 @@ class Engine:
     def choices(self) -> tuple[Choice, ...]:
         """Form of every use, with what was measured."""
         return tuple(self._chooser.choices.values())
+
+    def explain(self) -> str:
+        """A table: form, seconds by form and megabytes of every leaf, as chosen in the first step. Public."""
+        if self.loop_because is not None:
+            return f"Records are computed one by one: {self.loop_because}."
+        return table(self.choices) if self.choices else "Nothing is chosen before the first step."
 
     def passes(
         self, loss: Loss, batch: Any, records: int, present: int | Tensor
@@ -130,7 +137,7 @@ class Engine:
         if self._structure is None:
             with contextlib.suppress(Unclear):
                 self._structure = self.learn(loss, batch, records)
-        return max(1, min(most, budget // max(1, self._bytes)))
+        return max(1, min(most, budget // max(1, int(_PASS * self._chooser.activations.peak))))
 
     def _recorded(self, loss: Loss, batch: Any, records: int, present: int | Tensor) -> tuple[Contributions, dict[str, Tensor]]:
         if self._structure is None or self._check_due(loss, batch):
@@ -165,54 +172,56 @@ class Engine:
 
     def learn(self, loss: Loss, batch: Any, records: int) -> Structure:
         """The structure of a pass over this batch."""
-        traces = []
-        for count in (2, 3):
-            few = select(batch, torch.arange(count) % records)
-            try:
-                with (
-                    self.batch_norm.noting() as noting,
-                    torch.enable_grad(),
-                    plain_forward(self.model),
-                    Tracer(noting, parameters=self.parameters) as tracer,
-                ):
-                    loss(self.model, few)
-            except CoupledRecords as error:
-                raise named(error, self.model) from None
-            traces.append(tracer.shapes)
-        self._bytes = 2 * (_numbers(traces[1]) - _numbers(traces[0])) * 4  # activations, and their gradients
-        found = Structure.between(*traces)
+        (two, less), (three, more) = (self._traced(loss, select(batch, torch.arange(count) % records)) for count in (2, 3))
+        self._chooser.activations = Activations.between(less, more, len(three))
+        found = Structure.between(two, three)
         if found is None:
             raise Unclear("the model does not call the same functions for another number of records")
-        self._mixing = mixing_of(found, tracer.flows.calls)
+        self._mixing = mixing_of(found, self._flows)
         return found
+
+    def _traced(self, loss: Loss, few: Any) -> tuple[list[CallShapes], Kept]:
+        """The calls of a pass that leaves no trace, and what autograd keeps of it."""
+        kept = Kept()
+        try:
+            return self._trace(loss, few, kept.watching), kept
+        except RuntimeError:  # torch.func does not bear that what autograd keeps is watched; any other error comes again
+            return self._trace(loss, few, lambda _: contextlib.nullcontext()), Kept()
+
+    def _trace(self, loss: Loss, few: Any, watching: Watching) -> list[CallShapes]:
+        try:
+            with (
+                self.batch_norm.noting() as noting,
+                torch.enable_grad(),
+                plain_forward(self.model),
+                Tracer(noting, parameters=self.parameters) as tracer,
+                watching(lambda: tracer.calls - 1),
+            ):
+                loss(self.model, few)
+        except CoupledRecords as error:
+            raise named(error, self.model) from None
+        self._flows = tracer.flows.calls
+        shapes: list[CallShapes] = tracer.shapes
+        return shapes
 
     def record(
         self, loss: Loss, batch: Any, records: int, present: int | Tensor, structure: Structure, *, trial: bool = False
     ) -> tuple[Recorder, dict[str, Tensor]]:
-        """One forward and one backward pass; a trial decides nothing for those to come."""
-        count: dict[str, int] = {}
+        """One forward and one backward pass. A trial keeps what was met, and every factor as it is."""
 
         def finish(use: Use, factor: Factor) -> Factor:
             value = use.value
-            if trial or not isinstance(value, Part) or self._uses.get(value.leaf, 2) > 1:
+            if trial or not isinstance(value, Part) or self._uses.get(value.leaf) != 1:
                 return factor
-            return self._chooser.finished(value.leaf, 0, factor, value.tensor.numel())
+            return self._chooser.finished(value.leaf, factor, use.number)
 
         with self.batch_norm.noting() as noting, torch.enable_grad(), plain_forward(self.model, restore=False):
-            with Recorder(self.parameters, structure, records, RULES, finish, noting) as recorder:
+            with Recorder(self.parameters, structure, records, RULES, finish, noting, keep_inputs=trial) as recorder:
                 result = loss(self.model, batch)
             losses, statistics = _parts(result, records, noting.statistics())
             with full_precision(self.device):
                 self._backward(_total(losses, present), recorder)
-        if trial:
-            return recorder, statistics
-        for use in recorder.uses:
-            if isinstance(use.value, Part):
-                count[use.value.leaf] = count.get(use.value.leaf, 0) + 1
-            else:
-                for leaf, *_ in getattr(use.value, "sources", ((getattr(use.value, "leaf", ""),),)):
-                    count[leaf] = count.get(leaf, 0) + 2
-        self._uses = count
+        self._uses = _counted(recorder.uses)
         return recorder, statistics
 
     def _backward(self, total: Tensor, recorder: Recorder) -> None:
@@ -234,9 +243,7 @@ class Engine:
                 raise Unclear(f"{leaf} is used in a function that cannot be seen")
 
     def _finish_leaf(self, leaf: str, factor: Factor) -> Factor:
-        if self._uses.get(leaf, 2) == 1:
-            return factor
-        return self._chooser.finished(leaf, 1, factor, math.prod(factor.shape))
+        return factor if self._uses.get(leaf) == 1 else self._chooser.finished(leaf, factor, 0)
 
     def _alone(self, loss: Loss, batch: Any) -> tuple[Contributions, dict[str, Tensor]]:
         """One record by itself, with torch's own gradients."""
@@ -274,8 +281,14 @@ def _total(losses: Tensor, present: int | Tensor) -> Tensor:
     return losses[:present].sum() if isinstance(present, int) else torch.where(present.to(losses.device), losses, 0).sum()
 
 
-def _numbers(calls: list[CallShapes]) -> int:
-    return sum(math.prod(shape) for call in calls for shape in call.outputs)
+def _counted(uses: Iterable[Use]) -> dict[str, int]:
+    """How often each leaf was used; one that was used otherwise than as it is, or in part, counts as used several times."""
+    count: dict[str, int] = {}
+    for use in uses:
+        leaves = [leaf for leaf, _ in use.value.sources] if isinstance(use.value, Computed) else [use.value.leaf]
+        for leaf in leaves:
+            count[leaf] = count.get(leaf, 0) + (1 if isinstance(use.value, Part) else 2)
+    return count
 
 
 def _parts(result: Any, records: int, noted: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:

@@ -25,11 +25,13 @@ from torch import Tensor
 
 from discreet.numerics import norm_error
 from discreet.training.precision import LARGEST_INPUT, chunk_for
+from discreet.training.products import add_outer, add_rows, one_sum
 
-__all__ = ["Dense", "Factor", "Forms", "Measures", "Outer", "Rows", "Tied", "row_squares", "wide"]
+__all__ = ["Dense", "Factor", "Forms", "Measures", "Outer", "Rows", "Tied", "last_squares", "row_squares", "wide"]
 
-_BLOCK = 512  # numbers of one sum of squares in the tensor's own precision
+_BLOCK = 1024  # numbers of one sum of squares in the tensor's own precision
 _LARGEST = LARGEST_INPUT**2
+_SHORT = 64  # positions below which half a Gram matrix is no faster than all of it
 _LONG = 256  # positions up to which repeated rows are found by comparing all pairs
 
 
@@ -51,11 +53,14 @@ class Factor(Protocol):
     def measured(self) -> Measures:
         """Of each record |G_i|^2 and (sum_t |a_t||b_t|)^2, which rounding is relative to; not finite where a record is not."""
 
+    def single(self, spread: float) -> bool:
+        """Whether all records together make one float32 sum, which a float32 total holds as it is."""
+
     def add_to(self, total: Tensor, weights: Tensor, spread: float) -> None:
-        """total += sum_i w_i G_i, for a float64 total of the value's shape, in chunks for this spread (see `chunk_for`).
+        """total += sum_i w_i G_i, in chunks for this spread (see `chunk_for`).
 
         Args:
-            total: float64, of the value's shape.
+            total: of the value's shape, float64; or float32 and zero, if `single`.
             weights: (m,), float64, from `sum_weights`.
             spread: most that w_i sum_t |a_t||b_t| may be, in units of the clip norm.
         """
@@ -82,31 +87,34 @@ def wide(values: Tensor) -> Tensor:
 
 
 def row_squares(rows: Tensor) -> Tensor:
-    """Upper bounds of the squared norm of each entry of the first axis, float64: blocks in their precision, then float64.
+    """Upper bounds of the squared norm of each entry of the first axis, float64. See `last_squares`."""
+    return last_squares(rows.reshape(rows.shape[0], math.prod(rows.shape[1:])))
 
+
+def last_squares(values: Tensor) -> Tensor:
+    """Upper bounds of the squared norms along the last axis, float64: blocks in their own precision, added up in float64.
+
+    A norm of torch reads its numbers once and keeps nothing in between; its root costs a rounding, which is bounded too.
     Infinite for a norm above `LARGEST_INPUT`: such a record is left out.
     """
-    flat = rows.reshape(rows.shape[0], math.prod(rows.shape[1:]))
-    whole = flat.shape[1] // _BLOCK * _BLOCK
-    sums = flat.new_zeros(flat.shape[0], dtype=torch.float64)
+    columns = values.shape[-1]
+    whole = columns // _BLOCK * _BLOCK
+    sums = values.new_zeros(values.shape[:-1], dtype=torch.float64)
     if whole:
-        blocks = flat[:, :whole].reshape(flat.shape[0], whole // _BLOCK, _BLOCK)
-        sums += _block_squares(blocks).double().sum(1)
-    if whole < flat.shape[1]:
-        sums += _block_squares(flat[:, whole:].unsqueeze(1)).double().sum(1)
-    factor, absolute = _norm_error(str(flat.dtype).removeprefix("torch."), flat.shape[1])
+        blocks = values[..., :whole].reshape(*values.shape[:-1], whole // _BLOCK, _BLOCK)
+        sums += torch.linalg.vector_norm(blocks, dim=-1).double().square_().sum(-1)
+    if whole < columns:
+        sums += torch.linalg.vector_norm(values[..., whole:], dim=-1).double().square_()
+    factor, absolute = _norm_error(str(values.dtype).removeprefix("torch."), columns)
     found = _up((sums + absolute) * factor)
     return found.masked_fill_(found > _LARGEST, math.inf)
-
-
-def _block_squares(blocks: Tensor) -> Tensor:
-    return blocks.square().sum(-1)
 
 
 @lru_cache(1024)
 def _norm_error(dtype: str, columns: int) -> tuple[float, float]:
     error = norm_error(np.dtype(dtype), columns, _BLOCK)
-    return error.factor * (1.0 + 2.0**-50), error.absolute
+    root = 4.0 * float(np.finfo(dtype).eps)  # of a root that is off by up to one unit of the last place, squared
+    return error.factor * (1.0 + root) * (1.0 + 2.0**-50), error.absolute * (1.0 + root)
 
 
 def _up(values: Tensor) -> Tensor:
@@ -132,11 +140,6 @@ def _lost(dtype: torch.dtype) -> float:
 def _least(found: Tensor, spreads: Tensor) -> Tensor:
     """Two upper bounds; an overflow in the first says nothing, and the second still holds."""
     return torch.where(found.isfinite(), torch.minimum(found, spreads), spreads)
-
-
-def _weighted(values: Tensor, weights: Tensor) -> Tensor:
-    """w_i v_i, rounded once."""
-    return values * weights.to(values.dtype).reshape(-1, *[1] * (values.ndim - 1))
 
 
 @final
@@ -166,16 +169,14 @@ class Dense:
         squares = row_squares(self.values)
         return squares, squares
 
-    def add_to(self, total: Tensor, weights: Tensor, _spread: float) -> None:
-        flat_mP = self.values.reshape(self.records, total.numel())
-        narrow = weights.to(flat_mP.dtype)
-        step = chunk_for(1, 1.0).records
-        out = total if total.is_contiguous() else torch.zeros_like(total, memory_format=torch.contiguous_format)
-        for start in range(0, self.records, step):
-            piece = slice(start, start + step)
-            out.view(-1).add_(torch.mv(flat_mP[piece].T, narrow[piece]))
-        if out is not total:
-            total.add_(out)
+    def single(self, _spread: float) -> bool:
+        return one_sum(self.records, self.values.dtype, chunk_for(1, 1.0))
+
+    def add_to(self, total: Tensor, weights: Tensor, spread: float) -> None:
+        if not total.is_contiguous():
+            total.add_(_through(self, weights, spread))
+            return
+        add_rows(total.view(-1), self.values.reshape(self.records, total.numel()), weights, chunk_for(1, 1.0))
 
     def dense(self) -> Dense:
         return self
@@ -196,6 +197,12 @@ def _through(factor: Factor, weights: Tensor, spread: float) -> Tensor:
 
 def _kept(values: Tensor, kept: Tensor) -> Tensor:
     return torch.where(kept.to(values.device).reshape(-1, *[1] * (values.ndim - 1)), values, 0)
+
+
+def _halves(positions: int) -> list[slice]:
+    """All positions, as two slices where there are enough of them."""
+    middle = positions // 2 if positions >= _SHORT else positions
+    return [slice(start, stop) for start, stop in ((0, middle), (middle, positions)) if start < stop]
 
 
 @final
@@ -222,8 +229,7 @@ class Outer:
         return self.a.shape[1]
 
     def measured(self) -> Measures:
-        length_a = row_squares(self.a.reshape(-1, self.a.shape[2])).reshape(self.a.shape[:2])
-        length_b = row_squares(self.b.reshape(-1, self.b.shape[2])).reshape(self.b.shape[:2])
+        length_a, length_b = last_squares(self.a), last_squares(self.b)
         products = length_a * length_b
         if self.positions == 1:
             squares = _up(products[:, 0])
@@ -238,26 +244,26 @@ class Outer:
 
     def _ghost(self, spreads: Tensor) -> Tensor:
         """sum_(t,s) <a_t, a_s> <b_t, b_s>, and what its rounding may have lost."""
-        gram_a = torch.bmm(self.a, self.a.mT)
-        gram_b = torch.bmm(self.b, self.b.mT)
-        found = (gram_a.mul_(gram_b)).sum(-1).double().sum(-1)
+        found = spreads.new_zeros(self.records)
+        for half in _halves(self.positions):  # a Gram matrix is symmetric: what is off its diagonal counts twice
+            rows = slice(half.start, None)
+            products = torch.bmm(self.a[:, half], self.a[:, rows].mT).mul_(torch.bmm(self.b[:, half], self.b[:, rows].mT))
+            products[:, :, half.stop - half.start :] *= 2.0
+            found += products.sum(-1).double().sum(-1)
         # Each Gram entry, their product and the sum over one axis are rounded in the tensors' precision, the rest in float64.
         terms = self.a.shape[2] + self.b.shape[2] + self.positions + 8
         missing = spreads * _share(terms, self.a.dtype) * 1.01 + self.positions**2 * 2.0**-100
         return _up(found + missing)
 
+    def single(self, spread: float) -> bool:
+        return one_sum(self.records, self.a.dtype, chunk_for(self.positions, spread))
+
     def add_to(self, total: Tensor, weights: Tensor, spread: float) -> None:
-        chunk = chunk_for(self.positions, spread)
         sides = (self.b.shape[2], self.a.shape[2])
         if total.shape != sides and not total.is_contiguous():
             total.add_(_through(self, weights, spread))
             return
-        total_qp = total.view(sides)
-        b_mTq = _weighted(self.b, weights)
-        for start in range(0, self.records, chunk.records):
-            for first in range(0, self.positions, chunk.positions):
-                piece = (slice(start, start + chunk.records), slice(first, first + chunk.positions))
-                total_qp.add_(b_mTq[piece].reshape(-1, b_mTq.shape[2]).T @ self.a[piece].reshape(-1, self.a.shape[2]))
+        add_outer(total.view(sides), self.a, self.b, weights, chunk_for(self.positions, spread))
 
     def dense(self) -> Dense:
         return Dense(torch.bmm(self.b.mT, self.a).reshape(self.records, *self.shape))
@@ -296,8 +302,7 @@ class Rows:
 
     def measured(self) -> Measures:
         b_mTE = self._present()
-        lengths = row_squares(b_mTE.reshape(-1, b_mTE.shape[2])).reshape(b_mTE.shape[:2])
-        spreads = _up(lengths.sqrt().sum(-1).square() * (1.0 + self.positions * 2.0**-50))
+        spreads = _up(last_squares(b_mTE).sqrt().sum(-1).square() * (1.0 + self.positions * 2.0**-50))
         merged = self._all_pairs(b_mTE) if self.positions <= _LONG else self._sorted(b_mTE)
         # A row that was added up errs by gamma(T), its square by twice that; all pairs err by gamma(T + E).
         terms = 2 * self.positions + b_mTE.shape[2] + 8
@@ -317,7 +322,11 @@ class Rows:
         return squares.new_zeros(self.records).index_add_(0, places // (self.shape[0] + 1), squares)
 
     def _present(self) -> Tensor:
-        return torch.where((self.ids >= 0).unsqueeze(2), self.b, 0)
+        here = self.ids >= 0
+        return self.b if bool(here.all()) else torch.where(here.unsqueeze(2), self.b, 0)
+
+    def single(self, _spread: float) -> bool:
+        return False  # rows are added in float64
 
     def add_to(self, total: Tensor, weights: Tensor, _spread: float) -> None:
         values = self.b.double() * weights.reshape(-1, 1, 1)
@@ -372,6 +381,9 @@ class Tied:
         picked_mST = torch.gather(self.outer.b, 2, ids)
         inner_mST = torch.bmm(self.outer.a, self.rows._present().mT)  # noqa: SLF001  (two halves of one formula)
         return picked_mST.mul_(inner_mST).sum(-1).double().sum(-1)
+
+    def single(self, _spread: float) -> bool:
+        return False
 
     def add_to(self, total: Tensor, weights: Tensor, spread: float) -> None:
         self.outer.add_to(total, weights, spread)

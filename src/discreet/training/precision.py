@@ -7,7 +7,8 @@ An engine that sums in float32 may move its sums further than a record is long. 
 so what the ledger was charged with, (C, noise_std), holds as it stands. The sums are cut into chunks short enough that C_in is
 within a percent or so of C:
 
-    chunk (r records, t positions)  --float32-->  one sum of r*t products per coordinate  --float64-->  the sum  -->  grid
+    chunk (r records, t positions)  --float32-->  one sum of r*t products per coordinate
+    S such sums                     --float32-->  one sum                                 --float64-->  the sum  -->  grid
 
 What an engine must do besides is written in docs/proofs/sums.md, section 6; where it does, the theorem there holds.
 Legend: C clip norm, T positions of a record, kappa the spread, u = 2^-24.
@@ -19,6 +20,7 @@ import math
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 
@@ -26,7 +28,7 @@ from discreet import _validate as check
 from discreet.errors import NumericsError, ParameterError
 from discreet.mechanisms import Array, Clipping, Group
 from discreet.numerics import FloatSum, Grid, float_sum_sensitivity
-from discreet.numerics._rational import UNIT
+from discreet.numerics._rational import UNIT, gamma
 
 __all__ = [
     "LARGEST_INPUT",
@@ -54,6 +56,7 @@ _SINGLE = np.dtype(np.float32)
 _CHANGED = 2  # microbatches that differ between neighbours, in random order
 _EXCESS = Fraction(1, 100)  # of the clip norm, that one chunk may add to the sensitivity
 _MOST_TERMS = 1024  # of a chunk: more make a product no faster
+_MOST_JOINED = 1024
 _MOST_LOSS = 0.1  # of the clip norm, that all of it together may cost
 _LOST = 2.0**-126  # by a weighted number that underflows
 _LOST_SHARE = 2.0**-25  # of the clip norm, that all of these together may be
@@ -68,14 +71,16 @@ class Chunk:
         records: consecutive places of the order that are summed together.
         positions: products that a record contributes to one coordinate of one such sum.
         pieces: how many such sums hold a record's products for one coordinate; they are added in float64.
+        joined: how many consecutive chunks at most are added up in float32, before float64.
     """
 
     records: int
     positions: int
     pieces: int = 1
+    joined: int = 1
 
     def __post_init__(self) -> None:
-        for name in ("records", "positions", "pieces"):
+        for name in ("records", "positions", "pieces", "joined"):
             object.__setattr__(self, name, check.whole("Chunk", name, getattr(self, name), least=1))
 
 
@@ -125,21 +130,25 @@ def sum_weights(weights: Array, *, scale: float) -> Array:
     return factors * (factors >= LEAST_WEIGHT)
 
 
+@lru_cache(1024, typed=True)
 def chunk_for(positions: int, spread: float) -> Chunk:
-    """The chunk with the most terms, up to 1024, that adds at most 1 % of the clip norm to the sensitivity.
+    """The chunk with the most terms, up to 1024, then the most chunks joined, that add at most 1 % of the clip norm.
 
-        gamma(r t + 2) * (4 r - 1) * kappa <= 0.01,       gamma(n) = n u / (1 - n u)
+        (gamma(r t + 2) (4 r - 1) + gamma(S) (1 + gamma(r t + 2)) (4 r S - 1)) kappa <= 0.01,       gamma(n) = n u / (1 - n u)
 
-    r is a power of two. Positions beyond t go into further pieces of about equal length.
+    r and S are powers of two. Positions beyond t go into further pieces of about equal length; these are not joined.
+    S chunks of r places err far less than one of r S: a number is rounded r t + S times, not r t S times.
 
     Args:
         positions: T; public.
         spread: kappa, usually `most_spread` of the most positions in the group; not used where T is 1, which has none. Public.
 
-    >>> chunk_for(1, 1.0), chunk_for(128, most_spread(128))
-    (Chunk(records=128, positions=1, pieces=1), Chunk(records=2, positions=128, pieces=1))
+    >>> chunk_for(1, 1.0)
+    Chunk(records=128, positions=1, pieces=1, joined=8)
+    >>> chunk_for(128, most_spread(128))
+    Chunk(records=2, positions=128, pieces=1, joined=16)
     >>> chunk_for(1024, most_spread(1024))
-    Chunk(records=1, positions=512, pieces=2)
+    Chunk(records=1, positions=512, pieces=2, joined=1)
     """
     owner = "chunk_for"
     count = check.whole(owner, "positions", positions, least=1)
@@ -156,7 +165,20 @@ def chunk_for(positions: int, spread: float) -> Chunk:
         chunk = Chunk(records, -(-count // pieces), pieces)
         best = max(best, chunk, key=lambda one: one.records * one.positions)  # of equal ones the first: fewer pieces
         records *= 2
-    return best
+    return replace(best, joined=_joined(best, kappa))
+
+
+def _joined(chunk: Chunk, kappa: Fraction) -> int:
+    """The most chunks, a power of two, that may be added up in float32."""
+    within = gamma(chunk.records * chunk.positions + 2, _SINGLE)
+    left = _EXCESS / kappa - within * (2 * _CHANGED * chunk.records - 1)
+    joined = 1
+    while chunk.pieces == 1 and joined < _MOST_JOINED:
+        more = 2 * joined
+        if gamma(more, _SINGLE) * (1 + within) * (2 * _CHANGED * chunk.records * more - 1) > left:
+            break
+        joined = more
+    return joined
 
 
 def inner_group(
@@ -178,7 +200,8 @@ def inner_group(
     Args:
         group: as it is charged; public. One that is not private comes back as it is.
         dimension: coordinates of all its leaves together; public.
-        chunks: of all its leaves; leaves with the same chunk.records are cut at the same places. Public.
+        chunks: of all its leaves; leaves with the same chunk.records are cut at the same places, and joined alike if they have
+            the same chunk.joined. Public.
         spread: kappa that records are held to, over all leaves together (`raised_squares`); a chunk of one position in one
             piece has spread 1. Public.
         records: most records of a sample: the limit of the policy, or the number of records of the data set; public.
@@ -193,7 +216,7 @@ def inner_group(
     >>> grid = Grid.for_noise(noise_std=1.0, clip_norm=1.0)
     >>> inner = inner_group(group, dimension=10**6, chunks=[chunk_for(1, 1.0)], spread=1.0, records=60_000, grid=grid)
     >>> round(inner.clip_norm, 4), inner.noise_std
-    (0.9949, 1.0)
+    (0.993, 1.0)
     """
     if not check.instance("inner_group", "group", group, Group).private:
         return group
@@ -221,14 +244,14 @@ def inner_group(
 
 
 def _parts(chunks: Collection[Chunk], dimension: int, spread: float, records: int) -> list[FloatSum]:
-    """One part for each number of records: where these are the same, neighbours differ in the same chunks of all leaves."""
+    """One part for each way to cut and join: where it is the same, neighbours differ in the same chunks of all leaves."""
     if not chunks:
         raise ParameterError(owner="inner_group", name="chunks", expected="at least one", got="none")
-    sizes = sorted({check.instance("inner_group", "chunks", chunk, Chunk).records for chunk in chunks})
+    checked = [check.instance("inner_group", "chunks", chunk, Chunk) for chunk in chunks]
     most = check.whole("inner_group", "records", records, least=1) + 1  # a neighbour may have one more
     parts: list[FloatSum] = []
-    for size in sizes:
-        alike = [chunk for chunk in chunks if chunk.records == size]
+    for size, joined in sorted({(chunk.records, chunk.joined) for chunk in checked}):
+        alike = [chunk for chunk in checked if (chunk.records, chunk.joined) == (size, joined)]
         single = all(chunk.positions * chunk.pieces == 1 for chunk in alike)
         parts.append(
             FloatSum(
@@ -238,6 +261,7 @@ def _parts(chunks: Collection[Chunk], dimension: int, spread: float, records: in
                 dimension=0 if parts else dimension,  # what follows from it depends on the sum over parts only
                 terms=max(chunk.positions for chunk in alike),
                 pieces=max(chunk.pieces for chunk in alike),
+                joined=joined,
                 spread=1.0 if single else spread,
                 changed_microbatches=_CHANGED,
             )

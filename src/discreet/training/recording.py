@@ -126,6 +126,7 @@ class Recorder(_Watching):
         rules: by name of the function; "*" for all others.
         finish: turns what a use caught into the form that is kept.
         noting: what batch normalisation does.
+        keep_inputs: whether uses keep what they met, for whoever compares passes; it takes the memory of all activations.
     """
 
     def __init__(
@@ -136,9 +137,12 @@ class Recorder(_Watching):
         rules: Mapping[str, Rule],
         finish: Callable[[Use, Factor], Factor],
         noting: Noting | None = None,
+        *,
+        keep_inputs: bool = False,
     ) -> None:
         super().__init__(noting)
         self.records = records
+        self._keep_inputs = keep_inputs
         self.uses: list[Use] = []
         self.anchor = new_anchor(next(iter(parameters.values())).device if parameters else torch.device("cpu"))
         self._structure = structure
@@ -146,7 +150,7 @@ class Recorder(_Watching):
         self._finish = finish
         self._parameters = dict(parameters)
         self._values: dict[int, Value] = {id(p): Part(p, leaf, whole(p)) for leaf, p in parameters.items()}
-        self._folded: dict[int, tuple[Tensor, int]] = {}  # held, so that no other tensor gets the same id
+        self._folded: dict[int, tuple[Tensor | None, int]] = {}  # held, so that no other tensor gets the same id
         self._entered = 0
 
     def __enter__(self) -> Self:
@@ -156,6 +160,8 @@ class Recorder(_Watching):
 
     def __exit__(self, *what: object) -> None:
         self._entered -= 1
+        if not self._entered:  # from here on activations are held by their graph alone, which frees them
+            self._folded = {number: (None, outer) for number, (_, outer) in self._folded.items()}
         super().__exit__(*what)  # type: ignore[no-untyped-call]
 
     # --- forward ---
@@ -279,17 +285,18 @@ class Recorder(_Watching):
 
         `watch`: `make` holds arguments of the call, which must not change in place; autograd watches over its own.
         """
-        use = Use(value, call.number, inputs=call.records_in())
+        inputs, name = call.records_in(), call.func.__name__  # not the call: it holds its arguments
+        use = Use(value, call.number, inputs=tuple((x.detach(), axis) for x, axis in inputs) if self._keep_inputs else ())
         self.uses.append(use)
         waiting = [make]
-        used = [value.tensor, *(tensor for tensor, _ in use.inputs if watch)]
+        used = [value.tensor, *(tensor for tensor, _ in inputs if watch)]
         versions = [tensor._version for tensor in used]  # noqa: SLF001  (what autograd itself goes by)
 
         def receive(gradient: Tensor) -> None:
             if not waiting or self._entered:
                 raise Unclear("the model is differentiated within its own forward pass, or more than once")
             if [tensor._version for tensor in used] != versions:  # noqa: SLF001
-                raise Unclear(f"an argument of {call.func.__name__} was changed in place after it was used")
+                raise Unclear(f"an argument of {name} was changed in place after it was used")
             used.clear()
             versions.clear()
             use.factor = self._finish(use, waiting.pop()(gradient))

@@ -27,12 +27,14 @@ from discreet.ledger.events import FixedSize, TruncatedPoisson
 from discreet.mechanisms import Group, State
 from discreet.plan import Plan
 from discreet.randomness import Source
-from discreet.randomness.gaussian import release
+from discreet.randomness.gaussian import announce as announce_noise
+from discreet.randomness.gaussian import release_all
 from discreet.sampling import Sample
 from discreet.training.batch_norm import PrivateBatchNorm
 from discreet.training.engine import Engine, Loss
 from discreet.training.precision import chunk_for, inner_group, most_spread
 from discreet.training.rows import check_rows, select
+from discreet.training.rules._lstm import announce as announce_passes
 from discreet.training.sums import Sums, refuse_slots
 from discreet.units import Numerics, Parameters
 
@@ -156,6 +158,7 @@ class PrivateRun:
                 got=f"{len(dataset)} entries" + (", and units that own several rows" if sampler.owners is not None else ""),
                 do="Make the plan for this data set; an entry is what is protected (for users: everything of one user).",
             )
+        self._announce(start)
         samples = self._session.samples(start, state)
         while True:
             self._refuse_waiting()
@@ -166,6 +169,13 @@ class PrivateRun:
             self._attempts = 0
             self._waiting = Batch(sample, _fetched(dataset, chosen, collate) if chosen.size else None)
             yield self._waiting
+
+    def _announce(self, start: int) -> None:
+        """How much is to be computed, so that what compiles does so where it pays; results are the same. Public."""
+        left = max(0, self.plan.steps - start) * self._session.sampler.batches_per_step
+        noised = [leaf for group in self._session.groups() if group.private for leaf in group.leaves]
+        announce_noise(left * sum(self._session.bound.dimensions[leaf] for leaf in noised))
+        announce_passes(left)
 
     def _refuse_waiting(self) -> None:
         if self._waiting is not None:
@@ -275,14 +285,10 @@ class PrivateRun:
         noise_std, divisors = {}, {}
         for lane, group in enumerate(self._session.groups()):
             noised = self._noised(sample, lane, group, sums)
-            divisor = group.divisor(self.plan.expected_batch_size)
-            start = 0
             for leaf, scale in zip(group.leaves, group.scales, strict=True):
-                stop = start + self._session.bound.dimensions[leaf]
-                values[leaf] = noised[start:stop]
+                values[leaf] = noised[leaf]
                 values[leaf] *= scale
-                noise_std[leaf], divisors[leaf] = group.noise_std * scale, divisor
-                start = stop
+                noise_std[leaf], divisors[leaf] = group.noise_std * scale, group.divisor(self.plan.expected_batch_size)
         self._session.update({leaf: values[leaf] for leaf in self._session.bound.observed})
         norms = self._engine.batch_norm
         norms.apply({leaf: values[leaf] / divisors[leaf] for leaf in norms.leaves})
@@ -291,15 +297,21 @@ class PrivateRun:
             noise_std.pop(leaf)
         return Release(sample.step, sample.batch, values, noise_std, divisors)
 
-    def _noised(self, sample: Sample, lane: int, group: Group, sums: Sums) -> Any:
-        flat = sums.flat(group)
+    def _noised(self, sample: Sample, lane: int, group: Group, sums: Sums) -> dict[str, Any]:
+        found = {leaf: sums.sum(leaf) for leaf in group.leaves}
         if not group.private:
-            return flat
-        gradients = all(leaf in self._engine.parameters for leaf in group.leaves)
-        out = np.empty(flat.shape, np.float32 if gradients and self._engine.single else np.float64)
+            return found
+        out = {leaf: self._room(leaf, values) for leaf, values in found.items()}
+        pairs = [(found[leaf], out[leaf]) for leaf in group.leaves]
         stream = self._session.noise_stream(sample, lane)
-        release(flat, grid=grid_of(group), noise_std=group.noise_std, stream=stream, out=out, threads=torch.get_num_threads())
+        release_all(pairs, grid=grid_of(group), noise_std=group.noise_std, stream=stream, threads=torch.get_num_threads())
         return out
+
+    def _room(self, leaf: str, values: Any) -> Any:
+        """Where the release of a leaf goes: gradients into their own precision, over the sums where that is the same."""
+        parameter = self._engine.parameters.get(leaf)
+        kind = np.dtype(np.float32 if parameter is not None and parameter.dtype != torch.float64 else np.float64)
+        return values if values.dtype == kind else np.empty(values.shape, kind)
 
 
 def _fetched(dataset: Rows, chosen: np.ndarray[Any, np.dtype[np.int64]], collate: Callable[[list[Any]], Any]) -> Any:

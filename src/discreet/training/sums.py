@@ -49,21 +49,8 @@ class Sums:
         self._device = device
         self._groups = bound.groups(state)
         refuse_slots(self._groups)
-        self._totals = {
-            group.name: torch.zeros(sum(bound.dimensions[leaf] for leaf in group.leaves), dtype=torch.float64, device=device)
-            for group in self._groups
-        }
-        self._places = dict(self._leaf_places())
-
-    def _leaf_places(self) -> list[tuple[str, Tensor]]:
-        places = []
-        for group in self._groups:
-            start = 0
-            for leaf in group.leaves:
-                stop = start + self._bound.dimensions[leaf]
-                places.append((leaf, self._totals[group.name][start:stop]))
-                start = stop
-        return places
+        self._adds = 0
+        self._totals: dict[str, Tensor] = {}
 
     def add(self, contributions: Contributions, statistics: Mapping[str, Tensor]) -> None:
         """Add the records of one pass, each clipped by itself; one that is not finite contributes zeros, in every group."""
@@ -73,6 +60,9 @@ class Sums:
     def _add(self, contributions: Contributions, statistics: Mapping[str, Tensor]) -> None:
         present = contributions.mask
         self._check_statistics(statistics)
+        if self._adds == 1:  # what was one float32 sum is one of several
+            self._totals = {leaf: total.double() for leaf, total in self._totals.items()}
+        self._adds += 1
         given = Contributions(
             {**contributions.pieces, **_as_pieces(statistics, self._bound)}, contributions.records, contributions.present
         )
@@ -89,9 +79,17 @@ class Sums:
                 squares = raised_squares(squares, spreads.sqrt() * _UP, most=most)
             weights = inner.weights(torch.where(squares.isfinite(), squares, math.inf)) * (finite & present)
             for leaf, scale in zip(group.leaves, group.scales, strict=True):
-                factors = sum_weights(weights, scale=scale).to(self._device)
-                for piece in given.pieces.get(leaf, ()):
-                    piece.factor.add_to(piece.place_in(self._places[leaf]), factors, most)
+                factors, pieces = sum_weights(weights, scale=scale).to(self._device), given.pieces.get(leaf, ())
+                total = self._total(leaf, narrow=all(piece.factor.single(most) for piece in pieces))
+                for piece in pieces:
+                    piece.factor.add_to(piece.place_in(total), factors, most)
+
+    def _total(self, leaf: str, *, narrow: bool) -> Tensor:
+        """Of all records so far. The first sum of a leaf may stay as it is, in half the memory, if it is one float32 sum."""
+        if leaf not in self._totals:
+            kind = torch.float32 if self._adds <= 1 and narrow else torch.float64
+            self._totals[leaf] = torch.zeros(self._bound.dimensions[leaf], dtype=kind, device=self._device)
+        return self._totals[leaf]
 
     def _check_statistics(self, statistics: Mapping[str, Tensor]) -> None:
         expected = {
@@ -108,10 +106,14 @@ class Sums:
         """Whether records bring it, and not the norms of another group."""
         return group.leaves[0] not in self._bound.observed
 
-    def flat(self, group: Group) -> NDArray[np.float64]:
-        """The sum of a group, leaf after leaf, in its scaled unit."""
-        values: NDArray[np.float64] = self._totals[group.name].cpu().numpy()
+    def sum(self, leaf: str) -> NDArray[np.floating]:
+        """Of one leaf, in its scaled unit: float32 or float64, one axis."""
+        values: NDArray[np.floating] = self._total(leaf, narrow=True).cpu().numpy()
         return values
+
+    def flat(self, group: Group) -> NDArray[np.float64]:
+        """The sum of a group, leaf after leaf, in its scaled unit: a copy, to look at."""
+        return np.concatenate([self.sum(leaf) for leaf in group.leaves], dtype=np.float64)
 
 
 def refuse_slots(groups: tuple[Group, ...]) -> None:

@@ -3,7 +3,9 @@
     i, f, o = s(.), g = tanh(.);  c' = f c + i g;  y = o tanh(c');  h' = y, or W_hr y
 
 What happens between the products is done by torch or, for float32 on a CPU with numba, by compiled kernels. They take a few
-seconds to compile, so they are used once torch has worked for about as long in this process. Legend as in `_cells`.
+seconds to compile, so they are used where torch works, or is going to work, for about as long in this process.
+
+Legend as in `_cells`.
 """
 
 from __future__ import annotations
@@ -16,13 +18,19 @@ from torch import Tensor
 
 from discreet.training.rules._cells import Gradients, Steps, Trace, Weights, sigmoid_backward, states_from, tanh_backward
 
-__all__ = ["lstm", "lstm_backward"]
+__all__ = ["announce", "lstm", "lstm_backward"]
 
 _WORTH = 2**27  # cells that torch takes some seconds for, forward and backward
 _MANY = 2**15  # cells of one step from which torch uses all its threads
 _THREADS = 3  # from which those are faster than compiled code in one
 
-_seen = [0]  # cells so far
+_seen = [0]  # cells so far, and those announced
+_passes = [1]  # that every cell is going to be seen in
+
+
+def announce(passes: int) -> None:
+    """Say how often what is seen from now on is going to be computed: long runs need not wait for compiled kernels."""
+    _passes[0] = max(1, passes)
 
 
 def lstm(gates: Tensor, start: tuple[Tensor, ...], weights: Weights, steps: Steps) -> Trace:
@@ -107,7 +115,7 @@ def _compiled_is_faster(cells: Tensor) -> bool:
         return False
     if cells[0].numel() >= _MANY and torch.get_num_threads() > _THREADS:
         return False
-    _seen[0] += cells.numel() // 2  # forward and backward are halves
+    _seen[0] += cells.numel() // 2 * _passes[0]  # forward and backward are halves
     return _seen[0] > _WORTH
 
 

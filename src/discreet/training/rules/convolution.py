@@ -173,6 +173,16 @@ class Convolution:
             self._products(wide[some], narrow[some], out[some])
         return out.view(len(x), *self.weight_shape)
 
+    def in_turn(self, x: Tensor, g: Tensor) -> Iterator[Tensor]:
+        """The gradients of a few records after the others, (few, *weight_shape); each is overwritten by the next."""
+        wide, narrow = self.sides(x, g)
+        room = x.new_empty((_TOGETHER, self.groups, self.weight_shape[0] // self.groups, self.window))
+        for start in range(0, len(x), _TOGETHER):
+            some, count = slice(start, start + _TOGETHER), min(_TOGETHER, len(x) - start)
+            for piece in self.pieces(wide[some]):
+                self._products(wide[some][piece], narrow[some][piece], room[:count][piece])
+            yield room[:count].view(count, *self.weight_shape)
+
     def streamed(self, x: Tensor, g: Tensor, weights: Tensor, *, microbatch: int = _TOGETHER) -> Tensor:
         """weight_shape, float64: the weighted sum of the records' gradients, of which only a few exist at a time.
 

@@ -15,6 +15,7 @@ Legend: m records, T positions, p numbers of a window, q narrow channels of a gr
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -27,7 +28,7 @@ from discreet.numerics._rational import gamma, root_up, tiny, up
 from discreet.numerics.norms import tree_sums
 from discreet.training.rules.convolution import Convolution, product
 
-__all__ = ["ghost_memory", "ghost_squared_norms", "ghost_squares"]
+__all__ = ["ghost_memory", "ghost_pays", "ghost_squared_norms", "ghost_squares"]
 
 _CACHE = 2**20  # bytes of Gram matrices worked on at a time, about one core's cache
 _ADDITION = 30  # what an addition in memory takes, in units of a multiplication inside a matrix product; measured
@@ -85,6 +86,18 @@ def ghost_squares(how: Convolution, x: Tensor, g: Tensor) -> tuple[Tensor, Tenso
         bounds[:, some] = error.bound(inner, outer).view(2, -1, how.groups)
     squares, spreads = (torch.nan_to_num(tree_sums(bound) * _MORE, nan=math.inf, posinf=math.inf) for bound in bounds)
     return squares, spreads
+
+
+def ghost_pays(how: Convolution, wide_sizes: Sequence[int]) -> bool:
+    """Whether Gram matrices take less than the gradients themselves; from public shapes.
+
+    >>> how = Convolution.of((64, 64, 3, 3), padding=1)
+    >>> ghost_pays(how, (8, 8)), ghost_pays(how, (16, 16))
+    (True, False)
+    """
+    positions, channels = math.prod(how.positions(wide_sizes)), how.weight_shape[1] + how.weight_shape[0] // how.groups
+    products = math.prod(wide_sizes) ** 2 * (channels + _ADDITION * sum(how.weight_shape[2:]))
+    return products <= 2 * positions * how.window * (how.weight_shape[0] // how.groups)
 
 
 def ghost_memory(how: Convolution, wide_sizes: tuple[int, ...], itemsize: int = 4) -> int:

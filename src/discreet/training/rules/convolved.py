@@ -12,11 +12,11 @@ from typing import final
 import torch
 from torch import Tensor
 
-from discreet.training.factors import Dense, Factor, Forms, Measures, wide
+from discreet.training.factors import Dense, Factor, Forms, Measures, row_squares, wide
 from discreet.training.precision import LARGEST_INPUT
 from discreet.training.recording import Call, Unclear
 from discreet.training.rules.convolution import Convolution
-from discreet.training.rules.convolution_norms import ghost_squares
+from discreet.training.rules.convolution_norms import ghost_pays, ghost_squares
 
 __all__ = ["Convolved", "convolution", "transposed_convolution"]
 
@@ -43,10 +43,16 @@ class Convolved:
         return 1  # a record's gradient is formed before it is summed
 
     def measured(self) -> Measures:
-        squares, spreads = ghost_squares(self.how, self.x, self.g)
-        # Below, no partial sum of the gradient leaves the range of float32; above, the record is left out as in other forms.
-        squares = squares.masked_fill(spreads > LARGEST_INPUT**2, math.inf)
+        if ghost_pays(self.how, self.how.sides(self.x, self.g)[0].shape[2:]):
+            squares, spreads = ghost_squares(self.how, self.x, self.g)
+            # Below, no partial sum of the gradient leaves the range of float32; above, the record is left out as elsewhere.
+            squares = squares.masked_fill(spreads > LARGEST_INPUT**2, math.inf)
+        else:
+            squares = torch.cat([row_squares(some) for some in self.how.in_turn(self.x, self.g)])
         return squares, squares
+
+    def single(self, _spread: float) -> bool:
+        return False
 
     def add_to(self, total: Tensor, weights: Tensor, _spread: float) -> None:
         total.add_(self.how.streamed(self.x, self.g, weights.to(self.x.dtype)))

@@ -31,7 +31,7 @@ def recurring(kind: Kind, call: Call) -> Any:
         bias = None if place.bias is None else run.flat_weights[place.bias]
 
         def of_weight(gradient: Tensor) -> Factor:
-            return Outer(wide(met), wide(gradient), tuple(weight.shape))
+            return Outer(wide(met).contiguous(), wide(gradient), tuple(weight.shape))
 
         pairs = ((weight, of_weight), (bias, lambda gradient: Dense(wide(gradient).sum(1))))
         values = [(call.value(tensor), make) for tensor, make in pairs]
