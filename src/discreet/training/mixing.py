@@ -12,6 +12,7 @@ None of it must be wrong; all of it is computed record by record.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final
@@ -48,12 +49,12 @@ class Flow:
 
 @final
 class Flows:
-    """The calls of one pass. Holds its tensors, so that none takes the place of another."""
+    """The calls of one pass. Keeps none of its tensors alive: the graph may hold who notes."""
 
     def __init__(self) -> None:
         self.calls: list[Flow] = []
-        self._numbers: dict[int, int] = {}
-        self._held: list[Tensor] = []
+        self._seen: dict[int, tuple[weakref.ref[Tensor], int]] = {}
+        self._count = 0
 
     def note(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any) -> None:
         """One call, in the order of a pass."""
@@ -63,10 +64,11 @@ class Flows:
         self.calls.append(Flow(inputs, outputs, changed, _counts(name, args, kwargs), _sorts(name, args, kwargs)))
 
     def _number(self, tensor: Tensor) -> int:
-        if id(tensor) not in self._numbers:
-            self._numbers[id(tensor)] = len(self._held)
-            self._held.append(tensor)
-        return self._numbers[id(tensor)]
+        seen, number = self._seen.get(id(tensor), (None, -1))
+        if seen is None or seen() is not tensor:  # new, or in the place of one that is gone
+            number, self._count = self._count, self._count + 1
+            self._seen[id(tensor)] = (weakref.ref(tensor), number)
+        return number
 
 
 def _counts(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:

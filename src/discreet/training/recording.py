@@ -234,11 +234,8 @@ class Recorder(_Watching):
     def _check_rows(self, name: str, tensor: Tensor, axis: Axis | None) -> None:
         if axis is None or axis.dim < 0:
             return
-        if (
-            tensor.ndim <= axis.dim
-            or tensor.shape[axis.dim] % max(1, self.records)
-            or (axis.fold == 1 and tensor.shape[axis.dim] != self.records)
-        ):
+        rows = tensor.shape[axis.dim] if tensor.ndim > axis.dim else -1
+        if rows < 0 or rows % max(1, self.records) or (axis.fold == 1 and rows != self.records):
             raise Unclear(f"an argument of {name} does not have one row for each record")
 
     def _derived(self, call: Call, tensor: Tensor) -> Value:
@@ -298,7 +295,6 @@ class Recorder(_Watching):
             if [tensor._version for tensor in used] != versions:  # noqa: SLF001
                 raise Unclear(f"an argument of {name} was changed in place after it was used")
             used.clear()
-            versions.clear()
             use.factor = self._finish(use, waiting.pop()(gradient))
 
         return receive
