@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import torch
@@ -18,6 +19,7 @@ from discreet.errors import CoupledRecords, ModelError
 from discreet.training.batch_norm import Alone, PrivateBatchNorm
 from discreet.training.choice import Choice, Chooser, table
 from discreet.training.contributions import Contributions, Piece, gathered
+from discreet.training.crowd import undisturbed
 from discreet.training.culprit import named
 from discreet.training.factors import Dense, Factor, wide
 from discreet.training.guards import refuse_kinds
@@ -77,6 +79,7 @@ class Engine:
         self._uses: dict[str, int] = {}
         self._count = 0
         self._checked: tuple[object, ...] = ()
+        self.checks = 0  # of isolation, so far
         self.isolation: Isolation | None = None  # what the last check of isolation found
         self.loop_because: str | None = None  # why records are computed one by one; None if they are not
 
@@ -162,9 +165,12 @@ class Engine:
         return getattr(loss, "__code__", type(loss)), *(module.training for module in self.model.modules())
 
     def _understood(self, loss: Loss, batch: Any, records: int) -> Structure:
-        batch = select(batch, shortest_first(batch, records))  # a few records must stand for all
-        structure = self.learn(loss, batch, records)
-        self.isolation = isolated(self, loss, batch, records, structure)
+        few = select(batch, shortest_first(batch, records))  # a few records must stand for all
+        structure = self.learn(loss, few, records)
+        self.isolation = isolated(self, loss, few, records, structure)
+        if not undisturbed(self, loss, batch, records, structure):
+            self.isolation = replace(self.isolation, own_bits=False)
+        self.checks += 1
         self._checked = self._circumstances(loss)
         if self._mixing is not None:
             raise Unclear(self._mixing)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 import discreet as dp
-from discreet.errors import ModelError
+from discreet.errors import CoupledRecords, ModelError
 from discreet.mechanisms import Group
 from discreet.training.choice import Chooser
 from discreet.training.engine import Engine, Loss
@@ -72,11 +72,11 @@ def test_p09_a_norm_over_the_batch_that_cuts_only_large_ones_is_computed_record_
 
 
 def test_p09_a_threshold_from_the_batch_is_computed_record_by_record() -> None:
-    """The hardest 4 of a batch, which are all of a few; also where the threshold is repeated for each record first."""
+    """The hardest 64 of a batch, which are all of this one; also where the threshold is repeated for each record first."""
 
     def hardest(model: Any, x: Tensor) -> Tensor:
         losses: Tensor = model(x).sum(1).square()
-        least = losses.topk(min(4, len(x))).values[-1]
+        least = losses.topk(min(64, len(x))).values[-1]
         return losses * (losses >= least)
 
     def repeated(model: Any, x: Tensor) -> Tensor:
@@ -106,6 +106,20 @@ def test_numbers_for_the_eye_do_not_cost_the_loop() -> None:
     engine = Engine(two_layers())
     summed(engine, loss, torch.randn(12, 6), torch.ones(12, dtype=torch.bool))
     assert engine.loop_because is None
+
+
+@pytest.mark.parametrize("distance", [3, 6])
+def test_p09_a_coupling_that_needs_many_records_is_refused(distance: int) -> None:
+    """Three records that are shifted by three stay where they are."""
+
+    def loss(model: Any, x: Tensor) -> Tensor:
+        hidden = model[0](x)
+        out: Tensor = model[1](hidden + hidden.roll(distance, 0)).squeeze(1).square()
+        return out
+
+    engine = Engine(two_layers())
+    with pytest.raises(CoupledRecords, match="as large as this"):
+        summed(engine, loss, torch.randn(24, 6), torch.ones(24, dtype=torch.bool))
 
 
 class Chosen(nn.Module):
