@@ -82,6 +82,8 @@ class Engine:
         self.checks = 0  # of isolation, so far
         self.isolation: Isolation | None = None  # what the last check of isolation found
         self.loop_because: str | None = None  # why records are computed one by one; None if they are not
+        self.varies: str | None = None  # what has changed from pass to pass, and so may depend on records; None if nothing has
+        self._lengths: dict[tuple[object, ...], int] = {}  # positions of every use
 
     @property
     def leaves(self) -> dict[str, int]:
@@ -117,6 +119,8 @@ class Engine:
                 yield self._recorded(loss, batch, records, present)
             except Unclear as reason:
                 self.loop_because = str(reason)
+                if self.isolation is not None:  # a few records could be followed, so it is for the others that these cannot
+                    self.varies = str(reason)
             else:
                 return
         if self.isolation is not None or self._check_due(loss, batch):
@@ -217,6 +221,9 @@ class Engine:
 
         def finish(use: Use, factor: Factor) -> Factor:
             value = use.value
+            place = (use.number, getattr(value, "leaf", ""), factor.shape)
+            if not trial and self._lengths.setdefault(place, factor.positions) != factor.positions:
+                self.varies = "sequences have other lengths than before"
             if trial or not isinstance(value, Part) or self._uses.get(value.leaf) != 1:
                 return factor
             return self._chooser.finished(value.leaf, factor, use.number)

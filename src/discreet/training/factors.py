@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from discreet.numerics import norm_error
-from discreet.training.precision import LARGEST_INPUT, chunk_for
+from discreet.training.precision import LARGEST_INPUT, Chunk, chunk_for
 from discreet.training.products import add_outer, add_rows, one_sum
 
 __all__ = ["Dense", "Factor", "Forms", "Measures", "Outer", "Rows", "Tied", "last_squares", "row_squares", "wide"]
@@ -172,11 +172,11 @@ class Dense:
     def single(self, _spread: float) -> bool:
         return one_sum(self.records, self.values.dtype, chunk_for(1, 1.0))
 
-    def add_to(self, total: Tensor, weights: Tensor, spread: float) -> None:
-        if not total.is_contiguous():
-            total.add_(_through(self, weights, spread))
-            return
-        add_rows(total.view(-1), self.values.reshape(self.records, total.numel()), weights, chunk_for(1, 1.0))
+    def add_to(self, total: Tensor, weights: Tensor, _spread: float) -> None:
+        out = total if total.is_contiguous() else weights.new_zeros(total.shape)
+        add_rows(out.view(-1), self.values.reshape(self.records, total.numel()), weights, chunk_for(1, 1.0))
+        if out is not total:
+            total.add_(out)
 
     def dense(self) -> Dense:
         return self
@@ -186,13 +186,6 @@ class Dense:
 
     def forms(self) -> Forms:
         return {"direct": lambda: self}
-
-
-def _through(factor: Factor, weights: Tensor, spread: float) -> Tensor:
-    """A sum of its own, for totals whose numbers are not side by side."""
-    out = weights.new_zeros(factor.shape)
-    factor.add_to(out, weights, spread)
-    return out
 
 
 def _kept(values: Tensor, kept: Tensor) -> Tensor:
@@ -259,11 +252,16 @@ class Outer:
         return one_sum(self.records, self.a.dtype, chunk_for(self.positions, spread))
 
     def add_to(self, total: Tensor, weights: Tensor, spread: float) -> None:
+        self.add_cut(total, weights, chunk_for(self.positions, spread))
+
+    def add_cut(self, total: Tensor, weights: Tensor, chunk: Chunk) -> None:
+        """As `add_to`, cut in this way."""
         sides = (self.b.shape[2], self.a.shape[2])
-        if total.shape != sides and not total.is_contiguous():
-            total.add_(_through(self, weights, spread))
-            return
-        add_outer(total.view(sides), self.a, self.b, weights, chunk_for(self.positions, spread))
+        direct = total.shape == sides or total.is_contiguous()
+        out = total.view(sides) if direct else weights.new_zeros(sides)
+        add_outer(out, self.a, self.b, weights, chunk)
+        if not direct:
+            total.add_(out.view(total.shape))
 
     def dense(self) -> Dense:
         return Dense(torch.bmm(self.b.mT, self.a).reshape(self.records, *self.shape))
@@ -386,7 +384,8 @@ class Tied:
         return False
 
     def add_to(self, total: Tensor, weights: Tensor, spread: float) -> None:
-        self.outer.add_to(total, weights, spread)
+        # Cut as the positions of both say: from these the inner clip norm was computed.
+        self.outer.add_cut(total, weights, chunk_for(self.positions, spread))
         self.rows.add_to(total, weights, spread)
 
     def dense(self) -> Dense:

@@ -8,20 +8,20 @@ optimizer.step()
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.utils.data import TensorDataset, default_collate
+from torch.utils.data import default_collate
 
 from discreet import _validate as check
 from discreet.aggregation.release import Release
 from discreet.aggregation.session import Session
 from discreet.aggregation.sums import grid_of
-from discreet.errors import ModelError, NumericsError, SampleMisuse
+from discreet.errors import ModelError, NumericsError, ParameterError, SampleMisuse
 from discreet.ledger import Ledger
 from discreet.ledger.events import FixedSize, TruncatedPoisson
 from discreet.mechanisms import Group, State
@@ -32,23 +32,16 @@ from discreet.randomness.gaussian import release_all
 from discreet.sampling import Sample
 from discreet.training.batch_norm import PrivateBatchNorm
 from discreet.training.engine import Engine, Loss
+from discreet.training.fetching import Collate, Rows, fetched
 from discreet.training.precision import chunk_for, inner_group, most_spread
 from discreet.training.rows import check_rows, select
 from discreet.training.rules._lstm import announce as announce_passes
 from discreet.training.sums import Sums, refuse_slots
 from discreet.units import Numerics, Parameters
 
-__all__ = ["Batch", "PrivateRun", "Rows"]
+__all__ = ["Batch", "PrivateRun"]
 
 _KEPT = 32  # inner groups that are remembered
-
-
-class Rows(Protocol):
-    """A data set: as many entries as the plan has records, found by number."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, index: int, /) -> Any: ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -109,7 +102,7 @@ class PrivateRun:
                 do="Call requires_grad_(True) on what is to be trained.",
             )
         self._microbatch = None if microbatch is None else check.whole(owner, "microbatch", microbatch, least=1)
-        bound = plan.for_leaves({**self._engine.leaves, **(statistics or {})})
+        bound = plan.for_leaves({**self._engine.leaves, **_own_names(statistics or {})})
         refuse_slots(bound.bound.start)
         self._numerics = Numerics.IDEALISED if plan.numerics is Numerics.IDEALISED else Numerics.CERTIFIED
         self._inners: dict[tuple[Group, frozenset[int]], Group] = {}
@@ -117,9 +110,14 @@ class PrivateRun:
         self._session = Session(
             bound, ledger=ledger, numerics=self._numerics, source=source, label=label, parameters=parameters
         )
+        for group in bound.bound.start:  # numbers out of range are refused here, before anything is charged
+            if group.private:
+                self._inner(group, frozenset({1}))
+                grid_of(group).scale(group.noise_std)
         self._order = threading.Lock()
         self._waiting: Batch | None = None
         self._attempts = 0  # at the waiting batch
+        self._fetched = 0  # batches that were not empty
 
     @property
     def plan(self) -> Plan:
@@ -139,7 +137,7 @@ class PrivateRun:
     def batches(
         self,
         dataset: Rows,
-        collate: Callable[[list[Any]], Any] = default_collate,
+        collate: Collate = default_collate,
         *,
         start: int = 0,
         state: State | None = None,
@@ -148,7 +146,7 @@ class PrivateRun:
 
         Args:
             dataset: as many entries as the plan has records; sensitive.
-            collate: makes a batch of a list of entries, one row for each.
+            collate: makes a batch of a list of entries: one row of each, in their order, of a fixed shape.
             start: first step, for a run that is resumed.
             state: of the resumed run.
         """
@@ -166,9 +164,10 @@ class PrivateRun:
             sample = next(samples, None)
             if sample is None:
                 return
-            chosen = sample.indices[self._session.order(sample)]
-            self._attempts = 0
-            self._waiting = Batch(sample, _fetched(dataset, chosen, collate) if chosen.size else None)
+            self._attempts, self._fetched = 0, self._fetched + bool(len(sample))
+            chosen = sample.indices[self._session.order(sample)].tolist()
+            look = not self._fetched & (self._fetched - 1)  # at batches 1, 2, 4, 8, ...
+            self._waiting = Batch(sample, fetched(dataset, chosen, collate, look=look) if chosen else None)
             yield self._waiting
 
     def _announce(self, start: int) -> None:
@@ -223,14 +222,15 @@ class PrivateRun:
             return sums
         check_rows(batch.data, records)
         size = self._microbatch or self._engine.fitting(loss, batch.data, records, self._budget, self._places())
-        rows = torch.from_numpy(self._session.places(batch.sample, size, self._attempts))
-        seed = self._session.seed(batch.sample, self._attempts)
-        self._attempts += 1
+        attempt, self._attempts = self._attempts, self._attempts + 1
+        rows = torch.from_numpy(self._session.places(batch.sample, size, attempt))
+        seed = self._session.seed(batch.sample, attempt)
         with torch.random.fork_rng():
             torch.manual_seed(seed)
             for start in range(0, len(rows), size):
                 some = rows[start : start + size]
-                data = batch.data if size == records else select(batch.data, some.clamp(min=0))
+                # Copied also when it is all of them: memory must not tell whether a place was empty.
+                data = select(batch.data, some.clamp(min=0))
                 for contributions, statistics in self._engine.passes(loss, data, size, some >= 0):
                     self._refuse_other_bits()
                     sums.add(contributions, statistics)
@@ -239,10 +239,12 @@ class PrivateRun:
     def _refuse_other_bits(self) -> None:
         """Certified sums need every record's own bits."""
         found = self._engine.isolation
-        if found is not None and not found.own_bits and self._numerics is Numerics.CERTIFIED:
+        alike = self._engine.varies is None and (found is None or found.own_bits)
+        if not alike and self._numerics is Numerics.CERTIFIED:
             raise NumericsError(
                 expected="records whose numbers have the same bits whoever else is in the batch, as certified numerics need",
-                got="a model in which a record decides how the others are computed, if only in their last bits",
+                got="a model in which a record decides how the others are computed, if only in their last bits"
+                + (f": {self._engine.varies}" if self._engine.varies else ""),
                 do="Let all records go the same way: pad to a fixed length, pass masks always (in transformers "
                 'attn_implementation="eager"). Or write numerics=Numerics.IDEALISED into the plan; the guarantee will say so.',
             )
@@ -321,12 +323,13 @@ class PrivateRun:
         return values if values.dtype == kind else np.empty(values.shape, kind)
 
 
-def _fetched(dataset: Rows, chosen: np.ndarray[Any, np.dtype[np.int64]], collate: Callable[[list[Any]], Any]) -> Any:
-    indices = chosen.tolist()
-    if isinstance(dataset, TensorDataset) and collate is default_collate:
-        return list(select(dataset.tensors, torch.from_numpy(chosen)))
-    several = getattr(dataset, "__getitems__", None)  # torch's own convention for fetching a batch at once
-    return collate(several(indices) if callable(several) else [dataset[index] for index in indices])
+def _own_names(statistics: Mapping[str, int]) -> Mapping[str, int]:
+    """Refuse statistics that would take the place of a parameter, or of a layer."""
+    for name in statistics:
+        if name.startswith(("grad/", "bn/")):
+            expected = 'names such as "metric/accuracy", none that begins with "grad/" or "bn/"'
+            raise ParameterError(owner="PrivateRun", name="statistics", expected=expected, got=repr(name))
+    return statistics
 
 
 def _give(parameter: Tensor, noised: Any, divisor: float) -> None:

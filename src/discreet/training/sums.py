@@ -75,7 +75,7 @@ class Sums:
         for group in self._groups:
             squares, spreads = measures[group.name] if self._own(group) else given.measured(group.leaves)
             inner, most = self._inner(group, given.positions(group.leaves))
-            if group.private:
+            if inner is not group:  # else rounding is idealised, or there is no bound to keep
                 squares = raised_squares(squares, spreads.sqrt() * _UP, most=most)
             weights = inner.weights(torch.where(squares.isfinite(), squares, math.inf)) * (finite & present)
             for leaf, scale in zip(group.leaves, group.scales, strict=True):
