@@ -169,6 +169,7 @@ class Engine:
         return getattr(loss, "__code__", type(loss)), *(module.training for module in self.model.modules())
 
     def _understood(self, loss: Loss, batch: Any, records: int) -> Structure:
+        before = self.isolation
         few = select(batch, shortest_first(batch, records))  # a few records must stand for all
         structure = self.learn(loss, few, records)
         self.isolation = isolated(self, loss, few, records, structure)
@@ -177,6 +178,7 @@ class Engine:
         self.checks += 1
         self._checked = self._circumstances(loss)
         if self._mixing is not None:
+            self.isolation = before
             raise Unclear(self._mixing)
         return structure
 

@@ -5,7 +5,8 @@ until there are many: `h * min(1, 1000 / h.norm())`, the hardest 64 losses of a 
 
     mixed     a tensor without records, computed from records, meets records again
     ragged    how many rows there are is counted from what records hold, so that a row need not be a record
-    ranked    records are sorted among each other
+    along     a function runs along the records: sorts them, adds them up, moves them
+    left      a number of theirs becomes one of Python's, which may come back anywhere
 
 None of it must be wrong; all of it is computed record by record.
 """
@@ -32,19 +33,26 @@ _RAGGED = frozenset(
     {"_pack_padded_sequence", "argwhere", "bincount", "masked_scatter", "masked_scatter_", "masked_select", "nonzero"}
     | {"unique", "unique_consecutive"}
 )
-_RANKED = {"argsort": 1, "cummax": 1, "cummin": 1, "msort": 1, "sort": 1, "topk": 2}  # by the place of `dim`
+_ALONG = {
+    **dict.fromkeys(("argsort", "cummax", "cummin", "cumprod", "cumsum", "flip", "gather", "log_softmax", "logcumsumexp"), 1),
+    **dict.fromkeys(("index_add", "index_copy", "index_select", "msort", "scatter", "scatter_add", "scatter_reduce"), 1),
+    **dict.fromkeys(("diff", "renorm", "roll", "take_along_dim", "topk"), 2),
+    **dict.fromkeys(("softmax", "sort"), 1),
+}  # by the place of `dim`
+_TO_PYTHON = frozenset({"__array__", "__float__", "item", "numpy", "tolist"})
 _MASKS = (torch.bool, torch.uint8)
 
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """One call: numbers of the tensors that go in and come out, whether it counts, along which axis it sorts."""
+    """One call: numbers of the tensors that go in and come out; whether it counts; along which axes it runs; what it leaves."""
 
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     changed: int | None
     ragged: bool
-    ranked: int | None
+    along: tuple[int, ...]
+    left: bool
 
 
 @final
@@ -61,7 +69,8 @@ class Flows:
         inputs = tuple(map(self._number, tensors_in(args, kwargs)))
         changed = inputs[0] if inputs and changes_in_place(name) else None
         outputs = tuple(map(self._number, tensors_in(out)))
-        self.calls.append(Flow(inputs, outputs, changed, _counts(name, args, kwargs), _sorts(name, args, kwargs)))
+        left = name in _TO_PYTHON and any(map(torch.is_floating_point, tensors_in(args)))
+        self.calls.append(Flow(inputs, outputs, changed, _counts(name, args, kwargs), _along(name, args, kwargs), left))
 
     def _number(self, tensor: Tensor) -> int:
         seen, number = self._seen.get(id(tensor), (None, -1))
@@ -81,13 +90,16 @@ def _counts(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     return name in _RAGGED or (name == "where" and len(args) + len(kwargs) == 1)
 
 
-def _sorts(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> int | None:
-    place = _RANKED.get(name)
-    if place is None or not args:
-        return None
-    given = args[place] if len(args) > place else kwargs.get("dim", 0 if name == "msort" else -1)
+def _along(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[int, ...]:
+    place = _ALONG.get(name.removesuffix("_"))
+    if place is None or not args or not isinstance(args[0], Tensor):
+        return ()
+    given = args[place] if len(args) > place else kwargs.get("dim", kwargs.get("dims", -1))
     axes: int = args[0].ndim
-    return int(given) % max(1, axes)
+    if name == "msort" or (name == "roll" and given == -1):  # over the first axis; over all of them as one
+        return (0,) if name == "msort" else tuple(range(axes))
+    dims = given if isinstance(given, (list, tuple)) else (given,)
+    return tuple(dim % max(1, axes) for dim in dims if isinstance(dim, int))
 
 
 def mixing_of(structure: Structure, flows: Sequence[Flow]) -> str | None:
@@ -99,9 +111,12 @@ def mixing_of(structure: Structure, flows: Sequence[Flow]) -> str | None:
         carried = any(axis is not None for axis in call.inputs)
         met = any(one in mixed for one in flow.inputs)
         spread = any(axis is not None for axis in call.outputs)
-        if ((carried or spread) and met) or (carried and (flow.ragged or _among(call, flow))):
-            how = "sorts records, or counts entries of theirs" if not met else "joins records with what several of them made"
-            return f"{call.name} {how}: each is computed alone"
+        if (carried or spread) and met:
+            return f"{call.name} joins records with what several of them made: each is computed alone"
+        if (carried or met) and flow.left:
+            return f"{call.name} makes a number of Python's of what records made: each is computed alone"
+        if carried and (flow.ragged or _among(call, flow)):
+            return f"{call.name} runs along the records, or counts entries of theirs: each is computed alone"
         if carried or met:
             mixed.update(one for one, axis in zip(flow.outputs, call.outputs, strict=True) if axis is None)
             mixed.update(_without(call.inputs[:1], flow.changed))
@@ -110,7 +125,7 @@ def mixing_of(structure: Structure, flows: Sequence[Flow]) -> str | None:
 
 def _among(call: CallAxes, flow: Flow) -> bool:
     first = call.inputs[0]
-    return flow.ranked is not None and first is not None and first.dim in (flow.ranked, -1)
+    return bool(flow.along) and first is not None and first.dim in (*flow.along, -1)
 
 
 def _without(first: Sequence[Axis | None], changed: int | None) -> set[int]:

@@ -84,7 +84,16 @@ def test_p09_a_threshold_from_the_batch_is_computed_record_by_record() -> None:
         most = losses.detach().mean().expand(len(x)) * 1e6
         return torch.minimum(losses, most)
 
-    for loss in (hardest, repeated):
+    def of_python(model: Any, x: Tensor) -> Tensor:
+        losses: Tensor = model(x).sum(1).square()
+        return losses * min(1.0, 1e6 / float(losses.detach().sum()))
+
+    def along(model: Any, x: Tensor) -> Tensor:
+        hidden = model[0](x)
+        out: Tensor = model[1](hidden + torch.cumsum(hidden * (hidden > 1e3), 0)).squeeze(1)
+        return out
+
+    for loss in (hardest, repeated, of_python, along):
         engine = Engine(two_layers())
         summed(engine, loss, torch.randn(12, 6), torch.ones(12, dtype=torch.bool))
         assert engine.loop_because is not None
