@@ -109,6 +109,8 @@ class Chooser:
     def _seconds(self, factor: Factor, names: list[str]) -> dict[str, float]:
         signature = (type(factor), factor.shape, *names, *(tuple(tensor.shape) for tensor in _tensors(factor)))
         if signature not in self._measured:
+            # On zeros: numbers next to zero are slow to compute with, and no record may decide how the others are summed.
+            factor = factor.keep(torch.zeros(factor.records, dtype=torch.bool))
             few = _first(factor, _FEW)
             seconds = {name: _time(few, name, 2) * factor.records / max(1, few.records) for name in names}
             close = [name for name in names if seconds[name] <= _CLEAR * min(seconds.values())]

@@ -8,7 +8,8 @@ The model is not wrapped, renamed or changed. What no rule covers is computed re
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import torch
@@ -18,11 +19,13 @@ from discreet.errors import CoupledRecords, ModelError
 from discreet.training.batch_norm import Alone, PrivateBatchNorm
 from discreet.training.choice import Choice, Chooser, table
 from discreet.training.contributions import Contributions, Piece, gathered
+from discreet.training.crowd import undisturbed
 from discreet.training.culprit import named
 from discreet.training.factors import Dense, Factor, wide
 from discreet.training.guards import refuse_kinds
 from discreet.training.isolation import Isolation, isolated, uncoupled
 from discreet.training.memory import Activations, Kept, Watching
+from discreet.training.mixing import Flow, mixing_of
 from discreet.training.perturbation import shortest_first
 from discreet.training.quiet import full_precision, plain_forward
 from discreet.training.recording import Recorder, Tracer, Unclear, Use
@@ -71,9 +74,12 @@ class Engine:
         refuse_kinds(self.parameters)
         self._chooser = Chooser(memory_budget, form)
         self._structure: Structure | None = None
+        self._flows: Sequence[Flow] = ()  # of the last pass that was traced
+        self._mixing: str | None = None
         self._uses: dict[str, int] = {}
         self._count = 0
         self._checked: tuple[object, ...] = ()
+        self.checks = 0  # of isolation, so far
         self.isolation: Isolation | None = None  # what the last check of isolation found
         self.loop_because: str | None = None  # why records are computed one by one; None if they are not
         self.varies: str | None = None  # what has changed from pass to pass, and so may depend on records; None if nothing has
@@ -163,10 +169,17 @@ class Engine:
         return getattr(loss, "__code__", type(loss)), *(module.training for module in self.model.modules())
 
     def _understood(self, loss: Loss, batch: Any, records: int) -> Structure:
-        batch = select(batch, shortest_first(batch, records))  # a few records must stand for all
-        structure = self.learn(loss, batch, records)
-        self.isolation = isolated(self, loss, batch, records, structure)
+        before = self.isolation
+        few = select(batch, shortest_first(batch, records))  # a few records must stand for all
+        structure = self.learn(loss, few, records)
+        self.isolation = isolated(self, loss, few, records, structure)
+        if not undisturbed(self, loss, batch, records, structure):
+            self.isolation = replace(self.isolation, own_bits=False)
+        self.checks += 1
         self._checked = self._circumstances(loss)
+        if self._mixing is not None:
+            self.isolation = before
+            raise Unclear(self._mixing)
         return structure
 
     def learn(self, loss: Loss, batch: Any, records: int) -> Structure:
@@ -176,6 +189,7 @@ class Engine:
         found = Structure.between(two, three)
         if found is None:
             raise Unclear("the model does not call the same functions for another number of records")
+        self._mixing = mixing_of(found, self._flows)
         return found
 
     def _traced(self, loss: Loss, few: Any) -> tuple[list[CallShapes], Kept]:
@@ -198,6 +212,7 @@ class Engine:
                 loss(self.model, few)
         except CoupledRecords as error:
             raise named(error, self.model) from None
+        self._flows = tracer.flows.calls
         shapes: list[CallShapes] = tracer.shapes
         return shapes
 

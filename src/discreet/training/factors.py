@@ -189,7 +189,7 @@ class Dense:
 
 
 def _kept(values: Tensor, kept: Tensor) -> Tensor:
-    return torch.where(kept.reshape(-1, *[1] * (values.ndim - 1)), values, 0)
+    return torch.where(kept.to(values.device).reshape(-1, *[1] * (values.ndim - 1)), values, 0)
 
 
 def _halves(positions: int) -> list[slice]:
@@ -302,7 +302,9 @@ class Rows:
         b_mTE = self._present()
         spreads = _up(last_squares(b_mTE).sqrt().sum(-1).square() * (1.0 + self.positions * 2.0**-50))
         merged = self._all_pairs(b_mTE) if self.positions <= _LONG else self._sorted(b_mTE)
-        missing = spreads * _share(self.positions + b_mTE.shape[2] + 8, b_mTE.dtype) * 1.01 + self.positions**2 * 2.0**-100
+        # A row that was added up errs by gamma(T), its square by twice that; all pairs err by gamma(T + E).
+        terms = 2 * self.positions + b_mTE.shape[2] + 8
+        missing = spreads * _share(terms, b_mTE.dtype) * 1.01 + self.positions**2 * 2.0**-100
         return _least(_up(merged + missing), spreads), spreads
 
     def _all_pairs(self, b_mTE: Tensor) -> Tensor:

@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.utils import checkpoint
 
-from discreet.errors import NumericsError
+from discreet.errors import ModelError, NumericsError
 
 __all__ = ["full_precision", "plain_forward"]
 
@@ -28,7 +28,12 @@ _straight: Any = lambda *_, **__: (None for _ in (0,))  # noqa: E731  (takes wha
 
 @contextmanager
 def plain_forward(model: nn.Module, *, restore: bool = True) -> Iterator[None]:
-    """For the time of a pass. `restore`: buffers and torch's random numbers are afterwards what they were."""
+    """For the time of a pass. `restore`: buffers and torch's random numbers are afterwards what they were.
+
+    Raises:
+        ModelError: the pass wrote into a parameter or its gradient, past clipping and noise; gradients are put back.
+    """
+    held = _Held(model)
     own = [(module, *one) for module in model.modules() for one in module.named_buffers(recurse=False)] if restore else []
     buffers = [(module, name, buffer, buffer.clone()) for module, name, buffer in own]
     kept = (checkpoint.CheckpointFunction, checkpoint._checkpoint_without_reentrant_generator)  # noqa: SLF001
@@ -44,6 +49,37 @@ def plain_forward(model: nn.Module, *, restore: bool = True) -> Iterator[None]:
                 setattr(module, name, buffer)
                 if not torch.equal(buffer, before):  # a graph that is still needed may hold those that have not changed
                     buffer.copy_(before)
+        written = held.written()
+    if written:
+        raise ModelError(
+            expected="a loss that leaves parameters and their gradients alone",
+            got=f"one that writes into {', '.join(written)}, past clipping and noise",
+            do="Return the losses; leave out backward() and optimizer steps: the run computes gradients itself.",
+        )
+
+
+class _Held:
+    """Parameters at the beginning of a pass, and their gradients, which are set aside until its end."""
+
+    def __init__(self, model: nn.Module) -> None:
+        trained = [(name, one) for name, one in model.named_parameters() if one.requires_grad]
+        self._before = [(name, parameter, _state(parameter), parameter.grad) for name, parameter in trained]
+        for _, parameter in trained:
+            parameter.grad = None
+
+    def written(self) -> list[str]:
+        """Names of those that were written to; gradients are afterwards what they were."""
+        found = []
+        for name, parameter, state, gradient in self._before:
+            if parameter.grad is not None or _state(parameter) != state:
+                found.append(name)
+            parameter.grad = gradient
+        return found
+
+
+def _state(tensor: Tensor) -> tuple[int, int]:
+    """Where it is, and how often it was changed."""
+    return tensor.data_ptr(), tensor._version  # noqa: SLF001  (what autograd itself goes by)
 
 
 @contextmanager

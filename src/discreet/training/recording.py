@@ -21,6 +21,7 @@ from torch.overrides import TorchFunctionMode
 from discreet.training.batch_norm import Noting
 from discreet.training.factors import Dense, Factor, wide
 from discreet.training.guards import refuse_change, refuse_coupling, refuse_shuffling
+from discreet.training.mixing import Flows
 from discreet.training.opened import is_python, opened
 from discreet.training.structure import Axis, CallAxes, CallShapes, Structure, tensors_in
 from discreet.training.tap import Receiver, new_anchor, spread_out, tap
@@ -93,6 +94,7 @@ class Tracer(_Watching):
     ) -> None:
         super().__init__(noting)
         self.shapes: list[CallShapes] = []
+        self.flows = Flows()
         self._look = look
         self._parameters = dict(parameters or {})
 
@@ -102,6 +104,7 @@ class Tracer(_Watching):
         inputs = tuple(map(_shape, tensors_in(args, kwargs)))
         out = func(*args, **kwargs)
         self.shapes.append(CallShapes(func.__name__, inputs, tuple(map(_shape, tensors_in(out)))))
+        self.flows.note(func.__name__, args, kwargs, out)
         if self._look is not None:
             self._look(number, func.__name__, out)
         return out
@@ -231,11 +234,8 @@ class Recorder(_Watching):
     def _check_rows(self, name: str, tensor: Tensor, axis: Axis | None) -> None:
         if axis is None or axis.dim < 0:
             return
-        if (
-            tensor.ndim <= axis.dim
-            or tensor.shape[axis.dim] % max(1, self.records)
-            or (axis.fold == 1 and tensor.shape[axis.dim] != self.records)
-        ):
+        rows = tensor.shape[axis.dim] if tensor.ndim > axis.dim else -1
+        if rows < 0 or rows % max(1, self.records) or (axis.fold == 1 and rows != self.records):
             raise Unclear(f"an argument of {name} does not have one row for each record")
 
     def _derived(self, call: Call, tensor: Tensor) -> Value:
@@ -295,7 +295,6 @@ class Recorder(_Watching):
             if [tensor._version for tensor in used] != versions:  # noqa: SLF001
                 raise Unclear(f"an argument of {name} was changed in place after it was used")
             used.clear()
-            versions.clear()
             use.factor = self._finish(use, waiting.pop()(gradient))
 
         return receive

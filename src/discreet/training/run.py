@@ -106,6 +106,7 @@ class PrivateRun:
         refuse_slots(bound.bound.start)
         self._numerics = Numerics.IDEALISED if plan.numerics is Numerics.IDEALISED else Numerics.CERTIFIED
         self._inners: dict[tuple[Group, frozenset[int]], Group] = {}
+        self._positions: dict[str, frozenset[int]] = {}
         self._session = Session(
             bound, ledger=ledger, numerics=self._numerics, source=source, label=label, parameters=parameters
         )
@@ -254,7 +255,13 @@ class PrivateRun:
         return max(1, min(self._most_records(), int(expected + 2.0 * expected**0.5 + 1.0)))
 
     def _inner(self, group: Group, positions: frozenset[int]) -> tuple[Group, float]:
-        """What to clip by, so that the rounding of sums stays within what the ledger was charged with."""
+        """What to clip by, so that the rounding of sums stays within what the ledger was charged with.
+
+        For all positions that occurred so far: one record that sends a pass to the loop, where none occur, must not change what
+        the others are clipped to.
+        """
+        positions |= self._positions.get(group.name, frozenset())
+        self._positions[group.name] = positions
         most = most_spread(max(positions, default=1))
         if self._numerics is Numerics.IDEALISED or not group.private:
             return group, most

@@ -5,6 +5,7 @@ Legend: m records, q output channels.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import final
 
@@ -12,9 +13,10 @@ import torch
 from torch import Tensor
 
 from discreet.training.factors import Dense, Factor, Forms, Measures, row_squares, wide
+from discreet.training.precision import LARGEST_INPUT
 from discreet.training.recording import Call, Unclear
 from discreet.training.rules.convolution import Convolution
-from discreet.training.rules.convolution_norms import ghost_pays, ghost_squared_norms
+from discreet.training.rules.convolution_norms import ghost_pays, ghost_squares
 
 __all__ = ["Convolved", "convolution", "transposed_convolution"]
 
@@ -42,7 +44,9 @@ class Convolved:
 
     def measured(self) -> Measures:
         if ghost_pays(self.how, self.how.sides(self.x, self.g)[0].shape[2:]):
-            squares = ghost_squared_norms(self.how, self.x, self.g)
+            squares, spreads = ghost_squares(self.how, self.x, self.g)
+            # Below, no partial sum of the gradient leaves the range of float32; above, the record is left out as elsewhere.
+            squares = squares.masked_fill(spreads > LARGEST_INPUT**2, math.inf)
         else:
             squares = torch.cat([row_squares(some) for some in self.how.in_turn(self.x, self.g)])
         return squares, squares
@@ -57,7 +61,7 @@ class Convolved:
         return Dense(self.how.folded(self.x, self.g))
 
     def keep(self, kept: Tensor) -> Convolved:
-        rows = kept.reshape(-1, *[1] * (self.x.ndim - 1))
+        rows = kept.to(self.x.device).reshape(-1, *[1] * (self.x.ndim - 1))
         return Convolved(self.how, torch.where(rows, self.x, 0), torch.where(rows, self.g, 0))
 
     def forms(self) -> Forms:
