@@ -76,7 +76,10 @@ def _seen(engine: Engine, loss: Loss, batch: Any, records: int, structure: Struc
     with plain_forward(engine.model):
         recorder, statistics = engine.record(noting, batch, records, records, structure, trial=True)
     parts = [part for use in recorder.uses for part in _tensors(use.factor)] + list(statistics.values())
-    return [losses_of(results[0]).detach().double(), *(_lengths(part, records) for part in parts if len(part) == records)]
+    return [
+        losses_of(results[0]).detach().double().expand(records),
+        *(_lengths(part, records) for part in parts if len(part) == records),
+    ]
 
 
 def _lengths(part: Tensor, records: int) -> Tensor:
