@@ -1,8 +1,8 @@
 """Who takes the step: plain SGD, opacus with hooks, opacus with ghost clipping, a hand-written vmap, and this library.
 
-A contender is a function (model, batch, noise_multiplier) -> step. A step is everything from the forward to the optimizer: the
-per-record gradients clipped to CLIP_NORM, summed, noised, divided by the number of records, and one step of SGD. It leaves no
-gradient behind. A contender that cannot take the model says so by an exception; the table repeats it.
+A contender is a function (model, batch, noise_multiplier) -> step. A step is everything from fetching the records to the
+optimizer: the per-record gradients clipped to CLIP_NORM, summed, noised, divided by the number of records, and one step of SGD.
+It leaves no gradient behind. A contender that cannot take the model says so by an exception; the table repeats it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 import torch
 from torch import Tensor, nn
+from torch.utils.data import TensorDataset
 
 import discreet as dp
 from benchmarks.models import Batch, Task, losses
@@ -33,7 +34,7 @@ def plain(model: nn.Module, batch: Batch, noise_multiplier: float) -> Step:  # n
     optimizer = torch.optim.SGD(model.parameters(), LEARNING_RATE)
 
     def step() -> None:
-        losses(model, batch).mean().backward()  # type: ignore[no-untyped-call]
+        losses(model, fetched(batch)).mean().backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         optimizer.zero_grad()
 
@@ -54,7 +55,7 @@ def hooks(model: nn.Module, batch: Batch, noise_multiplier: float) -> Step:
     )
 
     def step() -> None:
-        losses(wrapped, batch).mean().backward()  # type: ignore[no-untyped-call]
+        losses(wrapped, fetched(batch)).mean().backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
 
@@ -76,7 +77,7 @@ def ghost(model: nn.Module, batch: Batch, noise_multiplier: float) -> Step:
     )
 
     def step() -> None:
-        DPTensorFastGradientClipping(wrapped, optimizer, losses(wrapped, batch)).backward()
+        DPTensorFastGradientClipping(wrapped, optimizer, losses(wrapped, fetched(batch))).backward()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
 
@@ -86,7 +87,6 @@ def ghost(model: nn.Module, batch: Batch, noise_multiplier: float) -> Step:
 def vmapped(model: nn.Module, batch: Batch, noise_multiplier: float) -> Step:
     """What one writes by hand with torch.func: vmap of grad, then clip and sum; noise from torch."""
     optimizer = torch.optim.SGD(model.parameters(), LEARNING_RATE)
-    inputs, targets = batch
     parameters = dict(model.named_parameters())
 
     def loss(values: dict[str, Tensor], one: Tensor, target: Tensor) -> Tensor:
@@ -100,33 +100,23 @@ def vmapped(model: nn.Module, batch: Batch, noise_multiplier: float) -> Step:
 
     def step() -> None:
         values = {name: parameter.detach() for name, parameter in parameters.items()}
-        rows = {name: each.flatten(1) for name, each in gradients(values, inputs, targets).items()}
+        rows = {name: each.flatten(1) for name, each in gradients(values, *fetched(batch)).items()}
         norms = torch.stack([each.norm(dim=1) for each in rows.values()]).norm(dim=0)
         weights = (CLIP_NORM / norms.clamp(min=1e-6)).clamp(max=1.0)
         for name, parameter in parameters.items():
             total = (weights @ rows[name]).view_as(parameter)
             noise = torch.randn_like(parameter).mul_(noise_multiplier * CLIP_NORM)
-            parameter.grad = total.add_(noise).div_(len(inputs))
+            parameter.grad = total.add_(noise).div_(len(batch[0]))
         optimizer.step()
         optimizer.zero_grad()
 
     return step
 
 
-class _Rows:
-    """A data set that is one batch, so that no time is taken for fetching it."""
-
-    def __init__(self, batch: Batch) -> None:
-        self._batch = batch
-
-    def __len__(self) -> int:
-        return len(self._batch[0])
-
-    def __getitem__(self, index: int) -> Batch:
-        return self._batch[0][index], self._batch[1][index]
-
-    def __getitems__(self, _: list[int]) -> Batch:
-        return self._batch
+def fetched(batch: Batch) -> Batch:
+    """The records in a random order, as every training loop has them: part of a step, for all contenders."""
+    order = torch.randperm(len(batch[0]))
+    return batch[0][order], batch[1][order]
 
 
 def ours(model: nn.Module, batch: Batch, noise_multiplier: float) -> Step:
@@ -137,7 +127,7 @@ def ours(model: nn.Module, batch: Batch, noise_multiplier: float) -> Step:
     )
     run = PrivateRun(model, plan, ledger=dp.Ledger.in_memory())
     optimizer = torch.optim.SGD(model.parameters(), LEARNING_RATE)
-    batches = run.batches(_Rows(batch), collate=lambda rows: rows)
+    batches = run.batches(TensorDataset(*batch))
 
     def step() -> None:
         run.backward(losses, next(batches))

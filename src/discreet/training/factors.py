@@ -329,7 +329,8 @@ class Rows:
     def add_to(self, total: Tensor, weights: Tensor, _spread: float) -> None:
         values = self.b.double() * weights.reshape(-1, 1, 1)
         here = self.ids.reshape(-1) >= 0
-        total.view(self.shape).index_add_(0, self.ids.reshape(-1)[here], values.reshape(-1, self.shape[1])[here])
+        one_pass = total.new_zeros(self.shape, dtype=torch.float64)  # see `lookups`
+        total.view(self.shape).add_(one_pass.index_add_(0, self.ids.reshape(-1)[here], values.reshape(-1, self.shape[1])[here]))
 
     def dense(self) -> Dense:
         b_mTE = self._present()

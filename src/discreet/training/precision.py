@@ -37,6 +37,7 @@ __all__ = [
     "Chunk",
     "chunk_for",
     "inner_group",
+    "lookups",
     "most_spread",
     "raised_squares",
     "sum_weights",
@@ -179,6 +180,22 @@ def _joined(chunk: Chunk, kappa: Fraction) -> int:
             break
         joined = more
     return joined
+
+
+def lookups(positions: int, size: int, records: int) -> Chunk:
+    """How the rows of a table are summed: in float64, at most size * positions to one number in a pass, then passes.
+
+    Together at most size * T + L additions of one number, L the most records of a sample: as many as L * pieces.
+
+    Args:
+        positions: T; public.
+        size: places of a pass; public.
+        records: L; public.
+
+    >>> lookups(128, 560, 60_000)
+    Chunk(records=1, positions=1, pieces=3, joined=1)
+    """
+    return Chunk(1, 1, 1 + -(-size * positions // records))
 
 
 def inner_group(

@@ -33,7 +33,7 @@ from discreet.sampling import Sample
 from discreet.training.batch_norm import PrivateBatchNorm
 from discreet.training.engine import Engine, Loss
 from discreet.training.fetching import Collate, Rows, fetched
-from discreet.training.precision import chunk_for, inner_group, most_spread
+from discreet.training.precision import Chunk, chunk_for, inner_group, lookups, most_spread
 from discreet.training.rows import check_rows, select
 from discreet.training.rules._lstm import announce as announce_passes
 from discreet.training.sums import Sums, refuse_slots
@@ -270,13 +270,18 @@ class PrivateRun:
             found = inner_group(
                 group,
                 dimension=sum(self._session.bound.dimensions[leaf] for leaf in group.leaves),
-                chunks=[chunk_for(count, most) for count in positions | {1}],
+                chunks=self._chunks(positions, most),
                 spread=most,
                 records=self._most_records(),
                 grid=grid_of(group),
             )
             self._inners = {(group, positions): found, **dict(list(self._inners.items())[:_KEPT])}
         return found, most
+
+    def _chunks(self, positions: frozenset[int], most: float) -> list[Chunk]:
+        cut = [chunk_for(count, most) for count in positions | {1}]
+        longest = max(positions, default=1)
+        return [*cut, lookups(longest, self._microbatch or self._places(), self._most_records())] if longest > 1 else cut
 
     def _most_records(self) -> int:
         """Of any sample; public."""
