@@ -2,7 +2,7 @@
 # make demo      train a small model privately; writes out/demo.ledger and out/report.md
 # make test      linters, types, import contracts, all tests (a few minutes)
 # make test-full the same with the slow suites
-# make bench     benchmarks, printed as tables (with torch, opacus, OpenDP, dp-accounting and prv-accountant as peers; about 25 minutes)
+# make bench     benchmarks, printed as tables (with torch, opacus, OpenDP, dp-accounting and prv-accountant as peers; about an hour)
 # make format    rewrite the code in the house format
 
 PYTHON ?= python3
@@ -46,6 +46,10 @@ bench:
 	$(BIN)/python benchmarks/sampling.py
 	$(BIN)/python benchmarks/sums.py
 	$(BIN)/python benchmarks/aggregation.py
+	$(BIN)/python benchmarks/convolution.py
+	$(BIN)/python -m benchmarks.agreement
+	$(BIN)/python -m benchmarks.step
+	$(BIN)/python -m benchmarks.growth
 	$(BIN)/python benchmarks/ledger.py
 	$(BIN)/python benchmarks/interop.py
 	$(BIN)/python benchmarks/accounting.py
