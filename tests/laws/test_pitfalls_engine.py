@@ -339,7 +339,9 @@ def test_p14_a_record_whose_terms_cancel_is_held_to_their_sizes() -> None:
     spread = float(batch[0].norm(dim=2).sum()) * 3.0**0.5
     assert length < 1.0
     assert spread > 1e5
-    assert float(clipped(Engine(model, form="ghost"), its, batch, 1).norm()) <= length * most_spread(64) / spread * 1.01
+    ghost = Engine(model, form="ghost")  # written out, the gradient is one number for each weight, without terms
+    rounding = 2.0**-24 * 64 * most_spread(64)  # of a float32 sum of 64 terms of that size
+    assert float(clipped(ghost, its, batch, 1).norm()) <= length * most_spread(64) / spread * 1.01 + rounding < length / 1e3
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])

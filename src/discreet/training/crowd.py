@@ -84,7 +84,7 @@ def _seen(engine: Engine, loss: Loss, batch: Any, records: int, structure: Struc
 
 def _lengths(part: Tensor, records: int) -> Tensor:
     rows = part.detach().reshape(records, -1)
-    found: Tensor = torch.linalg.vector_norm(rows if rows.is_floating_point() else rows.double(), dim=1)
+    found: Tensor = torch.linalg.vector_norm(rows if rows.is_floating_point() or rows.is_complex() else rows.double(), dim=1)
     return found.double()
 
 
