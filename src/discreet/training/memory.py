@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TypeAlias, final
 
+import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
@@ -34,7 +35,8 @@ class Kept:
         places: set[int] = set()
 
         def keep(tensor: Tensor) -> list[Tensor]:
-            memory = tensor.untyped_storage()
+            with torch._C.DisableTorchFunction():  # noqa: SLF001  (the pass that is watched must not count this call)
+                memory = tensor.untyped_storage()
             if memory.data_ptr() not in places:
                 places.add(memory.data_ptr())
                 self.bytes[now()] = self.bytes.get(now(), 0) + memory.nbytes()

@@ -517,3 +517,28 @@ def test_p12_as_many_positions_as_records() -> None:
     """A size that equals the number of records is not taken for it."""
     square = draw(E, E, E)
     check(lambda s, x: F.linear(x * s.g + s.p, s.w), square, values={"w": W, "g": draw(E), "p": draw(E, E)})
+
+
+class _Square(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        return 2 * x * gradients[0]
+
+
+def test_a_function_of_autograd_without_parameters_needs_no_loop() -> None:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = nn.Linear(4, 3).double(), nn.Linear(3, 2).double()
+
+        def forward(self, x: Tensor) -> Tensor:
+            out: Tensor = self.second(_Square.apply(self.first(x)))  # type: ignore[no-untyped-call]
+            return out
+
+    compare(Model(), lambda model, batch: model(batch[0]).sum(1), (torch.randn(5, 4, dtype=torch.double),))
