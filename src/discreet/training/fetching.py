@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import TensorDataset, default_collate
 
@@ -17,7 +19,7 @@ from discreet.training.culprit import CANNOT_BEAR
 from discreet.training.rows import select
 from discreet.training.structure import tensors_in
 
-__all__ = ["Collate", "Rows", "fetched"]
+__all__ = ["Collate", "Rows", "at_once", "fetched"]
 
 Collate: TypeAlias = Callable[[list[Any]], Any]
 """A list of entries to a batch with one row for each, in their order."""
@@ -34,26 +36,32 @@ class Rows(Protocol):
     def __getitem__(self, index: int, /) -> Any: ...
 
 
-def fetched(dataset: Rows, indices: list[int], collate: Collate, *, look: bool) -> Any:
+def fetched(dataset: Rows, chosen: NDArray[np.int64], collate: Collate, *, look: bool) -> Any:
     """The batch of these entries.
 
     Args:
         dataset: of the user; sensitive.
-        indices: at least one; sensitive.
+        chosen: indices of entries, at least one; sensitive.
         collate: of the user.
         look: whether to try out that rows do not mix.
 
     Raises:
         CoupledRecords: they do.
     """
-    if type(dataset) is TensorDataset and collate is default_collate:  # a subclass may give something else
-        return list(select(dataset.tensors, torch.tensor(indices)))
+    if at_once(dataset, collate):
+        return list(select(dataset.tensors, torch.from_numpy(chosen)))  # type: ignore[attr-defined]
+    indices = chosen.tolist()
     several = getattr(dataset, "__getitems__", None)  # torch's own convention for fetching a batch at once
     entries = list(several(indices)) if callable(several) else [dataset[index] for index in indices]
     batch = collate(entries)
     if look and collate is not default_collate and len(entries) == len(indices):
         _refuse_mixing(collate, entries)
     return batch
+
+
+def at_once(dataset: Rows, collate: Collate) -> bool:
+    """Whether entries are rows of tensors, and a batch is those rows in new memory; a subclass may give something else."""
+    return type(dataset) is TensorDataset and collate is default_collate
 
 
 def _refuse_mixing(collate: Collate, entries: Sequence[Any]) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -40,7 +41,7 @@ def plain_forward(model: nn.Module, *, restore: bool = True) -> Iterator[None]:
     checkpoint.CheckpointFunction = _Straight  # type: ignore[misc, assignment]
     checkpoint._checkpoint_without_reentrant_generator = _straight  # noqa: SLF001
     try:
-        with torch.random.fork_rng(enabled=restore), torch.compiler.set_stance("force_eager"):
+        with torch.random.fork_rng(enabled=restore), _uncompiled():
             yield
     finally:
         checkpoint.CheckpointFunction, checkpoint._checkpoint_without_reentrant_generator = kept  # type: ignore[misc]  # noqa: SLF001
@@ -56,6 +57,11 @@ def plain_forward(model: nn.Module, *, restore: bool = True) -> Iterator[None]:
             got=f"one that writes into {', '.join(written)}, past clipping and noise",
             do="Return the losses; leave out backward() and optimizer steps: the run computes gradients itself.",
         )
+
+
+def _uncompiled() -> AbstractContextManager[object]:
+    """Compiled functions run as they are written. Where nothing was compiled, there is nothing to do."""
+    return torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else nullcontext()
 
 
 class _Held:

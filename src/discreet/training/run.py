@@ -32,7 +32,7 @@ from discreet.randomness.gaussian import release_all
 from discreet.sampling import Sample
 from discreet.training.batch_norm import PrivateBatchNorm
 from discreet.training.engine import Engine, Loss
-from discreet.training.fetching import Collate, Rows, fetched
+from discreet.training.fetching import Collate, Rows, at_once, fetched
 from discreet.training.precision import Chunk, chunk_for, inner_group, lookups, most_spread
 from discreet.training.rows import check_rows, select
 from discreet.training.rules._lstm import announce as announce_passes
@@ -118,6 +118,7 @@ class PrivateRun:
         self._waiting: Batch | None = None
         self._attempts = 0  # at the waiting batch
         self._fetched = 0  # batches that were not empty
+        self._new = False  # whether batches are in memory of their own
 
     @property
     def plan(self) -> Plan:
@@ -158,6 +159,7 @@ class PrivateRun:
                 do="Make the plan for this data set; an entry is what is protected (for users: everything of one user).",
             )
         self._announce(start)
+        self._new = at_once(dataset, collate)
         samples = self._session.samples(start, state)
         while True:
             self._refuse_waiting()
@@ -165,9 +167,9 @@ class PrivateRun:
             if sample is None:
                 return
             self._attempts, self._fetched = 0, self._fetched + bool(len(sample))
-            chosen = sample.indices[self._session.order(sample)].tolist()
+            chosen = sample.indices[self._session.order(sample)]
             look = not self._fetched & (self._fetched - 1)  # at batches 1, 2, 4, 8, ...
-            self._waiting = Batch(sample, fetched(dataset, chosen, collate, look=look) if chosen else None)
+            self._waiting = Batch(sample, fetched(dataset, chosen, collate, look=look) if chosen.size else None)
             yield self._waiting
 
     def _announce(self, start: int) -> None:
@@ -229,8 +231,8 @@ class PrivateRun:
             torch.manual_seed(seed)
             for start in range(0, len(rows), size):
                 some = rows[start : start + size]
-                # Copied also when it is all of them: memory must not tell whether a place was empty.
-                data = select(batch.data, some.clamp(min=0))
+                # New memory also when it is all of them: where it lies must not tell whether a place was empty.
+                data = batch.data if self._new and size == records else select(batch.data, some.clamp(min=0))
                 for contributions, statistics in self._engine.passes(loss, data, size, some >= 0):
                     self._refuse_other_bits()
                     sums.add(contributions, statistics)

@@ -528,7 +528,8 @@ class _Square(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Tensor:
         (x,) = ctx.saved_tensors
-        return 2 * x * gradients[0]
+        gradient: Tensor = 2 * x * gradients[0]
+        return gradient
 
 
 def test_a_function_of_autograd_without_parameters_needs_no_loop() -> None:
