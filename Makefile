@@ -35,10 +35,10 @@ check:
 	$(BIN)/lint-imports
 
 test: check
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto
 
 test-full: check
-	$(BIN)/python -m pytest -m 'full or not full'
+	$(BIN)/python -m pytest --numprocesses auto -m 'full or not full'
 
 bench:
 	$(BIN)/python benchmarks/noise.py

@@ -62,7 +62,7 @@ def test_idealised_numerics_and_test_keys_are_named() -> None:
     run = replace(RUN, numerics=Numerics.IDEALISED, randomness=Randomness.UNSAFE_TEST_KEY)
     found = account(FakeLedger((Charge(RUN, STEP, 1), Charge(run, STEP, 1))), delta=1e-5)
     assert found.numerics is Numerics.IDEALISED
-    assert any("floating-point noise" in line for line in found.assumptions)
+    assert any("behave as real numbers" in line for line in found.assumptions)
     assert found.voided_by == ("unsafe_test_key",)
     assert str(found).startswith("NO GUARANTEE")
 
