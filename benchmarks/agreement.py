@@ -63,9 +63,9 @@ def agreement(task: Task, records: int) -> bool:
     allowed = FLOATS + 2 * noise / float(update.norm())
     agreed = True
     for name, contender in CONTENDERS.items():
-        model = builder(name, task)()
-        copy(start, model)
         try:
+            model = builder(name, task)()
+            copy(start, model)
             contender(model, batch, NOISE_MULTIPLIER)()
         except Exception as error:  # noqa: BLE001  (whatever stops a peer belongs in the table)
             print(f"{task.name:<12}{name:<14}{type(error).__name__}: {error}")
