@@ -119,11 +119,12 @@ def fetched(batch: Batch) -> Batch:
     return batch[0][order], batch[1][order]
 
 
-def ours(model: nn.Module, batch: Batch, noise_multiplier: float) -> Step:
+def ours(model: nn.Module, batch: Batch, noise_multiplier: float, numerics: dp.Numerics = dp.Numerics.CERTIFIED) -> Step:
     """This library: sampled, charged, clipped, summed with certified rounding, exact noise from the cryptographic source."""
     plan = dp.Plan(
         sampler=dp.Sampler(dp.Everything(), records=len(batch[0]), steps=10**9),
         mechanism=dp.Groups({"grad/*": dp.Gaussian(CLIP_NORM, noise_multiplier)}),
+        numerics=numerics,
     )
     run = PrivateRun(model, plan, ledger=dp.Ledger.in_memory())
     optimizer = torch.optim.SGD(model.parameters(), LEARNING_RATE)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from discreet.errors import NumericsError, ParameterError
 from discreet.mechanisms import AdaptiveClip, Clipping, Gaussian, Group
@@ -212,7 +213,6 @@ def test_a_spread_that_is_no_number_leaves_the_record_out() -> None:
 
 
 def test_spreads_are_raised_in_torch_as_in_numpy() -> None:
-    torch = pytest.importorskip("torch")
     squares, spreads = np.array([[1.0, 0.25]]), np.array([[8.0, 0.5]])
     ours = precision.raised_squares(torch.from_numpy(squares), torch.from_numpy(spreads), most=3.0)
     assert np.array_equal(ours.numpy(), precision.raised_squares(squares, spreads, most=3.0))
@@ -244,7 +244,6 @@ def test_one_microbatch_would_state_less() -> None:
 
 def test_rows_do_not_depend_on_other_rows_and_hardly_on_their_place() -> None:
     """Outputs and input gradients of small layers, in odd shapes: bits against other contents, drift against another row."""
-    torch = pytest.importorskip("torch")
     generator = torch.Generator().manual_seed(0)
 
     def numbers(*shape: int) -> Any:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from discreet.errors import NumericsError, ParameterError
 from discreet.training.rules import _lstm
+from discreet.training.rules import _lstm_kernels as kernels
 from discreet.training.rules.recurrent import Kind, Place, Receiver, Recurrence
 
 pytestmark = pytest.mark.filterwarnings("ignore:LSTM with projections")  # torch takes another way, and says so
@@ -388,7 +389,6 @@ def test_another_number_of_weights_is_refused(kind: Kind) -> None:
 @pytest.fixture
 def compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Compiled code from the first step on."""
-    pytest.importorskip("numba")
     monkeypatch.setattr(_lstm, "_WORTH", -1)
 
 
@@ -407,7 +407,6 @@ def test_compiled_steps_without_records_and_on_strided_gradients(compiled: None)
 
 def test_compiled_functions_are_accurate_and_keep_nan() -> None:
     """Each within 4 units of 2^-24 of torch in float64, relative to it."""
-    kernels = pytest.importorskip("discreet.training.rules._lstm_kernels")
     near, far = torch.logspace(-30, 1.93, 20_000), torch.linspace(-87.0, 87.0, 20_001)
     x = torch.cat((near, -near, far, torch.tensor([0.0, torch.inf, -torch.inf])))
     for run, function in ((kernels._compiled_sigmoid, torch.sigmoid), (kernels._compiled_tanh, torch.tanh)):
@@ -436,7 +435,6 @@ def test_compiled_code_waits_until_it_is_worth_it(monkeypatch: pytest.MonkeyPatc
 
 
 def test_wrong_compiled_code_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    kernels = pytest.importorskip("discreet.training.rules._lstm_kernels")
     monkeypatch.setattr(kernels, "backward", lambda *_: None)
     with pytest.raises(NumericsError, match="agrees with torch"):
         kernels._check()

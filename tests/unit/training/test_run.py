@@ -255,8 +255,14 @@ def test_a_plan_that_asks_for_exact_sums_is_refused() -> None:
 
 
 def test_a_plan_may_allow_idealised_sums() -> None:
-    run = keyed(network(), plan(numerics=dp.Numerics.IDEALISED))
+    """They are clipped to the clip norm itself, and the ledger says so."""
+    ledger, model = dp.Ledger.in_memory(), network()
+    its = plan(numerics=dp.Numerics.IDEALISED, policy=dp.Everything(), steps=1)
+    run = PrivateRun(model, its, ledger=ledger)
     run.backward(loss, next(run.batches(data())))
+    rows = list(zip(*data().tensors, strict=True))
+    assert torch.allclose(gradients(model), clipped_average(network(), rows, its.expected_batch_size), atol=1e-5)
+    assert {charge.run.numerics for charge in ledger.charges()} == {dp.Numerics.IDEALISED}
 
 
 @pytest.mark.parametrize(
