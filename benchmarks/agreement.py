@@ -64,7 +64,7 @@ def agreement(task: Task, records: int) -> bool:
     noise = NOISE_MULTIPLIER * CLIP_NORM * math.sqrt(len(update)) * LEARNING_RATE / records
     allowed = FLOATS + 2 * noise / float(update.norm())
     agreed = True
-    # Certified, ours clips to about a percent less than the clip norm, which is another step; idealised, to the clip norm itself.
+    # Certified, ours clips to about a percent less than the clip norm, which is another step; idealised, to the norm itself.
     contenders = CONTENDERS | {"ours": partial(ours, numerics=Numerics.IDEALISED)}
     for name, contender in contenders.items():
         try:
