@@ -1,0 +1,4 @@
+"""`discreet demo`."""
+from discreet.cli.answer import Answer
+EXAMPLES=""
+def demo() -> Answer: ...

@@ -1,0 +1,4 @@
+"""`discreet report`."""
+from discreet.cli.answer import Answer
+EXAMPLES=""
+def report() -> Answer: ...
