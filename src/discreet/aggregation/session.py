@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
@@ -148,7 +148,7 @@ class Session:
 
     # --- samples ---
 
-    def samples(self, start: int = 0, state: State | None = None, *, until_budget: bool = False) -> Iterator[Sample]:
+    def samples(self, start: int = 0, state: State | None = None, *, until_budget: bool = False) -> Generator[Sample]:
         """The plan's samples, each charged before it is drawn; release each before taking the next. Once for each run.
 
         Args:
@@ -196,7 +196,7 @@ class Session:
             self._label, randomness=self._source.randomness, parameters=self._parameters, numerics=self._numerics
         )
 
-    def _charged(self, draw: Iterator[Sample], charged: Iterable[int]) -> Iterator[Sample]:
+    def _charged(self, draw: Iterator[Sample], charged: Iterable[int]) -> Generator[Sample]:
         for _ in charged:
             for _ in range(self.sampler.batches_per_step):
                 yield next(draw)
