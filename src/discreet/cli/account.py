@@ -37,7 +37,10 @@ class Accountants(Enum):
 
 def account(
     source: Annotated[
-        Path, typer.Argument(metavar="SOURCE", help="A ledger, a JSON Lines export, or a plan; told apart by content.", show_default=False)
+        Path,
+        typer.Argument(
+            metavar="SOURCE", help="A ledger, a JSON Lines export, or a plan; told apart by content.", show_default=False
+        ),
     ],
     delta: Delta = None,
     epsilon: Annotated[
@@ -45,7 +48,8 @@ def account(
     ] = None,
     accountant: Annotated[Accountants, typer.Option(help="Which analysis; both are valid.")] = Accountants.TIGHT,
     at_most: Annotated[
-        float | None, typer.Option(parser=finite, metavar="EPSILON", help="Exit with 1 if epsilon at --delta may be above this.")
+        float | None,
+        typer.Option(parser=finite, metavar="EPSILON", help="Exit with 1 if epsilon at --delta may be above this."),
     ] = None,
     as_json: AsJson = False,
 ) -> Answer:
@@ -58,7 +62,9 @@ def account(
         raise DiscreetError(expected="--delta, or --epsilon, but not both", got=got, do="Give one: the other is computed.")
     if at_most is not None and (delta is None or at_most <= 0.0):
         expected = "--at-most above 0, together with --delta"
-        raise DiscreetError(expected=expected, got=f"--at-most {at_most!r}" + (" without --delta" if delta is None else ""), do="Give both.")
+        raise DiscreetError(
+            expected=expected, got=f"--at-most {at_most!r}" + (" without --delta" if delta is None else ""), do="Give both."
+        )
     read = read_source(source)
     names = ("tight", "rdp") if accountant is Accountants.BOTH else (accountant.value,)
     found = [dp.account(read, delta=delta, epsilon=epsilon, accountant=name) for name in names]  # type: ignore[arg-type]
@@ -68,7 +74,9 @@ def account(
     shown += [f"A second analysis of the same steps. {str(other).splitlines()[-2]}" for other in found[1:]]
     shown += lines
     if epsilon is not None:
-        shown.append("Delta at epsilon " + "; ".join(f"{epsilon!r} by {one.accountant}: at most {up(one.delta)}" for one in found))
+        shown.append(
+            "Delta at epsilon " + "; ".join(f"{epsilon!r} by {one.accountant}: at most {up(one.delta)}" for one in found)
+        )
     result: dict[str, Any] = {"source": str(source), "kind": kind, "guarantees": [guarantee_data(one) for one in found], **data}
     code = YES
     if at_most is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -51,7 +52,8 @@ class Answer:
         with console.capture() as captured:
             for block in self.shown:
                 console.print(block, soft_wrap=isinstance(block, str) and not on_terminal())
-        return "\n".join(line.rstrip() for line in captured.get().split("\n"))
+        lines = "\n".join(line.rstrip() for line in captured.get().split("\n"))
+        return re.sub(r"\n{3,}", "\n\n", lines).rstrip("\n") + "\n"
 
 
 def on_terminal() -> bool:

@@ -1,11 +1,11 @@
 """The commands, and what their outcome is to the shell.
 
-    0     done, or yes
-    1     the answer is no: a ledger is corrupt or was rewritten, deviates from its plan, costs more than allowed
-    2     wrong input: nothing was computed that could be relied on, nothing was written
-    70    a bug of this program
-    130   interrupted
-    141   whoever read the output went away
+0     done, or yes
+1     the answer is no: a ledger is corrupt or was rewritten, deviates from its plan, costs more than allowed
+2     wrong input: nothing was computed that could be relied on, nothing was written
+70    a bug of this program
+130   interrupted
+141   whoever read the output went away
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     sys.exit(_outcome(sys.argv[1:] if arguments is None else arguments))
 
 
-def _outcome(arguments: list[str]) -> int:
+def _outcome(arguments: list[str]) -> int:  # noqa: PLR0911  (one for each kind of outcome)
     """The exit code; every error has become a message on stderr."""
     try:
         answer = _app(args=arguments, prog_name="discreet", standalone_mode=False)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from discreet.cli.words import number
+from discreet.cli.words import number, up
 from discreet.errors import DiscreetError
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Curve", "Kind", "chart", "curve_of", "figure", "require_matplotlib"]
 
+_EIGHTHS = " ▏▎▍▌▋▊▉"
 _WIDTH = 48  # characters of the longest bar
 
 
@@ -101,9 +102,7 @@ def _epsilon_against_steps(plan: Plan, guarantee: Guarantee) -> Curve:
         raise DiscreetError(expected="a plan with Poisson sampling", got=type(policy).__name__, do="Draw no curve.")
     counts = sorted({max(1, plan.steps * eighths // 8) for eighths in range(1, 17)} | {plan.steps})
     multiplier = plan.noise_multiplier
-    found = [
-        guarantee_of((policy.probability, steps, multiplier), guarantee.delta, plan.adjacency).upper for steps in counts
-    ]
+    found = [guarantee_of((policy.probability, steps, multiplier), guarantee.delta, plan.adjacency).upper for steps in counts]
     return Curve(
         title=f"Epsilon at delta {guarantee.delta!r}, with noise multiplier {number(multiplier)}",
         across="steps",
@@ -121,7 +120,8 @@ def chart(curve: Curve, *, blocks: bool) -> str:
         curve: what to draw.
         blocks: whether characters other than ASCII may be used.
 
-    >>> print(chart(Curve(title="Squares", across="x", along="y", points=((1, 1), (2, 4)), here=2, logarithmic=False), blocks=False))
+    >>> curve = Curve(title="Squares", across="x", along="y", points=((1, 1), (2, 4)), here=2, logarithmic=False)
+    >>> print(chart(curve, blocks=False))
     Squares
        x     y
        1     1 ############
@@ -130,7 +130,7 @@ def chart(curve: Curve, *, blocks: bool) -> str:
     values = [value for _, value in curve.points]
     columns = [
         [curve.across, *(f"{x:.10g}" for x, _ in curve.points)],
-        [curve.along, *(f"{y:.3g}" for y in values)],
+        [curve.along, *map(up, values)],
     ]
     widths = [max(map(len, column)) for column in columns]
     lines = [curve.title + ("; bars are logarithmic" if curve.logarithmic else "")]
@@ -154,7 +154,7 @@ def _length(value: float, values: list[float], *, logarithmic: bool) -> float:
 
 def _blocks(length: float) -> str:
     eighths = max(1, round(8.0 * length))
-    return "█" * (eighths // 8) + ("", *"▏▎▍▌▋▊▉")[eighths % 8]
+    return "█" * (eighths // 8) + _EIGHTHS[eighths % 8 : eighths % 8 + 1].strip()
 
 
 def require_matplotlib() -> None:
@@ -183,5 +183,5 @@ def figure(curve: Curve, suffix: str) -> bytes:
     axes.grid(visible=True, alpha=0.3)
     axes.legend()
     file = io.BytesIO()
-    drawing.savefig(file, format=suffix.removeprefix(".").lower(), dpi=150)
+    drawing.savefig(file, format=suffix.removeprefix("."), dpi=150)
     return file.getvalue()

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 from discreet.errors import DiscreetError, LedgerCorrupt
 
 if TYPE_CHECKING:
+    from discreet.auditing import Audit
     from discreet.ledger import Ledger
     from discreet.plan import Plan
 
-__all__ = ["check_outputs", "read_ledger", "read_plan", "read_source", "write_all"]
+__all__ = ["check_outputs", "read_audit", "read_ledger", "read_plan", "read_source", "write_all"]
 
 _LEDGER, _EXPORT = b"SQLite format 3\0", b'{"digest":"'
 _LARGEST_PLAN = 2**24  # bytes
@@ -51,9 +52,9 @@ def read_plan(path: Path, expected: str = "a plan (TOML or JSON)") -> Plan:
     beginning = _beginning(path, expected)
     if beginning.startswith((_LEDGER, _EXPORT)):
         raise DiscreetError(expected=expected, got=f"{path}, which is a ledger", do="Pass the file that `--save` wrote.")
+    if b"\0" in beginning or path.stat().st_size > _LARGEST_PLAN:
+        raise DiscreetError(expected=expected, got=f"{path}, which is none", do="Check the path.")
     try:
-        if b"\0" in beginning or path.stat().st_size > _LARGEST_PLAN:
-            raise DiscreetError(expected=expected, got=f"{path}, which is none", do="Check the path.")
         text = path.read_text(encoding="utf-8")
         return Plan.from_json(text) if text.lstrip().startswith("{") else Plan.from_toml(text)
     except (OSError, UnicodeDecodeError) as refused:
@@ -61,6 +62,20 @@ def read_plan(path: Path, expected: str = "a plan (TOML or JSON)") -> Plan:
     except DiscreetError as wrong:
         do = "Check the path; a plan's file is written by `discreet plan --save` or plan.save()."
         raise DiscreetError(expected=expected, got=f"{path}, which cannot be read as one: {wrong}", do=do) from None
+
+
+def read_audit(path: Path) -> Audit:
+    """The record of an audit."""
+    from discreet.auditing import Audit
+
+    expected = "an audit (JSON)"
+    _beginning(path, expected)
+    try:
+        return Audit.load(path)
+    except DiscreetError as wrong:
+        raise DiscreetError(
+            expected=expected, got=f"{path}, which cannot be read as one: {wrong}", do="Check the path."
+        ) from None
 
 
 def _is_ledger(path: Path, expected: str) -> bool:
@@ -105,7 +120,7 @@ def check_outputs(
 
 
 def _trouble(path: Path, suffixes: Sequence[str], *, force: bool) -> str:
-    if path.suffix.lower() not in suffixes:
+    if path.suffix not in suffixes:
         return "another suffix"
     if path.is_dir():
         return "a folder"
@@ -136,7 +151,9 @@ def write_all(contents: Mapping[Path, bytes], *, force: bool) -> None:
         for path in linked:
             path.unlink(missing_ok=True)
         got = f"{', '.join(map(str, contents))}: {refused.strerror}"
-        raise DiscreetError(expected="to write what was asked for", got=got, do="Check the folder. Nothing was written.") from None
+        raise DiscreetError(
+            expected="to write what was asked for", got=got, do="Check the folder. Nothing was written."
+        ) from None
     finally:
         for draft in drafts.values():
             with suppress(OSError):

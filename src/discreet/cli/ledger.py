@@ -16,6 +16,7 @@ from discreet.cli.rows import event_data, event_words, lines_of, opening
 from discreet.errors import DiscreetError
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
     from rich.table import Table
 
     from discreet.ledger.rows import Began, Charge
@@ -63,9 +64,11 @@ def show(path: LedgerFile, as_json: AsJson = False) -> Answer:
         "rows": str(len(lines)),
         "head": lines[-1][1].hex(),
         "marks": ", ".join(marks) or "none",
-        "unsettled steps": f"{unsettled}: reserved, and counted, by a run that is still going or was killed" if unsettled else "none",
+        "unsettled steps": f"{unsettled}: reserved, and counted, by a run that is still going or was killed"
+        if unsettled
+        else "none",
     }
-    shown = [sheet(words), "", _runs_table(runs), "", _charges_table(charges)]
+    shown: list[RenderableType] = [sheet(words), "", _runs_table(runs), "", _charges_table(charges)]
     return Answer(data=data, shown=shown, as_json=as_json)
 
 
@@ -136,7 +139,9 @@ def _runs_table(runs: tuple[Began, ...]) -> Table | str:
     for run in runs:
         info = run.info
         facts = (info.unit.name, info.adjacency.value, info.numerics.value, info.randomness.value, info.parameters.value)
-        made.add_row(info.label or "unnamed", run.began, *facts, ", ".join(f"{name} {version}" for name, version in run.software))
+        made.add_row(
+            info.label or "unnamed", run.began, *facts, ", ".join(f"{name} {version}" for name, version in run.software)
+        )
     return made
 
 

@@ -18,14 +18,15 @@ from discreet.units import Adjacency, Numerics
 
 __all__ = ["EXAMPLES", "plan"]
 
-EXAMPLES = """[bold]Examples[/bold]
+EXAMPLES = """[bold]Examples[/bold]: find the noise, the steps, the batch; state epsilon; draw and keep
 
 \b
-  discreet plan --records 60000 --batch-size 512 --epochs 20 --epsilon 3                 # finds the noise
-  discreet plan --records 60000 --batch-size 512 --noise-multiplier 1 --epsilon 3        # finds the steps
-  discreet plan --records 60000 --epochs 20 --noise-multiplier 1 --epsilon 3             # finds the batch
-  discreet plan --probability 0.01 --steps 1000 --noise-multiplier 1.1 --delta 1e-6      # states epsilon
-  discreet plan --records 60000 --batch-size 512 --epochs 20 --epsilon 3 --curve noise --save plan.toml
+  discreet plan --records 60000 --batch-size 512 --epochs 20 --epsilon 3
+  discreet plan --records 60000 --batch-size 512 --noise-multiplier 1 --epsilon 3
+  discreet plan --records 60000 --epochs 20 --noise-multiplier 1 --epsilon 3
+  discreet plan --probability 0.01 --steps 1000 --noise-multiplier 1.1 --delta 1e-6
+  discreet plan --records 60000 --batch-size 512 --epochs 20 --epsilon 3 \\
+    --curve noise --save plan.toml
 """
 _FOUR = "Three of these four"
 _CHOICE = "--batch-size (or --probability), --steps (or --epochs), --noise-multiplier and --epsilon"
@@ -37,7 +38,8 @@ def plan(
         float | None, typer.Option(parser=finite, metavar="SIZE", help="Expected size of a sample.", rich_help_panel=_FOUR)
     ] = None,
     probability: Annotated[
-        float | None, typer.Option(parser=finite, metavar="P", help="Of each record in each step, instead.", rich_help_panel=_FOUR)
+        float | None,
+        typer.Option(parser=finite, metavar="P", help="Of each record in each step, instead.", rich_help_panel=_FOUR),
     ] = None,
     epochs: Annotated[
         float | None, typer.Option(parser=finite, metavar="EPOCHS", help="Passes over the data.", rich_help_panel=_FOUR)
@@ -58,7 +60,9 @@ def plan(
     curve: Annotated[
         Kind | None, typer.Option(help="Draw the noise on the average against the batch, or epsilon against the steps.")
     ] = None,
-    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the curve to a .png or .svg file (matplotlib).")] = None,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw the curve to a .png or .svg file (matplotlib).")
+    ] = None,
     save: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the plan to a .toml or .json file.")] = None,
     force: Force = False,
     as_json: AsJson = False,

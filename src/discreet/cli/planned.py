@@ -74,7 +74,14 @@ class Planned:
         """For people."""
         lines, _ = meaning(self.guarantee, attack(self.plan))
         notes = [f"Note: {note}." for note in self.plan.notes]
-        blocks: list[RenderableType] = [sheet(self._words()), "", "If executed as planned:", str(self.guarantee), *lines, *notes]
+        blocks: list[RenderableType] = [
+            sheet(self._words()),
+            "",
+            "If executed as planned:",
+            str(self.guarantee),
+            *lines,
+            *notes,
+        ]
         return [*blocks, "", "One number changed, the others held:", self._table()]
 
     def data(self) -> dict[str, Any]:

@@ -36,7 +36,9 @@ def opening(lines: list[Line]) -> Opened:
     """Row 0: which ledger this is."""
     row = decode(lines[0][0], 0)
     if not isinstance(row, Opened):
-        raise LedgerCorrupt(expected="the row that opens the ledger", got=type(row).__name__, do="Restore it from a copy.", row=0)
+        raise LedgerCorrupt(
+            expected="the row that opens the ledger", got=type(row).__name__, do="Restore it from a copy.", row=0
+        )
     return row
 
 

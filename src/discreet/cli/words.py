@@ -89,8 +89,8 @@ def meaning(guarantee: Guarantee, hits: float | None) -> tuple[list[str], dict[s
     lines = ["Meaning: " + "; ".join((reading.tier.value, *reading.remarks)) + "."]
     if hits is not None and not guarantee.voided_by:
         lines.append(
-            f"Attack: whoever tries to tell from the releases whether one {guarantee.unit} was in the data, and is wrong about at "
-            f"most {_FALSE_POSITIVES:.0%} of those that were not, finds at most {math.ceil(1000 * hits) / 10:g} % of those "
+            f"Attack: whoever tries to tell from the releases whether one {guarantee.unit} was in the data, and is wrong about "
+            f"at most {_FALSE_POSITIVES:.0%} of those that were not, finds at most {math.ceil(1000 * hits) / 10:g} % of those "
             "that were."
         )
     data = {
