@@ -1,0 +1,93 @@
+"""Numbers behind the charts: epsilon over steps, the attacker's trade-off, the claim without amplification."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from discreet.accounting import LiveEpsilon, TradeOff, account, hit_rate, profile_of
+from discreet.accounting.normalise import LedgerLike
+from discreet.ledger import Charge, Everything, GaussianSum, Step, TruncatedPoisson
+from discreet.report.words import amplifies
+from discreet.units import Adjacency, Guarantee
+
+__all__ = ["FALSE_POSITIVES", "spending", "tradeoff", "unamplified"]
+
+FALSE_POSITIVES = 0.01
+"""The rate at which the attacker's success is said in words."""
+
+_POINTS = 20
+_TOLERANCE = 4e-3  # of the points of a chart; the last one is the claim itself
+_SHAPE = (0.0, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0)  # epsilons of the trade-off, as shares of the claim
+
+
+def spending(charges: Sequence[Charge], guarantee: Guarantee) -> tuple[tuple[int, float], ...]:
+    """(steps, certified upper bound on epsilon after them) in the order of the ledger, from (0, 0) to the claim.
+
+    Epsilon grows with every step, so the claim bounds every point before the last as well.
+    """
+    total = sum(charge.count for charge in charges)
+    stops = sorted({math.ceil(total * i / _POINTS) for i in range(1, _POINTS + 1)} - {0})
+    meter = LiveEpsilon(delta=guarantee.delta, adjacency=guarantee.adjacency, look_ahead=0.0, tolerance=_TOLERANCE)
+    points = [(0, 0.0)]
+    done = 0
+    for charge in charges:
+        end = done + charge.count
+        for stop in [*(stop for stop in stops if done < stop < end), end]:
+            if stop == total:
+                points.append((total, guarantee.upper))
+                return tuple(points)
+            if stop > done:
+                meter.add(charge.step, stop - done)
+            if stop in stops:
+                points.append((stop, min(meter.epsilon, guarantee.upper)))
+            done = stop
+    return tuple(points)
+
+
+def tradeoff(source: LedgerLike | None, guarantee: Guarantee) -> TradeOff:
+    """What an attacker can do at most. Without a source (a filter): what the claim alone proves.
+
+    Every point of the profile that is computed on the way is used, so that the curve at 1 % is the best that was found there.
+    """
+    if source is None:
+        return TradeOff((guarantee.upper,), (guarantee.delta,))
+    profile = profile_of(source)
+    seen: dict[float, float] = {}
+
+    def recorded(epsilon: float) -> float:
+        at = float(epsilon)
+        seen[at] = profile(at)
+        return seen[at]
+
+    hit_rate(recorded, false_positive_rate=FALSE_POSITIVES)
+    for share in _SHAPE:
+        recorded(min(guarantee.upper, 30.0) * share)
+    return TradeOff(tuple(seen), tuple(seen.values()))
+
+
+def unamplified(source: LedgerLike, delta: float, guarantee: Guarantee) -> Guarantee | None:
+    """The claim if an attacker knew every sample, and the record had been in each; None if samples play no part anyway.
+
+    Guarantee: an upper bound for every way of drawing the samples that does not look at the records.
+    """
+    charges = source.charges()
+    if not any(charge.count and amplifies(charge.step.sampling, guarantee.adjacency) for charge in charges):
+        return None
+    steps = [(_known(charge.step, guarantee.adjacency), charge.count) for charge in charges]
+    found = account(steps, delta=delta, adjacency=guarantee.adjacency, unit=guarantee.unit)
+    return replace(found, numerics=guarantee.numerics, assumptions=guarantee.assumptions, voided_by=guarantee.voided_by)
+
+
+def _known(step: Step, adjacency: Adjacency) -> Step:
+    """The step with every record in its sample (of an epoch: in one of its batches)."""
+    queries = step.queries
+    sampling = step.sampling
+    if isinstance(sampling, TruncatedPoisson) and adjacency is Adjacency.ADD_OR_REMOVE and sampling.limit <= sampling.records:
+        # One record more may push another one out of a full sample: two contributions change.
+        queries = tuple(
+            replace(query, sensitivity=2.0 * query.sensitivity) if isinstance(query, GaussianSum) else query
+            for query in queries
+        )
+    return Step(Everything(), queries)
