@@ -11,11 +11,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from discreet._files import checked_path
 from discreet.auditing import Audit
 from discreet.budget import Budget
 from discreet.errors import ParameterError
 from discreet.ledger import Ledger
-from discreet.ledger._files import checked_path
 from discreet.plan import Plan
 from discreet.report.compose import compose
 from discreet.report.deviations import Deviation, deviations
