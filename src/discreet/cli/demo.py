@@ -17,6 +17,7 @@ from discreet.cli.files import read_ledger, write_all
 from discreet.cli.options import AsJson, finite
 from discreet.cli.words import guarantee_data, meaning
 from discreet.errors import DiscreetError
+from discreet.plan import Target
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -30,6 +31,7 @@ EXAMPLES = """[bold]Example[/bold]
 \b
   discreet demo --epsilon 3 --into out
 """
+_LABEL = "discreet demo: linear model on the features of scikit-learn's digits"
 _LEDGER, _OTHERS = "demo.ledger", ("plan.toml", "report.html", "report.md")
 _PROBABILITY, _STEPS, _CLIP_NORM = 0.25, 120, 0.4
 _LAST = 20  # steps over which the private accuracy is averaged
@@ -47,20 +49,20 @@ def demo(
     what their budget is counted by.
     """
     began = time.perf_counter()
+    target = Target(epsilon, delta)
+    _check_folder(into)
     training = _training()
-    plan = _plan(epsilon, delta, training.RECORDS, training.STATISTIC)
-    _check_folder(into, training.LABEL)
+    plan = _plan(target, training.RECORDS, training.STATISTIC)
     digits = training.load()
+    into.mkdir(parents=True, exist_ok=True)
     if not as_json:
         sys.stderr.write(f"{plan.explain()}\n\n")
-
-    into.mkdir(parents=True, exist_ok=True)
     files = [into / name for name in (_LEDGER, *_OTHERS)]
     for path in files:
         path.unlink(missing_ok=True)
     plan.save(into / "plan.toml")
     seen: list[Logged] = []
-    model, guarantee = training.train(digits, plan, ledger=files[0], logs=[seen.append])
+    model, guarantee = training.train(digits, plan, ledger=files[0], label=_LABEL, logs=[seen.append])
     _write_report(files[0], plan, into)
 
     plain = training.train_without_privacy(digits, steps=plan.steps, batch_size=round(plan.expected_batch_size))
@@ -80,7 +82,7 @@ def demo(
     }
     words = {
         "test accuracy": f"{private_accuracy:.1%} with privacy, {plain_accuracy:.1%} without",
-        "training accuracy": f"{metric:.0%} in the last {_LAST} steps, released with noise of {error:.0%}",
+        "training accuracy": f"{min(1.0, metric):.0%} in the last {_LAST} steps, released with noise of {error:.0%}",
         "files": ", ".join(data["files"]),
         "time": f"{seconds:.1f} s",
     }
@@ -100,25 +102,26 @@ def _training() -> ModuleType:
     return training
 
 
-def _plan(epsilon: float, delta: float, records: int, statistic: str) -> dp.Plan:
+def _plan(target: Target, records: int, statistic: str) -> dp.Plan:
     """Gradients and the private accuracy, in proportions such that the latter takes less than 1 % of the budget."""
     from discreet.recipes import plan_with_scaled_noise
 
     groups = dp.Groups({"grad/*": dp.Gaussian(_CLIP_NORM, 1.0), statistic: dp.Gaussian(1.0, 12.0)})
     sampler = dp.Sampler(dp.Poisson(_PROBABILITY), records=records, steps=_STEPS)
-    return plan_with_scaled_noise(dp.Plan(sampler=sampler, mechanism=groups), epsilon=epsilon, delta=delta)
+    return plan_with_scaled_noise(dp.Plan(sampler=sampler, mechanism=groups), epsilon=target.epsilon, delta=target.delta)
 
 
-def _check_folder(into: Path, label: str) -> None:
+def _check_folder(into: Path) -> None:
     """Refuse to replace anything that no earlier demo wrote."""
     taken = [into / name for name in (_LEDGER, *_OTHERS) if os.path.lexists(into / name)]
-    if into.exists() and not (into.is_dir() and os.access(into, os.W_OK | os.X_OK)):
+    nearest = next(folder for folder in (into.absolute(), *into.absolute().parents) if os.path.lexists(folder))
+    if not (nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)):
         raise DiscreetError(expected="a folder to write to", got=str(into), do="Choose another --into. Nothing was written.")
     if not taken:
         return
     if into / _LEDGER in taken:
         with read_ledger(into / _LEDGER) as ledger:
-            if all(run.info.label == label for run in ledger.runs()):
+            if all(run.info.label == _LABEL for run in ledger.runs()):
                 return
     got = ", ".join(map(str, taken))
     raise DiscreetError(

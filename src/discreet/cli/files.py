@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from discreet.ledger import Ledger
     from discreet.plan import Plan
 
-__all__ = ["check_outputs", "read_audit", "read_ledger", "read_plan", "read_source", "write_all"]
+__all__ = ["check_outputs", "is_export", "read_audit", "read_ledger", "read_plan", "read_source", "write_all"]
 
 _LEDGER, _EXPORT = b"SQLite format 3\0", b'{"digest":"'
 _LARGEST_PLAN = 2**24  # bytes
@@ -40,9 +40,12 @@ def read_ledger(path: Path) -> Ledger:
     expected = "a ledger, or a JSON Lines export of one"
     if not _is_ledger(path, expected):
         raise DiscreetError(expected=expected, got=f"{path}, which is neither", do="Pass the path of the ledger.")
-    if _beginning(path, expected).startswith(_EXPORT):
-        return Ledger.load(path)
-    return Ledger.open(path, "r")
+    return Ledger.load(path) if is_export(path) else Ledger.open(path, "r")
+
+
+def is_export(path: Path) -> bool:
+    """Whether this is, by its beginning, a JSON Lines export."""
+    return _beginning(path, "a JSON Lines export of a ledger").startswith(_EXPORT)
 
 
 def read_plan(path: Path, expected: str = "a plan (TOML or JSON)") -> Plan:

@@ -10,7 +10,7 @@ import typer
 
 import discreet as dp
 from discreet.cli.answer import Answer, sheet, table
-from discreet.cli.files import check_outputs, read_ledger
+from discreet.cli.files import check_outputs, is_export, read_ledger
 from discreet.cli.options import AsJson, LedgerFile
 from discreet.cli.rows import event_data, event_words, lines_of, opening
 from discreet.errors import DiscreetError
@@ -95,8 +95,9 @@ def import_(
 
     A ledger belongs to a data set. After an import there are two, and each knows only its own later charges: spend on one.
     """
-    with read_ledger(source):  # what it is and whether it is sound, before anything is made
-        pass
+    if not is_export(source):
+        do = "Pass the file that `discreet ledger export` wrote. Nothing was written."
+        raise DiscreetError(expected="a JSON Lines export of a ledger", got=f"{source}, which is none", do=do)
     if os.path.lexists(path) or not path.parent.is_dir():
         got = f"{path}, which exists" if os.path.lexists(path) else f"{path}, in a folder that does not exist"
         do = "Choose another path; a ledger is never overwritten. Nothing was written."

@@ -92,7 +92,7 @@ def plan(
         adjacency=adjacency,
         numerics=numerics,
     )
-    planned = Planned(made, missing, dp.account(made, delta=_delta(made, delta, records)))
+    planned = Planned.of(made, missing, dp.account(made, delta=_delta(made, delta, records)))
     drawn = None
     if curve is not None or plot is not None:
         kind = curve or (Kind.EPSILON if records is None else Kind.NOISE)

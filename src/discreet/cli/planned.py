@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,36 +44,28 @@ class Planned:
         plan: made by `Plan.dpsgd`.
         found: "batch", "steps", "noise_multiplier" or "epsilon": what was left out.
         guarantee: of the plan, if it is executed.
+        hits: what an attacker can do, see `words.attack`.
+        nearby: half and twice the batch, the steps, the noise.
     """
 
     plan: Plan
     found: str
     guarantee: Guarantee
+    hits: float
+    nearby: tuple[Nearby, ...]
+
+    @classmethod
+    def of(cls, plan: Plan, found: str, guarantee: Guarantee) -> Planned:
+        """Compute what is shown beside the plan."""
+        return cls(plan, found, guarantee, attack(plan), tuple(_nearby(plan, guarantee.delta)))
 
     @property
     def _probability(self) -> float:
-        event = self.plan.sampler.event
-        return event.probability if isinstance(event, Poisson) else 1.0
-
-    def nearby(self) -> list[Nearby]:
-        """Half and twice the batch, the steps, the noise."""
-        from discreet.plan.calibrated import guarantee_of
-
-        here = (self._probability, self.plan.steps, self.plan.noise_multiplier)
-        changes = [("as planned", here)]
-        for word, factor in (("half", 0.5), ("twice", 2.0)):
-            changes.append((f"{word} the batch", (here[0] * factor, here[1], here[2])))
-            changes.append((f"{word} the steps", (here[0], int(here[1] * factor), here[2])))
-            changes.append((f"{word} the noise", (here[0], here[1], here[2] * factor)))
-        return [
-            Nearby(change, *numbers, guarantee_of(numbers, self.guarantee.delta, self.plan.adjacency).upper)
-            for change, numbers in changes
-            if numbers[0] <= 1.0 and numbers[1] >= 1
-        ]
+        return _probability(self.plan)
 
     def shown(self) -> list[RenderableType]:
         """For people."""
-        lines, _ = meaning(self.guarantee, attack(self.plan))
+        lines, _ = meaning(self.guarantee, self.hits)
         notes = [f"Note: {note}." for note in self.plan.notes]
         blocks: list[RenderableType] = [
             sheet(self._words()),
@@ -89,7 +82,7 @@ class Planned:
         plan = self.plan
         sized = isinstance(plan.sampler, Sampler)
         (query,) = plan.queries()
-        _, facts = meaning(self.guarantee, attack(plan))
+        _, facts = meaning(self.guarantee, self.hits)
         return {
             "found": self.found,
             "records": plan.sampler.records if isinstance(plan.sampler, Sampler) else None,
@@ -104,7 +97,7 @@ class Planned:
             "guarantee": guarantee_data(self.guarantee),
             **facts,
             "notes": plan.notes,
-            "nearby": [{name: getattr(row, name) for name in Nearby.__slots__} for row in self.nearby()],
+            "nearby": [{name: getattr(row, name) for name in Nearby.__slots__} for row in self.nearby],
         }
 
     def _words(self) -> dict[str, str]:
@@ -131,8 +124,28 @@ class Planned:
     def _table(self) -> Table:
         sized = isinstance(self.plan.sampler, Sampler)
         made = table("change", "batch" if sized else "probability", "steps", "noise multiplier", "epsilon")
-        for row in self.nearby():
+        for row in self.nearby:
             scale = self.plan.expected_batch_size / self._probability if sized else 1.0
             numbers = (number(row.probability * scale), str(row.steps), number(row.noise_multiplier), up(row.epsilon))
             made.add_row(row.change, *numbers)
         return made
+
+
+def _probability(plan: Plan) -> float:
+    event = plan.sampler.event
+    return event.probability if isinstance(event, Poisson) else 1.0
+
+
+def _nearby(plan: Plan, delta: float) -> Iterator[Nearby]:
+    """The plan and its neighbours, each accounted for."""
+    from discreet.plan.calibrated import guarantee_of
+
+    here = (_probability(plan), plan.steps, plan.noise_multiplier)
+    changes = [("as planned", here)]
+    for word, factor in (("half", 0.5), ("twice", 2.0)):
+        changes.append((f"{word} the batch", (here[0] * factor, here[1], here[2])))
+        changes.append((f"{word} the steps", (here[0], int(here[1] * factor), here[2])))
+        changes.append((f"{word} the noise", (here[0], here[1], here[2] * factor)))
+    for change, numbers in changes:
+        if numbers[0] <= 1.0 and numbers[1] >= 1:
+            yield Nearby(change, *numbers, guarantee_of(numbers, delta, plan.adjacency).upper)

@@ -6,6 +6,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from discreet.cli.files import is_export
 from discreet.errors import LedgerCorrupt
 from discreet.ledger import exchange
 from discreet.ledger.codec import decode
@@ -20,9 +21,7 @@ __all__ = ["event_data", "event_words", "lines_of", "opening"]
 
 def lines_of(path: Path) -> list[Line]:
     """All rows, as of one moment, of a ledger or an export that was opened and checked before."""
-    with path.open("rb") as file:
-        is_export = file.read(1) == b"{"
-    if is_export:
+    if is_export(path):
         return exchange.read(path)
     store = Store.open(path.absolute(), read_only=True)
     try:

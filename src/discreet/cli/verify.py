@@ -11,6 +11,7 @@ from discreet.cli.files import read_ledger, read_plan
 from discreet.cli.options import AsJson, Delta, LedgerFile, PlanFile
 from discreet.cli.rows import lines_of
 from discreet.cli.words import guarantee_data
+from discreet.errors import LedgerCorrupt
 
 __all__ = ["EXAMPLES", "verify"]
 
@@ -38,8 +39,15 @@ def verify(
     were added since the head was noted is fine.
     """
     declared = None if plan is None else read_plan(plan)
-    with read_ledger(path) as ledger:
-        ledger.verify(head)
+    try:
+        ledger = read_ledger(path).verify(head)
+    except LedgerCorrupt as wrong:
+        if not as_json:
+            raise
+        return Answer(
+            data={"ledger": str(path), "sound": False, "problem": str(wrong), "row": wrong.row}, code=NO, as_json=True
+        )
+    with ledger:
         lines = lines_of(path)
         facts: dict[str, Any] = {
             "ledger": str(path),

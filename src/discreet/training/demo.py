@@ -24,9 +24,8 @@ from discreet.training.logs import Log
 from discreet.training.run import PrivateRun
 from discreet.units import Guarantee
 
-__all__ = ["LABEL", "RECORDS", "STATISTIC", "Digits", "accuracy", "features", "load", "train", "train_without_privacy"]
+__all__ = ["RECORDS", "STATISTIC", "Digits", "accuracy", "features", "load", "train", "train_without_privacy"]
 
-LABEL = "discreet demo: linear model on the features of scikit-learn's digits"
 RECORDS = 1437  # of 1797; the other 360 are for testing
 STATISTIC = "metric/accuracy"
 _CLASSES = 10
@@ -84,13 +83,16 @@ def _unit(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(rows / np.maximum(lengths, 1e-12))
 
 
-def train(digits: Digits, plan: Plan, *, ledger: str | os.PathLike[str], logs: Sequence[Log]) -> tuple[nn.Module, Guarantee]:
+def train(
+    digits: Digits, plan: Plan, *, ledger: str | os.PathLike[str], label: str, logs: Sequence[Log]
+) -> tuple[nn.Module, Guarantee]:
     """DP-SGD. The model is the average over the later half of the steps, which costs nothing: they are released.
 
     Args:
         digits: data.
         plan: for `RECORDS` records, with groups for "grad/*" and `STATISTIC`.
         ledger: path.
+        label: of the run.
         logs: see only what is released.
 
     Returns:
@@ -99,7 +101,7 @@ def train(digits: Digits, plan: Plan, *, ledger: str | os.PathLike[str], logs: S
     model = _model(digits)
     average = AveragedModel(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=_LEARNING_RATE)
-    with PrivateRun(model, plan, ledger=ledger, statistics={STATISTIC: 1}, logs=logs, label=LABEL) as run:
+    with PrivateRun(model, plan, ledger=ledger, statistics={STATISTIC: 1}, logs=logs, label=label) as run:
         for batch in run.batches(digits.train):
             run.backward(_loss, batch)
             optimizer.step()
