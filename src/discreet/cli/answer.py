@@ -20,7 +20,10 @@ from rich.table import Table
 
 __all__ = ["NO", "YES", "Answer", "on_terminal", "plain_json", "sheet", "table"]
 
-YES, NO = 0, 1
+YES = 0
+"""Exit code: done, or yes."""
+NO = 1
+"""Exit code: the answer is no."""
 _WIDE = 100_000  # columns where no terminal sets a limit: nothing is cut or wrapped
 
 

@@ -86,7 +86,8 @@ def _outcome(arguments: list[str]) -> int:  # noqa: PLR0911  (one for each kind 
         if isinstance(answer, Answer):
             _write(answer.text())
             return answer.code
-        return answer if isinstance(answer, int) else 0
+        # Newer typers turn an interrupt into its exit code themselves.
+        return _say("Interrupted.", _INTERRUPTED) if answer == _INTERRUPTED else int(answer or 0)
     except LedgerCorrupt as wrong:
         return _say(str(wrong), NO)
     except DiscreetError as wrong:

@@ -41,11 +41,11 @@ def verify(
     declared = None if plan is None else read_plan(plan)
     try:
         ledger = read_ledger(path).verify(head)
-    except LedgerCorrupt as wrong:
+    except LedgerCorrupt as corrupt:
         if not as_json:
             raise
         return Answer(
-            data={"ledger": str(path), "sound": False, "problem": str(wrong), "row": wrong.row}, code=NO, as_json=True
+            data={"ledger": str(path), "sound": False, "problem": str(corrupt), "row": corrupt.row}, code=NO, as_json=True
         )
     with ledger:
         lines = lines_of(path)
