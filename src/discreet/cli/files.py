@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["check_outputs", "is_export", "read_audit", "read_ledger", "read_plan", "read_source", "write_all"]
 
 _LEDGER, _EXPORT = b"SQLite format 3\0", b'{"digest":"'
+_EXISTS = "it exists"
 _LARGEST_PLAN = 2**24  # bytes
 _ANY = "a ledger, a JSON Lines export of one, or a plan (TOML or JSON)"
 
@@ -100,7 +101,12 @@ def _beginning(path: Path, expected: str) -> bytes:
 
 
 def check_outputs(
-    paths: Iterable[Path | None], *, suffixes: Sequence[str], force: bool, inputs: Iterable[Path | None] = ()
+    paths: Iterable[Path | None],
+    *,
+    suffixes: Sequence[str],
+    force: bool,
+    inputs: Iterable[Path | None] = (),
+    forcible: bool = True,
 ) -> None:
     """Refuse, before anything is computed, what could not be written afterwards.
 
@@ -108,6 +114,7 @@ def check_outputs(
         paths: where to write; None is skipped.
         suffixes: that a name may end in.
         force: whether an existing file may be replaced.
+        forcible: whether the command could be told so.
         inputs: files that are read, and never replaced.
     """
     seen = {path.resolve(): "a file that is read" for path in inputs if path is not None}
@@ -116,7 +123,7 @@ def check_outputs(
             continue
         trouble = _trouble(path, suffixes, force=force) or seen.get(path.resolve())
         if trouble:
-            do = "Choose another path." if force or "exists" not in trouble else "Choose another path, or pass --force."
+            do = "Choose another path, or pass --force." if trouble == _EXISTS and forcible else "Choose another path."
             expected = f"a path to write to that ends in {' or '.join(suffixes)}"
             raise DiscreetError(expected=expected, got=f"{path}: {trouble}", do=f"{do} Nothing was written.")
         seen[path.resolve()] = "named twice"
@@ -128,7 +135,7 @@ def _trouble(path: Path, suffixes: Sequence[str], *, force: bool) -> str:
     if path.is_dir():
         return "a folder"
     if os.path.lexists(path) and not force:
-        return "it exists"
+        return _EXISTS
     if not path.parent.is_dir():
         return "no such folder"
     return "" if os.access(path.parent, os.W_OK | os.X_OK) else "a folder that may not be written to"

@@ -78,7 +78,7 @@ def export(
     as_json: AsJson = False,
 ) -> Answer:
     """Write all rows of a ledger to a new JSON Lines file, with their digests and a seal. An existing file is refused."""
-    check_outputs([out], suffixes=(".jsonl",), force=False, inputs=[path])
+    check_outputs([out], suffixes=(".jsonl",), force=False, inputs=[path], forcible=False)
     with read_ledger(path) as ledger:
         ledger.verify().export(out)
         facts = {"ledger": str(path), "written": str(out), "head": ledger.head()}
