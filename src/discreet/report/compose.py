@@ -39,6 +39,7 @@ def compose(facts: Facts, deviations: tuple[Deviation, ...]) -> Document:
         figures=headline.figures(facts),
         claim=headline.claim(facts),
         deviations=deviations,
+        compared=_compared(facts),
         checklist=checklist(facts),
         comparison=comparison(facts),
         comparison_notes=comparison_notes(facts),
@@ -50,6 +51,14 @@ def compose(facts: Facts, deviations: tuple[Deviation, ...]) -> Document:
         runs=_runs(facts),
         commands=_commands(facts),
     )
+
+
+def _compared(facts: Facts) -> str:
+    given = {"plan": facts.plan, "budget": facts.budget, "audit": facts.audit}
+    there = [name for name, value in given.items() if value is not None]
+    missing = [name for name, value in given.items() if value is None]
+    with_what = f"with the {' and the '.join(there)}" if there else "with nothing but itself"
+    return f"The ledger was compared {with_what}." + (f" Not given: {', '.join(missing)}." if missing else "")
 
 
 # --- charts ---

@@ -55,7 +55,7 @@ def _headline(document: Document) -> Iterator[str]:
     yield from ("", "## Deviations", "")
     for deviation in document.deviations:
         yield f"* **{'WRONG' if deviation.severity == 'wrong' else 'Note'}:** {escaped(deviation.text)}"
-    yield from ([""] if document.deviations else ["None found.", ""])
+    yield from ("" if document.deviations else "None found.", "", escaped(document.compared), "")
 
 
 def _paragraphs(texts: Iterable[str]) -> Iterator[str]:
