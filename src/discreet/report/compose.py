@@ -165,7 +165,7 @@ def _short(share: float | None) -> str:
 
 
 def _charges(facts: Facts) -> Table:
-    header = ("run", "steps", "unsettled", "sampling", "group", "query", "sensitivity", "noise", "multiplier", "share")
+    header = ("run", "steps", "unsettled", "sampling", "group", "query", "sensitivity", "noise_std", "multiplier", "share")
     return Table(header, tuple(row for charge in facts.held.held for row in _charge_rows(charge)), numbers=(1, 2, 6, 7, 8, 9))
 
 
@@ -184,13 +184,19 @@ def _charge_rows(charge: Charge) -> list[Row]:
                     query.group,
                     query_words(query),
                     "—" if sensitivity is None else exact(sensitivity),
-                    "—" if noise is None else exact(noise),
+                    _noise(query, noise),
                     "—" if ratio is None else downward(ratio, 6),
                     _short(_share(query, charge.step)),
                 )
             )
         )
     return rows
+
+
+def _noise(query: Query, noise: float | None) -> str:
+    if noise is None:
+        return "—"
+    return exact(noise) if isinstance(query, GaussianSum | CorrelatedGaussianSum) else f"scale {exact(noise)}"
 
 
 def _runs(facts: Facts) -> Table:
