@@ -11,9 +11,11 @@ import discreet as dp
 from discreet.report import assumptions, checklist, compose, curves, deviations, facts, headline, markdown, page
 from discreet.report.document import Item
 from support.mutations import Mutation, Patch, assert_caught, by_name, replaced
+from support.reports import INFO
 from unit.report import test_checklist, test_deviations, test_page, test_report
 
 ADD = dp.Adjacency.ADD_OR_REMOVE
+RIGHT_CLAIM = headline.claim
 
 
 def without_item(number: int) -> Patch:
@@ -140,11 +142,10 @@ OTHERS = [
         "a test key is taken for random",
         replaced(assumptions, "Randomness", type("R", (), {"UNSAFE_TEST_KEY": None})),
         lambda: test_checklist.test_whether_an_assumption_holds_follows_the_ledger(
-            replace(test_report.INFO, randomness=dp.Randomness.UNSAFE_TEST_KEY), "cannot be predicted NO"
+            replace(INFO, randomness=dp.Randomness.UNSAFE_TEST_KEY), "cannot be predicted NO"
         ),
     ),
 ]
-RIGHT_CLAIM = headline.claim
 
 
 @by_name(ITEMS)

@@ -21,7 +21,7 @@ INFO = dp.RunInfo(
     label="first",
 )
 DELTA = 1e-5
-SAMPLINGS = (
+SAMPLINGS: tuple[dp.ledger.Sampling, ...] = (
     dp.Everything(),
     dp.Poisson(0.05),
     dp.TruncatedPoisson(0.05, 90, 1000),

@@ -101,7 +101,7 @@ def figures(facts: Facts) -> tuple[Figure, ...]:
         found.append(Figure("second opinion (RDP)", upward(facts.second.upper), "at most, by another analysis"))
     hits = hits_at_one_percent(facts)
     if hits is not None:
-        found.append(Figure("attacker's best", percent(hits), "of members found, at 1 % false alarms"))
+        found.append(Figure("attacker's best", percent(hits), "of members, at 1 % false alarms"))
     return tuple(found)
 
 
