@@ -12,7 +12,7 @@ __all__ = ["BarDrawing", "DrawnBar", "LineDrawing", "Tick", "draw_bars", "draw_l
 
 _WIDTH, _HEIGHT = 420.0, 280.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52.0, 14.0, 26.0, 44.0
-_ROW, _LONGEST = 46.0, 44  # height of a bar with its name; characters of a name
+_ROW, _LONGEST = 52.0, 44  # height of a bar with its name; characters of a name
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,8 +29,8 @@ def _setting(facts: Facts) -> Item:
                 "unchanged, to charge this ledger and no other, and to publish nothing but what was released."
             ),
             (
-                f"Protected is each {facts.guarantee.unit} against everyone who sees what was released, whatever else they "
-                "know. Not protected is anybody against those who hold the data."
+                f"A guarantee of this kind protects each {facts.guarantee.unit} against everyone who sees what was "
+                "released, whatever else they know. It protects nobody against those who hold the data."
             ),
         ),
     )
@@ -176,10 +176,11 @@ def _statement(facts: Facts) -> Item:
         points.append("No amplification by sampling is claimed; the guarantee is the same if every sample is known.")
     elif guarantee.accountant != "none":
         points.append("Under a filter no guarantee without amplification is stated: the claim is the budget, as analysed.")
-    points.append(
-        "The statement is about all runs of the ledger together, the final model and its tuning alike; each of them alone "
-        "has at most this epsilon."
-    )
+    if not facts.void:
+        points.append(
+            "The statement is about all runs of the ledger together, the final model and its tuning alike; each of them "
+            "alone has at most this epsilon."
+        )
     rows = tuple(Row((exact(found.delta), upward(found.upper), downward(found.lower))) for found in facts.at_deltas)
     table = Table(("delta", "epsilon, at most", "at least"), rows, numbers=(0, 1, 2))
     return Item("3c", "Formal statement", tuple(str(guarantee).splitlines()), tuple(points), None if facts.void else table)

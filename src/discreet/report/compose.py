@@ -39,6 +39,7 @@ def compose(facts: Facts, deviations: tuple[Deviation, ...]) -> Document:
         figures=headline.figures(facts),
         claim=headline.claim(facts),
         deviations=deviations,
+        compared=_compared(facts),
         checklist=checklist(facts),
         comparison=comparison(facts),
         comparison_notes=comparison_notes(facts),
@@ -50,6 +51,14 @@ def compose(facts: Facts, deviations: tuple[Deviation, ...]) -> Document:
         runs=_runs(facts),
         commands=_commands(facts),
     )
+
+
+def _compared(facts: Facts) -> str:
+    given = {"plan": facts.plan, "budget": facts.budget, "audit": facts.audit}
+    there = [name for name, value in given.items() if value is not None]
+    missing = [name for name, value in given.items() if value is None]
+    with_what = f"with the {' and the '.join(there)}" if there else "with nothing but itself"
+    return f"The ledger was compared {with_what}." + (f" Not given: {', '.join(missing)}." if missing else "")
 
 
 # --- charts ---
@@ -156,7 +165,7 @@ def _short(share: float | None) -> str:
 
 
 def _charges(facts: Facts) -> Table:
-    header = ("run", "steps", "unsettled", "sampling", "group", "query", "sensitivity", "noise", "multiplier", "share")
+    header = ("run", "steps", "unsettled", "sampling", "group", "query", "sensitivity", "noise_std", "multiplier", "share")
     return Table(header, tuple(row for charge in facts.held.held for row in _charge_rows(charge)), numbers=(1, 2, 6, 7, 8, 9))
 
 
@@ -175,13 +184,19 @@ def _charge_rows(charge: Charge) -> list[Row]:
                     query.group,
                     query_words(query),
                     "—" if sensitivity is None else exact(sensitivity),
-                    "—" if noise is None else exact(noise),
+                    _noise(query, noise),
                     "—" if ratio is None else downward(ratio, 6),
                     _short(_share(query, charge.step)),
                 )
             )
         )
     return rows
+
+
+def _noise(query: Query, noise: float | None) -> str:
+    if noise is None:
+        return "—"
+    return exact(noise) if isinstance(query, GaussianSum | CorrelatedGaussianSum) else f"scale {exact(noise)}"
 
 
 def _runs(facts: Facts) -> Table:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from discreet.accounting import LiveEpsilon, TradeOff, account, hit_rate, profile_of
+from discreet.accounting import LiveEpsilon, TradeOff, account, profile_of
 from discreet.accounting.normalise import LedgerLike
 from discreet.ledger import Charge, Everything, GaussianSum, Step, TruncatedPoisson
 from discreet.report.words import amplifies
@@ -19,7 +19,8 @@ FALSE_POSITIVES = 0.01
 
 _POINTS = 20
 _TOLERANCE = 4e-3  # of the points of a chart; the last one is the claim itself
-_SHAPE = (0.0, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0)  # epsilons of the trade-off, as shares of the claim
+_SHAPE = (0.0, 0.06, 0.12, 0.2, 0.28, 0.36, 0.45, 0.55, 0.65, 0.8, 1.0)  # epsilons of the trade-off, as shares of the furthest
+_FURTHEST = 30.0  # beyond, nothing is left to be said
 
 
 def spending(charges: Sequence[Charge], guarantee: Guarantee) -> tuple[tuple[int, float], ...]:
@@ -49,22 +50,28 @@ def spending(charges: Sequence[Charge], guarantee: Guarantee) -> tuple[tuple[int
 def tradeoff(source: LedgerLike | None, guarantee: Guarantee) -> TradeOff:
     """What an attacker can do at most. Without a source (a filter): what the claim alone proves.
 
-    Every point of the profile that is computed on the way is used, so that the curve at 1 % is the best that was found there.
+    Each point of the profile is a valid limit, so the choice of points decides how near the curve is to the best one, never
+    whether it holds. They lie between 0 and the claim, and closer where the limit at 1 % is decided.
     """
     if source is None:
         return TradeOff((guarantee.upper,), (guarantee.delta,))
     profile = profile_of(source)
-    seen: dict[float, float] = {}
-
-    def recorded(epsilon: float) -> float:
-        at = float(epsilon)
-        seen[at] = profile(at)
-        return seen[at]
-
-    hit_rate(recorded, false_positive_rate=FALSE_POSITIVES)
-    for share in _SHAPE:
-        recorded(min(guarantee.upper, 30.0) * share)
+    furthest = min(guarantee.upper, _FURTHEST)
+    seen = {furthest * share: profile(furthest * share) for share in _SHAPE}
+    best = min(seen, key=lambda epsilon: _limit(epsilon, seen[epsilon]))
+    places = sorted(seen)
+    place = places.index(best)
+    for near in places[max(place - 1, 0) : place] + places[place + 1 : place + 2]:
+        for share in (1.0 / 3.0, 2.0 / 3.0):
+            between = best + (near - best) * share
+            seen[between] = profile(between)
     return TradeOff(tuple(seen), tuple(seen.values()))
+
+
+def _limit(epsilon: float, delta: float) -> float:
+    """What one point of a profile allows at 1 % false positives."""
+    x = FALSE_POSITIVES
+    return min(delta + math.exp(epsilon) * x, 1.0 - math.exp(-epsilon) * (1.0 - delta - x))
 
 
 def unamplified(source: LedgerLike, delta: float, guarantee: Guarantee) -> Guarantee | None:

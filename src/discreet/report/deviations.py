@@ -31,7 +31,15 @@ class Deviation:
 
 def deviations(facts: Facts) -> tuple[Deviation, ...]:
     """All of them, the wrong ones first."""
-    found = [*_marks(facts), *_audit(facts), *_accountants(facts), *_limits(facts), *_plan(facts), *_unsettled(facts)]
+    found = [
+        *_marks(facts),
+        *_audit(facts),
+        *_accountants(facts),
+        *_limits(facts),
+        *_records(facts),
+        *_plan(facts),
+        *_unsettled(facts),
+    ]
     return tuple(sorted(found, key=lambda deviation: deviation.severity != "wrong"))
 
 
@@ -73,6 +81,14 @@ def _accountants(facts: Facts) -> Iterator[Deviation]:
         yield _wrong(
             f"The two accountants contradict each other: at least {downward(facts.guarantee.lower)} by one, at most "
             f"{upward(facts.second.upper)} by the other. This is a bug: do not rely on the claim, and report it."
+        )
+
+
+def _records(facts: Facts) -> Iterator[Deviation]:
+    if facts.records is not None and facts.guarantee.delta * facts.records >= 1.0:
+        yield _wrong(
+            f"Delta {exact(facts.guarantee.delta)} is not below 1/records = {downward(1.0 / facts.records)}: publishing one "
+            "record at random would already meet it, whatever epsilon is."
         )
 
 

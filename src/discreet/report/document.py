@@ -136,6 +136,7 @@ class Document:
     figures: tuple[Figure, ...]
     claim: Claim
     deviations: tuple[Deviation, ...]
+    compared: str
     checklist: tuple[Item, ...]
     comparison: Table
     comparison_notes: tuple[str, ...]

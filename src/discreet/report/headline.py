@@ -43,6 +43,8 @@ def sentence(facts: Facts) -> str:
         upward(math.exp(guarantee.upper) * (1.0 + 2.0**-40), 3) if guarantee.upper < 20.0 else f"e^{upward(guarantee.upper)}"
     )
     plain = f"{change} changes the probability of any outcome by at most a factor of {factor}, plus {exact(guarantee.delta)}"
+    if contradicted(facts):
+        plain = f"The claim of the ledger, which is contradicted, reads: {plain[0].lower()}{plain[1:]}"
     claim = f"({upward(guarantee.upper)}, {exact(guarantee.delta)})-differentially private"
     return f"{plain}: what was released is {claim} for one {guarantee.unit} under {guarantee.adjacency.value} adjacency."
 
@@ -99,7 +101,7 @@ def figures(facts: Facts) -> tuple[Figure, ...]:
         found.append(Figure("second opinion (RDP)", upward(facts.second.upper), "at most, by another analysis"))
     hits = hits_at_one_percent(facts)
     if hits is not None:
-        found.append(Figure("attacker's best", percent(hits), "of members found, at 1 % false alarms"))
+        found.append(Figure("attacker's best", percent(hits), "of members, at 1 % false alarms"))
     return tuple(found)
 
 

@@ -10,6 +10,7 @@ from discreet.report.document import Bars, Document, Item, Line, Table
 __all__ = ["escaped", "markdown"]
 
 _SPECIAL = re.compile(r"([\\`*\[\]|~$])|(?<![^\W_])(_)|(_)(?![^\W_])")
+_OPENING = re.compile(r"^(\s*\d*)((?<=\d)[.)]|(?<!\d)[#+=-])(?=\s|#)")  # of a heading, a list or a line below a heading
 _HTML = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 
@@ -20,7 +21,7 @@ def escaped(text: str) -> str:
     '&lt;b&gt; a\\|b \\*c\\* noise_std \\_d\\_'
     """
     found = _SPECIAL.sub(lambda match: "\\" + match.group(0), text).translate(_HTML)
-    return re.sub(r"^(\s*)([#+=-]|\d+[.)])", r"\1\\\2", found) if re.match(r"\s*([#+=-]|\d+[.)])\s", found) else found
+    return _OPENING.sub(r"\1\\\2", found)
 
 
 def markdown(document: Document) -> str:
@@ -55,7 +56,7 @@ def _headline(document: Document) -> Iterator[str]:
     yield from ("", "## Deviations", "")
     for deviation in document.deviations:
         yield f"* **{'WRONG' if deviation.severity == 'wrong' else 'Note'}:** {escaped(deviation.text)}"
-    yield from ([""] if document.deviations else ["None found.", ""])
+    yield from ("" if document.deviations else "None found.", "", escaped(document.compared), "")
 
 
 def _paragraphs(texts: Iterable[str]) -> Iterator[str]:
