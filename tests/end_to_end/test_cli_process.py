@@ -72,6 +72,13 @@ def test_without_torch_every_command_but_the_demo_works(folder: Path, tmp_path: 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["new.html", "new.jsonl", "new.ledger", "site"]
 
 
+def test_nothing_heavy_is_imported_before_it_is_needed(folder: Path) -> None:
+    heavy = ["torch", "sklearn", "matplotlib", "jinja2", "numba", "scipy.optimize", "scipy.special", "scipy.fft"]
+    script = f"import sys, discreet.cli; print([name for name in {heavy} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", script], env=ENVIRONMENT, capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
 def test_a_reader_that_goes_away_is_no_error_message(folder: Path) -> None:
     command = f"{sys.executable} -m discreet ledger show train.ledger | true; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", command], cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, check=False)

@@ -1,48 +1,59 @@
 """The demo is real: it learns, charges what it planned, and leaves a ledger, a plan and a report that agree."""
 
 import json
+import re
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import discreet as dp
 from discreet.report import Report
 from support.command import ENVIRONMENT, PLAN, contents, discreet, executed, many
 
+LABEL = "discreet demo: linear model on the features of scikit-learn's digits"
 FILES = ["demo.ledger", "plan.toml", "report.html", "report.md"]
 
 
-def test_the_demo_trains_in_a_terminal_leaves_files_that_agree_and_may_be_run_again(tmp_path: Path) -> None:
-    (shown,) = many([["demo", "--epsilon", "2", "--delta", "1e-6"]], cwd=tmp_path, terminal=True)
-    assert shown.code == 0, shown.out
-    for word in ("at the end", "budget 2", "metric/accuracy", "120/120", "with privacy", "without", "The digits are public"):
-        assert word in shown.out.replace("\r\n", " ")  # bar, result, and why the ledger may be replaced
+def test_the_demo_trains_in_a_terminal_replaces_an_earlier_one_and_leaves_files_that_agree(tmp_path: Path) -> None:
     folder = tmp_path / "out"
+    folder.mkdir()
+    with executed(folder / "demo.ledger", PLAN, label=LABEL) as ledger:  # as an earlier demo left it
+        earlier = ledger.head()
+    (shown,) = many([["demo", "--epsilon", "3"]], cwd=tmp_path, terminal=True)
+    assert shown.code == 0, shown.out
+    for word in ("at the end", "budget 3", "metric/accuracy", "120/120", "The digits are public"):
+        assert word in shown.out.replace("\r\n", " ")  # bar, result, and why the ledger may be replaced
+    private, plain = map(float, re.findall(r"([\d.]+)% with privacy, ([\d.]+)% without", shown.out)[0])
+    # Chance is 10 %. In 20 runs the private one lay between 94 % and 97 %; the other is always the same, 98.9 %.
+    assert 90.0 < private <= plain + 2.0
+    assert plain > 97.0
     assert sorted(path.name for path in folder.iterdir()) == FILES
     plan = dp.Plan.load(folder / "plan.toml")
     with dp.Ledger.open(folder / "demo.ledger", "r") as ledger:
-        head = ledger.verify().head()
+        assert ledger.verify().head() != earlier
         (charge,) = ledger.charges()
         assert (charge.count, charge.unsettled, charge.step) == (120, 0, plan.step)
-        assert 1.99 < dp.account(ledger, delta=1e-6).upper <= 2.0
-        assert not Report.of(ledger, plan=plan).deviations
-    assert head in (folder / "report.html").read_text()
-    assert head in (folder / "report.md").read_text()
+        assert 2.99 < dp.account(ledger, delta=1e-5).upper <= 3.0
+        assert not [one for one in Report.of(ledger, plan=plan).deviations if one.severity == "wrong"]
+        for name in ("report.html", "report.md"):
+            assert ledger.head() in (folder / name).read_text()
 
-    again = discreet("demo", "--into", "out", "--json", cwd=tmp_path)
-    assert (again.code, again.err) == (0, "")
-    data = json.loads(again.out)
-    assert 2.99 < data["guarantee"]["epsilon"] <= 3.0
-    # Chance is 10 %. In 20 runs the private one lay between 94 % and 97 %; the other is always the same, 98.9 %.
-    assert 0.90 < data["test_accuracy"] <= data["test_accuracy_without_privacy"] + 0.02
-    assert data["test_accuracy_without_privacy"] > 0.97
+
+@pytest.mark.full
+def test_the_demo_for_scripts(tmp_path: Path) -> None:
+    found = discreet("demo", "--into", "new/out", "--epsilon", "2", "--delta", "1e-6", "--json", cwd=tmp_path)
+    assert (found.code, found.err) == (0, "")
+    data = json.loads(found.out)
+    assert 1.99 < data["guarantee"]["epsilon"] <= 2.0
+    assert data["guarantee"]["delta"] == 1e-6
+    assert 0.85 < data["test_accuracy"] <= data["test_accuracy_without_privacy"] + 0.02
     assert (
         abs(data["private_training_accuracy"] - data["test_accuracy"]) < 6 * data["private_training_accuracy_noise_std"] + 0.05
     )
-    with dp.Ledger.open(folder / "demo.ledger", "r") as ledger:
-        assert ledger.head() != head
-        assert [charge.count for charge in ledger.charges()] == [120]  # replaced: these data are public
+    assert sorted(path.name for path in (tmp_path / "new" / "out").iterdir()) == FILES
 
 
 def test_a_ledger_that_is_not_of_a_demo_is_never_replaced(tmp_path: Path) -> None:

@@ -27,8 +27,15 @@ __all__ = ["main"]
 _WRONG_INPUT, _BUG, _INTERRUPTED, _UNREAD = 2, 70, 130, 141
 # Newer typers bring their own click along, older ones use the installed one; this is UsageError of either.
 _USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
-_FLAGS = {"expected_batch_size": "--batch-size", "sampling_probability": "--probability"}
-_OWNERS = ("Plan.dpsgd", "account", "Budget", "Report.of", "Ledger.verify")  # their parameters are options of the same name
+_OWNERS = ("Plan.dpsgd", "account", "Report.of", "Target")  # their parameters are options of the same name, but for these
+_FLAGS = {
+    ("Plan.dpsgd", "expected_batch_size"): "--batch-size",
+    ("Plan.dpsgd", "sampling_probability"): "--probability",
+    ("Unit", "name"): "--unit",
+    ("Budget", "epsilon"): "--budget-epsilon",
+    ("Budget", "delta"): "--budget-delta",
+    ("Ledger.verify", "expected_head"): "--head",
+}
 
 _app = typer.Typer(
     name="discreet",
@@ -121,8 +128,11 @@ def _say(message: str, code: int) -> int:
 
 def _sentence(wrong: DiscreetError) -> str:
     """The error's own sentence, with the option's name in the place of the parameter's."""
-    if isinstance(wrong, ParameterError) and wrong.owner in _OWNERS:
-        option = _FLAGS.get(wrong.name, "--" + wrong.name.replace("_", "-"))
+    if not isinstance(wrong, ParameterError):
+        return str(wrong)
+    same = "--" + wrong.name.replace("_", "-") if wrong.owner in _OWNERS else None
+    option = _FLAGS.get((wrong.owner, wrong.name), same)
+    if option is not None:
         return f"{option} must be {wrong.expected}. Got {wrong.got}. {wrong.do}".rstrip()
     return str(wrong)
 
