@@ -7,6 +7,7 @@ import pty
 import sys
 import tempfile
 from contextlib import redirect_stderr, suppress
+from importlib import import_module
 from typing import BinaryIO, NoReturn
 
 from discreet.cli import main
@@ -59,9 +60,8 @@ def in_terminal(arguments: list[str]) -> dict[str, object]:
 
 def warm_up() -> None:
     """Import what commands import when they run."""
-    import discreet.auditing
-    import discreet.recipes
-    import discreet.report  # noqa: F401
+    for name in ("jinja2", "scipy.fft", "scipy.optimize", "scipy.special", "discreet.auditing", "discreet.recipes"):
+        import_module(name)
 
     with redirect_stderr(io.StringIO()), suppress(SystemExit):
         main(["plan", "--epsilon", "words"])
