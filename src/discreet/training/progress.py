@@ -77,6 +77,9 @@ class Meter:
 class Bar:
     """A progress bar on standard error: steps, time, rate, epsilon now and at the end, the budget, private metrics.
 
+    Released and public values, but for the time: how long steps take depends on the sizes of samples, and no guarantee covers
+    it (docs/proofs/engine.md). No log and no file has it.
+
     Args:
         shown: True or False; None shows it if standard error is a terminal.
     """
@@ -90,7 +93,13 @@ class Bar:
             TextColumn("{task.fields[spent]}"),
         )
         visible = sys.stderr.isatty() if shown is None else shown
-        self._bar = Progress(*columns, console=Console(stderr=True), auto_refresh=False, disable=not visible)
+        self._bar = Progress(
+            *columns,
+            console=Console(stderr=True),
+            auto_refresh=False,
+            disable=not visible,
+            redirect_stdout=sys.stdout.isatty(),  # else what a user prints into a file would land on standard error
+        )
         self._terms: tuple[float | None, float | None] = None, None
         self._began = self._refreshed = 0.0
         self._seen = 0

@@ -50,7 +50,7 @@ class Watch:
         return account(self._ledger, delta=self._delta if delta is None else delta)
 
     def begin(self, start: int, progress: bool | None) -> None:  # noqa: FBT001  (three values, from the caller's keyword)
-        """Before the run's first charge: what the ledger holds now was there before it.
+        """When the run has begun, before its first charge: what is charged now was there before it, marks are its own too.
 
         Args:
             start: first step of the run.
