@@ -143,7 +143,13 @@ def test_the_bar_shows_steps_epsilon_and_private_metrics(monkeypatch: pytest.Mon
     assert "metric/seen" in text.getvalue()
 
 
-def test_no_bar_without_a_terminal(capfd: pytest.CaptureFixture[str]) -> None:
+def test_no_bar_without_a_terminal(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    class Lines:
+        """What a user puts in the place of a standard stream."""
+
+        def write(self, _: str) -> None: ...
+
+    monkeypatch.setattr(sys, "stdout", Lines())
     run = PrivateRun(nn.Linear(2, 1), plan(), ledger=dp.Ledger.in_memory(), statistics={"metric/seen": 1})
     for batch in run.batches(DATA):
         run.backward(loss, batch)
@@ -183,13 +189,16 @@ def test_the_guarantee_is_that_of_the_ledger() -> None:
 def test_a_ledger_by_path_is_closed_with_the_run_and_a_budget_holds(tmp_path: Path) -> None:
     budget = dp.Budget(epsilon=1.0, delta=DELTA)
     path = tmp_path / "a.ledger"
-    with PrivateRun(nn.Linear(2, 1), plan(), ledger=path, budget=budget, statistics={"metric/seen": 1}) as run:
+    shown: list[float | None] = []
+    logs = [lambda logged: shown.append(logged.epsilon)]
+    with PrivateRun(nn.Linear(2, 1), plan(), ledger=path, budget=budget, statistics={"metric/seen": 1}, logs=logs) as run:
         with pytest.raises(dp.BudgetExceeded, match=r"of which \d+ fit"):
             run.batches(DATA)
         assert run.ledger.runs() == ()
         batches = run.batches(DATA, until_budget=True)
         taken = [run.backward(loss, batch).step for batch in batches]
         assert 0 < len(taken) < STEPS
+        assert run.guarantee().upper <= max(epsilon for epsilon in shown if epsilon is not None) <= 1.0
         assert run.guarantee().upper <= 1.0
         one_more = dp.account([(run.plan.step, len(taken) + 1)], delta=DELTA, adjacency=run.plan.adjacency)
         assert one_more.upper > 1.0
