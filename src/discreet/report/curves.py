@@ -12,15 +12,21 @@ from discreet.ledger import Charge, Everything, GaussianSum, Step, TruncatedPois
 from discreet.report.words import amplifies
 from discreet.units import Adjacency, Guarantee
 
-__all__ = ["FALSE_POSITIVES", "spending", "tradeoff", "unamplified"]
+__all__ = ["FALSE_POSITIVES", "detail", "spending", "tradeoff", "unamplified"]
 
 FALSE_POSITIVES = 0.01
 """The rate at which the attacker's success is said in words."""
 
 _POINTS = 20
+_PLENTY = 10  # different steps; with more of them, charts and tables get fewer points, because each point costs more
 _TOLERANCE = 4e-3  # of the points of a chart; the last one is the claim itself
 _SHAPE = (0.0, 0.06, 0.12, 0.2, 0.28, 0.36, 0.45, 0.55, 0.65, 0.8, 1.0)  # epsilons of the trade-off, as shares of the furthest
 _FURTHEST = 30.0  # beyond, nothing is left to be said
+
+
+def detail(charges: Sequence[Charge]) -> float:
+    """Which part of the usual number of points is affordable, in (0, 1]."""
+    return min(1.0, _PLENTY / max(1, len({charge.step for charge in charges})))
 
 
 def spending(charges: Sequence[Charge], guarantee: Guarantee) -> tuple[tuple[int, float], ...]:
@@ -29,7 +35,8 @@ def spending(charges: Sequence[Charge], guarantee: Guarantee) -> tuple[tuple[int
     Epsilon grows with every step, so the claim bounds every point before the last as well.
     """
     total = sum(charge.count for charge in charges)
-    stops = sorted({math.ceil(total * i / _POINTS) for i in range(1, _POINTS + 1)} - {0})
+    number = max(4, math.ceil(_POINTS * detail(charges)))
+    stops = sorted({math.ceil(total * i / number) for i in range(1, number + 1)} - {0})
     meter = LiveEpsilon(delta=guarantee.delta, adjacency=guarantee.adjacency, look_ahead=0.0, tolerance=_TOLERANCE)
     points = [(0, 0.0)]
     done = 0
@@ -57,11 +64,12 @@ def tradeoff(source: LedgerLike | None, guarantee: Guarantee) -> TradeOff:
         return TradeOff((guarantee.upper,), (guarantee.delta,))
     profile = profile_of(source)
     furthest = min(guarantee.upper, _FURTHEST)
-    seen = {furthest * share: profile(furthest * share) for share in _SHAPE}
+    plenty = detail(source.charges()) < 1.0
+    seen = {furthest * share: profile(furthest * share) for share in (_SHAPE[::3] if plenty else _SHAPE)}
     best = min(seen, key=lambda epsilon: _limit(epsilon, seen[epsilon]))
     places = sorted(seen)
     place = places.index(best)
-    for near in places[max(place - 1, 0) : place] + places[place + 1 : place + 2]:
+    for near in [] if plenty else places[max(place - 1, 0) : place] + places[place + 1 : place + 2]:
         for share in (1.0 / 3.0, 2.0 / 3.0):
             between = best + (near - best) * share
             seen[between] = profile(between)
