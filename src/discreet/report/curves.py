@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from discreet.accounting import LiveEpsilon, TradeOff, account, profile_of
-from discreet.accounting.normalise import LedgerLike
+from discreet.accounting import TradeOff, account, profile_of
+from discreet.accounting.normalise import LedgerLike, normalise
+from discreet.accounting.tight import tight_upper
+from discreet.accounting.tight.bracket import Starts
 from discreet.ledger import Charge, Everything, GaussianSum, Step, TruncatedPoisson
 from discreet.report.words import amplifies
 from discreet.units import Adjacency, Guarantee
@@ -32,26 +34,25 @@ def detail(charges: Sequence[Charge]) -> float:
 def spending(charges: Sequence[Charge], guarantee: Guarantee) -> tuple[tuple[int, float], ...]:
     """(steps, certified upper bound on epsilon after them) in the order of the ledger, from (0, 0) to the claim.
 
-    Epsilon grows with every step, so the claim bounds every point before the last as well.
+    Epsilon grows with every step, so what bounds a point bounds every point before it as well.
     """
     total = sum(charge.count for charge in charges)
     number = max(4, math.ceil(_POINTS * detail(charges)))
     stops = sorted({math.ceil(total * i / number) for i in range(1, number + 1)} - {0})
-    meter = LiveEpsilon(delta=guarantee.delta, adjacency=guarantee.adjacency, look_ahead=0.0, tolerance=_TOLERANCE)
-    points = [(0, 0.0)]
-    done = 0
+    starts: Starts = {}  # where an earlier search ended, which is where the next one begins
+    found = [guarantee.upper] if stops else []
+    for stop in reversed(stops[:-1]):
+        leaves = normalise(_first(charges, stop), guarantee.adjacency)
+        found.append(min(found[-1], tight_upper(leaves, guarantee.delta, _TOLERANCE, starts)))
+    return ((0, 0.0), *zip(stops, reversed(found), strict=True))
+
+
+def _first(charges: Sequence[Charge], steps: int) -> Iterator[tuple[Step, int]]:
+    """The first so many steps, in the order of the ledger."""
     for charge in charges:
-        end = done + charge.count
-        for stop in [*(stop for stop in stops if done < stop < end), end]:
-            if stop == total:
-                points.append((total, guarantee.upper))
-                return tuple(points)
-            if stop > done:
-                meter.add(charge.step, stop - done)
-            if stop in stops:
-                points.append((stop, min(meter.epsilon, guarantee.upper)))
-            done = stop
-    return tuple(points)
+        count = min(charge.count, steps)
+        steps -= count
+        yield charge.step, count
 
 
 def tradeoff(source: LedgerLike | None, guarantee: Guarantee) -> TradeOff:
