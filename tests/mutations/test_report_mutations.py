@@ -8,6 +8,7 @@ import pytest
 from jinja2 import Environment, FileSystemLoader
 
 import discreet as dp
+from discreet.accounting import tight
 from discreet.report import assumptions, checklist, compose, curves, deviations, facts, headline, markdown, page
 from discreet.report.document import Item
 from support.mutations import Mutation, Patch, assert_caught, by_name, replaced
@@ -16,7 +17,7 @@ from unit.report import test_checklist, test_deviations, test_page, test_report
 
 ADD = dp.Adjacency.ADD_OR_REMOVE
 RIGHT_CLAIM = headline.claim
-RIGHT_UPPER = curves.tight_upper
+RIGHT_UPPER = tight.tight_upper
 
 
 def without_item(number: int) -> Patch:
