@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from discreet import _validate as check
+from discreet._files import checked_path, publish
 from discreet.errors import LedgerExists, LedgerUnavailable, ParameterError
-from discreet.ledger._files import checked_path, publish
 from discreet.units import Adjacency, Unit
 
 __all__ = ["SCHEMA", "Audit"]

@@ -5,17 +5,15 @@ from __future__ import annotations
 import json
 import math
 import os
-import secrets
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from discreet._files import checked_path, overwrite
 from discreet.auditing import Audit
 from discreet.budget import Budget
 from discreet.errors import ParameterError
 from discreet.ledger import Ledger
-from discreet.ledger._files import checked_path
 from discreet.plan import Plan
 from discreet.report.compose import compose
 from discreet.report.deviations import Deviation, deviations
@@ -113,16 +111,15 @@ class Report:
             expected = f"one that ends in {', '.join(formats)}"
             raise ParameterError(owner="Report.write", name="path", expected=expected, got=repr(str(place)))
         content = formats[place.suffix]()
-        draft = place.with_name(f".{secrets.token_hex(8)}.new")
         try:
-            draft.write_text(content, encoding="utf-8", newline="\n")
-            draft.replace(place)
+            overwrite(place, lambda draft: _write(draft, content))
         except OSError as wrong:
             raise ParameterError(owner="Report.write", name="path", expected="a path to write to", got=str(wrong)) from None
-        finally:
-            with suppress(OSError):
-                draft.unlink(missing_ok=True)
         return place
+
+
+def _write(path: Path, content: str) -> None:
+    path.write_text(content, encoding="utf-8", newline="\n")
 
 
 def _plain(value: Any) -> Any:
