@@ -31,8 +31,10 @@ def publish(path: Path, write: Callable[[Path], None]) -> None:
 
     Raises:
         LedgerExists: if something is at `path` already; nothing is ever overwritten.
-        LedgerUnavailable: if the folder does not allow it (or its file system has no hard links).
+        LedgerUnavailable: if there is no folder, or it does not allow it (or its file system has no hard links).
     """
+    if not path.parent.is_dir():
+        raise LedgerUnavailable(expected=f"a folder for {path}", got="none", do="Make the folder first; nothing was written.")
     draft = _draft(path)
     try:
         write(draft)
