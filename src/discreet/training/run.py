@@ -347,8 +347,7 @@ class PrivateRun:
         found = Checkpoint.read(path)
         found.refuse_another(self.plan, self.ledger)
         self._stepping.check(self._session.bound.groups(found.state))
-        restore(named(self._model, optimizer, scheduler, others), found.objects)
-        self._engine.batch_norm.take_over()
+        restore(named(self._model, optimizer, scheduler, others), found.objects, self._engine.batch_norm.take_over)
         self._start, self._first_state = found.step, found.state
         self._done = found.step * self._session.sampler.batches_per_step
         return found.step
