@@ -23,7 +23,12 @@ def checked_path(owner: str, path: object) -> Path:
         text = os.fspath(path)
         if isinstance(text, str) and Path(text).name and "\0" not in text:
             return Path(text)
-    raise ParameterError(owner=owner, name="path", expected="the path of a file", got=f"{path!r} ({type(path).__name__})")
+    raise ParameterError(
+        owner=owner,
+        name="path",
+        expected="the path of a file",
+        got=f"{path!r} (str)" if isinstance(path, str) else type(path).__name__,
+    )
 
 
 def publish(path: Path, write: Callable[[Path], None]) -> None:
