@@ -53,10 +53,6 @@ def test_first_private_training(tmp_path: Path) -> None:
 
 def test_choosing_parameters(tmp_path: Path) -> None:
     out = tutorial("choosing-parameters.md", tmp_path, "torch")
-    for batch, noise, average in (("468", "0.881", "0.0019"), ("58", "0.563", "0.0097")):
-        assert f"| {batch}" in (TUTORIALS / "choosing-parameters.md").read_text()
-        assert noise in (TUTORIALS / "choosing-parameters.md").read_text()
-        assert average in (TUTORIALS / "choosing-parameters.md").read_text()
     assert "flattens at 468" in out
     hits = [float(found) for found in re.findall(r"hits at most ([0-9.]+)%", out)]
     assert hits == sorted(hits)
