@@ -36,5 +36,5 @@ def test_the_change_that_the_readme_shows_is_that_of_the_examples() -> None:
 
 def test_the_commands_of_the_readme_exist() -> None:
     targets = set(re.findall(r"^(\w[\w-]*):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
-    commands = re.findall(r"make ([\w-]+)", README)
+    commands = re.findall(r"^make ([\w-]+)", README, flags=re.MULTILINE)
     assert {"demo", "test"} <= set(commands) <= targets
