@@ -16,6 +16,8 @@ def conditions(node: ast.AST) -> Iterator[ast.expr]:
     match node:
         case ast.If(test=test) | ast.While(test=test) | ast.IfExp(test=test) | ast.Assert(test=test):
             yield test
+        case ast.BoolOp(op=ast.Or(), values=[_, ast.Constant(value=0.0)]):
+            pass  # a zero stays a zero
         case ast.BoolOp(values=values):
             yield from values[:-1]
         case ast.UnaryOp(op=ast.Not(), operand=operand):
