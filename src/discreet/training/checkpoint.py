@@ -4,7 +4,8 @@
 
 It holds released and public values, tensors and plain numbers only, is written whole or not at all, and is read without
 executing anything (`weights_only`, P46). There is no key in it: a run that goes on draws fresh samples and noise (P20), and
-every step that it takes is charged, also one that was taken before from the same checkpoint (docs/proofs/ledger.md, section 5).
+every step that it takes is charged, also one that was taken before from the same checkpoint (docs/proofs/ledger.md, on
+checkpoints).
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from discreet.accounting import LiveEpsilon, account
 from discreet.accounting.sources import read
@@ -83,12 +83,10 @@ class Bar:
 
     def __init__(self, *, shown: bool | None) -> None:
         columns = (
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=None),
+            BarColumn(bar_width=None),  # takes what the others leave
             MofNCompleteColumn(),
             TextColumn("{task.fields[rate]}"),
             TimeElapsedColumn(),
-            TimeRemainingColumn(),
             TextColumn("{task.fields[spent]}"),
         )
         visible = sys.stderr.isatty() if shown is None else shown
@@ -143,14 +141,15 @@ def _spent(now: float | None, end: float | None, limit: float | None) -> str:
     """In words; bounds are rounded up.
 
     >>> _spent(1.23401, 2.9991, 3.0)
-    'epsilon 1.235 now, 3.000 at the end, budget 3'
+    'epsilon 1.235 (3.000 at the end, budget 3)'
     >>> _spent(None, None, None)
     ''
     """
-    parts = [] if now is None else [f"{_up(now)} now"]
-    parts += [] if end is None else [f"{_up(end)} at the end"]
-    parts += [] if limit is None else [f"budget {limit:g}"]
-    return f"epsilon {', '.join(parts)}" if parts else ""
+    terms = [] if end is None else [f"{_up(end)} at the end"]
+    terms += [] if limit is None else [f"budget {limit:g}"]
+    if now is None and not terms:
+        return ""
+    return f"epsilon {'' if now is None else _up(now) + ' '}({', '.join(terms)})"
 
 
 def _up(value: float) -> str:

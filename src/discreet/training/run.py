@@ -126,7 +126,8 @@ class PrivateRun:
         self._waiting: Batch | None = None
         self._attempts = 0  # at the waiting batch
         self._new = False  # whether batches are in memory of their own
-        self._start, self._first_state = 0, bound.bound.initial_state
+        self._start = 0
+        self._first_state: State = bound.bound.initial_state
         self._done = 0  # batches of all steps that were released, those of the run that is continued included
         self._began = False
 
@@ -150,7 +151,7 @@ class PrivateRun:
     @property
     def state(self) -> State:
         """Thresholds of adaptive groups after the last release; public."""
-        return self._session.state
+        return self._session.state if self._began else self._first_state
 
     @property
     def step(self) -> int:

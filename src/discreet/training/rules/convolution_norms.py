@@ -16,8 +16,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 import torch
@@ -28,7 +26,7 @@ from discreet.numerics._rational import gamma, root_up, tiny, up
 from discreet.numerics.norms import tree_sums
 from discreet.training.rules.convolution import Convolution, product
 
-__all__ = ["ghost_memory", "ghost_pays", "ghost_squared_norms", "ghost_squares"]
+__all__ = ["ghost_pays", "ghost_squared_norms", "ghost_squares"]
 
 _CACHE = 2**20  # bytes of Gram matrices worked on at a time, about one core's cache
 _ADDITION = 30  # what an addition in memory takes, in units of a multiplication inside a matrix product; measured
@@ -100,45 +98,6 @@ def ghost_pays(how: Convolution, wide_sizes: Sequence[int]) -> bool:
     return products <= 2 * positions * how.window * (how.weight_shape[0] // how.groups)
 
 
-def ghost_memory(how: Convolution, wide_sizes: tuple[int, ...], itemsize: int = 4) -> int:
-    """About how many bytes `ghost_squared_norms` takes besides its arguments, for any number of records.
-
-    >>> ghost_memory(Convolution.of((128, 128, 3, 3), padding=1), (8, 8)) < 10e6
-    True
-    """
-    # Two Gram matrices and what is shifted from one to the other; then two in float64.
-    return 3 * max(_CACHE, 2 * _entry_bytes(how, wide_sizes, itemsize)) * max(1, 12 // itemsize)
-
-
-@dataclass(frozen=True, slots=True)
-class _Error:
-    """How far computed Gram matrices may be off, for p, q and T; see the proof for the names."""
-
-    relative: float
-    lost_inner: float
-    lost_outer: float
-    growth: float
-    rest: float
-    rounding: float
-    lost: float
-
-    def bound(self, inner: Tensor, outer: Tensor) -> Tensor:
-        """(2, n): upper bounds of the squared norm and of the squared spread, for each pair of Gram matrices (n, T, T)."""
-        lengths_inner = _lengths(inner, self.lost_inner, self.growth)
-        lengths_outer = _lengths(outer, self.lost_outer, self.growth)
-        spread = tree_sums(lengths_inner * lengths_outer) * _MORE
-        terms = inner.flatten(1).double() * outer.flatten(1)
-        computed = tree_sums(terms)
-        all_inner, all_outer = tree_sums(lengths_inner), tree_sums(lengths_outer)
-        underflow = self.lost_inner * all_outer**2 + self.lost_outer * all_inner**2 + self.rest
-        missing = (self.relative * spread**2 + underflow) * _MORE
-        high = torch.nextafter(computed + missing, torch.full_like(computed, math.inf))
-        # An overflow says nothing about the products, but the spread still holds. NaN goes on as NaN.
-        root = torch.minimum(torch.where(high >= 0.0, high, math.inf).sqrt() * _MORE, spread)
-        return torch.stack([root + self.rounding * spread + self.lost, spread]) ** 2 * _MORE
-
-
-@lru_cache(1024)
 def _error(how: Convolution, positions: int, shifts: bool, dtype: torch.dtype) -> _Error:  # noqa: FBT001  (private)
     kind = _KINDS[dtype]
     p, q = how.window, how.weight_shape[0] // how.groups
