@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from discreet.errors import ParameterError
+from discreet.training.rules import convolution
 from discreet.training.rules.convolution import Convolution
 from support.convolutions import Case, cases, close
 
@@ -71,7 +72,7 @@ def test_many_records_and_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
     weight = torch.randn(4, 3, 3, 3)
     case = Case({"padding": 1}, False, weight, torch.randn(11, 3, 9, 9), torch.randn(11, 4, 9, 9))
-    monkeypatch.setattr("discreet.training.rules.convolution._CACHE", 3 * 81 * 27 * 4)
+    monkeypatch.setattr(convolution, "_CACHE", 3 * 81 * 27 * 4)
     assert [len(range(11)[piece]) for piece in case.how.pieces(case.x)] == [3, 3, 3, 2]
     close(case.how.unfolded(case.x, case.g), case.by_loop())
     weights = torch.rand(11)

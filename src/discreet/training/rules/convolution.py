@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import torch
 from torch import Tensor
@@ -72,7 +72,7 @@ class Convolution:
         cls,
         weight_shape: Sequence[int],
         stride: Size = 1,
-        padding: Size | Literal[same, valid] = 0,
+        padding: Size | Literal["same", "valid"] = 0,
         dilation: Size = 1,
         groups: int = 1,
     ) -> Convolution:

@@ -16,6 +16,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -98,6 +100,35 @@ def ghost_pays(how: Convolution, wide_sizes: Sequence[int]) -> bool:
     return products <= 2 * positions * how.window * (how.weight_shape[0] // how.groups)
 
 
+@dataclass(frozen=True, slots=True)
+class _Error:
+    """How far computed Gram matrices may be off, for p, q and T; see the proof for the names."""
+
+    relative: float
+    lost_inner: float
+    lost_outer: float
+    growth: float
+    rest: float
+    rounding: float
+    lost: float
+
+    def bound(self, inner: Tensor, outer: Tensor) -> Tensor:
+        """(2, n): upper bounds of the squared norm and of the squared spread, for each pair of Gram matrices (n, T, T)."""
+        lengths_inner = _lengths(inner, self.lost_inner, self.growth)
+        lengths_outer = _lengths(outer, self.lost_outer, self.growth)
+        spread = tree_sums(lengths_inner * lengths_outer) * _MORE
+        terms = inner.flatten(1).double() * outer.flatten(1)
+        computed = tree_sums(terms)
+        all_inner, all_outer = tree_sums(lengths_inner), tree_sums(lengths_outer)
+        underflow = self.lost_inner * all_outer**2 + self.lost_outer * all_inner**2 + self.rest
+        missing = (self.relative * spread**2 + underflow) * _MORE
+        high = torch.nextafter(computed + missing, torch.full_like(computed, math.inf))
+        # An overflow says nothing about the products, but the spread still holds. NaN goes on as NaN.
+        root = torch.minimum(torch.where(high >= 0.0, high, math.inf).sqrt() * _MORE, spread)
+        return torch.stack([root + self.rounding * spread + self.lost, spread]) ** 2 * _MORE
+
+
+@lru_cache(1024)
 def _error(how: Convolution, positions: int, shifts: bool, dtype: torch.dtype) -> _Error:  # noqa: FBT001  (private)
     kind = _KINDS[dtype]
     p, q = how.window, how.weight_shape[0] // how.groups
