@@ -23,7 +23,12 @@ def checked_path(owner: str, path: object) -> Path:
         text = os.fspath(path)
         if isinstance(text, str) and Path(text).name and "\0" not in text:
             return Path(text)
-    raise ParameterError(owner=owner, name="path", expected="the path of a file", got=f"{path!r} ({type(path).__name__})")
+    raise ParameterError(
+        owner=owner,
+        name="path",
+        expected="the path of a file",
+        got=f"{path!r} (str)" if isinstance(path, str) else type(path).__name__,
+    )
 
 
 def publish(path: Path, write: Callable[[Path], None]) -> None:
@@ -31,8 +36,10 @@ def publish(path: Path, write: Callable[[Path], None]) -> None:
 
     Raises:
         LedgerExists: if something is at `path` already; nothing is ever overwritten.
-        LedgerUnavailable: if the folder does not allow it (or its file system has no hard links).
+        LedgerUnavailable: if there is no folder, or it does not allow it (or its file system has no hard links).
     """
+    if not path.parent.is_dir():
+        raise LedgerUnavailable(expected=f"a folder for {path}", got="none", do="Make the folder first; nothing was written.")
     draft = _draft(path)
     try:
         write(draft)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import numbers
+from collections.abc import Sized
 from typing import TypeVar
 
 from discreet.errors import ParameterError
@@ -91,6 +92,9 @@ def _wrong_kind(owner: str, name: str, expected: str, value: object) -> Paramete
 
 
 def _show(value: object) -> str:
+    """Short; never the entries of anything, which may be records that came to the wrong place (P42)."""
+    if isinstance(value, Sized) and not isinstance(value, str | bytes):
+        return "entries that are not shown"
     try:
         text = repr(value)
     except Exception:  # noqa: BLE001  (an error message must not fail: an int may be too long to print, a repr may raise)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -164,10 +164,7 @@ def _loaded(place: Path) -> Any:
 
 def _refuse_to_replace(place: Path) -> None:
     """Refuse to write over anything but a checkpoint: the ledger may be a path away."""
-    if place.is_file() and place.stat().st_size:
-        with place.open("rb") as file:
-            if file.read(len(_ZIP)) == _ZIP:
-                return
+    if place.exists() and not _is_ours(place):
         raise CheckpointError(
             expected="a path where nothing is, or an earlier checkpoint",
             got=f"{place}, which is something else",
@@ -175,8 +172,21 @@ def _refuse_to_replace(place: Path) -> None:
         )
 
 
-def restore(objects: Mapping[str, Stateful], states: Mapping[str, Any]) -> None:
+def _is_ours(place: Path) -> bool:
+    """Whether it is a file as torch writes it, or an empty one."""
+    if not place.is_file():
+        return False
+    with place.open("rb") as file:
+        return file.read(len(_ZIP)) in (b"", _ZIP)
+
+
+def restore(objects: Mapping[str, Stateful], states: Mapping[str, Any], then: Callable[[], None]) -> None:
     """Give every object its state: all of them, or none.
+
+    Args:
+        objects: by name.
+        states: of each.
+        then: what else must take over the model's new state, or refuse it.
 
     Raises:
         CheckpointError: other names than were saved, or a state that an object refuses; all are as before.
@@ -188,20 +198,23 @@ def restore(objects: Mapping[str, Stateful], states: Mapping[str, Any]) -> None:
             do="Name the same ones as in save().",
         )
     before = {name: copy.deepcopy(thing.state_dict()) for name, thing in objects.items()}
-    for name, thing in objects.items():
-        try:
+    name = ""
+    try:
+        for name, thing in objects.items():
             thing.load_state_dict(states[name])
-        except BaseException as error:
-            for other, state in before.items():
-                with suppress(Exception):  # the one that refused may refuse again; it is reported
-                    objects[other].load_state_dict(state)
-            if not isinstance(error, Exception):
-                raise
-            raise CheckpointError(
-                expected=f"a state that fits the {name}",
-                got=str(error),
-                do="Build model, optimizer and scheduler as in the run that was saved.",
-            ) from error
+        name = "model"
+        then()
+    except BaseException as error:
+        for other, state in before.items():
+            with suppress(Exception):  # the one that refused may refuse again; it is reported
+                objects[other].load_state_dict(state)
+        if not isinstance(error, Exception):
+            raise
+        raise CheckpointError(
+            expected=f"a state that fits the {name}",
+            got=str(error),
+            do="Build model, optimizer and scheduler as in the run that was saved.",
+        ) from error
 
 
 def _plain(where: str, value: Any) -> Any:

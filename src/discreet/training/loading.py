@@ -69,7 +69,9 @@ class Loading:
         count = 0 if workers is None else check.whole(_OWNER, "workers", workers, least=0)
         given: object = collate
         if given is not None and not callable(given):
-            raise ParameterError(owner=_OWNER, name="collate", expected="a function of a list of entries", got=repr(given))
+            raise ParameterError(
+                owner=_OWNER, name="collate", expected="a function of a list of entries", got=type(given).__name__
+            )
         return cls(_map_style(source), default_collate if collate is None else collate, count)
 
     @property

@@ -11,7 +11,7 @@ import os
 import threading
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 from torch import nn
@@ -53,7 +53,7 @@ class Batch:
     """
 
     sample: Sample
-    data: Any
+    data: Any = field(repr=False)
 
     @property
     def step(self) -> int:
@@ -251,6 +251,10 @@ class PrivateRun:
             ModelError: the model or the loss cannot be served; nothing was released, the batch can be tried again.
             SampleMisuse: a batch of another run, or used before.
         """
+        given: object = loss
+        if not callable(given):
+            expected, got = "a function of (model, data) that gives one loss for each record", type(loss).__name__
+            raise ParameterError(owner="PrivateRun.backward", name="loss", expected=expected, got=got)
         check.instance("PrivateRun.backward", "batch", batch, Batch)
         with self._order:
             sample = batch.sample
@@ -347,8 +351,7 @@ class PrivateRun:
         found = Checkpoint.read(path)
         found.refuse_another(self.plan, self.ledger)
         self._stepping.check(self._session.bound.groups(found.state))
-        restore(named(self._model, optimizer, scheduler, others), found.objects)
-        self._engine.batch_norm.take_over()
+        restore(named(self._model, optimizer, scheduler, others), found.objects, self._engine.batch_norm.take_over)
         self._start, self._first_state = found.step, found.state
         self._done = found.step * self._session.sampler.batches_per_step
         return found.step

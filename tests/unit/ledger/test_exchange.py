@@ -55,8 +55,10 @@ def test_nothing_is_overwritten(exported: Path, tmp_path: Path) -> None:
 def test_a_missing_file_and_folder_are_said(tmp_path: Path) -> None:
     with pytest.raises(dp.LedgerNotFound):
         dp.Ledger.load(tmp_path / "none.jsonl")
-    with pytest.raises(dp.LedgerUnavailable):
+    with pytest.raises(dp.LedgerUnavailable, match="a folder for"):
         varied_ledger().export(tmp_path / "no" / "folder.jsonl")
+    with pytest.raises(dp.LedgerUnavailable, match="a folder for"):
+        dp.Ledger.open(tmp_path / "none" / "a.ledger")
 
 
 def test_every_way_to_cut_it_off_is_noticed(exported: Path) -> None:

@@ -355,3 +355,28 @@ def test_records_stand_in_an_order_that_is_not_that_of_the_data() -> None:
     batch = next(run.batches(data()))
     assert not torch.equal(batch.data[0], data().tensors[0])
     assert torch.equal(batch.data[0].sum(1).sort().values, data().tensors[0].sum(1).sort().values)
+
+
+def test_p42_records_in_the_wrong_place_are_not_shown() -> None:
+    """Mistakes that everybody makes once, and whose message may end in a log."""
+
+    def own(model: nn.Module, rows: Any) -> Tensor:
+        out: Tensor = model(rows[0]).squeeze(1)
+        return out
+
+    run = PrivateRun(nn.Linear(2, 1), plan(policy=dp.Everything(), records=3), ledger=dp.Ledger.in_memory())
+    secret = TensorDataset(torch.full((3, 2), 1234567.0))
+    batch = next(run.batches(secret))
+    mistakes: list[Any] = [
+        lambda: run.backward(own, batch.data),
+        lambda: run.backward(batch.data[0].sum(1), batch),
+        lambda: run.batches(secret, batch.data),
+        lambda: run.batches(secret, workers=batch.data),
+        lambda: run.save(batch.data),
+    ]
+    for mistake in mistakes:
+        with pytest.raises(dp.ParameterError) as refused:
+            mistake()
+        assert "1234567" not in str(refused.value)
+    assert "1234567" not in repr(batch)
+    run.backward(own, batch)
