@@ -23,11 +23,6 @@ def blocks(text: str, *languages: str) -> list[tuple[str, str]]:
     return [(language, content) for language, content in found if language in languages]
 
 
-def commands(text: str) -> list[str]:
-    """Lines of the shell blocks."""
-    return [line for _, content in blocks(text, "sh") for line in content.splitlines() if line and not line.startswith("#")]
-
-
 def script(text: str) -> str:
     """All blocks of a page as one program. A line of a shell block runs `discreet`; its comment may say how it exits."""
     lines = ["import shlex, subprocess, sys"]
