@@ -43,7 +43,7 @@ def test_every_pitfall_is_there_once() -> None:
 
 @pytest.mark.parametrize(("number", "text"), ENTRIES, ids=[number for number, _ in ENTRIES])
 def test_an_entry_says_what_goes_wrong_what_is_done_and_who_would_notice(number: str, text: str) -> None:
-    parts = re.findall(r"^\*(Elsewhere|Here|Caught by)\*: \S", text, flags=re.MULTILINE)
+    parts = re.findall(r"^- \*(Elsewhere|Here|Caught by)\*: \S", text, flags=re.MULTILINE)
     assert parts == ["Elsewhere", "Here", "Caught by"]
     found = named(text)
     assert text.split("*Caught by*")[1].count("::") == len(found)  # none is misspelt
