@@ -8,6 +8,7 @@ import pytest
 from jinja2 import Environment, FileSystemLoader
 
 import discreet as dp
+from discreet.accounting import tight
 from discreet.report import assumptions, checklist, compose, curves, deviations, facts, headline, markdown, page
 from discreet.report.document import Item
 from support.mutations import Mutation, Patch, assert_caught, by_name, replaced
@@ -16,6 +17,7 @@ from unit.report import test_checklist, test_deviations, test_page, test_report
 
 ADD = dp.Adjacency.ADD_OR_REMOVE
 RIGHT_CLAIM = headline.claim
+RIGHT_UPPER = tight.tight_upper
 
 
 def without_item(number: int) -> Patch:
@@ -99,6 +101,11 @@ OTHERS = [
         "the estimate is claimed in the place of the upper bound",
         replaced(headline, "claim", lambda found: replace(RIGHT_CLAIM(found), epsilon_upper=found.guarantee.estimate)),
         test_report.test_the_claim_is_the_accountants,
+    ),
+    Mutation(
+        "epsilon over steps is half of what is certified",
+        replaced(curves, "tight_upper", lambda *terms: 0.5 * RIGHT_UPPER(*terms)),
+        test_report.test_epsilon_over_steps_ends_in_the_claim_and_is_certified_before,
     ),
     Mutation(
         "the attacker's curve is too low",

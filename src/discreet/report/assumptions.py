@@ -19,7 +19,7 @@ class Basis(Enum):
     """Why an assumption may be taken to hold, or that it does not."""
 
     CHECKED = "yes, checked"  # read from the ledger while this report was made
-    ENGINE = "yes, by the engine"  # ensured by the library's engines, which charge what they execute
+    ENGINE = "by the engine"  # ensured by the library's engines, which charge what they execute
     TRUSTED = "relied on"  # somebody outside the library answers for it
     VIOLATED = "NO"
 

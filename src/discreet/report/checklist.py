@@ -8,7 +8,7 @@ from discreet.ledger import BallsInBins, Shuffled
 from discreet.report.assumptions import Basis, assumptions
 from discreet.report.document import Item, Row, Table
 from discreet.report.facts import Facts
-from discreet.report.words import adjacency_words, counted, downward, exact, query_words, upward
+from discreet.report.words import adjacency_words, counted, downward, exact, named, query_words, upward
 from discreet.units import Unit
 
 __all__ = ["CHECKLIST", "checklist"]
@@ -50,7 +50,7 @@ def _accesses(facts: Facts) -> Item:
     held = facts.held
     charges = [charge for charge in held.held if charge.count]
     covered = [
-        f"Covered: run “{charge.run.label or 'unnamed'}”, {counted(charge.count, 'step')}"
+        f"Covered: run {named(charge.run.label)}, {counted(charge.count, 'step')}"
         + (f", of which {charge.unsettled:,} are reserved and not settled." if charge.unsettled else ".")
         for charge in charges[:_LISTED]
     ]
@@ -146,7 +146,10 @@ def _accounting(facts: Facts) -> Item:
             ),
         )
     sampling = f"Sampling: {'; '.join(guarantee.sampling)}."
-    return Item("3a", "Type of accounting", (*words, sampling))
+    void = (
+        ("There is no guarantee. What follows is what would be claimed if nothing unsafe had happened.",) if facts.void else ()
+    )
+    return Item("3a", "Type of accounting", (*void, *words, sampling))
 
 
 def _assumptions(facts: Facts) -> Item:
@@ -157,7 +160,8 @@ def _assumptions(facts: Facts) -> Item:
         (
             (
                 "“Checked” was read off the ledger while this report was made. “By the engine” is ensured by the library's "
-                "code, and proven in its documentation. “Relied on” is on somebody's word."
+                "code, with proofs in its documentation, if one of its engines charged the ledger. “Relied on” is on "
+                "somebody's word."
             ),
         ),
         table=Table(("assumption", "holds", "how"), rows),

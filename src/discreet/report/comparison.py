@@ -8,7 +8,7 @@ from discreet.accounting.sources import phrase
 from discreet.ledger import Charge, CorrelatedGaussianSum, GaussianSum, Query
 from discreet.ledger.folding import folded_noise_multiplier
 from discreet.report.deviations import contradicted, of_the_plan
-from discreet.report.document import Row, Table
+from discreet.report.document import Row, Table, capped
 from discreet.report.facts import Facts
 from discreet.report.words import counted, downward, exact, measured, moment, multiplier, noise_of, upward
 
@@ -21,7 +21,8 @@ _SHOWN = 3  # different values in one cell
 def comparison(facts: Facts) -> Table:
     """One row for each thing that can differ; alarming where it does."""
     own = [charge for charge in of_the_plan(facts) if charge.count]
-    return Table(("", "plan", "ledger", "audit"), (*_terms(facts), *_steps(facts, own), *_groups(facts, own), *_epsilon(facts)))
+    groups = capped(list(_groups(facts, own)), 4)
+    return Table(("", "plan", "ledger", "audit"), (*_terms(facts), *_steps(facts, own), *groups, *_epsilon(facts)))
 
 
 def comparison_notes(facts: Facts) -> tuple[str, ...]:

@@ -11,8 +11,8 @@ from discreet.report import headline
 from discreet.report.checklist import checklist
 from discreet.report.comparison import comparison, comparison_notes
 from discreet.report.curves import FALSE_POSITIVES
-from discreet.report.deviations import Deviation
-from discreet.report.document import Bar, Bars, Document, Line, Row, Table
+from discreet.report.deviations import Deviation, contradicted
+from discreet.report.document import Bar, Bars, Document, Line, Row, Table, capped
 from discreet.report.facts import Facts
 from discreet.report.words import counted, downward, exact, moment, multiplier, noise_of, people, percent, query_words, upward
 
@@ -108,6 +108,8 @@ def _spending(facts: Facts) -> Line | None:
 
 def _chart_notes(facts: Facts) -> tuple[str, ...]:
     notes = []
+    if contradicted(facts):
+        notes.append("The claim is contradicted. The curves follow from it all the same, and are no more reliable than it is.")
     if facts.void:
         notes.append("There is no guarantee, so no curve is drawn: an attacker might do anything.")
     elif facts.held.adaptive:
@@ -166,7 +168,8 @@ def _short(share: float | None) -> str:
 
 def _charges(facts: Facts) -> Table:
     header = ("run", "steps", "unsettled", "sampling", "group", "query", "sensitivity", "noise_std", "multiplier", "share")
-    return Table(header, tuple(row for charge in facts.held.held for row in _charge_rows(charge)), numbers=(1, 2, 6, 7, 8, 9))
+    rows = [row for charge in facts.held.held for row in _charge_rows(charge)]
+    return Table(header, capped(rows, len(header)), numbers=(1, 2, 6, 7, 8, 9))
 
 
 def _charge_rows(charge: Charge) -> list[Row]:
@@ -200,7 +203,7 @@ def _noise(query: Query, noise: float | None) -> str:
 
 
 def _runs(facts: Facts) -> Table:
-    rows = tuple(
+    rows = [
         Row(
             (
                 run.info.label or "unnamed",
@@ -213,8 +216,8 @@ def _runs(facts: Facts) -> Table:
             alarming=run.info.randomness.value.startswith("unsafe_"),
         )
         for run in facts.held.runs
-    )
-    return Table(("run", "began", "parameters", "numerics", "randomness", "software"), rows)
+    ]
+    return Table(("run", "began", "parameters", "numerics", "randomness", "software"), capped(rows, 6))
 
 
 def _commands(facts: Facts) -> tuple[tuple[str, str], ...]:

@@ -3,48 +3,56 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from discreet.accounting import LiveEpsilon, TradeOff, account, profile_of
-from discreet.accounting.normalise import LedgerLike
+from discreet.accounting import TradeOff, account, profile_of
+from discreet.accounting.normalise import LedgerLike, normalise
+from discreet.accounting.tight import tight_upper
+from discreet.accounting.tight.bracket import Starts
 from discreet.ledger import Charge, Everything, GaussianSum, Step, TruncatedPoisson
 from discreet.report.words import amplifies
 from discreet.units import Adjacency, Guarantee
 
-__all__ = ["FALSE_POSITIVES", "spending", "tradeoff", "unamplified"]
+__all__ = ["FALSE_POSITIVES", "detail", "spending", "tradeoff", "unamplified"]
 
 FALSE_POSITIVES = 0.01
 """The rate at which the attacker's success is said in words."""
 
 _POINTS = 20
+_PLENTY = 10  # different steps; with more of them, charts and tables get fewer points, because each point costs more
 _TOLERANCE = 4e-3  # of the points of a chart; the last one is the claim itself
 _SHAPE = (0.0, 0.06, 0.12, 0.2, 0.28, 0.36, 0.45, 0.55, 0.65, 0.8, 1.0)  # epsilons of the trade-off, as shares of the furthest
 _FURTHEST = 30.0  # beyond, nothing is left to be said
 
 
+def detail(charges: Sequence[Charge]) -> float:
+    """Which part of the usual number of points is affordable, in (0, 1]."""
+    return min(1.0, _PLENTY / max(1, len({charge.step for charge in charges})))
+
+
 def spending(charges: Sequence[Charge], guarantee: Guarantee) -> tuple[tuple[int, float], ...]:
     """(steps, certified upper bound on epsilon after them) in the order of the ledger, from (0, 0) to the claim.
 
-    Epsilon grows with every step, so the claim bounds every point before the last as well.
+    Epsilon grows with every step, so what bounds a point bounds every point before it as well.
     """
     total = sum(charge.count for charge in charges)
-    stops = sorted({math.ceil(total * i / _POINTS) for i in range(1, _POINTS + 1)} - {0})
-    meter = LiveEpsilon(delta=guarantee.delta, adjacency=guarantee.adjacency, look_ahead=0.0, tolerance=_TOLERANCE)
-    points = [(0, 0.0)]
-    done = 0
+    number = max(4, math.ceil(_POINTS * detail(charges)))
+    stops = sorted({math.ceil(total * i / number) for i in range(1, number + 1)} - {0})
+    starts: Starts = {}  # where an earlier search ended, which is where the next one begins
+    found = [guarantee.upper] if stops else []
+    for stop in reversed(stops[:-1]):
+        leaves = normalise(_first(charges, stop), guarantee.adjacency)
+        found.append(min(found[-1], tight_upper(leaves, guarantee.delta, _TOLERANCE, starts)))
+    return ((0, 0.0), *zip(stops, reversed(found), strict=True))
+
+
+def _first(charges: Sequence[Charge], steps: int) -> Iterator[tuple[Step, int]]:
+    """The first so many steps, in the order of the ledger."""
     for charge in charges:
-        end = done + charge.count
-        for stop in [*(stop for stop in stops if done < stop < end), end]:
-            if stop == total:
-                points.append((total, guarantee.upper))
-                return tuple(points)
-            if stop > done:
-                meter.add(charge.step, stop - done)
-            if stop in stops:
-                points.append((stop, min(meter.epsilon, guarantee.upper)))
-            done = stop
-    return tuple(points)
+        count = min(charge.count, steps)
+        steps -= count
+        yield charge.step, count
 
 
 def tradeoff(source: LedgerLike | None, guarantee: Guarantee) -> TradeOff:
@@ -57,11 +65,12 @@ def tradeoff(source: LedgerLike | None, guarantee: Guarantee) -> TradeOff:
         return TradeOff((guarantee.upper,), (guarantee.delta,))
     profile = profile_of(source)
     furthest = min(guarantee.upper, _FURTHEST)
-    seen = {furthest * share: profile(furthest * share) for share in _SHAPE}
+    plenty = detail(source.charges()) < 1.0
+    seen = {furthest * share: profile(furthest * share) for share in (_SHAPE[::3] if plenty else _SHAPE)}
     best = min(seen, key=lambda epsilon: _limit(epsilon, seen[epsilon]))
     places = sorted(seen)
     place = places.index(best)
-    for near in places[max(place - 1, 0) : place] + places[place + 1 : place + 2]:
+    for near in [] if plenty else places[max(place - 1, 0) : place] + places[place + 1 : place + 2]:
         for share in (1.0 / 3.0, 2.0 / 3.0):
             between = best + (near - best) * share
             seen[between] = profile(between)

@@ -11,7 +11,7 @@ from discreet.ledger import Charge, Query
 from discreet.ledger.events import Step
 from discreet.plan import Plan
 from discreet.report.facts import AuditedHead, Facts
-from discreet.report.words import counted, downward, exact, mark_words, measured, noise_of, upward
+from discreet.report.words import counted, downward, exact, mark_words, measured, named, noise_of, upward
 
 __all__ = ["Deviation", "contradicted", "deviations", "of_the_plan"]
 
@@ -129,7 +129,7 @@ def _plan(facts: Facts) -> Iterator[Deviation]:
         yield from _steps(plan, [charge for charge in own if charge.step == planned])
     others = [charge for charge in facts.held.held if charge not in own and charge.count]
     if others:
-        names = ", ".join(sorted({f"“{charge.run.label}”" for charge in others}))
+        names = ", ".join(sorted({named(charge.run.label) for charge in others}))
         total = counted(sum(charge.count for charge in others), "step")
         yield _note(f"{total} of runs that are not of this plan are in the ledger ({names}). The claim covers them too.")
 
@@ -162,13 +162,14 @@ def _terms(facts: Facts, plan: Plan, own: tuple[Charge, ...]) -> Iterator[Deviat
     for run in sorted(runs, key=lambda run: run.label):
         if not run.numerics.serves(plan.numerics):
             yield _wrong(
-                f"Run “{run.label}” was executed with numerics {run.numerics.value}; the plan asks for {plan.numerics.value}."
+                f"Run {named(run.label)} was executed with numerics {run.numerics.value}; the plan asks for "
+                f"{plan.numerics.value}."
             )
 
 
 def _otherwise(charge: Charge, planned: Step | None) -> str:
     """How a charge differs from the plan's step."""
-    start = f"{counted(charge.count, 'step')} of run “{charge.run.label}” are not the plan's"
+    start = f"{counted(charge.count, 'step')} of run {named(charge.run.label)} are not the plan's"
     if planned is None:
         return f"{start}, which charges nothing."
     parts = []

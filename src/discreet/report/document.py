@@ -8,12 +8,13 @@ escapes all of them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from discreet.report.deviations import Deviation
 
-__all__ = ["Bar", "Bars", "Claim", "Document", "Figure", "Item", "Line", "Row", "Status", "Table"]
+__all__ = ["Bar", "Bars", "Claim", "Document", "Figure", "Item", "Line", "Row", "Status", "Table", "capped"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,19 @@ class Table:
     header: tuple[str, ...]
     rows: tuple[Row, ...]
     numbers: tuple[int, ...] = ()
+
+
+def capped(rows: Sequence[Row], columns: int, most: int = 300) -> tuple[Row, ...]:
+    """So many rows that a page stays readable, alarming ones before others; a last row says how many are missing.
+
+    >>> [row.cells for row in capped([Row(("a", "b"))] * 5, 2, most=2)]
+    [('a', 'b'), ('a', 'b'), ('and 3 more, in the ledger', '')]
+    """
+    if len(rows) <= most:
+        return tuple(rows)
+    kept = sorted(sorted(range(len(rows)), key=lambda i: not rows[i].alarming)[:most])
+    rest = Row((f"and {len(rows) - most:,} more, in the ledger", *[""] * (columns - 1)))
+    return (*(rows[i] for i in kept), rest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +117,14 @@ class Bars:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """The guarantee in numbers, for programs. Upper bounds are not rounded; None stands for "no such number"."""
+    """The guarantee in numbers, for programs. Bounds are not rounded; None stands for "no such number".
+
+    `epsilon_upper` is the claim, and infinite where it does not hold; `epsilon_accounted` is what the accountant computed.
+    """
 
     holds: bool
     epsilon_upper: float
+    epsilon_accounted: float
     epsilon_lower: float
     epsilon_rdp: float | None
     epsilon_without_amplification: float | None

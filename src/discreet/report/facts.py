@@ -16,13 +16,13 @@ from discreet.errors import AccountingError, BudgetExceeded, LedgerCorrupt, Ledg
 from discreet.ledger import Charge, Ledger
 from discreet.ledger.rows import Began
 from discreet.plan import Plan
-from discreet.report.curves import spending, tradeoff, unamplified
+from discreet.report.curves import detail, spending, tradeoff, unamplified
 from discreet.units import Guarantee, Numerics, Parameters
 
 __all__ = ["AuditedHead", "Ceiling", "Facts", "Held", "gather"]
 
 _OWNER = "Report.of"
-_DELTAS = (100.0, 10.0, 1.0, 0.1, 0.01)  # times the delta of the claim
+_DELTAS = (100.0, 10.0, 0.1, 0.01)  # times the delta of the claim
 _ATTEMPTS = 100
 
 
@@ -140,6 +140,8 @@ def gather(ledger: Ledger, *, delta: float | None, plan: Plan | None, audit: Aud
     for name, value, kind in (("plan", plan, Plan), ("audit", audit, Audit), ("budget", budget, Budget)):
         if value is not None:
             check.instance(_OWNER, name, value, kind)
+    if plan is not None:
+        _check_leaves(plan)
     held = _held(ledger)
     level = _delta(held, delta, plan, budget)
     guarantee = _claim(held, level, plan, budget)
@@ -151,7 +153,7 @@ def gather(ledger: Ledger, *, delta: float | None, plan: Plan | None, audit: Aud
         guarantee=guarantee,
         second=account(held, delta=level, accountant="rdp") if fixed else None,
         unamplified=unamplified(held, level, guarantee) if fixed else None,
-        at_deltas=_at_deltas(held, level) if fixed else (guarantee,),
+        at_deltas=_at_deltas(held, guarantee) if fixed else (guarantee,),
         ceilings=_ceilings(held, guarantee, plan, budget),
         plan=plan,
         budget=budget,
@@ -163,6 +165,16 @@ def gather(ledger: Ledger, *, delta: float | None, plan: Plan | None, audit: Aud
         made=datetime.now(UTC).isoformat(timespec="seconds"),
         software=_version(),
     )
+
+
+def _check_leaves(plan: Plan) -> None:
+    try:
+        plan.queries()
+    except ParameterError as wrong:
+        expected = "one that knows its leaves, as the plan of a run does"
+        raise ParameterError(
+            owner=_OWNER, name="plan", expected=expected, got=wrong.got, do="Pass run.plan, or plan.for_leaves({...})."
+        ) from None
 
 
 def _held(ledger: Ledger) -> Held:
@@ -213,8 +225,9 @@ def _claim(held: Held, delta: float, plan: Plan | None, budget: Budget | None) -
     limits = [limit for limit in (budget, None if plan is None else plan.target) if limit is not None and limit.delta == delta]
     if not limits:
         return account(held, delta=delta)
-    # As a guard does: the bracket is narrowed while the limit lies inside, so that what fitted is not said to exceed.
-    return Budget(epsilon=limits[0].epsilon, delta=delta).guarantee(held.held, marks=held.named)
+    # As a guard does: the bracket is narrowed while a limit lies inside, so that what fitted is not said to exceed.
+    found = [Budget(epsilon=limit.epsilon, delta=delta).guarantee(held.held, marks=held.named) for limit in limits]
+    return min(found, key=lambda guarantee: guarantee.upper)
 
 
 def _nothing(held: Held, delta: float) -> Guarantee:
@@ -241,9 +254,13 @@ def _nothing(held: Held, delta: float) -> Guarantee:
     )
 
 
-def _at_deltas(held: Held, delta: float) -> tuple[Guarantee, ...]:
-    levels = [delta if factor == 1.0 else float(f"{delta * factor:.12g}") for factor in _DELTAS]
-    return tuple(account(held, delta=level) for level in levels if 1e-300 < level <= 0.5 or level == delta)
+def _at_deltas(held: Held, claim: Guarantee) -> tuple[Guarantee, ...]:
+    """The claim, between what holds at larger and at smaller deltas."""
+    if detail(held.held) < 1.0:
+        return (claim,)
+    levels = [float(f"{claim.delta * factor:.12g}") for factor in _DELTAS]
+    larger = [account(held, delta=level) for level in levels if claim.delta < level <= 0.5]
+    return (*larger, claim, *(account(held, delta=level) for level in levels if 1e-300 < level < claim.delta))
 
 
 def _ceilings(held: Held, guarantee: Guarantee, plan: Plan | None, budget: Budget | None) -> tuple[Ceiling, ...]:

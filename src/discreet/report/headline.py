@@ -12,9 +12,9 @@ from discreet.report.deviations import Deviation, contradicted
 from discreet.report.document import Claim, Figure, Status
 from discreet.report.facts import Facts
 from discreet.report.words import counted, downward, exact, mark_words, people, percent, upward
-from discreet.units import Adjacency
+from discreet.units import Adjacency, Guarantee
 
-__all__ = ["attack", "claim", "figures", "hits_at_one_percent", "meaning", "sentence", "status"]
+__all__ = ["claim", "figures", "hits_at_one_percent", "meaning", "sentence", "status"]
 
 
 def status(facts: Facts, deviations: Sequence[Deviation]) -> Status:
@@ -63,18 +63,21 @@ def meaning(facts: Facts) -> tuple[str, ...]:
         f"In the terms of the guide (Ponomareva et al. 2023, section 5.2.1): {reading.tier.value}. {_remarks(reading)}".strip()
     )
     hits = hits_at_one_percent(facts)
-    return (words,) if facts.void or hits is None else (attack(hits, str(facts.guarantee.unit)), words)
+    return (words,) if facts.void or hits is None else (_attack(hits, facts.guarantee), words)
 
 
 def _remarks(reading: TierReading) -> str:
     return " ".join(f"{remark[0].upper()}{remark[1:]}." for remark in reading.remarks)
 
 
-def attack(hits: float, unit: str) -> str:
+def _attack(hits: float, guarantee: Guarantee) -> str:
     """What an attacker can do, in people."""
+    what = f"whether one {guarantee.unit} was in the data"
+    if guarantee.adjacency is Adjacency.REPLACE_ONE:
+        what = f"whether it was one {guarantee.unit} that was in the data, or another in its place"
     return (
-        f"Whoever tries to tell from the releases whether one {unit} was in the data, and wrongly accuses 1 of 100 that were "
-        f"not, finds at most {people(hits)} of 100 that were. Guessing finds 1."
+        f"Whoever tries to tell from the releases {what}, and wrongly accuses 1 of 100 that were not, finds at most "
+        f"{people(hits)} of 100 that were. Guessing finds 1."
     )
 
 
@@ -108,9 +111,11 @@ def figures(facts: Facts) -> tuple[Figure, ...]:
 def claim(facts: Facts) -> Claim:
     """The guarantee in numbers."""
     guarantee = facts.guarantee
+    holds = not facts.void and not contradicted(facts)
     return Claim(
-        holds=not facts.void and not contradicted(facts),
-        epsilon_upper=guarantee.upper,
+        holds=holds,
+        epsilon_upper=guarantee.upper if holds else math.inf,
+        epsilon_accounted=guarantee.upper,
         epsilon_lower=guarantee.lower,
         epsilon_rdp=None if facts.second is None else facts.second.upper,
         epsilon_without_amplification=None if facts.unamplified is None else facts.unamplified.upper,
@@ -123,5 +128,5 @@ def claim(facts: Facts) -> Claim:
         assumptions=guarantee.assumptions,
         voided_by=guarantee.voided_by,
         tier=tier(guarantee).tier.value,
-        hit_rate_at_1_percent=hits_at_one_percent(facts),
+        hit_rate_at_1_percent=hits_at_one_percent(facts) if holds else None,
     )

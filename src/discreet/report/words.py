@@ -34,6 +34,7 @@ __all__ = [
     "measured",
     "moment",
     "multiplier",
+    "named",
     "noise_of",
     "people",
     "percent",
@@ -152,6 +153,15 @@ def multiplier(query: Query) -> float | None:
             return query.scale / query.sensitivity
         case RandomizedResponse():
             return None
+
+
+def named(label: str) -> str:
+    """The name of a run, for a sentence.
+
+    >>> named("final"), named("")
+    ('“final”', 'without a name')
+    """
+    return f"“{label}”" if label else "without a name"
 
 
 def noise_of(query: Query) -> tuple[float | None, float | None]:

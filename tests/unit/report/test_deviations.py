@@ -168,6 +168,8 @@ def test_p43_an_audit_above_the_claim_contradicts_it() -> None:
     only(report, "wrong", "The audit refutes the claim")
     assert status(report) == "contradicted"
     assert not json.loads(report.json())["claim"]["holds"]
+    assert json.loads(report.json())["claim"]["epsilon_upper"] == "infinity"
+    assert "The claim of the ledger, which is contradicted" in report.html()
     assert "epsilon at delta 1e-05, measured" in alarming(report)
 
 

@@ -140,6 +140,8 @@ def test_a_marked_ledger_has_no_guarantee_and_no_curve() -> None:
     document = json.loads(report.json())
     assert status(report) == "void"
     assert not document["claim"]["holds"]
+    assert document["claim"]["epsilon_upper"] == "infinity"
+    assert document["claim"]["hit_rate_at_1_percent"] is None
     assert document["tradeoff"] is None is document["spending"]
     assert document["sentence"].startswith("There is no guarantee")
     for text in (report.html(), report.markdown(), report.json()):
@@ -255,6 +257,23 @@ def test_shares_of_groups_sum_to_one() -> None:
     step = dp.Step(dp.Poisson(0.05), [dp.GaussianSum("grad", 3.0, 15.0), dp.GaussianSum("metric", 4.0, 15.0)])
     (bars,) = json.loads(dp.Report.of(ledger_of((step, 3)), delta=DELTA).json())["groups"]
     assert {bar["name"]: pytest.approx(bar["share"]) for bar in bars["bars"]} == {"grad": 9 / 25, "metric": 16 / 25}
+
+
+def test_a_ledger_with_many_different_steps_gets_fewer_points_and_still_its_claim() -> None:
+    ledger = ledger_of(*[(step_of(dp.Everything(), 50.0 + i), 1) for i in range(400)])
+    report = dp.Report.of(ledger, delta=DELTA)
+    document = json.loads(report.json())
+    assert len(document["spending"]["points"]) == 5
+    assert document["spending"]["points"][-1] == [400.0, report.guarantee.upper]
+    assert len(document["charges"]["rows"]) == 301
+    assert document["charges"]["rows"][-1]["cells"][0] == "and 100 more, in the ledger"
+    assert len(report.html()) < 1_000_000
+
+
+def test_a_plan_that_does_not_know_its_leaves_is_refused_with_advice() -> None:
+    plan = dp.Plan(sampler=dp.Sampler(dp.Poisson(0.05), records=1000, steps=2), mechanism=dp.Split(1.0, 2.0))
+    with pytest.raises(dp.ParameterError, match="run.plan"):
+        dp.Report.of(ledger_of((STEP, 2)), delta=DELTA, plan=plan)
 
 
 def test_many_groups_and_many_runs_stay_small() -> None:
