@@ -1,5 +1,5 @@
 # make install   create .venv with everything the tests and the demo need
-# make demo      train a small model privately; writes out/demo.ledger and out/report.md
+# make demo      train a small model privately; writes out/demo.ledger, out/plan.toml and out/report.html
 # make test      linters, types, import contracts, all tests (a few minutes); gets Chromium where there is none (scripts/chromium)
 # make test-full the same with the slow suites
 # make bench     benchmarks, printed as tables (with torch, opacus, OpenDP, dp-accounting and prv-accountant as peers; about an hour)
@@ -26,7 +26,7 @@ bench: .venv/.installed-bench
 	touch $@
 
 demo:
-	$(BIN)/python examples/demo.py
+	$(BIN)/discreet demo
 
 check:
 	$(BIN)/ruff check .

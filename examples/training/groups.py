@@ -3,7 +3,8 @@
 python examples/training/groups.py
 
 A step releases all of them with noise. The adaptive group finds its clip norm while it trains. The accuracy that is printed on
-the way is the private one: a curve of the exact accuracy would be a release that nobody accounts for.
+the way, and that goes to groups.csv, is the private one: a curve of the exact accuracy would be a release that nobody accounts
+for.
 """
 
 from __future__ import annotations
@@ -75,21 +76,21 @@ def main() -> None:
     plan = plan_with_scaled_noise(dp.Plan(sampler=sampler, mechanism=MECHANISM), epsilon=EPSILON, delta=DELTA)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, plan.steps)
-    with dp.Ledger.open("groups.ledger") as ledger:
-        run = training.PrivateRun(model, plan, ledger=ledger, statistics={"metric/accuracy": 1})
+    logs = [training.CsvLog("groups.csv")]
+    with training.PrivateRun(model, plan, ledger="groups.ledger", statistics={"metric/accuracy": 1}, logs=logs) as run:
         print(run.plan.explain())
         seen = 0.0
-        for step, batch in enumerate(run.batches(train), 1):
+        for batch in run.batches(train):
             released = run.backward(loss, batch)
             optimizer.step()
             optimizer.zero_grad()
             scheduler.step()
             seen += float(released.mean("metric/accuracy")[0])
-            if step % 20 == 0:
-                print(f"steps {step - 19:3} to {step:3}: private training accuracy {seen / 20:.0%}, ", end="")
+            if run.step % 20 == 0:
+                print(f"steps {run.step - 19:3} to {run.step:3}: private training accuracy {seen / 20:.0%}, ", end="")
                 print(f"clip norm {run.state['grad/*']:.2f}")
                 seen = 0.0
-        print(f"\n{dp.account(ledger, delta=DELTA)}\n")
+        print(f"\n{run.guarantee()}\n")
     print(f"test accuracy {accuracy(model, test):.1%}")
 
 

@@ -42,14 +42,13 @@ def main() -> None:
     plan = dp.Plan.dpsgd(records=len(train), expected_batch_size=BATCH, epochs=EPOCHS, clip_norm=1.0, epsilon=3.0, delta=1e-5)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.4, momentum=0.9)
     scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, plan.steps)
-    with dp.Ledger.open("digits.ledger") as ledger:
-        run = training.PrivateRun(model, plan, ledger=ledger)
+    with training.PrivateRun(model, plan, ledger="digits.ledger") as run:
         for batch in run.batches(train):
             run.backward(loss, batch)
             optimizer.step()
             optimizer.zero_grad()
             scheduler.step()
-        print(dp.account(ledger, delta=1e-5))
+        print(run.guarantee())
     print(f"test accuracy {accuracy(model, test):.1%}")
 
 

@@ -176,11 +176,8 @@ def test_the_example_runs_and_draws(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "choosing_batch_size.png").stat().st_size > 10_000
 
 
-def test_the_python_of_the_page_runs_and_its_table_is_true() -> None:
-    page = (ROOT / "docs" / "choosing-parameters.md").read_text()
-    code = page.split("```python")[1].split("```")[0]
-    result = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stderr
+def test_the_table_of_the_tutorial_is_true() -> None:
+    page = (ROOT / "docs" / "tutorials" / "choosing-parameters.md").read_text()
     curve = noise_curve(records=60_000, epsilon=3.0, delta=1e-6, steps=2_000, batches=[58, 468, 3_750, 60_000])
     for row in curve.rows:
         size = f"{row.expected_batch_size:,}"

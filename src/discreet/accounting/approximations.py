@@ -10,8 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from scipy.optimize import brentq
-from scipy.special import log_ndtr
+import scipy
 
 from discreet import _validate as check
 
@@ -59,7 +58,11 @@ def gaussian_parameter(*, epsilon: float, delta: float) -> float:
     if _log_delta(low, epsilon) > target:
         return low
     return math.exp(
-        float(brentq(lambda x: _log_delta(math.exp(x), epsilon) - target, math.log(low), math.log(high), xtol=1e-10))
+        float(
+            scipy.optimize.brentq(
+                lambda x: _log_delta(math.exp(x), epsilon) - target, math.log(low), math.log(high), xtol=1e-10
+            )
+        )
     )
 
 
@@ -68,11 +71,11 @@ def _epsilon_about(mu: float, delta: float) -> float:
     if _log_delta(mu, 0.0) <= target:
         return 0.0
     high = 0.5 * mu**2 + mu * math.sqrt(-2.0 * target) + 1e-9
-    return float(brentq(lambda epsilon: _log_delta(mu, epsilon) - target, 0.0, high, xtol=1e-14))
+    return float(scipy.optimize.brentq(lambda epsilon: _log_delta(mu, epsilon) - target, 0.0, high, xtol=1e-14))
 
 
 def _log_delta(mu: float, epsilon: float) -> float:
     """Logarithm of Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu)."""
-    first = float(log_ndtr(0.5 * mu - epsilon / mu))
-    second = epsilon + float(log_ndtr(-0.5 * mu - epsilon / mu))
+    first = float(scipy.special.log_ndtr(0.5 * mu - epsilon / mu))
+    second = epsilon + float(scipy.special.log_ndtr(-0.5 * mu - epsilon / mu))
     return first + math.log(-math.expm1(min(-1e-300, second - first))) if second - first < -1e-16 else first - 36.7

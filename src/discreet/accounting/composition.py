@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import gammaln, logsumexp
+import scipy
 
 from discreet import _validate as check
 from discreet.errors import ParameterError
@@ -84,6 +84,6 @@ def _excess(k: int, epsilon: float, i: int) -> float:
     if i == 0 or epsilon == 0.0:
         return 0.0
     term = np.arange(i, dtype=np.float64)
-    ways = gammaln(k + 1) - gammaln(term + 1) - gammaln(k - term + 1)
+    ways = scipy.special.gammaln(k + 1) - scipy.special.gammaln(term + 1) - scipy.special.gammaln(k - term + 1)
     growth = (k - term) * epsilon + np.log(-np.expm1(-2.0 * (i - term) * epsilon))
-    return math.exp(min(0.0, float(logsumexp(ways + growth)) - k * (epsilon + math.log1p(math.exp(-epsilon)))))
+    return math.exp(min(0.0, float(scipy.special.logsumexp(ways + growth)) - k * (epsilon + math.log1p(math.exp(-epsilon)))))

@@ -20,7 +20,7 @@ import math
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from scipy.special import erfcx, ndtr
+import scipy
 
 from discreet.ledger.folding import root_below, sum_above
 
@@ -51,8 +51,8 @@ def gaussian_delta(noise_multiplier: float, epsilon: float) -> tuple[float, floa
     size = math.exp(-0.5 * a * a) if abs(a) < 38.0 else 0.0
     if abs(a) >= 38.0:
         return (0.0, 1e-300) if a < 0.0 else (1.0 - 1e-15, 1.0)
-    second = 0.5 * size * float(erfcx(-b / _ROOT))
-    first = 0.5 * size * float(erfcx(-a / _ROOT)) if a < 0.0 else float(ndtr(a))
+    second = 0.5 * size * float(scipy.special.erfcx(-b / _ROOT))
+    first = 0.5 * size * float(scipy.special.erfcx(-a / _ROOT)) if a < 0.0 else float(scipy.special.ndtr(a))
     # d Phi(a) = phi(a) da with phi <= size/2; relative errors of functions, of their arguments, and of the exponential.
     relative = 64.0 * _U * (1.0 + a * a)
     shift = (abs(a) + 1.0) * a_error

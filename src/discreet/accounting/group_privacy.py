@@ -45,7 +45,7 @@ def group_guarantee(guarantee: Guarantee, *, size: int) -> Guarantee:
         return guarantee
     epsilon = guarantee.upper
     total = k * epsilon * (1.0 + 2.0**-52)
-    delta = guarantee.delta * _geometric(k, epsilon) * (1.0 + 2.0**-40) if guarantee.delta else 0.0
+    delta = guarantee.delta * _geometric(k, epsilon) * (1.0 + 2.0**-40) if guarantee.delta > 0.0 else 0.0
     if not delta < 1.0 or math.isinf(total):
         raise AccountingError(
             expected="a guarantee small enough for the group: delta * (e^(k epsilon) - 1)/(e^epsilon - 1) below 1",

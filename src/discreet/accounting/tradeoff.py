@@ -19,7 +19,7 @@ from functools import cache
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-from scipy.optimize import minimize_scalar
+import scipy
 
 from discreet import _validate as check
 from discreet.accounting.accountant import Accountant, account
@@ -123,7 +123,7 @@ def hit_rate(profile: Profile, *, false_positive_rate: float) -> float:
         values.append(bound(epsilon))
     best = int(np.argmin(values))
     low, high = _SCAN[max(0, best - 1)], _SCAN[min(len(_SCAN) - 1, best + 1)]
-    found = minimize_scalar(bound, bounds=(low, high), method="bounded", options={"xatol": 1e-2 * high})
+    found = scipy.optimize.minimize_scalar(bound, bounds=(low, high), method="bounded", options={"xatol": 1e-2 * high})
     return min(1.0, min(values[best], float(found.fun)) * _UP)
 
 

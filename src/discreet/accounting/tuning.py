@@ -21,7 +21,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from scipy.optimize import brentq
+import scipy
 
 from discreet import _validate as check
 from discreet.accounting import rdp
@@ -71,7 +71,7 @@ class TruncatedNegativeBinomial:
         def missing(log_gamma: float) -> float:
             return math.log(cls(shape, math.exp(log_gamma)).mean / wanted)
 
-        return cls(shape, math.exp(float(brentq(missing, -300.0, -1e-9, xtol=1e-13))))
+        return cls(shape, math.exp(float(scipy.optimize.brentq(missing, -300.0, -1e-9, xtol=1e-13))))
 
     @property
     def mean(self) -> float:

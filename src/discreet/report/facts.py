@@ -279,7 +279,7 @@ def _claim_at(held: Held, delta: float, guarantee: Guarantee, limit: float | Non
     if not held.held or held.adaptive:
         # What holds at a delta holds at every larger one.
         return guarantee.upper if delta > guarantee.delta else None
-    if not delta:
+    if delta == 0.0:
         return None
     if limit is None:
         return account(held, delta=delta).upper

@@ -27,6 +27,7 @@ def test_stored_values_all_below_the_certified_lower_bound(
 
 
 def test_an_approximation_cannot_become_a_guarantee() -> None:
+    """P37: a number that may lie below the truth has no name under which it could be reported."""
     fields = {field.name for field in dataclasses.fields(Approximation)}
     assert not fields & {"epsilon", "upper", "lower", "estimate"}
     found = central_limit(probability=0.01, noise_multiplier=1.0, steps=10, delta=1e-5)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from scipy.optimize import minimize_scalar
+import scipy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +34,9 @@ def best_order(bound: Callable[[float], float], first: float = _FIRST) -> float:
     for factor in (1.0 / _FACTOR, _FACTOR):
         centre, value = _walk(at, centre, value, math.log(factor))
     span = math.log(_FACTOR)
-    result = minimize_scalar(at, bounds=(centre - span, centre + span), method="bounded", options={"xatol": _PRECISION})
+    result = scipy.optimize.minimize_scalar(
+        at, bounds=(centre - span, centre + span), method="bounded", options={"xatol": _PRECISION}
+    )
     found = float(result.x)
     return 1.0 + math.exp(found if float(result.fun) <= value else centre)
 

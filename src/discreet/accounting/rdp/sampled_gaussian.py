@@ -24,7 +24,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import logsumexp
+import scipy
 
 from discreet.accounting.rdp._excess import RELATIVE_ERROR, FloatArray, exp_excess, log_deficit
 
@@ -126,8 +126,8 @@ def _log_mixture(log_ratio: FloatArray, q: float) -> FloatArray:
 
 def _log_sum(heights: FloatArray, grid: _Grid) -> float:
     """Logarithm of the trapezoidal sum of e^height, tails and discretisation included."""
-    edges = logsumexp([heights[0], heights[-1]]) - math.log(_TAIL)
-    total = float(np.logaddexp(logsumexp(heights) + math.log(grid.spacing), edges)) - math.log(_ROOT)
+    edges = scipy.special.logsumexp([heights[0], heights[-1]]) - math.log(_TAIL)
+    total = float(np.logaddexp(scipy.special.logsumexp(heights) + math.log(grid.spacing), edges)) - math.log(_ROOT)
     return total - math.log1p(-grid.kappa * grid.widening) + 2.0**-40 + abs(total) * 2.0**-48
 
 

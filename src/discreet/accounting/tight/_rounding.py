@@ -19,8 +19,8 @@ from __future__ import annotations
 from typing import TypeAlias
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import ndtr
 
 from discreet.errors import AccountingError
 
@@ -49,7 +49,7 @@ def normal_mass(below: FloatArray, above: FloatArray) -> tuple[FloatArray, Float
     upper_half = below > 0.0
     a = np.where(upper_half, -above, below)
     b = np.where(upper_half, -below, above)
-    tail_a, tail_b = ndtr(a), ndtr(b)
+    tail_a, tail_b = scipy.special.ndtr(a), scipy.special.ndtr(b)
     mass = np.maximum(tail_b - tail_a, 0.0)
     error = tail_a * _relative(a) + tail_b * _relative(b) + U * mass + 1e-298
     return mass, error

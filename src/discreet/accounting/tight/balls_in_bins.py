@@ -21,8 +21,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy.fft
-from scipy.special import ndtr
+import scipy
 
 from discreet.accounting.tight._rounding import FloatArray, U, fft_error, normal_mass
 from discreet.accounting.tight.atoms import Atoms, spread_out
@@ -90,7 +89,7 @@ class _Window:
 def _cap(noise: float, negligible: float) -> float:
     """A value with E(Y - cap)_+ <= P[x_1 > x(cap)] small under N(1, s^2); any value would be sound."""
     z = 1.0
-    while ndtr(-z) > 0.1 * negligible:
+    while scipy.special.ndtr(-z) > 0.1 * negligible:
         z += 0.05
     return math.exp(min((2.0 * (1.0 + z * noise) - 1.0) / (2.0 * noise**2), 600.0))
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
-import scipy.fft
+import scipy
 
 from discreet.accounting.tight._rounding import WIDE, FloatArray, OutOfRangeError, U
 from discreet.accounting.tight.compose import Composed, Tilted, compose, tilted

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy.fft
+import scipy
 
 from discreet.accounting.tight._rounding import WIDE, FloatArray, U, fft_error
 

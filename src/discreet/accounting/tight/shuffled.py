@@ -20,7 +20,7 @@ import math
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.special import log_ndtr
+import scipy
 
 from discreet import _validate as check
 from discreet.accounting.tight.atoms import Atoms
@@ -68,10 +68,10 @@ def shuffled_lower(
 
 def _tails(threshold: FloatArray, batches: int, noise: float, adjacency: Adjacency) -> tuple[FloatArray, FloatArray]:
     """P(c) and Q(c) of the header: 1 - F(a) F(b)^(T-1) = -expm1(ln F(a) + (T-1) ln F(b)), without cancellation."""
-    rest = (batches - 1) * log_ndtr(threshold / noise)
+    rest = (batches - 1) * scipy.special.log_ndtr(threshold / noise)
     own = 0.0 if adjacency is Adjacency.REPLACE_ONE else 1.0
-    above_p = -np.expm1(log_ndtr((threshold - 2.0) / noise) + rest)
-    above_q = -np.expm1(log_ndtr((threshold - own) / noise) + rest)
+    above_p = -np.expm1(scipy.special.log_ndtr((threshold - 2.0) / noise) + rest)
+    above_q = -np.expm1(scipy.special.log_ndtr((threshold - own) / noise) + rest)
     return above_p, above_q
 
 

@@ -1,0 +1,5 @@
+"""The command line: `discreet plan | account | verify | report | ledger | demo`. Only `demo` needs torch."""
+
+from discreet.cli.app import main
+
+__all__ = ["main"]

@@ -1,0 +1,98 @@
+"""What a command found, and how it reaches the terminal: as text for people, or as one JSON object for scripts.
+
+Commands return an `Answer` and print nothing themselves, so that what goes to stdout is whole, and a reader that goes away
+(`| head`) is noticed in one place.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rich import box
+from rich.console import Console, RenderableType
+from rich.table import Table
+
+__all__ = ["NO", "YES", "Answer", "on_terminal", "plain_json", "sheet", "table"]
+
+YES = 0
+"""Exit code: done, or yes."""
+NO = 1
+"""Exit code: the answer is no."""
+_WIDE = 100_000  # columns where no terminal sets a limit: nothing is cut or wrapped
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a command found.
+
+    Args:
+        data: for scripts; keys are stable, numbers are not rounded.
+        shown: for people, one block after the other.
+        code: `YES`, or `NO` if the question was answered by no.
+        as_json: whether `data` goes to stdout instead of `shown`.
+        verbatim: a whole document that goes to stdout as it is, instead of either.
+    """
+
+    data: Mapping[str, Any] = field(default_factory=dict)
+    shown: Sequence[RenderableType] = ()
+    code: int = YES
+    as_json: bool = False
+    verbatim: str | None = None
+
+    def text(self) -> str:
+        """What goes to stdout."""
+        if self.verbatim is not None:
+            return self.verbatim
+        if self.as_json:
+            return json.dumps(plain_json(self.data), indent=2, allow_nan=False) + "\n"
+        console = Console(markup=False, highlight=False, emoji=False, width=None if on_terminal() else _WIDE)
+        with console.capture() as captured:
+            for block in self.shown:
+                console.print(block, soft_wrap=isinstance(block, str) and not on_terminal())
+        lines = "\n".join(line.rstrip() for line in captured.get().split("\n"))
+        return re.sub(r"\n{3,}", "\n\n", lines).rstrip("\n") + "\n"
+
+
+def on_terminal() -> bool:
+    """Whether stdout is a terminal that shows more than ASCII; else output is plain."""
+    return sys.stdout is not None and sys.stdout.isatty() and "utf" in (sys.stdout.encoding or "").lower()
+
+
+def table(*header: str, texts: int = 1) -> Table:
+    """An empty table, its first `texts` columns aligned to the left; in Markdown where stdout is no terminal."""
+    made = Table(box=box.SIMPLE_HEAD if on_terminal() else box.MARKDOWN, header_style="bold")
+    for number, name in enumerate(header):
+        made.add_column(name, justify="left" if number < texts else "right", overflow="fold")
+    return made
+
+
+def sheet(rows: Mapping[str, str]) -> Table:
+    """Names and what they stand for, in two columns without lines."""
+    made = Table.grid(padding=(0, 2))
+    made.add_column(style="bold", no_wrap=True)
+    made.add_column(overflow="fold")
+    for name, value in rows.items():
+        made.add_row(name, value)
+    return made
+
+
+def plain_json(value: Any) -> Any:
+    """The same with tuples as lists, and infinity, for which JSON has no number, as a text.
+
+    >>> plain_json({"epsilon": float("inf"), "sampling": ("full batch",)})
+    {'epsilon': 'infinity', 'sampling': ['full batch']}
+    """
+    match value:
+        case Mapping():
+            return {str(name): plain_json(entry) for name, entry in value.items()}
+        case list() | tuple():
+            return [plain_json(entry) for entry in value]
+        case float() if math.isinf(value):
+            return "infinity" if value > 0 else "-infinity"
+    return value

@@ -1,0 +1,144 @@
+"""The commands, and what their outcome is to the shell.
+
+0     done, or yes
+1     the answer is no: a ledger is corrupt or was rewritten, deviates from its plan, costs more than allowed
+2     wrong input: nothing was computed that could be relied on, nothing was written
+70    a bug of this program
+130   interrupted
+141   whoever read the output went away
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from typing import Annotated, NoReturn
+
+import typer
+
+import discreet
+from discreet.cli import account, demo, ledger, plan, report, verify
+from discreet.cli.answer import NO, Answer
+from discreet.errors import DiscreetError, LedgerCorrupt, ParameterError
+
+__all__ = ["main"]
+
+_WRONG_INPUT, _BUG, _INTERRUPTED, _UNREAD = 2, 70, 130, 141
+# Newer typers bring their own click along, older ones use the installed one; this is UsageError of either.
+_USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
+_OWNERS = ("Plan.dpsgd", "account", "Report.of", "Target")  # their parameters are options of the same name, but for these
+_FLAGS = {
+    ("Plan.dpsgd", "expected_batch_size"): "--batch-size",
+    ("Plan.dpsgd", "sampling_probability"): "--probability",
+    ("Unit", "name"): "--unit",
+    ("Budget", "epsilon"): "--budget-epsilon",
+    ("Budget", "delta"): "--budget-delta",
+    ("Ledger.verify", "expected_head"): "--head",
+}
+
+_app = typer.Typer(
+    name="discreet",
+    rich_markup_mode="rich",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+_rows = typer.Typer(help="Look into a ledger, or move it: show, export, import.", no_args_is_help=True)
+for _module, _epilog in ((plan.plan, plan.EXAMPLES), (account.account, account.EXAMPLES), (verify.verify, verify.EXAMPLES)):
+    _app.command(epilog=_epilog)(_module)
+_app.command(epilog=report.EXAMPLES)(report.report)
+_app.add_typer(_rows, name="ledger")
+_rows.command(epilog=ledger.SHOW)(ledger.show)
+_rows.command(epilog=ledger.EXPORT)(ledger.export)
+_rows.command(name="import", epilog=ledger.IMPORT)(ledger.import_)
+_app.command(epilog=demo.EXAMPLES)(demo.demo)
+
+
+def _print_version(wanted: bool) -> None:  # noqa: FBT001  (typer calls it so)
+    if wanted:
+        typer.echo(f"discreet {discreet.__version__}")
+        raise typer.Exit
+
+
+@_app.callback(invoke_without_command=True)
+def _root(
+    context: typer.Context,
+    version: Annotated[  # noqa: ARG001  (its callback does it all)
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Differential privacy for iterative training: plan it, account for it, verify it, report it.
+
+    Exit codes: 0 done; 1 the answer is no (corrupt, deviates, above the limit); 2 wrong input, and nothing was written.
+    """
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+        raise typer.Exit(_WRONG_INPUT)
+
+
+def main(arguments: list[str] | None = None) -> NoReturn:
+    """Run one command and exit.
+
+    Args:
+        arguments: without the program's name; left out, those of the process.
+    """
+    sys.exit(_outcome(sys.argv[1:] if arguments is None else arguments))
+
+
+def _outcome(arguments: list[str]) -> int:  # noqa: PLR0911  (one for each kind of outcome)
+    """The exit code; every error has become a message on stderr."""
+    try:
+        answer = _app(args=arguments, prog_name="discreet", standalone_mode=False)
+        if isinstance(answer, Answer):
+            _write(answer.text())
+            return answer.code
+        # Newer typers turn an interrupt into its exit code themselves.
+        return _say("Interrupted.", _INTERRUPTED) if answer == _INTERRUPTED else int(answer or 0)
+    except LedgerCorrupt as wrong:
+        return _say(str(wrong), NO)
+    except DiscreetError as wrong:
+        return _say(_sentence(wrong), _WRONG_INPUT)
+    except _USAGE_ERROR as wrong:
+        return _say(_usage(wrong), _WRONG_INPUT)
+    except (KeyboardInterrupt, typer.Abort):
+        return _say("Interrupted.", _INTERRUPTED)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or Python would complain when it flushes at the end
+        return _UNREAD
+    except OSError as refused:
+        return _say(f"Expected the system to do as asked. Got {refused}. Check files, permissions and space.", _WRONG_INPUT)
+    except Exception:  # noqa: BLE001  (1 would be an answer; a crash is none)
+        return _say(f"This is a bug of discreet; please report it.\n{traceback.format_exc()}", _BUG)
+
+
+def _write(text: str) -> None:
+    if sys.stdout is not None:
+        if sys.stdout.encoding.lower().replace("-", "") != "utf8":
+            text = text.encode(sys.stdout.encoding, "backslashreplace").decode(sys.stdout.encoding)
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
+
+def _say(message: str, code: int) -> int:
+    if sys.stderr is not None:
+        sys.stderr.write(f"discreet: {message.rstrip()}\n")
+    return code
+
+
+def _sentence(wrong: DiscreetError) -> str:
+    """The error's own sentence, with the option's name in the place of the parameter's."""
+    if not isinstance(wrong, ParameterError):
+        return str(wrong)
+    same = "--" + wrong.name.replace("_", "-") if wrong.owner in _OWNERS else None
+    option = _FLAGS.get((wrong.owner, wrong.name), same)
+    if option is not None:
+        return f"{option} must be {wrong.expected}. Got {wrong.got}. {wrong.do}".rstrip()
+    return str(wrong)
+
+
+def _usage(wrong: Exception) -> str:
+    context = getattr(wrong, "ctx", None)
+    command = "discreet" if context is None else context.command_path
+    message = getattr(wrong, "format_message", wrong.__str__)()
+    return f"{message.rstrip('.')}. Try: {command} --help"

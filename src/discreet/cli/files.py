@@ -1,0 +1,170 @@
+"""Files that commands read, recognised by their content, and files that they write: checked before, whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from discreet.errors import DiscreetError, LedgerCorrupt
+
+if TYPE_CHECKING:
+    from discreet.auditing import Audit
+    from discreet.ledger import Ledger
+    from discreet.plan import Plan
+
+__all__ = ["check_outputs", "is_export", "read_audit", "read_ledger", "read_plan", "read_source", "write_all"]
+
+_LEDGER, _EXPORT = b"SQLite format 3\0", b'{"digest":"'
+_EXISTS = "it exists"
+_LARGEST_PLAN = 2**24  # bytes
+_ANY = "a ledger, a JSON Lines export of one, or a plan (TOML or JSON)"
+
+
+def read_source(path: Path) -> Ledger | Plan:
+    """A ledger, opened to read; an export, loaded; or a plan."""
+    return read_ledger(path) if _is_ledger(path, _ANY) else read_plan(path, _ANY)
+
+
+def read_ledger(path: Path) -> Ledger:
+    """A ledger, opened to read, or an export, loaded: read from its first row and checked.
+
+    Raises:
+        LedgerCorrupt: it is a ledger, and not sound.
+        DiscreetError: it is none.
+    """
+    from discreet.ledger import Ledger
+
+    expected = "a ledger, or a JSON Lines export of one"
+    if not _is_ledger(path, expected):
+        raise DiscreetError(expected=expected, got=f"{path}, which is neither", do="Pass the path of the ledger.")
+    return Ledger.load(path) if is_export(path) else Ledger.open(path, "r")
+
+
+def is_export(path: Path) -> bool:
+    """Whether this is, by its beginning, a JSON Lines export."""
+    return _beginning(path, "a JSON Lines export of a ledger").startswith(_EXPORT)
+
+
+def read_plan(path: Path, expected: str = "a plan (TOML or JSON)") -> Plan:
+    """A plan, whatever the name of its file."""
+    from discreet.plan import Plan
+
+    beginning = _beginning(path, expected)
+    if beginning.startswith((_LEDGER, _EXPORT)):
+        raise DiscreetError(expected=expected, got=f"{path}, which is a ledger", do="Pass the file that `--save` wrote.")
+    if b"\0" in beginning or path.stat().st_size > _LARGEST_PLAN:
+        raise DiscreetError(expected=expected, got=f"{path}, which is none", do="Check the path.")
+    try:
+        text = path.read_text(encoding="utf-8")
+        return Plan.from_json(text) if text.lstrip().startswith("{") else Plan.from_toml(text)
+    except (OSError, UnicodeDecodeError) as refused:
+        raise DiscreetError(expected=expected, got=f"{path}: {refused}", do="Check the path.") from None
+    except DiscreetError as wrong:
+        do = "Check the path; a plan's file is written by `discreet plan --save` or plan.save()."
+        raise DiscreetError(expected=expected, got=f"{path}, which cannot be read as one: {wrong}", do=do) from None
+
+
+def read_audit(path: Path) -> Audit:
+    """The record of an audit."""
+    from discreet.auditing import Audit
+
+    expected = "an audit (JSON)"
+    _beginning(path, expected)
+    try:
+        return Audit.load(path)
+    except DiscreetError as wrong:
+        raise DiscreetError(
+            expected=expected, got=f"{path}, which cannot be read as one: {wrong}", do="Check the path."
+        ) from None
+
+
+def _is_ledger(path: Path, expected: str) -> bool:
+    beginning = _beginning(path, expected)
+    if not beginning:
+        raise LedgerCorrupt(expected=expected, got=f"{path}, an empty file", do="Restore it from a copy.")
+    return beginning.startswith((_LEDGER, _EXPORT))
+
+
+def _beginning(path: Path, expected: str) -> bytes:
+    if not path.is_file():
+        got = "a folder" if path.is_dir() else "no file" if os.path.lexists(path) else "nothing there"
+        raise DiscreetError(expected=f"{expected}, at {path}", got=got, do="Check the path.")
+    try:
+        with path.open("rb") as file:
+            return file.read(4096)
+    except OSError as refused:
+        raise DiscreetError(expected=f"{expected}, at {path}", got=str(refused), do="Check the permissions.") from None
+
+
+def check_outputs(
+    paths: Iterable[Path | None],
+    *,
+    suffixes: Sequence[str],
+    force: bool,
+    inputs: Iterable[Path | None] = (),
+    forcible: bool = True,
+) -> None:
+    """Refuse, before anything is computed, what could not be written afterwards.
+
+    Args:
+        paths: where to write; None is skipped.
+        suffixes: that a name may end in.
+        force: whether an existing file may be replaced.
+        forcible: whether the command could be told so.
+        inputs: files that are read, and never replaced.
+    """
+    seen = {path.resolve(): "a file that is read" for path in inputs if path is not None}
+    for path in paths:
+        if path is None:
+            continue
+        trouble = _trouble(path, suffixes, force=force) or seen.get(path.resolve())
+        if trouble:
+            do = "Choose another path, or pass --force." if trouble == _EXISTS and forcible else "Choose another path."
+            expected = f"a path to write to that ends in {' or '.join(suffixes)}"
+            raise DiscreetError(expected=expected, got=f"{path}: {trouble}", do=f"{do} Nothing was written.")
+        seen[path.resolve()] = "named twice"
+
+
+def _trouble(path: Path, suffixes: Sequence[str], *, force: bool) -> str:
+    if path.suffix not in suffixes:
+        return "another suffix"
+    if path.is_dir():
+        return "a folder"
+    if os.path.lexists(path) and not force:
+        return _EXISTS
+    if not path.parent.is_dir():
+        return "no such folder"
+    return "" if os.access(path.parent, os.W_OK | os.X_OK) else "a folder that may not be written to"
+
+
+def write_all(contents: Mapping[Path, bytes], *, force: bool) -> None:
+    """Each file whole or not at all; without `force` all of them or none, and nothing is replaced."""
+    drafts = {path: path.with_name(f".{secrets.token_hex(8)}.new") for path in contents}
+    linked: list[Path] = []
+    try:
+        for path, content in contents.items():
+            with drafts[path].open("xb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+        for path, draft in drafts.items():
+            if force:
+                draft.replace(path)
+            else:
+                os.link(draft, path)
+                linked.append(path)
+    except OSError as refused:
+        for path in linked:
+            path.unlink(missing_ok=True)
+        got = f"{', '.join(map(str, contents))}: {refused.strerror}"
+        raise DiscreetError(
+            expected="to write what was asked for", got=got, do="Check the folder. Nothing was written."
+        ) from None
+    finally:
+        for draft in drafts.values():
+            with suppress(OSError):
+                draft.unlink(missing_ok=True)

@@ -1,0 +1,148 @@
+"""The demonstration: handwritten digits, a linear model on fixed features, with privacy and without.
+
+scikit-learn's digits are public, and so is everything that was chosen by looking at them: features, learning rate, clip norm,
+number of steps. On private data each such look would be a release of its own.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.optim.swa_utils import AveragedModel
+from torch.utils.data import TensorDataset
+
+from discreet.errors import ModelError
+from discreet.plan import Plan
+from discreet.training.logs import Log
+from discreet.training.run import PrivateRun
+from discreet.units import Guarantee
+
+__all__ = ["RECORDS", "STATISTIC", "Digits", "accuracy", "features", "load", "train", "train_without_privacy"]
+
+RECORDS = 1437  # of 1797; the other 360 are for testing
+STATISTIC = "metric/accuracy"
+_CLASSES = 10
+_DIRECTIONS = 8
+_LEARNING_RATE = 50.0
+
+
+@dataclass(frozen=True, slots=True)
+class Digits:
+    """Features and labels, split for good."""
+
+    train: TensorDataset
+    test: TensorDataset
+
+
+def load() -> Digits:
+    """The digits of scikit-learn; which of them are for testing is fixed and public.
+
+    Raises:
+        ModelError: scikit-learn is not installed.
+    """
+    try:
+        from sklearn.datasets import load_digits  # noqa: PLC0415  (only the demo needs it)
+    except ImportError:
+        do = "Install it: pip install 'discreet[demo,torch]'."
+        raise ModelError(expected="scikit-learn, whose digits the demo uses", got="an installation without it", do=do) from None
+    images, labels = load_digits(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(labels))
+    inputs, targets = torch.from_numpy(features(images)[order]), torch.from_numpy(labels[order])
+    return Digits(TensorDataset(inputs[:RECORDS], targets[:RECORDS]), TensorDataset(inputs[RECORDS:], targets[RECORDS:]))
+
+
+def features(images: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Pixels, and how strongly edges run in eight directions in nine overlapping parts of the image; of length 1.
+
+    Each row is a function of its own image alone.
+
+    Args:
+        images: n x 64, from 0 to 16.
+    """
+    pixels = images - 5.0
+    padded = np.pad(images.reshape(-1, 8, 8) / 16.0, ((0, 0), (1, 1), (1, 1)))
+    across = padded[:, 1:-1, 2:] - padded[:, 1:-1, :-2]
+    down = padded[:, 2:, 1:-1] - padded[:, :-2, 1:-1]
+    angles = 2.0 * np.pi * np.arange(_DIRECTIONS) / _DIRECTIONS
+    edges = np.stack([np.maximum(0.0, np.cos(angle) * across + np.sin(angle) * down) for angle in angles], axis=1)
+    parts = [edges[:, :, row : row + 4, column : column + 4].mean(axis=(2, 3)) for row in (0, 2, 4) for column in (0, 2, 4)]
+    strengths = np.sqrt(np.concatenate(parts, axis=1) + 1e-3)
+    both = np.concatenate([_unit(pixels), _unit(strengths - strengths.mean(axis=1, keepdims=True))], axis=1)
+    return _unit(both).astype(np.float32)
+
+
+def _unit(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    return np.asarray(rows / np.maximum(lengths, 1e-12))
+
+
+def train(
+    digits: Digits, plan: Plan, *, ledger: str | os.PathLike[str], label: str, logs: Sequence[Log]
+) -> tuple[nn.Module, Guarantee]:
+    """DP-SGD. The model is the average over the later half of the steps, which costs nothing: they are released.
+
+    Args:
+        digits: data.
+        plan: for `RECORDS` records, with groups for "grad/*" and `STATISTIC`.
+        ledger: path.
+        label: of the run.
+        logs: see only what is released.
+
+    Returns:
+        The model, and the guarantee of the ledger.
+    """
+    model = _model(digits)
+    average = AveragedModel(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=_LEARNING_RATE)
+    with PrivateRun(model, plan, ledger=ledger, statistics={STATISTIC: 1}, logs=logs, label=label) as run:
+        for batch in run.batches(digits.train):
+            run.backward(_loss, batch)
+            optimizer.step()
+            optimizer.zero_grad()
+            if 2 * batch.step >= plan.steps:
+                average.update_parameters(model)
+        return average, run.guarantee()
+
+
+def train_without_privacy(digits: Digits, *, steps: int, batch_size: int) -> nn.Module:
+    """The same model by an ordinary loop: no clipping, no noise, as many steps of as many records."""
+    model = _model(digits)
+    average = AveragedModel(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=_LEARNING_RATE)
+    inputs, targets = digits.train.tensors
+    shuffle = torch.Generator().manual_seed(0)
+    for step in range(steps):
+        chosen = torch.randperm(len(targets), generator=shuffle)[:batch_size]
+        functional.cross_entropy(model(inputs[chosen]), targets[chosen]).backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        optimizer.zero_grad()
+        if 2 * step >= steps:
+            average.update_parameters(model)
+    return average
+
+
+@torch.no_grad()
+def accuracy(model: nn.Module, digits: Digits) -> float:
+    """The share of test images that the model gets right."""
+    inputs, targets = digits.test.tensors
+    return float((model(inputs).argmax(1) == targets).double().mean())
+
+
+def _model(digits: Digits) -> nn.Module:
+    model = nn.Linear(digits.train.tensors[0].shape[1], _CLASSES, bias=False)
+    nn.init.zeros_(model.weight)
+    return model
+
+
+def _loss(model: nn.Module, batch: Sequence[Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+    """Of each record, and whether it was right; the latter is only ever released with noise."""
+    inputs, targets = batch
+    scores = model(inputs)
+    return functional.cross_entropy(scores, targets, reduction="none"), {STATISTIC: (scores.argmax(1) == targets).float()}

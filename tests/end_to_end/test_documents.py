@@ -1,0 +1,91 @@
+"""Documents lead to each other, and what tutorials show runs as shown, in a process and a folder of its own."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import discreet as dp
+from support import pages
+from support.source import ROOT
+
+DOCS = sorted((ROOT / "docs").rglob("*.md"))
+TUTORIALS = ROOT / "docs" / "tutorials"
+
+
+def tutorial(name: str, folder: Path, *without: str) -> str:
+    return pages.run((TUTORIALS / name).read_text(), folder, without=without)
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *DOCS], ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    links = re.findall(r"\]\(([^)\s]+)\)", page.read_text())
+    for link in links:
+        assert link.startswith(("https://", "#")) or (page.parent / link.partition("#")[0]).exists(), link
+
+
+def test_the_map_of_documents_is_complete() -> None:
+    page = ROOT / "docs" / "README.md"
+    linked = {(page.parent / link).resolve() for link in re.findall(r"\]\(([\w./-]+)\)", page.read_text())}
+    assert set(DOCS) - {page} <= linked
+
+
+def test_every_tutorial_is_run() -> None:
+    names = {path.name for path in TUTORIALS.glob("*.md")}
+    assert names == set(re.findall(r'tutorial\("([\w-]+\.md)"', Path(__file__).read_text()))
+
+
+def test_first_private_training(tmp_path: Path) -> None:
+    out = tutorial("first-private-training.md", tmp_path)
+    plain, private = (float(found) for found in re.findall(r"test accuracy ([0-9.]+)%", out))
+    assert plain > 90.0
+    assert private > 85.0  # chance is 10 %
+    assert "Ready for private training." in out
+    assert "113 steps, epsilon 2.99" in out
+    assert "0 deviations" in out
+    for name in ("digits.ledger", "resumed.ledger"):  # a resumed run costs as much as one that was not stopped
+        with dp.Ledger.open(tmp_path / name, "r") as ledger:
+            assert sum(charge.count for charge in ledger.verify().charges()) == 113
+            assert 2.9 < dp.account(ledger, delta=1e-5).epsilon <= 3.0
+    assert (tmp_path / "report.html").exists()
+    assert (tmp_path / "statement.html").exists()
+
+
+def test_choosing_parameters(tmp_path: Path) -> None:
+    out = tutorial("choosing-parameters.md", tmp_path, "torch")
+    assert "flattens at 468" in out
+    hits = [float(found) for found in re.findall(r"at most ([0-9.]+) are found", out)]
+    assert all(found <= stated for found, stated in zip(hits, (0.019, 0.043, 0.185), strict=True))  # as the page says
+    one, everything, best = (
+        float(found) for found in re.findall(r"(?:one run: epsilon|all of 10:|on average:) ([0-9.]+)", out)
+    )
+    assert one < best < everything
+
+
+def test_reading_the_ledger(tmp_path: Path) -> None:
+    out = tutorial("reading-the-ledger.md", tmp_path, "torch")
+    assert "2 runs, head " in out
+    assert "Nothing was charged" in out  # by the run that the budget refused
+    assert "wrong " in out  # two runs of a plan for one
+    with dp.Ledger.load(tmp_path / "heights.jsonl") as copy:
+        assert [charge.count for charge in copy.charges()] == [60, 60]
+    assert (tmp_path / "report.html").exists()
+    assert (tmp_path / "report.md").exists()
+
+
+def test_groups_and_private_metrics(tmp_path: Path) -> None:
+    out = tutorial("groups-and-private-metrics.md", tmp_path)
+    assert len(re.findall(r"private training accuracy", out)) == 4
+    (accuracy,) = re.findall(r"test accuracy ([0-9.]+)%", out)
+    assert float(accuracy) > 80.0  # chance is 10 %
+    assert "80 rows: " in out
+    with dp.Ledger.open(tmp_path / "groups.ledger", "r") as ledger:
+        (charge,) = ledger.verify().charges()
+        assert {query.group for query in charge.step.queries} == {
+            "grad/0.*",
+            "grad/*",
+            "grad/*/below",
+            "metric/accuracy",
+            "bn/*",
+        }
+        assert 2.9 < dp.account(ledger, delta=1e-5).epsilon <= 3.0
