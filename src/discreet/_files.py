@@ -39,7 +39,8 @@ def publish(path: Path, write: Callable[[Path], None]) -> None:
         LedgerUnavailable: if there is no folder, or it does not allow it (or its file system has no hard links).
     """
     if not path.parent.is_dir():
-        raise LedgerUnavailable(expected=f"a folder for {path}", got="none", do="Make the folder first; nothing was written.")
+        got = f"no folder {path.parent}"
+        raise LedgerUnavailable(expected=f"a folder for {path}", got=got, do="Make it first; nothing was written.")
     draft = _draft(path)
     try:
         write(draft)

@@ -58,8 +58,8 @@ class Meter:
             if before and read(ledger, plan.adjacency, plan.unit).parameters is Parameters.CHOSEN_FROM_OUTPUTS:
                 return
             end = account([*held, (self._step, steps)], delta=delta, adjacency=plan.adjacency).upper
-            self._end = min(end, most)
             self._live = LiveEpsilon(delta=delta, adjacency=plan.adjacency, look_ahead=_LOOK_AHEAD, before=held)
+            self._end = min(end, max(most, self._live.epsilon))  # what was held may be above a budget that came later
         except AccountingError:  # no single statement covers this ledger; the guarantee will say why
             self._end = self._live = None
 

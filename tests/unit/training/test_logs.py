@@ -173,6 +173,15 @@ def test_where_no_running_bound_is_valid_none_is_shown(why: str) -> None:
     assert meter.after(3) is None
 
 
+def test_a_budget_that_came_too_late_does_not_hide_what_was_spent() -> None:
+    ledger = dp.Ledger.in_memory()
+    train(ledger)
+    its = plan().for_leaves({"grad/x": 1, "metric/seen": 1})
+    meter = Meter(ledger, its, delta=DELTA, steps=STEPS, parameters=dp.Parameters.FIXED_IN_ADVANCE, most=0.01)
+    assert meter.at_end is not None
+    assert meter.at_end >= dp.account(ledger, delta=DELTA).lower > 0.01
+
+
 def test_the_guarantee_is_that_of_the_ledger() -> None:
     ledger = dp.Ledger.in_memory()
     run = PrivateRun(nn.Linear(2, 1), plan(), ledger=ledger, statistics={"metric/seen": 1})
