@@ -257,8 +257,17 @@ def release_all(
         NumericsError: a sum is not finite or too large for the grid; nothing was written and the stream is still unused.
         RandomnessMisuse: the stream was used before.
     """
+    size = sum(sums.size for sums, _ in pairs if isinstance(sums, np.ndarray))
+    if len(pairs) > 1 and size <= _RELEASED:  # few numbers in several arrays cost what the arrays cost: make one of them
+        views = [_views("release", sums, grid, out) for sums, out in pairs]
+        joined = np.concatenate([values for values, _ in views], dtype=np.float64)
+        release_all([(joined, joined)], grid=grid, noise_std=noise_std, stream=stream, threads=threads)
+        cuts = np.cumsum([target.size for _, target in views[:-1]])
+        with np.errstate(over="ignore", under="ignore"):
+            for (_, target), part in zip(views, np.split(joined, cuts), strict=True):
+                np.copyto(target, part, casting="same_kind")
+        return
     prepared = [prepare("release", sums, grid, out) for sums, out in pairs]
-    size = sum(values.size for values, _ in prepared)
     noise = GaussianNoise(stream, scale=grid.scale(noise_std), size=size, threads=threads)
     for values, target in prepared:
         noise._share(values.size, partial(_release_part, noise, grid, values, target))  # noqa: SLF001
@@ -287,16 +296,23 @@ def prepare(
     owner: str, sums: NDArray[np.floating], grid: Grid, out: NDArray[np.floating] | None
 ) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
     """All checks of a release: the sums, and where the release goes, as arrays of one axis that can be worked on in pieces."""
-    check.instance(owner, "grid", grid, Grid)
-    values = _flat(owner, "sums", sums, np.float32, np.float64)
-    target = np.empty_like(values) if out is None else _flat(owner, "out", out, np.float32, np.float64, writable=True)
-    if out is not None and out.shape != sums.shape:
-        raise ParameterError(owner=owner, name="out", expected=f"of shape {sums.shape}", got=f"shape {out.shape}")
+    values, target = _views(owner, sums, grid, out)
     if values.size:  # rounding is monotone: if the ends are right, all are; NaN is an end wherever it is
         grid.integers(np.array([np.minimum.reduce(values), np.maximum.reduce(values)]))
     in_place = values.ctypes.data == target.ctypes.data and values.dtype == target.dtype
     if np.may_share_memory(values, target) and not in_place:
         values = values.copy()  # a piece that is written would change sums that are still to be read
+    return values, target
+
+
+def _views(
+    owner: str, sums: NDArray[np.floating], grid: Grid, out: NDArray[np.floating] | None
+) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
+    check.instance(owner, "grid", grid, Grid)
+    values = _flat(owner, "sums", sums, np.float32, np.float64)
+    target = np.empty_like(values) if out is None else _flat(owner, "out", out, np.float32, np.float64, writable=True)
+    if out is not None and out.shape != sums.shape:
+        raise ParameterError(owner=owner, name="out", expected=f"of shape {sums.shape}", got=f"shape {out.shape}")
     return values, target
 
 

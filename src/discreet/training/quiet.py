@@ -13,7 +13,7 @@ from torch.utils import checkpoint
 
 from discreet.errors import ModelError, NumericsError
 
-__all__ = ["full_precision", "plain_forward"]
+__all__ = ["full_precision", "plain_forward", "seeded"]
 
 
 class _Straight:
@@ -57,6 +57,23 @@ def plain_forward(model: nn.Module, *, restore: bool = True) -> Iterator[None]:
             got=f"one that writes into {', '.join(written)}, past clipping and noise",
             do="Return the losses; leave out backward() and optimizer steps: the run computes gradients itself.",
         )
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """For the time of a pass, torch's own random numbers follow from a secret seed; afterwards they go on as before."""
+    if torch.accelerator.is_available():
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            yield
+        return
+    # Where there is only the processor, torch.manual_seed would remember a call for devices that never come, with its stack.
+    before = torch.default_generator.get_state()
+    torch.default_generator.manual_seed(seed)
+    try:
+        yield
+    finally:
+        torch.default_generator.set_state(before)
 
 
 def _uncompiled() -> AbstractContextManager[object]:

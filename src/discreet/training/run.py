@@ -34,6 +34,7 @@ from discreet.training.batch_norm import PrivateBatchNorm
 from discreet.training.engine import Engine, Loss
 from discreet.training.fetching import Collate, Rows, at_once, fetched
 from discreet.training.precision import Chunk, chunk_for, inner_group, lookups, most_spread
+from discreet.training.quiet import seeded
 from discreet.training.rows import check_rows, select
 from discreet.training.rules._lstm import announce as announce_passes
 from discreet.training.sums import Sums, refuse_slots
@@ -227,8 +228,7 @@ class PrivateRun:
         attempt, self._attempts = self._attempts, self._attempts + 1
         rows = torch.from_numpy(self._session.places(batch.sample, size, attempt))
         seed = self._session.seed(batch.sample, attempt)
-        with torch.random.fork_rng():
-            torch.manual_seed(seed)
+        with seeded(seed):
             for start in range(0, len(rows), size):
                 some = rows[start : start + size]
                 # New memory also when it is all of them: where it lies must not tell whether a place was empty.
