@@ -9,7 +9,7 @@ Memory: a backward pass gives back activations while factors are kept. When it h
 
     kept so far + this factor  <=  SHARE * (peak of plain training) + activations given back by then
 
-so that both together stay below (1 + SHARE) times what plain training takes. Where even the first form, which holds what the
+so that both together stay below (1 + SHARE) times what plain training takes; or 16 MB, which nobody notices. Where even the first form, which holds what the
 pass holds anyway, is above that, it is taken nevertheless: microbatches bound it.
 """
 
@@ -32,6 +32,7 @@ __all__ = ["SHARE", "Choice", "Chooser", "table"]
 SHARE = 0.35
 """Of the memory of plain training, that factors may take in addition to it."""
 
+_SMALL = 2**24  # bytes
 _FEW = 8  # records of the first trial
 _CLEAR = 1.5  # a form that is so many times slower than the best one is out
 
@@ -104,7 +105,7 @@ class Chooser:
         """Bytes that one more factor may keep."""
         kept = sum(choice.bytes for choice in self.choices.values())
         beside = SHARE * self.activations.peak + self.activations.given_back(call)
-        return min(self._budget, records * beside) - kept
+        return min(self._budget, max(_SMALL, records * beside)) - kept
 
     def _seconds(self, factor: Factor, names: list[str]) -> dict[str, float]:
         signature = (type(factor), factor.shape, *names, *(tuple(tensor.shape) for tensor in _tensors(factor)))

@@ -30,7 +30,8 @@ from discreet.training.products import add_outer, add_rows, one_sum
 __all__ = ["Dense", "Factor", "Forms", "Measures", "Outer", "Rows", "Tied", "last_squares", "row_squares", "wide"]
 
 _BLOCK = 1024  # numbers of one sum of squares in the tensor's own precision
-_LARGEST = LARGEST_INPUT**2
+_TO_LARGEST = 2.0**1023 / LARGEST_INPUT**2 * 2.0
+_MORE = 1.0 + 2.0**-48
 _SHORT = 64  # positions below which half a Gram matrix is no faster than all of it
 _LONG = 256  # positions up to which repeated rows are found by comparing all pairs
 
@@ -99,27 +100,27 @@ def last_squares(values: Tensor) -> Tensor:
     """
     columns = values.shape[-1]
     whole = columns // _BLOCK * _BLOCK
-    sums = values.new_zeros(values.shape[:-1], dtype=torch.float64)
+    rest = values[..., whole:] if whole else values
+    sums = torch.linalg.vector_norm(rest, dim=-1).double().square_()
     if whole:
         blocks = values[..., :whole].reshape(*values.shape[:-1], whole // _BLOCK, _BLOCK)
         sums += torch.linalg.vector_norm(blocks, dim=-1).double().square_().sum(-1)
-    if whole < columns:
-        sums += torch.linalg.vector_norm(values[..., whole:], dim=-1).double().square_()
-    factor, absolute = _norm_error(str(values.dtype).removeprefix("torch."), columns)
-    found = _up((sums + absolute) * factor)
-    return found.masked_fill_(found > _LARGEST, math.inf)
+    factor, absolute = _norm_error(values.dtype, columns)
+    # What is above the largest overflows in between; by a power of two and back is exact for all others.
+    return sums.add_(absolute).mul_(factor * _TO_LARGEST).mul_(1.0 / _TO_LARGEST)
 
 
 @lru_cache(1024)
-def _norm_error(dtype: str, columns: int) -> tuple[float, float]:
-    error = norm_error(np.dtype(dtype), columns, _BLOCK)
-    root = 4.0 * float(np.finfo(dtype).eps)  # of a root that is off by up to one unit of the last place, squared
-    return error.factor * (1.0 + root) * (1.0 + 2.0**-50), error.absolute * (1.0 + root)
+def _norm_error(dtype: torch.dtype, columns: int) -> tuple[float, float]:
+    name = str(dtype).removeprefix("torch.")
+    error = norm_error(np.dtype(name), columns, _BLOCK)
+    root = 4.0 * float(np.finfo(name).eps)  # of a root that is off by up to one unit of the last place, squared
+    return error.factor * (1.0 + root) * (1.0 + 2.0**-48) * (1.0 + 2.0**-50), error.absolute * (1.0 + root)
 
 
 def _up(values: Tensor) -> Tensor:
     """Above all roundings of a few float64 operations; zero stays zero."""
-    return values * (1.0 + 2.0**-48)
+    return values * _MORE
 
 
 def _unit(dtype: torch.dtype) -> float:
@@ -225,7 +226,7 @@ class Outer:
         length_a, length_b = last_squares(self.a), last_squares(self.b)
         products = length_a * length_b
         if self.positions == 1:
-            squares = _up(products[:, 0])
+            squares = products[:, 0].mul_(_MORE)
             return squares, squares
         spreads = _up(products.sqrt().sum(-1).square() * (1.0 + self.positions * 2.0**-50))
         found = self._ghost(spreads) + self._underflow(length_a.sqrt().sum(-1), length_b.sqrt().sum(-1))

@@ -34,6 +34,7 @@ from discreet.training.batch_norm import PrivateBatchNorm
 from discreet.training.engine import Engine, Loss
 from discreet.training.fetching import Collate, Rows, at_once, fetched
 from discreet.training.precision import Chunk, chunk_for, inner_group, lookups, most_spread
+from discreet.training.products import even_places
 from discreet.training.quiet import seeded
 from discreet.training.rows import check_rows, select
 from discreet.training.rules._lstm import announce as announce_passes
@@ -254,7 +255,7 @@ class PrivateRun:
     def _places(self) -> int:
         """Rows of one pass if memory allows: enough for nearly every sample, and public."""
         expected = self.plan.expected_batch_size
-        return max(1, min(self._most_records(), int(expected + 2.0 * expected**0.5 + 1.0)))
+        return max(1, min(self._most_records(), even_places(int(expected + 2.0 * expected**0.5 + 1.0))))
 
     def _inner(self, group: Group, positions: frozenset[int]) -> tuple[Group, float]:
         """What to clip by, so that the rounding of sums stays within what the ledger was charged with.
