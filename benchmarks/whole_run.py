@@ -126,7 +126,7 @@ def indexed(data: TensorDataset, batch: int, steps: int) -> Iterator[list[Tensor
     """The same without a DataLoader."""
     done = 0
     while True:
-        for rows in torch.randperm(len(data)).split(batch):
+        for rows in torch.split(torch.randperm(len(data)), batch):
             if len(rows) == batch:
                 yield [tensor[rows] for tensor in data.tensors]
                 done += 1
@@ -155,9 +155,7 @@ class Clock:
     def taken(self) -> Taken:
         """The run is over."""
         self.mark()
-        begin, first, rest = (
-            MILLI * (after - before) for before, after in zip(self._marks[:-1], self._marks[1:], strict=True)
-        )
+        begin, first, rest = (MILLI * (after - before) for before, after in zip(self._marks[:-1], self._marks[1:], strict=True))
         return Taken(begin, first, rest, MILLI * (time.process_time() - self._cpu), self._steps)
 
 
@@ -235,7 +233,7 @@ def measured(task: Task, repeats: int) -> dict[str, list[Taken]]:
 
 def median(runs: list[Taken], field: str) -> float:
     """Of one figure."""
-    return statistics.median(getattr(run, field) for run in runs)
+    return float(statistics.median(getattr(run, field) for run in runs))
 
 
 def show(task: Task, taken: dict[str, list[Taken]]) -> None:

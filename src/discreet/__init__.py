@@ -9,6 +9,7 @@ from discreet.budget import Budget
 from discreet.errors import (
     AccountingError,
     BudgetExceeded,
+    CheckpointError,
     CoupledRecords,
     DiscreetError,
     LedgerCorrupt,
@@ -61,6 +62,7 @@ __all__ = [
     "Budget",
     "BudgetExceeded",
     "Charge",
+    "CheckpointError",
     "CorrelatedGaussianSum",
     "CoupledRecords",
     "DiscreetError",

@@ -10,6 +10,7 @@
     ├── SampleMisuse                a sample used twice, or one that this run did not draw
     ├── ModelError                  a model or a loss that per-record clipping cannot serve; nothing was released
     │   └── CoupledRecords          one record changes what another contributes
+    ├── CheckpointError             a checkpoint that cannot be written, read or used here; everything is as before
     ├── NumericsError               a number that the proof of exactness does not cover; nothing was released
     └── LedgerError                 something about the record of what happened
         ├── LedgerNotFound          no ledger at this path
@@ -29,6 +30,7 @@ from __future__ import annotations
 __all__ = [
     "AccountingError",
     "BudgetExceeded",
+    "CheckpointError",
     "CoupledRecords",
     "DiscreetError",
     "LedgerCorrupt",
@@ -122,6 +124,10 @@ class ModelError(DiscreetError):
 
 class CoupledRecords(ModelError):
     """One record changes what another contributes, so that clipping each bounds nothing."""
+
+
+class CheckpointError(DiscreetError):
+    """A checkpoint that cannot be written, is damaged, or belongs to another plan or ledger. Everything is as before."""
 
 
 class NumericsError(DiscreetError):

@@ -8,6 +8,7 @@ and only then computes again: never less than the truth, more by a share of abou
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from discreet import _validate as check
@@ -33,6 +34,7 @@ class LiveEpsilon:
         adjacency: of the run.
         look_ahead: by which share of its length the run may grow before the bound is computed again.
         tolerance: of the accountant between two computations; coarser than usual, as the look-ahead outweighs it.
+        before: steps that were taken already, with their counts.
 
     >>> from discreet.ledger.events import GaussianSum, Poisson, Step
     >>> from discreet.units import Adjacency
@@ -42,7 +44,15 @@ class LiveEpsilon:
     True
     """
 
-    def __init__(self, *, delta: float, adjacency: Adjacency, look_ahead: float = 0.02, tolerance: float = 4e-3) -> None:
+    def __init__(
+        self,
+        *,
+        delta: float,
+        adjacency: Adjacency,
+        look_ahead: float = 0.02,
+        tolerance: float = 4e-3,
+        before: Iterable[tuple[Step, int]] = (),
+    ) -> None:
         self._delta = check.fraction("LiveEpsilon", "delta", delta)
         self._look_ahead = check.fraction("LiveEpsilon", "look_ahead", look_ahead, zero=True)
         self._tolerance = check.positive("LiveEpsilon", "tolerance", tolerance)
@@ -51,6 +61,10 @@ class LiveEpsilon:
         self._covered: dict[Step, int] = {}
         self._upper = 0.0
         self._starts: Starts = {}
+        for step, count in before:
+            self._counts[step] = self._counts.get(step, 0) + check.whole("LiveEpsilon", "before", count, least=0)
+        if self._counts:
+            self._cover(self._counts)
 
     def add(self, step: Step, count: int = 1) -> None:
         """The step was (or is about to be) taken `count` times."""
@@ -58,9 +72,12 @@ class LiveEpsilon:
         if number > self._covered.get(step, 0):
             covered = self._counts | {step: number}
             covered[step] += math.floor(sum(covered.values()) * self._look_ahead)
-            self._upper = tight_upper(normalise(covered.items(), self._adjacency), self._delta, self._tolerance, self._starts)
-            self._covered = covered
+            self._cover(covered)
         self._counts[step] = number  # last: a step that is refused was not added
+
+    def _cover(self, counts: dict[Step, int]) -> None:
+        self._upper = tight_upper(normalise(counts.items(), self._adjacency), self._delta, self._tolerance, self._starts)
+        self._covered = dict(counts)
 
     @property
     def counts(self) -> dict[Step, int]:

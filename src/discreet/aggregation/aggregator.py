@@ -86,14 +86,18 @@ class Aggregator:
         """Thresholds of adaptive groups after the last release; public."""
         return self._session.state
 
-    def samples(self, start: int = 0, state: State | None = None) -> Iterator[Sample]:
+    def samples(self, start: int = 0, state: State | None = None, *, until_budget: bool = False) -> Iterator[Sample]:
         """The plan's samples, each charged before it is drawn; release each before taking the next. Once for each run.
 
         Args:
             start: first step, for a run that is resumed. Steps that ran before are in the ledger already.
             state: of the resumed run.
+            until_budget: end with the last step that the ledger's guard admits, instead of refusing a plan that does not fit.
+
+        Raises:
+            BudgetExceeded: not all steps fit; nothing was charged.
         """
-        return self._session.samples(start, state)
+        return self._session.samples(start, state, until_budget=until_budget)
 
     def partial(self, sample: Sample) -> PartialSums:
         """Empty sums for records of this sample; several can be filled apart and merged."""

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +21,7 @@ from discreet import _validate as check
 from discreet.aggregation.sums import Place
 from discreet.errors import BudgetExceeded, ParameterError, SampleMisuse
 from discreet.ledger import Ledger
-from discreet.ledger.rows import RunInfo
+from discreet.ledger.rows import Charge, RunInfo
 from discreet.mechanisms import Array, Bound, Group, State
 from discreet.mechanisms._frozen import Frozen
 from discreet.plan import Plan
@@ -97,7 +99,7 @@ class Session:
         self._bound = plan.bound
         self._sampler = plan.sampler
         self._ledger = check.instance(_OWNER, "ledger", ledger, Ledger)
-        if not plan.private and ledger.guarded:
+        if not plan.private and ledger.guard is not None:
             raise BudgetExceeded(
                 expected="a private plan on a ledger with a guard",
                 got=f"groups without noise: {', '.join(plan.open_groups())}",
@@ -146,15 +148,21 @@ class Session:
 
     # --- samples ---
 
-    def samples(self, start: int = 0, state: State | None = None) -> Iterator[Sample]:
+    def samples(self, start: int = 0, state: State | None = None, *, until_budget: bool = False) -> Generator[Sample]:
         """The plan's samples, each charged before it is drawn; release each before taking the next. Once for each run.
 
         Args:
             start: first step, for a run that is resumed. Steps that ran before are in the ledger already.
             state: of the resumed run.
+            until_budget: end with the last step that the ledger's guard admits, instead of refusing a plan that does not fit.
+
+        Raises:
+            BudgetExceeded: not all steps fit; nothing was charged.
         """
         before = self._state if state is None else self._checked(state)
         info = self._info()
+        if not until_budget:
+            self._refuse_more_than_fits(info, self.plan.steps - start)
         with self._lock:
             if self._draw is not None:
                 raise SampleMisuse(
@@ -170,14 +178,25 @@ class Session:
             for mark in self.plan.marks():
                 self._ledger.mark(mark)
             charged = self._ledger.steps(self.plan.step, steps) if self.plan.queries() and steps else range(steps)
-        return self._charged(draw, charged)
+        return self._charged(draw, _while_admitted(charged) if until_budget else charged)
+
+    def _refuse_more_than_fits(self, info: RunInfo, steps: int) -> None:
+        if not self.plan.queries() or steps <= 0:
+            return
+        fit = _affordable(self._ledger, Charge(info, self.plan.step, steps))
+        if fit < steps:
+            raise BudgetExceeded(
+                expected=f"a plan whose {steps} steps fit what is left of the budget",
+                got=f"one of which {fit} fit; the ledger has other charges, or the plan was made for more",
+                do="Make a plan with fewer steps or more noise, or train until_budget=True. Nothing was charged.",
+            )
 
     def _info(self) -> RunInfo:
         return self.plan.run_info(
             self._label, randomness=self._source.randomness, parameters=self._parameters, numerics=self._numerics
         )
 
-    def _charged(self, draw: Iterator[Sample], charged: Iterable[int]) -> Iterator[Sample]:
+    def _charged(self, draw: Iterator[Sample], charged: Iterable[int]) -> Generator[Sample]:
         for _ in charged:
             for _ in range(self.sampler.batches_per_step):
                 yield next(draw)
@@ -281,3 +300,24 @@ class Session:
             released: the noised sum of each leaf, in its own unit. Other than released values must never come here.
         """
         self._state = self._bound.update(self._state, released, expected_batch_size=self.plan.expected_batch_size)
+
+
+def _while_admitted(charged: Iterable[int]) -> Iterator[int]:
+    with suppress(BudgetExceeded):
+        yield from charged
+
+
+def _affordable(ledger: Ledger, planned: Charge) -> int:
+    """How many of the planned steps the ledger's guard would admit now: all, without a guard. Nothing is charged."""
+    guard, charges = ledger.guard, ledger.charges()
+    if guard is None:
+        return planned.count
+    low, high, probe = 0, planned.count + 1, planned.count  # all of them at first: the usual answer
+    while high - low > 1:
+        try:
+            guard((*charges, replace(planned, count=probe)))
+            low = probe
+        except BudgetExceeded:
+            high = probe
+        probe = (low + high) // 2
+    return low

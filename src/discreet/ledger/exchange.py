@@ -13,8 +13,8 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from discreet._files import publish
 from discreet.errors import LedgerCorrupt, LedgerNotFound
-from discreet.ledger._files import publish
 from discreet.ledger.book import Book
 from discreet.ledger.store import Line
 

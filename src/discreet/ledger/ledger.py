@@ -8,22 +8,19 @@ less than what was released. Proof: docs/proofs/ledger.md.
 from __future__ import annotations
 
 import os
-import platform
 import secrets
-import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from typing import Literal, NoReturn, Self
 
 from discreet import _process
 from discreet import _validate as check
-from discreet.errors import LedgerCorrupt, LedgerExists, LedgerMisuse, ParameterError
+from discreet._files import checked_path
+from discreet.errors import BudgetExceeded, LedgerCorrupt, LedgerExists, LedgerMisuse, ParameterError
 from discreet.ledger import exchange
-from discreet.ledger._files import checked_path
+from discreet.ledger._provenance import now, software
 from discreet.ledger.book import Book, follow
 from discreet.ledger.codec import encode
 from discreet.ledger.events import Step
@@ -35,8 +32,6 @@ __all__ = ["Guard", "Ledger", "block_size"]
 
 Guard = Callable[[tuple[Charge, ...]], None]
 """Sees every charge of the ledger with the proposed one among them, and raises to refuse it."""
-
-_RECORDED_SOFTWARE = ("numpy", "scipy", "torch", "cryptography", "numba")
 
 
 def block_size(taken: int) -> int:
@@ -156,9 +151,9 @@ class Ledger:
     # --- reading ---
 
     @property
-    def guarded(self) -> bool:
-        """Whether a guard, such as a budget, must admit what is charged."""
-        return self._guard is not None
+    def guard(self) -> Guard | None:
+        """What must admit every charge, such as a budget."""
+        return self._guard
 
     def charges(self) -> tuple[Charge, ...]:
         """Everything charged so far, by all runs and processes; what accountants read."""
@@ -208,7 +203,7 @@ class Ledger:
     def begin(self, info: RunInfo) -> int:
         """Begin a run: what this handle reserves from now on belongs to it. Returns the run's number."""
         check.member("Ledger.begin", "info", info, (RunInfo,))
-        row = Began(info, _software(), _now())
+        row = Began(info, software(), now())
         with self._alive():
             number = self._append(row)
             self._run = number, info
@@ -233,7 +228,10 @@ class Ledger:
         Args:
             step: what each of them does.
             total: how many, fixed in advance.
-            block: how many to reserve at once; None grows the block by `block_size`.
+            block: how many to reserve at once; None grows the block by `block_size`. Fewer where a guard admits fewer.
+
+        Raises:
+            BudgetExceeded: from the iterator, when the guard does not admit one step more.
         """
         run = self._run_for("Ledger.steps", step)
         total = check.whole("Ledger.steps", "total", total, least=1)
@@ -251,11 +249,21 @@ class Ledger:
     def _take(self, run: int, step: Step, total: int, block: int | None) -> Iterator[int]:
         taken = 0
         while taken < total:
-            with self._reserve(run, step, min(total - taken, block or block_size(taken))) as lease:
+            with self._reserve_part(run, step, min(total - taken, block or block_size(taken))) as lease:
                 while lease.left:
                     lease.take()
                     yield taken
                     taken += 1
+
+    def _reserve_part(self, run: int, step: Step, count: int) -> Lease:
+        """As many as a guard admits, of count, its half, its quarter, ..., 1."""
+        while True:
+            try:
+                return self._reserve(run, step, count)
+            except BudgetExceeded:
+                if count == 1:
+                    raise
+                count //= 2
 
     def _reserve(self, run: int, step: Step, count: int) -> Lease:
         with self._alive():
@@ -378,22 +386,5 @@ def _another_history(head: str, book: Book) -> LedgerCorrupt:
 
 
 def _first_line() -> list[Line]:
-    body = encode(Opened(secrets.token_hex(16), _now()))
+    body = encode(Opened(secrets.token_hex(16), now()))
     return [(body, follow(Book().digest, body))]
-
-
-def _software() -> tuple[tuple[str, str], ...]:
-    """Versions of what is executing, of a fixed list of packages."""
-    used = ["discreet", *(name for name in _RECORDED_SOFTWARE if name in sys.modules)]
-    return tuple(sorted([("python", platform.python_version()), *((name, _version(name)) for name in used)]))
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:  # vendored, or a stand-in
-        return "unknown"
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")

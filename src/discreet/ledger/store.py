@@ -20,8 +20,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from discreet._files import publish
 from discreet.errors import LedgerCorrupt, LedgerExists, LedgerNotFound, LedgerUnavailable
-from discreet.ledger._files import publish
 
 if os.name == "posix":
     import fcntl

@@ -12,8 +12,8 @@ import tomllib
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from discreet._files import checked_path, publish
 from discreet.errors import LedgerExists, LedgerUnavailable, ParameterError
-from discreet.ledger._files import checked_path, publish
 
 __all__ = ["Plain", "from_json", "from_toml", "place", "read_text", "to_json", "to_toml", "write_new"]
 

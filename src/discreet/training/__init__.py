@@ -2,6 +2,7 @@
 
 from discreet.training.check import Problem, Problems, check
 from discreet.training.engine import Engine
+from discreet.training.logs import CsvLog, Logged, TensorBoardLog
 from discreet.training.run import Batch, PrivateRun
 
-__all__ = ["Batch", "Engine", "PrivateRun", "Problem", "Problems", "check"]
+__all__ = ["Batch", "CsvLog", "Engine", "Logged", "PrivateRun", "Problem", "Problems", "TensorBoardLog", "check"]

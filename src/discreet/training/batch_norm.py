@@ -117,6 +117,13 @@ class PrivateBatchNorm:
             if layer.module.training:
                 layer.move(*found[leaf])
 
+    def take_over(self) -> None:
+        """What the layers hold now was released: a checkpoint was loaded."""
+        self._layers = {
+            leaf: _Layer.of(leaf.removeprefix("bn/"), layer.module, layer.statistic.floor)
+            for leaf, layer in self._layers.items()
+        }
+
     def check_untouched(self) -> None:
         """Refuse, and undo, what was not released."""
         _refuse_changed(self._set_back(), "outside of the run, perhaps by a forward pass in train mode (and were set back)")

@@ -9,8 +9,9 @@ Memory: a backward pass gives back activations while factors are kept. When it h
 
     kept so far + this factor  <=  SHARE * (peak of plain training) + activations given back by then
 
-so that both together stay below (1 + SHARE) times what plain training takes; or 16 MB, which nobody notices. Where even the first form, which holds what the
-pass holds anyway, is above that, it is taken nevertheless: microbatches bound it.
+so that both together stay below (1 + SHARE) times what plain training takes; 16 MB, which nobody notices, are always free.
+Where even the first form, which holds what the pass holds anyway, is above that, it is taken nevertheless: microbatches bound
+it.
 """
 
 from __future__ import annotations

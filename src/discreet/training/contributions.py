@@ -46,7 +46,7 @@ class Contributions:
     present: int | Tensor
 
     def measured(self, leaves: Iterable[str]) -> tuple[Tensor, Tensor]:
-        """Squared norms and squared spreads, (m, leaves) each, float64, at or above the truth. One tensor where both are one."""
+        """Squared norms and squared spreads, (m, leaves) each, float64, at or above the truth; the same tensor if equal."""
         measured = [self._measured(leaf) for leaf in leaves]
         squares = torch.stack([one for one, _ in measured], 1)
         if all(one is other for one, other in measured):

@@ -28,11 +28,12 @@ from discreet.training.memory import Activations, Kept, Watching
 from discreet.training.mixing import Flow, mixing_of
 from discreet.training.perturbation import shortest_first
 from discreet.training.quiet import full_precision, plain_forward
-from discreet.training.recording import Recorder, Tracer, Unclear, Use
+from discreet.training.recording import Recorder, Use
 from discreet.training.rows import select
 from discreet.training.rules import RULES
 from discreet.training.structure import CallShapes, Structure
 from discreet.training.values import Computed, Part, whole
+from discreet.training.watching import Tracer, Unclear
 
 __all__ = ["Engine", "Loss", "trained"]
 

@@ -101,7 +101,7 @@ def last_squares(values: Tensor) -> Tensor:
     columns = values.shape[-1]
     whole = columns // _BLOCK * _BLOCK
     rest = values[..., whole:] if whole else values
-    sums = torch.linalg.vector_norm(rest, dim=-1).double().square_()
+    sums: Tensor = torch.linalg.vector_norm(rest, dim=-1).double().square_()
     if whole:
         blocks = values[..., :whole].reshape(*values.shape[:-1], whole // _BLOCK, _BLOCK)
         sums += torch.linalg.vector_norm(blocks, dim=-1).double().square_().sum(-1)

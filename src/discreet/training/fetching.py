@@ -19,7 +19,7 @@ from discreet.training.culprit import CANNOT_BEAR
 from discreet.training.rows import select
 from discreet.training.structure import tensors_in
 
-__all__ = ["Collate", "Rows", "at_once", "fetched"]
+__all__ = ["Collate", "Rows", "at_once", "collated", "fetched"]
 
 Collate: TypeAlias = Callable[[list[Any]], Any]
 """A list of entries to a batch with one row for each, in their order."""
@@ -53,8 +53,13 @@ def fetched(dataset: Rows, chosen: NDArray[np.int64], collate: Collate, *, look:
     indices = chosen.tolist()
     several = getattr(dataset, "__getitems__", None)  # torch's own convention for fetching a batch at once
     entries = list(several(indices)) if callable(several) else [dataset[index] for index in indices]
-    batch = collate(entries)
-    if look and collate is not default_collate and len(entries) == len(indices):
+    return collated(entries, collate, look=look and len(entries) == len(indices))
+
+
+def collated(entries: Sequence[Any], collate: Collate, *, look: bool) -> Any:
+    """The batch of these entries; looked at as in `fetched`."""
+    batch = collate([*entries])
+    if look and collate is not default_collate:
         _refuse_mixing(collate, entries)
     return batch
 

@@ -21,17 +21,18 @@ _BLOCK = 8  # records that convolutions sum together: a chunk must not cut throu
 
 
 def even_places(places: int) -> int:
-    """About as many, so that chunks of the most records are of equal size: then one function can sum all of them.
+    """As many, or up to a percent more or less, if chunks are then of equal size: one function can sum all of them. Public.
 
     >>> even_places(289), even_places(558), even_places(3)
-    (288, 560, 8)
+    (288, 560, 3)
     """
     unit = _BLOCK * -(-places // chunk_for(1, 1.0).records)
-    return max(1, round(places / unit)) * unit
+    near = round(places / unit) * unit
+    return near if 100 * abs(near - places) <= places else places
 
 
 def _cut(records: int, chunk: Chunk) -> int:
-    """Records of one piece: of a chunk, or fewer where that makes all pieces equal. The same for all leaves of a chunk's size."""
+    """Records of one piece: of a chunk, or fewer where that makes all pieces equal. Leaves of equal chunks are cut alike."""
     count = -(-records // chunk.records)
     size = records // max(1, count)
     return size if size * count == records and size % _BLOCK == 0 and size else chunk.records

@@ -7,43 +7,40 @@ optimizer.step()
 
 from __future__ import annotations
 
+import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
-import numpy as np
-import torch
-from torch import Tensor, nn
-from torch.utils.data import default_collate
+from torch import nn
+from torch.utils.data import DataLoader
 
 from discreet import _validate as check
 from discreet.aggregation.release import Release
 from discreet.aggregation.session import Session
-from discreet.aggregation.sums import grid_of
-from discreet.errors import ModelError, NumericsError, ParameterError, SampleMisuse
+from discreet.budget import Budget
+from discreet.errors import ModelError, ParameterError, SampleMisuse
 from discreet.ledger import Ledger
-from discreet.ledger.events import FixedSize, TruncatedPoisson
-from discreet.mechanisms import Group, State
+from discreet.mechanisms import State
 from discreet.plan import Plan
 from discreet.randomness import Source
 from discreet.randomness.gaussian import announce as announce_noise
-from discreet.randomness.gaussian import release_all
 from discreet.sampling import Sample
 from discreet.training.batch_norm import PrivateBatchNorm
+from discreet.training.checkpoint import Checkpoint, Stateful, named, restore
 from discreet.training.engine import Engine, Loss
-from discreet.training.fetching import Collate, Rows, at_once, fetched
-from discreet.training.precision import Chunk, chunk_for, inner_group, lookups, most_spread
-from discreet.training.products import even_places
-from discreet.training.quiet import seeded
-from discreet.training.rows import check_rows, select
+from discreet.training.fetching import Collate, Rows
+from discreet.training.loading import Loading
+from discreet.training.logs import Log
 from discreet.training.rules._lstm import announce as announce_passes
-from discreet.training.sums import Sums, refuse_slots
-from discreet.units import Numerics, Parameters
+from discreet.training.step import Stepping
+from discreet.training.sums import refuse_slots
+from discreet.training.watch import Watch
+from discreet.units import Guarantee, Numerics, Parameters
 
 __all__ = ["Batch", "PrivateRun"]
-
-_KEPT = 32  # inner groups that are remembered
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,6 +54,11 @@ class Batch:
 
     sample: Sample
     data: Any
+
+    @property
+    def step(self) -> int:
+        """Number of the step that this batch belongs to, from 0; public."""
+        return self.sample.step
 
 
 class PrivateRun:
@@ -72,8 +74,10 @@ class PrivateRun:
         model: every parameter that requires a gradient is trained: leaf "grad/<name>". Batch normalisation in train mode needs
             a group of the plan for its statistics: leaf "bn/<name>" (see `PrivateBatchNorm`).
         plan: with a number of records; its leaves are filled in here.
-        ledger: of the data set, open to append.
+        ledger: of the data set: a path, or a ledger that is open to append.
+        budget: for a ledger given as a path: refuses what would exceed it.
         statistics: further leaves that the loss returns for each record, name to size, such as {"metric/accuracy": 1}.
+        logs: called after every release with released values, such as `CsvLog`.
         microbatch: records of one pass; by default as many as memory allows.
         memory_budget: bytes that a pass may take, by estimate.
         source, label, parameters: as for `Aggregator`.
@@ -84,8 +88,10 @@ class PrivateRun:
         model: nn.Module,
         plan: Plan,
         *,
-        ledger: Ledger,
+        ledger: Ledger | str | os.PathLike[str],
+        budget: Budget | None = None,
         statistics: Mapping[str, int] | None = None,
+        logs: Sequence[Log] = (),
         microbatch: int | None = None,
         memory_budget: int = 2**31,
         source: Source | None = None,
@@ -93,39 +99,49 @@ class PrivateRun:
         parameters: Parameters = Parameters.FIXED_IN_ADVANCE,
     ) -> None:
         owner = "PrivateRun"
-        self._budget = check.whole(owner, "memory_budget", memory_budget, least=1)
-        check.instance(owner, "model", model, nn.Module)
+        memory = check.whole(owner, "memory_budget", memory_budget, least=1)
+        rows = None if microbatch is None else check.whole(owner, "microbatch", microbatch, least=1)
+        self._model = check.instance(owner, "model", model, nn.Module)
         norms = PrivateBatchNorm.in_plan(model, check.instance(owner, "plan", plan, Plan))
-        self._engine = Engine(model, batch_norm=norms, memory_budget=self._budget // 8)
+        self._engine = Engine(model, batch_norm=norms, memory_budget=memory // 8)
         if not self._engine.parameters:
             raise ModelError(
                 expected="a model with a parameter to train",
                 got="none that requires a gradient",
                 do="Call requires_grad_(True) on what is to be trained.",
             )
-        self._microbatch = None if microbatch is None else check.whole(owner, "microbatch", microbatch, least=1)
-        bound = plan.for_leaves({**self._engine.leaves, **_own_names(statistics or {})})
+        shown = _own_names(statistics or {})
+        bound = plan.for_leaves({**self._engine.leaves, **shown})
         refuse_slots(bound.bound.start)
-        self._numerics = Numerics.IDEALISED if plan.numerics is Numerics.IDEALISED else Numerics.CERTIFIED
-        self._inners: dict[tuple[Group, frozenset[int]], Group] = {}
-        self._positions: dict[str, frozenset[int]] = {}
-        self._session = Session(
-            bound, ledger=ledger, numerics=self._numerics, source=source, label=label, parameters=parameters
-        )
-        for group in bound.bound.start:  # numbers out of range are refused here, before anything is charged
-            if group.private:
-                self._inner(group, frozenset({1}))
-                grid_of(group).scale(group.noise_std)
+        level = Numerics.IDEALISED if plan.numerics is Numerics.IDEALISED else Numerics.CERTIFIED
+        self._own_ledger, book = _opened(ledger, budget)
+        try:
+            self._session = Session(bound, ledger=book, numerics=level, source=source, label=label, parameters=parameters)
+            self._watch = Watch(self._session, parameters=parameters, statistics=shown, logs=logs)
+            self._stepping = Stepping(self._engine, self._session, numerics=level, microbatch=rows, memory_budget=memory)
+        except BaseException:
+            self._close(book)
+            raise
         self._order = threading.Lock()
         self._waiting: Batch | None = None
         self._attempts = 0  # at the waiting batch
-        self._fetched = 0  # batches that were not empty
         self._new = False  # whether batches are in memory of their own
+        self._start = 0
+        self._first_state: State = bound.bound.initial_state
+        self._done = 0  # batches of all steps that were released, those of the run that is continued included
+        self._began = False
+
+    # --- what is executed ---
 
     @property
     def plan(self) -> Plan:
         """What is executed."""
         return self._session.plan
+
+    @property
+    def ledger(self) -> Ledger:
+        """What is charged."""
+        return self._session.ledger
 
     @property
     def engine(self) -> Engine:
@@ -135,48 +151,79 @@ class PrivateRun:
     @property
     def state(self) -> State:
         """Thresholds of adaptive groups after the last release; public."""
-        return self._session.state
+        return self._session.state if self._began else self._first_state
+
+    @property
+    def step(self) -> int:
+        """Steps that were released in full, those before a resumed run included; public."""
+        return self._done // self._session.sampler.batches_per_step
+
+    def guarantee(self, delta: float | None = None) -> Guarantee:
+        """What can be stated of everything that the ledger holds, this run and all others.
+
+        Args:
+            delta: of the statement; by default that of the budget, of the plan's target, or `default_delta(records)`.
+
+        Raises:
+            AccountingError: nothing was charged, or no one statement covers it.
+        """
+        return self._watch.guarantee(delta)
+
+    # --- batches ---
 
     def batches(
         self,
-        dataset: Rows,
-        collate: Collate = default_collate,
+        dataset: Rows | DataLoader[Any],
+        collate: Collate | None = None,
         *,
-        start: int = 0,
-        state: State | None = None,
+        workers: int | None = None,
+        progress: bool | None = None,
+        until_budget: bool = False,
     ) -> Iterator[Batch]:
-        """The plan's batches. Each must go through `backward` before the next is taken.
+        """The plan's batches. Each must go through `backward` before the next is taken. Once for each run.
 
         Args:
-            dataset: as many entries as the plan has records; sensitive.
+            dataset: as many entries as the plan has records; sensitive. Or a `DataLoader` of it: its data set, collate function
+                and workers are used; how samples are drawn is the plan's business.
             collate: makes a batch of a list of entries: one row of each, in their order, of a fixed shape.
-            start: first step, for a run that is resumed.
-            state: of the resumed run.
+            workers: processes that fetch ahead. What they fetched when a loop is broken off was charged.
+            progress: whether to show a bar on standard error; None: if that is a terminal.
+            until_budget: end with the last step that the ledger's budget admits.
+
+        Raises:
+            BudgetExceeded: not all steps fit the budget; nothing was charged.
         """
+        size = self.plan.expected_batch_size
+        loading = Loading.of(dataset, collate=collate, workers=workers, expected_batch_size=size)
         sampler = self._session.sampler
-        if len(dataset) != sampler.records or sampler.owners is not None:
+        if len(loading.dataset) != sampler.records or sampler.owners is not None:
             raise ModelError(
                 expected=f"a data set of {sampler.records} records, as the plan says, one entry for each",
-                got=f"{len(dataset)} entries" + (", and units that own several rows" if sampler.owners is not None else ""),
+                got=f"{len(loading.dataset)} entries"
+                + (", and units that own several rows" if sampler.owners is not None else ""),
                 do="Make the plan for this data set; an entry is what is protected (for users: everything of one user).",
             )
-        self._announce(start)
-        self._new = at_once(dataset, collate)
-        samples = self._session.samples(start, state)
-        while True:
-            self._refuse_waiting()
-            sample = next(samples, None)
-            if sample is None:
-                return
-            self._attempts, self._fetched = 0, self._fetched + bool(len(sample))
-            chosen = sample.indices[self._session.order(sample)]
-            look = not self._fetched & (self._fetched - 1)  # at batches 1, 2, 4, 8, ...
-            self._waiting = Batch(sample, fetched(dataset, chosen, collate, look=look) if chosen.size else None)
-            yield self._waiting
+        self._announce()
+        self._new = loading.in_new_memory
+        self._watch.begin(self._start, progress)
+        samples = self._session.samples(self._start, self._first_state, until_budget=until_budget)
+        self._began = True
+        return self._issued(loading, samples)
 
-    def _announce(self, start: int) -> None:
+    def _issued(self, loading: Loading, samples: Generator[Sample]) -> Iterator[Batch]:
+        showing = self._watch.showing(self._session.sampler.batches, self._done)
+        with closing(samples), showing, closing(loading.pairs(samples, self._session.order)) as pairs:
+            while True:
+                self._refuse_waiting()
+                sample, data = next(pairs, (None, None))
+                if sample is None:
+                    return
+                self._attempts, self._waiting = 0, Batch(sample, data)
+                yield self._waiting
+
+    def _announce(self) -> None:
         """How much is to be computed, so that what compiles does so where it pays; results are the same. Public."""
-        left = max(0, self.plan.steps - start) * self._session.sampler.batches_per_step
+        left = max(0, self.plan.steps - self._start) * self._session.sampler.batches_per_step
         noised = [leaf for group in self._session.groups() if group.private for leaf in group.leaves]
         announce_noise(left * sum(self._session.bound.dimensions[leaf] for leaf in noised))
         announce_passes(left)
@@ -188,6 +235,8 @@ class PrivateRun:
                 got="the next batch asked for before the last was used",
                 do="Call run.backward(loss, batch) for each batch.",
             )
+
+    # --- steps ---
 
     def backward(self, loss: Loss, batch: Batch) -> Release:
         """Clip, sum, add noise; every trained parameter's gradient grows by the noised average, as with torch's backward.
@@ -214,121 +263,119 @@ class PrivateRun:
                     do="Call backward once for each batch; draw the next for more.",
                 )
             self._engine.batch_norm.check_untouched()
-            sums = self._sums(loss, batch)
+            attempt, self._attempts = self._attempts, self._attempts + 1
+            sums = self._stepping.sums(loss, sample, batch.data, attempt=attempt, new_memory=self._new)
             self._session.spend(sample)
             self._waiting = None
-            return self._released(sample, sums)
+            released = self._stepping.release(sample, sums)
+            self._done += 1
+        self._watch.note(released, self.state)
+        return released
 
-    def _sums(self, loss: Loss, batch: Batch) -> Sums:
-        sums = Sums(self._session.bound, self._session.state, self._inner, self._engine.device)
-        records = len(batch.sample)
-        if not records:
-            return sums
-        check_rows(batch.data, records)
-        size = self._microbatch or self._engine.fitting(loss, batch.data, records, self._budget, self._places())
-        attempt, self._attempts = self._attempts, self._attempts + 1
-        rows = torch.from_numpy(self._session.places(batch.sample, size, attempt))
-        seed = self._session.seed(batch.sample, attempt)
-        with seeded(seed):
-            for start in range(0, len(rows), size):
-                some = rows[start : start + size]
-                # New memory also when it is all of them: where it lies must not tell whether a place was empty.
-                data = batch.data if self._new and size == records else select(batch.data, some.clamp(min=0))
-                for contributions, statistics in self._engine.passes(loss, data, size, some >= 0):
-                    self._refuse_other_bits()
-                    sums.add(contributions, statistics)
-        return sums
+    # --- checkpoints ---
 
-    def _refuse_other_bits(self) -> None:
-        """Certified sums need every record's own bits."""
-        found = self._engine.isolation
-        alike = self._engine.varies is None and (found is None or found.own_bits)
-        if not alike and self._numerics is Numerics.CERTIFIED:
-            raise NumericsError(
-                expected="records whose numbers have the same bits whoever else is in the batch, as certified numerics need",
-                got="a model in which a record decides how the others are computed, if only in their last bits"
-                + (f": {self._engine.varies}" if self._engine.varies else ""),
-                do="Let all records go the same way: pad to a fixed length, pass masks always (in transformers "
-                'attn_implementation="eager"). Or write numerics=Numerics.IDEALISED into the plan; the guarantee will say so.',
-            )
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        optimizer: Stateful | None = None,
+        scheduler: Stateful | None = None,
+        others: Mapping[str, Stateful] | None = None,
+    ) -> None:
+        """Write a checkpoint, whole or not at all, over an earlier one. Call it after `optimizer.step()`.
 
-    def _places(self) -> int:
-        """Rows of one pass if memory allows: enough for nearly every sample, and public."""
-        expected = self.plan.expected_batch_size
-        return max(1, min(self._most_records(), even_places(int(expected + 2.0 * expected**0.5 + 1.0))))
+        It holds the state of the model and of what is named here, the plan, the step, the adaptive state and the head of the
+        ledger; no key and nothing that was not released.
 
-    def _inner(self, group: Group, positions: frozenset[int]) -> tuple[Group, float]:
-        """What to clip by, so that the rounding of sums stays within what the ledger was charged with.
+        Args:
+            path: of the file.
+            optimizer: of the user.
+            scheduler: of the user.
+            others: further objects with a state_dict, by name.
 
-        For all positions that occurred so far: one record that sends a pass to the loop, where none occur, must not change what
-        the others are clipped to.
+        Raises:
+            SampleMisuse: in the middle of a step that has several batches, or of a batch.
+            CheckpointError: a state that holds something else than tensors and plain values, or the disk refuses.
         """
-        positions |= self._positions.get(group.name, frozenset())
-        self._positions[group.name] = positions
-        most = most_spread(max(positions, default=1))
-        if self._numerics is Numerics.IDEALISED or not group.private:
-            return group, most
-        found = self._inners.get((group, positions))
-        if found is None:
-            found = inner_group(
-                group,
-                dimension=sum(self._session.bound.dimensions[leaf] for leaf in group.leaves),
-                chunks=self._chunks(positions, most),
-                spread=most,
-                records=self._most_records(),
-                grid=grid_of(group),
+        if self._waiting is not None or self._done % self._session.sampler.batches_per_step:
+            raise SampleMisuse(
+                expected="a checkpoint between two steps",
+                got=f"one within step {self.step}, whose samples could not be drawn again",
+                do=f"Save after backward, every {self._session.sampler.batches_per_step} batches.",
             )
-            self._inners = {(group, positions): found, **dict(list(self._inners.items())[:_KEPT])}
-        return found, most
+        things = named(self._model, optimizer, scheduler, others)
+        Checkpoint(
+            plan=self.plan.to_json(),
+            step=self.step,
+            state=dict(self.state),
+            head=self.ledger.head(),
+            objects={name: thing.state_dict() for name, thing in things.items()},
+        ).write(path)
 
-    def _chunks(self, positions: frozenset[int], most: float) -> list[Chunk]:
-        cut = [chunk_for(count, most) for count in positions | {1}]
-        longest = max(positions, default=1)
-        return [*cut, lookups(longest, self._microbatch or self._places(), self._most_records())] if longest > 1 else cut
+    def load(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        optimizer: Stateful | None = None,
+        scheduler: Stateful | None = None,
+        others: Mapping[str, Stateful] | None = None,
+    ) -> int:
+        """Go on from a checkpoint, before `batches`: at its step, on the same ledger, with fresh samples and noise.
 
-    def _most_records(self) -> int:
-        """Of any sample; public."""
-        match self._session.sampler.event:
-            case FixedSize(size):
-                return int(size)
-            case TruncatedPoisson(limit=limit):
-                return int(limit)
-            case _:
-                return self._session.sampler.records
+        All steps from there on are charged. Steps that were taken after the checkpoint and are now taken again were released
+        twice and are charged twice. Whoever goes back because of what was released, and not because of a crash, must say so:
+        parameters=Parameters.CHOSEN_FROM_OUTPUTS.
 
-    def _released(self, sample: Sample, sums: Sums) -> Release:
-        """Noise, the next state, gradients. Nothing can fail here that depends on data."""
-        values: dict[str, Any] = {}
-        noise_std, divisors = {}, {}
-        for lane, group in enumerate(self._session.groups()):
-            noised = self._noised(sample, lane, group, sums)
-            for leaf, scale in zip(group.leaves, group.scales, strict=True):
-                values[leaf] = noised[leaf]
-                values[leaf] *= scale
-                noise_std[leaf], divisors[leaf] = group.noise_std * scale, group.divisor(self.plan.expected_batch_size)
-        self._session.update({leaf: values[leaf] for leaf in self._session.bound.observed})
-        norms = self._engine.batch_norm
-        norms.apply({leaf: values[leaf] / divisors[leaf] for leaf in norms.leaves})
-        for leaf, parameter in self._engine.parameters.items():
-            _give(parameter, values.pop(leaf), divisors.pop(leaf))
-            noise_std.pop(leaf)
-        return Release(sample.step, sample.batch, values, noise_std, divisors)
+        Args:
+            path: of the file.
+            optimizer: the same that was saved, as with
+            scheduler: and
+            others: by the same names.
 
-    def _noised(self, sample: Sample, lane: int, group: Group, sums: Sums) -> dict[str, Any]:
-        found = {leaf: sums.sum(leaf) for leaf in group.leaves}
-        if not group.private:
-            return found
-        out = {leaf: self._room(leaf, values) for leaf, values in found.items()}
-        pairs = [(found[leaf], out[leaf]) for leaf in group.leaves]
-        stream = self._session.noise_stream(sample, lane)
-        release_all(pairs, grid=grid_of(group), noise_std=group.noise_std, stream=stream, threads=torch.get_num_threads())
-        return out
+        Returns:
+            The step at which the run goes on.
 
-    def _room(self, leaf: str, values: Any) -> Any:
-        """Where the release of a leaf goes: gradients into their own precision, over the sums where that is the same."""
-        parameter = self._engine.parameters.get(leaf)
-        kind = np.dtype(np.float32 if parameter is not None and parameter.dtype != torch.float64 else np.float64)
-        return values if values.dtype == kind else np.empty(values.shape, kind)
+        Raises:
+            CheckpointError: damaged, of another plan or ledger, or of other objects; everything is as before.
+            SampleMisuse: the run began already.
+        """
+        if self._began:
+            expected, got = "a checkpoint loaded before the first batch", "a run that began"
+            raise SampleMisuse(expected=expected, got=got, do="Make another PrivateRun, and load into that.")
+        found = Checkpoint.read(path)
+        found.refuse_another(self.plan, self.ledger)
+        restore(named(self._model, optimizer, scheduler, others), found.objects)
+        self._engine.batch_norm.take_over()
+        self._start, self._first_state = found.step, found.state
+        self._done = found.step * self._session.sampler.batches_per_step
+        return found.step
+
+    # --- the end ---
+
+    def close(self) -> None:
+        """Close a ledger that was given as a path."""
+        self._close(self.ledger)
+
+    def _close(self, ledger: Ledger) -> None:
+        if self._own_ledger:
+            ledger.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _opened(ledger: Ledger | str | os.PathLike[str], budget: Budget | None) -> tuple[bool, Ledger]:
+    """Whether the ledger is the run's own to close, and the ledger."""
+    if not isinstance(ledger, Ledger):
+        return True, Ledger.open(ledger, guard=budget)
+    if budget is not None:
+        expected, got = "given with the path of a ledger", "given with a ledger that is open"
+        do = "Open that one with guard=Budget(...)."
+        raise ParameterError(owner="PrivateRun", name="budget", expected=expected, got=got, do=do)
+    return False, ledger
 
 
 def _own_names(statistics: Mapping[str, int]) -> Mapping[str, int]:
@@ -338,10 +385,3 @@ def _own_names(statistics: Mapping[str, int]) -> Mapping[str, int]:
             expected = 'names such as "metric/accuracy", none that begins with "grad/" or "bn/"'
             raise ParameterError(owner="PrivateRun", name="statistics", expected=expected, got=repr(name))
     return statistics
-
-
-def _give(parameter: Tensor, noised: Any, divisor: float) -> None:
-    """Add the average to the gradient, or make it the gradient."""
-    noised /= divisor
-    gradient = torch.from_numpy(noised).view(parameter.shape).to(parameter.device, parameter.dtype)
-    parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient

@@ -8,7 +8,7 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from discreet.training.recording import _Watching
+from discreet.training.watching import Watching
 
 __all__ = ["Steady", "random_state"]
 
@@ -19,7 +19,7 @@ _RECURRENT = frozenset({"gru", "lstm", "rnn_relu", "rnn_tanh"})
 
 
 @final
-class Steady(_Watching):
+class Steady(Watching):
     """While it is entered, every function of torch that drops numbers at random keeps all of them."""
 
     def _called(self, number: int, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:

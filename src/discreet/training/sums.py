@@ -69,7 +69,8 @@ class Sums:
         finite = np.logical_and.reduce([_all_finite(*both) for both in measures.values()])
         bits = self._bound.observations(self._state, {name: squares for name, (squares, _) in measures.items()})
         given = given if finite.all() else given.keep(torch.from_numpy(finite))
-        given = given.joined_by(_as_pieces({leaf: torch.from_numpy(rows * present) for leaf, rows in bits.items()}, self._bound))
+        seen = {leaf: torch.from_numpy(rows * present) for leaf, rows in bits.items()}
+        given = given.joined_by(_as_pieces(seen, self._bound))
         for group in self._groups:
             squares, spreads = measures[group.name] if self._own(group) else _measured(given, group)
             inner, most = self._inner(group, given.positions(group.leaves))
@@ -128,8 +129,8 @@ def _measured(given: Contributions, group: Group) -> _Measures:
 
 def _all_finite(squares: NDArray[np.float64], spreads: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Of each record, all leaves."""
-    finite: NDArray[np.bool_] = np.isfinite(squares).all(1)
-    return finite if spreads is squares else finite & np.isfinite(spreads).all(1)
+    finite = np.isfinite(squares) if spreads is squares else np.isfinite(squares) & np.isfinite(spreads)
+    return np.asarray(finite.all(1))
 
 
 def refuse_slots(groups: tuple[Group, ...]) -> None:

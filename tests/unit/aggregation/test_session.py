@@ -190,3 +190,37 @@ def test_what_is_not_of_its_kind_is_refused(change: dict[str, Any], match: str) 
     arguments: dict[str, Any] = {"plan": plan(), "ledger": dp.Ledger.in_memory(), "numerics": dp.Numerics.EXACT} | change
     with pytest.raises(dp.ParameterError, match=match):
         Session(arguments.pop("plan"), **arguments)
+
+
+# --- budgets ---
+
+
+def budgeted(epsilon: float, steps: int) -> Session:
+    ledger = dp.Ledger.in_memory(guard=dp.Budget(epsilon=epsilon, delta=1e-5))
+    return Session(plan(policy=dp.Everything(), steps=steps), ledger=ledger, numerics=dp.Numerics.EXACT)
+
+
+def steps_within(epsilon: float) -> int:
+    step, adjacency = plan(policy=dp.Everything()).step, dp.Adjacency.ADD_OR_REMOVE
+    return max(count for count in range(1, 60) if dp.account([(step, count)], delta=1e-5, adjacency=adjacency).upper <= epsilon)
+
+
+def test_p38_a_plan_that_does_not_fit_is_refused_before_anything_is_charged() -> None:
+    fit = steps_within(20.0)
+    session = budgeted(20.0, fit + 1)
+    with pytest.raises(dp.BudgetExceeded, match=f"of which {fit} fit"):
+        session.samples()
+    assert session.ledger.runs() == ()
+    assert len(list(budgeted(20.0, fit).samples())) == fit
+
+
+def test_p38_until_budget_ends_with_the_last_step_that_fits() -> None:
+    fit = steps_within(20.0)
+    assert 1 < fit < 31  # less than a block: it is cut
+    session = budgeted(20.0, 500)
+    assert len(list(session.samples(until_budget=True))) == fit
+    assert [charge.count for charge in session.ledger.charges()] == [fit]
+
+
+def test_an_exhausted_budget_ends_a_run_before_its_first_step() -> None:
+    assert list(budgeted(0.1, 5).samples(until_budget=True)) == []

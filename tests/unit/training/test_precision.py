@@ -219,9 +219,9 @@ def test_spreads_are_raised_in_torch_as_in_numpy() -> None:
     weights = precision.sum_weights(torch.tensor([0.5, 2.0**-120], dtype=torch.float64), scale=2.0)
     assert weights.tolist() == [0.25, 0.0]
     for bad in (math.nan, math.inf):
-        squares = torch.tensor([[1.0, 1.0], [bad, 1.0], [1.0, 1.0]], dtype=torch.float64)
-        spreads = torch.tensor([[bad, 1.0], [1.0, 1.0], [1.0, 1.0]], dtype=torch.float64)
-        assert group().weights(precision.raised_squares(squares, spreads, most=2.0)).tolist()[:2] == [0.0, 0.0]
+        squared = torch.tensor([[1.0, 1.0], [bad, 1.0], [1.0, 1.0]], dtype=torch.float64)
+        spread = torch.tensor([[bad, 1.0], [1.0, 1.0], [1.0, 1.0]], dtype=torch.float64)
+        assert group().weights(precision.raised_squares(squared, spread, most=2.0)).tolist()[:2] == [0.0, 0.0]
 
 
 def test_weights_that_float32_would_round_up_by_half_become_zero() -> None:

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from discreet.training.factors import Dense, Factor, wide
-from discreet.training.recording import Call, Unclear
+from discreet.training.recording import Call
 from discreet.training.structure import refilled, tensors_in
+from discreet.training.watching import Unclear
 
 __all__ = ["elementwise", "expand", "masked_fill"]
 

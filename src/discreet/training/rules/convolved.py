@@ -14,9 +14,10 @@ from torch import Tensor
 
 from discreet.training.factors import Dense, Factor, Forms, Measures, row_squares, wide
 from discreet.training.precision import LARGEST_INPUT
-from discreet.training.recording import Call, Unclear
+from discreet.training.recording import Call
 from discreet.training.rules.convolution import Convolution
 from discreet.training.rules.convolution_norms import ghost_pays, ghost_squares
+from discreet.training.watching import Unclear
 
 __all__ = ["Convolved", "convolution", "transposed_convolution"]
 

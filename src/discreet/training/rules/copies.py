@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from discreet.training.guards import changes_in_place
-from discreet.training.recording import Call, Unclear
+from discreet.training.recording import Call
 from discreet.training.structure import refilled, tensors_in
+from discreet.training.watching import Unclear
 
 __all__ = ["one_copy_each"]
 

@@ -6,8 +6,9 @@ import torch
 from torch import Tensor
 
 from discreet.training.factors import Dense, Factor, Outer, wide
-from discreet.training.recording import Call, Unclear
+from discreet.training.recording import Call
 from discreet.training.rules.copies import one_copy_each
+from discreet.training.watching import Unclear
 
 __all__ = ["addmm", "bias_factor", "bilinear", "linear", "matmul", "positions"]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from discreet.errors import LedgerExists, LedgerUnavailable, ParameterError
 
-__all__ = ["checked_path", "publish"]
+__all__ = ["checked_path", "overwrite", "publish"]
 
 
 def checked_path(owner: str, path: object) -> Path:
@@ -33,7 +33,7 @@ def publish(path: Path, write: Callable[[Path], None]) -> None:
         LedgerExists: if something is at `path` already; nothing is ever overwritten.
         LedgerUnavailable: if the folder does not allow it (or its file system has no hard links).
     """
-    draft = path.with_name(f".{secrets.token_hex(8)}.new")
+    draft = _draft(path)
     try:
         write(draft)
         os.link(draft, path)
@@ -49,6 +49,30 @@ def publish(path: Path, write: Callable[[Path], None]) -> None:
     finally:
         with suppress(OSError):
             draft.unlink(missing_ok=True)
+
+
+def overwrite(path: Path, write: Callable[[Path], None]) -> None:
+    """Let `write` make a file under another name, and put it in the place of `path` when it is whole and on disk.
+
+    Whoever reads `path`, also after a crash, finds the old file or the new one.
+
+    Raises:
+        OSError: the folder does not allow it; `path` is as it was.
+    """
+    draft = _draft(path)
+    try:
+        write(draft)
+        with draft.open("rb+") as file:
+            os.fsync(file.fileno())
+        draft.replace(path)
+        _sync_folder(path.parent)
+    finally:
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
+
+
+def _draft(path: Path) -> Path:
+    return path.with_name(f".{secrets.token_hex(8)}.new")
 
 
 def _sync_folder(folder: Path) -> None:

@@ -1,0 +1,213 @@
+"""A checkpoint: everything that a run needs to go on, and nothing that could repeat its randomness.
+
+    plan, step, adaptive state, head of the ledger, state_dicts of the model, the optimizer and whatever else was named
+
+It holds released and public values, tensors and plain numbers only, is written whole or not at all, and is read without
+executing anything (`weights_only`, P46). There is no key in it: a run that goes on draws fresh samples and noise (P20), and
+every step that it takes is charged, also one that was taken before from the same checkpoint (docs/proofs/ledger.md, on
+checkpoints).
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from discreet import _validate as check
+from discreet._files import checked_path, overwrite
+from discreet.errors import CheckpointError, LedgerCorrupt, ParameterError
+from discreet.ledger import Ledger
+from discreet.plan import Plan
+
+__all__ = ["Checkpoint", "Stateful", "named", "restore"]
+
+_FORMAT = "discreet checkpoint 1"
+_FIELDS = {"format", "plan", "step", "state", "head", "objects"}
+
+
+class Stateful(Protocol):
+    """A model, an optimizer, a scheduler, an average of weights."""
+
+    def state_dict(self) -> Any:
+        """Its state, as tensors and plain values."""
+
+    def load_state_dict(self, state_dict: Any, /) -> Any:
+        """Take over a state."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Checkpoint:
+    """The state of a run between two steps. Public: post-processing of what was released.
+
+    Args:
+        plan: as JSON.
+        step: steps that were released.
+        state: thresholds of adaptive groups.
+        head: digest of the ledger's last row when it was saved.
+        objects: state_dict of each object, by name.
+    """
+
+    plan: str
+    step: int
+    state: Mapping[str, float]
+    head: str
+    objects: Mapping[str, Any]
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Replace the file at `path`, whole or not at all.
+
+        Raises:
+            CheckpointError: a state holds something else than tensors and plain values, or the disk refuses.
+        """
+        content = {
+            "format": _FORMAT,
+            "plan": self.plan,
+            "step": self.step,
+            "state": {name: float(value) for name, value in self.state.items()},
+            "head": self.head,
+            "objects": {name: _plain(name, state) for name, state in self.objects.items()},
+        }
+        place = checked_path("Checkpoint.write", path)
+        try:
+            overwrite(place, lambda draft: torch.save(content, draft))
+        except (OSError, RuntimeError) as refused:  # torch reports a full disk as RuntimeError
+            raise CheckpointError(
+                expected=f"to write {place}", got=str(refused), do="Check the folder and the space left; the old file is whole."
+            ) from refused
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> Checkpoint:
+        """Read the file at `path`, on the CPU, without executing anything.
+
+        Raises:
+            CheckpointError: there is none, it is damaged, or something else.
+        """
+        place = checked_path("Checkpoint.read", path)
+        content = _loaded(place)
+        if not isinstance(content, dict) or set(content) != _FIELDS or content["format"] != _FORMAT:
+            got = sorted(map(str, content)) if isinstance(content, dict) else type(content).__name__
+            raise CheckpointError(expected=f"a file that PrivateRun.save wrote ({_FORMAT})", got=f"{place}: {got}", do=_OTHER)
+        try:
+            return cls(
+                plan=check.instance("checkpoint", "plan", content["plan"], str),
+                step=check.whole("checkpoint", "step", content["step"], least=0),
+                state={name: check.real("checkpoint", "state", value) for name, value in dict(content["state"]).items()},
+                head=check.label("checkpoint", "head", content["head"]),
+                objects=dict(content["objects"]),
+            )
+        except (ParameterError, TypeError, ValueError) as wrong:
+            raise CheckpointError(expected="a whole checkpoint", got=f"{place}: {wrong}", do=_OTHER) from wrong
+
+    def refuse_another(self, plan: Plan, ledger: Ledger) -> None:
+        """Refuse what was not saved by a run of this plan, or what is ahead of the ledger.
+
+        Raises:
+            CheckpointError: an older copy of the ledger, from which the checkpoint's steps are missing, is found as well.
+        """
+        if self.plan != plan.to_json() or self.step > plan.steps:
+            raise CheckpointError(
+                expected="a checkpoint of the plan that is executed",
+                got="one of another plan",
+                do="Begin anew, or use its plan.",
+            )
+        try:
+            plan.bound.groups(self.state)
+            ledger.verify(self.head)
+        except (LedgerCorrupt, ParameterError, KeyError) as wrong:
+            raise CheckpointError(
+                expected="the ledger that the checkpoint was saved with, or a later state of it",
+                got=str(wrong),
+                do="Restore the ledger of this data set: an older copy would not say what was released.",
+            ) from wrong
+
+
+def named(
+    model: Stateful, optimizer: Stateful | None, scheduler: Stateful | None, others: Mapping[str, Stateful] | None
+) -> dict[str, Stateful]:
+    """What is saved and restored, by name."""
+    usual = {"model": model, "optimizer": optimizer, "scheduler": scheduler}
+    taken = sorted(usual.keys() & (others or {}).keys())
+    if taken:
+        raise ParameterError(owner="PrivateRun", name="others", expected="names of their own", got=", ".join(taken))
+    return {**{name: thing for name, thing in usual.items() if thing is not None}, **(others or {})}
+
+
+_OTHER = "Resume from another checkpoint; the ledger stays as it is."
+
+
+def _loaded(place: Path) -> Any:
+    try:
+        return torch.load(place, map_location="cpu", weights_only=True)
+    except Exception as error:  # whatever torch makes of a damaged or foreign file
+        raise CheckpointError(
+            expected="a checkpoint of tensors and plain values", got=f"{place}: {_first_line(error)}", do=_OTHER
+        ) from error
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__)
+
+
+def restore(objects: Mapping[str, Stateful], states: Mapping[str, Any]) -> None:
+    """Give every object its state: all of them, or none.
+
+    Raises:
+        CheckpointError: other names than were saved, or a state that an object refuses; all are as before.
+    """
+    if set(objects) != set(states):
+        raise CheckpointError(
+            expected=f"the objects that were saved: {', '.join(sorted(states))}",
+            got=", ".join(sorted(objects)),
+            do="Name the same ones as in save().",
+        )
+    before = {name: copy.deepcopy(thing.state_dict()) for name, thing in objects.items()}
+    for name, thing in objects.items():
+        try:
+            thing.load_state_dict(states[name])
+        except Exception as error:
+            for other, state in before.items():
+                with suppress(Exception):  # the one that refused may refuse again; it is reported
+                    objects[other].load_state_dict(state)
+            raise CheckpointError(
+                expected=f"a state that fits the {name}",
+                got=str(error),
+                do="Build model, optimizer and scheduler as in the run that was saved.",
+            ) from error
+
+
+def _plain(where: str, value: Any) -> Any:
+    """The same in types that can be read without executing anything; numbers of NumPy become Python's."""
+    match value:
+        case Tensor():
+            return value.detach()
+        case None | bool() | str():
+            return value
+        case int():
+            return int(value)
+        case float():
+            return float(value)
+        case Mapping():
+            return {_key(where, name): _plain(f"{where}.{name}", part) for name, part in value.items()}
+        case list() | tuple():
+            parts = [_plain(f"{where}[{number}]", part) for number, part in enumerate(value)]
+            return parts if isinstance(value, list) else tuple(parts)
+        case _:
+            raise CheckpointError(
+                expected="tensors, numbers, texts, lists and dictionaries in what is saved",
+                got=f"{type(value).__name__} in {where}",
+                do="Save it apart, or make it a number. Anything else could not be read back without executing code.",
+            )
+
+
+def _key(where: str, name: object) -> str | int:
+    if isinstance(name, str | int) and not isinstance(name, bool):
+        return name
+    raise CheckpointError(expected=f"texts or numbers as names in {where}", got=repr(name), do="Save it apart.")

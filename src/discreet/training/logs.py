@@ -1,0 +1,138 @@
+"""Logs of a run: released and public values, never a raw loss, accuracy or norm (P42).
+
+    run = PrivateRun(model, plan, ledger=..., statistics={"metric/accuracy": 1}, logs=[CsvLog("metrics.csv")])
+
+A log is any function of `Logged`. What it is given was noised and charged, so it may be kept and shown to anybody.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet import _validate as check
+from discreet._files import checked_path
+from discreet.aggregation.release import Release
+from discreet.errors import ParameterError
+
+__all__ = ["CsvLog", "Log", "Logged", "ScalarWriter", "TensorBoardLog"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Logged:
+    """One step, for a log. Released or public, all of it.
+
+    Args:
+        step: steps that are done, this one included.
+        batch: number within the step, where a step has several batches.
+        means: noised average of every statistic: its noised sum over the expected batch size.
+        noise_std: standard deviation of the noise in these averages.
+        clip_norms: of adaptive groups, after this step.
+        epsilon: at most this was spent on the ledger so far; None where no running bound is valid.
+    """
+
+    step: int
+    batch: int
+    means: Mapping[str, NDArray[np.float64]]
+    noise_std: Mapping[str, float]
+    clip_norms: Mapping[str, float]
+    epsilon: float | None
+
+    @classmethod
+    def of(
+        cls, release: Release, *, leaves: Mapping[str, int], clip_norms: Mapping[str, float], epsilon: float | None
+    ) -> Logged:
+        """From a release, for these statistics."""
+        return cls(
+            step=release.step + 1,
+            batch=release.batch,
+            means={leaf: release.mean(leaf) for leaf in leaves},
+            noise_std={leaf: release.noise_std[leaf] / release.divisors[leaf] for leaf in leaves},
+            clip_norms=dict(clip_norms),
+            epsilon=epsilon,
+        )
+
+    def scalars(self) -> dict[str, float]:
+        """Everything as named numbers; the coordinates of a longer statistic as name/0, name/1, ...
+
+        >>> logged = Logged(1, 0, {"metric/loss": np.array([0.5])}, {"metric/loss": 0.1}, {"grad/*": 1.0}, None)
+        >>> logged.scalars()
+        {'metric/loss': 0.5, 'clip_norm/grad/*': 1.0}
+        """
+        found = {} if self.epsilon is None else {"epsilon": self.epsilon}
+        for leaf, mean in self.means.items():
+            names = [leaf] if mean.size == 1 else [f"{leaf}/{number}" for number in range(mean.size)]
+            found |= dict(zip(names, mean.tolist(), strict=True))
+        return found | {f"clip_norm/{group}": float(norm) for group, norm in self.clip_norms.items()}
+
+
+Log: TypeAlias = Callable[[Logged], None]
+"""Called once after every release."""
+
+
+class CsvLog:
+    """Writes one line per step to a CSV file; a resumed run goes on in the same file, and repeated steps appear again.
+
+    Args:
+        path: new, or a file that the same statistics were logged to.
+
+    Raises:
+        ParameterError: at the first step, for a file with other columns.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = checked_path("CsvLog", path)
+
+    def __call__(self, logged: Logged) -> None:
+        """Append a line."""
+        row = {"step": logged.step, "batch": logged.batch, "epsilon": "", **logged.scalars()}
+        header = list(row)
+        new = not self._path.exists() or not self._path.stat().st_size
+        if not new:
+            found = _header(self._path)
+            if found != header:
+                expected = f"a new file, or one with the columns {header}"
+                raise ParameterError(owner="CsvLog", name="path", expected=expected, got=f"{self._path} with {found}")
+        with self._path.open("a", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, header)
+            if new:
+                writer.writeheader()
+            writer.writerow(row)
+
+
+def _header(path: Path) -> list[str]:
+    with path.open(newline="", encoding="utf-8") as file:
+        return next(csv.reader(file), [])
+
+
+class ScalarWriter(Protocol):
+    """What `torch.utils.tensorboard.SummaryWriter` offers."""
+
+    def add_scalar(self, tag: str, scalar_value: float, global_step: int) -> None:
+        """Note a number."""
+
+
+class TensorBoardLog:
+    """Hands every number to a TensorBoard writer.
+
+    Args:
+        writer: of the user, such as `torch.utils.tensorboard.SummaryWriter()`; the user closes it.
+    """
+
+    def __init__(self, writer: ScalarWriter) -> None:
+        if not callable(getattr(writer, "add_scalar", None)):
+            expected = "a SummaryWriter, with add_scalar(tag, value, step)"
+            raise ParameterError(owner="TensorBoardLog", name="writer", expected=expected, got=type(writer).__name__)
+        self._writer = writer
+
+    def __call__(self, logged: Logged) -> None:
+        """Note the numbers of a step."""
+        for name, value in logged.scalars().items():
+            self._writer.add_scalar(name, value, check.whole("TensorBoardLog", "step", logged.step, least=0))

@@ -1,0 +1,139 @@
+"""One step: from the records of a sample to gradients with noise.
+
+sums       per-record gradients in passes, clipped and summed; nothing was released yet, and it may be tried again
+release    noise, the next state, gradients; nothing can fail here that depends on data
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from discreet.aggregation.release import Release
+from discreet.aggregation.session import Session
+from discreet.aggregation.sums import grid_of
+from discreet.errors import NumericsError
+from discreet.mechanisms import Group
+from discreet.randomness.gaussian import release_all
+from discreet.sampling import Sample
+from discreet.training.engine import Engine, Loss
+from discreet.training.inner import Inner
+from discreet.training.quiet import seeded
+from discreet.training.rows import check_rows, select
+from discreet.training.sums import Sums
+from discreet.units import Numerics
+
+__all__ = ["Stepping"]
+
+
+class Stepping:
+    """The steps of one run.
+
+    Guarantee: see `PrivateRun`. One record moves the sums by at most the clip norm of each group; what `release` gives out is
+    post-processing of these sums with the plan's noise.
+
+    Args:
+        engine: of the model.
+        session: of the run.
+        numerics: executed.
+        microbatch: records of one pass; None where memory decides.
+        memory_budget: bytes that a pass may take.
+    """
+
+    def __init__(
+        self, engine: Engine, session: Session, *, numerics: Numerics, microbatch: int | None, memory_budget: int
+    ) -> None:
+        self._engine = engine
+        self._session = session
+        self._numerics = numerics
+        self._microbatch = microbatch
+        self._memory_budget = memory_budget
+        self._inner = Inner(session.bound, session.sampler, numerics, microbatch)
+        self._inner.check(session.bound.start)
+
+    def sums(self, loss: Loss, sample: Sample, data: Any, *, attempt: int, new_memory: bool) -> Sums:
+        """Clipped sums of a sample. Sensitive.
+
+        Args:
+            loss: of the user.
+            sample: of the session.
+            data: its batch, in the order of the session; sensitive.
+            attempt: number of this attempt at the sample.
+            new_memory: whether the batch shares no memory with anything.
+        """
+        session, engine = self._session, self._engine
+        sums = Sums(session.bound, session.state, self._inner, engine.device)
+        records = len(sample)
+        if not records:
+            return sums
+        check_rows(data, records)
+        size = self._microbatch or engine.fitting(loss, data, records, self._memory_budget, self._inner.places)
+        rows = torch.from_numpy(session.places(sample, size, attempt))
+        seed = session.seed(sample, attempt)
+        with seeded(seed):
+            for start in range(0, len(rows), size):
+                some = rows[start : start + size]
+                # New memory also when it is all of them: where it lies must not tell whether a place was empty.
+                part = data if new_memory and size == records else select(data, some.clamp(min=0))
+                for contributions, statistics in engine.passes(loss, part, size, some >= 0):
+                    self._refuse_other_bits()
+                    sums.add(contributions, statistics)
+        return sums
+
+    def _refuse_other_bits(self) -> None:
+        """Certified sums need every record's own bits."""
+        found = self._engine.isolation
+        alike = self._engine.varies is None and (found is None or found.own_bits)
+        if not alike and self._numerics is Numerics.CERTIFIED:
+            raise NumericsError(
+                expected="records whose numbers have the same bits whoever else is in the batch, as certified numerics need",
+                got="a model in which a record decides how the others are computed, if only in their last bits"
+                + (f": {self._engine.varies}" if self._engine.varies else ""),
+                do="Let all records go the same way: pad to a fixed length, pass masks always (in transformers "
+                'attn_implementation="eager"). Or write numerics=Numerics.IDEALISED into the plan; the guarantee will say so.',
+            )
+
+    def release(self, sample: Sample, sums: Sums) -> Release:
+        """Noise, the next state, gradients. Nothing can fail here that depends on data."""
+        values: dict[str, Any] = {}
+        noise_std, divisors = {}, {}
+        expected = self._session.plan.expected_batch_size
+        for lane, group in enumerate(self._session.groups()):
+            noised = self._noised(sample, lane, group, sums)
+            for leaf, scale in zip(group.leaves, group.scales, strict=True):
+                values[leaf] = noised[leaf]
+                values[leaf] *= scale
+                noise_std[leaf], divisors[leaf] = group.noise_std * scale, group.divisor(expected)
+        self._session.update({leaf: values[leaf] for leaf in self._session.bound.observed})
+        norms = self._engine.batch_norm
+        norms.apply({leaf: values[leaf] / divisors[leaf] for leaf in norms.leaves})
+        for leaf, parameter in self._engine.parameters.items():
+            _give(parameter, values.pop(leaf), divisors.pop(leaf))
+            noise_std.pop(leaf)
+        return Release(sample.step, sample.batch, values, noise_std, divisors)
+
+    def _noised(self, sample: Sample, lane: int, group: Group, sums: Sums) -> dict[str, Any]:
+        found = {leaf: sums.sum(leaf) for leaf in group.leaves}
+        if not group.private:
+            return found
+        out = {leaf: self._room(leaf, values) for leaf, values in found.items()}
+        pairs = [(found[leaf], out[leaf]) for leaf in group.leaves]
+        stream = self._session.noise_stream(sample, lane)
+        release_all(pairs, grid=grid_of(group), noise_std=group.noise_std, stream=stream, threads=torch.get_num_threads())
+        return out
+
+    def _room(self, leaf: str, values: Any) -> Any:
+        """Where the release of a leaf goes: gradients into their own precision, over the sums where that is the same."""
+        parameter = self._engine.parameters.get(leaf)
+        kind = np.dtype(np.float32 if parameter is not None and parameter.dtype != torch.float64 else np.float64)
+        return values if values.dtype == kind else np.empty(values.shape, kind)
+
+
+def _give(parameter: Tensor, noised: Any, divisor: float) -> None:
+    """Add the average to the gradient, or make it the gradient."""
+    noised /= divisor
+    gradient = torch.from_numpy(noised).view(parameter.shape).to(parameter.device, parameter.dtype)
+    parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient

@@ -1,0 +1,204 @@
+"""What a run shows: released values, a bound on epsilon that is never too small, and nothing raw."""
+
+import csv
+import io
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from rich.console import Console
+from torch import Tensor, nn
+from torch.utils.data import TensorDataset
+
+import discreet as dp
+from discreet.training import CsvLog, Logged, PrivateRun, TensorBoardLog, progress
+from discreet.training.progress import Meter
+
+RECORDS, STEPS, DELTA = 20, 12, 1e-4
+DATA = TensorDataset(torch.ones(RECORDS, 2))
+GROUPS: dict[str, Any] = {
+    "grad/*": dp.AdaptiveClip(dp.Gaussian(1.0, 4.0), quantile=0.5, count_noise_std=5.0),
+    "metric/seen": dp.Gaussian(1.0, 8.0),
+}
+
+
+def loss(model: nn.Module, batch: Any) -> tuple[Tensor, dict[str, Tensor]]:
+    out: Tensor = model(batch[0]).squeeze(1)
+    return out, {"metric/seen": torch.ones(len(out), 1)}
+
+
+def plan(groups: Any = None, *, steps: int = STEPS) -> dp.Plan:
+    sampler = dp.Sampler(dp.Poisson(0.5), records=RECORDS, steps=steps)
+    return dp.Plan(sampler=sampler, mechanism=dp.Groups(groups or GROUPS))
+
+
+def train(ledger: Any, its: dp.Plan | None = None, *, show: bool = False, **options: Any) -> list[dp.aggregation.Release]:
+    run = PrivateRun(nn.Linear(2, 1), its or plan(), ledger=ledger, statistics={"metric/seen": 1}, **options)
+    return [run.backward(loss, batch) for batch in run.batches(DATA, progress=show)]
+
+
+def test_p42_a_log_sees_what_was_released_and_nothing_else() -> None:
+    seen: list[Logged] = []
+    released = train(dp.Ledger.in_memory(), logs=[seen.append])
+    assert [logged.step for logged in seen] == list(range(1, STEPS + 1))
+    for logged, release in zip(seen, released, strict=True):
+        assert set(logged.means) == {"metric/seen"}
+        assert np.array_equal(logged.means["metric/seen"], release.mean("metric/seen"))
+        assert logged.noise_std["metric/seen"] == 8.0 / 10.0
+        assert set(logged.clip_norms) == {"grad/*"}
+    values = [float(logged.means["metric/seen"][0]) for logged in seen]
+    assert len(set(values)) == STEPS  # noise on each: without it, multiples of a tenth
+    assert all(not math.isclose(10.0 * value, round(10.0 * value), abs_tol=1e-5) for value in values)
+
+
+def test_p42_raw_values_are_logged_only_where_the_plan_names_them_and_then_there_is_no_guarantee() -> None:
+    seen: list[Logged] = []
+    ledger = dp.Ledger.in_memory()
+    train(ledger, plan(GROUPS | {"metric/seen": dp.NotPrivate()}), logs=[seen.append])
+    values = [10.0 * float(logged.means["metric/seen"][0]) for logged in seen]
+    assert all(math.isclose(value, round(value), abs_tol=1e-5) for value in values)
+    assert all(logged.epsilon is None for logged in seen)
+    assert ledger.marks() == ("unsafe_no_privacy",)
+
+
+def test_epsilon_in_logs_is_never_below_the_truth_and_ends_at_it() -> None:
+    seen: list[Logged] = []
+    ledger = dp.Ledger.in_memory()
+    train(ledger)  # an earlier run on the same data counts
+    its = plan()
+    train(ledger, its, logs=[seen.append])
+    bounds = [logged.epsilon for logged in seen]
+    delta = 1e-3  # a tenth of 1/records, rounded down to a power of ten
+    adjacency = its.adjacency
+    for step, bound in enumerate(bounds, 1):
+        truth = dp.account([(its.step, STEPS + step)], delta=delta, adjacency=adjacency)
+        assert bound is not None
+        assert truth.lower <= bound
+    assert bounds == sorted(bounds, key=lambda bound: bound or 0.0)
+    assert bounds[-1] == pytest.approx(dp.account(ledger, delta=delta).upper, rel=1e-3)
+
+
+def test_csv_goes_on_in_the_same_file(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.csv"
+    for _ in range(2):
+        train(dp.Ledger.in_memory(), logs=[CsvLog(path)])
+    with path.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 2 * STEPS
+    assert list(rows[0]) == ["step", "batch", "epsilon", "metric/seen", "clip_norm/grad/*"]
+    assert all(float(row["epsilon"]) > 0.0 for row in rows)
+    path.write_text("something,else\n1,2\n")
+    with pytest.raises(dp.ParameterError, match="with the columns"):
+        train(dp.Ledger.in_memory(), logs=[CsvLog(path)])
+    assert path.read_text() == "something,else\n1,2\n"
+
+
+def test_tensorboard_gets_every_number() -> None:
+    class Writer:
+        def __init__(self) -> None:
+            self.seen: list[tuple[str, float, int]] = []
+
+        def add_scalar(self, tag: str, scalar_value: float, global_step: int) -> None:
+            self.seen.append((tag, scalar_value, global_step))
+
+    writer = Writer()
+    train(dp.Ledger.in_memory(), logs=[TensorBoardLog(writer)])
+    assert {tag for tag, _, _ in writer.seen} == {"epsilon", "metric/seen", "clip_norm/grad/*"}
+    assert len(writer.seen) == 3 * STEPS
+    with pytest.raises(dp.ParameterError, match="add_scalar"):
+        TensorBoardLog("runs")  # type: ignore[arg-type]
+    with pytest.raises(dp.ParameterError, match="functions of what was released"):
+        train(dp.Ledger.in_memory(), logs=["metrics.csv"])
+
+
+def test_longer_statistics_have_a_number_for_each_coordinate() -> None:
+    logged = Logged(1, 0, {"count": np.array([1.0, 2.0])}, {"count": 0.1}, {}, 0.5)
+    assert logged.scalars() == {"epsilon": 0.5, "count/0": 1.0, "count/1": 2.0}
+
+
+def test_the_bar_shows_steps_epsilon_and_private_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = io.StringIO()
+    console = Console(file=text, force_terminal=True, width=140)
+    monkeypatch.setattr(progress, "Console", lambda stderr: console)
+    its = dp.Plan.dpsgd(records=RECORDS, expected_batch_size=10, steps=STEPS, epsilon=3.0, delta=DELTA)
+    run = PrivateRun(nn.Linear(2, 1), its, ledger=dp.Ledger.in_memory())
+    for batch in run.batches(DATA, progress=True):
+        run.backward(lambda model, data: loss(model, data)[0], batch)
+    shown = text.getvalue()
+    assert f"{STEPS}/{STEPS}" in shown
+    assert "at the end, budget 3)" in shown
+    assert "/s" in shown
+    text.truncate(0)
+    train(dp.Ledger.in_memory(), show=True)
+    assert "metric/seen" in text.getvalue()
+
+
+def test_no_bar_without_a_terminal(capfd: pytest.CaptureFixture[str]) -> None:
+    run = PrivateRun(nn.Linear(2, 1), plan(), ledger=dp.Ledger.in_memory(), statistics={"metric/seen": 1})
+    for batch in run.batches(DATA):
+        run.backward(loss, batch)
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("why", ["chosen", "marked", "earlier", "unit"])
+def test_where_no_running_bound_is_valid_none_is_shown(why: str) -> None:
+    ledger, its = dp.Ledger.in_memory(), plan()
+    parameters = dp.Parameters.CHOSEN_FROM_OUTPUTS if why == "chosen" else dp.Parameters.FIXED_IN_ADVANCE
+    if why == "marked":
+        ledger.begin(its.for_leaves({"grad/x": 1, "metric/seen": 1}).run_info())
+        ledger.mark("unsafe_something")
+    if why == "earlier":
+        train(ledger, parameters=dp.Parameters.CHOSEN_FROM_OUTPUTS)
+    if why == "unit":
+        train(ledger, dp.Plan(sampler=its.sampler, mechanism=its.mechanism, unit=dp.Unit.USER))
+    bound = its.for_leaves({"grad/x": 1, "metric/seen": 1})
+    meter = Meter(ledger, bound, delta=DELTA, steps=STEPS, parameters=parameters)
+    assert meter.at_end is None
+    assert meter.after(3) is None
+
+
+def test_the_guarantee_is_that_of_the_ledger() -> None:
+    ledger = dp.Ledger.in_memory()
+    run = PrivateRun(nn.Linear(2, 1), plan(), ledger=ledger, statistics={"metric/seen": 1})
+    with pytest.raises(dp.AccountingError):
+        run.guarantee()
+    for batch in run.batches(DATA):
+        run.backward(loss, batch)
+    assert run.guarantee() == dp.account(ledger, delta=1e-3)
+    assert run.guarantee(1e-6) == dp.account(ledger, delta=1e-6)
+    train(ledger)
+    assert run.guarantee().upper > dp.account(plan().for_leaves({"grad/x": 1, "metric/seen": 1}), delta=1e-3).upper
+
+
+def test_a_ledger_by_path_is_closed_with_the_run_and_a_budget_holds(tmp_path: Path) -> None:
+    budget = dp.Budget(epsilon=1.0, delta=DELTA)
+    path = tmp_path / "a.ledger"
+    with PrivateRun(nn.Linear(2, 1), plan(), ledger=path, budget=budget, statistics={"metric/seen": 1}) as run:
+        with pytest.raises(dp.BudgetExceeded, match=r"of which \d+ fit"):
+            run.batches(DATA)
+        assert run.ledger.runs() == ()
+        batches = run.batches(DATA, until_budget=True)
+        taken = [run.backward(loss, batch).step for batch in batches]
+        assert 0 < len(taken) < STEPS
+        assert run.guarantee().upper <= 1.0
+        one_more = dp.account([(run.plan.step, len(taken) + 1)], delta=DELTA, adjacency=run.plan.adjacency)
+        assert one_more.upper > 1.0
+    with pytest.raises(dp.LedgerMisuse, match="an open ledger"):
+        run.ledger.charges()
+    with dp.Ledger.open(path) as ledger, pytest.raises(dp.ParameterError, match="given with the path"):
+        PrivateRun(nn.Linear(2, 1), plan(), ledger=ledger, budget=budget, statistics={"metric/seen": 1})
+
+
+def test_under_a_filter_the_guarantee_is_the_budget(tmp_path: Path) -> None:
+    budget = dp.Budget(epsilon=20.0, delta=DELTA)
+    chosen = dp.Parameters.CHOSEN_FROM_OUTPUTS
+    with PrivateRun(
+        nn.Linear(2, 1), plan(), ledger=tmp_path / "a", budget=budget, statistics={"metric/seen": 1}, parameters=chosen
+    ) as run:
+        for batch in run.batches(DATA, until_budget=True):
+            run.backward(loss, batch)
+            break  # because of what was seen
+        assert run.guarantee().upper == 20.0
