@@ -83,10 +83,9 @@ class Chooser:
 
     def finished(self, leaf: str, factor: Factor, call: int) -> Factor:
         """The factor in the form that was chosen for this leaf; `call`: how far the backward pass has come, public."""
-        forms = factor.forms()
         if leaf not in self.choices:
             self.choices[leaf] = self._chosen(leaf, factor, call)
-        name = self.choices[leaf].form
+        name, forms = self.choices[leaf].form, factor.forms()
         return forms[name]() if name in forms else factor
 
     def _chosen(self, leaf: str, factor: Factor, call: int) -> Choice:

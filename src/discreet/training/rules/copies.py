@@ -17,7 +17,7 @@ __all__ = ["one_copy_each"]
 
 def one_copy_each(call: Call) -> Any:
     """Any function, by vmap over records, with one copy of every value for each: exact, whatever the function computes."""
-    tensors = list(tensors_in(call.args, call.kwargs))
+    tensors = call.tensors
     given: list[Tensor] = []
     dims: list[int | None] = []
     for tensor in tensors:
