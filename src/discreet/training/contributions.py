@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from discreet.training.factors import Dense, Factor, Measures, Outer, Rows, Tied
+from discreet.training.lengths import squares_together
 from discreet.training.recording import Use
 from discreet.training.values import Region, whole
 
@@ -47,7 +48,12 @@ class Contributions:
 
     def measured(self, leaves: Iterable[str]) -> tuple[Tensor, Tensor]:
         """Squared norms and squared spreads, (m, leaves) each, float64, at or above the truth; the same tensor if equal."""
-        measured = [self._measured(leaf) for leaf in leaves]
+        names = list(leaves)
+        single = [self.pieces[leaf][0].factor for leaf in names if len(self.pieces.get(leaf, ())) == 1]
+        together = squares_together(single) if len(single) == len(names) else None
+        if together is not None:
+            return together, together
+        measured = [self._measured(leaf) for leaf in names]
         squares = torch.stack([one for one, _ in measured], 1)
         if all(one is other for one, other in measured):
             return squares, squares

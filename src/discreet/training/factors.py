@@ -13,24 +13,19 @@ Legend: m records, T positions, p inputs, q outputs, E width of a table, P numbe
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Protocol, TypeAlias, final
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from discreet.numerics import norm_error
-from discreet.training.precision import LARGEST_INPUT, Chunk, chunk_for
+from discreet.training.norms import last_squares, row_squares
+from discreet.training.precision import Chunk, chunk_for
 from discreet.training.products import add_outer, add_rows, one_sum
 
-__all__ = ["Dense", "Factor", "Forms", "Measures", "Outer", "Rows", "Tied", "last_squares", "row_squares", "wide"]
+__all__ = ["Dense", "Factor", "Forms", "Measures", "Outer", "Rows", "Tied", "wide"]
 
-_BLOCK = 1024  # numbers of one sum of squares in the tensor's own precision
-_TO_LARGEST = 2.0**1023 / LARGEST_INPUT**2 * 2.0
 _MORE = 1.0 + 2.0**-48
 _SHORT = 64  # positions below which half a Gram matrix is no faster than all of it
 _LONG = 256  # positions up to which repeated rows are found by comparing all pairs
@@ -85,37 +80,6 @@ Measures: TypeAlias = tuple[Tensor, Tensor]
 def wide(values: Tensor) -> Tensor:
     """In at least float32."""
     return values.float() if values.dtype in (torch.bfloat16, torch.float16) else values
-
-
-def row_squares(rows: Tensor) -> Tensor:
-    """Upper bounds of the squared norm of each entry of the first axis, float64. See `last_squares`."""
-    return last_squares(rows.reshape(rows.shape[0], math.prod(rows.shape[1:])))
-
-
-def last_squares(values: Tensor) -> Tensor:
-    """Upper bounds of the squared norms along the last axis, float64: blocks in their own precision, added up in float64.
-
-    A norm of torch reads its numbers once and keeps nothing in between; its root costs a rounding, which is bounded too.
-    Infinite for a norm above `LARGEST_INPUT`: such a record is left out.
-    """
-    columns = values.shape[-1]
-    whole = columns // _BLOCK * _BLOCK
-    rest = values[..., whole:] if whole else values
-    sums: Tensor = torch.linalg.vector_norm(rest, dim=-1).double().square_()
-    if whole:
-        blocks = values[..., :whole].reshape(*values.shape[:-1], whole // _BLOCK, _BLOCK)
-        sums += torch.linalg.vector_norm(blocks, dim=-1).double().square_().sum(-1)
-    factor, absolute = _norm_error(values.dtype, columns)
-    # What is above the largest overflows in between; by a power of two and back is exact for all others.
-    return sums.add_(absolute).mul_(factor * _TO_LARGEST).mul_(1.0 / _TO_LARGEST)
-
-
-@lru_cache(1024)
-def _norm_error(dtype: torch.dtype, columns: int) -> tuple[float, float]:
-    name = str(dtype).removeprefix("torch.")
-    error = norm_error(np.dtype(name), columns, _BLOCK)
-    root = 4.0 * float(np.finfo(name).eps)  # of a root that is off by up to one unit of the last place, squared
-    return error.factor * (1.0 + root) * (1.0 + 2.0**-48) * (1.0 + 2.0**-50), error.absolute * (1.0 + root)
 
 
 def _up(values: Tensor) -> Tensor:

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from discreet.training.contributions import Contributions, Piece, gathered
-from discreet.training.factors import Dense, Factor, Outer, Rows, Tied, row_squares
+from discreet.training.factors import Dense, Factor, Outer, Rows, Tied
+from discreet.training.norms import row_squares
 from discreet.training.precision import most_spread
 from discreet.training.recording import Use
 from discreet.training.values import Computed, Looked, Part, view_of, whole
