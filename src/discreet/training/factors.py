@@ -57,7 +57,7 @@ class Factor(Protocol):
 
         Args:
             total: of the value's shape, float64; or float32 and zero, if `single`.
-            weights: (m,), float64, from `sum_weights`.
+            weights: (m,), float64, from `sum_weights`; float32 will do if `single`.
             spread: most that w_i sum_t |a_t||b_t| may be, in units of the clip norm.
         """
 

@@ -84,9 +84,10 @@ def _add_small(total: Tensor, a: Tensor, b: Tensor, chunk: Chunk, size: int) -> 
     single = total.dtype != torch.float64
     if chunk.pieces > 1 or count * total.numel() > _TILE or (count * size < len(a) if single else count < 2):
         return 0
-    a_nKp, b_nKq = (x[: count * size].reshape(count, size * x.shape[1], x.shape[2]) for x in (a, b))
+    done = count * size
+    a_nKp, b_nKq = ((x if done == len(x) else x[:done]).reshape(count, size * x.shape[1], x.shape[2]) for x in (a, b))
     total.add_(torch.bmm(b_nKq.mT, a_nKp).sum(0, dtype=total.dtype))
-    return count * size
+    return done
 
 
 def _joined(a: Tensor, b: Tensor, chunk: Chunk, size: int) -> Iterator[list[tuple[Tensor, Tensor]]]:
@@ -123,8 +124,9 @@ def add_rows(total: Tensor, values: Tensor, weights: Tensor, chunk: Chunk) -> No
     whole = len(values) // size * size
     evenly = whole == len(values) or total.dtype == torch.float64  # float32 holds one sum only: all of it, or piece by piece
     if whole and evenly and values.is_contiguous() and values.numel() <= _TILE:
-        pieces = values[:whole].view(-1, size, values.shape[1])  # many small ones, by one function
-        total.add_(torch.bmm(narrow[:whole].view(-1, 1, size), pieces).sum((0, 1), dtype=total.dtype))
+        rows, factors = (values, narrow) if whole == len(values) else (values[:whole], narrow[:whole])
+        pieces = rows.view(-1, size, values.shape[1])  # many small ones, by one function
+        total.add_(torch.bmm(factors.view(-1, 1, size), pieces).sum((0, 1), dtype=total.dtype))
     else:
         whole = 0
     for start in range(whole, len(values), size):

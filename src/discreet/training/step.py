@@ -102,11 +102,12 @@ class Stepping:
         noise_std, divisors = {}, {}
         expected = self._session.plan.expected_batch_size
         for lane, group in enumerate(self._session.groups()):
-            noised = self._noised(sample, lane, group, sums)
+            noised, divisor = self._noised(sample, lane, group, sums), group.divisor(expected)
             for leaf, scale in zip(group.leaves, group.scales, strict=True):
                 values[leaf] = noised[leaf]
-                values[leaf] *= scale
-                noise_std[leaf], divisors[leaf] = group.noise_std * scale, group.divisor(expected)
+                if scale != 1.0:
+                    values[leaf] *= scale
+                noise_std[leaf], divisors[leaf] = group.noise_std * scale, divisor
         self._session.update({leaf: values[leaf] for leaf in self._session.bound.observed})
         norms = self._engine.batch_norm
         norms.apply({leaf: values[leaf] / divisors[leaf] for leaf in norms.leaves})

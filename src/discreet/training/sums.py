@@ -79,14 +79,16 @@ class Sums:
             self._sum_up(group, given, inner.weights(squares) * (finite & present), most)
 
     def _sum_up(self, group: Group, given: Contributions, weights: NDArray[np.float64], most: float) -> None:
-        scaled: dict[float, Tensor] = {}
+        scaled: dict[float, tuple[Tensor, Tensor]] = {}
         for leaf, scale in zip(group.leaves, group.scales, strict=True):
             if scale not in scaled:
-                scaled[scale] = torch.from_numpy(sum_weights(weights, scale=scale)).to(self._device)
+                factors = torch.from_numpy(sum_weights(weights, scale=scale)).to(self._device)
+                scaled[scale] = factors, factors.float()  # what float32 sums round them to, once for all of them
             pieces = given.pieces.get(leaf, ())
-            total = self._total(leaf, narrow=all(piece.factor.single(most) for piece in pieces))
+            single = all(piece.factor.single(most) for piece in pieces)
+            total = self._total(leaf, narrow=single)
             for piece in pieces:
-                piece.factor.add_to(piece.place_in(total), scaled[scale], most)
+                piece.factor.add_to(piece.place_in(total), scaled[scale][single], most)
 
     def _total(self, leaf: str, *, narrow: bool) -> Tensor:
         """Of all records so far. The first sum of a leaf may stay as it is, in half the memory, if it is one float32 sum."""
