@@ -9,6 +9,9 @@ Give each call a stream of its own (`Stream.child`): two draws from the same wor
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import lru_cache
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -22,6 +25,7 @@ _BLOCK = 2**18  # positions of a coin's block; part of the meaning of a stream's
 _FIRST = 16  # bits of the first digit of a coin
 _DIGIT = 64  # bits of each further digit
 _COINS_PER_WORD = _DIGIT // _FIRST
+_Further = Callable[[int], Stream]  # level of a digit to the stream of its words
 _SPARSE = 16  # a subset below this part of the population is drawn element by element
 
 
@@ -53,8 +57,8 @@ def bernoulli(stream: Stream, probability: float, start: int, stop: int) -> NDAr
     if probability == 1.0:
         return np.arange(start, stop, dtype=np.int64)
     digits = _digits(probability)
-    further = [stream.child(f"digit/{level}") for level in range(1, len(digits))]
-    words = np.empty(_BLOCK // _COINS_PER_WORD, np.uint64)
+    further = lru_cache(None)(lambda level: stream.child(f"digit/{level}"))  # hardly ever needed
+    words = np.empty(-(-min(_BLOCK, stop - start + start % _BLOCK) // _COINS_PER_WORD), np.uint64)
     heads = [np.empty(0, np.int64)]
     for block in range(start - start % _BLOCK, stop, _BLOCK):
         used = words[: -(-min(_BLOCK, stop - block) // _COINS_PER_WORD)]
@@ -77,7 +81,7 @@ def _digits(probability: float) -> list[int]:
     return digits
 
 
-def _heads(coins: NDArray[np.uint16], digits: list[int], further: list[Stream], block: int) -> NDArray[np.int64]:
+def _heads(coins: NDArray[np.uint16], digits: list[int], further: _Further, block: int) -> NDArray[np.int64]:
     """Indices of the coins below the number with these digits; a tie is decided by the next digit.
 
     The j-th tie of a block reads word block + j of the next digit's stream. Which coin that is depends on earlier digits only,
@@ -87,10 +91,10 @@ def _heads(coins: NDArray[np.uint16], digits: list[int], further: list[Stream], 
     coins_there = coins[candidates]
     is_head = coins_there < digits[0]
     ties = np.flatnonzero(coins_there == digits[0])
-    for digit, stream in zip(digits[1:], further, strict=True):
+    for level, digit in enumerate(digits[1:], 1):
         if not ties.size:
             break
-        words = stream.words(ties.size, block)
+        words = further(level).words(ties.size, block)
         is_head[ties[words < np.uint64(digit)]] = True
         ties = ties[words == np.uint64(digit)]
     return candidates[is_head]
@@ -184,6 +188,8 @@ def permutation(stream: Stream, count: int) -> NDArray[np.int64]:
 def _order_ties(stream: Stream, packed: NDArray[np.uint64], bits: np.uint64) -> None:
     """Put the elements of each run of equal keys, which stand by number, in a random order."""
     first = np.flatnonzero(packed[1:] ^ packed[:-1] < np.uint64(1) << bits)  # its key and the next one's are equal
+    if not first.size:
+        return
     tied = np.union1d(first, first + 1)
     keys = packed[tied] >> bits
     attempt = 0

@@ -229,10 +229,9 @@ def test_a_release_is_sum_plus_noise_on_the_grid(kind: type) -> None:
 def test_several_arrays_have_the_noise_of_one(sizes: tuple[int, ...]) -> None:
     """Wrong: the noise begins anew with every array, so that a difference of two shows its sums."""
     grid = Grid.for_noise(noise_std=1.1, clip_norm=1.0)
-    sums = [np.linspace(-3.0, 5.0, size).astype(np.float32 if number % 2 else np.float64) for number, size in enumerate(sizes)]
-    outs: list[NDArray[np.floating]] = [
-        np.empty(size, np.float64 if number % 3 else np.float32) for number, size in enumerate(sizes)
-    ]
+    kinds = [(size, number) for number, size in enumerate(sizes)]
+    sums: list[NDArray[np.floating]] = [np.linspace(-3.0, 5.0, size, dtype="f4" if at % 2 else "f8") for size, at in kinds]
+    outs: list[NDArray[np.floating]] = [np.empty(size, "f8" if at % 3 else "f4") for size, at in kinds]
     whole = release(np.concatenate(sums, dtype=np.float64), grid=grid, noise_std=1.1, stream=stream())
     gaussian.release_all([*zip(sums, outs, strict=True)], grid=grid, noise_std=1.1, stream=stream())
     for out, part in zip(outs, np.split(whole, np.cumsum(sizes)[:-1]), strict=True):
