@@ -39,7 +39,7 @@ def squares_together(factors: Sequence[Factor]) -> Tensor | None:
         return None
     tensors = [side for both in sides for side in both]
     lengths = torch.stack([torch.linalg.vector_norm(one, dim=tuple(range(1, one.ndim))) for one in tensors])
-    columns = tuple(one[0].numel() for one in tensors)
+    columns = tuple(math.prod(one.shape[1:]) for one in tensors)
     squares_km = lengths.cpu().numpy().astype(np.float64)
     factor_k, absolute_k, back = _bounds(tuple(one.dtype for one in tensors), columns)
     with np.errstate(over="ignore"):  # what is too long becomes infinite, see `norm_bound`
@@ -58,7 +58,7 @@ def _sides(factor: Factor) -> _Sides:
         sides = (factor.a, factor.b)
     else:
         return ()
-    return sides if all(side.ndim > 1 and math.prod(side.shape[1:]) <= BLOCK for side in sides) and len(sides[0]) else ()
+    return sides if all(side.ndim > 1 and math.prod(side.shape[1:]) <= BLOCK for side in sides) and sides[0].shape[0] else ()
 
 
 def _products(squares_km: NDArray[np.float64], sides: Sequence[int]) -> NDArray[np.float64]:

@@ -57,9 +57,10 @@ def add_outer(total: Tensor, a: Tensor, b: Tensor, weights: Tensor, chunk: Chunk
         a = _weighted(a, weights)
     else:
         b = _weighted(b, weights)
-    size = _cut(len(a), chunk)
+    records = a.shape[0]
+    size = _cut(records, chunk)
     done = _add_small(total, a, b, chunk, size)
-    if done == len(a):
+    if done == records:
         return
     a, b = a[done:], b[done:]
     height = max(1, _TILE // max(1, a.shape[2]))
@@ -80,12 +81,13 @@ def add_outer(total: Tensor, a: Tensor, b: Tensor, weights: Tensor, chunk: Chunk
 
 def _add_small(total: Tensor, a: Tensor, b: Tensor, chunk: Chunk, size: int) -> int:
     """Add whole pieces of a small product by one function; gives how many records these are. Into float32: all, or none."""
-    count = len(a) // size
+    records = a.shape[0]
+    count = records // size
     single = total.dtype != torch.float64
-    if chunk.pieces > 1 or count * total.numel() > _TILE or (count * size < len(a) if single else count < 2):
+    if chunk.pieces > 1 or count * total.numel() > _TILE or (count * size < records if single else count < 2):
         return 0
     done = count * size
-    a_nKp, b_nKq = ((x if done == len(x) else x[:done]).reshape(count, size * x.shape[1], x.shape[2]) for x in (a, b))
+    a_nKp, b_nKq = ((x if done == records else x[:done]).reshape(count, size * x.shape[1], x.shape[2]) for x in (a, b))
     total.add_(torch.bmm(b_nKq.mT, a_nKp).sum(0, dtype=total.dtype))
     return done
 
@@ -120,15 +122,16 @@ def add_rows(total: Tensor, values: Tensor, weights: Tensor, chunk: Chunk) -> No
         chunk: how records are cut.
     """
     narrow = weights.to(values.dtype)
-    size = _cut(len(values), chunk)
-    whole = len(values) // size * size
-    evenly = whole == len(values) or total.dtype == torch.float64  # float32 holds one sum only: all of it, or piece by piece
+    records = values.shape[0]
+    size = _cut(records, chunk)
+    whole = records // size * size
+    evenly = whole == records or total.dtype == torch.float64  # float32 holds one sum only: all of it, or piece by piece
     if whole and evenly and values.is_contiguous() and values.numel() <= _TILE:
-        rows, factors = (values, narrow) if whole == len(values) else (values[:whole], narrow[:whole])
+        rows, factors = (values, narrow) if whole == records else (values[:whole], narrow[:whole])
         pieces = rows.view(-1, size, values.shape[1])  # many small ones, by one function
         total.add_(torch.bmm(factors.view(-1, 1, size), pieces).sum((0, 1), dtype=total.dtype))
     else:
         whole = 0
-    for start in range(whole, len(values), size):
+    for start in range(whole, records, size):
         piece = slice(start, start + size)
         total.add_(torch.mv(values[piece].T, narrow[piece]))
