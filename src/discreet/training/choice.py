@@ -2,8 +2,8 @@
 
 Every form gives the same norms and sums up to rounding, which the sensitivity covers; so the choice is about time alone.
 
-Forms are tried on a few records first, and on all of them only where that does not settle it. Uses of equal shapes share what
-was measured.
+Forms are tried on a few records first, and on many only where that does not settle it. Uses of equal shapes share what was
+measured.
 
 Memory: a backward pass gives back activations while factors are kept. When it has come to a certain call,
 
@@ -34,7 +34,7 @@ SHARE = 0.35
 """Of the memory of plain training, that factors may take in addition to it."""
 
 _SMALL = 2**24  # bytes
-_FEW = 8  # records of the first trial
+_FEW, _MANY = 8, 128  # records of the first trial, and of the second
 _CLEAR = 1.5  # a form that is so many times slower than the best one is out
 
 _Signature: TypeAlias = tuple[Any, ...]
@@ -116,7 +116,8 @@ class Chooser:
             seconds = {name: _time(few, name, 2) * factor.records / max(1, few.records) for name in names}
             close = [name for name in names if seconds[name] <= _CLEAR * min(seconds.values())]
             if len(close) > 1:
-                seconds |= {name: _time(factor, name, 2) for name in close}
+                many = _first(factor, _MANY)
+                seconds |= {name: _time(many, name, 2) * factor.records / max(1, many.records) for name in close}
             self._measured[signature] = seconds
         return dict(self._measured[signature])
 
