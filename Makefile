@@ -1,6 +1,6 @@
 # make install   create .venv with everything the tests and the demo need
 # make demo      train a small model privately; writes out/demo.ledger and out/report.md
-# make test      linters, types, import contracts, all tests (a few minutes)
+# make test      linters, types, import contracts, all tests (a few minutes); gets Chromium where there is none (scripts/chromium)
 # make test-full the same with the slow suites
 # make bench     benchmarks, printed as tables (with torch, opacus, OpenDP, dp-accounting and prv-accountant as peers; about an hour)
 # make format    rewrite the code in the house format
@@ -9,7 +9,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: install demo check test test-full bench format clean
+.PHONY: install demo check browser test test-full bench format clean
 
 install: .venv/.installed
 demo: install
@@ -34,10 +34,13 @@ check:
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: check
+browser:
+	@scripts/chromium > /dev/null
+
+test: check browser
 	$(BIN)/python -m pytest --numprocesses auto
 
-test-full: check
+test-full: check browser
 	$(BIN)/python -m pytest --numprocesses auto -m 'full or not full'
 
 bench:

@@ -3,7 +3,7 @@
     python benchmarks/convolution.py [records]
 
 Milliseconds of CPU time, one thread, contenders interleaved, medians. With gradients: folded or unfolded, then their sum.
-Without: norms by ghost, then a sum, streamed or weighted.
+Without: norms by ghost, then a streamed sum.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from discreet.training.rules.convolution import Convolution
-from discreet.training.rules.convolution_norms import ghost_memory, ghost_squared_norms
+from discreet.training.rules.convolution_norms import ghost_pays, ghost_squared_norms
 
 ROUNDS = 7
 SHAPES: dict[str, tuple[Convolution, tuple[int, ...]]] = {
@@ -46,9 +46,8 @@ def contenders(how: Convolution, x: Tensor, g: Tensor, wide_sizes: tuple[int, ..
         "their sum": lambda: torch.mv(dense.t(), weights),
         "ghost": lambda: ghost_squared_norms(how, x, g),
         "streamed": lambda: how.streamed(x, g, weights),
-        "weighted": lambda: how.weighted(x, g, weights),
     }
-    if ghost_memory(how, wide_sizes) > 50e6 or how.groups > 1:
+    if not ghost_pays(how, wide_sizes) or how.groups > 1:
         del ways["ghost"]
     return ways
 

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 
 import discreet as dp
-from discreet.report import statement
 
 Array = NDArray[np.float64]
 
@@ -104,7 +103,7 @@ def main() -> None:
     with dp.Ledger.open(path) as ledger:
         weights = train(x, y, plan, ledger)
         print(f"\n{dp.account(ledger, delta=options.delta)}\n")
-        (options.into / "report.md").write_text(statement(ledger, delta=options.delta))
+        dp.Report.of(ledger, plan=plan).write(options.into / "report.md")
     private, plain = (accuracy(model, x_test, y_test) for model in (weights, non_private(x, y)))
     print(f"test accuracy {private:.1%}; without privacy {plain:.1%}")
     print(f"{time.perf_counter() - start:.1f} s; ledger in {path}, statement in {options.into / 'report.md'}")

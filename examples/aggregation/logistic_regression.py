@@ -19,7 +19,6 @@ import discreet as dp
 from discreet.aggregation import Aggregator
 from discreet.mechanisms import AdaptiveClip, Gaussian, Groups
 from discreet.recipes import plan_with_scaled_noise
-from discreet.report import statement
 from discreet.sampling import Sampler
 
 Array = NDArray[np.float64]
@@ -85,7 +84,7 @@ def main() -> None:
     with dp.Ledger.open(path) as ledger:
         weights, private_accuracy, threshold = train(x, y, plan, ledger)
         print(f"\n{dp.account(ledger, delta=DELTA)}\n")
-        (options.into / "logistic.md").write_text(statement(ledger, delta=DELTA))
+        dp.Report.of(ledger, delta=DELTA).write(options.into / "logistic.md")
     print(f"threshold at the end {threshold:.3f}; private estimate of the training accuracy {private_accuracy:.1%}")
     print(f"test accuracy {np.mean(y_test * (x_test @ weights) > 0):.1%}; always the larger class {np.mean(y_test > 0):.1%}")
 

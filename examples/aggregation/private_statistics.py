@@ -18,7 +18,6 @@ import discreet as dp
 from discreet.aggregation import aggregate
 from discreet.mechanisms import Gaussian, Groups, Histogram, Moments
 from discreet.recipes import plan_with_scaled_noise
-from discreet.report import statement
 from discreet.sampling import Sampler
 
 DELTA = 1e-5
@@ -56,7 +55,7 @@ def main() -> None:
     with dp.Ledger.open(path) as ledger:
         released = aggregate(records, plan, ledger=ledger, label="statistics of the breast cancer data")
         print(f"\n{dp.account(ledger, delta=DELTA)}\n")
-        (options.into / "statistics.md").write_text(statement(ledger, delta=DELTA))
+        dp.Report.of(ledger, delta=DELTA).write(options.into / "statistics.md")
     for name, moments, values in (("radius", RADIUS, radius), ("texture", TEXTURE, texture)):
         found = moments.decode(released[name])
         print(f"{name:>8}: mean {found.mean[0]:6.2f} (true {values.mean():6.2f}), ", end="")

@@ -48,6 +48,7 @@ from discreet.ledger import (
 from discreet.mechanisms import AdaptiveClip, Gaussian, Groups, Joint, Microbatches, Normalised, NotPrivate, Split
 from discreet.plan import Plan
 from discreet.randomness import Source
+from discreet.report import Report
 from discreet.sampling import Owners, Sample, Sampler
 from discreet.units import Adjacency, Guarantee, Numerics, Parameters, Randomness, Unit
 
@@ -99,6 +100,7 @@ __all__ = [
     "RandomnessError",
     "RandomnessMisuse",
     "RandomnessUnavailable",
+    "Report",
     "RunInfo",
     "Sample",
     "SampleMisuse",

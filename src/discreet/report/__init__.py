@@ -1,5 +1,6 @@
-"""What a ledger says, for people."""
+"""What a ledger says, for people: plan, ledger and audit side by side, as HTML, Markdown and JSON."""
 
-from discreet.report.statement import statement
+from discreet.report.deviations import Deviation
+from discreet.report.report import Report
 
-__all__ = ["statement"]
+__all__ = ["Deviation", "Report"]

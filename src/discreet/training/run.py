@@ -267,8 +267,8 @@ class PrivateRun:
             sums = self._stepping.sums(loss, sample, batch.data, attempt=attempt, new_memory=self._new)
             self._session.spend(sample)
             self._waiting = None
+            self._done = self._session.number(sample) + 1  # also if what follows is interrupted: its noise may be out
             released = self._stepping.release(sample, sums)
-            self._done += 1
         self._watch.note(released, self.state)
         return released
 

@@ -75,7 +75,10 @@ class Watch:
         if self._bar is None or self._meter is None:
             yield
             return
-        with self._bar.over(batches, done, end=self._meter.at_end, limit=self._limit):
+        end, budget = self._meter.at_end, self._budget
+        if end is not None and budget is not None:
+            end = min(end, budget.epsilon)  # nothing beyond it is admitted
+        with self._bar.over(batches, done, end=end, limit=self._limit):
             yield
 
     def note(self, released: Release, clip_norms: Mapping[str, float]) -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from discreet.errors import ParameterError
+from discreet.training.rules import convolution
 from discreet.training.rules.convolution import Convolution
 from support.convolutions import Case, cases, close
 
@@ -30,10 +31,6 @@ def test_p07_gradients_equal_a_loop(case: Case) -> None:
     truth = case.by_loop()
     close(case.how.folded(case.x, case.g), truth)
     close(case.how.unfolded(case.x, case.g), truth)
-    if case.how.groups == 1:
-        a, b = case.how.outer(case.x, case.g)
-        assert a.shape[:2] == b.shape[:2]
-        close(torch.einsum("mtq,mtp->mqp", b, a).reshape(truth.shape), truth)
 
 
 def test_p07_a_grouped_convolution_equals_a_loop() -> None:
@@ -52,8 +49,6 @@ def test_p07_sums_equal_the_weighted_sum_of_a_loop(case: Case, microbatch: int) 
     for found in (
         case.how.streamed(case.x, case.g, weights),
         case.how.streamed(case.x, case.g, weights, microbatch=microbatch),
-        case.how.weighted(case.x, case.g, weights),
-        case.how.weighted(case.x, case.g, weights, microbatch=microbatch),
     ):
         assert found.dtype == torch.float64
         close(found, truth, largest)
@@ -67,7 +62,7 @@ def test_windows_have_their_stated_shape_and_arguments_stay_as_they_are(case: Ca
     positions = narrow[0, 0].numel() if len(narrow) else torch.zeros(narrow.shape[2:]).numel()
     assert case.how.patches(wide).shape == (len(wide), case.how.groups, positions, case.how.window)
     case.how.unfolded(case.x, case.g)
-    case.how.weighted(case.x, case.g, torch.zeros(len(x), dtype=x.dtype))
+    case.how.streamed(case.x, case.g, torch.zeros(len(x), dtype=x.dtype))
     assert torch.equal(case.x, x)
     assert torch.equal(case.g, g)
 
@@ -77,7 +72,7 @@ def test_many_records_and_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
     weight = torch.randn(4, 3, 3, 3)
     case = Case({"padding": 1}, False, weight, torch.randn(11, 3, 9, 9), torch.randn(11, 4, 9, 9))
-    monkeypatch.setattr("discreet.training.rules.convolution._CACHE", 3 * 81 * 27 * 4)
+    monkeypatch.setattr(convolution, "_CACHE", 3 * 81 * 27 * 4)
     assert [len(range(11)[piece]) for piece in case.how.pieces(case.x)] == [3, 3, 3, 2]
     close(case.how.unfolded(case.x, case.g), case.by_loop())
     weights = torch.rand(11)
@@ -91,18 +86,17 @@ def test_p13_a_record_of_weight_zero_contributes_nothing_whatever_it_holds(worst
     x, g, weights = torch.randn(5, 2, 6), torch.randn(5, 3, 4), torch.rand(5)
     weights[2] = 0.0
     how = Convolution.of((3, 2, 3))
-    clean = how.streamed(x, g, weights), how.weighted(x, g, weights)
+    clean = how.streamed(x, g, weights)
     (x if side == "x" else g)[2, 1, 2] = worst
-    assert torch.equal(how.streamed(x, g, weights), clean[0])
-    assert torch.equal(how.weighted(x, g, weights), clean[1])
+    assert torch.equal(how.streamed(x, g, weights), clean)
 
 
 def test_gradients_are_detached_and_autocast_changes_nothing() -> None:
     x, g, weights = torch.randn(2, 2, 6, requires_grad=True), torch.randn(2, 3, 4), torch.rand(2)
     how = Convolution.of((3, 2, 3))
-    plain = how.folded(x, g), how.unfolded(x, g), how.streamed(x, g, weights), how.weighted(x, g, weights)
+    plain = how.folded(x, g), how.unfolded(x, g), how.streamed(x, g, weights)
     with torch.autocast("cpu", torch.bfloat16):
-        short = how.folded(x, g), how.unfolded(x, g), how.streamed(x, g, weights), how.weighted(x, g, weights)
+        short = how.folded(x, g), how.unfolded(x, g), how.streamed(x, g, weights)
     for one, other in zip(plain, short, strict=True):
         assert not one.requires_grad
         assert torch.equal(one, other)
@@ -159,7 +153,7 @@ def test_bad_geometry_is_refused(change: dict[str, Any], name: str) -> None:
 )
 def test_p10_tensors_that_do_not_belong_together_are_refused(x: Tensor, g: Tensor) -> None:
     how = Convolution.of((3, 2, 3))
-    for run in (how.folded, how.unfolded, how.outer):
+    for run in (how.folded, how.unfolded):
         with pytest.raises(ParameterError, match="x, g"):
             run(x, g)
 
@@ -174,19 +168,5 @@ def test_windows_never_reach_into_another_record(shape: tuple[int, ...]) -> None
 @pytest.mark.parametrize("weights", [torch.ones(3), torch.ones(2, 1), torch.ones(2).double()])
 def test_weights_must_be_one_per_record(weights: Tensor) -> None:
     how, x, g = Convolution.of((3, 2, 3)), torch.zeros(2, 2, 6), torch.zeros(2, 3, 4)
-    for run in (how.streamed, how.weighted):
-        with pytest.raises(ParameterError, match="weights"):
-            run(x, g, weights)
-
-
-def test_outer_products_are_for_one_group() -> None:
-    with pytest.raises(ParameterError, match="groups"):
-        Convolution.of((2, 1, 3), groups=2).outer(torch.zeros(1, 2, 3), torch.zeros(1, 2, 1))
-
-
-def test_memory_grows_with_records_only_where_gradients_are_kept() -> None:
-    how = Convolution.of((64, 64, 3, 3), padding=1)
-    few, many = ({name: how.memory(name, m, (8, 8)) for name in ("folded", "unfolded", "streamed")} for m in (16, 1024))
-    assert few["streamed"] == many["streamed"]
-    assert many["unfolded"] > 1024 * 64 * 64 * 9 * 4
-    assert many["folded"] > many["unfolded"] > few["unfolded"]
+    with pytest.raises(ParameterError, match="weights"):
+        how.streamed(x, g, weights)

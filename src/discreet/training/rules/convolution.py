@@ -8,7 +8,6 @@ gradient of the output and w the input; for a transposed convolution the two are
     folded      one library call; the records become groups of one large convolution     few channels, large maps
     unfolded    windows of w copied out, then one product per record                     many channels
     streamed    as unfolded, but summed at once with given weights: never m gradients    the sum, after ghost norms
-    weighted    one ordinary weight gradient of the weighted batch                       the sum, fastest; rounds more
 
 Norms without gradients ("ghost") are in `convolution_norms.py`. Padding here is with zeros: torch itself pads for the other
 modes before it convolves.
@@ -30,13 +29,10 @@ from torch.nn.functional import pad
 from discreet import _validate as check
 from discreet.errors import ParameterError
 
-__all__ = ["Convolution", "Size", "Strategy", "product"]
+__all__ = ["Convolution", "Size", "product"]
 
 Size: TypeAlias = int | Sequence[int]
 """One number for all axes, or one per axis, as torch takes it."""
-
-Strategy: TypeAlias = Literal["folded", "unfolded", "streamed", "weighted"]
-"""Names of the ways above, for estimates of memory."""
 
 _TOGETHER = 8  # records summed in float32 before float64
 _CACHE = 2**20  # bytes of windows or gradients worked on at a time, about one core's cache
@@ -210,24 +206,6 @@ class Convolution:
             total += torch.mv(gradients.t(), weights[some], out=part)  # into given memory: no autocast
         return total.view(self.weight_shape)
 
-    def weighted(self, x: Tensor, g: Tensor, weights: Tensor, *, microbatch: int | None = None) -> Tensor:
-        """weight_shape, float64: the weighted sum of the records' gradients, as the ordinary gradient of the weighted batch.
-
-        The fastest sum, but all `microbatch * T` products of a number are added in the dtype of x, in an order of the library's
-        choice: `numerics.FloatSum(microbatch=microbatch, terms=T)`, with its spread. So on a CPU; elsewhere a library may
-        shorten the factors (TF32) or transform them, and no such bound is claimed: take `streamed`.
-        Arguments as for `streamed`; without `microbatch` all records are summed in the dtype of x.
-        """
-        self.sides(x, g)
-        step = len(x) if microbatch is None else check.whole("Convolution.weighted", "microbatch", microbatch, least=1)
-        weights, x, g = _checked(weights, x), x.detach(), g.detach()
-        total = x.new_zeros(self.weight_shape, dtype=torch.float64)
-        x = _without_zeros(x, weights)
-        g = _without_zeros(g, weights) * weights.view(-1, *(1,) * (g.ndim - 1))
-        for start in range(0, len(x), max(1, step)):
-            total += self._gradient(x[start : start + step], g[start : start + step], folds=1)
-        return total
-
     def patches(self, wide: Tensor) -> Tensor:
         """(m, groups, T, p): the windows of the wide side, copied once (besides padding); a view where they do not overlap.
 
@@ -248,44 +226,6 @@ class Convolution:
         outer = [step * axis for step, axis in zip(self.stride, axes, strict=True)]
         strides = (wide.stride(0), channels * wide.stride(1), wide.stride(1), *inner, *outer)
         return wide.as_strided(shape, strides).reshape(m, self.groups, self.window, math.prod(sizes)).transpose(2, 3)
-
-    def outer(self, x: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
-        """(a, b) of shapes (m, T, p) and (m, T, narrow channels): each record's gradient is sum_t b_t a_t^T as weight_shape.
-
-        For one group only; arguments as for `sides`.
-        """
-        if self.groups != 1:
-            got = str(self.groups)
-            raise ParameterError(owner="Convolution.outer", name="groups", expected="1", got=got, do="Use `unfolded`.")
-        wide, narrow = self.sides(x, g)
-        return self.patches(wide).squeeze(1), narrow.flatten(2).transpose(1, 2)
-
-    def memory(self, strategy: Strategy, records: int, wide_sizes: Sequence[int], itemsize: int = 4) -> int:
-        """About how many bytes a strategy takes besides its arguments, its result included; from public shapes.
-
-        Args:
-            strategy: "folded", "unfolded", "streamed" (eight records at a time) or "weighted".
-            records: of the microbatch (the bound that is public, not the number drawn).
-            wide_sizes: of the wide side, without records and channels.
-            itemsize: bytes of one number.
-
-        >>> how = Convolution.of((128, 128, 3, 3), padding=1)
-        >>> how.memory("unfolded", 128, (8, 8)) // 10**6, how.memory("streamed", 128, (8, 8)) // 10**6
-        (76, 8)
-        """
-        weight, channels = math.prod(self.weight_shape), self.weight_shape[1] * self.groups
-        wide, narrow = channels * math.prod(wide_sizes), self.weight_shape[0] * math.prod(self.positions(wide_sizes))
-        windows = max(_CACHE, 2 * self._windows(wide_sizes) * itemsize)
-        match strategy:
-            case "folded":  # the library may keep a copy of everything in an order of its own
-                return itemsize * records * (2 * weight + wide + narrow)
-            case "unfolded":
-                return itemsize * records * weight + windows
-            case "streamed":
-                return (itemsize * (_TOGETHER + 1) + 2 * 8) * weight + windows
-            case "weighted":
-                return (itemsize + 2 * 8) * weight + itemsize * records * (wide + 2 * narrow)
-        raise ParameterError(owner="Convolution.memory", name="strategy", expected="a known name", got=repr(strategy))
 
     def pieces(self, wide: Tensor) -> Iterator[slice]:
         """Slices of records whose windows stay in the cache together."""

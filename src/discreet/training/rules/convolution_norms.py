@@ -28,7 +28,7 @@ from discreet.numerics._rational import gamma, root_up, tiny, up
 from discreet.numerics.norms import tree_sums
 from discreet.training.rules.convolution import Convolution, product
 
-__all__ = ["ghost_memory", "ghost_pays", "ghost_squared_norms", "ghost_squares"]
+__all__ = ["ghost_pays", "ghost_squared_norms", "ghost_squares"]
 
 _CACHE = 2**20  # bytes of Gram matrices worked on at a time, about one core's cache
 _ADDITION = 30  # what an addition in memory takes, in units of a multiplication inside a matrix product; measured
@@ -98,16 +98,6 @@ def ghost_pays(how: Convolution, wide_sizes: Sequence[int]) -> bool:
     positions, channels = math.prod(how.positions(wide_sizes)), how.weight_shape[1] + how.weight_shape[0] // how.groups
     products = math.prod(wide_sizes) ** 2 * (channels + _ADDITION * sum(how.weight_shape[2:]))
     return products <= 2 * positions * how.window * (how.weight_shape[0] // how.groups)
-
-
-def ghost_memory(how: Convolution, wide_sizes: tuple[int, ...], itemsize: int = 4) -> int:
-    """About how many bytes `ghost_squared_norms` takes besides its arguments, for any number of records.
-
-    >>> ghost_memory(Convolution.of((128, 128, 3, 3), padding=1), (8, 8)) < 10e6
-    True
-    """
-    # Two Gram matrices and what is shifted from one to the other; then two in float64.
-    return 3 * max(_CACHE, 2 * _entry_bytes(how, wide_sizes, itemsize)) * max(1, 12 // itemsize)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,100 @@
+"""Numbers behind the charts: epsilon over steps, the attacker's trade-off, the claim without amplification."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from discreet.accounting import LiveEpsilon, TradeOff, account, profile_of
+from discreet.accounting.normalise import LedgerLike
+from discreet.ledger import Charge, Everything, GaussianSum, Step, TruncatedPoisson
+from discreet.report.words import amplifies
+from discreet.units import Adjacency, Guarantee
+
+__all__ = ["FALSE_POSITIVES", "spending", "tradeoff", "unamplified"]
+
+FALSE_POSITIVES = 0.01
+"""The rate at which the attacker's success is said in words."""
+
+_POINTS = 20
+_TOLERANCE = 4e-3  # of the points of a chart; the last one is the claim itself
+_SHAPE = (0.0, 0.06, 0.12, 0.2, 0.28, 0.36, 0.45, 0.55, 0.65, 0.8, 1.0)  # epsilons of the trade-off, as shares of the furthest
+_FURTHEST = 30.0  # beyond, nothing is left to be said
+
+
+def spending(charges: Sequence[Charge], guarantee: Guarantee) -> tuple[tuple[int, float], ...]:
+    """(steps, certified upper bound on epsilon after them) in the order of the ledger, from (0, 0) to the claim.
+
+    Epsilon grows with every step, so the claim bounds every point before the last as well.
+    """
+    total = sum(charge.count for charge in charges)
+    stops = sorted({math.ceil(total * i / _POINTS) for i in range(1, _POINTS + 1)} - {0})
+    meter = LiveEpsilon(delta=guarantee.delta, adjacency=guarantee.adjacency, look_ahead=0.0, tolerance=_TOLERANCE)
+    points = [(0, 0.0)]
+    done = 0
+    for charge in charges:
+        end = done + charge.count
+        for stop in [*(stop for stop in stops if done < stop < end), end]:
+            if stop == total:
+                points.append((total, guarantee.upper))
+                return tuple(points)
+            if stop > done:
+                meter.add(charge.step, stop - done)
+            if stop in stops:
+                points.append((stop, min(meter.epsilon, guarantee.upper)))
+            done = stop
+    return tuple(points)
+
+
+def tradeoff(source: LedgerLike | None, guarantee: Guarantee) -> TradeOff:
+    """What an attacker can do at most. Without a source (a filter): what the claim alone proves.
+
+    Each point of the profile is a valid limit, so the choice of points decides how near the curve is to the best one, never
+    whether it holds. They lie between 0 and the claim, and closer where the limit at 1 % is decided.
+    """
+    if source is None:
+        return TradeOff((guarantee.upper,), (guarantee.delta,))
+    profile = profile_of(source)
+    furthest = min(guarantee.upper, _FURTHEST)
+    seen = {furthest * share: profile(furthest * share) for share in _SHAPE}
+    best = min(seen, key=lambda epsilon: _limit(epsilon, seen[epsilon]))
+    places = sorted(seen)
+    place = places.index(best)
+    for near in places[max(place - 1, 0) : place] + places[place + 1 : place + 2]:
+        for share in (1.0 / 3.0, 2.0 / 3.0):
+            between = best + (near - best) * share
+            seen[between] = profile(between)
+    return TradeOff(tuple(seen), tuple(seen.values()))
+
+
+def _limit(epsilon: float, delta: float) -> float:
+    """What one point of a profile allows at 1 % false positives."""
+    x = FALSE_POSITIVES
+    return min(delta + math.exp(epsilon) * x, 1.0 - math.exp(-epsilon) * (1.0 - delta - x))
+
+
+def unamplified(source: LedgerLike, delta: float, guarantee: Guarantee) -> Guarantee | None:
+    """The claim if an attacker knew every sample, and the record had been in each; None if samples play no part anyway.
+
+    Guarantee: an upper bound for every way of drawing the samples that does not look at the records.
+    """
+    charges = source.charges()
+    if not any(charge.count and amplifies(charge.step.sampling, guarantee.adjacency) for charge in charges):
+        return None
+    steps = [(_known(charge.step, guarantee.adjacency), charge.count) for charge in charges]
+    found = account(steps, delta=delta, adjacency=guarantee.adjacency, unit=guarantee.unit)
+    return replace(found, numerics=guarantee.numerics, assumptions=guarantee.assumptions, voided_by=guarantee.voided_by)
+
+
+def _known(step: Step, adjacency: Adjacency) -> Step:
+    """The step with every record in its sample (of an epoch: in one of its batches)."""
+    queries = step.queries
+    sampling = step.sampling
+    if isinstance(sampling, TruncatedPoisson) and adjacency is Adjacency.ADD_OR_REMOVE and sampling.limit <= sampling.records:
+        # One record more may push another one out of a full sample: two contributions change.
+        queries = tuple(
+            replace(query, sensitivity=2.0 * query.sensitivity) if isinstance(query, GaussianSum) else query
+            for query in queries
+        )
+    return Step(Everything(), queries)

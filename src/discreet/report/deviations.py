@@ -1,0 +1,231 @@
+"""Where ledger, plan and audit disagree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from discreet.accounting.sources import phrase
+from discreet.ledger import Charge, Query
+from discreet.ledger.events import Step
+from discreet.plan import Plan
+from discreet.report.facts import AuditedHead, Facts
+from discreet.report.words import counted, downward, exact, mark_words, measured, noise_of, upward
+
+__all__ = ["Deviation", "contradicted", "deviations", "of_the_plan"]
+
+
+@dataclass(frozen=True, slots=True)
+class Deviation:
+    """One disagreement.
+
+    Args:
+        severity: "wrong" for what somebody must look into, "note" for what is allowed and worth knowing.
+        text: one or two sentences.
+    """
+
+    severity: Literal["wrong", "note"]
+    text: str
+
+
+def deviations(facts: Facts) -> tuple[Deviation, ...]:
+    """All of them, the wrong ones first."""
+    found = [
+        *_marks(facts),
+        *_audit(facts),
+        *_accountants(facts),
+        *_limits(facts),
+        *_records(facts),
+        *_plan(facts),
+        *_unsettled(facts),
+    ]
+    return tuple(sorted(found, key=lambda deviation: deviation.severity != "wrong"))
+
+
+def contradicted(facts: Facts) -> bool:
+    """Whether the audit of this ledger measured more than the claim allows, or one accountant refutes the other."""
+    return _refuted(facts) or _disagree(facts)
+
+
+def _wrong(text: str) -> Deviation:
+    return Deviation("wrong", text)
+
+
+def _note(text: str) -> Deviation:
+    return Deviation("note", text)
+
+
+# --- what the ledger says of itself ---
+
+
+def _marks(facts: Facts) -> Iterator[Deviation]:
+    for mark in facts.guarantee.voided_by:
+        yield _wrong(f"The ledger is marked {mark_words(mark)}. There is no guarantee.")
+
+
+def _unsettled(facts: Facts) -> Iterator[Deviation]:
+    if facts.held.unsettled:
+        yield _note(
+            f"{counted(facts.held.unsettled, 'step')} of {facts.held.steps:,} were reserved and never settled: a run is "
+            "still going, or was killed. They count in full, so the claim covers them."
+        )
+
+
+def _disagree(facts: Facts) -> bool:
+    return facts.second is not None and facts.second.upper < facts.guarantee.lower
+
+
+def _accountants(facts: Facts) -> Iterator[Deviation]:
+    if facts.second is not None and _disagree(facts):
+        yield _wrong(
+            f"The two accountants contradict each other: at least {downward(facts.guarantee.lower)} by one, at most "
+            f"{upward(facts.second.upper)} by the other. This is a bug: do not rely on the claim, and report it."
+        )
+
+
+def _records(facts: Facts) -> Iterator[Deviation]:
+    if facts.records is not None and facts.guarantee.delta * facts.records >= 1.0:
+        yield _wrong(
+            f"Delta {exact(facts.guarantee.delta)} is not below 1/records = {downward(1.0 / facts.records)}: publishing one "
+            "record at random would already meet it, whatever epsilon is."
+        )
+
+
+def _limits(facts: Facts) -> Iterator[Deviation]:
+    for limit in facts.ceilings:
+        stated = f"the {limit.name} of epsilon {exact(limit.epsilon)} at delta {exact(limit.delta)}"
+        if limit.spent is None:
+            yield _note(f"What was spent cannot be compared with {stated}: the claim is about another delta.")
+        elif not limit.spent <= limit.epsilon:
+            yield _wrong(f"Epsilon {upward(limit.spent)} was spent, which is above {stated}.")
+
+
+# --- plan against ledger ---
+
+
+def of_the_plan(facts: Facts) -> tuple[Charge, ...]:
+    """Charges of the runs that executed the plan: those with its step, and those that bear the same name.
+
+    If no run has the plan's step, all of them: then something else than the plan was executed.
+    """
+    planned = None if facts.plan is None else _step(facts.plan)
+    runs = {charge.run for charge in facts.held.held if charge.step == planned}
+    names = {run.label for run in runs}
+    return tuple(charge for charge in facts.held.held if not runs or charge.run in runs or charge.run.label in names)
+
+
+def _plan(facts: Facts) -> Iterator[Deviation]:
+    plan = facts.plan
+    if plan is None:
+        return
+    own = of_the_plan(facts)
+    yield from _terms(facts, plan, own)
+    planned = _step(plan)
+    for charge in own:
+        if charge.step != planned and charge.count:
+            yield _wrong(_otherwise(charge, planned))
+    if planned is not None:
+        yield from _steps(plan, [charge for charge in own if charge.step == planned])
+    others = [charge for charge in facts.held.held if charge not in own and charge.count]
+    if others:
+        names = ", ".join(sorted({f"“{charge.run.label}”" for charge in others}))
+        total = counted(sum(charge.count for charge in others), "step")
+        yield _note(f"{total} of runs that are not of this plan are in the ledger ({names}). The claim covers them too.")
+
+
+def _step(plan: Plan) -> Step | None:
+    return plan.step if plan.queries() else None
+
+
+def _steps(plan: Plan, charges: list[Charge]) -> Iterator[Deviation]:
+    total, unsettled = (sum(values) for values in zip(*((c.count, c.unsettled) for c in charges), (0, 0), strict=True))
+    if total > plan.steps and total - unsettled <= plan.steps:
+        yield _note(
+            f"{counted(total, 'step')} were charged for the {plan.steps:,} of the plan. The surplus is within the "
+            f"{unsettled:,} that were reserved and never settled."
+        )
+    elif total > plan.steps:
+        yield _wrong(f"{counted(total, 'step')} were charged; the plan has {plan.steps:,}.")
+    elif total < plan.steps:
+        yield _note(f"{counted(total, 'step')} were charged; the plan has {plan.steps:,}. The claim is about those charged.")
+
+
+def _terms(facts: Facts, plan: Plan, own: tuple[Charge, ...]) -> Iterator[Deviation]:
+    runs = {charge.run for charge in own} or {run.info for run in facts.held.runs}
+    for name, planned, found in (
+        ("unit", str(plan.unit), {str(run.unit) for run in runs}),
+        ("adjacency", plan.adjacency.value, {run.adjacency.value for run in runs}),
+    ):
+        if found != {planned}:
+            yield _wrong(f"The plan's {name} is {planned}; the ledger has {', '.join(sorted(found)) or 'no run'}.")
+    for run in sorted(runs, key=lambda run: run.label):
+        if not run.numerics.serves(plan.numerics):
+            yield _wrong(
+                f"Run “{run.label}” was executed with numerics {run.numerics.value}; the plan asks for {plan.numerics.value}."
+            )
+
+
+def _otherwise(charge: Charge, planned: Step | None) -> str:
+    """How a charge differs from the plan's step."""
+    start = f"{counted(charge.count, 'step')} of run “{charge.run.label}” are not the plan's"
+    if planned is None:
+        return f"{start}, which charges nothing."
+    parts = []
+    if charge.step.sampling != planned.sampling:
+        parts.append(f"sampling is {phrase(charge.step.sampling)}, not {phrase(planned.sampling)}")
+    asked, expected = ({query.group: query for query in step.queries} for step in (charge.step, planned))
+    for group in sorted(asked.keys() | expected.keys()):
+        if group not in asked:
+            parts.append(f"group {group} is missing")
+        elif group not in expected:
+            parts.append(f"group {group} is not in the plan")
+        elif asked[group] != expected[group]:
+            parts.append(f"group {group} has {_noise(asked[group])}, not {_noise(expected[group])}")
+    return f"{start}: {'; '.join(parts)}."
+
+
+def _noise(query: Query) -> str:
+    sensitivity, noise = noise_of(query)
+    if sensitivity is None or noise is None:
+        return str(query)
+    return f"sensitivity {exact(sensitivity)} and noise {exact(noise)}"
+
+
+# --- audit against claim ---
+
+
+def _refuted(facts: Facts) -> bool:
+    return _comparable(facts) and facts.audit is not None and facts.audit.lower > (facts.audited_claim or 0.0)
+
+
+def _comparable(facts: Facts) -> bool:
+    """Whether the audit measured what is claimed: this ledger, unit and adjacency, at a delta for which there is a claim."""
+    audit = facts.audit
+    return (
+        audit is not None
+        and facts.audited is not AuditedHead.OTHER
+        and (audit.unit, audit.adjacency) == (facts.guarantee.unit, facts.guarantee.adjacency)
+        and facts.audited_claim is not None
+        and not facts.void
+    )
+
+
+def _audit(facts: Facts) -> Iterator[Deviation]:
+    audit = facts.audit
+    if audit is None:
+        return
+    if facts.audited is AuditedHead.OTHER:
+        yield _wrong(f"The audit was made for another ledger (head {audit.ledger_head[:16]}…) and says nothing about this one.")
+        return
+    if facts.audited is AuditedHead.EARLIER:
+        yield _note("The audit was made for an earlier state of this ledger; what was charged since was not audited.")
+    if not _comparable(facts) and not facts.void:
+        what = f"one {audit.unit}, {audit.adjacency.value} adjacency, delta {exact(audit.delta)}"
+        yield _note(f"The audit measured something else than what is claimed: {what}.")
+    elif _refuted(facts):
+        yield _wrong(
+            f"The audit refutes the claim: it measured an epsilon of at least {measured(audit.lower)} at delta "
+            f"{exact(audit.delta)} (confidence {exact(audit.confidence)}), and at most {upward(facts.audited_claim or 0.0)} "
+            "is claimed. Either the program does not do what the ledger says, or this is a bug: do not rely on the claim."
+        )

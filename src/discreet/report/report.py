@@ -1,0 +1,135 @@
+"""The report: plan, ledger and audit side by side, for whoever has to sign."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from discreet._files import checked_path, overwrite
+from discreet.auditing import Audit
+from discreet.budget import Budget
+from discreet.errors import ParameterError
+from discreet.ledger import Ledger
+from discreet.plan import Plan
+from discreet.report.compose import compose
+from discreet.report.deviations import Deviation, deviations
+from discreet.report.document import Document
+from discreet.report.facts import gather
+from discreet.report.markdown import markdown
+from discreet.report.page import page
+from discreet.units import Guarantee
+
+__all__ = ["Report"]
+
+
+class Report:
+    """What a ledger says, with everything that a guarantee must say [Ponomareva2023, section 5.3.3]; final.
+
+    Made by `Report.of`; a report is about the ledger as it was then. All formats say the same.
+
+    >>> from discreet.ledger import GaussianSum, Poisson, Step
+    >>> plan = Plan.dpsgd(records=1000, sampling_probability=0.01, steps=10, noise_multiplier=2.0)
+    >>> ledger = Ledger.in_memory()
+    >>> _ = ledger.begin(plan.run_info("example"))
+    >>> for _ in ledger.steps(plan.step, plan.steps):
+    ...     pass
+    >>> report = Report.of(ledger, delta=1e-6, plan=plan)
+    >>> report.deviations, report.guarantee.epsilon < 0.4
+    ((), True)
+    """
+
+    __slots__ = ("_deviations", "_document", "_guarantee")
+
+    def __init__(self, document: Document, guarantee: Guarantee, found: tuple[Deviation, ...]) -> None:
+        self._document = document
+        self._guarantee = guarantee
+        self._deviations = found
+
+    @classmethod
+    def of(
+        cls,
+        ledger: Ledger,
+        *,
+        delta: float | None = None,
+        plan: Plan | None = None,
+        audit: Audit | None = None,
+        budget: Budget | None = None,
+    ) -> Report:
+        """The report on a ledger, which is read from its first row and checked.
+
+        Args:
+            ledger: of the data set.
+            delta: of the claim; left out: that of the plan's target, or of the budget.
+            plan: what was declared; compared with what was charged. Take that of the run, which knows its leaves.
+            audit: what was measured.
+            budget: that guarded the ledger. Needed where steps were chosen from outputs: only it can say what holds then.
+
+        Raises:
+            AccountingError: nothing can be stated: nothing was charged, runs protect different things, a budget is missing.
+            LedgerCorrupt: a row is wrong.
+            ParameterError: no delta is known.
+        """
+        facts = gather(ledger, delta=delta, plan=plan, audit=audit, budget=budget)
+        found = deviations(facts)
+        return cls(compose(facts, found), facts.guarantee, found)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The claim. Void if the ledger is marked; see `deviations` for what speaks against it."""
+        return self._guarantee
+
+    @property
+    def deviations(self) -> tuple[Deviation, ...]:
+        """Where ledger, plan, budget and audit disagree, the wrong ones first."""
+        return self._deviations
+
+    def markdown(self) -> str:
+        """The report as Markdown."""
+        return markdown(self._document)
+
+    def html(self) -> str:
+        """The report as one self-contained page."""
+        return page(self._document)
+
+    def json(self) -> str:
+        """The report for programs: the same words and numbers, not rounded where they are numbers."""
+        return json.dumps(_plain(asdict(self._document)), indent=2, allow_nan=False, ensure_ascii=True) + "\n"
+
+    def write(self, path: str | os.PathLike[str]) -> Path:
+        """Write .html, .md or .json, by the suffix of the path: whole or not at all, over an earlier report.
+
+        Returns:
+            The path.
+        """
+        place = checked_path("Report.write", path)
+        formats = {".html": self.html, ".md": self.markdown, ".json": self.json}
+        if place.suffix not in formats:
+            expected = f"one that ends in {', '.join(formats)}"
+            raise ParameterError(owner="Report.write", name="path", expected=expected, got=repr(str(place)))
+        content = formats[place.suffix]()
+        try:
+            overwrite(place, lambda draft: _write(draft, content))
+        except OSError as wrong:
+            raise ParameterError(owner="Report.write", name="path", expected="a path to write to", got=str(wrong)) from None
+        return place
+
+
+def _write(path: Path, content: str) -> None:
+    path.write_text(content, encoding="utf-8", newline="\n")
+
+
+def _plain(value: Any) -> Any:
+    """JSON has no infinity: it is a word."""
+    match value:
+        case dict():
+            return {name: _plain(part) for name, part in value.items()}
+        case list() | tuple():
+            return [_plain(part) for part in value]
+        case float() if math.isinf(value):
+            return "infinity"
+        case _:
+            return value

@@ -1,0 +1,220 @@
+"""Numbers and events in words. A bound is never rounded to its flattering side."""
+
+from __future__ import annotations
+
+import math
+import re
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
+
+from discreet.ledger.events import (
+    BallsInBins,
+    CorrelatedGaussianSum,
+    Everything,
+    ExponentialChoice,
+    FixedSize,
+    GaussianSum,
+    LaplaceSum,
+    Poisson,
+    Query,
+    RandomizedResponse,
+    Sampling,
+    Shuffled,
+    TruncatedPoisson,
+)
+from discreet.ledger.folding import folded_noise_multiplier
+from discreet.units import Adjacency, Unit
+
+__all__ = [
+    "adjacency_words",
+    "amplifies",
+    "counted",
+    "downward",
+    "exact",
+    "mark_words",
+    "measured",
+    "moment",
+    "multiplier",
+    "noise_of",
+    "people",
+    "percent",
+    "query_words",
+    "upward",
+]
+
+
+def upward(number: float, digits: int = 4) -> str:
+    """A number in few digits, rounded up.
+
+    >>> upward(2.67641), upward(math.inf), upward(0.0)
+    ('2.677', 'infinity', '0')
+    """
+    return _rounded(number, ROUND_CEILING, digits)
+
+
+def downward(number: float, digits: int = 4) -> str:
+    """A number in few digits, rounded down.
+
+    >>> downward(2.67648)
+    '2.676'
+    """
+    return _rounded(number, ROUND_FLOOR, digits)
+
+
+def exact(number: float) -> str:
+    """A parameter, as it is: the shortest text that reads back as the same number.
+
+    >>> exact(600.0), exact(0.1), exact(1e-06)
+    ('600', '0.1', '1e-06')
+    """
+    return f"{number:.0f}" if number.is_integer() and abs(number) < 1e15 else repr(number)
+
+
+def percent(share: float) -> str:
+    """A share for people, rounded up to a tenth of a percent.
+
+    >>> percent(0.03921), percent(1.0)
+    ('4 %', '100 %')
+    """
+    return f"{math.ceil(1000.0 * share * (1.0 - 2.0**-50)) / 10.0:g} %"
+
+
+def people(share: float) -> str:
+    """Of a hundred, so many, rounded up to a tenth.
+
+    >>> people(0.03921)
+    '4'
+    """
+    return percent(share).removesuffix(" %")
+
+
+def measured(number: float) -> str:
+    """A measured lower bound: as it was written down, in few digits, rounded down.
+
+    >>> measured(1.2), measured(1.23456)
+    ('1.2', '1.234')
+    """
+    return f"{Context(prec=4, rounding=ROUND_FLOOR).create_decimal(repr(number)).normalize():f}"
+
+
+def moment(text: str) -> str:
+    """A date and time in UTC for people; anything else as it is.
+
+    >>> moment("2026-01-31T12:00:05+00:00")
+    '2026-01-31 12:00:05 UTC'
+    """
+    found = re.fullmatch(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)\+00:00", text)
+    return f"{found[1]} {found[2]} UTC" if found else text
+
+
+def counted(count: int, noun: str) -> str:
+    """A number with its noun.
+
+    >>> counted(1, "step"), counted(2344, "step"), counted(20, "batch")
+    ('1 step', '2,344 steps', '20 batches')
+    """
+    if count == 1:
+        return f"1 {noun}"
+    plural = noun.removesuffix("y") + "ies" if noun.endswith("y") else noun + ("es" if noun.endswith("ch") else "s")
+    return f"{count:,} {plural}"
+
+
+def _rounded(number: float, direction: str, digits: int) -> str:
+    if math.isinf(number):
+        return "infinity"
+    short = Context(prec=digits, rounding=direction).create_decimal(number).normalize()
+    return f"{short:f}" if 1e-6 <= abs(number) < 1e9 or not number else f"{short:E}"
+
+
+# --- events ---
+
+
+def amplifies(sampling: Sampling, adjacency: Adjacency) -> bool:
+    """Whether the analysis counts on an attacker not knowing who was in a sample."""
+    match sampling:
+        case Everything() | Shuffled() | Poisson(1.0):
+            return False
+        case FixedSize(size, records):
+            return size < records
+        case BallsInBins(batches):
+            return batches > 1 and adjacency is not Adjacency.REPLACE_ONE
+        case TruncatedPoisson(probability, limit, records):
+            return probability < 1.0 or limit < records
+        case _:
+            return True
+
+
+def multiplier(query: Query) -> float | None:
+    """Noise over sensitivity, rounded down; None for queries that have no such number."""
+    match query:
+        case GaussianSum() | CorrelatedGaussianSum():
+            return folded_noise_multiplier([query])
+        case LaplaceSum() | ExponentialChoice():
+            return query.scale / query.sensitivity
+        case RandomizedResponse():
+            return None
+
+
+def noise_of(query: Query) -> tuple[float | None, float | None]:
+    """Sensitivity and noise, in the unit of the group."""
+    match query:
+        case GaussianSum() | CorrelatedGaussianSum():
+            return query.sensitivity, query.noise_std
+        case LaplaceSum() | ExponentialChoice():
+            return query.sensitivity, query.scale
+        case RandomizedResponse():
+            return None, None
+
+
+def query_words(query: Query) -> str:
+    """What was asked, in words.
+
+    >>> query_words(GaussianSum("grad/*", 1.0, 1.1))
+    'sum with Gaussian noise'
+    """
+    match query:
+        case GaussianSum():
+            return "sum with Gaussian noise"
+        case LaplaceSum():
+            return "sum with Laplace noise"
+        case ExponentialChoice():
+            return "choice of one candidate by the exponential mechanism"
+        case RandomizedResponse(_, categories, truth):
+            return f"randomised response: one of {categories} answers, the true one with probability {exact(truth)}"
+        case CorrelatedGaussianSum(_, _, _, strategy, rounds, participations, separation):
+            pattern = f"each unit in at most {counted(participations, 'round')}, at least {separation} apart"
+            return f"{rounds} sums with correlated Gaussian noise (strategy sensitivity {exact(strategy)}; {pattern})"
+
+
+def adjacency_words(adjacency: Adjacency, unit: Unit) -> str:
+    """Which two data sets cannot be told apart."""
+    match adjacency:
+        case Adjacency.ADD_OR_REMOVE:
+            return (
+                f"Two data sets are neighbours if one has exactly one {unit} more than the other. "
+                "How many records there are is protected as well."
+            )
+        case Adjacency.ZERO_OUT:
+            return (
+                f"Two data sets are neighbours if they differ in one {unit}, which in one of them contributes nothing "
+                "(zeros in place of its vectors). How many records there are counts as public."
+            )
+        case Adjacency.REPLACE_ONE:
+            return (
+                f"Two data sets are neighbours if one {unit} is exchanged for any other. How many records there are counts "
+                "as public. For the same release, epsilon is larger here than under add-or-remove or zero-out."
+            )
+
+
+_MARKS = {
+    "unsafe_test_key": "noise and samples came from a fixed test key, which others can know",
+    "unsafe_no_privacy": "something was released without clipping and without noise",
+}
+
+
+def mark_words(mark: str) -> str:
+    """A mark with what it means, where that is known.
+
+    >>> mark_words("unsafe_example")
+    'unsafe_example'
+    """
+    return f"{mark} ({_MARKS[mark]})" if mark in _MARKS else mark
