@@ -103,11 +103,12 @@ def gathered(
             found.setdefault(leaf, {}).setdefault(region, []).append(factor)
     out = {}
     for leaf, regions in found.items():
-        if _apart(regions):
-            pieces = tuple(Piece(region, _merged(factors)) for region, factors in regions.items())
+        merged: dict[Region, Factor]
+        if len(regions) == 1 or _apart(regions):
+            merged = {region: _merged(factors) for region, factors in regions.items()}
         else:
-            pieces = (Piece(whole(parameters[leaf]), _together(regions, parameters[leaf])),)
-        out[leaf] = tuple(Piece(piece.region, finish(leaf, piece.factor)) for piece in pieces)
+            merged = {whole(parameters[leaf]): _together(regions, parameters[leaf])}
+        out[leaf] = tuple(Piece(region, finish(leaf, factor)) for region, factor in merged.items())
     return out
 
 
