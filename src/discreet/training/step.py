@@ -71,8 +71,8 @@ class Stepping:
             return sums
         check_rows(data, records)
         size = self._microbatch or engine.fitting(loss, data, records, self._memory_budget, self._inner.places)
-        rows = torch.from_numpy(session.places(sample, size, attempt))
-        seed = session.seed(sample, attempt)
+        places, seed = session.places(sample, size, attempt)
+        rows = torch.from_numpy(places)
         with seeded(seed):
             for start in range(0, len(rows), size):
                 some = rows[start : start + size]
