@@ -158,9 +158,14 @@ class Session:
 
         Raises:
             BudgetExceeded: not all steps fit; nothing was charged.
+            ParameterError: until_budget where there is no budget.
         """
         before = self._state if state is None else self._checked(state)
         info = self._info()
+        if until_budget and self._ledger.guard is None:
+            expected, got = "False on a ledger without a budget", "True"
+            do = "Open the ledger with guard=Budget(...)."
+            raise ParameterError(owner=_OWNER, name="until_budget", expected=expected, got=got, do=do)
         if not until_budget:
             self._refuse_more_than_fits(info, self.plan.steps - start)
         with self._lock:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -30,6 +31,7 @@ from discreet.plan import Plan
 __all__ = ["Checkpoint", "Stateful", "named", "restore"]
 
 _FORMAT = "discreet checkpoint 1"
+_ZIP = b"PK"  # how torch's files begin
 _FIELDS = {"format", "plan", "step", "state", "head", "objects"}
 
 
@@ -77,6 +79,7 @@ class Checkpoint:
         }
         place = checked_path("Checkpoint.write", path)
         try:
+            _refuse_to_replace(place)
             overwrite(place, lambda draft: torch.save(content, draft))
         except (OSError, RuntimeError) as refused:  # torch reports a full disk as RuntimeError
             raise CheckpointError(
@@ -101,7 +104,7 @@ class Checkpoint:
                 step=check.whole("checkpoint", "step", content["step"], least=0),
                 state={name: check.real("checkpoint", "state", value) for name, value in dict(content["state"]).items()},
                 head=check.label("checkpoint", "head", content["head"]),
-                objects=dict(content["objects"]),
+                objects={check.instance("checkpoint", "objects", name, str): s for name, s in dict(content["objects"]).items()},
             )
         except (ParameterError, TypeError, ValueError) as wrong:
             raise CheckpointError(expected="a whole checkpoint", got=f"{place}: {wrong}", do=_OTHER) from wrong
@@ -120,8 +123,11 @@ class Checkpoint:
             )
         try:
             plan.bound.groups(self.state)
+        except ParameterError as wrong:
+            raise CheckpointError(expected="thresholds of this plan's groups", got=str(wrong), do=_OTHER) from wrong
+        try:
             ledger.verify(self.head)
-        except (LedgerCorrupt, ParameterError, KeyError) as wrong:
+        except (LedgerCorrupt, ParameterError) as wrong:
             raise CheckpointError(
                 expected="the ledger that the checkpoint was saved with, or a later state of it",
                 got=str(wrong),
@@ -137,7 +143,12 @@ def named(
     taken = sorted(usual.keys() & (others or {}).keys())
     if taken:
         raise ParameterError(owner="PrivateRun", name="others", expected="names of their own", got=", ".join(taken))
-    return {**{name: thing for name, thing in usual.items() if thing is not None}, **(others or {})}
+    found = {**{name: thing for name, thing in usual.items() if thing is not None}, **(others or {})}
+    for name, thing in found.items():
+        if not (callable(getattr(thing, "state_dict", None)) and callable(getattr(thing, "load_state_dict", None))):
+            expected = "something with state_dict() and load_state_dict()"
+            raise ParameterError(owner="PrivateRun", name=str(name), expected=expected, got=type(thing).__name__)
+    return found
 
 
 _OTHER = "Resume from another checkpoint; the ledger stays as it is."
@@ -146,14 +157,22 @@ _OTHER = "Resume from another checkpoint; the ledger stays as it is."
 def _loaded(place: Path) -> Any:
     try:
         return torch.load(place, map_location="cpu", weights_only=True)
-    except Exception as error:  # whatever torch makes of a damaged or foreign file
+    except Exception as error:  # whatever torch makes of a damaged or foreign file; it advises to execute it: not repeated
+        got = str(error) if isinstance(error, OSError) else f"{place}, which is damaged or something else"
+        raise CheckpointError(expected="a checkpoint of tensors and plain values", got=got, do=_OTHER) from error
+
+
+def _refuse_to_replace(place: Path) -> None:
+    """Refuse to write over anything but a checkpoint: the ledger may be a path away."""
+    if place.is_file() and place.stat().st_size:
+        with place.open("rb") as file:
+            if file.read(len(_ZIP)) == _ZIP:
+                return
         raise CheckpointError(
-            expected="a checkpoint of tensors and plain values", got=f"{place}: {_first_line(error)}", do=_OTHER
-        ) from error
-
-
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).splitlines()), type(error).__name__)
+            expected="a path where nothing is, or an earlier checkpoint",
+            got=f"{place}, which is something else",
+            do="Choose another path; nothing was written.",
+        )
 
 
 def restore(objects: Mapping[str, Stateful], states: Mapping[str, Any]) -> None:
@@ -172,10 +191,12 @@ def restore(objects: Mapping[str, Stateful], states: Mapping[str, Any]) -> None:
     for name, thing in objects.items():
         try:
             thing.load_state_dict(states[name])
-        except Exception as error:
+        except BaseException as error:
             for other, state in before.items():
                 with suppress(Exception):  # the one that refused may refuse again; it is reported
                     objects[other].load_state_dict(state)
+            if not isinstance(error, Exception):
+                raise
             raise CheckpointError(
                 expected=f"a state that fits the {name}",
                 got=str(error),
@@ -184,16 +205,16 @@ def restore(objects: Mapping[str, Stateful], states: Mapping[str, Any]) -> None:
 
 
 def _plain(where: str, value: Any) -> Any:
-    """The same in types that can be read without executing anything; numbers of NumPy become Python's."""
+    """The same in types that can be read without executing anything: subclasses and numbers of NumPy become Python's own."""
     match value:
-        case Tensor():
-            return value.detach()
-        case None | bool() | str():
+        case Tensor() if type(value.detach()) is Tensor:
+            return _alone(value.detach())
+        case np.bool_() | np.integer() | np.floating():
+            return value.item()
+        case None | bool():
             return value
-        case int():
-            return int(value)
-        case float():
-            return float(value)
+        case str() | int() | float():
+            return _exactly(value)
         case Mapping():
             return {_key(where, name): _plain(f"{where}.{name}", part) for name, part in value.items()}
         case list() | tuple():
@@ -207,7 +228,20 @@ def _plain(where: str, value: Any) -> Any:
             )
 
 
-def _key(where: str, name: object) -> str | int:
+def _alone(tensor: Tensor) -> Tensor:
+    """Without the rest of its memory, which torch would write too: a part of something that is not to be saved."""
+    whole = tensor.layout is not torch.strided or tensor.untyped_storage().nbytes() == tensor.numel() * tensor.element_size()
+    return tensor if whole else tensor.clone()
+
+
+def _key(where: str, name: object) -> str | int | float:
     if isinstance(name, str | int) and not isinstance(name, bool):
-        return name
+        return _exactly(name)
     raise CheckpointError(expected=f"texts or numbers as names in {where}", got=repr(name), do="Save it apart.")
+
+
+def _exactly(value: str | float) -> str | int | float:
+    """As str, int or float, and not a subclass, which could not be read back."""
+    if isinstance(value, str):
+        return "".join(value)
+    return int(value) if isinstance(value, int) else float(value)

@@ -19,6 +19,7 @@ from torch.utils.data import (
     IterableDataset,
     RandomSampler,
     SequentialSampler,
+    Subset,
     default_collate,
 )
 
@@ -66,6 +67,9 @@ class Loading:
             _refuse_its_own_sampling(source, expected_batch_size)
             return cls(_map_style(source.dataset), source.collate_fn, source.num_workers, source)
         count = 0 if workers is None else check.whole(_OWNER, "workers", workers, least=0)
+        given: object = collate
+        if given is not None and not callable(given):
+            raise ParameterError(owner=_OWNER, name="collate", expected="a function of a list of entries", got=repr(given))
         return cls(_map_style(source), default_collate if collate is None else collate, count)
 
     @property
@@ -165,15 +169,35 @@ def _map_style(dataset: Any) -> Rows:
             got="an IterableDataset",
             do="A stream cannot be sampled. Make it a map-style data set with __len__ and __getitem__.",
         )
+    if not (callable(getattr(dataset, "__len__", None)) and callable(getattr(dataset, "__getitem__", None))):
+        expected = "a data set with len() and entries found by number, or a DataLoader of one"
+        raise ParameterError(owner=_OWNER, name="dataset", expected=expected, got=type(dataset).__name__)
+    if isinstance(dataset, Subset) and len(set(map(int, dataset.indices))) < len(dataset.indices):
+        raise ParameterError(
+            owner=_OWNER,
+            name="dataset",
+            expected="a Subset that has every record at most once: a record is what is protected",
+            got="one with records that occur several times",
+            do="Leave the repetitions out; a record that counts more can have a larger loss, which is clipped.",
+        )
     rows: Rows = dataset
     return rows
 
 
 def _refuse_its_own_sampling(loader: DataLoader[Any], expected_batch_size: float) -> None:
+    if type(loader) is not DataLoader:
+        raise ParameterError(
+            owner=_OWNER,
+            name="loader",
+            expected="torch's own DataLoader: what another class does to batches would be ignored",
+            got=type(loader).__name__,
+            do="Pass its data set, with collate and workers.",
+        )
     sampler, dataset = loader.sampler, loader.dataset
     usual = type(sampler) is SequentialSampler or (
         type(sampler) is RandomSampler and not sampler.replacement and sampler.num_samples == _length(dataset)
     )
+    usual = usual and sampler.data_source is dataset  # type: ignore[attr-defined]
     if not usual or type(loader.batch_sampler) is not BatchSampler:
         raise ParameterError(
             owner=_OWNER,

@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import NoReturn, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,8 @@ from discreet.aggregation.release import Release
 from discreet.errors import ParameterError
 
 __all__ = ["CsvLog", "Log", "Logged", "ScalarWriter", "TensorBoardLog"]
+
+_FIRST = ["step", "batch", "epsilon"]  # columns of every CSV log
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,7 +37,8 @@ class Logged:
         means: noised average of every statistic: its noised sum over the expected batch size.
         noise_std: standard deviation of the noise in these averages.
         clip_norms: of adaptive groups, after this step.
-        epsilon: at most this was spent on the ledger so far; None where no running bound is valid.
+        epsilon: at most this was spent by what the ledger held when the run began and by the run so far; None where no running
+            bound is valid. Runs that charge the same ledger meanwhile are not in it: `run.guarantee()` has them.
     """
 
     step: int
@@ -84,43 +87,53 @@ class CsvLog:
         path: new, or a file that the same statistics were logged to.
 
     Raises:
-        ParameterError: at the first step, for a file with other columns.
+        ParameterError: for something else than such a file; at the first step, for one with other statistics.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = checked_path("CsvLog", path)
+        if not self._path.parent.is_dir():
+            self._refuse("a file in a folder that exists", "no such folder")
+        if os.path.lexists(self._path) and _header(self._path)[: len(_FIRST)] not in ([], _FIRST):
+            self._refuse(f"a new file, or one that begins with the columns {_FIRST}", "other columns")
 
     def __call__(self, logged: Logged) -> None:
         """Append a line."""
-        row = {"step": logged.step, "batch": logged.batch, "epsilon": "", **logged.scalars()}
+        row = {**dict(zip(_FIRST, (logged.step, logged.batch, ""), strict=True)), **logged.scalars()}
         header = list(row)
         new = not self._path.exists() or not self._path.stat().st_size
         if not new:
             found = _header(self._path)
             if found != header:
-                expected = f"a new file, or one with the columns {header}"
-                raise ParameterError(owner="CsvLog", name="path", expected=expected, got=f"{self._path} with {found}")
+                self._refuse(f"a new file, or one with the columns {header}", f"{found}")
         with self._path.open("a", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, header)
             if new:
                 writer.writeheader()
             writer.writerow(row)
 
+    def _refuse(self, expected: str, got: str) -> NoReturn:
+        raise ParameterError(owner="CsvLog", name="path", expected=expected, got=f"{self._path} with {got}")
+
 
 def _header(path: Path) -> list[str]:
-    with path.open(newline="", encoding="utf-8") as file:
-        return next(csv.reader(file), [])
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            return next(csv.reader(file), [])
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise ParameterError(owner="CsvLog", name="path", expected="a CSV file", got=f"{path}: {error}") from error
 
 
 class ScalarWriter(Protocol):
     """What `torch.utils.tensorboard.SummaryWriter` offers."""
 
-    def add_scalar(self, tag: str, scalar_value: float, global_step: int) -> None:
+    def add_scalar(self, tag: str, scalar_value: float, global_step: int, walltime: float) -> None:
         """Note a number."""
 
 
 class TensorBoardLog:
-    """Hands every number to a TensorBoard writer.
+    """Hands every number to a TensorBoard writer. As time it gets the number of the step: how long a step took depends on the
+    size of its sample, which is sensitive.
 
     Args:
         writer: of the user, such as `torch.utils.tensorboard.SummaryWriter()`; the user closes it.
@@ -128,11 +141,12 @@ class TensorBoardLog:
 
     def __init__(self, writer: ScalarWriter) -> None:
         if not callable(getattr(writer, "add_scalar", None)):
-            expected = "a SummaryWriter, with add_scalar(tag, value, step)"
+            expected = "a SummaryWriter, with add_scalar(tag, value, step, time)"
             raise ParameterError(owner="TensorBoardLog", name="writer", expected=expected, got=type(writer).__name__)
         self._writer = writer
 
     def __call__(self, logged: Logged) -> None:
         """Note the numbers of a step."""
+        step = check.whole("TensorBoardLog", "step", logged.step, least=0)
         for name, value in logged.scalars().items():
-            self._writer.add_scalar(name, value, check.whole("TensorBoardLog", "step", logged.step, least=0))
+            self._writer.add_scalar(name, value, step, float(step))

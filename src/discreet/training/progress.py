@@ -39,9 +39,12 @@ class Meter:
         delta: in (0, 1).
         steps: that the run will take.
         parameters: as the run declares them.
+        most: what a budget at this delta admits, which the ledger asks before every charge.
     """
 
-    def __init__(self, ledger: Ledger, plan: Plan, *, delta: float, steps: int, parameters: Parameters) -> None:
+    def __init__(
+        self, ledger: Ledger, plan: Plan, *, delta: float, steps: int, parameters: Parameters, most: float = math.inf
+    ) -> None:
         self.delta = delta
         self._taken = 0
         self._live: LiveEpsilon | None = None
@@ -54,7 +57,8 @@ class Meter:
         try:
             if before and read(ledger, plan.adjacency, plan.unit).parameters is Parameters.CHOSEN_FROM_OUTPUTS:
                 return
-            self._end = account([*held, (self._step, steps)], delta=delta, adjacency=plan.adjacency).upper
+            end = account([*held, (self._step, steps)], delta=delta, adjacency=plan.adjacency).upper
+            self._end = min(end, most)
             self._live = LiveEpsilon(delta=delta, adjacency=plan.adjacency, look_ahead=_LOOK_AHEAD, before=held)
         except AccountingError:  # no single statement covers this ledger; the guarantee will say why
             self._end = self._live = None
@@ -77,6 +81,9 @@ class Meter:
 class Bar:
     """A progress bar on standard error: steps, time, rate, epsilon now and at the end, the budget, private metrics.
 
+    Released and public values, but for the time: how long steps take depends on the sizes of samples, and no guarantee covers
+    it (docs/proofs/engine.md). No log and no file has it.
+
     Args:
         shown: True or False; None shows it if standard error is a terminal.
     """
@@ -89,8 +96,14 @@ class Bar:
             TimeElapsedColumn(),
             TextColumn("{task.fields[spent]}"),
         )
-        visible = sys.stderr.isatty() if shown is None else shown
-        self._bar = Progress(*columns, console=Console(stderr=True), auto_refresh=False, disable=not visible)
+        visible = _is_terminal(sys.stderr) if shown is None else shown
+        self._bar = Progress(
+            *columns,
+            console=Console(stderr=True),
+            auto_refresh=False,
+            disable=not visible,
+            redirect_stdout=_is_terminal(sys.stdout),  # else what a user prints into a file would land on standard error
+        )
         self._terms: tuple[float | None, float | None] = None, None
         self._began = self._refreshed = 0.0
         self._seen = 0
@@ -135,6 +148,12 @@ class Bar:
 
     def _metrics(self) -> str:
         return "".join(f" {name} {sum(values) / len(values):.3g}" for name, values in self._recent.items())
+
+
+def _is_terminal(stream: object) -> bool:
+    """Also for what users put in the place of a standard stream."""
+    ask = getattr(stream, "isatty", None)
+    return callable(ask) and bool(ask())
 
 
 def _spent(now: float | None, end: float | None, limit: float | None) -> str:

@@ -203,11 +203,10 @@ class PrivateRun:
                 + (", and units that own several rows" if sampler.owners is not None else ""),
                 do="Make the plan for this data set; an entry is what is protected (for users: everything of one user).",
             )
+        samples = self._session.samples(self._start, self._first_state, until_budget=until_budget)  # or refuses a second pass
+        self._new, self._began = loading.in_new_memory, True
         self._announce()
-        self._new = loading.in_new_memory
         self._watch.begin(self._start, progress)
-        samples = self._session.samples(self._start, self._first_state, until_budget=until_budget)
-        self._began = True
         return self._issued(loading, samples)
 
     def _issued(self, loading: Loading, samples: Generator[Sample]) -> Iterator[Batch]:
@@ -285,7 +284,8 @@ class PrivateRun:
         """Write a checkpoint, whole or not at all, over an earlier one. Call it after `optimizer.step()`.
 
         It holds the state of the model and of what is named here, the plan, the step, the adaptive state and the head of the
-        ledger; no key and nothing that was not released.
+        ledger; no key and nothing that was not released. A batch that was drawn and did not go through `backward`, as after
+        Ctrl-C, is not part of it: whoever resumes draws another.
 
         Args:
             path: of the file.
@@ -294,10 +294,11 @@ class PrivateRun:
             others: further objects with a state_dict, by name.
 
         Raises:
-            SampleMisuse: in the middle of a step that has several batches, or of a batch.
-            CheckpointError: a state that holds something else than tensors and plain values, or the disk refuses.
+            SampleMisuse: in the middle of a step that has several batches.
+            CheckpointError: a state that holds something else than tensors and plain values, a path where there is something
+                else than a checkpoint, or the disk refuses.
         """
-        if self._waiting is not None or self._done % self._session.sampler.batches_per_step:
+        if self._done % self._session.sampler.batches_per_step:
             raise SampleMisuse(
                 expected="a checkpoint between two steps",
                 got=f"one within step {self.step}, whose samples could not be drawn again",
@@ -337,6 +338,7 @@ class PrivateRun:
 
         Raises:
             CheckpointError: damaged, of another plan or ledger, or of other objects; everything is as before.
+            NumericsError: thresholds out of range; likewise.
             SampleMisuse: the run began already.
         """
         if self._began:
@@ -344,6 +346,7 @@ class PrivateRun:
             raise SampleMisuse(expected=expected, got=got, do="Make another PrivateRun, and load into that.")
         found = Checkpoint.read(path)
         found.refuse_another(self.plan, self.ledger)
+        self._stepping.check(self._session.bound.groups(found.state))
         restore(named(self._model, optimizer, scheduler, others), found.objects)
         self._engine.batch_norm.take_over()
         self._start, self._first_state = found.step, found.state
@@ -370,7 +373,8 @@ class PrivateRun:
 def _opened(ledger: Ledger | str | os.PathLike[str], budget: Budget | None) -> tuple[bool, Ledger]:
     """Whether the ledger is the run's own to close, and the ledger."""
     if not isinstance(ledger, Ledger):
-        return True, Ledger.open(ledger, guard=budget)
+        guard = None if budget is None else check.instance("PrivateRun", "budget", budget, Budget)
+        return True, Ledger.open(ledger, guard=guard)
     if budget is not None:
         expected, got = "given with the path of a ledger", "given with a ledger that is open"
         do = "Open that one with guard=Budget(...)."

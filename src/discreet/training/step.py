@@ -52,7 +52,11 @@ class Stepping:
         self._microbatch = microbatch
         self._memory_budget = memory_budget
         self._inner = Inner(session.bound, session.sampler, numerics, microbatch)
-        self._inner.check(session.bound.start)
+        self.check(session.bound.start)
+
+    def check(self, groups: tuple[Group, ...]) -> None:
+        """Refuse groups whose numbers are out of range, before anything is charged."""
+        self._inner.check(groups)
 
     def sums(self, loss: Loss, sample: Sample, data: Any, *, attempt: int, new_memory: bool) -> Sums:
         """Clipped sums of a sample. Sensitive.

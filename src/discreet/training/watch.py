@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
@@ -50,7 +51,7 @@ class Watch:
         return account(self._ledger, delta=self._delta if delta is None else delta)
 
     def begin(self, start: int, progress: bool | None) -> None:  # noqa: FBT001  (three values, from the caller's keyword)
-        """Before the run's first charge: what the ledger holds now was there before it.
+        """When the run has begun, before its first charge: what is charged now was there before it, marks are its own too.
 
         Args:
             start: first step of the run.
@@ -60,8 +61,14 @@ class Watch:
         if not (bar.visible or self._logs):
             return
         self._start = start
-        steps = self._plan.steps - start
-        self._meter = Meter(self._ledger, self._plan, delta=self._delta, steps=steps, parameters=self._parameters)
+        self._meter = Meter(
+            self._ledger,
+            self._plan,
+            delta=self._delta,
+            steps=self._plan.steps - start,
+            parameters=self._parameters,
+            most=math.inf if self._budget is None else self._budget.epsilon,
+        )
         self._bar = bar if bar.visible else None
 
     @contextmanager
@@ -75,10 +82,7 @@ class Watch:
         if self._bar is None or self._meter is None:
             yield
             return
-        end, budget = self._meter.at_end, self._budget
-        if end is not None and budget is not None:
-            end = min(end, budget.epsilon)  # nothing beyond it is admitted
-        with self._bar.over(batches, done, end=end, limit=self._limit):
+        with self._bar.over(batches, done, end=self._meter.at_end, limit=self._limit):
             yield
 
     def note(self, released: Release, clip_norms: Mapping[str, float]) -> None:

@@ -94,7 +94,7 @@ def test_an_interrupt_at_any_moment_leaves_a_handle_that_works(tmp_path: Path) -
 
     before = signal.signal(signal.SIGALRM, interrupt)
     try:
-        for microseconds in range(50, 8000, 150):
+        for microseconds in (*range(50, 8000, 150), 100_000, 300_000):  # the last ones for slow machines
             signal.setitimer(signal.ITIMER_REAL, microseconds * 1e-6)
             end = time.monotonic() + 1.0  # Python drops an interrupt that arrives inside a finalizer
             try:
@@ -107,7 +107,7 @@ def test_an_interrupt_at_any_moment_leaves_a_handle_that_works(tmp_path: Path) -
             signal.setitimer(signal.ITIMER_REAL, 0)
     finally:
         signal.signal(signal.SIGALRM, before)
-    assert interrupted > 40  # of 53
+    assert interrupted > 40  # of 55
     assert total(ledger.verify()) >= taken > 0
     charge_in_another_process(tmp_path / "a.ledger", 5)  # nobody is locked out
     ledger.reserve(STEP, count=1)

@@ -1,5 +1,6 @@
 """Checkpoints: a run goes on where it was, on the same ledger, with other randomness, and nothing is executed to read them."""
 
+import enum
 import os
 import shutil
 import zipfile
@@ -259,8 +260,9 @@ def test_a_checkpoint_lies_between_two_steps(tmp_path: Path) -> None:
     batches = its.run.batches(data())
     for number in range(6):
         batch = next(batches)
-        with pytest.raises(dp.SampleMisuse, match="between two steps"):
-            its.save(tmp_path / "c")
+        if number % 3:
+            with pytest.raises(dp.SampleMisuse, match="between two steps"):
+                its.save(tmp_path / "c")
         its.run.backward(loss, batch)
         if number % 3 < 2:
             with pytest.raises(dp.SampleMisuse, match="every 3 batches"):
@@ -294,3 +296,126 @@ def test_private_batch_norm_goes_on_with_the_released_statistics(tmp_path: Path)
     assert int(second.model.state_dict()["1.num_batches_tracked"]) == 3
     second.train()
     assert int(second.model.state_dict()["1.num_batches_tracked"]) == 6
+
+
+def test_ctrl_c_in_the_middle_of_a_batch_does_not_lose_the_steps_before(tmp_path: Path) -> None:
+    ledger = dp.Ledger.in_memory()
+    its = Training(ledger)
+
+    def interrupted(model: nn.Module, batch: Any) -> Any:
+        if its.run.step == 3:
+            raise KeyboardInterrupt
+        return loss(model, batch)
+
+    with pytest.raises(KeyboardInterrupt):
+        for batch in its.run.batches(data()):
+            its.run.backward(interrupted, batch)
+            its.optimizer.step()
+            its.scheduler.step()
+    its.save(tmp_path / "c")
+    assert charged(ledger) == [4]  # the batch that was lost was drawn
+    resumed = Training(ledger).load(tmp_path / "c")
+    assert resumed.run.step == 3
+    assert len(resumed.train().noise) == STEPS - 3
+    assert sum(charged(ledger)) == STEPS + 1
+
+
+@pytest.mark.parametrize("what", ["ledger", "link", "text"])
+def test_a_checkpoint_replaces_nothing_but_a_checkpoint(tmp_path: Path, what: str) -> None:
+    """A wrong name must not cost the ledger."""
+    path = tmp_path / "a.ledger"
+    with dp.Ledger.open(path) as ledger:
+        its = Training(ledger).train(3)
+        place = {"ledger": path, "link": tmp_path / "link", "text": tmp_path / "text"}[what]
+        if what == "link":
+            place.symlink_to(path)
+        if what == "text":
+            place.write_text("notes")
+        before = place.read_bytes()
+        with pytest.raises(dp.CheckpointError, match="something else"):
+            its.save(place)
+        assert place.read_bytes() == before
+        assert charged(ledger.verify()) == [3]
+
+
+class Kept:
+    """An object with a state of one value."""
+
+    def __init__(self, value: Any = None) -> None:
+        self.value = value
+
+    def state_dict(self) -> Any:
+        return self.value
+
+    def load_state_dict(self, state: Any, /) -> None:
+        self.value = state
+
+
+class Word(enum.StrEnum):
+    A = "a"
+
+
+def test_what_was_written_can_be_read_whatever_class_a_text_or_a_number_is_of(tmp_path: Path) -> None:
+    ledger = dp.Ledger.in_memory()
+    odd = {"n": np.int64(3), "f": np.float32(0.5), "b": np.bool_(1), "s": np.str_("x"), "w": Word.A, Word.A: 1, np.str_("k"): 2}
+    Training(ledger).run.save(tmp_path / "c", others={"kept": Kept(odd)})
+    kept = Kept()
+    Training(ledger).run.load(tmp_path / "c", others={"kept": kept})
+    assert kept.value == {"n": 3, "f": 0.5, "b": True, "s": "x", "w": "a", "a": 1, "k": 2}
+    assert {type(value) for value in (*kept.value, *kept.value.values())} <= {str, int, float, bool}
+
+    class Own(Tensor):
+        pass
+
+    with pytest.raises(dp.CheckpointError, match="Own in kept"):
+        Training(ledger).run.save(tmp_path / "c", others={"kept": Kept(torch.zeros(2).as_subclass(Own))})
+
+
+def test_p42_a_part_of_a_tensor_does_not_take_the_rest_into_the_file(tmp_path: Path) -> None:
+    """By itself torch writes all memory that a tensor is a part of."""
+    rest = torch.full((1000,), 3.0)
+    Training(dp.Ledger.in_memory()).run.save(tmp_path / "c", others={"kept": Kept({"first": rest[:1]})})
+    assert torch.load(tmp_path / "c")["objects"]["kept"]["first"].untyped_storage().nbytes() == 4
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("state", {"grad/*": 1e30}),
+        ("state", {"grad/*": 1e-300}),
+        ("state", {"grad/*": -1.0}),
+        ("state", {}),
+        ("objects", {1: {}, "model": {}}),
+        ("objects", [1, 2]),
+        ("step", True),
+        ("step", STEPS + 1),
+        ("head", "0" * 64),
+    ],
+)
+def test_p46_values_that_no_run_writes_are_refused_before_anything_is_charged(tmp_path: Path, field: str, value: Any) -> None:
+    ledger = dp.Ledger.in_memory()
+    its = Training(ledger)
+    its.save(tmp_path / "c")
+    torch.save({**torch.load(tmp_path / "c"), field: value}, tmp_path / "c")
+    before = its.everything()
+    with pytest.raises((dp.CheckpointError, dp.NumericsError)) as refused:
+        its.load(tmp_path / "c")
+    assert "weights_only" not in str(refused.value)
+    assert its.everything() == before
+    assert ledger.runs() == ()
+
+
+def test_an_interrupt_while_loading_leaves_all_objects_as_they_were(tmp_path: Path) -> None:
+    class Slow(Kept):
+        def load_state_dict(self, state: Any, /) -> None:
+            raise KeyboardInterrupt
+
+    ledger = dp.Ledger.in_memory()
+    Training(ledger).train(3).run.save(tmp_path / "c", others={"slow": Slow(1)})
+    other = Training(ledger)
+    before = other.everything()
+    with pytest.raises(KeyboardInterrupt):
+        other.run.load(tmp_path / "c", others={"slow": Slow(1)})
+    assert other.everything() == before
+    with pytest.raises(dp.ParameterError, match="'slow'"):
+        other.run.load(tmp_path / "c", others={"slow": 3})  # type: ignore[dict-item]

@@ -13,6 +13,7 @@ from torch.utils.data import (
     Dataset,
     IterableDataset,
     RandomSampler,
+    SequentialSampler,
     Subset,
     SubsetRandomSampler,
     TensorDataset,
@@ -111,10 +112,12 @@ def test_p30_a_subset_stays_a_subset() -> None:
         lambda: DataLoader(Numbers(), batch_size=3, sampler=WeightedRandomSampler([1.0] * 30, 30)),
         lambda: DataLoader(Numbers(), batch_size=3, sampler=RandomSampler(Numbers(), replacement=True)),
         lambda: DataLoader(Numbers(), batch_size=3, sampler=RandomSampler(Numbers(), num_samples=10)),
+        lambda: DataLoader(Numbers(), batch_size=3, sampler=SequentialSampler(range(10))),
+        lambda: DataLoader(Numbers(), batch_size=3, sampler=RandomSampler(range(10), num_samples=30)),
         lambda: DataLoader(Numbers(), batch_sampler=[[0, 1], [2]]),
         lambda: DataLoader(Numbers(), batch_size=None),
     ],
-    ids=["subset", "weighted", "replacement", "fewer", "batches", "none"],
+    ids=["subset", "weighted", "replacement", "fewer", "part", "random part", "batches", "none"],
 )
 def test_p30_a_loader_with_a_sampler_of_its_own_is_refused(loader: Any) -> None:
     with pytest.raises(dp.ParameterError, match="without a sampler of its own"):
@@ -128,6 +131,13 @@ class Stream(IterableDataset[Tensor]):
         return iter([torch.zeros(2)])
 
 
+class Doubled(DataLoader[Tensor]):
+    """Does something to batches."""
+
+    def __iter__(self) -> Any:
+        return (2.0 * batch for batch in super().__iter__())
+
+
 def test_what_cannot_be_meant_is_refused_before_anything_is_charged() -> None:
     ledger = dp.Ledger.in_memory()
     for source, options, message in (
@@ -136,6 +146,13 @@ def test_what_cannot_be_meant_is_refused_before_anything_is_charged() -> None:
         (DataLoader(Numbers(), batch_size=3), {"collate": stacked}, "left to the loader"),
         (DataLoader(Numbers(), batch_size=3), {"workers": 1}, "left to the loader"),
         (Numbers(), {"workers": -1}, "workers"),
+        (Numbers(), {"collate": 3}, "collate"),
+        (Numbers(), {"until_budget": True}, "a ledger without a budget"),
+        (Doubled(Numbers(), batch_size=3), {}, "Doubled"),
+        (iter([torch.zeros(2)]), {}, "a data set with len"),
+        (None, {}, "a data set with len"),
+        (Subset(Numbers(), [*range(29), 3]), {}, "several times"),
+        (DataLoader(Subset(Numbers(), [*range(29), 3]), batch_size=3), {}, "several times"),
     ):
         run = PrivateRun(nn.Linear(1, 1), plan(), ledger=ledger)
         with pytest.raises(dp.ParameterError, match=message):
@@ -202,3 +219,20 @@ def test_options_of_a_loader_hold_for_its_workers() -> None:
 
 def _note_worker(number: int) -> None:
     raise RuntimeError("worker_init_fn was called", number)
+
+
+def test_a_second_pass_is_refused_and_changes_nothing_for_the_first() -> None:
+    """Also what it says of epsilon, and of where batches lie."""
+    seen: list[float | None] = []
+    its, ledger = plan(steps=6), dp.Ledger.in_memory()
+    run = PrivateRun(nn.Linear(1, 1), its, ledger=ledger, logs=[lambda logged: seen.append(logged.epsilon)])
+    batches = run.batches(Numbers())
+    run.backward(loss, next(batches))
+    before = (run._new, run._watch._meter)
+    with pytest.raises(dp.SampleMisuse, match="a second one"):
+        run.batches(TensorDataset(torch.zeros(RECORDS, 2)))
+    assert (run._new, run._watch._meter) == before
+    for batch in batches:
+        run.backward(loss, batch)
+    assert seen[-1] is not None
+    assert seen[-1] <= run.guarantee().upper * 1.001

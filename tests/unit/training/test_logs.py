@@ -3,6 +3,11 @@
 import csv
 import io
 import math
+import os
+import pty
+import subprocess
+import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +19,7 @@ from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
 import discreet as dp
+from discreet.randomness import Source
 from discreet.training import CsvLog, Logged, PrivateRun, TensorBoardLog, progress
 from discreet.training.progress import Meter
 
@@ -101,7 +107,8 @@ def test_tensorboard_gets_every_number() -> None:
         def __init__(self) -> None:
             self.seen: list[tuple[str, float, int]] = []
 
-        def add_scalar(self, tag: str, scalar_value: float, global_step: int) -> None:
+        def add_scalar(self, tag: str, scalar_value: float, global_step: int, walltime: float) -> None:
+            assert walltime == global_step  # no clock: how long a step took is not released
             self.seen.append((tag, scalar_value, global_step))
 
     writer = Writer()
@@ -136,7 +143,13 @@ def test_the_bar_shows_steps_epsilon_and_private_metrics(monkeypatch: pytest.Mon
     assert "metric/seen" in text.getvalue()
 
 
-def test_no_bar_without_a_terminal(capfd: pytest.CaptureFixture[str]) -> None:
+def test_no_bar_without_a_terminal(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    class Lines:
+        """What a user puts in the place of a standard stream."""
+
+        def write(self, _: str) -> None: ...
+
+    monkeypatch.setattr(sys, "stdout", Lines())
     run = PrivateRun(nn.Linear(2, 1), plan(), ledger=dp.Ledger.in_memory(), statistics={"metric/seen": 1})
     for batch in run.batches(DATA):
         run.backward(loss, batch)
@@ -176,13 +189,16 @@ def test_the_guarantee_is_that_of_the_ledger() -> None:
 def test_a_ledger_by_path_is_closed_with_the_run_and_a_budget_holds(tmp_path: Path) -> None:
     budget = dp.Budget(epsilon=1.0, delta=DELTA)
     path = tmp_path / "a.ledger"
-    with PrivateRun(nn.Linear(2, 1), plan(), ledger=path, budget=budget, statistics={"metric/seen": 1}) as run:
+    shown: list[float | None] = []
+    logs = [lambda logged: shown.append(logged.epsilon)]
+    with PrivateRun(nn.Linear(2, 1), plan(), ledger=path, budget=budget, statistics={"metric/seen": 1}, logs=logs) as run:
         with pytest.raises(dp.BudgetExceeded, match=r"of which \d+ fit"):
             run.batches(DATA)
         assert run.ledger.runs() == ()
         batches = run.batches(DATA, until_budget=True)
         taken = [run.backward(loss, batch).step for batch in batches]
         assert 0 < len(taken) < STEPS
+        assert run.guarantee().upper <= max(epsilon for epsilon in shown if epsilon is not None) <= 1.0
         assert run.guarantee().upper <= 1.0
         one_more = dp.account([(run.plan.step, len(taken) + 1)], delta=DELTA, adjacency=run.plan.adjacency)
         assert one_more.upper > 1.0
@@ -202,3 +218,58 @@ def test_under_a_filter_the_guarantee_is_the_budget(tmp_path: Path) -> None:
             run.backward(loss, batch)
             break  # because of what was seen
         assert run.guarantee().upper == 20.0
+
+
+def test_no_epsilon_is_shown_for_a_run_with_a_test_key() -> None:
+    """Its noise can be subtracted."""
+    seen: list[Logged] = []
+    train(dp.Ledger.in_memory(), logs=[seen.append], source=Source.unsafe_test_key(bytes(32)))
+    assert {logged.epsilon for logged in seen} == {None}
+
+
+def test_a_csv_that_cannot_be_one_is_refused_before_the_run(tmp_path: Path) -> None:
+    for content in (b"something,else\n", b"\xff\xfe\x00", b'"' + b"x" * 200_000):
+        path = tmp_path / "metrics.csv"
+        path.write_bytes(content)
+        with pytest.raises(dp.ParameterError, match="CsvLog"):
+            CsvLog(path)
+        assert path.read_bytes() == content
+    with pytest.raises(dp.ParameterError, match="CSV file"):
+        CsvLog(tmp_path)
+    with pytest.raises(dp.ParameterError, match="no such folder"):
+        CsvLog(tmp_path / "none" / "metrics.csv")
+
+
+def test_a_budget_that_is_none_leaves_no_ledger_behind(tmp_path: Path) -> None:
+    with pytest.raises(dp.ParameterError, match="budget"):
+        PrivateRun(nn.Linear(2, 1), plan(), ledger=tmp_path / "a", budget=3.0, statistics={"metric/seen": 1})  # type: ignore[arg-type]
+    assert list(tmp_path.iterdir()) == []
+
+
+_PRINTS = """
+import discreet as dp, torch
+from discreet.training import PrivateRun
+plan = dp.Plan(sampler=dp.Sampler(dp.Poisson(0.5), records=9, steps=2), mechanism=dp.Gaussian(1.0, 1.0))
+run = PrivateRun(torch.nn.Linear(2, 1), plan, ledger=dp.Ledger.in_memory())
+for batch in run.batches(torch.utils.data.TensorDataset(torch.ones(9, 2))):
+    run.backward(lambda model, data: model(data[0]).squeeze(1), batch)
+    print("a line of the user")
+"""
+
+
+def test_what_a_user_prints_goes_where_it_was_sent_while_the_bar_shows(tmp_path: Path) -> None:
+    """As in: python train.py > lines."""
+    ours, theirs = pty.openpty()
+    with (tmp_path / "lines").open("wb") as lines:
+        environment = os.environ | {"TERM": "xterm", "PYTHONPATH": os.pathsep.join(sys.path)}
+        child = subprocess.Popen([sys.executable, "-c", _PRINTS], stdout=lines, stderr=theirs, env=environment)
+        os.close(theirs)
+        shown = b""
+        with suppress(OSError):  # the terminal is gone when the child is
+            while part := os.read(ours, 65536):
+                shown += part
+        os.close(ours)
+        assert child.wait(timeout=60) == 0
+    assert (tmp_path / "lines").read_text() == "a line of the user\n" * 2
+    assert b"2/2" in shown
+    assert b"a line" not in shown
