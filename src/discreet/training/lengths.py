@@ -38,16 +38,24 @@ def squares_together(factors: Sequence[Factor]) -> Tensor | None:
     if not sides or not all(sides):
         return None
     tensors = [side for both in sides for side in both]
-    lengths = torch.stack([torch.linalg.vector_norm(one, dim=tuple(range(1, one.ndim))) for one in tensors])
+    found: dict[object, Tensor] = {}  # a weight and its bias share one side: the same memory
+    lengths = torch.stack([_lengths(one, found) for one in tensors])
     columns = tuple(math.prod(one.shape[1:]) for one in tensors)
     squares_km = lengths.cpu().numpy().astype(np.float64)
     factor_k, absolute_k, back = _bounds(tuple(one.dtype for one in tensors), columns)
-    with np.errstate(over="ignore"):  # what is too long becomes infinite, see `norm_bound`
+    with np.errstate(invalid="ignore", over="ignore"):  # what is too long becomes infinite, see `norm_bound`
         squares_km *= squares_km
         squares_km += absolute_k
         squares_km *= factor_k
         squares_km *= back
-    return torch.from_numpy(_products(squares_km, [len(both) for both in sides]))
+        return torch.from_numpy(_products(squares_km, [len(both) for both in sides]))
+
+
+def _lengths(rows: Tensor, found: dict[object, Tensor]) -> Tensor:
+    key = (rows.data_ptr(), rows.numel(), rows.dtype) if rows.is_contiguous() else id(rows)
+    if key not in found:
+        found[key] = torch.linalg.vector_norm(rows, dim=tuple(range(1, rows.ndim)))
+    return found[key]
 
 
 def _sides(factor: Factor) -> _Sides:
@@ -62,15 +70,15 @@ def _sides(factor: Factor) -> _Sides:
 
 
 def _products(squares_km: NDArray[np.float64], sides: Sequence[int]) -> NDArray[np.float64]:
+    """(m, factors). Infinity times zero is no number: such a record is left out."""
     out = np.empty((squares_km.shape[1], len(sides)))
     row = 0
-    with np.errstate(invalid="ignore", over="ignore"):  # infinity times zero is no number: such a record is left out
-        for column, count in enumerate(sides):
-            if count == 1:
-                out[:, column] = squares_km[row]
-            else:
-                np.multiply(squares_km[row], squares_km[row + 1] * _UP, out=out[:, column])
-            row += count
+    for column, count in enumerate(sides):
+        if count == 1:
+            out[:, column] = squares_km[row]
+        else:
+            np.multiply(squares_km[row], squares_km[row + 1] * _UP, out=out[:, column])
+        row += count
     return out
 
 

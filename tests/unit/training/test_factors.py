@@ -250,6 +250,17 @@ def test_norms_of_several_factors_at_once_are_those_of_each() -> None:
     assert bool((found[[0, 4, 5], 0] >= true * (1 - 1e-6)).all())
 
 
+def test_sides_that_share_memory_are_measured_once_and_others_are_not_taken_for_them() -> None:
+    """Wrong: the same place in memory, whatever lies there: rows of another width."""
+    b = tensor(4, 6)
+    factors: list[Factor] = [Outer(tensor(4, 1, 5, seed=1), b.view(4, 1, 6), (6, 5)), Dense(b), Dense(b[:, :3])]
+    for some in (factors[:3], factors[2::-1]):
+        found = squares_together(some)
+        assert found is not None
+        for column, factor in enumerate(some):
+            assert torch.allclose(found[:, column], factor.measured()[0], rtol=1e-9)
+
+
 def test_norms_of_other_factors_are_not_computed_at_once() -> None:
     several, long = Outer(tensor(4, 2, 3), tensor(4, 2, 5), (5, 3)), Dense(tensor(4, 2000))
     rows = Rows(torch.zeros(4, 1, dtype=torch.int64), tensor(4, 1, 3), (2, 3))
