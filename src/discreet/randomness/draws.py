@@ -9,9 +9,6 @@ Give each call a stream of its own (`Stream.child`): two draws from the same wor
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import lru_cache
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -25,7 +22,6 @@ _BLOCK = 2**18  # positions of a coin's block; part of the meaning of a stream's
 _FIRST = 16  # bits of the first digit of a coin
 _DIGIT = 64  # bits of each further digit
 _COINS_PER_WORD = _DIGIT // _FIRST
-_Further = Callable[[int], Stream]  # level of a digit to the stream of its words
 _SPARSE = 16  # a subset below this part of the population is drawn element by element
 
 
@@ -57,7 +53,7 @@ def bernoulli(stream: Stream, probability: float, start: int, stop: int) -> NDAr
     if probability == 1.0:
         return np.arange(start, stop, dtype=np.int64)
     digits = _digits(probability)
-    further = lru_cache(None)(lambda level: stream.child(f"digit/{level}"))  # hardly ever needed
+    further = [stream.child(f"digit/{level}") for level in range(1, len(digits))]
     words = np.empty(-(-min(_BLOCK, stop - start + start % _BLOCK) // _COINS_PER_WORD), np.uint64)
     heads = [np.empty(0, np.int64)]
     for block in range(start - start % _BLOCK, stop, _BLOCK):
@@ -81,7 +77,7 @@ def _digits(probability: float) -> list[int]:
     return digits
 
 
-def _heads(coins: NDArray[np.uint16], digits: list[int], further: _Further, block: int) -> NDArray[np.int64]:
+def _heads(coins: NDArray[np.uint16], digits: list[int], further: list[Stream], block: int) -> NDArray[np.int64]:
     """Indices of the coins below the number with these digits; a tie is decided by the next digit.
 
     The j-th tie of a block reads word block + j of the next digit's stream. Which coin that is depends on earlier digits only,
@@ -91,10 +87,10 @@ def _heads(coins: NDArray[np.uint16], digits: list[int], further: _Further, bloc
     coins_there = coins[candidates]
     is_head = coins_there < digits[0]
     ties = np.flatnonzero(coins_there == digits[0])
-    for level, digit in enumerate(digits[1:], 1):
+    for digit, stream in zip(digits[1:], further, strict=True):
         if not ties.size:
             break
-        words = further(level).words(ties.size, block)
+        words = stream.words(ties.size, block)
         is_head[ties[words < np.uint64(digit)]] = True
         ties = ties[words == np.uint64(digit)]
     return candidates[is_head]
