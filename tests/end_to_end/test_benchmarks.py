@@ -1,4 +1,4 @@
-"""The step benchmark compares like with like, and prints and writes what it says."""
+"""The benchmarks of training compare like with like, and print and write what they say."""
 
 import json
 import os
@@ -37,3 +37,14 @@ def test_the_step_benchmark_prints_and_writes_its_figures(tmp_path: Path) -> Non
     rows = {row["contender"]: row for row in json.loads(path.read_text())["rows"]}
     assert rows.keys() == {"plain", "vmap"}
     assert f"{rows['vmap']['timing']['cpu_ms'] / rows['plain']['timing']['cpu_ms']:.2f}" in out.splitlines()[-1]
+
+
+@pytest.mark.full
+def test_the_benchmark_of_whole_runs_compares_as_many_steps_of_each_kind(tmp_path: Path) -> None:
+    path = tmp_path / "whole.json"
+    out = run("benchmarks.whole_run", "--tiny", "--repeats", "2", "--json", str(path))
+    for name, kinds in json.loads(path.read_text())["runs"].items():
+        assert f"{name}: 4 steps of 16 of 64 records" in out
+        assert {run["steps"] for runs in kinds.values() for run in runs} == {4}
+        assert all(run["begin"] > 0 and run["first"] > 0 and run["rest"] > 0 for runs in kinds.values() for run in runs)
+        assert len(kinds["private"]) == 2

@@ -264,8 +264,11 @@ class Session:
         """
         return permutation(self._source.stream(Purpose.ORDER, step=self.number(sample)), len(sample))
 
-    def places(self, sample: Sample, size: int, attempt: int = 0) -> NDArray[np.int64]:
-        """Which record of the order stands where, in passes of `size` places; -1 where nobody does. Sensitive; once.
+    def places(self, sample: Sample, size: int, attempt: int = 0) -> tuple[NDArray[np.int64], int]:
+        """Which record of the order stands where, in passes of `size` places, -1 where nobody does; and a seed. Once.
+
+        Places are sensitive. The seed is secret: for what a model itself draws at random, such as dropout, so that it is
+        independent of the data.
 
         All passes but the last are full; in the last, places are taken at random. So of two neighbouring samples with fewer
         than `size` records the smaller one leaves a place empty, and nobody else moves (docs/proofs/sums.md, section 3).
@@ -279,13 +282,10 @@ class Session:
         full = len(sample) // count * count
         found = np.full(-(-len(sample) // count) * count, -1, np.int64)
         found[:full] = np.arange(full)
-        free = permutation(self._source.stream(Purpose.ORDER, step=self.number(sample), lane=1 + 2 * attempt), count)
+        stream = self._source.stream(Purpose.ORDER, step=self.number(sample), lane=1 + attempt)
+        free = permutation(stream, count)
         found[full + free[: len(sample) - full]] = np.arange(full, len(sample))
-        return found
-
-    def seed(self, sample: Sample, attempt: int = 0) -> int:
-        """For what a model itself draws at random, such as dropout, so that it is independent of the data. Secret; once."""
-        return int(self._source.stream(Purpose.ORDER, step=self.number(sample), lane=2 + 2 * attempt).words(1)[0])
+        return found, int(stream.words(1, count)[0])  # the first word that the permutation did not read
 
     # --- release ---
 

@@ -86,7 +86,7 @@ def _fill(reveal: Callable[[], bytes], block: int, target: memoryview, cursor: C
 def derive(reveal: Callable[[], bytes], *labels: str) -> bytes:
     """A 32-byte key for these labels; different lists of labels give independent keys."""
     _check()
-    info = b"".join(len(label.encode()).to_bytes(4, "big") + label.encode() for label in ("discreet", *labels))
+    info = b"".join([len(name).to_bytes(4, "big") + name for name in [label.encode() for label in ("discreet", *labels)]])
     return HKDFExpand(SHA256(), 32, info).derive(reveal())
 
 

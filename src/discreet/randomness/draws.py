@@ -54,7 +54,7 @@ def bernoulli(stream: Stream, probability: float, start: int, stop: int) -> NDAr
         return np.arange(start, stop, dtype=np.int64)
     digits = _digits(probability)
     further = [stream.child(f"digit/{level}") for level in range(1, len(digits))]
-    words = np.empty(_BLOCK // _COINS_PER_WORD, np.uint64)
+    words = np.empty(-(-min(_BLOCK, stop - start + start % _BLOCK) // _COINS_PER_WORD), np.uint64)
     heads = [np.empty(0, np.int64)]
     for block in range(start - start % _BLOCK, stop, _BLOCK):
         used = words[: -(-min(_BLOCK, stop - block) // _COINS_PER_WORD)]
@@ -184,6 +184,8 @@ def permutation(stream: Stream, count: int) -> NDArray[np.int64]:
 def _order_ties(stream: Stream, packed: NDArray[np.uint64], bits: np.uint64) -> None:
     """Put the elements of each run of equal keys, which stand by number, in a random order."""
     first = np.flatnonzero(packed[1:] ^ packed[:-1] < np.uint64(1) << bits)  # its key and the next one's are equal
+    if not first.size:
+        return
     tied = np.union1d(first, first + 1)
     keys = packed[tied] >> bits
     attempt = 0

@@ -40,6 +40,7 @@ _WORTH = 2**17  # positions for which one more thread pays
 _WORTH_COMPILING = 2**27  # numbers that NumPy takes about as long for as compiling takes
 
 _Floats = NDArray[np.float64]
+_Numbers = NDArray[np.floating]
 _Part = Callable[[int, int, int], None]  # numbers first ... last - 1 of an array whose number 0 has this position
 _Candidates = Callable[[NDArray[np.uint64], float, _Floats], NDArray[np.intp]]
 
@@ -257,11 +258,20 @@ def release_all(
         NumericsError: a sum is not finite or too large for the grid; nothing was written and the stream is still unused.
         RandomnessMisuse: the stream was used before.
     """
-    prepared = [prepare("release", sums, grid, out) for sums, out in pairs]
+    prepared = [_views("release", sums, grid, out) for sums, out in pairs]
     size = sum(values.size for values, _ in prepared)
+    # Few numbers in several arrays cost what the arrays cost: make one of them.
+    joined = np.concatenate([values for values, _ in prepared], dtype=np.float64) if 0 < size <= _RELEASED else None
+    parts = [_fitting(grid, *pair) for pair in (prepared if joined is None else [(joined, joined)])]
     noise = GaussianNoise(stream, scale=grid.scale(noise_std), size=size, threads=threads)
-    for values, target in prepared:
+    for values, target in parts:
         noise._share(values.size, partial(_release_part, noise, grid, values, target))  # noqa: SLF001
+    if joined is not None:
+        start = 0
+        with np.errstate(over="ignore", under="ignore"):
+            for _, target in prepared:
+                np.copyto(target, joined[start : start + target.size], casting="same_kind")
+                start += target.size
 
 
 def _release_part(
@@ -283,20 +293,26 @@ def _release_part(
         publish(units, grid, target[piece])
 
 
-def prepare(
-    owner: str, sums: NDArray[np.floating], grid: Grid, out: NDArray[np.floating] | None
-) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
+def prepare(owner: str, sums: _Numbers, grid: Grid, out: _Numbers | None) -> tuple[_Numbers, _Numbers]:
     """All checks of a release: the sums, and where the release goes, as arrays of one axis that can be worked on in pieces."""
+    return _fitting(grid, *_views(owner, sums, grid, out))
+
+
+def _fitting(grid: Grid, values: _Numbers, target: _Numbers) -> tuple[_Numbers, _Numbers]:
+    """Refuse what does not fit the grid; a copy where a piece that is written would change sums that are still to be read."""
+    if values.size:  # rounding is monotone: if the ends are right, all are; NaN is an end wherever it is
+        grid.integers(np.array([np.minimum.reduce(values), np.maximum.reduce(values)]))
+    if values is target or (values.ctypes.data == target.ctypes.data and values.dtype == target.dtype):
+        return values, target
+    return values.copy() if np.may_share_memory(values, target) else values, target
+
+
+def _views(owner: str, sums: _Numbers, grid: Grid, out: _Numbers | None) -> tuple[_Numbers, _Numbers]:
     check.instance(owner, "grid", grid, Grid)
     values = _flat(owner, "sums", sums, np.float32, np.float64)
     target = np.empty_like(values) if out is None else _flat(owner, "out", out, np.float32, np.float64, writable=True)
     if out is not None and out.shape != sums.shape:
         raise ParameterError(owner=owner, name="out", expected=f"of shape {sums.shape}", got=f"shape {out.shape}")
-    if values.size:  # rounding is monotone: if the ends are right, all are; NaN is an end wherever it is
-        grid.integers(np.array([np.minimum.reduce(values), np.maximum.reduce(values)]))
-    in_place = values.ctypes.data == target.ctypes.data and values.dtype == target.dtype
-    if np.may_share_memory(values, target) and not in_place:
-        values = values.copy()  # a piece that is written would change sums that are still to be read
     return values, target
 
 

@@ -19,8 +19,8 @@ from discreet.training.culprit import CANNOT_BEAR, coupled_layer, keeping_statis
 from discreet.training.engine import Engine, Loss, trained
 from discreet.training.perturbation import another
 from discreet.training.quiet import plain_forward
-from discreet.training.recording import Unclear
 from discreet.training.rows import count_rows, select
+from discreet.training.watching import Unclear
 
 __all__ = ["Problem", "Problems", "check"]
 

@@ -2,15 +2,16 @@
 
 Every form gives the same norms and sums up to rounding, which the sensitivity covers; so the choice is about time alone.
 
-Forms are tried on a few records first, and on all of them only where that does not settle it. Uses of equal shapes share what
-was measured.
+Forms are tried on a few records first, and on many only where that does not settle it. Uses of equal shapes share what was
+measured.
 
 Memory: a backward pass gives back activations while factors are kept. When it has come to a certain call,
 
     kept so far + this factor  <=  SHARE * (peak of plain training) + activations given back by then
 
-so that both together stay below (1 + SHARE) times what plain training takes. Where even the first form, which holds what the
-pass holds anyway, is above that, it is taken nevertheless: microbatches bound it.
+so that both together stay below (1 + SHARE) times what plain training takes; 16 MB, which nobody notices, are always free.
+Where even the first form, which holds what the pass holds anyway, is above that, it is taken nevertheless: microbatches bound
+it.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ __all__ = ["SHARE", "Choice", "Chooser", "table"]
 SHARE = 0.35
 """Of the memory of plain training, that factors may take in addition to it."""
 
-_FEW = 8  # records of the first trial
+_SMALL = 2**24  # bytes
+_FEW, _MANY = 8, 128  # records of the first trial, and of the second
 _CLEAR = 1.5  # a form that is so many times slower than the best one is out
 
 _Signature: TypeAlias = tuple[Any, ...]
@@ -81,10 +83,9 @@ class Chooser:
 
     def finished(self, leaf: str, factor: Factor, call: int) -> Factor:
         """The factor in the form that was chosen for this leaf; `call`: how far the backward pass has come, public."""
-        forms = factor.forms()
         if leaf not in self.choices:
             self.choices[leaf] = self._chosen(leaf, factor, call)
-        name = self.choices[leaf].form
+        name, forms = self.choices[leaf].form, factor.forms()
         return forms[name]() if name in forms else factor
 
     def _chosen(self, leaf: str, factor: Factor, call: int) -> Choice:
@@ -104,7 +105,7 @@ class Chooser:
         """Bytes that one more factor may keep."""
         kept = sum(choice.bytes for choice in self.choices.values())
         beside = SHARE * self.activations.peak + self.activations.given_back(call)
-        return min(self._budget, records * beside) - kept
+        return min(self._budget, max(_SMALL, records * beside)) - kept
 
     def _seconds(self, factor: Factor, names: list[str]) -> dict[str, float]:
         signature = (type(factor), factor.shape, *names, *(tuple(tensor.shape) for tensor in _tensors(factor)))
@@ -115,7 +116,8 @@ class Chooser:
             seconds = {name: _time(few, name, 2) * factor.records / max(1, few.records) for name in names}
             close = [name for name in names if seconds[name] <= _CLEAR * min(seconds.values())]
             if len(close) > 1:
-                seconds |= {name: _time(factor, name, 2) for name in close}
+                many = _first(factor, _MANY)
+                seconds |= {name: _time(many, name, 2) * factor.records / max(1, many.records) for name in close}
             self._measured[signature] = seconds
         return dict(self._measured[signature])
 

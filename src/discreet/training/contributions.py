@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from discreet.training.factors import Dense, Factor, Outer, Rows, Tied
+from discreet.training.factors import Dense, Factor, Measures, Outer, Rows, Tied
+from discreet.training.lengths import squares_together
 from discreet.training.recording import Use
 from discreet.training.values import Region, whole
 
@@ -46,15 +47,28 @@ class Contributions:
     present: int | Tensor
 
     def measured(self, leaves: Iterable[str]) -> tuple[Tensor, Tensor]:
-        """Squared norms and squared spreads, (m, leaves) each, float64, at or above the truth."""
-        columns = []
-        for leaf in leaves:
-            squares = spreads = torch.zeros(self.records, dtype=torch.float64)
-            for piece in self.pieces.get(leaf, ()):
-                one, other = piece.factor.measured()
-                squares, spreads = squares + one.cpu(), spreads + other.cpu()
-            columns.append((squares, spreads))
-        return torch.stack([squares for squares, _ in columns], 1), torch.stack([spreads for _, spreads in columns], 1)
+        """Squared norms and squared spreads, (m, leaves) each, float64, at or above the truth; the same tensor if equal."""
+        names = list(leaves)
+        single = [self.pieces[leaf][0].factor for leaf in names if len(self.pieces.get(leaf, ())) == 1]
+        together = squares_together(single) if len(single) == len(names) else None
+        if together is not None:
+            return together, together
+        measured = [self._measured(leaf) for leaf in names]
+        squares = torch.stack([one for one, _ in measured], 1)
+        if all(one is other for one, other in measured):
+            return squares, squares
+        return squares, torch.stack([other for _, other in measured], 1)
+
+    def _measured(self, leaf: str) -> Measures:
+        parts = [piece.factor.measured() for piece in self.pieces.get(leaf, ())]
+        if not parts:
+            zeros = torch.zeros(self.records, dtype=torch.float64)
+            return zeros, zeros
+        squares, spreads = parts[0]
+        for more, other in parts[1:]:
+            squares, spreads = squares + more, spreads + other
+        on_cpu = squares.cpu()
+        return on_cpu, on_cpu if spreads is squares else spreads.cpu()
 
     def positions(self, leaves: Iterable[str]) -> frozenset[int]:
         """Numbers of positions that occur; public."""
@@ -64,6 +78,10 @@ class Contributions:
     def mask(self) -> Tensor:
         """Which rows are records, one bool for each."""
         return self.present if isinstance(self.present, Tensor) else torch.arange(self.records) < self.present
+
+    def joined_by(self, pieces: Mapping[str, tuple[Piece, ...]]) -> Contributions:
+        """With these leaves as well."""
+        return Contributions({**self.pieces, **pieces}, self.records, self.present) if pieces else self
 
     def keep(self, kept: Tensor) -> Contributions:
         """Zeros for the other records."""
@@ -85,11 +103,12 @@ def gathered(
             found.setdefault(leaf, {}).setdefault(region, []).append(factor)
     out = {}
     for leaf, regions in found.items():
-        if _apart(regions):
-            pieces = tuple(Piece(region, _merged(factors)) for region, factors in regions.items())
+        merged: dict[Region, Factor]
+        if len(regions) == 1 or _apart(regions):
+            merged = {region: _merged(factors) for region, factors in regions.items()}
         else:
-            pieces = (Piece(whole(parameters[leaf]), _together(regions, parameters[leaf])),)
-        out[leaf] = tuple(Piece(piece.region, finish(leaf, piece.factor)) for piece in pieces)
+            merged = {whole(parameters[leaf]): _together(regions, parameters[leaf])}
+        out[leaf] = tuple(Piece(region, finish(leaf, factor)) for region, factor in merged.items())
     return out
 
 

@@ -18,9 +18,9 @@ from torch import Tensor
 from discreet.errors import CoupledRecords
 from discreet.training.alone import losses_of, within
 from discreet.training.quiet import plain_forward
-from discreet.training.recording import Unclear
 from discreet.training.rows import select
 from discreet.training.structure import Structure
+from discreet.training.watching import Unclear
 
 if TYPE_CHECKING:
     from discreet.training.engine import Engine, Loss

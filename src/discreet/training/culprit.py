@@ -14,9 +14,9 @@ from torch import Tensor, nn
 
 from discreet.errors import CoupledRecords, DiscreetError
 from discreet.training.quiet import plain_forward
-from discreet.training.recording import Tracer
 from discreet.training.steady import Steady
 from discreet.training.structure import Axis, Structure, tensors_in
+from discreet.training.watching import Tracer
 
 if TYPE_CHECKING:
     from discreet.training.engine import Engine, Loss

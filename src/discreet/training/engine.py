@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -28,11 +29,12 @@ from discreet.training.memory import Activations, Kept, Watching
 from discreet.training.mixing import Flow, mixing_of
 from discreet.training.perturbation import shortest_first
 from discreet.training.quiet import full_precision, plain_forward
-from discreet.training.recording import Recorder, Tracer, Unclear, Use
+from discreet.training.recording import Recorder, Use
 from discreet.training.rows import select
 from discreet.training.rules import RULES
 from discreet.training.structure import CallShapes, Structure
 from discreet.training.values import Computed, Part, whole
+from discreet.training.watching import Tracer, Unclear
 
 __all__ = ["Engine", "Loss", "trained"]
 
@@ -230,17 +232,21 @@ class Engine:
                 return factor
             return self._chooser.finished(value.leaf, factor, use.number)
 
-        with self.batch_norm.noting() as noting, torch.enable_grad(), plain_forward(self.model, restore=False):
+        with self.batch_norm.noting() as noting, torch.enable_grad(), self._quietly():
             with Recorder(self.parameters, structure, records, RULES, finish, noting, keep_inputs=trial) as recorder:
                 result = loss(self.model, batch)
             losses, statistics = _parts(result, records, noting.statistics())
             with full_precision(self.device):
-                self._backward(_total(losses, present), recorder)
+                self._backward(losses, present, recorder)
         self._uses = _counted(recorder.uses)
         return recorder, statistics
 
-    def _backward(self, total: Tensor, recorder: Recorder) -> None:
-        if not total.requires_grad:
+    def _quietly(self) -> AbstractContextManager[None]:
+        return plain_forward(self.model, restore=False, trained=self.parameters)
+
+    def _backward(self, losses: Tensor, present: int | Tensor, recorder: Recorder) -> None:
+        """Of the sum of the losses, without the padding."""
+        if not losses.requires_grad:
             raise ModelError(
                 expected="a loss that depends on a parameter",
                 got="one that depends on none",
@@ -248,7 +254,7 @@ class Engine:
             )
         targets = [recorder.anchor, *self.parameters.values()]
         try:
-            _, *missed = torch.autograd.grad(total, targets, allow_unused=True)
+            _, *missed = torch.autograd.grad(losses, targets, _share_of(losses, present), allow_unused=True)
         except torch.OutOfMemoryError:
             raise
         except RuntimeError as reason:  # if it is the user's own mistake, it shows again when records are computed one by one
@@ -262,7 +268,7 @@ class Engine:
 
     def _alone(self, loss: Loss, batch: Any) -> tuple[Contributions, dict[str, Tensor]]:
         """One record by itself, with torch's own gradients."""
-        with self.batch_norm.noting() as noting, torch.enable_grad(), plain_forward(self.model, restore=False):
+        with self.batch_norm.noting() as noting, torch.enable_grad(), self._quietly():
             with Alone(noting):
                 result = loss(self.model, batch)
             losses, statistics = _parts(result, 1, noting.statistics())
@@ -291,9 +297,10 @@ def _full(gradient: Tensor) -> Tensor:
     return gradient.to_dense() if gradient.is_sparse else gradient
 
 
-def _total(losses: Tensor, present: int | Tensor) -> Tensor:
-    """The sum over records, without the padding."""
-    return losses[:present].sum() if isinstance(present, int) else torch.where(present.to(losses.device), losses, 0).sum()
+def _share_of(losses: Tensor, present: int | Tensor) -> Tensor:
+    """Of each row in the sum of all losses: 1, or 0 where it is padding."""
+    mask = torch.arange(len(losses)) < present if isinstance(present, int) else present
+    return mask.to(losses)
 
 
 def _power_of_64(count: int) -> bool:

@@ -13,24 +13,20 @@ Legend: m records, T positions, p inputs, q outputs, E width of a table, P numbe
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Protocol, TypeAlias, final
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from discreet.numerics import norm_error
-from discreet.training.precision import LARGEST_INPUT, Chunk, chunk_for
+from discreet.training.norms import last_squares, row_squares
+from discreet.training.precision import Chunk, chunk_for
 from discreet.training.products import add_outer, add_rows, one_sum
 
-__all__ = ["Dense", "Factor", "Forms", "Measures", "Outer", "Rows", "Tied", "last_squares", "row_squares", "wide"]
+__all__ = ["Dense", "Factor", "Forms", "Measures", "Outer", "Rows", "Tied", "wide"]
 
-_BLOCK = 1024  # numbers of one sum of squares in the tensor's own precision
-_LARGEST = LARGEST_INPUT**2
+_MORE = 1.0 + 2.0**-48
 _SHORT = 64  # positions below which half a Gram matrix is no faster than all of it
 _LONG = 256  # positions up to which repeated rows are found by comparing all pairs
 
@@ -61,7 +57,7 @@ class Factor(Protocol):
 
         Args:
             total: of the value's shape, float64; or float32 and zero, if `single`.
-            weights: (m,), float64, from `sum_weights`.
+            weights: (m,), float64, from `sum_weights`; float32 will do if `single`.
             spread: most that w_i sum_t |a_t||b_t| may be, in units of the clip norm.
         """
 
@@ -86,40 +82,9 @@ def wide(values: Tensor) -> Tensor:
     return values.float() if values.dtype in (torch.bfloat16, torch.float16) else values
 
 
-def row_squares(rows: Tensor) -> Tensor:
-    """Upper bounds of the squared norm of each entry of the first axis, float64. See `last_squares`."""
-    return last_squares(rows.reshape(rows.shape[0], math.prod(rows.shape[1:])))
-
-
-def last_squares(values: Tensor) -> Tensor:
-    """Upper bounds of the squared norms along the last axis, float64: blocks in their own precision, added up in float64.
-
-    A norm of torch reads its numbers once and keeps nothing in between; its root costs a rounding, which is bounded too.
-    Infinite for a norm above `LARGEST_INPUT`: such a record is left out.
-    """
-    columns = values.shape[-1]
-    whole = columns // _BLOCK * _BLOCK
-    sums = values.new_zeros(values.shape[:-1], dtype=torch.float64)
-    if whole:
-        blocks = values[..., :whole].reshape(*values.shape[:-1], whole // _BLOCK, _BLOCK)
-        sums += torch.linalg.vector_norm(blocks, dim=-1).double().square_().sum(-1)
-    if whole < columns:
-        sums += torch.linalg.vector_norm(values[..., whole:], dim=-1).double().square_()
-    factor, absolute = _norm_error(str(values.dtype).removeprefix("torch."), columns)
-    found = _up((sums + absolute) * factor)
-    return found.masked_fill_(found > _LARGEST, math.inf)
-
-
-@lru_cache(1024)
-def _norm_error(dtype: str, columns: int) -> tuple[float, float]:
-    error = norm_error(np.dtype(dtype), columns, _BLOCK)
-    root = 4.0 * float(np.finfo(dtype).eps)  # of a root that is off by up to one unit of the last place, squared
-    return error.factor * (1.0 + root) * (1.0 + 2.0**-50), error.absolute * (1.0 + root)
-
-
 def _up(values: Tensor) -> Tensor:
     """Above all roundings of a few float64 operations; zero stays zero."""
-    return values * (1.0 + 2.0**-48)
+    return values * _MORE
 
 
 def _unit(dtype: torch.dtype) -> float:
@@ -225,7 +190,7 @@ class Outer:
         length_a, length_b = last_squares(self.a), last_squares(self.b)
         products = length_a * length_b
         if self.positions == 1:
-            squares = _up(products[:, 0])
+            squares = products[:, 0].mul_(_MORE)
             return squares, squares
         spreads = _up(products.sqrt().sum(-1).square() * (1.0 + self.positions * 2.0**-50))
         found = self._ghost(spreads) + self._underflow(length_a.sqrt().sum(-1), length_b.sqrt().sum(-1))

@@ -16,10 +16,13 @@ from torch.nn.parameter import is_lazy
 from discreet.errors import CoupledRecords, ModelError
 from discreet.training.structure import CallAxes
 
-__all__ = ["changes_in_place", "refuse_change", "refuse_coupling", "refuse_kinds", "refuse_shuffling"]
+__all__ = ["GUARDED", "changes_in_place", "refuse_change", "refuse_coupling", "refuse_kinds", "refuse_shuffling"]
 
 _KINDS = frozenset({torch.bfloat16, torch.float16, torch.float32, torch.float64})
 _HARMLESS = frozenset({"requires_grad_", "share_memory_"})
+
+GUARDED = frozenset({"instance_norm", "randperm"})
+"""Names that `refuse_coupling` and `refuse_shuffling` look at; `refuse_change` looks at those that `changes_in_place`."""
 
 
 def changes_in_place(name: str) -> bool:

@@ -11,6 +11,7 @@ from discreet.ledger.events import FixedSize, TruncatedPoisson
 from discreet.mechanisms import Bound, Group
 from discreet.sampling import Sampler
 from discreet.training.precision import Chunk, chunk_for, inner_group, lookups, most_spread
+from discreet.training.products import even_places
 from discreet.units import Numerics
 
 __all__ = ["Inner"]
@@ -75,7 +76,7 @@ class Inner:
     def places(self) -> int:
         """Rows of one pass if memory allows: enough for nearly every sample."""
         expected = self._sampler.expected_batch_size
-        return max(1, min(self.most_records, int(expected + 2.0 * expected**0.5 + 1.0)))
+        return max(1, min(self.most_records, even_places(int(expected + 2.0 * expected**0.5 + 1.0))))
 
     @property
     def most_records(self) -> int:

@@ -25,11 +25,12 @@ from discreet.training.contributions import Contributions, gathered
 from discreet.training.culprit import CANNOT_BEAR, Changes, coupled_by, coupled_place
 from discreet.training.perturbation import another, differing, moved
 from discreet.training.quiet import full_precision, plain_forward
-from discreet.training.recording import Recorder, Unclear, Use
+from discreet.training.recording import Recorder, Use
 from discreet.training.rows import select
 from discreet.training.steady import Steady, random_state
 from discreet.training.structure import Axis, Structure
 from discreet.training.values import Computed
+from discreet.training.watching import Unclear
 
 if TYPE_CHECKING:
     from discreet.training.engine import Engine, Loss

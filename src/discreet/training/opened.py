@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import types
+from functools import cache
 from typing import Any
 
 __all__ = ["is_python", "opened"]
@@ -14,9 +15,13 @@ _found: dict[Any, Any] = {}
 
 def is_python(func: Any) -> bool:
     """Whether the function is written in Python, in torch.nn.functional, and can be opened."""
+    return type(func) is _Function and _can_be_opened(func)
+
+
+@cache
+def _can_be_opened(func: Any) -> bool:
     # Without a guard of its own it chooses between others by a flag, as max_pool2d does: these ask for it again, without end.
-    python = type(func) is _Function and func.__module__ == "torch.nn.functional"
-    return python and not set(_GUARDS).isdisjoint(func.__code__.co_names)
+    return func.__module__ == "torch.nn.functional" and not set(_GUARDS).isdisjoint(func.__code__.co_names)
 
 
 def opened(func: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
@@ -13,7 +13,7 @@ from torch.utils import checkpoint
 
 from discreet.errors import ModelError, NumericsError
 
-__all__ = ["full_precision", "plain_forward"]
+__all__ = ["full_precision", "plain_forward", "seeded"]
 
 
 class _Straight:
@@ -28,20 +28,22 @@ _straight: Any = lambda *_, **__: (None for _ in (0,))  # noqa: E731  (takes wha
 
 
 @contextmanager
-def plain_forward(model: nn.Module, *, restore: bool = True) -> Iterator[None]:
+def plain_forward(model: nn.Module, *, restore: bool = True, trained: Mapping[str, Tensor] | None = None) -> Iterator[None]:
     """For the time of a pass. `restore`: buffers and torch's random numbers are afterwards what they were.
+
+    `trained`: the parameters that require a gradient, where they are known.
 
     Raises:
         ModelError: the pass wrote into a parameter or its gradient, past clipping and noise; gradients are put back.
     """
-    held = _Held(model)
+    held = _Held({name: one for name, one in model.named_parameters() if one.requires_grad} if trained is None else trained)
     own = [(module, *one) for module in model.modules() for one in module.named_buffers(recurse=False)] if restore else []
     buffers = [(module, name, buffer, buffer.clone()) for module, name, buffer in own]
     kept = (checkpoint.CheckpointFunction, checkpoint._checkpoint_without_reentrant_generator)  # noqa: SLF001
     checkpoint.CheckpointFunction = _Straight  # type: ignore[misc, assignment]
     checkpoint._checkpoint_without_reentrant_generator = _straight  # noqa: SLF001
     try:
-        with torch.random.fork_rng(enabled=restore), _uncompiled():
+        with torch.random.fork_rng() if restore else nullcontext(), _uncompiled():
             yield
     finally:
         checkpoint.CheckpointFunction, checkpoint._checkpoint_without_reentrant_generator = kept  # type: ignore[misc]  # noqa: SLF001
@@ -59,6 +61,23 @@ def plain_forward(model: nn.Module, *, restore: bool = True) -> Iterator[None]:
         )
 
 
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """For the time of a pass, torch's own random numbers follow from a secret seed; afterwards they go on as before."""
+    if torch.accelerator.is_available():
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            yield
+        return
+    # Where there is only the processor, torch.manual_seed would remember a call for devices that never come, with its stack.
+    before = torch.default_generator.get_state()
+    torch.default_generator.manual_seed(seed)
+    try:
+        yield
+    finally:
+        torch.default_generator.set_state(before)
+
+
 def _uncompiled() -> AbstractContextManager[object]:
     """Compiled functions run as they are written. Where nothing was compiled, there is nothing to do."""
     return torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else nullcontext()
@@ -67,19 +86,20 @@ def _uncompiled() -> AbstractContextManager[object]:
 class _Held:
     """Parameters at the beginning of a pass, and their gradients, which are set aside until its end."""
 
-    def __init__(self, model: nn.Module) -> None:
-        trained = [(name, one) for name, one in model.named_parameters() if one.requires_grad]
-        self._before = [(name, parameter, _state(parameter), parameter.grad) for name, parameter in trained]
-        for _, parameter in trained:
-            parameter.grad = None
+    def __init__(self, trained: Mapping[str, Tensor]) -> None:
+        self._before = [(name, one, _state(one), one.grad) for name, one in trained.items()]
+        for _, parameter, _, gradient in self._before:
+            if gradient is not None:
+                parameter.grad = None
 
     def written(self) -> list[str]:
         """Names of those that were written to; gradients are afterwards what they were."""
         found = []
         for name, parameter, state, gradient in self._before:
             if parameter.grad is not None or _state(parameter) != state:
-                found.append(name)
-            parameter.grad = gradient
+                found.append(name.removeprefix("grad/"))
+            if parameter.grad is not gradient:
+                parameter.grad = gradient
         return found
 
 
@@ -105,5 +125,8 @@ def full_precision(device: torch.device) -> Iterator[None]:
             got="a setting of torch that lets them be computed in a shorter format",
             do='Call torch.set_float32_matmul_precision("highest") and set torch.backends.cudnn.allow_tf32 = False.',
         )
-    with torch.autocast(device.type, enabled=False):
+    if torch.is_autocast_enabled(device.type):
+        with torch.autocast(device.type, enabled=False):
+            yield
+    else:
         yield

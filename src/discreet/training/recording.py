@@ -12,22 +12,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Self, TypeAlias
 
 import torch
 from torch import Tensor
-from torch.overrides import TorchFunctionMode
 
 from discreet.training.batch_norm import Noting
 from discreet.training.factors import Dense, Factor, wide
-from discreet.training.guards import refuse_change, refuse_coupling, refuse_shuffling
-from discreet.training.mixing import Flows
-from discreet.training.opened import is_python, opened
-from discreet.training.structure import Axis, CallAxes, CallShapes, Structure, tensors_in
+from discreet.training.guards import GUARDED, changes_in_place, refuse_change, refuse_coupling, refuse_shuffling
+from discreet.training.structure import Axis, CallAxes, Structure, tensors_in
 from discreet.training.tap import Receiver, new_anchor, spread_out, tap
 from discreet.training.values import Computed, Looked, Part, Value, sources_of, view_of, whole
+from discreet.training.watching import Unclear, Watching
 
-__all__ = ["Call", "Recorder", "Rule", "Tracer", "Unclear", "Use"]
+__all__ = ["Call", "Recorder", "Rule", "Use"]
 
 _SAME_ROWS = frozenset(
     {"add", "addmm", "clone", "contiguous", "div", "dropout", "embedding", "float", "gelu", "layer_norm", "linear"}
@@ -37,10 +36,6 @@ _DIFFERENTIATE = frozenset({"backward", "grad"})
 # One argument gives values, the other only its dtype and device.
 _BY_KIND = frozenset({"new_empty", "new_full", "new_ones", "new_tensor", "new_zeros", "to", "type_as"})
 _RESHAPES = frozenset({"view", "reshape", "flatten"})
-
-
-class Unclear(Exception):
-    """No rule covers this pass; the reason, in words."""
 
 
 @dataclass(slots=True, eq=False)
@@ -53,70 +48,7 @@ class Use:
     inputs: tuple[tuple[Tensor, Axis | None], ...] = ()
 
 
-class _Watching(TorchFunctionMode):
-    """Numbers the functions that are called; looks inside those that are written in Python."""
-
-    def __init__(self, noting: Noting | None = None) -> None:
-        super().__init__()
-        self.calls = 0
-        self.noting = noting or Noting()
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
-    ) -> Any:
-        del types
-        args, named = self.noting.released_only(func, args, kwargs or {})
-        if is_python(func):
-            with self:
-                return opened(func)(*args, **named)
-        number = self.calls
-        self.calls += 1
-        return self._called(number, func, args, named)
-
-    def _called(self, number: int, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        raise NotImplementedError
-
-
-class Tracer(_Watching):
-    """Notes the shapes of one pass.
-
-    Args:
-        noting: private batch statistics.
-        look: called with the number, the name and the results of every function; None to note shapes only.
-        parameters: what is trained, by leaf: not to be changed.
-    """
-
-    def __init__(
-        self,
-        noting: Noting | None = None,
-        look: Callable[[int, str, Any], None] | None = None,
-        parameters: Mapping[str, Tensor] | None = None,
-    ) -> None:
-        super().__init__(noting)
-        self.shapes: list[CallShapes] = []
-        self.flows = Flows()
-        self._look = look
-        self._parameters = dict(parameters or {})
-
-    def _called(self, number: int, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        refuse_coupling(func.__name__, args)
-        refuse_change(func.__name__, args, self._parameters)
-        inputs = tuple(map(_shape, tensors_in(args, kwargs)))
-        out = func(*args, **kwargs)
-        self.shapes.append(CallShapes(func.__name__, inputs, tuple(map(_shape, tensors_in(out)))))
-        self.flows.note(func.__name__, args, kwargs, out)
-        if self._look is not None:
-            self._look(number, func.__name__, out)
-        return out
-
-
-def _shape(tensor: Tensor) -> tuple[int, ...]:
-    if tensor.is_nested:
-        raise Unclear("the model uses nested tensors")
-    return tuple(tensor.shape)
-
-
-class Recorder(_Watching):
+class Recorder(Watching):
     """Records one forward pass over m records.
 
     Args:
@@ -168,19 +100,23 @@ class Recorder(_Watching):
 
     def _called(self, number: int, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         axes = self._axes(number, func)
-        refuse_coupling(axes.name, args)  # in every pass: a layer may have been put into another mode since
-        refuse_change(axes.name, args, self._parameters)
-        refuse_shuffling(axes)
-        if axes.name in _DIFFERENTIATE:
-            raise Unclear("the model is differentiated within its own forward pass")
+        if _guarded(axes.name):  # in every pass: a layer may have been put into another mode since
+            self._refuse(axes, args)
         leaf = self.noting.leaf_of(args, kwargs) if axes.name == "batch_norm" else None
         if leaf is not None:
             self._note(leaf, self._call(number, axes, func, args, kwargs))
         meets = torch.is_grad_enabled() and self._meets(args, kwargs)
         out = self._meeting(number, axes, func, args, kwargs) if meets else func(*args, **kwargs)
         if axes.outputs and axes.outputs[0] is not None and axes.outputs[0].fold > 1:
-            self._follow_rows(axes, list(tensors_in(args, kwargs)), out)
+            self._follow_rows(axes, tensors_in(args, kwargs), out)
         return out
+
+    def _refuse(self, axes: CallAxes, args: Sequence[Any]) -> None:
+        refuse_coupling(axes.name, args)
+        refuse_change(axes.name, args, self._parameters)
+        refuse_shuffling(axes)
+        if axes.name in _DIFFERENTIATE:
+            raise Unclear("the model is differentiated within its own forward pass")
 
     def _axes(self, number: int, func: Any) -> CallAxes:
         calls = self._structure.calls
@@ -198,10 +134,11 @@ class Recorder(_Watching):
         return any(id(one) in values for one in tensors_in(kwargs)) if kwargs else False
 
     def _call(self, number: int, axes: CallAxes, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Call:
-        tensors = list(tensors_in(args, kwargs))
+        tensors = tensors_in(args, kwargs)
         if len(tensors) != len(axes.inputs):
             raise Unclear(f"{func.__name__} has other arguments than before")
-        return Call(self, number, func, args, kwargs, dict(zip(map(id, tensors), axes.inputs, strict=True)), axes.outputs)
+        known = dict(zip(map(id, tensors), axes.inputs, strict=True))
+        return Call(self, number, func, args, kwargs, known, axes.outputs, tensors)
 
     def _note(self, leaf: str, call: Call) -> None:
         """Every record's moments, for private statistics."""
@@ -213,7 +150,7 @@ class Recorder(_Watching):
 
     def _meeting(self, number: int, axes: CallAxes, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         call = self._call(number, axes, func, args, kwargs)
-        tensors = list(tensors_in(args, kwargs))
+        tensors = call.tensors
         aside = func.__name__ in _BY_KIND
         if aside and any(axis is not None for axis in axes.outputs):
             return func(*args, **kwargs)
@@ -311,6 +248,7 @@ class Call:
     kwargs: dict[str, Any]
     axes: dict[int, Axis | None]
     outputs: tuple[Axis | None, ...]
+    tensors: list[Tensor]
 
     @property
     def m(self) -> int:
@@ -323,15 +261,14 @@ class Call:
 
     def values(self) -> Iterator[Value]:
         """All values among the arguments."""
-        for tensor in tensors_in(self.args, self.kwargs):
+        for tensor in self.tensors:
             value = self.recorder.value(tensor)
             if value is not None:
                 yield value
 
     def records_in(self) -> tuple[tuple[Tensor, Axis | None], ...]:
         """The other tensors among the arguments, with their axes."""
-        tensors = tensors_in(self.args, self.kwargs)
-        return tuple((tensor, self.axes[id(tensor)]) for tensor in tensors if self.recorder.value(tensor) is None)
+        return tuple((tensor, self.axes[id(tensor)]) for tensor in self.tensors if self.recorder.value(tensor) is None)
 
     def value(self, thing: object) -> Value | None:
         """The value behind an argument, if it is one."""
@@ -354,7 +291,7 @@ class Call:
             if rest:
                 raise Unclear(f"an argument of {self.func.__name__} mixes records in one row")
             return tensor.reshape(outer, self.m, inner, *tensor.shape[1:]).movedim(1, 0)
-        return tensor.movedim(axis.dim, 0)
+        return tensor.movedim(axis.dim, 0) if axis.dim else tensor
 
     def tap(self, out: Tensor, *pairs: tuple[Value | None, Callable[[Tensor], Factor]]) -> Tensor:
         """The output, whose gradient makes the factor of each value."""
@@ -378,6 +315,12 @@ class Call:
 
 
 Rule: TypeAlias = Callable[[Call], Any]
+
+
+@cache
+def _guarded(name: str) -> bool:
+    """Whether a function of this name may do what `_refuse` refuses."""
+    return name in _DIFFERENTIATE or name in GUARDED or changes_in_place(name)
 
 
 def _attempted(rule: Rule, call: Call) -> Any:

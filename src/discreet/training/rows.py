@@ -16,9 +16,6 @@ def select(batch: Any, rows: Tensor) -> Any:
     """The same structure with these rows of every tensor (and of every list of other things)."""
     if isinstance(batch, Tensor):
         return batch if not batch.ndim else batch.index_select(0, rows.to(batch.device))
-    if isinstance(batch, Mapping):
-        chosen = {name: select(part, rows) for name, part in batch.items()}
-        return chosen if type(batch) is dict else type(batch)(chosen)  # type: ignore[call-arg]
     if isinstance(batch, tuple):
         parts = [select(part, rows) for part in batch]
         return type(batch)(*parts) if type(batch) is not tuple else tuple(parts)
@@ -26,6 +23,9 @@ def select(batch: Any, rows: Tensor) -> Any:
         if any(isinstance(part, (Tensor, Mapping, list, tuple)) for part in batch):
             return [select(part, rows) for part in batch]
         return [batch[int(row)] for row in rows]
+    if isinstance(batch, Mapping):
+        chosen = {name: select(part, rows) for name, part in batch.items()}
+        return chosen if type(batch) is dict else type(batch)(chosen)  # type: ignore[call-arg]
     return batch
 
 
@@ -33,12 +33,12 @@ def count_rows(batch: Any) -> set[int]:
     """The numbers of rows that occur; one number for a sound batch."""
     if isinstance(batch, Tensor):
         return {batch.shape[0]} if batch.ndim else set()
-    if isinstance(batch, Mapping):
-        return set().union(*(count_rows(part) for part in batch.values()))
     if isinstance(batch, (list, tuple)):
         if isinstance(batch, list) and batch and not any(isinstance(part, (Tensor, Mapping, list, tuple)) for part in batch):
             return {len(batch)}
         return set().union(*(count_rows(part) for part in batch))
+    if isinstance(batch, Mapping):
+        return set().union(*(count_rows(part) for part in batch.values()))
     return set()
 
 

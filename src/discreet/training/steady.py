@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, final
 
 import torch
 from torch import Tensor
 
-from discreet.training.recording import _Watching
+from discreet.training.opened import is_python
+from discreet.training.watching import Watching
 
 __all__ = ["Steady", "random_state"]
 
@@ -16,18 +17,27 @@ _DROPOUTS = frozenset(
     name + end for name in ("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout") for end in ("", "_")
 )
 _RECURRENT = frozenset({"gru", "lstm", "rnn_relu", "rnn_tanh"})
+_ATTENTION = "scaled_dot_product_attention"
+_LOOKED_AT = _DROPOUTS | _RECURRENT | {_ATTENTION, "batch_norm"}  # batch normalisation is looked after in `Watching`
 
 
 @final
-class Steady(_Watching):
+class Steady(Watching):
     """While it is entered, every function of torch that drops numbers at random keeps all of them."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        if func.__name__ not in _LOOKED_AT and not is_python(func):  # nearly all; it sees what the engine computes, too
+            return func(*args, **(kwargs or {}))
+        return super().__torch_function__(func, types, args, kwargs)
 
     def _called(self, number: int, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         del number
         name = func.__name__
         if name in _DROPOUTS:
             args, kwargs = (*args[:2], False)[: max(2, len(args))], kwargs | ({} if len(args) > 2 else {"train": False})
-        elif name == "scaled_dot_product_attention":
+        elif name == _ATTENTION:
             args = (*args[:4], 0.0, *args[5:]) if len(args) > 4 else args
             kwargs = kwargs | ({"dropout_p": 0.0} if "dropout_p" in kwargs else {})
         elif name in _RECURRENT:

@@ -21,6 +21,7 @@ from discreet.randomness.gaussian import release_all
 from discreet.sampling import Sample
 from discreet.training.engine import Engine, Loss
 from discreet.training.inner import Inner
+from discreet.training.quiet import seeded
 from discreet.training.rows import check_rows, select
 from discreet.training.sums import Sums
 from discreet.units import Numerics
@@ -74,10 +75,9 @@ class Stepping:
             return sums
         check_rows(data, records)
         size = self._microbatch or engine.fitting(loss, data, records, self._memory_budget, self._inner.places)
-        rows = torch.from_numpy(session.places(sample, size, attempt))
-        seed = session.seed(sample, attempt)
-        with torch.random.fork_rng():
-            torch.manual_seed(seed)
+        places, seed = session.places(sample, size, attempt)
+        rows = torch.from_numpy(places)
+        with seeded(seed):
             for start in range(0, len(rows), size):
                 some = rows[start : start + size]
                 # New memory also when it is all of them: where it lies must not tell whether a place was empty.
@@ -106,11 +106,12 @@ class Stepping:
         noise_std, divisors = {}, {}
         expected = self._session.plan.expected_batch_size
         for lane, group in enumerate(self._session.groups()):
-            noised = self._noised(sample, lane, group, sums)
+            noised, divisor = self._noised(sample, lane, group, sums), group.divisor(expected)
             for leaf, scale in zip(group.leaves, group.scales, strict=True):
                 values[leaf] = noised[leaf]
-                values[leaf] *= scale
-                noise_std[leaf], divisors[leaf] = group.noise_std * scale, group.divisor(expected)
+                if scale != 1.0:
+                    values[leaf] *= scale
+                noise_std[leaf], divisors[leaf] = group.noise_std * scale, divisor
         self._session.update({leaf: values[leaf] for leaf in self._session.bound.observed})
         norms = self._engine.batch_norm
         norms.apply({leaf: values[leaf] / divisors[leaf] for leaf in norms.leaves})

@@ -7,7 +7,7 @@ is never taken for it (P10, P12).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -16,6 +16,8 @@ from torch import Tensor
 __all__ = ["Axis", "CallAxes", "CallShapes", "Shape", "Structure", "refilled", "tensors_in"]
 
 Shape: TypeAlias = tuple[int, ...]
+
+_ATOMS = frozenset({bool, float, int, str, type(None)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,15 +85,23 @@ def _axis(two: Shape, three: Shape) -> Axis | None:
     return Axis(changed[0], two[changed[0]] // 2)
 
 
-def tensors_in(*things: Any) -> Iterator[Tensor]:
+def tensors_in(*things: Any) -> list[Tensor]:
     """Tensors among arguments or results, also inside lists, tuples and mappings, in a fixed order."""
+    found: list[Tensor] = []
+    _collect(things, found)
+    return found
+
+
+def _collect(things: Iterable[Any], found: list[Tensor]) -> None:
     for thing in things:
         if isinstance(thing, Tensor):
-            yield thing
+            found.append(thing)
+        elif type(thing) in _ATOMS:  # most arguments; asking whether they are mappings takes long
+            continue
         elif isinstance(thing, (list, tuple)):
-            yield from tensors_in(*thing)
+            _collect(thing, found)
         elif isinstance(thing, Mapping):
-            yield from tensors_in(*thing.values())
+            _collect(thing.values(), found)
 
 
 def refilled(thing: Any, left: list[Tensor]) -> Any:

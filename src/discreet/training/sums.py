@@ -7,7 +7,6 @@ Everything here is sensitive until noise is added.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
@@ -30,6 +29,7 @@ Inner: TypeAlias = Callable[[Group, frozenset[int]], tuple[Group, float]]
 sensitivity within the group's own; and the most spread in units of it. If it is the very same group, rounding is idealised,
 and no spread is held back. Public."""
 
+_Measures: TypeAlias = tuple[NDArray[np.float64], NDArray[np.float64]]
 _UP = 1.0 + 2.0**-48  # above the rounding of a square root
 
 
@@ -59,31 +59,36 @@ class Sums:
             self._add(contributions, statistics)
 
     def _add(self, contributions: Contributions, statistics: Mapping[str, Tensor]) -> None:
-        present = contributions.mask
+        present = contributions.mask.cpu().numpy()
         self._check_statistics(statistics)
         if self._adds == 1:  # what was one float32 sum is one of several
             self._totals = {leaf: total.double() for leaf, total in self._totals.items()}
         self._adds += 1
-        given = Contributions(
-            {**contributions.pieces, **_as_pieces(statistics, self._bound)}, contributions.records, contributions.present
-        )
-        measures = {group.name: given.measured(group.leaves) for group in self._groups if self._own(group)}
-        finite = torch.stack([(a.isfinite() & b.isfinite()).all(1) for a, b in measures.values()]).all(0)
+        given = contributions.joined_by(_as_pieces(statistics, self._bound))
+        measures = {group.name: _measured(given, group) for group in self._groups if self._own(group)}
+        finite = np.logical_and.reduce([_all_finite(*both) for both in measures.values()])
         bits = self._bound.observations(self._state, {name: squares for name, (squares, _) in measures.items()})
-        given = given if bool(finite.all()) else given.keep(finite)
-        seen = _as_pieces({leaf: rows * present for leaf, rows in bits.items()}, self._bound)
-        given = Contributions({**given.pieces, **seen}, given.records, given.present)
+        given = given if finite.all() else given.keep(torch.from_numpy(finite))
+        seen = {leaf: torch.from_numpy(rows * present) for leaf, rows in bits.items()}
+        given = given.joined_by(_as_pieces(seen, self._bound))
         for group in self._groups:
-            squares, spreads = measures[group.name] if self._own(group) else given.measured(group.leaves)
+            squares, spreads = measures[group.name] if self._own(group) else _measured(given, group)
             inner, most = self._inner(group, given.positions(group.leaves))
-            if inner is not group:  # else rounding is idealised, or there is no bound to keep
-                squares = raised_squares(squares, spreads.sqrt() * _UP, most=most)
-            weights = inner.weights(torch.where(squares.isfinite(), squares, math.inf)) * (finite & present)
-            for leaf, scale in zip(group.leaves, group.scales, strict=True):
-                factors, pieces = sum_weights(weights, scale=scale).to(self._device), given.pieces.get(leaf, ())
-                total = self._total(leaf, narrow=all(piece.factor.single(most) for piece in pieces))
-                for piece in pieces:
-                    piece.factor.add_to(piece.place_in(total), factors, most)
+            if inner is not group and spreads is not squares:  # else rounding is idealised, no bound to keep, or no spread
+                squares = raised_squares(squares, np.sqrt(spreads) * _UP, most=most)
+            self._sum_up(group, given, inner.weights(squares) * (finite & present), most)
+
+    def _sum_up(self, group: Group, given: Contributions, weights: NDArray[np.float64], most: float) -> None:
+        scaled: dict[float, tuple[Tensor, Tensor]] = {}
+        for leaf, scale in zip(group.leaves, group.scales, strict=True):
+            if scale not in scaled:
+                factors = torch.from_numpy(sum_weights(weights, scale=scale)).to(self._device)
+                scaled[scale] = factors, factors.float()  # what float32 sums round them to, once for all of them
+            pieces = given.pieces.get(leaf, ())
+            single = all(piece.factor.single(most) for piece in pieces)
+            total = self._total(leaf, narrow=single)
+            for piece in pieces:
+                piece.factor.add_to(piece.place_in(total), scaled[scale][single], most)
 
     def _total(self, leaf: str, *, narrow: bool) -> Tensor:
         """Of all records so far. The first sum of a leaf may stay as it is, in half the memory, if it is one float32 sum."""
@@ -115,6 +120,19 @@ class Sums:
     def flat(self, group: Group) -> NDArray[np.float64]:
         """The sum of a group, leaf after leaf, in its scaled unit: a copy, to look at."""
         return np.concatenate([self.sum(leaf) for leaf in group.leaves], dtype=np.float64)
+
+
+def _measured(given: Contributions, group: Group) -> _Measures:
+    """Squared norms and squared spreads of a group's leaves, as arrays of NumPy, which has less to do with small ones."""
+    squares, spreads = given.measured(group.leaves)
+    array = squares.numpy()
+    return array, array if spreads is squares else spreads.numpy()
+
+
+def _all_finite(squares: NDArray[np.float64], spreads: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Of each record, all leaves."""
+    finite = np.isfinite(squares) if spreads is squares else np.isfinite(squares) & np.isfinite(spreads)
+    return np.asarray(finite.all(1))
 
 
 def refuse_slots(groups: tuple[Group, ...]) -> None:

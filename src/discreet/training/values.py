@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeAlias, final
 
 import torch
@@ -91,7 +92,11 @@ def sources_of(value: Value, parameters: Mapping[str, Tensor]) -> tuple[tuple[st
 
 def whole(parameter: Tensor) -> Region:
     """All of it, in the order of its axes."""
-    shape = tuple(parameter.shape)
+    return _whole(tuple(parameter.shape))
+
+
+@lru_cache(1024)
+def _whole(shape: tuple[int, ...]) -> Region:
     strides, step = [], 1
     for size in reversed(shape):
         strides.append(step)

@@ -140,6 +140,24 @@ def test_the_order_has_bits_of_its_own() -> None:
     assert np.array_equal(session.order(sample), expected)
 
 
+def test_places_and_seed_have_words_of_their_own_and_are_given_out_once() -> None:
+    """Wrong: a seed from the first word, which decides a place too, or the same one for a second attempt."""
+    session = keyed()
+    sample = next(session.samples())
+    seeds = []
+    for attempt in range(2):
+        found, seed = session.places(sample, 64, attempt)
+        seeds.append(seed)
+        assert sorted(found[found >= 0].tolist()) == list(range(len(sample)))
+        assert found.size == 64
+        words = Source.unsafe_test_key(KEY).stream(Purpose.ORDER, step=0, lane=1 + attempt).words(65)
+        assert seed == int(words[64])
+        assert seed not in words[:64].tolist()
+        with pytest.raises(dp.RandomnessMisuse):
+            session.places(sample, 64, attempt)
+    assert seeds[0] != seeds[1]
+
+
 def orders_are_uniform() -> bool:
     """Each of the 24 orders of four records equally often.
 

@@ -12,6 +12,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from discreet.errors import NumericsError, ParameterError, RandomnessMisuse
 from discreet.numerics.grid import Grid
@@ -222,6 +223,28 @@ def test_a_release_is_sum_plus_noise_on_the_grid(kind: type) -> None:
     exact = GRID.spacing * (sums.astype(float) / GRID.spacing + WHOLE[:30].reshape(sums.shape))
     assert out.dtype == kind
     assert np.array_equal(out, exact.astype(kind))
+
+
+@pytest.mark.parametrize("sizes", [(6, 1, 0, 5), (2**15, 3, 2**17)])
+def test_several_arrays_have_the_noise_of_one(sizes: tuple[int, ...]) -> None:
+    """Wrong: the noise begins anew with every array, so that a difference of two shows its sums."""
+    grid = Grid.for_noise(noise_std=1.1, clip_norm=1.0)
+    kinds = [(size, number) for number, size in enumerate(sizes)]
+    sums: list[NDArray[np.floating]] = [np.linspace(-3.0, 5.0, size, dtype="f4" if at % 2 else "f8") for size, at in kinds]
+    outs: list[NDArray[np.floating]] = [np.empty(size, "f8" if at % 3 else "f4") for size, at in kinds]
+    whole = release(np.concatenate(sums, dtype=np.float64), grid=grid, noise_std=1.1, stream=stream())
+    gaussian.release_all([*zip(sums, outs, strict=True)], grid=grid, noise_std=1.1, stream=stream())
+    for out, part in zip(outs, np.split(whole, np.cumsum(sizes)[:-1]), strict=True):
+        assert np.array_equal(out, part.astype(out.dtype))
+
+
+def test_one_bad_sum_among_several_arrays_is_refused_before_anything_is_written() -> None:
+    grid = Grid.for_noise(noise_std=1.1, clip_norm=1.0)
+    one, other, unused = np.ones(3), np.array([0.0, np.nan]), stream()
+    with pytest.raises(NumericsError):
+        gaussian.release_all([(one, one), (other, other)], grid=grid, noise_std=1.1, stream=unused)
+    assert one.tolist() == [1.0, 1.0, 1.0]
+    gaussian.release_all([(one, one), (np.zeros(2), other)], grid=grid, noise_std=1.1, stream=unused)
 
 
 def test_out_may_be_the_sums_or_of_another_type() -> None:

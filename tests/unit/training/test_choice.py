@@ -111,6 +111,7 @@ def chooser(after: tuple[int, ...], budget: int = 2**40) -> Chooser:
 @pytest.fixture
 def gradients_are_faster(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("discreet.training.choice._time", lambda _factor, name, _runs: 1.0 if name == "direct" else 9.0)
+    monkeypatch.setattr("discreet.training.choice._SMALL", 0)
 
 
 _CASES = [((10**6,), 0, "direct"), ((10,), 0, "ghost"), ((10, 10, 10**6), 1, "direct")]
@@ -126,6 +127,16 @@ def test_gradients_are_formed_only_within_the_memory_that_is_there(after: tuple[
     assert isinstance(made.finished("grad/w", factor, call), kind)
     assert made.choices["grad/w"].form == form
     assert made.choices["grad/w"].bytes == (512 if form == "direct" else 2 * 200 * 16 * 4)
+
+
+@pytest.mark.usefixtures("gradients_are_faster")
+def test_a_few_megabytes_are_free_whatever_the_activations_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small network keeps less than its gradients take; formed a few at a time they took 30 times as long."""
+    monkeypatch.setattr("discreet.training.choice._SMALL", 600)
+    factor = Outer(torch.randn(2, 200, 8), torch.randn(2, 200, 8), (8, 8))
+    made = chooser((10,))
+    assert [made.choices[leaf].form for leaf in ("a", "b") if made.finished(leaf, factor, 0)] == ["direct", "ghost"]
+    assert not isinstance(chooser((10,), budget=500).finished("a", factor, 0), Dense)
 
 
 @pytest.mark.usefixtures("gradients_are_faster")

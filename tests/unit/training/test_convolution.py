@@ -170,3 +170,17 @@ def test_weights_must_be_one_per_record(weights: Tensor) -> None:
     how, x, g = Convolution.of((3, 2, 3)), torch.zeros(2, 2, 6), torch.zeros(2, 3, 4)
     with pytest.raises(ParameterError, match="weights"):
         how.streamed(x, g, weights)
+
+
+@pytest.mark.parametrize("axes", [1, 2, 3])
+def test_windows_are_the_same_numbers_by_places_and_by_strides(axes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: places of another geometry that was remembered."""
+    for groups, stride, dilation, padding in ((1, 1, 1, 0), (2, 2, 1, 1), (2, 1, 2, 2)):
+        how = Convolution.of((4, 6 // groups, *(3, 2, 1)[:axes]), stride, padding, dilation, groups)
+        wide = torch.randn(3, 6, *(7, 6, 5)[:axes])
+        found = []
+        for limit in (0, 2**20):
+            monkeypatch.setattr("discreet.training.rules.convolution._INDEXED", limit)
+            found.append(how.patches(wide))
+        assert torch.equal(*found)
+        assert torch.equal(how.patches(wide.transpose(0, 1).contiguous().transpose(0, 1)), found[0])

@@ -10,9 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from discreet.training import products
 from discreet.training.contributions import Contributions, Piece, gathered
-from discreet.training.factors import Dense, Factor, Outer, Rows, Tied, row_squares
-from discreet.training.precision import most_spread
+from discreet.training.factors import Dense, Factor, Outer, Rows, Tied
+from discreet.training.lengths import squares_together
+from discreet.training.norms import row_squares
+from discreet.training.precision import chunk_for, most_spread
 from discreet.training.recording import Use
 from discreet.training.values import Computed, Looked, Part, view_of, whole
 from support.per_record import TOLERANCE, assert_factor, squares
@@ -24,6 +27,10 @@ few = settings(max_examples=25, deadline=None)
 
 def numbers(seed: int, *shape: int, kind: torch.dtype) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(kind)
+
+
+def tensor(*shape: int, seed: int = 0) -> Tensor:
+    return numbers(seed, *shape, kind=torch.float32)
 
 
 def outer_sum(a: Tensor, b: Tensor) -> Tensor:
@@ -225,3 +232,62 @@ def test_values_computed_from_parameters(*, batched: bool) -> None:
     scale = 1.0 if batched else 3.0
     assert_factor(found["one"], scale * values * (one.exp() * two).detach(), 1e-10)
     assert_factor(found["two"], scale * values * one.exp().detach(), 1e-10)
+
+
+def test_norms_of_several_factors_at_once_are_those_of_each() -> None:
+    """Also of one that is too long, or not a number. Wrong: |a||b| of factors that have more than one position."""
+    outer, dense = Outer(tensor(6, 1, 40), tensor(6, 1, 3, seed=1), (3, 40)), Dense(tensor(6, 5, 7, seed=2))
+    outer.a[1], outer.b[2], outer.b[3], dense.values[4, 0, 0] = 2.0**62, 0.0, float("inf"), float("nan")
+    outer.b[1] = 2.0**-40
+    found = squares_together([outer, dense])
+    assert found is not None
+    for column, measured in enumerate((outer.measured(), dense.measured())):
+        assert torch.allclose(found[:, column], measured[0], rtol=1e-9, atol=0.0, equal_nan=True)
+        assert measured[1] is measured[0]
+    assert found[1, 0] == torch.inf  # |a| is above 2^60, though |a||b| is not
+    assert not found.isfinite().all(0).any()
+    true = outer.dense().values[[0, 4, 5]].double().flatten(1).square().sum(1)
+    assert bool((found[[0, 4, 5], 0] >= true * (1 - 1e-6)).all())
+
+
+def test_sides_that_share_memory_are_measured_once_and_others_are_not_taken_for_them() -> None:
+    """Wrong: the same place in memory, whatever lies there: rows of another width."""
+    b = tensor(4, 6)
+    factors: list[Factor] = [Outer(tensor(4, 1, 5, seed=1), b.view(4, 1, 6), (6, 5)), Dense(b), Dense(b[:, :3])]
+    for some in (factors[:3], factors[2::-1]):
+        found = squares_together(some)
+        assert found is not None
+        for column, factor in enumerate(some):
+            assert torch.allclose(found[:, column], factor.measured()[0], rtol=1e-9)
+
+
+def test_norms_of_other_factors_are_not_computed_at_once() -> None:
+    several, long = Outer(tensor(4, 2, 3), tensor(4, 2, 5), (5, 3)), Dense(tensor(4, 2000))
+    rows = Rows(torch.zeros(4, 1, dtype=torch.int64), tensor(4, 1, 3), (2, 3))
+    for factor in (several, long, rows, Dense(tensor(4)), Dense(tensor(0, 3))):
+        assert squares_together([Dense(tensor(4, 3)), factor]) is None
+    assert squares_together([]) is None
+
+
+@pytest.mark.parametrize("records", [1, 8, 127, 128, 129, 200, 256, 288, 289, 560, 1000, 1024])
+def test_sums_of_equal_pieces_are_sums_of_chunks(records: int) -> None:
+    """All leaves of a chunk's size are cut alike, never through the 8 records of a convolution. Wrong: a piece left out."""
+    chunk = chunk_for(1, 1.0)
+    size = products._cut(records, chunk)
+    assert 1 <= size <= chunk.records
+    assert size == chunk.records or (size % 8 == 0 and records % size == 0)
+    assert -(-records // size) == -(-records // chunk.records)  # as many float32 sums as the proof counts
+    weights = torch.rand(records, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    factors: list[Factor] = [Outer(tensor(records, 1, 9), tensor(records, 1, 5, seed=1), (5, 9)), Dense(tensor(records, 45))]
+    for factor in factors:
+        dense = factor.dense().values.reshape(records, 45).double()
+        exact = weights.float().double() @ dense
+        for kind in (torch.float32, torch.float64):
+            total = torch.zeros(factor.shape, dtype=kind)
+            factor.add_to(total, weights if kind == torch.float64 else weights.float(), 1.0)
+            assert torch.allclose(total.double().view(-1), exact, rtol=0.0, atol=1e-5 * float(dense.abs().sum(0).max()))
+
+
+def test_places_change_by_a_percent_at_most() -> None:
+    for places in (*range(1, 700), 3000, 10_001, 65_536):
+        assert abs(products.even_places(places) - places) <= places / 100

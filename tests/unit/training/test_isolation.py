@@ -12,8 +12,8 @@ from torch.nn import functional
 from discreet.errors import CoupledRecords, ModelError
 from discreet.training import culprit, isolation, perturbation
 from discreet.training.engine import Engine, Loss
-from discreet.training.recording import Unclear
 from discreet.training.steady import Steady, random_state
+from discreet.training.watching import Unclear
 
 
 @pytest.fixture(autouse=True)

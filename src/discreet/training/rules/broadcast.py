@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from discreet.training.factors import Dense, Factor, wide
-from discreet.training.recording import Call, Unclear
+from discreet.training.recording import Call
 from discreet.training.structure import refilled, tensors_in
+from discreet.training.watching import Unclear
 
 __all__ = ["elementwise", "expand", "masked_fill"]
 
@@ -20,7 +21,7 @@ def elementwise(call: Call) -> Any:
     (axis, *others) = call.outputs
     if axis is None or others or not (axis.clear or axis.dim == 0):
         raise Unclear(f"the result of {call.func.__name__} has no clear record axis")
-    tensors = list(tensors_in(call.args, call.kwargs))
+    tensors = call.tensors
     if call.func.__name__.endswith("_") and call.value(call.args[0]) is not None:
         raise Unclear("a parameter that is changed in place")
     axes = max(tensor.ndim for tensor in tensors)
@@ -41,7 +42,8 @@ def elementwise(call: Call) -> Any:
 def masked_fill(call: Call) -> Any:
     """A value in the places of a mask."""
     x, mask, value = (call.get(i, name) for i, name in enumerate(("input", "mask", "value")))
-    return elementwise(replace(call, func=torch.where, args=(mask, value, x), kwargs={}))
+    args = (mask, value, x)
+    return elementwise(replace(call, func=torch.where, args=args, kwargs={}, tensors=tensors_in(args)))
 
 
 def _for_rows(call: Call, copies: Tensor) -> Tensor:

@@ -12,11 +12,13 @@ from typing import final
 import torch
 from torch import Tensor
 
-from discreet.training.factors import Dense, Factor, Forms, Measures, row_squares, wide
+from discreet.training.factors import Dense, Factor, Forms, Measures, wide
+from discreet.training.norms import row_squares
 from discreet.training.precision import LARGEST_INPUT
-from discreet.training.recording import Call, Unclear
+from discreet.training.recording import Call
 from discreet.training.rules.convolution import Convolution
 from discreet.training.rules.convolution_norms import ghost_pays, ghost_squares
+from discreet.training.watching import Unclear
 
 __all__ = ["Convolved", "convolution", "transposed_convolution"]
 

@@ -8,15 +8,16 @@ import torch
 from torch import Tensor
 
 from discreet.training.guards import changes_in_place
-from discreet.training.recording import Call, Unclear
+from discreet.training.recording import Call
 from discreet.training.structure import refilled, tensors_in
+from discreet.training.watching import Unclear
 
 __all__ = ["one_copy_each"]
 
 
 def one_copy_each(call: Call) -> Any:
     """Any function, by vmap over records, with one copy of every value for each: exact, whatever the function computes."""
-    tensors = list(tensors_in(call.args, call.kwargs))
+    tensors = call.tensors
     given: list[Tensor] = []
     dims: list[int | None] = []
     for tensor in tensors:

@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from discreet.training.factors import Factor, Rows, wide
-from discreet.training.recording import Call, Unclear
+from discreet.training.recording import Call
 from discreet.training.rules.copies import one_copy_each
+from discreet.training.watching import Unclear
 
 __all__ = ["embedding", "embedding_bag", "getitem"]
 

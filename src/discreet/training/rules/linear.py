@@ -6,8 +6,9 @@ import torch
 from torch import Tensor
 
 from discreet.training.factors import Dense, Factor, Outer, wide
-from discreet.training.recording import Call, Unclear
+from discreet.training.recording import Call
 from discreet.training.rules.copies import one_copy_each
+from discreet.training.watching import Unclear
 
 __all__ = ["addmm", "bias_factor", "bilinear", "linear", "matmul", "positions"]
 
@@ -20,6 +21,8 @@ def positions(rows: Tensor) -> Tensor:
 
 def bias_factor(rows: Tensor) -> Factor:
     """The gradient of a bias: what comes back, added up over positions."""
+    if rows.ndim == 2:
+        return Dense(wide(rows))
     b_mTq = positions(rows)
     return Dense(b_mTq[:, 0] if b_mTq.shape[1] == 1 else b_mTq.sum(1))
 
@@ -86,6 +89,8 @@ def _product(call: Call, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tens
 
 
 def _alike(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    if a.dtype == b.dtype:
+        return a, b
     kind = torch.promote_types(a.dtype, b.dtype)
     return a.to(kind), b.to(kind)
 

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from discreet.training.factors import Dense, Factor, wide
-from discreet.training.recording import Call, Unclear
+from discreet.training.recording import Call
+from discreet.training.watching import Unclear
 
 __all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "rms_norm"]
 

@@ -7,8 +7,9 @@ from typing import Any
 from torch import Tensor
 
 from discreet.training.factors import Dense, Factor, Outer, wide
-from discreet.training.recording import Call, Unclear
+from discreet.training.recording import Call
 from discreet.training.rules.recurrent import Kind, Place, Receiver, Recurrence
+from discreet.training.watching import Unclear
 
 __all__ = ["recurring"]
 
