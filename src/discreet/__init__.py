@@ -1,6 +1,6 @@
 """discreet: differential privacy for iterative training.
 
-An epsilon you can trust, at almost no cost in speed, with almost no change to your code. This module needs no torch.
+An epsilon you can trust, with almost no change to your code, at a measured cost in speed. This module needs no torch.
 """
 
 from discreet.accounting import account, calibrate
