@@ -66,19 +66,31 @@ def test_a_ledger_that_is_not_of_a_demo_is_never_replaced(tmp_path: Path) -> Non
     assert contents(tmp_path) == before
 
 
-def test_an_interrupt_ends_it_with_one_line_and_a_sound_ledger(tmp_path: Path) -> None:
+def interrupted(folder: Path) -> tuple[int, str, str]:
+    """Code, output and errors of a demo that is interrupted when its ledger appears."""
     process = subprocess.Popen(
         [sys.executable, "-m", "discreet", "demo", "--into", ".", "--json"],
-        cwd=tmp_path,
+        cwd=folder,
         env=ENVIRONMENT | {"PYTHONWARNINGS": ""},  # an import that is broken off may leave its file open
         stderr=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
     )
-    while not (tmp_path / "demo.ledger").exists():
+    while not (folder / "demo.ledger").exists():
         assert process.poll() is None
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
-    assert (process.returncode, out, err) == (130, "", "discreet: Interrupted.\n")
-    dp.Ledger.open(tmp_path / "demo.ledger", "r").verify().close()
+    return process.returncode, out, err
+
+
+def test_an_interrupt_ends_it_with_one_line_and_a_sound_ledger(tmp_path: Path) -> None:
+    found = 0, "", ""
+    for attempt in range(4):  # Python, or an import of another library, may swallow an interrupt: then it goes on to its end
+        folder = tmp_path / str(attempt)
+        folder.mkdir()
+        found = interrupted(folder)
+        dp.Ledger.open(folder / "demo.ledger", "r").verify().close()
+        if found[0] != 0:
+            break
+    assert found == (130, "", "discreet: Interrupted.\n")

@@ -21,7 +21,7 @@ from torch.utils.data import TensorDataset
 import discreet as dp
 from discreet.training import PrivateRun, step
 
-STEPS = 120
+STEPS = 80
 EVERY = 4
 RECORDS = 64
 NOISE = 16  # bytes of a step in the file `noise`

@@ -95,8 +95,8 @@ def test_the_forward_is_that_of_eval_mode() -> None:
     trained = records_of(private(model), data, 6)
     model.eval()
     frozen = records_of(Engine(model), data, 6)
-    for leaf, rows in frozen.items():
-        np.testing.assert_array_equal(trained[leaf], rows)
+    for leaf, rows in frozen.items():  # each engine chose its forms by time, and forms differ in their rounding
+        np.testing.assert_allclose(trained[leaf], rows, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("loop", [False, True])
