@@ -12,7 +12,7 @@ import threading
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 from torch import nn
 from torch.utils.data import DataLoader
@@ -59,6 +59,18 @@ class Batch:
     def step(self) -> int:
         """Number of the step that this batch belongs to, from 0; public."""
         return self.sample.step
+
+    def __iter__(self) -> NoReturn:
+        """A batch is not unpacked: for who writes `for images, labels in run.batches(...)`."""
+        raise SampleMisuse(
+            expected="a batch that goes to run.backward(loss, batch) as it is",
+            got="one that is unpacked or indexed",
+            do="Unpack what the function loss(model, data) is given; in the loop itself the records are batch.data.",
+        )
+
+    def __getitem__(self, key: object) -> NoReturn:
+        """As `__iter__`: for who writes `batch[0]`."""
+        iter(self)
 
 
 class PrivateRun:

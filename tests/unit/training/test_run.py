@@ -310,6 +310,13 @@ def test_a_batch_of_another_run_or_of_nobody_is_refused() -> None:
             run.backward(loss, batch)  # type: ignore[arg-type]
 
 
+def test_who_unpacks_a_batch_is_told_where_to_do_it() -> None:
+    batch = next(keyed(network(), plan()).batches(data()))
+    for take in (tuple, lambda it: it[0]):
+        with pytest.raises(dp.SampleMisuse, match=r"Unpack what the function loss\(model, data\) is given"):
+            take(batch)
+
+
 def test_an_error_in_the_loss_releases_nothing_and_leaves_the_batch() -> None:
     model = network()
     run = keyed(model, plan())
