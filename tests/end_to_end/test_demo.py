@@ -25,7 +25,7 @@ def test_the_demo_trains_in_a_terminal_replaces_an_earlier_one_and_leaves_files_
         earlier = ledger.head()
     (shown,) = many([["demo", "--epsilon", "3"]], cwd=tmp_path, terminal=True)
     assert shown.code == 0, shown.out
-    for word in ("at the end", "budget 3", "metric/accuracy", "120/120", "The digits are public"):
+    for word in ("at the end", "target 3", "metric/accuracy", "120/120", "The digits are public"):
         assert word in shown.out.replace("\r\n", " ")  # bar, result, and why the ledger may be replaced
     private, plain = map(float, re.findall(r"([\d.]+)% with privacy, ([\d.]+)% without", shown.out)[0])
     # Chance is 10 %. In 20 runs the private one lay between 94 % and 97 %; the other is always the same, 98.9 %.

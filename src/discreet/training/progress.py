@@ -79,7 +79,7 @@ class Meter:
 
 
 class Bar:
-    """A progress bar on standard error: steps, time, rate, epsilon now and at the end, the budget, private metrics.
+    """A progress bar on standard error: steps, time, rate, epsilon now and at the end, budget or target, private metrics.
 
     Released and public values, but for the time: how long steps take depends on the sizes of samples, and no guarantee covers
     it (docs/proofs/engine.md). No log and no file has it.
@@ -104,7 +104,7 @@ class Bar:
             disable=not visible,
             redirect_stdout=_is_terminal(sys.stdout),  # else what a user prints into a file would land on standard error
         )
-        self._terms: tuple[float | None, float | None] = None, None
+        self._terms: tuple[float | None, str] = None, ""
         self._began = self._refreshed = 0.0
         self._seen = 0
         self._recent: dict[str, list[float]] = {}
@@ -115,14 +115,14 @@ class Bar:
         return not self._bar.disable
 
     @contextmanager
-    def over(self, total: int, done: int, *, end: float | None, limit: float | None) -> Iterator[None]:
+    def over(self, total: int, done: int, *, end: float | None, limit: str) -> Iterator[None]:
         """Show it.
 
         Args:
             total: batches of the whole plan.
             done: batches that were taken before.
             end: epsilon at the end.
-            limit: epsilon of a budget or a target.
+            limit: epsilon of a budget, which is enforced, or of a target, which is not: "budget 3", "target 3"; or nothing.
         """
         self._terms = end, limit
         self._began = self._refreshed = time.monotonic()
@@ -156,16 +156,16 @@ def _is_terminal(stream: object) -> bool:
     return callable(ask) and bool(ask())
 
 
-def _spent(now: float | None, end: float | None, limit: float | None) -> str:
+def _spent(now: float | None, end: float | None, limit: str) -> str:
     """In words; bounds are rounded up.
 
-    >>> _spent(1.23401, 2.9991, 3.0)
+    >>> _spent(1.23401, 2.9991, "budget 3")
     'epsilon 1.235 (3.000 at the end, budget 3)'
-    >>> _spent(None, None, None)
+    >>> _spent(None, None, "")
     ''
     """
     terms = [] if end is None else [f"{_up(end)} at the end"]
-    terms += [] if limit is None else [f"budget {limit:g}"]
+    terms += [limit] if limit else []
     if now is None and not terms:
         return ""
     return f"epsilon {'' if now is None else _up(now) + ' '}({', '.join(terms)})"

@@ -102,9 +102,11 @@ class Watch:
         return guard if isinstance(guard, Budget) else None
 
     @property
-    def _limit(self) -> float | None:
+    def _limit(self) -> str:
         budget, target = self._budget, self._plan.target
-        return budget.epsilon if budget is not None else None if target is None else target.epsilon
+        if budget is not None:
+            return f"budget {budget.epsilon:g}"
+        return "" if target is None else f"target {target.epsilon:g}"
 
     @property
     def _delta(self) -> float:

@@ -136,7 +136,7 @@ def test_the_bar_shows_steps_epsilon_and_private_metrics(monkeypatch: pytest.Mon
         run.backward(lambda model, data: loss(model, data)[0], batch)
     shown = text.getvalue()
     assert f"{STEPS}/{STEPS}" in shown
-    assert "at the end, budget 3)" in shown
+    assert "at the end, target 3)" in shown  # which nothing enforces
     assert "/s" in shown
     text.truncate(0)
     train(dp.Ledger.in_memory(), show=True)
