@@ -170,6 +170,8 @@ FINDINGS = [
 
 
 MESSAGES = {
+    ("ledger",): "discreet: A command is missing. Try: discreet ledger --help",
+    ("plann",): "Did you mean 'plan'? Try: discreet --help",
     ("plan", "--epsilon", "words"): "'--epsilon': Expected a finite number. Got 'words'. Try: discreet plan --help",
     (*PLAN, "--epsilon", "3"): "--steps and --noise-multiplier left out. Leave out exactly the one that is to be found.",
     (*PLAN, "--steps", "-1", "--noise-multiplier", "1"): "--steps must be a whole number, at least 1 and below 2^63. Got -1.",

@@ -141,4 +141,5 @@ def _usage(wrong: Exception) -> str:
     context = getattr(wrong, "ctx", None)
     command = "discreet" if context is None else context.command_path
     message = getattr(wrong, "format_message", wrong.__str__)()
-    return f"{message.rstrip('.')}. Try: {command} --help"
+    ended = message if message.endswith(("?", "!")) else f"{message.rstrip('.')}."
+    return f"{ended if message else 'A command is missing.'} Try: {command} --help"
