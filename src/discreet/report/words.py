@@ -201,7 +201,8 @@ def adjacency_words(adjacency: Adjacency, unit: Unit) -> str:
         case Adjacency.ADD_OR_REMOVE:
             return (
                 f"Two data sets are neighbours if one has exactly one {unit} more than the other. "
-                "How many records there are is protected as well."
+                "How many records there are is protected as well, as far as the releases tell; a number that the plan names is "
+                "public."
             )
         case Adjacency.ZERO_OUT:
             return (
