@@ -192,7 +192,8 @@ class Session:
         if fit < steps:
             raise BudgetExceeded(
                 expected=f"a plan whose {steps} steps fit what is left of the budget",
-                got=f"one of which {fit} fit; the ledger has other charges, or the plan was made for more",
+                got=f"one of which {fit} fit; the ledger has other charges (an attempt that stopped with an error charged the "
+                "step it stopped in), or the plan was made for more",
                 do="Make a plan with fewer steps or more noise, or train until_budget=True. Nothing was charged.",
             )
 

@@ -1,8 +1,9 @@
 """PyTorch: per-record gradients of any model, clipped, summed and noised. The only folder that imports torch."""
 
+from discreet.training.batch import Batch
 from discreet.training.check import Problem, Problems, check
 from discreet.training.engine import Engine
 from discreet.training.logs import CsvLog, Logged, TensorBoardLog
-from discreet.training.run import Batch, PrivateRun
+from discreet.training.run import PrivateRun
 
 __all__ = ["Batch", "CsvLog", "Engine", "Logged", "PrivateRun", "Problem", "Problems", "TensorBoardLog", "check"]

@@ -11,8 +11,7 @@ import os
 import threading
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
-from typing import Any, NoReturn, Self
+from typing import Any, Self
 
 from torch import nn
 from torch.utils.data import DataLoader
@@ -28,6 +27,7 @@ from discreet.plan import Plan
 from discreet.randomness import Source
 from discreet.randomness.gaussian import announce as announce_noise
 from discreet.sampling import Sample
+from discreet.training.batch import Batch
 from discreet.training.batch_norm import PrivateBatchNorm
 from discreet.training.checkpoint import Checkpoint, Stateful, named, restore
 from discreet.training.engine import Engine, Loss
@@ -40,37 +40,7 @@ from discreet.training.sums import refuse_slots
 from discreet.training.watch import Watch
 from discreet.units import Guarantee, Numerics, Parameters
 
-__all__ = ["Batch", "PrivateRun"]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Batch:
-    """The records of one sample, in random order. Sensitive: also how many there are.
-
-    Args:
-        sample: that was drawn; serves one `backward`.
-        data: what the data set gave, collated; None for an empty sample.
-    """
-
-    sample: Sample
-    data: Any = field(repr=False)
-
-    @property
-    def step(self) -> int:
-        """Number of the step that this batch belongs to, from 0; public."""
-        return self.sample.step
-
-    def __iter__(self) -> NoReturn:
-        """A batch is not unpacked: for who writes `for images, labels in run.batches(...)`."""
-        raise SampleMisuse(
-            expected="a batch that goes to run.backward(loss, batch) as it is",
-            got="one that is unpacked or indexed",
-            do="Unpack what the function loss(model, data) is given; in the loop itself the records are batch.data.",
-        )
-
-    def __getitem__(self, key: object) -> NoReturn:
-        """As `__iter__`: for who writes `batch[0]`."""
-        iter(self)
+__all__ = ["PrivateRun"]
 
 
 class PrivateRun:

@@ -85,6 +85,7 @@ def test_a_refused_reservation_leaves_a_handle_that_works(tmp_path: Path) -> Non
     assert total(ledger.verify()) == 10
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # an interrupt inside a finalizer
 def test_an_interrupt_at_any_moment_leaves_a_handle_that_works(tmp_path: Path) -> None:
     ledger = begun(tmp_path / "a.ledger")
     taken = interrupted = 0
