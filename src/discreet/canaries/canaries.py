@@ -1,0 +1,85 @@
+"""Which records of a data set are canaries, and which of these are in it: a fair coin for each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet import _validate as check
+from discreet.errors import ParameterError, RandomnessMisuse
+from discreet.randomness import Purpose, Source
+from discreet.randomness.draws import bernoulli
+
+__all__ = ["Canaries"]
+
+
+class Canaries:
+    """Records of a plan that are in the data with probability 1/2 each, so that an attack can be put to the test.
+
+    A canary is a record like any other: it is among the plan's `records`, is drawn as they are, clipped and charged as they
+    are. One that is out is absent: an engine lets it contribute nothing, in whatever sample it is drawn. So the data sets
+    with and without a canary are neighbours under add-or-remove and zero-out.
+
+    Guarantee: the coins are independent and exactly fair, and independent of samples and noise (docs/proofs/auditing.md). They
+    are for whoever audits: an attack must not see them before it has made its scores.
+
+    Args:
+        places: of the canaries in the data set, each once; public.
+        source: of the coins; a fresh one from the operating system by default.
+
+    >>> canaries = Canaries([7, 8, 9])
+    >>> canaries.places.tolist(), canaries.inside.shape
+    ([7, 8, 9], (3,))
+    """
+
+    __slots__ = ("_inside", "_places")
+
+    def __init__(self, places: Sequence[int] | NDArray[np.int64], *, source: Source | None = None) -> None:
+        found = np.asarray(places)
+        if found.ndim != 1 or not found.size or found.dtype.kind not in "iu" or found.min() < 0:
+            expected = "places in the data set, at least one: whole numbers from 0"
+            raise ParameterError(owner="Canaries", name="places", expected=expected, got=f"{found.dtype}, shape {found.shape}")
+        self._places = np.unique(found.astype(np.int64))
+        if self._places.size != found.size:
+            expected, got = "each place once", f"{found.size} places, {self._places.size} of them different"
+            raise ParameterError(owner="Canaries", name="places", expected=expected, got=got)
+        drawn = Source.system() if source is None else check.instance("Canaries", "source", source, Source)
+        self._inside = np.zeros(found.size, bool)
+        self._inside[bernoulli(drawn.stream(Purpose.CANARY, step=0), 0.5, 0, found.size)] = True
+        self._places.flags.writeable = self._inside.flags.writeable = False
+
+    def __len__(self) -> int:
+        return self._places.size
+
+    @property
+    def places(self) -> NDArray[np.int64]:
+        """Of the canaries in the data set, rising; public."""
+        return self._places
+
+    @property
+    def inside(self) -> NDArray[np.bool_]:
+        """Which canaries are in the data. Secret until the attack has made its scores."""
+        return self._inside
+
+    def numbers(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
+        """For records of a sample: the number of the canary that each is, -1 for all others. Sensitive, as the sample is."""
+        nearest = np.searchsorted(self._places, indices).clip(max=len(self) - 1)
+        return np.where(self._places[nearest] == indices, nearest, -1)
+
+    def absent(self, indices: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """For records of a sample: whether each is a canary that is out. Sensitive."""
+        numbers = self.numbers(indices)
+        return np.asarray((numbers >= 0) & ~self._inside[numbers])
+
+    def __repr__(self) -> str:
+        return f"Canaries({len(self)}, in or out: not shown)"
+
+    def __reduce_ex__(self, _: object) -> NoReturn:
+        raise RandomnessMisuse(
+            expected="coins that stay where they were drawn",
+            got="an attempt to copy or pickle them",
+            do="Save the scores when the attack is done: they hold the coins.",
+        )

@@ -1,0 +1,154 @@
+"""What an attack said of each canary, and whether it was in: all that an estimator needs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from discreet import _validate as check
+from discreet._files import checked_path, publish
+from discreet.errors import LedgerExists, LedgerUnavailable, ParameterError
+
+__all__ = ["SCHEMA", "Scores"]
+
+SCHEMA = 1
+"""Version of the file. Another one is refused, never guessed at."""
+
+_FIELDS = {"schema", "attack", "values", "inside", "trials"}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scores:
+    """The scores of an attack on canaries: the higher, the surer it is that the canary was in.
+
+    Scores must not depend on the coins but through what was released, and the coins must be fair and independent: then the
+    bounds of `discreet.auditing` hold whatever the attack is.
+
+    Args:
+        values: one finite score for each canary.
+        inside: whether it was in.
+        trials: number of the run that each canary was in. Runs are independent of each other; canaries of one run need not be.
+            Left out: all in one run.
+        attack: what was done, in a few words; public.
+
+    >>> scores = Scores([2.0, -1.0, 0.5], [True, False, True])
+    >>> len(scores), scores.runs, scores.independent
+    (3, 1, False)
+    """
+
+    values: NDArray[np.float64]
+    inside: NDArray[np.bool_]
+    trials: NDArray[np.int64]
+    attack: str
+
+    def __init__(
+        self, values: ArrayLike, inside: ArrayLike, *, trials: ArrayLike | None = None, attack: str = "scores"
+    ) -> None:
+        found = _array("values", values, "iuf").astype(np.float64)
+        if not np.isfinite(found).all():
+            raise ParameterError(owner="Scores", name="values", expected="finite numbers", got="some that are not")
+        coins = _array("inside", inside, "b")
+        runs = np.zeros(found.size, np.int64) if trials is None else _array("trials", trials, "iu").astype(np.int64)
+        if not found.size == coins.size == runs.size:
+            got = f"{found.size} values, {coins.size} coins, {runs.size} numbers of runs"
+            raise ParameterError(owner="Scores", name="inside", expected="one for each value", got=got)
+        for name, array in (("values", found), ("inside", coins), ("trials", runs)):
+            own = array.copy()
+            own.flags.writeable = False
+            object.__setattr__(self, name, own)
+        object.__setattr__(self, "attack", check.label("Scores", "attack", attack))
+
+    def __len__(self) -> int:
+        return int(self.values.size)
+
+    @property
+    def runs(self) -> int:
+        """How many independent runs there were."""
+        return int(np.unique(self.trials).size)
+
+    @property
+    def independent(self) -> bool:
+        """Whether every canary had a run of its own."""
+        return self.runs == len(self)
+
+    @classmethod
+    def pooled(cls, parts: Sequence[Scores]) -> Scores:
+        """The scores of several runs of the same attack, which are independent of each other."""
+        if not parts:
+            raise ParameterError(owner="Scores.pooled", name="parts", expected="at least one", got="none")
+        shifts = np.cumsum([0, *(int(part.trials.max()) - int(part.trials.min()) + 1 for part in parts[:-1])])
+        runs = [part.trials - part.trials.min() + shift for part, shift in zip(parts, shifts, strict=True)]
+        return cls(
+            np.concatenate([part.values for part in parts]),
+            np.concatenate([part.inside for part in parts]),
+            trials=np.concatenate(runs),
+            attack=parts[0].attack,
+        )
+
+    def to_json(self) -> str:
+        """The scores as JSON; `from_json` gives equal ones."""
+        table = {
+            "schema": SCHEMA,
+            "attack": self.attack,
+            "values": self.values.tolist(),
+            "inside": self.inside.tolist(),
+            "trials": self.trials.tolist(),
+        }
+        return json.dumps(table, allow_nan=False) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> Scores:
+        """The scores behind `to_json`.
+
+        Raises:
+            ParameterError: no JSON, another schema, a field too many or too few, values of another kind.
+        """
+        try:
+            table: Any = json.loads(text)
+        except (ValueError, RecursionError, TypeError) as wrong:
+            raise ParameterError(owner="Scores", name="text", expected="a JSON object", got=str(wrong)[:200]) from None
+        if not isinstance(table, dict) or table.keys() != _FIELDS or table["schema"] != SCHEMA:
+            expected = f"an object with {', '.join(sorted(_FIELDS))}, schema {SCHEMA}"
+            got = ", ".join(sorted(map(str, table)))[:200] if isinstance(table, dict) else type(table).__name__
+            raise ParameterError(owner="Scores", name="text", expected=expected, got=got)
+        return cls(table["values"], table["inside"], trials=table["trials"], attack=table["attack"])
+
+    def save(self, path: str | Path) -> None:
+        """Write a new JSON file, whole or not at all; never over another."""
+        place = checked_path("Scores.save", path)
+        content = self.to_json()
+        try:
+            publish(place, lambda draft: _write(draft, content))
+        except (LedgerExists, LedgerUnavailable) as wrong:
+            expected = "where nothing is yet, in a folder to write to"
+            raise ParameterError(owner="Scores.save", name="path", expected=expected, got=wrong.got) from None
+
+    @classmethod
+    def load(cls, path: str | Path) -> Scores:
+        """Read a JSON file."""
+        try:
+            text = checked_path("Scores.load", path).read_text(encoding="utf-8")
+        except (OSError, ValueError) as wrong:
+            raise ParameterError(owner="Scores.load", name="path", expected="a readable UTF-8 file", got=str(wrong)) from None
+        return cls.from_json(text)
+
+
+def _write(draft: Path, content: str) -> None:
+    draft.write_text(content, encoding="utf-8", newline="\n")
+
+
+def _array(name: str, given: ArrayLike, kinds: str) -> NDArray[Any]:
+    try:
+        array = np.asarray(given)
+    except ValueError:  # rows of different lengths
+        array = np.empty((0, 0))
+    if array.ndim != 1 or not array.size or array.dtype.kind not in kinds:
+        expected = {"b": "booleans", "iu": "whole numbers"}.get(kinds, "numbers") + ", one for each canary, at least one"
+        raise ParameterError(owner="Scores", name=name, expected=expected, got=f"{array.dtype}, shape {array.shape}")
+    return array
