@@ -42,6 +42,10 @@ def source(key: bytes = KEY) -> dp.Source:
     return dp.Source.unsafe_test_key(key)
 
 
+class Refuted(AssertionError):
+    """An attack showed more than was claimed."""
+
+
 @dataclass(frozen=True)
 class Finding:
     """What was claimed of a plan, and what an attack on its run showed."""
@@ -72,7 +76,8 @@ class Finding:
         """Nothing above the claim was shown, and the attack was good enough for that to mean something."""
         for level in LEVELS:
             shown, claimed = self.shown(level), self.claimed(level)
-            assert shown <= claimed, f"delta({level}) is at least {shown:.4f}, and {claimed:.4f} was claimed"
+            if not shown <= claimed:
+                raise Refuted(f"delta({level}) is at least {shown:.4f}, and {claimed:.4f} was claimed")
         assert self.reached >= least, f"the attack reached {self.reached:.3f} of the claim"
 
 
