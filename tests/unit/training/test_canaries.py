@@ -14,6 +14,8 @@ from discreet.canaries import Canaries
 from discreet.errors import CheckpointError, ModelError, ParameterError, SampleMisuse
 from discreet.training import GradientCanaries, PrivateRun, losses
 from discreet.training.choice import Chooser
+from support.norms import images, small_cnn
+from support.norms import loss as norm_loss
 
 KEY, COINS = bytes(range(32)), bytes(range(1, 33))
 RECORDS = 40
@@ -269,6 +271,20 @@ def test_statistics_of_canaries_are_zero() -> None:
     its = plan(quiet, policy=dp.Everything())
     for _, metric, _ in released(its, data(10), loss=with_statistics, statistics=STATISTICS, canaries=spikes(30)):
         assert float(metric[0]) == pytest.approx(10 * 0.25, rel=0.015)
+
+
+def test_statistics_of_batch_norm_are_those_of_the_data() -> None:
+    quiet = dp.Groups({"grad/*": dp.Gaussian(1.0, 1e-5), "bn/*": dp.Gaussian(1.0, 1e-5)})
+    buffers = []
+    for canaries in (None, spikes(30)):
+        model = small_cnn()
+        records = 10 if canaries is None else 40
+        its = plan(quiet, policy=dp.Poisson(1.0), records=records, steps=1)
+        run = PrivateRun(model, its, ledger=dp.Ledger.in_memory(), canaries=canaries)
+        for batch in run.batches(TensorDataset(*images(10))):
+            sums = run.backward(norm_loss, batch).sums
+        buffers.append(np.concatenate([sums[leaf] for leaf in sorted(sums)]))
+    assert buffers[1] == pytest.approx(buffers[0], rel=0.02, abs=1e-2)
 
 
 def test_no_two_canaries_share_a_coordinate_and_small_groups_have_none() -> None:
