@@ -142,6 +142,8 @@ def normalised() -> Crafted:
 
 PATHS: dict[str, tuple[Any, dict[str, Any]]] = {
     "linear": (linear, {}),
+    "linear, poisson": (linear, {"policy": dp.Poisson(0.5), "steps": 2, "trials": 8}),
+    "linear, balls in bins": (linear, {"policy": dp.BallsInBins(2), "trials": 8}),
     "linear, loop": (linear, {"form": "loop"}),
     "linear, small passes": (linear, {"microbatch": 37}),
     "linear, one by one": (linear, {"microbatch": 1, "trials": 2}),

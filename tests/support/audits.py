@@ -32,7 +32,7 @@ ERROR = 5e-7  # probability that a bound is wrong, all levels and both sides tog
 LEVELS = (0.0, 1.0)
 KEY = bytes(range(32))
 COINS = bytes(range(32, 64))
-CERTIFIED = dp.Numerics.CERTIFIED
+EVERYTHING = dp.Everything()
 DATA = 20
 WIDTH = 64
 
@@ -137,36 +137,43 @@ class Crafted:
 
 
 def crafted(
-    its: Crafted, *, form: str | None = None, microbatch: int | None = None, trials: int = 4, numerics: Any = CERTIFIED
+    its: Crafted, policy: Any = EVERYTHING, *, form: str | None = None, steps: int = 1, trials: int = 4, **more: Any
 ) -> Finding:
-    """Full-batch steps in which all records are canaries, each scored along its own gradient."""
+    """Steps in which all records are canaries, each scored along its own gradient; the engine computes in this form."""
     records = len(its.rows[0])
     groups = {"grad/*": dp.Gaussian(1.0, 1.0)} | ({"bn/*": dp.Gaussian(1.0, 1.0)} if its.bn else {})
-    sampler = dp.Sampler(dp.Everything(), records=records, steps=1)
-    plan = dp.Plan(sampler=sampler, mechanism=dp.Groups(groups), numerics=numerics)
+    sampler = dp.Sampler(policy, records=records, steps=steps)
+    plan = dp.Plan(sampler=sampler, mechanism=dp.Groups(groups), numerics=more.pop("numerics", dp.Numerics.CERTIFIED))
     torch.manual_seed(5)
     model = its.model()
     directions, start, parts = along(model, its), {name: value.clone() for name, value in model.state_dict().items()}, []
     for trial in range(trials):
         model.load_state_dict(start)
-        model.zero_grad()
-        coins, bits = (source(bytes([number + trial]) * 32) for number in (0, 100))
-        canaries = Canaries(range(records), source=coins)
-        run = PrivateRun(model, plan, ledger=dp.Ledger.in_memory(), source=bits, canaries=canaries, microbatch=microbatch)
-        if form == "loop":
-            run.engine.loop_because = "an audit of this path"
-        elif form is not None:
-            run.engine._chooser = Chooser(2**28, form)
-        (released,) = [run.backward(its.loss, batch) for batch in run.batches(TensorDataset(*its.rows))]
-        assert form is None or form in {"loop", *(choice.form for choice in run.engine.choices)}, "another path was taken"
-        flat = torch.cat([p.grad.flatten().double() for p in model.parameters() if p.grad is not None])
-        likelihood = Likelihood(dp.Everything(), canaries=records)
-        seen = [((directions @ flat).numpy() * records, 1.0)]
-        if its.bn:
-            seen.append((released["bn/0"][records:], 1.0))  # second moments, each record's in a channel of its own
-        likelihood.observe(seen)
+        canaries = Canaries(range(records), source=source(bytes([trial]) * 32))
+        likelihood = Likelihood(policy, canaries=records)
+        bits = source(bytes([100 + trial]) * 32)
+        run = PrivateRun(model, plan, ledger=dp.Ledger.in_memory(), source=bits, canaries=canaries, **more)
+        for found, released in released_by(run, model, its, form):
+            seen = [((directions @ found).numpy(), 1.0)]
+            if its.bn:
+                seen.append((released["bn/0"][records:], 1.0))  # second moments, each record's in a channel of its own
+            likelihood.observe(seen)
         parts.append(Scores(likelihood.scores(), canaries.inside))
     return Finding(plan, Scores.pooled(parts))
+
+
+def released_by(run: PrivateRun, model: nn.Module, its: Crafted, form: str | None) -> Iterator[tuple[Tensor, Any]]:
+    """The released sum of gradients of every batch, flat, and what else was released."""
+    if form == "loop":
+        run.engine.loop_because = "an audit of this path"
+    elif form is not None:
+        run.engine._chooser = Chooser(2**28, form)
+    for batch in run.batches(TensorDataset(*its.rows)):
+        model.zero_grad()
+        released = run.backward(its.loss, batch)
+        flat = torch.cat([p.grad.flatten().double() for p in model.parameters() if p.grad is not None])
+        yield flat * run.plan.expected_batch_size, released
+    assert form is None or form in {"loop", *(choice.form for choice in run.engine.choices)}, "another path was taken"
 
 
 def along(model: nn.Module, its: Crafted) -> Tensor:
