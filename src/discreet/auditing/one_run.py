@@ -6,9 +6,9 @@ q = e^eps / (1 + e^eps). If the mechanism is (eps, delta)-differentially private
     P[v or more are right] <= P[Bin(r, q) >= v] + m delta / (1 + e^eps) * (1/r) sum_{n<r} g(n),
     g(n) = the largest P[Bin(n, 1-q) = w] over w <= r - v.
 
-The first term is that of [Steinke2023]; the second is proven in docs/proofs/auditing.md, and is smaller than theirs for all
-counts that matter. It stays a hurdle: with delta > 0 nothing can be concluded at an error probability below
-m delta / (1 + e^eps) / r, so more canaries than 1/delta need many guesses.
+The first term (chance) is that of [Steinke2023]; the second (leak) is our own, proven in docs/proofs/auditing.md. Numbers of
+guesses are chosen from what was released, so each term has a share of the error probability that is fixed before. The leak stays
+a hurdle: it is at least m delta / (1 + e^eps) / r, so that few guesses among more than 1/delta canaries conclude nothing.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ _FURTHEST = 40.0
 _STEPS = 40
 _ROUGH = 12  # steps that suffice to compare numbers of guesses
 _CHOICES = 16
+_LEAK = 0.25  # share of the error probability that the second term may have
 
 
 def one_run(scores: Scores, *, delta: float, confidence: float = 0.95) -> Estimate:
@@ -95,17 +96,19 @@ def _choices(canaries: int) -> tuple[_Counts, _Counts]:
 
 
 def _bounds(guesses: _Counts, right: _Counts, canaries: int, delta: float, error: float, *, steps: int) -> _Floats:
-    """For each pair of counts an epsilon whose p-value was computed and is at most `error`, or 0."""
+    """For each pair of counts an epsilon for which both terms were computed and are within their shares of `error`, or 0."""
+    share = 0.0 if delta == 0.0 else _LEAK
     low, high = np.zeros(guesses.size), np.full(guesses.size, _FURTHEST)
     for _ in range(steps):
         middle = 0.5 * (low + high)
-        refuted = p_value(guesses, right, canaries=canaries, epsilon=middle, delta=delta) <= error
+        chance, leak = p_value(guesses, right, canaries=canaries, epsilon=middle, delta=delta)
+        refuted = (chance <= (1.0 - share) * error) & (leak <= share * error)
         low, high = np.where(refuted, middle, low), np.where(refuted, high, middle)
     return low
 
 
-def p_value(guesses: _Counts, right: _Counts, *, canaries: int, epsilon: _Floats, delta: float) -> _Floats:
-    """The largest probability, rounded up, of so many right guesses or more under (epsilon, delta)-differential privacy.
+def p_value(guesses: _Counts, right: _Counts, *, canaries: int, epsilon: _Floats, delta: float) -> tuple[_Floats, _Floats]:
+    """Two numbers, each rounded up, whose sum bounds the probability of so many right guesses or more: (chance, leak).
 
     Args:
         guesses: r, from 1 to `canaries`; one for each case.
@@ -114,20 +117,22 @@ def p_value(guesses: _Counts, right: _Counts, *, canaries: int, epsilon: _Floats
         epsilon: at least 0; one for each case.
         delta: in [0, 1).
 
-    >>> p_value(np.array([4]), np.array([4]), canaries=4, epsilon=np.zeros(1), delta=0.0).round(4).tolist()  # 1/2^4
-    [0.0625]
+    >>> chance, leak = p_value(np.array([4]), np.array([4]), canaries=4, epsilon=np.zeros(1), delta=0.0)
+    >>> chance.round(4).tolist(), leak.tolist()    # 1/2^4
+    ([0.0625], [0.0])
     """
     q, rest = scipy.special.expit(epsilon), scipy.special.expit(-epsilon)
-    tail = np.where(right > 0, scipy.special.betainc(np.maximum(right, 1), guesses - right + 1, q), 1.0)
-    if delta == 0.0:
-        return np.minimum(1.0, tail * _UP)
+    chance = np.where(right > 0, scipy.special.betainc(np.maximum(right, 1), guesses - right + 1, q), 1.0)
+    leak = canaries * delta * rest * _largest(guesses, right, q, rest) if delta > 0.0 else np.zeros(guesses.size)
+    return chance * _UP, leak * _UP
+
+
+def _largest(guesses: _Counts, right: _Counts, q: _Floats, rest: _Floats) -> _Floats:
+    """The mean of g(n) over n < r, at least. Its w is the mode of Bin(n, 1-q), or the nearest to it that is allowed."""
     ends = np.floor(guesses[:, np.newaxis] * _CELLS)
     n, q, rest = ends[:, :-1], q[:, np.newaxis], rest[:, np.newaxis]
-    w = np.minimum(
-        np.floor((n + 1.0) * rest), np.minimum((guesses - right)[:, np.newaxis], n)
-    )  # the mode, or the nearest to it
-    lengths = scipy.special.gammaln(n + 1.0) - scipy.special.gammaln(w + 1.0) - scipy.special.gammaln(n - w + 1.0)
-    g = np.exp(lengths + scipy.special.xlogy(w, rest) + scipy.special.xlogy(n - w, q))
-    share = np.sum(g * np.diff(ends), axis=1) / guesses
-    leaked: _Floats = canaries * delta * scipy.special.expit(-epsilon) * share
-    return np.minimum(1.0, (tail + leaked) * _UP)
+    w = np.minimum(np.floor((n + 1.0) * rest), np.minimum((guesses - right)[:, np.newaxis], n))
+    ways = scipy.special.gammaln(n + 1.0) - scipy.special.gammaln(w + 1.0) - scipy.special.gammaln(n - w + 1.0)
+    g = np.exp(ways + scipy.special.xlogy(w, rest) + scipy.special.xlogy(n - w, q))
+    mean: _Floats = np.sum(g * np.diff(ends), axis=1) / guesses
+    return mean

@@ -81,7 +81,7 @@ def _measured(half: Half, limit: float, direction: int, delta: float, share: flo
 
 
 def _choice(half: Half, delta: float) -> tuple[float, int]:
-    """The limit, and the inequality (0: hits, 1: rejections), that promise most; rates two standard errors to the wrong side."""
+    """The limit, and the inequality (0: hits, 1: rejections), that promise most, rates two standard errors less."""
     limits = np.unique(np.concatenate([half.ins, half.outs]))
     false = 1.0 - np.searchsorted(half.outs, limits, side="right") / half.outs.size
     missed = np.searchsorted(half.ins, limits, side="right") / half.ins.size
