@@ -20,7 +20,7 @@ class Batch:
 
     Args:
         sample: that was drawn; serves one `backward`.
-        data: what the data set gave, collated; None for an empty sample.
+        data: what the data set gave, collated; None for an empty sample, and for one of canaries that are out.
         rows: in a run with canaries: for each record of the random order its row in `data`, -1 if it has none.
     """
 

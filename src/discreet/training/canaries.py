@@ -92,12 +92,8 @@ class GradientCanaries:
         if self._count >= records:
             expected, got = f"fewer canaries than the plan's {records} records", str(self._count)
             raise ParameterError(owner="GradientCanaries", name="count", expected=expected, got=got)
-        spots = {}
-        for lane, group in enumerate(session.groups()):
-            sizes = _room(group, session.bound)
-            if sum(sizes) >= self._count:
-                spots[group.name] = self._drawn(lane, sizes)
-        if not spots:
+        rooms = [_room(group, session.bound) for group in session.groups()]
+        if max(map(sum, rooms)) < self._count:
             raise ParameterError(
                 owner="GradientCanaries",
                 name="count",
@@ -105,7 +101,11 @@ class GradientCanaries:
                 got=str(self._count),
                 do="Plant fewer, and pool the scores of several runs.",
             )
-        self._spots = spots
+        self._spots = {
+            group.name: self._drawn(lane, room)
+            for lane, (group, room) in enumerate(zip(session.groups(), rooms, strict=True))
+            if sum(room) >= self._count
+        }
         self._adjacency = session.plan.adjacency
         self._likelihood = Likelihood(session.sampler.event, canaries=self._count, adjacency=self._adjacency)
         self._coins = Canaries(np.arange(records - self._count, records), source=self._source)

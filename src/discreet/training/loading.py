@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -98,14 +98,14 @@ class Loading:
             yield Batch(sample, data, rows)
 
     def _ahead(self, samples: Iterator[Sample], choose: _Choice) -> Iterator[Batch]:
-        waiting: deque[tuple[Sample, NDArray[np.int64] | None]] = deque()
+        waiting: deque[tuple[Batch, bool]] = deque()  # without data, and whether there will be any
         failed: list[Exception] = []  # a refused charge must not take away the batches before it
 
         def chosen() -> Iterator[list[int]]:
             try:
                 for sample in samples:
                     entries, rows = choose(sample)
-                    waiting.append((sample, rows))
+                    waiting.append((Batch(sample, None, rows), bool(entries.size)))
                     if entries.size:
                         yield entries.tolist()
             except Exception as error:  # noqa: BLE001  (raised below, when its turn has come)
@@ -114,15 +114,13 @@ class Loading:
         loaded = iter(self._loader(chosen()))
         while True:
             data = next(loaded, _END)
-            while waiting and not len(waiting[0][0]):
-                sample, rows = waiting.popleft()
-                yield Batch(sample, None, rows)
+            while waiting and not waiting[0][1]:
+                yield waiting.popleft()[0]
             if data is _END:
                 break
             if isinstance(data, CoupledRecords):
                 raise data
-            sample, rows = waiting.popleft()
-            yield Batch(sample, data, rows)
+            yield replace(waiting.popleft()[0], data=data)
         for error in failed:
             raise error
 

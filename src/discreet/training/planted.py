@@ -15,6 +15,7 @@ from discreet.canaries import Canaries
 from discreet.errors import CheckpointError, ParameterError
 from discreet.mechanisms import Group
 from discreet.sampling import Sample
+from discreet.training.batch import Batch
 from discreet.training.canaries import GradientCanaries
 from discreet.training.sums import Sums
 from discreet.units import Adjacency
@@ -30,15 +31,13 @@ class Planted:
     Args:
         canaries: of the user; None for none.
         session: of the run.
-        device: where sums are kept.
 
     Raises:
         ParameterError: canaries that the plan has no place for, or replace-one adjacency and records that are left out.
     """
 
-    def __init__(self, canaries: Canaries | GradientCanaries | None, session: Session, device: torch.device) -> None:
+    def __init__(self, canaries: Canaries | GradientCanaries | None, session: Session) -> None:
         self._session = session
-        self._device = device
         self._canaries = canaries
         if isinstance(canaries, GradientCanaries):
             canaries.begin(session)
@@ -54,8 +53,8 @@ class Planted:
     def chosen(self, sample: Sample) -> tuple[NDArray[np.int64], NDArray[np.int64] | None]:
         """Entries to fetch for a sample, in random order, and for each record of the order its row among these. Once.
 
-        Rows are -1 for records that do not come from the data set, or are out; None where all are in their order. If no record
-        of a sample comes from the data set, entry 0 is fetched, so that passes have a shape; it has nobody's row, and
+        Rows are -1 for records that are out, or do not come from the data set; None where all are in their order. Where the
+        engine makes records and no other was drawn, entry 0 is fetched, so that the pass has a shape; it is nobody's row, and
         contributes nothing.
         """
         indices = sample.indices[self._session.order(sample)]
@@ -64,20 +63,28 @@ class Planted:
                 return indices, None
             case GradientCanaries():
                 here = indices < self.entries
+                chosen = indices[here] if here.any() else np.zeros(min(1, indices.size), np.int64)
             case _:
                 here = ~self._canaries.absent(indices)
-        rows = np.where(here, np.cumsum(here) - 1, -1)
-        return indices[here] if here.any() else np.zeros(min(1, indices.size), np.int64), rows
+                chosen = indices[here]
+        return chosen, np.where(here, np.cumsum(here) - 1, -1)
 
-    def add_to(self, sums: Sums, sample: Sample) -> None:
+    def fetched(self, batch: Batch) -> int:
+        """How many entries `chosen` named: the rows that the batch must have. Sensitive."""
+        if batch.rows is None:
+            return len(batch.sample)
+        found = 1 + int(batch.rows.max(initial=-1))
+        return max(found, min(1, len(batch.sample))) if isinstance(self._canaries, GradientCanaries) else found
+
+    def add_to(self, sums: Sums, sample: Sample, device: torch.device) -> None:
         """What canaries contribute that the engine makes. After the passes over data: these say what is clipped to."""
         if not isinstance(self._canaries, GradientCanaries):
             return
         bound = self._session.bound
-        spikes = self._canaries.spikes(sample, bound, self._session.groups(), self._device)
+        spikes = self._canaries.spikes(sample, bound, self._session.groups(), device)
         if spikes is not None:
             others = [leaf for leaf in bound.dimensions if not leaf.startswith("grad/") and leaf not in bound.observed]
-            sums.add(spikes, {leaf: torch.zeros(spikes.records, bound.dimensions[leaf]).to(self._device) for leaf in others})
+            sums.add(spikes, {leaf: torch.zeros(spikes.records, bound.dimensions[leaf], device=device) for leaf in others})
 
     def observe(self, groups: tuple[Group, ...], released: Mapping[str, Any]) -> None:
         """Let canaries see what was released: sums with noise, by leaf."""

@@ -106,7 +106,7 @@ class PrivateRun:
         try:
             self._session = Session(bound, ledger=book, numerics=level, source=source, label=label, parameters=parameters)
             self._watch = Watch(self._session, parameters=parameters, statistics=shown, logs=logs)
-            self._planted = Planted(canaries, self._session, self._engine.device)
+            self._planted = Planted(canaries, self._session)
             self._stepping = Stepping(
                 self._engine, self._session, self._planted, numerics=level, microbatch=rows, memory_budget=memory
             )

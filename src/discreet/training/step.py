@@ -80,9 +80,9 @@ class Stepping:
         """
         session, engine, sample, data = self._session, self._engine, batch.sample, batch.data
         sums = Sums(session.bound, session.state, self._inner, engine.device)
-        if not len(sample):
+        records = self._planted.fetched(batch)
+        if not records:
             return sums
-        records = len(sample) if batch.rows is None else max(1, 1 + int(batch.rows.max()))
         check_rows(data, records)
         size = self._microbatch or engine.fitting(loss, data, records, self._memory_budget, self._inner.places)
         places, seed = session.places(sample, size, attempt)
@@ -97,7 +97,7 @@ class Stepping:
                 for contributions, statistics in engine.passes(loss, part, size, some >= 0):
                     self._refuse_other_bits()
                     sums.add(contributions, statistics)
-        self._planted.add_to(sums, sample)
+        self._planted.add_to(sums, sample, engine.device)
         return sums
 
     def _refuse_other_bits(self) -> None:

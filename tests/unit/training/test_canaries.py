@@ -130,6 +130,16 @@ def test_workers_fetch_the_same() -> None:
         assert torch.equal(gradient, its)
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+def test_p28_where_all_are_out_nothing_is_read_and_every_step_is_taken(workers: int) -> None:
+    canaries = coins(range(RECORDS))
+    object.__setattr__(canaries, "_inside", np.zeros(RECORDS, bool))
+    found = released(plan(), Forbidden(data(), range(RECORDS)), canaries=canaries, workers=workers)
+    assert len(found) == 3
+    for gradient, _, _ in found:
+        assert float(gradient.abs().max()) < 1e-3
+
+
 def test_p35_a_sample_of_absent_records_takes_its_step_and_moves_no_threshold() -> None:
     """Caught: absent records that count as short ones, which would raise the number below the threshold."""
     canaries = coins(range(RECORDS))
@@ -346,6 +356,16 @@ def test_canaries_that_do_not_fit_are_refused() -> None:
         run(used)
     with pytest.raises(ModelError, match="37"):
         kept.batches(data(RECORDS))
+
+
+@pytest.mark.parametrize("canaries", [lambda: None, lambda: coins([1]), lambda: spikes(39)])
+def test_p28_a_batch_without_data_is_no_empty_sample(canaries: Any) -> None:
+    """Caught: a collate function that gives nothing, taken for a sample of nobody."""
+    planted = canaries()
+    run = PrivateRun(network(), plan(policy=dp.Everything()), ledger=dp.Ledger.in_memory(), canaries=planted)
+    batch = next(run.batches(data(1 if isinstance(planted, GradientCanaries) else RECORDS), lambda _: None))
+    with pytest.raises(ModelError, match="one row for each record"):
+        run.backward(plain, batch)
 
 
 @pytest.mark.parametrize("canaries", [lambda: coins([1]), lambda: spikes(3)])
