@@ -1,9 +1,23 @@
 """PyTorch: per-record gradients of any model, clipped, summed and noised. The only folder that imports torch."""
 
 from discreet.training.batch import Batch
+from discreet.training.canaries import GradientCanaries
 from discreet.training.check import Problem, Problems, check
 from discreet.training.engine import Engine
 from discreet.training.logs import CsvLog, Logged, TensorBoardLog
+from discreet.training.losses import losses
 from discreet.training.run import PrivateRun
 
-__all__ = ["Batch", "CsvLog", "Engine", "Logged", "PrivateRun", "Problem", "Problems", "TensorBoardLog", "check"]
+__all__ = [
+    "Batch",
+    "CsvLog",
+    "Engine",
+    "GradientCanaries",
+    "Logged",
+    "PrivateRun",
+    "Problem",
+    "Problems",
+    "TensorBoardLog",
+    "check",
+    "losses",
+]

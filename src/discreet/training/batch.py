@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
+import numpy as np
+from numpy.typing import NDArray
+
 from discreet.errors import SampleMisuse
 from discreet.sampling import Sample
 
@@ -18,10 +21,12 @@ class Batch:
     Args:
         sample: that was drawn; serves one `backward`.
         data: what the data set gave, collated; None for an empty sample.
+        rows: in a run with canaries: for each record of the random order its row in `data`, -1 if it has none.
     """
 
     sample: Sample
     data: Any = field(repr=False)
+    rows: NDArray[np.int64] | None = field(default=None, repr=False)
 
     @property
     def step(self) -> int:

@@ -26,12 +26,13 @@ from torch.utils.data import (
 from discreet import _validate as check
 from discreet.errors import CoupledRecords, ParameterError
 from discreet.sampling import Sample
+from discreet.training.batch import Batch
 from discreet.training.fetching import Collate, Rows, at_once, collated, fetched
 
 __all__ = ["Loading"]
 
 _OWNER = "PrivateRun.batches"
-_Order: TypeAlias = Callable[[Sample], NDArray[np.int64]]
+_Choice: TypeAlias = Callable[[Sample], tuple[NDArray[np.int64], NDArray[np.int64] | None]]
 _END = object()
 
 
@@ -79,45 +80,49 @@ class Loading:
         """Whether batches share no memory with the data set, nor with each other."""
         return at_once(self.dataset, self.collate)
 
-    def pairs(self, samples: Iterator[Sample], order: _Order) -> Generator[tuple[Sample, Any]]:
-        """Samples with their batches, None for an empty one. With workers, samples are drawn ahead, and so are charged.
+    def batches(self, samples: Iterator[Sample], choose: _Choice) -> Generator[Batch]:
+        """The batches of samples, in their order. With workers, samples are drawn ahead, and so are charged.
 
         Args:
             samples: charged and drawn, as `Session.samples`.
-            order: a random order of a sample's records, as `Session.order`.
+            choose: which entries to fetch for a sample, in random order, as `Planted.chosen`.
         """
         if self.workers and not self.in_new_memory:
-            yield from self._ahead(samples, order)
+            yield from self._ahead(samples, choose)
             return
         seen = 0
         for sample in samples:
-            chosen = sample.indices[order(sample)]
+            chosen, rows = choose(sample)
             seen += bool(chosen.size)
-            yield sample, fetched(self.dataset, chosen, self.collate, look=_at_powers(seen)) if chosen.size else None
+            data = fetched(self.dataset, chosen, self.collate, look=_at_powers(seen)) if chosen.size else None
+            yield Batch(sample, data, rows)
 
-    def _ahead(self, samples: Iterator[Sample], order: _Order) -> Iterator[tuple[Sample, Any]]:
-        waiting: deque[Sample] = deque()
+    def _ahead(self, samples: Iterator[Sample], choose: _Choice) -> Iterator[Batch]:
+        waiting: deque[tuple[Sample, NDArray[np.int64] | None]] = deque()
         failed: list[Exception] = []  # a refused charge must not take away the batches before it
 
         def chosen() -> Iterator[list[int]]:
             try:
                 for sample in samples:
-                    waiting.append(sample)
-                    if len(sample):
-                        yield sample.indices[order(sample)].tolist()
+                    entries, rows = choose(sample)
+                    waiting.append((sample, rows))
+                    if entries.size:
+                        yield entries.tolist()
             except Exception as error:  # noqa: BLE001  (raised below, when its turn has come)
                 failed.append(error)
 
         loaded = iter(self._loader(chosen()))
         while True:
             data = next(loaded, _END)
-            while waiting and not len(waiting[0]):
-                yield waiting.popleft(), None
+            while waiting and not len(waiting[0][0]):
+                sample, rows = waiting.popleft()
+                yield Batch(sample, None, rows)
             if data is _END:
                 break
             if isinstance(data, CoupledRecords):
                 raise data
-            yield waiting.popleft(), data
+            sample, rows = waiting.popleft()
+            yield Batch(sample, data, rows)
         for error in failed:
             raise error
 

@@ -20,6 +20,7 @@ from discreet import _validate as check
 from discreet.aggregation.release import Release
 from discreet.aggregation.session import Session
 from discreet.budget import Budget
+from discreet.canaries import Canaries
 from discreet.errors import ModelError, ParameterError, SampleMisuse
 from discreet.ledger import Ledger
 from discreet.mechanisms import State
@@ -29,11 +30,13 @@ from discreet.randomness.gaussian import announce as announce_noise
 from discreet.sampling import Sample
 from discreet.training.batch import Batch
 from discreet.training.batch_norm import PrivateBatchNorm
+from discreet.training.canaries import GradientCanaries
 from discreet.training.checkpoint import Checkpoint, Stateful, named, restore
 from discreet.training.engine import Engine, Loss
 from discreet.training.fetching import Collate, Rows
 from discreet.training.loading import Loading
 from discreet.training.logs import Log
+from discreet.training.planted import Planted
 from discreet.training.rules._lstm import announce as announce_passes
 from discreet.training.step import Stepping
 from discreet.training.sums import refuse_slots
@@ -59,6 +62,8 @@ class PrivateRun:
         ledger: of the data set: a path, or a ledger that is open to append.
         budget: for a ledger given as a path: refuses what would exceed it.
         statistics: further leaves that the loss returns for each record, name to size, such as {"metric/accuracy": 1}.
+        canaries: records to look for in what is released, some of them left out by a coin: `Canaries` are entries of the data
+            set, `GradientCanaries` further records of the plan that the engine makes up. Such a run has no checkpoints.
         logs: called after every release with released values, such as `CsvLog`.
         microbatch: records of one pass; by default as many as memory allows.
         memory_budget: bytes that a pass may take, by estimate.
@@ -73,6 +78,7 @@ class PrivateRun:
         ledger: Ledger | str | os.PathLike[str],
         budget: Budget | None = None,
         statistics: Mapping[str, int] | None = None,
+        canaries: Canaries | GradientCanaries | None = None,
         logs: Sequence[Log] = (),
         microbatch: int | None = None,
         memory_budget: int = 2**31,
@@ -100,7 +106,10 @@ class PrivateRun:
         try:
             self._session = Session(bound, ledger=book, numerics=level, source=source, label=label, parameters=parameters)
             self._watch = Watch(self._session, parameters=parameters, statistics=shown, logs=logs)
-            self._stepping = Stepping(self._engine, self._session, numerics=level, microbatch=rows, memory_budget=memory)
+            self._planted = Planted(canaries, self._session, self._engine.device)
+            self._stepping = Stepping(
+                self._engine, self._session, self._planted, numerics=level, microbatch=rows, memory_budget=memory
+            )
         except BaseException:
             self._close(book)
             raise
@@ -165,8 +174,8 @@ class PrivateRun:
         """The plan's batches. Each must go through `backward` before the next is taken. Once for each run.
 
         Args:
-            dataset: as many entries as the plan has records; sensitive. Or a `DataLoader` of it: its data set, collate function
-                and workers are used; how samples are drawn is the plan's business.
+            dataset: as many entries as the plan has records, less gradient canaries; sensitive. Or a `DataLoader` of it: its
+                data set, collate function and workers are used; how samples are drawn is the plan's business.
             collate: makes a batch of a list of entries: one row of each, in their order, of a fixed shape.
             workers: processes that fetch ahead. What they fetched when a loop is broken off was charged.
             progress: whether to show a bar on standard error; None: if that is a terminal.
@@ -178,9 +187,10 @@ class PrivateRun:
         size = self.plan.expected_batch_size
         loading = Loading.of(dataset, collate=collate, workers=workers, expected_batch_size=size)
         sampler = self._session.sampler
-        if len(loading.dataset) != sampler.records or sampler.owners is not None:
+        entries = self._planted.entries
+        if len(loading.dataset) != entries or sampler.owners is not None:
             raise ModelError(
-                expected=f"a data set of {sampler.records} records, as the plan says, one entry for each",
+                expected=f"a data set of {entries} records, as the plan says, one entry for each",
                 got=f"{len(loading.dataset)} entries"
                 + (", and units that own several rows" if sampler.owners is not None else ""),
                 do="Make the plan for this data set; an entry is what is protected (for users: everything of one user).",
@@ -193,14 +203,14 @@ class PrivateRun:
 
     def _issued(self, loading: Loading, samples: Generator[Sample]) -> Iterator[Batch]:
         showing = self._watch.showing(self._session.sampler.batches, self._done)
-        with closing(samples), showing, closing(loading.pairs(samples, self._session.order)) as pairs:
+        with closing(samples), showing, closing(loading.batches(samples, self._planted.chosen)) as batches:
             while True:
                 self._refuse_waiting()
-                sample, data = next(pairs, (None, None))
-                if sample is None:
+                batch = next(batches, None)
+                if batch is None:
                     return
-                self._attempts, self._waiting = 0, Batch(sample, data)
-                yield self._waiting
+                self._attempts, self._waiting = 0, batch
+                yield batch
 
     def _announce(self) -> None:
         """How much is to be computed, so that what compiles does so where it pays; results are the same. Public."""
@@ -249,7 +259,7 @@ class PrivateRun:
                 )
             self._engine.batch_norm.check_untouched()
             attempt, self._attempts = self._attempts, self._attempts + 1
-            sums = self._stepping.sums(loss, sample, batch.data, attempt=attempt, new_memory=self._new)
+            sums = self._stepping.sums(loss, batch, attempt=attempt, new_memory=self._new)
             self._session.spend(sample)
             self._waiting = None
             self._done = self._session.number(sample) + 1  # also if what follows is interrupted: its noise may be out
@@ -281,9 +291,10 @@ class PrivateRun:
 
         Raises:
             SampleMisuse: in the middle of a step that has several batches.
-            CheckpointError: a state that holds something else than tensors and plain values, a path where there is something
-                else than a checkpoint, or the disk refuses.
+            CheckpointError: canaries, a state that holds something else than tensors and plain values, a path where there is
+                something else than a checkpoint, or the disk refuses.
         """
+        self._planted.refuse_checkpoint()
         if self._done % self._session.sampler.batches_per_step:
             raise SampleMisuse(
                 expected="a checkpoint between two steps",
@@ -323,10 +334,11 @@ class PrivateRun:
             The step at which the run goes on.
 
         Raises:
-            CheckpointError: damaged, of another plan or ledger, or of other objects; everything is as before.
+            CheckpointError: canaries, or damaged, of another plan or ledger, or of other objects; everything is as before.
             NumericsError: thresholds out of range; likewise.
             SampleMisuse: the run began already.
         """
+        self._planted.refuse_checkpoint()
         if self._began:
             expected, got = "a checkpoint loaded before the first batch", "a run that began"
             raise SampleMisuse(expected=expected, got=got, do="Make another PrivateRun, and load into that.")

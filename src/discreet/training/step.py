@@ -19,8 +19,10 @@ from discreet.errors import NumericsError
 from discreet.mechanisms import Group
 from discreet.randomness.gaussian import release_all
 from discreet.sampling import Sample
+from discreet.training.batch import Batch
 from discreet.training.engine import Engine, Loss
 from discreet.training.inner import Inner
+from discreet.training.planted import Planted
 from discreet.training.quiet import seeded
 from discreet.training.rows import check_rows, select
 from discreet.training.sums import Sums
@@ -38,16 +40,25 @@ class Stepping:
     Args:
         engine: of the model.
         session: of the run.
+        planted: its canaries.
         numerics: executed.
         microbatch: records of one pass; None where memory decides.
         memory_budget: bytes that a pass may take.
     """
 
     def __init__(
-        self, engine: Engine, session: Session, *, numerics: Numerics, microbatch: int | None, memory_budget: int
+        self,
+        engine: Engine,
+        session: Session,
+        planted: Planted,
+        *,
+        numerics: Numerics,
+        microbatch: int | None,
+        memory_budget: int,
     ) -> None:
         self._engine = engine
         self._session = session
+        self._planted = planted
         self._numerics = numerics
         self._microbatch = microbatch
         self._memory_budget = memory_budget
@@ -58,33 +69,35 @@ class Stepping:
         """Refuse groups whose numbers are out of range, before anything is charged."""
         self._inner.check(groups)
 
-    def sums(self, loss: Loss, sample: Sample, data: Any, *, attempt: int, new_memory: bool) -> Sums:
+    def sums(self, loss: Loss, batch: Batch, *, attempt: int, new_memory: bool) -> Sums:
         """Clipped sums of a sample. Sensitive.
 
         Args:
             loss: of the user.
-            sample: of the session.
-            data: its batch, in the order of the session; sensitive.
+            batch: of the session, its data in the order of the session; sensitive.
             attempt: number of this attempt at the sample.
             new_memory: whether the batch shares no memory with anything.
         """
-        session, engine = self._session, self._engine
+        session, engine, sample, data = self._session, self._engine, batch.sample, batch.data
         sums = Sums(session.bound, session.state, self._inner, engine.device)
-        records = len(sample)
-        if not records:
+        if not len(sample):
             return sums
+        records = len(sample) if batch.rows is None else max(1, 1 + int(batch.rows.max()))
         check_rows(data, records)
         size = self._microbatch or engine.fitting(loss, data, records, self._memory_budget, self._inner.places)
         places, seed = session.places(sample, size, attempt)
+        if batch.rows is not None:
+            places = np.where(places >= 0, batch.rows[places], -1)  # who has no row leaves a place empty
         rows = torch.from_numpy(places)
         with seeded(seed):
             for start in range(0, len(rows), size):
                 some = rows[start : start + size]
                 # New memory also when it is all of them: where it lies must not tell whether a place was empty.
-                part = data if new_memory and size == records else select(data, some.clamp(min=0))
+                part = data if new_memory and size == records == len(sample) else select(data, some.clamp(min=0))
                 for contributions, statistics in engine.passes(loss, part, size, some >= 0):
                     self._refuse_other_bits()
                     sums.add(contributions, statistics)
+        self._planted.add_to(sums, sample)
         return sums
 
     def _refuse_other_bits(self) -> None:
@@ -112,6 +125,7 @@ class Stepping:
                 if scale != 1.0:
                     values[leaf] *= scale
                 noise_std[leaf], divisors[leaf] = group.noise_std * scale, divisor
+        self._planted.observe(self._session.groups(), values)
         self._session.update({leaf: values[leaf] for leaf in self._session.bound.observed})
         norms = self._engine.batch_norm
         norms.apply({leaf: values[leaf] / divisors[leaf] for leaf in norms.leaves})

@@ -1,0 +1,109 @@
+"""The canaries of a run as its engine sees them: which records come from the data set, and what the others contribute."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from discreet import _validate as check
+from discreet.aggregation.session import Session
+from discreet.canaries import Canaries
+from discreet.errors import CheckpointError, ParameterError
+from discreet.mechanisms import Group
+from discreet.sampling import Sample
+from discreet.training.canaries import GradientCanaries
+from discreet.training.sums import Sums
+from discreet.units import Adjacency
+
+__all__ = ["Planted"]
+
+_OWNER = "PrivateRun"
+
+
+class Planted:
+    """Of one run. Without canaries every record comes from the data set, and nothing is added.
+
+    Args:
+        canaries: of the user; None for none.
+        session: of the run.
+        device: where sums are kept.
+
+    Raises:
+        ParameterError: canaries that the plan has no place for, or replace-one adjacency and records that are left out.
+    """
+
+    def __init__(self, canaries: Canaries | GradientCanaries | None, session: Session, device: torch.device) -> None:
+        self._session = session
+        self._device = device
+        self._canaries = canaries
+        if isinstance(canaries, GradientCanaries):
+            canaries.begin(session)
+        elif canaries is not None:
+            _refuse_unfit(check.instance(_OWNER, "canaries", canaries, Canaries), session)
+
+    @property
+    def entries(self) -> int:
+        """How many the data set of the run must have; public."""
+        records = self._session.sampler.records
+        return records - len(self._canaries) if isinstance(self._canaries, GradientCanaries) else records
+
+    def chosen(self, sample: Sample) -> tuple[NDArray[np.int64], NDArray[np.int64] | None]:
+        """Entries to fetch for a sample, in random order, and for each record of the order its row among these. Once.
+
+        Rows are -1 for records that do not come from the data set, or are out; None where all are in their order. If no record
+        of a sample comes from the data set, entry 0 is fetched, so that passes have a shape; it has nobody's row, and
+        contributes nothing.
+        """
+        indices = sample.indices[self._session.order(sample)]
+        match self._canaries:
+            case None:
+                return indices, None
+            case GradientCanaries():
+                here = indices < self.entries
+            case _:
+                here = ~self._canaries.absent(indices)
+        rows = np.where(here, np.cumsum(here) - 1, -1)
+        return indices[here] if here.any() else np.zeros(min(1, indices.size), np.int64), rows
+
+    def add_to(self, sums: Sums, sample: Sample) -> None:
+        """What canaries contribute that the engine makes. After the passes over data: these say what is clipped to."""
+        if not isinstance(self._canaries, GradientCanaries):
+            return
+        bound = self._session.bound
+        spikes = self._canaries.spikes(sample, bound, self._session.groups(), self._device)
+        if spikes is not None:
+            others = [leaf for leaf in bound.dimensions if not leaf.startswith("grad/") and leaf not in bound.observed]
+            sums.add(spikes, {leaf: torch.zeros(spikes.records, bound.dimensions[leaf]).to(self._device) for leaf in others})
+
+    def observe(self, groups: tuple[Group, ...], released: Mapping[str, Any]) -> None:
+        """Let canaries see what was released: sums with noise, by leaf."""
+        if isinstance(self._canaries, GradientCanaries):
+            self._canaries.observe(groups, released)
+
+    def refuse_checkpoint(self) -> None:
+        """Coins live in one process: a run that goes on in another would go on with other canaries."""
+        if self._canaries is not None:
+            raise CheckpointError(
+                expected="checkpoints of a run without canaries",
+                got="canaries, whose coins are nowhere but in this process",
+                do="Audit a run from its first step to its last; keep a model with torch.save(model.state_dict(), ...).",
+            )
+
+
+def _refuse_unfit(canaries: Canaries, session: Session) -> None:
+    records = session.sampler.records
+    if int(canaries.places[-1]) >= records:
+        expected, got = f"places below {records}, the plan's records", str(int(canaries.places[-1]))
+        raise ParameterError(owner=_OWNER, name="canaries", expected=expected, got=got)
+    if session.plan.adjacency is Adjacency.REPLACE_ONE:
+        raise ParameterError(
+            owner=_OWNER,
+            name="canaries",
+            expected="a plan under add-or-remove or zero-out adjacency: a record that is left out was not replaced by another",
+            got=session.plan.adjacency.value,
+            do="Use GradientCanaries, which are one spike or the opposite one.",
+        )
