@@ -50,6 +50,16 @@ class GradientCanaries:
     Args:
         count: how many, below the number of records; public.
         source: of coins and coordinates; a fresh one from the operating system by default.
+
+    >>> from discreet import Ledger, Plan
+    >>> from discreet.training import GradientCanaries, PrivateRun
+    >>> plan = Plan.dpsgd(records=60, expected_batch_size=30, steps=2, noise_multiplier=1.0)
+    >>> canaries = GradientCanaries(50)
+    >>> run = PrivateRun(torch.nn.Linear(8, 8), plan, ledger=Ledger.in_memory(), canaries=canaries)
+    >>> for batch in run.batches(torch.utils.data.TensorDataset(torch.randn(10, 8))):
+    ...     _ = run.backward(lambda model, batch: model(batch[0]).sum(1), batch)
+    >>> len(canaries.scores())
+    50
     """
 
     __slots__ = ("_adjacency", "_coins", "_count", "_likelihood", "_source", "_spots")
@@ -144,7 +154,8 @@ class GradientCanaries:
             # Without noise there is no ratio; any number in the place of the noise orders canaries by what was read.
             seen.append((found, group.noise_std / group.clip_norm if group.private else 1.0))
         if self._likelihood is not None:
-            self._likelihood.observe(seen)
+            with np.errstate(all="ignore"):  # without noise anything may come; `scores` refuses what is no number
+                self._likelihood.observe(seen)
 
     def scores(self) -> Scores:
         """The log-likelihood ratio of each canary, from all steps that are over, and its coin.
