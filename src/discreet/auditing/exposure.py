@@ -154,7 +154,7 @@ def exposure_limit(*, epsilon: float, delta: float = 0.0, probability: float = 0
 
 
 def _log_cdf(curve: scipy.stats.distributions.rv_frozen, x: float) -> float:
-    """The logarithm of P[X <= x]; left of the middle by quadrature of the density relative to that at x, where the cdf would underflow."""
+    """The logarithm of P[X <= x]. Left of the middle the density is integrated relative to that at x: the rest underflows."""
     if x >= curve.median():
         return float(curve.logcdf(x))
     top = float(curve.logpdf(x))
