@@ -6,5 +6,6 @@ from discreet.auditing.hits import Hits, hits
 from discreet.auditing.one_run import one_run
 from discreet.auditing.scaled import gaussian, scaled
 from discreet.auditing.threshold import threshold
+from discreet.auditing.white_box import white_box
 
-__all__ = ["Audit", "Estimate", "Hits", "gaussian", "hits", "one_run", "scaled", "threshold"]
+__all__ = ["Audit", "Estimate", "Hits", "gaussian", "hits", "one_run", "scaled", "threshold", "white_box"]
