@@ -9,6 +9,7 @@ from discreet.auditing.one_run import one_run
 from discreet.auditing.scaled import gaussian, scaled
 from discreet.auditing.secrets import SecretText
 from discreet.auditing.threshold import threshold
+from discreet.auditing.white_box import white_box
 
 __all__ = [
     "Audit",
@@ -29,4 +30,5 @@ __all__ = [
     "one_run",
     "scaled",
     "threshold",
+    "white_box",
 ]
