@@ -119,7 +119,7 @@ MUTATIONS = [
     Mutation(
         "tied weights without their cross term",
         wrong_norm(factors.Tied, "_cross", lambda self: torch.zeros(self.records, dtype=torch.float64)),
-        path("tied, ghost", trials=14),  # contributions are too long by the root of 2 only
+        path("tied, ghost", trials=6),  # contributions are too long by the root of 2 only
     ),
     Mutation("repeated words not merged", wrong_norm(factors.Rows, "_all_pairs", rows_that_are_not_merged), path("embedding")),
 ]

@@ -1,35 +1,32 @@
 """White-box audits at small scale: canaries in runs of the engine, and what their scores prove.
 
-What is proven is a point of the privacy profile. For every epsilon, and for any attack that says "in" for some of the canaries,
-
-    delta(epsilon) >= P[says "in" | in] - e^epsilon P[says "in" | out],
-
-and both probabilities have exact confidence bounds (Clopper and Pearson). If scores are log-likelihood ratios and canaries
-are told by "score above epsilon", this is the best attack.
+Canaries on coordinates of their own have independent noise. Guesses of their coins that are wrong at a rate of p then prove a
+total variation of at least 1 - 2p between the releases with and without a canary, which is delta at epsilon 0: the sharpest
+test of noise, clipping and sampling, and the one that `auditing.scaled` rests on (docs/proofs/auditing.md).
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.stats import beta
 from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
 import discreet as dp
 from discreet.accounting.tradeoff import profile_of
+from discreet.auditing.intervals import highest_rate
+from discreet.auditing.learned import wrong_guesses
 from discreet.canaries import Canaries, Likelihood, Scores
 from discreet.training import GradientCanaries, PrivateRun
 from discreet.training.choice import Chooser
 
-ERROR = 5e-7  # probability that a bound is wrong, all levels and both sides together
-LEVELS = (0.0, 1.0)
+ERROR = 5e-7  # probability that a bound is wrong
 KEY = bytes(range(32))
 COINS = bytes(range(32, 64))
 EVERYTHING = dp.Everything()
@@ -53,31 +50,27 @@ class Finding:
     plan: dp.Plan
     scores: Scores
 
-    def claimed(self, level: float) -> float:
-        """The certified delta of the plan at this epsilon."""
-        return profile_of(self.plan)(level)
+    @cached_property
+    def claimed(self) -> float:
+        """The certified delta of the plan at epsilon 0."""
+        return profile_of(self.plan)(0.0)
 
-    def shown(self, level: float) -> float:
-        """A lower bound on delta at this epsilon, wrong with probability at most `ERROR` over all levels."""
-        told, inside, share = self.scores.values > level, self.scores.inside, ERROR / (2 * len(LEVELS))
-        hits, members = int(told[inside].sum()), int(inside.sum())
-        alarms, others = int(told[~inside].sum()), int((~inside).sum())
-        least = float(beta.ppf(share, hits, members - hits + 1)) if hits else 0.0
-        most = float(beta.isf(share, alarms + 1, others - alarms)) if alarms < others else 1.0
-        return least - math.exp(level) * most
+    @property
+    def variation(self) -> float:
+        """A lower bound on delta at epsilon 0, wrong with probability at most `ERROR`."""
+        wrong, guesses = wrong_guesses(self.scores)
+        return 1.0 - 2.0 * highest_rate(wrong, guesses, error=ERROR)
 
     @property
     def reached(self) -> float:
-        """The share of the claimed advantage (delta at epsilon 0) that the attack had."""
+        """The share of the claimed advantage (delta at epsilon 0) that the attack had, as counted."""
         told, inside = self.scores.values > 0.0, self.scores.inside
-        return float(told[inside].mean() - told[~inside].mean()) / self.claimed(0.0)
+        return float(told[inside].mean() - told[~inside].mean()) / self.claimed
 
     def check(self, least: float = 0.85) -> None:
         """Nothing above the claim was shown, and the attack was good enough for that to mean something."""
-        for level in LEVELS:
-            shown, claimed = self.shown(level), self.claimed(level)
-            if not shown <= claimed:
-                raise Refuted(f"delta({level}) is at least {shown:.4f}, and {claimed:.4f} was claimed")
+        if not self.variation <= self.claimed:
+            raise Refuted(f"a total variation of at least {self.variation:.4f}, and {self.claimed:.4f} was claimed")
         assert self.reached >= least, f"the attack reached {self.reached:.3f} of the claim"
 
 
