@@ -56,6 +56,7 @@ bench:
 	$(BIN)/python benchmarks/ledger.py
 	$(BIN)/python benchmarks/interop.py
 	$(BIN)/python benchmarks/accounting.py
+	$(BIN)/python -m benchmarks.audits
 
 format:
 	$(BIN)/ruff check --fix-only .

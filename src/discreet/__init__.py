@@ -6,6 +6,7 @@ An epsilon you can trust, with almost no change to your code, at a measured cost
 from discreet.accounting import account, calibrate
 from discreet.aggregation import Aggregator, aggregate
 from discreet.budget import Budget
+from discreet.canaries import Canaries, Scores
 from discreet.errors import (
     AccountingError,
     BudgetExceeded,
@@ -51,6 +52,7 @@ from discreet.randomness import Source
 from discreet.report import Report
 from discreet.sampling import Owners, Sample, Sampler
 from discreet.units import Adjacency, Guarantee, Numerics, Parameters, Randomness, Unit
+from discreet.verdict import Verdict, audit
 
 __version__ = "0.1.0"
 
@@ -62,6 +64,7 @@ __all__ = [
     "BallsInBins",
     "Budget",
     "BudgetExceeded",
+    "Canaries",
     "Charge",
     "CheckpointError",
     "CorrelatedGaussianSum",
@@ -105,6 +108,7 @@ __all__ = [
     "Sample",
     "SampleMisuse",
     "Sampler",
+    "Scores",
     "Shuffled",
     "Source",
     "Split",
@@ -112,8 +116,10 @@ __all__ = [
     "TruncatedPoisson",
     "Unit",
     "UnknownEvent",
+    "Verdict",
     "__version__",
     "account",
     "aggregate",
+    "audit",
     "calibrate",
 ]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from discreet.errors import LedgerExists, LedgerUnavailable, ParameterError
 
-__all__ = ["checked_path", "overwrite", "publish"]
+__all__ = ["checked_path", "overwrite", "publish", "read_file", "write_new"]
 
 
 def checked_path(owner: str, path: object) -> Path:
@@ -57,6 +57,36 @@ def publish(path: Path, write: Callable[[Path], None]) -> None:
     finally:
         with suppress(OSError):
             draft.unlink(missing_ok=True)
+
+
+def write_new(owner: str, path: object, content: str) -> None:
+    """Write a text to a new file, whole or not at all; never over another.
+
+    Raises:
+        ParameterError: in the name of the owner: no path, something is there, or the folder does not allow it.
+    """
+    place = checked_path(owner, path)
+
+    def write(draft: Path) -> None:
+        draft.write_text(content, encoding="utf-8", newline="\n")
+
+    try:
+        publish(place, write)
+    except (LedgerExists, LedgerUnavailable) as wrong:
+        expected = "where nothing is yet, in a folder to write to"
+        raise ParameterError(owner=owner, name="path", expected=expected, got=wrong.got) from None
+
+
+def read_file(owner: str, path: object) -> str:
+    """The text of a file.
+
+    Raises:
+        ParameterError: in the name of the owner: no path, no such file, or no UTF-8.
+    """
+    try:
+        return checked_path(owner, path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as wrong:
+        raise ParameterError(owner=owner, name="path", expected="a readable UTF-8 file", got=str(wrong)) from None
 
 
 def overwrite(path: Path, write: Callable[[Path], None]) -> None:

@@ -48,3 +48,18 @@ def test_the_benchmark_of_whole_runs_compares_as_many_steps_of_each_kind(tmp_pat
         assert {run["steps"] for runs in kinds.values() for run in runs} == {4}
         assert all(run["begin"] > 0 and run["first"] > 0 and run["rest"] > 0 for runs in kinds.values() for run in runs)
         assert len(kinds["private"]) == 2
+
+
+@pytest.mark.full
+def test_two_hundred_honest_audits_are_never_above_the_claim_and_not_empty() -> None:
+    closing = run("benchmarks.audits", "honest").splitlines()[-1]
+    assert closing.startswith("200 honest audits: 0 above the claim")
+
+
+@pytest.mark.full
+def test_an_audit_reaches_seventy_percent_of_the_claim(tmp_path: Path) -> None:
+    path = tmp_path / "audits.json"
+    run("benchmarks.audits", "reached", "--json", str(path))
+    rows = json.loads(path.read_text())
+    assert len(rows) == 8
+    assert min(row["reached"] for row in rows) >= 0.7

@@ -10,6 +10,7 @@ from support.command import Outcome, contents, discreet, make_files, many
 
 PLAN = ["plan", "--records", "60000", "--batch-size", "600"]
 WHOLE = [*PLAN, "--steps", "50", "--noise-multiplier", "1.1"]
+AUDIT = ["audit", "train.ledger", "--scores", "scores.json", "--delta", "1e-6"]
 NUMBERS = ["-1", "0", "nan", "inf", "1e400", "words", ""]
 
 WRONG: dict[str, list[list[str]]] = {
@@ -120,6 +121,35 @@ WRONG: dict[str, list[list[str]]] = {
         *(["report", "train.ledger", "--delta", "1e-6", "--budget-epsilon", number] for number in NUMBERS),
         ["report", "chosen.ledger", "--delta", "1e-6", "--out", "new.html"],  # needs the budget
     ],
+    "audit": [
+        ["audit"],
+        ["audit", "train.ledger"],
+        ["audit", "train.ledger", "--delta", "1e-6"],
+        ["audit", "--scores", "scores.json", "--delta", "1e-6"],  # of which ledger?
+        ["audit", "train.ledger", "--scores", "scores.json"],  # no delta
+        ["audit", "--plan", "plan.toml"],  # no target
+        [*AUDIT, "--plan", "plan.toml"],
+        [*AUDIT, "extra"],
+        ["audit", "--plan", "plan.toml", "--delta", "1e-6", "--output", "new.json"],  # about which ledger?
+        ["audit", "--plan", "plan.toml", "--delta", "1e-6", "--assume-scaled"],
+        ["audit", "train.ledger", "--plan", "shorter.toml", "--delta", "1e-6"],  # not what the ledger holds
+        *(["audit", "--plan", file, "--delta", "1e-6"] for file in ("missing.toml", "train.ledger", "text.txt", "folder")),
+        *(["audit", file, "--scores", "scores.json", "--delta", "1e-6"] for file in ("missing.ledger", "plan.toml", "folder")),
+        ["audit", "empty.ledger", "--scores", "scores.json", "--delta", "1e-6"],  # nothing was charged
+        ["audit", "chosen.ledger", "--scores", "scores.json", "--delta", "1e-6"],  # needs the budget
+        [*AUDIT, "--budget-delta", "1e-6"],
+        *(
+            ["audit", "train.ledger", "--scores", file, "--delta", "1e-6"]
+            for file in ("missing.json", "list.json", "plan.json", "bytes.bin", "folder")
+        ),
+        *([*AUDIT[:-1], number] for number in NUMBERS),
+        *([*AUDIT, "--confidence", number] for number in [*NUMBERS, "1"]),
+        *(["audit", "--plan", "plan.toml", "--delta", "1e-6", "--canaries", number] for number in [*NUMBERS, "1.5"]),
+        *(["audit", "--plan", "plan.toml", "--delta", "1e-6", "--trials", number] for number in NUMBERS),
+        *(["audit", "--plan", "plan.toml", "--delta", "1e-6", "--processes", number] for number in ("0", "words")),
+        *([*AUDIT, "--output", file] for file in ("scores.json", "plan.json", "new.txt", "missing/new.json", "folder", "")),
+        ["audit", "train.ledger", "--plan", "plan.toml", "--delta", "1e-6", "--output", "list.json"],  # before anything long
+    ],
     "ledger show": [
         ["ledger", "show"],
         *(["ledger", "show", file] for file in ("missing.ledger", "folder", "text.txt", "plan.toml")),
@@ -164,6 +194,7 @@ FINDINGS = [
     ["verify", "train.ledger", "--head", "ab" * 32],
     ["verify", "train.ledger", "--head", "nonsense"],
     ["report", "corrupt.ledger", "--delta", "1e-6", "--out", "new.html"],
+    ["audit", "corrupt.ledger", "--scores", "scores.json", "--delta", "1e-6", "--output", "new.json"],
     ["ledger", "export", "corrupt.ledger", "new.jsonl"],
     ["ledger", "import", "cut.jsonl", "new.ledger"],
 ]
@@ -186,6 +217,10 @@ MESSAGES = {
         "--budget-epsilon",
         "-1",
     ): "--budget-epsilon must be a finite number above 0.",
+    ("audit",): "Expected --scores or --plan, but not both. Got neither. Give what is to be attacked.",
+    (*AUDIT, "--confidence", "1"): "--confidence must be a number in (0, 1). Got 1.0.",
+    ("audit", "--plan", "plan.toml", "--delta", "1e-6", "--canaries", "0"): "--canaries must be a whole number, at least 1",
+    (*AUDIT, "--output", "plan.json"): "plan.json: it exists. Choose another path. Nothing was written.",
     ("demo", "--epsilon", "-1", "--into", "new"): "--epsilon must be a finite number above 0. Got -1.0.",
     ("account", "train.ledger", "--delta", "2"): "--delta must be a number in (0, 1). Got 2.0.",
     ("account", "text.txt", "--delta", "1e-6"): "Expected a ledger, a JSON Lines export of one, or a plan (TOML or JSON).",

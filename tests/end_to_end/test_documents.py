@@ -89,3 +89,13 @@ def test_groups_and_private_metrics(tmp_path: Path) -> None:
             "bn/*",
         }
         assert 2.9 < dp.account(ledger, delta=1e-5).epsilon <= 3.0
+
+
+def test_auditing_a_run(tmp_path: Path) -> None:
+    out = tutorial("auditing-a-run.md", tmp_path)
+    assert out.count("PASS") == 3  # the plan, the scores by command and in Python
+    assert "FAIL" not in out
+    assert float(re.findall(r"epsilon is at least ([0-9.]+), by an attack", out)[0]) <= 3.0
+    assert "Exposure 10.0 bits of at most 10.0" in out
+    assert (tmp_path / "audit.json").exists()
+    assert (tmp_path / "report.html").exists()

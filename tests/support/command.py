@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import discreet as dp
+from discreet.canaries import Scores
 from support.source import ROOT
 
 PLAN = dp.Plan.dpsgd(records=60_000, expected_batch_size=600, steps=50, noise_multiplier=1.1)
@@ -92,4 +93,5 @@ def make_files(folder: Path) -> None:
     (folder / "text.txt").write_text("not a ledger\n")
     (folder / "bytes.bin").write_bytes(bytes(range(256)) * 8)
     (folder / "list.json").write_text("[1, 2]\n")
+    Scores([1.0, 0.0], [True, False]).save(folder / "scores.json")
     (folder / "folder").mkdir()

@@ -60,7 +60,7 @@ def in_terminal(arguments: list[str]) -> dict[str, object]:
 
 def warm_up() -> None:
     """Import what commands import when they run."""
-    for name in ("jinja2", "scipy.fft", "scipy.optimize", "scipy.special", "discreet.auditing", "discreet.recipes"):
+    for name in ("jinja2", "scipy.fft", "scipy.optimize", "scipy.special", "discreet.recipes", "discreet.verdict"):
         import_module(name)
 
     with redirect_stderr(io.StringIO()), suppress(SystemExit):

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet import _validate as check
 from discreet.errors import ParameterError, SampleMisuse
 from discreet.mechanisms import Bound, Group, State
 from discreet.numerics import ExactSum, Grid, squared_norms
@@ -86,6 +87,12 @@ class PartialSums:
                 else:
                     for leaf, values in vectors[group.name].items():
                         self._plain[leaf] += values.sum(axis=0, dtype=np.float64)
+            self.records += count
+
+    def add_nothing(self, records: int) -> None:
+        """Count records of the sample that contribute nothing, as if each were zeroed out: no vector, no bit, no slot."""
+        count = check.whole("PartialSums.add_nothing", "records", records, least=0)
+        with self._changing():
             self.records += count
 
     def merge(self, other: PartialSums) -> None:

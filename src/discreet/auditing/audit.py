@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from discreet import _validate as check
-from discreet._files import checked_path, publish
-from discreet.errors import LedgerExists, LedgerUnavailable, ParameterError
+from discreet._files import read_file, write_new
+from discreet.errors import ParameterError
 from discreet.units import Adjacency, Unit
 
 __all__ = ["SCHEMA", "Audit"]
 
-SCHEMA = 1
+SCHEMA = 2
 """Version of the file. Another one is refused, never guessed at."""
 
 _HEAD = re.compile(r"[0-9a-f]{64}")
@@ -28,7 +28,8 @@ class Audit:
     """A measured lower bound on epsilon. It can refute a claim; it can never prove one.
 
     Guarantee: none of its own. It says: unless an event happened that has probability at most 1 - confidence, what was
-    audited is not (epsilon, delta)-differentially private for any epsilon below `lower`, for this unit and adjacency.
+    audited is not (epsilon, delta)-differentially private for any epsilon below `lower`, for this unit and adjacency; nor, if
+    what `assumes` says is true, for any below `assumed_lower`.
 
     Args:
         method: how it was measured, in a few words; public.
@@ -40,6 +41,9 @@ class Audit:
         unit, adjacency: between which two data sets the attack told.
         ledger_head: `ledger.head()` of what was audited.
         made: date and time of the audit, ISO 8601 with its offset from UTC.
+        assumed_lower: another bound, that holds under an assumption besides; None if there is none. The confidence is that of
+            both bounds together.
+        assumes: the assumption, in words; empty if there is none.
 
     >>> audit = Audit(method="one run", lower=0.7, delta=1e-6, confidence=0.95, canaries=1000, trials=1, unit=Unit.EXAMPLE,
     ...     adjacency=Adjacency.ADD_OR_REMOVE, ledger_head="ab" * 32, made="2026-01-31T12:00:00+00:00")
@@ -57,19 +61,23 @@ class Audit:
     adjacency: Adjacency
     ledger_head: str
     made: str
+    assumed_lower: float | None = None
+    assumes: str = ""
 
     def __post_init__(self) -> None:
         owner = "Audit"
-        lower = check.real(owner, "lower", self.lower)
-        if lower < 0.0:
-            raise ParameterError(owner=owner, name="lower", expected="at least 0", got=repr(lower))
+        if bool(self.assumes) != (self.assumed_lower is not None):
+            expected = "the words of an assumption where there is a bound under it, and nowhere else"
+            raise ParameterError(owner=owner, name="assumes", expected=expected, got=f"{self.assumes!r:.80}")
         if not _HEAD.fullmatch(check.label(owner, "ledger_head", self.ledger_head)):
             expected = "the digest that ledger.head() gives: 64 digits of 0-9a-f"
             raise ParameterError(owner=owner, name="ledger_head", expected=expected, got=repr(self.ledger_head))
         check.member(owner, "unit", self.unit, (Unit,))
         for name, value in (
             ("method", check.label(owner, "method", self.method)),
-            ("lower", lower),
+            ("lower", _bound("lower", self.lower)),
+            ("assumed_lower", None if self.assumed_lower is None else _bound("assumed_lower", self.assumed_lower)),
+            ("assumes", check.label(owner, "assumes", self.assumes, empty=True)),
             ("delta", check.fraction(owner, "delta", self.delta, zero=True)),
             ("confidence", check.fraction(owner, "confidence", self.confidence)),
             ("canaries", check.whole(owner, "canaries", self.canaries, least=1)),
@@ -83,6 +91,11 @@ class Audit:
         """The audit as JSON; `from_json` gives an equal one."""
         table = {"schema": SCHEMA} | {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
         return json.dumps(table, indent=2, allow_nan=False, ensure_ascii=True) + "\n"
+
+    @property
+    def strongest(self) -> float:
+        """The larger of the bounds."""
+        return max(self.lower, self.assumed_lower or 0.0)
 
     @classmethod
     def from_json(cls, text: str) -> Audit:
@@ -106,26 +119,19 @@ class Audit:
 
     def save(self, path: str | Path) -> None:
         """Write a new JSON file, whole or not at all. What was measured is never overwritten."""
-        place = checked_path("Audit.save", path)
-        content = self.to_json()
-        try:
-            publish(place, lambda draft: _write(draft, content))
-        except (LedgerExists, LedgerUnavailable) as wrong:
-            expected = "where nothing is yet, in a folder to write to"
-            raise ParameterError(owner="Audit.save", name="path", expected=expected, got=wrong.got) from None
+        write_new("Audit.save", path, self.to_json())
 
     @classmethod
     def load(cls, path: str | Path) -> Audit:
         """Read a JSON file."""
-        try:
-            text = checked_path("Audit.load", path).read_text(encoding="utf-8")
-        except (OSError, ValueError) as wrong:
-            raise ParameterError(owner="Audit.load", name="path", expected="a readable UTF-8 file", got=str(wrong)) from None
-        return cls.from_json(text)
+        return cls.from_json(read_file("Audit.load", path))
 
 
-def _write(draft: Path, content: str) -> None:
-    draft.write_text(content, encoding="utf-8", newline="\n")
+def _bound(name: str, value: object) -> float:
+    number = check.real("Audit", name, value)
+    if number < 0.0:
+        raise _wrong(name, "at least 0", repr(number))
+    return number
 
 
 def _date(value: object) -> str:

@@ -2,6 +2,7 @@
 
 from discreet.canaries.canaries import Canaries
 from discreet.canaries.likelihood import Likelihood
+from discreet.canaries.records import mislabelled, out_of_distribution
 from discreet.canaries.scores import Scores
 
-__all__ = ["Canaries", "Likelihood", "Scores"]
+__all__ = ["Canaries", "Likelihood", "Scores", "mislabelled", "out_of_distribution"]

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from discreet import _validate as check
-from discreet._files import checked_path, publish
-from discreet.errors import LedgerExists, LedgerUnavailable, ParameterError
+from discreet._files import read_file, write_new
+from discreet.errors import ParameterError
 
 __all__ = ["SCHEMA", "Scores"]
 
@@ -121,26 +121,12 @@ class Scores:
 
     def save(self, path: str | Path) -> None:
         """Write a new JSON file, whole or not at all; never over another."""
-        place = checked_path("Scores.save", path)
-        content = self.to_json()
-        try:
-            publish(place, lambda draft: _write(draft, content))
-        except (LedgerExists, LedgerUnavailable) as wrong:
-            expected = "where nothing is yet, in a folder to write to"
-            raise ParameterError(owner="Scores.save", name="path", expected=expected, got=wrong.got) from None
+        write_new("Scores.save", path, self.to_json())
 
     @classmethod
     def load(cls, path: str | Path) -> Scores:
         """Read a JSON file."""
-        try:
-            text = checked_path("Scores.load", path).read_text(encoding="utf-8")
-        except (OSError, ValueError) as wrong:
-            raise ParameterError(owner="Scores.load", name="path", expected="a readable UTF-8 file", got=str(wrong)) from None
-        return cls.from_json(text)
-
-
-def _write(draft: Path, content: str) -> None:
-    draft.write_text(content, encoding="utf-8", newline="\n")
+        return cls.from_json(read_file("Scores.load", path))
 
 
 def _array(name: str, given: ArrayLike, kinds: str) -> NDArray[Any]:

@@ -1,4 +1,4 @@
-"""The command line: `discreet plan | account | verify | report | ledger | demo`. Only `demo` needs torch."""
+"""The command line: `discreet plan | account | verify | report | audit | ledger | demo`. Only `demo` needs torch."""
 
 from discreet.cli.app import main
 

@@ -1,7 +1,7 @@
 """The commands, and what their outcome is to the shell.
 
 0     done, or yes
-1     the answer is no: a ledger is corrupt or was rewritten, deviates from its plan, costs more than allowed
+1     the answer is no: a ledger is corrupt or was rewritten, deviates from its plan, costs more than allowed, fails an audit
 2     wrong input: nothing was computed that could be relied on, nothing was written
 70    a bug of this program
 130   interrupted
@@ -18,7 +18,7 @@ from typing import Annotated, NoReturn
 import typer
 
 import discreet
-from discreet.cli import account, demo, ledger, plan, report, verify
+from discreet.cli import account, audit, demo, ledger, plan, report, verify
 from discreet.cli.answer import NO, Answer
 from discreet.errors import DiscreetError, LedgerCorrupt, ParameterError
 
@@ -27,7 +27,14 @@ __all__ = ["main"]
 _WRONG_INPUT, _BUG, _INTERRUPTED, _UNREAD = 2, 70, 130, 141
 # Newer typers bring their own click along, older ones use the installed one; this is UsageError of either.
 _USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
-_OWNERS = ("Plan.dpsgd", "account", "Report.of", "Target")  # their parameters are options of the same name, but for these
+_OWNERS = (
+    "Plan.dpsgd",
+    "account",
+    "audit",
+    "Report.of",
+    "Target",
+    "white_box",
+)  # their parameters are options of the same name, but for these
 _FLAGS = {
     ("Plan.dpsgd", "expected_batch_size"): "--batch-size",
     ("Plan.dpsgd", "sampling_probability"): "--probability",
@@ -48,6 +55,7 @@ _rows = typer.Typer(help="Look into a ledger, or move it: show, export, import."
 for _module, _epilog in ((plan.plan, plan.EXAMPLES), (account.account, account.EXAMPLES), (verify.verify, verify.EXAMPLES)):
     _app.command(epilog=_epilog)(_module)
 _app.command(epilog=report.EXAMPLES)(report.report)
+_app.command(epilog=audit.EXAMPLES)(audit.audit)
 _app.add_typer(_rows, name="ledger")
 _rows.command(epilog=ledger.SHOW)(ledger.show)
 _rows.command(epilog=ledger.EXPORT)(ledger.export)
@@ -68,9 +76,9 @@ def _root(
         bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Differential privacy for iterative training: plan it, account for it, verify it, report it.
+    """Differential privacy for iterative training: plan it, account for it, verify it, attack it, report it.
 
-    Exit codes: 0 done; 1 the answer is no (corrupt, deviates, above the limit); 2 wrong input, and nothing was written.
+    Exit codes: 0 done; 1 the answer is no (corrupt, deviates, above a limit, refuted); 2 wrong input, and nothing was written.
     """
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())

@@ -4,19 +4,31 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from discreet.errors import DiscreetError, LedgerCorrupt
 
 if TYPE_CHECKING:
     from discreet.auditing import Audit
+    from discreet.canaries import Scores
     from discreet.ledger import Ledger
     from discreet.plan import Plan
 
-__all__ = ["check_outputs", "is_export", "read_audit", "read_ledger", "read_plan", "read_source", "write_all"]
+__all__ = [
+    "check_outputs",
+    "is_export",
+    "read_audit",
+    "read_ledger",
+    "read_plan",
+    "read_scores",
+    "read_source",
+    "write_all",
+]
+
+_T = TypeVar("_T")
 
 _LEDGER, _EXPORT = b"SQLite format 3\0", b'{"digest":"'
 _EXISTS = "it exists"
@@ -72,14 +84,23 @@ def read_audit(path: Path) -> Audit:
     """The record of an audit."""
     from discreet.auditing import Audit
 
-    expected = "an audit (JSON)"
+    return _loaded(path, "an audit (JSON)", Audit.load)
+
+
+def read_scores(path: Path) -> Scores:
+    """The scores of an attack."""
+    from discreet.canaries import Scores
+
+    return _loaded(path, "scores (JSON)", Scores.load)
+
+
+def _loaded(path: Path, expected: str, load: Callable[[Path], _T]) -> _T:
     _beginning(path, expected)
     try:
-        return Audit.load(path)
+        return load(path)
     except DiscreetError as wrong:
-        raise DiscreetError(
-            expected=expected, got=f"{path}, which cannot be read as one: {wrong}", do="Check the path."
-        ) from None
+        got = f"{path}, which cannot be read as one: {wrong}"
+        raise DiscreetError(expected=expected, got=got, do="Check the path.") from None
 
 
 def _is_ledger(path: Path, expected: str) -> bool:

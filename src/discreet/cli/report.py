@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-import discreet as dp
 from discreet.cli.answer import NO, YES, Answer
 from discreet.cli.files import check_outputs, read_audit, read_ledger, read_plan, write_all
-from discreet.cli.options import AsJson, Delta, Force, LedgerFile, PlanFile, finite
+from discreet.cli.options import AsJson, BudgetDelta, BudgetEpsilon, Delta, Force, LedgerFile, PlanFile, budget_of
 from discreet.cli.words import guarantee_data
 from discreet.errors import DiscreetError
 
@@ -44,12 +43,8 @@ def report(
     delta: Delta = None,
     plan: PlanFile = None,
     audit: Annotated[Path | None, typer.Option(metavar="FILE", help="The audit (JSON) of this ledger.")] = None,
-    budget_epsilon: Annotated[
-        float | None, typer.Option(parser=finite, metavar="EPSILON", help="Of the budget that guarded the ledger.")
-    ] = None,
-    budget_delta: Annotated[
-        float | None, typer.Option(parser=finite, metavar="DELTA", help="Of that budget; --delta by default.")
-    ] = None,
+    budget_epsilon: BudgetEpsilon = None,
+    budget_delta: BudgetDelta = None,
     out: Annotated[
         list[Path] | None, typer.Option(metavar="FILE", help="Ends in .html, .md or .json; may be repeated. Left out: stdout.")
     ] = None,
@@ -67,7 +62,7 @@ def report(
     check_outputs(files, suffixes=_SUFFIXES, force=force, inputs=[path, plan, audit])
     declared = None if plan is None else read_plan(plan)
     measured = None if audit is None else read_audit(audit)
-    budget = _budget(budget_epsilon, budget_delta, delta)
+    budget = budget_of(budget_epsilon, budget_delta, delta)
     with read_ledger(path) as ledger:
         from discreet.report import Report
 
@@ -93,17 +88,6 @@ def _check_stdout(places: list[Path], kind: Format | None, *, as_json: bool) -> 
             got="several of them for stdout" if piped else "--format together with --out, whose suffix says the format",
             do="Leave one out. Nothing was written.",
         )
-
-
-def _budget(epsilon: float | None, own_delta: float | None, delta: float | None) -> dp.Budget | None:
-    if epsilon is None and own_delta is None:
-        return None
-    chosen = delta if own_delta is None else own_delta
-    if epsilon is None or chosen is None:
-        got = "--budget-delta alone" if epsilon is None else "--budget-epsilon without any delta"
-        do = "Give --budget-epsilon, and --budget-delta or --delta."
-        raise DiscreetError(expected="both numbers of the budget", got=got, do=do)
-    return dp.Budget(epsilon=epsilon, delta=chosen)
 
 
 def _content(made: Report, kind: Format) -> str:

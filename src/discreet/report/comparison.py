@@ -136,6 +136,9 @@ def _epsilon(facts: Facts) -> Iterator[Row]:
             f"at least {measured(audit.lower)} (confidence {exact(audit.confidence)})",
             alarming=contradicted(facts),
         )
+        if audit.assumed_lower is not None:
+            under = f"at least {measured(audit.assumed_lower)}, if {audit.assumes}"
+            yield _row("measured, under an assumption", _NONE, _NONE, under, alarming=contradicted(facts))
         how = f"{audit.method}; {counted(audit.canaries, 'canary')}, {counted(audit.trials, 'trial')}; {moment(audit.made)}"
         yield _row("measured how", _NONE, _NONE, how)
         place = _NONE if facts.audited is None else facts.audited.value

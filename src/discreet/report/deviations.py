@@ -197,7 +197,7 @@ def _noise(query: Query) -> str:
 
 
 def _refuted(facts: Facts) -> bool:
-    return _comparable(facts) and facts.audit is not None and facts.audit.lower > (facts.audited_claim or 0.0)
+    return _comparable(facts) and facts.audit is not None and facts.audit.strongest > (facts.audited_claim or 0.0)
 
 
 def _comparable(facts: Facts) -> bool:
@@ -225,8 +225,10 @@ def _audit(facts: Facts) -> Iterator[Deviation]:
         what = f"one {audit.unit}, {audit.adjacency.value} adjacency, delta {exact(audit.delta)}"
         yield _note(f"The audit measured something else than what is claimed: {what}.")
     elif _refuted(facts):
+        claimed = facts.audited_claim or 0.0
+        assumed = f", if {audit.assumes}" if audit.lower <= claimed else ""
         yield _wrong(
-            f"The audit refutes the claim: it measured an epsilon of at least {measured(audit.lower)} at delta "
-            f"{exact(audit.delta)} (confidence {exact(audit.confidence)}), and at most {upward(facts.audited_claim or 0.0)} "
+            f"The audit refutes the claim: it measured an epsilon of at least {measured(audit.strongest)} at delta "
+            f"{exact(audit.delta)} (confidence {exact(audit.confidence)}{assumed}), and at most {upward(claimed)} "
             "is claimed. Either the program does not do what the ledger says, or this is a bug: do not rely on the claim."
         )

@@ -20,6 +20,8 @@ AUDIT = Audit(
     adjacency=dp.Adjacency.ZERO_OUT,
     ledger_head="0f" * 32,
     made="2026-01-31T12:00:00+00:00",
+    assumed_lower=2.5,
+    assumes="noise is scaled",
 )
 
 
@@ -27,7 +29,7 @@ def test_what_was_saved_is_loaded(tmp_path: Path) -> None:
     AUDIT.save(tmp_path / "audit.json")
     assert Audit.load(tmp_path / "audit.json") == AUDIT
     assert Audit.from_json(AUDIT.to_json()) == AUDIT
-    assert json.loads(AUDIT.to_json())["schema"] == 1
+    assert json.loads(AUDIT.to_json())["schema"] == 2
 
 
 def test_an_audit_is_never_overwritten(tmp_path: Path) -> None:
@@ -46,6 +48,10 @@ def test_an_audit_is_never_overwritten(tmp_path: Path) -> None:
         ("lower", float("nan")),
         ("lower", float("inf")),
         ("lower", True),
+        ("assumed_lower", -0.1),
+        ("assumed_lower", float("inf")),
+        ("assumes", "two\nlines"),
+        ("assumes", 3),
         ("delta", 1.0),
         ("delta", -1e-9),
         ("confidence", 0.0),
@@ -79,7 +85,7 @@ def changed(**changes: object) -> str:
         "[]",
         "{}",
         "null",
-        changed(schema=2),
+        changed(schema=1),
         changed(schema=True),
         changed(schema=None),
         changed(lower=None),
@@ -106,6 +112,15 @@ def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
             Audit.load(path)
     with pytest.raises(dp.ParameterError):
         Audit.from_json(b"{}")  # type: ignore[arg-type]
+
+
+def test_a_bound_under_an_assumption_is_never_without_its_words() -> None:
+    for changes in ({"assumes": ""}, {"assumed_lower": None}):
+        with pytest.raises(dp.ParameterError, match="assumes"):
+            replace(AUDIT, **changes)
+    bare = replace(AUDIT, assumes="", assumed_lower=None)
+    assert (AUDIT.strongest, bare.strongest) == (2.5, 1.25)
+    assert Audit.from_json(bare.to_json()) == bare
 
 
 def test_numbers_are_normalised() -> None:

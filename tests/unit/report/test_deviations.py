@@ -173,6 +173,16 @@ def test_p43_an_audit_above_the_claim_contradicts_it() -> None:
     assert "epsilon at delta 1e-05, measured" in alarming(report)
 
 
+def test_a_bound_under_an_assumption_refutes_and_says_which() -> None:
+    ledger = ledger_of((STEP, 20))
+    for factor, contradicts in ((0.999, False), (1.001, True)):
+        audit = replace(audit_of(ledger), assumed_lower=report_upper(ledger) * factor, assumes="noise is scaled")
+        report = dp.Report.of(ledger, delta=DELTA, audit=audit)
+        assert "measured, under an assumption" in report.markdown()
+        assert (status(report) == "contradicted") is contradicts
+        assert ("(confidence 0.95, if noise is scaled)" in report.markdown()) is contradicts
+
+
 def report_upper(ledger: dp.Ledger) -> float:
     return dp.Report.of(ledger, delta=DELTA).guarantee.upper
 

@@ -1,0 +1,245 @@
+"""The strongest audit of a plan: its own sampler and mechanism, executed on canaries that nothing else touches.
+
+    plan -> the NumPy engine, on a ledger in memory -> what it releases -> likelihood ratio of each canary -> Scores
+
+No data and no model: a canary is a vector far longer than the clip norm on a coordinate of its own, in every group. So the
+scores tell whether sampling, clipping, noise and scaling together do what the ledger is told; what a model makes of a record
+is not looked at.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from functools import partial
+from multiprocessing import get_context
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet import _validate as check
+from discreet.aggregation import Aggregator, PartialSums
+from discreet.canaries import Canaries, Likelihood, Scores
+from discreet.errors import ParameterError
+from discreet.ledger import Ledger
+from discreet.mechanisms import Groups, Joint, Mechanism, Microbatches, Split
+from discreet.mechanisms._claims import claim
+from discreet.plan import Plan
+from discreet.randomness import Purpose, Source
+from discreet.sampling import Sample, Sampler
+from discreet.units import Adjacency
+
+__all__ = ["ATTACK", "white_box"]
+
+ATTACK = "likelihood ratios of the plan's own releases, one coordinate for each canary"
+"""What the scores of `white_box` are called."""
+
+_OWNER = "white_box"
+_FAR = 1000.0  # times the clip norm: a record that is not clipped cannot be overlooked
+_PIECE = 2**21  # numbers that are in memory at a time, for one leaf
+
+
+def white_box(
+    plan: Plan,
+    *,
+    canaries: int = 1000,
+    trials: int = 10,
+    source: Source | None = None,
+    processes: int = 1,
+    progress: Callable[[int, int], None] | None = None,
+) -> Scores:
+    """Execute a plan on canaries, and score what it releases.
+
+    The first `canaries` of the plan's records are canaries, each in by a fair coin. One that is out contributes nothing (under
+    replace-one: the opposite), and so do all other records. Queries, policy and number of steps are the plan's, checked; leaves
+    get one coordinate for each canary. Units that own several rows are one row each here.
+
+    Args:
+        plan: private, and with leaves where its noise depends on them.
+        canaries: in one run; all records of the plan, if it has fewer. What is in memory grows with their square.
+        trials: independent runs.
+        source: for tests; left out, each trial has a fresh one from the operating system.
+        processes: that share the trials. More than 1 starts new ones: a script then needs `if __name__ == "__main__":`.
+        progress: called with the number of trials that are over, and of all.
+
+    Returns:
+        One score for each canary of each trial; the best that these releases admit, but for the bits of adaptive clipping.
+
+    >>> from discreet.ledger.events import Poisson
+    >>> from discreet.mechanisms import Gaussian
+    >>> plan = Plan(sampler=Sampler(Poisson(0.5), records=100, steps=3), mechanism=Gaussian(1.0, noise_multiplier=2.0))
+    >>> scores = white_box(plan, canaries=50, trials=2)
+    >>> len(scores), scores.runs
+    (100, 2)
+    """
+    count = check.whole(_OWNER, "canaries", canaries, least=1)
+    total = check.whole(_OWNER, "trials", trials, least=1)
+    workers = check.whole(_OWNER, "processes", processes, least=1)
+    audited = _for_canaries(check.instance(_OWNER, "plan", plan, Plan), count)
+    keys = _keys(None if source is None else check.instance(_OWNER, "source", source, Source), total)
+    parts = []
+    for part in _each(partial(_trial, audited, count), keys, workers):
+        parts.append(part)
+        if progress is not None:
+            progress(len(parts), total)
+    return Scores.pooled(parts)
+
+
+def _keys(source: Source | None, trials: int) -> list[bytes | None]:
+    """For each trial None, for a source of its own; or the key of a test."""
+    if source is None:
+        return [None] * trials
+    return [source.stream(Purpose.CANARY, step=trial).words(4).tobytes() for trial in range(trials)]
+
+
+def _each(work: Callable[[bytes | None], Scores], keys: list[bytes | None], workers: int) -> Iterator[Scores]:
+    if workers == 1:
+        yield from map(work, keys)
+        return
+    # New processes, not forks: nothing random is carried over.
+    with ProcessPoolExecutor(min(workers, len(keys)), mp_context=get_context("spawn")) as pool:
+        yield from pool.map(work, keys)
+
+
+def _trial(plan: Plan, most: int, key: bytes | None) -> Scores:
+    """One run of the plan."""
+    # Nothing that is released here is anybody's data, so a key that is derived, not drawn, voids nothing.
+    source = Source.system() if key is None else Source.unsafe_test_key(key)
+    sampler = plan.sampler
+    planted = Canaries(np.arange(min(most, sampler.records)), source=source)  # type: ignore[union-attr]  # see _for_canaries
+    signs = np.where(planted.inside, 1.0, -1.0 if plan.adjacency is Adjacency.REPLACE_ONE else 0.0)
+    likelihood = Likelihood(sampler.event, canaries=len(planted), adjacency=plan.adjacency)
+    run = Aggregator(plan, ledger=Ledger.in_memory(), source=source)
+    for sample in run.samples():
+        groups = [group for group in plan.bound.groups(run.state) if group.leaves[0] not in plan.bound.observed]
+        units = [group.clip_norm * group.scales[0] for group in groups]
+        lengths = {
+            group.leaves[0]: _FAR * (unit + group.stability * group.scales[0])
+            for group, unit in zip(groups, units, strict=True)
+        }
+        released = run.release(sample, _sums(run, sample, signs, lengths))
+        firsts = [group.leaves[0] for group in groups]
+        likelihood.observe(
+            [(released[leaf] / unit, released.noise_std[leaf] / unit) for leaf, unit in zip(firsts, units, strict=True)]
+        )
+    return Scores(likelihood.scores(), planted.inside, attack=ATTACK)
+
+
+def _sums(run: Aggregator, sample: Sample, signs: NDArray[np.float64], lengths: Mapping[str, float]) -> PartialSums:
+    """The clipped sums of a sample: rows for those that contribute, none for all others."""
+    drawn = sample.units[: np.searchsorted(sample.units, signs.size)]
+    some = drawn[signs[drawn] != 0.0]
+    sums = run.partial(sample)
+    whole = any(group.slots for group in run.plan.bound.start)
+    for piece in [some] if whole else _pieces(some, signs.size):
+        rows = {
+            leaf: np.zeros((piece.size, run.plan.bound.dimensions[leaf]))
+            for leaf in run.plan.bound.dimensions
+            if leaf not in run.plan.bound.observed
+        }
+        for leaf, length in lengths.items():
+            rows[leaf][np.arange(piece.size), piece] = signs[piece] * length
+        sums.add(rows)
+    sums.add_nothing(len(sample) - some.size)
+    return sums
+
+
+def _pieces(drawn: NDArray[np.int64], width: int) -> Iterator[NDArray[np.int64]]:
+    height = max(1, _PIECE // width)
+    for start in range(0, drawn.size, height):
+        yield drawn[start : start + height]
+
+
+# --- the same plan, with one coordinate for each canary ---
+
+
+def _for_canaries(plan: Plan, canaries: int) -> Plan:
+    """A plan with the same step, whose groups have one coordinate for each canary."""
+    if not plan.private:
+        expected, got = "with noise on every group", f"{', '.join(plan.open_groups())} is released without noise"
+        raise ParameterError(owner=_OWNER, name="plan", expected=expected, got=got, do="There is no claim to be audited.")
+    sampler = plan.sampler
+    if isinstance(sampler, Sampler):
+        sampler = replace(sampler, owners=None, rows_per_unit=None)
+    else:  # a policy for any number of records
+        sampler = Sampler(sampler.policy, records=canaries, steps=sampler.steps)
+    named = dict(plan.leaves) if plan.leaves is not None else dict.fromkeys(_names(plan.mechanism), 1)
+    try:
+        mechanism = _with_shares(plan.mechanism, named)
+        firsts = {group.leaves[0] for group in plan.mechanism.bind(named).start}
+        width = min(canaries, sampler.records)
+        leaves = {leaf: width if leaf in firsts else 1 for leaf in named}
+        audited = replace(plan, sampler=sampler, mechanism=mechanism, leaves=leaves)  # type: ignore[arg-type]
+        same = audited.step == plan.step
+    except ParameterError as wrong:
+        raise _unbound(wrong.got) from None
+    if not same:
+        raise _unbound("a plan whose queries depend on the sizes of its leaves")
+    return audited
+
+
+def _unbound(got: str) -> ParameterError:
+    return ParameterError(
+        owner=_OWNER,
+        name="plan",
+        expected="a plan that knows its leaves",
+        got=got,
+        do="Pass run.plan, or plan.for_leaves({...}).",
+    )
+
+
+def _names(mechanism: Mechanism) -> list[str]:
+    """A leaf for each pattern of a mechanism that was not told its leaves."""
+    match mechanism:
+        case Groups():
+            return [name for pattern, part in mechanism.mechanisms.items() for name in (_inner(part) or [_witness(pattern)])]
+        case _:
+            return _inner(mechanism) or ["canaries"]
+
+
+def _inner(mechanism: Mechanism) -> list[str]:
+    match mechanism:
+        case Microbatches():
+            return _inner(mechanism.mechanism)
+        case Joint():
+            return [_witness(pattern) for pattern in mechanism.scales]
+        case Split() if isinstance(mechanism.parts, Mapping):
+            return [_witness(pattern) for pattern in mechanism.parts.values()]
+        case _:
+            return []
+
+
+def _witness(pattern: str) -> str:
+    """A name that the pattern matches, if it is a plain one.
+
+    >>> _witness("grad/*"), _witness("[ab]?")
+    ('grad/0', 'a0')
+    """
+    return re.sub(r"\[(.).*?\]", r"\1", pattern).replace("*", "0").replace("?", "0")
+
+
+def _with_shares(mechanism: Mechanism, sizes: Mapping[str, int]) -> Mechanism:
+    """The same mechanism with shares by dimension written out, so that other sizes do not change them."""
+    match mechanism:
+        case Groups():
+            claimed = claim("Groups", "mechanisms", mechanism.mechanisms, sizes)
+            return Groups(
+                {
+                    pattern: _with_shares(mechanism.mechanisms[pattern], {leaf: sizes[leaf] for leaf in its})
+                    for pattern, its in claimed.items()
+                }
+            )
+        case Microbatches():
+            inner = _with_shares(mechanism.mechanism, sizes)
+            return replace(mechanism, mechanism=inner)  # type: ignore[arg-type]  # of the same class as before
+        case Split():
+            shares: Mapping[str, float] = sizes
+            if isinstance(mechanism.parts, Mapping):
+                claimed = claim("Split", "parts", mechanism.parts.values(), sizes)
+                shares = {part: sum(sizes[leaf] for leaf in claimed[its]) for part, its in mechanism.parts.items()}
+            policies = {name: shares for name in ("clip", "noise") if getattr(mechanism, name) == "by dimension"}
+            return replace(mechanism, **policies)  # type: ignore[arg-type]
+        case _:
+            return mechanism

@@ -1,0 +1,94 @@
+"""Canaries for the data set itself: records that a model can only get right by remembering them.
+
+What a canary looks like decides how far an attack gets, never whether its bound is valid: that rests on the coins alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from discreet import _validate as check
+from discreet.errors import ParameterError
+from discreet.randomness import Purpose, Source, Stream
+from discreet.randomness.draws import below
+
+__all__ = ["mislabelled", "out_of_distribution"]
+
+_LABELS, _INPUTS = 1, 2  # lanes of the purpose CANARY; its lane 0 has the coins
+_BITS = np.uint64(24)  # of an input: as many as float32 holds
+
+
+def mislabelled(labels: ArrayLike, classes: int, *, source: Source | None = None) -> NDArray[np.int64]:
+    """A wrong label for each record, uniform over the classes that are not its own.
+
+    Args:
+        labels: of the records, whole numbers from 0 to classes - 1.
+        classes: how many there are, at least 2.
+        source: of the choice; a fresh one from the operating system by default. It serves one call.
+
+    >>> wrong = mislabelled([3, 3, 0], classes=10)
+    >>> bool((wrong != [3, 3, 0]).all()), wrong.shape
+    (True, (3,))
+    """
+    owner = "mislabelled"
+    number = check.whole(owner, "classes", classes, least=2)
+    right = np.asarray(labels)
+    fits = right.ndim == 1 and right.dtype.kind in "iu" and right.size > 0
+    if not fits or right.min() < 0 or right.max() >= number:
+        expected = f"whole numbers from 0 to {number - 1}, one for each record, at least one"
+        raise ParameterError(
+            owner=owner, name="labels", expected=expected, got=f"{right.dtype}, shape {right.shape}, or beyond"
+        )
+    steps = below(_stream(owner, source, _LABELS), number - 1, right.size)
+    return (right.astype(np.int64) + 1 + steps) % number
+
+
+def out_of_distribution(
+    count: int,
+    shape: Sequence[int],
+    *,
+    classes: int,
+    low: float = 0.0,
+    high: float = 1.0,
+    source: Source | None = None,
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Inputs that are noise, with labels that mean nothing.
+
+    Every entry is uniform on 2^24 equally spaced numbers from `low` up to, not including, `high`; labels are uniform.
+
+    Args:
+        count: of the records, at least 1.
+        shape: of one input.
+        classes: labels are 0 to classes - 1.
+        low: the least entry.
+        high: above every entry.
+        source: as for `mislabelled`.
+
+    Returns:
+        Inputs of shape (count, *shape), and one label for each.
+
+    >>> inputs, labels = out_of_distribution(5, (8, 8), classes=10)
+    >>> inputs.shape, labels.shape
+    ((5, 8, 8), (5,))
+    """
+    owner = "out_of_distribution"
+    number = check.whole(owner, "count", count, least=1)
+    kinds = check.whole(owner, "classes", classes, least=1)
+    sizes = [check.whole(owner, "shape", size, least=1) for size in shape]
+    least, most = check.real(owner, "low", low), check.real(owner, "high", high)
+    if not least < most:
+        raise ParameterError(owner=owner, name="high", expected=f"above low={least!r}", got=repr(most))
+    drawn = Source.system() if source is None else source
+    words = _stream(owner, drawn, _INPUTS).words(number * math.prod(sizes)) >> (np.uint64(64) - _BITS)
+    inputs = least + (most - least) * (words.astype(np.float64) / 2.0 ** int(_BITS))
+    labels = below(_stream(owner, drawn, _LABELS), kinds, number)
+    return inputs.astype(np.float32).reshape(number, *sizes), labels
+
+
+def _stream(owner: str, source: Source | None, lane: int) -> Stream:
+    drawn = Source.system() if source is None else check.instance(owner, "source", source, Source)
+    return drawn.stream(Purpose.CANARY, step=0, lane=lane)

@@ -1,0 +1,300 @@
+"""Claim against measurement: does what an attack found contradict what the ledger says?
+
+ledger -> accountant -> claim (an upper bound on epsilon)
+scores -> estimators -> lower bounds on epsilon, all of them right with the stated confidence
+a lower bound above the claim: FAIL. Something is wrong, and it is not bad luck but with probability 1 - confidence.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from decimal import ROUND_CEILING, ROUND_FLOOR
+from typing import Literal, TypeAlias
+
+from discreet import _validate as check
+from discreet.accounting import account, profile_of
+from discreet.accounting.tradeoff import Profile
+from discreet.auditing import Audit, Estimate, one_run, scaled, threshold
+from discreet.budget import Budget
+from discreet.canaries import Scores
+from discreet.errors import AccountingError, LedgerUnavailable, ParameterError
+from discreet.ledger import Charge, Ledger
+from discreet.ledger.events import CorrelatedGaussianSum, ExponentialChoice, GaussianSum, LaplaceSum, Query, Step
+from discreet.plan import Plan
+from discreet.units import Guarantee, Parameters, _rounded
+
+__all__ = ["Verdict", "audit", "claim_of"]
+
+_OWNER = "audit"
+_FINE = 2.0**0.25
+_Counted: TypeAlias = list[tuple[Step, int]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What an audit says of a claim.
+
+    Guarantee: of a claim that is true, FAIL is said with probability at most 1 - confidence, over the coins of the canaries and
+    everything that was drawn at random, if what the estimates assume is true (`Estimate.assumes`; docs/proofs/auditing.md).
+    PASS proves nothing: a weak attack finds nothing.
+
+    Args:
+        claim: of the accountant.
+        estimates: lower bounds on epsilon at the claim's delta.
+        confidence: with which all of them hold.
+        attack: how the scores came about; public.
+        canaries, trials: how many of them, in how many runs.
+        audit: for a file, see `Audit.save`; None where a plan was audited, and no ledger.
+    """
+
+    claim: Guarantee
+    estimates: tuple[Estimate, ...]
+    confidence: float
+    attack: str
+    canaries: int
+    trials: int
+    audit: Audit | None
+
+    @property
+    def outcome(self) -> Literal["PASS", "FAIL", "NO CLAIM"]:
+        """FAIL if a bound is above the claim. Where nothing is claimed, nothing can be refuted, nor pass."""
+        if self.claim.voided_by or math.isinf(self.claim.upper):
+            return "NO CLAIM"
+        return "FAIL" if self.best.lower > self.claim.upper else "PASS"
+
+    @property
+    def passed(self) -> bool:
+        """Whether there is a claim, and nothing that was measured contradicts it."""
+        return self.outcome == "PASS"
+
+    @property
+    def best(self) -> Estimate:
+        """The largest of the bounds."""
+        return max(self.estimates, key=lambda estimate: estimate.lower)
+
+    @property
+    def lower(self) -> float:
+        """The largest of the bounds that assume nothing."""
+        return max(estimate.lower for estimate in self.estimates if not estimate.assumes)
+
+    @property
+    def reached(self) -> float:
+        """The largest bound as a share of the claim; 0 where nothing is claimed."""
+        if self.outcome == "NO CLAIM" or not self.best.lower:
+            return 0.0
+        return self.best.lower / self.claim.upper if self.claim.upper else math.inf
+
+    def __str__(self) -> str:
+        claim = self.claim
+        stated = f"epsilon at most {_rounded(claim.upper, ROUND_CEILING)} at delta {claim.delta!r}"
+        protected = f"for one {claim.unit} under {claim.adjacency.value} adjacency"
+        bounds = "; ".join(map(_measured, self.estimates))
+        runs = f"{self.canaries:,} canaries in {self.trials:,} {'run' if self.trials == 1 else 'runs'}"
+        share = f" The best of it is {math.floor(100.0 * min(self.reached, 1e6)):,} % of the claim." if self.reached else ""
+        return "\n".join(
+            [
+                self._words(),
+                f"Claimed: {stated}, {protected}{', were it not void' if claim.voided_by else ''}.",
+                f"Measured: {bounds}. Confidence {self.confidence!r} for all of it together.{share}",
+                f"How: {self.attack}; {runs}.",
+                "An audit can refute a claim, never prove one: a low value may be a weak attack, or too few canaries.",
+            ]
+        )
+
+    def _words(self) -> str:
+        match self.outcome:
+            case "PASS":
+                return "PASS: nothing that was measured contradicts the claim."
+            case "NO CLAIM":
+                why = f"voided by {', '.join(self.claim.voided_by)}" if self.claim.voided_by else "epsilon is infinite"
+                return f"NO CLAIM: there is no guarantee that could be refuted ({why})."
+            case "FAIL":
+                doubt = ", or the assumption does not hold" if self.best.assumes else ""
+                return (
+                    "FAIL: the measurement contradicts the claim. Either the program does not do what is charged, or the "
+                    f"scores are not what they should be (an attack that saw the coins, coins that were not fair){doubt}. "
+                    "Do not rely on the claim."
+                )
+
+
+def audit(
+    source: Ledger | Plan,
+    scores: Scores,
+    *,
+    delta: float | None = None,
+    confidence: float = 0.95,
+    budget: Budget | None = None,
+    assume_scaled: bool = False,
+) -> Verdict:
+    """Compare what an attack found with what a ledger, or a plan, claims.
+
+    `one_run` bounds epsilon whatever the mechanism is; `threshold` too, where every canary had a run of its own. All that are
+    asked share the probability of an error.
+
+    Args:
+        source: the ledger that the audited runs charged, one run of it for each trial of the scores; or a plan, for the scores
+            of `auditing.white_box`.
+        scores: of the attack.
+        delta: at which to compare; left out: that of the plan's target, or of the budget.
+        confidence: with which all bounds hold, in (0, 1).
+        budget: that guarded the ledger, where steps were chosen from outputs.
+        assume_scaled: also ask `scaled`, which reaches most of the claim, and assumes that the noise is that of the ledger,
+            times some factor, and that canaries do not disturb each other, as it is for `auditing.white_box`.
+
+    Raises:
+        AccountingError: nothing can be stated: nothing was charged, runs protect different things, a budget is missing.
+        ParameterError: no delta is known, a parameter is out of its range, or `scaled` cannot be asked.
+
+    >>> from discreet.auditing import white_box
+    >>> plan = Plan.dpsgd(records=1_000, sampling_probability=0.1, steps=10, noise_multiplier=1.0)
+    >>> verdict = audit(plan, white_box(plan, canaries=200, trials=2), delta=1e-5, confidence=0.999999)
+    >>> verdict.outcome, verdict.lower <= verdict.claim.upper
+    ('PASS', True)
+    """
+    check.instance(_OWNER, "scores", scores, Scores)
+    level = check.fraction(_OWNER, "confidence", confidence)
+    held, claim = _claimed(source, delta, budget)
+    asked: list[Callable[[float], Estimate]] = [lambda each: one_run(scores, delta=claim.delta, confidence=each)]
+    if scores.independent:
+        asked.append(lambda each: threshold(scores, delta=claim.delta, confidence=each))
+    if assume_scaled:
+        epsilon, profile = _scaled_claim(held, claim)
+        asked.append(lambda each: scaled(scores, epsilon=epsilon, profile=profile, delta=claim.delta, confidence=each))
+    shared = 1.0 - (1.0 - level) / len(asked)
+    verdict = Verdict(
+        claim=claim,
+        estimates=tuple(ask(shared) for ask in asked),
+        confidence=level,
+        attack=scores.attack,
+        canaries=len(scores),
+        trials=scores.runs,
+        audit=None,
+    )
+    return verdict if held.head is None else replace(verdict, audit=_record(verdict, held.head))
+
+
+def claim_of(source: Ledger | Plan, *, delta: float | None = None, budget: Budget | None = None) -> Guarantee:
+    """What `audit` would compare scores with."""
+    return _claimed(source, delta, budget)[1]
+
+
+def _measured(estimate: Estimate) -> str:
+    under = f" if {estimate.assumes}" if estimate.assumes else " whatever the mechanism is"
+    return f"epsilon at least {_rounded(estimate.lower, ROUND_FLOOR)} ({estimate.method}){under}"
+
+
+def _record(verdict: Verdict, head: str) -> Audit:
+    free = max((one for one in verdict.estimates if not one.assumes), key=lambda one: one.lower)
+    under = max((one for one in verdict.estimates if one.assumes), key=lambda one: one.lower, default=None)
+    return Audit(
+        method=f"{free.method}; {verdict.attack}"[:200],
+        lower=free.lower,
+        delta=verdict.claim.delta,
+        confidence=verdict.confidence,
+        canaries=verdict.canaries,
+        trials=verdict.trials,
+        unit=verdict.claim.unit,
+        adjacency=verdict.claim.adjacency,
+        ledger_head=head,
+        made=datetime.now(UTC).isoformat(timespec="seconds"),
+        assumed_lower=None if under is None else under.lower,
+        assumes="" if under is None else under.assumes,
+    )
+
+
+# --- the claim ---
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """What a ledger held at one moment, or will hold; an accountant reads it as it reads a ledger."""
+
+    held: tuple[Charge, ...]
+    named: tuple[str, ...]
+    head: str | None
+
+    def charges(self) -> tuple[Charge, ...]:
+        return self.held
+
+    def marks(self) -> tuple[str, ...]:
+        return self.named
+
+
+def _held(source: Ledger | Plan) -> _Held:
+    if isinstance(source, Plan):
+        return _Held(source.charges(), source.marks(), None)
+    ledger = check.instance(_OWNER, "source", source, Ledger).verify()
+    found = _Held(ledger.charges(), ledger.marks(), ledger.head())
+    if ledger.charges() != found.held or ledger.head() != found.head:
+        raise LedgerUnavailable(expected="a ledger at rest", got="one that grows meanwhile", do="Audit runs that are over.")
+    return found
+
+
+def _claimed(source: Ledger | Plan, delta: float | None, budget: Budget | None) -> tuple[_Held, Guarantee]:
+    held = _held(source)
+    return held, _claim(held, _delta(source, delta, budget), budget)
+
+
+def _delta(source: Ledger | Plan, delta: float | None, budget: Budget | None) -> float:
+    target = source.target if isinstance(source, Plan) else None
+    known = [one.delta for one in (target, budget) if one is not None]
+    if delta is None and not known:
+        expected = "given, where neither a plan with a target nor a budget names it"
+        raise ParameterError(owner=_OWNER, name="delta", expected=expected, got="None", do="A claim needs a delta.")
+    return check.fraction(_OWNER, "delta", known[0] if delta is None else delta)
+
+
+def _claim(held: _Held, delta: float, budget: Budget | None) -> Guarantee:
+    if not _chosen(held):
+        return account(held, delta=delta)
+    if budget is None or budget.delta != delta:
+        raise AccountingError(
+            expected="the budget that guarded this ledger, and its delta: steps were chosen from outputs",
+            got="no budget" if budget is None else f"delta {delta!r}, the budget's is {budget.delta!r}",
+            do="Pass budget=Budget(...), the one of Ledger.open(..., guard=...), unchanged.",
+        )
+    return budget.guarantee(held.held, marks=held.named)
+
+
+def _chosen(held: _Held) -> bool:
+    return any(charge.run.parameters is Parameters.CHOSEN_FROM_OUTPUTS for charge in held.held)
+
+
+# --- the same steps with other noise ---
+
+
+def _scaled_claim(held: _Held, claim: Guarantee) -> tuple[Callable[[float], float], Callable[[float], Profile]]:
+    """Lower epsilon at the claim's delta, and certified profile, of the same steps with all noise times a factor."""
+    if _chosen(held):
+        expected = "False where steps were chosen from outputs: noise that is scaled would have led to other steps"
+        raise ParameterError(owner=_OWNER, name="assume_scaled", expected=expected, got="True")
+    steps = [(charge.step, charge.count) for charge in held.held]
+    _times(steps, 1.0)  # refuses what has no noise to scale
+
+    def epsilon(factor: float) -> float:
+        # Where epsilon is in the hundreds no lower bound may be known. Less noise never costs less: that of more noise serves.
+        found = account(_times(steps, factor), delta=claim.delta, adjacency=claim.adjacency).lower
+        return found if found or factor >= 1.0 else epsilon(factor * _FINE)
+
+    def profile(factor: float) -> Profile:
+        return profile_of(_times(steps, factor), adjacency=claim.adjacency)
+
+    return epsilon, profile
+
+
+def _times(steps: _Counted, factor: float) -> _Counted:
+    return [(Step(step.sampling, [_noisier(query, factor) for query in step.queries]), count) for step, count in steps]
+
+
+def _noisier(query: Query, factor: float) -> Query:
+    match query:
+        case GaussianSum() | CorrelatedGaussianSum():
+            return replace(query, noise_std=query.noise_std * factor)
+        case LaplaceSum() | ExponentialChoice():
+            return replace(query, scale=query.scale * factor)
+        case _:
+            expected, got = "False where a query has no noise that could be scaled", type(query).__name__
+            raise ParameterError(owner=_OWNER, name="assume_scaled", expected=expected, got=got)

@@ -1,0 +1,210 @@
+"""Claim against measurement: when it is FAIL, when PASS, when neither; and that all bounds share one probability of error."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import discreet as dp
+from discreet import verdict as module
+from discreet.accounting import account
+from discreet.auditing import Audit, Estimate
+from discreet.canaries import Scores
+from discreet.verdict import Verdict, audit
+from support.reports import DELTA, INFO, STEP, executed, ledger_of, planned, step_of
+
+SCORES = Scores([2.0, -1.0, 0.5, 0.0] * 4, [True, False, True, False] * 4, attack="a test")
+APART = Scores(SCORES.values, SCORES.inside, trials=range(16))
+ASSUMED = "pigs fly"
+
+
+class Asked:
+    """Estimators that say what they are told to say, and remember what they were asked."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, **lower: float) -> None:
+        self.calls: dict[str, dict[str, Any]] = {}
+        for name in ("one_run", "threshold", "scaled"):
+            monkeypatch.setattr(module, name, self._estimator(name, lower.get(name, 0.0)))
+
+    def _estimator(self, name: str, lower: float) -> Callable[..., Estimate]:
+        def estimate(scores: Scores, *, confidence: float, **options: Any) -> Estimate:
+            self.calls[name] = {"scores": scores, "confidence": confidence} | options
+            assumes = ASSUMED if name == "scaled" else ""
+            return Estimate(method=name, lower=lower, delta=DELTA, confidence=confidence, assumes=assumes)
+
+        return estimate
+
+
+def ledger() -> dp.Ledger:
+    return ledger_of((STEP, 20))
+
+
+def claim(source: dp.Ledger | dp.Plan) -> dp.Guarantee:
+    return account(source, delta=DELTA)
+
+
+def test_fail_is_said_above_the_claim_and_only_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    upper = claim(ledger()).upper
+    for lower, outcome in ((0.0, "PASS"), (upper, "PASS"), (np.nextafter(upper, 9.0), "FAIL")):
+        for name in ("one_run", "scaled"):
+            Asked(monkeypatch, **{name: float(lower)})
+            verdict = audit(ledger(), SCORES, delta=DELTA, assume_scaled=True)
+            assert (verdict.outcome, verdict.passed) == (outcome, outcome == "PASS")
+            assert verdict.reached == lower / upper
+            assert str(verdict).startswith(outcome)
+
+
+def test_p43_all_bounds_share_the_probability_of_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    for scores, assume, used in (
+        (SCORES, False, ["one_run"]),
+        (SCORES, True, ["one_run", "scaled"]),
+        (APART, False, ["one_run", "threshold"]),
+        (APART, True, ["one_run", "threshold", "scaled"]),
+    ):
+        asked = Asked(monkeypatch)
+        assert audit(ledger(), scores, delta=DELTA, confidence=0.9, assume_scaled=assume).confidence == 0.9
+        assert sorted(asked.calls) == sorted(used)
+        total = sum(1.0 - call["confidence"] for call in asked.calls.values())
+        assert total == pytest.approx(0.1, rel=1e-12)
+
+
+def test_p43_bounds_are_at_the_delta_of_the_claim(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = Asked(monkeypatch)
+    verdict = audit(ledger(), APART, delta=1e-7)
+    assert verdict.claim.delta == 1e-7
+    assert {call["delta"] for call in asked.calls.values()} == {1e-7}
+    assert verdict.claim == account(ledger(), delta=1e-7)
+
+
+def test_the_delta_is_that_of_target_or_budget() -> None:
+    plan = planned(epsilon=1.0)
+    assert audit(plan, SCORES).claim.delta == DELTA
+    with pytest.raises(dp.ParameterError, match="delta"):
+        audit(ledger(), SCORES)
+    assert audit(ledger(), SCORES, budget=dp.Budget(epsilon=1.0, delta=1e-7)).claim.delta == 1e-7
+
+
+def test_what_is_scaled_is_the_noise_of_the_claim(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = Asked(monkeypatch)
+    verdict = audit(ledger(), SCORES, delta=DELTA, assume_scaled=True)
+    epsilon, profile = asked.calls["scaled"]["epsilon"], asked.calls["scaled"]["profile"]
+    assert epsilon(1.0) == verdict.claim.lower
+    twice = ledger_of((step_of(STEP.sampling, noise_std=10.0), 20))
+    assert epsilon(2.0) == claim(twice).lower
+    assert profile(2.0)(0.1) < profile(1.0)(0.1) < profile(0.5)(0.1)
+    assert profile(1.0)(verdict.claim.upper) <= DELTA * 1.02
+    assert epsilon(2.0**-9) > epsilon(2.0**-3) > epsilon(1.0)  # also where the accountant knows no lower bound
+
+
+@pytest.mark.parametrize(
+    "query", [dp.LaplaceSum("grad", 1.0, 3.0), dp.ExponentialChoice("grad", 1.0, 3.0)], ids=lambda query: type(query).__name__
+)
+def test_other_noise_is_scaled_too(query: dp.ledger.Query, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = Asked(monkeypatch)
+    audit(ledger_of((dp.Step(dp.Everything(), [query]), 2)), SCORES, delta=DELTA, assume_scaled=True)
+    profile = asked.calls["scaled"]["profile"]
+    assert profile(2.0)(0.1) < profile(1.0)(0.1) < profile(0.5)(0.1)
+
+
+def test_what_has_no_noise_to_scale_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = Asked(monkeypatch)
+    step = dp.Step(dp.Everything(), [dp.RandomizedResponse("grad", 2, 0.7)])
+    answers = ledger_of((step, 1), info=replace(INFO, adjacency=dp.Adjacency.REPLACE_ONE))
+    assert audit(answers, SCORES, delta=DELTA).passed
+    with pytest.raises(dp.ParameterError, match="assume_scaled"):
+        audit(answers, SCORES, delta=DELTA, assume_scaled=True)
+    assert "scaled" not in asked.calls
+
+
+@pytest.mark.parametrize("lower", [0.0, 50.0])
+def test_a_ledger_that_is_void_never_passes(lower: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    Asked(monkeypatch, one_run=lower)
+    marked = ledger()
+    marked.mark("unsafe_test_key")
+    verdict = audit(marked, SCORES, delta=DELTA)
+    assert (verdict.outcome, verdict.passed, verdict.reached) == ("NO CLAIM", False, 0.0)
+    assert "voided by unsafe_test_key" in str(verdict)
+    assert "were it not void" in str(verdict)
+
+
+def test_steps_chosen_from_outputs_need_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    Asked(monkeypatch, one_run=1.5)
+    chosen = ledger_of((STEP, 5), info=replace(INFO, parameters=dp.Parameters.CHOSEN_FROM_OUTPUTS))
+    for options in ({"delta": DELTA}, {"delta": 1e-7, "budget": dp.Budget(epsilon=2.0, delta=DELTA)}):
+        with pytest.raises(dp.AccountingError, match="budget"):
+            audit(chosen, SCORES, **options)
+    budget = dp.Budget(epsilon=2.0, delta=DELTA)
+    verdict = audit(chosen, SCORES, budget=budget)
+    assert (verdict.claim.upper, verdict.outcome) == (2.0, "PASS")
+    with pytest.raises(dp.ParameterError, match="assume_scaled"):
+        audit(chosen, SCORES, budget=budget, assume_scaled=True)
+
+
+def test_the_record_keeps_the_bounds_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    Asked(monkeypatch, one_run=0.1, threshold=0.2, scaled=0.3)
+    held = ledger()
+    record = audit(held, APART, delta=DELTA, assume_scaled=True).audit
+    assert record is not None
+    assert (record.lower, record.assumed_lower, record.assumes) == (0.2, 0.3, ASSUMED)
+    assert (record.ledger_head, record.canaries, record.trials) == (held.head(), 16, 16)
+    assert record.method == "threshold; scores"
+    assert Audit.from_json(record.to_json()) == record
+    plain = audit(held, SCORES, delta=DELTA).audit
+    assert plain is not None
+    assert (plain.assumed_lower, plain.assumes) == (None, "")
+    assert audit(planned(), SCORES, delta=DELTA).audit is None  # no ledger, no head
+
+
+def test_a_report_shows_the_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = planned()
+    held = executed(plan)
+    for lower, status in ((0.1, "holds"), (9.0, "contradicted")):
+        Asked(monkeypatch, scaled=lower)
+        verdict = audit(held, SCORES, delta=DELTA, assume_scaled=True)
+        report = dp.Report.of(held, delta=DELTA, plan=plan, audit=verdict.audit)
+        assert f'"key": "{status}"' in report.json()
+        assert f"at least {lower:g}, if {ASSUMED}" in report.markdown()
+
+
+def test_the_words_say_what_was_claimed_measured_and_cannot_be_concluded(monkeypatch: pytest.MonkeyPatch) -> None:
+    Asked(monkeypatch, one_run=0.012345, scaled=0.02)
+    words = str(audit(ledger(), SCORES, delta=DELTA, assume_scaled=True))
+    for part in (
+        "PASS: ",
+        "Claimed: epsilon at most ",
+        "delta 1e-05, for one example under add-or-remove adjacency",
+        "epsilon at least 0.01234 (one_run) whatever the mechanism is",
+        f"epsilon at least 0.02 (scaled) if {ASSUMED}",
+        "Confidence 0.95 for all of it together",
+        "a test; 16 canaries in 1 run",
+        "never prove one",
+    ):
+        assert part in words
+    Asked(monkeypatch, scaled=20.0)
+    refuted = str(audit(ledger(), SCORES, delta=DELTA, assume_scaled=True))
+    assert "or the assumption does not hold" in refuted
+    assert "Do not rely on the claim" in refuted
+
+
+@pytest.mark.parametrize("wrong", [{"delta": 0.0}, {"confidence": 1.0}, {"confidence": 0.0}, {"confidence": "high"}], ids=str)
+def test_parameters_out_of_range_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(dp.ParameterError, match=next(iter(wrong))):
+        audit(ledger(), SCORES, **{"delta": DELTA} | wrong)
+    for bad in ("train.ledger", None, [(STEP, 1)]):
+        with pytest.raises(dp.ParameterError, match="source"):
+            audit(bad, SCORES, delta=DELTA)  # type: ignore[arg-type]
+    with pytest.raises(dp.ParameterError, match="scores"):
+        audit(ledger(), [1.0], delta=DELTA)  # type: ignore[arg-type]
+
+
+def test_nothing_charged_is_nothing_claimed() -> None:
+    with pytest.raises(dp.AccountingError):
+        audit(dp.Ledger.in_memory(), SCORES, delta=DELTA)
+
+
+def test_a_verdict_is_a_value() -> None:
+    verdict = audit(planned(), SCORES, delta=DELTA)
+    assert isinstance(verdict, Verdict)
+    assert verdict.lower <= verdict.best.lower
