@@ -31,7 +31,7 @@ from discreet.randomness import Purpose, Source
 from discreet.sampling import Sample, Sampler
 from discreet.units import Adjacency
 
-__all__ = ["ATTACK", "white_box"]
+__all__ = ["ATTACK", "undisturbed", "white_box"]
 
 ATTACK = "likelihood ratios of the plan's own releases, one coordinate for each canary"
 """What the scores of `white_box` are called."""
@@ -65,7 +65,8 @@ def white_box(
         progress: called with the number of trials that are over, and of all.
 
     Returns:
-        One score for each canary of each trial; the best that these releases admit, but for the bits of adaptive clipping.
+        One score for each canary of each trial; the best that these releases admit, but for the bits of adaptive clipping, and
+        for slots of microbatches that hold several canaries (docs/proofs/verdict.md).
 
     >>> from discreet.ledger.events import Poisson
     >>> from discreet.mechanisms import Gaussian
@@ -85,6 +86,15 @@ def white_box(
         if progress is not None:
             progress(len(parts), total)
     return Scores.pooled(parts)
+
+
+def undisturbed(plan: Plan) -> bool:
+    """Whether no canary of `white_box` changes what another one contributes, as `auditing.scaled` assumes.
+
+    In microbatches those that fall into one slot are averaged and clipped together.
+    """
+    parts = plan.mechanism.mechanisms.values() if isinstance(plan.mechanism, Groups) else [plan.mechanism]
+    return not any(isinstance(part, Microbatches) for part in parts)
 
 
 def _keys(source: Source | None, trials: int) -> list[bytes | None]:
