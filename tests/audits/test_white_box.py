@@ -3,8 +3,8 @@
 An attack whose hit rate exceeds its false-positive rate by more than delta(0) refutes the accountant (docs/proofs/tradeoff.md).
 The measured difference is an average of independent canaries, given their coins: by Hoeffding it is above its expectation by
 more than `slack` with probability at most 5e-7. So on right code each case fails with at most that probability, and with fixed
-keys never. (Where canaries are not quite independent, docs/proofs/verdict.md, section 3, says what is known; with microbatches the
-attack is far below the claim.) The same attack refutes the *named wrong* claims at the end.
+keys never. (Where canaries are not quite independent, docs/proofs/verdict.md, section 3, says what is known; with microbatches
+the attack is far below the claim.) The same attack refutes the *named wrong* claims at the end.
 """
 
 from dataclasses import replace
