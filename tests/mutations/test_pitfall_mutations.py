@@ -1,13 +1,13 @@
 """Deliberate bugs of whole runs, each applied to the real code, and the test of its pitfall that catches it."""
 
+from pathlib import Path
 from typing import Any
-
-import pytest
 
 import discreet as dp
 from discreet.training import PrivateRun
-from laws import test_pitfalls_run as laws
 from support.mutations import Mutation, assert_caught, by_name, replaced
+
+LAWS = "laws/test_pitfalls_run.py"
 
 right_backward = PrivateRun.backward
 
@@ -28,21 +28,21 @@ MUTATIONS = [
     Mutation(
         "P31 two draws are charged as one",
         replaced(dp.Ledger, "charges", halved(dp.Ledger.charges)),
-        laws.test_p31_accumulation_over_two_draws_is_two_steps,
+        f"{LAWS}::test_p31_accumulation_over_two_draws_is_two_steps",
     ),
     Mutation(
         "P41 the plan is charged and not the run",
         replaced(dp.Lease, "settle", lambda self: None),
-        lambda: laws.test_p41_what_ran_is_charged_and_not_what_was_planned(3),
+        f"{LAWS}::test_p41_what_ran_is_charged_and_not_what_was_planned[3]",
     ),
     Mutation(
         "P47 a hook is left behind",
         replaced(PrivateRun, "backward", hook_left_behind),
-        laws.test_p47_optimizers_and_models_stay_what_they_were,
+        f"{LAWS}::test_p47_optimizers_and_models_stay_what_they_were",
     ),
 ]
 
 
 @by_name(MUTATIONS)
-def test_the_bug_is_caught(mutation: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert_caught(mutation, monkeypatch)
+def test_the_bug_is_caught(mutation: Mutation, tmp_path: Path) -> None:
+    assert_caught(mutation, tmp_path)
