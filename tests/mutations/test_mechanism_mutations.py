@@ -132,7 +132,7 @@ MUTATIONS = [
         AS_ASKED_FOR,
     ),
     Mutation(
-        "P34 every part gets the whole budget",
+        "P34 P44 every part gets the whole budget",
         replaced(splitting, "_shares", every_part_the_whole),
         AS_ASKED_FOR,
     ),

@@ -83,6 +83,19 @@ def no_cap(_: Any, starts: Any, stops: Any, __: int) -> Any:
     return np.concatenate([np.arange(start, stop) for start, stop in zip(starts, stops, strict=True)])
 
 
+def shuffled_for_poisson(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches of a shuffled data set, of the expected size, where the ledger says Poisson."""
+
+    def first_batch(stream: Any, probability: float, start: int, stop: int) -> Any:
+        return np.sort(draws.permutation(stream, stop - start)[: round(probability * (stop - start))]) + start
+
+    monkeypatch.setattr(_policies, "bernoulli", first_batch)
+
+
+def higher_probability(stream: Any, probability: float, start: int, stop: int) -> Any:
+    return draws.bernoulli(stream, min(1.0, 1.2 * probability), start, stop)
+
+
 def skip_empty(monkeypatch: pytest.MonkeyPatch) -> None:
     right = _policies.positions
 
@@ -165,6 +178,10 @@ MUTATIONS = [
         "P26 truncation keeps the first",
         replaced(_policies, "subset", first_ones),
         f"{JOINT}[truncated]",
+    ),
+    Mutation("P26 shuffled batches in the place of Poisson samples", shuffled_for_poisson, f"{JOINT}[poisson]"),
+    Mutation(
+        "P26 the probability is not the one charged", replaced(_policies, "bernoulli", higher_probability), f"{JOINT}[poisson]"
     ),
     Mutation("P26 no shuffle", replaced(_policies, "permutation", not_shuffled), f"{JOINT}[shuffled]"),
     Mutation("P26 bins of equal size", replaced(_policies, "below", equal_bins), f"{JOINT}[bins]"),
