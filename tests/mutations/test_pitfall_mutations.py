@@ -15,6 +15,7 @@ import discreet as dp
 from discreet.accounting import composition
 from discreet.accounting.tight import accountant as tight
 from discreet.accounting.tight import bracket
+from discreet.accounting.tight.compose import compose
 from discreet.aggregation.aggregator import Aggregator
 from discreet.plan import vocabulary
 from discreet.randomness import gaussian
@@ -31,7 +32,7 @@ K_MEANS = "end_to_end/test_examples.py::test_p44_private_k_means_spends_what_it_
 
 right_backward, right_tap, right_measured = PrivateRun.backward, Call.tap, Contributions.measured
 right_in_torch, right_in_numpy = Stepping._noised, Aggregator._noised
-right_compose = bracket.compose
+right_compose = compose
 
 
 def hook_left_behind(self: PrivateRun, loss: Any, batch: Any) -> Any:
