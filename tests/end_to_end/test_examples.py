@@ -30,12 +30,29 @@ def run(script: Path, folder: Path, *options: str) -> str:
     return result.stdout
 
 
-@pytest.mark.parametrize("script", REPRODUCTIONS, ids=lambda path: path.stem)
+def drawn(folder: Path) -> bool:
+    (figure,) = (folder / "out").glob("*.png")
+    return figure.stat().st_size > 10_000
+
+
+def marked(script: Path) -> Any:
+    """With 182 calibrations, that of batch sizes is for the slow suite; below it is drawn for one epsilon of its seven."""
+    return pytest.param(script, id=script.stem, marks=[pytest.mark.full] if script.stem == "batch_size" else [])
+
+
+@pytest.mark.parametrize("script", [marked(script) for script in REPRODUCTIONS])
 def test_a_reproduction_runs_and_draws(script: Path, tmp_path: Path) -> None:
     run(script, tmp_path)
-    figures = list((tmp_path / "out").glob("*.png"))
-    assert len(figures) == 1
-    assert figures[0].stat().st_size > 10_000
+    assert drawn(tmp_path)
+
+
+def test_the_reproduction_of_batch_sizes_draws_a_curve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (script,) = (path for path in REPRODUCTIONS if path.stem == "batch_size")
+    main = runpy.run_path(str(script))["main"]
+    monkeypatch.setitem(main.__globals__, "EPSILONS", (1.0,))
+    monkeypatch.chdir(tmp_path)
+    main()
+    assert drawn(tmp_path)
 
 
 def test_there_are_reproductions() -> None:
