@@ -20,7 +20,7 @@ does both, each bug in a process of its own. Seconds are those of the failing te
 All of these tests belong to `make test`.
 """
 _HEADER = "| pitfalls | bug | what is patched | caught by | seconds |\n|---|---|---|---|---|"
-_ROW = re.compile(r"^\| [P\d ]*\| (?P<name>.+?) \| `[^|]+` \| `[^|]+` \| (?P<seconds>[\d.]+) \|$", re.MULTILINE)
+_ROW = re.compile(r"^\| (?P<numbers>[P\d ]*)\| (?P<bug>.+?) \| `[^|]+` \| `[^|]+` \| (?P<seconds>[\d.]+) \|$", re.MULTILINE)
 
 
 def catalogue() -> tuple[Mutation, ...]:
@@ -41,7 +41,7 @@ def pitfalls_of(mutations: Sequence[Mutation]) -> tuple[str, ...]:
 def seconds_on_page() -> dict[str, float]:
     """What the page says, by name."""
     text = PAGE.read_text() if PAGE.exists() else ""
-    return {found["name"].replace("\\|", "|"): float(found["seconds"]) for found in _ROW.finditer(text)}
+    return {found["numbers"] + found["bug"]: float(found["seconds"]) for found in _ROW.finditer(text)}
 
 
 def page(mutations: Sequence[Mutation], seconds: Mapping[str, float]) -> str:
@@ -56,6 +56,7 @@ def _lines(mutations: Sequence[Mutation], seconds: Mapping[str, float]) -> Itera
     yield ""
     yield _HEADER
     for one in mutations:
-        numbers = " ".join(one.pitfalls)
+        numbers = "".join(f"{number} " for number in one.pitfalls)
+        bug, taken = one.name.removeprefix(numbers), max(0.1, seconds.get(one.name, 0.0))
         patched = ", ".join(name.removeprefix("discreet.") for name in one.patched)
-        yield f"| {numbers} | {one.name} | `{patched}` | `{one.caught_by}` | {seconds.get(one.name, 0.0):.1f} |"
+        yield f"| {numbers}| {bug} | `{patched}` | `{one.caught_by}` | {taken:.1f} |"
