@@ -163,7 +163,7 @@ def audit(
     if assume_scaled:
         epsilon, profile = _scaled_claim(held, claim)
         asked.append(lambda each: scaled(scores, epsilon=epsilon, profile=profile, delta=claim.delta, confidence=each))
-    shared = 1.0 - (1.0 - level) / len(asked)
+    shared = _shared(level, len(asked))
     verdict = Verdict(
         claim=claim,
         estimates=tuple(ask(shared) for ask in asked),
@@ -179,6 +179,11 @@ def audit(
 def claim_of(source: Ledger | Plan, *, delta: float | None = None, budget: Budget | None = None) -> Guarantee:
     """What `audit` would compare scores with."""
     return _claimed(source, delta, budget)[1]
+
+
+def _shared(confidence: float, bounds: int) -> float:
+    """The confidence of each of several bounds, such that all hold together with the one that was asked for."""
+    return 1.0 - (1.0 - confidence) / bounds
 
 
 def _measured(estimate: Estimate) -> str:

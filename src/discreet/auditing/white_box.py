@@ -81,7 +81,7 @@ def white_box(
     audited = _for_canaries(check.instance(_OWNER, "plan", plan, Plan), count)
     keys = _keys(None if source is None else check.instance(_OWNER, "source", source, Source), total)
     parts = []
-    for part in _each(partial(_trial, audited, count), keys, workers):
+    for part in _each(partial(_trial, audited), keys, workers):
         parts.append(part)
         if progress is not None:
             progress(len(parts), total)
@@ -113,14 +113,13 @@ def _each(work: Callable[[bytes | None], Scores], keys: list[bytes | None], work
         yield from pool.map(work, keys)
 
 
-def _trial(plan: Plan, most: int, key: bytes | None) -> Scores:
+def _trial(plan: Plan, key: bytes | None) -> Scores:
     """One run of the plan."""
     # Nothing that is released here is anybody's data, so a key that is derived, not drawn, voids nothing.
     source = Source.system() if key is None else Source.unsafe_test_key(key)
-    sampler = plan.sampler
-    planted = Canaries(np.arange(min(most, sampler.records)), source=source)  # type: ignore[union-attr]  # see _for_canaries
+    planted = Canaries(np.arange(max(plan.bound.dimensions.values())), source=source)
     signs = np.where(planted.inside, 1.0, -1.0 if plan.adjacency is Adjacency.REPLACE_ONE else 0.0)
-    likelihood = Likelihood(sampler.event, canaries=len(planted), adjacency=plan.adjacency)
+    likelihood = Likelihood(plan.sampler.event, canaries=len(planted), adjacency=plan.adjacency)
     run = Aggregator(plan, ledger=Ledger.in_memory(), source=source)
     for sample in run.samples():
         groups = [group for group in plan.bound.groups(run.state) if group.leaves[0] not in plan.bound.observed]
