@@ -6,7 +6,6 @@ What a canary looks like decides how far an attack gets, never whether its bound
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -48,7 +47,7 @@ def mislabelled(labels: ArrayLike, classes: int, *, source: Source | None = None
 
 def out_of_distribution(
     count: int,
-    shape: Sequence[int],
+    shape: tuple[int, ...],
     *,
     classes: int,
     low: float = 0.0,
@@ -61,7 +60,7 @@ def out_of_distribution(
 
     Args:
         count: of the records, at least 1.
-        shape: of one input.
+        shape: of one input, such as (1, 28, 28).
         classes: labels are 0 to classes - 1.
         low: the least entry.
         high: above every entry.
@@ -77,7 +76,7 @@ def out_of_distribution(
     owner = "out_of_distribution"
     number = check.whole(owner, "count", count, least=1)
     kinds = check.whole(owner, "classes", classes, least=1)
-    sizes = [check.whole(owner, "shape", size, least=1) for size in check.instance(owner, "shape", shape, Sequence)]
+    sizes = [check.whole(owner, "shape", size, least=1) for size in check.instance(owner, "shape", shape, tuple)]
     least, most = check.real(owner, "low", low), check.real(owner, "high", high)
     if not least < most:
         raise ParameterError(owner=owner, name="high", expected=f"above low={least!r}", got=repr(most))
