@@ -64,8 +64,7 @@ def exposures(model: nn.Module, secrets: Sequence[str]) -> NDArray[np.float64]:
     def losses(texts: Sequence[str]) -> NDArray[np.float64]:
         return training.losses(model, loss, TensorDataset(encoded(texts)), batch_size=2000)
 
-    every = CODES.every()
-    return np.array([CODES.exposure(name, secret, losses, every).bits for name, secret in zip(NAMES, secrets, strict=True)])
+    return np.array([CODES.exposure(name, secret, losses).bits for name, secret in zip(NAMES, secrets, strict=True)])
 
 
 def train(plan: dp.Plan, texts: Tensor, canaries: Canaries) -> nn.Module:

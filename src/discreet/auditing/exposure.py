@@ -129,8 +129,8 @@ def exposure_chance(bits: float, *, epsilon: float, delta: float = 0.0) -> float
     owner = "exposure_chance"
     reached, spent = _nonnegative(owner, "bits", bits), _nonnegative(owner, "epsilon", epsilon)
     rest = check.fraction(owner, "delta", delta, zero=True, one=True)
-    exponent = spent - reached * math.log(2.0)
-    return 1.0 if exponent >= 0.0 else min(1.0, (math.exp(exponent + 1e-12) + rest) * _UP)
+    exponent = spent - reached * math.log(2.0) + 2.0**-48 * (spent + reached)
+    return 1.0 if exponent >= 0.0 else min(1.0, (math.exp(exponent) + rest) * _UP)
 
 
 def exposure_limit(*, epsilon: float, delta: float = 0.0, probability: float = 0.05) -> float:

@@ -98,7 +98,7 @@ class SecretText:
         return before.replace("{name}", whose) + known + after.replace("{name}", whose)
 
     def exposure(
-        self, name: str, secret: str, losses: Callable[[Sequence[str]], ArrayLike], candidates: Sequence[str]
+        self, name: str, secret: str, losses: Callable[[Sequence[str]], ArrayLike], candidates: Sequence[str] | None = None
     ) -> Exposure:
         """How exposed the secret of this name is in a model, by rank.
 
@@ -106,16 +106,15 @@ class SecretText:
             name: of whose secret it is, as it was planted.
             secret: as it was planted.
             losses: one for each text, by the model under attack; the lower, the likelier the text.
-            candidates: `every()`, or a `draw` that does not depend on what was planted. The secret itself is left out of them
-                where all are listed; in a sample it stays, as a tie.
+            candidates: to compare with: a `draw` of its own, in which the secret itself may come again, as a tie. Left out: all
+                other secrets.
 
         >>> codes = SecretText(length=2)
         >>> remembers_17 = lambda texts: [0.1 if text.endswith("17") else 1.0 for text in texts]
-        >>> codes.exposure("Anna", "17", remembers_17, codes.every()).bits
+        >>> codes.exposure("Anna", "17", remembers_17).bits
         6.64...
         """
-        listed = len(candidates) == len(set(candidates)) == self.possible
-        others = [one for one in candidates if not listed or one != secret]
+        others = [one for one in self.every() if one != secret] if candidates is None else list(candidates)
         texts = [self.text(name, one) for one in (secret, *others)]
         found = np.asarray(losses(texts), dtype=np.float64)
         if found.shape != (len(texts),):

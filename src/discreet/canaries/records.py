@@ -6,7 +6,6 @@ What a canary looks like decides how far an attack gets, never whether its bound
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -37,19 +36,18 @@ def mislabelled(labels: ArrayLike, classes: int, *, source: Source | None = None
     owner = "mislabelled"
     number = check.whole(owner, "classes", classes, least=2)
     right = np.asarray(labels)
-    fits = right.ndim == 1 and right.dtype.kind in "iu" and right.size > 0
-    if not fits or right.min() < 0 or right.max() >= number:
-        expected = f"whole numbers from 0 to {number - 1}, one for each record, at least one"
-        raise ParameterError(
-            owner=owner, name="labels", expected=expected, got=f"{right.dtype}, shape {right.shape}, or beyond"
-        )
+    expected = f"whole numbers from 0 to {number - 1}, one for each record, at least one"
+    if right.ndim != 1 or right.dtype.kind not in "iu" or not right.size:
+        raise ParameterError(owner=owner, name="labels", expected=expected, got=f"{right.dtype}, shape {right.shape}")
+    if right.min() < 0 or right.max() >= number:
+        raise ParameterError(owner=owner, name="labels", expected=expected, got="some beyond")
     steps = below(_stream(owner, source, _LABELS), number - 1, right.size)
     return (right.astype(np.int64) + 1 + steps) % number
 
 
 def out_of_distribution(
     count: int,
-    shape: Sequence[int],
+    shape: tuple[int, ...],
     *,
     classes: int,
     low: float = 0.0,
@@ -62,7 +60,7 @@ def out_of_distribution(
 
     Args:
         count: of the records, at least 1.
-        shape: of one input.
+        shape: of one input, such as (1, 28, 28).
         classes: labels are 0 to classes - 1.
         low: the least entry.
         high: above every entry.
@@ -78,7 +76,7 @@ def out_of_distribution(
     owner = "out_of_distribution"
     number = check.whole(owner, "count", count, least=1)
     kinds = check.whole(owner, "classes", classes, least=1)
-    sizes = [check.whole(owner, "shape", size, least=1) for size in shape]
+    sizes = [check.whole(owner, "shape", size, least=1) for size in check.instance(owner, "shape", shape, tuple)]
     least, most = check.real(owner, "low", low), check.real(owner, "high", high)
     if not least < most:
         raise ParameterError(owner=owner, name="high", expected=f"above low={least!r}", got=repr(most))

@@ -68,7 +68,7 @@ def test_exposure_ranks_the_secret_of_this_name_among_all() -> None:
         seen.extend(texts)
         return [float(one == "Eve=010") for one in texts]  # the model finds the secret the *least* likely
 
-    found = text.exposure("Eve", "010", losses, text.every())
+    found = text.exposure("Eve", "010", losses)
     assert found.bits == 0.0
     assert found.candidates == 8
     assert sorted(seen) == sorted({f"Eve={one}" for one in text.every()})
@@ -106,4 +106,4 @@ def test_wrong_secrets_and_losses_are_refused() -> None:
         text.text("Eve", "012")
     assert "012" not in str(refused.value)  # a secret is not shown
     with pytest.raises(ParameterError, match="one number for each of 4"):
-        text.exposure("Eve", "01", lambda texts: [1.0], text.every())
+        text.exposure("Eve", "01", lambda texts: [1.0])

@@ -69,6 +69,7 @@ def test_wrong_labels_are_refused(labels: Any, classes: Any) -> None:
         {"count": 0},
         {"shape": (0,)},
         {"shape": (1.5,)},
+        {"shape": 7},
         {"classes": 0},
         {"low": 1.0},
         {"high": float("inf")},
