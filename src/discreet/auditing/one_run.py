@@ -29,7 +29,7 @@ __all__ = ["one_run", "p_value"]
 _Counts: TypeAlias = NDArray[np.int64]
 _Floats: TypeAlias = NDArray[np.float64]
 
-_UP = 1.0 + 2.0**-20  # more than all rounding together
+_UP = 1.0 + 2.0**-20  # more than all rounding together, for up to ten million canaries
 _CELLS = np.linspace(0.0, 1.0, 33) ** 4  # g falls: its sum over a cell is at most its first value times the width
 _FURTHEST = 40.0
 _STEPS = 40
