@@ -12,9 +12,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.auditing import Estimate, one_run, threshold
+from discreet.auditing import Estimate
 from discreet.canaries import Scores
-from discreet.errors import ParameterError
 
 AUDITS = 200
 MOST_MISSES = 43
@@ -63,50 +62,3 @@ def stated(audit: Callable[[Scores], Estimate], mechanism: Mechanism, *, canarie
 def assert_covered(bounds: list[float], truth: float) -> None:
     misses = sum(bound > truth for bound in bounds)
     assert misses <= MOST_MISSES, f"{misses} of {len(bounds)} bounds are above the truth"
-
-
-# --- checks that right estimators pass and wrong ones do not ---
-
-
-def one_run_covers_randomised_response() -> None:
-    assert_covered(
-        stated(lambda scores: one_run(scores, delta=0.0, confidence=CONFIDENCE), randomised_response, canaries=100), 1.0
-    )
-
-
-def one_run_covers_a_leak() -> None:
-    assert_covered(stated(lambda scores: one_run(scores, delta=LEAKED, confidence=CONFIDENCE), leaky, canaries=200), 0.0)
-
-
-def one_run_covers_a_leak_beside_noise() -> None:
-    """Randomised response, and each coin with probability 1e-3: epsilon is 1 at delta 1e-3, with enough canaries to see it."""
-
-    def mechanism(rng: np.random.Generator, coins: Coins) -> Floats:
-        seen = rng.random(coins.size) < 1e-3
-        return np.where(seen, np.where(coins, 2.0, -2.0), randomised_response(rng, coins))
-
-    found = stated(lambda scores: one_run(scores, delta=1e-3, confidence=CONFIDENCE), mechanism, canaries=600)
-    assert_covered(found, 1.0)
-    assert sum(bound > 0.3 for bound in found) > AUDITS / 2
-
-
-def threshold_covers_randomised_response() -> None:
-    found = stated(
-        lambda scores: threshold(scores, delta=0.0, confidence=CONFIDENCE), randomised_response, canaries=400, alone=True
-    )
-    assert_covered(found, 1.0)
-
-
-def threshold_covers_a_leak() -> None:
-    found = stated(lambda scores: threshold(scores, delta=LEAKED, confidence=CONFIDENCE), leaky, canaries=400, alone=True)
-    assert_covered(found, 0.0)
-
-
-def canaries_of_one_run_are_not_taken_for_independent() -> None:
-    def audit(scores: Scores) -> Estimate:
-        try:
-            return threshold(scores, delta=0.5, confidence=CONFIDENCE)
-        except ParameterError:
-            return one_run(scores, delta=0.5, confidence=CONFIDENCE)
-
-    assert_covered(stated(audit, all_or_nothing, canaries=100), 0.0)
