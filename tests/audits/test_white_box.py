@@ -13,7 +13,7 @@ import pytest
 
 import discreet as dp
 from discreet.auditing import white_box
-from discreet.auditing.white_box import undisturbed
+from discreet.auditing.white_box import independent
 from discreet.verdict import audit
 from support.white_box import CASES, advantage, claimed_advantage, plan_of, slack, source_of
 
@@ -59,7 +59,7 @@ def test_the_verdict_on_every_plan_is_pass(mechanism: str, sampling: str, adjace
     """Of all these together, FAIL would be said with probability below 1e-4."""
     plan = plan_of(mechanism, sampling, adjacency)
     scores = white_box(plan, trials=4, source=source_of(f"full {mechanism} {sampling}"))
-    scaled = undisturbed(plan) and sampling != "bins"  # whose profiles take seconds
+    scaled = independent(plan) and sampling != "bins"  # whose profiles take seconds
     assert audit(plan, scores, delta=1e-5, confidence=1.0 - ALPHA, assume_scaled=scaled).outcome == "PASS"
 
 

@@ -24,6 +24,7 @@ from discreet.aggregation import Aggregator, PartialSums
 from discreet.canaries import Canaries, Likelihood, Scores
 from discreet.errors import ParameterError
 from discreet.ledger import Ledger
+from discreet.ledger.events import BallsInBins, Everything, Poisson
 from discreet.mechanisms import Groups, Joint, Mechanism, Microbatches, Split
 from discreet.mechanisms._claims import claim
 from discreet.plan import Plan
@@ -31,7 +32,7 @@ from discreet.randomness import Purpose, Source
 from discreet.sampling import Sample, Sampler
 from discreet.units import Adjacency
 
-__all__ = ["ATTACK", "undisturbed", "white_box"]
+__all__ = ["ATTACK", "independent", "white_box"]
 
 ATTACK = "likelihood ratios of the plan's own releases, one coordinate for each canary"
 """What the scores of `white_box` are called."""
@@ -88,13 +89,22 @@ def white_box(
     return Scores.pooled(parts)
 
 
-def undisturbed(plan: Plan) -> bool:
-    """Whether no canary of `white_box` changes what another one contributes, as `auditing.scaled` assumes.
+def independent(plan: Plan) -> bool:
+    """Whether the scores of `white_box` are proven to be independent of each other, as `auditing.scaled` assumes.
 
-    In microbatches those that fall into one slot are averaged and clipped together.
+    That takes samples in which every record is drawn for itself, and no microbatches: canaries that fall into one slot are
+    averaged and clipped together (docs/proofs/verdict.md, section 3).
+
+    >>> from discreet.ledger.events import FixedSize, Poisson
+    >>> from discreet.mechanisms import Gaussian
+    >>> for policy in (Poisson(0.1), FixedSize(10, 100)):
+    ...     independent(Plan(sampler=Sampler(policy, records=100, steps=3), mechanism=Gaussian(1.0, noise_multiplier=2.0)))
+    True
+    False
     """
     parts = plan.mechanism.mechanisms.values() if isinstance(plan.mechanism, Groups) else [plan.mechanism]
-    return not any(isinstance(part, Microbatches) for part in parts)
+    slotted = any(isinstance(part, Microbatches) for part in parts)
+    return not slotted and isinstance(plan.sampler.policy, Everything | Poisson | BallsInBins)
 
 
 def _keys(source: Source | None, trials: int) -> list[bytes | None]:

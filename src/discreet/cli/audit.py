@@ -87,7 +87,7 @@ def audit(
     found = None if scores is None else read_scores(scores)
     declared = None if plan is None else read_plan(plan)
     from discreet import verdict
-    from discreet.auditing.white_box import undisturbed
+    from discreet.auditing.white_box import independent
 
     with nullcontext() if path is None else read_ledger(path) as ledger:
         source: Any = declared if ledger is None else ledger
@@ -97,7 +97,7 @@ def audit(
             delta = declared.target.delta if delta is None and declared.target is not None else delta
             verdict.claim_of(source, delta=delta, budget=budget)
             found = _attack(declared, canaries, trials, processes)
-        scaled = assume_scaled or (declared is not None and undisturbed(declared))
+        scaled = assume_scaled or (declared is not None and independent(declared))
         made = verdict.audit(
             source,
             found,  # type: ignore[arg-type]  # read or just made
