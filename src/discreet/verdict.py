@@ -38,7 +38,7 @@ class Verdict:
     """What an audit says of a claim.
 
     Guarantee: of a claim that is true, FAIL is said with probability at most 1 - confidence, over the coins of the canaries and
-    everything that was drawn at random, if what the estimates assume is true (`Estimate.assumes`; docs/proofs/auditing.md).
+    everything that was drawn at random, if what the estimates assume is true (`Estimate.assumes`; docs/proofs/verdict.md).
     PASS proves nothing: a weak attack finds nothing.
 
     Args:
@@ -135,14 +135,14 @@ def audit(
     asked share the probability of an error.
 
     Args:
-        source: the ledger that the audited runs charged, one run of it for each trial of the scores; or a plan, for the scores
-            of `auditing.white_box`.
+        source: the ledger that the attacked runs charged; or a plan, for the scores of `auditing.white_box`.
         scores: of the attack.
         delta: at which to compare; left out: that of the plan's target, or of the budget.
         confidence: with which all bounds hold, in (0, 1).
         budget: that guarded the ledger, where steps were chosen from outputs.
         assume_scaled: also ask `scaled`, which reaches most of the claim, and assumes that the noise is that of the ledger,
-            times some factor, and that canaries do not disturb each other, as it is for `auditing.white_box`.
+            times some factor, and that canaries do not disturb each other: so it is for `auditing.white_box` where
+            `undisturbed` says so.
 
     Raises:
         AccountingError: nothing can be stated: nothing was charged, runs protect different things, a budget is missing.
@@ -163,7 +163,7 @@ def audit(
     if assume_scaled:
         epsilon, profile = _scaled_claim(held, claim)
         asked.append(lambda each: scaled(scores, epsilon=epsilon, profile=profile, delta=claim.delta, confidence=each))
-    shared = 1.0 - (1.0 - level) / len(asked)
+    shared = _shared(level, len(asked))
     verdict = Verdict(
         claim=claim,
         estimates=tuple(ask(shared) for ask in asked),
@@ -179,6 +179,11 @@ def audit(
 def claim_of(source: Ledger | Plan, *, delta: float | None = None, budget: Budget | None = None) -> Guarantee:
     """What `audit` would compare scores with."""
     return _claimed(source, delta, budget)[1]
+
+
+def _shared(confidence: float, bounds: int) -> float:
+    """The confidence of each of several bounds, such that all hold together with the one that was asked for."""
+    return 1.0 - (1.0 - confidence) / bounds
 
 
 def _measured(estimate: Estimate) -> str:

@@ -133,6 +133,8 @@ WRONG: dict[str, list[list[str]]] = {
         ["audit", "--plan", "plan.toml", "--delta", "1e-6", "--output", "new.json"],  # about which ledger?
         ["audit", "--plan", "plan.toml", "--delta", "1e-6", "--assume-scaled"],
         ["audit", "train.ledger", "--plan", "shorter.toml", "--delta", "1e-6"],  # not what the ledger holds
+        ["audit", "chosen.ledger", "--plan", "plan.toml", "--budget-epsilon", "3", "--delta", "1e-6"],
+        ["audit", "--plan", "plan.toml", "--delta", "1e-6", "--confidence", "2"],  # before anything long
         *(["audit", "--plan", file, "--delta", "1e-6"] for file in ("missing.toml", "train.ledger", "text.txt", "folder")),
         *(["audit", file, "--scores", "scores.json", "--delta", "1e-6"] for file in ("missing.ledger", "plan.toml", "folder")),
         ["audit", "empty.ledger", "--scores", "scores.json", "--delta", "1e-6"],  # nothing was charged

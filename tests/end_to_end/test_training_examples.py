@@ -49,6 +49,7 @@ def test_model_and_optimizer_stay_the_users_own() -> None:
             assert line in private
 
 
+@pytest.mark.full
 def test_the_plain_script_learns(tmp_path: Path) -> None:
     assert accuracy(run("plain.py", tmp_path)) > 93.0  # in seven runs it lay between 96.7 % and 97.5 %
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
-import pytest
 import torch
 from torch import Tensor
 
 from discreet.training.rules import convolution, convolution_norms
 from discreet.training.rules.convolution import Convolution
 from support.mutations import Mutation, assert_caught, by_name, replaced
-from unit.training import test_convolution, test_convolution_norms
+
+CONVOLUTION = "unit/training/test_convolution.py"
+CONVOLUTION_NORMS = "unit/training/test_convolution_norms.py"
 
 right_error = convolution_norms._error
 right_patches = Convolution.patches
@@ -41,43 +43,43 @@ def unshifted(gram: Tensor, axis: int, some: slice) -> Tensor:
 
 MUTATIONS = [
     Mutation(
-        "the ghost norm has no allowance for rounding",
+        "P14 the ghost norm of a convolution has no allowance for rounding",
         replaced(convolution_norms, "_error", without("relative")),
-        test_convolution_norms.test_p14_a_float32_ghost_norm_is_below_the_truth_and_the_bound_is_not,
+        f"{CONVOLUTION_NORMS}::test_p14_a_float32_ghost_norm_is_below_the_truth_and_the_bound_is_not",
     ),
     Mutation(
-        "squares that underflow are forgotten",
+        "P14 squares that underflow are forgotten",
         replaced(convolution_norms, "_error", without("lost_inner")),
-        lambda: test_convolution_norms.test_numbers_whose_squares_underflow_keep_a_bound_above_the_truth(1e-22),
+        f"{CONVOLUTION_NORMS}::test_numbers_whose_squares_underflow_keep_a_bound_above_the_truth[1e-22]",
     ),
     Mutation(
-        "windows of the Gram matrix are not shifted",
+        "P07 windows of the Gram matrix are not shifted",
         replaced(convolution_norms, "_both", unshifted),
-        test_convolution_norms.test_p07_bounds_hold_for_a_strided_dilated_padded_grouped_convolution,
+        f"{CONVOLUTION_NORMS}::test_p07_bounds_hold_for_a_strided_dilated_padded_grouped_convolution",
     ),
     Mutation(
-        "TF32 and bfloat16 factors are let through",
+        "P14 TF32 and bfloat16 factors are let through",
         replaced(convolution_norms, "_refuse_short_products", lambda x: None),
-        test_convolution_norms.test_a_setting_for_short_factors_is_refused,
+        f"{CONVOLUTION_NORMS}::test_a_setting_for_short_factors_is_refused",
     ),
     Mutation(
-        "a record of weight zero is multiplied by zero instead of left out",
+        "P13 a record of weight zero is multiplied by zero instead of left out",
         replaced(convolution, "_without_zeros", lambda rows, weights: rows),
-        lambda: test_convolution.test_p13_a_record_of_weight_zero_contributes_nothing_whatever_it_holds(float("nan"), "x"),
+        f"{CONVOLUTION}::test_p13_a_record_of_weight_zero_contributes_nothing_whatever_it_holds[x-nan]",
     ),
     Mutation(
-        "groups share their windows",
+        "P07 groups of a convolution share their windows",
         replaced(Convolution, "patches", first_group_only),
-        test_convolution.test_p07_a_grouped_convolution_equals_a_loop,
+        f"{CONVOLUTION}::test_p07_a_grouped_convolution_equals_a_loop",
     ),
     Mutation(
         "a product alone takes a kernel of its own",
         replaced(convolution, "product", lambda left, right, out: torch.bmm(left, right, out=out)),
-        lambda: test_convolution_norms.test_a_records_bits_do_not_depend_on_the_number_of_others(1, 1),
+        f"{CONVOLUTION_NORMS}::test_a_records_bits_do_not_depend_on_the_number_of_others[1-1]",
     ),
 ]
 
 
 @by_name(MUTATIONS)
-def test_p07_p13_p14_a_bug_is_caught(mutation: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert_caught(mutation, monkeypatch)
+def test_the_bug_is_caught(mutation: Mutation, tmp_path: Path) -> None:
+    assert_caught(mutation, tmp_path)

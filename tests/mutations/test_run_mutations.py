@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import DataLoader, SubsetRandomSampler
+from torch.utils.data import default_collate
 
 import discreet as dp
 from discreet.accounting import LiveEpsilon
@@ -19,18 +18,11 @@ from discreet.randomness import Source
 from discreet.training import checkpoint
 from discreet.training.loading import Loading
 from support.mutations import Mutation, assert_caught, by_name, replaced
-from unit.aggregation import test_session as sessions
-from unit.training import test_checkpoint as checkpoints
-from unit.training import test_loading as loading
-from unit.training import test_logs as logged
 
-
-def in_folder(test: Callable[[Path], None]) -> Callable[[], None]:
-    def check() -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            test(Path(folder))
-
-    return check
+SESSIONS = "unit/aggregation/test_session.py"
+CHECKPOINTS = "unit/training/test_checkpoint.py"
+LOADING = "unit/training/test_loading.py"
+LOGGED = "unit/training/test_logs.py"
 
 
 def a_resumed_run_is_not_charged(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,59 +78,65 @@ def epsilon_of_this_run_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LiveEpsilon, "__init__", wrong)
 
 
-def hostile(test: Callable[..., None]) -> Callable[[], None]:
-    def check() -> None:
-        with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-            test(Path(folder), patch, "trap")
-
-    return check
-
-
 MUTATIONS = [
     Mutation(
-        "resumed, not charged",
+        "P41 a resumed run is not charged",
         a_resumed_run_is_not_charged,
-        in_folder(checkpoints.test_p41_a_branch_is_a_new_release_and_is_charged),
+        f"{CHECKPOINTS}::test_p41_a_branch_is_a_new_release_and_is_charged",
     ),
     Mutation(
-        "same key again",
+        "P20 every run has the same key",
         every_run_has_the_same_key,
-        in_folder(checkpoints.test_p20_a_resumed_run_draws_other_noise_and_other_samples),
-    ),
-    Mutation("all steps again", a_resumed_run_takes_all_steps_again, in_folder(checkpoints.test_a_run_goes_on_where_it_was)),
-    Mutation("state forgotten", the_adaptive_state_is_forgotten, in_folder(checkpoints.test_a_run_goes_on_where_it_was)),
-    Mutation(
-        "any ledger will do", the_ledger_is_not_compared, in_folder(checkpoints.test_an_older_copy_of_the_ledger_is_refused)
+        f"{CHECKPOINTS}::test_p20_a_resumed_run_draws_other_noise_and_other_samples",
     ),
     Mutation(
-        "unpickles anything",
+        "P20 a resumed run takes all steps again",
+        a_resumed_run_takes_all_steps_again,
+        f"{CHECKPOINTS}::test_a_run_goes_on_where_it_was",
+    ),
+    Mutation(
+        "P24 a resumed run forgets the threshold",
+        the_adaptive_state_is_forgotten,
+        f"{CHECKPOINTS}::test_a_run_goes_on_where_it_was",
+    ),
+    Mutation(
+        "P41 any ledger will do for a resumed run",
+        the_ledger_is_not_compared,
+        f"{CHECKPOINTS}::test_an_older_copy_of_the_ledger_is_refused",
+    ),
+    Mutation(
+        "P46 a checkpoint is unpickled",
         anything_is_unpickled,
-        hostile(checkpoints.test_p46_a_damaged_or_hostile_file_is_refused_and_not_executed),
-    ),
-    Mutation("raw values in logs", logs_see_sums_without_noise, logged.test_p42_a_log_sees_what_was_released_and_nothing_else),
-    Mutation(
-        "earlier runs left out", epsilon_of_this_run_alone, logged.test_epsilon_in_logs_is_never_below_the_truth_and_ends_at_it
+        f"{CHECKPOINTS}::test_p46_a_damaged_or_hostile_file_is_refused_and_not_executed[trap]",
     ),
     Mutation(
-        "own sampler ignored",
-        replaced(Loading, "of", lambda source, **_: Loading(source.dataset, loading.stacked)),
-        lambda: loading.test_p30_a_loader_with_a_sampler_of_its_own_is_refused(
-            lambda: DataLoader(loading.Numbers(), batch_size=3, sampler=SubsetRandomSampler(range(10)))
-        ),
+        "P42 raw values in logs",
+        logs_see_sums_without_noise,
+        f"{LOGGED}::test_p42_a_log_sees_what_was_released_and_nothing_else",
     ),
     Mutation(
-        "budget asked too late",
+        "P39 earlier runs on the ledger are left out",
+        epsilon_of_this_run_alone,
+        f"{LOGGED}::test_epsilon_in_logs_is_never_below_the_truth_and_ends_at_it",
+    ),
+    Mutation(
+        "P30 a loader's own sampler is discarded",
+        replaced(Loading, "of", lambda source, **_: Loading(source.dataset, default_collate)),
+        f"{LOADING}::test_p30_a_loader_with_a_sampler_of_its_own_is_refused[subset]",
+    ),
+    Mutation(
+        "P38 the budget is asked too late",
         replaced(session, "_affordable", lambda ledger, planned: planned.count),
-        sessions.test_p38_a_plan_that_does_not_fit_is_refused_before_anything_is_charged,
+        f"{SESSIONS}::test_p38_a_plan_that_does_not_fit_is_refused_before_anything_is_charged",
     ),
     Mutation(
-        "a whole block or nothing",
+        "P38 a whole block or nothing",
         replaced(dp.Ledger, "_reserve_part", dp.Ledger._reserve),
-        sessions.test_p38_until_budget_ends_with_the_last_step_that_fits,
+        f"{SESSIONS}::test_p38_until_budget_ends_with_the_last_step_that_fits",
     ),
 ]
 
 
 @by_name(MUTATIONS)
-def test_a_broken_run_is_noticed(mutation: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert_caught(mutation, monkeypatch)
+def test_the_bug_is_caught(mutation: Mutation, tmp_path: Path) -> None:
+    assert_caught(mutation, tmp_path)

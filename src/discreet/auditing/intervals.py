@@ -21,6 +21,7 @@ from discreet.errors import ParameterError
 __all__ = ["at_least", "highest_rate", "lowest_rate"]
 
 _UP = 1.0 + 2.0**-30
+_TINY = 1e-300  # where the tail underflows
 _STEPS = 60
 
 
@@ -34,7 +35,7 @@ def at_least(count: int, trials: int, probability: float) -> float:
         return 1.0
     if count > trials:
         return 0.0
-    return min(1.0, _UP * float(scipy.special.betainc(count, trials - count + 1, probability)))
+    return min(1.0, _UP * float(scipy.special.betainc(count, trials - count + 1, probability)) + _TINY)
 
 
 def lowest_rate(successes: int, trials: int, *, error: float) -> float:

@@ -7,8 +7,8 @@ q = e^eps / (1 + e^eps). If the mechanism is (eps, delta)-differentially private
     g(n) = the largest P[Bin(n, 1-q) = w] over w <= r - v.
 
 The first term (chance) is that of [Steinke2023]; the second (leak) is our own, proven in docs/proofs/auditing.md. Numbers of
-guesses are chosen from what was released, so each term has a share of the error probability that is fixed before. The leak stays
-a hurdle: it is at least m delta / (1 + e^eps) / r, so that few guesses among more than 1/delta canaries conclude nothing.
+guesses are chosen from what was released, so each term has a share of the error probability that is fixed in advance. The leak
+stays a hurdle: it is at least m delta / (1 + e^eps) / r, so few guesses among more than 1/delta canaries conclude nothing.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _Counts: TypeAlias = NDArray[np.int64]
 _Floats: TypeAlias = NDArray[np.float64]
 
 _UP = 1.0 + 2.0**-20  # more than all rounding together
-_CELLS = np.linspace(0.0, 1.0, 65) ** 4  # g falls: its sum over a cell is at most its first value times the width
+_CELLS = np.linspace(0.0, 1.0, 33) ** 4  # g falls: its sum over a cell is at most its first value times the width
 _FURTHEST = 40.0
 _STEPS = 40
 _ROUGH = 12  # steps that suffice to compare numbers of guesses
-_CHOICES = 16
+_CHOICES = 12
 _LEAK = 0.25  # share of the error probability that the second term may have
 
 
@@ -62,10 +62,12 @@ def one_run(scores: Scores, *, delta: float, confidence: float = 0.95) -> Estima
     chosen, counted = _Ranked(scores, 0), _Ranked(scores, 1)
     ins, outs = _choices(counted.canaries)
     rough = _bounds(ins + outs, chosen.right(ins, outs), counted.canaries, level, error, steps=_ROUGH)
-    best = int(np.argmax(rough))
-    ins, outs = ins[best : best + 1], outs[best : best + 1]
-    lower = _bounds(ins + outs, counted.right(ins, outs), counted.canaries, level, error, steps=_STEPS)
-    return Estimate(method="one run", lower=float(lower[0]), delta=level, confidence=sure)
+    lower = 0.0
+    if rough.any():  # else there is nothing to choose
+        best = slice(int(np.argmax(rough)), int(np.argmax(rough)) + 1)
+        ins, outs = ins[best], outs[best]
+        lower = float(_bounds(ins + outs, counted.right(ins, outs), counted.canaries, level, error, steps=_STEPS)[0])
+    return Estimate(method="one run", lower=lower, delta=level, confidence=sure)
 
 
 class _Ranked:

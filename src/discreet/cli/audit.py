@@ -11,11 +11,13 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from discreet import _validate as check
 from discreet.cli.answer import NO, YES, Answer
 from discreet.cli.files import check_outputs, read_ledger, read_plan, read_scores
 from discreet.cli.options import AsJson, BudgetDelta, BudgetEpsilon, Delta, budget_of, finite, whole
 from discreet.cli.words import guarantee_data
 from discreet.errors import DiscreetError
+from discreet.units import Parameters
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -81,9 +83,11 @@ def audit(
     _check_inputs(path, scores, plan, output, assume_scaled=assume_scaled)
     check_outputs([output], suffixes=(".json",), force=False, inputs=[path, scores, plan], forcible=False)
     budget = budget_of(budget_epsilon, budget_delta, delta)
+    check.fraction("audit", "confidence", confidence)  # as everything that can be refused before anything long runs
     found = None if scores is None else read_scores(scores)
     declared = None if plan is None else read_plan(plan)
     from discreet import verdict
+    from discreet.auditing.white_box import undisturbed
 
     with nullcontext() if path is None else read_ledger(path) as ledger:
         source: Any = declared if ledger is None else ledger
@@ -91,9 +95,9 @@ def audit(
             if ledger is not None:
                 _check_same(declared, ledger)
             delta = declared.target.delta if delta is None and declared.target is not None else delta
-            verdict.claim_of(source, delta=delta, budget=budget)  # what cannot be stated is refused before anything long runs
+            verdict.claim_of(source, delta=delta, budget=budget)
             found = _attack(declared, canaries, trials, processes)
-        scaled = assume_scaled or declared is not None
+        scaled = assume_scaled or (declared is not None and undisturbed(declared))
         made = verdict.audit(
             source,
             found,  # type: ignore[arg-type]  # read or just made
@@ -128,12 +132,12 @@ def _check_same(plan: Plan, ledger: Ledger) -> None:
     """Refuse to lay an attack on one mechanism against the claim of another."""
     charged: dict[Any, int] = {}
     for charge in ledger.charges():
-        key = (charge.step, charge.run.unit, charge.run.adjacency)
+        key = (charge.step, charge.run.unit, charge.run.adjacency, charge.run.parameters)
         charged[key] = charged.get(key, 0) + charge.count
-    if charged != {(plan.step, plan.unit, plan.adjacency): plan.steps}:
+    if charged != {(plan.step, plan.unit, plan.adjacency, Parameters.FIXED_IN_ADVANCE): plan.steps}:
         raise DiscreetError(
-            expected="a ledger that holds the steps of the plan, and no others",
-            got="other steps, or another number of them",
+            expected="a ledger that holds the steps of the plan, fixed in advance, and no others",
+            got="other steps, another number of them, or steps chosen from outputs",
             do="`discreet verify --plan` says which. Audit the plan alone, without LEDGER.",
         )
 

@@ -50,6 +50,14 @@ def test_processes_change_nothing_but_the_time() -> None:
     assert np.array_equal(one.values, two.values)
 
 
+def test_slots_are_where_canaries_disturb_each_other() -> None:
+    slotted = dp.Microbatches(MECHANISM, slots=8)
+    assert module.undisturbed(plan_of())
+    assert module.undisturbed(plan_of(dp.Groups({"a*": MECHANISM})))
+    assert not module.undisturbed(plan_of(slotted))
+    assert not module.undisturbed(plan_of(dp.Groups({"a*": MECHANISM, "b*": slotted})))
+
+
 BY_DIMENSION = dp.Split(1.0, 1.0, clip="by dimension", noise="by dimension")
 
 

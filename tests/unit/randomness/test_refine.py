@@ -54,8 +54,8 @@ def test_prefixes_that_need_more_bits(u: int, t: int) -> None:
 
 def test_refinement_bits_belong_to_the_pair() -> None:
     words = np.array([2, 2**51 + 12345], np.uint64)
-    first = [refine(stream(), pair, words, 2.0**30) for pair in (3, 4)]
-    again = [refine(stream(), pair, words, 2.0**30) for pair in (4, 3)]
+    first = [refine_module.refine(stream(), pair, words, 2.0**30) for pair in (3, 4)]
+    again = [refine_module.refine(stream(), pair, words, 2.0**30) for pair in (4, 3)]
     assert first == again[::-1]
     assert first[0] != first[1]
 
