@@ -75,7 +75,7 @@ def one_run_covers_randomised_response() -> None:
 
 
 def one_run_covers_a_leak() -> None:
-    assert_covered(stated(lambda scores: one_run(scores, delta=LEAKED, confidence=CONFIDENCE), leaky, canaries=100), 0.0)
+    assert_covered(stated(lambda scores: one_run(scores, delta=LEAKED, confidence=CONFIDENCE), leaky, canaries=200), 0.0)
 
 
 def one_run_covers_a_leak_beside_noise() -> None:

@@ -6,7 +6,7 @@ successes and failures exchanged.
 
 Rounding: a bound is found by bisection and is always the end at which the inequality was evaluated and held, the tail made
 larger by 1 + 2^-30. Assumption B: SciPy's incomplete beta function, which is that tail, has a relative error below 2^-30 (up to
-a million trials, against 60 digits: below 2^-42).
+a million trials, against 50 digits: below 2^-40).
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
 """Clopper-Pearson bounds against exact rational sums: never on the flattering side, and close."""
 
+import math
 from fractions import Fraction
 from math import comb
 
+import mpmath
 import pytest
 
 from discreet.auditing.intervals import at_least, highest_rate, lowest_rate
@@ -49,3 +51,22 @@ def test_wrong_counts_are_refused() -> None:
             bound(successes, 2, error=0.1)
     with pytest.raises(ParameterError, match="error"):
         lowest_rate(1, 2, error=0.0)
+
+
+@pytest.mark.parametrize("probability", [0.001, 0.1, 0.5, 0.9])
+@pytest.mark.parametrize("deviations", [0.5, 2.0, 5.0])
+def test_tails_of_a_million_trials_against_fifty_digits(probability: float, deviations: float) -> None:
+    """Assumption B: masses by their ratios from the first one, whose logarithm is that of 50 digits."""
+    n = 1_000_000
+    count = round(n * probability + deviations * math.sqrt(n * probability * (1.0 - probability)))
+    with mpmath.workdps(50):
+        p = mpmath.mpf(probability)
+        term = mpmath.exp(mpmath.log(mpmath.binomial(n, count)) + count * mpmath.log(p) + (n - count) * mpmath.log(1 - p))
+        total = term
+        for k in range(count, n):
+            term *= (n - k) * p / ((k + 1) * (1 - p))
+            total += term
+            if term < total * mpmath.mpf(10) ** -30:
+                break
+        error = float(at_least(count, n, probability) / (1.0 + 2.0**-30) / total - 1)
+    assert abs(error) < 2.0**-40

@@ -39,9 +39,13 @@ def test_four_canaries(right: int) -> None:
 
 
 def test_the_published_term_for_delta_is_too_small_for_one_right_guess() -> None:
-    """Why the bound has a proof of its own: 2 m delta max_i P[v > Bin >= v-i] / i is below what one mechanism attains."""
+    """Why the bound has a proof of its own: 2 m delta max_i P[v > Bin >= v-i] / i is below what a mechanism attains.
+
+    It guesses uniformly with probability 1 - 7 delta, else uniformly among the seven answers that are not wholly wrong.
+    """
     worst = most_right_guesses(3, 3, 1, epsilon=0.0, delta=0.01)
     published = 7 / 8 + 2 * 3 * 0.01 * (1 / 8)
+    assert worst == pytest.approx(7 / 8 + 7 * 0.01 / 8, abs=1e-8)
     assert published + 1e-3 < worst <= bound(3, 3, 1, epsilon=0.0, delta=0.01)
 
 

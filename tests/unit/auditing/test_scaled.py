@@ -71,6 +71,12 @@ def test_p23_half_the_noise_is_found(probability: float, noise: float, count: in
     assert found.lower > 1.5 * claim
 
 
+def test_no_noise_at_all_is_found() -> None:
+    """The accountant is asked about a 64th of the noise, and answers."""
+    inside = np.random.default_rng(7).random(20_000) < 0.5
+    assert audited(Scores(inside.astype(float), inside), 0.1, 0.938, 100)[0].lower > 100.0
+
+
 @pytest.mark.parametrize("noise", [4.0, 1.0, 0.5])
 def test_the_closed_form_agrees_with_the_accountant(noise: float) -> None:
     scores = run(1.0, noise, 1, 20_000, seed=8)
