@@ -36,7 +36,7 @@ def test_digits_with_and_without_privacy(one_thread: None, tmp_path: Path) -> No
     plain, private = (results[kind] for kind in digits["KINDS"])
     attack = "canaries, loss threshold"
     assert plain.attacks[attack].auc > 0.8
-    assert 0.4 < private.attacks[attack].auc < 0.65
+    assert 0.4 < private.attacks[attack].auc < 0.7
     assert np.median(plain.exposures) > 3.0
     assert np.median(private.exposures) < 2.5
     assert plain.bounds["gradient canaries"].lower > 2.0  # the claim of the other: it would be refuted
@@ -58,7 +58,7 @@ def test_codes_are_remembered_without_privacy_only(
     Eight codes of a model that knows nothing have a median above 6 bits with probability below C(8, 4) 2^-24 < 1e-5; with
     epsilon 2 the same needs four that reach 6 bits, each with probability 0.12 at most.
     """
-    monkeypatch.setattr(sys, "argv", ["secret_codes.py", "--steps", "120"])
+    monkeypatch.setattr(sys, "argv", ["secret_codes.py", "--steps", "180"])
     runpy.run_path(str(EXAMPLES / "secret_codes.py"), run_name="__main__")
     plain, private = (
         [float(bits) for bits in re.findall(r"([0-9.]+) bits", line)]
