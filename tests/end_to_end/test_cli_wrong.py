@@ -132,6 +132,7 @@ WRONG: dict[str, list[list[str]]] = {
         [*AUDIT, "extra"],
         ["audit", "--plan", "plan.toml", "--delta", "1e-6", "--output", "new.json"],  # about which ledger?
         ["audit", "--plan", "plan.toml", "--delta", "1e-6", "--assume-scaled"],
+        *([*AUDIT, option, "2"] for option in ("--canaries", "--trials", "--processes")),  # would be ignored
         ["audit", "train.ledger", "--plan", "shorter.toml", "--delta", "1e-6"],  # not what the ledger holds
         ["audit", "chosen.ledger", "--plan", "plan.toml", "--budget-epsilon", "3", "--delta", "1e-6"],
         ["audit", "--plan", "plan.toml", "--delta", "1e-6", "--confidence", "2"],  # before anything long
@@ -219,6 +220,7 @@ MESSAGES = {
         "--budget-epsilon",
         "-1",
     ): "--budget-epsilon must be a finite number above 0.",
+    (*AUDIT, "--trials", "3"): "Expected --trials with --plan. Got it with --scores. Leave it out: the scores say how many",
     ("audit",): "Expected --scores or --plan, but not both. Got neither. Give what is to be attacked.",
     (*AUDIT, "--confidence", "1"): "--confidence must be a number in (0, 1). Got 1.0.",
     ("audit", "--plan", "plan.toml", "--delta", "1e-6", "--canaries", "0"): "--canaries must be a whole number, at least 1",

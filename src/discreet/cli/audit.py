@@ -20,7 +20,7 @@ from discreet.errors import DiscreetError
 from discreet.units import Parameters
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from discreet.canaries import Scores
     from discreet.ledger import Ledger
@@ -37,6 +37,7 @@ EXAMPLES = """[bold]Examples[/bold]
   discreet audit train.ledger --scores scores.json --delta 1e-6
   discreet report train.ledger --plan plan.toml --audit audit.json --out report.html
 """
+_CANARIES, _TRIALS = 1000, 20  # reach some 90 % of the claim of common DP-SGD plans
 _MECHANISM = (
     "What was attacked is the plan's mechanism as this installation executes it: no data, no model, and not the run itself."
 )
@@ -65,9 +66,13 @@ def audit(
             "disturb each other.",
         ),
     ] = False,
-    canaries: Annotated[int, typer.Option(parser=whole, metavar="N", help="With --plan: in each run.")] = 1000,
-    trials: Annotated[int, typer.Option(parser=whole, metavar="N", help="With --plan: runs.")] = 20,
-    processes: Annotated[int, typer.Option(parser=whole, metavar="N", help="With --plan: that share the runs.")] = 1,
+    canaries: Annotated[
+        int | None, typer.Option(parser=whole, metavar="N", help="With --plan: in each run; 1000 by default.")
+    ] = None,
+    trials: Annotated[int | None, typer.Option(parser=whole, metavar="N", help="With --plan: runs; 20 by default.")] = None,
+    processes: Annotated[
+        int | None, typer.Option(parser=whole, metavar="N", help="With --plan: that share the runs; 1 by default.")
+    ] = None,
     budget_epsilon: BudgetEpsilon = None,
     budget_delta: BudgetDelta = None,
     output: Annotated[
@@ -80,7 +85,11 @@ def audit(
     Either with the scores of an attack on training runs, or, with --plan, by an attack on the plan's own mechanism. Of a true
     claim FAIL is said with probability 1 - confidence at most; PASS proves nothing.
     """
-    _check_inputs(path, scores, plan, output, assume_scaled=assume_scaled)
+    _check_inputs(path, scores, plan, output)
+    _check_options(
+        "--plan" if scores is None else "--scores",
+        {"--canaries": canaries, "--trials": trials, "--processes": processes, "--assume-scaled": assume_scaled or None},
+    )
     check_outputs([output], suffixes=(".json",), force=False, inputs=[path, scores, plan], forcible=False)
     budget = budget_of(budget_epsilon, budget_delta, delta)
     check.fraction("audit", "confidence", confidence)  # as everything that can be refused before anything long runs
@@ -96,7 +105,12 @@ def audit(
                 _check_same(declared, ledger)
             delta = declared.target.delta if delta is None and declared.target is not None else delta
             verdict.claim_of(source, delta=delta, budget=budget)
-            found = _attack(declared, canaries, trials, processes)
+            found = _attack(
+                declared,
+                _CANARIES if canaries is None else canaries,
+                _TRIALS if trials is None else trials,
+                1 if processes is None else processes,
+            )
         scaled = assume_scaled or (declared is not None and independent(declared))
         made = verdict.audit(
             source,
@@ -112,9 +126,7 @@ def audit(
     return Answer(data=_data(made, output), shown=shown, code=YES if made.passed else NO, as_json=as_json)
 
 
-def _check_inputs(
-    path: Path | None, scores: Path | None, plan: Path | None, output: Path | None, *, assume_scaled: bool
-) -> None:
+def _check_inputs(path: Path | None, scores: Path | None, plan: Path | None, output: Path | None) -> None:
     if (scores is None) == (plan is None):
         got = "neither" if scores is None else "both"
         raise DiscreetError(expected="--scores or --plan, but not both", got=got, do="Give what is to be attacked.")
@@ -122,10 +134,18 @@ def _check_inputs(
         option = "--scores" if scores is not None else "--output"
         do = "Name the ledger: what is written, and what scores say, is about one."
         raise DiscreetError(expected=f"a LEDGER with {option}", got="none", do=do)
-    if plan is not None and assume_scaled:
-        raise DiscreetError(
-            expected="--assume-scaled with --scores", got="it with --plan", do="Leave it out: it is true of such scores."
-        )
+
+
+def _check_options(mode: str, given: Mapping[str, object]) -> None:
+    """Refuse what would be ignored."""
+    for option, value in given.items():
+        if value is None or mode == ("--scores" if option == "--assume-scaled" else "--plan"):
+            continue
+        if mode == "--plan":
+            do = "Leave it out: with --plan this bound is asked wherever what it assumes is proven."
+            raise DiscreetError(expected="--assume-scaled with --scores", got="it with --plan", do=do)
+        do = "Leave it out: the scores say how many canaries and runs there were."
+        raise DiscreetError(expected=f"{option} with --plan", got="it with --scores", do=do)
 
 
 def _check_same(plan: Plan, ledger: Ledger) -> None:
