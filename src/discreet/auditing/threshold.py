@@ -57,7 +57,7 @@ def threshold(scores: Scores, *, delta: float, confidence: float = 0.95) -> Esti
             owner="threshold",
             name="scores",
             expected="one canary in each run",
-            got=f"{len(scores)} canaries in {scores.runs} runs",
+            got=f"{len(scores)} canaries in {scores.runs} run{'' if scores.runs == 1 else 's'}",
             do="Canaries that share a run are not independent: use one_run, or scaled if what it assumes is true.",
         )
     if len(scores) < _LEAST:

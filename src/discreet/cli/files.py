@@ -77,7 +77,7 @@ def read_plan(path: Path, expected: str = "a plan (TOML or JSON)") -> Plan:
         raise DiscreetError(expected=expected, got=f"{path}: {refused}", do="Check the path.") from None
     except DiscreetError as wrong:
         do = "Check the path; a plan's file is written by `discreet plan --save` or plan.save()."
-        raise DiscreetError(expected=expected, got=f"{path}, which cannot be read as one: {wrong}", do=do) from None
+        raise DiscreetError(expected=expected, got=_unreadable(path, wrong), do=do) from None
 
 
 def read_audit(path: Path) -> Audit:
@@ -99,8 +99,11 @@ def _loaded(path: Path, expected: str, load: Callable[[Path], _T]) -> _T:
     try:
         return load(path)
     except DiscreetError as wrong:
-        got = f"{path}, which cannot be read as one: {wrong}"
-        raise DiscreetError(expected=expected, got=got, do="Check the path.") from None
+        raise DiscreetError(expected=expected, got=_unreadable(path, wrong), do="Check the path.") from None
+
+
+def _unreadable(path: Path, wrong: DiscreetError) -> str:
+    return f"{path}, which cannot be read as one: {str(wrong).removesuffix('.')}"
 
 
 def _is_ledger(path: Path, expected: str) -> bool:
