@@ -34,7 +34,7 @@ from discreet.units import Adjacency
 
 __all__ = ["ATTACK", "independent", "white_box"]
 
-ATTACK = "likelihood ratios of the plan's own releases, one coordinate for each canary"
+ATTACK = "the plan's mechanism on canaries alone, not the run itself: no data, no model; likelihood ratios"
 """What the scores of `white_box` are called."""
 
 _OWNER = "white_box"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 
 from discreet.accounting.sources import phrase
+from discreet.auditing import Audit
 from discreet.ledger import Charge, CorrelatedGaussianSum, GaussianSum, Query
 from discreet.ledger.folding import folded_noise_multiplier
-from discreet.report.deviations import contradicted, of_the_plan
+from discreet.report.deviations import comparable, contradicted, of_the_plan
 from discreet.report.document import Row, Table, capped
 from discreet.report.facts import Facts
 from discreet.report.words import counted, downward, exact, measured, moment, multiplier, noise_of, upward
@@ -33,7 +35,12 @@ def comparison_notes(facts: Facts) -> tuple[str, ...]:
     if facts.audit is None:
         notes.append("No audit was given to this report: nothing was measured, everything here is computed.")
     else:
-        notes.append("An audit can refute a claim, never prove one: a low value may be a weak attack.")
+        if comparable(facts) and not contradicted(facts):
+            notes.append("The audit passes: nothing that was measured contradicts the claim.")
+        notes.append(
+            "An audit can refute a claim, never prove one: a low value may be a weak attack. "
+            "One that reaches a small share of the claim would have overlooked all but gross errors."
+        )
     return tuple(notes)
 
 
@@ -139,10 +146,19 @@ def _epsilon(facts: Facts) -> Iterator[Row]:
         if audit.assumed_lower is not None:
             under = f"at least {measured(audit.assumed_lower)}, if {audit.assumes}"
             yield _row("measured, under an assumption", _NONE, _NONE, under, alarming=contradicted(facts))
+        if comparable(facts) and facts.audited_claim:
+            yield _row("share of the claim reached", _NONE, _NONE, _reached(audit, facts.audited_claim))
         how = f"{audit.method}; {counted(audit.canaries, 'canary')}, {counted(audit.trials, 'trial')}; {moment(audit.made)}"
         yield _row("measured how", _NONE, _NONE, how)
         place = _NONE if facts.audited is None else facts.audited.value
-        yield _row("measured on", _NONE, facts.held.head[:16] + "…", f"{audit.ledger_head[:16]}…: {place}")
+        yield _row("measured for", _NONE, facts.held.head[:16] + "…", f"{audit.ledger_head[:16]}…: {place}")
+
+
+def _reached(audit: Audit, claim: float) -> str:
+    """How far up to the claim the audit came, in percent, rounded down."""
+    assumed = audit.assumed_lower
+    free = f"{math.floor(100.0 * audit.lower / claim):,} %"
+    return free if assumed is None else f"{free}; {math.floor(100.0 * assumed / claim):,} % under the assumption"
 
 
 def _joined(values: Iterable[str]) -> str:

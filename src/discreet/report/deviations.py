@@ -13,7 +13,7 @@ from discreet.plan import Plan
 from discreet.report.facts import AuditedHead, Facts
 from discreet.report.words import counted, downward, exact, mark_words, measured, named, noise_of, upward
 
-__all__ = ["Deviation", "contradicted", "deviations", "of_the_plan"]
+__all__ = ["Deviation", "comparable", "contradicted", "deviations", "of_the_plan"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,18 @@ def deviations(facts: Facts) -> tuple[Deviation, ...]:
 def contradicted(facts: Facts) -> bool:
     """Whether the audit of this ledger measured more than the claim allows, or one accountant refutes the other."""
     return _refuted(facts) or _disagree(facts)
+
+
+def comparable(facts: Facts) -> bool:
+    """Whether the audit measured what is claimed: this ledger, unit and adjacency, at a delta for which there is a claim."""
+    audit = facts.audit
+    return (
+        audit is not None
+        and facts.audited is not AuditedHead.OTHER
+        and (audit.unit, audit.adjacency) == (facts.guarantee.unit, facts.guarantee.adjacency)
+        and facts.audited_claim is not None
+        and not facts.void
+    )
 
 
 def _wrong(text: str) -> Deviation:
@@ -197,19 +209,7 @@ def _noise(query: Query) -> str:
 
 
 def _refuted(facts: Facts) -> bool:
-    return _comparable(facts) and facts.audit is not None and facts.audit.strongest > (facts.audited_claim or 0.0)
-
-
-def _comparable(facts: Facts) -> bool:
-    """Whether the audit measured what is claimed: this ledger, unit and adjacency, at a delta for which there is a claim."""
-    audit = facts.audit
-    return (
-        audit is not None
-        and facts.audited is not AuditedHead.OTHER
-        and (audit.unit, audit.adjacency) == (facts.guarantee.unit, facts.guarantee.adjacency)
-        and facts.audited_claim is not None
-        and not facts.void
-    )
+    return comparable(facts) and facts.audit is not None and facts.audit.strongest > (facts.audited_claim or 0.0)
 
 
 def _audit(facts: Facts) -> Iterator[Deviation]:
@@ -221,7 +221,7 @@ def _audit(facts: Facts) -> Iterator[Deviation]:
         return
     if facts.audited is AuditedHead.EARLIER:
         yield _note("The audit was made for an earlier state of this ledger; what was charged since was not audited.")
-    if not _comparable(facts) and not facts.void:
+    if not comparable(facts) and not facts.void:
         what = f"one {audit.unit}, {audit.adjacency.value} adjacency, delta {exact(audit.delta)}"
         yield _note(f"The audit measured something else than what is claimed: {what}.")
     elif _refuted(facts):

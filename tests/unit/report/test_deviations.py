@@ -160,6 +160,19 @@ def test_an_audit_below_the_claim_is_no_deviation() -> None:
     report = dp.Report.of(ledger, delta=DELTA, audit=audit_of(ledger))
     assert found(report) == []
     assert "at least 0.1 (confidence 0.95)" in report.html()
+    assert "The audit passes: nothing that was measured contradicts the claim." in report.html()
+
+
+def test_the_share_of_the_claim_is_rounded_down_and_said_for_each_bound() -> None:
+    ledger = ledger_of((STEP, 20))
+    upper = report_upper(ledger)
+    audit = replace(audit_of(ledger, lower=upper * 0.0999), assumed_lower=upper * 0.6999, assumes="noise is scaled")
+    assert "| 9 %; 69 % under the assumption |" in dp.Report.of(ledger, delta=DELTA, audit=audit).markdown()
+    for other in (replace(audit, unit=dp.Unit.USER), audit_of(ledger_of((STEP, 5)))):  # not of this claim: no share of it
+        text = dp.Report.of(ledger, delta=DELTA, audit=other).markdown()
+        assert "share of the claim reached" not in text
+        assert "The audit passes" not in text
+    assert "The audit passes" not in dp.Report.of(ledger, delta=DELTA, audit=audit_of(ledger, lower=50.0)).markdown()
 
 
 def test_p43_an_audit_above_the_claim_contradicts_it() -> None:
