@@ -20,6 +20,7 @@ __all__ = ["SCHEMA", "Scores"]
 SCHEMA = 1
 """Version of the file. Another one is refused, never guessed at."""
 
+_TELLING = 64  # so many fair coins fall twice the same with probability 2^-64; small runs may well give equal scores
 _FIELDS = {"schema", "attack", "values", "inside", "trials"}
 
 
@@ -79,9 +80,15 @@ class Scores:
 
     @classmethod
     def pooled(cls, parts: Sequence[Scores]) -> Scores:
-        """The scores of several runs of the same attack, which are independent of each other."""
-        if not parts:
-            raise ParameterError(owner="Scores.pooled", name="parts", expected="at least one", got="none")
+        """The scores of several runs of the same attack, which are independent of each other: none of them twice."""
+        owner = "Scores.pooled"
+        if isinstance(parts, Scores) or not parts:
+            got = "none" if not isinstance(parts, Scores) else "scores that are not in a list"
+            raise ParameterError(owner=owner, name="parts", expected="a list of scores, at least one", got=got)
+        large = [(part.values.tobytes(), part.inside.tobytes()) for part in parts if len(part) >= _TELLING]
+        if len(set(large)) < len(large):
+            do = "The same scores twice are no more evidence than once: pool each run once."
+            raise ParameterError(owner=owner, name="parts", expected="each run once", got="the same scores twice", do=do)
         shifts = np.cumsum([0, *(int(part.trials.max()) - int(part.trials.min()) + 1 for part in parts[:-1])])
         runs = [part.trials - part.trials.min() + shift for part, shift in zip(parts, shifts, strict=True)]
         return cls(

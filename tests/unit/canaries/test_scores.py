@@ -38,8 +38,17 @@ def test_pooled_runs_stay_apart() -> None:
     assert len(pooled) == 9
     assert pooled.runs == 7
     assert pooled.values[:4].tolist() == SCORES.values.tolist()
-    with pytest.raises(ParameterError, match="at least one"):
-        Scores.pooled([])
+    for wrong in ([], SCORES):
+        with pytest.raises(ParameterError, match="at least one"):
+            Scores.pooled(wrong)  # type: ignore[arg-type]
+
+
+def test_a_run_that_is_pooled_twice_is_no_evidence() -> None:
+    inside = np.random.default_rng(3).random(64) < 0.5
+    one, other = Scores(np.arange(64.0), inside), Scores(np.arange(64.0), ~inside)
+    assert Scores.pooled([one, other]).runs == 2
+    with pytest.raises(ParameterError, match="the same scores twice"):
+        Scores.pooled([one, other, Scores.from_json(one.to_json())])
 
 
 def test_scores_do_not_change_with_the_arrays_that_they_came_from() -> None:
