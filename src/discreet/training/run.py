@@ -189,11 +189,14 @@ class PrivateRun:
         sampler = self._session.sampler
         entries = self._planted.entries
         if len(loading.dataset) != entries or sampler.owners is not None:
+            made = sampler.records - entries
+            besides = f" ({sampler.records}, of which {made} are canaries)" if made else ""
+            whole = "this data set and its canaries together" if made else "this data set"
             raise ModelError(
-                expected=f"a data set of {entries} records, as the plan says, one entry for each",
+                expected=f"a data set of {entries} records, as the plan says{besides}, one entry for each",
                 got=f"{len(loading.dataset)} entries"
                 + (", and units that own several rows" if sampler.owners is not None else ""),
-                do="Make the plan for this data set; an entry is what is protected (for users: everything of one user).",
+                do=f"Make the plan for {whole}; an entry is what is protected (for users: everything of one user).",
             )
         samples = self._session.samples(self._start, self._first_state, until_budget=until_budget)  # or refuses a second pass
         self._new, self._began = loading.in_new_memory, True

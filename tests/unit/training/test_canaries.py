@@ -354,7 +354,7 @@ def test_canaries_that_do_not_fit_are_refused() -> None:
     kept = run(used)
     with pytest.raises(SampleMisuse, match="of another run"):
         run(used)
-    with pytest.raises(ModelError, match="37"):
+    with pytest.raises(ModelError, match="37 .*of which 3 are canaries.*and its canaries together"):
         kept.batches(data(RECORDS))
 
 
