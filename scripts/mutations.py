@@ -24,13 +24,15 @@ def main() -> int:
     """0 if every bug is caught."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--write", action="store_true", help="write docs/mutations.md")
-    parser.add_argument("--only", default="", help="part of a name")
+    parser.add_argument("--only", default="", help="part of the name of a bug, as in docs/mutations.md")
     asked = parser.parse_args()
     sys.path[:1] = [str(ROOT / "tests"), str(ROOT / "src")]  # in the place of this folder, where `mutations` is this file
     from support.catalogue import PAGE, catalogue, page, seconds_on_page  # noqa: PLC0415  (found once the path is set)
 
     everything = catalogue()
     chosen = [mutation for mutation in everything if asked.only in mutation.name]
+    if not chosen:
+        parser.error(f"no bug of the catalogue has {asked.only!r} in its name; docs/mutations.md lists them")
     seconds, missed = seconds_on_page(), 0
     for number, (name, taken, problem) in enumerate(_judged(chosen), 1):
         seconds[name] = taken
@@ -40,7 +42,7 @@ def main() -> int:
     if asked.write and not missed:
         PAGE.write_text(page(everything, seconds))
     print(f"{len(chosen) - missed} of {len(chosen)} bugs are caught")  # noqa: T201
-    return 1 if missed or not chosen else 0
+    return 1 if missed else 0
 
 
 def _judged(chosen: Sequence[object]) -> Iterator[tuple[str, float, str]]:

@@ -107,12 +107,13 @@ def main() -> None:
     for kind, plan in plans.items():
         canaries = Canaries(range(len(NAMES)))
         bits = exposures(train(plan, texts, canaries), secrets)
-        shown = ", ".join(f"{name} {one:.1f}" for name, one in sorted(zip(NAMES, bits, strict=True), key=lambda pair: -pair[1]))
+        listed = sorted(zip(bits, NAMES, canaries.inside, strict=True), reverse=True)
+        shown = ", ".join(f"{name}{'*' if inside else ''} {one:.1f}" for one, name, inside in listed)
         print(
             f"{kind}: median exposure of codes that were in {np.median(bits[canaries.inside]):.1f} bits, "
             f"of codes that were out {np.median(bits[~canaries.inside]):.1f} bits"
         )
-        print(f"    {shown}")
+        print(f"    (* was in) {shown}")
     limit = exposure_limit(epsilon=options.epsilon, delta=DELTA, probability=0.05)
     print(f"With epsilon {options.epsilon:g}, a code that is in reaches {limit:.1f} bits with probability 5 % at most.")
 
