@@ -107,7 +107,9 @@ class Audit:
         table = _parsed(text)
         version = table.pop("schema", None)
         if type(version) is not int or version != SCHEMA:
-            raise _wrong("schema", str(SCHEMA), repr(version)[:80])
+            raise _wrong(
+                "schema", f"{SCHEMA}, in a file that Audit.save or `discreet audit --output` wrote", repr(version)[:80]
+            )
         names = {field.name for field in fields(cls)}
         if table.keys() != names:
             unknown, missing = sorted(table.keys() - names), sorted(names - table.keys())
