@@ -1,0 +1,105 @@
+"""P43: wrong estimators, made by patching the right ones, state more than is true; the same checks of coverage catch them."""
+
+import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from discreet.auditing import gaussian
+from discreet.canaries import Scores
+from support import coverage
+from support.mutations import Mutation, assert_caught, by_name, replaced
+from unit.auditing import test_one_run, test_threshold_and_hits
+
+
+def module(name: str) -> ModuleType:
+    """Functions have the names of their modules, so that importing finds the function."""
+    return sys.modules[f"discreet.auditing.{name}"]
+
+
+def best_number_of_guesses(monkeypatch: pytest.MonkeyPatch) -> None:
+    right: Callable[..., Any] = module("one_run")._Ranked
+    monkeypatch.setattr(module("one_run"), "_Ranked", lambda scores, _: right(scores, 1))
+
+
+def rates_for_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    def plain(successes: int, trials: int, *, error: float) -> float:
+        return max(successes, 0.5) / trials
+
+    for name in ("lowest_rate", "highest_rate"):
+        monkeypatch.setattr(module("threshold"), name, plain)
+
+
+def limit_fitted_to_all(scores: Scores) -> tuple[int, int]:
+    limit = module("learned")._limit(scores.values, scores.inside)
+    return int(np.count_nonzero((scores.values > limit) != scores.inside)), len(scores)
+
+
+def no_leak(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module("one_run"), "_largest", lambda guesses, *_: np.zeros(guesses.size))
+
+
+def delta_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    right: Callable[..., float] = module("threshold")._measured
+    monkeypatch.setattr(
+        module("threshold"), "_measured", lambda half, limit, way, _, share: right(half, limit, way, 0.0, share)
+    )
+
+
+def gaussian_covers_noise() -> None:
+    """Scores that say nothing: mu is 0."""
+    bounds = coverage.stated(
+        lambda scores: gaussian(scores, delta=1e-5, confidence=coverage.CONFIDENCE),
+        lambda rng, coins: rng.normal(size=coins.size),
+        canaries=60,
+    )
+    coverage.assert_covered(bounds, 0.0)
+
+
+def members_listed_first() -> None:
+    test_one_run.test_what_is_no_coin_is_refused(np.arange(60) < 30)
+
+
+def worst_mechanisms() -> None:
+    test_one_run.test_p43_no_mechanism_betrays_more_than_the_bound(3, 3, 0.5, 0.2)
+
+
+MUTATIONS = [
+    Mutation(
+        "P43 one run: the best number of guesses, not corrected",
+        best_number_of_guesses,
+        coverage.one_run_covers_randomised_response,
+    ),
+    Mutation("P43 one run: delta taken as 0", no_leak, coverage.one_run_covers_a_leak),
+    Mutation("P43 one run: delta taken as 0, against the worst mechanism", no_leak, worst_mechanisms),
+    Mutation("P43 threshold: rates for bounds", rates_for_bounds, coverage.threshold_covers_randomised_response),
+    Mutation("P43 threshold: delta taken as 0", delta_ignored, coverage.threshold_covers_a_leak),
+    Mutation(
+        "P43 threshold: canaries of one run taken for independent",
+        replaced(Scores, "independent", True),
+        coverage.canaries_of_one_run_are_not_taken_for_independent,
+    ),
+    Mutation(
+        "P43 threshold: shared runs not refused",
+        replaced(Scores, "independent", True),
+        test_threshold_and_hits.test_p43_canaries_that_share_a_run_are_refused,
+    ),
+    Mutation(
+        "P43 scaled: the limit is fitted to the canaries that it judges",
+        replaced(module("scaled"), "wrong_guesses", limit_fitted_to_all),
+        gaussian_covers_noise,
+    ),
+    Mutation(
+        "one run: members listed first pass for coins",
+        replaced(module("one_run"), "checked_coins", lambda _, scores: scores),
+        members_listed_first,
+    ),
+]
+
+
+@by_name(MUTATIONS)
+def test_the_bug_is_caught(mutation: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert_caught(mutation, monkeypatch, caught=(AssertionError, pytest.fail.Exception))
