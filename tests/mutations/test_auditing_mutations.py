@@ -14,6 +14,7 @@ from discreet.canaries import Scores
 from support.mutations import Mutation, assert_caught, by_name, replaced
 
 ESTIMATORS = "statistics/test_estimators.py"
+LEAKS = "statistics/test_leaks.py"
 ONE_RUN = "unit/auditing/test_one_run.py"
 
 
@@ -62,12 +63,20 @@ MUTATIONS = [
         no_leak,
         f"{ONE_RUN}::test_p43_no_mechanism_betrays_more_than_the_bound[0.2-0.5-3-3]",
     ),
+    Mutation(
+        "P43 one run: delta taken as 0, seen in a leak", no_leak, f"{LEAKS}::test_p43_a_leak_within_delta_refutes_nothing"
+    ),
     Mutation("P43 threshold: rates for bounds", rates_for_bounds, f"{ESTIMATORS}::test_threshold_keeps_its_confidence"),
     Mutation("P43 threshold: delta taken as 0", delta_ignored, f"{ESTIMATORS}::test_threshold_keeps_its_confidence"),
     Mutation(
         "P43 threshold: canaries of one run taken for independent",
         replaced(Scores, "independent", True),
         "unit/auditing/test_threshold_and_hits.py::test_p43_canaries_that_share_a_run_are_refused",
+    ),
+    Mutation(
+        "P43 threshold: a run that betrays all or nothing is counted canary by canary",
+        replaced(Scores, "independent", True),
+        f"{LEAKS}::test_p43_a_run_that_betrays_all_or_nothing_is_one_observation",
     ),
     Mutation(
         "P43 scaled: the limit is fitted to the canaries that it judges",
