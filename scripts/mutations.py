@@ -39,8 +39,11 @@ def main() -> int:
         missed += bool(problem)
         said = "MISSED" if problem else "caught"
         print(f"{number:3}/{len(chosen)} {said} in {taken:5.1f} s: {name} {problem}", flush=True)  # noqa: T201
-    if asked.write and not missed:
+    unmeasured = {mutation.name for mutation in everything} - set(seconds)
+    if asked.write and not missed and not unmeasured:
         PAGE.write_text(page(everything, seconds))
+    elif asked.write:
+        print(f"not written: {missed} missed, {len(unmeasured)} never measured")  # noqa: T201
     print(f"{len(chosen) - missed} of {len(chosen)} bugs are caught")  # noqa: T201
     return 1 if missed else 0
 

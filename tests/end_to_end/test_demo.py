@@ -68,6 +68,7 @@ def test_a_ledger_that_is_not_of_a_demo_is_never_replaced(tmp_path: Path) -> Non
 
 def interrupted(folder: Path) -> tuple[int, str, str]:
     """Code, output and errors of a demo that is interrupted when its ledger appears."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background it is ignored, also by children
     process = subprocess.Popen(
         [sys.executable, "-m", "discreet", "demo", "--into", ".", "--json"],
         cwd=folder,
@@ -76,6 +77,7 @@ def interrupted(folder: Path) -> tuple[int, str, str]:
         stdout=subprocess.PIPE,
         text=True,
     )
+    signal.signal(signal.SIGINT, before)
     while not (folder / "demo.ledger").exists():
         assert process.poll() is None
         time.sleep(0.01)

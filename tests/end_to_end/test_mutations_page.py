@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
+from functools import cache
 
 import pytest
 
@@ -31,6 +32,7 @@ class Collected:
                 self.names[known] = full and self.names.get(known, True)
 
 
+@cache
 def collected(mutations: tuple[Mutation, ...]) -> dict[str, bool]:
     """Tests by name, and whether they are for `make test-full` only."""
     seen = Collected()

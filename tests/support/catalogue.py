@@ -57,6 +57,6 @@ def _lines(mutations: Sequence[Mutation], seconds: Mapping[str, float]) -> Itera
     yield _HEADER
     for one in mutations:
         numbers = "".join(f"{number} " for number in one.pitfalls)
-        bug, taken = one.name.removeprefix(numbers), max(0.1, seconds.get(one.name, 0.0))
+        bug, taken = one.name.removeprefix(numbers), max(0.1, seconds[one.name])
         patched = ", ".join(name.removeprefix("discreet.") for name in one.patched)
         yield f"| {numbers}| {bug} | `{patched}` | `{one.caught_by}` | {taken:.1f} |"
