@@ -38,9 +38,10 @@ def test_pooled_runs_stay_apart() -> None:
     assert len(pooled) == 9
     assert pooled.runs == 7
     assert pooled.values[:4].tolist() == SCORES.values.tolist()
+    wrong: Any
     for wrong in ([], SCORES):
         with pytest.raises(ParameterError, match="at least one"):
-            Scores.pooled(wrong)  # type: ignore[arg-type]
+            Scores.pooled(wrong)
 
 
 def test_a_run_that_is_pooled_twice_is_no_evidence() -> None:
