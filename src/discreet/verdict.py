@@ -100,9 +100,18 @@ class Verdict:
                 f"Claimed: {stated}, {protected}{', were it not void' if claim.voided_by else ''}.",
                 f"Measured: {bounds}. Confidence {self.confidence!r} for all of it together.{share}",
                 f"How: {self.attack}; {runs}.",
+                *self._hurdle(),
                 "An audit can refute a claim, never prove one: a low value may be a weak attack, or too few canaries.",
             ]
         )
+
+    def _hurdle(self) -> list[str]:
+        """Why the bound that assumes nothing may be 0 whatever was released: canaries may leak with probability delta each."""
+        if self.lower or self.canaries * self.claim.delta <= 1.0 - self.confidence:
+            return []
+        asked = f"delta {self.claim.delta!r} and confidence {self.confidence!r}"
+        unable = f"{self.canaries:,} canaries may be unable to show anything without an assumption, however much is leaked"
+        return [f"At {asked}, {unable}: compare at a smaller delta, or be less sure."]
 
     def _words(self) -> str:
         match self.outcome:

@@ -204,6 +204,17 @@ def test_nothing_charged_is_nothing_claimed() -> None:
         audit(dp.Ledger.in_memory(), SCORES, delta=DELTA)
 
 
+def test_a_bound_of_zero_says_where_delta_may_be_the_reason() -> None:
+    inside = np.random.default_rng(5).random(2000) < 0.5
+    weak = Scores(np.random.default_rng(6).normal(size=2000), inside)
+    hint = "compare at a smaller delta, or be less sure"
+    for delta, confidence, said in ((1e-5, 0.9999, True), (1e-5, 0.95, False), (1e-9, 0.9999, False)):
+        assert (hint in str(audit(ledger(), weak, delta=delta, confidence=confidence))) is said
+    assert hint not in str(
+        audit(ledger(), Scores(inside * 1.0, inside), delta=1e-5, confidence=0.9999)
+    )  # it did show something
+
+
 def test_a_verdict_is_a_value() -> None:
     verdict = audit(planned(), SCORES, delta=DELTA)
     assert isinstance(verdict, Verdict)
