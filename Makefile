@@ -3,17 +3,18 @@
 # make test      linters, types, import contracts, all tests (a few minutes); gets Chromium where there is none (scripts/chromium)
 # make test-full the same with the slow suites
 # make bench     benchmarks, printed as tables (with torch, opacus, OpenDP, dp-accounting and prv-accountant as peers; about an hour)
+# make mutations put every deliberate bug into the code, see the test that catches it fail, write docs/mutations.md (minutes)
 # make format    rewrite the code in the house format
 
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: install demo check browser test test-full bench format clean
+.PHONY: install demo check browser test test-full bench mutations format clean
 
 install: .venv/.installed
 demo: install
-check test test-full format: .venv/.installed
+check test test-full mutations format: .venv/.installed
 bench: .venv/.installed-bench
 
 .venv/.installed: pyproject.toml constraints.txt
@@ -57,6 +58,9 @@ bench:
 	$(BIN)/python benchmarks/interop.py
 	$(BIN)/python benchmarks/accounting.py
 	$(BIN)/python -m benchmarks.audits
+
+mutations:
+	$(BIN)/python scripts/mutations.py --write
 
 format:
 	$(BIN)/ruff check --fix-only .

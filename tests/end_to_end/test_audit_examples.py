@@ -50,6 +50,7 @@ def test_digits_with_and_without_privacy(one_thread: None, tmp_path: Path) -> No
     assert (tmp_path / "audit.png").stat().st_size > 10_000
 
 
+@pytest.mark.full
 def test_codes_are_remembered_without_privacy_only(
     one_thread: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -42,6 +42,7 @@ def test_p43_one_run_covers_a_leak() -> None:
     )
 
 
+@pytest.mark.full
 def test_one_run_covers_a_leak_beside_noise() -> None:
     """Randomised response, and each coin with probability 1e-3: epsilon is 1 at delta 1e-3, with enough canaries to see it."""
 
