@@ -20,7 +20,7 @@ from discreet.accounting.tradeoff import Profile
 from discreet.auditing import Audit, Estimate, one_run, scaled, threshold
 from discreet.budget import Budget
 from discreet.canaries import Scores
-from discreet.errors import AccountingError, LedgerUnavailable, ParameterError
+from discreet.errors import AccountingError, LedgerCorrupt, LedgerUnavailable, ParameterError
 from discreet.ledger import Charge, Ledger
 from discreet.ledger.events import CorrelatedGaussianSum, ExponentialChoice, GaussianSum, LaplaceSum, Query, Step
 from discreet.plan import Plan
@@ -155,7 +155,8 @@ def audit(
 
     Raises:
         AccountingError: nothing can be stated: nothing was charged, runs protect different things, a budget is missing.
-        ParameterError: no delta is known, a parameter is out of its range, or `scaled` cannot be asked.
+        ParameterError: no delta is known, a parameter is out of its range, `scaled` cannot be asked, or scores are of another
+            ledger.
 
     >>> from discreet.auditing import white_box
     >>> plan = Plan.dpsgd(records=1_000, sampling_probability=0.1, steps=10, noise_multiplier=1.0)
@@ -166,6 +167,7 @@ def audit(
     check.instance(_OWNER, "scores", scores, Scores)
     level = check.fraction(_OWNER, "confidence", confidence)
     held, claim = _claimed(source, delta, budget)
+    _refuse_another(source, scores)
     asked: list[Callable[[float], Estimate]] = [lambda each: one_run(scores, delta=claim.delta, confidence=each)]
     if scores.independent:
         asked.append(lambda each: threshold(scores, delta=claim.delta, confidence=each))
@@ -217,6 +219,27 @@ def _record(verdict: Verdict, head: str) -> Audit:
         assumed_lower=None if under is None else under.lower,
         assumes="" if under is None else under.assumes,
     )
+
+
+def _refuse_another(source: Ledger | Plan, scores: Scores) -> None:
+    """Of scores that say whose they are, some must be of this ledger; others of runs with the same steps elsewhere."""
+    if isinstance(source, Plan) or not scores.heads or any(_contains(source, head) for head in scores.heads):
+        return
+    raise ParameterError(
+        owner=_OWNER,
+        name="scores",
+        expected="scores of a run that this ledger was charged with",
+        got=f"those of a run on another ledger, whose head was {scores.heads[0][:12]}...",
+        do="Give the ledger of that run, or the scores of this one.",
+    )
+
+
+def _contains(ledger: Ledger, head: str) -> bool:
+    try:
+        ledger.verify(head)
+    except LedgerCorrupt:
+        return False
+    return True
 
 
 # --- the claim ---

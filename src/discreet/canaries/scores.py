@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +22,8 @@ SCHEMA = 1
 """Version of the file. Another one is refused, never guessed at."""
 
 _TELLING = 64  # so many fair coins fall twice the same with probability 2^-64; small runs may well give equal scores
-_FIELDS = {"schema", "attack", "values", "inside", "trials"}
+_FIELDS = {"schema", "attack", "values", "inside", "trials", "heads"}
+_HEAD = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,6 +39,7 @@ class Scores:
         trials: number of the run that each canary was in. Runs are independent of each other; canaries of one run need not be.
             Left out: all in one run.
         attack: what was done, in a few words; public.
+        heads: `ledger.head()` of the ledger of each run when it began, if known: then `audit` refuses another ledger; public.
 
     >>> scores = Scores([2.0, -1.0, 0.5], [True, False, True])
     >>> len(scores), scores.runs, scores.independent
@@ -47,9 +50,16 @@ class Scores:
     inside: NDArray[np.bool_]
     trials: NDArray[np.int64]
     attack: str
+    heads: tuple[str, ...]
 
     def __init__(
-        self, values: ArrayLike, inside: ArrayLike, *, trials: ArrayLike | None = None, attack: str = "scores"
+        self,
+        values: ArrayLike,
+        inside: ArrayLike,
+        *,
+        trials: ArrayLike | None = None,
+        attack: str = "scores",
+        heads: Sequence[str] = (),
     ) -> None:
         found = _array("values", values, "iuf").astype(np.float64)
         if not np.isfinite(found).all():
@@ -64,6 +74,7 @@ class Scores:
             own.flags.writeable = False
             object.__setattr__(self, name, own)
         object.__setattr__(self, "attack", check.label("Scores", "attack", attack))
+        object.__setattr__(self, "heads", _heads(heads))
 
     def __len__(self) -> int:
         return int(self.values.size)
@@ -96,6 +107,7 @@ class Scores:
             np.concatenate([part.inside for part in parts]),
             trials=np.concatenate(runs),
             attack=parts[0].attack,
+            heads=tuple(dict.fromkeys(head for part in parts for head in part.heads)),
         )
 
     def to_json(self) -> str:
@@ -106,6 +118,7 @@ class Scores:
             "values": self.values.tolist(),
             "inside": self.inside.tolist(),
             "trials": self.trials.tolist(),
+            "heads": self.heads,
         }
         return json.dumps(table, allow_nan=False) + "\n"
 
@@ -124,7 +137,7 @@ class Scores:
             expected = f"an object with {', '.join(sorted(_FIELDS))}, schema {SCHEMA}"
             got = ", ".join(sorted(map(str, table)))[:200] if isinstance(table, dict) else type(table).__name__
             raise ParameterError(owner="Scores", name="text", expected=expected, got=got)
-        return cls(table["values"], table["inside"], trials=table["trials"], attack=table["attack"])
+        return cls(table["values"], table["inside"], trials=table["trials"], attack=table["attack"], heads=table["heads"])
 
     def save(self, path: str | Path) -> None:
         """Write a new JSON file, whole or not at all; never over another."""
@@ -134,6 +147,13 @@ class Scores:
     def load(cls, path: str | Path) -> Scores:
         """Read a JSON file."""
         return cls.from_json(read_file("Scores.load", path))
+
+
+def _heads(given: object) -> tuple[str, ...]:
+    if not isinstance(given, tuple | list) or not all(isinstance(head, str) and _HEAD.fullmatch(head) for head in given):
+        expected, got = "digests that ledger.head() gives: 64 digits of 0-9a-f each", repr(given)[:80]
+        raise ParameterError(owner="Scores", name="heads", expected=expected, got=got)
+    return tuple(given)
 
 
 def _array(name: str, given: ArrayLike, kinds: str) -> NDArray[Any]:

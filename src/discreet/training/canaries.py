@@ -62,7 +62,7 @@ class GradientCanaries:
     50
     """
 
-    __slots__ = ("_adjacency", "_coins", "_count", "_likelihood", "_source", "_spots")
+    __slots__ = ("_adjacency", "_coins", "_count", "_head", "_likelihood", "_source", "_spots")
 
     def __init__(self, count: int, *, source: Source | None = None) -> None:
         self._count = check.whole("GradientCanaries", "count", count, least=1)
@@ -71,6 +71,7 @@ class GradientCanaries:
         self._likelihood: Likelihood | None = None
         self._adjacency = Adjacency.ADD_OR_REMOVE
         self._spots: dict[str, _Spots] = {}
+        self._head = ""
 
     def __len__(self) -> int:
         return self._count
@@ -106,6 +107,7 @@ class GradientCanaries:
             for lane, (group, room) in enumerate(zip(session.groups(), rooms, strict=True))
             if sum(room) >= self._count
         }
+        self._head = session.ledger.head()  # which no other ledger has: scores say whose they are
         self._adjacency = session.plan.adjacency
         self._likelihood = Likelihood(session.sampler.event, canaries=self._count, adjacency=self._adjacency)
         self._coins = Canaries(np.arange(records - self._count, records), source=self._source)
@@ -165,7 +167,7 @@ class GradientCanaries:
         """
         coins = self._begun()
         values = np.zeros(self._count) if self._likelihood is None else self._likelihood.scores()
-        return Scores(values, coins.inside, attack="gradient canaries, likelihood ratio of every release")
+        return Scores(values, coins.inside, attack="gradient canaries, likelihood ratio of every release", heads=[self._head])
 
     def _begun(self) -> Canaries:
         if self._coins is None:

@@ -89,3 +89,14 @@ def test_another_file_is_refused(change: dict[str, object]) -> None:
     for text in ("", "[]", "{", "null"):
         with pytest.raises(ParameterError):
             Scores.from_json(text)
+
+
+@pytest.mark.parametrize("heads", ["ab" * 32, ["AB" * 32], ["ab"], [7], None], ids=str)
+def test_heads_are_digests(heads: Any) -> None:
+    with pytest.raises(ParameterError, match="heads"):
+        Scores([1.0], [True], heads=heads)
+
+
+def test_pooled_scores_name_every_ledger_once() -> None:
+    one, two = (Scores([1.0, 2.0], [True, False], heads=[digit * 64]) for digit in "ab")
+    assert Scores.pooled([one, two, one]).heads == ("a" * 64, "b" * 64)

@@ -404,3 +404,22 @@ def test_modes_come_back_when_the_loss_fails() -> None:
     assert model.training
     with pytest.raises(ParameterError, match="at least one"):
         losses(model, plain, [])
+
+
+def test_p41_scores_are_of_the_ledger_that_their_run_was_charged_to() -> None:
+    """Laid against another ledger's claim, a verdict would be about a run that nobody attacked."""
+    own, other = dp.Ledger.in_memory(), dp.Ledger.in_memory()
+    found = []
+    for ledger in (own, other, own):
+        canaries = GradientCanaries(20)
+        its = plan(dp.Gaussian(1.0, 2.0), records=RECORDS + 20)
+        run = PrivateRun(network(), its, ledger=ledger, canaries=canaries)
+        for batch in run.batches(data()):
+            run.backward(plain, batch)
+        found.append(dp.Scores.from_json(canaries.scores().to_json()))
+    first, foreign, second = found
+    assert dp.audit(own, first, delta=1e-5).outcome == "PASS"
+    assert dp.audit(own, dp.Scores.pooled([first, second]), delta=1e-5).trials == 2
+    assert dp.audit(own, dp.Scores.pooled([first, foreign]), delta=1e-5).trials == 2  # runs of the same plan, one ledger each
+    with pytest.raises(ParameterError, match="a run on another ledger"):
+        dp.audit(own, foreign, delta=1e-5)
