@@ -261,6 +261,8 @@ def _as_attacked(charges: tuple[Charge, ...]) -> tuple[Charge, ...]:
 
 
 def _claimed(source: Ledger | Plan, delta: float | None, budget: Budget | None) -> tuple[_Held, Guarantee]:
+    if budget is not None:
+        check.instance(_OWNER, "budget", budget, Budget)
     held = _held(source)
     return held, _claim(held, _delta(source, delta, budget), budget)
 

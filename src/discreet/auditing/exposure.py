@@ -20,6 +20,7 @@ import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from discreet import _validate as check
+from discreet.canaries.arrays import array_of
 from discreet.errors import NumericsError, ParameterError
 
 __all__ = ["Exposure", "exposure_by_fit", "exposure_by_rank", "exposure_chance", "exposure_limit"]
@@ -176,7 +177,7 @@ def _nonnegative(owner: str, name: str, value: float) -> float:
 
 def _checked(owner: str, loss: float, candidates: ArrayLike) -> tuple[float, NDArray[np.float64]]:
     found = check.real(owner, "loss", loss)
-    others = np.asarray(candidates)
+    others = array_of(candidates)
     if others.ndim != 1 or not others.size or others.dtype.kind not in "iuf" or not np.isfinite(others).all():
         expected = "finite losses in one axis, at least one"
         raise ParameterError(owner=owner, name="candidates", expected=expected, got=f"{others.dtype}, shape {others.shape}")

@@ -124,7 +124,9 @@ def _check_inputs(
         raise DiscreetError(expected=f"a LEDGER with {option}", got="none", do=do)
     if plan is not None and assume_scaled:
         raise DiscreetError(
-            expected="--assume-scaled with --scores", got="it with --plan", do="Leave it out: it is true of such scores."
+            expected="--assume-scaled with --scores",
+            got="it with --plan",
+            do="Leave it out: that bound is asked wherever it is proven to hold.",
         )
 
 
