@@ -22,9 +22,17 @@ from discreet.budget import Budget
 from discreet.canaries import Scores
 from discreet.errors import AccountingError, LedgerCorrupt, LedgerUnavailable, ParameterError
 from discreet.ledger import Charge, Ledger
-from discreet.ledger.events import CorrelatedGaussianSum, ExponentialChoice, GaussianSum, LaplaceSum, Query, Step
+from discreet.ledger.events import (
+    CorrelatedGaussianSum,
+    ExponentialChoice,
+    GaussianSum,
+    LaplaceSum,
+    Query,
+    Step,
+    TruncatedPoisson,
+)
 from discreet.plan import Plan
-from discreet.units import Guarantee, Parameters, _rounded
+from discreet.units import Adjacency, Guarantee, Parameters, _rounded
 
 __all__ = ["Verdict", "audit", "claim_of"]
 
@@ -144,7 +152,8 @@ def audit(
     asked share the probability of an error.
 
     Args:
-        source: the ledger that the attacked runs charged; or a plan, for the scores of `auditing.white_box`.
+        source: the ledger that the attacked runs charged; or a plan, for the scores of `auditing.white_box`. Truncated Poisson
+            samples under add-or-remove are held to their claim under zero-out, which is what canaries test.
         scores: of the attack.
         delta: at which to compare; left out: that of the plan's target, or of the budget.
         confidence: with which all bounds hold, in (0, 1).
@@ -262,15 +271,30 @@ class _Held:
 
 def _held(source: Ledger | Plan) -> _Held:
     if isinstance(source, Plan):
-        return _Held(source.charges(), source.marks(), None)
+        return _Held(_as_attacked(source.charges()), source.marks(), None)
     ledger = check.instance(_OWNER, "source", source, Ledger).verify()
     found = _Held(ledger.charges(), ledger.marks(), ledger.head())
     if ledger.charges() != found.held or ledger.head() != found.head:
         raise LedgerUnavailable(expected="a ledger at rest", got="one that grows meanwhile", do="Audit runs that are over.")
-    return found
+    return replace(found, held=_as_attacked(found.held))
+
+
+def _as_attacked(charges: tuple[Charge, ...]) -> tuple[Charge, ...]:
+    """The charges between the data sets that canaries tell apart.
+
+    One that is out keeps its place in a sample that is cut. It is zeroed out, not absent, which may cost more
+    (docs/proofs/verdict.md, section 1).
+    """
+    runs = [charge.run for charge in charges]
+    cut = any(isinstance(charge.step.sampling, TruncatedPoisson) for charge in charges)
+    if not cut or any(run.adjacency is not Adjacency.ADD_OR_REMOVE for run in runs):
+        return charges
+    return tuple(replace(charge, run=replace(charge.run, adjacency=Adjacency.ZERO_OUT)) for charge in charges)
 
 
 def _claimed(source: Ledger | Plan, delta: float | None, budget: Budget | None) -> tuple[_Held, Guarantee]:
+    if budget is not None:
+        check.instance(_OWNER, "budget", budget, Budget)
     held = _held(source)
     return held, _claim(held, _delta(source, delta, budget), budget)
 

@@ -86,6 +86,11 @@ MUTATIONS = [
         replaced(module("one_run"), "checked_coins", lambda _, scores: scores),
         f"{UNIT}/test_one_run.py::test_what_is_no_coin_is_refused[listed first]",
     ),
+    Mutation(
+        "P43 one run: coins that served in two runs pass",
+        replaced(module("coins"), "_refuse_repeated", lambda *_: None),
+        f"{UNIT}/test_one_run.py::test_p43_coins_that_served_in_two_runs_are_refused[one_run]",
+    ),
 ]
 
 

@@ -111,6 +111,11 @@ MUTATIONS = [
         replaced(module, "_noisier", lambda query, _: query),
         f"{UNIT}::test_what_is_scaled_is_the_noise_of_the_claim",
     ),
+    Mutation(
+        "P43 canaries that keep their place are taken for absent",
+        replaced(module, "_as_attacked", lambda charges: charges),
+        f"{UNIT}::test_samples_that_are_cut_are_audited_under_zero_out_where_a_canary_that_is_out_keeps_its_place",
+    ),
 ]
 
 

@@ -219,3 +219,19 @@ def test_a_verdict_is_a_value() -> None:
     verdict = audit(planned(), SCORES, delta=DELTA)
     assert isinstance(verdict, Verdict)
     assert verdict.lower <= verdict.best.lower
+
+
+def test_samples_that_are_cut_are_audited_under_zero_out_where_a_canary_that_is_out_keeps_its_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Compared with add-or-remove, honest code could be said to FAIL: what canaries tell apart may cost more."""
+    cut = dp.ledger.Step(dp.TruncatedPoisson(0.5, 400, 1000), [dp.ledger.GaussianSum("g", 1.0, 2.0)])
+    removed, zeroed = (account([(cut, 10)], delta=DELTA, adjacency=kind) for kind in (INFO.adjacency, dp.Adjacency.ZERO_OUT))
+    assert removed.adjacency is dp.Adjacency.ADD_OR_REMOVE
+    assert removed.upper < zeroed.upper
+    Asked(monkeypatch, one_run=0.5 * (removed.upper + zeroed.upper))
+    verdict = audit(ledger_of((cut, 10)), SCORES, delta=DELTA)
+    assert (verdict.outcome, verdict.claim.upper) == ("PASS", zeroed.upper)
+    assert verdict.claim.adjacency is dp.Adjacency.ZERO_OUT
+    assert verdict.audit is not None
+    assert verdict.audit.adjacency is dp.Adjacency.ZERO_OUT

@@ -20,11 +20,13 @@ import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from discreet import _validate as check
+from discreet.canaries.arrays import array_of
 from discreet.errors import NumericsError, ParameterError
 
 __all__ = ["Exposure", "exposure_by_fit", "exposure_by_rank", "exposure_chance", "exposure_limit"]
 
 _UP = 1.0 + 2.0**-48
+_TINY = 2.0**-1074  # where the exponential underflows
 _LEAST_TO_FIT = 100  # candidates: half of them for three parameters, half for the test of the fit
 _DOUBTFUL = 0.01  # p-value below which a fit is said to be bad
 
@@ -130,7 +132,7 @@ def exposure_chance(bits: float, *, epsilon: float, delta: float = 0.0) -> float
     reached, spent = _nonnegative(owner, "bits", bits), _nonnegative(owner, "epsilon", epsilon)
     rest = check.fraction(owner, "delta", delta, zero=True, one=True)
     exponent = spent - reached * math.log(2.0) + 2.0**-48 * (spent + reached)
-    return 1.0 if exponent >= 0.0 else min(1.0, (math.exp(exponent) + rest) * _UP)
+    return 1.0 if exponent >= 0.0 else min(1.0, (math.exp(exponent) + rest) * _UP + _TINY)
 
 
 def exposure_limit(*, epsilon: float, delta: float = 0.0, probability: float = 0.05) -> float:
@@ -176,7 +178,7 @@ def _nonnegative(owner: str, name: str, value: float) -> float:
 
 def _checked(owner: str, loss: float, candidates: ArrayLike) -> tuple[float, NDArray[np.float64]]:
     found = check.real(owner, "loss", loss)
-    others = np.asarray(candidates)
+    others = array_of(candidates)
     if others.ndim != 1 or not others.size or others.dtype.kind not in "iuf" or not np.isfinite(others).all():
         expected = "finite losses in one axis, at least one"
         raise ParameterError(owner=owner, name="candidates", expected=expected, got=f"{others.dtype}, shape {others.shape}")

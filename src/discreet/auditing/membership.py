@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from discreet import _validate as check
 from discreet.auditing.hits import Hits, hits
 from discreet.canaries import Scores
+from discreet.canaries.arrays import array_of
 from discreet.errors import ParameterError
 
 __all__ = ["Membership", "lira", "logit_confidence", "loss_attack"]
@@ -143,7 +144,7 @@ def lira(
     owner = "lira"
     x = _numbers(owner, "confidences", confidences, axes=1)
     models = _numbers(owner, "references", references, axes=2)
-    had = np.asarray(reference_members)
+    had = array_of(reference_members)
     if models.shape[1] != x.size or had.shape != models.shape or had.dtype.kind != "b":
         expected = f"a boolean for each confidence of a reference model, models x {x.size} records"
         got = f"{had.dtype}, shape {had.shape}, for confidences of shape {models.shape}"
@@ -173,7 +174,7 @@ def _fitted(models: _Floats, chosen: NDArray[np.bool_]) -> tuple[_Floats, _Float
 
 
 def _numbers(owner: str, name: str, given: ArrayLike, *, axes: int | None) -> _Floats:
-    array = np.asarray(given)
+    array = array_of(given)
     if (axes is not None and array.ndim != axes) or not array.size or array.dtype.kind not in "iuf":
         expected = "numbers" if axes is None else f"numbers in {axes} {'axis' if axes == 1 else 'axes'}"
         raise ParameterError(owner=owner, name=name, expected=expected, got=f"{array.dtype}, shape {array.shape}")

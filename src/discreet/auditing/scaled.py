@@ -103,7 +103,7 @@ def _error_rate(owner: str, scores: Scores, confidence: float) -> tuple[float, f
 
 
 def _refuted(profile: Callable[[float], Callable[[float], float]], log_scale: float, rate: float) -> bool:
-    variation = float(profile(2.0**log_scale)(0.0))
+    variation = check.real("scaled", "profile", profile(2.0**log_scale)(0.0))
     if not 0.0 <= variation <= 1.0:
         raise ParameterError(owner="scaled", name="profile", expected="a delta in [0, 1]", got=repr(variation))
     return math.nextafter(1.0 - variation, 0.0) > 2.0 * rate

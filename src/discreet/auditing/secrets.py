@@ -6,11 +6,11 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from discreet import _validate as check
 from discreet.auditing.exposure import Exposure, exposure_by_rank
+from discreet.canaries.arrays import array_of
 from discreet.errors import ParameterError
 from discreet.randomness import Purpose, Source
 from discreet.randomness.draws import below
@@ -116,8 +116,10 @@ class SecretText:
         """
         others = [one for one in self.every() if one != secret] if candidates is None else list(candidates)
         texts = [self.text(name, one) for one in (secret, *others)]
-        found = np.asarray(losses(texts), dtype=np.float64)
-        if found.shape != (len(texts),):
+        found = array_of(losses(texts))
+        if found.shape != (len(texts),) or found.dtype.kind not in "iuf":
             expected = f"a function that gives one number for each of {len(texts)} texts"
-            raise ParameterError(owner="SecretText.exposure", name="losses", expected=expected, got=f"shape {found.shape}")
+            raise ParameterError(
+                owner="SecretText.exposure", name="losses", expected=expected, got=f"{found.dtype}, shape {found.shape}"
+            )
         return exposure_by_rank(float(found[0]), found[1:])

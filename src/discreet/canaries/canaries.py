@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet import _validate as check
+from discreet.canaries.arrays import array_of
 from discreet.errors import ParameterError, RandomnessMisuse
 from discreet.randomness import Purpose, Source
 from discreet.randomness.draws import bernoulli
@@ -38,8 +39,13 @@ class Canaries:
     __slots__ = ("_inside", "_places")
 
     def __init__(self, places: Sequence[int] | NDArray[np.int64], *, source: Source | None = None) -> None:
-        found = np.asarray(places)
-        if found.ndim != 1 or not found.size or found.dtype.kind not in "iu" or found.min() < 0:
+        found = array_of(places)
+        if (
+            found.ndim != 1
+            or not found.size
+            or found.dtype.kind not in "iu"
+            or not 0 <= int(found.min()) <= int(found.max()) < 2**63
+        ):
             expected = "places in the data set, at least one: whole numbers from 0"
             raise ParameterError(owner="Canaries", name="places", expected=expected, got=f"{found.dtype}, shape {found.shape}")
         self._places = np.unique(found.astype(np.int64))

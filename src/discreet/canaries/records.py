@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from discreet import _validate as check
+from discreet.canaries.arrays import array_of
 from discreet.errors import ParameterError
 from discreet.randomness import Purpose, Source, Stream
 from discreet.randomness.draws import below
@@ -18,6 +19,7 @@ from discreet.randomness.draws import below
 __all__ = ["mislabelled", "out_of_distribution"]
 
 _LABELS, _INPUTS = 1, 2  # lanes of the purpose CANARY; its lane 0 has the coins
+_LARGEST = float(np.finfo(np.float32).max)
 _BITS = np.uint64(24)  # of an input: as many as float32 holds
 
 
@@ -35,7 +37,7 @@ def mislabelled(labels: ArrayLike, classes: int, *, source: Source | None = None
     """
     owner = "mislabelled"
     number = check.whole(owner, "classes", classes, least=2)
-    right = np.asarray(labels)
+    right = array_of(labels)
     expected = f"whole numbers from 0 to {number - 1}, one for each record, at least one"
     if right.ndim != 1 or right.dtype.kind not in "iu" or not right.size:
         raise ParameterError(owner=owner, name="labels", expected=expected, got=f"{right.dtype}, shape {right.shape}")
@@ -80,6 +82,10 @@ def out_of_distribution(
     least, most = check.real(owner, "low", low), check.real(owner, "high", high)
     if not least < most:
         raise ParameterError(owner=owner, name="high", expected=f"above low={least!r}", got=repr(most))
+    if max(-least, most) > _LARGEST:
+        raise ParameterError(
+            owner=owner, name="high", expected=f"with low, numbers of float32, at most {_LARGEST:.4g}", got=repr(most)
+        )
     drawn = Source.system() if source is None else source
     words = _stream(owner, drawn, _INPUTS).words(number * math.prod(sizes)) >> (np.uint64(64) - _BITS)
     inputs = least + (most - least) * (words.astype(np.float64) / 2.0 ** int(_BITS))

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from discreet import _validate as check
 from discreet._files import read_file, write_new
+from discreet.canaries.arrays import array_of
 from discreet.errors import ParameterError
 
 __all__ = ["SCHEMA", "Scores"]
@@ -21,7 +22,6 @@ __all__ = ["SCHEMA", "Scores"]
 SCHEMA = 1
 """Version of the file. Another one is refused, never guessed at."""
 
-_TELLING = 64  # so many fair coins fall twice the same with probability 2^-64; small runs may well give equal scores
 _FIELDS = {"schema", "attack", "values", "inside", "trials", "heads"}
 _HEAD = re.compile(r"[0-9a-f]{64}")
 
@@ -61,11 +61,12 @@ class Scores:
         attack: str = "scores",
         heads: Sequence[str] = (),
     ) -> None:
-        found = _array("values", values, "iuf").astype(np.float64)
+        with np.errstate(over="ignore"):  # what float64 cannot hold is refused below
+            found = _array("values", values, "iuf").astype(np.float64)
         if not np.isfinite(found).all():
             raise ParameterError(owner="Scores", name="values", expected="finite numbers", got="some that are not")
         coins = _array("inside", inside, "b")
-        runs = np.zeros(found.size, np.int64) if trials is None else _array("trials", trials, "iu").astype(np.int64)
+        runs = np.zeros(found.size, np.int64) if trials is None else _numbered(_array("trials", trials, "iu"))
         if not found.size == coins.size == runs.size:
             got = f"{found.size} values, {coins.size} coins, {runs.size} numbers of runs"
             raise ParameterError(owner="Scores", name="inside", expected="one for each value", got=got)
@@ -91,17 +92,12 @@ class Scores:
 
     @classmethod
     def pooled(cls, parts: Sequence[Scores]) -> Scores:
-        """The scores of several runs of the same attack, which are independent of each other: none of them twice."""
-        owner = "Scores.pooled"
-        if isinstance(parts, Scores) or not parts:
-            got = "none" if not isinstance(parts, Scores) else "scores that are not in a list"
-            raise ParameterError(owner=owner, name="parts", expected="a list of scores, at least one", got=got)
-        large = [(part.values.tobytes(), part.inside.tobytes()) for part in parts if len(part) >= _TELLING]
-        if len(set(large)) < len(large):
-            do = "The same scores twice are no more evidence than once: pool each run once."
-            raise ParameterError(owner=owner, name="parts", expected="each run once", got="the same scores twice", do=do)
-        shifts = np.cumsum([0, *(int(part.trials.max()) - int(part.trials.min()) + 1 for part in parts[:-1])])
-        runs = [part.trials - part.trials.min() + shift for part, shift in zip(parts, shifts, strict=True)]
+        """The scores of several runs of the same attack, which are independent of each other."""
+        if not isinstance(parts, Sequence) or not parts or not all(isinstance(part, Scores) for part in parts):
+            got = f"{type(parts).__name__}, or something else in it"
+            raise ParameterError(owner="Scores.pooled", name="parts", expected="a list of Scores, at least one", got=got)
+        shifts = np.cumsum([0, *(part.runs for part in parts[:-1])])
+        runs = [np.unique(part.trials, return_inverse=True)[1] + shift for part, shift in zip(parts, shifts, strict=True)]
         return cls(
             np.concatenate([part.values for part in parts]),
             np.concatenate([part.inside for part in parts]),
@@ -133,7 +129,12 @@ class Scores:
             table: Any = json.loads(text)
         except (ValueError, RecursionError, TypeError) as wrong:
             raise ParameterError(owner="Scores", name="text", expected="a JSON object", got=str(wrong)[:200]) from None
-        if not isinstance(table, dict) or table.keys() != _FIELDS or table["schema"] != SCHEMA:
+        if (
+            not isinstance(table, dict)
+            or table.keys() != _FIELDS
+            or type(table["schema"]) is not int
+            or table["schema"] != SCHEMA
+        ):
             expected = f"an object with {', '.join(sorted(_FIELDS))}, schema {SCHEMA}"
             got = ", ".join(sorted(map(str, table)))[:200] if isinstance(table, dict) else type(table).__name__
             raise ParameterError(owner="Scores", name="text", expected=expected, got=got)
@@ -156,11 +157,14 @@ def _heads(given: object) -> tuple[str, ...]:
     return tuple(given)
 
 
+def _numbered(runs: NDArray[Any]) -> NDArray[np.int64]:
+    if int(runs.max()) >= 2**63:
+        raise ParameterError(owner="Scores", name="trials", expected="whole numbers below 2^63", got="a larger one")
+    return runs.astype(np.int64)
+
+
 def _array(name: str, given: ArrayLike, kinds: str) -> NDArray[Any]:
-    try:
-        array = np.asarray(given)
-    except ValueError:  # rows of different lengths
-        array = np.empty((0, 0))
+    array = array_of(given)
     if array.ndim != 1 or not array.size or array.dtype.kind not in kinds:
         expected = {"b": "booleans", "iu": "whole numbers"}.get(kinds, "numbers") + ", one for each canary, at least one"
         raise ParameterError(owner="Scores", name=name, expected=expected, got=f"{array.dtype}, shape {array.shape}")

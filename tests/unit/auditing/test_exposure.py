@@ -78,6 +78,7 @@ def test_chance_and_limit_are_inverse_and_rounded_up() -> None:
     assert exposure_chance(5.0, epsilon=1e9) == 1.0
     assert exposure_chance(1e6, epsilon=1e6 * math.log(2.0)) == 1.0  # where the difference is nothing but rounding
     assert exposure_chance(2000.0, epsilon=0.0, delta=0.25) >= 0.25
+    assert exposure_chance(2000.0, epsilon=0.0) > 0.0  # 2^-2000 is not nothing
 
 
 def test_a_fit_finds_the_tail_of_a_normal() -> None:

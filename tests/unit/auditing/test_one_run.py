@@ -1,12 +1,13 @@
 """The one-run bound against the worst mechanisms there are, and what it does with ties, coins and small numbers."""
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from discreet.auditing import one_run
+from discreet.auditing import Estimate, gaussian, one_run
 from discreet.auditing.one_run import p_value
 from discreet.canaries import Scores
 from discreet.errors import ParameterError
@@ -98,6 +99,19 @@ def test_delta_costs_and_a_million_canaries_need_many_guesses() -> None:
 def test_what_is_no_coin_is_refused(inside: np.ndarray) -> None:
     with pytest.raises(ParameterError, match="fair coins"):
         one_run(Scores(np.arange(inside.size), inside), delta=0.0)
+
+
+@pytest.mark.parametrize("estimator", [one_run, gaussian])
+def test_p43_coins_that_served_in_two_runs_are_refused(estimator: Callable[..., Estimate]) -> None:
+    """A ranking by something public is right in both runs or in neither: honest code would be refuted far too often."""
+    run, other = (Scores(np.arange(100), coins(200)[part]) for part in (slice(100), slice(100, 200)))
+    in_turn = Scores(np.repeat(run.values, 2), np.repeat(run.inside, 2), trials=np.arange(200) % 2)
+    for twice in (Scores.pooled([run, run]), Scores.pooled([run, other, run])):
+        with pytest.raises(ParameterError, match="new coins in each run"):
+            estimator(twice, delta=1e-5)
+    with pytest.raises(ParameterError):
+        estimator(in_turn, delta=1e-5)
+    assert estimator(Scores.pooled([run, other]), delta=1e-5).lower == 0.0
 
 
 def test_all_in_is_possible_by_chance_and_says_nothing() -> None:

@@ -44,14 +44,6 @@ def test_pooled_runs_stay_apart() -> None:
             Scores.pooled(wrong)
 
 
-def test_a_run_that_is_pooled_twice_is_no_evidence() -> None:
-    inside = np.random.default_rng(3).random(64) < 0.5
-    one, other = Scores(np.arange(64.0), inside), Scores(np.arange(64.0), ~inside)
-    assert Scores.pooled([one, other]).runs == 2
-    with pytest.raises(ParameterError, match="the same scores twice"):
-        Scores.pooled([one, other, Scores.from_json(one.to_json())])
-
-
 def test_scores_do_not_change_with_the_arrays_that_they_came_from() -> None:
     values = np.array([1.0, 2.0])
     scores = Scores(values, [True, False])
