@@ -20,6 +20,7 @@ def run(*command: str) -> str:
     return result.stdout
 
 
+@pytest.mark.full
 def test_contenders_take_the_same_step_and_one_that_does_not_clip_is_seen() -> None:
     lines = run("benchmarks.agreement", "--tasks", "logistic", "LSTM").splitlines()
     verdicts = {tuple(line.split()[:2]): line.split()[-1] for line in lines}
