@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from statistics import median
 
 import pytest
 
@@ -52,9 +53,13 @@ def test_the_benchmark_of_whole_runs_compares_as_many_steps_of_each_kind(tmp_pat
 
 
 @pytest.mark.full
-def test_two_hundred_honest_audits_are_never_above_the_claim_and_not_empty() -> None:
-    closing = run("benchmarks.audits", "honest").splitlines()[-1]
+def test_two_hundred_honest_audits_are_never_above_the_claim_and_not_empty(tmp_path: Path) -> None:
+    path = tmp_path / "audits.json"
+    closing = run("benchmarks.audits", "honest", "--json", str(path)).splitlines()[-1]
     assert closing.startswith("200 honest audits: 0 above the claim")
+    rows = json.loads(path.read_text())
+    assert median(row["scaled"] / row["claim"] for row in rows if row["scaled"] is not None) > 0.5
+    assert median(row["one_run"] for row in rows) > 0.1
 
 
 @pytest.mark.full
