@@ -108,7 +108,7 @@ def test_moments_fall_with_the_probability_at_fixed_average_noise() -> None:
     for order in (2.0, 3.0, 8.0, 20.0):
         costs = []
         for probability in (0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 0.9, 0.99):
-            step, count = unknown.steps_at(probability)
+            ((step, count),) = unknown.steps_at(probability)
             costs.append(composed(normalise([(step, count)], Adjacency.ADD_OR_REMOVE), order))
         assert costs == sorted(costs, reverse=True)
 
