@@ -24,7 +24,7 @@ from discreet.plan.plan import Plan, plain
 from discreet.plan.scaling import with_clip_norm, with_noise_times
 from discreet.sampling import Sampler
 
-__all__ = ["Phase", "Programme"]
+__all__ = ["Phase", "Programme", "from_text"]
 
 _OWNER = "Programme"
 _PLANS = "plans"
@@ -228,6 +228,12 @@ class Programme:
     def _read(cls, data: Mapping[str, text.Plain]) -> Programme:
         plans, target = vocabulary.read_programme(data)
         return cls({name: Plan(**fields) for name, fields in plans.items()}, target)
+
+
+def from_text(source: str) -> Plan | Programme:
+    """What a file holds, told apart by content: TOML or JSON, a programme or one plan."""
+    data = text.from_json(source) if source.lstrip().startswith("{") else text.from_toml(source)
+    return Programme._read(data) if _PLANS in data else Plan(**vocabulary.read(data))  # noqa: SLF001  (its own module)
 
 
 def _phase(base: Plan, phase: Phase) -> Plan:
