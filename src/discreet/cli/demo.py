@@ -33,7 +33,7 @@ EXAMPLES = """[bold]Example[/bold]
 """
 _LABEL = "discreet demo: linear model on the features of scikit-learn's digits"
 _LEDGER, _OTHERS = "demo.ledger", ("plan.toml", "report.html", "report.md")
-_PROBABILITY, _STEPS, _CLIP_NORM = 0.25, 120, 0.4
+_STEPS, _CLIP_NORM = 40, 0.3
 _LAST = 20  # steps over which the private accuracy is averaged
 
 
@@ -107,7 +107,7 @@ def _plan(target: Target, records: int, statistic: str) -> dp.Plan:
     from discreet.recipes import plan_with_scaled_noise
 
     groups = dp.Groups({"grad/*": dp.Gaussian(_CLIP_NORM, 1.0), statistic: dp.Gaussian(1.0, 12.0)})
-    sampler = dp.Sampler(dp.Poisson(_PROBABILITY), records=records, steps=_STEPS)
+    sampler = dp.Sampler(dp.Everything(), records=records, steps=_STEPS)
     return plan_with_scaled_noise(dp.Plan(sampler=sampler, mechanism=groups), epsilon=target.epsilon, delta=target.delta)
 
 
