@@ -63,7 +63,8 @@ def loss(model: nn.Module, batch: list[Tensor]) -> Tensor:
 def presence(model: nn.Module, batch: list[Tensor]) -> Tensor:
     """The score itself, of the bag at length 1: its gradient is that bag, so that a step on all records counts words."""
     words, taken, _ = batch
-    return model(words, per_sample_weights=functional.normalize(taken)).squeeze(1)
+    scores: Tensor = model(words, per_sample_weights=functional.normalize(taken))
+    return scores.squeeze(1)
 
 
 def train(prepared: Reviews, target: Target | None, ledger: Path, source: Source | None = None) -> float:

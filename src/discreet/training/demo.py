@@ -70,7 +70,7 @@ def features(images: NDArray[np.float64]) -> NDArray[np.float32]:
     """
     padded = np.pad(images.reshape(-1, 8, 8), ((0, 0), (1, 1), (1, 1)))
     moved = [padded[:, row : row + 8, column : column + 8] for row, column in ((1, 1), (0, 1), (2, 1), (1, 0), (1, 2))]
-    return _unit(sum(_waves(_edges(pixels)) for pixels in moved)).astype(np.float32)
+    return _unit(np.mean([_waves(_edges(pixels)) for pixels in moved], axis=0)).astype(np.float32)
 
 
 def _edges(pixels: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -90,7 +90,7 @@ def _waves(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     """The random Fourier features of Rahimi and Recht: a row for a times a row for b is about exp(-|a - b|^2 / (2 width^2))."""
     directions = np.random.default_rng(0).standard_normal((rows.shape[1], _WAVES)) / _WIDTH
     angles = rows @ directions
-    return np.concatenate([np.cos(angles), np.sin(angles)], axis=1) / np.sqrt(_WAVES)
+    return np.asarray(np.concatenate([np.cos(angles), np.sin(angles)], axis=1) / np.sqrt(_WAVES))
 
 
 def _unit(rows: NDArray[np.float64]) -> NDArray[np.float64]:
