@@ -35,6 +35,7 @@ SECOND_MOMENTS = "second_moments"
 """Name of the one leaf: a matrix of d x d numbers, row after row."""
 
 _MOST_SCALE_BITS = 32  # the noise's standard deviation is below 2^32 grid units
+_LEAST_SCALE = 2.0**-16  # below this there is hardly any noise, and soon none that can be drawn
 _HEADROOM_BITS = 52  # sums stay below 2^52 grid units, so that noise still fits into 53 bits
 _SLACK = 2.0**-40  # relative; more than all roundings between a certified norm and the integers
 _CHUNK = 2**22  # numbers at a time: enough rows for a fast product, little memory
@@ -159,8 +160,7 @@ class SecondMoments:
     ) -> None:
         self._session = Session(plan, ledger=ledger, numerics=Numerics.EXACT, source=source, label=label, parameters=parameters)
         self._group, self.dimension = _only_group(plan)
-        grid, _ = _grid(self._group, self.sampler.records)  # refuses what is out of range, before anything is charged
-        grid.scale(self._group.noise_std)
+        _grid(self._group, self.sampler.records)  # refuses what is out of range, before anything is charged
         self._lock = threading.Lock()
 
     @property
@@ -232,7 +232,7 @@ def _only_group(plan: Plan) -> tuple[Group, int]:
     (group,) = groups if len(groups) == 1 else (None,)
     if (
         group is None
-        or len(dimensions) != 1
+        or list(dimensions) != [SECOND_MOMENTS]
         or dimension * dimension != size
         or not (group.private and group.scales == (1.0,) and group.slots is None and not plan.bound.thresholds)
     ):
@@ -250,9 +250,9 @@ def _grid(group: Group, records: int) -> tuple[Grid, int]:
     exponent = max(noise_bits - _MOST_SCALE_BITS, clip_bits + records.bit_length() - _HEADROOM_BITS)
     grid = Grid(math.ldexp(1.0, exponent)) if -900 < exponent < 900 else None
     radius = 0 if grid is None else math.floor(group.clip_norm / grid.spacing)
-    if grid is None or radius < 1:
+    if grid is None or radius < 1 or grid.scale(group.noise_std) < _LEAST_SCALE:
         raise NumericsError(
-            expected="clip norm and noise within 2^800 of 1, and noise below 2^31 times the clip norm",
+            expected="clip norm and noise within 2^800 of 1, and neither thousands of millions of times the other",
             got=f"clip_norm {group.clip_norm!r}, noise_std {group.noise_std!r}",
             do="Choose other units, or less noise.",
         )
