@@ -95,7 +95,7 @@ class Augmented:
                 do="Mix nothing between records: no mixup, no statistics of the batch. Copies of one record may be mixed "
                 "in the loss.",
             )
-        return differ(batch, others, place)
+        return len(kept) > 0 and differ(batch, others, place)
 
     def _steadily(self, batch: Any, records: int) -> Any:
         with seeded(0):
@@ -109,7 +109,7 @@ def augmented(loss: Callable[[Any, Any], Any], augment: Callable[[Any], Any], *,
     guarantee is that of the plan, for every K. A step takes about as long as one with K times the records.
 
     Guarantee: as of `PrivateRun`, if a row that `augment` makes depends on the row in its place and on torch's random numbers
-    alone. Tried out on the first step and from time to time; what sleeps until a record is special is not seen.
+    alone. Tried out at passes 1, 2, 4, 8, ...; what sleeps until a record is special is not seen.
 
     Args:
         loss: (model, rows) to one loss for each row, or to that and a mapping of statistics, which are averaged alike.

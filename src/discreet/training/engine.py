@@ -138,10 +138,10 @@ class Engine:
             yield self._alone(loss, select(batch, row * self.copies + torch.arange(self.copies)))
 
     def _refuse_mixing(self, loss: Loss, batch: Any, records: int) -> None:
-        """Try out an augmentation at passes 1, 64, 4096, ... and whenever it is another one."""
+        """Try out an augmentation at passes 1, 2, 4, 8, ... and whenever it is another one."""
         if isinstance(loss, Augmented):
             code = getattr(loss.augment, "__code__", type(loss.augment))
-            due = _power_of_64(self._count) or self._augmented_by != code
+            due = not self._count & (self._count - 1) or self._augmented_by != code
             if due and loss.keeps_apart(batch, records, self._count):
                 self._augmented_by = code
 
@@ -162,14 +162,13 @@ class Engine:
 
     def fitting(self, loss: Loss, batch: Any, records: int, budget: int, most: int) -> int:
         """How many records one pass may have, by an estimate of the memory that each takes; at most `most`. Public."""
-        copies = loss.copies if isinstance(loss, Augmented) else 1
         if self._structure is None:
             few = min(_FEW, records)
             with contextlib.suppress(Unclear):
                 with seeded(0):  # for the shapes alone
                     row_loss, rows = self._opened(loss, select(batch, torch.arange(few)), few)
-                self._structure = self.learn(row_loss, rows, few * copies)
-        return max(1, min(most, budget // max(1, int(_PASS * self._chooser.activations.peak * copies))))
+                self._structure = self.learn(row_loss, rows, few * self.copies)
+        return max(1, min(most, budget // max(1, int(_PASS * self._chooser.activations.peak))))
 
     def _recorded(self, loss: Loss, batch: Any, records: int, present: int | Tensor) -> tuple[Contributions, dict[str, Tensor]]:
         rows, here = records * self.copies, present
@@ -193,8 +192,8 @@ class Engine:
         return self._count < _EARLY and self.isolation is not None and self.isolation.due(batch)
 
     def _circumstances(self, loss: Loss) -> tuple[object, ...]:
-        """What makes it another computation: the code of the loss, and which layers are in train mode."""
-        return getattr(loss, "__code__", type(loss)), *(module.training for module in self.model.modules())
+        """What makes it another computation: the code of the loss, rows of a record, and which layers are in train mode."""
+        return getattr(loss, "__code__", type(loss)), self.copies, *(module.training for module in self.model.modules())
 
     def _understood(self, loss: Loss, batch: Any, records: int) -> Structure:
         before = self.isolation
@@ -214,7 +213,7 @@ class Engine:
     def learn(self, loss: Loss, batch: Any, records: int) -> Structure:
         """The structure of a pass over this batch."""
         (two, less), (three, more) = (self._traced(loss, select(batch, torch.arange(count) % records)) for count in (2, 3))
-        self._chooser.activations = Activations.between(less, more, len(three))
+        self._chooser.activations = Activations.between(less, more, len(three)).times(self.copies)
         found = Structure.between(two, three)
         if found is None:
             raise Unclear("the model does not call the same functions for another number of records")
