@@ -57,11 +57,11 @@ class AccuracyTuning:
         if self.plan is None:
             return f"No prediction: {self.trouble}."
         goal = self.plan.target
-        stated = "" if goal is None else f"epsilon {goal.epsilon:g} at delta {goal.delta:g}, "
+        stated = "" if goal is None else f", which meets epsilon {goal.epsilon:g} at delta {goal.delta:g},"
         return (
-            f"Predicted, not measured: {stated}with noise multiplier {self.plan.noise_multiplier:.4g} and an expected batch of "
-            f"{self.plan.expected_batch_size:g} reaches a score of {self.accuracy:g}. It assumes that the score depends on the "
-            "noise in the average gradient alone, steps, clip norm and learning rate being the same, and that the data of the "
+            f"Predicted, not measured: a plan with an expected batch of {self.plan.expected_batch_size:g} and noise multiplier "
+            f"{self.plan.noise_multiplier:.4g}{stated} reaches a score of {self.accuracy:g}. It assumes that the score depends on "
+            "the noise in the average gradient alone, steps, clip norm and learning rate being the same, and that the data of the "
             "trials are like those of the plan. Larger batches may generalise worse; try slightly smaller learning rates too."
         )
 
@@ -112,7 +112,7 @@ def tune_for_accuracy(
     >>> found = tune_for_accuracy(lambda settings: 1.0 - 30 * settings.values["average_noise"], plan,
     ...     average_noises=[0.002, 0.004, 0.008], accuracy=0.85, data=Synthetic("a formula"))
     >>> found.average_noise, found.plan.expected_batch_size, found.plan.steps
-    (0.002, 1, 10)
+    (0.004, 513.0, 10)
     """
     owner = "tune_for_accuracy"
     small, target = checked_plan(owner, plan), _target(owner, plan)

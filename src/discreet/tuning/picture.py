@@ -86,7 +86,7 @@ def _figure(picture: Picture, suffix: str) -> bytes:
         across, score = picture.chosen
         axes.scatter([across], [score], s=120.0, facecolors="none", edgecolors="black", zorder=3.0, label="chosen")
     axes.set(xlabel=picture.across, ylabel="score", xscale="log")
-    axes.set_title(picture.title, fontsize="small", wrap=True)
+    axes.set_title(picture.title, fontsize="small", wrap=True, parse_math=False)  # names are other people's
     axes.grid(visible=True, alpha=0.3)
     axes.legend(fontsize="small")
     file = io.BytesIO()

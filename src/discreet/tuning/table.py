@@ -6,8 +6,6 @@ from discreet.tuning.record import Kind, Tuning
 
 __all__ = ["lines", "source"]
 
-_CHARGED = "every trial and score charged to the ledger"
-
 
 def lines(record: Tuning) -> list[str]:
     """One line for each trial, the chosen one marked, and a last line that names the data."""
@@ -21,11 +19,11 @@ def lines(record: Tuning) -> list[str]:
         shown[record.chosen + 1] += "  <- chosen"
     if record.score_noise > 0.0:
         shown.append(f"Scores have noise of standard deviation {record.score_noise:.2g}.")
-    return [*shown, f"Tuned on {source(record)}."]
+    about = f" ({record.about})" if record.about else ""
+    charged = ", every trial and score charged to the ledger" if record.kind is Kind.PRIVATE else ""
+    return [*shown, f"Tuned on {source(record)}{about}{charged}."]
 
 
 def source(record: Tuning) -> str:
     """The data, in words."""
-    about = f" ({record.about})" if record.about else ""
-    charged = f", {_CHARGED}" if record.kind is Kind.PRIVATE else ""
-    return f"{record.kind.value} data “{record.name}”{about}{charged}"
+    return f"{record.kind.value} data “{record.name}”"
