@@ -1,5 +1,6 @@
 """PyTorch: per-record gradients of any model, clipped, summed and noised. The only folder that imports torch."""
 
+from discreet.training.averaging import WeightAverage
 from discreet.training.batch import Batch
 from discreet.training.canaries import GradientCanaries
 from discreet.training.check import Problem, Problems, check
@@ -18,6 +19,7 @@ __all__ = [
     "Problem",
     "Problems",
     "TensorBoardLog",
+    "WeightAverage",
     "check",
     "losses",
 ]
