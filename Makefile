@@ -15,8 +15,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 install: .venv/.installed
 demo: install
-check test test-full mutations format: .venv/.installed
-bench bench-utility: .venv/.installed-bench
+check test test-full bench-utility mutations format: .venv/.installed
+bench: .venv/.installed-bench
 
 .venv/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv

@@ -49,7 +49,6 @@ PUBLISHED: dict[str, tuple[Published, ...]] = {
         Published(
             0.723, 1.0, "Tang2023", "extractor trained on images of random processes, on accelerators", "the paper's abstract"
         ),
-        Published(0.735, 3.0, "De2022", "wide residual network, augmentation multiplicity, on accelerators"),
         Published(
             0.814, 8.0, "De2022", "wide residual network, augmentation multiplicity, on accelerators", "the paper's abstract"
         ),
