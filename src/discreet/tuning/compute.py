@@ -23,7 +23,7 @@ from discreet.tuning.record import Method, Trial, Tuning
 from discreet.tuning.settings import checked_plan, gaussian_of, with_gaussian
 from discreet.tuning.sweep import TrialFunction, sweep
 from discreet.tuning.table import lines, source
-from discreet.tuning.values import ascending
+from discreet.tuning.values import distinct
 
 __all__ = ["ComputeTuning", "tune_for_compute"]
 
@@ -122,10 +122,10 @@ def tune_for_compute(
     """
     owner = "tune_for_compute"
     checked_plan(owner, plan)
-    rates = ascending(owner, "learning_rates", learning_rates)
+    rates = distinct(owner, "learning_rates", learning_rates)
     plans: dict[float | None, Plan] = {None: plan}
     if clip_norms is not None:
-        plans = {clip_norm: _clipped(owner, plan, clip_norm) for clip_norm in ascending(owner, "clip_norms", clip_norms)}
+        plans = {clip_norm: _clipped(owner, plan, clip_norm) for clip_norm in distinct(owner, "clip_norms", clip_norms)}
     asked = [
         ({"learning_rate": rate} | ({} if clip_norm is None else {"clip_norm": clip_norm}), own)
         for clip_norm, own in plans.items()

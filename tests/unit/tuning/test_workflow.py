@@ -5,6 +5,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import discreet as dp
@@ -53,7 +54,7 @@ def test_without_noise_private_data_are_refused_before_any_trial() -> None:
 
 
 def test_a_trial_that_diverges_has_no_score_and_is_not_chosen() -> None:
-    found = clip_search(lambda s: math.nan if s.clip_norm < 1 else by_clip(s), DPSGD, data=DATA)
+    found = clip_search(lambda s: np.float32(math.nan) if s.clip_norm < 1 else by_clip(s), DPSGD, data=DATA)
     assert found.clip_norm == 1.0
     assert found.tuning.trials[0].score is None
     assert "none" in str(found)
