@@ -3,6 +3,7 @@
 # make test      linters, types, import contracts, all tests (a few minutes); gets Chromium where there is none (scripts/chromium)
 # make test-full the same with the slow suites
 # make bench     benchmarks, printed as tables (with torch, opacus, OpenDP, dp-accounting and prv-accountant as peers; about an hour)
+# make bench-utility  accuracy of every recipe at its certified epsilon, three runs each, and docs/utility.md (needs data/*.npz; about an hour)
 # make mutations put every deliberate bug into the code, see the test that catches it fail, write docs/mutations.md (minutes)
 # make format    rewrite the code in the house format
 
@@ -10,11 +11,11 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: install demo check browser test test-full bench mutations format clean
+.PHONY: install demo check browser test test-full bench bench-utility mutations format clean
 
 install: .venv/.installed
 demo: install
-check test test-full mutations format: .venv/.installed
+check test test-full bench-utility mutations format: .venv/.installed
 bench: .venv/.installed-bench
 
 .venv/.installed: pyproject.toml constraints.txt
@@ -58,6 +59,10 @@ bench:
 	$(BIN)/python benchmarks/interop.py
 	$(BIN)/python benchmarks/accounting.py
 	$(BIN)/python -m benchmarks.audits
+
+bench-utility:
+	$(BIN)/python -m benchmarks.utility all --runs 3 --replace
+	$(BIN)/python -m benchmarks.utility page
 
 mutations:
 	$(BIN)/python scripts/mutations.py --write

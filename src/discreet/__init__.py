@@ -47,7 +47,7 @@ from discreet.ledger import (
     TruncatedPoisson,
 )
 from discreet.mechanisms import AdaptiveClip, Gaussian, Groups, Joint, Microbatches, Normalised, NotPrivate, Split
-from discreet.plan import Plan
+from discreet.plan import Phase, Plan, Programme
 from discreet.randomness import Source
 from discreet.report import Report
 from discreet.sampling import Owners, Sample, Sampler
@@ -96,8 +96,10 @@ __all__ = [
     "Owners",
     "ParameterError",
     "Parameters",
+    "Phase",
     "Plan",
     "Poisson",
+    "Programme",
     "RandomizedResponse",
     "Randomness",
     "RandomnessError",

@@ -18,15 +18,14 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Literal
 
 from discreet import _validate as check
 from discreet.accounting import solve
 from discreet.accounting.unknowns import ExpectedBatchSizeAtAverageNoise, NoiseMultiplier
-from discreet.errors import AccountingError, ParameterError
+from discreet.errors import ParameterError
 from discreet.ledger.events import Poisson
-from discreet.mechanisms import AdaptiveClip, Gaussian, Groups, Joint, Microbatches, Normalised, Split
-from discreet.plan import Plan, Target, default_delta
+from discreet.plan import Plan, Programme, Target, default_delta
 from discreet.plan.calibrated import guarantee_of, search, steps_of
 from discreet.units import Adjacency, Guarantee
 
@@ -203,6 +202,7 @@ def plan_with_scaled_noise(plan: Plan, *, epsilon: float, delta: float) -> Plan:
     Raises:
         AccountingError: a group is not private, or no noise meets the target.
 
+    >>> from discreet.mechanisms import Gaussian, Groups
     >>> from discreet.sampling import Sampler
     >>> mechanism = Groups({"grad/*": Gaussian(1.0, 1.0), "metric/*": Gaussian(1.0, 30.0)})
     >>> found = plan_with_scaled_noise(Plan(sampler=Sampler(Poisson(0.01), records=9_000, steps=900), mechanism=mechanism),
@@ -210,29 +210,9 @@ def plan_with_scaled_noise(plan: Plan, *, epsilon: float, delta: float) -> Plan:
     >>> [(query.group, round(query.noise_std, 2)) for query in found.queries()]
     [('grad/*', 0.94), ('metric/*', 28.18)]
     """
-    target = Target(epsilon, delta)
-    before = check.instance("plan_with_scaled_noise", "plan", plan, Plan).noise_multiplier
-    if not plan.private:
-        expected, do = "a plan whose groups are all private", "No noise on the others makes it so."
-        raise AccountingError(expected=expected, got=f"{', '.join(plan.open_groups())} without noise", do=do)
-    unknown = NoiseMultiplier(plan.sampler.event, plan.steps)
-    needed = solve(unknown, epsilon=target.epsilon, delta=target.delta, adjacency=plan.adjacency).value
-    factor = needed / before * (1.0 + 1e-12)  # more than all roundings of the products
-    return replace(plan, mechanism=_scaled(plan.mechanism, factor), target=None).certified(target)
-
-
-def _scaled(mechanism: object, factor: float) -> Any:
-    match mechanism:
-        case Gaussian() | Joint() | Normalised() | Split():
-            return replace(mechanism, noise_multiplier=mechanism.noise_multiplier * factor)
-        case AdaptiveClip():
-            inner = replace(mechanism.mechanism, noise_multiplier=mechanism.mechanism.noise_multiplier * factor)
-            return replace(mechanism, mechanism=inner, count_noise_std=mechanism.count_noise_std * factor)
-        case Microbatches():
-            return replace(mechanism, mechanism=_scaled(mechanism.mechanism, factor))
-        case Groups():
-            return Groups({name: _scaled(part, factor) for name, part in mechanism.mechanisms.items()})
-    raise ParameterError(owner="plan_with_scaled_noise", name="plan", expected="noise to scale", got=type(mechanism).__name__)
+    check.instance("plan_with_scaled_noise", "plan", plan, Plan)
+    alone = Programme({"plan": replace(plan, target=None)}).calibrated(epsilon=epsilon, delta=delta)
+    return alone["plan"].certified(Target(epsilon, delta))
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,3 +85,13 @@ def test_a_second_run_on_the_same_data_adds_to_the_same_ledger(tmp_path: Path) -
     first, second = run("private.py", tmp_path), run("private.py", tmp_path)
     stated = [float(re.findall(r"\(([0-9.]+), 1e-05\)", out)[0]) for out in (first, second)]
     assert 2.9 < stated[0] <= 3.0 < stated[1]
+
+
+def test_phases_learn_spend_their_target_and_agree_with_the_declared_schedule(tmp_path: Path) -> None:
+    out = run("schedule.py", tmp_path)
+    assert accuracy(out) > 84.0  # chance is 10 %
+    with dp.Ledger.open(tmp_path / "schedule.ledger", "r") as ledger:
+        assert [(charge.run.label, charge.count) for charge in ledger.charges()] == [("phase 1", 60), ("phase 2", 60)]
+        report = dp.Report.of(ledger, plan=dp.Programme.load(tmp_path / "schedule.toml"))
+    assert report.deviations == ()
+    assert 2.98 < report.guarantee.upper <= 3.0

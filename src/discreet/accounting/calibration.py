@@ -112,8 +112,7 @@ def solve(
     share = check.fraction("solve", "tolerance", tolerance)
 
     def evaluate(value: float, width: float) -> Guarantee:
-        step, count = unknown.steps_at(value)
-        return account([(step, count)], delta=at, accountant=accountant, tolerance=width, adjacency=adjacency)
+        return account(unknown.steps_at(value), delta=at, accountant=accountant, tolerance=width, adjacency=adjacency)
 
     return _Search(unknown, target, at, share, evaluate).run()
 

@@ -11,14 +11,17 @@ from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
 from discreet import _validate as check
+from discreet.accounting._starts import amplification, inverse_square, log_expm1, noise_slope, square_parameter
 from discreet.errors import AccountingError, ParameterError
-from discreet.ledger.events import BallsInBins, FixedSize, GaussianSum, Poisson, Sampling, Shuffled, Step, TruncatedPoisson
+from discreet.ledger.events import GaussianSum, Poisson, Sampling, Step
 from discreet.ledger.folding import folded_noise_multiplier
 
 __all__ = [
+    "Counted",
     "ExpectedBatchSize",
     "ExpectedBatchSizeAtAverageNoise",
     "GroupNoise",
+    "NoiseFactor",
     "NoiseMultiplier",
     "Probability",
     "ProbabilityAtAverageNoise",
@@ -26,6 +29,9 @@ __all__ = [
     "Unknown",
     "infeasible",
 ]
+
+Counted: TypeAlias = tuple[tuple[Step, int], ...]
+"""Steps, each with how often it is taken."""
 
 _SMALLEST = 1e-12  # probability below which no search goes
 
@@ -50,16 +56,16 @@ class NoiseMultiplier:
 
     def start(self, mu: float) -> tuple[float, float]:
         """A first value for a target that a Gaussian of parameter `mu` would meet, and d ln(epsilon) / d ln(value) there."""
-        probability, draws, distance = _amplification(self.sampling)
+        probability, draws, distance = amplification(self.sampling)
         total = draws * self.steps
         if probability == 1.0:
             return distance * math.sqrt(total) / mu, -1.0
         noise = distance / math.sqrt(math.log1p(mu**2 / (probability**2 * total)))
-        return noise, _noise_slope(noise / distance)
+        return noise, noise_slope(noise / distance)
 
-    def steps_at(self, value: float) -> tuple[Step, int]:
+    def steps_at(self, value: float) -> Counted:
         """The planned step with this value, and how often."""
-        return _step(self.sampling, value), self.steps
+        return ((_step(self.sampling, value), self.steps),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +89,11 @@ class Probability:
 
     def start(self, mu: float) -> tuple[float, float]:
         """A first value and d ln(epsilon) / d ln(value)."""
-        return mu / math.sqrt(self.steps * math.expm1(_inverse_square(self.noise_multiplier))), 1.0
+        return mu / math.sqrt(self.steps * math.expm1(inverse_square(self.noise_multiplier))), 1.0
 
-    def steps_at(self, value: float) -> tuple[Step, int]:
+    def steps_at(self, value: float) -> Counted:
         """The planned step with this value, and how often."""
-        return _step(Poisson(value), self.noise_multiplier), self.steps
+        return ((_step(Poisson(value), self.noise_multiplier), self.steps),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +122,9 @@ class ExpectedBatchSize:
         probability, slope = Probability(self.noise_multiplier, self.steps).start(mu)
         return probability * self.records, slope
 
-    def steps_at(self, value: float) -> tuple[Step, int]:
+    def steps_at(self, value: float) -> Counted:
         """The planned step with this value, and how often."""
-        return _step(Poisson(value / self.records), self.noise_multiplier), self.steps
+        return ((_step(Poisson(value / self.records), self.noise_multiplier), self.steps),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,14 +164,14 @@ class ProbabilityAtAverageNoise:
         for _ in range(60):  # q^2 T (e^(1/z^2) - 1) falls with q
             middle = 0.5 * (low + high)
             noise = math.exp(middle) * self.records * self.average_noise
-            cost = 2.0 * middle + math.log(self.steps) + _log_expm1(max(1e-300, 1.0 / noise / noise))
+            cost = 2.0 * middle + math.log(self.steps) + log_expm1(max(1e-300, 1.0 / noise / noise))
             low, high = (middle, high) if cost > 2.0 * math.log(mu) else (low, middle)
         probability = math.exp(high)
-        return probability, 1.0 + _noise_slope(probability * self.records * self.average_noise)
+        return probability, 1.0 + noise_slope(probability * self.records * self.average_noise)
 
-    def steps_at(self, value: float) -> tuple[Step, int]:
+    def steps_at(self, value: float) -> Counted:
         """The planned step with this value, and how often."""
-        return _step(Poisson(value), value * self.records * self.average_noise), self.steps
+        return ((_step(Poisson(value), value * self.records * self.average_noise), self.steps),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,9 +201,9 @@ class ExpectedBatchSizeAtAverageNoise:
         probability, slope = self._inner().start(mu)
         return probability * self.records, slope
 
-    def steps_at(self, value: float) -> tuple[Step, int]:
+    def steps_at(self, value: float) -> Counted:
         """The planned step with this value, and how often."""
-        return _step(Poisson(value / self.records), value * self.average_noise), self.steps
+        return ((_step(Poisson(value / self.records), value * self.average_noise), self.steps),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,15 +228,15 @@ class Steps:
         gaussians = [query for query in self.step.queries if isinstance(query, GaussianSum)]
         if not gaussians:
             return 100.0, 0.6
-        probability, draws, distance = _amplification(self.step.sampling)
+        probability, draws, distance = amplification(self.step.sampling)
         noise = folded_noise_multiplier(gaussians) / distance
-        inverse = _inverse_square(noise)
+        inverse = inverse_square(noise)
         each = draws * (inverse if probability == 1.0 else probability**2 * math.expm1(inverse))
         return mu**2 / each, 0.55
 
-    def steps_at(self, value: float) -> tuple[Step, int]:
+    def steps_at(self, value: float) -> Counted:
         """The step, this often."""
-        return self.step, int(value)
+        return ((self.step, int(value)),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,7 +279,7 @@ class GroupNoise:
         share = max(0.05, rest * noise**2)
         return self._sensitivity() / math.sqrt(share) * noise, slope * share
 
-    def steps_at(self, value: float) -> tuple[Step, int]:
+    def steps_at(self, value: float) -> Counted:
         """The planned step with this value, and how often."""
         queries = [
             GaussianSum(query.group, query.sensitivity, value)
@@ -281,10 +287,56 @@ class GroupNoise:
             else query
             for query in self.step.queries
         ]
-        return Step(self.step.sampling, queries), self.steps
+        return ((Step(self.step.sampling, queries), self.steps),)
 
     def _sensitivity(self) -> float:
         return next(q.sensitivity for q in self.step.queries if isinstance(q, GaussianSum) and q.group == self.group)
+
+
+@dataclass(frozen=True, slots=True)
+class NoiseFactor:
+    """One factor on the noise of some steps, other steps being fixed; more costs less (post-processing, step by step).
+
+    The fixed steps alone set a floor, as in `GroupNoise`.
+
+    Args:
+        scaled: steps of Gaussian sums, whose noise is multiplied.
+        fixed: steps that stay as they are.
+    """
+
+    scaled: Counted
+    fixed: Counted = ()
+
+    name: ClassVar[str] = "factor on the noise"
+    costs_more: ClassVar[bool] = False
+    whole: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        for step, count in (*self.scaled, *self.fixed):
+            check.instance("NoiseFactor", "step", step, Step)
+            check.whole("NoiseFactor", "count", count, least=1)
+        others = [query.group for step, _ in self.scaled for query in step.queries if not isinstance(query, GaussianSum)]
+        if others or not self.scaled:
+            got = f"other queries: {', '.join(others)}" if others else "none"
+            raise ParameterError(owner="NoiseFactor", name="scaled", expected="steps of Gaussian sums", got=got)
+
+    def limits(self, delta: float) -> tuple[float, float]:  # noqa: ARG002 one protocol for all
+        """Smallest and largest value to be tried."""
+        return 1e-4, 1e7
+
+    def start(self, mu: float) -> tuple[float, float]:
+        """A first value and d ln(epsilon) / d ln(value)."""
+        fixed = sum(square_parameter(step, count, 1.0) for step, count in self.fixed)
+        low, high = math.log(1e-4), math.log(1e7)
+        for _ in range(60):
+            middle = 0.5 * (low + high)
+            cost = fixed + sum(square_parameter(step, count, math.exp(middle)) for step, count in self.scaled)
+            low, high = (middle, high) if cost > mu**2 else (low, middle)
+        return math.exp(high), -max(0.05, 1.0 - fixed / mu**2)
+
+    def steps_at(self, value: float) -> Counted:
+        """The scaled steps with this factor, then the fixed ones."""
+        return *((_noised(step, value), count) for step, count in self.scaled), *self.fixed
 
 
 Unknown: TypeAlias = (
@@ -295,6 +347,7 @@ Unknown: TypeAlias = (
     | ExpectedBatchSizeAtAverageNoise
     | Steps
     | GroupNoise
+    | NoiseFactor
 )
 
 
@@ -302,33 +355,13 @@ def _step(sampling: Sampling, noise_multiplier: float) -> Step:
     return Step(sampling, (GaussianSum("sum", 1.0, noise_multiplier),))
 
 
-def _amplification(sampling: Sampling) -> tuple[float, float, float]:
-    """About (probability, draws in a step, distance of the means): for start values only."""
-    match sampling:
-        case Poisson(probability) | TruncatedPoisson(probability, _, _):
-            return probability, 1.0, 1.0
-        case FixedSize(size, records):
-            return size / records, 1.0, 2.0
-        case BallsInBins(batches):
-            return 1.0 / batches, float(batches), 1.0
-        case Shuffled():
-            return 1.0, 1.0, 1.0
-        case _:
-            return 1.0, 1.0, 1.0
-
-
-def _noise_slope(noise_multiplier: float) -> float:
-    """Slope d ln sqrt(e^(1/s^2) - 1) / d ln s."""
-    inverse = _inverse_square(noise_multiplier)
-    return -inverse / -math.expm1(-inverse) if inverse > 1e-12 else -1.0
-
-
-def _inverse_square(value: float) -> float:
-    return max(1e-300, min(1.0 / value / value, 700.0))
-
-
-def _log_expm1(value: float) -> float:
-    return value if value > 40.0 else math.log(math.expm1(value))
+def _noised(step: Step, factor: float) -> Step:
+    queries = [
+        GaussianSum(query.group, query.sensitivity, query.noise_std * factor)
+        for query in step.queries
+        if isinstance(query, GaussianSum)  # all of them: `NoiseFactor` sees to it
+    ]
+    return Step(step.sampling, queries)
 
 
 def infeasible(unknown: Unknown, epsilon: float, delta: float, floor: float) -> AccountingError:

@@ -68,9 +68,9 @@ def account(
     read = read_source(source)
     names = ("tight", "rdp") if accountant is Accountants.BOTH else (accountant.value,)
     found = [dp.account(read, delta=delta, epsilon=epsilon, accountant=name) for name in names]  # type: ignore[arg-type]
-    kind = "plan" if isinstance(read, dp.Plan) else "ledger"
+    kind = "ledger" if isinstance(read, dp.Ledger) else "plan" if isinstance(read, dp.Plan) else "programme"
     lines, data = meaning(found[0], attack(read))
-    shown = [f"{'If executed as planned:' if kind == 'plan' else 'What the ledger says:'}", str(found[0])]
+    shown = [f"{'What the ledger says:' if kind == 'ledger' else 'If executed as planned:'}", str(found[0])]
     shown += [f"A second analysis of the same steps. {str(other).splitlines()[-2]}" for other in found[1:]]
     shown += lines
     if epsilon is not None:

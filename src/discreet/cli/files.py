@@ -15,13 +15,14 @@ if TYPE_CHECKING:
     from discreet.auditing import Audit
     from discreet.canaries import Scores
     from discreet.ledger import Ledger
-    from discreet.plan import Plan
+    from discreet.plan import Plan, Programme
     from discreet.tuning import Tuning
 
 __all__ = [
     "check_outputs",
     "is_export",
     "read_audit",
+    "read_declared",
     "read_ledger",
     "read_plan",
     "read_scores",
@@ -35,12 +36,12 @@ _T = TypeVar("_T")
 _LEDGER, _EXPORT = b"SQLite format 3\0", b'{"digest":"'
 _EXISTS = "it exists"
 _LARGEST_PLAN = 2**24  # bytes
-_ANY = "a ledger, a JSON Lines export of one, or a plan (TOML or JSON)"
+_ANY = "a ledger, a JSON Lines export of one, or a plan or programme (TOML or JSON)"
 
 
-def read_source(path: Path) -> Ledger | Plan:
-    """A ledger, opened to read; an export, loaded; or a plan."""
-    return read_ledger(path) if _is_ledger(path, _ANY) else read_plan(path, _ANY)
+def read_source(path: Path) -> Ledger | Plan | Programme:
+    """A ledger, opened to read; an export, loaded; a plan or a programme."""
+    return read_ledger(path) if _is_ledger(path, _ANY) else read_declared(path, _ANY)
 
 
 def read_ledger(path: Path) -> Ledger:
@@ -63,9 +64,21 @@ def is_export(path: Path) -> bool:
     return _beginning(path, "a JSON Lines export of a ledger").startswith(_EXPORT)
 
 
-def read_plan(path: Path, expected: str = "a plan (TOML or JSON)") -> Plan:
-    """A plan, whatever the name of its file."""
+def read_plan(path: Path) -> Plan:
+    """One plan, whatever the name of its file."""
     from discreet.plan import Plan
+
+    expected = "a plan (TOML or JSON)"
+    found = read_declared(path, expected)
+    if not isinstance(found, Plan):
+        got = f"{path}, a programme of {len(found.plans)} plans"
+        raise DiscreetError(expected=expected, got=got, do="Save one of its plans: programme[name].save(...).")
+    return found
+
+
+def read_declared(path: Path, expected: str = "a plan or a programme of several (TOML or JSON)") -> Plan | Programme:
+    """A plan or a programme, whatever the name of its file."""
+    from discreet.plan.programme import from_text
 
     beginning = _beginning(path, expected)
     if beginning.startswith((_LEDGER, _EXPORT)):
@@ -73,8 +86,7 @@ def read_plan(path: Path, expected: str = "a plan (TOML or JSON)") -> Plan:
     if b"\0" in beginning or path.stat().st_size > _LARGEST_PLAN:
         raise DiscreetError(expected=expected, got=f"{path}, which is none", do="Check the path.")
     try:
-        text = path.read_text(encoding="utf-8")
-        return Plan.from_json(text) if text.lstrip().startswith("{") else Plan.from_toml(text)
+        return from_text(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as refused:
         raise DiscreetError(expected=expected, got=f"{path}: {refused}", do="Check the path.") from None
     except DiscreetError as wrong:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from discreet.cli.answer import NO, YES, Answer
-from discreet.cli.files import check_outputs, read_audit, read_ledger, read_plan, read_tuning, write_all
+from discreet.cli.files import check_outputs, read_audit, read_declared, read_ledger, read_tuning, write_all
 from discreet.cli.options import AsJson, BudgetDelta, BudgetEpsilon, Delta, Force, LedgerFile, PlanFile, budget_of
 from discreet.cli.words import guarantee_data
 from discreet.errors import DiscreetError
@@ -63,7 +63,7 @@ def report(
     files = [place for place in places if place != _STDOUT]
     _check_stdout(places, kind, as_json=as_json)
     check_outputs(files, suffixes=_SUFFIXES, force=force, inputs=[path, plan, audit, *(tuning or [])])
-    declared = None if plan is None else read_plan(plan)
+    declared = None if plan is None else read_declared(plan)
     measured = None if audit is None else read_audit(audit)
     tuned = [read_tuning(file) for file in tuning or []]
     budget = budget_of(budget_epsilon, budget_delta, delta)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from discreet.cli.answer import NO, YES, Answer, sheet
-from discreet.cli.files import read_ledger, read_plan
+from discreet.cli.files import read_declared, read_ledger
 from discreet.cli.options import AsJson, Delta, LedgerFile, PlanFile
 from discreet.cli.rows import lines_of
 from discreet.cli.words import guarantee_data
@@ -38,7 +38,7 @@ def verify(
     Exits with 1 if the ledger is corrupt, does not contain the head given, or deviates from the plan. A ledger to which runs
     were added since the head was noted is fine.
     """
-    declared = None if plan is None else read_plan(plan)
+    declared = None if plan is None else read_declared(plan)
     try:
         ledger = read_ledger(path).verify(head)
     except LedgerCorrupt as corrupt:

@@ -2,6 +2,7 @@
 
 from discreet.plan.calibrated import Target, default_delta
 from discreet.plan.plan import Plan
+from discreet.plan.programme import Phase, Programme
 from discreet.plan.schedule import Schedule
 
-__all__ = ["Plan", "Schedule", "Target", "default_delta"]
+__all__ = ["Phase", "Plan", "Programme", "Schedule", "Target", "default_delta"]

@@ -22,7 +22,7 @@ from discreet.plan.schedule import Schedule
 from discreet.sampling import Sampler
 from discreet.units import Adjacency, Numerics, Parameters, Randomness, Unit
 
-__all__ = ["Plan"]
+__all__ = ["Plan", "plain"]
 
 _NO_PRIVACY = "unsafe_no_privacy"
 
@@ -317,7 +317,7 @@ class Plan:
 
     def to_json(self) -> str:
         """The plan as JSON; `from_json` gives an equal one."""
-        return text.to_json(_written(self))
+        return text.to_json(plain(self))
 
     def to_toml(self) -> str:
         """The plan as TOML; `from_toml` gives an equal one.
@@ -326,7 +326,7 @@ class Plan:
         >>> Plan.from_toml(plan.to_toml()) == plan
         True
         """
-        return text.to_toml(_written(self))
+        return text.to_toml(plain(self))
 
     @classmethod
     def from_json(cls, source: str) -> Plan:
@@ -351,7 +351,8 @@ class Plan:
         return cls.from_json(source) if is_json else cls.from_toml(source)
 
 
-def _written(plan: Plan) -> dict[str, text.Plain]:
+def plain(plan: Plan) -> dict[str, text.Plain]:
+    """What a file of this plan holds."""
     if isinstance(plan.sampler, Sampler) and plan.sampler.owners is not None:
         expected = "a sampler without owners: who owns which row is data, and a plan holds declarations only"
         raise ParameterError(owner="Plan", name="sampler", expected=expected, got="owners")

@@ -22,7 +22,7 @@ from discreet.plan.text import Plain
 from discreet.sampling import Sampler
 from discreet.units import Adjacency, Numerics, Unit
 
-__all__ = ["MECHANISMS", "PLAN_FIELDS", "SCHEMA", "AnyMechanism", "read", "written"]
+__all__ = ["MECHANISMS", "PLAN_FIELDS", "SCHEMA", "AnyMechanism", "plain", "read", "read_programme", "written"]
 
 SCHEMA = 1
 """Version of the vocabulary. It grows when a name is added; a reader refuses any other version."""
@@ -64,7 +64,7 @@ _E = TypeVar("_E", bound=Enum)
 
 def written(plan: Mapping[str, object]) -> dict[str, Plain]:
     """Plain data for the fields of a plan, with the schema."""
-    return {"schema": SCHEMA} | {name: _plain(part) for name, part in plan.items() if part is not None}
+    return {"schema": SCHEMA} | {name: plain(part) for name, part in plan.items() if part is not None}
 
 
 def read(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -73,9 +73,7 @@ def read(data: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         ParameterError: for another schema, an unknown name, a field too many or too few, a value outside its range.
     """
-    if type(data.get("schema")) is not int or data["schema"] != SCHEMA:
-        raise _wrong("schema", str(SCHEMA), repr(data.get("schema"))[:80])
-    content = {name: part for name, part in data.items() if name != "schema"}
+    content = _of_schema(data)
     _exactly("file", content, PLAN_FIELDS, {"leaves", "target"})
     found: dict[str, Any] = {name: _value(name, content[name]) for name in ("sampler", "mechanism")}
     found["unit"] = Unit(content["unit"])
@@ -86,17 +84,37 @@ def read(data: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _plain(thing: object) -> Plain:
+def read_programme(data: Mapping[str, Any]) -> tuple[dict[str, dict[str, Any]], Target | None]:
+    """The fields of each plan of a programme, by name, and the programme's target. Errors as for `read`."""
+    content = _of_schema(data)
+    _exactly("file", content, ("plans", "target"), {"target"})
+    plans = _listed("plans", content["plans"])
+    for name, part in plans.items():
+        if not isinstance(part, dict):
+            raise _wrong(f"plans[{name!r}]", "a plan's table", repr(part)[:80])
+    return {name: read(part) for name, part in plans.items()}, _value(
+        "target", content["target"]
+    ) if "target" in content else None
+
+
+def _of_schema(data: Mapping[str, Any]) -> dict[str, Any]:
+    if type(data.get("schema")) is not int or data["schema"] != SCHEMA:
+        raise _wrong("schema", str(SCHEMA), repr(data.get("schema"))[:80])
+    return {name: part for name, part in data.items() if name != "schema"}
+
+
+def plain(thing: object) -> Plain:
+    """Plain data for a value of the vocabulary."""
     if type(thing) in _NAMES:
         parts = {name: getattr(thing, name) for name in _fields(type(thing))}
-        return {"kind": _NAMES[type(thing)]} | {name: _plain(part) for name, part in parts.items() if part is not None}
+        return {"kind": _NAMES[type(thing)]} | {name: plain(part) for name, part in parts.items() if part is not None}
     match thing:
         case Enum():
             return str(thing.value)
         case Unit():
             return thing.name
         case Mapping():
-            return [[name, _plain(part)] for name, part in thing.items()]
+            return [[name, plain(part)] for name, part in thing.items()]
         case str() | int() | float():
             return thing
     raise _wrong("file", "values of the vocabulary", type(thing).__name__)
@@ -124,12 +142,18 @@ def _part(kind: type, name: str, where: str, data: object) -> object:
 
 
 def _pairs(where: str, data: object) -> dict[str, Any]:
-    """A mapping from its list of pairs."""
+    """A mapping from its list of pairs; tables among the values are read."""
+    found = _listed(where, data)
+    return {name: _value(f"{where}[{name!r}]", part) if isinstance(part, dict) else part for name, part in found.items()}
+
+
+def _listed(where: str, data: object) -> dict[str, Any]:
+    """A mapping from its list of pairs, values as they stand."""
     found: dict[str, Any] = {}
     for pair in data if isinstance(data, list) else [data]:
         if not isinstance(pair, list) or len(pair) != 2 or not isinstance(pair[0], str) or pair[0] in found:
             raise _wrong(where, "a list of [name, value] pairs, no name twice", repr(pair)[:80])
-        found[pair[0]] = _value(f"{where}[{pair[0]!r}]", pair[1]) if isinstance(pair[1], dict) else pair[1]
+        found[pair[0]] = pair[1]
     return found
 
 

@@ -160,8 +160,8 @@ def _records(facts: Facts) -> Iterator[Assumption]:
         "The PyTorch engine tests it in the first step and refuses layers that mix records; with the NumPy engine the caller "
         "answers for it, as for everything done to the data before.",
     )
-    owners = getattr(facts.plan.sampler, "owners", None) if facts.plan is not None else None
-    if owners is not None:
+    owners = [getattr(plan.sampler, "owners", None) for plan in facts.plans.values()]
+    if owners and None not in owners:
         yield Assumption(
             f"Each record holds everything of one {unit}", Basis.ENGINE, "The plan's sampler draws owners of rows."
         )

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from discreet.accounting.sources import phrase
 from discreet.auditing import Audit
 from discreet.ledger import Charge, CorrelatedGaussianSum, GaussianSum, Query
 from discreet.ledger.folding import folded_noise_multiplier
-from discreet.report.deviations import comparable, contradicted, of_the_plan
+from discreet.plan import Plan
+from discreet.report.deviations import comparable, contradicted, of_the_plan, step_of
 from discreet.report.document import Row, Table, capped
 from discreet.report.facts import Facts
 from discreet.report.words import counted, downward, exact, measured, moment, multiplier, noise_of, upward
@@ -22,9 +24,15 @@ _SHOWN = 3  # different values in one cell
 
 def comparison(facts: Facts) -> Table:
     """One row for each thing that can differ; alarming where it does."""
-    own = [charge for charge in of_the_plan(facts) if charge.count]
-    groups = capped(list(_groups(facts, own)), 4)
-    return Table(("", "plan", "ledger", "audit"), (*_terms(facts), *_steps(facts, own), *groups, *_epsilon(facts)))
+    parts = [row for name, plan in facts.plans.items() or [("", None)] for row in _part(facts, name, plan)]
+    return Table(("", "plan", "ledger", "audit"), (*_terms(facts), *parts, *_others(facts), *_epsilon(facts)))
+
+
+def _part(facts: Facts, name: str, plan: Plan | None) -> Iterator[Row]:
+    """One plan against the charges of its runs; without a plan, all charges."""
+    own = [charge for charge in of_the_plan(facts, plan) if charge.count]
+    for row in (*_steps(facts, plan, own), *capped(list(_groups(plan, own)), 4)):
+        yield replace(row, cells=(f"{name}: {row.cells[0]}", *row.cells[1:])) if name else row
 
 
 def comparison_notes(facts: Facts) -> tuple[str, ...]:
@@ -49,7 +57,8 @@ def _row(name: str, plan: str, ledger: str, audit: str = _NONE, *, alarming: boo
 
 
 def _terms(facts: Facts) -> Iterator[Row]:
-    plan, audit, runs = facts.plan, facts.audit, [run.info for run in facts.held.runs]
+    audit, runs = facts.audit, [run.info for run in facts.held.runs]
+    plan = next(iter(facts.plans.values()), None)  # unit and adjacency are the same in all
     for name, planned, found, audited in (
         ("unit", plan and str(plan.unit), {str(run.unit) for run in runs}, audit and str(audit.unit)),
         ("adjacency", plan and plan.adjacency.value, {run.adjacency.value for run in runs}, audit and audit.adjacency.value),
@@ -58,15 +67,25 @@ def _terms(facts: Facts) -> Iterator[Row]:
         yield _row(name, planned or _NONE, _joined(found), audited or _NONE, alarming=differs)
     yield _row(
         "numerics",
-        _NONE if plan is None else f"{plan.numerics.value}, at least",
+        _joined({f"{each.numerics.value}, at least" for each in facts.plans.values()}),
         _joined({run.numerics.value for run in runs}),
-        alarming=plan is not None and not all(run.numerics.serves(plan.numerics) for run in runs),
+        alarming=any(
+            not charge.run.numerics.serves(each.numerics)
+            for each in facts.plans.values()
+            for charge in of_the_plan(facts, each)
+        ),
     )
     yield _row("parameters", _NONE, _joined({run.parameters.value for run in runs}))
 
 
-def _steps(facts: Facts, own: list[Charge]) -> Iterator[Row]:
-    plan = facts.plan
+def _others(facts: Facts) -> Iterator[Row]:
+    mine = {charge for plan in facts.plans.values() for charge in of_the_plan(facts, plan)}
+    others = sum(charge.count for charge in facts.held.held if charge not in mine)
+    if facts.plans and others:
+        yield _row("steps of other runs", "0", f"{others:,}")
+
+
+def _steps(facts: Facts, plan: Plan | None, own: list[Charge]) -> Iterator[Row]:
     planned = plan.step.sampling if plan is not None and plan.queries() else None
     found = {charge.step.sampling for charge in own}
     yield _row(
@@ -77,14 +96,14 @@ def _steps(facts: Facts, own: list[Charge]) -> Iterator[Row]:
     )
     total = sum(charge.count for charge in own)
     unsettled = sum(charge.unsettled for charge in own)
+    alike = [each.steps for each in facts.plans.values() if plan is not None and step_of(each) == step_of(plan)]
+    steps = sum(alike)
     yield _row(
         "steps",
-        _NONE if plan is None else f"{plan.steps:,}",
+        _NONE if plan is None else f"{steps:,}",
         f"{total:,}" + (f", {unsettled:,} of them unsettled" if unsettled else ""),
-        alarming=plan is not None and total - unsettled > plan.steps,
+        alarming=plan is not None and total - unsettled > steps,
     )
-    if total < facts.held.steps:
-        yield _row("steps of other runs", "0", f"{facts.held.steps - total:,}")
     yield _row(
         "noise multiplier, folded",
         _NONE if plan is None else downward(plan.noise_multiplier, 6),
@@ -98,8 +117,8 @@ def _folded(charge: Charge) -> str:
     return downward(folded_noise_multiplier(found), 6) if found else "not Gaussian"
 
 
-def _groups(facts: Facts, own: list[Charge]) -> Iterator[Row]:
-    planned: dict[str, Query] = {} if facts.plan is None else {query.group: query for query in facts.plan.queries()}
+def _groups(plan: Plan | None, own: list[Charge]) -> Iterator[Row]:
+    planned: dict[str, Query] = {} if plan is None else {query.group: query for query in plan.queries()}
     taken: dict[str, set[Query]] = {}
     for charge in own:
         for query in charge.step.queries:
@@ -110,9 +129,9 @@ def _groups(facts: Facts, own: list[Charge]) -> Iterator[Row]:
             f"group {group}",
             _noise(planned[group]) if group in planned else _NONE,
             _joined(map(_noise, found)),
-            alarming=facts.plan is not None and bool(own) and found != {planned.get(group)},
+            alarming=plan is not None and bool(own) and found != {planned.get(group)},
         )
-    for group in () if facts.plan is None else facts.plan.open_groups():
+    for group in () if plan is None else plan.open_groups():
         yield _row(f"group {group}", "NOT PRIVATE", "released without noise", alarming=True)
 
 

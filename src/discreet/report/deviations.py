@@ -13,7 +13,7 @@ from discreet.plan import Plan
 from discreet.report.facts import AuditedHead, Facts
 from discreet.report.words import counted, downward, exact, mark_words, measured, named, noise_of, upward
 
-__all__ = ["Deviation", "comparable", "contradicted", "deviations", "of_the_plan"]
+__all__ = ["Deviation", "comparable", "contradicted", "deviations", "of_the_plan", "step_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,51 +116,66 @@ def _limits(facts: Facts) -> Iterator[Deviation]:
 # --- plan against ledger ---
 
 
-def of_the_plan(facts: Facts) -> tuple[Charge, ...]:
-    """Charges of the runs that executed the plan: those with its step, and those that bear the same name.
+def of_the_plan(facts: Facts, plan: Plan | None) -> tuple[Charge, ...]:
+    """Charges of the runs that executed a plan: those with its step, and those that bear the same name.
 
-    If no run has the plan's step, all of them: then something else than the plan was executed.
+    If no run has the step of any plan, all of them: then something else than what was planned was executed.
     """
-    planned = None if facts.plan is None else _step(facts.plan)
-    runs = {charge.run for charge in facts.held.held if charge.step == planned}
+    charges = facts.held.held
+    steps = {step_of(each) for each in facts.plans.values()}
+    if not any(charge.step in steps for charge in charges):
+        return charges
+    own = None if plan is None else step_of(plan)
+    runs = {charge.run for charge in charges if charge.step == own}
     names = {run.label for run in runs}
-    return tuple(charge for charge in facts.held.held if not runs or charge.run in runs or charge.run.label in names)
+    return tuple(
+        charge
+        for charge in charges
+        if charge.step == own or (charge.step not in steps and (charge.run in runs or charge.run.label in names))
+    )
 
 
 def _plan(facts: Facts) -> Iterator[Deviation]:
-    plan = facts.plan
-    if plan is None:
+    if not facts.plans:
         return
-    own = of_the_plan(facts)
-    yield from _terms(facts, plan, own)
-    planned = _step(plan)
-    for charge in own:
-        if charge.step != planned and charge.count:
-            yield _wrong(_otherwise(charge, planned))
-    if planned is not None:
-        yield from _steps(plan, [charge for charge in own if charge.step == planned])
-    others = [charge for charge in facts.held.held if charge not in own and charge.count]
+    mine: list[Charge] = []
+    for name, plan in facts.plans.items():
+        own, planned = of_the_plan(facts, plan), step_of(plan)
+        yield from _terms(facts, plan, own)
+        for charge in own:
+            if charge.step != planned and charge.count and charge not in mine:
+                yield _wrong(_otherwise(charge, planned))
+        alike = [other for other, each in facts.plans.items() if step_of(each) == planned]
+        if planned is not None and name == alike[0]:
+            yield from _steps([charge for charge in own if charge.step == planned], facts, alike)
+        mine += own
+    others = [charge for charge in facts.held.held if charge not in mine and charge.count]
     if others:
         names = ", ".join(sorted({named(charge.run.label) for charge in others}))
         total = counted(sum(charge.count for charge in others), "step")
-        yield _note(f"{total} of runs that are not of this plan are in the ledger ({names}). The claim covers them too.")
+        whose = "this plan" if len(facts.plans) == 1 else "these plans"
+        yield _note(f"{total} of runs that are not of {whose} are in the ledger ({names}). The claim covers them too.")
 
 
-def _step(plan: Plan) -> Step | None:
+def step_of(plan: Plan) -> Step | None:
+    """What every step of a plan asks; None without noise."""
     return plan.step if plan.queries() else None
 
 
-def _steps(plan: Plan, charges: list[Charge]) -> Iterator[Deviation]:
+def _steps(charges: list[Charge], facts: Facts, names: list[str]) -> Iterator[Deviation]:
+    """How many steps were charged, of plans that have the same step."""
+    steps = sum(facts.plans[name].steps for name in names)
+    whose = "the plan" if names == [""] else " and ".join(f"plan {named(name)}" for name in names)
     total, unsettled = (sum(values) for values in zip(*((c.count, c.unsettled) for c in charges), (0, 0), strict=True))
-    if total > plan.steps and total - unsettled <= plan.steps:
+    if total > steps and total - unsettled <= steps:
         yield _note(
-            f"{counted(total, 'step')} were charged for the {plan.steps:,} of the plan. The surplus is within the "
+            f"{counted(total, 'step')} were charged for the {steps:,} of {whose}. The surplus is within the "
             f"{unsettled:,} that were reserved and never settled."
         )
-    elif total > plan.steps:
-        yield _wrong(f"{counted(total, 'step')} were charged; the plan has {plan.steps:,}.")
-    elif total < plan.steps:
-        yield _note(f"{counted(total, 'step')} were charged; the plan has {plan.steps:,}. The claim is about those charged.")
+    elif total > steps:
+        yield _wrong(f"{counted(total, 'step')} were charged; {whose} has {steps:,}.")
+    elif total < steps:
+        yield _note(f"{counted(total, 'step')} were charged; {whose} has {steps:,}. The claim is about those charged.")
 
 
 def _terms(facts: Facts, plan: Plan, own: tuple[Charge, ...]) -> Iterator[Deviation]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
@@ -16,7 +16,7 @@ from discreet.budget import Budget
 from discreet.errors import AccountingError, BudgetExceeded, LedgerCorrupt, LedgerUnavailable, ParameterError
 from discreet.ledger import Charge, Ledger
 from discreet.ledger.rows import Began
-from discreet.plan import Plan
+from discreet.plan import Plan, Programme
 from discreet.report.curves import detail, spending, tradeoff, unamplified
 from discreet.tuning import Kind, Tuning
 from discreet.units import Guarantee, Numerics, Parameters
@@ -112,7 +112,7 @@ class Facts:
     unamplified: Guarantee | None
     at_deltas: tuple[Guarantee, ...]
     ceilings: tuple[Ceiling, ...]
-    plan: Plan | None
+    plan: Plan | Programme | None
     budget: Budget | None
     audit: Audit | None
     tuning: tuple[Tuning, ...]
@@ -129,11 +129,22 @@ class Facts:
         return bool(self.guarantee.voided_by) or math.isinf(self.guarantee.upper)
 
     @property
+    def plans(self) -> Mapping[str, Plan]:
+        """What was declared, by name; one plan that was given alone has none."""
+        match self.plan:
+            case None:
+                return {}
+            case Plan():
+                return {"": self.plan}
+            case Programme():
+                return self.plan.plans
+
+    @property
     def records(self) -> int | None:
         """Number of records, where plan or ledger say it."""
-        planned = None if self.plan is None else getattr(self.plan.sampler, "records", None)
+        planned = [getattr(plan.sampler, "records", None) for plan in self.plans.values()]
         stated = [getattr(charge.step.sampling, "records", None) for charge in self.held.held]
-        known = [int(records) for records in (planned, *stated) if records is not None]
+        known = [int(records) for records in (*planned, *stated) if records is not None]
         return known[0] if known else None
 
 
@@ -141,18 +152,19 @@ def gather(
     ledger: Ledger,
     *,
     delta: float | None,
-    plan: Plan | None,
+    plan: Plan | Programme | None,
     audit: Audit | None,
     budget: Budget | None,
     tuning: Tuning | Sequence[Tuning] = (),
 ) -> Facts:
     """Read the ledger from its first row, check it, and compute everything that the report says."""
     check.instance(_OWNER, "ledger", ledger, Ledger)
-    for name, value, kind in (("plan", plan, Plan), ("audit", audit, Audit), ("budget", budget, Budget)):
+    if plan is not None:
+        check.member(_OWNER, "plan", plan, (Plan, Programme))
+        _check_leaves(plan)
+    for name, value, kind in (("audit", audit, Audit), ("budget", budget, Budget)):
         if value is not None:
             check.instance(_OWNER, name, value, kind)
-    if plan is not None:
-        _check_leaves(plan)
     held = _held(ledger)
     records = _tuning(ledger, held, tuning)
     level = _delta(held, delta, plan, budget)
@@ -180,9 +192,10 @@ def gather(
     )
 
 
-def _check_leaves(plan: Plan) -> None:
+def _check_leaves(plan: Plan | Programme) -> None:
     try:
-        plan.queries()
+        for part in (plan,) if isinstance(plan, Plan) else plan.plans.values():
+            part.queries()
     except ParameterError as wrong:
         expected = "one that knows its leaves, as the plan of a run does"
         raise ParameterError(
@@ -201,7 +214,7 @@ def _held(ledger: Ledger) -> Held:
     raise LedgerUnavailable(expected="a moment without new rows", got="a ledger that grows all the time", do="Try again.")
 
 
-def _delta(held: Held, delta: float | None, plan: Plan | None, budget: Budget | None) -> float:
+def _delta(held: Held, delta: float | None, plan: Plan | Programme | None, budget: Budget | None) -> float:
     if held.adaptive and budget is not None:
         if delta is not None and delta != budget.delta:
             expected = f"the budget's {budget.delta!r}: a filter proves nothing at another delta"
@@ -217,7 +230,7 @@ def _delta(held: Held, delta: float | None, plan: Plan | None, budget: Budget | 
     raise ParameterError(owner=_OWNER, name="delta", expected=expected, got="None", do="A claim needs a delta.")
 
 
-def _claim(held: Held, delta: float, plan: Plan | None, budget: Budget | None) -> Guarantee:
+def _claim(held: Held, delta: float, plan: Plan | Programme | None, budget: Budget | None) -> Guarantee:
     if not held.held and held.named:
         return _nothing(held, delta)
     if held.adaptive:
@@ -276,7 +289,7 @@ def _at_deltas(held: Held, claim: Guarantee) -> tuple[Guarantee, ...]:
     return (*larger, claim, *(account(held, delta=level) for level in levels if 1e-300 < level < claim.delta))
 
 
-def _ceilings(held: Held, guarantee: Guarantee, plan: Plan | None, budget: Budget | None) -> tuple[Ceiling, ...]:
+def _ceilings(held: Held, guarantee: Guarantee, plan: Plan | Programme | None, budget: Budget | None) -> tuple[Ceiling, ...]:
     limits = [("target", None if plan is None else plan.target), ("budget", budget)]
     return tuple(
         Ceiling(name, limit.epsilon, limit.delta, _claim_at(held, limit.delta, guarantee, limit.epsilon))

@@ -15,7 +15,7 @@ from discreet.auditing import Audit
 from discreet.budget import Budget
 from discreet.errors import ParameterError
 from discreet.ledger import Ledger
-from discreet.plan import Plan
+from discreet.plan import Plan, Programme
 from discreet.report.compose import compose
 from discreet.report.deviations import Deviation, deviations
 from discreet.report.document import Document
@@ -57,7 +57,7 @@ class Report:
         ledger: Ledger,
         *,
         delta: float | None = None,
-        plan: Plan | None = None,
+        plan: Plan | Programme | None = None,
         audit: Audit | None = None,
         budget: Budget | None = None,
         tuning: Tuning | Sequence[Tuning] = (),
@@ -67,7 +67,8 @@ class Report:
         Args:
             ledger: of the data set.
             delta: of the claim; left out: that of the plan's target, or of the budget.
-            plan: what was declared; compared with what was charged. Take that of the run, which knows its leaves.
+            plan: what was declared, one plan or a programme of several; compared with what was charged. Take the plan of the
+                run, which knows its leaves.
             audit: what was measured.
             budget: that guarded the ledger. Needed where steps were chosen from outputs: only it can say what holds then.
             tuning: how parameters were chosen, and on what data. Left out, the report says that it is not stated.

@@ -1,5 +1,7 @@
 """PyTorch: per-record gradients of any model, clipped, summed and noised. The only folder that imports torch."""
 
+from discreet.training.augmentation import augmented, mirrored, shifted
+from discreet.training.averaging import WeightAverage
 from discreet.training.batch import Batch
 from discreet.training.canaries import GradientCanaries
 from discreet.training.check import Problem, Problems, check
@@ -18,6 +20,10 @@ __all__ = [
     "Problem",
     "Problems",
     "TensorBoardLog",
+    "WeightAverage",
+    "augmented",
     "check",
     "losses",
+    "mirrored",
+    "shifted",
 ]

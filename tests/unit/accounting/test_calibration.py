@@ -12,6 +12,7 @@ from discreet.accounting.unknowns import (
     ExpectedBatchSize,
     ExpectedBatchSizeAtAverageNoise,
     GroupNoise,
+    NoiseFactor,
     NoiseMultiplier,
     Probability,
     ProbabilityAtAverageNoise,
@@ -108,9 +109,24 @@ def test_moments_fall_with_the_probability_at_fixed_average_noise() -> None:
     for order in (2.0, 3.0, 8.0, 20.0):
         costs = []
         for probability in (0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 0.9, 0.99):
-            step, count = unknown.steps_at(probability)
+            ((step, count),) = unknown.steps_at(probability)
             costs.append(composed(normalise([(step, count)], Adjacency.ADD_OR_REMOVE), order))
         assert costs == sorted(costs, reverse=True)
+
+
+def test_one_factor_on_the_noise_of_some_steps() -> None:
+    look = Step(Everything(), [GaussianSum("look", 1.0, 12.0)])
+    found = solve(NoiseFactor(scaled=((TWO, 1000), (look, 1)), fixed=((look, 2),)), epsilon=1.0, delta=1e-5)
+    check_result(found, 1.0)
+    pairs = NoiseFactor(scaled=((TWO, 1000), (look, 1)), fixed=((look, 2),)).steps_at(2.0)
+    assert [[query.noise_std for query in step.queries] for step, _ in pairs] == [[4.0, 14.0], [24.0], [12.0]]  # type: ignore[union-attr]
+    assert [count for _, count in pairs] == [1000, 1, 2]
+    with pytest.raises(AccountingError, match="the floor is"):
+        solve(NoiseFactor(scaled=((TWO, 1000),), fixed=((look, 10_000),)), epsilon=1.0, delta=1e-5)
+    with pytest.raises(ParameterError, match="steps of Gaussian sums"):
+        NoiseFactor(scaled=((Step(Poisson(0.1), [LaplaceSum("count", 1.0, 2.0)]), 1),))
+    with pytest.raises(ParameterError, match="steps of Gaussian sums"):
+        NoiseFactor(scaled=(), fixed=((look, 1),))
 
 
 def test_noise_of_one_group() -> None:

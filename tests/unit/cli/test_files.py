@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from discreet.cli.files import check_outputs, write_all
+import discreet as dp
+from discreet.cli.files import check_outputs, read_declared, read_plan, read_source, write_all
 from discreet.errors import DiscreetError
 
 
@@ -49,3 +50,15 @@ def test_a_dangling_link_counts_as_existing(tmp_path: Path) -> None:
     (tmp_path / "new.md").symlink_to("nowhere.md")
     with pytest.raises(DiscreetError, match="it exists"):
         check_outputs([tmp_path / "new.md"], suffixes=(".md",), force=False)
+
+
+@pytest.mark.parametrize("suffix", [".toml", ".json"])
+def test_a_programme_is_told_from_a_plan_by_content(tmp_path: Path, suffix: str) -> None:
+    plan = dp.Plan.dpsgd(sampling_probability=0.01, steps=10, noise_multiplier=1.1)
+    programme = dp.Programme({"first": plan, "second": plan})
+    programme.save(tmp_path / f"both{suffix}")
+    plan.save(tmp_path / f"plan{suffix}")
+    assert read_declared(tmp_path / f"both{suffix}") == read_source(tmp_path / f"both{suffix}") == programme
+    assert read_declared(tmp_path / f"plan{suffix}") == read_plan(tmp_path / f"plan{suffix}") == plan
+    with pytest.raises(DiscreetError, match="a programme of 2 plans"):
+        read_plan(tmp_path / f"both{suffix}")

@@ -244,3 +244,59 @@ def test_a_full_batch_step_is_compared_too() -> None:
     ledger = ledger_of((plan.step, 3), info=plan.run_info("final"))
     assert found(dp.Report.of(ledger, delta=1e-6, plan=plan)) == []
     assert alarming(dp.Report.of(ledger_of((step_of(dp.Everything()), 3)), delta=1e-6, plan=plan))
+
+
+# --- programmes of several plans ---
+
+
+LOOK = dp.Plan(sampler=dp.Sampler(dp.Everything(), records=1_000, steps=1), mechanism=dp.Gaussian(1.0, 20.0))
+BOTH = dp.Programme({"look": LOOK, "train": PLAN})
+
+
+def test_a_programme_that_was_executed_has_no_deviation() -> None:
+    ledger = ledger_of((LOOK.step, 1), info=LOOK.run_info("look"))
+    extend(ledger, (PLAN.step, PLAN.steps), info=PLAN.run_info("train"))
+    report = dp.Report.of(ledger, delta=DELTA, plan=BOTH)
+    assert found(report) == []
+    assert alarming(report) == []
+    assert "look: steps" in report.markdown()
+
+
+def test_a_plan_of_a_programme_with_more_steps_or_other_noise_is_wrong_and_named() -> None:
+    ledger = ledger_of((LOOK.step, 2), info=LOOK.run_info("look"))
+    extend(ledger, (PLAN.step, PLAN.steps), info=PLAN.run_info("train"))
+    report = dp.Report.of(ledger, delta=DELTA, plan=BOTH)
+    only(report, "wrong", "2 steps were charged; plan “look” has 1.")
+    assert alarming(report) == ["look: steps"]
+
+    ledger = ledger_of((LOOK.step, 1), info=LOOK.run_info("look"))
+    extend(ledger, (PLAN.step, PLAN.steps), (step_of(dp.Poisson(0.05), noise_std=0.5), 3), info=PLAN.run_info("train"))
+    report = dp.Report.of(ledger, delta=DELTA, plan=BOTH)
+    only(report, "wrong", "3 steps of run “train” are not the plan's", "group grad is not in the plan")
+
+
+def test_a_plan_of_a_programme_that_did_not_run_and_runs_beside_it_are_noted() -> None:
+    ledger = ledger_of((PLAN.step, PLAN.steps), info=PLAN.run_info("train"))
+    extend(ledger, (step_of(dp.Poisson(0.05), noise_std=9.0), 4), info=PLAN.run_info("other"))
+    texts = found(dp.Report.of(ledger, delta=DELTA, plan=BOTH))
+    assert [severity for severity, _ in texts] == ["note", "note"]
+    assert "0 steps were charged; plan “look” has 1." in texts[0][1]
+    assert "4 steps of runs that are not of these plans are in the ledger (“other”)" in texts[1][1]
+
+
+def test_phases_with_equal_steps_are_counted_together() -> None:
+    schedule = dp.Programme({"a": PLAN, "b": PLAN})
+    ledger = ledger_of((PLAN.step, 2 * PLAN.steps), info=PLAN.run_info("a"))
+    assert found(dp.Report.of(ledger, delta=DELTA, plan=schedule)) == []
+    extend(ledger, (PLAN.step, 1), info=PLAN.run_info("b"))
+    only(dp.Report.of(ledger, delta=DELTA, plan=schedule), "wrong", "plan “a” and plan “b” has")
+
+
+def test_the_target_of_a_programme_is_a_ceiling() -> None:
+    calibrated = BOTH.calibrated(epsilon=1.0, delta=DELTA)
+    ledger = ledger_of((calibrated["look"].step, 1), info=LOOK.run_info("look"))
+    extend(ledger, (calibrated["train"].step, PLAN.steps), info=PLAN.run_info("train"))
+    assert found(dp.Report.of(ledger, plan=calibrated)) == []
+    extend(ledger, (calibrated["train"].step, PLAN.steps), info=PLAN.run_info("train"))
+    texts = found(dp.Report.of(ledger, plan=calibrated))
+    assert any(severity == "wrong" and "above the target of epsilon 1" in text for severity, text in texts)

@@ -1,0 +1,117 @@
+"""MNIST end to end: a small convolutional network with tanh, in the manner of tempered sigmoids [PapernotEtAl2021]."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.optim.swa_utils import AveragedModel
+from torch.utils.data import TensorDataset
+
+import discreet as dp
+from benchmarks.utility.accuracy import accuracy
+from benchmarks.utility.data import load
+from benchmarks.utility.plain import PlainRun
+from benchmarks.utility.recipe import Goal, Recipe
+from discreet.plan import Target
+from discreet.randomness import Source
+from discreet.training import PrivateRun
+
+__all__ = ["RECIPES"]
+
+PROBABILITY = 0.08  # about 4,800 records in a step
+STEPS = 400
+CLIP_NORM = 0.1
+LEARNING_RATE, PLAIN_LEARNING_RATE = 2.0, 0.1
+MOMENTUM = 0.9
+AVERAGED = 0.5  # of the steps, the last
+
+
+@dataclass(frozen=True, slots=True)
+class Images:
+    """Pictures and labels."""
+
+    train: TensorDataset
+    test: TensorDataset
+
+
+def prepare(folder: Path) -> Images:
+    """Each image with mean 0 and variance 1 of its own: a function of the record alone."""
+    arrays = load(folder, "mnist")
+
+    def part(name: str) -> TensorDataset:
+        pixels = torch.from_numpy(arrays[f"x_{name}"]).float().unsqueeze(1)
+        spread, mean = torch.std_mean(pixels, dim=(1, 2, 3), keepdim=True)
+        return TensorDataset((pixels - mean) / spread.clamp_min(1.0), torch.from_numpy(arrays[f"y_{name}"]).long())
+
+    return Images(part("train"), part("test"))
+
+
+def network() -> nn.Module:
+    """Two convolutions, two linear layers; 15,258 parameters."""
+    return nn.Sequential(
+        nn.Conv2d(1, 16, 8, stride=3),
+        nn.Tanh(),
+        nn.Conv2d(16, 32, 3, stride=2),
+        nn.Tanh(),
+        nn.Flatten(),
+        nn.Linear(288, 32),
+        nn.Tanh(),
+        nn.Linear(32, 10),
+    )
+
+
+def loss(model: nn.Module, batch: list[Tensor]) -> Tensor:
+    """Cross entropy of each record."""
+    images, labels = batch
+    return functional.cross_entropy(model(images), labels, reduction="none")
+
+
+def train(prepared: Images, target: Target | None, ledger: Path, source: Source | None = None) -> float:
+    """DP-SGD with momentum, a learning rate that falls as a cosine, and the average of the later weights."""
+    model, records = network(), len(prepared.train)
+    rate = PLAIN_LEARNING_RATE if target is None else LEARNING_RATE
+    optimizer = torch.optim.SGD(model.parameters(), lr=rate, momentum=MOMENTUM)
+    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 0.5 + 0.5 * math.cos(math.pi * step / STEPS))
+    average = AveragedModel(model)
+    run: PrivateRun | PlainRun
+    if target is None:
+        run = PlainRun(model, batch_size=round(PROBABILITY * records), steps=STEPS)
+    else:
+        plan = dp.Plan.dpsgd(
+            records=records,
+            sampling_probability=PROBABILITY,
+            steps=STEPS,
+            clip_norm=CLIP_NORM,
+            epsilon=target.epsilon,
+            delta=target.delta,
+        )
+        run = PrivateRun(model, plan, ledger=ledger, source=source, label="cnn")
+    with run:
+        for batch in run.batches(prepared.train):
+            run.backward(loss, batch)  # type: ignore[arg-type]
+            optimizer.step()
+            optimizer.zero_grad()
+            scheduler.step()
+            if batch.step >= (1.0 - AVERAGED) * STEPS:
+                average.update_parameters(model)
+    return accuracy(average, prepared.test)
+
+
+RECIPES = (
+    Recipe(
+        name="cnn",
+        data_set="mnist",
+        model="Two convolutions and two linear layers with tanh, end to end; momentum, weights averaged over the later half.",
+        epsilons=(1.2, 3.0),
+        goals=(Goal(3.0, accuracy=0.981),),
+        tuned="learning rate, clip norm and number of steps, at epsilon 3, on the last 10,000 training images; not charged.",
+        without_privacy="the same network, batches, steps and averaging, with another learning rate; no clipping, no noise.",
+        prepare=prepare,
+        train=train,
+    ),
+)

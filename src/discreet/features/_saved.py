@@ -1,0 +1,64 @@
+"""Public arrays as part of a released model: read-only, in files that execute nothing."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet._files import checked_path, publish
+from discreet.errors import LedgerExists, LedgerUnavailable, ParameterError
+
+__all__ = ["frozen", "load", "save"]
+
+_KIND = "discreet.features"
+
+
+def frozen(array: NDArray[Any]) -> NDArray[np.float64]:
+    """A copy in float64 that nobody can change."""
+    copy = np.array(array, np.float64)
+    copy.setflags(write=False)
+    return copy
+
+
+def save(owner: str, path: object, arrays: Mapping[str, NDArray[np.float64]]) -> None:
+    """Write a new npz file, whole or not at all.
+
+    Raises:
+        ParameterError: in the name of the owner: no path, something is there, or the folder does not allow it.
+    """
+    place = checked_path(owner, path)
+    content = io.BytesIO()
+    np.savez(content, allow_pickle=False, **{_KIND: np.array(owner)}, **arrays)
+
+    def write(draft: Path) -> None:
+        draft.write_bytes(content.getvalue())
+
+    try:
+        publish(place, write)
+    except (LedgerExists, LedgerUnavailable) as wrong:
+        expected = "where nothing is yet, in a folder to write to"
+        raise ParameterError(owner=owner, name="path", expected=expected, got=wrong.got) from None
+
+
+def load(owner: str, path: object, names: tuple[str, ...]) -> dict[str, NDArray[np.float64]]:
+    """Read what `save` wrote under the same owner.
+
+    Raises:
+        ParameterError: no such file, or another one.
+    """
+    place = checked_path(owner, path)
+    try:
+        with np.load(place, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+        right = str(arrays.pop(_KIND)) == owner and set(arrays) == set(names)
+    except (OSError, EOFError, KeyError, ValueError, TypeError, AttributeError, zipfile.BadZipFile):
+        right = False
+    if not right or any(array.dtype != np.float64 for array in arrays.values()):
+        raise ParameterError(owner=owner, name="path", expected=f"a file that {owner}.save wrote", got="none, or another")
+    return arrays

@@ -1,0 +1,243 @@
+"""Strong directions of private vectors, found by one query, and shrunk.
+
+    rows (of a subspace) -> second moments, noised -> eigenvalues, corrected for the noise -> gain of each strong direction
+
+What all records share dominates gradients and uses up the clip norm, but tells little apart. Noise makes eigenvalues larger:
+with standard deviation s off the diagonal of an m x m matrix, eigenvalues of the noise alone fill [-2 s sqrt(m), 2 s sqrt(m)]
+(Wigner's semicircle), and an eigenvalue t > s sqrt(m) appears at t + s^2 m / t. Both are undone here, from public numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from os import PathLike
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet import _validate as check
+from discreet.aggregation.second_moments import SECOND_MOMENTS, SecondMoments, symmetrised
+from discreet.errors import ParameterError
+from discreet.features import _saved
+from discreet.features.rows import as_vectors, check_plan, chunks, own_product, pieces
+from discreet.ledger import Everything, Ledger
+from discreet.mechanisms import Gaussian, Groups
+from discreet.numerics import squared_norms
+from discreet.plan import Plan
+from discreet.randomness import Source
+from discreet.sampling import Sampler
+from discreet.units import Adjacency, Numerics, Unit
+
+__all__ = ["Whitening", "whiten", "whiten_plan"]
+
+_ORTHONORMAL = 1e-3  # most that the product of two columns of a basis may be off
+_BEYOND_THE_EDGE = 2.0  # the largest eigenvalue of noise alone is hardly ever farther out, in units of s m^(-1/6)
+_LEAST_LEFT = 1e-4  # of the mean squared norm, whatever the noise says
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Whitening:
+    """x -> x + U (gains - 1) U^T x: what lies in the directions U is multiplied by their gains. Public: from released values.
+
+    Args:
+        directions: U, dimension x directions, orthonormal columns; the strongest first.
+        gains: of each direction, in (0, 1].
+        eigenvalues: second moment of each direction, corrected for the noise.
+        norm: root mean square norm of a row afterwards, estimated; a radius for `unit_ball`.
+    """
+
+    directions: NDArray[np.float64]
+    gains: NDArray[np.float64]
+    eigenvalues: NDArray[np.float64]
+    norm: float
+
+    def __post_init__(self) -> None:
+        for name in ("directions", "gains", "eigenvalues"):
+            object.__setattr__(self, name, _saved.frozen(getattr(self, name)))
+        object.__setattr__(self, "norm", check.positive("Whitening", "norm", self.norm))
+        count = self.gains.shape
+        if (
+            self.directions.ndim != 2
+            or not self.directions.shape[1:] == count == self.eigenvalues.shape
+            or not ((self.gains > 0.0) & (self.gains <= 1.0)).all()
+        ):
+            expected, got = "gains in (0, 1], one for each direction", f"shapes {self.directions.shape} and {count}"
+            raise ParameterError(owner="Whitening", name="gains", expected=expected, got=got)
+        _check_orthonormal("Whitening", "directions", self.directions)
+
+    def __call__(self, vectors: NDArray[Any]) -> NDArray[np.floating]:
+        """Whitened rows, float32 for float32; each from its own row alone, bit for bit."""
+        rows = as_vectors("Whitening", vectors, len(self.directions))
+        result = rows.copy()
+        for part in chunks(rows) if self.gains.size else ():
+            along = own_product(rows[part], self.directions) * (self.gains - 1.0)
+            result[part] += own_product(along, self.directions.T).astype(rows.dtype)
+        return result
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write a new file (npz); never over another."""
+        arrays = {name: getattr(self, name) for name in ("directions", "gains", "eigenvalues")}
+        _saved.save("Whitening", path, arrays | {"norm": np.array(self.norm)})
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Whitening:
+        """Read what `save` wrote; nothing in the file is executed."""
+        arrays = _saved.load("Whitening", path, ("directions", "gains", "eigenvalues", "norm"))
+        norm = arrays.pop("norm")
+        return cls(norm=float(norm) if norm.ndim == 0 else math.nan, **arrays)
+
+
+def whiten_plan(
+    *,
+    records: int,
+    dimension: int,
+    noise_multiplier: float,
+    clip_norm: float = 1.0,
+    unit: Unit = Unit.EXAMPLE,
+    adjacency: Adjacency = Adjacency.ADD_OR_REMOVE,
+) -> Plan:
+    """The plan of `whiten`: every record, one step.
+
+    Args:
+        records: number of records [public].
+        dimension: coordinates of a vector, or columns of the basis [public].
+        noise_multiplier: of the matrix of second moments.
+        clip_norm: bound on the norm of x x^T, which is the square of that of x; 1 for rows in the unit ball.
+        unit: what is protected.
+        adjacency: against which change of the data.
+
+    >>> whiten_plan(records=60_000, dimension=100, noise_multiplier=12.0).step.queries
+    (GaussianSum(group='second_moments', sensitivity=1.0, noise_std=12.0),)
+    """
+    size = check.whole("whiten_plan", "dimension", dimension, least=1)  # and one for what the basis does not see
+    return Plan(
+        sampler=Sampler(Everything(), records=records, steps=1),
+        mechanism=Groups({SECOND_MOMENTS: Gaussian(clip_norm, noise_multiplier)}),
+        unit=unit,
+        adjacency=adjacency,
+        leaves={SECOND_MOMENTS: (size + 1) ** 2},
+        numerics=Numerics.EXACT,
+    )
+
+
+def whiten(
+    vectors: NDArray[Any],
+    *,
+    plan: Plan,
+    ledger: Ledger,
+    source: Source | None = None,
+    basis: NDArray[Any] | None = None,
+    power: float = 0.5,
+    level: float | None = None,
+) -> Whitening:
+    """The directions in which rows are longest, by one private query that is charged to the ledger, and their gains.
+
+    A direction with second moment t gets the gain min(1, (level/t)^power); one that does not rise above the noise keeps 1. With
+    power 1/2, all that were above the level end there.
+
+    Guarantee: the result is post-processing of one Gaussian query with the plan's sensitivity and noise, exact numerics. This
+    holds if a record's vector is computed from that record and released values alone (docs/proofs/features.md).
+
+    Args:
+        vectors: one row for each record of the data set, such as `unit_ball` gives. Sensitive.
+        plan: from `whiten_plan`, or one with its leaf, of one step and one batch.
+        ledger: of the data set, open to append.
+        source: of noise and samples; a fresh one from the operating system by default.
+        basis: what to look at: a matrix with orthonormal columns, or whole numbers of coordinates; everything by default. The
+            fewer dimensions, the less the noise hides. Public.
+        power: 0 leaves everything as it is, 1/2 makes directions equally strong, more turns their order around. Public.
+        level: second moment that needs no shrinking; left out, that of a direction that just rises above the noise. Public.
+
+    >>> rng = np.random.default_rng(0)
+    >>> vectors = rng.normal(0.0, [0.9] + 9 * [0.1], (5_000, 10))
+    >>> plan = whiten_plan(records=5_000, dimension=10, noise_multiplier=3.0)
+    >>> found = whiten(vectors, plan=plan, ledger=Ledger.in_memory())
+    >>> bool(abs(found.directions[0, 0]) > 0.99), bool(found(vectors)[:, 0].std() < 0.3)
+    (True, True)
+    """
+    owner = "whiten"
+    rows = as_vectors(owner, vectors)
+    chosen = None if basis is None else _basis(basis, rows.shape[1])
+    size = rows.shape[1] if chosen is None else chosen.shape[-1]
+    exponent = 0.0 if power == 0 else check.positive(owner, "power", power)
+    lowest = None if level is None else check.positive(owner, "level", level)
+    check_plan(owner, plan, {SECOND_MOMENTS: (size + 1) ** 2}, len(rows))
+    run = SecondMoments(plan, ledger=ledger, source=source, label="features.whiten")
+    (sample,) = run.samples()
+    sums = run.partial(sample)
+    for some in pieces(sample.indices, rows.shape[1]):
+        sums.add(_seen(rows[some], chosen))
+    released = run.release(sample, sums)
+    noise = released.noise_std[SECOND_MOMENTS] / released.divisors[SECOND_MOMENTS] / math.sqrt(2.0)
+    matrix = symmetrised(released)
+    values, directions, least = _strong(matrix[:size, :size], noise)
+    gains = np.minimum(1.0, ((least if lowest is None else lowest) / values) ** exponent)
+    kept = gains < 1.0
+    values, gains, directions = values[kept], gains[kept], directions[:, kept]
+    total = abs(float(np.trace(matrix)))
+    left = max(total - float(np.sum((1.0 - gains**2) * values)), _LEAST_LEFT * total)
+    return Whitening(_whole(directions, chosen, rows.shape[1]), gains, values, norm=math.sqrt(left))
+
+
+def _strong(matrix: NDArray[np.float64], noise: float) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
+    """Eigenvalues that rise above the noise, corrected, with their vectors; and the least that could. Strongest first.
+
+    Args:
+        matrix: of second moments, noised.
+        noise: standard deviation of an entry off the diagonal.
+    """
+    size = len(matrix)
+    eigenvalues, vectors = np.linalg.eigh(matrix)
+    eigenvalues, vectors = eigenvalues[::-1], vectors[:, ::-1]
+    edge = noise * math.sqrt(size)
+    centre = max(float(eigenvalues[-1]) + 2.0 * edge, 0.0)  # what weak directions have: noise spreads them to both sides
+    seen = eigenvalues - centre > 2.0 * edge + _BEYOND_THE_EDGE * noise * size ** (-1.0 / 6.0)
+    above = eigenvalues[seen] - centre
+    corrected = centre + (above + np.sqrt(np.maximum(above**2 - 4.0 * edge**2, 0.0))) / 2.0
+    return corrected, vectors[:, seen], centre + edge
+
+
+def _seen(rows: NDArray[np.floating], basis: NDArray[Any] | None) -> NDArray[np.float64]:
+    """What of each row the basis sees, and the length of the rest; from its own row alone, bit for bit.
+
+    The rest makes the trace of the second moments that of whole rows, and costs nothing: together they are as long as the row.
+    """
+    seen = rows if basis is None else rows[:, basis] if basis.ndim == 1 else own_product(rows, basis)
+    result = np.empty((len(rows), seen.shape[1] + 1))
+    result[:, :-1] = seen
+    with np.errstate(all="ignore"):  # what is not finite contributes nothing
+        result[:, -1] = 0.0 if basis is None else np.sqrt(np.maximum(squared_norms(rows) - squared_norms(seen), 0.0))
+    return result
+
+
+def _whole(directions: NDArray[np.float64], basis: NDArray[Any] | None, dimension: int) -> NDArray[np.float64]:
+    """Directions of the basis as directions of whole vectors."""
+    if basis is None:
+        return directions
+    if basis.ndim == 2:
+        return np.asarray(basis @ directions)
+    whole = np.zeros((dimension, directions.shape[1]))
+    whole[basis] = directions
+    return whole
+
+
+def _basis(basis: NDArray[Any], dimension: int) -> NDArray[Any]:
+    """Columns in float64, or the numbers of coordinates."""
+    given = np.asarray(basis)
+    if given.ndim == 1 and given.dtype.kind in "iu" and given.size == np.unique(given).size > 0:
+        if given.min() >= 0 and given.max() < dimension:
+            return given.astype(np.intp)
+    elif given.ndim == 2 and given.dtype.kind == "f" and given.shape[0] == dimension >= given.shape[1] > 0:
+        _check_orthonormal("whiten", "basis", given)
+        return given.astype(np.float64)
+    expected = f"a matrix of {dimension} rows with orthonormal columns, or different whole numbers from 0 to {dimension - 1}"
+    raise ParameterError(owner="whiten", name="basis", expected=expected, got=f"{given.dtype}, shape {given.shape}")
+
+
+def _check_orthonormal(owner: str, name: str, matrix: NDArray[Any]) -> None:
+    columns = matrix.astype(np.float64)
+    if not np.abs(columns.T @ columns - np.eye(matrix.shape[1])).max(initial=0.0) <= _ORTHONORMAL:  # also for NaN
+        got = "columns whose products are off by more than 0.001"
+        raise ParameterError(owner=owner, name=name, expected="a matrix with orthonormal columns", got=got)

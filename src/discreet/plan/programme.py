@@ -1,0 +1,259 @@
+"""Several plans on one data set: what is looked at before training, and training itself, or training in phases.
+
+    Programme({"moments": ..., "covariance": ..., "training": ...})      statistics of the data, then a model: one budget
+    Programme.phases(plan, [Phase(steps=100, noise=1.5), ...])           noise and clip norms that change on a schedule
+
+Each plan becomes a run of its own on the one ledger of the data set. Accountants read a programme as they read a ledger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from discreet import _validate as check
+from discreet.accounting import account, solve
+from discreet.accounting.unknowns import NoiseFactor
+from discreet.errors import AccountingError, ParameterError
+from discreet.ledger.rows import Charge
+from discreet.mechanisms._frozen import frozen
+from discreet.plan import text, vocabulary
+from discreet.plan.calibrated import Target
+from discreet.plan.plan import Plan, plain
+from discreet.plan.scaling import with_clip_norm, with_noise_times
+from discreet.sampling import Sampler
+
+__all__ = ["Phase", "Programme", "from_text"]
+
+_OWNER = "Programme"
+_PLANS = "plans"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phase:
+    """Some steps of a schedule; public, settled before the first of them.
+
+    Args:
+        steps: how many.
+        noise: factor on the noise multipliers of the plan, relative to the other phases.
+        clip_norm: of the gradients in this phase; left out, that of the plan.
+    """
+
+    steps: int
+    noise: float = 1.0
+    clip_norm: float | None = None
+
+    def __post_init__(self) -> None:
+        set_ = object.__setattr__
+        set_(self, "steps", check.whole("Phase", "steps", self.steps, least=1))
+        set_(self, "noise", check.positive("Phase", "noise", self.noise))
+        if self.clip_norm is not None:
+            set_(self, "clip_norm", check.positive("Phase", "clip_norm", self.clip_norm))
+
+
+@dataclass(frozen=True, slots=True)
+class Programme:
+    """Plans by name, executed one after the other on one ledger; accounted for and calibrated together.
+
+    Guarantee: none of its own. `dp.account` composes the charges of all plans; what was executed is in the ledger.
+
+    Args:
+        plans: in the order in which they run; all protect the same unit under the same adjacency, over as many records.
+        target: what the plans together were calibrated for, if anything: a wish, never a guarantee.
+
+    >>> from discreet.ledger.events import Everything
+    >>> from discreet.mechanisms import Gaussian
+    >>> look = Plan(sampler=Sampler(Everything(), records=60_000, steps=1), mechanism=Gaussian(1.0, noise_multiplier=40.0))
+    >>> train = Plan.dpsgd(records=60_000, expected_batch_size=8192, steps=200, noise_multiplier=1.0)
+    >>> both = Programme({"moments": look, "training": train}).calibrated(epsilon=1.2, delta=1e-5, scale=["training"])
+    >>> round(both["training"].noise_multiplier, 1), both["moments"].noise_multiplier
+    (6.3, 40.0)
+    >>> 1.198 < account(both, delta=1e-5).upper <= 1.2
+    True
+    """
+
+    plans: Mapping[str, Plan]
+    target: Target | None = None
+
+    def __post_init__(self) -> None:
+        plans = frozen(_OWNER, _PLANS, self.plans)
+        for name, plan in plans.pairs:
+            check.instance(_OWNER, f"plans[{name!r}]", plan, Plan)
+        if self.target is not None:
+            check.instance(_OWNER, "target", self.target, Target)
+        _same("unit", {name: str(plan.unit) for name, plan in plans.items()})
+        _same("adjacency", {name: plan.adjacency.value for name, plan in plans.items()})
+        records = {name: plan.sampler.records for name, plan in plans.items() if isinstance(plan.sampler, Sampler)}
+        _same("number of records", {name: str(number) for name, number in records.items()})
+        object.__setattr__(self, "plans", plans)
+
+    @classmethod
+    def phases(cls, plan: Plan, phases: Iterable[Phase]) -> Programme:
+        """A schedule of noise and clip norms, settled in advance: the plan with other numbers in each phase.
+
+        Give each phase to a run of its own, on the same model, optimizer and ledger. What a phase is must not depend on what
+        an earlier one released.
+
+        Args:
+            plan: whose sampling and mechanism all phases share; its number of steps is replaced by theirs.
+            phases: in order; they are named "phase 1", "phase 2" and so on.
+
+        >>> plan = Plan.dpsgd(records=60_000, expected_batch_size=600, steps=1, noise_multiplier=1.0, clip_norm=1.0)
+        >>> schedule = Programme.phases(plan, [Phase(steps=100, noise=1.5), Phase(steps=200, clip_norm=0.5)])
+        >>> schedule = schedule.calibrated(epsilon=3.0, delta=1e-6)
+        >>> [(plan.steps, round(plan.noise_multiplier, 2)) for plan in schedule.plans.values()]
+        [(100, 1.11), (200, 0.74)]
+        """
+        owner = "Programme.phases"
+        base = replace(check.instance(owner, "plan", plan, Plan), target=None)
+        listed = [check.instance(owner, "phases", phase, Phase) for phase in phases]
+        return cls({f"phase {number}": _phase(base, phase) for number, phase in enumerate(listed, start=1)})
+
+    def __getitem__(self, name: str) -> Plan:
+        if name not in self.plans:
+            expected = f"one of {', '.join(map(repr, self.plans))}"
+            raise ParameterError(owner=_OWNER, name="name", expected=expected, got=repr(name))
+        return self.plans[name]
+
+    # --- what it costs ---
+
+    def charges(self) -> tuple[Charge, ...]:
+        """What all runs together will be charged."""
+        return tuple(charge for plan in self.plans.values() for charge in plan.charges())
+
+    def marks(self) -> tuple[str, ...]:
+        """Names of what voids the guarantee."""
+        return tuple(sorted({mark for plan in self.plans.values() for mark in plan.marks()}))
+
+    def certified(self, target: Target) -> Programme:
+        """The same programme with this target, if the accountant's upper bound meets it.
+
+        Raises:
+            AccountingError: it does not.
+        """
+        found = account(self, delta=check.instance("Programme.certified", "target", target, Target).delta)
+        if found.voided_by or not found.upper <= target.epsilon:
+            raise AccountingError(
+                expected=f"plans that together meet epsilon {target.epsilon!r} at delta {target.delta!r}",
+                got=f"a certified upper bound of {found.upper!r}" + "".join(f", void: {mark}" for mark in found.voided_by),
+                do="Ask for a larger epsilon, or change the plans.",
+            )
+        return replace(self, target=target)
+
+    def calibrated(self, *, epsilon: float, delta: float, scale: Iterable[str] | None = None) -> Programme:
+        """The noise of the named plans multiplied by one factor, such that all plans together just meet the target.
+
+        Args:
+            epsilon: the target, of everything.
+            delta: of the target.
+            scale: names of the plans whose noise is found; the others stay as they are. All by default.
+
+        Raises:
+            AccountingError: a plan is not private, or no factor meets the target: the others alone cost too much.
+        """
+        target = Target(epsilon, delta)
+        open_groups = [f"{name}: {group}" for name, plan in self.plans.items() for group in plan.open_groups()]
+        if open_groups:
+            do = "No noise on the others makes it private."
+            got = f"{', '.join(open_groups)} without noise"
+            raise AccountingError(expected="plans whose groups are all private", got=got, do=do)
+        chosen = set(self.plans if scale is None else _names(scale))
+        for name in sorted(chosen):
+            self[name]
+        pairs = {name: (plan.step, plan.steps) for name, plan in self.plans.items()}
+        unknown = NoiseFactor(
+            scaled=tuple(pair for name, pair in pairs.items() if name in chosen),
+            fixed=tuple(pair for name, pair in pairs.items() if name not in chosen),
+        )
+        adjacency = next(iter(self.plans.values())).adjacency
+        factor = solve(unknown, epsilon=target.epsilon, delta=target.delta, adjacency=adjacency).value * (1.0 + 1e-12)
+        return Programme(
+            {name: _noised(plan, factor) if name in chosen else plan for name, plan in self.plans.items()}
+        ).certified(target)
+
+    # --- for people and files ---
+
+    def explain(self, *, delta: float | None = None) -> str:
+        """Every plan as a table, and what all of them cost.
+
+        Args:
+            delta: states the guarantee at this delta; without it no epsilon is claimed.
+        """
+        parts = [f"=== {name} ===\n{plan.explain()}" for name, plan in self.plans.items()]
+        if self.target is not None:
+            parts.append(
+                f"Target of all, which is no guarantee: epsilon {self.target.epsilon!r} at delta {self.target.delta!r}."
+            )
+        if delta is not None:
+            parts.append(f"All plans together, if executed as planned:\n{account(self, delta=delta)}")
+        return "\n\n".join(parts)
+
+    def to_json(self) -> str:
+        """The programme as JSON; `from_json` gives an equal one."""
+        return text.to_json(self._plain())
+
+    def to_toml(self) -> str:
+        """The programme as TOML; `from_toml` gives an equal one."""
+        return text.to_toml(self._plain())
+
+    @classmethod
+    def from_json(cls, source: str) -> Programme:
+        """The programme behind `to_json`; whatever is not exactly one is a ParameterError."""
+        return cls._read(text.from_json(source))
+
+    @classmethod
+    def from_toml(cls, source: str) -> Programme:
+        """The programme behind `to_toml`; whatever is not exactly one is a ParameterError."""
+        return cls._read(text.from_toml(source))
+
+    def save(self, path: str | Path) -> None:
+        """Write a new file, TOML or JSON by its suffix. A file that holds something else is never overwritten."""
+        place, is_json = text.place("Programme.save", path)
+        text.write_new(place, self.to_json() if is_json else self.to_toml())
+
+    @classmethod
+    def load(cls, path: str | Path) -> Programme:
+        """Read a file, TOML or JSON by its suffix."""
+        place, is_json = text.place("Programme.load", path)
+        source = text.read_text(place)
+        return cls.from_json(source) if is_json else cls.from_toml(source)
+
+    def _plain(self) -> dict[str, text.Plain]:
+        plans = [[name, plain(plan)] for name, plan in self.plans.items()]
+        target = {} if self.target is None else {"target": vocabulary.plain(self.target)}
+        return {"schema": vocabulary.SCHEMA, **target, _PLANS: plans}
+
+    @classmethod
+    def _read(cls, data: Mapping[str, text.Plain]) -> Programme:
+        plans, target = vocabulary.read_programme(data)
+        return cls({name: Plan(**fields) for name, fields in plans.items()}, target)
+
+
+def from_text(source: str) -> Plan | Programme:
+    """What a file holds, told apart by content: TOML or JSON, a programme or one plan."""
+    data = text.from_json(source) if source.lstrip().startswith("{") else text.from_toml(source)
+    return Programme._read(data) if _PLANS in data else Plan(**vocabulary.read(data))  # noqa: SLF001  (its own module)
+
+
+def _phase(base: Plan, phase: Phase) -> Plan:
+    mechanism = base.mechanism if phase.clip_norm is None else with_clip_norm(base.mechanism, phase.clip_norm)
+    sampler = replace(base.sampler, steps=phase.steps)
+    return replace(base, sampler=sampler, mechanism=with_noise_times(mechanism, phase.noise))
+
+
+def _noised(plan: Plan, factor: float) -> Plan:
+    return replace(plan, mechanism=with_noise_times(plan.mechanism, factor), target=None)
+
+
+def _names(scale: Iterable[str]) -> list[str]:
+    found = [scale] if isinstance(scale, str) else [check.label("Programme.calibrated", "scale", name) for name in scale]
+    if not found:
+        raise ParameterError(owner="Programme.calibrated", name="scale", expected="at least one name", got="none")
+    return found
+
+
+def _same(what: str, values: Mapping[str, str]) -> None:
+    if len(set(values.values())) > 1:
+        got = ", ".join(f"{name}: {value}" for name, value in values.items())
+        raise ParameterError(owner=_OWNER, name=_PLANS, expected=f"the same {what} in every plan: it is one data set", got=got)
