@@ -104,7 +104,7 @@ def tune_for_accuracy(
         average_noises: to try: noise_std / expected_batch_size, in the gradient's unit.
         accuracy: score that is wanted.
         data: on which. On private data every trial is charged, the most noise first, until one reaches the accuracy: less
-            noise costs more.
+            noise costs more. What is left of the budget must then hold the plan that comes back.
         progress: whether a bar is shown; None: in a terminal.
 
     >>> from discreet.tuning import Synthetic

@@ -108,7 +108,7 @@ def sweep(
     check.member(owner, "data", data, (Public, Synthetic, Private))
     if not callable(trial):
         raise ParameterError(owner=owner, name="trial", expected="a function of settings", got=type(trial).__name__)
-    name = secrets.token_hex(3)
+    name = secrets.token_hex(4)
     settings = [
         Settings(label=_label(name, number, values), plan=plan, values=values) for number, (values, plan) in enumerate(asked, 1)
     ]

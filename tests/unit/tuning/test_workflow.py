@@ -120,6 +120,14 @@ def test_any_private_plan_will_do_where_its_clip_norm_stays() -> None:
         tune_for_compute(lambda _: 0.0, plan, learning_rates=[1.0], clip_norms=[1.0], data=DATA)
 
 
+def test_clip_norms_are_those_of_gradients_and_metrics_keep_theirs() -> None:
+    parts = {"grad/*": dp.Gaussian(1.0, 2.0), "metric/*": dp.Gaussian(1.0, 40.0)}
+    plan = replace(DPSGD, mechanism=dp.Groups(parts), target=None)
+    found = tune_for_compute(lambda s: -s.clip_norm, plan, learning_rates=[1.0], clip_norms=[0.5, 0.1], data=DATA)
+    assert [query.sensitivity for query in found.plan.queries()] == [0.1, 1.0]
+    assert found.plan.noise_multiplier == pytest.approx(plan.noise_multiplier)
+
+
 def test_a_plan_for_a_public_data_set_of_another_size() -> None:
     settings = Settings(label="x", plan=DPSGD, values={"clip_norm": 1.0})
     plan = settings.plan_for(400)
