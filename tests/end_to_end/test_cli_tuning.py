@@ -31,7 +31,7 @@ def test_records_of_tuning_are_shown_or_refused(tmp_path: Path) -> None:
         cwd=tmp_path,
     )
     assert (both.code, both.err) == (0, "")
-    assert "3 trials of learning_rate on private data “patients”" in both.out
+    assert "3 trials on private data “patients”" in both.out
     assert "public data “digits”" in both.out
     assert "Tuning: not stated" in none.out
     assert "Tuning: not stated" not in both.out

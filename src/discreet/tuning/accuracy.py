@@ -24,7 +24,7 @@ from discreet.tuning.record import Method, Trial, Tuning
 from discreet.tuning.settings import checked_plan, gaussian_of, with_gaussian
 from discreet.tuning.sweep import TrialFunction, sweep
 from discreet.tuning.table import lines, source
-from discreet.tuning.values import ascending
+from discreet.tuning.values import distinct
 
 __all__ = ["AccuracyTuning", "tune_for_accuracy"]
 
@@ -104,7 +104,7 @@ def tune_for_accuracy(
         average_noises: to try: noise_std / expected_batch_size, in the gradient's unit.
         accuracy: score that is wanted.
         data: on which. On private data every trial is charged, the most noise first, until one reaches the accuracy: less
-            noise costs more.
+            noise costs more. What is left of the budget must then hold the plan that comes back.
         progress: whether a bar is shown; None: in a terminal.
 
     >>> from discreet.tuning import Synthetic
@@ -119,7 +119,7 @@ def tune_for_accuracy(
     wanted = check.real(owner, "accuracy", accuracy)
     clip_norm = gaussian_of(owner, small).clip_norm
     asked = []
-    for noise in reversed(ascending(owner, "average_noises", average_noises)):
+    for noise in sorted(distinct(owner, "average_noises", average_noises), reverse=True):
         multiplier = noise * small.expected_batch_size / clip_norm
         asked.append(({"average_noise": noise}, with_gaussian(small, clip_norm=clip_norm, noise_multiplier=multiplier)))
     made = sweep(owner, trial, asked, data=data, enough=wanted if isinstance(data, Private) else None, progress=progress)

@@ -21,7 +21,7 @@ from discreet.tuning.record import Method, Tuning
 from discreet.tuning.settings import checked_plan, gaussian_of, with_gaussian
 from discreet.tuning.sweep import TrialFunction, sweep
 from discreet.tuning.table import lines, source
-from discreet.tuning.values import ascending
+from discreet.tuning.values import distinct
 
 __all__ = ["ClipSearch", "clip_search"]
 
@@ -121,7 +121,7 @@ def clip_search(
         raise ParameterError(owner=owner, name="tolerance", expected="at least 0", got=repr(slack))
     asked = [
         ({"clip_norm": clip_norm}, with_gaussian(plan, clip_norm=clip_norm, noise_multiplier=_NEXT_TO_NOTHING))
-        for clip_norm in ascending(owner, "clip_norms", clip_norms, least=2)
+        for clip_norm in sorted(distinct(owner, "clip_norms", clip_norms, least=2))
     ]
     made = sweep(owner, trial, asked, data=data, progress=progress)
     scored = made.scored(owner)

@@ -13,19 +13,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from discreet.errors import ParameterError
 from discreet.plan import Plan
+from discreet.plan.scaling import with_clip_norm
 from discreet.tuning.data import Data
 from discreet.tuning.picture import Line, Picture, draw
 from discreet.tuning.record import Method, Trial, Tuning
-from discreet.tuning.settings import checked_plan, gaussian_of, with_gaussian
+from discreet.tuning.settings import checked_plan
 from discreet.tuning.sweep import TrialFunction, sweep
 from discreet.tuning.table import lines, source
-from discreet.tuning.values import ascending
+from discreet.tuning.values import distinct
 
 __all__ = ["ComputeTuning", "tune_for_compute"]
+
+_ONE_CLIP_NORM = "one with a single clip norm for all gradients, where clip norms are tried"
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,10 +126,10 @@ def tune_for_compute(
     """
     owner = "tune_for_compute"
     checked_plan(owner, plan)
-    rates = ascending(owner, "learning_rates", learning_rates)
+    rates = distinct(owner, "learning_rates", learning_rates)
     plans: dict[float | None, Plan] = {None: plan}
     if clip_norms is not None:
-        plans = {clip_norm: _clipped(owner, plan, clip_norm) for clip_norm in ascending(owner, "clip_norms", clip_norms)}
+        plans = {clip_norm: _clipped(owner, plan, clip_norm) for clip_norm in distinct(owner, "clip_norms", clip_norms)}
     asked = [
         ({"learning_rate": rate} | ({} if clip_norm is None else {"clip_norm": clip_norm}), own)
         for clip_norm, own in plans.items()
@@ -140,6 +144,10 @@ def tune_for_compute(
 
 def _clipped(owner: str, plan: Plan, clip_norm: float) -> Plan:
     """The plan with another clip norm, certified anew where it has a target."""
-    noise = gaussian_of(owner, plan).noise_multiplier
-    changed = with_gaussian(plan, clip_norm=clip_norm, noise_multiplier=noise)
+    try:
+        mechanism = with_clip_norm(plan.mechanism, clip_norm)
+    except ParameterError as wrong:
+        do = "Leave clip_norms out, or make it with Plan.dpsgd."
+        raise ParameterError(owner=owner, name="plan", expected=_ONE_CLIP_NORM, got=wrong.got, do=do) from None
+    changed = replace(plan, mechanism=mechanism, target=None)
     return changed if plan.target is None else changed.certified(plan.target)

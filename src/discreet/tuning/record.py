@@ -36,10 +36,10 @@ class Kind(Enum):
 class Method(Enum):
     """How settings were chosen [Ponomareva2023, section 5.4.1]. OTHER: by hand, or by a program of one's own."""
 
-    CLIP_SEARCH = "clip norm, without noise (ClipSearch)"
+    CLIP_SEARCH = "ClipSearch, without noise"
     COMPUTE = "given computation and privacy"
     ACCURACY = "given accuracy and privacy"
-    OTHER = "other"
+    OTHER = "by other means"
 
 
 @dataclass(frozen=True, slots=True)

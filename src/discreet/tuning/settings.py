@@ -45,8 +45,9 @@ class Settings:
 
     @property
     def clip_norm(self) -> float:
-        """Of the plan, where it has one group of gradients."""
-        return gaussian_of("Settings", self.plan).clip_norm
+        """What is tried, or that of the plan, where it has one group."""
+        tried = self.values.get("clip_norm")
+        return gaussian_of("Settings", self.plan).clip_norm if tried is None else tried
 
     def plan_for(self, records: int) -> Plan:
         """The same batch, steps, clip norm and noise for a data set of another size, such as public data.

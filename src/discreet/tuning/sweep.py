@@ -13,6 +13,8 @@ beside the ledger, no ledger can show.
 
 from __future__ import annotations
 
+import math
+import numbers
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -106,7 +108,7 @@ def sweep(
     check.member(owner, "data", data, (Public, Synthetic, Private))
     if not callable(trial):
         raise ParameterError(owner=owner, name="trial", expected="a function of settings", got=type(trial).__name__)
-    name = secrets.token_hex(3)
+    name = secrets.token_hex(4)
     settings = [
         Settings(label=_label(name, number, values), plan=plan, values=values) for number, (values, plan) in enumerate(asked, 1)
     ]
@@ -137,7 +139,7 @@ def _score(owner: str, score: object) -> float | None:
     try:
         return check.real(owner, "score", score, expected=expected)
     except ParameterError:
-        if isinstance(score, float) and not abs(score) < float("inf"):
+        if isinstance(score, numbers.Real) and not math.isfinite(score):
             return None  # training diverged: a result too
         raise
 

@@ -7,19 +7,19 @@ from collections.abc import Iterable
 from discreet import _validate as check
 from discreet.errors import ParameterError
 
-__all__ = ["ascending"]
+__all__ = ["distinct"]
 
 
-def ascending(owner: str, name: str, values: object, *, least: int = 1) -> list[float]:
-    """Positive numbers, in ascending order, none of them twice.
+def distinct(owner: str, name: str, values: object, *, least: int = 1) -> list[float]:
+    """Positive numbers in the order given, none of them twice.
 
-    >>> ascending("f", "x", [3, 1.5])
-    [1.5, 3.0]
+    >>> distinct("f", "x", [3, 1.5])
+    [3.0, 1.5]
     """
     expected = f"numbers above 0, {least} or more, none of them twice"
     if not isinstance(values, Iterable) or isinstance(values, str | bytes):
         raise ParameterError(owner=owner, name=name, expected=expected, got=type(values).__name__)
-    found = sorted(check.positive(owner, name, value) for value in values)
+    found = [check.positive(owner, name, value) for value in values]
     if len(found) < least or len(set(found)) < len(found):
         raise ParameterError(owner=owner, name=name, expected=expected, got=f"{found!r:.80}")
     return found

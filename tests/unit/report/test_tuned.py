@@ -23,8 +23,8 @@ def test_without_a_record_tuning_is_not_stated(form: str) -> None:
 def test_tuning_on_other_data_is_named_and_on_somebodys_word(form: str, kind: Kind) -> None:
     record = replace(public_record(), kind=kind)
     found = items(dp.Report.of(ledger_of((STEP, 3)), delta=DELTA, tuning=record), form)["2a"]
-    for words in (f"{kind.value} data “digits” (of other people)", "on the word of", "2 trials of learning_rate, momentum",
-                  "learning_rate 0.5, 2; momentum 0.9", "score 0.91"):  # fmt: skip
+    tried = "Tried: learning_rate 0.5, 2; momentum 0.9. Chosen: learning_rate 0.5, momentum 0.9, score 0.91."
+    for words in (f"{kind.value} data “digits” (of other people)", "on the word of", "by other means: 2 trials on", tried):
         assert words in found, words
     assert "not stated" not in found
 
@@ -39,7 +39,13 @@ def tuned() -> tuple[dp.Ledger, Tuning]:
 def test_tuning_that_was_charged_is_covered(form: str, tuned: tuple[dp.Ledger, Tuning]) -> None:
     ledger, record = tuned
     found = items(dp.Report.of(ledger, budget=BUDGET, tuning=[public_record(), record]), form)["2a"]
-    for words in ("private data “patients” (of one hospital). Covered", "6 runs in all", "yes, 6 runs", "public data “digits”"):
+    for words in (
+        "3 trials on private data “patients” (of one hospital)",
+        "Covered: every trial",
+        "6 runs in all",
+        "“digits”",
+        "with noise 0.02",
+    ):
         assert words in found, words
 
 

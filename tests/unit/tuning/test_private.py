@@ -131,8 +131,8 @@ def room_for(trials: int) -> dp.Budget:
 
 def test_the_sweep_ends_where_the_budget_does_and_says_what_it_has() -> None:
     data = private(room_for(2))
-    found = tune_for_compute(honest(data), PLAN, learning_rates=RATES, data=data)
-    assert [trial.values["learning_rate"] for trial in found.tuning.trials] == [0.1, 1.0]
+    found = tune_for_compute(honest(data), PLAN, learning_rates=[10.0, 1.0, 0.1], data=data)
+    assert [trial.values["learning_rate"] for trial in found.tuning.trials] == [10.0, 1.0]  # in the order given
     assert (found.learning_rate, scores(data.ledger)) == (1.0, 2)
     assert "does not fit the budget" in found.stopped
     assert "Stopped early" in str(found)

@@ -5,6 +5,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import discreet as dp
@@ -53,7 +54,7 @@ def test_without_noise_private_data_are_refused_before_any_trial() -> None:
 
 
 def test_a_trial_that_diverges_has_no_score_and_is_not_chosen() -> None:
-    found = clip_search(lambda s: math.nan if s.clip_norm < 1 else by_clip(s), DPSGD, data=DATA)
+    found = clip_search(lambda s: np.float32(math.nan) if s.clip_norm < 1 else by_clip(s), DPSGD, data=DATA)
     assert found.clip_norm == 1.0
     assert found.tuning.trials[0].score is None
     assert "none" in str(found)
@@ -117,6 +118,14 @@ def test_any_private_plan_will_do_where_its_clip_norm_stays() -> None:
     assert (found.plan, found.learning_rate) == (plan, 1.0)
     with pytest.raises(dp.ParameterError, match="single clip norm"):
         tune_for_compute(lambda _: 0.0, plan, learning_rates=[1.0], clip_norms=[1.0], data=DATA)
+
+
+def test_clip_norms_are_those_of_gradients_and_metrics_keep_theirs() -> None:
+    parts = {"grad/*": dp.Gaussian(1.0, 2.0), "metric/*": dp.Gaussian(1.0, 40.0)}
+    plan = replace(DPSGD, mechanism=dp.Groups(parts), target=None)
+    found = tune_for_compute(lambda s: -s.clip_norm, plan, learning_rates=[1.0], clip_norms=[0.5, 0.1], data=DATA)
+    assert [query.sensitivity for query in found.plan.queries()] == [0.1, 1.0]
+    assert found.plan.noise_multiplier == pytest.approx(plan.noise_multiplier)
 
 
 def test_a_plan_for_a_public_data_set_of_another_size() -> None:
