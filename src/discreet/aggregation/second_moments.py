@@ -56,7 +56,7 @@ class OuterSums:
         place: of the sample: sums of another sample are not released in its place.
     """
 
-    __slots__ = ("_factor", "_group", "_most", "_place", "_radius", "_total", "_whole", "dimension", "grid", "records")
+    __slots__ = ("_factor", "_group", "_most", "_place", "_radius", "_total", "_turn", "dimension", "grid", "records")
 
     def __init__(self, group: Group, *, dimension: int, records: int, place: Place) -> None:
         self._group, self._place = group, place
@@ -66,7 +66,7 @@ class OuterSums:
         self._factor = math.sqrt(self._radius / group.clip_norm) * (1.0 - _SLACK)
         self._most = records
         self._total = np.zeros((dimension, dimension))
-        self._whole = True
+        self._turn = [None]  # empty while a call is under way, and for ever if it is broken off; taken in one step: pop()
         self.records = 0
 
     def add(self, vectors: NDArray[np.floating]) -> None:
@@ -81,16 +81,15 @@ class OuterSums:
         if rows.dtype not in (np.float16, np.float32, np.float64) or rows.shape[1:] != (self.dimension,):
             expected, got = f"floating-point rows of {self.dimension} numbers", f"{rows.dtype}, rows of shape {rows.shape[1:]}"
             raise ParameterError(owner="OuterSums.add", name="vectors", expected=expected, got=got)
-        self._check_whole()
         if self.records + len(rows) > self._most:
             raise _wrong_number()
-        self._whole = False  # and so for ever if this is broken off: tried again, it could add a record twice
+        self._begin()
         height = max(1, _CHUNK // self.dimension)
         for start in range(0, len(rows), height):
             units = self._integers(rows[start : start + height])
             self._total += units.T @ units
         self.records += len(rows)
-        self._whole = True
+        self._turn.append(None)
 
     def _integers(self, rows: NDArray[np.floating]) -> NDArray[np.float64]:
         """Integers of each row, elementwise, so that they depend on their own record only; zeros where the check fails."""
@@ -114,13 +113,15 @@ class OuterSums:
         self._check_whole()
         return self._total.reshape(-1).copy()
 
+    def _begin(self) -> None:
+        try:
+            self._turn.pop()
+        except IndexError:
+            raise _torn() from None
+
     def _check_whole(self) -> None:
-        if not self._whole:
-            raise SampleMisuse(
-                expected="sums to which every record was added once",
-                got="sums that an error or an interruption left half changed, or that another thread is changing",
-                do="Start again from new sums: SecondMoments.partial(sample).",
-            )
+        if not self._turn:
+            raise _torn()
 
 
 class SecondMoments:
@@ -257,6 +258,14 @@ def _grid(group: Group, records: int) -> tuple[Grid, int]:
             do="Choose other units, or less noise.",
         )
     return grid, radius
+
+
+def _torn() -> SampleMisuse:
+    return SampleMisuse(
+        expected="sums to which every record was added once",
+        got="sums that an error or an interruption left half changed, or that another thread is changing",
+        do="Start again from new sums: SecondMoments.partial(sample).",
+    )
 
 
 def _wrong_number() -> SampleMisuse:

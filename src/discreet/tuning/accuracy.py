@@ -60,9 +60,9 @@ class AccuracyTuning:
         stated = "" if goal is None else f", which meets epsilon {goal.epsilon:g} at delta {goal.delta:g},"
         return (
             f"Predicted, not measured: a plan with an expected batch of {self.plan.expected_batch_size:g} and noise multiplier "
-            f"{self.plan.noise_multiplier:.4g}{stated} reaches a score of {self.accuracy:g}. It assumes that the score depends on "
-            "the noise in the average gradient alone, steps, clip norm and learning rate being the same, and that the data of the "
-            "trials are like those of the plan. Larger batches may generalise worse; try slightly smaller learning rates too."
+            f"{self.plan.noise_multiplier:.4g}{stated} reaches a score of {self.accuracy:g}. It assumes that the score depends "
+            "on the noise in the average gradient alone, steps, clip norm and learning rate being the same, and that the data "
+            "of the trials are like those of the plan. Larger batches may generalise worse; try smaller learning rates too."
         )
 
     def __str__(self) -> str:

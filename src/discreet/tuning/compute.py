@@ -58,7 +58,7 @@ class ComputeTuning:
         found = []
         for name in self.tuning.names:
             tried = sorted({trial.values[name] for trial in self.tuning.trials})
-            if len(tried) > 1 and self.best.values[name] in (tried[0], tried[-1]):
+            if len(tried) > 2 and self.best.values[name] in (tried[0], tried[-1]):
                 found.append(f"The best {name} lies at the end of those that were tried: there may be better ones beyond.")
         return (*found, *([f"Stopped early: {self.stopped}."] if self.stopped else []))
 

@@ -196,7 +196,9 @@ def test_its_arrays_cannot_be_changed() -> None:
         one.std[0] = 2.0
 
 
-@pytest.mark.parametrize(("mean", "std"), [([0.0], [0.0]), ([0.0], [1.0, 1.0]), ([np.nan], [1.0]), ([[0.0]], [[1.0]])])
+@pytest.mark.parametrize(
+    ("mean", "std"), [([0.0], [0.0]), ([0.0], [1.0, 1.0]), ([np.nan], [1.0]), ([0.0], [np.inf]), ([[0.0]], [[1.0]])]
+)
 def test_what_is_no_standardisation_is_refused(mean: Any, std: Any) -> None:
     with pytest.raises(dp.ParameterError):
         Standardisation(np.array(mean), np.array(std))

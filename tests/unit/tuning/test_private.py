@@ -223,6 +223,31 @@ def test_sampled_training_and_scores_share_one_filter() -> None:
     assert "Rényi filter" in BUDGET.guarantee(data.ledger.charges(), marks=()).accountant
 
 
+def test_a_model_trained_with_torch_is_tuned_alike() -> None:
+    torch = pytest.importorskip("torch")
+    from discreet.training import PrivateRun
+
+    plan = dp.Plan.dpsgd(records=50, expected_batch_size=10, steps=2, noise_multiplier=6.0)
+    data = private()
+    train_set = torch.utils.data.TensorDataset(torch.ones(50, 3), torch.zeros(50, dtype=torch.long))
+    inputs = torch.ones(RECORDS, 3)
+
+    def trial(settings: Settings) -> object:
+        model = torch.nn.Linear(3, 2)
+        optimizer = torch.optim.SGD(model.parameters(), lr=settings.learning_rate)
+        run = PrivateRun(
+            model, settings.plan, ledger=data.ledger, label=settings.label, parameters=dp.Parameters.CHOSEN_FROM_OUTPUTS
+        )
+        for batch in run.batches(train_set):
+            run.backward(lambda m, b: torch.nn.functional.cross_entropy(m(b[0]), b[1], reduction="none"), batch)
+            optimizer.step()
+        return (model(inputs).argmax(1) == 0).numpy()
+
+    found = tune_for_compute(trial, plan, learning_rates=[0.1, 1.0], data=data)
+    assert (len(found.tuning.trials), scores(data.ledger)) == (2, 2)
+    assert set(found.tuning.runs) == set(charged(data.ledger))
+
+
 def test_given_accuracy_the_first_that_reaches_it_ends_the_sweep() -> None:
     small = dp.Plan.dpsgd(records=2_000, expected_batch_size=200, steps=2, epsilon=2.0, delta=1e-5).for_leaves({"grad/w": 2})
     data = private(dp.Budget(epsilon=50.0, delta=1e-5), noise_std=1.0)
