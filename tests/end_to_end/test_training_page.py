@@ -1,7 +1,11 @@
-"""The example of docs/training.md that is meant to be run as it is."""
+"""The example of docs/training.md that is meant to be run as it is, and the benchmark that it names."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
+
+import pytest
 
 import discreet as dp
 from support import pages
@@ -20,3 +24,16 @@ def test_the_example_of_better_models_runs_and_spends_what_it_says(tmp_path: Pat
         guarantee = dp.account(ledger, delta=1e-5)
     assert 2.9 < guarantee.epsilon <= 3.0
     assert str(guarantee) in out
+
+
+@pytest.mark.full
+def test_the_benchmark_of_copies_prints_its_table() -> None:
+    options = ["--tasks", "logistic", "--records", "32", "--copies", "2", "--rounds", "1"]
+    command = [sys.executable, "-m", "benchmarks.copies", *options]
+    out = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert [line.split("  ")[0] for line in out.splitlines()[2:]] == [
+        "one row each",
+        "2 x records",
+        "2 copies",
+        "flattened by hand",
+    ]

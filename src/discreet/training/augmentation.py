@@ -92,8 +92,8 @@ class Augmented:
             raise CoupledRecords(
                 expected="an augmentation that makes each row from the row in its place alone",
                 got="rows that change when other records do",
-                do="Mix nothing between records: no mixup, no statistics of the batch. Copies of one record may be mixed "
-                "in the loss.",
+                do="Mix nothing between records: no mixup, no statistics of the batch. Copies of one record, which follow each "
+                "other, may be mixed.",
             )
         return len(kept) > 0 and differ(batch, others, place)
 

@@ -144,6 +144,25 @@ def test_what_cannot_be_seen_is_computed_record_by_record_with_all_of_its_copies
     compare(Unseen(), several, (torch.randn(5, 6), torch.arange(5) % 6), loop=True)
 
 
+def test_views_that_are_flattened_by_hand_are_right_and_slow_with_convolutions() -> None:
+    """As docs/training.md says: rows of linear layers are followed, those of convolutions are not."""
+
+    def flattened(model: nn.Module, batch: Any) -> Tensor:
+        x, y = batch
+        rows = torch.stack([x, x.flip(-1)], 1).flatten(0, 1)
+        return functional.cross_entropy(model(rows), y.repeat_interleave(2), reduction="none").view(-1, 2).mean(1)
+
+    compare(nn.Linear(6, 4), flattened, (torch.randn(5, 6), torch.arange(5) % 4))
+    compare(convolutional(), flattened, images(3), loop=True)
+
+
+def test_another_number_of_copies_is_another_computation() -> None:
+    engine, batch = Engine(network()), tuple(data().tensors)
+    for copies in (2, 2, 3, 1):
+        list(engine.passes(augmented(loss, by_copy, copies=copies), batch, RECORDS, RECORDS))
+    assert engine.checks == 3
+
+
 def test_double_precision() -> None:
     x, y = images()
     compare(convolutional().double(), several, (x.double(), y))

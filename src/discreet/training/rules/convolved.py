@@ -137,10 +137,9 @@ class Copied:
 
 def _added(gradients: Callable[[Tensor, Tensor], Tensor], x: Tensor, g: Tensor) -> Dense:
     """The gradients of all copies, one after the other: never those of all rows at once."""
-    first, *others = ((x[:, copy].contiguous(), g[:, copy].contiguous()) for copy in range(x.shape[1]))
-    total = gradients(*first)
-    for one in others:
-        total.add_(gradients(*one))
+    total = gradients(x[:, 0].contiguous(), g[:, 0].contiguous())
+    for copy in range(1, x.shape[1]):
+        total.add_(gradients(x[:, copy].contiguous(), g[:, copy].contiguous()))
     return Dense(total)
 
 
