@@ -9,7 +9,6 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.optim.swa_utils import AveragedModel
 from torch.utils.data import TensorDataset
 
 import discreet as dp
@@ -19,7 +18,7 @@ from benchmarks.utility.plain import PlainRun
 from benchmarks.utility.recipe import Goal, Recipe
 from discreet.plan import Target
 from discreet.randomness import Source
-from discreet.training import PrivateRun
+from discreet.training import PrivateRun, WeightAverage
 
 __all__ = ["RECIPES"]
 
@@ -77,7 +76,7 @@ def train(prepared: Images, target: Target | None, ledger: Path, source: Source 
     rate = PLAIN_LEARNING_RATE if target is None else LEARNING_RATE
     optimizer = torch.optim.SGD(model.parameters(), lr=rate, momentum=MOMENTUM)
     scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 0.5 + 0.5 * math.cos(math.pi * step / STEPS))
-    average = AveragedModel(model)
+    average = WeightAverage(model, start=round((1.0 - AVERAGED) * STEPS))
     run: PrivateRun | PlainRun
     if target is None:
         run = PlainRun(model, batch_size=round(PROBABILITY * records), steps=STEPS)
@@ -97,9 +96,9 @@ def train(prepared: Images, target: Target | None, ledger: Path, source: Source 
             optimizer.step()
             optimizer.zero_grad()
             scheduler.step()
-            if batch.step >= (1.0 - AVERAGED) * STEPS:
-                average.update_parameters(model)
-    return accuracy(average, prepared.test)
+            average.update()
+    average.copy_to(model)
+    return accuracy(model, prepared.test)
 
 
 RECIPES = (
