@@ -8,6 +8,7 @@ from discreet.ledger import BallsInBins, Shuffled
 from discreet.report.assumptions import Basis, assumptions
 from discreet.report.document import Item, Row, Table
 from discreet.report.facts import Facts
+from discreet.report.tuned import tuned, tuned_table
 from discreet.report.words import adjacency_words, counted, downward, exact, named, query_words, upward
 from discreet.units import Unit
 
@@ -62,7 +63,8 @@ def _accesses(facts: Facts) -> Item:
         "2a",
         "Data accesses covered",
         (f"{everything} {tuning}",),
-        (*covered, *(f"Not covered: {access}." for access in _NOT_COVERED)),
+        (*covered, *(f"Not covered: {access}." for access in _NOT_COVERED), *tuned(facts)),
+        tuned_table(facts),
     )
 
 
