@@ -25,7 +25,7 @@ __all__ = ["RECIPES"]
 PROBABILITY = 0.08  # about 4,800 records in a step
 STEPS = 400
 CLIP_NORM = 0.1
-LEARNING_RATE, PLAIN_LEARNING_RATE = 2.0, 0.1
+LEARNING_RATE, PLAIN_LEARNING_RATE = 12.0, 0.1
 MOMENTUM = 0.9
 AVERAGED = 0.5  # of the steps, the last
 
@@ -51,17 +51,22 @@ def prepare(folder: Path) -> Images:
 
 
 def network() -> nn.Module:
-    """Two convolutions, two linear layers; 15,258 parameters."""
-    return nn.Sequential(
-        nn.Conv2d(1, 16, 8, stride=3),
+    """Two convolutions and one linear layer; 13,690 parameters. Channels last: the same numbers in half of the time."""
+    model = nn.Sequential(
+        nn.Conv2d(1, 16, 8, stride=2, padding=3),
         nn.Tanh(),
+        nn.MaxPool2d(2, stride=1),
         nn.Conv2d(16, 32, 3, stride=2),
         nn.Tanh(),
+        nn.MaxPool2d(2, stride=1),
         nn.Flatten(),
-        nn.Linear(288, 32),
-        nn.Tanh(),
-        nn.Linear(32, 10),
+        nn.Linear(800, 10),
     )
+    for layer in model:
+        if isinstance(layer, nn.Conv2d | nn.Linear):
+            nn.init.xavier_normal_(layer.weight)
+            nn.init.zeros_(layer.bias)  # type: ignore[arg-type]
+    return model.to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]
 
 
 def loss(model: nn.Module, batch: list[Tensor]) -> Tensor:
@@ -105,7 +110,7 @@ RECIPES = (
     Recipe(
         name="cnn",
         data_set="mnist",
-        model="Two convolutions and two linear layers with tanh, end to end; momentum, weights averaged over the later half.",
+        model="Two convolutions with tanh and one linear layer, end to end; momentum, weights averaged over the later half.",
         epsilons=(1.2, 3.0),
         goals=(Goal(3.0, accuracy=0.981),),
         tuned="learning rate, clip norm and number of steps, at epsilon 3, on the last 10,000 training images; not charged.",
