@@ -28,7 +28,7 @@ class Published:
 
 _SCATTERING = "scattering features, then a linear model or a CNN"
 _TEMPERED = "CNN end to end, tempered sigmoids"
-_LECTURE = "a lecture that quotes it [Kamath2020]"
+_LECTURE = "a lecture that quotes it [Kamath2021]"
 _SUMMARY = "the paper's own summary"
 
 PUBLISHED: dict[str, tuple[Published, ...]] = {
@@ -49,7 +49,6 @@ PUBLISHED: dict[str, tuple[Published, ...]] = {
         Published(
             0.723, 1.0, "Tang2023", "extractor trained on images of random processes, on accelerators", "the paper's abstract"
         ),
-        Published(0.735, 3.0, "De2022", "wide residual network, augmentation multiplicity, on accelerators"),
         Published(
             0.814, 8.0, "De2022", "wide residual network, augmentation multiplicity, on accelerators", "the paper's abstract"
         ),

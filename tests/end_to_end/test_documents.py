@@ -62,6 +62,24 @@ def test_choosing_parameters(tmp_path: Path) -> None:
     assert one < best < everything
 
 
+def test_tuning(tmp_path: Path) -> None:
+    out = tutorial("tuning.md", tmp_path, "torch")
+    assert out.count("<- chosen") == 4
+    (measured,) = re.findall(r"predicted 0.85, measured ([0-9.]+)", out)
+    assert float(measured) > 0.8  # 0.871 in a run; a guess has 0.5
+    assert "a trial that charged nothing there" in out
+    assert "the next trial does not fit the budget" in out
+    for name in ("tuning-clip.png", "tuning-rate.png", "tuning-noise.png"):
+        assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
+    with dp.Ledger.open(tmp_path / "patients.ledger", "r") as ledger:
+        dp.Budget(epsilon=2.5, delta=1e-6)(ledger.verify().charges())
+        trained = [charge for charge in ledger.charges() if charge.step.groups != ("score",)]
+        assert len(ledger.charges()) == 2 * len(trained)  # one score for each
+    page = (tmp_path / "report.html").read_text()
+    assert "private data “patients”" in page
+    assert "synthetic data “two clouds”" in page
+
+
 def test_reading_the_ledger(tmp_path: Path) -> None:
     out = tutorial("reading-the-ledger.md", tmp_path, "torch")
     assert "2 runs, head " in out

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 from benchmarks.utility.data import DATA_SETS
+from numpy.typing import NDArray
 
 CLASSES = 10
 
@@ -13,11 +14,11 @@ def write_images(folder: Path, name: str, *, train: int = 240, test: int = 60) -
     shape = DATA_SETS[name].arrays["x_train"].shape
     draw = np.random.default_rng(0)
     patterns = draw.integers(0, 256, (CLASSES, *shape))
-    arrays = {}
+    arrays: dict[str, NDArray[np.uint8]] = {}
     for part, records in (("train", train), ("test", test)):
         labels = np.arange(records) % CLASSES
         noisy = patterns[labels] + draw.normal(0.0, 20.0, (records, *shape))
         arrays |= {f"x_{part}": noisy.clip(0, 255).astype(np.uint8), f"y_{part}": labels.astype(np.uint8)}
     path = folder / f"{name}.npz"
-    np.savez(path, **arrays)
+    np.savez(path, **arrays)  # type: ignore[arg-type]
     return path

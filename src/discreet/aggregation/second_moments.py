@@ -35,6 +35,7 @@ SECOND_MOMENTS = "second_moments"
 """Name of the one leaf: a matrix of d x d numbers, row after row."""
 
 _MOST_SCALE_BITS = 32  # the noise's standard deviation is below 2^32 grid units
+_LEAST_SCALE = 2.0**-16  # below this there is hardly any noise, and soon none that can be drawn
 _HEADROOM_BITS = 52  # sums stay below 2^52 grid units, so that noise still fits into 53 bits
 _SLACK = 2.0**-40  # relative; more than all roundings between a certified norm and the integers
 _CHUNK = 2**22  # numbers at a time: enough rows for a fast product, little memory
@@ -55,7 +56,7 @@ class OuterSums:
         place: of the sample: sums of another sample are not released in its place.
     """
 
-    __slots__ = ("_factor", "_group", "_most", "_place", "_radius", "_total", "_whole", "dimension", "grid", "records")
+    __slots__ = ("_factor", "_group", "_most", "_place", "_radius", "_total", "_turn", "dimension", "grid", "records")
 
     def __init__(self, group: Group, *, dimension: int, records: int, place: Place) -> None:
         self._group, self._place = group, place
@@ -65,7 +66,7 @@ class OuterSums:
         self._factor = math.sqrt(self._radius / group.clip_norm) * (1.0 - _SLACK)
         self._most = records
         self._total = np.zeros((dimension, dimension))
-        self._whole = True
+        self._turn = [None]  # empty while a call is under way, and for ever if it is broken off; taken in one step: pop()
         self.records = 0
 
     def add(self, vectors: NDArray[np.floating]) -> None:
@@ -80,16 +81,15 @@ class OuterSums:
         if rows.dtype not in (np.float16, np.float32, np.float64) or rows.shape[1:] != (self.dimension,):
             expected, got = f"floating-point rows of {self.dimension} numbers", f"{rows.dtype}, rows of shape {rows.shape[1:]}"
             raise ParameterError(owner="OuterSums.add", name="vectors", expected=expected, got=got)
-        self._check_whole()
         if self.records + len(rows) > self._most:
             raise _wrong_number()
-        self._whole = False  # and so for ever if this is broken off: tried again, it could add a record twice
+        self._begin()
         height = max(1, _CHUNK // self.dimension)
         for start in range(0, len(rows), height):
             units = self._integers(rows[start : start + height])
             self._total += units.T @ units
         self.records += len(rows)
-        self._whole = True
+        self._turn.append(None)
 
     def _integers(self, rows: NDArray[np.floating]) -> NDArray[np.float64]:
         """Integers of each row, elementwise, so that they depend on their own record only; zeros where the check fails."""
@@ -113,13 +113,15 @@ class OuterSums:
         self._check_whole()
         return self._total.reshape(-1).copy()
 
+    def _begin(self) -> None:
+        try:
+            self._turn.pop()
+        except IndexError:
+            raise _torn() from None
+
     def _check_whole(self) -> None:
-        if not self._whole:
-            raise SampleMisuse(
-                expected="sums to which every record was added once",
-                got="sums that an error or an interruption left half changed, or that another thread is changing",
-                do="Start again from new sums: SecondMoments.partial(sample).",
-            )
+        if not self._turn:
+            raise _torn()
 
 
 class SecondMoments:
@@ -159,8 +161,7 @@ class SecondMoments:
     ) -> None:
         self._session = Session(plan, ledger=ledger, numerics=Numerics.EXACT, source=source, label=label, parameters=parameters)
         self._group, self.dimension = _only_group(plan)
-        grid, _ = _grid(self._group, self.sampler.records)  # refuses what is out of range, before anything is charged
-        grid.scale(self._group.noise_std)
+        _grid(self._group, self.sampler.records)  # refuses what is out of range, before anything is charged
         self._lock = threading.Lock()
 
     @property
@@ -232,7 +233,7 @@ def _only_group(plan: Plan) -> tuple[Group, int]:
     (group,) = groups if len(groups) == 1 else (None,)
     if (
         group is None
-        or len(dimensions) != 1
+        or list(dimensions) != [SECOND_MOMENTS]
         or dimension * dimension != size
         or not (group.private and group.scales == (1.0,) and group.slots is None and not plan.bound.thresholds)
     ):
@@ -250,13 +251,21 @@ def _grid(group: Group, records: int) -> tuple[Grid, int]:
     exponent = max(noise_bits - _MOST_SCALE_BITS, clip_bits + records.bit_length() - _HEADROOM_BITS)
     grid = Grid(math.ldexp(1.0, exponent)) if -900 < exponent < 900 else None
     radius = 0 if grid is None else math.floor(group.clip_norm / grid.spacing)
-    if grid is None or radius < 1:
+    if grid is None or radius < 1 or grid.scale(group.noise_std) < _LEAST_SCALE:
         raise NumericsError(
-            expected="clip norm and noise within 2^800 of 1, and noise below 2^31 times the clip norm",
+            expected="clip norm and noise within 2^800 of 1, and neither thousands of millions of times the other",
             got=f"clip_norm {group.clip_norm!r}, noise_std {group.noise_std!r}",
             do="Choose other units, or less noise.",
         )
     return grid, radius
+
+
+def _torn() -> SampleMisuse:
+    return SampleMisuse(
+        expected="sums to which every record was added once",
+        got="sums that an error or an interruption left half changed, or that another thread is changing",
+        do="Start again from new sums: SecondMoments.partial(sample).",
+    )
 
 
 def _wrong_number() -> SampleMisuse:

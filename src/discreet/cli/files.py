@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from discreet.canaries import Scores
     from discreet.ledger import Ledger
     from discreet.plan import Plan, Programme
+    from discreet.tuning import Tuning
 
 __all__ = [
     "check_outputs",
@@ -26,6 +27,7 @@ __all__ = [
     "read_plan",
     "read_scores",
     "read_source",
+    "read_tuning",
     "write_all",
 ]
 
@@ -104,6 +106,13 @@ def read_scores(path: Path) -> Scores:
     from discreet.canaries import Scores
 
     return _loaded(path, "scores (JSON)", Scores.load)
+
+
+def read_tuning(path: Path) -> Tuning:
+    """The record of a tuning."""
+    from discreet.tuning import Tuning
+
+    return _loaded(path, "a record of tuning (JSON)", Tuning.load)
 
 
 def _loaded(path: Path, expected: str, load: Callable[[Path], _T]) -> _T:

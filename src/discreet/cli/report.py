@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from discreet.cli.answer import NO, YES, Answer
-from discreet.cli.files import check_outputs, read_audit, read_declared, read_ledger, write_all
+from discreet.cli.files import check_outputs, read_audit, read_declared, read_ledger, read_tuning, write_all
 from discreet.cli.options import AsJson, BudgetDelta, BudgetEpsilon, Delta, Force, LedgerFile, PlanFile, budget_of
 from discreet.cli.words import guarantee_data
 from discreet.errors import DiscreetError
@@ -43,6 +43,9 @@ def report(
     delta: Delta = None,
     plan: PlanFile = None,
     audit: Annotated[Path | None, typer.Option(metavar="FILE", help="The audit (JSON) of this ledger.")] = None,
+    tuning: Annotated[
+        list[Path] | None, typer.Option(metavar="FILE", help="A record (JSON) of how parameters were tuned; may be repeated.")
+    ] = None,
     budget_epsilon: BudgetEpsilon = None,
     budget_delta: BudgetDelta = None,
     out: Annotated[
@@ -59,14 +62,15 @@ def report(
     places = out or [_STDOUT]
     files = [place for place in places if place != _STDOUT]
     _check_stdout(places, kind, as_json=as_json)
-    check_outputs(files, suffixes=_SUFFIXES, force=force, inputs=[path, plan, audit])
+    check_outputs(files, suffixes=_SUFFIXES, force=force, inputs=[path, plan, audit, *(tuning or [])])
     declared = None if plan is None else read_declared(plan)
     measured = None if audit is None else read_audit(audit)
+    tuned = [read_tuning(file) for file in tuning or []]
     budget = budget_of(budget_epsilon, budget_delta, delta)
     with read_ledger(path) as ledger:
         from discreet.report import Report
 
-        made = Report.of(ledger, delta=delta, plan=declared, audit=measured, budget=budget)
+        made = Report.of(ledger, delta=delta, plan=declared, audit=measured, budget=budget, tuning=tuned)
     write_all({file: _content(made, Format(file.suffix[1:])).encode() for file in files}, force=force)
     wrong = any(one.severity == "wrong" for one in made.deviations)
     data = {

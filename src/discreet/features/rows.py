@@ -56,8 +56,8 @@ def own_product(rows: NDArray[np.floating], matrix: NDArray[np.float64]) -> NDAr
     """The product rows @ matrix, for columns of norm about 1, in which a row depends on its own row only, bit for bit.
 
     With integers k of a row, |k| <= 2^26, and integers m of a column, |m| <= 1.5 * 2^25, every sum of some of the products
-    k_i m_i is at most |k||m| < 2^52 in size: exact in float64, in any order. Relative to |x| the result is off by at most
-    2^-24 sqrt(d), for d numbers in a row.
+    k_i m_i is at most |k||m| < 2^52 in size: exact in float64, in any order. For columns of norm 1 and rows of d
+    numbers, not smaller than 2^-900, a number of the result is off by at most 2^-24 sqrt(d) |x|.
 
     Args:
         rows: any numbers; a row with NaN or infinities gives NaN. Sensitive.

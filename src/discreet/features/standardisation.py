@@ -56,7 +56,7 @@ class Standardisation:
 
     def __post_init__(self) -> None:
         mean, std = (_saved.frozen(np.atleast_1d(np.asarray(part, np.float64))) for part in (self.mean, self.std))
-        if mean.ndim != 1 or mean.shape != std.shape or not (np.isfinite(mean).all() and (std > 0.0).all()):
+        if mean.ndim != 1 or mean.shape != std.shape or not (np.isfinite([mean, std]).all() and (std > 0.0).all()):
             expected, got = "finite means and as many standard deviations above 0", f"shapes {mean.shape} and {std.shape}"
             raise ParameterError(owner="Standardisation", name="std", expected=expected, got=got)
         object.__setattr__(self, "mean", mean)

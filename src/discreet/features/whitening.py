@@ -191,8 +191,8 @@ def _strong(matrix: NDArray[np.float64], noise: float) -> tuple[NDArray[np.float
     size = len(matrix)
     eigenvalues, vectors = np.linalg.eigh(matrix)
     eigenvalues, vectors = eigenvalues[::-1], vectors[:, ::-1]
-    centre = max(float(np.median(eigenvalues)), 0.0)  # what the many weak directions have; the noise is symmetric about it
     edge = noise * math.sqrt(size)
+    centre = max(float(eigenvalues[-1]) + 2.0 * edge, 0.0)  # what weak directions have: noise spreads them to both sides
     seen = eigenvalues - centre > 2.0 * edge + _BEYOND_THE_EDGE * noise * size ** (-1.0 / 6.0)
     above = eigenvalues[seen] - centre
     corrected = centre + (above + np.sqrt(np.maximum(above**2 - 4.0 * edge**2, 0.0))) / 2.0

@@ -8,6 +8,7 @@ from discreet.ledger import BallsInBins, Shuffled
 from discreet.report.assumptions import Basis, assumptions
 from discreet.report.document import Item, Row, Table
 from discreet.report.facts import Facts
+from discreet.report.tuned import tuned
 from discreet.report.words import adjacency_words, counted, downward, exact, named, query_words, upward
 from discreet.units import Unit
 
@@ -42,7 +43,7 @@ _NOT_COVERED = (
     "tuning runs that charged another ledger, or nothing",
     "the choice of architecture and parameters after looking at these data",
     "losses, accuracies and norms that were read off without noise",
-    "validation and test sets, if their records are to be protected too",
+    "validation and test sets that were read without a charge, if their records are to be protected too",
 )
 
 
@@ -62,7 +63,7 @@ def _accesses(facts: Facts) -> Item:
         "2a",
         "Data accesses covered",
         (f"{everything} {tuning}",),
-        (*covered, *(f"Not covered: {access}." for access in _NOT_COVERED)),
+        (*covered, *(f"Not covered: {access}." for access in _NOT_COVERED), *tuned(facts)),
     )
 
 

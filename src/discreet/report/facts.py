@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
@@ -18,6 +18,7 @@ from discreet.ledger import Charge, Ledger
 from discreet.ledger.rows import Began
 from discreet.plan import Plan, Programme
 from discreet.report.curves import detail, spending, tradeoff, unamplified
+from discreet.tuning import Kind, Tuning
 from discreet.units import Guarantee, Numerics, Parameters
 
 __all__ = ["AuditedHead", "Ceiling", "Facts", "Held", "gather"]
@@ -96,7 +97,7 @@ class Facts:
             and under a filter.
         at_deltas: the claim at other deltas.
         ceilings: target and budget.
-        plan, budget, audit: as given.
+        plan, budget, audit, tuning: as given.
         audited: which ledger the audit was made for.
         audited_claim: upper bound on epsilon at the audit's delta; None where the two cannot be compared.
         spending: (steps, upper bound on epsilon), in the order of the ledger.
@@ -114,6 +115,7 @@ class Facts:
     plan: Plan | Programme | None
     budget: Budget | None
     audit: Audit | None
+    tuning: tuple[Tuning, ...]
     audited: AuditedHead | None
     audited_claim: float | None
     spending: tuple[tuple[int, float], ...]
@@ -147,7 +149,13 @@ class Facts:
 
 
 def gather(
-    ledger: Ledger, *, delta: float | None, plan: Plan | Programme | None, audit: Audit | None, budget: Budget | None
+    ledger: Ledger,
+    *,
+    delta: float | None,
+    plan: Plan | Programme | None,
+    audit: Audit | None,
+    budget: Budget | None,
+    tuning: Tuning | Sequence[Tuning] = (),
 ) -> Facts:
     """Read the ledger from its first row, check it, and compute everything that the report says."""
     check.instance(_OWNER, "ledger", ledger, Ledger)
@@ -158,6 +166,7 @@ def gather(
         if value is not None:
             check.instance(_OWNER, name, value, kind)
     held = _held(ledger)
+    records = _tuning(ledger, held, tuning)
     level = _delta(held, delta, plan, budget)
     guarantee = _claim(held, level, plan, budget)
     fixed = bool(held.held) and not held.adaptive
@@ -173,6 +182,7 @@ def gather(
         plan=plan,
         budget=budget,
         audit=audit,
+        tuning=records,
         audited=head,
         audited_claim=None if audit is None else _claim_at(held, audit.delta, guarantee),
         spending=spending(held.held, guarantee) if valid and math.isfinite(guarantee.upper) else (),
@@ -305,11 +315,34 @@ def _claim_at(held: Held, delta: float, guarantee: Guarantee, limit: float | Non
 def _audited(ledger: Ledger, held: Held, audit: Audit) -> AuditedHead:
     if audit.ledger_head == held.head:
         return AuditedHead.THIS
+    return AuditedHead.EARLIER if _has_head(ledger, held, audit.ledger_head) else AuditedHead.OTHER
+
+
+def _tuning(ledger: Ledger, held: Held, given: object) -> tuple[Tuning, ...]:
+    """The records of tuning; those of private data must be of this ledger, and of runs that it was charged with."""
+    records = given if isinstance(given, tuple | list) else (given,)
+    charged = {charge.run.label for charge in held.held if charge.count}
+    for record in records:
+        check.member(_OWNER, "tuning", record, (Tuning,))
+        if record.kind is not Kind.PRIVATE:
+            continue
+        missing = sorted(set(record.runs) - charged)
+        if missing or not _has_head(ledger, held, record.ledger_head):
+            raise ParameterError(
+                owner=_OWNER,
+                name="tuning",
+                expected="of this ledger, where it says that trials on private data were charged",
+                got=f"a record whose run {missing[0]!r} charged nothing here" if missing else "the record of another ledger",
+                do="Pass the record that was made with this ledger. Without the charges, tuning is not covered.",
+            )
+    return tuple(records)
+
+
+def _has_head(ledger: Ledger, held: Held, head: str | None) -> bool:
     try:
-        ledger.verify(audit.ledger_head)
+        return head == held.head or (head is not None and ledger.verify(head) is ledger)
     except LedgerCorrupt:
-        return AuditedHead.OTHER
-    return AuditedHead.EARLIER
+        return False
 
 
 def _version() -> str:

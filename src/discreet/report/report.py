@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from discreet.report.document import Document
 from discreet.report.facts import gather
 from discreet.report.markdown import markdown
 from discreet.report.page import page
+from discreet.tuning import Tuning
 from discreet.units import Guarantee
 
 __all__ = ["Report"]
@@ -58,6 +60,7 @@ class Report:
         plan: Plan | Programme | None = None,
         audit: Audit | None = None,
         budget: Budget | None = None,
+        tuning: Tuning | Sequence[Tuning] = (),
     ) -> Report:
         """The report on a ledger, which is read from its first row and checked.
 
@@ -68,13 +71,14 @@ class Report:
                 run, which knows its leaves.
             audit: what was measured.
             budget: that guarded the ledger. Needed where steps were chosen from outputs: only it can say what holds then.
+            tuning: how parameters were chosen, and on what data. Left out, the report says that it is not stated.
 
         Raises:
             AccountingError: nothing can be stated: nothing was charged, runs protect different things, a budget is missing.
             LedgerCorrupt: a row is wrong.
-            ParameterError: no delta is known.
+            ParameterError: no delta is known; or tuning on private data whose runs are not in this ledger.
         """
-        facts = gather(ledger, delta=delta, plan=plan, audit=audit, budget=budget)
+        facts = gather(ledger, delta=delta, plan=plan, audit=audit, budget=budget, tuning=tuning)
         found = deviations(facts)
         return cls(compose(facts, found), facts.guarantee, found)
 

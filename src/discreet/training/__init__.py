@@ -1,5 +1,6 @@
 """PyTorch: per-record gradients of any model, clipped, summed and noised. The only folder that imports torch."""
 
+from discreet.training.augmentation import augmented, mirrored, shifted
 from discreet.training.averaging import WeightAverage
 from discreet.training.batch import Batch
 from discreet.training.canaries import GradientCanaries
@@ -20,6 +21,9 @@ __all__ = [
     "Problems",
     "TensorBoardLog",
     "WeightAverage",
+    "augmented",
     "check",
     "losses",
+    "mirrored",
+    "shifted",
 ]

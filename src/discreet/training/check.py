@@ -6,7 +6,7 @@ Nothing is released or charged. The model, its buffers, its gradients and torch'
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 import torch
@@ -15,6 +15,7 @@ from torch.overrides import TorchFunctionMode
 
 from discreet.errors import DiscreetError, ModelError
 from discreet.training.alone import losses_of
+from discreet.training.augmentation import Augmented
 from discreet.training.culprit import CANNOT_BEAR, coupled_layer, keeping_statistics, over_the_batch, replacement
 from discreet.training.engine import Engine, Loss, trained
 from discreet.training.perturbation import another
@@ -154,17 +155,19 @@ def _of_passes(model: nn.Module, batch: Any, loss: Loss) -> list[Problem]:
 
     def eased(network: Any, rows: Any) -> Any:
         with _SetAside():
-            return loss(network, rows)
+            return one(network, rows)
 
+    one = loss.loss if isinstance(loss, Augmented) else loss
+    its: Loss = replace(loss, loss=eased) if isinstance(loss, Augmented) else eased
     try:
         with plain_forward(model):
-            result = eased(model, few)
+            result = its(model, few)
     except DiscreetError as error:
         return [Problem("the loss", error.got, error.do)]
     except CANNOT_BEAR as error:
         return [Problem("the loss", f"raises {type(error).__name__}", "Run loss(model, batch) by itself first.")]
     wrong = _of_shape(losses_of(result), next(iter(count_rows(few))))
-    return wrong + _of_forward(model, few, eased) if wrong else _of_engine(model, few, eased)
+    return wrong + _of_forward(model, few, its) if wrong else _of_engine(model, few, its)
 
 
 def _of_shape(losses: Any, records: int) -> list[Problem]:

@@ -44,9 +44,10 @@ def undisturbed(engine: Engine, loss: Loss, batch: Any, records: int, structure:
     """
     place = torch.arange(records)
     changed = torch.rand(records, generator=torch.Generator().manual_seed(engine.checks)) < 0.5  # others next time
+    other = (place + engine.copies) % records  # not a copy of the same record
     before = _seen(engine, loss, batch, records, structure)
     try:
-        after = _seen(engine, loss, select(batch, torch.where(changed, (place + 1) % records, place)), records, structure)
+        after = _seen(engine, loss, select(batch, torch.where(changed, other, place)), records, structure)
     except Unclear:  # which functions are called depends on the records
         return False
     if len(before) != len(after):

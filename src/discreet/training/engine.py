@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from discreet.errors import CoupledRecords, ModelError
+from discreet.training.augmentation import Augmented, averaged
 from discreet.training.batch_norm import Alone, PrivateBatchNorm
 from discreet.training.choice import Choice, Chooser, table
 from discreet.training.contributions import Contributions, Piece, gathered
@@ -28,7 +29,7 @@ from discreet.training.isolation import Isolation, isolated, uncoupled
 from discreet.training.memory import Activations, Kept, Watching
 from discreet.training.mixing import Flow, mixing_of
 from discreet.training.perturbation import shortest_first
-from discreet.training.quiet import full_precision, plain_forward
+from discreet.training.quiet import full_precision, plain_forward, seeded
 from discreet.training.recording import Recorder, Use
 from discreet.training.rows import select
 from discreet.training.rules import RULES
@@ -43,6 +44,7 @@ Loss: TypeAlias = Callable[[Any, Any], Any]
 
 _BUDGET = 2**28
 _EARLY = 16  # passes
+_FEW = 3  # records that show the structure
 _PASS = 1.5  # memory of a pass, in units of plain training's
 _NO_ROWS = "the loss gives no single value for each record"
 
@@ -81,6 +83,8 @@ class Engine:
         self._uses: dict[str, int] = {}
         self._count = 0
         self._checked: tuple[object, ...] = ()
+        self._augmented_by: object = None  # code that was seen to keep records apart
+        self.copies = 1  # rows of a record in a pass
         self.checks = 0  # of isolation, so far
         self.isolation: Isolation | None = None  # what the last check of isolation found
         self.loop_because: str | None = None  # why records are computed one by one; None if they are not
@@ -109,13 +113,15 @@ class Engine:
         """What rows contribute, and their statistics: all at once, or one by one.
 
         Args:
-            loss: of the user.
+            loss: of the user; if it is `Augmented`, a row becomes several, which contribute as one.
             batch: structure with `records` rows; sensitive.
             records: rows of the pass, the padding included.
             present: which rows are records: how many of the first, or one bool for each; sensitive.
         """
         self._check_parameters()
         self._count += 1
+        self._refuse_mixing(loss, batch, records)
+        loss, batch = self._opened(loss, batch, records)
         if self.loop_because is None:
             try:
                 yield self._recorded(loss, batch, records, present)
@@ -127,9 +133,22 @@ class Engine:
                 return
         if self.isolation is not None or self._check_due(loss, batch):
             self.isolation, self._checked = None, self._circumstances(loss)
-            uncoupled(self, loss, batch, records)
+            uncoupled(self, loss, batch, records * self.copies)
         for row in Contributions({}, records, present).mask.nonzero():
-            yield self._alone(loss, select(batch, row))
+            yield self._alone(loss, select(batch, row * self.copies + torch.arange(self.copies)))
+
+    def _refuse_mixing(self, loss: Loss, batch: Any, records: int) -> None:
+        """Try out an augmentation at passes 1, 2, 4, 8, ... and whenever it is another one."""
+        if isinstance(loss, Augmented):
+            code = getattr(loss.augment, "__code__", type(loss.augment))
+            due = not self._count & (self._count - 1) or self._augmented_by != code
+            if due and loss.keeps_apart(batch, records, self._count):
+                self._augmented_by = code
+
+    def _opened(self, loss: Loss, batch: Any, records: int) -> tuple[Loss, Any]:
+        """The loss of rows, and rows: as many of each record as there are copies."""
+        self.copies = loss.copies if isinstance(loss, Augmented) else 1
+        return (loss.loss, loss.rows(batch, records)) if isinstance(loss, Augmented) else (loss, batch)
 
     @property
     def device(self) -> torch.device:
@@ -144,21 +163,27 @@ class Engine:
     def fitting(self, loss: Loss, batch: Any, records: int, budget: int, most: int) -> int:
         """How many records one pass may have, by an estimate of the memory that each takes; at most `most`. Public."""
         if self._structure is None:
+            few = min(_FEW, records)
             with contextlib.suppress(Unclear):
-                self._structure = self.learn(loss, batch, records)
+                with seeded(0):  # for the shapes alone
+                    row_loss, rows = self._opened(loss, select(batch, torch.arange(few)), few)
+                self._structure = self.learn(row_loss, rows, few * self.copies)
         return max(1, min(most, budget // max(1, int(_PASS * self._chooser.activations.peak))))
 
     def _recorded(self, loss: Loss, batch: Any, records: int, present: int | Tensor) -> tuple[Contributions, dict[str, Tensor]]:
+        rows, here = records * self.copies, present
+        if self.copies > 1:
+            here = Contributions({}, records, present).mask.repeat_interleave(self.copies)
         if self._structure is None or self._check_due(loss, batch):
-            self._structure = self._understood(loss, batch, records)
+            self._structure = self._understood(loss, batch, rows)
         try:
-            recorder, statistics = self.record(loss, batch, records, present, self._structure)
+            recorder, statistics = self.record(loss, batch, rows, here, self._structure)
         except Unclear:
-            self._structure = self._understood(loss, batch, records)
-            recorder, statistics = self.record(loss, batch, records, present, self._structure)
+            self._structure = self._understood(loss, batch, rows)
+            recorder, statistics = self.record(loss, batch, rows, here, self._structure)
         with full_precision(self.device):
             pieces = gathered(recorder.uses, self.parameters, self._finish_leaf)
-        return Contributions(pieces, records, present), statistics
+        return Contributions(pieces, records, present), averaged(statistics, records)
 
     def _check_due(self, loss: Loss, batch: Any) -> bool:
         """At passes 1, 64, 4096, ...; with another loss or in another mode; in the first ones, if a batch could show more."""
@@ -167,12 +192,13 @@ class Engine:
         return self._count < _EARLY and self.isolation is not None and self.isolation.due(batch)
 
     def _circumstances(self, loss: Loss) -> tuple[object, ...]:
-        """What makes it another computation: the code of the loss, and which layers are in train mode."""
-        return getattr(loss, "__code__", type(loss)), *(module.training for module in self.model.modules())
+        """What makes it another computation: the code of the loss, rows of a record, and which layers are in train mode."""
+        return getattr(loss, "__code__", type(loss)), self.copies, *(module.training for module in self.model.modules())
 
     def _understood(self, loss: Loss, batch: Any, records: int) -> Structure:
         before = self.isolation
-        few = select(batch, shortest_first(batch, records))  # a few records must stand for all
+        order = shortest_first(batch, records).view(-1, self.copies).T.reshape(-1)  # copies of a record apart
+        few = select(batch, order)  # a few records must stand for all
         structure = self.learn(loss, few, records)
         self.isolation = isolated(self, loss, few, records, structure)
         if not undisturbed(self, loss, batch, records, structure):
@@ -187,7 +213,7 @@ class Engine:
     def learn(self, loss: Loss, batch: Any, records: int) -> Structure:
         """The structure of a pass over this batch."""
         (two, less), (three, more) = (self._traced(loss, select(batch, torch.arange(count) % records)) for count in (2, 3))
-        self._chooser.activations = Activations.between(less, more, len(three))
+        self._chooser.activations = Activations.between(less, more, len(three)).times(self.copies)
         found = Structure.between(two, three)
         if found is None:
             raise Unclear("the model does not call the same functions for another number of records")
@@ -221,13 +247,15 @@ class Engine:
     def record(
         self, loss: Loss, batch: Any, records: int, present: int | Tensor, structure: Structure, *, trial: bool = False
     ) -> tuple[Recorder, dict[str, Tensor]]:
-        """One forward and one backward pass. A trial keeps what was met, and every factor as it is."""
+        """One forward and one backward pass over rows. A trial keeps what was met, and every factor as it is, of each row."""
+        copies = 1 if trial else self.copies
 
         def finish(use: Use, factor: Factor) -> Factor:
             value = use.value
             place = (use.number, getattr(value, "leaf", ""), factor.shape)
             if not trial and self._lengths.setdefault(place, factor.positions) != factor.positions:
                 self.varies = "sequences have other lengths than before"
+            factor = factor if copies == 1 else factor.joined(copies)
             if trial or not isinstance(value, Part) or self._uses.get(value.leaf) != 1:
                 return factor
             return self._chooser.finished(value.leaf, factor, use.number)
@@ -237,15 +265,15 @@ class Engine:
                 result = loss(self.model, batch)
             losses, statistics = _parts(result, records, noting.statistics())
             with full_precision(self.device):
-                self._backward(losses, present, recorder)
+                self._backward(losses, _share_of(losses, present) / copies, recorder)
         self._uses = _counted(recorder.uses)
         return recorder, statistics
 
     def _quietly(self) -> AbstractContextManager[None]:
         return plain_forward(self.model, restore=False, trained=self.parameters)
 
-    def _backward(self, losses: Tensor, present: int | Tensor, recorder: Recorder) -> None:
-        """Of the sum of the losses, without the padding."""
+    def _backward(self, losses: Tensor, shares: Tensor, recorder: Recorder) -> None:
+        """Of the losses times their shares."""
         if not losses.requires_grad:
             raise ModelError(
                 expected="a loss that depends on a parameter",
@@ -254,7 +282,7 @@ class Engine:
             )
         targets = [recorder.anchor, *self.parameters.values()]
         try:
-            _, *missed = torch.autograd.grad(losses, targets, _share_of(losses, present), allow_unused=True)
+            _, *missed = torch.autograd.grad(losses, targets, shares, allow_unused=True)
         except torch.OutOfMemoryError:
             raise
         except RuntimeError as reason:  # if it is the user's own mistake, it shows again when records are computed one by one
@@ -267,14 +295,15 @@ class Engine:
         return factor if self._uses.get(leaf) == 1 else self._chooser.finished(leaf, factor, 0)
 
     def _alone(self, loss: Loss, batch: Any) -> tuple[Contributions, dict[str, Tensor]]:
-        """One record by itself, with torch's own gradients."""
+        """One record by itself, all of its rows, with torch's own gradients."""
         with self.batch_norm.noting() as noting, torch.enable_grad(), self._quietly():
             with Alone(noting):
                 result = loss(self.model, batch)
-            losses, statistics = _parts(result, 1, noting.statistics())
+            losses, rows = _parts(result, self.copies, noting.statistics())
+            statistics = averaged(rows, 1)
             if not losses.requires_grad:
                 return Contributions({}, 1, 1), statistics
-            found = torch.autograd.grad(losses.sum(), list(self.parameters.values()), allow_unused=True)
+            found = torch.autograd.grad(losses.mean(), list(self.parameters.values()), allow_unused=True)
         pieces = {
             leaf: (Piece(whole(parameter), Dense(wide(_full(gradient)).unsqueeze(0))),)
             for (leaf, parameter), gradient in zip(self.parameters.items(), found, strict=True)

@@ -67,6 +67,9 @@ class Factor(Protocol):
     def keep(self, kept: Tensor) -> Factor:
         """Zeros where `kept` (m,) is false."""
 
+    def joined(self, copies: int) -> Factor:
+        """Of m / copies records: each so many rows that follow each other are one, and their gradients add up."""
+
     def forms(self) -> Forms:
         """Other forms of the same gradients, by name, the first as it is."""
 
@@ -149,12 +152,25 @@ class Dense:
     def keep(self, kept: Tensor) -> Dense:
         return Dense(_kept(self.values, kept))
 
+    def joined(self, copies: int) -> Dense:
+        # One after the other, number by number: the bits of a record do not depend on where it is, as in a library's reduction.
+        first, *others = self.values.reshape(len(self.values) // copies, copies, *self.shape).unbind(1)
+        total = first.clone()
+        for one in others:
+            total.add_(one)
+        return Dense(total)
+
     def forms(self) -> Forms:
         return {"direct": lambda: self}
 
 
 def _kept(values: Tensor, kept: Tensor) -> Tensor:
     return torch.where(kept.to(values.device).reshape(-1, *[1] * (values.ndim - 1)), values, 0)
+
+
+def _rows_joined(values: Tensor, copies: int) -> Tensor:
+    """(m, T, ...) as (m / copies, copies * T, ...)."""
+    return values.reshape(len(values) // copies, copies * values.shape[1], *values.shape[2:])
 
 
 def _halves(positions: int) -> list[slice]:
@@ -234,6 +250,9 @@ class Outer:
     def keep(self, kept: Tensor) -> Outer:
         return Outer(_kept(self.a, kept), _kept(self.b, kept), self.shape)
 
+    def joined(self, copies: int) -> Outer:
+        return Outer(_rows_joined(self.a, copies), _rows_joined(self.b, copies), self.shape)
+
     def forms(self) -> Forms:
         if self.positions == 1:
             return {"ghost": lambda: self}
@@ -306,6 +325,9 @@ class Rows:
     def keep(self, kept: Tensor) -> Rows:
         return Rows(self.ids, _kept(self.b, kept), self.shape)
 
+    def joined(self, copies: int) -> Rows:
+        return Rows(_rows_joined(self.ids, copies), _rows_joined(self.b, copies), self.shape)
+
     def forms(self) -> Forms:
         return {"merged rows": lambda: self}
 
@@ -359,6 +381,9 @@ class Tied:
 
     def keep(self, kept: Tensor) -> Tied:
         return Tied(self.outer.keep(kept), self.rows.keep(kept))
+
+    def joined(self, copies: int) -> Tied:
+        return Tied(self.outer.joined(copies), self.rows.joined(copies))
 
     def forms(self) -> Forms:
         return {"ghost": lambda: self, "direct": self.dense}

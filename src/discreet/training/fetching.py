@@ -19,7 +19,7 @@ from discreet.training.culprit import CANNOT_BEAR
 from discreet.training.rows import select
 from discreet.training.structure import tensors_in
 
-__all__ = ["Collate", "Rows", "at_once", "collated", "fetched"]
+__all__ = ["Collate", "Rows", "at_once", "collated", "differ", "fetched"]
 
 Collate: TypeAlias = Callable[[list[Any]], Any]
 """A list of entries to a batch with one row for each, in their order."""
@@ -73,13 +73,13 @@ def _refuse_mixing(collate: Collate, entries: Sequence[Any]) -> None:
     """Put another entry in the place of one, and compare the other rows. No number of them appears in the message."""
     try:
         plain, again = _steadily(collate, entries), _steadily(collate, entries)
-        if _differ(plain, again, torch.arange(len(entries))):  # random numbers of its own: nothing can be compared
+        if differ(plain, again, torch.arange(len(entries))):  # random numbers of its own: nothing can be compared
             return
         for place in range(min(_FEW, len(entries))):
             others = [*entries]
             others[place] = entries[(place + 1) % len(entries)]
             kept = torch.tensor([row for row in range(len(entries)) if row != place], dtype=torch.int64)
-            if _differ(plain, _steadily(collate, others), kept):
+            if differ(plain, _steadily(collate, others), kept):
                 raise _mixing()
         if _row_shapes(plain) != _row_shapes(_steadily(collate, entries[:2])):
             raise _mixing()
@@ -105,19 +105,19 @@ def _steadily(collate: Collate, entries: Sequence[Any]) -> Any:
         return collate([*entries])
 
 
-def _differ(one: Any, other: Any, kept: Tensor) -> bool:
+def differ(one: Any, other: Any, kept: Tensor) -> bool:
     """Whether two batches differ in these rows, or in what has no rows."""
     if isinstance(one, Tensor) and isinstance(other, Tensor):
         if one.shape != other.shape or one.dtype != other.dtype:
             return True
         return not _same(*((part[kept.to(part.device)] if part.ndim else part) for part in (one, other)))
     if isinstance(one, Mapping):
-        return list(one) != list(other) or any(_differ(one[name], other[name], kept) for name in one)
+        return list(one) != list(other) or any(differ(one[name], other[name], kept) for name in one)
     if isinstance(one, (list, tuple)):
         if isinstance(one, list) and all(isinstance(part, _PLAIN) for part in one):
             rows = kept.tolist() if len(one) == len(other) == len(kept) + 1 else range(len(one))
             return len(one) != len(other) or any(one[row] != other[row] for row in rows)
-        return len(one) != len(other) or any(_differ(*pair, kept) for pair in zip(one, other, strict=True))
+        return len(one) != len(other) or any(differ(*pair, kept) for pair in zip(one, other, strict=True))
     return isinstance(one, _PLAIN) and one != other
 
 

@@ -76,6 +76,10 @@ class Activations:
         grown = [max(0, three.bytes.get(call, 0) - two.bytes.get(call, 0)) for call in range(calls + 1)]
         return cls(tuple(reversed(tuple(accumulate(reversed(grown))))), max(grown))
 
+    def times(self, copies: int) -> Activations:
+        """Where a record is so many rows."""
+        return Activations(tuple(copies * some for some in self.after), copies * self.largest)
+
     @property
     def peak(self) -> int:
         """What plain training holds when its backward pass begins: all of them, and the gradient of the largest."""

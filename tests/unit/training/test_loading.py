@@ -212,7 +212,9 @@ def test_options_of_a_loader_hold_for_its_workers() -> None:
     run = PrivateRun(nn.Linear(1, 1), plan(policy=dp.Everything(), steps=1, records=RECORDS), ledger=dp.Ledger.in_memory())
     with pytest.raises(dp.ParameterError, match="batch_size=3"):
         run.batches(loader)
-    run = PrivateRun(nn.Linear(1, 1), plan(policy=dp.Poisson(0.1), steps=1), ledger=dp.Ledger.in_memory())
+    key = dp.Source.unsafe_test_key(bytes(32))  # one sample in 24 would be empty, and need no worker; this one is not
+    its = plan(policy=dp.Poisson(0.1), steps=1)
+    run = PrivateRun(nn.Linear(1, 1), its, ledger=dp.Ledger.in_memory(), source=key)
     with pytest.raises(RuntimeError, match="worker_init_fn was called"):
         list(run.batches(loader))
 

@@ -6,6 +6,7 @@ Legend: m records, q output channels.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import final
 
@@ -20,7 +21,9 @@ from discreet.training.rules.convolution import Convolution
 from discreet.training.rules.convolution_norms import ghost_pays, ghost_squares
 from discreet.training.watching import Unclear
 
-__all__ = ["Convolved", "convolution", "transposed_convolution"]
+__all__ = ["Convolved", "Copied", "convolution", "transposed_convolution"]
+
+_TOGETHER = 8  # records whose gradients exist at a time
 
 
 @final
@@ -66,12 +69,78 @@ class Convolved:
         rows = kept.to(self.x.device).reshape(-1, *[1] * (self.x.ndim - 1))
         return Convolved(self.how, torch.where(rows, self.x, 0), torch.where(rows, self.g, 0))
 
+    def joined(self, copies: int) -> Copied:
+        x, g = (side.reshape(len(side) // copies, copies, *side.shape[1:]) for side in (self.x, self.g))
+        return Copied(self.how, x, g)
+
     def forms(self) -> Forms:
         return {
             "streamed": lambda: self,
             "folded": self.dense,
             "unfolded": lambda: Dense(self.how.unfolded(self.x, self.g)),
         }
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Copied:
+    """The same where a record is several rows, x and g (m, copies, channels, ...): gradients are added up, then measured."""
+
+    how: Convolution
+    x: Tensor
+    g: Tensor
+
+    @property
+    def records(self) -> int:
+        return self.x.shape[0]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.how.weight_shape
+
+    @property
+    def positions(self) -> int:
+        return 1  # as above
+
+    def measured(self) -> Measures:
+        squares = torch.cat([row_squares(few.values) for _, few in self._in_turn()])
+        return squares, squares
+
+    def single(self, _spread: float) -> bool:
+        return False
+
+    def add_to(self, total: Tensor, weights: Tensor, spread: float) -> None:
+        for some, few in self._in_turn():
+            few.add_to(total, weights[some], spread)
+
+    def _in_turn(self) -> Iterator[tuple[slice, Dense]]:
+        """The gradients of a few records after the others: the same bits each time."""
+        for start in range(0, max(1, self.records), _TOGETHER):
+            some = slice(start, start + _TOGETHER)
+            yield some, _added(self.how.unfolded, self.x[some], self.g[some])
+
+    def dense(self) -> Dense:
+        return _added(self.how.folded, self.x, self.g)
+
+    def keep(self, kept: Tensor) -> Copied:
+        rows = kept.to(self.x.device).reshape(-1, *[1] * (self.x.ndim - 1))
+        return Copied(self.how, torch.where(rows, self.x, 0), torch.where(rows, self.g, 0))
+
+    def joined(self, copies: int) -> Copied:
+        x, g = (side.reshape(self.records // copies, -1, *side.shape[2:]) for side in (self.x, self.g))
+        return Copied(self.how, x, g)
+
+    def forms(self) -> Forms:
+        unfolded = self.how.unfolded
+        return {"streamed": lambda: self, "folded": self.dense, "unfolded": lambda: _added(unfolded, self.x, self.g)}
+
+
+def _added(gradients: Callable[[Tensor, Tensor], Tensor], x: Tensor, g: Tensor) -> Dense:
+    """The gradients of all copies, one after the other: never those of all rows at once."""
+    total = gradients(x[:, 0].contiguous(), g[:, 0].contiguous())
+    for copy in range(1, x.shape[1]):
+        total.add_(gradients(x[:, copy].contiguous(), g[:, copy].contiguous()))
+    return Dense(total)
 
 
 def convolution(call: Call) -> Tensor:

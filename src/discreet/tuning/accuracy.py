@@ -1,0 +1,166 @@
+"""Tuning when privacy and accuracy are given: how much noise the model tolerates, and which batch reaches epsilon with it.
+
+For a large enough batch, the accuracy is essentially determined by the standard deviation of the noise in the average
+gradient, noise_std / expected_batch_size, if steps, clip norm and everything else stay the same [Ponomareva2023, section
+5.4.1]. So trials at a small batch, which are cheap, tell how much noise is tolerated; the accountant then finds the batch at
+which as much noise meets epsilon. It is a prediction, and it rests on that assumption.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from discreet import _validate as check
+from discreet.errors import AccountingError, ParameterError
+from discreet.plan import Plan, Target
+from discreet.recipes import plan_at_average_noise
+from discreet.sampling import Sampler
+from discreet.tuning.data import Data, Private
+from discreet.tuning.picture import Line, Picture, draw
+from discreet.tuning.record import Method, Trial, Tuning
+from discreet.tuning.settings import checked_plan, gaussian_of, with_gaussian
+from discreet.tuning.sweep import TrialFunction, sweep
+from discreet.tuning.table import lines, source
+from discreet.tuning.values import distinct
+
+__all__ = ["AccuracyTuning", "tune_for_accuracy"]
+
+
+@dataclass(frozen=True, slots=True)
+class AccuracyTuning:
+    """What `tune_for_accuracy` found.
+
+    Args:
+        tuning: all trials, for the report.
+        accuracy: that was asked for.
+        plan: the smallest batch that meets the target with the noise of the chosen trial; None where there is none.
+        trouble: why there is no plan, or fewer trials than asked for; empty if neither.
+    """
+
+    tuning: Tuning
+    accuracy: float
+    plan: Plan | None
+    trouble: str = ""
+
+    @property
+    def average_noise(self) -> float | None:
+        """The largest noise in the average gradient such that its trial, and all with less, reached the accuracy; or None."""
+        chosen = self.tuning.chosen
+        return None if chosen is None else self.tuning.trials[chosen].values["average_noise"]
+
+    @property
+    def prediction(self) -> str:
+        """What is predicted, and what it assumes."""
+        if self.plan is None:
+            return f"No prediction: {self.trouble}."
+        goal = self.plan.target
+        stated = "" if goal is None else f", which meets epsilon {goal.epsilon:g} at delta {goal.delta:g},"
+        return (
+            f"Predicted, not measured: a plan with an expected batch of {self.plan.expected_batch_size:g} and noise multiplier "
+            f"{self.plan.noise_multiplier:.4g}{stated} reaches a score of {self.accuracy:g}. It assumes that the score depends "
+            "on the noise in the average gradient alone, steps, clip norm and learning rate being the same, and that the data "
+            "of the trials are like those of the plan. Larger batches may generalise worse; try smaller learning rates too."
+        )
+
+    def __str__(self) -> str:
+        stopped = [f"Stopped early: {self.trouble}."] if self.trouble and self.plan is not None else []
+        return "\n".join([*lines(self.tuning), *stopped, self.prediction])
+
+    def plot(self, path: str | os.PathLike[str]) -> Path:
+        """Draw scores against the noise in the average gradient, as PNG or SVG."""
+        trials = [(trial.values["average_noise"], trial.score) for trial in self.tuning.trials]
+        points = tuple((noise, score) for noise, score in trials if score is not None)
+        picture = Picture(
+            title=f"What noise is tolerated, on {source(self.tuning)}",
+            across="noise in the average gradient, noise_std / expected_batch_size",
+            lines=(Line("score", points),),
+            chosen=next((point for point in points if point[0] == self.average_noise), None),
+            level=(self.accuracy, f"wanted: {self.accuracy:g}"),
+            noise=self.tuning.score_noise,
+        )
+        return draw("AccuracyTuning.plot", path, picture)
+
+
+def tune_for_accuracy(
+    trial: TrialFunction,
+    plan: Plan,
+    *,
+    average_noises: Iterable[float],
+    accuracy: float,
+    data: Data,
+    progress: bool | None = None,
+) -> AccuracyTuning:
+    """Try several amounts of noise at a small batch, and find the batch that meets the plan's target with the most tolerated.
+
+    The plan that comes back meets epsilon by the accountant; that it reaches the accuracy is predicted.
+
+    Args:
+        trial: trains once with `settings.plan` (or `settings.plan_for(records)`).
+        plan: for the private data, with a small batch, the steps and the target:
+            `Plan.dpsgd(records=, expected_batch_size=small, steps=, clip_norm=, epsilon=, delta=)`. Its noise does not matter.
+        average_noises: to try: noise_std / expected_batch_size, in the gradient's unit.
+        accuracy: score that is wanted.
+        data: on which. On private data every trial is charged, the most noise first, until one reaches the accuracy: less
+            noise costs more. What is left of the budget must then hold the plan that comes back.
+        progress: whether a bar is shown; None: in a terminal.
+
+    >>> from discreet.tuning import Synthetic
+    >>> plan = Plan.dpsgd(records=2_000, expected_batch_size=200, steps=10, epsilon=2.0, delta=1e-5)
+    >>> found = tune_for_accuracy(lambda settings: 1.0 - 30 * settings.values["average_noise"], plan,
+    ...     average_noises=[0.002, 0.004, 0.008], accuracy=0.85, data=Synthetic("a formula"))
+    >>> found.average_noise, found.plan.expected_batch_size, found.plan.steps
+    (0.004, 513.0, 10)
+    """
+    owner = "tune_for_accuracy"
+    small, target = checked_plan(owner, plan), _target(owner, plan)
+    wanted = check.real(owner, "accuracy", accuracy)
+    clip_norm = gaussian_of(owner, small).clip_norm
+    asked = []
+    for noise in sorted(distinct(owner, "average_noises", average_noises), reverse=True):
+        multiplier = noise * small.expected_batch_size / clip_norm
+        asked.append(({"average_noise": noise}, with_gaussian(small, clip_norm=clip_norm, noise_multiplier=multiplier)))
+    made = sweep(owner, trial, asked, data=data, enough=wanted if isinstance(data, Private) else None, progress=progress)
+    made.scored(owner)
+    chosen = _tolerated(made.trials, wanted)
+    record = made.record(Method.ACCURACY, chosen)
+    if chosen is None:
+        trouble = made.stopped or "not even the least noise that was tried reaches the accuracy"
+        return AccuracyTuning(record, wanted, None, trouble)
+    return _planned(AccuracyTuning(record, wanted, None, made.stopped), small, clip_norm, target)
+
+
+def _tolerated(trials: Sequence[Trial], wanted: float) -> int | None:
+    """Number of the trial with the most noise such that it, and all with less, reach the score. The most noise comes first."""
+    chosen = None
+    for number, trial in reversed(list(enumerate(trials))):
+        if trial.score is None or trial.score < wanted:
+            break
+        chosen = number
+    return chosen
+
+
+def _planned(found: AccuracyTuning, small: Plan, clip_norm: float, target: Target) -> AccuracyTuning:
+    if not isinstance(small.sampler, Sampler) or found.average_noise is None:
+        return found
+    try:
+        plan = plan_at_average_noise(
+            records=small.sampler.records,
+            average_noise=found.average_noise,
+            epsilon=target.epsilon,
+            delta=target.delta,
+            steps=small.steps,
+            clip_norm=clip_norm,
+        )
+    except AccountingError as wrong:
+        return AccuracyTuning(found.tuning, found.accuracy, None, f"not even all records at once meet epsilon ({wrong.got})")
+    return AccuracyTuning(found.tuning, found.accuracy, plan, found.trouble)
+
+
+def _target(owner: str, plan: Plan) -> Target:
+    if plan.target is None:
+        expected, do = "one with a target", "Make it with Plan.dpsgd(..., epsilon=, delta=)."
+        raise ParameterError(owner=owner, name="plan", expected=expected, got="one without", do=do)
+    return plan.target

@@ -1,0 +1,67 @@
+"""The score of a trial on private data: the number of right answers, released with noise and charged like everything else.
+
+    trial -> one value in [0, 1] for each validation record -> sum, clipped record by record -> noise -> score
+
+Guarantee: one Gaussian query of sensitivity 1 on the validation records, charged to the ledger before it is answered. Records
+that train and records that validate may be the same or not: both are charged in full. It holds if the value of a record is
+computed from that record and from released values (the trained model) alone.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.aggregation import Aggregator
+from discreet.errors import ParameterError
+from discreet.ledger import Everything
+from discreet.mechanisms import Gaussian, Groups
+from discreet.plan import Plan
+from discreet.sampling import Sampler
+from discreet.tuning.data import Private
+from discreet.units import Parameters
+
+__all__ = ["released_score", "score_plan"]
+
+_LEAF = "score"
+
+
+def score_plan(data: Private, plan: Plan) -> Plan:
+    """One noised sum over all validation records, for the unit and adjacency of the trials' plan."""
+    return Plan(
+        sampler=Sampler(Everything(), records=data.records, steps=1),
+        mechanism=Groups({_LEAF: Gaussian(1.0, data.noise_std)}),
+        unit=plan.unit,
+        adjacency=plan.adjacency,
+        leaves={_LEAF: 1},
+    )
+
+
+def released_score(values: object, data: Private, plan: Plan, label: str) -> float:
+    """The share of right answers, with noise.
+
+    Args:
+        values: what the trial returned; sensitive.
+        data: where it is charged.
+        plan: of the trial.
+        label: of the run that is charged.
+
+    Raises:
+        BudgetExceeded: the score does not fit; nothing was charged or released.
+    """
+    rows = _rows(values, data.records)
+    run = Aggregator(score_plan(data, plan), ledger=data.ledger, label=label, parameters=Parameters.CHOSEN_FROM_OUTPUTS)
+    (sample,) = run.samples()
+    released = run.release(sample, {_LEAF: rows[sample.indices]})
+    return float(released[_LEAF][0]) / data.records
+
+
+def _rows(values: object, records: int) -> NDArray[np.float64]:
+    """One row for each record, in [0, 1]; what is not a number counts as wrong. No error depends on a value."""
+    expected = f"one value in [0, 1] for each of {records} validation records, for private data: the tuner releases their sum"
+    array = np.asarray(values) if isinstance(values, np.ndarray) else np.empty(())
+    if array.dtype.kind not in "biuf" or array.shape != (records,):
+        got = f"an array of shape {array.shape}" if isinstance(values, np.ndarray) else f"a {type(values).__name__}"
+        do = "Return a NumPy array, such as (predicted == labels). Nothing was released."
+        raise ParameterError(owner="trial", name="score", expected=expected, got=got, do=do)
+    return np.clip(np.nan_to_num(array.astype(np.float64), nan=0.0), 0.0, 1.0)[:, np.newaxis]

@@ -1,0 +1,207 @@
+"""Trials one after the other; on private data each is charged, scored with noise, and stopped by the budget.
+
+For each trial on private data:
+
+    does it fit, with its score? -> trial (trains, and charges the ledger under the trial's label)
+    -> the ledger has that charge, and its budget admits all of them -> score (charged, noised) -> next trial
+
+Guarantee, for private data: every released score was charged before it was drawn, to the ledger that the trial charged; after a
+trial that charged nothing, or past the budget, nothing more is released. The scores are declared as chosen from outputs, so
+that from the first of them on the budget admits charges of this ledger by its privacy filter alone (P39). What a trial does
+beside the ledger, no ledger can show.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from discreet import _validate as check
+from discreet.errors import BudgetExceeded, LedgerMisuse, ParameterError
+from discreet.ledger import Charge, Ledger
+from discreet.ledger._provenance import now
+from discreet.plan import Plan
+from discreet.tuning.data import Data, Private, Public, Synthetic
+from discreet.tuning.progress import trials_bar
+from discreet.tuning.record import Kind, Method, Trial, Tuning
+from discreet.tuning.score import released_score, score_plan
+from discreet.tuning.settings import Settings
+from discreet.units import Parameters
+
+__all__ = ["Sweep", "TrialFunction", "sweep"]
+
+TrialFunction: TypeAlias = Callable[[Settings], Any]
+"""Trains once. Returns the score (public and synthetic data), or one value in [0, 1] per validation record (private data)."""
+
+_LONGEST = 190  # characters of a label, which the score's is a little longer than
+_SCORE = ", score"  # ends the label of a score's run
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """What trials gave.
+
+    Args:
+        trials: that were made, in their order.
+        data: on which.
+        stopped: why there are fewer than asked for; empty if there are not.
+        head: of the ledger afterwards, for private data.
+    """
+
+    trials: tuple[Trial, ...]
+    data: Data
+    stopped: str
+    head: str | None
+
+    def scored(self, owner: str) -> list[tuple[float, int]]:
+        """(score, number) of all trials that have a score; an error if none has."""
+        found = [(trial.score, number) for number, trial in enumerate(self.trials) if trial.score is not None]
+        if found:
+            return found
+        if self.stopped:
+            do = "Give the ledger a larger budget, or the plan more noise."
+            raise BudgetExceeded(expected="a budget for one trial and its score", got=self.stopped, do=do)
+        raise ParameterError(
+            owner=owner, name="trial", expected="a finite score, once at least", got="none", do="Widen the sweep."
+        )
+
+    def record(self, method: Method, chosen: int | None) -> Tuning:
+        """For the report."""
+        data = self.data
+        kinds = {Public: Kind.PUBLIC, Synthetic: Kind.SYNTHETIC, Private: Kind.PRIVATE}
+        return Tuning(
+            method=method,
+            kind=kinds[type(data)],
+            name=data.name,
+            about=data.about,
+            trials=self.trials,
+            chosen=chosen,
+            score_noise=data.score_noise if isinstance(data, Private) else 0.0,
+            ledger_head=self.head,
+            made=now(),
+        )
+
+
+def sweep(
+    owner: str,
+    trial: TrialFunction,
+    asked: Sequence[tuple[Mapping[str, float], Plan]],
+    *,
+    data: Data,
+    enough: float | None = None,
+    progress: bool | None,
+) -> Sweep:
+    """Make a trial of each of these values with its plan.
+
+    Args:
+        owner: in errors.
+        trial: trains once.
+        asked: what to try, in order.
+        data: on which.
+        enough: a score after which no further trial is made.
+        progress: whether a bar is shown; None: in a terminal.
+    """
+    check.member(owner, "data", data, (Public, Synthetic, Private))
+    if not callable(trial):
+        raise ParameterError(owner=owner, name="trial", expected="a function of settings", got=type(trial).__name__)
+    name = secrets.token_hex(4)
+    settings = [
+        Settings(label=_label(name, number, values), plan=plan, values=values) for number, (values, plan) in enumerate(asked, 1)
+    ]
+    done: list[Trial] = []
+    stopped = ""
+    with trials_bar(len(settings), shown=progress) as advance:
+        for one in settings:
+            if isinstance(data, Private):
+                made, stopped = _private(trial, one, data)
+            else:
+                made = Trial(one.values, _score(owner, trial(one)))
+            done += [] if made is None else [made]
+            best = max((found.score for found in done if found.score is not None), default=None)
+            if stopped or (best is not None and enough is not None and best >= enough):
+                break
+            advance(best)
+    return Sweep(tuple(done), data, stopped, data.ledger.head() if isinstance(data, Private) else None)
+
+
+def _label(name: str, number: int, values: Mapping[str, float]) -> str:
+    what = ", ".join(f"{key} {value:g}" for key, value in values.items())
+    return f"tuning {name}, trial {number}: {what}"[:_LONGEST]
+
+
+def _score(owner: str, score: object) -> float | None:
+    """A finite number, or None for one that is not."""
+    expected = "a number, the higher the better, from the trial"
+    try:
+        return check.real(owner, "score", score, expected=expected)
+    except ParameterError:
+        if isinstance(score, numbers.Real) and not math.isfinite(score):
+            return None  # training diverged: a result too
+        raise
+
+
+def _private(trial: TrialFunction, settings: Settings, data: Private) -> tuple[Trial | None, str]:
+    """The trial, if anything was charged for it; and why the sweep ends here, if it does."""
+    ledger, label = data.ledger, settings.label
+    refused = _without_room(settings, data)
+    if refused:
+        return None, refused
+    try:
+        values = trial(settings)
+        _check_charged(ledger, label)
+        _check_admitted(data)
+        score = released_score(values, data, settings.plan, label + _SCORE)
+    except BudgetExceeded as wrong:
+        charged = _charged(ledger, label)
+        return Trial(settings.values, None, (label,)) if charged else None, f"the budget refused {label}: {wrong.got}"
+    return Trial(settings.values, score, (label, label + _SCORE)), ""
+
+
+def _without_room(settings: Settings, data: Private) -> str:
+    """Why the trial and its score would not fit what is left of the budget; empty if they do. Nothing is charged."""
+    _check_unmarked(data.ledger)
+    planned = (settings.plan, score_plan(data, settings.plan))
+    infos = [plan.run_info(parameters=Parameters.CHOSEN_FROM_OUTPUTS) for plan in planned]
+    charges = [Charge(info, plan.step, plan.steps) for info, plan in zip(infos, planned, strict=True)]
+    try:
+        data.budget((*data.ledger.charges(), *charges))
+    except BudgetExceeded as wrong:
+        return f"the next trial does not fit the budget: {wrong.got}"
+    return ""
+
+
+def _charged(ledger: Ledger, label: str) -> int:
+    return sum(charge.count for charge in ledger.charges() if charge.run.label == label)
+
+
+def _check_charged(ledger: Ledger, label: str) -> None:
+    if not _charged(ledger, label):
+        raise LedgerMisuse(
+            expected=f"a trial that charges its run to the ledger of the private data, under the label {label!r}",
+            got="a trial that charged nothing there",
+            do="Train with PrivateRun(..., ledger=..., label=settings.label), or Aggregator. No score was released.",
+        )
+    _check_unmarked(ledger)
+
+
+def _check_unmarked(ledger: Ledger) -> None:
+    marks = ledger.marks()
+    if marks:
+        expected, do = "a ledger without marks", "There is no guarantee to tune within. No score was released."
+        raise LedgerMisuse(expected=expected, got=f"one that is marked {', '.join(marks)}", do=do)
+
+
+def _check_admitted(data: Private) -> None:
+    """Whatever handle the trial charged through: the budget of this one admits it."""
+    try:
+        data.budget(data.ledger.charges())
+    except BudgetExceeded as wrong:
+        raise LedgerMisuse(
+            expected="a trial that charges through a ledger with the same budget",
+            got=f"charges that it does not admit: {wrong.got}",
+            do="Open the ledger once, with guard=Budget(...), and use it everywhere. No score was released.",
+        ) from None

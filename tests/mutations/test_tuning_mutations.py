@@ -1,0 +1,80 @@
+"""Deliberate bugs in tuning, each applied to the real code, and the test that catches it."""
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+
+import discreet as dp
+from discreet.report import facts
+from discreet.tuning import Private, clipping, score, sweep
+from support.mutations import Mutation, assert_caught, by_name, replaced
+
+PRIVATE = "unit/tuning/test_private.py"
+TUNED = "unit/report/test_tuned.py"
+RIGHT_PLAN = score.score_plan
+
+
+def noise_on_the_share(data: Private, plan: dp.Plan) -> dp.Plan:
+    """The noise of the score, in the place of that of the sum."""
+    return replace(RIGHT_PLAN(data, plan), mechanism=dp.Groups({"score": dp.Gaussian(1.0, data.score_noise)}))
+
+
+MUTATIONS = [
+    Mutation(
+        "P39 a trial that skips the ledger is believed",
+        replaced(sweep, "_check_charged", lambda *_: None),
+        f"{PRIVATE}::test_p39_a_trial_that_charged_nothing_is_refused_and_no_score_released",
+    ),
+    Mutation(
+        "P39 any charge counts as that of the trial",
+        replaced(sweep, "_charged", lambda ledger, _: sum(charge.count for charge in ledger.charges())),
+        f"{PRIVATE}::test_another_run_on_the_ledger_meanwhile_is_not_taken_for_the_trial",
+    ),
+    Mutation(
+        "P39 P42 scores are read off, neither noised nor charged",
+        replaced(sweep, "released_score", lambda values, *_: float(np.mean(values))),
+        f"{PRIVATE}::test_every_trial_and_every_score_is_charged_to_the_ledger",
+    ),
+    Mutation(
+        "P39 scores are declared as fixed in advance",
+        replaced(score, "Parameters", SimpleNamespace(CHOSEN_FROM_OUTPUTS=dp.Parameters.FIXED_IN_ADVANCE)),
+        f"{PRIVATE}::test_p39_scores_make_the_ledger_one_that_only_its_budget_can_account_for",
+    ),
+    Mutation(
+        "P23 noise for the average on the sum of right answers",
+        replaced(score, "score_plan", noise_on_the_share),
+        "statistics/test_tuning.py::test_p23_scores_have_the_noise_that_is_stated",
+    ),
+    Mutation(
+        "P38 charges past the budget are overlooked",
+        replaced(sweep, "_check_admitted", lambda _: None),
+        f"{PRIVATE}::test_p38_charges_past_the_budget_through_another_handle_are_refused",
+    ),
+    Mutation(
+        "a trial begins without room for its score",
+        replaced(sweep, "_without_room", lambda *_: ""),
+        f"{PRIVATE}::test_without_room_for_one_trial_and_its_score_nothing_is_tried",
+    ),
+    Mutation(
+        "ClipSearch takes private data",
+        replaced(clipping, "Private", SimpleNamespace),
+        "unit/tuning/test_workflow.py::test_without_noise_private_data_are_refused_before_any_trial",
+    ),
+    Mutation(
+        "P39 the report believes any record of private tuning",
+        replaced(facts, "_tuning", lambda _, __, given: (given,)),
+        f"{TUNED}::test_p39_a_record_of_another_ledger_is_refused",
+    ),
+    Mutation(
+        "P39 the report does not ask which ledger a tuning charged",
+        replaced(facts, "_has_head", lambda *_: True),
+        f"{TUNED}::test_p39_the_right_names_on_another_ledger_are_not_enough",
+    ),
+]
+
+
+@by_name(MUTATIONS)
+def test_the_bug_is_caught(mutation: Mutation, tmp_path: Path) -> None:
+    assert_caught(mutation, tmp_path)

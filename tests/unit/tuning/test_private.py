@@ -1,0 +1,265 @@
+"""Tuning on private data: every trial and every score is charged to the one ledger, within its budget, or nothing is said."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import discreet as dp
+from discreet.tuning import Kind, Private, Settings, tune_for_accuracy, tune_for_compute
+from support.tunings import BUDGET, PLAN, RATES, RECORDS, RIGHT, answers, charged, honest, private, scores, train
+
+
+def test_every_trial_and_every_score_is_charged_to_the_ledger() -> None:
+    data = private()
+    found = tune_for_compute(honest(data), PLAN, learning_rates=RATES, data=data)
+    assert len(found.tuning.trials) == len(RATES)
+    assert scores(data.ledger) == len(RATES)
+    assert set(found.tuning.runs) == set(charged(data.ledger))
+    assert sum(charged(data.ledger).values()) == len(RATES) * (PLAN.steps + 1)
+    for charge in data.ledger.charges():
+        assert charge.run.parameters is dp.Parameters.CHOSEN_FROM_OUTPUTS
+        if charge.step.groups == ("score",):  # one record changes the sum by 1 at most, and the noise is what was asked for
+            assert charge.step == dp.Step(dp.Everything(), dp.GaussianSum("score", 1.0, 8.0))
+    assert (found.tuning.kind, found.tuning.ledger_head) == (Kind.PRIVATE, data.ledger.head())
+    assert found.tuning.score_noise == 8.0 / RECORDS
+
+
+def test_scores_are_noised_and_near_the_truth() -> None:
+    data = private()
+    found = tune_for_compute(honest(data), PLAN, learning_rates=RATES, data=data)
+    for trial in found.tuning.trials:
+        right = RIGHT[trial.values["learning_rate"]]
+        assert trial.score is not None
+        assert 0.0 < abs(trial.score - right) < 9 * data.score_noise  # exactly right: once in 10^16; nine deviations: 10^-18
+    assert found.learning_rate == 1.0  # 0.25 ahead, twelve and a half deviations
+
+
+def test_p39_scores_make_the_ledger_one_that_only_its_budget_can_account_for() -> None:
+    data = private()
+
+    def trial(settings: Settings) -> object:
+        train(settings, data.ledger, dp.Parameters.FIXED_IN_ADVANCE)  # declared as if nothing depended on anything
+        return answers(0.5)
+
+    tune_for_compute(trial, PLAN, learning_rates=RATES, data=data)
+    with pytest.raises(dp.AccountingError):
+        dp.account(data.ledger, delta=BUDGET.delta)
+    assert BUDGET.guarantee(data.ledger.charges(), marks=()).upper == BUDGET.epsilon
+
+
+def test_p39_a_trial_that_charged_nothing_is_refused_and_no_score_released() -> None:
+    data = private()
+    with pytest.raises(dp.LedgerMisuse, match="charged nothing"):
+        tune_for_compute(lambda _: answers(0.5), PLAN, learning_rates=RATES, data=data)
+    assert charged(data.ledger) == {}
+
+
+def test_p39_a_trial_that_charges_another_ledger_is_refused() -> None:
+    data, other = private(), dp.Ledger.in_memory()
+
+    def trial(settings: Settings) -> object:
+        train(settings, other)
+        return answers(0.5)
+
+    with pytest.raises(dp.LedgerMisuse, match="charged nothing"):
+        tune_for_compute(trial, PLAN, learning_rates=RATES, data=data)
+    assert scores(data.ledger) == 0
+
+
+def test_another_run_on_the_ledger_meanwhile_is_not_taken_for_the_trial() -> None:
+    data = private()
+
+    def trial(settings: Settings) -> object:
+        train(replace(settings, label="somebody else"), data.ledger)
+        return answers(0.5)
+
+    with pytest.raises(dp.LedgerMisuse, match="charged nothing"):
+        tune_for_compute(trial, PLAN, learning_rates=RATES, data=data)
+    assert scores(data.ledger) == 0
+
+
+def test_labels_of_two_tunings_on_one_ledger_differ() -> None:
+    data = private(dp.Budget(epsilon=9.0, delta=1e-5))
+    first = tune_for_compute(honest(data), PLAN, learning_rates=RATES, data=data)
+    second = tune_for_compute(honest(data), PLAN, learning_rates=RATES, data=data)
+    assert not set(first.tuning.runs) & set(second.tuning.runs)
+
+
+@pytest.mark.parametrize(
+    "returned",
+    [0.123456, np.float64(0.123456), [0.123456] * RECORDS, np.full(RECORDS - 1, 0.123456), np.full((RECORDS, 1), 0.123456),
+     np.array(["0.123456"] * RECORDS), None],
+    ids=["a raw score", "a NumPy number", "a list", "fewer", "a column", "texts", "nothing"],
+)  # fmt: skip
+def test_p42_what_is_not_one_value_per_record_is_refused_unseen(returned: object) -> None:
+    data = private()
+
+    def trial(settings: Settings) -> object:
+        train(settings, data.ledger)
+        return returned
+
+    with pytest.raises(dp.ParameterError, match="one value in") as wrong:
+        tune_for_compute(trial, PLAN, learning_rates=RATES, data=data)
+    assert "123456" not in str(wrong.value)
+    assert scores(data.ledger) == 0
+
+
+def test_no_value_of_a_record_counts_more_than_one_and_none_raises() -> None:
+    data = private(noise_std=0.001, budget=dp.Budget(epsilon=1e9, delta=1e-5))
+    values = np.zeros(RECORDS)
+    values[:5] = [np.nan, np.inf, -np.inf, 1e300, -7.0]  # two count as right, and as one each
+
+    def trial(settings: Settings) -> object:
+        train(settings, data.ledger)
+        return values
+
+    (found,) = tune_for_compute(trial, PLAN, learning_rates=[1.0], data=data).tuning.trials
+    assert found.score == pytest.approx(2 / RECORDS, abs=1e-4)
+
+
+# --- the budget ---
+
+
+def room_for(trials: int) -> dp.Budget:
+    """A budget that admits so many trials and scores, and not one more."""
+    spent = [(PLAN.step, trials * PLAN.steps), (dp.Step(dp.Everything(), dp.GaussianSum("score", 1.0, 8.0)), trials)]
+    upper = dp.account(spent, delta=1e-5, adjacency=PLAN.adjacency).upper
+    return dp.Budget(epsilon=upper * 1.001, delta=1e-5)
+
+
+def test_the_sweep_ends_where_the_budget_does_and_says_what_it_has() -> None:
+    data = private(room_for(2))
+    found = tune_for_compute(honest(data), PLAN, learning_rates=[10.0, 1.0, 0.1], data=data)
+    assert [trial.values["learning_rate"] for trial in found.tuning.trials] == [10.0, 1.0]  # in the order given
+    assert (found.learning_rate, scores(data.ledger)) == (1.0, 2)
+    assert "does not fit the budget" in found.stopped
+    assert "Stopped early" in str(found)
+    data.budget(data.ledger.charges())
+
+
+def test_without_room_for_one_trial_and_its_score_nothing_is_tried() -> None:
+    spent = dp.account([(PLAN.step, PLAN.steps)], delta=1e-5, adjacency=PLAN.adjacency).upper
+    data = private(dp.Budget(epsilon=spent * 1.001, delta=1e-5))  # the training fits, its score does not
+
+    def trial(_: Settings) -> object:
+        raise AssertionError("must not be tried")
+
+    with pytest.raises(dp.BudgetExceeded, match="one trial and its score"):
+        tune_for_compute(trial, PLAN, learning_rates=RATES, data=data)
+    assert charged(data.ledger) == {}
+
+
+def test_a_trial_that_spends_more_than_its_plan_leaves_no_score_but_its_charge() -> None:
+    data = private(room_for(2))
+
+    def trial(settings: Settings) -> object:
+        train(settings, data.ledger)
+        if settings.learning_rate > 0.5:
+            train(settings, data.ledger)  # twice: now its score does not fit
+        return answers(0.5)
+
+    found = tune_for_compute(trial, PLAN, learning_rates=RATES, data=data)
+    first, second = found.tuning.trials
+    assert first.score is not None
+    assert second.score is None
+    assert len(second.runs) == 1
+    assert charged(data.ledger)[second.runs[0]] in (PLAN.steps, 2 * PLAN.steps)
+    assert (scores(data.ledger), found.learning_rate) == (1, 0.1)
+
+
+def test_p38_charges_past_the_budget_through_another_handle_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.ledger"
+    with dp.Ledger.open(path, guard=room_for(1)) as ledger, dp.Ledger.open(path) as unguarded:
+
+        def trial(settings: Settings) -> object:
+            for _ in range(5):
+                train(settings, unguarded)
+            return answers(0.5)
+
+        with pytest.raises(dp.LedgerMisuse, match="same budget"):
+            tune_for_compute(trial, PLAN, learning_rates=RATES, data=private(ledger=ledger))
+        assert scores(ledger) == 0
+
+
+def test_a_marked_ledger_is_refused() -> None:
+    data = private()
+    data.ledger.begin(PLAN.run_info())
+    data.ledger.mark("unsafe_example")
+    with pytest.raises(dp.LedgerMisuse, match="unsafe_example"):
+        tune_for_compute(honest(data), PLAN, learning_rates=RATES, data=data)
+
+
+def test_a_trial_that_marks_the_ledger_gets_no_score() -> None:
+    data = private()
+
+    def trial(settings: Settings) -> object:
+        train(settings, data.ledger)
+        data.ledger.mark("unsafe_example")
+        return answers(0.5)
+
+    with pytest.raises(dp.LedgerMisuse, match="unsafe_example"):
+        tune_for_compute(trial, PLAN, learning_rates=RATES, data=data)
+    assert scores(data.ledger) == 0
+
+
+def test_a_ledger_without_a_budget_or_to_read_only_is_refused(tmp_path: Path) -> None:
+    for guard in (None, lambda charges: None):
+        with pytest.raises(dp.ParameterError, match="guard=Budget"):
+            Private(dp.Ledger.in_memory(guard=guard), "patients", records=5, noise_std=1.0)
+    dp.Ledger.open(tmp_path / "a.ledger").close()
+    with dp.Ledger.open(tmp_path / "a.ledger", "r", guard=BUDGET) as ledger:
+        data = private(ledger=ledger)
+        with pytest.raises(dp.LedgerMisuse, match="append"):
+            tune_for_compute(honest(data), PLAN, learning_rates=RATES, data=data)
+
+
+def test_sampled_training_and_scores_share_one_filter() -> None:
+    plan = dp.Plan.dpsgd(records=50, expected_batch_size=5, steps=3, noise_multiplier=4.0).for_leaves({"grad/w": 2})
+    data = private()
+    found = tune_for_compute(honest(data), plan, learning_rates=RATES, data=data)
+    assert len(found.tuning.trials) == 3
+    assert "Rényi filter" in BUDGET.guarantee(data.ledger.charges(), marks=()).accountant
+
+
+def test_a_model_trained_with_torch_is_tuned_alike() -> None:
+    torch = pytest.importorskip("torch")
+    from discreet.training import PrivateRun
+
+    plan = dp.Plan.dpsgd(records=50, expected_batch_size=10, steps=2, noise_multiplier=6.0)
+    data = private()
+    train_set = torch.utils.data.TensorDataset(torch.ones(50, 3), torch.zeros(50, dtype=torch.long))
+    inputs = torch.ones(RECORDS, 3)
+
+    def trial(settings: Settings) -> object:
+        model = torch.nn.Linear(3, 2)
+        optimizer = torch.optim.SGD(model.parameters(), lr=settings.learning_rate)
+        run = PrivateRun(
+            model, settings.plan, ledger=data.ledger, label=settings.label, parameters=dp.Parameters.CHOSEN_FROM_OUTPUTS
+        )
+        for batch in run.batches(train_set):
+            run.backward(lambda m, b: torch.nn.functional.cross_entropy(m(b[0]), b[1], reduction="none"), batch)
+            optimizer.step()
+        return (model(inputs).argmax(1) == 0).numpy()
+
+    found = tune_for_compute(trial, plan, learning_rates=[0.1, 1.0], data=data)
+    assert (len(found.tuning.trials), scores(data.ledger)) == (2, 2)
+    assert set(found.tuning.runs) == set(charged(data.ledger))
+
+
+def test_given_accuracy_the_first_that_reaches_it_ends_the_sweep() -> None:
+    small = dp.Plan.dpsgd(records=2_000, expected_batch_size=200, steps=2, epsilon=2.0, delta=1e-5).for_leaves({"grad/w": 2})
+    data = private(dp.Budget(epsilon=50.0, delta=1e-5), noise_std=1.0)
+    tried = []
+
+    def trial(settings: Settings) -> object:
+        train(settings, data.ledger)
+        tried.append(settings.values["average_noise"])
+        return answers(0.4 if settings.values["average_noise"] > 0.03 else 0.9)
+
+    found = tune_for_accuracy(trial, small, average_noises=[0.01, 0.02, 0.04], accuracy=0.8, data=data)
+    assert tried == [0.04, 0.02]  # the least noise, which costs most, is not tried
+    assert found.average_noise == 0.02
+    assert found.plan is not None
+    assert found.plan.target == small.target
