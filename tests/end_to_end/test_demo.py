@@ -28,8 +28,8 @@ def test_the_demo_trains_in_a_terminal_replaces_an_earlier_one_and_leaves_files_
     for word in ("at the end", "target 3", "metric/accuracy", "40/40", "The digits are public"):
         assert word in shown.out.replace("\r\n", " ")  # bar, result, and why the ledger may be replaced
     private, plain = map(float, re.findall(r"([\d.]+)% with privacy, ([\d.]+)% without", shown.out)[0])
-    # Chance is 10 %. In 20 runs the private one lay between 94 % and 97 %; the other is always the same, 98.9 %.
-    assert 90.0 < private <= plain + 2.0
+    # Chance is 10 %. In 10 runs the private one lay between 96.4 % and 98.6 %; the other is always the same, 98.9 %.
+    assert 92.0 < private <= plain + 2.0
     assert plain > 97.0
     assert sorted(path.name for path in folder.iterdir()) == FILES
     plan = dp.Plan.load(folder / "plan.toml")
