@@ -201,9 +201,9 @@ class SecondMoments:
             sums = self.partial(sample)
             sums.add(vectors)
         with self._lock:
+            matrix = sums.integers()  # before the check: what another thread adds after it does not count
             sums.check_complete(session.place(sample), len(sample))
             session.spend(sample)
-            matrix = sums.integers()
             stream = session.noise_stream(sample, 0)
             GaussianNoise(stream, scale=sums.grid.scale(self._group.noise_std), size=matrix.size).add_to(matrix)
             matrix *= sums.grid.spacing

@@ -137,6 +137,25 @@ def test_an_addition_that_was_broken_off_leaves_nothing_to_release(monkeypatch: 
             use()
 
 
+def test_rows_that_another_thread_adds_after_the_check_are_not_released(monkeypatch: pytest.MonkeyPatch) -> None:
+    vectors = np.random.default_rng(0).normal(size=(10, 3))
+    run = keyed(plan(3))
+    (sample,) = run.samples()
+    sums = run.partial(sample)
+    sums.add(vectors)
+    check = OuterSums.check_complete
+
+    def then_added(self: OuterSums, *known: Any) -> None:
+        check(self, *known)
+        self._most = 20  # as where a sample has fewer records than the data set
+        self.add(vectors)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(OuterSums, "check_complete", then_added)
+        late = run.release(sample, sums)
+    assert np.array_equal(late["second_moments"], released(vectors)["second_moments"])
+
+
 def test_p28_an_empty_sample_releases_noise() -> None:
     run = keyed(plan(3, sampler=Sampler(dp.Poisson(1e-12), records=5, steps=1)))
     (sample,) = run.samples()
