@@ -184,7 +184,9 @@ def _steps(charges: list[Charge], facts: Facts, names: list[str]) -> Iterator[De
 
 
 def _terms(facts: Facts, plan: Plan, own: tuple[Charge, ...]) -> Iterator[Deviation]:
-    runs = {charge.run for charge in own} or {run.info for run in facts.held.runs}
+    runs = {charge.run for charge in own} if facts.held.held else {run.info for run in facts.held.runs}
+    if facts.held.held and not runs:  # a plan of a programme that did not run
+        return
     for name, planned, found in (
         ("unit", str(plan.unit), {str(run.unit) for run in runs}),
         ("adjacency", plan.adjacency.value, {run.adjacency.value for run in runs}),

@@ -298,6 +298,15 @@ def test_p41_a_plan_of_a_programme_that_ran_with_other_noise_under_another_name_
     assert status(report) == "deviates"
 
 
+def test_a_plan_of_a_programme_that_did_not_run_raises_no_alarm_over_what_others_did() -> None:
+    """Statistics with exact numerics are asked for; training, which ran, was asked for less."""
+    programme = dp.Programme({"look": replace(LOOK, numerics=dp.Numerics.EXACT), "train": PLAN})
+    ledger = ledger_of((PLAN.step, PLAN.steps), info=PLAN.run_info("train"))
+    report = dp.Report.of(ledger, delta=DELTA, plan=programme)
+    only(report, "note", "0 steps were charged; plan “look” has 1.")
+    assert alarming(report) == []
+
+
 def test_phases_with_equal_steps_are_counted_together() -> None:
     schedule = dp.Programme({"a": PLAN, "b": PLAN})
     ledger = ledger_of((PLAN.step, 2 * PLAN.steps), info=PLAN.run_info("a"))
