@@ -188,8 +188,11 @@ def test_another_plan_is_refused_before_anything_is_charged(other: Any) -> None:
     assert not ledger.charges()
 
 
-@pytest.mark.parametrize(("clip_norm", "noise_multiplier"), [(1.0, 1e12), (1.0, 1e-30), (1e280, 1.0), (1e-280, 1.0)])
-def test_what_no_grid_serves_is_refused(clip_norm: float, noise_multiplier: float) -> None:
+@pytest.mark.parametrize(
+    ("clip_norm", "noise_multiplier"),
+    [(1.0, 1e12), (1.0, 1e-30), (1e280, 1.0), (1e-280, 1.0), (1e210, 1.0), (1e-210, 1.0)],
+)
+def test_what_no_grid_serves_is_refused_before_anything_is_charged(clip_norm: float, noise_multiplier: float) -> None:
     with pytest.raises(dp.NumericsError):
         keyed(plan(2, clip_norm=clip_norm, noise_multiplier=noise_multiplier))
 
