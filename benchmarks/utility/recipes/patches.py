@@ -141,7 +141,7 @@ def _descend(model: nn.Module, run: PrivateRun | PlainRun, vectors: TensorDatase
 
 RECIPES = (
     Recipe(
-        name="patches",
+        name="cifar10",
         data_set="cifar10",
         model="Resemblance to 128 patches of synthetic images; private mean, strong directions shrunk; linear.",
         epsilons=(1.0, 2.0, 3.0, 8.0),

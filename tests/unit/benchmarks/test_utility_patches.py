@@ -24,7 +24,7 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_it_is_found_by_its_name() -> None:
-    assert recipes()["patches"] is patches.RECIPES[0]
+    assert recipes()["cifar10"] is patches.RECIPES[0]
 
 
 def test_it_learns_and_its_ledger_is_within_the_target(small: Path) -> None:
