@@ -28,7 +28,7 @@ class Published:
 
 _SCATTERING = "scattering features, then a linear model or a CNN"
 _TEMPERED = "CNN end to end, tempered sigmoids"
-_LECTURE = "a lecture that quotes it [Kamath2021]"
+_LECTURE = "a lecture that quotes it [Kamath2020]"
 _SUMMARY = "the paper's own summary"
 
 PUBLISHED: dict[str, tuple[Published, ...]] = {

@@ -25,9 +25,9 @@ __all__ = ["RECIPES"]
 PROBABILITY = 0.08  # about 4,800 records in a step
 STEPS = 400
 CLIP_NORM = 0.1
-LEARNING_RATE, PLAIN_LEARNING_RATE = 12.0, 0.1
+LEARNING_RATE, PLAIN_LEARNING_RATE = 25.0, 0.1  # the former at epsilon 3, less in proportion below
 MOMENTUM = 0.9
-AVERAGED = 0.5  # of the steps, the last
+AVERAGED = 0.25  # of the steps, the last
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ def prepare(folder: Path) -> Images:
 
 
 def network() -> nn.Module:
-    """Two convolutions and one linear layer; 13,690 parameters. Channels last: the same numbers in half of the time."""
+    """Two convolutions and one linear layer; 13,690 parameters. Channels last, which is faster."""
     model = nn.Sequential(
         nn.Conv2d(1, 16, 8, stride=2, padding=3),
         nn.Tanh(),
@@ -78,7 +78,7 @@ def loss(model: nn.Module, batch: list[Tensor]) -> Tensor:
 def train(prepared: Images, target: Target | None, ledger: Path, source: Source | None = None) -> float:
     """DP-SGD with momentum, a learning rate that falls as a cosine, and the average of the later weights."""
     model, records = network(), len(prepared.train)
-    rate = PLAIN_LEARNING_RATE if target is None else LEARNING_RATE
+    rate = PLAIN_LEARNING_RATE if target is None else LEARNING_RATE * min(1.0, target.epsilon / 3.0)
     optimizer = torch.optim.SGD(model.parameters(), lr=rate, momentum=MOMENTUM)
     scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 0.5 + 0.5 * math.cos(math.pi * step / STEPS))
     average = WeightAverage(model, start=round((1.0 - AVERAGED) * STEPS))
@@ -110,10 +110,11 @@ RECIPES = (
     Recipe(
         name="cnn",
         data_set="mnist",
-        model="Two convolutions with tanh and one linear layer, end to end; momentum, weights averaged over the later half.",
-        epsilons=(1.2, 3.0),
+        model="Two convolutions with tanh and one linear layer, end to end; momentum, weights averaged over the last quarter.",
+        epsilons=(3.0,),
         goals=(Goal(3.0, accuracy=0.981),),
-        tuned="learning rate, clip norm and number of steps, at epsilon 3, on the last 10,000 training images; not charged.",
+        tuned="network and learning rate, on the last 10,000 training images, in about thirty short trials at epsilon 3 or "
+        "without noise. None of them is charged.",
         without_privacy="the same network, batches, steps and averaging, with another learning rate; no clipping, no noise.",
         prepare=prepare,
         train=train,

@@ -36,6 +36,7 @@ SECOND_MOMENTS = "second_moments"
 
 _MOST_SCALE_BITS = 32  # the noise's standard deviation is below 2^32 grid units
 _LEAST_SCALE = 2.0**-16  # below this there is hardly any noise, and soon none that can be drawn
+_CLIP_BITS = 400  # the clip norm is within 2^400 of 1, so that its square, by which weights go, is a float64
 _HEADROOM_BITS = 52  # sums stay below 2^52 grid units, so that noise still fits into 53 bits
 _SLACK = 2.0**-40  # relative; more than all roundings between a certified norm and the integers
 _CHUNK = 2**22  # numbers at a time: enough rows for a fast product, little memory
@@ -201,9 +202,9 @@ class SecondMoments:
             sums = self.partial(sample)
             sums.add(vectors)
         with self._lock:
+            matrix = sums.integers()  # before the check: what another thread adds after it does not count
             sums.check_complete(session.place(sample), len(sample))
             session.spend(sample)
-            matrix = sums.integers()
             stream = session.noise_stream(sample, 0)
             GaussianNoise(stream, scale=sums.grid.scale(self._group.noise_std), size=matrix.size).add_to(matrix)
             matrix *= sums.grid.spacing
@@ -249,11 +250,11 @@ def _grid(group: Group, records: int) -> tuple[Grid, int]:
     """
     noise_bits, clip_bits = math.frexp(group.noise_std)[1], math.frexp(group.clip_norm)[1]  # 2^bits is above
     exponent = max(noise_bits - _MOST_SCALE_BITS, clip_bits + records.bit_length() - _HEADROOM_BITS)
-    grid = Grid(math.ldexp(1.0, exponent)) if -900 < exponent < 900 else None
+    grid = Grid(math.ldexp(1.0, exponent)) if abs(clip_bits) < _CLIP_BITS and abs(exponent) < 900 else None
     radius = 0 if grid is None else math.floor(group.clip_norm / grid.spacing)
     if grid is None or radius < 1 or grid.scale(group.noise_std) < _LEAST_SCALE:
         raise NumericsError(
-            expected="clip norm and noise within 2^800 of 1, and neither thousands of millions of times the other",
+            expected="clip norm and noise within 2^400 of 1, and neither thousands of millions of times the other",
             got=f"clip_norm {group.clip_norm!r}, noise_std {group.noise_std!r}",
             do="Choose other units, or less noise.",
         )

@@ -216,7 +216,8 @@ def _rows(records: Records, bound: Bound) -> _Rows:
 def bare(values: Any) -> NDArray[Any]:
     """A plain array. What is masked is missing, and so not a number."""
     if isinstance(values, np.ma.MaskedArray):
-        values = np.ma.filled(values.astype(np.float64), np.nan)
+        with np.errstate(all="ignore"):  # no record may raise
+            values = np.ma.filled(values.astype(np.float64), np.nan)
     return np.asarray(values)
 
 
@@ -228,7 +229,7 @@ def _numbers(leaf: str, values: NDArray[Any], dimension: int) -> NDArray[np.floa
         got = f"{values.dtype}, rows of shape {values.shape[1:]}" if values.ndim else f"{values.dtype} without rows"
         raise ParameterError(owner="records", name=leaf, expected=f"numbers, one row of {dimension} per record", got=got)
     kind = values.dtype if values.dtype in (np.float16, np.float32, np.float64) else np.float64
-    with np.errstate(over="ignore"):  # what has no float64 is infinite, and contributes nothing
+    with np.errstate(all="ignore"):  # what has no float64 is infinite, and contributes nothing
         # A copy: whoever fills the caller's array anew cannot come between the check of a record and its sum.
         return values.astype(kind, order="C").reshape(len(values), dimension)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -57,7 +58,7 @@ def load(owner: str, path: object, names: tuple[str, ...]) -> dict[str, NDArray[
         with np.load(place, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
         right = str(arrays.pop(_KIND)) == owner and set(arrays) == set(names)
-    except (OSError, EOFError, KeyError, ValueError, TypeError, AttributeError, zipfile.BadZipFile):
+    except (OSError, EOFError, KeyError, ValueError, TypeError, AttributeError, RuntimeError, zipfile.BadZipFile, zlib.error):
         right = False
     if not right or any(array.dtype != np.float64 for array in arrays.values()):
         raise ParameterError(owner=owner, name="path", expected=f"a file that {owner}.save wrote", got="none, or another")

@@ -90,7 +90,7 @@ def as_vectors(owner: str, vectors: NDArray[Any], dimension: int | None = None) 
         got = f"{values.dtype}, rows of shape {values.shape[1:]}" if values.ndim else f"{values.dtype} without rows"
         raise ParameterError(owner=owner, name="vectors", expected=expected, got=got)
     kind: type[np.floating] = np.float32 if values.dtype in (np.float16, np.float32) else np.float64
-    with np.errstate(over="ignore"):  # what has no float64 is infinite, and contributes nothing
+    with np.errstate(all="ignore"):  # what has no float64 is infinite, and contributes nothing
         return np.asarray(values, kind, order="C").reshape(len(values), size)
 
 

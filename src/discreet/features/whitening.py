@@ -72,8 +72,9 @@ class Whitening:
         rows = as_vectors("Whitening", vectors, len(self.directions))
         result = rows.copy()
         for part in chunks(rows) if self.gains.size else ():
-            along = own_product(rows[part], self.directions) * (self.gains - 1.0)
-            result[part] += own_product(along, self.directions.T).astype(rows.dtype)
+            with np.errstate(all="ignore"):  # no row may raise
+                along = own_product(rows[part], self.directions) * (self.gains - 1.0)
+                result[part] += own_product(along, self.directions.T).astype(rows.dtype)
         return result
 
     def save(self, path: str | PathLike[str]) -> None:
@@ -206,8 +207,8 @@ def _seen(rows: NDArray[np.floating], basis: NDArray[Any] | None) -> NDArray[np.
     """
     seen = rows if basis is None else rows[:, basis] if basis.ndim == 1 else own_product(rows, basis)
     result = np.empty((len(rows), seen.shape[1] + 1))
-    result[:, :-1] = seen
     with np.errstate(all="ignore"):  # what is not finite contributes nothing
+        result[:, :-1] = seen
         result[:, -1] = 0.0 if basis is None else np.sqrt(np.maximum(squared_norms(rows) - squared_norms(seen), 0.0))
     return result
 

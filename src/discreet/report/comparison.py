@@ -92,7 +92,7 @@ def _steps(facts: Facts, plan: Plan | None, own: list[Charge]) -> Iterator[Row]:
         "sampling",
         _NONE if planned is None else phrase(planned),
         _joined({phrase(sampling) for sampling in found}),
-        alarming=planned is not None and found != {planned},
+        alarming=planned is not None and bool(found) and found != {planned},
     )
     total = sum(charge.count for charge in own)
     unsettled = sum(charge.unsettled for charge in own)

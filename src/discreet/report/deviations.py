@@ -119,19 +119,24 @@ def _limits(facts: Facts) -> Iterator[Deviation]:
 def of_the_plan(facts: Facts, plan: Plan | None) -> tuple[Charge, ...]:
     """Charges of the runs that executed a plan: those with its step, and those that bear the same name.
 
-    If no run has the step of any plan, all of them: then something else than what was planned was executed.
+    If no run has its step, those of the same groups that belong to no other plan: they were executed in its place. If no run
+    has the step of any plan, all of them: then something else than what was planned was executed.
     """
     charges = facts.held.held
     steps = {step_of(each) for each in facts.plans.values()}
     if not any(charge.step in steps for charge in charges):
         return charges
     own = None if plan is None else step_of(plan)
-    runs = {charge.run for charge in charges if charge.step == own}
-    names = {run.label for run in runs}
+    names = {charge.run.label for charge in charges if charge.step == own}
+    if names or own is None:
+        return tuple(
+            charge for charge in charges if charge.step == own or (charge.step not in steps and charge.run.label in names)
+        )
+    taken = {charge.run.label for charge in charges if charge.step in steps}
     return tuple(
         charge
         for charge in charges
-        if charge.step == own or (charge.step not in steps and (charge.run in runs or charge.run.label in names))
+        if charge.step not in steps and charge.run.label not in taken and set(charge.step.groups) == set(own.groups)
     )
 
 
@@ -179,7 +184,9 @@ def _steps(charges: list[Charge], facts: Facts, names: list[str]) -> Iterator[De
 
 
 def _terms(facts: Facts, plan: Plan, own: tuple[Charge, ...]) -> Iterator[Deviation]:
-    runs = {charge.run for charge in own} or {run.info for run in facts.held.runs}
+    runs = {charge.run for charge in own} if facts.held.held else {run.info for run in facts.held.runs}
+    if facts.held.held and not runs:  # a plan of a programme that did not run
+        return
     for name, planned, found in (
         ("unit", str(plan.unit), {str(run.unit) for run in runs}),
         ("adjacency", plan.adjacency.value, {run.adjacency.value for run in runs}),

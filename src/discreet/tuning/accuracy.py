@@ -57,7 +57,7 @@ class AccuracyTuning:
         if self.plan is None:
             return f"No prediction: {self.trouble}."
         goal = self.plan.target
-        stated = "" if goal is None else f", which meets epsilon {goal.epsilon:g} at delta {goal.delta:g},"
+        stated = "" if goal is None else f", which by itself meets epsilon {goal.epsilon:g} at delta {goal.delta:g},"
         return (
             f"Predicted, not measured: a plan with an expected batch of {self.plan.expected_batch_size:g} and noise multiplier "
             f"{self.plan.noise_multiplier:.4g}{stated} reaches a score of {self.accuracy:g}. It assumes that the score depends "

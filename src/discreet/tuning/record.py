@@ -136,6 +136,10 @@ class Tuning:
             raise _wrong("ledger_head", "the digest that ledger.head() gives, for private data", repr(self.ledger_head)[:80])
         if not all(trial.runs for trial in self.trials):
             raise _wrong("trials", "the runs that each trial charged, for private data", "a trial without")
+        if len(set(self.runs)) < len(self.runs):
+            raise _wrong("trials", "runs of its own for each trial, for private data", "a run that is named twice")
+        if self.score_noise == 0.0 and any(trial.score is not None for trial in self.trials):
+            raise _wrong("score_noise", "above 0, for scores of private data", "0")
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -61,7 +61,9 @@ def _rows(values: object, records: int) -> NDArray[np.float64]:
     expected = f"one value in [0, 1] for each of {records} validation records, for private data: the tuner releases their sum"
     array = np.asarray(values) if isinstance(values, np.ndarray) else np.empty(())
     if array.dtype.kind not in "biuf" or array.shape != (records,):
-        got = f"an array of shape {array.shape}" if isinstance(values, np.ndarray) else f"a {type(values).__name__}"
+        # Not how many there are: of a selection, such as all that are right, that would be the score.
+        got = f"another array, of {array.dtype}" if isinstance(values, np.ndarray) else f"a {type(values).__name__}"
         do = "Return a NumPy array, such as (predicted == labels). Nothing was released."
         raise ParameterError(owner="trial", name="score", expected=expected, got=got, do=do)
-    return np.clip(np.nan_to_num(array.astype(np.float64), nan=0.0), 0.0, 1.0)[:, np.newaxis]
+    with np.errstate(all="ignore"):  # no record may raise
+        return np.clip(np.nan_to_num(array.astype(np.float64), nan=0.0), 0.0, 1.0)[:, np.newaxis]

@@ -137,6 +137,25 @@ def test_an_addition_that_was_broken_off_leaves_nothing_to_release(monkeypatch: 
             use()
 
 
+def test_rows_that_another_thread_adds_after_the_check_are_not_released(monkeypatch: pytest.MonkeyPatch) -> None:
+    vectors = np.random.default_rng(0).normal(size=(10, 3))
+    run = keyed(plan(3))
+    (sample,) = run.samples()
+    sums = run.partial(sample)
+    sums.add(vectors)
+    check = OuterSums.check_complete
+
+    def then_added(self: OuterSums, *known: Any) -> None:
+        check(self, *known)
+        self._most = 20  # as where a sample has fewer records than the data set
+        self.add(vectors)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(OuterSums, "check_complete", then_added)
+        late = run.release(sample, sums)
+    assert np.array_equal(late["second_moments"], released(vectors)["second_moments"])
+
+
 def test_p28_an_empty_sample_releases_noise() -> None:
     run = keyed(plan(3, sampler=Sampler(dp.Poisson(1e-12), records=5, steps=1)))
     (sample,) = run.samples()
@@ -169,8 +188,11 @@ def test_another_plan_is_refused_before_anything_is_charged(other: Any) -> None:
     assert not ledger.charges()
 
 
-@pytest.mark.parametrize(("clip_norm", "noise_multiplier"), [(1.0, 1e12), (1.0, 1e-30), (1e280, 1.0), (1e-280, 1.0)])
-def test_what_no_grid_serves_is_refused(clip_norm: float, noise_multiplier: float) -> None:
+@pytest.mark.parametrize(
+    ("clip_norm", "noise_multiplier"),
+    [(1.0, 1e12), (1.0, 1e-30), (1e280, 1.0), (1e-280, 1.0), (1e210, 1.0), (1e-210, 1.0)],
+)
+def test_what_no_grid_serves_is_refused_before_anything_is_charged(clip_norm: float, noise_multiplier: float) -> None:
     with pytest.raises(dp.NumericsError):
         keyed(plan(2, clip_norm=clip_norm, noise_multiplier=noise_multiplier))
 

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from typing import Any
+from zipfile import ZIP_DEFLATED, ZipFile
 
 import numpy as np
 import pytest
@@ -163,7 +164,14 @@ def test_p46_other_files_are_refused(tmp_path: Path) -> None:
     np.save(tmp_path / "array.npy", np.ones(2))
     (tmp_path / "text.npz").write_text("no")
     (tmp_path / "empty.npz").write_bytes(b"")
-    for name in ("other.npz", "objects.npz", "array.npy", "text.npz", "empty.npz", "none.npz"):
+    Standardisation(mean=np.ones(2), std=np.ones(2)).save(tmp_path / "right.npz")
+    with ZipFile(tmp_path / "right.npz") as right, ZipFile(tmp_path / "broken.npz", "w", ZIP_DEFLATED) as broken:
+        for part in right.namelist():
+            broken.writestr(part, right.read(part))
+        place = broken.getinfo("mean.npy").header_offset + 38  # of what is compressed
+    whole = (tmp_path / "broken.npz").read_bytes()
+    (tmp_path / "broken.npz").write_bytes(whole[:place] + 8 * b"\xff" + whole[place + 8 :])
+    for name in ("other.npz", "objects.npz", "array.npy", "text.npz", "empty.npz", "none.npz", "broken.npz"):
         with pytest.raises(dp.ParameterError):
             Standardisation.load(tmp_path / name)
 

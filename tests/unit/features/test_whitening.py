@@ -8,7 +8,7 @@ import pytest
 
 import discreet as dp
 from discreet.aggregation import Release, SecondMoments
-from discreet.features import Whitening, rows, unit_ball, whiten, whiten_plan
+from discreet.features import Standardisation, Whitening, rows, standardise, standardise_plan, unit_ball, whiten, whiten_plan
 from discreet.features.whitening import _strong
 from discreet.randomness import Source
 
@@ -97,6 +97,31 @@ def test_p13_rows_that_are_not_finite_contribute_nothing_and_stay_so() -> None:
     assert np.array_equal(one.directions, found(zeroed).directions)
     assert np.isnan(one(data)[:3]).all()
     assert np.isfinite(one(data)[3:]).all()
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        np.array([3.4e38, 3.4e38, 0.0], np.float32),  # beyond float32 along a direction
+        np.array([0x7FA00000, 0, 0], np.uint32).view(np.float32),  # a NaN that signals
+        np.array([1e-45, 1e-45, 0.0], np.float32),
+        np.array([1.7e308, 1.7e308, 0.0]),
+        np.ma.array(np.array(["1e4000", 1, 1], np.longdouble), mask=[False, True, False]),
+    ],
+    ids=["large", "signalling", "small", "largest", "masked"],
+)
+def test_p13_no_row_raises_or_warns(row: Any) -> None:
+    """Whether a record is in the data must not show in an error or a warning, whatever the caller has set."""
+    direction = np.array([[0.9], [0.3], [0.1**0.5]])
+    whitening = Whitening(direction, np.array([0.01]), np.array([1.0]), norm=1.0)
+    with np.errstate(all="raise"):
+        for transform in (whitening, unit_ball, Standardisation(mean=np.zeros(3), std=np.full(3, 0.5))):
+            assert transform(row[np.newaxis]).shape == (1, 3)
+        for basis, size in ((None, 3), (np.eye(3)[:, :2], 2), (np.array([0, 2]), 2)):
+            plan = whiten_plan(records=1, dimension=size, noise_multiplier=4.0)
+            whiten(row[np.newaxis], plan=plan, ledger=dp.Ledger.in_memory(), basis=basis)
+        plan = standardise_plan(records=1, dimension=3, noise_multiplier=4.0)
+        standardise(row[np.newaxis], plan=plan, ledger=dp.Ledger.in_memory())
 
 
 def test_p15_a_row_alone_is_what_it_is_among_others(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -284,6 +284,29 @@ def test_a_plan_of_a_programme_that_did_not_run_and_runs_beside_it_are_noted() -
     assert "4 steps of runs that are not of these plans are in the ledger (“other”)" in texts[1][1]
 
 
+def test_p41_a_plan_of_a_programme_that_ran_with_other_noise_under_another_name_is_wrong() -> None:
+    """The other plan ran as planned. That must not turn what was done in place of this one into a run beside it."""
+    ledger = ledger_of((LOOK.step, 1), info=LOOK.run_info("look"))
+    less = planned(noise_multiplier=0.5)
+    extend(ledger, (less.step, less.steps), info=less.run_info("training, second attempt"))
+    report = dp.Report.of(ledger, delta=DELTA, plan=BOTH)
+    wrong = [text for severity, text in found(report) if severity == "wrong"]
+    assert len(wrong) == 1
+    assert "20 steps of run “training, second attempt” are not the plan's" in wrong[0]
+    assert "noise 0.5, not sensitivity 1 and noise 5" in wrong[0]
+    assert "train: noise multiplier, folded" in alarming(report)
+    assert status(report) == "deviates"
+
+
+def test_a_plan_of_a_programme_that_did_not_run_raises_no_alarm_over_what_others_did() -> None:
+    """Statistics with exact numerics are asked for; training, which ran, was asked for less."""
+    programme = dp.Programme({"look": replace(LOOK, numerics=dp.Numerics.EXACT), "train": PLAN})
+    ledger = ledger_of((PLAN.step, PLAN.steps), info=PLAN.run_info("train"))
+    report = dp.Report.of(ledger, delta=DELTA, plan=programme)
+    only(report, "note", "0 steps were charged; plan “look” has 1.")
+    assert alarming(report) == []
+
+
 def test_phases_with_equal_steps_are_counted_together() -> None:
     schedule = dp.Programme({"a": PLAN, "b": PLAN})
     ledger = ledger_of((PLAN.step, 2 * PLAN.steps), info=PLAN.run_info("a"))

@@ -8,6 +8,7 @@ import pytest
 
 import discreet as dp
 from discreet.tuning import Kind, Private, Settings, tune_for_accuracy, tune_for_compute
+from discreet.tuning.score import _rows
 from support.tunings import BUDGET, PLAN, RATES, RECORDS, RIGHT, answers, charged, honest, private, scores, train
 
 
@@ -103,6 +104,7 @@ def test_p42_what_is_not_one_value_per_record_is_refused_unseen(returned: object
     with pytest.raises(dp.ParameterError, match="one value in") as wrong:
         tune_for_compute(trial, PLAN, learning_rates=RATES, data=data)
     assert "123456" not in str(wrong.value)
+    assert str(RECORDS - 1) not in str(wrong.value)  # how many came back: of a selection, that would be the score itself
     assert scores(data.ledger) == 0
 
 
@@ -117,6 +119,13 @@ def test_no_value_of_a_record_counts_more_than_one_and_none_raises() -> None:
 
     (found,) = tune_for_compute(trial, PLAN, learning_rates=[1.0], data=data).tuning.trials
     assert found.score == pytest.approx(2 / RECORDS, abs=1e-4)
+
+
+def test_p42_no_value_of_a_record_warns_or_raises_whatever_the_caller_has_set() -> None:
+    values = np.zeros(RECORDS, np.longdouble)
+    values[:3] = np.array(["1e4000", "1e-4000", "nan"], np.longdouble)
+    with np.errstate(all="raise"):
+        assert _rows(values, RECORDS)[:3, 0].tolist() == [1.0, 0.0, 0.0]
 
 
 # --- the budget ---

@@ -18,7 +18,7 @@ PRIVATE = replace(
     kind=Kind.PRIVATE,
     ledger_head=HEAD,
     score_noise=0.01,
-    trials=tuple(replace(t, runs=("a", "b")) for t in RECORD.trials),
+    trials=tuple(replace(t, runs=(f"run {number}", f"score {number}")) for number, t in enumerate(RECORD.trials)),
 )
 
 
@@ -55,6 +55,9 @@ def changed(**fields: Any) -> str:
         changed(trials=[{"values": {"x": 1.0}, "score": "good", "runs": ["a"]}]),
         changed(trials=[{"values": {"x": 1.0}, "score": 0.5, "runs": "a"}]),
         changed(trials=[{"values": {"x": 1.0}, "score": 0.5, "runs": []}]),  # private, and nothing charged
+        changed(trials=2 * [{"values": {"x": 1.0}, "score": 0.5, "runs": ["a"]}]),  # one run, named twice
+        changed(trials=[{"values": {"x": 1.0}, "score": 0.5, "runs": ["a", "a"]}]),
+        changed(score_noise=0.0),  # private scores without noise
         changed(ledger_head=None),
         changed(ledger_head="ab"),
         changed(kind="public"),  # and runs that were charged
