@@ -8,6 +8,9 @@ Everything but the image is public (`leaves`), so an image's features are a func
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import final
 
 import numpy as np
@@ -67,7 +70,6 @@ class PatchFeatures:
         """Of the features of one image: sign, patch, row and column of the window."""
         return 2, self._dictionary.shape[1] // 2, self._windows, self._windows
 
-    @torch.no_grad()
     def __call__(self, images: NDArray[np.uint8 | np.float32]) -> Tensor:
         """One row for each image, from 0 to 1: (count, 2 * patches * windows^2)."""
         pixels = torch.from_numpy(images)
@@ -77,10 +79,15 @@ class PatchFeatures:
         window = _hats(places, self._windows)
         windows = torch.kron(window, window)
         result = torch.empty(len(pixels), int(np.prod(self.shape)))
-        for start in range(0, len(pixels), _IMAGES):
+
+        @torch.no_grad()
+        def fill(start: int) -> None:
             some = pixels[start : start + _IMAGES].float() / (255.0 if pixels.dtype == torch.uint8 else 1.0)
             pooled = torch.stack([self._pooled(image, windows) for image in some])
             result[start : start + len(some)] = self._with_mirror_image(pooled).sqrt()
+
+        with _one_thread_for_each_image() as threads:
+            list(threads.map(fill, range(0, len(pixels), _IMAGES)))
         return result
 
     def _pooled(self, image: Tensor, windows: Tensor) -> Tensor:
@@ -96,6 +103,17 @@ class PatchFeatures:
         parts = pooled.reshape(-1, windows, windows, signs, 2, patches)
         both = parts[:, :, :, :, 0] + parts[:, :, :, :, 1].flip(2)
         return both.permute(0, 3, 4, 1, 2).flatten(1)
+
+
+@contextmanager
+def _one_thread_for_each_image() -> Iterator[ThreadPoolExecutor]:
+    """As many workers as torch has threads: products this small are not worth sharing."""
+    threads = torch.get_num_threads()
+    try:
+        with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            yield pool
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _hats(places: int, windows: int) -> Tensor:

@@ -32,6 +32,7 @@ Floats = NDArray[np.float32]
 
 LEAVES, PATCHES = 600, 128
 DIRECTIONS, SHRUNK = 300, 200  # strongest of synthetic images: that are looked at in the data, and that are shrunk unseen
+TUNED_AT = 3.0  # epsilon; below it, statistics get more noise in proportion, and the learning rate falls with the root
 MEAN_NOISE, COVARIANCE_NOISE, LEVEL = 15.0, 5.0, 0.004
 PROBABILITY, STEPS, CLIP_NORM = 0.1638, 100, 0.5
 LEARNING_RATE, MOMENTUM = 80.0, 0.9
@@ -95,17 +96,20 @@ def train(prepared: Vectors, target: Target | None, ledger: Path, source: Source
             run = PlainRun(model, batch_size=round(PROBABILITY * records), steps=STEPS)
         else:
             run = PrivateRun(model, programme["training"], ledger=book, source=source, label="training")
-        _descend(model, run, TensorDataset(torch.from_numpy(vectors), prepared.train_labels))
+        rate = LEARNING_RATE * math.sqrt(_share(target))
+        _descend(model, run, TensorDataset(torch.from_numpy(vectors), prepared.train_labels), rate)
     return accuracy(model, TensorDataset(torch.from_numpy(test), prepared.test_labels))
 
 
 def _programme(records: int, dimension: int, target: Target | None) -> dp.Programme:
     """Everything that the training data are asked; without a target, statistics that are next to exact."""
-    means, covariance = (1e-3, 1e-3) if target is None else (MEAN_NOISE, COVARIANCE_NOISE)
+    noise = 1e-3 if target is None else 1.0 / _share(target)
     programme = dp.Programme(
         {
-            "means": features.standardise_plan(records=records, dimension=dimension, noise_multiplier=means),
-            "covariance": features.whiten_plan(records=records, dimension=DIRECTIONS, noise_multiplier=covariance),
+            "means": features.standardise_plan(records=records, dimension=dimension, noise_multiplier=noise * MEAN_NOISE),
+            "covariance": features.whiten_plan(
+                records=records, dimension=DIRECTIONS, noise_multiplier=noise * COVARIANCE_NOISE
+            ),
             "training": dp.Plan.dpsgd(
                 records=records, sampling_probability=PROBABILITY, steps=STEPS, clip_norm=CLIP_NORM, noise_multiplier=1.0
             ),
@@ -114,6 +118,11 @@ def _programme(records: int, dimension: int, target: Target | None) -> dp.Progra
     if target is None:
         return programme
     return programme.calibrated(epsilon=target.epsilon, delta=target.delta, scale=["training"])
+
+
+def _share(target: Target | None) -> float:
+    """Of the budget that the settings were made for; at most 1."""
+    return 1.0 if target is None else min(1.0, target.epsilon / TUNED_AT)
 
 
 def _reduced(prepared: Vectors, programme: dp.Programme, book: dp.Ledger) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
@@ -127,9 +136,9 @@ def _reduced(prepared: Vectors, programme: dp.Programme, book: dp.Ledger) -> tup
     return features.unit_ball(strong(vectors), radius=strong.norm), features.unit_ball(strong(test), radius=strong.norm)
 
 
-def _descend(model: nn.Module, run: PrivateRun | PlainRun, vectors: TensorDataset) -> None:
+def _descend(model: nn.Module, run: PrivateRun | PlainRun, vectors: TensorDataset, rate: float) -> None:
     """Momentum, and a learning rate that falls to zero."""
-    optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE, momentum=MOMENTUM)
+    optimizer = torch.optim.SGD(model.parameters(), lr=rate, momentum=MOMENTUM)
     scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1.0 - step / STEPS)
     with run:
         for batch in run.batches(vectors):
