@@ -1,1 +1,1 @@
-"""Scripts that measure; `benchmarks.step` and `benchmarks.growth` share modules, so they run with `python -m`."""
+"""Scripts that measure; those that share modules (`step`, `growth`, `utility` and others) run with `python -m`."""

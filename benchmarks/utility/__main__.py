@@ -11,6 +11,7 @@ from rich.console import Console
 
 import benchmarks.utility
 from benchmarks.utility import page
+from benchmarks.utility.fetch import FETCHED, fetch
 from benchmarks.utility.recipes import recipes
 from benchmarks.utility.results import FOLDER
 from benchmarks.utility.run import Series
@@ -24,7 +25,13 @@ def options(names: list[str]) -> argparse.ArgumentParser:
         description=benchmarks.utility.__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("what", nargs="?", choices=[*names, "all", "page"], metavar="WHAT", help="a recipe, all, or page")
+    parser.add_argument(
+        "what",
+        nargs="?",
+        choices=[*names, "all", "fetch", "page"],
+        metavar="WHAT",
+        help="a recipe, all, fetch (the data), or page",
+    )
     parser.add_argument("--list", action="store_true", help="the recipes")
     targets = parser.add_mutually_exclusive_group()
     targets.add_argument("--epsilon", type=float, nargs="+", help="targets; by default those of the recipe")
@@ -48,7 +55,9 @@ def main() -> int:
             console.print(f"{recipe.name}: {recipe.title}, epsilon {epsilons}. {recipe.model}")
         return 0
     if asked.what is None:
-        parser.error("name a recipe, all, or page; --list shows the recipes")
+        parser.error("name a recipe, all, fetch, or page; --list shows the recipes")
+    if asked.what == "fetch":
+        return _fetch(asked.data, console)
     if asked.what == "page":
         console.print(f"written: {', '.join(map(str, page.write(asked.results)))}")
         return 0
@@ -64,6 +73,18 @@ def main() -> int:
             Series(recipe, asked.data, asked.results, console).run(targets, asked.runs, replace=asked.replace)
         except DiscreetError as error:
             console.print(f"{recipe.name}: {error}", style="red")
+            failed = 1
+    return failed
+
+
+def _fetch(folder: Path, console: Console) -> int:
+    """All data sets that are not there yet."""
+    failed = 0
+    for name in FETCHED:
+        try:
+            console.print(f"{name}: {fetch(name, folder)}")
+        except DiscreetError as error:
+            console.print(f"{name}: {error}", style="red")
             failed = 1
     return failed
 

@@ -60,12 +60,14 @@ def _panel(axes: Axes, name: str, recipes: Sequence[Recipe[Any]], folder: Path) 
         plain = Results.read(folder, recipe.name, None)
         if plain.runs:
             axes.axhline(100 * plain.mean, linestyle=":", color=colour)
-    figures = [figure for figure in PUBLISHED.get(name, ()) if figure.epsilon is not None]
-    if figures:
-        axes.plot([one.epsilon or 0.0 for one in figures], [100 * one.accuracy for one in figures], "kx", label="published")
+    for colour, label, checked in (("black", "published", True), ("darkgrey", "published, not checked", False)):
+        figures = [one for one in PUBLISHED.get(name, ()) if one.epsilon is not None and bool(one.read_in) is checked]
+        if figures:
+            points = [one.epsilon or 0.0 for one in figures], [100 * one.accuracy for one in figures]
+            axes.plot(*points, "x", color=colour, label=label)
     axes.set_xscale("log")
     axes.set_xticks(_TICKS, [f"{tick:g}" for tick in _TICKS])
     axes.minorticks_off()
-    axes.set(title=DATA_SETS[name].title, xlabel="epsilon (certified)", ylabel="test accuracy [%]")
+    axes.set(title=DATA_SETS[name].title, xlabel="epsilon", ylabel="test accuracy [%]")
     axes.grid(alpha=0.3)
     axes.legend(fontsize=8)

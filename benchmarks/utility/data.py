@@ -112,5 +112,5 @@ def _refused(name: str, got: str) -> DiscreetError:
     return DiscreetError(
         expected=f"{DATA_SETS[name].title} as a file {name}.npz (numpy.savez) with {wanted}",
         got=got,
-        do="Make that file from the data set as its authors publish it, and name its folder with --data.",
+        do="Get it by `python -m benchmarks.utility fetch`, or make that file, and name its folder with --data.",
     )

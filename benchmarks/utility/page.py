@@ -23,7 +23,7 @@ _NEAR = 1.25  # a published epsilon so close, as a ratio, stands in the same row
 
 _HEAD = """# Accuracy at a certified epsilon
 
-Written by `python -m benchmarks.utility page` from [the results of single runs](../benchmarks/utility/results), which
+Written by `python -m benchmarks.utility page` from [the results of single runs](../benchmarks/utility), which
 `make bench-utility` repeats. One record is protected, under add-or-remove adjacency. How to read the table:
 
 * *certified*: the largest upper bound on epsilon, over all runs, that the accountant read from the run's own ledger. It covers

@@ -25,18 +25,18 @@ def test_the_demo_trains_in_a_terminal_replaces_an_earlier_one_and_leaves_files_
         earlier = ledger.head()
     (shown,) = many([["demo", "--epsilon", "3"]], cwd=tmp_path, terminal=True)
     assert shown.code == 0, shown.out
-    for word in ("at the end", "target 3", "metric/accuracy", "120/120", "The digits are public"):
+    for word in ("at the end", "target 3", "metric/accuracy", "40/40", "The digits are public"):
         assert word in shown.out.replace("\r\n", " ")  # bar, result, and why the ledger may be replaced
     private, plain = map(float, re.findall(r"([\d.]+)% with privacy, ([\d.]+)% without", shown.out)[0])
-    # Chance is 10 %. In 20 runs the private one lay between 94 % and 97 %; the other is always the same, 98.9 %.
-    assert 90.0 < private <= plain + 2.0
+    # Chance is 10 %. In 10 runs the private one lay between 96.4 % and 98.6 %; the other is always the same, 98.9 %.
+    assert 92.0 < private <= plain + 2.0
     assert plain > 97.0
     assert sorted(path.name for path in folder.iterdir()) == FILES
     plan = dp.Plan.load(folder / "plan.toml")
     with dp.Ledger.open(folder / "demo.ledger", "r") as ledger:
         assert ledger.verify().head() != earlier
         (charge,) = ledger.charges()
-        assert (charge.count, charge.unsettled, charge.step) == (120, 0, plan.step)
+        assert (charge.count, charge.unsettled, charge.step) == (40, 0, plan.step)
         assert 2.99 < dp.account(ledger, delta=1e-5).upper <= 3.0
         assert not [one for one in Report.of(ledger, plan=plan).deviations if one.severity == "wrong"]
         for name in ("report.html", "report.md"):

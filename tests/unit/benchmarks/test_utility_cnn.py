@@ -16,23 +16,23 @@ def test_it_is_found_by_its_name() -> None:
 
 
 def test_it_learns_and_its_ledger_is_within_the_target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cnn, "STEPS", 20)
+    monkeypatch.setattr(cnn, "STEPS", 12)
     monkeypatch.setattr(cnn, "PROBABILITY", 1.0)
-    write_images(tmp_path, "mnist")
+    write_images(tmp_path, "mnist", train=120)
     prepared = cnn.prepare(tmp_path)
     path = tmp_path / "run.ledger"
     accuracy = cnn.train(prepared, Target(100.0, 1e-5), path, Source.unsafe_test_key(b"u" * 32))
     assert accuracy > 0.5  # chance is 0.1
     with dp.Ledger.open(path, "r") as ledger:
         (charge,) = ledger.verify().charges()
-        assert charge.count == 20
+        assert charge.count == 12
         assert 90.0 < dp.account(ledger, delta=1e-5).upper <= 100.0
 
 
 def test_it_learns_without_privacy_and_leaves_no_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cnn, "STEPS", 20)
+    monkeypatch.setattr(cnn, "STEPS", 12)
     monkeypatch.setattr(cnn, "PROBABILITY", 1.0)
-    write_images(tmp_path, "mnist")
+    write_images(tmp_path, "mnist", train=120)
     assert cnn.train(cnn.prepare(tmp_path), None, tmp_path / "run.ledger") > 0.9
     assert not (tmp_path / "run.ledger").exists()
 

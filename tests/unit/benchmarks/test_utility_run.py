@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -117,6 +118,27 @@ def test_p41_a_recipe_that_charges_nothing_is_not_written_down(tmp_path: Path) -
 def test_p18_a_run_with_a_test_key_is_not_written_down(tmp_path: Path) -> None:
     with pytest.raises(AccountingError, match="NO GUARANTEE"):
         series(tmp_path, replace(RECIPE, train=with_a_test_key)).run([1.0], 1)
+    assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.parametrize(
+    "otherwise",
+    [{"adjacency": dp.Adjacency.ZERO_OUT}, {"numerics": dp.Numerics.IDEALISED}, {"unit": dp.Unit("hospital")}],
+    ids=lambda otherwise: next(iter(otherwise)),
+)
+def test_p48_a_statement_of_something_else_is_not_written_down(tmp_path: Path, otherwise: dict[str, Any]) -> None:
+    """The page says for all of its rows what is protected, and that arithmetic was not taken for that of real numbers."""
+
+    def train(prepared: int, target: Target | None, ledger: Path, source: Source | None = None) -> float:
+        plan = dp.Plan.dpsgd(records=prepared, sampling_probability=0.5, steps=3, noise_multiplier=20.0, **otherwise)
+        with dp.Ledger.open(ledger) as book:
+            book.begin(plan.run_info())
+            for _ in book.steps(plan.step, plan.steps):
+                pass
+        return 0.75
+
+    with pytest.raises(AccountingError, match="one example added or removed"):
+        series(tmp_path, replace(RECIPE, train=train)).run([1.0], 1)
     assert not (tmp_path / "results").exists()
 
 
