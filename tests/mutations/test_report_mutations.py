@@ -52,6 +52,10 @@ def blind(name: str) -> Patch:
     return replaced(deviations, name, lambda *_: iter(()))
 
 
+def planned_steps_only(found: facts.Facts, plan: dp.Plan) -> tuple[dp.ledger.Charge, ...]:
+    return tuple(charge for charge in found.held.held if charge.step == deviations.step_of(plan))
+
+
 def held_without(part: str) -> Patch:
     """Something that the ledger says is lost on the way."""
     right: Callable[[Any], facts.Held] = facts._held
@@ -117,6 +121,11 @@ MUTATIONS = [
         "without amplification a pushed-out record is forgotten",
         replaced(curves, "_known", lambda step, _: dp.Step(dp.Everything(), step.queries)),
         f"{REPORT}::test_without_amplification_a_full_truncated_sample_changes_in_two_records",
+    ),
+    Mutation(
+        "P41 what was done in the place of a plan counts as another run",
+        replaced(deviations, "of_the_plan", planned_steps_only),
+        f"{DEVIATIONS}::test_p41_a_plan_of_a_programme_that_ran_with_other_noise_under_another_name_is_wrong",
     ),
     Mutation(
         "P43 an audit above the claim is overlooked",

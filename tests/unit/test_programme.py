@@ -76,6 +76,8 @@ def test_unknown_names_are_errors() -> None:
         BOTH.calibrated(epsilon=1.0, delta=1e-6, scale=["training"])
     with pytest.raises(ParameterError, match="at least one name"):
         BOTH.calibrated(epsilon=1.0, delta=1e-6, scale=[])
+    with pytest.raises(ParameterError, match="scale"):
+        BOTH.calibrated(epsilon=1.0, delta=1e-6, scale=3)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("suffix", [".json", ".toml"])

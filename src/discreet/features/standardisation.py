@@ -132,6 +132,7 @@ def standardise(
     Args:
         vectors: one row for each record of the data set; the sample is drawn from them. Sensitive.
         plan: from `standardise_plan`, or one with its leaf, of one step and one batch.
+            Not chosen from anything that these data released: the run is declared as fixed in advance.
         ledger: of the data set, open to append.
         source: of noise and samples; a fresh one from the operating system by default.
         reference: mean and standard deviation that are expected, for each coordinate or for all. Public: not from these data,

@@ -144,6 +144,7 @@ def whiten(
     Args:
         vectors: one row for each record of the data set, such as `unit_ball` gives. Sensitive.
         plan: from `whiten_plan`, or one with its leaf, of one step and one batch.
+            Not chosen from anything that these data released: the run is declared as fixed in advance.
         ledger: of the data set, open to append.
         source: of noise and samples; a fresh one from the operating system by default.
         basis: what to look at: a matrix with orthonormal columns, or whole numbers of coordinates; everything by default. The

@@ -247,9 +247,11 @@ def _noised(plan: Plan, factor: float) -> Plan:
 
 
 def _names(scale: Iterable[str]) -> list[str]:
-    found = [scale] if isinstance(scale, str) else [check.label("Programme.calibrated", "scale", name) for name in scale]
+    owner = "Programme.calibrated"
+    listed = [scale] if isinstance(scale, str) else check.instance(owner, "scale", scale, Iterable)  # type: ignore[type-abstract]
+    found = [check.label(owner, "scale", name) for name in listed]
     if not found:
-        raise ParameterError(owner="Programme.calibrated", name="scale", expected="at least one name", got="none")
+        raise ParameterError(owner=owner, name="scale", expected="at least one name", got="none")
     return found
 
 
