@@ -55,6 +55,8 @@ bench:
 	$(BIN)/python -m benchmarks.agreement
 	$(BIN)/python -m benchmarks.step
 	$(BIN)/python -m benchmarks.growth
+	$(BIN)/python -m benchmarks.copies
+	$(BIN)/python benchmarks/features.py
 	$(BIN)/python benchmarks/ledger.py
 	$(BIN)/python benchmarks/interop.py
 	$(BIN)/python benchmarks/accounting.py
