@@ -19,6 +19,7 @@ from torch.optim.swa_utils import AveragedModel
 from torch.utils.data import TensorDataset
 
 from discreet.errors import ModelError
+from discreet.features.rows import own_product
 from discreet.plan import Plan
 from discreet.randomness import Source
 from discreet.training.logs import Log
@@ -89,8 +90,9 @@ def _edges(pixels: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def _waves(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     """The random Fourier features of Rahimi and Recht: a row for a times a row for b is about exp(-|a - b|^2 / (2 width^2))."""
-    directions = np.random.default_rng(0).standard_normal((rows.shape[1], _WAVES)) / _WIDTH
-    angles = rows @ directions
+    directions = np.random.default_rng(0).standard_normal((rows.shape[1], _WAVES))
+    lengths = np.linalg.norm(directions, axis=0)
+    angles = own_product(rows, directions / lengths) * (lengths / _WIDTH)
     return np.asarray(np.concatenate([np.cos(angles), np.sin(angles)], axis=1) / np.sqrt(_WAVES))
 
 

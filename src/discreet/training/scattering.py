@@ -94,7 +94,7 @@ class Scattering(nn.Module):
         """The features of each image, from that image alone; it is extended by reflection first."""
         if tuple(images.shape[-2:]) != self._shape:
             expected = f"images of {self._shape[0]} x {self._shape[1]} pixels"
-            raise ParameterError(owner="Scattering", name="images", expected=expected, got=str(tuple(images.shape)))
+            raise ParameterError(owner="Scattering", name="images", expected=expected, got=str(tuple(images.shape[-2:])))
         flat = images.reshape(-1, 1, *images.shape[-2:])
         features = torch.cat([self._features(few) for few in flat.split(_FEW)])
         return features.reshape(*images.shape[:-2], *features.shape[1:])

@@ -82,7 +82,8 @@ def test_it_has_nothing_to_train_and_nothing_to_save() -> None:
 
 
 def test_other_sizes_are_refused() -> None:
-    with pytest.raises(ParameterError, match="28 x 28"):
-        Scattering(28, 28)(torch.zeros(1, 32, 32))
+    with pytest.raises(ParameterError, match="28 x 28") as refused:
+        Scattering(28, 28)(torch.zeros(77, 32, 32))
+    assert "77" not in str(refused.value)  # how many there are is sensitive
     with pytest.raises(ParameterError, match="height"):
         Scattering(4, 28)
