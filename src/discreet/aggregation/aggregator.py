@@ -132,11 +132,15 @@ class Aggregator:
 
     def _released(self, sample: Sample, sums: PartialSums) -> Release:
         session = self._session
-        sums.check_complete(session.bound, session.state, session.place(sample), len(sample))
+        groups = session.groups()
+        terms = session.bound, session.state, session.place(sample), len(sample)
+        sums.check_complete(*terms)
+        held = [_held(sums, group) for group in groups]
+        sums.check_complete(*terms)  # again: what another thread added meanwhile may be in them
         session.spend(sample)
         values, noise_std, divisors = {}, {}, {}
-        for lane, group in enumerate(session.groups()):
-            totals = self._noised(sums, group, sample, lane)
+        for lane, group in enumerate(groups):
+            totals = self._noised(held[lane], group, sample, lane)
             end = 0
             for leaf, scale in zip(group.leaves, group.scales, strict=True):
                 start, end = end, end + session.bound.dimensions[leaf]
@@ -147,16 +151,22 @@ class Aggregator:
         session.update(values)
         return Release(sample.step, sample.batch, values, noise_std, divisors)
 
-    def _noised(self, sums: PartialSums, group: Group, sample: Sample, lane: int) -> NDArray[np.float64]:
-        """The noised sum of a group, in its scaled unit."""
+    def _noised(self, integers: NDArray[np.float64], group: Group, sample: Sample, lane: int) -> NDArray[np.float64]:
+        """The noised sum of a group, in its scaled unit; in the place of its integers."""
         if not group.private:
-            return np.concatenate([sums.unprotected(leaf) for leaf in group.leaves])
+            return integers
         grid = grid_of(group)
-        integers = sums.integers(group)
         stream = self._session.noise_stream(sample, lane)
         GaussianNoise(stream, scale=grid.scale(group.noise_std), size=integers.size).add_to(integers)
         integers *= grid.spacing
         return integers
+
+
+def _held(sums: PartialSums, group: Group) -> NDArray[np.float64]:
+    """A copy of the sum of a group: in grid units, or plain where it is not private."""
+    if group.private:
+        return sums.integers(group)
+    return np.concatenate([sums.unprotected(leaf) for leaf in group.leaves])
 
 
 def _rehearse(bound: Bound) -> None:

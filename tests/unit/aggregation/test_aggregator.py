@@ -465,3 +465,21 @@ def test_a_budget_admits_no_baseline(data: Array) -> None:
         with pytest.raises(dp.BudgetExceeded, match="without noise"):
             keyed(plan(mechanism, leaves={"x": 2} if mechanism == NotPrivate() else {"x": 2, "y": 1}), ledger)
     assert not ledger.runs()
+
+
+def test_rows_that_another_thread_adds_while_sums_are_read_are_not_released(
+    monkeypatch: pytest.MonkeyPatch, data: Array
+) -> None:
+    run = keyed(plan(steps=1))
+    (sample,) = run.samples()
+    sums = run.partial(sample)
+    sums.add({"x": data[sample.indices]})
+    read = PartialSums.integers
+
+    def added_first(self: PartialSums, group: Any) -> Array:
+        self.add({"x": data[sample.indices]})
+        return read(self, group)
+
+    monkeypatch.setattr(PartialSums, "integers", added_first)
+    with pytest.raises(dp.SampleMisuse, match="another number of rows"):
+        run.release(sample, sums)
