@@ -64,7 +64,7 @@ class GreyFeatures:
         return result
 
     def _in_chunks(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        first, second = zip(*(self._described(some) for some in images.split(_IMAGES)), strict=True)
+        first, second = zip(*(self._described(some) for some in torch.split(images, _IMAGES)), strict=True)
         return torch.cat(first)[: len(images)], torch.cat(second)[: len(images)]
 
     @torch.no_grad()

@@ -64,7 +64,7 @@ def _clouds(side: int, smoothness: Tensor, random: torch.Generator) -> Tensor:
     length = (frequency[:, None] ** 2 + frequency[None, :] ** 2).sqrt()
     length[0, 0] = math.inf
     noise = torch.fft.fft2(torch.randn(len(smoothness), side, side, generator=random))
-    field = torch.fft.ifft2(noise * length**-smoothness).real
+    field: Tensor = torch.fft.ifft2(noise * length**-smoothness).real
     return field / field.std((1, 2), keepdim=True)
 
 

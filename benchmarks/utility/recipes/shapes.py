@@ -33,15 +33,15 @@ Floats = NDArray[np.floating]
 
 PATCHES, IMAGES, AXES = 100, 4_000, 1_000
 LOOKED_AT = 300  # axes, the strongest of synthetic images, whose second moments in the data are asked for
-WEAK = 5e-4  # added to variances before they are divided by: axes below stay weak
+WEAK = 1.5e-3  # added to variances before they are divided by: axes below stay weak
 MEAN_NOISE, COVARIANCE_NOISE = 48.0, 15.0  # both divided by epsilon
-STEPS, CLIP_NORM, MOMENTUM = 60, 0.1, 0.9
+STEPS, CLIP_NORM, MOMENTUM = 300, 0.03, 0.9
 PLAIN_RATE = 100.0
 
 
 def rate(epsilon: float) -> float:
     """The learning rate. With the whole data in each step, noise in the weights grows with rate times steps alone."""
-    return min(700.0 * epsilon, 2_000.0)
+    return min(430.0 * epsilon, 1_500.0)
 
 
 @dataclass(frozen=True, slots=True)

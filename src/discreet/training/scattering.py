@@ -41,7 +41,8 @@ def _morlet(shape: tuple[int, int], scale: int, angle: float, slant: float) -> T
     width, frequency = _WIDTH * 2**scale, _FREQUENCY / 2**scale
     wave = _wrapped_gaussian(shape, width, angle, slant, frequency)
     window = _wrapped_gaussian(shape, width, angle, slant, 0.0)
-    return torch.fft.fft2(wave - window * (wave.sum() / window.sum())).real.float()
+    spectrum: Tensor = torch.fft.fft2(wave - window * (wave.sum() / window.sum()))
+    return spectrum.real.float()
 
 
 def _averages(padded: int, margin: int, kept: int, scales: int, resolution: int) -> Tensor:
@@ -51,7 +52,8 @@ def _averages(padded: int, margin: int, kept: int, scales: int, resolution: int)
     width = _WIDTH * 2 ** (scales - 1)
     turns = padded * torch.arange(-2, 3)[:, None, None]
     weight = torch.exp(-((offset + turns).double() ** 2) / (2 * width**2)).sum(0)
-    return (weight * 2**resolution / (math.sqrt(2 * math.pi) * width)).float()
+    matrix: Tensor = weight * 2**resolution / (math.sqrt(2 * math.pi) * width)
+    return matrix.float()
 
 
 class Scattering(nn.Module):
@@ -96,7 +98,7 @@ class Scattering(nn.Module):
             expected = f"images of {self._shape[0]} x {self._shape[1]} pixels"
             raise ParameterError(owner="Scattering", name="images", expected=expected, got=str(tuple(images.shape[-2:])))
         flat = images.reshape(-1, 1, *images.shape[-2:])
-        features = torch.cat([self._features(few) for few in flat.split(_FEW)])
+        features = torch.cat([self._features(few) for few in torch.split(flat, _FEW)])
         return features.reshape(*images.shape[:-2], *features.shape[1:])
 
     def _features(self, images: Tensor) -> Tensor:
@@ -115,7 +117,8 @@ class Scattering(nn.Module):
     def _modulus(self, spectrum: Tensor, scale: int, resolution: int) -> Tensor:
         """|x * wavelet| at `scale`, sampled every 2^scale pixels, of a spectrum sampled every 2^resolution pixels."""
         filters = _fold(self.get_buffer(f"wavelets_{scale}"), 2**resolution) * 4**resolution
-        return torch.fft.ifft2(_fold(spectrum * filters, 2 ** (scale - resolution))).abs()
+        waves: Tensor = torch.fft.ifft2(_fold(spectrum * filters, 2 ** (scale - resolution)))
+        return waves.abs()
 
     def _average(self, moduli: Tensor, resolution: int) -> Tensor:
         rows, columns = (self.get_buffer(f"averages_{resolution}_{axis}") for axis in range(2))
@@ -126,7 +129,7 @@ def _fold(spectrum: Tensor, factor: int) -> Tensor:
     """The spectrum after keeping every factor-th sample in both directions."""
     height, width = spectrum.shape[-2] // factor, spectrum.shape[-1] // factor
     for axis, size in ((-2, height), (-1, width)):  # slices are added: a reduction of complex numbers takes many times as long
-        first, *others = spectrum.split(size, axis)
+        first, *others = torch.split(spectrum, size, axis)
         for other in others:
             first = first + other
         spectrum = first
