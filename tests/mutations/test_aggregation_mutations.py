@@ -24,9 +24,9 @@ SESSION = "unit/aggregation/test_session.py"
 def noise_of_the_mean_on_the_sum(monkeypatch: pytest.MonkeyPatch) -> None:
     right = Aggregator._noised
 
-    def wrong(self: Aggregator, its: PartialSums, group: Group, sample: Sample, lane: int) -> Any:
-        clean = its.integers(group) * sums.grid_of(group).spacing
-        return clean + (right(self, its, group, sample, lane) - clean) / self.plan.expected_batch_size
+    def wrong(self: Aggregator, integers: Any, group: Group, sample: Sample, lane: int) -> Any:
+        clean = integers * sums.grid_of(group).spacing
+        return clean + (right(self, integers, group, sample, lane) - clean) / self.plan.expected_batch_size
 
     monkeypatch.setattr(Aggregator, "_noised", wrong)
 

@@ -72,9 +72,9 @@ def touched_rows_only(self: Stepping, sample: Any, lane: int, group: Any, sums: 
     return {leaf: values * touched[leaf] for leaf, values in right_in_torch(self, sample, lane, group, sums).items()}
 
 
-def no_noise_where_nobody_is(self: Aggregator, sums: Any, group: Any, sample: Any, lane: int) -> Any:
-    anybody = sums.integers(group) != 0.0
-    return right_in_numpy(self, sums, group, sample, lane) * anybody
+def no_noise_where_nobody_is(self: Aggregator, integers: Any, group: Any, sample: Any, lane: int) -> Any:
+    somebody = integers != 0.0
+    return right_in_numpy(self, integers, group, sample, lane) * somebody
 
 
 def float_noise(noise: Any, grid: Any, values: Any, target: Any, first: int, last: int, start: int) -> None:
