@@ -15,13 +15,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.optim.swa_utils import AveragedModel
 from torch.utils.data import TensorDataset
 
 from discreet.errors import ModelError
 from discreet.features.rows import own_product
 from discreet.plan import Plan
 from discreet.randomness import Source
+from discreet.training.averaging import WeightAverage
 from discreet.training.logs import Log
 from discreet.training.run import PrivateRun
 from discreet.units import Guarantee
@@ -124,33 +124,33 @@ def train(
         The model, and the guarantee of the ledger.
     """
     model = _model(digits)
-    average = AveragedModel(model)
+    average = WeightAverage(model, start=plan.steps // 2)
     optimizer = torch.optim.SGD(model.parameters(), lr=_LEARNING_RATE)
     with PrivateRun(model, plan, ledger=ledger, statistics={STATISTIC: 1}, logs=logs, label=label, source=source) as run:
         for batch in run.batches(digits.train):
             run.backward(_loss, batch)
             optimizer.step()
             optimizer.zero_grad()
-            if 2 * batch.step >= plan.steps:
-                average.update_parameters(model)
-        return average, run.guarantee()
+            average.update()
+        average.copy_to(model)
+        return model, run.guarantee()
 
 
 def train_without_privacy(digits: Digits, *, steps: int, batch_size: int) -> nn.Module:
     """The same model by an ordinary loop: no clipping, no noise, as many steps of as many records."""
     model = _model(digits)
-    average = AveragedModel(model)
+    average = WeightAverage(model, start=steps // 2)
     optimizer = torch.optim.SGD(model.parameters(), lr=_LEARNING_RATE)
     inputs, targets = digits.train.tensors
     shuffle = torch.Generator().manual_seed(0)
-    for step in range(steps):
+    for _ in range(steps):
         chosen = torch.randperm(len(targets), generator=shuffle)[:batch_size]
         functional.cross_entropy(model(inputs[chosen]), targets[chosen]).backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         optimizer.zero_grad()
-        if 2 * step >= steps:
-            average.update_parameters(model)
-    return average
+        average.update()
+    average.copy_to(model)
+    return model
 
 
 @torch.no_grad()
