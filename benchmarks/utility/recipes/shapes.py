@@ -41,7 +41,7 @@ PLAIN_RATE = 100.0
 
 def rate(epsilon: float) -> float:
     """The learning rate. With the whole data in each step, noise in the weights grows with rate times steps alone."""
-    return min(430.0 * epsilon, 1_500.0)
+    return min(450.0 * math.sqrt(epsilon), 1_500.0)
 
 
 @dataclass(frozen=True, slots=True)
