@@ -31,7 +31,8 @@ Written by `python -m benchmarks.utility page` from [the results of single runs]
 * *accuracy*: on the test data, mean of the runs ± their standard deviation (least to most).
 * *without*: mean of the same recipe without privacy; *gap*: how far below it the private mean is, in points.
 * *published*: what others reached at about this epsilon, [with citations below](#published-figures); `?` was not checked.
-* *time*: of the slowest run, then the time to load the data and to compute features that need no privacy.
+* *time*: CPU seconds of the slowest run (by the clock, on two cores that also had other work) + (by the clock: to load the
+  data and to compute features that need no privacy, once for several runs).
 """
 
 _COLUMNS = ("recipe", "target", "certified", "runs", "accuracy", "without", "gap", "published", "goal", "time")
@@ -104,10 +105,11 @@ def _points(share: float) -> str:
 
 
 def _time(found: Results) -> str:
-    slowest = max(found.runs, key=lambda run: run.train_seconds)
+    slowest = max(found.runs, key=lambda run: run.cpu_seconds)
     threads = sorted({run.threads for run in found.runs})
     prepared = max(run.prepare_seconds for run in found.runs)
-    return f"{slowest.train_seconds:.0f} s + {prepared:.0f} s, {' or '.join(map(str, threads))} threads"
+    used = f"{' or '.join(map(str, threads))} thread{'' if threads == [1] else 's'}"
+    return f"{slowest.cpu_seconds:.0f} s CPU ({slowest.train_seconds:.0f} s) + ({prepared:.0f} s), {used}"
 
 
 def _near(data_set: str, epsilon: float) -> str:

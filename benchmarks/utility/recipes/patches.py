@@ -153,7 +153,7 @@ RECIPES = (
         name="cifar10",
         data_set="cifar10",
         model="Resemblance to 128 patches of synthetic images; private mean, strong directions shrunk; linear.",
-        epsilons=(1.0, 2.0, 3.0, 8.0),
+        epsilons=(3.0,),
         goals=(Goal(3.0, accuracy=0.70),),
         tuned=(
             "features, learning rate, steps, clip norm and what is shrunk, at epsilon 3, on the last 10,000 images of the "

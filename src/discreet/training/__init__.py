@@ -9,6 +9,7 @@ from discreet.training.engine import Engine
 from discreet.training.logs import CsvLog, Logged, TensorBoardLog
 from discreet.training.losses import losses
 from discreet.training.run import PrivateRun
+from discreet.training.scattering import Scattering
 
 __all__ = [
     "Batch",
@@ -19,6 +20,7 @@ __all__ = [
     "PrivateRun",
     "Problem",
     "Problems",
+    "Scattering",
     "TensorBoardLog",
     "WeightAverage",
     "augmented",

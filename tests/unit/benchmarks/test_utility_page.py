@@ -68,7 +68,7 @@ def test_a_row_has_mean_spread_claim_gap_and_goal(written: Path) -> None:
         "1.10",
         "98.1% at 1.2",
         "98.4%: reached",
-        "60 s + 10 s, 2 threads |",
+        "90 s CPU (60 s) + (10 s), 2 threads |",
     ]
 
 
