@@ -3,7 +3,7 @@
 # make test      linters, types, import contracts, all tests (a few minutes); gets Chromium where there is none (scripts/chromium)
 # make test-full the same with the slow suites
 # make bench     benchmarks, printed as tables (with torch, opacus, OpenDP, dp-accounting and prv-accountant as peers; about an hour)
-# make bench-utility  accuracy of every recipe at its certified epsilon, three runs each, and docs/utility.md (fetches public data; about an hour)
+# make bench-utility  accuracy of every recipe at its certified epsilon, three runs each, and docs/utility.md (fetches public data; one to two hours)
 # make mutations put every deliberate bug into the code, see the test that catches it fail, write docs/mutations.md (minutes)
 # make format    rewrite the code in the house format
 
