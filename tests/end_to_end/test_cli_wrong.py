@@ -227,7 +227,12 @@ MESSAGES = {
     (*AUDIT, "--output", "plan.json"): "plan.json: it exists. Choose another path. Nothing was written.",
     ("demo", "--epsilon", "-1", "--into", "new"): "--epsilon must be a finite number above 0. Got -1.0.",
     ("account", "train.ledger", "--delta", "2"): "--delta must be a number in (0, 1). Got 2.0.",
-    ("account", "text.txt", "--delta", "1e-6"): "Expected a ledger, a JSON Lines export of one, or a plan (TOML or JSON).",
+    (
+        "account",
+        "text.txt",
+        "--delta",
+        "1e-6",
+    ): "Expected a ledger, a JSON Lines export of one, or a plan or programme (TOML or JSON).",
     ("verify", "missing.ledger"): "Expected a ledger, or a JSON Lines export of one, at missing.ledger. Got nothing there.",
     ("verify", "corrupt.ledger"): "Row 2 of the ledger is wrong. Expected digest ",
     (*WHOLE, "--save", "plan.toml"): "plan.toml: it exists. Choose another path, or pass --force. Nothing was written.",

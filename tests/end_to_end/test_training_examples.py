@@ -87,6 +87,7 @@ def test_a_second_run_on_the_same_data_adds_to_the_same_ledger(tmp_path: Path) -
     assert 2.9 < stated[0] <= 3.0 < stated[1]
 
 
+@pytest.mark.full
 def test_phases_learn_spend_their_target_and_agree_with_the_declared_schedule(tmp_path: Path) -> None:
     out = run("schedule.py", tmp_path)
     assert accuracy(out) > 84.0  # chance is 10 %

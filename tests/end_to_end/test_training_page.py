@@ -14,6 +14,7 @@ from support.source import ROOT
 HEADING = "## What makes private models better"
 
 
+@pytest.mark.full
 def test_the_example_of_better_models_runs_and_spends_what_it_says(tmp_path: Path) -> None:
     (section,) = re.findall(rf"^{HEADING}\n(.*?)^## ", (ROOT / "docs" / "training.md").read_text(), re.DOTALL | re.MULTILINE)
     out = pages.run(section, tmp_path)

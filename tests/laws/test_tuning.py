@@ -17,11 +17,14 @@ def records(draw: st.DrawFn) -> Tuning:
     kind = draw(st.sampled_from(Kind))
     private = kind is Kind.PRIVATE
     names = draw(st.lists(LABELS, min_size=1, max_size=3, unique=True))
+    labels = [draw(st.lists(LABELS, min_size=1, max_size=3, unique=True)) for _ in range(draw(st.integers(1, 4)))]
     trials = tuple(
         Trial(
-            {name: draw(NUMBERS) for name in names}, draw(SCORES), tuple(draw(st.lists(LABELS, min_size=1))) if private else ()
+            {name: draw(NUMBERS) for name in names},
+            draw(SCORES),
+            tuple(f"{number}: {label}" for label in its) if private else (),  # each run is that of one trial
         )
-        for _ in range(draw(st.integers(1, 4)))
+        for number, its in enumerate(labels)
     )
     scored = [number for number, trial in enumerate(trials) if trial.score is not None]
     return Tuning(
@@ -31,7 +34,7 @@ def records(draw: st.DrawFn) -> Tuning:
         about=draw(LABELS | st.just("")),
         trials=trials,
         chosen=draw(st.none() | st.sampled_from(scored)) if scored else None,
-        score_noise=draw(st.floats(0.0, 1.0)),
+        score_noise=draw(st.floats(0.0, 1.0, exclude_min=private)),
         ledger_head="0f" * 32 if private else None,
         made="2026-01-31T12:00:00+00:00",
     )
