@@ -143,7 +143,7 @@ def _recipe(data_set: str, goals: tuple[Goal, ...]) -> Recipe[Vectors]:
         ),
         without_privacy=(
             "the same features and steps with exact statistics, another learning rate; no clipping, no noise. It is no upper "
-            "bound: such a model fits its training data too well, which clipping and noise prevent; larger learning rates were worse."
+            "bound: such a model fits its training data too well, which clipping and noise prevent; larger rates were worse."
         ),
         prepare=partial(prepare, data_set=data_set),
         train=train,
