@@ -5,7 +5,7 @@ An epsilon you can trust, with almost no change to your code, at a measured cost
 
 from discreet.accounting import account, calibrate
 from discreet.aggregation import Aggregator, aggregate
-from discreet.budget import Budget
+from discreet.budget import Budget, Filter, Odometer
 from discreet.canaries import Canaries, Scores
 from discreet.errors import (
     AccountingError,
@@ -72,6 +72,7 @@ __all__ = [
     "DiscreetError",
     "Everything",
     "ExponentialChoice",
+    "Filter",
     "FixedSize",
     "Gaussian",
     "GaussianSum",
@@ -93,6 +94,7 @@ __all__ = [
     "NotPrivate",
     "Numerics",
     "NumericsError",
+    "Odometer",
     "Owners",
     "ParameterError",
     "Parameters",

@@ -1,148 +1,180 @@
-"""A budget for a ledger: it refuses the reservation that would exceed it, before anything is released.
+"""What a ledger can be held to, and the rules that decide what it admits: the meeting place of ledger and accountants.
 
-    ledger = Ledger.open("train.ledger", guard=Budget(epsilon=3.0, delta=1e-6))
+    Ledger.open(path)                                                  the steps that its first run plans, nothing else
+    Ledger.open(path, budget=Budget(epsilon=3.0, delta=1e-6))          the same, and never above (3, 1e-6)
+    Ledger.open(path, budget=Budget(plans=programme))                  the steps of these plans
+    Ledger.open(path, budget=Filter(epsilon=3.0, delta=1e-6))          whatever is chosen by looking, within (3, 1e-6)
+    Ledger.open(path, budget=Odometer(delta=1e-6))                     whatever is chosen by looking; epsilon as it grows
 
-A budget is a function of charges. The ledger calls it inside the transaction of a reservation, with the proposed charge
-included; it returns if all of them together fit, and raises `BudgetExceeded` if not.
-
-* Every run declared its parameters as fixed in advance: the certified upper bound of the accountant decides.
-* Any run chooses parameters from outputs: a privacy filter decides (P39), chosen once, from the first charge of the
-  ledger, which nothing that was released could influence. The guarantee is then the budget itself, and says so.
-
-Exactly the budget fits; anything above does not (P38).
+Each becomes a row of the ledger before the first charge, and holds whoever opens the file. Which one is decided once: what is
+fixed in advance is accounted for tightly, what is chosen from outputs by a filter or an odometer, and the two are never
+mixed (docs/proofs/filters.md). Exactly the budget fits; anything above does not (P38).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from discreet import _validate as check
-from discreet.accounting.accountant import Accountant, account
-from discreet.accounting.filters import Filter, RenyiFilter, choose_filter
+from discreet.accounting.accountant import account
+from discreet.accounting.filters import RenyiFilter, choose_filter, filter_of
 from discreet.accounting.normalise import normalise
-from discreet.accounting.sources import read
-from discreet.errors import AccountingError, BudgetExceeded, ParameterError
-from discreet.units import Guarantee, Parameters
+from discreet.accounting.odometer import odometer_reading, shares
+from discreet.accounting.sources import HasSnapshot
+from discreet.errors import BudgetExceeded, ParameterError
+from discreet.ledger.rules import install
+from discreet.ledger.terms import Rule, Terms
+from discreet.units import Adjacency
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from discreet.ledger.snapshot import Snapshot
+    from discreet.ledger.terms import Planned
 
-    from discreet.ledger.rows import Charge
-
-__all__ = ["Budget"]
-
-_FINEST = 1e-5  # relative width at which a bracket that still holds the budget counts as exceeded
+__all__ = ["Budget", "Filter", "Odometer"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """(epsilon, delta) for everything that a ledger records.
+    """A list of steps that is fixed before the first release, and the most that it may cost.
+
+    Guarantee: tight. All of the list counts, whether it was taken or not, so that a run may end whenever it likes.
 
     Args:
-        epsilon: most that may be spent, above 0.
-        delta: in (0, 1).
-        accountant: for parameters fixed in advance: "tight" or "rdp".
-        filter_order: order of the Rényi filter for parameters chosen from outputs. Left out, it is the order (or the Gaussian
-            filter) that allows the first charge most often. Fix it before the first release and never change it.
+        epsilon: most that may be spent, above 0; left out, nothing limits it.
+        delta: of epsilon, in (0, 1).
+        plans: a plan or a programme: what may be charged. Left out, it is what the first run plans. Other steps are refused
+            for good.
 
-    >>> budget = Budget(epsilon=1.0, delta=1e-6)
-    >>> budget(())
+    >>> Budget(epsilon=1.0, delta=1e-6).terms().rule.value
+    'list'
+    """
+
+    epsilon: float | None = None
+    delta: float | None = None
+    plans: HasSnapshot | None = None
+
+    def __post_init__(self) -> None:
+        if (self.epsilon is None) != (self.delta is None):
+            expected = "given together with delta, or neither"
+            raise ParameterError(owner="Budget", name="epsilon", expected=expected, got="one of the two")
+        if self.epsilon is not None:
+            check.positive("Budget", "epsilon", self.epsilon)
+            check.fraction("Budget", "delta", self.delta)
+        elif self.plans is None:
+            expected, got = "given, or plans", "neither"
+            raise ParameterError(owner="Budget", name="epsilon", expected=expected, got=got)
+        plans: object = self.plans
+        if plans is not None and not isinstance(plans, HasSnapshot):
+            expected, got = "a Plan, a Programme, or None", type(plans).__name__
+            raise ParameterError(owner="Budget", name="plans", expected=expected, got=got)
+
+    def terms(self) -> Terms:
+        """What the ledger is held to."""
+        planned = () if self.plans is None else self.plans.snapshot().counted()
+        return Terms(rule=Rule.LIST, epsilon=self.epsilon, delta=self.delta, planned=planned)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filter:
+    """A budget for whatever is chosen from outputs: runs, their parameters, their number, when they end.
+
+    Guarantee: everything together is (epsilon, delta)-private, whatever decided on it. The claim is the budget in full: how
+    much of it was spent depends on the outputs and is no guarantee. A plan that just meets (epsilon, delta) by the tight
+    accountant does not fit: a filter asks for about a tenth more.
+
+    Args:
+        epsilon: above 0.
+        delta: in (0, 1).
+        order: of the Rényi filter; left out, the order (or the Gaussian filter, where nothing is sampled) that allows what
+            the first run plans most often.
+
+    >>> Filter(epsilon=1.0, delta=1e-6).terms().rule.value
+    'filter'
     """
 
     epsilon: float
     delta: float
-    accountant: Accountant = "tight"
-    filter_order: float | None = None
+    order: float | None = None
 
     def __post_init__(self) -> None:
-        check.positive("Budget", "epsilon", self.epsilon)
-        check.fraction("Budget", "delta", self.delta)
-        if self.accountant not in ("tight", "rdp"):
-            raise ParameterError(owner="Budget", name="accountant", expected="'tight' or 'rdp'", got=repr(self.accountant))
-        if self.filter_order is not None:
-            RenyiFilter(self.epsilon, self.delta, self.filter_order)
+        check.positive("Filter", "epsilon", self.epsilon)
+        check.fraction("Filter", "delta", self.delta)
+        if self.order is not None:
+            RenyiFilter(self.epsilon, self.delta, self.order)
 
-    def __call__(self, charges: Sequence[Charge]) -> None:
-        """Return if all these charges together fit; raise `BudgetExceeded` if not."""
-        if not charges:
+    def terms(self) -> Terms:
+        """What the ledger is held to."""
+        if self.order is None:
+            return Terms(rule=Rule.FILTER, epsilon=self.epsilon, delta=self.delta)
+        return Terms(rule=Rule.RENYI_FILTER, epsilon=self.epsilon, delta=self.delta, orders=((self.order, 1.0),))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Odometer:
+    """No budget for whatever is chosen from outputs: what it cost is stated as it grows.
+
+    Guarantee: `dp.account` states a valid epsilon at this delta whatever decided on runs and steps. For what the first run
+    plans it is the tight one at half of delta, a few percent more than of a list; for further runs see
+    docs/budgets.md. Where the budget is known beforehand, a `Filter` costs less.
+
+    Args:
+        delta: in (0, 1); of all claims, fixed here.
+        epsilon: refuses what would let the reading exceed it; left out, nothing is refused.
+
+    >>> Odometer(delta=1e-6).terms().rule.value
+    'odometer'
+    """
+
+    delta: float
+    epsilon: float | None = None
+
+    def __post_init__(self) -> None:
+        check.fraction("Odometer", "delta", self.delta)
+        if self.epsilon is not None:
+            check.positive("Odometer", "epsilon", self.epsilon)
+
+    def terms(self) -> Terms:
+        """What the ledger is held to."""
+        return Terms(rule=Rule.ODOMETER, epsilon=self.epsilon, delta=self.delta)
+
+
+class _Rules:
+    """The rules of every ledger of this process; see `discreet.ledger.rules`."""
+
+    def completed(self, terms: Terms, planned: Planned, adjacency: Adjacency) -> Terms:
+        if terms.rule is Rule.ODOMETER:
+            levels, orders = shares(planned, adjacency, terms.delta or 0.0)
+            return replace(terms, planned=planned, levels=levels, orders=orders)
+        first = normalise(planned, adjacency)
+        chosen = choose_filter(first, epsilon=terms.epsilon or 0.0, delta=terms.delta or 0.0)
+        if isinstance(chosen, RenyiFilter):
+            return replace(terms, rule=Rule.RENYI_FILTER, orders=((chosen.order, 1.0),))
+        return replace(terms, rule=Rule.GAUSSIAN_FILTER)
+
+    def admit(self, snapshot: Snapshot) -> None:
+        terms = snapshot.terms
+        committed = snapshot.committed()
+        if terms is None or terms.epsilon is None or not committed or not snapshot.runs:
             return
-        if _adaptive(charges):
-            self._filtered(charges)
-            return
-        found = self._accounted(charges)
-        if not found.upper <= self.epsilon:
-            raise BudgetExceeded(
-                expected=f"charges within ({self.epsilon!r}, {self.delta!r})",
-                got=f"({found.upper:.6g}, {self.delta!r}) with this reservation, by the {found.accountant} accountant",
-                do="Reserve fewer steps, or steps with more noise. Nothing was charged.",
-            )
+        adjacency = snapshot.runs[0].info.adjacency
+        if terms.rule is Rule.LIST:
+            guarantee = account(committed, delta=terms.delta, limit=terms.epsilon, adjacency=adjacency)
+            _refuse_above(terms.epsilon, terms.delta, guarantee.upper, "the tight accountant")
+        elif terms.rule is Rule.ODOMETER:
+            reading = odometer_reading(terms, committed, adjacency)
+            _refuse_above(terms.epsilon, terms.delta, reading.epsilon, f"the odometer ({reading.rule})")
+        else:
+            filter_of(terms).spend(normalise(committed, adjacency))
 
-    def guarantee(self, charges: Sequence[Charge], *, marks: Sequence[str]) -> Guarantee:
-        """What can be stated of these charges, all of which this budget admitted.
 
-        Under a filter it is the budget in full: how much of it was spent depends on the outputs and is no guarantee.
-
-        Args:
-            charges: all of a ledger, `ledger.charges()`.
-            marks: of the same ledger, `ledger.marks()`: what voids the guarantee. Not to be left out.
-        """
-        if not charges:
-            raise AccountingError(expected="at least one charge", got="none", do="Ask after the first reservation.")
-        if not _adaptive(charges):
-            return self._accounted(charges, marks)
-        used = self._filtered(charges)
-        found = read(_Charges(tuple(charges), tuple(marks)), None, None)
-        rule = f"every reservation was admitted by this budget ({used.name}, fixed before the first release) before its release"
-        return Guarantee(
-            lower=0.0,
-            upper=self.epsilon,
-            delta=self.delta,
-            unit=found.unit,
-            adjacency=found.adjacency,
-            accountant=used.name,
-            sampling=found.sampling,
-            numerics=found.numerics,
-            assumptions=(*found.assumptions, rule),
-            voided_by=found.voided_by,
+def _refuse_above(epsilon: float, delta: float | None, upper: float, analysis: str) -> None:
+    if not upper <= epsilon:
+        raise BudgetExceeded(
+            expected=f"charges within ({epsilon!r}, {delta!r})",
+            got=f"({upper:.6g}, {delta!r}) with this one, by {analysis}",
+            do="Plan fewer steps, or steps with more noise. Nothing was charged.",
         )
 
-    def _accounted(self, charges: Sequence[Charge], marks: Sequence[str] = ()) -> Guarantee:
-        """The accountant's bracket, narrowed while it holds the budget inside."""
-        source = _Charges(tuple(charges), tuple(marks))
-        tolerance = 1e-3
-        found = account(source, delta=self.delta, accountant=self.accountant, tolerance=tolerance)
-        while self.accountant == "tight" and found.lower <= self.epsilon < found.upper and tolerance > _FINEST:
-            tolerance /= 10.0
-            finer = account(source, delta=self.delta, accountant=self.accountant, tolerance=tolerance)
-            found = finer if finer.upper < found.upper else found
-        return found
 
-    def _filtered(self, charges: Sequence[Charge]) -> Filter:
-        """The filter after all charges; raises if they do not fit."""
-        found = read(_Charges(tuple(charges), ()), None, None)
-        first = normalise([(charges[0].step, 1)], found.adjacency)
-        chosen: Filter
-        if self.filter_order is None:
-            chosen = choose_filter(first, epsilon=self.epsilon, delta=self.delta)
-        else:
-            chosen = RenyiFilter(self.epsilon, self.delta, self.filter_order)
-        return chosen.spend(normalise(found.steps, found.adjacency))
-
-
-@dataclass(frozen=True, slots=True)
-class _Charges:
-    """Charges and marks as a source for the accountant."""
-
-    held: tuple[Charge, ...]
-    named: tuple[str, ...]
-
-    def charges(self) -> tuple[Charge, ...]:
-        return self.held
-
-    def marks(self) -> tuple[str, ...]:
-        return self.named
-
-
-def _adaptive(charges: Sequence[Charge]) -> bool:
-    return any(charge.run.parameters is Parameters.CHOSEN_FROM_OUTPUTS for charge in charges)
+install(_Rules())

@@ -110,6 +110,8 @@ class Guarantee:
         voided_by: names of the unsafe marks on the ledger; if any, there is no guarantee and the sentence says so.
         estimate: best point value between lower and upper, where the accountant has one; not a claim.
         delta_lower: where epsilon was given and delta computed: no valid delta at this epsilon is smaller.
+        basis: what counts and why, where the ledger decides it: a list fixed in advance, a filter, an odometer.
+        if_fixed: beside the claim of an odometer: epsilon if all runs had been fixed before the first release.
 
     >>> print(Guarantee(lower=0.93, upper=0.941, delta=1e-6, unit=Unit.EXAMPLE, adjacency=Adjacency.ADD_OR_REMOVE,
     ...     accountant="tight", sampling=("Poisson",), numerics=Numerics.CERTIFIED, assumptions=()))
@@ -130,6 +132,8 @@ class Guarantee:
     voided_by: tuple[str, ...] = ()
     estimate: float | None = None
     delta_lower: float | None = None
+    basis: str = ""
+    if_fixed: float | None = None
 
     def __post_init__(self) -> None:
         owner = "Guarantee"
@@ -147,6 +151,9 @@ class Guarantee:
             raise ParameterError(owner=owner, name="estimate", expected=expected, got=repr(estimate))
         if delta_lower is not None and delta_lower > delta:
             raise ParameterError(owner=owner, name="delta_lower", expected=f"at most {delta!r}", got=repr(delta_lower))
+        if self.voided_by and upper != math.inf:
+            expected, got = "infinite where something voids the guarantee: there is no number then", repr(upper)
+            raise ParameterError(owner=owner, name="upper", expected=expected, got=got)
         check.instance(owner, "unit", self.unit, Unit)
         check.instance(owner, "adjacency", self.adjacency, Adjacency)
         check.instance(owner, "numerics", self.numerics, Numerics)
@@ -174,6 +181,8 @@ class Guarantee:
         return self.upper
 
     def __str__(self) -> str:
+        if self.voided_by:
+            return f"NO GUARANTEE: voided by {', '.join(self.voided_by)}."
         upper = _rounded(self.upper, ROUND_CEILING)
         claim = f"({upper}, {self.delta!r})-differentially private"
         between = f"epsilon at delta {self.delta!r} is at least {_rounded(self.lower, ROUND_FLOOR)} and at most {upper}"
@@ -183,8 +192,11 @@ class Guarantee:
             f"Accountant: {self.accountant}, {between}. {how}",
             f"Assumptions: {'; '.join(self.assumptions) or 'none beyond the ledger'}.",
         ]
-        if self.voided_by:
-            lines.insert(0, f"NO GUARANTEE, voided by {', '.join(self.voided_by)}. Without that it would read:")
+        if self.if_fixed is not None:
+            fixed = _rounded(self.if_fixed, ROUND_CEILING)
+            lines.insert(1, f"If all runs had been fixed before the first release, epsilon would be at most {fixed}.")
+        if self.basis:
+            lines.insert(1, f"What counts: {self.basis}.")
         return "\n".join(lines)
 
 

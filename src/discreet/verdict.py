@@ -18,10 +18,9 @@ from discreet import _validate as check
 from discreet.accounting import account, profile_of
 from discreet.accounting.tradeoff import Profile
 from discreet.auditing import Audit, Estimate, one_run, scaled, threshold
-from discreet.budget import Budget
 from discreet.canaries import Scores
-from discreet.errors import AccountingError, LedgerCorrupt, LedgerUnavailable, ParameterError
-from discreet.ledger import Charge, Ledger
+from discreet.errors import LedgerCorrupt, ParameterError
+from discreet.ledger import Ledger, Rule, Snapshot
 from discreet.ledger.events import (
     CorrelatedGaussianSum,
     ExponentialChoice,
@@ -32,7 +31,7 @@ from discreet.ledger.events import (
     TruncatedPoisson,
 )
 from discreet.plan import Plan
-from discreet.units import Adjacency, Guarantee, Parameters, _rounded
+from discreet.units import Adjacency, Guarantee, _rounded
 
 __all__ = ["Verdict", "audit", "claim_of"]
 
@@ -143,7 +142,6 @@ def audit(
     *,
     delta: float | None = None,
     confidence: float = 0.95,
-    budget: Budget | None = None,
     assume_scaled: bool = False,
 ) -> Verdict:
     """Compare what an attack found with what a ledger, or a plan, claims.
@@ -155,9 +153,8 @@ def audit(
         source: the ledger that the attacked runs charged; or a plan, for the scores of `auditing.white_box`. Truncated Poisson
             samples under add-or-remove are held to their claim under zero-out, which is what canaries test.
         scores: of the attack.
-        delta: at which to compare; left out: that of the plan's target, or of the budget.
+        delta: at which to compare; left out: that of the plan's target, or of the ledger's budget.
         confidence: with which all bounds hold, in (0, 1).
-        budget: that guarded the ledger, where steps were chosen from outputs.
         assume_scaled: also ask `scaled`, which reaches most of the claim, and assumes that the noise is that of the ledger,
             times some factor, and that canaries do not disturb each other: so it is for `auditing.white_box` where
             `undisturbed` says so.
@@ -175,13 +172,13 @@ def audit(
     """
     check.instance(_OWNER, "scores", scores, Scores)
     level = check.fraction(_OWNER, "confidence", confidence)
-    held, claim = _claimed(source, delta, budget)
+    snapshot, claim = _claimed(source, delta)
     _refuse_another(source, scores)
     asked: list[Callable[[float], Estimate]] = [lambda each: one_run(scores, delta=claim.delta, confidence=each)]
     if scores.independent:
         asked.append(lambda each: threshold(scores, delta=claim.delta, confidence=each))
     if assume_scaled:
-        epsilon, profile = _scaled_claim(held, claim)
+        epsilon, profile = _scaled_claim(snapshot, claim)
         asked.append(lambda each: scaled(scores, epsilon=epsilon, profile=profile, delta=claim.delta, confidence=each))
     shared = _shared(level, len(asked))
     verdict = Verdict(
@@ -193,12 +190,12 @@ def audit(
         trials=scores.runs,
         audit=None,
     )
-    return verdict if held.head is None else replace(verdict, audit=_record(verdict, held.head))
+    return replace(verdict, audit=_record(verdict, snapshot.head)) if snapshot.head else verdict
 
 
-def claim_of(source: Ledger | Plan, *, delta: float | None = None, budget: Budget | None = None) -> Guarantee:
+def claim_of(source: Ledger | Plan, *, delta: float | None = None) -> Guarantee:
     """What `audit` would compare scores with."""
-    return _claimed(source, delta, budget)[1]
+    return _claimed(source, delta)[1]
 
 
 def _shared(confidence: float, bounds: int) -> float:
@@ -254,85 +251,54 @@ def _contains(ledger: Ledger, head: str) -> bool:
 # --- the claim ---
 
 
-@dataclass(frozen=True, slots=True)
-class _Held:
-    """What a ledger held at one moment, or will hold; an accountant reads it as it reads a ledger."""
-
-    held: tuple[Charge, ...]
-    named: tuple[str, ...]
-    head: str | None
-
-    def charges(self) -> tuple[Charge, ...]:
-        return self.held
-
-    def marks(self) -> tuple[str, ...]:
-        return self.named
-
-
-def _held(source: Ledger | Plan) -> _Held:
+def _snapshot(source: Ledger | Plan) -> Snapshot:
     if isinstance(source, Plan):
-        return _Held(_as_attacked(source.charges()), source.marks(), None)
-    ledger = check.instance(_OWNER, "source", source, Ledger).verify()
-    found = _Held(ledger.charges(), ledger.marks(), ledger.head())
-    if ledger.charges() != found.held or ledger.head() != found.head:
-        raise LedgerUnavailable(expected="a ledger at rest", got="one that grows meanwhile", do="Audit runs that are over.")
-    return replace(found, held=_as_attacked(found.held))
+        return source.snapshot()
+    return check.instance(_OWNER, "source", source, Ledger).verify().snapshot()
 
 
-def _as_attacked(charges: tuple[Charge, ...]) -> tuple[Charge, ...]:
+def _as_attacked(snapshot: Snapshot) -> Snapshot:
     """The charges between the data sets that canaries tell apart.
 
     One that is out keeps its place in a sample that is cut. It is zeroed out, not absent, which may cost more
     (docs/proofs/verdict.md, section 1).
     """
-    runs = [charge.run for charge in charges]
-    cut = any(isinstance(charge.step.sampling, TruncatedPoisson) for charge in charges)
-    if not cut or any(run.adjacency is not Adjacency.ADD_OR_REMOVE for run in runs):
-        return charges
-    return tuple(replace(charge, run=replace(charge.run, adjacency=Adjacency.ZERO_OUT)) for charge in charges)
+    cut = any(isinstance(step.sampling, TruncatedPoisson) for step, _ in snapshot.counted())
+    if not cut or any(run.info.adjacency is not Adjacency.ADD_OR_REMOVE for run in snapshot.runs):
+        return snapshot
+    zeroed = (replace(run, info=replace(run.info, adjacency=Adjacency.ZERO_OUT)) for run in snapshot.runs)
+    return replace(snapshot, runs=tuple(zeroed))
 
 
-def _claimed(source: Ledger | Plan, delta: float | None, budget: Budget | None) -> tuple[_Held, Guarantee]:
-    if budget is not None:
-        check.instance(_OWNER, "budget", budget, Budget)
-    held = _held(source)
-    return held, _claim(held, _delta(source, delta, budget), budget)
+def _claimed(source: Ledger | Plan, delta: float | None) -> tuple[Snapshot, Guarantee]:
+    snapshot = _snapshot(source)
+    attacked = _as_attacked(snapshot)
+    return attacked, account(attacked, delta=_delta(source, snapshot, delta))
 
 
-def _delta(source: Ledger | Plan, delta: float | None, budget: Budget | None) -> float:
+def _delta(source: Ledger | Plan, snapshot: Snapshot, delta: float | None) -> float:
     target = source.target if isinstance(source, Plan) else None
-    known = [one.delta for one in (target, budget) if one is not None]
+    known = [limit.delta for limit in (target, snapshot.terms) if limit is not None and limit.delta is not None]
     if delta is None and not known:
-        expected = "given, where neither a plan with a target nor a budget names it"
+        expected = "given, where neither a plan with a target nor the ledger's budget names it"
         raise ParameterError(owner=_OWNER, name="delta", expected=expected, got="None", do="A claim needs a delta.")
     return check.fraction(_OWNER, "delta", known[0] if delta is None else delta)
 
 
-def _claim(held: _Held, delta: float, budget: Budget | None) -> Guarantee:
-    if not _chosen(held):
-        return account(held, delta=delta)
-    if budget is None or budget.delta != delta:
-        raise AccountingError(
-            expected="the budget that guarded this ledger, and its delta: steps were chosen from outputs",
-            got="no budget" if budget is None else f"delta {delta!r}, the budget's is {budget.delta!r}",
-            do="Pass budget=Budget(...), the one of Ledger.open(..., guard=...), unchanged.",
-        )
-    return budget.guarantee(held.held, marks=held.named)
-
-
-def _chosen(held: _Held) -> bool:
-    return any(charge.run.parameters is Parameters.CHOSEN_FROM_OUTPUTS for charge in held.held)
+def _chosen(snapshot: Snapshot) -> bool:
+    """Whether what was released may have had a part in choosing the steps."""
+    return snapshot.chosen_from_outputs or snapshot.rule not in (None, Rule.LIST)
 
 
 # --- the same steps with other noise ---
 
 
-def _scaled_claim(held: _Held, claim: Guarantee) -> tuple[Callable[[float], float], Callable[[float], Profile]]:
+def _scaled_claim(snapshot: Snapshot, claim: Guarantee) -> tuple[Callable[[float], float], Callable[[float], Profile]]:
     """Lower epsilon at the claim's delta, and certified profile, of the same steps with all noise times a factor."""
-    if _chosen(held):
+    if _chosen(snapshot):
         expected = "False where steps were chosen from outputs: noise that is scaled would have led to other steps"
         raise ParameterError(owner=_OWNER, name="assume_scaled", expected=expected, got="True")
-    steps = [(charge.step, charge.count) for charge in held.held]
+    steps = list(snapshot.counted())
     _times(steps, 1.0)  # refuses what has no noise to scale
 
     def epsilon(factor: float) -> float:

@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from discreet import _validate as check
 from discreet.accounting import rdp
 from discreet.accounting.attained import attained_lower
-from discreet.accounting.normalise import Counted, Source, normalise
-from discreet.accounting.sources import Read, read
+from discreet.accounting.filters import filter_of
+from discreet.accounting.normalise import Counted, normalise
+from discreet.accounting.odometer import odometer_reading
+from discreet.accounting.sources import Read, Source, read
 from discreet.accounting.tight import Interval, tight_delta, tight_epsilon
-from discreet.errors import AccountingError, ParameterError
+from discreet.errors import AccountingError, BudgetExceeded, ParameterError
+from discreet.ledger.terms import Rule, Terms
 from discreet.units import Guarantee, Parameters
 
 if TYPE_CHECKING:
@@ -22,14 +25,17 @@ __all__ = ["Accountant", "account"]
 
 Accountant: TypeAlias = Literal["tight", "rdp"]
 
+_FINEST = 1e-5  # relative width to which a bracket is narrowed while a limit lies inside it
 
-def account(
+
+def account(  # noqa: PLR0913  (a source and one level; everything else has a default)
     source: Source,
     *,
     delta: float | None = None,
     epsilon: float | None = None,
     accountant: Accountant = "tight",
     tolerance: float = 1e-3,
+    limit: float | None = None,
     adjacency: Adjacency | None = None,
     unit: Unit | None = None,
 ) -> Guarantee:
@@ -37,15 +43,17 @@ def account(
 
     Guarantee: with `accountant="tight"`, `lower <= truth <= upper` for the composition of the steps' dominating pairs,
     where `lower` counts only pairs that some two data sets attain; rounding included (docs/proofs/tight.md). With "rdp"
-    only `upper` is a bound and `lower` is 0 (docs/proofs/rdp.md). Both are for steps fixed in advance; steps chosen from
-    earlier outputs need a filter and are refused here.
+    only `upper` is a bound and `lower` is 0 (docs/proofs/rdp.md). A ledger that is held to a filter or an odometer has one
+    analysis and one delta, which were fixed before its first release; whatever decided on its runs, the claim is valid
+    (docs/proofs/filters.md). A ledger that something voided has no number: `upper` is infinite.
 
     Args:
-        source: a ledger, a plan, or pairs (step, count). All of them public.
-        delta: in (0, 1); give this or epsilon.
+        source: a ledger, a plan, several ledgers of one data set, or pairs (step, count). All of them public.
+        delta: in (0, 1); give this or epsilon. Left out, it is that of the ledger's budget.
         epsilon: at least 0.
         accountant: "tight" (default) or "rdp".
         tolerance: relative width (upper - lower)/upper that "tight" aims at; a wider bracket is still a valid one.
+        limit: an epsilon that matters: the bracket is narrowed while it lies inside. By default that of the ledger's budget.
         adjacency: needed with pairs; with a ledger or plan it must be theirs.
         unit: likewise; pairs without one are about examples.
 
@@ -61,27 +69,97 @@ def account(
     (0.946867, True)
     """
     tolerance = check.positive("account", "tolerance", tolerance)
+    if accountant not in ("tight", "rdp"):
+        raise ParameterError(owner="account", name="accountant", expected="'tight' or 'rdp'", got=repr(accountant))
+    found = read(source, adjacency, unit)
+    terms = found.terms
+    if delta is None and epsilon is None and terms is not None and terms.delta is not None:
+        delta = terms.delta
     if (delta is None) == (epsilon is None):
         raise ParameterError(owner="account", name="delta", expected="given, or epsilon, but not both", got="both or neither")
-    found = read(source, adjacency, unit)
+    if found.voided_by:
+        return _void(found, delta)
+    if terms is not None and terms.rule is not Rule.LIST:
+        return _fixed_analysis(found, terms, delta, accountant)
     if found.parameters is Parameters.CHOSEN_FROM_OUTPUTS:
         raise AccountingError(
             expected="steps fixed in advance",
-            got="parameters chosen from outputs",
-            do="A running bound is no valid stopping rule then. Guard the ledger with a Budget, which uses a privacy filter, "
-            "and state budget.guarantee(ledger.charges(), marks=ledger.marks()).",
+            got="parameters chosen from outputs, in a ledger that holds no budget",
+            do="A running bound is no valid stopping rule then, and a budget that is named afterwards proves nothing. Hold the "
+            "ledger to a Filter or an Odometer before its first run.",
         )
+    if delta is None:
+        leaves = normalise(found.steps, found.adjacency)
+        return _state_delta(found, accountant, *_delta(leaves, epsilon, accountant, tolerance))
+    delta = check.fraction("account", "delta", delta)
+    if limit is None and terms is not None and terms.delta == delta:
+        limit = terms.epsilon
+    return _epsilon_near(found, delta, accountant, tolerance, limit)
+
+
+def _fixed_analysis(found: Read, terms: Terms, delta: float | None, accountant: Accountant) -> Guarantee:
+    """The claim of a filter or an odometer, whose analysis was fixed before the first release."""
+    if delta != terms.delta or accountant != "tight":
+        raise AccountingError(
+            expected=f"delta {terms.delta!r} and the {terms.rule.value}, which were fixed before the first release",
+            got=f"accountant {accountant!r}, " + ("an epsilon" if delta is None else f"delta {delta!r}"),
+            do="Leave delta and accountant out. What was fixed by looking at what was released proves nothing.",
+        )
+    if terms.rule is Rule.ODOMETER:
+        return _odometer_claim(found, terms)
     leaves = normalise(found.steps, found.adjacency)
-    if accountant not in ("tight", "rdp"):
-        raise ParameterError(owner="account", name="accountant", expected="'tight' or 'rdp'", got=repr(accountant))
-    if delta is not None:
-        delta = check.fraction("account", "delta", delta)
-        interval = _epsilon(leaves, delta, accountant, tolerance)
-        if accountant == "tight":
-            explicit = min(attained_lower(found, leaves, delta, tolerance), interval.upper)
-            interval = replace(interval, lower=max(interval.lower, explicit), estimate=max(interval.estimate, explicit))
-        return _state(found, accountant, delta, interval)
-    return _state_delta(found, accountant, *_delta(leaves, epsilon, accountant, tolerance))
+    epsilon = found.largest_epsilon or 0.0
+    analysis = filter_of(replace(terms, epsilon=epsilon))
+    try:
+        analysis.spend(leaves)
+    except BudgetExceeded as exceeded:
+        raise AccountingError(
+            expected="charges that the ledger's own filter admitted",
+            got=exceeded.got,
+            do="Whoever wrote this ledger did not obey its budget: there is no guarantee.",
+        ) from None
+    claim = _state(found, analysis.name, terms.delta or 0.0, Interval(0.0, epsilon, epsilon))
+    basis = f"the whole budget, whatever decided on runs and steps; the {analysis.name}, fixed before the first release"
+    return replace(claim, estimate=None, basis=f"{basis}, admitted every charge")
+
+
+def _odometer_claim(found: Read, terms: Terms) -> Guarantee:
+    reading = odometer_reading(terms, found.steps, found.adjacency)
+    delta = terms.delta or 0.0
+    fixed = tight_epsilon(normalise(found.steps, found.adjacency), delta, 1e-3)
+    interval = Interval(min(fixed.lower, reading.epsilon), reading.epsilon, reading.epsilon)
+    basis = f"what was charged, whatever decided on runs and steps; {reading.rule}, fixed before the first release"
+    return replace(_state(found, "odometer", delta, interval), if_fixed=fixed.upper, basis=basis)
+
+
+def _void(found: Read, delta: float | None) -> Guarantee:
+    """What is said of a ledger that something voided: that there is no guarantee, and no number."""
+    return Guarantee(
+        lower=0.0,
+        upper=math.inf,
+        delta=1.0 if delta is None else check.fraction("account", "delta", delta),
+        unit=found.unit,
+        adjacency=found.adjacency,
+        accountant="none",
+        sampling=found.sampling,
+        numerics=found.numerics,
+        assumptions=(),
+        voided_by=found.voided_by,
+    )
+
+
+def _epsilon_near(found: Read, delta: float, accountant: Accountant, tolerance: float, limit: float | None) -> Guarantee:
+    """Epsilon at a delta, in a bracket that is narrowed while the limit lies inside."""
+    leaves = normalise(found.steps, found.adjacency)
+    interval = _epsilon(leaves, delta, accountant, tolerance)
+    if accountant == "tight":
+        while limit is not None and interval.lower <= limit < interval.upper and tolerance > _FINEST:
+            tolerance /= 10.0
+            finer = _epsilon(leaves, delta, accountant, tolerance)
+            interval = finer if finer.upper < interval.upper else interval
+        explicit = min(attained_lower(found, leaves, delta, tolerance), interval.upper)
+        interval = replace(interval, lower=max(interval.lower, explicit), estimate=max(interval.estimate, explicit))
+    return _state(found, accountant, delta, interval)
 
 
 def _epsilon(leaves: Counted, delta: float, accountant: str, tolerance: float) -> Interval:
@@ -113,6 +191,7 @@ def _state(found: Read, accountant: str, delta: float, interval: Interval) -> Gu
         numerics=found.numerics,
         assumptions=found.assumptions,
         voided_by=found.voided_by,
+        basis=found.basis,
         estimate=interval.estimate if accountant == "tight" and math.isfinite(interval.estimate) else None,
     )
 
@@ -129,5 +208,6 @@ def _state_delta(found: Read, accountant: str, epsilon: float, interval: Interva
         numerics=found.numerics,
         assumptions=found.assumptions,
         voided_by=found.voided_by,
+        basis=found.basis,
         delta_lower=min(interval.lower, interval.upper),
     )

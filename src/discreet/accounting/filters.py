@@ -24,11 +24,12 @@ from discreet.accounting.leaves import Gaussian, Leaf
 from discreet.accounting.rdp import composed
 from discreet.accounting.rdp._orders import best_order
 from discreet.errors import AccountingError, BudgetExceeded, ParameterError
+from discreet.ledger.terms import Rule, Terms
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Filter", "GaussianFilter", "RenyiFilter", "choose_filter"]
+__all__ = ["Filter", "GaussianFilter", "RenyiFilter", "choose_filter", "filter_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +132,7 @@ class GaussianFilter:
                 raise AccountingError(
                     expected="Gaussian steps without amplification by sampling, for the Gaussian filter",
                     got=repr(leaf),
-                    do="A filter cannot be exchanged after the first release; give such a ledger a Rényi order (filter_order).",
+                    do="A filter cannot be exchanged after the first release; give such a ledger an order: dp.Filter(order=...).",
                 )
             total += check.whole("GaussianFilter", "count", count, least=0) / Fraction(leaf.noise_multiplier) ** 2
         return _sum_up(self.spent, float(total))
@@ -140,8 +141,17 @@ class GaussianFilter:
 Filter: TypeAlias = RenyiFilter | GaussianFilter
 
 
+def filter_of(terms: Terms) -> Filter:
+    """The filter that a ledger's terms name, with nothing spent."""
+    epsilon, delta = terms.epsilon or 0.0, terms.delta or 0.0
+    if terms.rule is Rule.GAUSSIAN_FILTER:
+        return GaussianFilter(epsilon, delta)
+    ((order, _),) = terms.orders
+    return RenyiFilter(epsilon, delta, order)
+
+
 def choose_filter(first: Sequence[tuple[Leaf, int]], *, epsilon: float, delta: float) -> Filter:
-    """The filter that allows the first step most often: a choice made before anything was released, hence valid.
+    """The filter that allows what the first run plans most often: chosen before anything was released, hence valid.
 
     Un-sampled Gaussians get the Gaussian filter; everything else the Rényi filter at the best order for that step.
     """

@@ -1,6 +1,6 @@
 """From what happened to canonical (leaf, count) pairs: the only place where a count exists.
 
-    source -> charges -> for each step: sampling x queries x adjacency -> leaves -> counts of equal leaves summed
+    steps that count -> for each step: sampling x queries x adjacency -> leaves -> counts of equal leaves summed
 
 Folding, Eq. 1 of [McMahan2018]: Gaussian sums with sensitivities S_g and noise sigma_g over one sample are one Gaussian sum
 with noise multiplier
@@ -20,7 +20,7 @@ import math
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
+from typing import TypeAlias
 
 from discreet import _validate as check
 from discreet.accounting.leaves import (
@@ -54,42 +54,14 @@ from discreet.ledger.events import (
 from discreet.ledger.folding import folded_noise_multiplier
 from discreet.units import Adjacency
 
-if TYPE_CHECKING:
-    from discreet.ledger.rows import Charge
-
 __all__ = [
     "Counted",
-    "LedgerLike",
-    "PlanLike",
-    "Source",
     "leaves_of_step",
     "normalise",
 ]
 
 Counted: TypeAlias = tuple[tuple[Leaf, int], ...]
 """Distinct leaves with their counts, in a canonical order."""
-
-
-@runtime_checkable
-class LedgerLike(Protocol):
-    """What an accountant reads of a ledger."""
-
-    def charges(self) -> tuple[Charge, ...]:
-        """Every step with its run and count."""
-
-    def marks(self) -> tuple[str, ...]:
-        """Names of what voids the guarantee."""
-
-
-@runtime_checkable
-class PlanLike(Protocol):
-    """What an accountant reads of a plan: the charges of its whole execution."""
-
-    def charges(self) -> tuple[Charge, ...]:
-        """Every step with its run and count."""
-
-
-Source: TypeAlias = LedgerLike | PlanLike | Iterable[tuple[Step, int]]
 
 
 def normalise(steps: Iterable[tuple[Step, int]], adjacency: Adjacency) -> Counted:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from discreet import _validate as check
-from discreet.accounting.normalise import LedgerLike, PlanLike, Source
 from discreet.errors import AccountingError, ParameterError
 from discreet.ledger.events import (
     BallsInBins,
@@ -19,12 +18,11 @@ from discreet.ledger.events import (
     Step,
     TruncatedPoisson,
 )
+from discreet.ledger.snapshot import Snapshot
+from discreet.ledger.terms import Planned, Rule, Terms
 from discreet.units import Adjacency, Numerics, Parameters, Randomness, Unit
 
-if TYPE_CHECKING:
-    from discreet.ledger.rows import Charge
-
-__all__ = ["Read", "phrase", "read"]
+__all__ = ["HasSnapshot", "Read", "Source", "phrase", "read"]
 
 _T = TypeVar("_T")
 
@@ -38,20 +36,43 @@ _CERTIFIED = (
 )
 _IDEALISED = "floating-point sums and noise behave as real numbers (numerics: idealised)"
 _FIXED = "the steps and their number were fixed before the first release or depend on public values only, as every run declares"
+_FILES = "the runs of all ledgers named were fixed before the first release from any of them"
 _RUNNING = "reserved steps that are not settled count as taken"
+
+
+@runtime_checkable
+class HasSnapshot(Protocol):
+    """A ledger, a plan, a programme, or a snapshot of one."""
+
+    def snapshot(self) -> Snapshot:
+        """What it holds, or would hold."""
+
+
+Source: TypeAlias = HasSnapshot | Sequence[HasSnapshot] | Iterable[tuple[Step, int]]
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A source, read: steps with counts, and the terms of the guarantee."""
+    """A source, read: what counts, and the terms of the guarantee.
 
-    steps: tuple[tuple[Step, int], ...]
+    Args:
+        steps: what the claim counts, by kind of step.
+        adjacency, unit, numerics, parameters, assumptions, voided_by: as in a guarantee.
+        terms: of the one ledger that was read; None for anything else.
+        largest_epsilon: the largest budget that this ledger ever had.
+        basis: what counts and why, of a list that was fixed in advance.
+    """
+
+    steps: Planned
     adjacency: Adjacency
     unit: Unit
     numerics: Numerics
     parameters: Parameters
     assumptions: tuple[str, ...]
     voided_by: tuple[str, ...]
+    terms: Terms | None = None
+    largest_epsilon: float | None = None
+    basis: str = ""
 
     @property
     def sampling(self) -> tuple[str, ...]:
@@ -60,14 +81,24 @@ class Read:
 
 
 def read(source: Source, adjacency: Adjacency | None, unit: Unit | None) -> Read:
-    """Read a ledger, a plan, or (step, count) pairs with an explicit adjacency.
+    """Read a ledger, a plan, several of them, or (step, count) pairs with an explicit adjacency.
 
     Raises:
-        AccountingError: if runs of one ledger protect different things, or the caller names something else than they do.
+        AccountingError: if runs protect different things, or the caller names something else than they do.
     """
-    if isinstance(source, PlanLike):
-        marks = source.marks() if isinstance(source, LedgerLike) else ()
-        return _charges(tuple(source.charges()), tuple(marks), adjacency, unit)
+    if isinstance(source, HasSnapshot):
+        return _read_snapshots((source.snapshot(),), adjacency, unit)
+    entries = list(_iterable(source))
+    sources = [entry for entry in entries if isinstance(entry, HasSnapshot)]
+    if sources:
+        if len(sources) < len(entries):
+            expected = "ledgers and plans, or (step, count) pairs, but not both"
+            raise ParameterError(owner="account", name="source", expected=expected, got="both")
+        return _read_snapshots(tuple(entry.snapshot() for entry in sources), adjacency, unit)
+    return _read_pairs(entries, adjacency, unit)
+
+
+def _read_pairs(entries: Sequence[object], adjacency: Adjacency | None, unit: Unit | None) -> Read:
     if adjacency is None:
         expected = "given, when the source is (step, count) pairs"
         raise ParameterError(
@@ -75,7 +106,7 @@ def read(source: Source, adjacency: Adjacency | None, unit: Unit | None) -> Read
         )
     check.instance("account", "adjacency", adjacency, Adjacency)
     pairs = []
-    for pair in _iterable(source):
+    for pair in entries:
         if not isinstance(pair, tuple) or len(pair) != 2:
             raise ParameterError(owner="account", name="source", expected="(step, count) pairs", got=repr(pair)[:80])
         step, count = pair
@@ -85,30 +116,80 @@ def read(source: Source, adjacency: Adjacency | None, unit: Unit | None) -> Read
     return Read(tuple(pairs), adjacency, about, Numerics.EXACT, Parameters.FIXED_IN_ADVANCE, assumed, ())
 
 
-def _charges(charges: tuple[Charge, ...], marks: tuple[str, ...], adjacency: Adjacency | None, unit: Unit | None) -> Read:
-    if not charges:
-        void = f", void by {', '.join(sorted(set(marks)))}" if marks else ""
+def _read_snapshots(snapshots: tuple[Snapshot, ...], adjacency: Adjacency | None, unit: Unit | None) -> Read:
+    _refuse_copies(snapshots)
+    marks = {mark for snapshot in snapshots for mark in snapshot.marks}
+    infos = [run.info for snapshot in snapshots for run in snapshot.runs]
+    marks |= {info.randomness.value for info in infos if info.randomness is Randomness.UNSAFE_TEST_KEY}
+    steps = tuple(pair for snapshot in snapshots for pair in snapshot.counted())
+    if not steps and not (marks and infos):
+        void = f", void by {', '.join(sorted(marks))}" if marks else ""
         do = "There is no guarantee." if marks else "Nothing was spent: account for a run."
         raise AccountingError(expected="at least one run with a charge", got=f"an empty source{void}", do=do)
-    runs = [charge.run for charge in charges]
-    marked = set(marks) | {run.randomness.value for run in runs if run.randomness is Randomness.UNSAFE_TEST_KEY}
-    levels = {run.numerics for run in runs}
+    levels = {info.numerics for info in infos}
     level = next(kind for kind in (Numerics.IDEALISED, Numerics.CERTIFIED, Numerics.EXACT) if kind in levels)
-    chosen = any(run.parameters is Parameters.CHOSEN_FROM_OUTPUTS for run in runs)
+    one = snapshots[0] if len(snapshots) == 1 else None
+    chosen = any(snapshot.chosen_from_outputs for snapshot in snapshots)
     assumptions = [_OWN, _COMPUTATIONAL]
-    assumptions += [] if chosen else [_FIXED]
+    assumptions += [_FILES] if one is None else _fixed_in_advance(one)
+    assumptions += [text for snapshot in snapshots for text in _declared(snapshot)]
     assumptions += [_CERTIFIED] if Numerics.CERTIFIED in levels else []
     assumptions += [_IDEALISED] if level is Numerics.IDEALISED else []
-    assumptions += [_RUNNING] if any(charge.unsettled for charge in charges) else []
+    assumptions += [_RUNNING] if any(snapshot.unsettled for snapshot in snapshots) else []
+    budgets = [held.terms.epsilon for held in one.history if held.terms.epsilon is not None] if one is not None else []
     return Read(
-        tuple((charge.step, charge.count) for charge in charges),
-        _common("adjacency", {run.adjacency for run in runs}, adjacency),
-        _common("unit", {run.unit for run in runs}, unit),
+        steps,
+        _common("adjacency", {info.adjacency for info in infos}, adjacency),
+        _common("unit", {info.unit for info in infos}, unit),
         level,
         Parameters.CHOSEN_FROM_OUTPUTS if chosen else Parameters.FIXED_IN_ADVANCE,
         tuple(assumptions),
-        tuple(sorted(marked)),
+        tuple(sorted(marks)),
+        one.terms if one is not None else None,
+        max(budgets, default=None),
+        _basis(one) if one is not None else "",
     )
+
+
+def _refuse_copies(snapshots: tuple[Snapshot, ...]) -> None:
+    """Refuse the same ledger twice: which of two copies tells the whole story cannot be seen from either."""
+    identities = [snapshot.ledger for snapshot in snapshots if snapshot.ledger]
+    if len(set(identities)) < len(identities):
+        raise AccountingError(
+            expected="different ledgers of one data set",
+            got="two copies of the same one",
+            do="Name each ledger once, in its latest state.",
+        )
+
+
+def _fixed_in_advance(snapshot: Snapshot) -> list[str]:
+    """The word of every run that its steps were fixed in advance, where nothing better is known: in files of schema 1."""
+    return [_FIXED] if snapshot.terms is None and not snapshot.chosen_from_outputs else []
+
+
+def _basis(snapshot: Snapshot) -> str:
+    """What counts of a list, in words."""
+    if snapshot.rule is not Rule.LIST:
+        return ""
+    counted = sum(count for _, count in snapshot.counted())
+    if any(run.reason for run in snapshot.runs):
+        return f"{counted} steps, fewer than were planned: runs ended early for a public reason, as was declared"
+    taken = "all were charged" if snapshot.steps >= counted else f"{snapshot.steps} were charged, and all count"
+    return f"{counted} steps, a list that was fixed before the first release; {taken}"
+
+
+def _declared(snapshot: Snapshot) -> Iterator[str]:
+    """Public reasons that runs and lists name, each on the word of whoever declared it."""
+    if snapshot.rule is not Rule.LIST:
+        return
+    for run in snapshot.runs:
+        if run.reason:
+            name = f"run {run.info.label!r}" if run.info.label else f"run {run.number}"
+            taken = f"{run.steps} of {run.planned_steps} planned steps"
+            yield f"{name} ended after {taken} for a public reason, as was declared: {run.reason!r}"
+    for before, held in zip(snapshot.history, snapshot.history[1:], strict=False):
+        if before.terms.complete and held.terms.planned != before.terms.planned:
+            yield f"the list of steps grew for a public reason, as was declared: {held.reason!r}"
 
 
 def _common(name: str, found: set[_T], asked: _T | None) -> _T:
@@ -121,9 +202,9 @@ def _common(name: str, found: set[_T], asked: _T | None) -> _T:
     return next(iter(found))
 
 
-def _iterable(source: object) -> Iterable[tuple[Step, int]]:
+def _iterable(source: object) -> Iterable[object]:
     if not isinstance(source, Iterable):
-        expected = "a ledger, a plan, or (step, count) pairs"
+        expected = "a ledger, a plan, a list of them, or (step, count) pairs"
         raise ParameterError(owner="account", name="source", expected=expected, got=type(source).__name__)
     return source
 

@@ -26,8 +26,8 @@ from discreet.accounting.accountant import Accountant, account
 from discreet.errors import ParameterError
 
 if TYPE_CHECKING:
-    from discreet.accounting.normalise import Source
     from discreet.accounting.rdp._excess import FloatArray
+    from discreet.accounting.sources import Source
     from discreet.units import Adjacency
 
 __all__ = ["Profile", "TradeOff", "attack_success", "hit_rate", "membership_advantage", "posterior", "profile_of"]

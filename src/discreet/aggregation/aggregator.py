@@ -42,9 +42,9 @@ class Aggregator:
         plan: with leaves (see `Plan.for_leaves`).
         ledger: of the data set, open to append.
         source: of noise and samples; a fresh one from the operating system by default.
-        label: what this run is, for the ledger; public.
+        label: what this run is, for the ledger; public. Left out, the name of the script or notebook.
         parameters: `CHOSEN_FROM_OUTPUTS` if anything that was released from these data had a part in choosing this plan, or
-            may make the loop end before its last step. Only a `Budget` can account for such a run.
+            may make the loop end before its last step. Only a `Filter` or an `Odometer` covers such a run.
 
     >>> from discreet.ledger.events import Everything
     >>> from discreet.mechanisms import Gaussian
@@ -63,7 +63,7 @@ class Aggregator:
         *,
         ledger: Ledger,
         source: Source | None = None,
-        label: str = "",
+        label: str | None = None,
         parameters: Parameters = Parameters.FIXED_IN_ADVANCE,
     ) -> None:
         self._session = Session(plan, ledger=ledger, numerics=Numerics.EXACT, source=source, label=label, parameters=parameters)
@@ -92,7 +92,7 @@ class Aggregator:
         Args:
             start: first step, for a run that is resumed. Steps that ran before are in the ledger already.
             state: of the resumed run.
-            until_budget: end with the last step that the ledger's guard admits, instead of refusing a plan that does not fit.
+            until_budget: end with the last step that the ledger admits, instead of refusing a plan that does not fit.
 
         Raises:
             BudgetExceeded: not all steps fit; nothing was charged.
@@ -177,7 +177,9 @@ def _rehearse(bound: Bound) -> None:
             grid_of(group).scale(group.noise_std)
 
 
-def aggregate(records: Records, plan: Plan, *, ledger: Ledger, source: Source | None = None, label: str = "") -> Release:
+def aggregate(
+    records: Records, plan: Plan, *, ledger: Ledger, source: Source | None = None, label: str | None = None
+) -> Release:
     """One release from a whole data set: for plans of one step.
 
     Args:
@@ -185,7 +187,7 @@ def aggregate(records: Records, plan: Plan, *, ledger: Ledger, source: Source | 
         plan: of one step and one batch.
         ledger: of the data set, open to append.
         source: of noise and samples; a fresh one from the operating system by default.
-        label: what this run is, for the ledger; public.
+        label: what this run is, for the ledger; public. Left out, the name of the script or notebook.
     """
     run = Aggregator(plan, ledger=ledger, source=source, label=label)
     sampler = run.sampler

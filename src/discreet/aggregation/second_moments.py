@@ -137,7 +137,7 @@ class SecondMoments:
             |x x^T| = |x|^2.
         ledger: of the data set, open to append.
         source: of noise and samples; a fresh one from the operating system by default.
-        label: what this run is, for the ledger; public.
+        label: what this run is, for the ledger; public. Left out, the name of the script or notebook.
         parameters: as for `Aggregator`.
 
     >>> from discreet.ledger.events import Everything
@@ -157,7 +157,7 @@ class SecondMoments:
         *,
         ledger: Ledger,
         source: Source | None = None,
-        label: str = "",
+        label: str | None = None,
         parameters: Parameters = Parameters.FIXED_IN_ADVANCE,
     ) -> None:
         self._session = Session(plan, ledger=ledger, numerics=Numerics.EXACT, source=source, label=label, parameters=parameters)

@@ -9,19 +9,16 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Generator, Iterable, Iterator, Mapping
-from contextlib import suppress
-from dataclasses import replace
+from collections.abc import Generator, Iterator, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet import _process
 from discreet import _validate as check
 from discreet.aggregation.sums import Place
-from discreet.errors import BudgetExceeded, ParameterError, SampleMisuse
-from discreet.ledger import Ledger
-from discreet.ledger.rows import Charge, RunInfo
+from discreet.errors import BudgetExceeded, LedgerMisuse, ParameterError, SampleMisuse
+from discreet.ledger import Ledger, Rule, Run, RunInfo, Snapshot
+from discreet.ledger._provenance import script_name
 from discreet.mechanisms import Array, Bound, Group, State
 from discreet.mechanisms._frozen import Frozen
 from discreet.plan import Plan
@@ -33,9 +30,6 @@ from discreet.units import Numerics, Parameters
 __all__ = ["Session"]
 
 _OWNER = "a run"  # in errors: users know the engine, not the session that it holds
-
-_beginning = threading.RLock()  # a ledger charges the run that began last, so runs begin one after the other
-_process.hold_over_forks(_beginning)
 
 
 class Session:
@@ -53,9 +47,9 @@ class Session:
         ledger: of the data set, open to append.
         numerics: level that the engine executes; at least the plan's.
         source: of noise and samples; a fresh one from the operating system by default.
-        label: what this run is, for the ledger; public.
+        label: what this run is, for the ledger; public. Left out, the name of the script or notebook.
         parameters: `CHOSEN_FROM_OUTPUTS` if anything that was released from these data had a part in choosing this plan, or
-            may make the loop end before its last step. Only a `Budget` can account for such a run.
+            may make the loop end before its last step. Only a `Filter` or an `Odometer` covers such a run.
 
     >>> from discreet.ledger.events import Poisson
     >>> from discreet.mechanisms import Gaussian
@@ -77,6 +71,7 @@ class Session:
         "_numerics",
         "_parameters",
         "_plan",
+        "_run",
         "_sampler",
         "_source",
         "_state",
@@ -89,7 +84,7 @@ class Session:
         ledger: Ledger,
         numerics: Numerics,
         source: Source | None = None,
-        label: str = "",
+        label: str | None = None,
         parameters: Parameters = Parameters.FIXED_IN_ADVANCE,
     ) -> None:
         self._plan = check.instance(_OWNER, "plan", plan, Plan)
@@ -99,19 +94,27 @@ class Session:
         self._bound = plan.bound
         self._sampler = plan.sampler
         self._ledger = check.instance(_OWNER, "ledger", ledger, Ledger)
-        if not plan.private and ledger.guard is not None:
+        terms = ledger.terms
+        if not plan.private and terms is not None and terms.epsilon is not None:
             raise BudgetExceeded(
-                expected="a private plan on a ledger with a guard",
+                expected="a private plan on a ledger with a budget",
                 got=f"groups without noise: {', '.join(plan.open_groups())}",
-                do="No budget covers them. Run a baseline on another ledger, without a guard.",
+                do="No budget covers them. Run a baseline on another ledger, without a budget.",
             )
         self._source = Source.system() if source is None else check.instance(_OWNER, "source", source, Source)
         self._numerics = numerics
-        self._label = check.label(_OWNER, "label", label, empty=True)
+        self._label = script_name() if label is None else check.label(_OWNER, "label", label, empty=True)
         self._parameters = check.instance(_OWNER, "parameters", parameters, Parameters)
+        if parameters is Parameters.CHOSEN_FROM_OUTPUTS and (terms is None or terms.rule is Rule.LIST):
+            raise LedgerMisuse(
+                expected="a filter or an odometer, for a run that is chosen from outputs",
+                got="a ledger for what its first run plans" if terms is None else "a ledger that is held to a list",
+                do="Open it with budget=dp.Filter(epsilon=..., delta=...) or dp.Odometer(delta=...) before its first run.",
+            )
         self._state = self._bound.initial_state
         self._name = secrets.token_hex(16)
         self._draw: object = None
+        self._run: Run | None = None
         self._lock = threading.Lock()
         self._info()  # refuses what could not be accounted for, before anything is charged
 
@@ -148,64 +151,128 @@ class Session:
 
     # --- samples ---
 
-    def samples(self, start: int = 0, state: State | None = None, *, until_budget: bool = False) -> Generator[Sample]:
+    def samples(
+        self,
+        start: int = 0,
+        state: State | None = None,
+        *,
+        until_budget: bool = False,
+        lost: str = "",
+    ) -> Generator[Sample]:
         """The plan's samples, each charged before it is drawn; release each before taking the next. Once for each run.
 
+        The run commits to all of its steps before the first: they are checked against what the ledger is held to, and under a
+        list all of them count, whenever the loop ends.
+
         Args:
-            start: first step, for a run that is resumed. Steps that ran before are in the ledger already.
+            start: first step, for a run that is resumed: it takes the place of the run before, whose steps are charged.
             state: of the resumed run.
-            until_budget: end with the last step that the ledger's guard admits, instead of refusing a plan that does not fit.
+            until_budget: end with the last step that the ledger admits, instead of refusing a plan that does not fit.
+            lost: a public reason, such as "power failure", for which steps that were charged and lost may be taken again
+                on a ledger that is held to a list: the list grows by them. Without one they are not taken.
 
         Raises:
             BudgetExceeded: not all steps fit; nothing was charged.
-            ParameterError: until_budget where there is no budget.
+            ParameterError: until_budget where nothing limits the ledger.
         """
         before = self._state if state is None else self._checked(state)
-        info = self._info()
-        if until_budget and self._ledger.guard is None:
-            expected, got = "False on a ledger without a budget", "True"
-            do = "Open the ledger with guard=Budget(...)."
+        snapshot = self._ledger.snapshot()
+        if until_budget and snapshot.terms is None:
+            expected, got = "False on a ledger that nothing limits yet", "True"
+            do = "Open the ledger with budget=Budget(...)."
             raise ParameterError(owner=_OWNER, name="until_budget", expected=expected, got=got, do=do)
-        if not until_budget:
-            self._refuse_more_than_fits(info, self.plan.steps - start)
+        continues = self._interrupted(snapshot) if start or until_budget else None
+        steps = self.plan.steps - start
+        if self.plan.queries() and steps > 0:
+            steps = self._admitted(steps, continues, until_budget=until_budget, lost=lost)
         with self._lock:
             if self._draw is not None:
                 raise SampleMisuse(
                     expected="one pass over the samples of a run",
                     got="a second one",
-                    do="Make another run: a second pass is a second release, and is charged.",
+                    do="One loop over the samples covers all steps and all epochs of the plan. For further steps make another "
+                    "plan and another run: they are further releases, and are charged.",
                 )
             draw = self.sampler.draw(self._source, start=start)
             self._draw, self._state = draw, before
-        steps = self.plan.steps - start
-        with _beginning:
-            self._ledger.begin(info)
-            for mark in self.plan.marks():
-                self._ledger.mark(mark)
-            charged = self._ledger.steps(self.plan.step, steps) if self.plan.queries() and steps else range(steps)
-        return self._charged(draw, _while_admitted(charged) if until_budget else charged)
+        if steps <= 0 and self.plan.steps > start:
+            return self._charged(draw, None, 0)  # the budget admits not one
+        return self._charged(draw, self._begin(steps, continues), steps)
 
-    def _refuse_more_than_fits(self, info: RunInfo, steps: int) -> None:
-        if not self.plan.queries() or steps <= 0:
-            return
-        fit = _affordable(self._ledger, Charge(info, self.plan.step, steps))
-        if fit < steps:
-            raise BudgetExceeded(
-                expected=f"a plan whose {steps} steps fit what is left of the budget",
-                got=f"one of which {fit} fit; the ledger has other charges (an attempt that stopped with an error charged the "
-                "step it stopped in), or the plan was made for more",
-                do="Make a plan with fewer steps or more noise, or train until_budget=True. Nothing was charged.",
-            )
+    def stop(self, reason: str) -> None:
+        """Declare the public reason for which the run takes fewer steps than planned; see `Run.end`.
+
+        Raises:
+            SampleMisuse: the run did not begin.
+        """
+        if self._run is None:
+            expected, got = "a run that began", "one that did not"
+            raise SampleMisuse(expected=expected, got=got, do="Call it when the loop over samples has ended early.")
+        self._run.end(check.label(_OWNER, "reason", reason))
+
+    def _begin(self, steps: int, continues: int | None) -> Run:
+        planned = [(self.plan.step, steps)] if self.plan.queries() and steps > 0 else []
+        run = self._ledger.begin(self._info(), planned, continues=continues, plan=self.plan.as_row())
+        self._run = run
+        for mark in self.plan.marks():
+            run.mark(mark)
+        return run
+
+    def _interrupted(self, snapshot: Snapshot) -> int | None:
+        """The latest run with this plan's step that nobody continued: the one to take the place of."""
+        if not self.plan.queries():
+            return None
+        continued = {run.continues for run in snapshot.runs}
+        candidates = [
+            run.number
+            for run in snapshot.runs
+            if run.number not in continued and not run.reason and self.plan.step in dict(run.planned)
+        ]
+        return candidates[-1] if candidates else None
+
+    def _admitted(self, steps: int, continues: int | None, *, until_budget: bool, lost: str) -> int:
+        """How many of these steps the run may plan.
+
+        Raises:
+            BudgetExceeded: fewer than all, where all are wanted.
+        """
+        fitting = self._ledger.fitting(self._info(), self.plan.step, steps, continues=continues)
+        if fitting == steps or until_budget:
+            return fitting
+        if lost and continues is not None:
+            self._ledger.extend_list([(self.plan.step, steps - fitting)], reason=lost)
+            return steps
+        raise BudgetExceeded(
+            expected=f"a plan whose {steps} steps fit what the ledger is held to",
+            got=f"one of which {fitting} fit; {self._others()}",
+            do="Make a plan with fewer steps or more noise, or train until_budget=True. For further runs that are chosen by "
+            "looking at earlier ones, hold a ledger to a Filter or an Odometer before its first run. Nothing was charged.",
+        )
+
+    def _others(self) -> str:
+        """What else the ledger holds, for whoever is refused."""
+        snapshot = self._ledger.snapshot()
+        going = [run.number for run in snapshot.runs if not run.over]
+        held = f"the ledger has {snapshot.steps} charged steps of {len(snapshot.runs)} run(s)"
+        return held + (f"; run {going[-1]} is not over (if it was killed, until_budget=True takes its place)" if going else "")
 
     def _info(self) -> RunInfo:
         return self.plan.run_info(
             self._label, randomness=self._source.randomness, parameters=self._parameters, numerics=self._numerics
         )
 
-    def _charged(self, draw: Iterator[Sample], charged: Iterable[int]) -> Generator[Sample]:
-        for _ in charged:
-            for _ in range(self.sampler.batches_per_step):
-                yield next(draw)
+    def _charged(self, draw: Iterator[Sample], run: Run | None, steps: int) -> Generator[Sample]:
+        if run is None:
+            return
+        charged = run.steps(self.plan.step, steps) if self.plan.queries() and steps > 0 else range(steps)
+        try:
+            for _ in charged:
+                for _ in range(self.sampler.batches_per_step):
+                    yield next(draw)
+        finally:
+            if isinstance(charged, Generator):
+                charged.close()  # settles what is reserved
+            run.end()
 
     def _checked(self, state: State) -> State:
         """A copy that nobody can change."""
@@ -306,24 +373,3 @@ class Session:
             released: the noised sum of each leaf, in its own unit. Other than released values must never come here.
         """
         self._state = self._bound.update(self._state, released, expected_batch_size=self.plan.expected_batch_size)
-
-
-def _while_admitted(charged: Iterable[int]) -> Iterator[int]:
-    with suppress(BudgetExceeded):
-        yield from charged
-
-
-def _affordable(ledger: Ledger, planned: Charge) -> int:
-    """How many of the planned steps the ledger's guard would admit now: all, without a guard. Nothing is charged."""
-    guard, charges = ledger.guard, ledger.charges()
-    if guard is None:
-        return planned.count
-    low, high, probe = 0, planned.count + 1, planned.count  # all of them at first: the usual answer
-    while high - low > 1:
-        try:
-            guard((*charges, replace(planned, count=probe)))
-            low = probe
-        except BudgetExceeded:
-            high = probe
-        probe = (low + high) // 2
-    return low

@@ -39,8 +39,6 @@ _FLAGS = {
     ("Plan.dpsgd", "expected_batch_size"): "--batch-size",
     ("Plan.dpsgd", "sampling_probability"): "--probability",
     ("Unit", "name"): "--unit",
-    ("Budget", "epsilon"): "--budget-epsilon",
-    ("Budget", "delta"): "--budget-delta",
     ("Ledger.verify", "expected_head"): "--head",
 }
 

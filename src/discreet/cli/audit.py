@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from discreet import _validate as check
 from discreet.cli.answer import NO, YES, Answer
 from discreet.cli.files import check_outputs, read_ledger, read_plan, read_scores
-from discreet.cli.options import AsJson, BudgetDelta, BudgetEpsilon, Delta, budget_of, finite, whole
+from discreet.cli.options import AsJson, Delta, finite, whole
 from discreet.cli.words import guarantee_data
 from discreet.errors import DiscreetError
 from discreet.units import Parameters
@@ -73,8 +73,6 @@ def audit(
     processes: Annotated[
         int | None, typer.Option(parser=whole, metavar="N", help="With --plan: that share the runs; 1 by default.")
     ] = None,
-    budget_epsilon: BudgetEpsilon = None,
-    budget_delta: BudgetDelta = None,
     output: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the audit of LEDGER, for `discreet report --audit`.")
     ] = None,
@@ -91,7 +89,6 @@ def audit(
         {"--canaries": canaries, "--trials": trials, "--processes": processes, "--assume-scaled": assume_scaled or None},
     )
     check_outputs([output], suffixes=(".json",), force=False, inputs=[path, scores, plan], forcible=False)
-    budget = budget_of(budget_epsilon, budget_delta, delta)
     check.fraction("audit", "confidence", confidence)  # as everything that can be refused before anything long runs
     found = None if scores is None else read_scores(scores)
     declared = None if plan is None else read_plan(plan)
@@ -104,7 +101,7 @@ def audit(
             if ledger is not None:
                 _check_same(declared, ledger)
             delta = declared.target.delta if delta is None and declared.target is not None else delta
-            verdict.claim_of(source, delta=delta, budget=budget)
+            verdict.claim_of(source, delta=delta)
             found = _attack(
                 declared,
                 _CANARIES if canaries is None else canaries,
@@ -117,7 +114,6 @@ def audit(
             found,  # type: ignore[arg-type]  # read or just made
             delta=delta,
             confidence=confidence,
-            budget=budget,
             assume_scaled=scaled,
         )
     if output is not None and made.audit is not None:

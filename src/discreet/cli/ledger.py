@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-    from discreet.ledger.rows import Began, Charge
+    from discreet.ledger import Charge, RunRecord
 
 __all__ = ["EXPORT", "IMPORT", "SHOW", "export", "import_", "show"]
 
@@ -108,7 +108,7 @@ def import_(
     return Answer(data=facts | {"rows": rows}, shown=[f"{rows} rows written to {path}. Head: {facts['head']}"], as_json=as_json)
 
 
-def _run_data(run: Began) -> dict[str, Any]:
+def _run_data(run: RunRecord) -> dict[str, Any]:
     info = run.info
     return {
         "label": info.label,
@@ -133,7 +133,7 @@ def _charge_data(charge: Charge) -> dict[str, Any]:
     }
 
 
-def _runs_table(runs: tuple[Began, ...]) -> Table | str:
+def _runs_table(runs: tuple[RunRecord, ...]) -> Table | str:
     if not runs:
         return "No run has begun."
     made = table("run", "began", "unit", "adjacency", "numerics", "randomness", "parameters", "software", texts=8)

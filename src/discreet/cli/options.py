@@ -8,10 +8,7 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-from discreet.budget import Budget
-from discreet.errors import DiscreetError
-
-__all__ = ["AsJson", "BudgetDelta", "BudgetEpsilon", "Delta", "Force", "LedgerFile", "PlanFile", "budget_of", "finite", "whole"]
+__all__ = ["AsJson", "Delta", "Force", "LedgerFile", "PlanFile", "finite", "whole"]
 
 
 def finite(text: str | float) -> float:
@@ -45,12 +42,6 @@ AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="One JSON object
 Delta: TypeAlias = Annotated[
     float | None, typer.Option("--delta", parser=finite, metavar="DELTA", help="Delta of the claim, in (0, 1).")
 ]
-BudgetEpsilon: TypeAlias = Annotated[
-    float | None, typer.Option(parser=finite, metavar="EPSILON", help="Of the budget that guarded the ledger.")
-]
-BudgetDelta: TypeAlias = Annotated[
-    float | None, typer.Option(parser=finite, metavar="DELTA", help="Of that budget; --delta by default.")
-]
 Force: TypeAlias = Annotated[bool, typer.Option("--force", help="Replace output files that exist.")]
 LedgerFile: TypeAlias = Annotated[
     Path, typer.Argument(metavar="LEDGER", help="A ledger, or a JSON Lines export of one. It is only read.", show_default=False)
@@ -58,15 +49,3 @@ LedgerFile: TypeAlias = Annotated[
 PlanFile: TypeAlias = Annotated[
     Path | None, typer.Option("--plan", metavar="FILE", help="The plan (TOML or JSON) that was to be executed.")
 ]
-
-
-def budget_of(epsilon: float | None, own_delta: float | None, delta: float | None) -> Budget | None:
-    """The budget that two options name, if they do."""
-    if epsilon is None and own_delta is None:
-        return None
-    chosen = delta if own_delta is None else own_delta
-    if epsilon is None or chosen is None:
-        got = "--budget-delta alone" if epsilon is None else "--budget-epsilon without any delta"
-        do = "Give --budget-epsilon, and --budget-delta or --delta."
-        raise DiscreetError(expected="both numbers of the budget", got=got, do=do)
-    return Budget(epsilon=epsilon, delta=chosen)

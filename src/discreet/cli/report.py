@@ -10,7 +10,7 @@ import typer
 
 from discreet.cli.answer import NO, YES, Answer
 from discreet.cli.files import check_outputs, read_audit, read_declared, read_ledger, read_tuning, write_all
-from discreet.cli.options import AsJson, BudgetDelta, BudgetEpsilon, Delta, Force, LedgerFile, PlanFile, budget_of
+from discreet.cli.options import AsJson, Delta, Force, LedgerFile, PlanFile
 from discreet.cli.words import guarantee_data
 from discreet.errors import DiscreetError
 
@@ -46,8 +46,6 @@ def report(
     tuning: Annotated[
         list[Path] | None, typer.Option(metavar="FILE", help="A record (JSON) of how parameters were tuned; may be repeated.")
     ] = None,
-    budget_epsilon: BudgetEpsilon = None,
-    budget_delta: BudgetDelta = None,
     out: Annotated[
         list[Path] | None, typer.Option(metavar="FILE", help="Ends in .html, .md or .json; may be repeated. Left out: stdout.")
     ] = None,
@@ -66,11 +64,10 @@ def report(
     declared = None if plan is None else read_declared(plan)
     measured = None if audit is None else read_audit(audit)
     tuned = [read_tuning(file) for file in tuning or []]
-    budget = budget_of(budget_epsilon, budget_delta, delta)
     with read_ledger(path) as ledger:
         from discreet.report import Report
 
-        made = Report.of(ledger, delta=delta, plan=declared, audit=measured, budget=budget, tuning=tuned)
+        made = Report.of(ledger, delta=delta, plan=declared, audit=measured, tuning=tuned)
     write_all({file: _content(made, Format(file.suffix[1:])).encode() for file in files}, force=force)
     wrong = any(one.severity == "wrong" for one in made.deviations)
     data = {

@@ -7,7 +7,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from discreet.accounting.normalise import Source
+    from discreet.accounting.sources import Source
     from discreet.units import Guarantee
 
 __all__ = ["attack", "down", "guarantee_data", "meaning", "number", "up"]
@@ -50,11 +50,12 @@ def _short(value: float, direction: str) -> str:
 
 
 def guarantee_data(guarantee: Guarantee) -> dict[str, Any]:
-    """A guarantee for scripts. `valid` is false if something voids it; then nothing else counts."""
+    """A guarantee for scripts. `valid` is false if something voids it; then there is no number."""
     return {
         "valid": not guarantee.voided_by,
-        "epsilon": guarantee.upper,
-        "epsilon_lower": guarantee.lower,
+        "epsilon": None if guarantee.voided_by else guarantee.upper,
+        "epsilon_lower": None if guarantee.voided_by else guarantee.lower,
+        "epsilon_if_fixed": guarantee.if_fixed,
         "estimate": guarantee.estimate,
         "delta": guarantee.delta,
         "delta_lower": guarantee.delta_lower,
@@ -63,6 +64,7 @@ def guarantee_data(guarantee: Guarantee) -> dict[str, Any]:
         "accountant": guarantee.accountant,
         "sampling": guarantee.sampling,
         "numerics": guarantee.numerics.value,
+        "basis": guarantee.basis,
         "assumptions": guarantee.assumptions,
         "voided_by": guarantee.voided_by,
         "statement": str(guarantee),

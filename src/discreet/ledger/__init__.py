@@ -17,8 +17,11 @@ from discreet.ledger.events import (
     TruncatedPoisson,
 )
 from discreet.ledger.lease import Lease
-from discreet.ledger.ledger import Guard, Ledger, block_size
+from discreet.ledger.ledger import Ledger
 from discreet.ledger.rows import Charge, RunInfo
+from discreet.ledger.run import Run, block_size
+from discreet.ledger.snapshot import RunRecord, Snapshot
+from discreet.ledger.terms import Rule, Terms
 
 __all__ = [
     "BallsInBins",
@@ -28,17 +31,21 @@ __all__ = [
     "ExponentialChoice",
     "FixedSize",
     "GaussianSum",
-    "Guard",
     "LaplaceSum",
     "Lease",
     "Ledger",
     "Poisson",
     "Query",
     "RandomizedResponse",
+    "Rule",
+    "Run",
     "RunInfo",
+    "RunRecord",
     "Sampling",
     "Shuffled",
+    "Snapshot",
     "Step",
+    "Terms",
     "TruncatedPoisson",
     "block_size",
 ]

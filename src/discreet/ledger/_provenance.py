@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import sys
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
-__all__ = ["now", "software"]
+__all__ = ["now", "script_name", "software"]
 
+_LONGEST = 100  # characters of a name
 _RECORDED = ("numpy", "scipy", "torch", "cryptography", "numba")
 
 
@@ -21,6 +24,15 @@ def software() -> tuple[tuple[str, str], ...]:
 def now() -> str:
     """Date and time in UTC."""
     return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def script_name() -> str:
+    """The name of the script or notebook that is executing, for people: the default name of a run."""
+    notebook = os.environ.get("JPY_SESSION_NAME", "")  # set by Jupyter
+    main = getattr(sys.modules.get("__main__"), "__file__", None) or ""
+    path = Path(notebook or main)
+    name = path.parent.name if path.name == "__main__.py" else path.name
+    return name if name.isprintable() and len(name) <= _LONGEST else ""
 
 
 def _version(package: str) -> str:

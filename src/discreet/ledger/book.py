@@ -1,4 +1,4 @@
-"""What a sequence of rows says: the chain is whole, every row makes sense after those before it, these are the charges.
+"""What a sequence of rows says: the chain is whole, every row makes sense after those before it.
 
 The chain: digest_n = SHA-256(digest_{n-1} || row_n), digest_{-1} = SHA-256 of a fixed text. It has no secret in it, so it
 finds accidents and careless edits, not a forger who computes it anew; against a forger, keep the head digest elsewhere and
@@ -8,12 +8,14 @@ pass it to `Ledger.verify`.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
-from discreet.errors import LedgerCorrupt
-from discreet.ledger.codec import decode
+from discreet.errors import BudgetExceeded, LedgerCorrupt
+from discreet.ledger.codec import OLDEST, decode_with_schema
 from discreet.ledger.events import Step
-from discreet.ledger.rows import Began, Charge, Marked, Opened, Reserved, Row, Settled
+from discreet.ledger.rows import Began, Ended, Held, Marked, Opened, Reserved, Row, Settled
+from discreet.ledger.snapshot import RunRecord, Snapshot
+from discreet.ledger.terms import Rule, Terms
 from discreet.units import Randomness
 
 __all__ = ["Book", "follow"]
@@ -39,26 +41,54 @@ class _Reservation:
     settled: bool = False
 
 
+@dataclass(slots=True)
+class _Run:
+    """A run as far as it was read."""
+
+    row: Began
+    totals: dict[Step, _Total] = field(default_factory=dict)
+    over: bool = False
+    continued: bool = False
+    reason: str = ""
+
+    def record(self, number: int) -> RunRecord:
+        return RunRecord(
+            number=number,
+            info=self.row.info,
+            planned=self.row.planned,
+            charged=tuple((step, total.count) for step, total in self.totals.items()),
+            unsettled=tuple((step, total.unsettled) for step, total in self.totals.items()),
+            over=self.over,
+            reason=self.reason,
+            continues=self.row.continues,
+            plan=self.row.plan,
+            software=self.row.software,
+            began=self.row.began,
+        )
+
+
 class Book:
     """Rows read so far, checked one by one, and what they add up to.
 
-    Guarantee: a settled reservation counts as the steps taken under it, any other in full.
+    Guarantee: a settled reservation counts as the steps taken under it, any other in full; no list was exceeded.
     """
 
     def __init__(self) -> None:
         self.rows = 0
         self.digest = hashlib.sha256(b"discreet ledger").digest()
-        self._runs: dict[int, Began] = {}
+        self.schema: int | None = None
+        self._ledger = ""
+        self._runs: dict[int, _Run] = {}
         self._reservations: dict[int, _Reservation] = {}
         self._steps: dict[int, Step] = {}
-        self._totals: dict[tuple[int, Step], _Total] = {}
         self._marks: list[str] = []
+        self._history: list[Held] = []
 
     def read(self, body: bytes, digest: bytes) -> None:
         """Check and take in the next row.
 
         Raises:
-            LedgerCorrupt: with the row's number; the book is then as before.
+            LedgerCorrupt: with the row's number; the book is then not to be used further.
         """
         expected = follow(self.digest, body)
         if digest != expected:
@@ -68,7 +98,11 @@ class Book:
                 do=_RESTORE,
                 row=self.rows,
             )
-        self._take_in(decode(body, self.rows))
+        schema, row = decode_with_schema(body, self.rows)
+        if self.schema not in (None, schema):
+            raise self._wrong(f"rows of schema {self.schema}, as the first", f"one of schema {schema}")
+        self._take_in(row)
+        self.schema = schema
         self.rows += 1
         self.digest = digest
 
@@ -82,58 +116,102 @@ class Book:
                 row=min(rows, self.rows),
             )
 
-    def runs(self) -> tuple[Began, ...]:
-        """The runs, in the order in which they began."""
-        return tuple(self._runs.values())
-
-    def marks(self) -> tuple[str, ...]:
-        """Names of everything unsafe that happened, once each."""
-        return tuple(dict.fromkeys(self._marks))
-
-    def charges(self) -> tuple[Charge, ...]:
-        """What was charged, one entry for each step of each run, in the order of first reservation.
-
-        A step of which nothing was taken stays, with count 0: what was reserved first never changes, and budgets rely on it.
-        """
-        return tuple(
-            Charge(self._runs[run].info, step, total.count, total.unsettled) for (run, step), total in self._totals.items()
+    def snapshot(self) -> Snapshot:
+        """What all rows say together."""
+        return Snapshot(
+            runs=tuple(run.record(number) for number, run in self._runs.items()),
+            marks=tuple(dict.fromkeys(self._marks)),
+            history=tuple(self._history),
+            head=self.digest.hex(),
+            ledger=self._ledger,
+            schema=self.schema,
         )
+
+    # --- row by row ---
 
     def _take_in(self, row: Row) -> None:
         if isinstance(row, Opened) != (self.rows == 0):
             raise self._wrong("the row that opens the ledger first, and only there", type(row).__name__)
         match row:
             case Opened():
-                pass
+                self._ledger = row.ledger
+            case Held():
+                self._hold(row)
             case Began():
-                self._runs[self.rows] = row
-                if row.info.randomness is Randomness.UNSAFE_TEST_KEY:
-                    self._marks.append(row.info.randomness.value)
+                self._begin(row)
             case Reserved():
                 self._reserve(row)
             case Settled():
                 self._settle(row)
+            case Ended():
+                self._end(row)
             case Marked():
                 self._run(row.run)
                 self._marks.append(row.mark)
 
+    def _hold(self, row: Held) -> None:
+        if self._history:
+            self._check_change(self._history[-1].terms, row.terms, row.reason)
+        self._history.append(row)
+
+    def _check_change(self, before: Terms, after: Terms, reason: str) -> None:
+        """Refuse another rule, delta, share or order than those that were settled before the first charge.
+
+        Only three things may change: what is not complete is completed; a budget becomes another one, except that a Gaussian
+        filter's may not be raised; a list grows, for a public reason that is named (docs/proofs/filters.md, "Changes").
+        """
+        if not before.complete:
+            settled = before.rule is after.rule or (before.rule is Rule.FILTER and after.rule.is_filter)
+            if not settled or (before.epsilon, before.delta) != (after.epsilon, after.delta):
+                raise self._wrong("terms that complete those before", f"{after.rule.value}, ({after.epsilon}, {after.delta})")
+            return
+        listed = dict(after.planned)
+        grown = before.rule is Rule.LIST and all(listed.get(step, 0) >= count for step, count in before.planned)
+        kept = replace(after, epsilon=before.epsilon, planned=before.planned if grown else after.planned)
+        if before.rule is Rule.LIST and before.delta is None:
+            kept = replace(kept, delta=None)  # a list gets a budget
+        if kept != before:
+            raise self._wrong("the rule, the delta and the shares that the first charge was admitted by", "others")
+        if after.planned != before.planned and not reason:
+            raise self._wrong("a reason for a list that grows", "none")
+        if before.rule is Rule.GAUSSIAN_FILTER and (after.epsilon or 0.0) > (before.epsilon or 0.0):
+            raise self._wrong("a Gaussian filter whose budget is not raised", f"{before.epsilon} raised to {after.epsilon}")
+
+    def _begin(self, row: Began) -> None:
+        if row.continues is not None:
+            before = self._run(row.continues)
+            if before.continued:
+                raise self._wrong("a run that nobody continued yet", str(row.continues))
+            before.over = before.continued = True
+        self._runs[self.rows] = _Run(row)
+        if row.info.randomness is Randomness.UNSAFE_TEST_KEY:
+            self._marks.append(row.info.randomness.value)
+        self._check_list()
+
     def _reserve(self, row: Reserved) -> None:
         run = self._run(row.run)
-        if isinstance(row.step, int):
-            if row.step not in self._steps:
-                raise self._wrong("the number of an earlier row that spells out a step", str(row.step))
-            step = self._steps[row.step]
-        else:
-            step = row.step
-        declared = run.info.groups
+        if run.over:
+            raise self._wrong("the number of a run that is not over", str(row.run))
+        step = self._spelled_out(row)
+        declared = run.row.info.groups
         if not all(query.group in declared for query in step.queries):
             raise self._wrong(f"groups that run {row.run} declared: {declared}", str(step.groups))
-        if isinstance(row.step, Step):
-            self._steps[self.rows] = step
-        total = self._totals.setdefault((row.run, step), _Total())
+        total = run.totals.setdefault(step, _Total())
         total.count += row.count
         total.unsettled += row.count
         self._reservations[self.rows] = _Reservation(total, row.count)
+        if total.count > dict(run.row.planned).get(step, 0):
+            self._check_list()
+        if self.schema != OLDEST and not (self._history and self._history[-1].terms.complete):
+            raise self._wrong("terms that were complete before the first charge", "terms that are not")
+
+    def _spelled_out(self, row: Reserved) -> Step:
+        if isinstance(row.step, Step):
+            self._steps[self.rows] = row.step
+            return row.step
+        if row.step not in self._steps:
+            raise self._wrong("the number of an earlier row that spells out a step", str(row.step))
+        return self._steps[row.step]
 
     def _settle(self, row: Settled) -> None:
         lease = self._reservations.get(row.lease)
@@ -145,7 +223,19 @@ class Book:
         lease.total.unsettled -= lease.count
         lease.settled = True
 
-    def _run(self, number: int) -> Began:
+    def _end(self, row: Ended) -> None:
+        run = self._run(row.run)
+        if run.continued or run.reason or (run.over and not row.reason):
+            raise self._wrong("the number of a run that is not over", str(row.run))
+        run.over, run.reason = True, row.reason
+
+    def _check_list(self) -> None:
+        try:
+            self.snapshot().check_list()
+        except BudgetExceeded as exceeded:
+            raise self._wrong(exceeded.expected, exceeded.got) from None
+
+    def _run(self, number: int) -> _Run:
         if number not in self._runs:
             raise self._wrong("the number of a run that began", str(number))
         return self._runs[number]

@@ -7,19 +7,23 @@ too few, a key given twice, a value outside its range: an error, never a guess.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import fields
 from enum import Enum
 from typing import Any, NoReturn
 
 from discreet.errors import LedgerCorrupt, ParameterError, UnknownEvent
 from discreet.ledger import events
-from discreet.ledger.rows import Began, Marked, Opened, Reserved, Row, RunInfo, Settled
+from discreet.ledger.rows import Began, Ended, Held, Marked, Opened, Reserved, Row, RunInfo, Settled
+from discreet.ledger.terms import Planned, Rule, Terms
 from discreet.units import Adjacency, Numerics, Parameters, Randomness, Unit
 
-__all__ = ["SCHEMA", "decode", "encode"]
+__all__ = ["OLDEST", "SCHEMA", "decode", "decode_with_schema", "encode"]
 
-SCHEMA = 1
-"""Version of the vocabulary. It grows when a name is added; a reader refuses rows of any other version."""
+SCHEMA = 2
+"""Version of the vocabulary that is written. It grows when a name is added; a reader refuses newer ones."""
+OLDEST = 1
+"""Oldest version that is read. Its files hold neither budgets nor commitments."""
 
 _EVENTS: dict[str, type] = {
     "everything": events.Everything,
@@ -47,19 +51,49 @@ def encode(row: Row) -> bytes:
 
 
 def _row_to_json(row: Row) -> dict[str, Any]:
+    kind, content = _content(row)
+    return {"schema": SCHEMA, "kind": kind, **content}
+
+
+def _content(row: Row) -> tuple[str, dict[str, Any]]:  # noqa: PLR0911  (one for each kind of row)
     match row:
         case Opened():
-            return {"schema": SCHEMA, "kind": "opened", "ledger": row.ledger, "opened": row.opened}
+            return "opened", {"ledger": row.ledger, "opened": row.opened}
+        case Held():
+            return "held", {"terms": _terms_to_json(row.terms), "reason": row.reason, "since": row.since}
         case Began():
-            info = {name: _plain(getattr(row.info, name)) for name in _FIELDS[RunInfo]}
-            return {"schema": SCHEMA, "kind": "began", "info": info, "software": dict(row.software), "began": row.began}
+            return "began", {
+                "info": {name: _plain(getattr(row.info, name)) for name in _FIELDS[RunInfo]},
+                "software": dict(row.software),
+                "began": row.began,
+                "planned": _planned_to_json(row.planned),
+                "continues": row.continues,
+                "plan": row.plan,
+            }
         case Reserved():
             step = row.step if isinstance(row.step, int) else _step_to_json(row.step)
-            return {"schema": SCHEMA, "kind": "reserved", "run": row.run, "step": step, "count": row.count}
+            return "reserved", {"run": row.run, "step": step, "count": row.count}
         case Settled():
-            return {"schema": SCHEMA, "kind": "settled", "lease": row.lease, "taken": row.taken}
+            return "settled", {"lease": row.lease, "taken": row.taken}
+        case Ended():
+            return "ended", {"run": row.run, "reason": row.reason}
         case Marked():
-            return {"schema": SCHEMA, "kind": "marked", "run": row.run, "mark": row.mark}
+            return "marked", {"run": row.run, "mark": row.mark}
+
+
+def _terms_to_json(terms: Terms) -> dict[str, Any]:
+    return {
+        "rule": terms.rule.value,
+        "epsilon": terms.epsilon,
+        "delta": terms.delta,
+        "planned": _planned_to_json(terms.planned),
+        "levels": [list(pair) for pair in terms.levels],
+        "orders": [list(pair) for pair in terms.orders],
+    }
+
+
+def _planned_to_json(planned: Planned) -> list[list[Any]]:
+    return [[_step_to_json(step), count] for step, count in planned]
 
 
 def _step_to_json(step: events.Step) -> dict[str, Any]:
@@ -87,7 +121,12 @@ def _plain(value: object) -> object:
 
 
 def decode(body: bytes, number: int) -> Row:
-    """The row behind `encode`'s bytes.
+    """The row behind `encode`'s bytes; see `decode_with_schema`."""
+    return decode_with_schema(body, number)[1]
+
+
+def decode_with_schema(body: bytes, number: int) -> tuple[int, Row]:
+    """The schema version and the row behind the bytes of one row.
 
     Args:
         body: one row.
@@ -103,7 +142,7 @@ def decode(body: bytes, number: int) -> Row:
         raise UnknownEvent(expected=unknown.expected, got=unknown.got, do=unknown.do, row=number) from None
     except (ParameterError, ValueError, TypeError, KeyError, RecursionError) as wrong:
         raise LedgerCorrupt(
-            expected=f"a row of schema {SCHEMA}",
+            expected=f"a row of schema {OLDEST} to {SCHEMA}",
             got=f"{body[:80]!r} ({wrong})",
             do="Restore the ledger from a copy, or ask for it to be exported again.",
             row=number,
@@ -136,27 +175,91 @@ def _parse(text: str) -> dict[str, Any]:
     return _mapping(content)
 
 
-def _row_from_json(content: dict[str, Any]) -> Row:
+def _row_from_json(content: dict[str, Any]) -> tuple[int, Row]:
     schema, kind = content.pop("schema"), content.pop("kind")
-    if type(schema) is not int or schema != SCHEMA:
-        raise _unknown(f"schema {SCHEMA}", f"schema {schema!r}")
-    match kind:
-        case "opened":
-            return Opened(**_exactly(content, {"ledger", "opened"}))
-        case "began":
-            _exactly(content, {"info", "software", "began"})
-            software = tuple(sorted(_mapping(content["software"]).items()))
-            return Began(_info_from_json(content["info"]), software, content["began"])
-        case "reserved":
-            _exactly(content, {"run", "step", "count"})
-            step = content["step"]
-            return Reserved(content["run"], step if isinstance(step, int) else _step_from_json(step), content["count"])
-        case "settled":
-            return Settled(**_exactly(content, {"lease", "taken"}))
-        case "marked":
-            return Marked(**_exactly(content, {"run", "mark"}))
-        case _:
-            raise _unknown("opened, began, reserved, settled or marked", repr(kind))
+    if type(schema) is not int or not OLDEST <= schema <= SCHEMA:
+        raise _unknown(f"schema {OLDEST} to {SCHEMA}", f"schema {schema!r}")
+    reader = _READERS[schema].get(kind)
+    if reader is None:
+        raise _unknown(" or ".join(_READERS[schema]), repr(kind))
+    return schema, reader(content)
+
+
+def _opened(content: dict[str, Any]) -> Opened:
+    return Opened(**_exactly(content, {"ledger", "opened"}))
+
+
+def _held(content: dict[str, Any]) -> Held:
+    _exactly(content, {"terms", "reason", "since"})
+    return Held(_terms_from_json(content["terms"]), content["reason"], content["since"])
+
+
+def _began_schema_1(content: dict[str, Any]) -> Began:
+    _exactly(content, {"info", "software", "began"})
+    return Began(_info_from_json(content["info"]), _software(content), content["began"])
+
+
+def _began(content: dict[str, Any]) -> Began:
+    _exactly(content, {"info", "software", "began", "planned", "continues", "plan"})
+    return Began(
+        _info_from_json(content["info"]),
+        _software(content),
+        content["began"],
+        _planned_from_json(content["planned"]),
+        content["continues"],
+        content["plan"],
+    )
+
+
+def _reserved(content: dict[str, Any]) -> Reserved:
+    _exactly(content, {"run", "step", "count"})
+    step = content["step"]
+    return Reserved(content["run"], step if isinstance(step, int) else _step_from_json(step), content["count"])
+
+
+def _settled(content: dict[str, Any]) -> Settled:
+    return Settled(**_exactly(content, {"lease", "taken"}))
+
+
+def _ended(content: dict[str, Any]) -> Ended:
+    return Ended(**_exactly(content, {"run", "reason"}))
+
+
+def _marked(content: dict[str, Any]) -> Marked:
+    return Marked(**_exactly(content, {"run", "mark"}))
+
+
+_SCHEMA_1: dict[str, Callable[[dict[str, Any]], Row]] = {
+    "opened": _opened,
+    "began": _began_schema_1,
+    "reserved": _reserved,
+    "settled": _settled,
+    "marked": _marked,
+}
+_READERS = {1: _SCHEMA_1, 2: {**_SCHEMA_1, "held": _held, "began": _began, "ended": _ended}}
+
+
+def _software(content: dict[str, Any]) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted(_mapping(content["software"]).items()))
+
+
+def _terms_from_json(content: object) -> Terms:
+    terms = _exactly(_mapping(content), {"rule", "epsilon", "delta", "planned", "levels", "orders"})
+    return Terms(
+        rule=Rule(terms["rule"]),
+        epsilon=terms["epsilon"],
+        delta=terms["delta"],
+        planned=_planned_from_json(terms["planned"]),
+        levels=tuple(tuple(_sequence(pair)) for pair in _sequence(terms["levels"])),
+        orders=tuple(tuple(_sequence(pair)) for pair in _sequence(terms["orders"])),
+    )
+
+
+def _planned_from_json(content: object) -> Planned:
+    pairs = [_sequence(pair) for pair in _sequence(content)]
+    if any(len(pair) != 2 for pair in pairs):
+        raise ValueError("a planned step is a step and a count")
+    return tuple((_step_from_json(step), count) for step, count in pairs)
 
 
 def _info_from_json(content: object) -> RunInfo:

@@ -11,40 +11,36 @@ import os
 import secrets
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Literal, NoReturn, Self
 
 from discreet import _process
 from discreet import _validate as check
 from discreet._files import checked_path
-from discreet.errors import BudgetExceeded, LedgerCorrupt, LedgerExists, LedgerMisuse, ParameterError
-from discreet.ledger import exchange
+from discreet.errors import (
+    BudgetExceeded,
+    LedgerCorrupt,
+    LedgerExists,
+    LedgerMisuse,
+    ParameterError,
+)
+from discreet.ledger import decisions, exchange
 from discreet.ledger._provenance import now, software
 from discreet.ledger.book import Book, follow
 from discreet.ledger.codec import encode
 from discreet.ledger.events import Step
 from discreet.ledger.lease import Lease
-from discreet.ledger.rows import Began, Charge, Marked, Opened, Reserved, Row, RunInfo, Settled
+from discreet.ledger.rows import Began, Charge, Ended, Marked, Opened, Reserved, Row, RunInfo, Settled
+from discreet.ledger.rules import HasTerms
+from discreet.ledger.run import Run
+from discreet.ledger.snapshot import RunRecord, Snapshot
 from discreet.ledger.store import Line, Store
+from discreet.ledger.terms import Terms, planned_steps
 
-__all__ = ["Guard", "Ledger", "block_size"]
+__all__ = ["Ledger"]
 
-Guard = Callable[[tuple[Charge, ...]], None]
-"""Sees every charge of the ledger with the proposed one among them, and raises to refuse it."""
-
-
-def block_size(taken: int) -> int:
-    """How many steps to reserve at once after `taken` steps: an eighth of them, at least 32.
-
-    So a crash over-counts by at most an eighth (or 32 steps), n steps need about 8 ln(n) blocks, and a million equal
-    steps are about 150 rows. It depends on the number of steps alone: a size chosen by measured time would write into
-    the ledger how long steps take, and with it how large the samples were.
-
-    >>> block_size(0), block_size(1_000)
-    (32, 125)
-    """
-    return max(32, taken // 8)
+Mode = Literal["a", "r+", "r"]
 
 
 class Ledger:
@@ -53,28 +49,28 @@ class Ledger:
     A ledger belongs to a data set: every run on it, also a tuning run, charges the same ledger. Several processes may
     hold the same file open; each opens it for itself (a handle does not survive a fork).
 
+    What it is held to (`Terms`) is written before the first charge and holds for whoever opens the file. Without a word about
+    it, a ledger is for the steps that its first run plans, and for nothing else.
+
     >>> from discreet.ledger.events import GaussianSum, Poisson
     >>> from discreet.units import Adjacency, Numerics, Parameters, Randomness, Unit
     >>> ledger = Ledger.in_memory()
-    >>> ledger.begin(RunInfo(unit=Unit.EXAMPLE, adjacency=Adjacency.ADD_OR_REMOVE, groups=("grad",),
-    ...     numerics=Numerics.IDEALISED, randomness=Randomness.SYSTEM, parameters=Parameters.FIXED_IN_ADVANCE))
-    1
     >>> step = Step(Poisson(0.01), [GaussianSum("grad", sensitivity=1.0, noise_std=1.1)])
-    >>> with ledger.reserve(step, count=100) as lease:   # durable from here on
+    >>> run = ledger.begin(RunInfo(unit=Unit.EXAMPLE, adjacency=Adjacency.ADD_OR_REMOVE, groups=("grad",),
+    ...     numerics=Numerics.IDEALISED, randomness=Randomness.SYSTEM, parameters=Parameters.FIXED_IN_ADVANCE),
+    ...     planned=[(step, 100)])
+    >>> with run.reserve(step, count=32) as lease:       # durable from here on
     ...     for _ in range(3):
     ...         number = lease.take()                    # then draw the noise and release
-    >>> [charge.count for charge in ledger.charges()]    # settled to what was taken
-    [3]
+    >>> snapshot = ledger.snapshot()
+    >>> snapshot.steps, [count for _, count in snapshot.counted()]   # settled to what was taken; all that was planned counts
+    (3, [100])
     """
 
-    def __init__(self, store: Store, *, read_only: bool = False, guard: Guard | None = None) -> None:
-        if guard is not None and not callable(guard):
-            raise ParameterError(owner="Ledger", name="guard", expected="a function of charges, or None", got=repr(guard))
+    def __init__(self, store: Store, *, read_only: bool = False, budget: HasTerms | None = None) -> None:
         self._store = store
         self._read_only = read_only
-        self._guard = guard
-        self._run: tuple[int, RunInfo] | None = None
-        self._spelled: dict[Step, int] = {}
+        self._runs: weakref.WeakSet[Run] = weakref.WeakSet()  # begun through this handle
         self._leases: weakref.WeakSet[Lease] = weakref.WeakSet()
         self._book = Book()
         self._known = (0, b"")  # rows and head that this handle has seen committed
@@ -84,6 +80,9 @@ class Ledger:
         try:
             with self._reading():
                 pass
+            if budget is not None:
+                wanted = budget.terms()
+                self._append(lambda snapshot: decisions.first_terms(snapshot, wanted))
         except BaseException:
             store.close()
             raise
@@ -92,30 +91,34 @@ class Ledger:
     # --- opening and closing ---
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str], mode: Literal["a", "r"] = "a", *, guard: Guard | None = None) -> Ledger:
+    def open(cls, path: str | os.PathLike[str], mode: Mode = "a", *, budget: HasTerms | None = None) -> Ledger:
         """The ledger at `path`, read and checked from its first row to its last.
 
         Args:
             path: of the file.
-            mode: "a" to append, creating the file if there is none; "r" to read only.
-            guard: called with all charges before each reservation; raises to refuse it, such as a budget.
+            mode: "a" to append, creating the file if there is none; "r+" to append to a file that must exist; "r" to read.
+            budget: what the ledger is held to from its first charge on: a `Budget`, a `Filter` or an `Odometer`. It becomes a
+                row of the file. A file that has one already need not be told; another one is refused.
 
         Raises:
-            LedgerNotFound: mode "r" and nothing there.
+            LedgerNotFound: mode "r" or "r+" and nothing there.
             LedgerCorrupt: a row is wrong; it says which and why.
+            LedgerMisuse: the ledger is held to something else.
         """
         place = checked_path("Ledger.open", path).absolute()
-        if mode not in ("a", "r"):
-            raise ParameterError(owner="Ledger.open", name="mode", expected="'a' or 'r'", got=repr(mode))
+        if mode not in ("a", "r+", "r"):
+            raise ParameterError(owner="Ledger.open", name="mode", expected="'a', 'r+' or 'r'", got=repr(mode))
+        _check_budget("Ledger.open", budget)
         if mode == "a" and not os.path.lexists(place):
             with suppress(LedgerExists):  # another process was faster: theirs is ours
                 Store.create(place, _first_line())
-        return cls(Store.open(place, read_only=mode == "r"), read_only=mode == "r", guard=guard)
+        return cls(Store.open(place, read_only=mode == "r"), read_only=mode == "r", budget=budget)
 
     @classmethod
-    def in_memory(cls, *, guard: Guard | None = None) -> Ledger:
+    def in_memory(cls, *, budget: HasTerms | None = None) -> Ledger:
         """A ledger that ends with the process, for tests and what-if questions."""
-        return cls(Store.in_memory(_first_line()), guard=guard)
+        _check_budget("Ledger.in_memory", budget)
+        return cls(Store.in_memory(_first_line()), budget=budget)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], into: str | os.PathLike[str] | None = None) -> Ledger:
@@ -133,11 +136,17 @@ class Ledger:
         exchange.write(checked_path("Ledger.export", path), lines)
 
     def close(self) -> None:
-        """Settle the leases that are still open, and let go of the file. A fork lets go of nothing: it is its parent's."""
+        """Settle the leases that are still open, end the runs, and let go of the file.
+
+        A fork lets go of nothing: it is its parent's.
+        """
         if self._owner is not _process.current():
             return
-        for lease in () if self._closed else list(self._leases):
-            lease.settle()
+        if not self._closed:
+            for lease in list(self._leases):
+                lease.settle()
+            for run in list(self._runs):
+                run.end()
         with self._lock:
             self._closed = True
             self._store.close()
@@ -150,25 +159,27 @@ class Ledger:
 
     # --- reading ---
 
+    def snapshot(self) -> Snapshot:
+        """Everything that the ledger holds now, by all runs and processes: what accountants, budgets and reports read."""
+        with self._reading() as book:
+            return book.snapshot()
+
     @property
-    def guard(self) -> Guard | None:
-        """What must admit every charge, such as a budget."""
-        return self._guard
+    def terms(self) -> Terms | None:
+        """What the ledger is held to; None before its first run, and for files of schema 1."""
+        return self.snapshot().terms
 
     def charges(self) -> tuple[Charge, ...]:
-        """Everything charged so far, by all runs and processes; what accountants read."""
-        with self._reading() as book:
-            return book.charges()
+        """Everything charged so far, by all runs and processes."""
+        return self.snapshot().charges
 
     def marks(self) -> tuple[str, ...]:
         """Names of the unsafe things that happened; if there are any, there is no guarantee."""
-        with self._reading() as book:
-            return book.marks()
+        return self.snapshot().marks
 
-    def runs(self) -> tuple[Began, ...]:
+    def runs(self) -> tuple[RunRecord, ...]:
         """The runs in the order in which they began."""
-        with self._reading() as book:
-            return book.runs()
+        return self.snapshot().runs
 
     def head(self) -> str:
         """Digest of the last row: a fingerprint of the whole ledger, worth keeping elsewhere."""
@@ -200,104 +211,145 @@ class Ledger:
 
     # --- writing ---
 
-    def begin(self, info: RunInfo) -> int:
-        """Begin a run: what this handle reserves from now on belongs to it. Returns the run's number."""
-        check.member("Ledger.begin", "info", info, (RunInfo,))
-        row = Began(info, software(), now())
-        with self._alive():
-            number = self._append(row)
-            self._run = number, info
-        return number
-
-    def reserve(self, step: Step, *, count: int) -> Lease:
-        """Charge `count` times `step`, durably, and get the lease to take them.
-
-        Raises:
-            LedgerMisuse: no run was begun through this handle.
-            ParameterError: a group that the run did not declare, a count below 1.
-            BudgetExceeded: or whatever else the guard raises. Nothing is charged then.
-        """
-        run = self._run_for("Ledger.reserve", step)
-        return self._reserve(run, step, check.whole("Ledger.reserve", "count", count, least=1))
-
-    def steps(self, step: Step, total: int, *, block: int | None = None) -> Iterator[int]:
-        """Take `total` steps one after the other, reserved in blocks.
-
-        Yields the number of each step, from 0, once it is charged and taken; the body of the loop may then release.
+    def begin(
+        self,
+        info: RunInfo,
+        planned: Iterable[tuple[Step, int]] = (),
+        *,
+        continues: int | None = None,
+        plan: str = "",
+    ) -> Run:
+        """Begin a run, and commit to what it will take at most; everything it is charged goes through what is returned.
 
         Args:
-            step: what each of them does.
-            total: how many, fixed in advance.
-            block: how many to reserve at once; None grows the block by `block_size`. Fewer where a guard admits fewer.
+            info: what the run declares.
+            planned: the commitment, (step, count) pairs. It is checked against the ledger's terms now, so that no run is
+                refused half way. The first run of a ledger without terms settles them: a list of what it plans.
+            continues: number of the run whose place this one takes, such as one that was killed: that one is over, and what
+                it did not take is free again.
+            plan: text of the whole plan; it can be had back from the ledger.
 
         Raises:
-            BudgetExceeded: from the iterator, when the guard does not admit one step more.
+            BudgetExceeded: what is planned does not fit; nothing was written.
+            LedgerMisuse: a file of schema 1, which is read only; or a run chosen from outputs on a list.
         """
-        run = self._run_for("Ledger.steps", step)
-        total = check.whole("Ledger.steps", "total", total, least=1)
-        if block is not None:
-            block = check.whole("Ledger.steps", "block", block, least=1)
-        return self._take(run, step, total, block)
-
-    def mark(self, name: str) -> None:
-        """Record, for good, that something unsafe happened to the current run; `name` begins with `unsafe_`."""
+        check.member("Ledger.begin", "info", info, (RunInfo,))
+        row = Began(info, software(), now(), planned_steps("Ledger.begin", planned), continues, plan)
+        for step, _ in row.planned:
+            info.check_groups("Ledger.begin", step)
         with self._alive():
-            self._append(Marked(self._current_run("mark")[0], name))
+            *_, number = self._append(lambda snapshot: decisions.beginning(snapshot, row))
+            run = Run(self, number, info)
+            self._runs.add(run)
+        return run
+
+    def check_admits(self, info: RunInfo, planned: Iterable[tuple[Step, int]], *, continues: int | None = None) -> None:
+        """Refuse what `begin` would refuse now; nothing is written.
+
+        Raises:
+            BudgetExceeded: what is planned does not fit.
+        """
+        row = Began(info, (), now(), planned_steps("Ledger.check_admits", planned), continues)
+        decisions.beginning(self.snapshot(), row)
+
+    def fitting(self, info: RunInfo, step: Step, count: int, *, continues: int | None = None) -> int:
+        """How many of `count` steps a run could plan now; nothing is written."""
+        snapshot = self.snapshot()
+        low, high, probe = 0, count + 1, count  # all of them at first: the usual answer
+        while high - low > 1:
+            try:
+                decisions.beginning(snapshot, Began(info, (), now(), ((step, probe),), continues))
+                low = probe
+            except BudgetExceeded:
+                high = probe
+            probe = (low + high) // 2
+        return low
+
+    def change_budget(self, epsilon: float, *, delta: float | None = None, reason: str) -> None:
+        """Hold the ledger to another epsilon from now on: a row that every report shows.
+
+        The claim of a filter is the largest epsilon that it ever had; a Gaussian filter's cannot be raised. Delta is fixed
+        once and for all.
+
+        Args:
+            epsilon: above 0. What is charged already must fit.
+            delta: only for a list that had no budget before.
+            reason: in a few words, for the report.
+
+        Raises:
+            BudgetExceeded: what is charged or promised to runs exceeds it; nothing was written.
+            LedgerMisuse: there is nothing to change, or the rule does not allow it.
+        """
+        limit = check.positive("Ledger.change_budget", "epsilon", epsilon)
+        why = check.label("Ledger.change_budget", "reason", reason)
+        self._append(lambda snapshot: decisions.another_budget(snapshot, limit, delta, why))
+
+    def extend_list(self, planned: Iterable[tuple[Step, int]], *, reason: str) -> None:
+        """Let a list grow for a public reason, such as steps that a crash lost; it stands in every guarantee.
+
+        Args:
+            planned: what may be charged in addition.
+            reason: public: one that owes nothing to what was released.
+        """
+        more = planned_steps("Ledger.extend_list", planned)
+        why = check.label("Ledger.extend_list", "reason", reason)
+        self._append(lambda snapshot: decisions.longer_list(snapshot, more, why))
+
+    def end(self, run: int, reason: str = "") -> None:
+        """Say that run number `run` takes no more steps; see `Run.end`."""
+        row = Ended(run, check.label("Ledger.end", "reason", reason, empty=True))
+        self._append(lambda snapshot: decisions.ending(snapshot, row))
+
+    # --- what a `Run` writes ---
+
+    def reserve(self, run: int, step: Step, count: int, *, spelled_out_in: int | None) -> tuple[int, Lease]:
+        """Charge `count` times `step` to run number `run`; for `Run.reserve`. Returns the row's number and the lease."""
+        row = Reserved(run, step if spelled_out_in is None else spelled_out_in, count)
+        with self._alive():
+            *_, number = self._append(lambda snapshot: decisions.reservation(snapshot, row, step))
+            lease = Lease(count, lambda taken: self._settle(number, taken))
+            self._leases.add(lease)
+        return number, lease
+
+    def mark(self, run: int, name: str) -> None:
+        """Record that something unsafe happened to run number `run`; for `Run.mark`."""
+        row = Marked(run, name)
+        self._append(lambda _: [row])
+
+    def _settle(self, lease: int, taken: int) -> None:
+        row = Settled(lease, taken)
+        self._append(lambda _: [row])
 
     # --- inside ---
 
-    def _take(self, run: int, step: Step, total: int, block: int | None) -> Iterator[int]:
-        taken = 0
-        while taken < total:
-            with self._reserve_part(run, step, min(total - taken, block or block_size(taken))) as lease:
-                while lease.left:
-                    lease.take()
-                    yield taken
-                    taken += 1
+    def _append(self, decide: Callable[[Snapshot], Sequence[Row]]) -> list[int]:
+        """Append what is decided about the present state, all or nothing, after whatever other processes appended.
 
-    def _reserve_part(self, run: int, step: Step, count: int) -> Lease:
-        """As many as a guard admits, of count, its half, its quarter, ..., 1."""
-        while True:
-            try:
-                return self._reserve(run, step, count)
-            except BudgetExceeded:
-                if count == 1:
-                    raise
-                count //= 2
-
-    def _reserve(self, run: int, step: Step, count: int) -> Lease:
-        with self._alive():
-            number = self._append(Reserved(run, self._spelled.get(step, step), count))
-            self._spelled.setdefault(step, number)
-            lease = Lease(count, lambda taken: self._settle(number, taken))
-            self._leases.add(lease)
-        return lease
-
-    def _settle(self, lease: int, taken: int) -> None:
-        with self._alive():
-            self._append(Settled(lease, taken))
-
-    def _append(self, row: Row) -> int:
-        """Append a row after whatever other processes appended; returns its number."""
+        Returns the numbers of the rows.
+        """
         if self._read_only:
             raise LedgerMisuse(
                 expected="a ledger opened to append", got=f"{self._store.name}, opened to read", do="Open it with mode='a'."
             )
-        try:
-            with self._store.appending():
-                self._catch_up()
-                number = self._book.rows
-                body = encode(row)
-                digest = follow(self._book.digest, body)
-                self._book.read(body, digest)  # refuses, before it is written, what no reader would accept
-                if self._guard is not None and isinstance(row, Reserved):
-                    self._guard(self._book.charges())
-                self._store.append(number, body, digest)
-        except BaseException:
-            self._book = Book()  # it may be ahead of the file now; read anew when next needed
-            raise
-        self._known = (number + 1, digest)
-        return number
+        numbers: list[int] = []
+        with self._alive():
+            try:
+                with self._store.appending():
+                    self._catch_up()
+                    snapshot = self._book.snapshot()
+                    decisions.check_writable(snapshot)
+                    for row in decide(snapshot):
+                        numbers.append(self._book.rows)
+                        body = encode(row)
+                        digest = follow(self._book.digest, body)
+                        self._book.read(body, digest)  # refuses, before it is written, what no reader would accept
+                        self._store.append(numbers[-1], body, digest)
+            except BaseException:
+                self._book = Book()  # it may be ahead of the file now; read anew when next needed
+                raise
+            if numbers:
+                self._known = (self._book.rows, self._book.digest)
+        return numbers
 
     def _catch_up(self) -> None:
         """Read what other processes appended; only inside a transaction."""
@@ -329,25 +381,6 @@ class Ledger:
             yield store
         finally:
             store.close()
-
-    def _run_for(self, owner: str, step: Step) -> int:
-        """The current run, if it may take this step."""
-        check.member(owner, "step", step, (Step,))
-        number, info = self._current_run("reserve")
-        strangers = sorted(set(step.groups).difference(info.groups))
-        if strangers:
-            expected = f"a step on groups that the run declared, {list(info.groups)}"
-            raise ParameterError(owner=owner, name="step", expected=expected, got=f"groups {strangers}")
-        return number
-
-    def _current_run(self, purpose: str) -> tuple[int, RunInfo]:
-        if self._run is None:
-            raise LedgerMisuse(
-                expected=f"a run to {purpose} for",
-                got="a ledger on which this handle began none",
-                do="Call ledger.begin(RunInfo(unit=..., adjacency=..., ...)) first: a guarantee needs to say what it protects.",
-            )
-        return self._run
 
     @contextmanager
     def _alive(self) -> Iterator[None]:
@@ -388,3 +421,9 @@ def _another_history(head: str, book: Book) -> LedgerCorrupt:
 def _first_line() -> list[Line]:
     body = encode(Opened(secrets.token_hex(16), now()))
     return [(body, follow(Book().digest, body))]
+
+
+def _check_budget(owner: str, budget: HasTerms | None) -> None:
+    if budget is not None and not callable(getattr(budget, "terms", None)):
+        expected = "a Budget, a Filter, an Odometer, or None"
+        raise ParameterError(owner=owner, name="budget", expected=expected, got=type(budget).__name__)

@@ -1,12 +1,16 @@
-"""The five kinds of row that a ledger consists of.
+"""The seven kinds of row that a ledger consists of.
 
     Opened      row 0: which ledger this is
-    Began       a run: what it protects and how it was executed; its row number is the run's number
+    Held        what the ledger is held to from here on: its budget and the rule that admits charges
+    Began       a run: what it protects, how it is executed, and the commitment: what it will take at most;
+                its row number is the run's number
     Reserved    a run may take `count` steps: the charge, durable before the first of them is taken
     Settled     a reservation ended, and only `taken` of its steps were taken
+    Ended       a run is over; for a public reason, if it names one
     Marked      something unsafe happened to a run; its guarantee is void
 
-A reservation without a settlement counts in full. All values are public.
+A reservation without a settlement counts in full. All values are public. Files of schema 1 have no rows
+`Held` and `Ended`, and no commitments: they are read, and no longer written.
 """
 
 from __future__ import annotations
@@ -17,9 +21,12 @@ from typing import TypeAlias
 from discreet import _validate as check
 from discreet.errors import ParameterError
 from discreet.ledger.events import Step
+from discreet.ledger.terms import Planned, Terms, planned_steps
 from discreet.units import Adjacency, Numerics, Parameters, Randomness, Unit
 
-__all__ = ["Began", "Charge", "Marked", "Opened", "Reserved", "Row", "RunInfo", "Settled"]
+__all__ = ["Began", "Charge", "Ended", "Held", "Marked", "Opened", "Reserved", "Row", "RunInfo", "Settled"]
+
+_LONGEST_PLAN = 2**20  # characters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +65,14 @@ class RunInfo:
         groups = tuple(sorted({check.label(owner, "groups", group) for group in self.groups}))
         object.__setattr__(self, "groups", groups)
 
+    def check_groups(self, owner: str, step: Step) -> None:
+        """Refuse a step on groups that the run did not declare."""
+        check.member(owner, "step", step, (Step,))
+        strangers = sorted(set(step.groups).difference(self.groups))
+        if strangers:
+            expected = f"a step on groups that the run declared, {list(self.groups)}"
+            raise ParameterError(owner=owner, name="step", expected=expected, got=f"groups {strangers}")
+
 
 @dataclass(frozen=True, slots=True)
 class Opened:
@@ -77,12 +92,44 @@ class Opened:
 
 
 @dataclass(frozen=True, slots=True)
+class Held:
+    """What the ledger is held to from here on.
+
+    Args:
+        terms: all of them, also those that stay as they were.
+        reason: why they changed, in the words of whoever changed them; empty for the first.
+        since: date and time in UTC.
+    """
+
+    terms: Terms
+    reason: str
+    since: str
+
+    def __post_init__(self) -> None:
+        check.instance("Held", "terms", self.terms, Terms)
+        check.label("Held", "reason", self.reason, empty=True)
+        check.label("Held", "since", self.since)
+
+
+@dataclass(frozen=True, slots=True)
 class Began:
-    """A run. `software` names versions of what executed it; `began` is a date and time in UTC."""
+    """A run.
+
+    Args:
+        info: what it declares.
+        software: versions of what executes it.
+        began: date and time in UTC.
+        planned: the commitment: what the run will take at most. Empty in files of schema 1.
+        continues: number of the run whose place it takes, such as one that was killed.
+        plan: text of the whole plan, for `discreet plan show`; empty where there is none.
+    """
 
     info: RunInfo
     software: tuple[tuple[str, str], ...]
     began: str
+    planned: Planned = ()
+    continues: int | None = None
+    plan: str = ""
 
     def __post_init__(self) -> None:
         check.instance("Began", "info", self.info, RunInfo)
@@ -90,6 +137,12 @@ class Began:
             check.label("Began", "software", package)
             check.label("Began", "software", version)
         check.label("Began", "began", self.began)
+        object.__setattr__(self, "planned", planned_steps("Began", self.planned))
+        if self.continues is not None:
+            check.whole("Began", "continues", self.continues, least=1)
+        if not isinstance(self.plan, str) or len(self.plan) > _LONGEST_PLAN:
+            expected = f"the text of a plan, of at most {_LONGEST_PLAN} characters"
+            raise ParameterError(owner="Began", name="plan", expected=expected, got=type(self.plan).__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +176,22 @@ class Settled:
 
 
 @dataclass(frozen=True, slots=True)
+class Ended:
+    """Run number `run` takes no more steps.
+
+    `reason` is a public reason for taking fewer than it planned, in the words of whoever declares it.
+    Without one, what was planned counts in full, where it is a list that was fixed in advance.
+    """
+
+    run: int
+    reason: str
+
+    def __post_init__(self) -> None:
+        check.whole("Ended", "run", self.run, least=1)
+        check.label("Ended", "reason", self.reason, empty=True)
+
+
+@dataclass(frozen=True, slots=True)
 class Marked:
     """Something that voids run number `run`: `mark` is the `unsafe_...` name of it."""
 
@@ -135,17 +204,19 @@ class Marked:
             raise ParameterError(owner="Marked", name="mark", expected="a name that begins with unsafe_", got=repr(self.mark))
 
 
-Row: TypeAlias = Opened | Began | Reserved | Settled | Marked
+Row: TypeAlias = Opened | Held | Began | Reserved | Settled | Ended | Marked
 
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """What an accountant reads: in run `run`, `step` counts `count` times.
+    """What was charged: in run `run`, `step` counts `count` times.
 
     `unsettled` of them are reserved but not (yet) known to have been taken: a run still going, or one that was killed.
+    `number` is that of the run in its ledger, 0 for a plan.
     """
 
     run: RunInfo
     step: Step
     count: int
     unsettled: int = 0
+    number: int = 0

@@ -254,6 +254,12 @@ def _said_plainly(name: str) -> Iterator[None]:
         yield
     except (sqlite3.Error, UnicodeDecodeError) as error:  # the latter: a message that quotes damaged bytes
         code = getattr(error, "sqlite_errorcode", None)  # absent on errors of Python's own making
+        if code == sqlite3.SQLITE_READONLY_DBMOVED:
+            raise LedgerUnavailable(
+                expected=f"{name} where it was opened",
+                got="nothing there, or another file: it was moved, removed or replaced while it was in use",
+                do="Put it back and go on from the last checkpoint. A new ledger in its place would not know what was spent.",
+            ) from error
         if code is not None and code & 0xFF in _PASSING:
             raise LedgerUnavailable(
                 expected=f"to read or write {name}", got=str(error), do="The ledger is whole. Mend the cause and try again."

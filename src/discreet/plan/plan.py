@@ -13,6 +13,7 @@ from discreet.errors import AccountingError, ParameterError
 from discreet.ledger.events import GaussianSum, Poisson, Step
 from discreet.ledger.folding import folded_noise_multiplier
 from discreet.ledger.rows import Charge, RunInfo
+from discreet.ledger.snapshot import RunRecord, Snapshot
 from discreet.mechanisms import Bound, Gaussian, Groups, NotPrivate
 from discreet.mechanisms._frozen import Frozen, frozen
 from discreet.plan import text, vocabulary
@@ -283,9 +284,19 @@ class Plan:
             label=label,
         )
 
+    def snapshot(self) -> Snapshot:
+        """What a ledger would hold if the plan were executed: what accountants and reports read of it."""
+        charged = ((self.step, self.steps),) if self.queries() else ()
+        return Snapshot(runs=(RunRecord(info=self.run_info(), charged=charged),), marks=self.marks())
+
     def charges(self) -> tuple[Charge, ...]:
         """What the whole run will be charged; nothing if no group has noise, and then there is no guarantee either."""
-        return (Charge(self.run_info(), self.step, self.steps),) if self.queries() else ()
+        return self.snapshot().charges
+
+    @property
+    def plans(self) -> Mapping[str, Plan]:
+        """Itself, without a name: a plan is a programme of one."""
+        return {"": self}
 
     def marks(self) -> tuple[str, ...]:
         """Names of what voids the guarantee; a run of this plan must be marked with each of them before its first step."""
@@ -318,6 +329,11 @@ class Plan:
     def to_json(self) -> str:
         """The plan as JSON; `from_json` gives an equal one."""
         return text.to_json(plain(self))
+
+    def as_row(self) -> str:
+        """The plan as a ledger holds it: JSON; empty where the plan holds data, which no ledger does."""
+        owners = self.sampler.owners if isinstance(self.sampler, Sampler) else None
+        return self.to_json() if owners is None else ""
 
     def to_toml(self) -> str:
         """The plan as TOML; `from_toml` gives an equal one.

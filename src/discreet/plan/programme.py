@@ -17,6 +17,7 @@ from discreet.accounting import account, solve
 from discreet.accounting.unknowns import NoiseFactor
 from discreet.errors import AccountingError, ParameterError
 from discreet.ledger.rows import Charge
+from discreet.ledger.snapshot import Snapshot
 from discreet.mechanisms._frozen import frozen
 from discreet.plan import text, vocabulary
 from discreet.plan.calibrated import Target
@@ -118,9 +119,14 @@ class Programme:
 
     # --- what it costs ---
 
+    def snapshot(self) -> Snapshot:
+        """What a ledger would hold if all plans were executed: what accountants and reports read of it."""
+        runs = tuple(run for plan in self.plans.values() for run in plan.snapshot().runs)
+        return Snapshot(runs=runs, marks=self.marks())
+
     def charges(self) -> tuple[Charge, ...]:
         """What all runs together will be charged."""
-        return tuple(charge for plan in self.plans.values() for charge in plan.charges())
+        return self.snapshot().charges
 
     def marks(self) -> tuple[str, ...]:
         """Names of what voids the guarantee."""

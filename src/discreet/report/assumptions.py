@@ -56,8 +56,8 @@ def _ledger(facts: Facts) -> Iterator[Assumption]:
         yield Assumption("Nothing unsafe happened", Basis.VIOLATED, f"Marked: {'; '.join(map(mark_words, marks))}.")
     else:
         yield Assumption("Nothing unsafe happened", Basis.CHECKED, "The ledger bears no mark.")
-    if facts.held.unsettled:
-        how = f"{counted(facts.held.unsettled, 'step')} were reserved and not settled; they count in full."
+    if facts.snapshot.unsettled:
+        how = f"{counted(facts.snapshot.unsettled, 'step')} were reserved and not settled; they count in full."
     else:
         how = "All reservations are settled: what is counted is what was taken."
     yield Assumption("Every step that was taken is counted", Basis.CHECKED, how)
@@ -69,7 +69,7 @@ def _ledger(facts: Facts) -> Iterator[Assumption]:
 
 
 def _samples(facts: Facts) -> Iterator[Assumption]:
-    policies = sorted({charge.step.sampling for charge in facts.held.held if charge.count}, key=phrase)
+    policies = sorted({charge.step.sampling for charge in facts.snapshot.charges if charge.count}, key=phrase)
     for policy in policies:
         yield Assumption(
             f"Samples were drawn as accounted for: {phrase(policy)}",
@@ -125,7 +125,7 @@ def _arithmetic(facts: Facts) -> Iterator[Assumption]:
 
 def _randomness(facts: Facts) -> Iterator[Assumption]:
     text = "Noise and samples cannot be predicted"
-    if any(run.info.randomness is Randomness.UNSAFE_TEST_KEY for run in facts.held.runs):
+    if any(run.info.randomness is Randomness.UNSAFE_TEST_KEY for run in facts.snapshot.runs):
         yield Assumption(text, Basis.VIOLATED, "A run used a fixed test key.")
     else:
         yield Assumption(
@@ -137,7 +137,7 @@ def _randomness(facts: Facts) -> Iterator[Assumption]:
 
 
 def _choice(facts: Facts) -> Iterator[Assumption]:
-    if facts.held.adaptive:
+    if facts.by_fixed_analysis:
         yield Assumption(
             "Steps chosen from earlier outputs stayed within a budget that was fixed before the first of them",
             Basis.TRUSTED,
@@ -179,7 +179,7 @@ def _records(facts: Facts) -> Iterator[Assumption]:
         yield Assumption(
             "The number of records is public", Basis.TRUSTED, f"So says {facts.guarantee.adjacency.value} adjacency."
         )
-    elif any(isinstance(charge.step.sampling, TruncatedPoisson | FixedSize) for charge in facts.held.held):
+    elif any(isinstance(charge.step.sampling, TruncatedPoisson | FixedSize) for charge in facts.snapshot.charges):
         yield Assumption(
             "The number of records that the sampling names may be published", Basis.TRUSTED, "The ledger holds it in clear."
         )

@@ -48,8 +48,8 @@ _NOT_COVERED = (
 
 
 def _accesses(facts: Facts) -> Item:
-    held = facts.held
-    charges = [charge for charge in held.held if charge.count]
+    snapshot = facts.snapshot
+    charges = [charge for charge in snapshot.charges if charge.count]
     covered = [
         f"Covered: run {named(charge.run.label)}, {counted(charge.count, 'step')}"
         + (f", of which {charge.unsettled:,} are reserved and not settled." if charge.unsettled else ".")
@@ -57,7 +57,8 @@ def _accesses(facts: Facts) -> Item:
     ]
     if len(charges) > _LISTED:
         covered.append(f"Covered: {len(charges) - _LISTED:,} more, listed under “What was charged”.")
-    everything = f"{counted(held.steps, 'step')} of {counted(len(held.runs), 'run')}: everything charged to this ledger."
+    runs = counted(len(snapshot.runs), "run")
+    everything = f"{counted(snapshot.steps, 'step')} of {runs}: everything charged to this ledger."
     tuning = "Tuning runs that charged it are covered with the rest, and choosing among their results costs nothing more."
     return Item(
         "2a",
@@ -68,7 +69,7 @@ def _accesses(facts: Facts) -> Item:
 
 
 def _output(facts: Facts) -> Item:
-    charges = [charge for charge in facts.held.held if charge.count]
+    charges = [charge for charge in facts.snapshot.charges if charge.count]
     kinds = sorted({query_words(query) for charge in charges for query in charge.step.queries})
     releases = sum(charge.count * len(charge.step.queries) * _batches(charge.step.sampling) for charge in charges)
     if not charges:
@@ -204,7 +205,7 @@ def _against_records(facts: Facts) -> str:
 
 
 def _transparency(facts: Facts) -> Item:
-    software = sorted({f"{name} {version}" for run in facts.held.runs for name, version in run.software})
+    software = sorted({f"{name} {version}" for run in facts.snapshot.runs for name, version in run.software})
     return Item(
         "4",
         "Transparency and verification",
@@ -213,7 +214,7 @@ def _transparency(facts: Facts) -> Item:
                 f"Everything here was computed by discreet {facts.software} from the ledger alone and can be computed again "
                 "by anyone who has the file; no data, model or key is needed. Code and proofs are open."
             ),
-            f"Head of the ledger: {facts.held.head}. Keep it elsewhere: it is the fingerprint of the whole history.",
+            f"Head of the ledger: {facts.snapshot.head}. Keep it elsewhere: it is the fingerprint of the whole history.",
         ),
         (f"Software of the runs: {', '.join(software) or 'none'}.",),
     )

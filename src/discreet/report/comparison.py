@@ -57,7 +57,7 @@ def _row(name: str, plan: str, ledger: str, audit: str = _NONE, *, alarming: boo
 
 
 def _terms(facts: Facts) -> Iterator[Row]:
-    audit, runs = facts.audit, [run.info for run in facts.held.runs]
+    audit, runs = facts.audit, [run.info for run in facts.snapshot.runs]
     plan = next(iter(facts.plans.values()), None)  # unit and adjacency are the same in all
     for name, planned, found, audited in (
         ("unit", plan and str(plan.unit), {str(run.unit) for run in runs}, audit and str(audit.unit)),
@@ -80,7 +80,7 @@ def _terms(facts: Facts) -> Iterator[Row]:
 
 def _others(facts: Facts) -> Iterator[Row]:
     mine = {charge for plan in facts.plans.values() for charge in of_the_plan(facts, plan)}
-    others = sum(charge.count for charge in facts.held.held if charge not in mine)
+    others = sum(charge.count for charge in facts.snapshot.charges if charge not in mine)
     if facts.plans and others:
         yield _row("steps of other runs", "0", f"{others:,}")
 
@@ -170,7 +170,7 @@ def _epsilon(facts: Facts) -> Iterator[Row]:
         how = f"{audit.method}; {counted(audit.canaries, 'canary')}, {counted(audit.trials, 'trial')}; {moment(audit.made)}"
         yield _row("measured how", _NONE, _NONE, how)
         place = _NONE if facts.audited is None else facts.audited.value
-        yield _row("measured for", _NONE, facts.held.head[:16] + "…", f"{audit.ledger_head[:16]}…: {place}")
+        yield _row("measured for", _NONE, facts.snapshot.head[:16] + "…", f"{audit.ledger_head[:16]}…: {place}")
 
 
 def _reached(audit: Audit, claim: float) -> str:

@@ -32,7 +32,7 @@ def compose(facts: Facts, deviations: tuple[Deviation, ...]) -> Document:
         schema=SCHEMA,
         made=moment(facts.made),
         version=facts.software,
-        ledger_head=facts.held.head,
+        ledger_head=facts.snapshot.head,
         status=headline.status(facts, deviations),
         sentence=headline.sentence(facts),
         meaning=headline.meaning(facts),
@@ -54,7 +54,7 @@ def compose(facts: Facts, deviations: tuple[Deviation, ...]) -> Document:
 
 
 def _compared(facts: Facts) -> str:
-    given = {"plan": facts.plan, "budget": facts.budget, "audit": facts.audit}
+    given = {"plan": facts.plan, "audit": facts.audit}
     there = [name for name, value in given.items() if value is not None]
     missing = [name for name, value in given.items() if value is None]
     with_what = f"with the {' and the '.join(there)}" if there else "with nothing but itself"
@@ -112,7 +112,7 @@ def _chart_notes(facts: Facts) -> tuple[str, ...]:
         notes.append("The claim is contradicted. The curves follow from it all the same, and are no more reliable than it is.")
     if facts.void:
         notes.append("There is no guarantee, so no curve is drawn: an attacker might do anything.")
-    elif facts.held.adaptive:
+    elif facts.by_fixed_analysis:
         notes.append(
             "Steps were chosen from earlier outputs: the guarantee is the whole budget from the first step on, and no curve "
             "of it over steps is drawn. The attacker's curve is what the budget alone proves."
@@ -123,7 +123,7 @@ def _chart_notes(facts: Facts) -> tuple[str, ...]:
 def _groups(facts: Facts) -> tuple[Bars, ...]:
     """One chart for each kind of step, those taken most often first."""
     counts: dict[Step, int] = {}
-    for charge in facts.held.held:
+    for charge in facts.snapshot.charges:
         if charge.count:
             counts[charge.step] = counts.get(charge.step, 0) + charge.count
     kinds = sorted(counts.items(), key=lambda kind: -kind[1])
@@ -168,7 +168,7 @@ def _short(share: float | None) -> str:
 
 def _charges(facts: Facts) -> Table:
     header = ("run", "steps", "unsettled", "sampling", "group", "query", "sensitivity", "noise_std", "multiplier", "share")
-    rows = [row for charge in facts.held.held for row in _charge_rows(charge)]
+    rows = [row for charge in facts.snapshot.charges for row in _charge_rows(charge)]
     return Table(header, capped(rows, len(header)), numbers=(1, 2, 6, 7, 8, 9))
 
 
@@ -215,7 +215,7 @@ def _runs(facts: Facts) -> Table:
             ),
             alarming=run.info.randomness.value.startswith("unsafe_"),
         )
-        for run in facts.held.runs
+        for run in facts.snapshot.runs
     ]
     return Table(("run", "began", "parameters", "numerics", "randomness", "software"), capped(rows, 6))
 
@@ -223,7 +223,7 @@ def _runs(facts: Facts) -> Table:
 def _commands(facts: Facts) -> tuple[tuple[str, str], ...]:
     delta = exact(facts.guarantee.delta)
     return (
-        (f"discreet verify LEDGER --head {facts.held.head}", "The file is whole, and has this history."),
+        (f"discreet verify LEDGER --head {facts.snapshot.head}", "The file is whole, and has this history."),
         (f"discreet account LEDGER --delta {delta}", "The claim, computed again."),
         (f"discreet account LEDGER --delta {delta} --accountant rdp", "The second opinion."),
     )

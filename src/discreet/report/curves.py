@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from discreet.accounting import TradeOff, account, profile_of
-from discreet.accounting.normalise import LedgerLike, normalise
+from discreet.accounting.normalise import normalise
 from discreet.accounting.tight import tight_upper
 from discreet.accounting.tight.bracket import Starts
-from discreet.ledger import Charge, Everything, GaussianSum, Step, TruncatedPoisson
+from discreet.ledger import Everything, GaussianSum, Snapshot, Step, TruncatedPoisson
 from discreet.report.words import amplifies
 from discreet.units import Adjacency, Guarantee
 
@@ -26,17 +26,18 @@ _SHAPE = (0.0, 0.06, 0.12, 0.2, 0.28, 0.36, 0.45, 0.55, 0.65, 0.8, 1.0)  # epsil
 _FURTHEST = 30.0  # beyond, nothing is left to be said
 
 
-def detail(charges: Sequence[Charge]) -> float:
+def detail(steps: Sequence[tuple[Step, int]]) -> float:
     """Which part of the usual number of points is affordable, in (0, 1]."""
-    return min(1.0, _PLENTY / max(1, len({charge.step for charge in charges})))
+    return min(1.0, _PLENTY / max(1, len({step for step, _ in steps})))
 
 
-def spending(charges: Sequence[Charge], guarantee: Guarantee) -> tuple[tuple[int, float], ...]:
+def spending(snapshot: Snapshot, guarantee: Guarantee) -> tuple[tuple[int, float], ...]:
     """(steps, certified upper bound on epsilon after them) in the order of the ledger, from (0, 0) to the claim.
 
     Epsilon grows with every step, so what bounds a point bounds every point before it as well.
     """
-    total = sum(charge.count for charge in charges)
+    charges = snapshot.counted()
+    total = sum(count for _, count in charges)
     number = max(4, math.ceil(_POINTS * detail(charges)))
     stops = sorted({math.ceil(total * i / number) for i in range(1, number + 1)} - {0})
     starts: Starts = {}  # where an earlier search ended, which is where the next one begins
@@ -47,15 +48,15 @@ def spending(charges: Sequence[Charge], guarantee: Guarantee) -> tuple[tuple[int
     return ((0, 0.0), *zip(stops, reversed(found), strict=True))
 
 
-def _first(charges: Sequence[Charge], steps: int) -> Iterator[tuple[Step, int]]:
+def _first(counted: Sequence[tuple[Step, int]], steps: int) -> Iterator[tuple[Step, int]]:
     """The first so many steps, in the order of the ledger."""
-    for charge in charges:
-        count = min(charge.count, steps)
-        steps -= count
-        yield charge.step, count
+    for step, count in counted:
+        part = min(count, steps)
+        steps -= part
+        yield step, part
 
 
-def tradeoff(source: LedgerLike | None, guarantee: Guarantee) -> TradeOff:
+def tradeoff(source: Snapshot | None, guarantee: Guarantee) -> TradeOff:
     """What an attacker can do at most. Without a source (a filter): what the claim alone proves.
 
     Each point of the profile is a valid limit, so the choice of points decides how near the curve is to the best one, never
@@ -65,7 +66,7 @@ def tradeoff(source: LedgerLike | None, guarantee: Guarantee) -> TradeOff:
         return TradeOff((guarantee.upper,), (guarantee.delta,))
     profile = profile_of(source)
     furthest = min(guarantee.upper, _FURTHEST)
-    plenty = detail(source.charges()) < 1.0
+    plenty = detail(source.counted()) < 1.0
     seen = {furthest * share: profile(furthest * share) for share in (_SHAPE[::3] if plenty else _SHAPE)}
     best = min(seen, key=lambda epsilon: _limit(epsilon, seen[epsilon]))
     places = sorted(seen)
@@ -83,15 +84,15 @@ def _limit(epsilon: float, delta: float) -> float:
     return min(delta + math.exp(epsilon) * x, 1.0 - math.exp(-epsilon) * (1.0 - delta - x))
 
 
-def unamplified(source: LedgerLike, delta: float, guarantee: Guarantee) -> Guarantee | None:
+def unamplified(source: Snapshot, delta: float, guarantee: Guarantee) -> Guarantee | None:
     """The claim if an attacker knew every sample, and the record had been in each; None if samples play no part anyway.
 
     Guarantee: an upper bound for every way of drawing the samples that does not look at the records.
     """
-    charges = source.charges()
-    if not any(charge.count and amplifies(charge.step.sampling, guarantee.adjacency) for charge in charges):
+    counted = source.counted()
+    if not any(count and amplifies(step.sampling, guarantee.adjacency) for step, count in counted):
         return None
-    steps = [(_known(charge.step, guarantee.adjacency), charge.count) for charge in charges]
+    steps = [(_known(step, guarantee.adjacency), count) for step, count in counted]
     found = account(steps, delta=delta, adjacency=guarantee.adjacency, unit=guarantee.unit)
     return replace(found, numerics=guarantee.numerics, assumptions=guarantee.assumptions, voided_by=guarantee.voided_by)
 

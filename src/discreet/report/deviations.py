@@ -77,10 +77,11 @@ def _marks(facts: Facts) -> Iterator[Deviation]:
 
 
 def _unsettled(facts: Facts) -> Iterator[Deviation]:
-    if facts.held.unsettled:
+    if facts.snapshot.unsettled:
+        steps = f"{counted(facts.snapshot.unsettled, 'step')} of {facts.snapshot.steps:,}"
         yield _note(
-            f"{counted(facts.held.unsettled, 'step')} of {facts.held.steps:,} were reserved and never settled: a run is "
-            "still going, or was killed. They count in full, so the claim covers them."
+            f"{steps} were reserved and never settled: a run is still going, or was killed. They count in full, so the claim "
+            "covers them."
         )
 
 
@@ -122,7 +123,7 @@ def of_the_plan(facts: Facts, plan: Plan | None) -> tuple[Charge, ...]:
     If no run has its step, those of the same groups that belong to no other plan: they were executed in its place. If no run
     has the step of any plan, all of them: then something else than what was planned was executed.
     """
-    charges = facts.held.held
+    charges = facts.snapshot.charges
     steps = {step_of(each) for each in facts.plans.values()}
     if not any(charge.step in steps for charge in charges):
         return charges
@@ -154,7 +155,7 @@ def _plan(facts: Facts) -> Iterator[Deviation]:
         if planned is not None and name == alike[0]:
             yield from _steps([charge for charge in own if charge.step == planned], facts, alike)
         mine += own
-    others = [charge for charge in facts.held.held if charge not in mine and charge.count]
+    others = [charge for charge in facts.snapshot.charges if charge not in mine and charge.count]
     if others:
         names = ", ".join(sorted({named(charge.run.label) for charge in others}))
         total = counted(sum(charge.count for charge in others), "step")
@@ -184,8 +185,8 @@ def _steps(charges: list[Charge], facts: Facts, names: list[str]) -> Iterator[De
 
 
 def _terms(facts: Facts, plan: Plan, own: tuple[Charge, ...]) -> Iterator[Deviation]:
-    runs = {charge.run for charge in own} if facts.held.held else {run.info for run in facts.held.runs}
-    if facts.held.held and not runs:  # a plan of a programme that did not run
+    runs = {charge.run for charge in own} if facts.snapshot.charges else {run.info for run in facts.snapshot.runs}
+    if facts.snapshot.charges and not runs:  # a plan of a programme that did not run
         return
     for name, planned, found in (
         ("unit", str(plan.unit), {str(run.unit) for run in runs}),

@@ -12,7 +12,6 @@ from typing import Any
 
 from discreet._files import checked_path, overwrite
 from discreet.auditing import Audit
-from discreet.budget import Budget
 from discreet.errors import ParameterError
 from discreet.ledger import Ledger
 from discreet.plan import Plan, Programme
@@ -59,7 +58,6 @@ class Report:
         delta: float | None = None,
         plan: Plan | Programme | None = None,
         audit: Audit | None = None,
-        budget: Budget | None = None,
         tuning: Tuning | Sequence[Tuning] = (),
     ) -> Report:
         """The report on a ledger, which is read from its first row and checked.
@@ -78,7 +76,7 @@ class Report:
             LedgerCorrupt: a row is wrong.
             ParameterError: no delta is known; or tuning on private data whose runs are not in this ledger.
         """
-        facts = gather(ledger, delta=delta, plan=plan, audit=audit, budget=budget, tuning=tuning)
+        facts = gather(ledger, delta=delta, plan=plan, audit=audit, tuning=tuning)
         found = deviations(facts)
         return cls(compose(facts, found), facts.guarantee, found)
 

@@ -12,12 +12,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from discreet.accounting import LiveEpsilon, account
-from discreet.accounting.sources import read
 from discreet.errors import AccountingError
-from discreet.ledger import Ledger
+from discreet.ledger import Ledger, Rule
 from discreet.plan import Plan
 from discreet.training.logs import Logged
-from discreet.units import Parameters
 
 __all__ = ["Bar", "Meter"]
 
@@ -30,36 +28,31 @@ class Meter:
     """An upper bound on what the ledger has spent at one delta, while a run takes its steps.
 
     Guarantee: `after(k)` is at least the certified epsilon of everything that the ledger held when the run began and of k steps
-    of this run. None where no running bound is valid: parameters chosen from outputs, a plan or a ledger that is void, a
-    ledger whose runs protect different things.
+    of this run. None where no running bound is valid: a ledger that is held to a filter or an odometer, a plan or a ledger that
+    is void.
 
     Args:
         ledger: before the run begins.
         plan: of the run.
         delta: in (0, 1).
         steps: that the run will take.
-        parameters: as the run declares them.
-        most: what a budget at this delta admits, which the ledger asks before every charge.
     """
 
-    def __init__(
-        self, ledger: Ledger, plan: Plan, *, delta: float, steps: int, parameters: Parameters, most: float = math.inf
-    ) -> None:
+    def __init__(self, ledger: Ledger, plan: Plan, *, delta: float, steps: int) -> None:
         self.delta = delta
         self._taken = 0
         self._live: LiveEpsilon | None = None
         self._end: float | None = None
-        if not plan.private or ledger.marks() or parameters is Parameters.CHOSEN_FROM_OUTPUTS:
+        snapshot = ledger.snapshot()
+        if not plan.private or snapshot.marks or snapshot.rule not in (None, Rule.LIST):
             return
         self._step = plan.step
-        before = ledger.charges()
-        held = [(charge.step, charge.count) for charge in before]
+        charged = snapshot.charged()
+        planned = snapshot.counted() if snapshot.rule is Rule.LIST else (*charged.items(), (self._step, steps))
+        limit = None if snapshot.terms is None or snapshot.terms.delta != delta else snapshot.terms.epsilon
         try:
-            if before and read(ledger, plan.adjacency, plan.unit).parameters is Parameters.CHOSEN_FROM_OUTPUTS:
-                return
-            end = account([*held, (self._step, steps)], delta=delta, adjacency=plan.adjacency).upper
-            self._live = LiveEpsilon(delta=delta, adjacency=plan.adjacency, look_ahead=_LOOK_AHEAD, before=held)
-            self._end = min(end, max(most, self._live.epsilon))  # what was held may be above a budget that came later
+            self._end = account(planned, delta=delta, limit=limit, adjacency=plan.adjacency).upper
+            self._live = LiveEpsilon(delta=delta, adjacency=plan.adjacency, look_ahead=_LOOK_AHEAD, before=charged.items())
         except AccountingError:  # no single statement covers this ledger; the guarantee will say why
             self._end = self._live = None
 

@@ -19,10 +19,10 @@ from torch.utils.data import DataLoader
 from discreet import _validate as check
 from discreet.aggregation.release import Release
 from discreet.aggregation.session import Session
-from discreet.budget import Budget
 from discreet.canaries import Canaries
 from discreet.errors import ModelError, ParameterError, SampleMisuse
 from discreet.ledger import Ledger
+from discreet.ledger.rules import HasTerms
 from discreet.mechanisms import State
 from discreet.plan import Plan
 from discreet.randomness import Source
@@ -60,7 +60,8 @@ class PrivateRun:
             a group of the plan for its statistics: leaf "bn/<name>" (see `PrivateBatchNorm`).
         plan: with a number of records; its leaves are filled in here.
         ledger: of the data set: a path, or a ledger that is open to append.
-        budget: for a ledger given as a path: refuses what would exceed it.
+        budget: for a ledger given as a path: what it is held to from its first charge on, a `Budget`, a `Filter` or an
+            `Odometer`. A ledger that exists has its own. Without any, it is for the steps of this plan and for nothing else.
         statistics: further leaves that the loss returns for each record, name to size, such as {"metric/accuracy": 1}.
         canaries: records to look for in what is released, some of them left out by a coin: `Canaries` are entries of the data
             set, `GradientCanaries` further records of the plan that the engine makes up. Such a run has no checkpoints.
@@ -76,14 +77,14 @@ class PrivateRun:
         plan: Plan,
         *,
         ledger: Ledger | str | os.PathLike[str],
-        budget: Budget | None = None,
+        budget: HasTerms | None = None,
         statistics: Mapping[str, int] | None = None,
         canaries: Canaries | GradientCanaries | None = None,
         logs: Sequence[Log] = (),
         microbatch: int | None = None,
         memory_budget: int = 2**31,
         source: Source | None = None,
-        label: str = "",
+        label: str | None = None,
         parameters: Parameters = Parameters.FIXED_IN_ADVANCE,
     ) -> None:
         owner = "PrivateRun"
@@ -105,7 +106,7 @@ class PrivateRun:
         self._own_ledger, book = _opened(ledger, budget)
         try:
             self._session = Session(bound, ledger=book, numerics=level, source=source, label=label, parameters=parameters)
-            self._watch = Watch(self._session, parameters=parameters, statistics=shown, logs=logs)
+            self._watch = Watch(self._session, statistics=shown, logs=logs)
             self._planted = Planted(canaries, self._session)
             self._stepping = Stepping(
                 self._engine, self._session, self._planted, numerics=level, microbatch=rows, memory_budget=memory
@@ -118,6 +119,7 @@ class PrivateRun:
         self._attempts = 0  # at the waiting batch
         self._new = False  # whether batches are in memory of their own
         self._start = 0
+        self._lost = ""
         self._first_state: State = bound.bound.initial_state
         self._done = 0  # batches of all steps that were released, those of the run that is continued included
         self._began = False
@@ -198,7 +200,9 @@ class PrivateRun:
                 + (", and units that own several rows" if sampler.owners is not None else ""),
                 do=f"Make the plan for {whole}; an entry is what is protected (for users: everything of one user).",
             )
-        samples = self._session.samples(self._start, self._first_state, until_budget=until_budget)  # or refuses a second pass
+        samples = self._session.samples(  # or refuses a second pass
+            self._start, self._first_state, until_budget=until_budget, lost=self._lost
+        )
         self._new, self._began = loading.in_new_memory, True
         self._announce()
         self._watch.begin(self._start, progress)
@@ -320,18 +324,21 @@ class PrivateRun:
         optimizer: Stateful | None = None,
         scheduler: Stateful | None = None,
         others: Mapping[str, Stateful] | None = None,
+        lost: str = "",
     ) -> int:
         """Go on from a checkpoint, before `batches`: at its step, on the same ledger, with fresh samples and noise.
 
-        All steps from there on are charged. Steps that were taken after the checkpoint and are now taken again were released
-        twice and are charged twice. Whoever goes back because of what was released, and not because of a crash, must say so:
-        parameters=Parameters.CHOSEN_FROM_OUTPUTS.
+        All steps from there on are charged. Steps that were taken or reserved after the checkpoint are charged too, and going
+        back may itself be a choice from outputs. So on a ledger that is held to a list they are lost: `batches` refuses a
+        plan that no longer fits, and `batches(until_budget=True)` takes what is left. Under a filter or an odometer they are
+        taken again at their price; on a list only for a public reason, which stands in the guarantee.
 
         Args:
             path: of the file.
             optimizer: the same that was saved, as with
             scheduler: and
             others: by the same names.
+            lost: the public reason for which steps were lost and may be taken again, such as "power failure".
 
         Returns:
             The step at which the run goes on.
@@ -350,10 +357,22 @@ class PrivateRun:
         self._stepping.check(self._session.bound.groups(found.state))
         restore(named(self._model, optimizer, scheduler, others), found.objects, self._engine.batch_norm.take_over)
         self._start, self._first_state = found.step, found.state
+        self._lost = check.label("PrivateRun.load", "lost", lost, empty=True)
         self._done = found.step * self._session.sampler.batches_per_step
         return found.step
 
     # --- the end ---
+
+    def stop(self, reason: str) -> None:
+        """Declare that the loop ends early for a public reason, such as "the machine was needed": what was taken counts.
+
+        Without it all planned steps count, whenever the loop ends: by `break`, an exception, Ctrl-C or a kill. So a run may
+        end because of a validation score at no risk, but at the price of the whole plan.
+
+        Args:
+            reason: one that owes nothing to what was released; it stands in the guarantee, in your words.
+        """
+        self._session.stop(reason)
 
     def close(self) -> None:
         """Close a ledger that was given as a path."""
@@ -370,14 +389,13 @@ class PrivateRun:
         self.close()
 
 
-def _opened(ledger: Ledger | str | os.PathLike[str], budget: Budget | None) -> tuple[bool, Ledger]:
+def _opened(ledger: Ledger | str | os.PathLike[str], budget: HasTerms | None) -> tuple[bool, Ledger]:
     """Whether the ledger is the run's own to close, and the ledger."""
     if not isinstance(ledger, Ledger):
-        guard = None if budget is None else check.instance("PrivateRun", "budget", budget, Budget)
-        return True, Ledger.open(ledger, guard=guard)
+        return True, Ledger.open(ledger, budget=budget)
     if budget is not None:
         expected, got = "given with the path of a ledger", "given with a ledger that is open"
-        do = "Open that one with guard=Budget(...)."
+        do = "Open that one with budget=...: Ledger.open(path, budget=...)."
         raise ParameterError(owner="PrivateRun", name="budget", expected=expected, got=got, do=do)
     return False, ledger
 

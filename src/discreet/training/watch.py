@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from discreet.accounting import account
 from discreet.aggregation.release import Release
 from discreet.aggregation.session import Session
-from discreet.budget import Budget
 from discreet.errors import ParameterError
 from discreet.plan.calibrated import default_delta
 from discreet.training.logs import Log, Logged
 from discreet.training.progress import Bar, Meter
-from discreet.units import Guarantee, Parameters
+from discreet.units import Guarantee
 
 __all__ = ["Watch"]
 
@@ -24,19 +22,17 @@ class Watch:
 
     Args:
         session: of the run.
-        parameters: as the run declares them.
         statistics: leaves whose releases are shown.
         logs: called after every release.
     """
 
-    def __init__(self, session: Session, *, parameters: Parameters, statistics: Mapping[str, int], logs: Sequence[Log]) -> None:
+    def __init__(self, session: Session, *, statistics: Mapping[str, int], logs: Sequence[Log]) -> None:
         for log in logs:
             given: object = log
             if not callable(given):
                 expected, got = "functions of what was released", type(log).__name__
                 raise ParameterError(owner="PrivateRun", name="logs", expected=expected, got=got)
         self._plan, self._ledger, self._records = session.plan, session.ledger, session.sampler.records
-        self._parameters = parameters
         self._statistics = statistics
         self._logs = tuple(logs)
         self._meter: Meter | None = None
@@ -45,10 +41,12 @@ class Watch:
 
     def guarantee(self, delta: float | None) -> Guarantee:
         """Of everything that the ledger holds; see `PrivateRun.guarantee`."""
-        budget = self._budget
-        if budget is not None and delta in (None, budget.delta):
-            return budget.guarantee(self._ledger.charges(), marks=self._ledger.marks())
-        return account(self._ledger, delta=self._delta if delta is None else delta)
+        return account(self._ledger, delta=self._delta if delta is None else delta, limit=self._target_at(delta))
+
+    def _target_at(self, delta: float | None) -> float | None:
+        """The target of the plan, if it is one at this delta: the bracket is narrowed where it matters."""
+        target = self._plan.target
+        return target.epsilon if target is not None and delta in (None, target.delta) else None
 
     def begin(self, start: int, progress: bool | None) -> None:  # noqa: FBT001  (three values, from the caller's keyword)
         """When the run has begun, before its first charge: what is charged now was there before it, marks are its own too.
@@ -66,8 +64,6 @@ class Watch:
             self._plan,
             delta=self._delta,
             steps=self._plan.steps - start,
-            parameters=self._parameters,
-            most=math.inf if self._budget is None else self._budget.epsilon,
         )
         self._bar = bar if bar.visible else None
 
@@ -97,20 +93,15 @@ class Watch:
             log(logged)
 
     @property
-    def _budget(self) -> Budget | None:
-        guard = self._ledger.guard
-        return guard if isinstance(guard, Budget) else None
-
-    @property
     def _limit(self) -> str:
-        budget, target = self._budget, self._plan.target
-        if budget is not None:
-            return f"budget {budget.epsilon:g}"
+        terms, target = self._ledger.terms, self._plan.target
+        if terms is not None and terms.epsilon is not None:
+            return f"budget {terms.epsilon:g}"
         return "" if target is None else f"target {target.epsilon:g}"
 
     @property
     def _delta(self) -> float:
-        budget, target = self._budget, self._plan.target
-        if budget is not None:
-            return budget.delta
+        terms, target = self._ledger.terms, self._plan.target
+        if terms is not None and terms.delta is not None:
+            return terms.delta
         return default_delta(self._records) if target is None else target.delta

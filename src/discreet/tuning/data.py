@@ -6,9 +6,9 @@ from dataclasses import KW_ONLY, dataclass
 from typing import TypeAlias
 
 from discreet import _validate as check
-from discreet.budget import Budget
 from discreet.errors import ParameterError
-from discreet.ledger import Ledger
+from discreet.ledger import Ledger, Rule
+from discreet.units import Parameters
 
 __all__ = ["Data", "Private", "Public", "Synthetic"]
 
@@ -55,13 +55,15 @@ class Private:
     """The data that are to be protected. Every trial and every score is charged to their ledger, within its budget.
 
     Args:
-        ledger: of the data set, open to append, with a `Budget` as its guard: what is tried next may depend on what came out.
+        ledger: of the data set, open to append. What is tried next may depend on what came out, so it is held to a `Filter` or
+            an `Odometer`; or, where all trials are fixed in advance, to a `Budget` whose plans are theirs and their scores'.
         name: of the data set; public.
         about: anything worth knowing; public.
         records: number of validation records [public]. As everywhere, a record holds everything of one unit.
         noise_std: of the noise on the number of right answers; the noise on the score is noise_std / records.
 
-    >>> ledger = Ledger.in_memory(guard=Budget(epsilon=3.0, delta=1e-6))
+    >>> from discreet.budget import Filter
+    >>> ledger = Ledger.in_memory(budget=Filter(epsilon=3.0, delta=1e-6))
     >>> Private(ledger, "patients", records=2_000, noise_std=20.0).score_noise
     0.01
     """
@@ -78,20 +80,21 @@ class Private:
         _check_texts(owner, self.name, self.about)
         object.__setattr__(self, "records", check.whole(owner, "records", self.records, least=1))
         object.__setattr__(self, "noise_std", check.positive(owner, "noise_std", self.noise_std))
-        guard = check.instance(owner, "ledger", self.ledger, Ledger).guard
-        if not isinstance(guard, Budget):
+        if check.instance(owner, "ledger", self.ledger, Ledger).terms is None:
             raise ParameterError(
                 owner=owner,
                 name="ledger",
-                expected="one with a budget: what is tried next depends on what came out, which only a budget can cover",
-                got="a ledger without" if guard is None else f"a guard of type {type(guard).__name__}",
-                do="Open it with guard=Budget(epsilon=..., delta=...).",
+                expected="one that is held to something: what is tried next may depend on what came out",
+                got="a ledger that is for the steps of its first run",
+                do="Open it with budget=dp.Filter(epsilon=..., delta=...).",
             )
 
     @property
-    def budget(self) -> Budget:
-        """Of the ledger."""
-        return check.instance("Private", "ledger", self.ledger.guard, Budget)
+    def parameters(self) -> Parameters:
+        """What the runs of trials and scores declare: that they were fixed in advance, where the ledger holds them to it."""
+        terms = self.ledger.terms
+        listed = terms is not None and terms.rule is Rule.LIST
+        return Parameters.FIXED_IN_ADVANCE if listed else Parameters.CHOSEN_FROM_OUTPUTS
 
     @property
     def score_noise(self) -> float:

@@ -19,7 +19,6 @@ from discreet.mechanisms import Gaussian, Groups
 from discreet.plan import Plan
 from discreet.sampling import Sampler
 from discreet.tuning.data import Private
-from discreet.units import Parameters
 
 __all__ = ["released_score", "score_plan"]
 
@@ -50,7 +49,7 @@ def released_score(values: object, data: Private, plan: Plan, label: str) -> flo
         BudgetExceeded: the score does not fit; nothing was charged or released.
     """
     rows = _rows(values, data.records)
-    run = Aggregator(score_plan(data, plan), ledger=data.ledger, label=label, parameters=Parameters.CHOSEN_FROM_OUTPUTS)
+    run = Aggregator(score_plan(data, plan), ledger=data.ledger, label=label, parameters=data.parameters)
     (sample,) = run.samples()
     released = run.release(sample, {_LEAF: rows[sample.indices]})
     return float(released[_LEAF][0]) / data.records

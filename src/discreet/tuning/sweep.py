@@ -3,12 +3,11 @@
 For each trial on private data:
 
     does it fit, with its score? -> trial (trains, and charges the ledger under the trial's label)
-    -> the ledger has that charge, and its budget admits all of them -> score (charged, noised) -> next trial
+    -> the ledger has that charge, which its budget admitted -> score (charged, noised) -> next trial
 
 Guarantee, for private data: every released score was charged before it was drawn, to the ledger that the trial charged; after a
-trial that charged nothing, or past the budget, nothing more is released. The scores are declared as chosen from outputs, so
-that from the first of them on the budget admits charges of this ledger by its privacy filter alone (P39). What a trial does
-beside the ledger, no ledger can show.
+trial that charged nothing, or past the budget, nothing more is released. The ledger is held to a filter or an odometer, which
+covers whatever is chosen from outputs (P39), or to a list of all trials. What a trial does beside the ledger, no ledger shows.
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ import math
 import numbers
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from discreet import _validate as check
 from discreet.errors import BudgetExceeded, LedgerMisuse, ParameterError
-from discreet.ledger import Charge, Ledger
+from discreet.ledger import Ledger
 from discreet.ledger._provenance import now
 from discreet.plan import Plan
 from discreet.tuning.data import Data, Private, Public, Synthetic
@@ -30,7 +29,6 @@ from discreet.tuning.progress import trials_bar
 from discreet.tuning.record import Kind, Method, Trial, Tuning
 from discreet.tuning.score import released_score, score_plan
 from discreet.tuning.settings import Settings
-from discreet.units import Parameters
 
 __all__ = ["Sweep", "TrialFunction", "sweep"]
 
@@ -153,7 +151,6 @@ def _private(trial: TrialFunction, settings: Settings, data: Private) -> tuple[T
     try:
         values = trial(settings)
         _check_charged(ledger, label)
-        _check_admitted(data)
         score = released_score(values, data, settings.plan, label + _SCORE)
     except BudgetExceeded as wrong:
         charged = _charged(ledger, label)
@@ -164,11 +161,12 @@ def _private(trial: TrialFunction, settings: Settings, data: Private) -> tuple[T
 def _without_room(settings: Settings, data: Private) -> str:
     """Why the trial and its score would not fit what is left of the budget; empty if they do. Nothing is charged."""
     _check_unmarked(data.ledger)
-    planned = (settings.plan, score_plan(data, settings.plan))
-    infos = [plan.run_info(parameters=Parameters.CHOSEN_FROM_OUTPUTS) for plan in planned]
-    charges = [Charge(info, plan.step, plan.steps) for info, plan in zip(infos, planned, strict=True)]
+    score = score_plan(data, settings.plan)
+    info = settings.plan.run_info(parameters=data.parameters)
+    groups = tuple({*info.groups, *score.run_info().groups})
+    planned = [(plan.step, plan.steps) for plan in (settings.plan, score)]
     try:
-        data.budget((*data.ledger.charges(), *charges))
+        data.ledger.check_admits(replace(info, groups=groups), planned)
     except BudgetExceeded as wrong:
         return f"the next trial does not fit the budget: {wrong.got}"
     return ""
@@ -193,15 +191,3 @@ def _check_unmarked(ledger: Ledger) -> None:
     if marks:
         expected, do = "a ledger without marks", "There is no guarantee to tune within. No score was released."
         raise LedgerMisuse(expected=expected, got=f"one that is marked {', '.join(marks)}", do=do)
-
-
-def _check_admitted(data: Private) -> None:
-    """Whatever handle the trial charged through: the budget of this one admits it."""
-    try:
-        data.budget(data.ledger.charges())
-    except BudgetExceeded as wrong:
-        raise LedgerMisuse(
-            expected="a trial that charges through a ledger with the same budget",
-            got=f"charges that it does not admit: {wrong.got}",
-            do="Open the ledger once, with guard=Budget(...), and use it everywhere. No score was released.",
-        ) from None

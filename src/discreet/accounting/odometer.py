@@ -1,0 +1,141 @@
+"""An odometer: what may be said of a ledger whose further runs were chosen by looking at the earlier ones.
+
+Before the first release delta is divided among the rules that may later be used, because which of them is used
+depends on what was released. A claim is the smallest epsilon that any of them gives:
+
+    level n     all charges are within n times what the first run planned: the tight epsilon of n times that plan,
+                at the level's share of delta
+    orders      whatever was charged: a mixture of Rényi orders, each with its share,
+
+                    epsilon = ln max over l > 0 of  l - delta * sum_j w_j l^(a_j) exp(-(a_j - 1) R_j),
+
+                where R_j is the sum of the divergences of order a_j along the path
+
+Theorem and proof: docs/proofs/filters.md, "The odometer".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from discreet.accounting.leaves import Leaf
+from discreet.accounting.normalise import normalise
+from discreet.accounting.rdp import composed
+from discreet.accounting.rdp import epsilon as renyi_epsilon
+from discreet.accounting.tight import tight_epsilon
+from discreet.ledger.terms import Planned, Terms
+from discreet.units import Adjacency
+
+__all__ = ["Reading", "mixture_epsilon", "odometer_reading", "shares"]
+
+# Powers of two, so that the shares add up to exactly 1. A level is worth a share of its own if people stop there.
+_LEVELS = ((1, 1 / 2), (2, 1 / 8), (3, 1 / 16), (4, 1 / 32), (5, 1 / 32), (10, 1 / 32), (20, 1 / 32))
+_COPIES = (1, 2, 4, 10, 30, 100)  # times the first plan: for each the order that serves it best
+_ORDER_SHARE = 1 / 32
+_TOLERANCE = 1e-3
+_LARGEST_OFFSET = 1e6  # of order - 1; beyond, a mixture gains nothing
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What an odometer says: epsilon, and the rule that gives it, in words."""
+
+    epsilon: float
+    rule: str
+
+
+def shares(
+    planned: Planned, adjacency: Adjacency, delta: float
+) -> tuple[tuple[tuple[int, float], ...], tuple[tuple[float, float], ...]]:
+    """Levels and orders with their shares of delta, from what the first run plans; all of it is public."""
+    orders: dict[float, float] = {}
+    for copies in _COPIES:
+        leaves = normalise([(step, copies * count) for step, count in planned], adjacency)
+        order = renyi_epsilon(leaves, delta=delta * _ORDER_SHARE).order
+        offset = min(order - 1.0, _LARGEST_OFFSET)
+        orders[1.0 + offset] = orders.get(1.0 + offset, 0.0) + _ORDER_SHARE
+    return _LEVELS, tuple(sorted(orders.items()))
+
+
+def odometer_reading(terms: Terms, charged: Planned, adjacency: Adjacency) -> Reading:
+    """The smallest epsilon that a rule with a share gives for what was charged.
+
+    Guarantee: whatever decided on runs, their parameters and their ends, for every set S of outcomes
+    P[S] <= sum over readings e of exp(e) P'[S and the reading is e] + delta, rounding included.
+
+    Args:
+        terms: complete ones of an odometer.
+        charged: what was charged, by kind of step.
+        adjacency: of all runs.
+    """
+    delta = terms.delta or 0.0
+    leaves = normalise(charged, adjacency)
+    readings = [Reading(mixture_epsilon(leaves, terms.orders, delta), "a mixture of Rényi orders")]
+    level = _level(terms, charged)
+    if level is not None:
+        copies, share = level
+        whole = normalise([(step, copies * count) for step, count in terms.planned], adjacency)
+        epsilon = tight_epsilon(whole, delta * share, _TOLERANCE).upper
+        plan = "the first run's plan" if copies == 1 else f"{copies} times the first run's plan"
+        readings.append(Reading(epsilon, f"{plan} at {share:g} of delta"))
+    return min(readings, key=lambda reading: reading.epsilon)
+
+
+def _level(terms: Terms, charged: Planned) -> tuple[int, float] | None:
+    """The lowest level that holds all charges."""
+    planned = dict(terms.planned)
+    for copies, share in sorted(terms.levels):
+        if all(count <= copies * planned.get(step, 0) for step, count in charged):
+            return copies, share
+    return None
+
+
+def mixture_epsilon(leaves: Sequence[tuple[Leaf, int]], orders: Sequence[tuple[float, float]], delta: float) -> float:
+    """The epsilon of a mixture of Rényi orders, rounded up.
+
+    With one order and share 1 it is the usual conversion of a Rényi divergence.
+
+    Args:
+        leaves: with counts, whatever decided on them.
+        orders: (order, share of delta), fixed before the first release.
+        delta: in (0, 1).
+
+    >>> from discreet.accounting.leaves import Gaussian
+    >>> round(mixture_epsilon([(Gaussian(2.0), 1)], [(10.0, 1.0)], 1e-5), 3)
+    2.168
+    """
+    terms = []
+    for order, share in orders:
+        divergence = composed(leaves, order)
+        if math.isfinite(divergence):
+            terms.append((order, math.log(delta) + math.log(share), divergence))
+    if not terms:
+        return math.inf
+
+    def summands(log_ratio: float) -> list[tuple[float, float]]:
+        """(order, delta w l^(a-1) e^(-(a-1)R)) at the likelihood ratio l, each rounded down."""
+        values = []
+        for order, log_weight, divergence in terms:
+            exponent = log_weight + (order - 1.0) * (log_ratio - divergence)
+            sizes = 1.0 + abs(log_weight) + (order - 1.0) * (abs(log_ratio) + divergence)
+            values.append((order, math.exp(min(exponent - 2.0**-48 * sizes, 700.0))))
+        return values
+
+    def slope(log_ratio: float) -> float:
+        """1 minus the derivative of the sum by l: falls as l grows, and is 0 where l minus the sum is largest."""
+        return 1.0 - sum(order * value for order, value in summands(log_ratio))
+
+    low, high = 0.0, 1.0
+    if slope(low) <= 0.0:
+        return 0.0  # largest at l <= 1, where it is at most 1
+    while slope(high) > 0.0:
+        low, high = high, 2.0 * high
+    for _ in range(100):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if slope(middle) > 0.0 else (low, middle)
+    # The function is concave in l: its tangent at exp(low) bounds it up to exp(high).
+    height = 1.0 - sum(value for _, value in summands(low)) + slope(low) * math.expm1(high - low)
+    epsilon = low + math.log(height) + 2.0**-45 * (1.0 + low)
+    return max(0.0, epsilon)

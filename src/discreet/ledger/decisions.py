@@ -1,0 +1,185 @@
+"""Which rows may follow what a ledger holds: pure functions from a snapshot to rows, or an error.
+
+The ledger calls them inside the transaction that writes their rows, so that no other process comes between
+the decision and the row. Every error here means that nothing was written.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from discreet.errors import LedgerMisuse, ParameterError
+from discreet.ledger._provenance import now
+from discreet.ledger.codec import SCHEMA
+from discreet.ledger.events import Step
+from discreet.ledger.rows import Began, Ended, Held, Reserved, Row
+from discreet.ledger.rules import installed
+from discreet.ledger.snapshot import RunRecord, Snapshot
+from discreet.ledger.terms import Planned, Rule, Terms
+from discreet.units import Adjacency, Parameters
+
+__all__ = ["another_budget", "beginning", "check_writable", "ending", "first_terms", "longer_list", "reservation"]
+
+
+def check_writable(snapshot: Snapshot) -> None:
+    """Refuse to write to a file of an older schema."""
+    if snapshot.schema != SCHEMA:
+        raise LedgerMisuse(
+            expected=f"a ledger of schema {SCHEMA} to write to",
+            got=f"one of schema {snapshot.schema}, which holds no budget and is read only",
+            do="Begin a new ledger, and account for both: discreet account OLD NEW.",
+        )
+
+
+def first_terms(snapshot: Snapshot, wanted: Terms) -> list[Row]:
+    """The terms that a handle was opened with: written where there are none, else compared with those that are there."""
+    if snapshot.terms is None:
+        return [Held(wanted, "", now())]
+    if not _same(snapshot.terms, wanted):
+        raise LedgerMisuse(
+            expected=f"what the ledger is held to: {_words(snapshot.terms)}",
+            got=_words(wanted),
+            do="Leave the budget out: the ledger has its own. `change_budget` makes it another one, in a row.",
+        )
+    return []
+
+
+def beginning(snapshot: Snapshot, row: Began) -> list[Row]:
+    """The rows that begin a run, if the terms admit what it plans.
+
+    Raises:
+        BudgetExceeded: they do not.
+        LedgerMisuse: a run that is chosen from outputs, on a list that was fixed in advance.
+    """
+    _refuse_another_kind(snapshot, row)
+    after, held = _completed(snapshot, row.planned, row.info.adjacency)
+    if row.continues is not None and row.continues not in {run.number for run in after.runs if not run.reason}:
+        expected = "the number of a run that did not end for a public reason"
+        raise ParameterError(owner="Ledger.begin", name="continues", expected=expected, got=repr(row.continues))
+    if row.info.parameters is Parameters.CHOSEN_FROM_OUTPUTS and after.rule in (None, Rule.LIST):
+        raise LedgerMisuse(
+            expected="a filter or an odometer, for a run that is chosen from outputs",
+            got="a ledger that is held to a list fixed in advance",
+            do="Open it with budget=dp.Filter(epsilon=..., delta=...) or dp.Odometer(delta=...) before its first run.",
+        )
+    _admit(after.proposing(RunRecord(info=row.info, planned=row.planned, continues=row.continues)))
+    return [*held, row]
+
+
+def _refuse_another_kind(snapshot: Snapshot, row: Began) -> None:
+    """Refuse a run that protects something else than those before it: no one statement would cover both."""
+    for run in snapshot.runs:
+        for name in ("unit", "adjacency"):
+            before, now_ = getattr(run.info, name), getattr(row.info, name)
+            if before != now_:
+                raise LedgerMisuse(
+                    expected=f"one {name} in all runs of a ledger: {_shown(before)}",
+                    got=_shown(now_),
+                    do="One statement protects one thing against one change of the data. Use another ledger.",
+                )
+
+
+def _shown(value: object) -> str:
+    return value.value if isinstance(value, Adjacency) else str(value)
+
+
+def reservation(snapshot: Snapshot, row: Reserved, step: Step) -> list[Row]:
+    """The rows that charge a step to a run, `step` being the one that the row names.
+
+    Raises:
+        BudgetExceeded: it is more than the run planned, and the terms do not admit it.
+        LedgerMisuse: the run is over.
+    """
+    run = next(run for run in snapshot.runs if run.number == row.run)
+    if run.over:
+        raise LedgerMisuse(
+            expected="a run that is not over",
+            got=f"run {row.run}, which ended or was continued by another",
+            do="Begin another run. Nothing was charged.",
+        )
+    charged = dict(run.charged)
+    total = charged.get(step, 0) + row.count
+    if total <= dict(run.planned).get(step, 0):  # within the commitment, which was admitted as a whole
+        return [row]
+    after, held = _completed(snapshot, ((step, total),), run.info.adjacency)
+    more = replace(run, charged=tuple({**charged, step: total}.items()))
+    _admit(replace(after, runs=tuple(more if other is run else other for other in after.runs)))
+    return [*held, row]
+
+
+def ending(snapshot: Snapshot, row: Ended) -> list[Row]:
+    """The row that ends a run, or that adds a public reason to an end without one."""
+    run = next((run for run in snapshot.runs if run.number == row.run), None)
+    continued = any(other.continues == row.run for other in snapshot.runs)
+    if run is None or continued or run.reason or (run.over and not row.reason):
+        raise LedgerMisuse(
+            expected="the number of a run that is not over",
+            got=f"{row.run!r}",
+            do="`discreet ledger show` lists the runs. A reason can be added once, and not to a run that was continued.",
+        )
+    return [row]
+
+
+def another_budget(snapshot: Snapshot, epsilon: float, delta: float | None, reason: str) -> list[Row]:
+    """The row that holds the ledger to another epsilon."""
+    before = snapshot.terms
+    if before is None or (before.rule is Rule.GAUSSIAN_FILTER and epsilon > (before.epsilon or 0.0)):
+        raise LedgerMisuse(
+            expected="a ledger whose budget can be changed",
+            got="one that is not held to anything yet" if before is None else "a Gaussian filter, to be raised",
+            do="Open the ledger with budget=..., or plan further runs on another one and account for both.",
+        )
+    if delta not in (None, before.delta) and (before.rule is not Rule.LIST or before.delta is not None):
+        expected = f"left out, or {before.delta!r}: delta is fixed before the first charge"
+        raise ParameterError(owner="Ledger.change_budget", name="delta", expected=expected, got=repr(delta))
+    after = replace(before, epsilon=epsilon, delta=before.delta if delta is None else delta)
+    return _held_to(snapshot, after, reason)
+
+
+def longer_list(snapshot: Snapshot, planned: Planned, reason: str) -> list[Row]:
+    """The row that lets a list grow, for a public reason."""
+    before = snapshot.terms
+    if before is None or before.rule is not Rule.LIST or not before.complete:
+        expected, do = "a ledger that is held to a list", "Other rules admit further runs as they are."
+        raise LedgerMisuse(expected=expected, got="one that is not", do=do)
+    return _held_to(snapshot, replace(before, planned=(*before.planned, *planned)), reason)
+
+
+def _held_to(snapshot: Snapshot, terms: Terms, reason: str) -> list[Row]:
+    held = Held(terms, reason, now())
+    _admit(replace(snapshot, history=(*snapshot.history, held)))
+    return [held]
+
+
+def _completed(snapshot: Snapshot, planned: Planned, adjacency: Adjacency) -> tuple[Snapshot, list[Row]]:
+    """The snapshot with terms that are complete, and the row that completes them, if one is needed."""
+    before = snapshot.terms
+    if not planned or (before is not None and before.complete):
+        return snapshot, []
+    if before is None or before.rule is Rule.LIST:
+        after = replace(before or Terms(rule=Rule.LIST), planned=planned)
+    else:
+        after = installed().completed(before, planned, adjacency)
+    held = Held(after, "", now())
+    return replace(snapshot, history=(*snapshot.history, held)), [held]
+
+
+def _admit(snapshot: Snapshot) -> None:
+    """Refuse what the terms of the snapshot do not admit."""
+    snapshot.check_list()
+    if snapshot.terms is not None and snapshot.terms.complete and snapshot.terms.epsilon is not None:
+        installed().admit(snapshot)
+
+
+def _same(present: Terms, wanted: Terms) -> bool:
+    """Whether what is wanted is what a ledger is held to; what is left open in `wanted` fits anything."""
+    same_rule = present.rule is wanted.rule or (wanted.rule is Rule.FILTER and present.rule.is_filter)
+    same_orders = not wanted.orders or wanted.orders == present.orders
+    same_list = wanted.rule is not Rule.LIST or not wanted.planned or dict(wanted.planned) == dict(present.planned)
+    same_budget = (present.epsilon, present.delta) == (wanted.epsilon, wanted.delta)
+    return same_rule and same_orders and same_list and same_budget
+
+
+def _words(terms: Terms) -> str:
+    limit = "no budget" if terms.epsilon is None else f"epsilon {terms.epsilon!r} at delta {terms.delta!r}"
+    return f"{limit}, by the rule {terms.rule.value!r}"

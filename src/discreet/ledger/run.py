@@ -1,0 +1,138 @@
+"""One run on a ledger: what it was begun with, and everything it may write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NoReturn
+
+from discreet import _process
+from discreet import _validate as check
+from discreet.errors import BudgetExceeded, LedgerMisuse
+from discreet.ledger.events import Step
+from discreet.ledger.lease import Lease
+from discreet.ledger.rows import RunInfo
+
+if TYPE_CHECKING:
+    from discreet.ledger.ledger import Ledger
+
+__all__ = ["Run", "block_size"]
+
+
+def block_size(taken: int) -> int:
+    """How many steps to reserve at once after `taken` steps: an eighth of them, at least 32.
+
+    So a crash over-counts by at most an eighth (or 32 steps), n steps need about 8 ln(n) blocks, and a million equal
+    steps are about 150 rows. It depends on the number of steps alone: a size chosen by measured time would write into
+    the ledger how long steps take, and with it how large the samples were.
+
+    >>> block_size(0), block_size(1_000)
+    (32, 125)
+    """
+    return max(32, taken // 8)
+
+
+class Run:
+    """The right to charge steps to one run of a ledger; got from `Ledger.begin`.
+
+    It belongs to the handle that began it, and like the handle it does not survive a fork.
+    """
+
+    def __init__(self, ledger: Ledger, number: int, info: RunInfo) -> None:
+        self._ledger = ledger
+        self._number = number
+        self._info = info
+        self._spelled: dict[Step, int] = {}
+        self._over = False
+        self._owner = _process.current()
+
+    @property
+    def number(self) -> int:
+        """Of the run in its ledger."""
+        return self._number
+
+    @property
+    def info(self) -> RunInfo:
+        """What the run declared."""
+        return self._info
+
+    def reserve(self, step: Step, *, count: int) -> Lease:
+        """Charge `count` times `step`, durably, and get the lease to take them.
+
+        Raises:
+            ParameterError: a group that the run did not declare, a count below 1.
+            BudgetExceeded: more than the run planned, and the ledger's terms do not admit it. Nothing is charged then.
+        """
+        self._info.check_groups("Run.reserve", step)
+        return self._reserve(step, check.whole("Run.reserve", "count", count, least=1))
+
+    def steps(self, step: Step, total: int, *, block: int | None = None) -> Iterator[int]:
+        """Take `total` steps one after the other, reserved in blocks.
+
+        Yields the number of each step, from 0, once it is charged and taken; the body of the loop may then release.
+
+        Args:
+            step: what each of them does.
+            total: how many at most.
+            block: how many to reserve at once; None grows the block by `block_size`. Fewer where the budget admits fewer.
+
+        Raises:
+            BudgetExceeded: from the iterator, when the ledger does not admit one step more.
+        """
+        self._info.check_groups("Run.steps", step)
+        total = check.whole("Run.steps", "total", total, least=1)
+        if block is not None:
+            block = check.whole("Run.steps", "block", block, least=1)
+        return self._take(step, total, block)
+
+    def mark(self, name: str) -> None:
+        """Record, for good, that something unsafe happened to this run; `name` begins with `unsafe_`."""
+        self._ledger.mark(self._number, name)
+
+    def end(self, reason: str = "") -> None:
+        """Say that the run takes no more steps.
+
+        Args:
+            reason: a public reason for taking fewer steps than planned, such as "power failure": one that owes nothing to
+                what was released. It stands in the guarantee. Without one, all that was planned counts.
+
+        A run that is over stays over: ending it again without a reason does nothing, and a reason can be added once. What came
+        over a fork ends nothing: the run is the parent's.
+
+        Raises:
+            LedgerMisuse: another run took its place, or a reason was given before.
+        """
+        if self._owner is not _process.current() or (self._over and not reason):
+            return
+        self._ledger.end(self._number, reason)
+        self._over = True
+
+    def _take(self, step: Step, total: int, block: int | None) -> Iterator[int]:
+        taken = 0
+        while taken < total:
+            with self._reserve_part(step, min(total - taken, block or block_size(taken))) as lease:
+                while lease.left:
+                    lease.take()
+                    yield taken
+                    taken += 1
+
+    def _reserve_part(self, step: Step, count: int) -> Lease:
+        """Reserve as many as the terms admit of count, its half, its quarter, ..., 1."""
+        while True:
+            try:
+                return self._reserve(step, count)
+            except BudgetExceeded:
+                if count == 1:
+                    raise
+                count //= 2
+
+    def _reserve(self, step: Step, count: int) -> Lease:
+        number, lease = self._ledger.reserve(self._number, step, count, spelled_out_in=self._spelled.get(step))
+        self._spelled.setdefault(step, number)
+        return lease
+
+    def __reduce_ex__(self, _: object) -> NoReturn:
+        raise LedgerMisuse(
+            expected="one run in one process",
+            got="an attempt to copy or pickle it",
+            do="Begin a run of its own in the other process.",
+        )

@@ -1,0 +1,209 @@
+"""What a ledger holds at one moment, or a plan would put there: the one thing that others read.
+
+Accountants, budgets, reports and audits see a `Snapshot` and nothing else of a ledger, so that all of them
+speak of the same rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from discreet.errors import BudgetExceeded
+from discreet.ledger.events import Step
+from discreet.ledger.rows import Charge, Held, RunInfo
+from discreet.ledger.terms import Planned, Rule, Terms
+from discreet.units import Parameters
+
+__all__ = ["RunRecord", "Snapshot"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRecord:
+    """One run of a ledger.
+
+    Args:
+        number: of the run in its ledger; 0 for one that is only proposed or planned.
+        info: what it declared.
+        planned: its commitment; empty in files of schema 1.
+        charged: what it was charged, by kind of step.
+        unsettled: of that, reserved and not known to have been taken.
+        over: whether it takes no more steps: it ended, or another run took its place.
+        reason: the public reason that was declared for ending early; empty if none was.
+        continues: number of the run whose place it took.
+        plan: text of its plan; empty where there is none.
+        software: versions of what executed it.
+        began: date and time in UTC.
+    """
+
+    number: int = 0
+    info: RunInfo
+    planned: Planned = ()
+    charged: Planned = ()
+    unsettled: Planned = ()
+    over: bool = False
+    reason: str = ""
+    continues: int | None = None
+    plan: str = ""
+    software: tuple[tuple[str, str], ...] = ()
+    began: str = ""
+
+    def left(self) -> dict[Step, int]:
+        """What it planned and was not charged, by kind of step; also if it is over."""
+        charged = dict(self.charged)
+        rest = {step: count - charged.get(step, 0) for step, count in self.planned}
+        return {step: count for step, count in rest.items() if count > 0}
+
+    @property
+    def steps(self) -> int:
+        """Number of steps charged."""
+        return sum(count for _, count in self.charged)
+
+    @property
+    def planned_steps(self) -> int:
+        """Number of steps planned."""
+        return sum(count for _, count in self.planned)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """What a ledger holds at one moment; of a plan, what it would hold if the plan were executed.
+
+    Args:
+        runs: in the order in which they began.
+        marks: names of what voids the guarantee, once each.
+        history: the terms that the ledger was held to, first to last.
+        head: digest of the last row; empty for a plan.
+        ledger: identity of the ledger, which its copies share; empty for a plan.
+        schema: version of the file's vocabulary; None for a plan.
+    """
+
+    runs: tuple[RunRecord, ...]
+    marks: tuple[str, ...] = ()
+    history: tuple[Held, ...] = ()
+    head: str = ""
+    ledger: str = ""
+    schema: int | None = None
+
+    def snapshot(self) -> Snapshot:
+        """Itself: what reads ledgers and plans reads a snapshot too."""
+        return self
+
+    # --- the terms ---
+
+    @property
+    def terms(self) -> Terms | None:
+        """What the ledger is held to; None for a plan, for a file of schema 1, and before the first run."""
+        return self.history[-1].terms if self.history else None
+
+    @property
+    def rule(self) -> Rule | None:
+        """The rule of the terms."""
+        return None if self.terms is None else self.terms.rule
+
+    @property
+    def chosen_from_outputs(self) -> bool:
+        """Whether a run declares that what was released had a part in choosing its steps."""
+        return any(run.info.parameters is Parameters.CHOSEN_FROM_OUTPUTS for run in self.runs)
+
+    # --- what was charged, and what counts ---
+
+    @property
+    def charges(self) -> tuple[Charge, ...]:
+        """What was charged, one entry for each kind of step of each run.
+
+        A step of which nothing was taken stays, with count 0.
+        """
+        return tuple(
+            Charge(run.info, step, count, dict(run.unsettled).get(step, 0), run.number)
+            for run in self.runs
+            for step, count in run.charged
+        )
+
+    @property
+    def steps(self) -> int:
+        """Number of steps charged, by all runs."""
+        return sum(run.steps for run in self.runs)
+
+    @property
+    def unsettled(self) -> int:
+        """Of these steps, the number that is reserved and not known to have been taken."""
+        return sum(count for run in self.runs for _, count in run.unsettled)
+
+    def charged(self) -> dict[Step, int]:
+        """How often each kind of step was charged, by all runs together."""
+        return _added(pair for run in self.runs for pair in run.charged)
+
+    def counted(self) -> Planned:
+        """What the claim counts, by kind of step.
+
+        Of a list that was fixed in advance all counts, whether it was taken or not: when a run ends may depend on what it
+        showed. What a run left for a public reason, which it declared, does not. Under a filter or an odometer, and in
+        files without terms, it is what was charged.
+        """
+        charged = self.charged()
+        if self.rule is not Rule.LIST:
+            return tuple(charged.items())
+        listed = self._listed()
+        return tuple((step, max(listed.get(step, 0), charged.get(step, 0))) for step in {**listed, **charged})
+
+    def committed(self) -> Planned:
+        """What is charged or may still be charged without asking again; what a budget must admit."""
+        if self.rule is Rule.LIST:
+            return self.counted()
+        return tuple(self._taken_or_left().items())
+
+    def _listed(self) -> dict[Step, int]:
+        """The list, less what runs left for a public reason."""
+        listed = _added(() if self.terms is None else self.terms.planned)
+        for run in self.runs:
+            for step, count in run.left().items() if run.reason else ():
+                listed[step] = listed.get(step, 0) - count
+        return listed
+
+    def _taken_or_left(self) -> dict[Step, int]:
+        """What is charged, and what the runs that are not over may still be charged within their commitments."""
+        left = (pair for run in self.runs if not run.over for pair in run.left().items())
+        return _added((*self.charged().items(), *left))
+
+    # --- what would be ---
+
+    def proposing(self, run: RunRecord) -> Snapshot:
+        """The same with one run more; if it continues another, that one is over."""
+        before = tuple(replace(other, over=True) if other.number == run.continues else other for other in self.runs)
+        return replace(self, runs=(*before, run))
+
+    def check_list(self) -> None:
+        """Refuse what a list does not hold; nothing happens under another rule.
+
+        Raises:
+            BudgetExceeded: runs were charged, or may be charged, with more than the list has.
+        """
+        if self.rule is not Rule.LIST:
+            return
+        listed = self._listed()
+        for step, count in self._taken_or_left().items():
+            if count > listed.get(step, 0):
+                raise self._not_listed(step, count - listed.get(step, 0))
+
+    def _not_listed(self, step: Step, surplus: int) -> BudgetExceeded:
+        listed = _added(() if self.terms is None else self.terms.planned)
+        charged = self.charged()
+        if step not in listed:
+            wanted = f"{surplus} of another kind"
+        else:
+            wanted = f"{surplus} more; {charged.get(step, 0)} of {listed[step]} are charged already"
+        return BudgetExceeded(
+            expected=f"steps of the list that was fixed before the first release: {sum(listed.values())} in all",
+            got=wanted,
+            do="A further run is chosen by looking at what the earlier ones showed. To allow that, hold the ledger to a "
+            "Filter or an Odometer before its first run: Ledger.open(path, budget=dp.Odometer(delta=...)). To take what is "
+            "left of the list, train until_budget=True. Nothing was charged.",
+        )
+
+
+def _added(pairs: Iterable[tuple[Step, int]]) -> dict[Step, int]:
+    totals: dict[Step, int] = {}
+    for step, count in pairs:
+        totals[step] = totals.get(step, 0) + count
+    return totals
