@@ -14,6 +14,7 @@ mixed (docs/proofs/filters.md). Exactly the budget fits; anything above does not
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from discreet import _validate as check
@@ -159,13 +160,18 @@ class _Rules:
             return
         adjacency = snapshot.runs[0].info.adjacency
         if terms.rule is Rule.LIST:
-            guarantee = account(committed, delta=terms.delta, limit=terms.epsilon, adjacency=adjacency)
-            _refuse_above(terms.epsilon, terms.delta, guarantee.upper, "the tight accountant")
+            upper = _tight_upper(committed, terms.delta or 0.0, terms.epsilon, adjacency)
+            _refuse_above(terms.epsilon, terms.delta, upper, "the tight accountant")
         elif terms.rule is Rule.ODOMETER:
             reading = odometer_reading(terms, committed, adjacency)
             _refuse_above(terms.epsilon, terms.delta, reading.epsilon, f"the odometer ({reading.rule})")
         else:
             filter_of(terms).spend(normalise(committed, adjacency))
+
+
+@lru_cache(maxsize=256)  # a list is looked at again with every run that draws on it
+def _tight_upper(steps: Planned, delta: float, limit: float, adjacency: Adjacency) -> float:
+    return account(steps, delta=delta, limit=limit, adjacency=adjacency).upper
 
 
 def _refuse_above(epsilon: float, delta: float | None, upper: float, analysis: str) -> None:

@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from discreet.accounting.leaves import Leaf
 from discreet.accounting.normalise import normalise
@@ -76,11 +77,16 @@ def odometer_reading(terms: Terms, charged: Planned, adjacency: Adjacency) -> Re
     level = _level(terms, charged)
     if level is not None:
         copies, share = level
-        whole = normalise([(step, copies * count) for step, count in terms.planned], adjacency)
-        epsilon = tight_epsilon(whole, delta * share, _TOLERANCE).upper
+        epsilon = _level_epsilon(terms.planned, adjacency, copies, delta * share)
         plan = "the first run's plan" if copies == 1 else f"{copies} times the first run's plan"
         readings.append(Reading(epsilon, f"{plan} at {share:g} of delta"))
     return min(readings, key=lambda reading: reading.epsilon)
+
+
+@lru_cache(maxsize=256)  # the same few levels are read again with every charge
+def _level_epsilon(planned: Planned, adjacency: Adjacency, copies: int, delta: float) -> float:
+    leaves = normalise([(step, copies * count) for step, count in planned], adjacency)
+    return tight_epsilon(leaves, delta, _TOLERANCE).upper
 
 
 def _level(terms: Terms, charged: Planned) -> tuple[int, float] | None:

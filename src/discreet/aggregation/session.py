@@ -71,6 +71,7 @@ class Session:
         "_numerics",
         "_parameters",
         "_plan",
+        "_planned",
         "_run",
         "_sampler",
         "_source",
@@ -115,6 +116,7 @@ class Session:
         self._name = secrets.token_hex(16)
         self._draw: object = None
         self._run: Run | None = None
+        self._planned = 0
         self._lock = threading.Lock()
         self._info()  # refuses what could not be accounted for, before anything is charged
 
@@ -144,6 +146,11 @@ class Session:
     def state(self) -> State:
         """Thresholds of adaptive groups after the last release; public."""
         return self._state
+
+    @property
+    def planned(self) -> int:
+        """Steps that the run committed to take, once it began; 0 where the ledger admits none."""
+        return self._planned
 
     def groups(self) -> tuple[Group, ...]:
         """The groups of the present state. The number of a group is its lane."""
@@ -195,6 +202,7 @@ class Session:
                 )
             draw = self.sampler.draw(self._source, start=start)
             self._draw, self._state = draw, before
+        self._planned = max(0, steps)
         if steps <= 0 and self.plan.steps > start:
             return self._charged(draw, None, 0)  # the budget admits not one
         return self._charged(draw, self._begin(steps, continues), steps)

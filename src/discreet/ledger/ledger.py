@@ -7,6 +7,7 @@ less than what was released. Proof: docs/proofs/ledger.md.
 
 from __future__ import annotations
 
+import atexit
 import os
 import secrets
 import threading
@@ -20,6 +21,7 @@ from discreet import _validate as check
 from discreet._files import checked_path
 from discreet.errors import (
     BudgetExceeded,
+    DiscreetError,
     LedgerCorrupt,
     LedgerExists,
     LedgerMisuse,
@@ -41,6 +43,17 @@ from discreet.ledger.terms import Terms, planned_steps
 __all__ = ["Ledger"]
 
 Mode = Literal["a", "r+", "r"]
+
+
+_open_handles: weakref.WeakSet[Ledger] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    """A program that ends, also by an exception that nobody caught, settles and ends what it began."""
+    for ledger in list(_open_handles):
+        with suppress(DiscreetError):  # what cannot be settled counts in full
+            ledger.close()
 
 
 class Ledger:
@@ -86,6 +99,7 @@ class Ledger:
         except BaseException:
             store.close()
             raise
+        _open_handles.add(self)
         _process.hold_over_forks(self._lock)  # else a child would take the journal of a transaction for its own
 
     # --- opening and closing ---

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from collections.abc import Callable
+from typing import Any, NoReturn, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +14,12 @@ from discreet.sampling import Sample
 __all__ = ["Batch"]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@final
 class Batch:
     """The records of one sample, in random order. Sensitive: also how many there are.
+
+    The first batch of a run is drawn, and charged, when something of it is asked for: so that `backward` can try the loss on
+    made-up records before anything is charged.
 
     Args:
         sample: that was drawn; serves one `backward`.
@@ -24,14 +27,54 @@ class Batch:
         rows: in a run with canaries: for each record of the random order its row in `data`, -1 if it has none.
     """
 
-    sample: Sample
-    data: Any = field(repr=False)
-    rows: NDArray[np.int64] | None = field(default=None, repr=False)
+    __slots__ = ("_content", "_draw")
+
+    def __init__(self, sample: Sample, data: Any, rows: NDArray[np.int64] | None = None) -> None:
+        self._content: tuple[Sample, Any, NDArray[np.int64] | None] | None = (sample, data, rows)
+        self._draw: Callable[[], Batch] | None = None
+
+    @classmethod
+    def later(cls, draw: Callable[[], Batch]) -> Batch:
+        """A batch that is drawn when something of it is asked for."""
+        batch = cls.__new__(cls)
+        batch._content, batch._draw = None, draw  # noqa: SLF001  (its own constructor)
+        return batch
+
+    @property
+    def pending(self) -> bool:
+        """Whether it was not drawn yet."""
+        return self._content is None
+
+    @property
+    def sample(self) -> Sample:
+        """The sample that was drawn."""
+        return self._drawn()[0]
+
+    @property
+    def data(self) -> Any:
+        """What the data set gave, collated; sensitive."""
+        return self._drawn()[1]
+
+    @property
+    def rows(self) -> NDArray[np.int64] | None:
+        """In a run with canaries, where each record is in `data`; sensitive."""
+        return self._drawn()[2]
 
     @property
     def step(self) -> int:
         """Number of the step that this batch belongs to, from 0; public."""
         return self.sample.step
+
+    def _drawn(self) -> tuple[Sample, Any, NDArray[np.int64] | None]:
+        if self._content is None and self._draw is not None:
+            self._content = self._draw()._drawn()  # noqa: SLF001  (another of its own)
+            self._draw = None
+        if self._content is None:
+            raise SampleMisuse(expected="a batch that was drawn", got="one that was not", do="Take it from run.batches().")
+        return self._content
+
+    def __repr__(self) -> str:
+        return "Batch(not drawn yet)" if self.pending else f"Batch(step={self.step})"  # never how many records there are
 
     def __iter__(self) -> NoReturn:
         """A batch is not unpacked: for who writes `for images, labels in run.batches(...)`."""

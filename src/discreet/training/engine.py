@@ -170,6 +170,17 @@ class Engine:
                 self._structure = self.learn(row_loss, rows, few * self.copies)
         return max(1, min(most, budget // max(1, int(_PASS * self._chooser.activations.peak))))
 
+    def rehearse(self, loss: Loss, batch: Any, records: int) -> tuple[Tensor, dict[str, Tensor]]:
+        """Losses and statistics of one pass that leaves no trace, checked as in earnest; for made-up records.
+
+        Raises:
+            ModelError: there is not one loss for each record, or one row of each statistic.
+        """
+        row_loss, rows = self._opened(loss, batch, records)
+        with self.batch_norm.noting() as noting, torch.no_grad(), plain_forward(self.model):
+            result = row_loss(self.model, rows)
+            return _parts(result, records * self.copies, noting.statistics())
+
     def _recorded(self, loss: Loss, batch: Any, records: int, present: int | Tensor) -> tuple[Contributions, dict[str, Tensor]]:
         rows, here = records * self.copies, present
         if self.copies > 1:

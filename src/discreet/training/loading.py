@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -80,6 +80,10 @@ class Loading:
         """Whether batches share no memory with the data set, nor with each other."""
         return at_once(self.dataset, self.collate)
 
+    def fetch(self, entries: NDArray[np.int64]) -> Any:
+        """These entries of the data set, collated in this process; sensitive."""
+        return fetched(self.dataset, entries, self.collate, look=False)
+
     def batches(self, samples: Iterator[Sample], choose: _Choice) -> Generator[Batch]:
         """The batches of samples, in their order. With workers, samples are drawn ahead, and so are charged.
 
@@ -120,7 +124,8 @@ class Loading:
                 break
             if isinstance(data, CoupledRecords):
                 raise data
-            yield replace(waiting.popleft()[0], data=data)
+            waited = waiting.popleft()[0]
+            yield Batch(waited.sample, data, waited.rows)
         for error in failed:
             raise error
 

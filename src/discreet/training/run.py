@@ -37,6 +37,7 @@ from discreet.training.fetching import Collate, Rows
 from discreet.training.loading import Loading
 from discreet.training.logs import Log
 from discreet.training.planted import Planted
+from discreet.training.rehearsal import rehearse
 from discreet.training.rules._lstm import announce as announce_passes
 from discreet.training.step import Stepping
 from discreet.training.sums import refuse_slots
@@ -118,6 +119,8 @@ class PrivateRun:
         self._waiting: Batch | None = None
         self._attempts = 0  # at the waiting batch
         self._new = False  # whether batches are in memory of their own
+        self._loading: Loading | None = None  # until the loss was tried
+        self._statistics = shown
         self._start = 0
         self._lost = ""
         self._first_state: State = bound.bound.initial_state
@@ -203,21 +206,23 @@ class PrivateRun:
         samples = self._session.samples(  # or refuses a second pass
             self._start, self._first_state, until_budget=until_budget, lost=self._lost
         )
-        self._new, self._began = loading.in_new_memory, True
+        self._new, self._began, self._loading = loading.in_new_memory, True, loading
         self._announce()
         self._watch.begin(self._start, progress)
-        return self._issued(loading, samples)
+        kept_alive: list[object] = []
+        issued = self._issued(loading, samples, kept_alive)
+        kept_alive.append(issued)
+        return issued
 
-    def _issued(self, loading: Loading, samples: Generator[Sample]) -> Iterator[Batch]:
+    def _issued(self, loading: Loading, samples: Generator[Sample], kept_alive: list[object]) -> Iterator[Batch]:
         showing = self._watch.showing(self._session.sampler.batches, self._done)
         with closing(samples), showing, closing(loading.batches(samples, self._planted.chosen)) as batches:
-            while True:
-                self._refuse_waiting()
-                batch = next(batches, None)
-                if batch is None:
-                    return
+            batch = Batch.later(lambda: _first(batches, kept_alive)) if self._session.planned else next(batches, None)
+            while batch is not None:
                 self._attempts, self._waiting = 0, batch
                 yield batch
+                self._refuse_waiting()
+                batch = next(batches, None)
 
     def _announce(self) -> None:
         """How much is to be computed, so that what compiles does so where it pays; results are the same. Public."""
@@ -256,6 +261,7 @@ class PrivateRun:
             raise ParameterError(owner="PrivateRun.backward", name="loss", expected=expected, got=got)
         check.instance("PrivateRun.backward", "batch", batch, Batch)
         with self._order:
+            self._rehearse(loss, batch)
             sample = batch.sample
             self._session.check_issued(sample)
             if self._waiting is not batch:
@@ -273,6 +279,12 @@ class PrivateRun:
             released = self._stepping.release(sample, sums)
         self._watch.note(released, self.state)
         return released
+
+    def _rehearse(self, loss: Loss, batch: Batch) -> None:
+        """Try the loss on made-up records before the first sample is charged."""
+        if self._loading is not None and batch is self._waiting and batch.pending:
+            rehearse(self._engine, loss, self._loading, self._statistics)
+        self._loading = None
 
     # --- checkpoints ---
 
@@ -387,6 +399,17 @@ class PrivateRun:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _first(batches: Iterator[Batch], kept_alive: list[object]) -> Batch:
+    """Draw the first batch when it is used, so that the loss can be tried before anything is charged.
+
+    Until then the batch keeps the loop alive that it comes from, also for who only takes `next(run.batches(...))`.
+    """
+    try:
+        return next(batches)
+    finally:
+        kept_alive.clear()
 
 
 def _opened(ledger: Ledger | str | os.PathLike[str], budget: HasTerms | None) -> tuple[bool, Ledger]:

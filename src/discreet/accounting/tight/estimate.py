@@ -29,6 +29,7 @@ __all__ = ["Contour", "contour"]
 
 _BLOCK = 64  # a power of two
 _MOST = 2048
+_NOTHING = 1e-300  # in the place of a transform that vanishes, whose logarithm is not finite
 _FALLEN = 1e-15
 
 
@@ -109,6 +110,7 @@ class _Turning:
     def log_transform(self, height: float) -> NDArray[np.complex128]:
         """Count times ln E e^(zL)."""
         total: NDArray[np.complex128] = self.turn @ (self.weight * np.exp(1j * height * self.loss))
+        total[total == 0.0] = _NOTHING
         log: NDArray[np.complex128] = np.log(total)
         log *= self.count
         log += self.count * self.scale
