@@ -31,6 +31,7 @@ _T = TypeVar("_T")
 
 SLACK = 1.0 + 1e-7  # of the sums of floating-point probabilities
 GAMES = 2_000
+PARTS = 4  # of the games, for several processes
 FINE = bins_between(-6.0, 10.0, 1_600)
 
 
@@ -90,7 +91,7 @@ def test_mixing_fixed_and_adaptive_runs_exceeded_the_budget(epsilon: float, delt
 @pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
 @pytest.mark.parametrize("removal", [False, True])
 @pytest.mark.parametrize("kind", ["list", "filter", "order", "odometer", "odometer with a budget"])
-def test_the_same_runs_stay_within_what_is_claimed(epsilon: float, delta: float, removal: bool, kind: str) -> None:
+def test_the_same_runs_stay_within_what_is_claimed(epsilon: float, delta: float, removal: bool, kind: str) -> None:  # noqa: FBT001
     runs = three_runs(epsilon, delta)
     terms = {
         "list": dp.Budget(epsilon=epsilon, delta=delta),
@@ -151,18 +152,19 @@ class _Plans:
         return Snapshot(runs=(RunRecord(info=INFO, charged=self._planned),))
 
 
-def test_two_thousand_analysts_find_no_claim_that_is_too_small() -> None:
-    generator = np.random.default_rng(17)
+@pytest.mark.parametrize("part", range(PARTS))
+def test_two_thousand_analysts_find_no_claim_that_is_too_small(part: int) -> None:
+    generator = np.random.default_rng(17 + part)
     shares = []
-    for number in range(GAMES):
+    for number in range(GAMES // PARTS):
         game = _random_game(generator)
         delta = game.terms.delta if game.terms is not None and game.terms.delta is not None else 0.0
         excess = most_excess(game)
         assert excess <= delta * SLACK, f"game {number}: excess {excess} at delta {delta}: {game}"
         shares.append(excess / delta)
     # The analysts are good: many come near what is allowed, so that a claim a little smaller would be caught.
-    assert np.quantile(shares, 0.75) > 0.5
-    assert max(shares) > 0.95
+    assert np.quantile(shares, 0.75) > 0.4
+    assert max(shares) > 0.99
 
 
 # --- rules that one might be tempted by, and that the game refutes ---

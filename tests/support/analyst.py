@@ -10,8 +10,8 @@ read at an outcome, a claim system is valid at delta only if for every set S of 
 
     P[S] <= sum over outcomes in S of exp(e) Q[outcome] + delta,
 
-that is, if the *excess*, the sum over outcomes of (P - exp(e) Q)_+, is at most delta. `most_excess` is the largest excess that any
-strategy on the menu reaches: decisions are maximised over by backward induction, not sampled.
+that is, if the *excess*, the sum over outcomes of (P - exp(e) Q)_+, is at most delta. `most_excess` is the largest
+excess that any strategy on the menu reaches: decisions are maximised over by backward induction, not sampled.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ def library_claim(state: Snapshot, delta: float) -> float:
 
 
 @cache
-def probabilities(step: Step, edges: tuple[float, ...], removal: bool) -> tuple[Array, Array]:
+def probabilities(step: Step, edges: tuple[float, ...], *, removal: bool) -> tuple[Array, Array]:
     """Probabilities of the bins on the two data sets: one record at the clip norm, or nobody."""
     sampling = step.sampling
     rate = sampling.probability if isinstance(sampling, Poisson) else 1.0
@@ -201,7 +201,7 @@ def _value(game: Game, state: Snapshot, first: Array, second: Array) -> Array:
         if step is None:
             best = np.maximum(best, _value(game, after, first, second))
             continue
-        law_first, law_second = probabilities(step, game.edges, game.removal)
+        law_first, law_second = probabilities(step, game.edges, removal=game.removal)
         outcomes_first = np.outer(first, law_first)
         outcomes_second = np.outer(second, law_second)
         values = _value(game, after, outcomes_first.ravel(), outcomes_second.ravel())

@@ -25,7 +25,7 @@ from discreet.accounting.leaves import Leaf
 from discreet.accounting.normalise import normalise
 from discreet.accounting.rdp import composed
 from discreet.accounting.rdp import epsilon as renyi_epsilon
-from discreet.accounting.tight import tight_epsilon
+from discreet.accounting.tight import tight_upper
 from discreet.ledger.terms import Planned, Terms
 from discreet.units import Adjacency
 
@@ -36,6 +36,7 @@ _LEVELS = ((1, 1 / 2), (2, 1 / 8), (3, 1 / 16), (4, 1 / 32), (5, 1 / 32), (10, 1
 _COPIES = (1, 2, 4, 10, 30, 100)  # times the first plan: for each the order that serves it best
 _ORDER_SHARE = 1 / 32
 _TOLERANCE = 1e-3
+_NARROW = 1e-9  # relative width of the bracket; the tangent's error is about its square
 _LARGEST_OFFSET = 1e6  # of order - 1; beyond, a mixture gains nothing
 
 
@@ -60,6 +61,7 @@ def shares(
     return _LEVELS, tuple(sorted(orders.items()))
 
 
+@lru_cache(maxsize=1024)  # read again with every run that is proposed
 def odometer_reading(terms: Terms, charged: Planned, adjacency: Adjacency) -> Reading:
     """The smallest epsilon that a rule with a share gives for what was charged.
 
@@ -83,10 +85,10 @@ def odometer_reading(terms: Terms, charged: Planned, adjacency: Adjacency) -> Re
     return min(readings, key=lambda reading: reading.epsilon)
 
 
-@lru_cache(maxsize=256)  # the same few levels are read again with every charge
+@lru_cache(maxsize=256)  # the same few levels serve many readings
 def _level_epsilon(planned: Planned, adjacency: Adjacency, copies: int, delta: float) -> float:
     leaves = normalise([(step, copies * count) for step, count in planned], adjacency)
-    return tight_epsilon(leaves, delta, _TOLERANCE).upper
+    return tight_upper(leaves, delta, _TOLERANCE, {})
 
 
 def _level(terms: Terms, charged: Planned) -> tuple[int, float] | None:
@@ -138,7 +140,7 @@ def mixture_epsilon(leaves: Sequence[tuple[Leaf, int]], orders: Sequence[tuple[f
         return 0.0  # largest at l <= 1, where it is at most 1
     while slope(high) > 0.0:
         low, high = high, 2.0 * high
-    for _ in range(100):
+    while high - low > _NARROW * (1.0 + high):
         middle = 0.5 * (low + high)
         low, high = (middle, high) if slope(middle) > 0.0 else (low, middle)
     # The function is concave in l: its tangent at exp(low) bounds it up to exp(high).

@@ -173,9 +173,14 @@ def _basis(snapshot: Snapshot) -> str:
         return ""
     counted = sum(count for _, count in snapshot.counted())
     if any(run.reason for run in snapshot.runs):
-        return f"{counted} steps, fewer than were planned: runs ended early for a public reason, as was declared"
-    taken = "all were charged" if snapshot.steps >= counted else f"{snapshot.steps} were charged, and all count"
-    return f"{counted} steps, a list that was fixed before the first release; {taken}"
+        return f"{_steps(counted)}, fewer than were planned: runs ended early for a public reason, as was declared"
+    were = "1 was" if snapshot.steps == 1 else f"{snapshot.steps} were"
+    taken = "all were charged" if snapshot.steps >= counted else f"{were} charged, and all count"
+    return f"{_steps(counted)}, a list that was fixed before the first release; {taken}"
+
+
+def _steps(count: int) -> str:
+    return "1 step" if count == 1 else f"{count} steps"
 
 
 def _declared(snapshot: Snapshot) -> Iterator[str]:

@@ -86,18 +86,29 @@ class Aggregator:
         """Thresholds of adaptive groups after the last release; public."""
         return self._session.state
 
-    def samples(self, start: int = 0, state: State | None = None, *, until_budget: bool = False) -> Iterator[Sample]:
+    def samples(
+        self, start: int = 0, state: State | None = None, *, until_budget: bool = False, lost: str = ""
+    ) -> Iterator[Sample]:
         """The plan's samples, each charged before it is drawn; release each before taking the next. Once for each run.
 
         Args:
             start: first step, for a run that is resumed. Steps that ran before are in the ledger already.
             state: of the resumed run.
             until_budget: end with the last step that the ledger admits, instead of refusing a plan that does not fit.
+            lost: a public reason for which steps that were charged and lost may be taken again, such as "power failure".
 
         Raises:
             BudgetExceeded: not all steps fit; nothing was charged.
         """
-        return self._session.samples(start, state, until_budget=until_budget)
+        return self._session.samples(start, state, until_budget=until_budget, lost=lost)
+
+    def stop(self, reason: str) -> None:
+        """Declare that the loop ends early for a public reason: what was taken counts, not all that was planned.
+
+        Args:
+            reason: one that owes nothing to what was released; it stands in the guarantee, in your words.
+        """
+        self._session.stop(reason)
 
     def partial(self, sample: Sample) -> PartialSums:
         """Empty sums for records of this sample; several can be filled apart and merged."""

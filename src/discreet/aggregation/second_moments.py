@@ -175,6 +175,10 @@ class SecondMoments:
         """Of the plan."""
         return self._session.sampler
 
+    def stop(self, reason: str) -> None:
+        """Declare that the loop ends early for a public reason; as `Aggregator.stop`."""
+        self._session.stop(reason)
+
     def samples(self, start: int = 0, *, until_budget: bool = False) -> Iterator[Sample]:
         """The plan's samples, each charged before it is drawn; as `Aggregator.samples`."""
         return self._session.samples(start, until_budget=until_budget)
