@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from discreet.errors import NumericsError
 from discreet.randomness import Purpose, Source, _compiled, box_muller, gaussian
+from support.processors import has_avx2
 
 SCALES = [2.0**-32, 0.3, 1.0, 1.1 * 2**23, 2.0**32]
 
@@ -89,7 +90,7 @@ def test_the_machine_code_is_vectorised_and_fuses_nothing() -> None:
     _compiled.candidates(random_words(64), 1.0, np.empty(64))
     (code,) = _compiled._compiled_block.inspect_asm().values()
     assert not re.search(r"\bv?fn?m(add|sub|la|ls)", code)
-    if "ymm" in code or "xmm" in code:
+    if has_avx2():  # with less, the compiler leaves the loop as it is: slower, and the same numbers
         assert len(re.findall(r"v?sqrtpd", code)) >= 2, "a loop without packed square roots: it was not vectorised"
 
 

@@ -21,6 +21,7 @@ from support.per_record import TOLERANCE, check_contributions, compare, oracle
 HF: Any = transformers  # its types do not know all of its own options
 B = 4  # records
 Model = Callable[[], tuple[Any, Any, Any]]  # to model, loss, batch
+RENAMED = "ignore:`.*gradient_checkpointing.*` is deprecated:FutureWarning"  # by transformers; peft uses the old names, too
 
 
 @pytest.fixture(autouse=True)
@@ -297,6 +298,7 @@ def as_double(batch: Any) -> Any:
     return tuple(part.double() if part.is_floating_point() else part for part in batch)
 
 
+@pytest.mark.filterwarnings(RENAMED)
 @pytest.mark.parametrize("name", [*SEVEN, *TORCH, *OTHERS])
 def test_norms_and_sums_are_those_of_single_records(name: str) -> None:
     model, loss, batch = (SEVEN | TORCH | OTHERS)[name]()
@@ -380,6 +382,7 @@ def test_checkpointing_changes_nothing(*, reentrant: bool) -> None:
     assert torch.equal(found.measured(engine.leaves)[0], want.measured(plain.leaves)[0])
 
 
+@pytest.mark.filterwarnings(RENAMED)
 def test_hugging_face_checkpointing() -> None:
     model = gpt2().double()
     model.gradient_checkpointing_enable()
