@@ -67,10 +67,8 @@ def main() -> None:
             plan = plan_for(kind, epsilon)
             for runs in RUNS:
                 cost = cost_of(((plan.step, plan.steps),), runs)
-                shown = [
-                    f"{value:.3g} (+{100.0 * (value / cost.fixed - 1.0):.0f} %)"
-                    for value in (cost.equal, cost.orders, cost.one_order)
-                ]
+                rules = (cost.equal, cost.orders, cost.one_order)
+                shown = [f"{value:.3g} (+{100.0 * (value / cost.fixed - 1.0):.0f} %)" for value in rules]
                 print(f"| {kind} | {epsilon} | {runs} | {cost.fixed:.3g} | {' | '.join(shown)} |")
 
 

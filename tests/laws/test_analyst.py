@@ -21,6 +21,7 @@ from discreet.accounting.normalise import normalise
 from discreet.accounting.tight import tight_epsilon
 from discreet.errors import BudgetExceeded
 from discreet.ledger import RunRecord, Snapshot, Step, Terms
+from discreet.ledger.rules import HasTerms
 from discreet.ledger.terms import Planned
 from discreet.units import Adjacency
 from support.analyst import INFO, Game, bins_between, full_batch, library_claim, most_excess, poisson
@@ -93,15 +94,15 @@ def test_mixing_fixed_and_adaptive_runs_exceeded_the_budget(epsilon: float, delt
 @pytest.mark.parametrize("kind", ["list", "filter", "order", "odometer", "odometer with a budget"])
 def test_the_same_runs_stay_within_what_is_claimed(epsilon: float, delta: float, removal: bool, kind: str) -> None:  # noqa: FBT001
     runs = three_runs(epsilon, delta)
-    terms = {
+    rules: dict[str, HasTerms] = {
         "list": dp.Budget(epsilon=epsilon, delta=delta),
         "filter": dp.Filter(epsilon=epsilon, delta=delta),
         "order": dp.Filter(epsilon=epsilon, delta=delta, order=1.0 - 2.0 * math.log(delta) / epsilon),
         "odometer": dp.Odometer(delta=delta),
         "odometer with a budget": dp.Odometer(delta=delta, epsilon=2.0 * epsilon),
-    }[kind].terms()
+    }
     menu = tuple(((step, 1),) for step in runs)
-    game = Game(terms=terms, menu=menu, edges=FINE, most_steps=2, most_runs=2, removal=removal)
+    game = Game(terms=rules[kind].terms(), menu=menu, edges=FINE, most_steps=2, most_runs=2, removal=removal)
     assert most_excess(game) <= delta * SLACK
     if kind == "list":
         assert most_excess(game) > 0.99 * delta  # nothing is wasted: the bound is tight
@@ -120,16 +121,16 @@ def _random_game(generator: np.random.Generator) -> Game:
         noise = 1.0 / math.sqrt(size * _choice(generator, [0.2, 0.5, 0.8, 1.1]) / count)
         step = full_batch(noise) if generator.random() < 0.6 else poisson(_choice(generator, [0.1, 0.4]), 0.6 * noise)
         menu.append(((step, count),))
-    budget = [
+    rules: list[HasTerms] = [
         dp.Budget(epsilon=epsilon, delta=delta),
         dp.Budget(epsilon=2.0 * epsilon, delta=delta, plans=_Plans(tuple(pair for planned in menu[:2] for pair in planned))),
         dp.Filter(epsilon=epsilon, delta=delta),
         dp.Odometer(delta=delta),
         dp.Odometer(delta=delta, epsilon=1.5 * epsilon),
-    ][generator.integers(5)]
+    ]
     edges = np.sort(np.concatenate([generator.uniform(-3.0, 4.0, 4), generator.uniform(2.0, 6.0, 4)]))
     return Game(
-        terms=budget.terms(),
+        terms=_choice(generator, rules).terms(),
         menu=tuple(menu),
         edges=tuple(float(edge) for edge in edges),
         most_steps=3,
@@ -139,7 +140,7 @@ def _random_game(generator: np.random.Generator) -> Game:
 
 
 def _choice(generator: np.random.Generator, options: Sequence[_T]) -> _T:
-    return options[generator.integers(len(options))]
+    return options[int(generator.integers(len(options)))]
 
 
 class _Plans:

@@ -173,7 +173,8 @@ def probabilities(step: Step, edges: tuple[float, ...], *, removal: bool) -> tup
     def law(mean: float) -> Array:
         low, high = limits[:-1] - mean, limits[1:] - mean
         # The tail that is smaller, so that no digit is lost.
-        return np.where(low > 0.0, norm.sf(low) - norm.sf(high), norm.cdf(high) - norm.cdf(low))
+        law: Array = np.where(low > 0.0, norm.sf(low) - norm.sf(high), norm.cdf(high) - norm.cdf(low))
+        return law
 
     absent = law(0.0)
     present = (1.0 - rate) * absent + rate * law(shift)
