@@ -122,7 +122,7 @@ def _read_snapshots(snapshots: tuple[Snapshot, ...], adjacency: Adjacency | None
     infos = [run.info for snapshot in snapshots for run in snapshot.runs]
     marks |= {info.randomness.value for info in infos if info.randomness is Randomness.UNSAFE_TEST_KEY}
     steps = tuple(pair for snapshot in snapshots for pair in snapshot.counted())
-    if not steps and not (marks and infos):
+    if not infos or not (steps or marks):
         void = f", void by {', '.join(sorted(marks))}" if marks else ""
         do = "There is no guarantee." if marks else "Nothing was spent: account for a run."
         raise AccountingError(expected="at least one run with a charge", got=f"an empty source{void}", do=do)

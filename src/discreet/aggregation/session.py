@@ -247,7 +247,7 @@ class Session:
         fitting = self._ledger.fitting(self._info(), self.plan.step, steps, continues=continues)
         if fitting == steps or until_budget:
             return fitting
-        if lost and continues is not None:
+        if lost and continues is not None and self._ledger.snapshot().rule is Rule.LIST:
             self._ledger.extend_list([(self.plan.step, steps - fitting)], reason=lost)
             return steps
         raise BudgetExceeded(

@@ -24,9 +24,10 @@ from discreet.ledger.events import Step
 from discreet.ledger.terms import Planned, Terms, planned_steps
 from discreet.units import Adjacency, Numerics, Parameters, Randomness, Unit
 
-__all__ = ["Began", "Charge", "Ended", "Held", "Marked", "Opened", "Reserved", "Row", "RunInfo", "Settled"]
+__all__ = ["LONGEST_PLAN", "Began", "Charge", "Ended", "Held", "Marked", "Opened", "Reserved", "Row", "RunInfo", "Settled"]
 
-_LONGEST_PLAN = 2**20  # characters
+LONGEST_PLAN = 2**20
+"""Characters of the text of a plan that a row may hold."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,8 +141,8 @@ class Began:
         object.__setattr__(self, "planned", planned_steps("Began", self.planned))
         if self.continues is not None:
             check.whole("Began", "continues", self.continues, least=1)
-        if not isinstance(self.plan, str) or len(self.plan) > _LONGEST_PLAN:
-            expected = f"the text of a plan, of at most {_LONGEST_PLAN} characters"
+        if not isinstance(self.plan, str) or len(self.plan) > LONGEST_PLAN:
+            expected = f"the text of a plan, of at most {LONGEST_PLAN} characters"
             raise ParameterError(owner="Began", name="plan", expected=expected, got=type(self.plan).__name__)
 
 

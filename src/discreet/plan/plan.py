@@ -12,7 +12,7 @@ from discreet.accounting.normalise import normalise
 from discreet.errors import AccountingError, ParameterError
 from discreet.ledger.events import GaussianSum, Poisson, Step
 from discreet.ledger.folding import folded_noise_multiplier
-from discreet.ledger.rows import Charge, RunInfo
+from discreet.ledger.rows import LONGEST_PLAN, Charge, RunInfo
 from discreet.ledger.snapshot import RunRecord, Snapshot
 from discreet.mechanisms import Bound, Gaussian, Groups, NotPrivate
 from discreet.mechanisms._frozen import Frozen, frozen
@@ -331,9 +331,10 @@ class Plan:
         return text.to_json(plain(self))
 
     def as_row(self) -> str:
-        """The plan as a ledger holds it: JSON; empty where the plan holds data, which no ledger does."""
+        """The plan as a ledger holds it: JSON; empty where it is very long, or holds data, which no ledger does."""
         owners = self.sampler.owners if isinstance(self.sampler, Sampler) else None
-        return self.to_json() if owners is None else ""
+        written = self.to_json() if owners is None else ""
+        return written if len(written) <= LONGEST_PLAN else ""
 
     def to_toml(self) -> str:
         """The plan as TOML; `from_toml` gives an equal one.
