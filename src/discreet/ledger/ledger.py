@@ -89,6 +89,7 @@ class Ledger:
         self._known = (0, b"")  # rows and head that this handle has seen committed
         self._owner = _process.current()
         self._closed = False
+        self._created = False  # whether this handle made the file
         self._lock = threading.RLock()
         try:
             with self._reading():
@@ -123,10 +124,14 @@ class Ledger:
         if mode not in ("a", "r+", "r"):
             raise ParameterError(owner="Ledger.open", name="mode", expected="'a', 'r+' or 'r'", got=repr(mode))
         _check_budget("Ledger.open", budget)
+        created = False
         if mode == "a" and not os.path.lexists(place):
             with suppress(LedgerExists):  # another process was faster: theirs is ours
                 Store.create(place, _first_line())
-        return cls(Store.open(place, read_only=mode == "r"), read_only=mode == "r", budget=budget)
+                created = True
+        ledger = cls(Store.open(place, read_only=mode == "r"), read_only=mode == "r", budget=budget)
+        ledger._created = created
+        return ledger
 
     @classmethod
     def in_memory(cls, *, budget: HasTerms | None = None) -> Ledger:
@@ -164,6 +169,16 @@ class Ledger:
         with self._lock:
             self._closed = True
             self._store.close()
+
+    def withdraw(self) -> None:
+        """Close the ledger, and remove its file if this handle made it and no run began: as if it had never been opened.
+
+        A ledger that somebody expected at this path, and that was not there, must not be replaced by an empty one.
+        """
+        with self._alive():
+            if self._created and not self.runs():
+                self._store.remove(rows=self._known[0])
+        self.close()
 
     def __enter__(self) -> Self:
         return self

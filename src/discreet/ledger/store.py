@@ -166,6 +166,14 @@ class Store:
         """Let go of the file."""
         self._connection.close()
 
+    def remove(self, *, rows: int) -> None:
+        """Remove the file, if it has so many rows and no more; who has it open cannot write to it any longer."""
+        if self.path is None:
+            return
+        with _only_writer(self.path):
+            if self.head()[0] == rows:
+                self.path.unlink(missing_ok=True)
+
     def _fill(self, lines: Iterable[Line]) -> None:
         for command in (f"PRAGMA application_id = {_APPLICATION}", *_SCHEMA):
             self._sql(command)

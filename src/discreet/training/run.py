@@ -20,7 +20,7 @@ from discreet import _validate as check
 from discreet.aggregation.release import Release
 from discreet.aggregation.session import Session
 from discreet.canaries import Canaries
-from discreet.errors import ModelError, ParameterError, SampleMisuse
+from discreet.errors import CheckpointError, ModelError, ParameterError, SampleMisuse
 from discreet.ledger import Ledger
 from discreet.ledger.rules import HasTerms
 from discreet.mechanisms import State
@@ -365,7 +365,12 @@ class PrivateRun:
             expected, got = "a checkpoint loaded before the first batch", "a run that began"
             raise SampleMisuse(expected=expected, got=got, do="Make another PrivateRun, and load into that.")
         found = Checkpoint.read(path)
-        found.refuse_another(self.plan, self.ledger)
+        try:
+            found.refuse_another(self.plan, self.ledger)
+        except CheckpointError:
+            if self._own_ledger:
+                self.ledger.withdraw()  # if it was made just now, where the checkpoint's ledger should have been
+            raise
         self._stepping.check(self._session.bound.groups(found.state))
         restore(named(self._model, optimizer, scheduler, others), found.objects, self._engine.batch_norm.take_over)
         self._start, self._first_state = found.step, found.state
