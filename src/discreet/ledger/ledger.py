@@ -171,14 +171,17 @@ class Ledger:
             self._store.close()
 
     def withdraw(self) -> None:
-        """Close the ledger, and remove its file if this handle made it and no run began: as if it had never been opened.
+        """Remove the file and close, if this handle made it and no run began: as if it had never been opened.
 
-        A ledger that somebody expected at this path, and that was not there, must not be replaced by an empty one.
+        A ledger that somebody expected at this path, and that was not there, must not be replaced by an empty one. Otherwise
+        nothing happens.
         """
         with self._alive():
-            if self._created and not self.runs():
+            withdrawn = self._created and not self.runs()
+            if withdrawn:
                 self._store.remove(rows=self._known[0])
-        self.close()
+        if withdrawn:
+            self.close()
 
     def __enter__(self) -> Self:
         return self
