@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -93,7 +93,7 @@ class Kind:
 
 
 _TWICE = _whole_list().charged()
-_BUDGET = {"epsilon": 3.0, "delta": DELTA}
+_BUDGET: dict[str, Any] = {"epsilon": 3.0, "delta": DELTA}
 KINDS = (
     Kind("list", None, LISTED, 3.5),
     Kind("budget", dp.Budget(**_BUDGET), LISTED, 3.5),
@@ -288,18 +288,14 @@ def _end(run: Run, life: Life, chance: random.Random) -> None:
 def _extend(ledger: Ledger, extended: int) -> None:
     """Ask for a longer list; what was asked for is witnessed before, for it may or may not be written."""
     os.write(extended, b"a" * LONGER)
-    try:
+    with suppress(dp.LedgerError):  # above the budget; or no list yet: the first process died before its run began
         ledger.extend_list([(FIRST, LONGER)], reason=EXTENDED)
-    except dp.LedgerError:
-        pass  # above the budget; or there is no list yet, because the first process died before its run began
 
 
 def _change(ledger: Ledger, kind: Kind) -> None:
     delta = DELTA if kind.budget is None else None
-    try:
+    with suppress(dp.LedgerError):  # more is charged already; or a Gaussian filter is not raised
         ledger.change_budget(kind.epsilon, delta=delta, reason=CHANGED)
-    except dp.LedgerError:
-        pass  # more is charged already; or a Gaussian filter is not raised
 
 
 def _aggregate(place: Place) -> None:
@@ -311,7 +307,7 @@ def _aggregate(place: Place) -> None:
             killing.release(released, b"a")
             return right(self, *arguments)
 
-        Aggregator._noised = witnessed  # type: ignore[method-assign]
+        Aggregator._noised = witnessed  # type: ignore[assignment, method-assign]
         engine = Aggregator(PLAN, ledger=ledger, label=place.label)
         for sample in engine.samples(until_budget=bool(ledger.runs())):
             engine.release(sample, {"x": RECORDS})

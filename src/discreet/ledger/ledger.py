@@ -142,14 +142,16 @@ class Ledger:
         """
         if self._owner is not _process.current():
             return
-        if not self._closed:
-            for lease in list(self._leases):
-                lease.settle()
-            for run in list(self._runs):
-                run.end()
-        with self._lock:
-            self._closed = True
-            self._store.close()
+        try:
+            if not self._closed:
+                for lease in list(self._leases):
+                    lease.settle()
+                for run in list(self._runs):
+                    run.end()
+        finally:  # also where nothing can be written any more: what is not settled counts in full
+            with self._lock:
+                self._closed = True
+                self._store.close()
 
     def __enter__(self) -> Self:
         return self
@@ -234,7 +236,8 @@ class Ledger:
             LedgerMisuse: a file of schema 1, which is read only; or a run chosen from outputs on a list.
         """
         check.member("Ledger.begin", "info", info, (RunInfo,))
-        row = Began(info, software(), now(), planned_steps("Ledger.begin", planned), continues, plan)
+        steps, identity = planned_steps("Ledger.begin", planned), secrets.token_hex(8)
+        row = Began(info, software(), now(), steps, continues, plan, identity)
         for step, _ in row.planned:
             info.check_groups("Ledger.begin", step)
         with self._alive():

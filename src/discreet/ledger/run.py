@@ -95,11 +95,11 @@ class Run:
             reason: a public reason for taking fewer steps than planned, such as "power failure": one that owes nothing to
                 what was released. It stands in the guarantee. Without one, all that was planned counts.
 
-        A run that is over stays over: ending it again without a reason does nothing, and a reason can be added once. What came
-        over a fork ends nothing: the run is the parent's.
+        A run that is over stays over: ending it without a reason then does nothing, also if another run took its place. A
+        reason can be added once. What came over a fork ends nothing: the run is the parent's.
 
         Raises:
-            LedgerMisuse: another run took its place, or a reason was given before.
+            LedgerMisuse: a reason, and another run took its place or a reason was given before.
         """
         if self._owner is not _process.current() or (self._over and not reason):
             return
