@@ -25,16 +25,6 @@ __all__ = [
     "read_rows",
     "write_rows",
 ]
-    "EDITS_OF_BYTES",
-    "EDITS_OF_FORM",
-    "EDITS_OF_LINES",
-    "EDITS_OF_ROWS",
-    "JOURNAL",
-    "LEFT_BESIDE",
-    "Rows",
-    "read_rows",
-    "write_rows",
-]
 
 EditOfBytes = Callable[[bytes, random.Random], bytes]
 
