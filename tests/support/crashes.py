@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import discreet as dp
-from discreet.ledger import Lease, Ledger, Rule, Run, RunRecord, Snapshot
+from discreet.ledger import Lease, Ledger, Rule, RunRecord, Snapshot
 from discreet.ledger.store import Store
 from support import victims
 from support.killing import AT_RANDOM, POINTS, Life, Point, Stage, Victim, wait_for
@@ -362,16 +362,13 @@ def _result(folder: Path, number: int) -> Path:
 def _charge_after_the_release() -> None:
     right = Ledger.reserve
 
-    def late(self: Ledger, run: int, step: dp.Step, count: int, *, spelled_out_in: int | None) -> tuple[int, Lease]:
+    def late(self: Ledger, run: int, step: dp.Step, count: int, **_: object) -> tuple[int, Lease]:
         def charge(taken: int) -> None:
             right(self, run, step, max(taken, 1), spelled_out_in=None)[1].settle()
 
         return 0, Lease(count, charge)
 
     Ledger.reserve = late  # type: ignore[method-assign]
-    Run._reserve = lambda self, step, count: self._ledger.reserve(  # type: ignore[method-assign]
-        self._number, step, count, spelled_out_in=None
-    )[1]
 
 
 def _settle_before_the_lease_ends() -> None:

@@ -183,6 +183,14 @@ def _follows_held(call: Call) -> bool:
     return call.stores("began") and bool(call.stored) and call.stored[-1]["kind"] == "held"
 
 
+def _follows_settled(call: Call) -> bool:
+    return call.stores("reserved") and bool(call.stored) and call.stored[-1]["kind"] == "settled"
+
+
+def _commits_both(call: Call) -> bool:
+    return call.commits("reserved") and len(call.stored) == 2
+
+
 def _stores_head(call: Call) -> bool:
     return bool(call.arguments[1].startswith("REPLACE INTO head"))
 
@@ -219,6 +227,9 @@ def _charging() -> list[Point]:
         *_around("reserve", "reserved", calls=5),
         Point("reserve: committed, lease not made", Lease, "__init__", calls=5),
         Point("reserve: lease not returned", Ledger, "reserve", after=True, calls=5),
+        Point("next block: between Settled and Reserved", Store, "append", only=_follows_settled),
+        Point("next block: before the commit", Store, "_sql", only=_commits_both),
+        Point("next block: after the commit", Store, "_sql", after=True, only=_commits_both),
         Point("any row: stored, head not", Store, "_sql", only=_stores_head, calls=12),
         Point("take: before", Lease, "take", calls=12),
         Point("take: after, before the release", Lease, "take", after=True, calls=12),

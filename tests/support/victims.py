@@ -190,9 +190,11 @@ def draw_all(kind: Kind, place: Place) -> None:
         _aggregate(place)
         return
     with place.witness("released") as released, _open(kind, place) as ledger:
+        info = replace(INFO, label=place.label)
+        if kind.listed and not ledger.runs():  # all processes died before their runs began
+            ledger.begin(info, kind.listed).end()
         before = _interrupted(ledger.snapshot(), place.writer)
         for letter, step in STEPS.items():
-            info = replace(INFO, label=place.label)
             fitting = ledger.fitting(info, step, 200, continues=before)
             if not fitting:
                 continue

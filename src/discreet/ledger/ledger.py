@@ -305,11 +305,18 @@ class Ledger:
 
     # --- what a `Run` writes ---
 
-    def reserve(self, run: int, step: Step, count: int, *, spelled_out_in: int | None) -> tuple[int, Lease]:
-        """Charge `count` times `step` to run number `run`; for `Run.reserve`. Returns the row's number and the lease."""
+    def reserve(
+        self, run: int, step: Step, count: int, *, spelled_out_in: int | None, settled: Settled | None = None
+    ) -> tuple[int, Lease]:
+        """Charge `count` times `step` to run number `run`; for `Run.reserve`. Returns the row's number and the lease.
+
+        `settled` is the settlement of a lease that is used up, written in the same transaction. As all its steps were taken, it
+        has no part in the decision.
+        """
         row = Reserved(run, step if spelled_out_in is None else spelled_out_in, count)
+        before = [] if settled is None else [settled]
         with self._alive():
-            *_, number = self._append(lambda snapshot: decisions.reservation(snapshot, row, step))
+            *_, number = self._append(lambda snapshot: [*before, *decisions.reservation(snapshot, row, step)])
             lease = Lease(count, lambda taken: self._settle(number, taken))
             self._leases.add(lease)
         return number, lease
