@@ -5,7 +5,7 @@
 Goals: reserving and settling together below 1 % of a step of 10 ms, with full durability; a million equal steps below 100 kB,
 50 ms to replay, and 0.3 s to account for in a new process, once it has imported the library; 100,000 different steps below
 2 s to replay. The folder should be on a real disk: a file system in memory makes durability free. What a commit costs is up to
-the disk, which is why its share is printed for a whole run and not for one block.
+the disk and to who else uses it, so the number of commits and the processor's share are printed too.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 
 import discreet as dp
-from discreet.ledger import Rule, Run, Terms, exchange
+from discreet.ledger import Rule, Run, Terms, block_size, exchange
 from discreet.ledger.book import Book, follow
 from discreet.ledger.codec import encode
 from discreet.ledger.rows import Began, Held, Opened, Reserved, Row
@@ -77,14 +77,26 @@ def charging(folder: Path) -> None:
         run = ledger.begin(INFO, [(step(), COMMITS)])
         write = statistics.median(seconds(partial(run.reserve, step(), count=1)) for _ in range(COMMITS))
     print(f"one durable reservation                          {write * 1e6:10.1f} us")
-    print(f"{'steps':>9}  {'block':>8}  {'us a step':>10}  share of a step of 10 ms")
+    print(f"{'steps':>9}  {'block':>8}  {'commits':>8}  {'CPU us a step':>14}  {'us a step':>10}  share of a step of 10 ms")
     for total, block in ((100, None), (1_000, None), (10_000, None), (1_000_000, None), (10_000, 256)):
         with dp.Ledger.open(folder / f"{total}.{block}.ledger") as ledger:
             run = ledger.begin(INFO, [(step(), total * REPEATS)])
             repeats = 1 if total > 100_000 else REPEATS
+            cpu = time.process_time()
             taken = statistics.median(seconds(partial(take_all, run, total, block)) for _ in range(repeats)) / total
+            cpu = (time.process_time() - cpu) / repeats / total
         size = "growing" if block is None else str(block)
-        print(f"{total:>9,}  {size:>8}  {taken * 1e6:>10.2f}  {taken / STEP_SECONDS:>8.3%}")
+        numbers = f"{commits(total, block):>8,}  {cpu * 1e6:>14.2f}  {taken * 1e6:>10.2f}"
+        print(f"{total:>9,}  {size:>8}  {numbers}  {taken / STEP_SECONDS:>8.3%}")
+
+
+def commits(total: int, block: int | None) -> int:
+    """Transactions of a run: one for each block, which settles the one before, and one for the last settlement."""
+    taken, blocks = 0, 0
+    while taken < total:
+        taken += min(total - taken, block or block_size(taken))
+        blocks += 1
+    return blocks + 1
 
 
 def a_million_equal(folder: Path) -> None:
