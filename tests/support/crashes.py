@@ -161,6 +161,11 @@ class Case:
             runs.setdefault(run.info.label, []).append(run)
         return {place.label: self._compare_runs(place, runs.get(place.label, [])) for place in self.places}
 
+    def check_exact(self, place: Place, tallies: dict[str, Tally] | None) -> None:
+        """Of a process that ended by itself, also beside others: it is charged what it released, neither less nor more."""
+        if tallies is not None and tallies[place.label].charged != tallies[place.label].released:
+            self.wrong(f"{place.label}, which nobody killed: {tallies[place.label]}")
+
     def _compare_runs(self, place: Place, runs: list[RunRecord]) -> Tally:
         charged: Counter[dp.Step] = Counter()
         for run in runs:
@@ -268,6 +273,7 @@ class _Campaign:
             if victim.status not in (0, -9):
                 case.wrong(f"a process ended with {victim.status}")
             if not victim.killed:
+                case.check_exact(place, tallies)
                 if tallies is not None and tallies[place.label].released:
                     self.life_time += 0.1 * (victim.died - victim.born - self.life_time)
                 continue
@@ -285,8 +291,7 @@ class _Campaign:
         tallies = case.compare()
         if survivor.status != 0 or tallies is None:
             case.wrong(f"the last process ended with {survivor.status}")
-        elif tallies[place.label].under:
-            case.wrong("the last process was under-counted")
+        case.check_exact(place, tallies)
         self.verdict.ledgers += 1
 
 
