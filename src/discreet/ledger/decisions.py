@@ -108,15 +108,10 @@ def reservation(snapshot: Snapshot, row: Reserved, step: Step) -> list[Row]:
 
 
 def ending(snapshot: Snapshot, row: Ended) -> list[Row]:
-    """The row that ends a run, or that adds a public reason to an end without one.
-
-    None for a run that is over already: it ended before, or another one took its place meanwhile.
-    """
+    """The row that ends a run, or that adds a public reason to an end without one."""
     run = next((run for run in snapshot.runs if run.number == row.run), None)
-    if run is not None and run.over and not row.reason:
-        return []
     continued = any(other.continues == row.run for other in snapshot.runs)
-    if run is None or continued or run.reason:
+    if run is None or continued or run.reason or (run.over and not row.reason):
         raise LedgerMisuse(
             expected="the number of a run that is not over",
             got=f"{row.run!r}",

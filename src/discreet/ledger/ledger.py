@@ -298,10 +298,18 @@ class Ledger:
         why = check.label("Ledger.extend_list", "reason", reason)
         self._append(lambda snapshot: decisions.longer_list(snapshot, more, why))
 
-    def end(self, run: int, reason: str = "") -> None:
-        """Say that run number `run` takes no more steps; see `Run.end`."""
+    def end(self, run: int, reason: str = "", *, if_going: bool = False) -> None:
+        """Say that run number `run` takes no more steps; see `Run.end`.
+
+        With `if_going`, a run that is over already, such as one whose place another took, is left as it is.
+        """
         row = Ended(run, check.label("Ledger.end", "reason", reason, empty=True))
-        self._append(lambda snapshot: decisions.ending(snapshot, row))
+
+        def decide(snapshot: Snapshot) -> Sequence[Row]:
+            over = any(record.over for record in snapshot.runs if record.number == run)
+            return [] if over and if_going else decisions.ending(snapshot, row)
+
+        self._append(decide)
 
     # --- what a `Run` writes ---
 

@@ -106,7 +106,7 @@ class Run:
         """
         if self._owner is not _process.current() or (self._over and not reason):
             return
-        self._ledger.end(self._number, reason)
+        self._ledger.end(self._number, reason, if_going=not reason)
         self._over = True
 
     def _take(self, step: Step, total: int, block: int | None) -> Iterator[int]:
