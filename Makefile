@@ -57,7 +57,9 @@ bench:
 	$(BIN)/python -m benchmarks.growth
 	$(BIN)/python -m benchmarks.copies
 	$(BIN)/python benchmarks/features.py
-	$(BIN)/python benchmarks/ledger.py
+	$(BIN)/python -m benchmarks.ledger
+	$(BIN)/python -m benchmarks.crashes --kills 1000
+	$(BIN)/python -m benchmarks.damage --edits 10000
 	$(BIN)/python benchmarks/interop.py
 	$(BIN)/python benchmarks/accounting.py
 	$(BIN)/python -m benchmarks.audits

@@ -12,7 +12,7 @@ from discreet import _process, _validate
 from discreet.ledger import book, store
 from support.mutations import Mutation, assert_caught, by_name, replaced
 
-TAMPERING = "laws/test_tampering.py"
+DAMAGE = "laws/test_damage.py"
 EVENTS = "unit/ledger/test_events.py"
 LEDGER = "unit/ledger/test_ledger.py"
 
@@ -88,7 +88,7 @@ MUTATIONS = [
     Mutation(
         "rows missing at the end go unnoticed",
         replaced(book.Book, "check_head", lambda self, rows, digest: None),
-        f"{TAMPERING}::test_no_edit_of_the_rows_by_sql_lowers_the_cost",
+        f"{DAMAGE}::test_every_edit_is_detected_or_harmless[rows]",
     ),
     Mutation(
         "a reservation can be settled twice",

@@ -46,6 +46,7 @@ class _Run:
     """A run as far as it was read."""
 
     row: Began
+    planned: dict[Step, int]
     totals: dict[Step, _Total] = field(default_factory=dict)
     over: bool = False
     continued: bool = False
@@ -183,7 +184,7 @@ class Book:
             if before.continued:
                 raise self._wrong("a run that nobody continued yet", str(row.continues))
             before.over = before.continued = True
-        self._runs[self.rows] = _Run(row)
+        self._runs[self.rows] = _Run(row, dict(row.planned))
         if row.info.randomness is Randomness.UNSAFE_TEST_KEY:
             self._marks.append(row.info.randomness.value)
         self._check_list()
@@ -200,7 +201,7 @@ class Book:
         total.count += row.count
         total.unsettled += row.count
         self._reservations[self.rows] = _Reservation(total, row.count)
-        if total.count > dict(run.row.planned).get(step, 0):
+        if total.count > run.planned.get(step, 0):
             self._check_list()
         if self.schema != OLDEST and not (self._history and self._history[-1].terms.complete):
             raise self._wrong("terms that were complete before the first charge", "terms that are not")
@@ -230,6 +231,8 @@ class Book:
         run.over, run.reason = True, row.reason
 
     def _check_list(self) -> None:
+        if not self._history or self._history[-1].terms.rule is not Rule.LIST:
+            return  # without making a snapshot, which takes as long as there are kinds of step
         try:
             self.snapshot().check_list()
         except BudgetExceeded as exceeded:

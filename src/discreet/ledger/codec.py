@@ -69,6 +69,7 @@ def _content(row: Row) -> tuple[str, dict[str, Any]]:  # noqa: PLR0911  (one for
                 "planned": _planned_to_json(row.planned),
                 "continues": row.continues,
                 "plan": row.plan,
+                "identity": row.identity,
             }
         case Reserved():
             step = row.step if isinstance(row.step, int) else _step_to_json(row.step)
@@ -200,7 +201,7 @@ def _began_schema_1(content: dict[str, Any]) -> Began:
 
 
 def _began(content: dict[str, Any]) -> Began:
-    _exactly(content, {"info", "software", "began", "planned", "continues", "plan"})
+    _exactly(content, {"info", "software", "began", "planned", "continues", "plan", "identity"})
     return Began(
         _info_from_json(content["info"]),
         _software(content),
@@ -208,6 +209,7 @@ def _began(content: dict[str, Any]) -> Began:
         _planned_from_json(content["planned"]),
         content["continues"],
         content["plan"],
+        content["identity"],
     )
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import NoReturn, Self
+from typing import NoReturn, Self, TypeVar
 
 from discreet import _process
 from discreet.errors import LedgerMisuse
 
 __all__ = ["Lease"]
+
+Written = TypeVar("Written")
 
 
 class Lease:
@@ -64,6 +66,20 @@ class Lease:
             if not self._settled:
                 self._write_settlement(self._taken)
                 self._settled = True
+
+    def settle_with(self, write: Callable[[int | None], Written]) -> Written:
+        """The same, where `write` puts the settlement into one transaction with something else, such as the next lease.
+
+        Args:
+            write: gets the number of steps taken, None if that is settled already; what it returns is returned. If it
+                raises, nothing is settled.
+        """
+        self._refuse_a_fork()
+        with self._lock:
+            self._ended = True
+            written = write(None if self._settled else self._taken)
+            self._settled = True
+            return written
 
     def __enter__(self) -> Self:
         return self

@@ -161,14 +161,16 @@ class Ledger:
         """
         if self._owner is not _process.current():
             return
-        if not self._closed:
-            for lease in list(self._leases):
-                lease.settle()
-            for run in list(self._runs):
-                run.end()
-        with self._lock:
-            self._closed = True
-            self._store.close()
+        try:
+            if not self._closed:
+                for lease in list(self._leases):
+                    lease.settle()
+                for run in list(self._runs):
+                    run.end()
+        finally:  # also where nothing can be written any more: what is not settled counts in full
+            with self._lock:
+                self._closed = True
+                self._store.close()
 
     def withdraw(self) -> None:
         """Remove the file and close, if this handle made it and no run began: as if it had never been opened.
@@ -266,7 +268,8 @@ class Ledger:
             LedgerMisuse: a file of schema 1, which is read only; or a run chosen from outputs on a list.
         """
         check.member("Ledger.begin", "info", info, (RunInfo,))
-        row = Began(info, software(), now(), planned_steps("Ledger.begin", planned), continues, plan)
+        steps, identity = planned_steps("Ledger.begin", planned), secrets.token_hex(8)
+        row = Began(info, software(), now(), steps, continues, plan, identity)
         for step, _ in row.planned:
             info.check_groups("Ledger.begin", step)
         with self._alive():
@@ -327,18 +330,33 @@ class Ledger:
         why = check.label("Ledger.extend_list", "reason", reason)
         self._append(lambda snapshot: decisions.longer_list(snapshot, more, why))
 
-    def end(self, run: int, reason: str = "") -> None:
-        """Say that run number `run` takes no more steps; see `Run.end`."""
+    def end(self, run: int, reason: str = "", *, if_going: bool = False) -> None:
+        """Say that run number `run` takes no more steps; see `Run.end`.
+
+        With `if_going`, a run that is over already, such as one whose place another took, is left as it is.
+        """
         row = Ended(run, check.label("Ledger.end", "reason", reason, empty=True))
-        self._append(lambda snapshot: decisions.ending(snapshot, row))
+
+        def decide(snapshot: Snapshot) -> Sequence[Row]:
+            over = any(record.over for record in snapshot.runs if record.number == run)
+            return [] if over and if_going else decisions.ending(snapshot, row)
+
+        self._append(decide)
 
     # --- what a `Run` writes ---
 
-    def reserve(self, run: int, step: Step, count: int, *, spelled_out_in: int | None) -> tuple[int, Lease]:
-        """Charge `count` times `step` to run number `run`; for `Run.reserve`. Returns the row's number and the lease."""
+    def reserve(
+        self, run: int, step: Step, count: int, *, spelled_out_in: int | None, settled: Settled | None = None
+    ) -> tuple[int, Lease]:
+        """Charge `count` times `step` to run number `run`; for `Run.reserve`. Returns the row's number and the lease.
+
+        `settled` is the settlement of a lease that is used up, written in the same transaction. As all its steps were taken, it
+        has no part in the decision.
+        """
         row = Reserved(run, step if spelled_out_in is None else spelled_out_in, count)
+        before = [] if settled is None else [settled]
         with self._alive():
-            *_, number = self._append(lambda snapshot: decisions.reservation(snapshot, row, step))
+            *_, number = self._append(lambda snapshot: [*before, *decisions.reservation(snapshot, row, step)])
             lease = Lease(count, lambda taken: self._settle(number, taken))
             self._leases.add(lease)
         return number, lease

@@ -123,6 +123,8 @@ class Began:
         planned: the commitment: what the run will take at most. Empty in files of schema 1.
         continues: number of the run whose place it takes, such as one that was killed.
         plan: text of the whole plan, for `discreet plan show`; empty where there is none.
+        identity: random. It tells the run from an equal one that began on a copy of the ledger: their heads differ.
+            Empty in files of schema 1.
     """
 
     info: RunInfo
@@ -131,6 +133,7 @@ class Began:
     planned: Planned = ()
     continues: int | None = None
     plan: str = ""
+    identity: str = ""
 
     def __post_init__(self) -> None:
         check.instance("Began", "info", self.info, RunInfo)
@@ -138,6 +141,7 @@ class Began:
             check.label("Began", "software", package)
             check.label("Began", "software", version)
         check.label("Began", "began", self.began)
+        check.label("Began", "identity", self.identity, empty=True)
         object.__setattr__(self, "planned", planned_steps("Began", self.planned))
         if self.continues is not None:
             check.whole("Began", "continues", self.continues, least=1)

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 from discreet import _process
 from discreet import _validate as check
 from discreet.errors import BudgetExceeded, LedgerMisuse
 from discreet.ledger.events import Step
 from discreet.ledger.lease import Lease
-from discreet.ledger.rows import RunInfo
+from discreet.ledger.rows import RunInfo, Settled
 
 if TYPE_CHECKING:
     from discreet.ledger.ledger import Ledger
 
 __all__ = ["Run", "block_size"]
+
+_Numbered: TypeAlias = tuple[int, Lease]  # with the number of the row that charged it
 
 
 def block_size(taken: int) -> int:
@@ -63,7 +65,8 @@ class Run:
             BudgetExceeded: more than the run planned, and the ledger's terms do not admit it. Nothing is charged then.
         """
         self._info.check_groups("Run.reserve", step)
-        return self._reserve(step, check.whole("Run.reserve", "count", count, least=1))
+        _, lease = self._reserve(step, check.whole("Run.reserve", "count", count, least=1))
+        return lease
 
     def steps(self, step: Step, total: int, *, block: int | None = None) -> Iterator[int]:
         """Take `total` steps one after the other, reserved in blocks.
@@ -95,40 +98,54 @@ class Run:
             reason: a public reason for taking fewer steps than planned, such as "power failure": one that owes nothing to
                 what was released. It stands in the guarantee. Without one, all that was planned counts.
 
-        A run that is over stays over: ending it again without a reason does nothing, and a reason can be added once. What came
-        over a fork ends nothing: the run is the parent's.
+        A run that is over stays over: ending it without a reason then does nothing, also if another run took its place. A
+        reason can be added once. What came over a fork ends nothing: the run is the parent's.
 
         Raises:
-            LedgerMisuse: another run took its place, or a reason was given before.
+            LedgerMisuse: a reason, and another run took its place or a reason was given before.
         """
         if self._owner is not _process.current() or (self._over and not reason):
             return
-        self._ledger.end(self._number, reason)
+        self._ledger.end(self._number, reason, if_going=not reason)
         self._over = True
 
     def _take(self, step: Step, total: int, block: int | None) -> Iterator[int]:
         taken = 0
-        while taken < total:
-            with self._reserve_part(step, min(total - taken, block or block_size(taken))) as lease:
+        last: _Numbered | None = None
+        try:
+            while taken < total:
+                last = self._next_block(step, min(total - taken, block or block_size(taken)), last)
+                _, lease = last
                 while lease.left:
                     lease.take()
                     yield taken
                     taken += 1
+        finally:
+            if last is not None and self._owner is _process.current():  # in a fork the charge is the parent's
+                last[1].settle()
 
-    def _reserve_part(self, step: Step, count: int) -> Lease:
-        """Reserve as many as the terms admit of count, its half, its quarter, ..., 1."""
+    def _next_block(self, step: Step, count: int, last: _Numbered | None) -> _Numbered:
+        """Reserve as many as the terms admit of count, its half, its quarter, ..., 1.
+
+        The block before, which is used up, is settled in the same transaction: half as many for the disk to sync.
+        """
         while True:
             try:
-                return self._reserve(step, count)
+                return self._reserve(step, count) if last is None else self._settle_and_reserve(step, count, last)
             except BudgetExceeded:
                 if count == 1:
                     raise
                 count //= 2
 
-    def _reserve(self, step: Step, count: int) -> Lease:
-        number, lease = self._ledger.reserve(self._number, step, count, spelled_out_in=self._spelled.get(step))
+    def _settle_and_reserve(self, step: Step, count: int, last: _Numbered) -> _Numbered:
+        number, used_up = last
+        return used_up.settle_with(lambda taken: self._reserve(step, count, None if taken is None else Settled(number, taken)))
+
+    def _reserve(self, step: Step, count: int, settled: Settled | None = None) -> _Numbered:
+        spelled = self._spelled.get(step)
+        number, lease = self._ledger.reserve(self._number, step, count, spelled_out_in=spelled, settled=settled)
         self._spelled.setdefault(step, number)
-        return lease
+        return number, lease
 
     def __reduce_ex__(self, _: object) -> NoReturn:
         raise LedgerMisuse(

@@ -175,9 +175,9 @@ class Store:
                 self.path.unlink(missing_ok=True)
 
     def _fill(self, lines: Iterable[Line]) -> None:
-        for command in (f"PRAGMA application_id = {_APPLICATION}", *_SCHEMA):
-            self._sql(command)
-        with self._transaction("BEGIN IMMEDIATE"):
+        with self._transaction("BEGIN IMMEDIATE"):  # one transaction: each would cost a sync of its own
+            for command in (f"PRAGMA application_id = {_APPLICATION}", *_SCHEMA):
+                self._sql(command)
             for number, (body, digest) in enumerate(lines):
                 self.append(number, body, digest)
 
