@@ -1,4 +1,4 @@
-"""Random damage to a ledger, file and export: it is refused, or it says exactly what the original said.
+"""Random damage to a ledger, file and export: it is refused, or it says exactly what the original said: charges, plans, terms, ends and marks.
 
 11,000 edits in all: bits flipped, bytes changed, cut off, rows deleted, swapped, repeated, moved, numbers edited.
 """
@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import discreet as dp
-from discreet.ledger import store
-from support.examples import counts, varied_ledger
+from discreet.ledger import Snapshot, store
+from support.examples import varied_ledger
 
 Edit = Callable[[bytes, random.Random], bytes]
 EDITS_OF_A_FILE, EDITS_OF_ROWS, EDITS_OF_AN_EXPORT = 5000, 1000, 5000
@@ -76,11 +76,11 @@ def repeat_a_line(whole: bytes, chance: random.Random) -> bytes:
 LINES: list[Edit] = [delete_a_line, swap_two_lines, repeat_a_line]
 
 
-def verdict(read: Callable[[], dp.Ledger], original: dict[tuple[str, dp.Step], int]) -> bool:
+def verdict(read: Callable[[], dp.Ledger], original: Snapshot) -> bool:
     """Whether it was refused; if not, it must say what the original said."""
     try:
         with read() as ledger:
-            assert counts(ledger.verify()) == original
+            assert ledger.verify().snapshot() == original
     except dp.LedgerError:
         return True
     return False
@@ -89,7 +89,7 @@ def verdict(read: Callable[[], dp.Ledger], original: dict[tuple[str, dp.Step], i
 def test_no_edit_of_the_file_lowers_the_cost(tmp_path: Path) -> None:
     path = tmp_path / "a.ledger"
     with varied_ledger(path) as ledger:
-        original = counts(ledger)
+        original = ledger.snapshot()
     whole, chance = path.read_bytes(), random.Random(1)
     refused = 0
     for number in range(EDITS_OF_A_FILE):
@@ -101,7 +101,7 @@ def test_no_edit_of_the_file_lowers_the_cost(tmp_path: Path) -> None:
 def test_no_edit_of_the_rows_by_sql_lowers_the_cost(tmp_path: Path) -> None:
     path = tmp_path / "a.ledger"
     with varied_ledger(path) as ledger:
-        original = counts(ledger)
+        original = ledger.snapshot()
     whole, chance = path.read_bytes(), random.Random(2)
     commands = [
         "DELETE FROM rows WHERE number = :one",
@@ -146,7 +146,7 @@ def everything(connection: sqlite3.Connection) -> tuple[list[object], list[objec
 def test_no_edit_of_the_export_lowers_the_cost(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     ledger = varied_ledger()
-    original = counts(ledger)
+    original = ledger.snapshot()
     ledger.export(path)
     whole, chance = path.read_bytes(), random.Random(3)
     edits = [*ANYWHERE, *LINES]

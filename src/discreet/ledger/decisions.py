@@ -12,13 +12,13 @@ from discreet.errors import LedgerMisuse, ParameterError
 from discreet.ledger._provenance import now
 from discreet.ledger.codec import SCHEMA
 from discreet.ledger.events import Step
-from discreet.ledger.rows import Began, Ended, Held, Reserved, Row
+from discreet.ledger.rows import Began, Ended, Held, Marked, Reserved, Row
 from discreet.ledger.rules import installed
 from discreet.ledger.snapshot import RunRecord, Snapshot
 from discreet.ledger.terms import Planned, Rule, Terms
 from discreet.units import Adjacency, Parameters
 
-__all__ = ["another_budget", "beginning", "check_writable", "ending", "first_terms", "longer_list", "reservation"]
+__all__ = ["another_budget", "beginning", "check_writable", "ending", "first_terms", "longer_list", "marking", "reservation"]
 
 
 def check_writable(snapshot: Snapshot) -> None:
@@ -90,7 +90,7 @@ def reservation(snapshot: Snapshot, row: Reserved, step: Step) -> list[Row]:
         BudgetExceeded: it is more than the run planned, and the terms do not admit it.
         LedgerMisuse: the run is over.
     """
-    run = next(run for run in snapshot.runs if run.number == row.run)
+    run = _run(snapshot, row.run)
     if run.over:
         raise LedgerMisuse(
             expected="a run that is not over",
@@ -118,6 +118,23 @@ def ending(snapshot: Snapshot, row: Ended) -> list[Row]:
             do="`discreet ledger show` lists the runs. A reason can be added once, and not to a run that was continued.",
         )
     return [row]
+
+
+def marking(snapshot: Snapshot, row: Marked) -> list[Row]:
+    """The row that voids a run."""
+    _run(snapshot, row.run)
+    return [row]
+
+
+def _run(snapshot: Snapshot, number: int) -> RunRecord:
+    for run in snapshot.runs:
+        if run.number == number:
+            return run
+    raise LedgerMisuse(
+        expected="the number of a run that began",
+        got=f"{number!r}",
+        do="Begin a run first: run = ledger.begin(...). Nothing was written.",
+    )
 
 
 def another_budget(snapshot: Snapshot, epsilon: float, delta: float | None, reason: str) -> list[Row]:

@@ -314,7 +314,7 @@ class Ledger:
     def mark(self, run: int, name: str) -> None:
         """Record that something unsafe happened to run number `run`; for `Run.mark`."""
         row = Marked(run, name)
-        self._append(lambda _: [row])
+        self._append(lambda snapshot: decisions.marking(snapshot, row))
 
     def _settle(self, lease: int, taken: int) -> None:
         row = Settled(lease, taken)
@@ -424,6 +424,7 @@ def _first_line() -> list[Line]:
 
 
 def _check_budget(owner: str, budget: HasTerms | None) -> None:
-    if budget is not None and not callable(getattr(budget, "terms", None)):
-        expected = "a Budget, a Filter, an Odometer, or None"
-        raise ParameterError(owner=owner, name="budget", expected=expected, got=type(budget).__name__)
+    is_budget = not isinstance(budget, type) and callable(getattr(budget, "terms", None))
+    if budget is not None and not is_budget:
+        expected, got = "a Budget, a Filter, an Odometer, or None", repr(budget)[:80]
+        raise ParameterError(owner=owner, name="budget", expected=expected, got=got)
