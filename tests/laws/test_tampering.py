@@ -1,4 +1,6 @@
-"""Random damage to a ledger, file and export: it is refused, or it says exactly what the original said: charges, plans, terms, ends and marks.
+"""Random damage to a ledger, file and export: it is refused, or it says exactly what the original said.
+
+That is: charges, plans, terms, ends and marks.
 
 11,000 edits in all: bits flipped, bytes changed, cut off, rows deleted, swapped, repeated, moved, numbers edited.
 """
