@@ -40,7 +40,7 @@ from discreet.ledger.terms import Terms, planned_steps
 
 __all__ = ["Ledger"]
 
-Mode = Literal["a", "r+", "r"]
+_Mode = Literal["a", "r+", "r"]
 
 
 class Ledger:
@@ -91,7 +91,7 @@ class Ledger:
     # --- opening and closing ---
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str], mode: Mode = "a", *, budget: HasTerms | None = None) -> Ledger:
+    def open(cls, path: str | os.PathLike[str], mode: _Mode = "a", *, budget: HasTerms | None = None) -> Ledger:
         """The ledger at `path`, read and checked from its first row to its last.
 
         Args:
