@@ -18,7 +18,7 @@ from discreet.ledger.snapshot import RunRecord, Snapshot
 from discreet.ledger.terms import Rule, Terms
 from discreet.units import Randomness
 
-__all__ = ["Book", "follow"]
+__all__ = ["Book", "another_history", "follow"]
 
 _RESTORE = "Restore the ledger from a copy; do not spend on this one."
 
@@ -252,3 +252,12 @@ class Book:
 
     def _wrong(self, expected: str, got: str) -> LedgerCorrupt:
         return LedgerCorrupt(expected=expected, got=got, do=_RESTORE, row=self.rows)
+
+
+def another_history(head: str, book: Book) -> LedgerCorrupt:
+    """The error for a book that does not contain a head which was seen before."""
+    return LedgerCorrupt(
+        expected=f"a ledger that contains the head {head[:16]}...",
+        got=f"one that ends in {book.digest.hex()[:16]}... and never had it",
+        do="This is another ledger, or its history was rewritten: do not rely on it.",
+    )

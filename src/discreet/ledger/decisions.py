@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from discreet.errors import LedgerMisuse, ParameterError
+from discreet.errors import BudgetExceeded, LedgerMisuse, ParameterError
 from discreet.ledger._provenance import now
 from discreet.ledger.codec import SCHEMA
 from discreet.ledger.events import Step
@@ -18,7 +18,17 @@ from discreet.ledger.snapshot import RunRecord, Snapshot
 from discreet.ledger.terms import Planned, Rule, Terms
 from discreet.units import Adjacency, Parameters
 
-__all__ = ["another_budget", "beginning", "check_writable", "ending", "first_terms", "longer_list", "marking", "reservation"]
+__all__ = [
+    "another_budget",
+    "beginning",
+    "check_writable",
+    "ending",
+    "first_terms",
+    "fitting",
+    "longer_list",
+    "marking",
+    "reservation",
+]
 
 
 def check_writable(snapshot: Snapshot) -> None:
@@ -53,8 +63,8 @@ def beginning(snapshot: Snapshot, row: Began) -> list[Row]:
     """
     _refuse_another_kind(snapshot, row)
     after, held = _completed(snapshot, row.planned, row.info.adjacency)
-    if row.continues is not None and row.continues not in {run.number for run in after.runs if not run.reason}:
-        expected = "the number of a run that did not end for a public reason"
+    if row.continues is not None and row.continues not in _open_to_be_continued(snapshot):
+        expected = "the number of a run that did not end for a public reason, and that nobody continued yet"
         raise ParameterError(owner="Ledger.begin", name="continues", expected=expected, got=repr(row.continues))
     if row.info.parameters is Parameters.CHOSEN_FROM_OUTPUTS and after.rule in (None, Rule.LIST):
         raise LedgerMisuse(
@@ -64,6 +74,25 @@ def beginning(snapshot: Snapshot, row: Began) -> list[Row]:
         )
     _admit(after.proposing(RunRecord(info=row.info, planned=row.planned, continues=row.continues)))
     return [*held, row]
+
+
+def _open_to_be_continued(snapshot: Snapshot) -> set[int]:
+    continued = {run.continues for run in snapshot.runs}
+    return {run.number for run in snapshot.runs if not run.reason and run.number not in continued}
+
+
+def fitting(snapshot: Snapshot, row: Began) -> int:
+    """How many of the steps of its one kind that the row plans a run could begin with; by bisection."""
+    ((step, count),) = row.planned
+    low, high, probe = 0, count + 1, count  # all of them at first: the usual answer
+    while high - low > 1:
+        try:
+            beginning(snapshot, replace(row, planned=((step, probe),)))
+            low = probe
+        except BudgetExceeded:
+            high = probe
+        probe = (low + high) // 2
+    return low
 
 
 def _refuse_another_kind(snapshot: Snapshot, row: Began) -> None:
