@@ -200,7 +200,7 @@ def test_another_budget_is_a_row_with_its_reason() -> None:
         (EMPTY, 1.0, 1e-6, dp.LedgerMisuse),
         (held_to(Terms(rule=Rule.GAUSSIAN_FILTER, epsilon=2.0, delta=1e-6)), 2.1, None, dp.LedgerMisuse),
         (held_to(FILTER, RUN), 4.0, 1e-5, dp.ParameterError),
-        (held_to(FILTER, RUN), 1.6, None, dp.BudgetExceeded),
+        (held_to(FILTER, RUN), 1.5431, None, dp.BudgetExceeded),
         (held_to(FILTER, RUN), 0.01, None, dp.BudgetExceeded),  # for which the order allows nothing at all
         (held_to(LIST, RUN), 0.01, 1e-6, dp.BudgetExceeded),
         (held_to(LIST, RUN), 3.0, None, dp.ParameterError),  # a budget without a delta
