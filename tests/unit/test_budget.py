@@ -222,16 +222,17 @@ def charge_what_fits(path: Path, kind: str, start: Any) -> None:
 @pytest.mark.parametrize(
     ("kind", "budget"),
     [
-        ("list", lambda: dp.Budget(epsilon=2.0, delta=DELTA, plans=list_of((STEP, 800)).plans)),
-        ("filter", lambda: dp.Filter(epsilon=2.0, delta=DELTA)),
-        ("odometer", lambda: dp.Odometer(epsilon=2.0, delta=DELTA)),
+        ("list", dp.Budget(epsilon=2.0, delta=DELTA, plans=list_of((STEP, 800)).plans)),
+        ("filter", dp.Filter(epsilon=2.0, delta=DELTA)),
+        ("odometer", dp.Odometer(epsilon=2.0, delta=DELTA)),
     ],
+    ids=["list", "filter", "odometer"],
 )
 def test_t02_four_writers_without_a_budget_of_their_own_are_held_to_the_files(
-    tmp_path: Path, kind: str, budget: Callable[[], Any]
+    tmp_path: Path, kind: str, budget: Any
 ) -> None:
     path = tmp_path / "a.ledger"
-    dp.Ledger.open(path, budget=budget()).close()
+    dp.Ledger.open(path, budget=budget).close()
     context = multiprocessing.get_context("fork")
     start = context.Barrier(4)
     writers = [context.Process(target=charge_what_fits, args=(path, kind, start)) for _ in range(4)]
@@ -460,7 +461,7 @@ def test_t05_a_void_ledger_has_no_number_under_any_rule(budget: Any) -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        lambda: dp.Budget(),
+        dp.Budget,
         lambda: dp.Budget(epsilon=1.0),
         lambda: dp.Budget(delta=1e-5),
         lambda: dp.Budget(epsilon=0.0, delta=1e-5),

@@ -171,7 +171,8 @@ def _fixed_in_advance(snapshot: Snapshot) -> list[str]:
 def _basis(snapshot: Snapshot) -> str:
     """What counts of a list, or of a file of schema 1, in words."""
     if snapshot.schema == _WITHOUT_TERMS:
-        return f"the {snapshot.steps} steps that were charged; a file of schema {_WITHOUT_TERMS}, which holds no budget and no plan"
+        file = f"a file of schema {_WITHOUT_TERMS}, which holds no budget and no plan"
+        return f"the {snapshot.steps} steps that were charged; {file}"
     if snapshot.rule is not Rule.LIST:
         return ""
     counted = sum(count for _, count in snapshot.counted())
