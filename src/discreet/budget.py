@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING
 
 from discreet import _validate as check
 from discreet.accounting.accountant import account
-from discreet.accounting.filters import RenyiFilter, choose_filter, filter_of
+from discreet.accounting.filters import GaussianFilter, RenyiFilter, choose_filter, filter_of
 from discreet.accounting.normalise import normalise
 from discreet.accounting.odometer import odometer_reading, shares
 from discreet.accounting.sources import HasSnapshot
-from discreet.errors import BudgetExceeded, ParameterError
+from discreet.errors import AccountingError, BudgetExceeded, ParameterError
 from discreet.ledger.rules import install
 from discreet.ledger.terms import Rule, Terms
 from discreet.units import Adjacency
@@ -166,7 +166,19 @@ class _Rules:
             reading = odometer_reading(terms, committed, adjacency)
             _refuse_above(terms.epsilon, terms.delta, reading.epsilon, f"the odometer ({reading.rule})")
         else:
-            filter_of(terms).spend(normalise(committed, adjacency))
+            _filter_with_room(terms).spend(normalise(committed, adjacency))
+
+
+def _filter_with_room(terms: Terms) -> RenyiFilter | GaussianFilter:
+    """The filter of the terms; an order that allows nothing within the budget admits nothing."""
+    try:
+        return filter_of(terms)
+    except AccountingError as error:
+        raise BudgetExceeded(
+            expected=error.expected,
+            got=error.got,
+            do="The order was fixed before the first release: only a larger epsilon admits anything. Nothing was charged.",
+        ) from None
 
 
 @lru_cache(maxsize=256)  # a list is looked at again with every run that draws on it

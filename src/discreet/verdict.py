@@ -98,13 +98,14 @@ class Verdict:
         claim = self.claim
         stated = f"epsilon at most {_rounded(claim.upper, ROUND_CEILING)} at delta {claim.delta!r}"
         protected = f"for one {claim.unit} under {claim.adjacency.value} adjacency"
+        claimed = "nothing" if claim.voided_by else f"{stated}, {protected}"
         bounds = "; ".join(map(_measured, self.estimates))
         runs = f"{self.canaries:,} canaries in {self.trials:,} {'run' if self.trials == 1 else 'runs'}"
         share = f" The best of it is {math.floor(100.0 * min(self.reached, 1e6)):,} % of the claim." if self.reached else ""
         return "\n".join(
             [
                 self._words(),
-                f"Claimed: {stated}, {protected}{', were it not void' if claim.voided_by else ''}.",
+                f"Claimed: {claimed}.",
                 f"Measured: {bounds}. Confidence {self.confidence!r} for all of it together.{share}",
                 f"How: {self.attack}; {runs}.",
                 *self._hurdle(),

@@ -6,10 +6,11 @@ from functools import cache
 
 import pytest
 
+from support.catalogue import PITFALLS
 from support.source import ROOT
 
 PAGE = (ROOT / "docs" / "pitfalls.md").read_text()
-ENTRIES = re.findall(r"^### (P\d\d) .+\n((?:(?!^#).*\n)*)", PAGE, flags=re.MULTILINE)
+ENTRIES = re.findall(r"^### ([PT]\d\d) .+\n((?:(?!^#).*\n)*)", PAGE, flags=re.MULTILINE)
 
 
 @cache
@@ -37,7 +38,7 @@ def carries(number: str, text: str) -> bool:
 
 
 def test_every_pitfall_is_there_once() -> None:
-    assert [number for number, _ in ENTRIES] == [f"P{number:02}" for number in range(1, 49)]
+    assert tuple(number for number, _ in ENTRIES) == PITFALLS
 
 
 @pytest.mark.parametrize(("number", "text"), ENTRIES, ids=[number for number, _ in ENTRIES])

@@ -90,8 +90,8 @@ def test_replaying_a_ledger_says_what_the_live_steps_said(
     step: dp.Step, adjacency: dp.Adjacency, accountant: Accountant, tmp_path: Path
 ) -> None:
     with dp.Ledger.open(tmp_path / "a.ledger") as ledger:
-        ledger.begin(replace(INFO, groups=step.groups, adjacency=adjacency))
-        for _ in ledger.steps(step, 7, block=3):
+        run = ledger.begin(replace(INFO, groups=step.groups, adjacency=adjacency), [(step, 7)])
+        for _ in run.steps(step, 7, block=3):
             pass
         live = dp.account(ledger, delta=DELTA, accountant=accountant)
         ledger.export(tmp_path / "a.jsonl")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 import discreet as dp
-from support.examples import INFO, OTHER_STEP, STEP
+from support.examples import INFO, OTHER_STEP, STEP, roomy_ledger
 
 
 class Histories(RuleBasedStateMachine):
@@ -20,15 +20,15 @@ class Histories(RuleBasedStateMachine):
         folder = "/dev/shm" if os.path.isdir("/dev/shm") else None  # noqa: PTH112  (many small files)
         self.folder = tempfile.TemporaryDirectory(dir=folder)
         self.path = Path(self.folder.name) / "a.ledger"
-        self.ledger = dp.Ledger.open(self.path)
-        self.ledger.begin(INFO)
+        self.ledger = roomy_ledger(self.path)
+        self.run = self.ledger.begin(INFO)
         self.leases: list[tuple[dp.Step, dp.Lease, int]] = []
         self.taken = {STEP: 0, OTHER_STEP: 0}
         self.reserved_and_open = {STEP: 0, OTHER_STEP: 0}
 
     @rule(step=st.sampled_from([STEP, OTHER_STEP]), count=st.integers(1, 5))
     def reserve(self, step: dp.Step, count: int) -> None:
-        self.leases.append((step, self.ledger.reserve(step, count=count), count))
+        self.leases.append((step, self.run.reserve(step, count=count), count))
         self.reserved_and_open[step] += count
 
     @precondition(lambda self: self.leases)
@@ -54,7 +54,7 @@ class Histories(RuleBasedStateMachine):
         self.leases = []  # lost, never settled: they go on counting in full
         self.ledger._store.close()
         self.ledger = dp.Ledger.open(self.path)
-        self.ledger.begin(INFO)
+        self.run = self.ledger.begin(INFO)
 
     @invariant()
     def charged_is_taken_plus_what_may_have_been(self) -> None:

@@ -12,6 +12,7 @@ from discreet.accounting import accountant, normalise, sources
 from discreet.accounting.leaves import Gaussian, PoissonGaussian
 from discreet.accounting.tight import accountant as tight
 from discreet.accounting.tight import directions
+from discreet.ledger import Snapshot, Terms
 from discreet.ledger.folding import folded_noise_multiplier
 from support.mutations import Mutation, assert_caught, by_name, replaced
 
@@ -62,19 +63,49 @@ def shuffled_as_poisson(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def target_missed_by_three_percent(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = budget.Budget._accounted
-    monkeypatch.setattr(
-        budget.Budget,
-        "_accounted",
-        lambda self, *given: replace(right(self, *given), lower=0.0, estimate=None, upper=right(self, *given).upper / 1.03),
-    )
+    right = accountant.account
+
+    def generous(*steps: Any, **options: Any) -> dp.Guarantee:
+        claim = right(*steps, **options)
+        return replace(claim, lower=0.0, estimate=None, upper=claim.upper / 1.03)
+
+    monkeypatch.setattr(budget, "account", generous)
 
 
-def running_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+def running_bound(self: object, snapshot: Snapshot) -> None:
+    """The tight accountant admits whatever was chosen from outputs."""
+    terms = snapshot.terms
+    if terms is None or terms.epsilon is None:
+        return
+    claim = accountant.account(snapshot.committed(), delta=terms.delta, adjacency=snapshot.runs[0].info.adjacency)
+    budget._refuse_above(terms.epsilon, terms.delta, claim.upper, "a running bound")
+
+
+def each_kind_by_its_own_rule(self: object, snapshot: Snapshot) -> None:
+    """The filter admits what was chosen from outputs, the tight accountant what was fixed, as if neither knew the other."""
+    fixed = [run for run in snapshot.runs if run.info.parameters is dp.Parameters.FIXED_IN_ADVANCE]
+    chosen = [run for run in snapshot.runs if run.info.parameters is not dp.Parameters.FIXED_IN_ADVANCE]
+    if chosen:
+        RIGHT_ADMIT(self, replace(snapshot, runs=tuple(chosen)))
+    if fixed:
+        running_bound(self, replace(snapshot, runs=tuple(fixed)))
+
+
+def delta_chosen_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = accountant._fixed_analysis
+
+    def obliging(found: sources.Read, terms: Terms, delta: float | None, name: Any) -> dp.Guarantee:
+        return right(found, replace(terms, delta=delta or terms.delta), delta or terms.delta, "tight")
+
+    monkeypatch.setattr(accountant, "_fixed_analysis", obliging)
+
+
+def marks_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     right = sources.read
-    monkeypatch.setattr(budget, "_adaptive", lambda charges: False)
-    monkeypatch.setattr(accountant, "read", lambda *given: replace(right(*given), parameters=dp.Parameters.FIXED_IN_ADVANCE))
+    monkeypatch.setattr(accountant, "read", lambda *source: replace(right(*source), voided_by=()))
 
+
+RIGHT_ADMIT = budget._Rules.admit
 
 MUTATIONS = [
     Mutation("P26 shuffled taken for Poisson", shuffled_as_poisson, f"{ACCOUNTANT}::test_p26_shuffled_is_not_amplified"),
@@ -100,9 +131,20 @@ MUTATIONS = [
     ),
     Mutation(
         "P39 a running bound as stopping rule",
-        running_bound,
-        f"{BUDGET}::test_p39_parameters_chosen_from_outputs_get_a_filter_not_the_tight_accountant",
+        replaced(budget._Rules, "admit", running_bound),
+        f"{BUDGET}::test_p39_what_is_chosen_from_outputs_gets_a_filter_and_not_the_tight_accountant",
     ),
+    Mutation(
+        "T01 fixed runs by the accountant, adaptive ones by the filter",
+        replaced(budget._Rules, "admit", each_kind_by_its_own_rule),
+        f"{BUDGET}::test_t01_a_filter_counts_every_charge_fixed_ones_too",
+    ),
+    Mutation(
+        "T03 the reader chooses the delta of a filter",
+        delta_chosen_afterwards,
+        f"{BUDGET}::test_t03_a_filter_has_one_delta_and_one_analysis_which_nobody_chooses_afterwards",
+    ),
+    Mutation("T05 a void ledger has a number", marks_forgotten, f"{ACCOUNTANT}::test_t05_a_void_ledger_has_no_number"),
 ]
 
 

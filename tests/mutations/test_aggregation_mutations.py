@@ -33,7 +33,7 @@ def noise_of_the_mean_on_the_sum(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def skips_empty_samples(monkeypatch: pytest.MonkeyPatch) -> None:
     right = Session._charged
-    monkeypatch.setattr(Session, "_charged", lambda self, draw, steps: (s for s in right(self, draw, steps) if len(s)))
+    monkeypatch.setattr(Session, "_charged", lambda self, *rest: (sample for sample in right(self, *rest) if len(sample)))
 
 
 def divides_by_the_realised_size(monkeypatch: pytest.MonkeyPatch) -> None:

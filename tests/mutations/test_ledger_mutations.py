@@ -1,5 +1,6 @@
 """Deliberate privacy bugs in the ledger, each applied to the real code, and the test that catches it."""
 
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -9,18 +10,25 @@ import pytest
 
 import discreet as dp
 from discreet import _process, _validate
-from discreet.ledger import book, store
+from discreet.ledger import RunRecord, Snapshot, book, decisions, store
 from support.mutations import Mutation, assert_caught, by_name, replaced
 
 DAMAGE = "laws/test_damage.py"
 EVENTS = "unit/ledger/test_events.py"
 LEDGER = "unit/ledger/test_ledger.py"
+COMMITMENTS = "unit/ledger/test_commitments.py"
+BUDGET = "unit/test_budget.py"
 
 
-def charges(count: Callable[[dp.Charge], int]) -> Callable[[book.Book], tuple[dp.Charge, ...]]:
-    """`Book.charges` with another idea of what counts."""
-    right = book.Book.charges
-    return lambda self: tuple(replace(charge, count=count(charge)) for charge in right(self))
+def records(count: Callable[[int, int], int]) -> Callable[[Any, int], RunRecord]:
+    """A run's record with another idea of what was charged, from what is reserved and what of it is not settled."""
+    right = book._Run.record
+
+    def wrong(self: Any, number: int) -> RunRecord:
+        charged = tuple((step, count(total.count, total.unsettled)) for step, total in self.totals.items())
+        return replace(right(self, number), charged=charged)
+
+    return wrong
 
 
 def take_without_limit(self: dp.Lease) -> int:
@@ -28,9 +36,24 @@ def take_without_limit(self: dp.Lease) -> int:
     return self._taken - 1
 
 
-def without_guards(monkeypatch: pytest.MonkeyPatch) -> None:
-    make = dp.Ledger.__init__
-    monkeypatch.setattr(dp.Ledger, "__init__", lambda self, store, **ignored: make(self, store))
+def budget_of_a_handle(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever opens the file without a budget is held to none."""
+    make, append, admit = dp.Ledger.__init__, dp.Ledger._append, decisions._admit
+    with_a_budget: list[bool] = [False]
+    handles: weakref.WeakSet[dp.Ledger] = weakref.WeakSet()
+
+    def remember(self: dp.Ledger, store: Any, **options: Any) -> None:
+        if options.get("budget") is not None:
+            handles.add(self)
+        make(self, store, **options)
+
+    def note(self: dp.Ledger, decide: Any) -> list[int]:
+        with_a_budget[0] = self in handles
+        return append(self, decide)
+
+    monkeypatch.setattr(dp.Ledger, "__init__", remember)
+    monkeypatch.setattr(dp.Ledger, "_append", note)
+    monkeypatch.setattr(decisions, "_admit", lambda snapshot: admit(snapshot) if with_a_budget[0] else None)
 
 
 def shallow_synchronous(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,12 +75,12 @@ def settle_again(self: book.Book, row: Any) -> None:
 MUTATIONS = [
     Mutation(
         "P41 an open reservation counts nothing",
-        replaced(book.Book, "charges", charges(lambda charge: charge.count - charge.unsettled)),
+        replaced(book._Run, "record", records(lambda count, unsettled: count - unsettled)),
         f"{LEDGER}::test_a_reservation_counts_in_full_until_it_is_settled",
     ),
     Mutation(
         "P33 the ledger drops the count",
-        replaced(book.Book, "charges", charges(lambda charge: min(charge.count, 1))),
+        replaced(book._Run, "record", records(lambda count, unsettled: min(count, 1))),
         f"{LEDGER}::test_a_lease_never_left_counts_in_full",
     ),
     Mutation(
@@ -78,12 +101,12 @@ MUTATIONS = [
     Mutation(
         "P20 a lease can be copied",
         replaced(dp.Lease, "__reduce_ex__", object.__reduce_ex__),
-        f"{LEDGER}::test_p20_a_lease_and_a_handle_cannot_be_copied",
+        f"{LEDGER}::test_p20_a_lease_a_run_and_a_handle_cannot_be_copied",
     ),
     Mutation(
         "P38 the budget is not asked",
-        without_guards,
-        f"{LEDGER}::test_p38_a_guard_sees_the_proposed_charge_and_its_refusal_charges_nothing",
+        replaced(decisions, "_admit", lambda snapshot: None),
+        f"{LEDGER}::test_p38_a_budget_sees_the_proposed_charge_and_its_refusal_charges_nothing",
     ),
     Mutation(
         "rows missing at the end go unnoticed",
@@ -99,6 +122,36 @@ MUTATIONS = [
         "a commit may be lost with the power",
         shallow_synchronous,
         f"{LEDGER}::test_power_loss_settings_are_in_force",
+    ),
+    Mutation(
+        "a list is not enforced",
+        replaced(Snapshot, "check_list", lambda self: None),
+        f"{COMMITMENTS}::test_a_second_run_of_the_same_plan_is_refused_and_says_what_to_do",
+    ),
+    Mutation(
+        "a commitment does not count against the list",
+        replaced(Snapshot, "_taken_or_left", Snapshot.charged),
+        f"{COMMITMENTS}::test_what_a_run_may_still_take_is_not_free_for_another",
+    ),
+    Mutation(
+        "T02 a budget holds only who names it",
+        budget_of_a_handle,
+        f"{BUDGET}::test_t02_four_writers_without_a_budget_of_their_own_are_held_to_the_files[filter]",
+    ),
+    Mutation(
+        "T03 a ledger is opened with another budget than its own",
+        replaced(decisions, "_same", lambda present, wanted: True),
+        f"{BUDGET}::test_t03_a_ledger_that_began_without_a_budget_gets_none_by_opening_it",
+    ),
+    Mutation(
+        "T04 a run that ended early counts as what it took",
+        replaced(Snapshot, "counted", lambda self: tuple(self.charged().items())),
+        f"{COMMITMENTS}::test_t04_a_run_that_ends_early_costs_all_that_it_planned",
+    ),
+    Mutation(
+        "T04 a public reason frees what another run promised",
+        replaced(Snapshot, "_promised", lambda self: {}),
+        f"{COMMITMENTS}::test_t04_a_reason_does_not_free_what_another_run_promised",
     ),
 ]
 

@@ -52,10 +52,10 @@ def reused(_: Session, __: Sample, lane: int) -> Stream:
 RIGHT_CLAIM = module._claimed
 
 
-def at_another_delta(source: Any, delta: float | None, budget: Any) -> tuple[Any, Guarantee]:
+def at_another_delta(source: Any, delta: float | None) -> tuple[Any, Guarantee]:
     """Bounds are at another delta than the claim."""
-    held, claim = RIGHT_CLAIM(source, delta, budget)
-    return held, replace(claim, delta=1e-3)
+    snapshot, claim = RIGHT_CLAIM(source, delta)
+    return snapshot, replace(claim, delta=1e-3)
 
 
 def ignores_marks(self: Verdict) -> str:

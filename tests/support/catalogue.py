@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from support.mutations import Mutation
 from support.source import ROOT
 
-PITFALLS = tuple(f"P{number:02}" for number in range(1, 49))
+PITFALLS = (*(f"P{number:02}" for number in range(1, 49)), *(f"T{number:02}" for number in range(1, 6)))
 PAGE = ROOT / "docs" / "mutations.md"
 _INTRODUCTION = """# Deliberate bugs, and the test that notices each
 
@@ -20,7 +20,7 @@ does both, each bug in a process of its own. Seconds are those of the failing te
 All of these tests belong to `make test`.
 """
 _HEADER = "| pitfalls | bug | what is patched | caught by | seconds |\n|---|---|---|---|---|"
-_ROW = re.compile(r"^\| (?P<numbers>[P\d ]*)\| (?P<bug>.+?) \| `[^|]+` \| `[^|]+` \| (?P<seconds>[\d.]+) \|$", re.MULTILINE)
+_ROW = re.compile(r"^\| (?P<numbers>[PT\d ]*)\| (?P<bug>.+?) \| `[^|]+` \| `[^|]+` \| (?P<seconds>[\d.]+) \|$", re.MULTILINE)
 
 
 def catalogue() -> tuple[Mutation, ...]:
@@ -30,7 +30,7 @@ def catalogue() -> tuple[Mutation, ...]:
     twice = [name for name, count in Counter(mutation.name for mutation in found).items() if count > 1]
     if twice:
         raise ValueError(f"names of several mutations: {twice}")
-    return tuple(sorted(found, key=lambda mutation: mutation.pitfalls or ("P99",)))
+    return tuple(sorted(found, key=lambda mutation: mutation.pitfalls or ("without",)))
 
 
 def pitfalls_of(mutations: Sequence[Mutation]) -> tuple[str, ...]:

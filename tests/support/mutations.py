@@ -26,7 +26,7 @@ Patch = Callable[[pytest.MonkeyPatch], None]
 class Mutation:
     """A bug that is applied to the real code by patching, and the ordinary test that fails once it is there.
 
-    name: what the bug is; it begins with the numbers of its pitfalls, if it is one of docs/pitfalls.md ("P33 ...").
+    name: what the bug is; it begins with the numbers of its pitfalls, if it is one of docs/pitfalls.md ("P33 ...", "T02 ...").
     patch: makes the bug.
     caught_by: the test as pytest names it, from the folder `tests`; without a case, one case that fails is enough.
     """
@@ -38,7 +38,7 @@ class Mutation:
     @property
     def pitfalls(self) -> tuple[str, ...]:
         """The numbers at the beginning of the name."""
-        numbers = re.match(r"(?:P\d\d )*", self.name)
+        numbers = re.match(r"(?:[PT]\d\d )*", self.name)
         return tuple(numbers[0].split()) if numbers else ()
 
     @property

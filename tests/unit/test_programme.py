@@ -24,7 +24,7 @@ def test_the_cost_of_a_programme_is_that_of_all_its_charges_not_of_the_last_plan
 
 
 def test_a_ledger_of_both_runs_says_what_the_programme_said() -> None:
-    ledger = dp.Ledger.in_memory()
+    ledger = dp.Ledger.in_memory(budget=dp.Budget(plans=BOTH))
     for name, plan in BOTH.plans.items():
         run = dp.Aggregator(plan.for_leaves({"grad/x": 1}), ledger=ledger, label=name)
         for sample in run.samples():

@@ -66,8 +66,16 @@ def test_an_infinite_bound_is_said() -> None:
     assert "(infinity, 1e-06)" in str(guarantee(upper=math.inf))
 
 
-def test_marks_void_it_in_the_first_words() -> None:
-    assert str(guarantee(voided_by=("unsafe_test_key",))).startswith("NO GUARANTEE, voided by unsafe_test_key.")
+def test_t05_marks_void_it_and_no_number_is_said() -> None:
+    void = guarantee(upper=math.inf, voided_by=("unsafe_test_key", "unsafe_seed"))
+    assert str(void) == "NO GUARANTEE: voided by unsafe_test_key, unsafe_seed."
+
+
+def test_what_counts_and_what_would_if_all_were_fixed_are_said() -> None:
+    words = str(guarantee(basis="20 steps, a list", if_fixed=2.12345678))
+    assert "What counts: 20 steps, a list." in words
+    assert "If all runs had been fixed before the first release, epsilon would be at most 2.124." in words
+    assert "What counts" not in str(guarantee())
 
 
 @pytest.mark.parametrize(
@@ -86,6 +94,7 @@ def test_marks_void_it_in_the_first_words() -> None:
         {"adjacency": "add-or-remove"},
         {"numerics": "exact"},
         {"accountant": ""},
+        {"voided_by": ("unsafe_test_key",)},  # with a number
     ],
 )
 def test_nonsense_is_refused(changes: dict[str, Any]) -> None:

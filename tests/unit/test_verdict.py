@@ -83,7 +83,9 @@ def test_the_delta_is_that_of_target_or_budget() -> None:
     assert audit(plan, SCORES).claim.delta == DELTA
     with pytest.raises(dp.ParameterError, match="delta"):
         audit(ledger(), SCORES)
-    assert audit(ledger(), SCORES, budget=dp.Budget(epsilon=1.0, delta=1e-7)).claim.delta == 1e-7
+    held = ledger_of((STEP, 20), budget=dp.Budget(epsilon=9.0, delta=1e-7))
+    assert audit(held, SCORES).claim.delta == 1e-7
+    assert audit(held, SCORES, delta=DELTA).claim.delta == DELTA
 
 
 def test_what_is_scaled_is_the_noise_of_the_claim(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,24 +124,36 @@ def test_what_has_no_noise_to_scale_is_refused(monkeypatch: pytest.MonkeyPatch) 
 def test_a_ledger_that_is_void_never_passes(lower: float, monkeypatch: pytest.MonkeyPatch) -> None:
     Asked(monkeypatch, one_run=lower)
     marked = ledger()
-    marked.mark("unsafe_test_key")
+    marked.mark(marked.runs()[0].number, "unsafe_test_key")
     verdict = audit(marked, SCORES, delta=DELTA)
     assert (verdict.outcome, verdict.passed, verdict.reached) == ("NO CLAIM", False, 0.0)
     assert "voided by unsafe_test_key" in str(verdict)
-    assert "were it not void" in str(verdict)
+    assert "Claimed: nothing." in str(verdict)
 
 
-def test_steps_chosen_from_outputs_need_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_steps_chosen_from_outputs_are_held_to_the_budget_of_their_ledger(monkeypatch: pytest.MonkeyPatch) -> None:
     Asked(monkeypatch, one_run=1.5)
-    chosen = ledger_of((STEP, 5), info=replace(INFO, parameters=dp.Parameters.CHOSEN_FROM_OUTPUTS))
-    for options in ({"delta": DELTA}, {"delta": 1e-7, "budget": dp.Budget(epsilon=2.0, delta=DELTA)}):
-        with pytest.raises(dp.AccountingError, match="budget"):
-            audit(chosen, SCORES, **options)
-    budget = dp.Budget(epsilon=2.0, delta=DELTA)
-    verdict = audit(chosen, SCORES, budget=budget)
+    info = replace(INFO, parameters=dp.Parameters.CHOSEN_FROM_OUTPUTS)
+    chosen = ledger_of((STEP, 5), info=info, budget=dp.Filter(epsilon=2.0, delta=DELTA))
+    with pytest.raises(dp.AccountingError, match="fixed before the first release"):
+        audit(chosen, SCORES, delta=1e-7)
+    verdict = audit(chosen, SCORES)
     assert (verdict.claim.upper, verdict.outcome) == (2.0, "PASS")
     with pytest.raises(dp.ParameterError, match="assume_scaled"):
-        audit(chosen, SCORES, budget=budget, assume_scaled=True)
+        audit(chosen, SCORES, assume_scaled=True)
+
+
+def test_t04_what_is_audited_of_a_list_is_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that took 5 of 20 steps claims 20; a public reason makes it 5."""
+    Asked(monkeypatch)
+    whole, part = claim(ledger_of((STEP, 20))).upper, claim(ledger_of((STEP, 5))).upper
+    early = dp.Ledger.in_memory()
+    run = early.begin(INFO, [(STEP, 20)])
+    assert len(list(run.steps(STEP, 5))) == 5
+    run.end()
+    assert audit(early, SCORES, delta=DELTA).claim.upper == whole
+    run.end("power failure")
+    assert audit(early, SCORES, delta=DELTA).claim.upper == part < whole
 
 
 def test_the_record_keeps_the_bounds_apart(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -132,7 +132,7 @@ class GaussianFilter:
                 raise AccountingError(
                     expected="Gaussian steps without amplification by sampling, for the Gaussian filter",
                     got=repr(leaf),
-                    do="A filter cannot be exchanged after the first release; give such ledgers an order: Filter(order=...).",
+                    do="A filter cannot be exchanged after the first release. Give another ledger an order: Filter(order=...).",
                 )
             total += check.whole("GaussianFilter", "count", count, least=0) / Fraction(leaf.noise_multiplier) ** 2
         return _sum_up(self.spent, float(total))

@@ -25,6 +25,7 @@ from discreet.units import Adjacency, Numerics, Parameters, Randomness, Unit
 __all__ = ["HasSnapshot", "Read", "Source", "phrase", "read"]
 
 _T = TypeVar("_T")
+_WITHOUT_TERMS = 1  # schema of ledgers that hold neither budgets nor commitments
 
 _COMPUTATIONAL = (
     "the generator that keyed noise and samples is cryptographically secure (privacy is computational in that respect)"
@@ -60,7 +61,7 @@ class Read:
         adjacency, unit, numerics, parameters, assumptions, voided_by: as in a guarantee.
         terms: of the one ledger that was read; None for anything else.
         largest_epsilon: the largest budget that this ledger ever had.
-        basis: what counts and why, of a list that was fixed in advance.
+        basis: what counts and why, of a list that was fixed in advance or a file of schema 1.
     """
 
     steps: Planned
@@ -168,7 +169,10 @@ def _fixed_in_advance(snapshot: Snapshot) -> list[str]:
 
 
 def _basis(snapshot: Snapshot) -> str:
-    """What counts of a list, in words."""
+    """What counts of a list, or of a file of schema 1, in words."""
+    if snapshot.schema == _WITHOUT_TERMS:
+        file = f"a file of schema {_WITHOUT_TERMS}, which holds no budget and no plan"
+        return f"the {snapshot.steps} steps that were charged; {file}"
     if snapshot.rule is not Rule.LIST:
         return ""
     counted = sum(count for _, count in snapshot.counted())

@@ -182,6 +182,7 @@ class Session:
             BudgetExceeded: not all steps fit; nothing was charged.
             ParameterError: until_budget where nothing limits the ledger.
         """
+        self._refuse_second_pass()  # before the ledger is asked, which would refuse it in other words
         before = self._state if state is None else self._checked(state)
         snapshot = self._ledger.snapshot()
         if until_budget and snapshot.terms is None:
@@ -193,19 +194,22 @@ class Session:
         if self.plan.queries() and steps > 0:
             steps = self._admitted(steps, continues, until_budget=until_budget, lost=lost)
         with self._lock:
-            if self._draw is not None:
-                raise SampleMisuse(
-                    expected="one pass over the samples of a run",
-                    got="a second one",
-                    do="One loop over the samples covers all steps and all epochs of the plan. For further steps make another "
-                    "plan and another run: they are further releases, and are charged.",
-                )
+            self._refuse_second_pass()
             draw = self.sampler.draw(self._source, start=start)
             self._draw, self._state = draw, before
         self._planned = max(0, steps)
         if steps <= 0 and self.plan.steps > start:
             return self._charged(draw, None, 0)  # the budget admits not one
         return self._charged(draw, self._begin(steps, continues), steps)
+
+    def _refuse_second_pass(self) -> None:
+        if self._draw is not None:
+            raise SampleMisuse(
+                expected="one pass over the samples of a run",
+                got="a second one",
+                do="One loop over the samples covers all steps and all epochs of the plan. For further steps make another "
+                "plan and another run: they are further releases, and are charged.",
+            )
 
     def stop(self, reason: str) -> None:
         """Declare the public reason for which the run takes fewer steps than planned; see `Run.end`.

@@ -8,7 +8,7 @@ pass it to `Ledger.verify`.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from discreet.errors import BudgetExceeded, LedgerCorrupt
 from discreet.ledger.codec import OLDEST, decode_with_schema
@@ -18,7 +18,7 @@ from discreet.ledger.snapshot import RunRecord, Snapshot
 from discreet.ledger.terms import Rule, Terms
 from discreet.units import Randomness
 
-__all__ = ["Book", "follow"]
+__all__ = ["Book", "another_history", "follow"]
 
 _RESTORE = "Restore the ledger from a copy; do not spend on this one."
 
@@ -159,24 +159,34 @@ class Book:
         """Refuse another rule, delta, share or order than those that were settled before the first charge.
 
         Only three things may change: what is not complete is completed; a budget becomes another one, except that a Gaussian
-        filter's may not be raised; a list grows, for a public reason that is named (docs/proofs/filters.md, "Changes").
+        filter's may not be raised; a list grows. The last two need a reason (docs/proofs/filters.md, "Changes").
         """
-        if not before.complete:
-            settled = before.rule is after.rule or (before.rule is Rule.FILTER and after.rule.is_filter)
-            if not settled or (before.epsilon, before.delta) != (after.epsilon, after.delta):
-                raise self._wrong("terms that complete those before", f"{after.rule.value}, ({after.epsilon}, {after.delta})")
+        settles = before.rule is Rule.FILTER and after.rule.is_filter
+        if after.rule is not before.rule and not settles:
+            raise self._wrong(f"the rule {before.rule.value!r}, which stays", repr(after.rule.value))
+        gets_a_budget = before.rule is Rule.LIST and before.delta is None
+        if after.delta != before.delta and not gets_a_budget:
+            raise self._wrong(f"the delta {before.delta!r}, which stays", repr(after.delta))
+        if after.epsilon != before.epsilon:
+            self._check_another_budget(before, after, reason)
+        if before.complete:
+            self._check_shares_and_list(before, after, reason)
+
+    def _check_another_budget(self, before: Terms, after: Terms, reason: str) -> None:
+        if not reason or after.epsilon is None:
+            raise self._wrong("a number, and a reason for a budget that changes", f"{after.epsilon!r}, {reason!r}")
+        if before.rule is Rule.GAUSSIAN_FILTER and after.epsilon > (before.epsilon or 0.0):
+            raise self._wrong("a Gaussian filter whose budget is not raised", f"{before.epsilon} raised to {after.epsilon}")
+
+    def _check_shares_and_list(self, before: Terms, after: Terms, reason: str) -> None:
+        if (after.levels, after.orders) != (before.levels, before.orders):
+            raise self._wrong("the levels and orders that were fixed before the first charge", "others")
+        if after.planned == before.planned:
             return
         listed = dict(after.planned)
-        grown = before.rule is Rule.LIST and all(listed.get(step, 0) >= count for step, count in before.planned)
-        kept = replace(after, epsilon=before.epsilon, planned=before.planned if grown else after.planned)
-        if before.rule is Rule.LIST and before.delta is None:
-            kept = replace(kept, delta=None)  # a list gets a budget
-        if kept != before:
-            raise self._wrong("the rule, the delta and the shares that the first charge was admitted by", "others")
-        if after.planned != before.planned and not reason:
-            raise self._wrong("a reason for a list that grows", "none")
-        if before.rule is Rule.GAUSSIAN_FILTER and (after.epsilon or 0.0) > (before.epsilon or 0.0):
-            raise self._wrong("a Gaussian filter whose budget is not raised", f"{before.epsilon} raised to {after.epsilon}")
+        grows = before.rule is Rule.LIST and all(listed.get(step, 0) >= count for step, count in before.planned)
+        if not grows or not reason:
+            raise self._wrong("what was planned as it was, or a list that only grows, for a reason", "another one")
 
     def _begin(self, row: Began) -> None:
         if row.continues is not None:
@@ -245,3 +255,12 @@ class Book:
 
     def _wrong(self, expected: str, got: str) -> LedgerCorrupt:
         return LedgerCorrupt(expected=expected, got=got, do=_RESTORE, row=self.rows)
+
+
+def another_history(head: str, book: Book) -> LedgerCorrupt:
+    """The error for a book that does not contain a head which was seen before."""
+    return LedgerCorrupt(
+        expected=f"a ledger that contains the head {head[:16]}...",
+        got=f"one that ends in {book.digest.hex()[:16]}... and never had it",
+        do="This is another ledger, or its history was rewritten: do not rely on it.",
+    )

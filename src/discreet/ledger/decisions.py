@@ -8,17 +8,27 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from discreet.errors import LedgerMisuse, ParameterError
+from discreet.errors import BudgetExceeded, LedgerMisuse, ParameterError
 from discreet.ledger._provenance import now
 from discreet.ledger.codec import SCHEMA
 from discreet.ledger.events import Step
-from discreet.ledger.rows import Began, Ended, Held, Reserved, Row
+from discreet.ledger.rows import Began, Ended, Held, Marked, Reserved, Row
 from discreet.ledger.rules import installed
 from discreet.ledger.snapshot import RunRecord, Snapshot
 from discreet.ledger.terms import Planned, Rule, Terms
 from discreet.units import Adjacency, Parameters
 
-__all__ = ["another_budget", "beginning", "check_writable", "ending", "first_terms", "longer_list", "reservation"]
+__all__ = [
+    "another_budget",
+    "beginning",
+    "check_writable",
+    "ending",
+    "first_terms",
+    "fitting",
+    "longer_list",
+    "marking",
+    "reservation",
+]
 
 
 def check_writable(snapshot: Snapshot) -> None:
@@ -53,8 +63,8 @@ def beginning(snapshot: Snapshot, row: Began) -> list[Row]:
     """
     _refuse_another_kind(snapshot, row)
     after, held = _completed(snapshot, row.planned, row.info.adjacency)
-    if row.continues is not None and row.continues not in {run.number for run in after.runs if not run.reason}:
-        expected = "the number of a run that did not end for a public reason"
+    if row.continues is not None and row.continues not in _open_to_be_continued(snapshot):
+        expected = "the number of a run that did not end for a public reason, and that nobody continued yet"
         raise ParameterError(owner="Ledger.begin", name="continues", expected=expected, got=repr(row.continues))
     if row.info.parameters is Parameters.CHOSEN_FROM_OUTPUTS and after.rule in (None, Rule.LIST):
         raise LedgerMisuse(
@@ -64,6 +74,25 @@ def beginning(snapshot: Snapshot, row: Began) -> list[Row]:
         )
     _admit(after.proposing(RunRecord(info=row.info, planned=row.planned, continues=row.continues)))
     return [*held, row]
+
+
+def _open_to_be_continued(snapshot: Snapshot) -> set[int]:
+    continued = {run.continues for run in snapshot.runs}
+    return {run.number for run in snapshot.runs if not run.reason and run.number not in continued}
+
+
+def fitting(snapshot: Snapshot, row: Began) -> int:
+    """How many of the steps of its one kind that the row plans a run could begin with; by bisection."""
+    ((step, count),) = row.planned
+    low, high, probe = 0, count + 1, count  # all of them at first: the usual answer
+    while high - low > 1:
+        try:
+            beginning(snapshot, replace(row, planned=((step, probe),)))
+            low = probe
+        except BudgetExceeded:
+            high = probe
+        probe = (low + high) // 2
+    return low
 
 
 def _refuse_another_kind(snapshot: Snapshot, row: Began) -> None:
@@ -90,7 +119,7 @@ def reservation(snapshot: Snapshot, row: Reserved, step: Step) -> list[Row]:
         BudgetExceeded: it is more than the run planned, and the terms do not admit it.
         LedgerMisuse: the run is over.
     """
-    run = next(run for run in snapshot.runs if run.number == row.run)
+    run = _run(snapshot, row.run)
     if run.over:
         raise LedgerMisuse(
             expected="a run that is not over",
@@ -118,6 +147,23 @@ def ending(snapshot: Snapshot, row: Ended) -> list[Row]:
             do="`discreet ledger show` lists the runs. A reason can be added once, and not to a run that was continued.",
         )
     return [row]
+
+
+def marking(snapshot: Snapshot, row: Marked) -> list[Row]:
+    """The row that voids a run."""
+    _run(snapshot, row.run)
+    return [row]
+
+
+def _run(snapshot: Snapshot, number: int) -> RunRecord:
+    for run in snapshot.runs:
+        if run.number == number:
+            return run
+    raise LedgerMisuse(
+        expected="the number of a run that began",
+        got=f"{number!r}",
+        do="Begin a run first: run = ledger.begin(...). Nothing was written.",
+    )
 
 
 def another_budget(snapshot: Snapshot, epsilon: float, delta: float | None, reason: str) -> list[Row]:

@@ -20,21 +20,19 @@ from discreet import _process
 from discreet import _validate as check
 from discreet._files import checked_path
 from discreet.errors import (
-    BudgetExceeded,
     DiscreetError,
-    LedgerCorrupt,
     LedgerExists,
     LedgerMisuse,
     ParameterError,
 )
 from discreet.ledger import decisions, exchange
 from discreet.ledger._provenance import now, software
-from discreet.ledger.book import Book, follow
+from discreet.ledger.book import Book, another_history, follow
 from discreet.ledger.codec import encode
 from discreet.ledger.events import Step
 from discreet.ledger.lease import Lease
 from discreet.ledger.rows import Began, Charge, Ended, Marked, Opened, Reserved, Row, RunInfo, Settled
-from discreet.ledger.rules import HasTerms
+from discreet.ledger.rules import HasTerms, check_budget
 from discreet.ledger.run import Run
 from discreet.ledger.snapshot import RunRecord, Snapshot
 from discreet.ledger.store import Line, Store
@@ -42,7 +40,7 @@ from discreet.ledger.terms import Terms, planned_steps
 
 __all__ = ["Ledger"]
 
-Mode = Literal["a", "r+", "r"]
+_Mode = Literal["a", "r+", "r"]
 
 
 _open_handles: weakref.WeakSet[Ledger] = weakref.WeakSet()
@@ -106,7 +104,7 @@ class Ledger:
     # --- opening and closing ---
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str], mode: Mode = "a", *, budget: HasTerms | None = None) -> Ledger:
+    def open(cls, path: str | os.PathLike[str], mode: _Mode = "a", *, budget: HasTerms | None = None) -> Ledger:
         """The ledger at `path`, read and checked from its first row to its last.
 
         Args:
@@ -123,7 +121,7 @@ class Ledger:
         place = checked_path("Ledger.open", path).absolute()
         if mode not in ("a", "r+", "r"):
             raise ParameterError(owner="Ledger.open", name="mode", expected="'a', 'r+' or 'r'", got=repr(mode))
-        _check_budget("Ledger.open", budget)
+        check_budget("Ledger.open", budget)
         created = False
         if mode == "a" and not os.path.lexists(place):
             with suppress(LedgerExists):  # another process was faster: theirs is ours
@@ -136,7 +134,7 @@ class Ledger:
     @classmethod
     def in_memory(cls, *, budget: HasTerms | None = None) -> Ledger:
         """A ledger that ends with the process, for tests and what-if questions."""
-        _check_budget("Ledger.in_memory", budget)
+        check_budget("Ledger.in_memory", budget)
         return cls(Store.in_memory(_first_line()), budget=budget)
 
     @classmethod
@@ -238,9 +236,9 @@ class Ledger:
                 digests.add(digest)
             book.check_head(*store.head())
             if self._known[1] not in digests:
-                raise _another_history(self._known[1].hex(), book)
+                raise another_history(self._known[1].hex(), book)
         if expected is not None and expected not in {digest.hex() for digest in digests}:
-            raise _another_history(expected, book)
+            raise another_history(expected, book)
         return self
 
     # --- writing ---
@@ -289,16 +287,7 @@ class Ledger:
 
     def fitting(self, info: RunInfo, step: Step, count: int, *, continues: int | None = None) -> int:
         """How many of `count` steps a run could plan now; nothing is written."""
-        snapshot = self.snapshot()
-        low, high, probe = 0, count + 1, count  # all of them at first: the usual answer
-        while high - low > 1:
-            try:
-                decisions.beginning(snapshot, Began(info, (), now(), ((step, probe),), continues))
-                low = probe
-            except BudgetExceeded:
-                high = probe
-            probe = (low + high) // 2
-        return low
+        return decisions.fitting(self.snapshot(), Began(info, (), now(), ((step, count),), continues))
 
     def change_budget(self, epsilon: float, *, delta: float | None = None, reason: str) -> None:
         """Hold the ledger to another epsilon from now on: a row that every report shows.
@@ -364,7 +353,7 @@ class Ledger:
     def mark(self, run: int, name: str) -> None:
         """Record that something unsafe happened to run number `run`; for `Run.mark`."""
         row = Marked(run, name)
-        self._append(lambda _: [row])
+        self._append(lambda snapshot: decisions.marking(snapshot, row))
 
     def _settle(self, lease: int, taken: int) -> None:
         row = Settled(lease, taken)
@@ -378,9 +367,8 @@ class Ledger:
         Returns the numbers of the rows.
         """
         if self._read_only:
-            raise LedgerMisuse(
-                expected="a ledger opened to append", got=f"{self._store.name}, opened to read", do="Open it with mode='a'."
-            )
+            expected, got = "a ledger opened to append", f"{self._store.name}, opened to read"
+            raise LedgerMisuse(expected=expected, got=got, do="Open it with mode='a'.")
         numbers: list[int] = []
         with self._alive():
             try:
@@ -407,10 +395,10 @@ class Ledger:
         for body, digest in self._store.lines(self._book.rows):
             self._book.read(body, digest)
             if self._book.rows == rows and digest != head:
-                raise _another_history(head.hex(), self._book)
+                raise another_history(head.hex(), self._book)
         self._book.check_head(*self._store.head())
         if self._book.rows < rows:
-            raise _another_history(head.hex(), self._book)
+            raise another_history(head.hex(), self._book)
         self._known = (self._book.rows, self._book.digest)
 
     @contextmanager
@@ -436,44 +424,21 @@ class Ledger:
     def _alive(self) -> Iterator[None]:
         """Hold the handle's lock, if the handle may be used at all."""
         if self._owner is not _process.current():
-            raise LedgerMisuse(
-                expected="a handle opened by this process",
-                got="one that came over a fork",
-                do="Open the ledger again in the child.",
-            )
+            expected, got = "a handle opened by this process", "one that came over a fork"
+            raise LedgerMisuse(expected=expected, got=got, do="Open the ledger again in the child.")
         with self._lock:
             if self._closed:
                 raise LedgerMisuse(expected="an open ledger", got=f"{self._store.name}, closed", do="Open it again.")
-            if self._store.in_transaction:  # from a guard, a signal handler or a finaliser of the same thread
-                raise LedgerMisuse(
-                    expected="one call after the other",
-                    got="a call from inside another",
-                    do="Call again when that one is done.",
-                )
+            if self._store.in_transaction:  # from the rules, a signal handler or a finaliser of the same thread
+                expected, got = "one call after the other", "a call from inside another"
+                raise LedgerMisuse(expected=expected, got=got, do="Call again when that one is done.")
             yield
 
     def __reduce_ex__(self, _: object) -> NoReturn:
-        raise LedgerMisuse(
-            expected="one handle in one process",
-            got="an attempt to copy or pickle it",
-            do="Pass the path, and open the ledger again.",
-        )
-
-
-def _another_history(head: str, book: Book) -> LedgerCorrupt:
-    return LedgerCorrupt(
-        expected=f"a ledger that contains the head {head[:16]}...",
-        got=f"one that ends in {book.digest.hex()[:16]}... and never had it",
-        do="This is another ledger, or its history was rewritten: do not rely on it.",
-    )
+        expected, got = "one handle in one process", "an attempt to copy or pickle it"
+        raise LedgerMisuse(expected=expected, got=got, do="Pass the path, and open the ledger again.")
 
 
 def _first_line() -> list[Line]:
     body = encode(Opened(secrets.token_hex(16), now()))
     return [(body, follow(Book().digest, body))]
-
-
-def _check_budget(owner: str, budget: HasTerms | None) -> None:
-    if budget is not None and not callable(getattr(budget, "terms", None)):
-        expected = "a Budget, a Filter, an Odometer, or None"
-        raise ParameterError(owner=owner, name="budget", expected=expected, got=type(budget).__name__)

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from discreet.errors import LedgerMisuse
+from discreet.errors import LedgerMisuse, ParameterError
 from discreet.ledger.snapshot import Snapshot
 from discreet.ledger.terms import Planned, Terms
 from discreet.units import Adjacency
 
-__all__ = ["HasTerms", "Rules", "install", "installed"]
+__all__ = ["HasTerms", "Rules", "check_budget", "install", "installed"]
 
 
 class HasTerms(Protocol):
@@ -22,6 +22,14 @@ class HasTerms(Protocol):
 
     def terms(self) -> Terms:
         """What the ledger is to be held to."""
+
+
+def check_budget(owner: str, budget: HasTerms | None) -> None:
+    """Refuse what is neither None nor has terms; a class has none."""
+    is_budget = not isinstance(budget, type) and callable(getattr(budget, "terms", None))
+    if budget is not None and not is_budget:
+        expected, got = "a Budget, a Filter, an Odometer, or None", repr(budget)[:80]
+        raise ParameterError(owner=owner, name="budget", expected=expected, got=got)
 
 
 class Rules(Protocol):

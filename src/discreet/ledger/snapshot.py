@@ -144,8 +144,13 @@ class Snapshot:
         charged = self.charged()
         if self.rule is not Rule.LIST:
             return tuple(charged.items())
-        listed = self._listed()
-        return tuple((step, max(listed.get(step, 0), charged.get(step, 0))) for step in {**listed, **charged})
+        whole = _added(() if self.terms is None else self.terms.planned)
+        listed, promised = self._listed(), self._promised()
+        # A reason frees what its own run left, not what another run promised and left by looking.
+        return tuple(
+            (step, max(charged.get(step, 0), listed.get(step, 0), min(whole.get(step, 0), promised.get(step, 0))))
+            for step in {**whole, **charged}
+        )
 
     def committed(self) -> Planned:
         """What is charged or may still be charged without asking again; what a budget must admit."""
@@ -160,6 +165,19 @@ class Snapshot:
             for step, count in run.left().items() if run.reason else ():
                 listed[step] = listed.get(step, 0) - count
         return listed
+
+    def _promised(self) -> dict[Step, int]:
+        """What runs planned, or were charged if that is more; of those that ended for a public reason what they were charged.
+
+        A run that was continued promised what it was charged: the rest is its successor's.
+        """
+        continued = {run.continues for run in self.runs}
+        promises: list[tuple[Step, int]] = []
+        for run in self.runs:
+            promises.extend(run.charged)
+            if not run.reason and run.number not in continued:
+                promises.extend(run.left().items())
+        return _added(promises)
 
     def _taken_or_left(self) -> dict[Step, int]:
         """What is charged, and what the runs that are not over may still be charged within their commitments."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import math
+from dataclasses import replace
 
 import pytest
 
 from discreet.accounting import LiveEpsilon, account
 from discreet.errors import AccountingError, ParameterError
 from discreet.ledger.events import Everything, ExponentialChoice, GaussianSum, Poisson, RandomizedResponse, Shuffled, Step
-from discreet.ledger.rows import Charge, RunInfo
+from discreet.ledger.rows import RunInfo
+from discreet.ledger.snapshot import RunRecord, Snapshot
 from discreet.units import Adjacency, Numerics, Parameters, Randomness, Unit
 
 ADD = Adjacency.ADD_OR_REMOVE
@@ -24,16 +26,10 @@ RUN = RunInfo(
 )
 
 
-@dataclass
-class FakeLedger:
-    rows: tuple[Charge, ...]
-    voids: tuple[str, ...] = ()
-
-    def charges(self) -> tuple[Charge, ...]:
-        return self.rows
-
-    def marks(self) -> tuple[str, ...]:
-        return self.voids
+def ledger_of(*runs: tuple[RunInfo, int], unsettled: int = 0, marks: tuple[str, ...] = ()) -> Snapshot:
+    """What a file of schema 1 holds: runs with so many steps charged, and no terms."""
+    records = [RunRecord(info=info, charged=((STEP, count),), unsettled=((STEP, unsettled),)) for info, count in runs]
+    return Snapshot(runs=tuple(records), marks=marks, schema=1)
 
 
 def test_pairs_need_an_adjacency() -> None:
@@ -48,57 +44,76 @@ def test_exactly_one_of_delta_and_epsilon() -> None:
 
 
 def test_a_ledger_states_its_own_terms() -> None:
-    ledger = FakeLedger((Charge(RUN, STEP, 6_000), Charge(RUN, STEP, 4_000, unsettled=7)), ("unsafe_seed",))
-    found = account(ledger, delta=1e-5)
+    found = account(ledger_of((RUN, 6_000), (RUN, 4_000), unsettled=7), delta=1e-5)
     assert (found.unit, found.adjacency, found.numerics) == (Unit.USER, ADD, Numerics.CERTIFIED)
     assert found.lower <= 0.946866801 <= found.upper
     assert found.sampling == ("Poisson with probability 0.01",)
-    assert found.voided_by == ("unsafe_seed",)
     assert any("not settled" in line for line in found.assumptions)
     assert any("cryptographically" in line for line in found.assumptions)
+    assert any("as every run declares" in line for line in found.assumptions)  # nothing better is known of such files
 
 
-def test_idealised_numerics_and_test_keys_are_named() -> None:
-    run = replace(RUN, numerics=Numerics.IDEALISED, randomness=Randomness.UNSAFE_TEST_KEY)
-    found = account(FakeLedger((Charge(RUN, STEP, 1), Charge(run, STEP, 1))), delta=1e-5)
+def test_t05_a_void_ledger_has_no_number() -> None:
+    marked = ledger_of((RUN, 1), marks=("unsafe_seed",))
+    keyed = ledger_of((RUN, 1), (replace(RUN, randomness=Randomness.UNSAFE_TEST_KEY), 1))
+    for ledger, mark in ((marked, "unsafe_seed"), (keyed, "unsafe_test_key")):
+        for level in ({"delta": 1e-5}, {"epsilon": 1.0}, {"delta": 1e-5, "accountant": "rdp"}):
+            found = account(ledger, **level)  # type: ignore[arg-type]
+            assert (found.lower, found.upper, found.estimate, found.delta_lower) == (0.0, math.inf, None, None)
+            assert found.voided_by == (mark,)
+            assert str(found) == f"NO GUARANTEE: voided by {mark}."
+
+
+def test_idealised_numerics_are_named() -> None:
+    found = account(ledger_of((RUN, 1), (replace(RUN, numerics=Numerics.IDEALISED), 1)), delta=1e-5)
     assert found.numerics is Numerics.IDEALISED
     assert any("behave as real numbers" in line for line in found.assumptions)
-    assert found.voided_by == ("unsafe_test_key",)
-    assert str(found).startswith("NO GUARANTEE")
 
 
 def test_certified_numerics_are_named_with_what_they_rest_on() -> None:
     idealised, exact = (replace(RUN, numerics=level) for level in (Numerics.IDEALISED, Numerics.EXACT))
     for runs, named in ((RUN,), True), ((RUN, exact), True), ((RUN, idealised), True), ((exact,), False), ((idealised,), False):
-        found = account(FakeLedger(tuple(Charge(run, STEP, 1) for run in runs)), delta=1e-5)
+        found = account(ledger_of(*((run, 1) for run in runs)), delta=1e-5)
         assert any("IEEE 754" in line for line in found.assumptions) is named
 
 
 def test_several_runs_compose() -> None:
-    one = account(FakeLedger((Charge(RUN, STEP, 100),)), delta=1e-5)
-    two = account(FakeLedger((Charge(RUN, STEP, 100), Charge(replace(RUN, label="again"), STEP, 100))), delta=1e-5)
-    same = account(FakeLedger((Charge(RUN, STEP, 200),)), delta=1e-5)
+    one = account(ledger_of((RUN, 100)), delta=1e-5)
+    two = account(ledger_of((RUN, 100), (replace(RUN, label="again"), 100)), delta=1e-5)
+    same = account(ledger_of((RUN, 200)), delta=1e-5)
     assert two.upper == same.upper > one.upper
 
 
 @pytest.mark.parametrize("change", [{"adjacency": Adjacency.ZERO_OUT}, {"unit": Unit.EXAMPLE}])
 def test_runs_that_protect_different_things_are_refused(change: dict[str, object]) -> None:
-    ledger = FakeLedger((Charge(RUN, STEP, 1), Charge(replace(RUN, **change), STEP, 1)))  # type: ignore[arg-type]
+    other = replace(RUN, **change)  # type: ignore[arg-type]
+    for sources in (ledger_of((RUN, 1), (other, 1)), [ledger_of((RUN, 1)), ledger_of((other, 1))]):
+        with pytest.raises(AccountingError, match="in all runs"):
+            account(sources, delta=1e-5)
     with pytest.raises(AccountingError, match="in all runs"):
-        account(ledger, delta=1e-5)
-    with pytest.raises(AccountingError, match="in all runs"):
-        account(FakeLedger((Charge(RUN, STEP, 1),)), delta=1e-5, **change)  # type: ignore[arg-type]
+        account(ledger_of((RUN, 1)), delta=1e-5, **change)  # type: ignore[arg-type]
 
 
 def test_p39_parameters_chosen_from_outputs_are_refused() -> None:
     run = replace(RUN, parameters=Parameters.CHOSEN_FROM_OUTPUTS)
-    with pytest.raises(AccountingError, match="filter"):
-        account(FakeLedger((Charge(run, STEP, 1),)), delta=1e-5)
+    for sources in (ledger_of((run, 1)), [ledger_of((RUN, 1)), ledger_of((run, 1))]):
+        with pytest.raises(AccountingError, match="a budget that is named afterwards proves nothing"):
+            account(sources, delta=1e-5)
 
 
 def test_an_empty_ledger_is_no_guarantee() -> None:
     with pytest.raises(AccountingError, match="empty"):
-        account(FakeLedger(()), delta=1e-5)
+        account(Snapshot(runs=()), delta=1e-5)
+    with pytest.raises(AccountingError, match="void by unsafe_seed"):
+        account(Snapshot(runs=(), marks=("unsafe_seed",)), delta=1e-5)
+
+
+def test_several_sources_are_one_composition_and_say_what_they_rest_on() -> None:
+    both = account([ledger_of((RUN, 100)), ledger_of((RUN, 100))], delta=1e-5)
+    assert both.upper == account(ledger_of((RUN, 200)), delta=1e-5).upper
+    assert any("the runs of all ledgers named were fixed before the first release" in line for line in both.assumptions)
+    with pytest.raises(ParameterError, match="but not both"):
+        account([ledger_of((RUN, 1)), (STEP, 1)], delta=1e-5)  # type: ignore[list-item]
 
 
 def test_unknown_accountant_and_bad_levels() -> None:

@@ -36,7 +36,7 @@ def test_p37_losses_beyond_the_range_of_floats_are_not_taken_for_nothing(scale: 
     choice = dp.ExponentialChoice("c", 1.0, scale)
     assert account(EVERYTHING, choice, delta=1e-6).upper == pytest.approx(2 / scale, rel=1e-2)
     with pytest.raises(dp.BudgetExceeded):
-        dp.Budget(epsilon=1.0, delta=1e-6)([dp.Charge(INFO, dp.Step(EVERYTHING, laplace), count)])
+        dp.Ledger.in_memory(budget=dp.Budget(epsilon=1.0, delta=1e-6)).begin(INFO, [(dp.Step(EVERYTHING, laplace), count)])
 
 
 @pytest.mark.parametrize(
@@ -129,9 +129,10 @@ def test_a_small_budget_for_an_adaptive_run_finds_its_order() -> None:
         parameters=dp.Parameters.CHOSEN_FROM_OUTPUTS,
     )
     for epsilon in (0.02, 0.1, 0.2, 1.0):
-        dp.Budget(epsilon=epsilon, delta=1e-6)([dp.Charge(run, step, 100)])
+        budget = dp.Filter(epsilon=epsilon, delta=1e-6)
+        dp.Ledger.in_memory(budget=budget).begin(run, [(step, 100)])
         with pytest.raises(dp.BudgetExceeded):
-            dp.Budget(epsilon=epsilon, delta=1e-6)([dp.Charge(run, step, 10**12)])
+            dp.Ledger.in_memory(budget=budget).begin(run, [(step, 10**12)])
 
 
 def test_a_step_refused_by_the_meter_was_not_added() -> None:

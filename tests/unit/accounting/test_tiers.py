@@ -50,6 +50,6 @@ def test_remarks_say_when_the_tiers_do_not_apply_as_they_are() -> None:
 
 
 def test_a_void_guarantee_has_no_tier() -> None:
-    reading = tier(guarantee(0.1, void=("unsafe_test_key",)))
+    reading = tier(guarantee(math.inf, void=("unsafe_test_key",)))
     assert reading.tier is Tier.NONE
     assert "unsafe_test_key" in reading.remarks[0]

@@ -1,6 +1,7 @@
 """Attacks on the NumPy engine that once worked, each as a user could stumble into it."""
 
 import copy
+import math
 import threading
 import time
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 import discreet as dp
 from discreet.aggregation import Aggregator, aggregate
+from discreet.ledger import Run
 from discreet.mechanisms import AdaptiveClip, Gaussian, Groups, Joint, Microbatches, NotPrivate, Split
 from discreet.numerics import ExactSum, exact
 from discreet.sampling import Sampler
@@ -33,40 +35,49 @@ def fresh(its: dp.Plan, ledger: dp.Ledger | None = None) -> Aggregator:
 
 def test_steps_are_charged_to_the_run_that_takes_them() -> None:
     """Two runs that begin on one handle before either takes a step: the first was charged under the second's declaration."""
-    ledger = dp.Ledger.in_memory()
-    first = fresh(plan(adjacency=dp.Adjacency.REPLACE_ONE, unit=dp.Unit.USER), ledger)
-    second = fresh(plan(), ledger)
+    ledger = dp.Ledger.in_memory(budget=dp.Odometer(delta=1e-5))
+    first = Aggregator(plan(), ledger=ledger, label="first", source=dp.Source.unsafe_test_key(bytes(32)))
+    second = Aggregator(plan(), ledger=ledger, label="second")
     samples = first.samples()
     second.samples()
     for sample in samples:
         first.release(sample, {"x": np.zeros((len(sample), 2))})
     (charge,) = ledger.charges()
-    assert (charge.run.adjacency, charge.run.unit) == (dp.Adjacency.REPLACE_ONE, dp.Unit.USER)
+    assert (charge.run.label, charge.run.randomness) == ("first", dp.Randomness.UNSAFE_TEST_KEY)
+
+
+@pytest.mark.parametrize("otherwise", [{"adjacency": dp.Adjacency.REPLACE_ONE}, {"unit": dp.Unit.USER}])
+def test_a_run_that_protects_something_else_is_refused_before_it_begins(otherwise: dict[str, Any]) -> None:
+    ledger = dp.Ledger.in_memory(budget=dp.Odometer(delta=1e-5))
+    fresh(plan(), ledger).samples()
+    with pytest.raises(dp.LedgerMisuse, match="Use another ledger"):
+        fresh(plan(**otherwise), ledger).samples()
+    assert len(ledger.runs()) == 1
 
 
 def test_runs_that_begin_on_several_threads_are_charged_as_declared(monkeypatch: pytest.MonkeyPatch) -> None:
-    ledger, begin = dp.Ledger.in_memory(), dp.Ledger.begin
+    ledger, begin = dp.Ledger.in_memory(budget=dp.Odometer(delta=1e-5)), dp.Ledger.begin
 
-    def slowly(self: dp.Ledger, info: dp.RunInfo) -> int:
-        number = begin(self, info)
+    def slowly(self: dp.Ledger, info: dp.RunInfo, planned: Any = (), **options: Any) -> Run:
+        run = begin(self, info, planned, **options)
         time.sleep(0.005)  # long enough for another run to begin, if anything allows it
-        return number
+        return run
 
     monkeypatch.setattr(dp.Ledger, "begin", slowly)
     together = threading.Barrier(8)
 
-    def run(number: int) -> None:
-        its = fresh(plan(unit=dp.Unit(f"unit {number}"), mechanism=Gaussian(1.0, 1.0 + number)), ledger)
+    def work(number: int) -> None:
+        run = Aggregator(plan(Gaussian(1.0, 1.0 + number)), ledger=ledger, label=f"run {number}")
         together.wait()
-        next(its.samples())
+        next(run.samples())
 
-    threads = [threading.Thread(target=run, args=(number,)) for number in range(8)]
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    found = {charge.run.unit.name: charge.step.queries[0] for charge in ledger.charges()}
-    assert found == {f"unit {number}": dp.GaussianSum("all", 1.0, 1.0 + number) for number in range(8)}
+    charged = {charge.run.label: charge.step.queries[0] for charge in ledger.charges()}
+    assert charged == {f"run {number}": dp.GaussianSum("all", 1.0, 1.0 + number) for number in range(8)}
 
 
 @pytest.mark.parametrize(
@@ -98,25 +109,30 @@ def test_a_run_about_which_nothing_could_be_said_is_refused_before_it_is_charged
 
 def test_a_run_that_stops_by_what_it_released_can_say_so() -> None:
     """The settled number of steps depends on the outputs then: an accountant for fixed parameters would under-count."""
-    budget = dp.Budget(epsilon=100.0, delta=1e-5)
-    ledger = dp.Ledger.in_memory(guard=budget)
+    ledger = dp.Ledger.in_memory(budget=dp.Filter(epsilon=100.0, delta=1e-5))
     run = Aggregator(plan(Gaussian(1.0, 4.0)), ledger=ledger, parameters=dp.Parameters.CHOSEN_FROM_OUTPUTS)
     for sample in run.samples():
         if run.release(sample, {"x": np.ones((4, 2))})["x"][0] > -1e9:
             break
-    with pytest.raises(dp.AccountingError):
-        dp.account(ledger, delta=1e-5)
-    assert budget.guarantee(ledger.charges(), marks=ledger.marks()).upper == budget.epsilon
+    assert dp.account(ledger).upper == 100.0
+    with pytest.raises(dp.AccountingError, match="fixed before the first release"):
+        dp.account(ledger, delta=1e-6)
+
+
+@pytest.mark.parametrize("budget", [None, dp.Budget(epsilon=100.0, delta=1e-5)])
+def test_t01_a_run_that_is_chosen_from_outputs_is_refused_on_a_list_at_construction(budget: dp.Budget | None) -> None:
+    ledger = dp.Ledger.in_memory(budget=budget)
+    with pytest.raises(dp.LedgerMisuse, match=r"dp\.Filter.* or dp\.Odometer"):
+        Aggregator(plan(), ledger=ledger, parameters=dp.Parameters.CHOSEN_FROM_OUTPUTS)
+    assert not ledger.runs()
 
 
 def test_a_budget_does_not_forget_what_was_released_without_noise() -> None:
-    """`budget.guarantee(ledger.charges())` once stated a guarantee for a run that also released a plain sum."""
-    budget = dp.Budget(epsilon=100.0, delta=1e-5)
-    ledger = dp.Ledger.in_memory()  # a ledger with a guard would refuse the run
+    """A budget once stated a guarantee for a run that also released a plain sum."""
+    ledger = dp.Ledger.in_memory()  # a ledger with a budget would refuse the run
     next(fresh(plan(Groups({"x": Gaussian(1.0, 4.0), "y": NotPrivate()}), leaves={"x": 1, "y": 1}), ledger).samples())
-    with pytest.raises(TypeError):
-        budget.guarantee(ledger.charges())  # type: ignore[call-arg]
-    assert budget.guarantee(ledger.charges(), marks=ledger.marks()).voided_by == ("unsafe_no_privacy",)
+    claim = dp.account(ledger, delta=1e-5)
+    assert (claim.voided_by, claim.upper) == (("unsafe_no_privacy",), math.inf)
 
 
 def test_a_label_that_no_ledger_takes_is_refused_at_once() -> None:

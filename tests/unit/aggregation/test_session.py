@@ -2,6 +2,7 @@
 
 import pickle
 from collections import Counter
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -214,7 +215,7 @@ def test_what_is_not_of_its_kind_is_refused(change: dict[str, Any], match: str) 
 
 
 def budgeted(epsilon: float, steps: int) -> Session:
-    ledger = dp.Ledger.in_memory(guard=dp.Budget(epsilon=epsilon, delta=1e-5))
+    ledger = dp.Ledger.in_memory(budget=dp.Budget(epsilon=epsilon, delta=1e-5))
     return Session(plan(policy=dp.Everything(), steps=steps), ledger=ledger, numerics=dp.Numerics.EXACT)
 
 
@@ -242,3 +243,76 @@ def test_p38_until_budget_ends_with_the_last_step_that_fits() -> None:
 
 def test_an_exhausted_budget_ends_a_run_before_its_first_step() -> None:
     assert list(budgeted(0.1, 5).samples(until_budget=True)) == []
+
+
+# --- stops, and what takes their place ---
+
+
+def session_on(ledger: dp.Ledger, steps: int = 10) -> Session:
+    return Session(plan(policy=dp.Everything(), steps=steps), ledger=ledger, numerics=dp.Numerics.EXACT)
+
+
+def taken(session: Session, most: int, **options: Any) -> list[int]:
+    """Numbers of the steps that the session took before it was stopped."""
+    samples = session.samples(**options)
+    numbers = [sample.step for sample in islice(samples, most)]
+    samples.close()
+    return numbers
+
+
+def counted(ledger: dp.Ledger) -> list[int]:
+    return [count for _, count in ledger.snapshot().counted()]
+
+
+def test_t04_a_run_that_stops_early_counts_in_full_unless_the_reason_was_public() -> None:
+    ledger = dp.Ledger.in_memory()
+    session = session_on(ledger)
+    with pytest.raises(dp.SampleMisuse, match="a run that began"):
+        session.stop("power failure")
+    assert taken(session, 3) == [0, 1, 2]
+    assert (ledger.snapshot().steps, counted(ledger)) == (3, [10])
+    session.stop("power failure")
+    assert counted(ledger) == [3]
+    with pytest.raises(dp.BudgetExceeded):
+        session_on(ledger, steps=1).samples()
+
+
+def test_a_run_that_is_resumed_takes_the_place_of_the_one_before() -> None:
+    ledger = dp.Ledger.in_memory()
+    assert taken(session_on(ledger), 4) == [0, 1, 2, 3]
+    assert taken(session_on(ledger), 99, start=4) == list(range(4, 10))
+    first, second = ledger.runs()
+    assert (second.continues, second.planned_steps) == (first.number, 6)
+    assert counted(ledger) == [10]
+
+
+def test_t04_steps_that_a_crash_lost_are_taken_again_for_a_public_reason_only() -> None:
+    ledger = dp.Ledger.in_memory()
+    assert taken(session_on(ledger), 4) == [0, 1, 2, 3]
+    with pytest.raises(dp.BudgetExceeded, match="of which 6 fit"):
+        session_on(ledger).samples(start=2)  # back to a checkpoint: 8 steps, and 6 are left
+    assert len(ledger.runs()) == 1
+    assert taken(session_on(ledger), 99, start=2, lost="power failure") == list(range(2, 10))
+    assert counted(ledger) == [12]
+    assert any("'power failure'" in line for line in dp.account(ledger, delta=1e-5).assumptions)
+
+
+def test_until_budget_takes_what_is_left_of_a_list() -> None:
+    ledger = dp.Ledger.in_memory()
+    with pytest.raises(dp.ParameterError, match="until_budget"):
+        session_on(ledger).samples(until_budget=True)
+    assert len(taken(session_on(ledger), 4)) == 4
+    assert len(taken(session_on(ledger), 99, until_budget=True)) == 6
+    assert taken(session_on(ledger), 99, until_budget=True) == []
+    assert (ledger.snapshot().steps, counted(ledger)) == (10, [10])
+
+
+def test_a_second_run_is_refused_on_a_list_and_welcome_on_an_odometer() -> None:
+    ledger = dp.Ledger.in_memory()
+    assert len(taken(session_on(ledger), 99)) == 10
+    with pytest.raises(dp.BudgetExceeded, match="of which 0 fit"):
+        session_on(ledger).samples()
+    measured = dp.Ledger.in_memory(budget=dp.Odometer(delta=1e-5))
+    for _ in range(2):
+        assert len(taken(session_on(measured), 99)) == 10
+    assert counted(measured) == [20]

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 import discreet as dp
-from discreet.ledger.codec import SCHEMA, decode, encode
-from discreet.ledger.rows import Began, Marked, Opened, Reserved, Row, Settled
+from discreet.ledger.codec import SCHEMA, decode, decode_with_schema, encode
+from discreet.ledger.rows import Began, Ended, Held, Marked, Opened, Reserved, Row, Settled
+from discreet.ledger.terms import Rule, Terms
 from support.examples import INFO, OTHER_STEP, STEP
 
 ROWS: list[Row] = [
@@ -18,6 +19,21 @@ ROWS: list[Row] = [
     Reserved(1, 2, 10),
     Settled(2, 0),
     Marked(1, "unsafe_test_key"),
+    Ended(1, "power failure"),
+    Held(
+        Terms(
+            rule=Rule.ODOMETER,
+            epsilon=9.0,
+            delta=1e-6,
+            planned=((STEP, 5), (OTHER_STEP, 6)),
+            levels=((1, 0.5), (20, 0.125)),
+            orders=((1.5, 0.25), (1e6, 0.125)),
+        ),
+        "",
+        "2026-01-01T00:00:00+00:00",
+    ),
+    Held(Terms(rule=Rule.LIST), "more noise", "2026-01-01T00:00:00+00:00"),
+    Began(INFO, (), "2026-01-01T00:00:00+00:00", ((STEP, 100), (OTHER_STEP, 1)), 3, '{"plan": "\u00e4\n"}'),
 ]
 
 
@@ -35,7 +51,7 @@ def changed(row: Row, change: Callable[[dict[str, Any]], object]) -> bytes:
 
 @pytest.mark.parametrize("schema", [SCHEMA + 1, 0, "1", None, True, 1.5])
 def test_another_schema_version_is_named(schema: object) -> None:
-    with pytest.raises(dp.UnknownEvent, match=r"Row 7 .* Expected schema 1. Got schema"):
+    with pytest.raises(dp.UnknownEvent, match=r"Row 7 .* Expected schema 1 to 2. Got schema"):
         decode(changed(ROWS[2], lambda row: row.update(schema=schema)), 7)
 
 
@@ -48,6 +64,20 @@ def test_an_unknown_event_is_named_and_refused() -> None:
     assert caught.value.row == 3
     with pytest.raises(dp.UnknownEvent, match="'refund'"):
         decode(changed(ROWS[4], lambda row: row.update(kind="refund")), 3)
+
+
+def test_rows_that_schema_1_had_not_are_unknown_there_and_its_own_are_read() -> None:
+    for row in (ROWS[6], ROWS[7]):
+        with pytest.raises(dp.UnknownEvent, match="opened or began or reserved or settled or marked"):
+            decode(changed(row, lambda row: row.update(schema=1)), 3)
+    with pytest.raises(dp.LedgerCorrupt):
+        decode(changed(ROWS[1], lambda row: row.update(schema=1)), 3)  # fields that it had not
+
+    def older(row: dict[str, Any]) -> None:
+        row["schema"] = 1
+        del row["planned"], row["continues"], row["plan"]
+
+    assert decode_with_schema(changed(ROWS[1], older), 1) == (1, ROWS[1])
 
 
 def test_p46_a_name_is_looked_up_in_a_table_and_never_imported() -> None:
@@ -87,11 +117,29 @@ def test_p46_a_name_is_looked_up_in_a_table_and_never_imported() -> None:
         encode(ROWS[2]).replace(b'"count":10', b'"count":' + b"9" * 5000),
         encode(ROWS[1]).replace(b"add-or-remove", b"whatever"),
         encode(ROWS[5]).replace(b"unsafe_test_key", b"harmless"),
+        encode(ROWS[6]).replace(b'"reason":"power failure"', b'"reason":5'),
+        encode(ROWS[6]).replace(b'"reason":"power failure",', b""),
+        encode(ROWS[7]).replace(b'"rule":"odometer"', b'"rule":"generous"'),
+        encode(ROWS[7]).replace(b'"rule":"odometer"', b'"rule":"list"'),
+        encode(ROWS[7]).replace(b'"epsilon":9.0', b'"epsilon":-9.0'),
+        encode(ROWS[7]).replace(b'"epsilon":9.0', b'"epsilon":true'),
+        encode(ROWS[7]).replace(b'"delta":1e-06', b'"delta":null'),
+        encode(ROWS[7]).replace(b"[1,0.5]", b"[1,0.75]"),
+        encode(ROWS[7]).replace(b"[1,0.5]", b"[1,0.5,1]"),
+        encode(ROWS[7]).replace(b"[1,0.5]", b"[0,0.5]"),
+        encode(ROWS[7]).replace(b"[1,0.5]", b'{"1":0.5}'),
+        encode(ROWS[7]).replace(b"[1.5,0.25]", b"[1.0,0.25]"),
+        encode(ROWS[9]).replace(b'"continues":3', b'"continues":0'),
+        encode(ROWS[9]).replace(b'"continues":3', b'"continues":"3"'),
+        encode(ROWS[9]).replace(b'"continues":3,', b""),
+        encode(ROWS[9]).replace(b"},100]", b"},0]"),
+        encode(ROWS[9]).replace(b"},100]", b"}]"),
+        encode(ROWS[9]).replace(b"},100]", b"},100,1]"),
     ],
 )
 def test_what_is_no_row_is_refused_with_its_number(body: bytes) -> None:
     assert body not in [encode(row) for row in ROWS]
-    with pytest.raises(dp.LedgerCorrupt, match=r"Row 4 of the ledger is wrong. Expected a row of schema 1") as caught:
+    with pytest.raises(dp.LedgerCorrupt, match=r"Row 4 of the ledger is wrong. Expected a row of schema 1 to 2") as caught:
         decode(body, 4)
     assert caught.value.row == 4
 

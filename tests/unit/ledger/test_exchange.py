@@ -23,6 +23,7 @@ def test_an_export_comes_back_with_the_same_head_charges_and_marks(tmp_path: Pat
         assert loaded.charges() == original.charges()
         assert loaded.marks() == original.marks()
         assert loaded.runs() == original.runs()
+        assert loaded.snapshot() == original.snapshot()
 
 
 def test_every_line_is_json(exported: Path) -> None:
@@ -32,8 +33,7 @@ def test_every_line_is_json(exported: Path) -> None:
 
 def test_a_loaded_ledger_goes_on_in_its_new_file_but_not_in_memory(exported: Path, tmp_path: Path) -> None:
     ledger = dp.Ledger.load(exported, into=tmp_path / "b.ledger")
-    ledger.begin(INFO)
-    ledger.reserve(STEP, count=1)
+    ledger.begin(INFO).reserve(STEP, count=1)
     ledger.verify()
     with pytest.raises(dp.LedgerMisuse, match="opened to read"):
         dp.Ledger.load(exported).begin(INFO)

@@ -9,29 +9,26 @@ import sqlite3
 import sys
 import threading
 import time
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import discreet as dp
-from discreet.ledger import store
-from support.examples import INFO, OTHER_STEP, STEP, counts, varied_ledger
+from discreet.ledger import Rule, Snapshot, Terms, rules, store
+from discreet.ledger.terms import Planned
+from support.examples import INFO, OTHER_STEP, STEP, counts, list_of, roomy_ledger, varied_ledger
 
 
 def total(ledger: dp.Ledger) -> int:
     return sum(charge.count for charge in ledger.charges())
 
 
-def begun(path: Path, **options: Any) -> dp.Ledger:
-    ledger = dp.Ledger.open(path, **options)
-    ledger.begin(INFO)
-    return ledger
-
-
 def charge_in_another_process(path: Path, count: int) -> None:
     def work() -> None:
-        with begun(path) as ledger, ledger.reserve(STEP, count=count) as lease:
+        with dp.Ledger.open(path) as ledger, ledger.begin(INFO).reserve(STEP, count=count) as lease:
             for _ in range(count):
                 lease.take()
 
@@ -41,15 +38,23 @@ def charge_in_another_process(path: Path, count: int) -> None:
     process.kill()
 
 
-def refuse_above(limit: int) -> Any:
-    def guard(charges: tuple[dp.Charge, ...]) -> None:
-        if sum(charge.count for charge in charges) > limit:
-            raise dp.BudgetExceeded(expected=f"at most {limit}", got="more", do="Stop.")
+class RulesThat:
+    """Rules that call something whenever a ledger with a budget asks them, inside of its transaction."""
 
-    return guard
+    def __init__(self, called: Callable[[Snapshot], None]) -> None:
+        self.called = called
+
+    def completed(self, terms: Terms, planned: Planned, adjacency: dp.Adjacency) -> Terms:
+        return replace(terms, rule=Rule.RENYI_FILTER, orders=((10.0, 1.0),))
+
+    def admit(self, snapshot: Snapshot) -> None:
+        self.called(snapshot)
 
 
-def test_a_copy_made_by_another_thread_does_not_let_a_second_writer_in(tmp_path: Path) -> None:
+BUDGET = dp.Filter(epsilon=2.0, delta=1e-6)
+
+
+def test_a_copy_made_by_another_thread_does_not_let_a_second_writer_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Closing any descriptor of a file drops a process's POSIX locks on it, and with them SQLite's."""
     path, inside, go = tmp_path / "a.ledger", threading.Event(), threading.Event()
 
@@ -57,15 +62,17 @@ def test_a_copy_made_by_another_thread_does_not_let_a_second_writer_in(tmp_path:
         inside.set()
         go.wait()
 
-    ledger = begun(path, guard=slow)
-    thread = threading.Thread(target=lambda: ledger.reserve(STEP, count=1))
+    ledger = dp.Ledger.open(path, budget=BUDGET)
+    run = ledger.begin(INFO)
+    monkeypatch.setattr(rules, "_rules", [RulesThat(slow)])
+    thread = threading.Thread(target=lambda: run.reserve(STEP, count=1))
     thread.start()
     inside.wait()
     shutil.copyfile(path, tmp_path / "copy")
     script = (
         f"import sys; sys.path[:0] = {sys.path!r}\n"
         "import discreet as dp; from support.examples import INFO, STEP\n"
-        f"ledger = dp.Ledger.open({str(path)!r}); ledger.begin(INFO); ledger.reserve(STEP, count=50).take()"
+        f"dp.Ledger.open({str(path)!r}).begin(INFO).reserve(STEP, count=50).take()"
     )
     other = multiprocessing.get_context("spawn").Process(target=exec, args=(script,))
     other.start()
@@ -77,17 +84,19 @@ def test_a_copy_made_by_another_thread_does_not_let_a_second_writer_in(tmp_path:
 
 
 def test_a_refused_reservation_leaves_a_handle_that_works(tmp_path: Path) -> None:
-    ledger = begun(tmp_path / "a.ledger", guard=refuse_above(10))
+    ledger = dp.Ledger.open(tmp_path / "a.ledger", budget=list_of((STEP, 10)))
+    run = ledger.begin(INFO)
     for _ in range(2):
         with pytest.raises(dp.BudgetExceeded):
-            ledger.reserve(STEP, count=11)
-    ledger.reserve(STEP, count=10)
+            run.reserve(STEP, count=11)
+    run.reserve(STEP, count=10)
     assert total(ledger.verify()) == 10
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # an interrupt inside a finalizer
 def test_an_interrupt_at_any_moment_leaves_a_handle_that_works(tmp_path: Path) -> None:
-    ledger = begun(tmp_path / "a.ledger")
+    ledger = roomy_ledger(tmp_path / "a.ledger")
+    run = ledger.begin(INFO)
     taken = interrupted = 0
 
     def interrupt(*_: object) -> None:
@@ -100,7 +109,7 @@ def test_an_interrupt_at_any_moment_leaves_a_handle_that_works(tmp_path: Path) -
             end = time.monotonic() + 1.0  # Python drops an interrupt that arrives inside a finalizer
             try:
                 while time.monotonic() < end:
-                    with ledger.reserve(STEP, count=3) as lease:
+                    with run.reserve(STEP, count=3) as lease:
                         lease.take()
                         taken += 1
             except KeyboardInterrupt:
@@ -111,12 +120,13 @@ def test_an_interrupt_at_any_moment_leaves_a_handle_that_works(tmp_path: Path) -
     assert interrupted > 40  # of 55
     assert total(ledger.verify()) >= taken > 0
     charge_in_another_process(tmp_path / "a.ledger", 5)  # nobody is locked out
-    ledger.reserve(STEP, count=1)
+    run.reserve(STEP, count=1)
 
 
 def test_threads_that_share_a_handle_read_committed_charges_only(tmp_path: Path) -> None:
-    ledger = begun(tmp_path / "a.ledger", guard=refuse_above(40))
-    ledger.reserve(STEP, count=40)
+    ledger = dp.Ledger.open(tmp_path / "a.ledger", budget=list_of((STEP, 40)))
+    run = ledger.begin(INFO)
+    run.reserve(STEP, count=40)
     seen, stop = set(), threading.Event()
 
     def read() -> None:
@@ -127,28 +137,28 @@ def test_threads_that_share_a_handle_read_committed_charges_only(tmp_path: Path)
     thread.start()
     for _ in range(30):
         with pytest.raises(dp.BudgetExceeded):
-            ledger.reserve(OTHER_STEP, count=1)
+            run.reserve(OTHER_STEP, count=1)
     stop.set()
     thread.join()
     assert seen == {40}
 
 
-def test_a_call_from_inside_another_is_refused_and_no_budget_is_passed_by_it() -> None:
+def test_a_call_from_inside_another_is_refused_and_no_budget_is_passed_by_it(monkeypatch: pytest.MonkeyPatch) -> None:
     refused: list[Any] = []
 
-    def guard(charges: tuple[dp.Charge, ...]) -> None:
-        for call in (ledger.charges, ledger.verify, lambda: ledger.reserve(STEP, count=1), lease.settle):
+    def call_from_inside(snapshot: Snapshot) -> None:
+        for call in (ledger.charges, ledger.verify, lambda: run.reserve(STEP, count=1), lease.settle):
             with pytest.raises(dp.LedgerMisuse, match="a call from inside another"):
                 call()
             refused.append(call)
-        refuse_above(10)(charges)
+        raise dp.BudgetExceeded(expected="10 steps", got=str(snapshot.steps), do="Stop.")
 
-    ledger = dp.Ledger.in_memory()
-    ledger.begin(INFO)
-    lease = ledger.reserve(STEP, count=10)
-    ledger._guard = guard
+    ledger = dp.Ledger.in_memory(budget=BUDGET)
+    run = ledger.begin(INFO)
+    lease = run.reserve(STEP, count=10)
+    monkeypatch.setattr(rules, "_rules", [RulesThat(call_from_inside)])
     with pytest.raises(dp.BudgetExceeded):
-        ledger.reserve(STEP, count=1)
+        run.reserve(STEP, count=1)
     assert len(refused) == 4
     assert total(ledger.verify()) == 10
     lease.settle()  # could not be written then, can now
@@ -169,9 +179,10 @@ def test_verify_reads_the_disk_and_not_what_the_handle_remembers(tmp_path: Path)
 
 def test_an_older_copy_put_back_is_noticed_by_an_open_handle(tmp_path: Path) -> None:
     path = tmp_path / "a.ledger"
-    ledger = begun(path)
+    ledger = roomy_ledger(path)
+    run = ledger.begin(INFO)
     shutil.copyfile(path, tmp_path / "older")
-    ledger.reserve(STEP, count=5)
+    run.reserve(STEP, count=5)
     (tmp_path / "older").replace(path)
     with pytest.raises(dp.LedgerCorrupt, match="never had it"):
         ledger.verify()
@@ -180,21 +191,21 @@ def test_an_older_copy_put_back_is_noticed_by_an_open_handle(tmp_path: Path) -> 
 def test_a_file_switched_to_a_write_ahead_log_is_switched_back(tmp_path: Path) -> None:
     path = tmp_path / "a.ledger"
     with varied_ledger(path) as ledger:
-        before = counts(ledger)
+        before = ledger.head()
     connection = sqlite3.connect(path)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.close()
     with dp.Ledger.open(path) as ledger:
-        ledger.begin(INFO)
-        ledger.reserve(STEP, count=50)
+        ledger.begin(INFO).mark("unsafe_later")
         shutil.copyfile(path, tmp_path / "copy.ledger")  # the one file is the whole ledger
-        assert counts(dp.Ledger.open(tmp_path / "copy.ledger", "r")) == counts(ledger) != before
+        copy = dp.Ledger.open(tmp_path / "copy.ledger", "r")
+        assert copy.head() == ledger.head() != before
 
 
 def test_closing_settles_open_leases_even_after_an_exception_in_a_loop(tmp_path: Path) -> None:
     path = tmp_path / "a.ledger"
-    with contextlib.suppress(ZeroDivisionError), begun(path) as ledger:
-        for number in ledger.steps(STEP, 1000):
+    with contextlib.suppress(ZeroDivisionError), roomy_ledger(path) as ledger:
+        for number in ledger.begin(INFO).steps(STEP, 1000):
             if number == 4:
                 raise ZeroDivisionError
     gc.collect()
@@ -203,8 +214,9 @@ def test_closing_settles_open_leases_even_after_an_exception_in_a_loop(tmp_path:
 
 def test_a_settlement_that_could_not_be_written_can_be_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store, "_WAIT_SECONDS", 0.05)
-    ledger = begun(tmp_path / "a.ledger")
-    lease = ledger.reserve(STEP, count=10)
+    ledger = roomy_ledger(tmp_path / "a.ledger")
+    run = ledger.begin(INFO)
+    lease = run.reserve(STEP, count=10)
     lease.take()
     blocker = sqlite3.connect(tmp_path / "a.ledger", isolation_level=None)
     blocker.execute("BEGIN IMMEDIATE")
@@ -218,17 +230,18 @@ def test_a_settlement_that_could_not_be_written_can_be_tried_again(tmp_path: Pat
 
 
 def test_a_loop_of_steps_belongs_to_the_run_in_which_it_began(tmp_path: Path) -> None:
-    ledger = begun(tmp_path / "a.ledger")
-    steps = ledger.steps(STEP, 20, block=5)
+    ledger = roomy_ledger(tmp_path / "a.ledger")
+    steps = ledger.begin(INFO).steps(STEP, 20, block=5)
     next(steps)
-    ledger.begin(dp.RunInfo(**{name: getattr(INFO, name) for name in INFO.__dataclass_fields__} | {"label": "other"}))
+    ledger.begin(replace(INFO, label="other"))
     assert len(list(steps)) == 19
     assert counts(ledger) == {("example", STEP): 20}
 
 
 def test_closing_in_a_fork_neither_hangs_nor_settles(tmp_path: Path) -> None:
-    ledger = begun(tmp_path / "a.ledger")
-    lease = ledger.reserve(STEP, count=5)
+    ledger = roomy_ledger(tmp_path / "a.ledger")
+    run = ledger.begin(INFO)
+    lease = run.reserve(STEP, count=5)
     process = multiprocessing.get_context("fork").Process(target=ledger.close)
     process.start()
     process.join(timeout=20)
@@ -239,12 +252,13 @@ def test_closing_in_a_fork_neither_hangs_nor_settles(tmp_path: Path) -> None:
 
 def test_forks_during_writes_leave_everyone_able_to_write(tmp_path: Path) -> None:
     path = tmp_path / "a.ledger"
-    ledger = begun(path)
+    ledger = roomy_ledger(path)
+    run = ledger.begin(INFO)
     stop = threading.Event()
 
     def write() -> None:
         while not stop.is_set():
-            ledger.reserve(STEP, count=1)
+            run.reserve(STEP, count=1)
 
     thread = threading.Thread(target=write)
     thread.start()
@@ -282,9 +296,10 @@ def test_odd_names_work(name: str, tmp_path: Path) -> None:
 def test_a_relative_path_stays_the_same_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "other").mkdir()
     monkeypatch.chdir(tmp_path)
-    ledger = begun(Path("a.ledger"))
+    ledger = roomy_ledger(Path("a.ledger"))
+    run = ledger.begin(INFO)
     monkeypatch.chdir(tmp_path / "other")
-    ledger.reserve(STEP, count=2)
+    run.reserve(STEP, count=2)
     assert total(ledger.verify()) == 2
 
 
@@ -302,24 +317,39 @@ def test_a_subclass_cannot_say_one_thing_and_be_another() -> None:
         def __str__(self) -> str:
             return "something\nelse"
 
-    ledger = dp.Ledger.in_memory()
-    ledger.begin(INFO)
-    ledger.reserve(STEP, count=1)
+    run = roomy_ledger().begin(INFO)
+    run.reserve(STEP, count=1)
     with pytest.raises(dp.ParameterError, match="Sneaky"):
-        ledger.reserve(Sneaky(STEP.sampling, STEP.queries), count=1)
+        run.reserve(Sneaky(STEP.sampling, STEP.queries), count=1)
     assert dp.GaussianSum(Text("grad"), 1, 1) == dp.GaussianSum("grad", 1, 1)
 
 
-def test_a_guards_own_error_is_not_taken_for_the_ledgers() -> None:
-    def guard(_: object) -> None:
+def test_an_error_of_the_rules_own_is_not_taken_for_the_ledgers(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: Snapshot) -> None:
         raise sqlite3.OperationalError("of another database")
 
-    ledger = dp.Ledger.in_memory(guard=guard)
-    ledger.begin(INFO)
+    run = dp.Ledger.in_memory(budget=BUDGET).begin(INFO)
+    monkeypatch.setattr(rules, "_rules", [RulesThat(fail)])
     with pytest.raises(sqlite3.OperationalError, match="of another database"):
-        ledger.reserve(STEP, count=1)
-    with pytest.raises(dp.ParameterError, match="guard"):
-        dp.Ledger.in_memory(guard=5)  # type: ignore[arg-type]
+        run.reserve(STEP, count=1)
+
+
+def test_without_rules_a_ledger_with_a_budget_admits_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = dp.Ledger.in_memory(budget=BUDGET)
+    run = ledger.begin(INFO)
+    monkeypatch.setattr(rules, "_rules", [])
+    with pytest.raises(dp.LedgerMisuse, match="Import discreet as a whole"):
+        run.reserve(STEP, count=1)
+    assert total(ledger) == 0
+
+
+def test_what_is_no_budget_is_refused(tmp_path: Path) -> None:
+    for wrong in (5, lambda charges: None, "2.0", dp.Budget):
+        with pytest.raises(dp.ParameterError, match="a Budget, a Filter, an Odometer"):
+            dp.Ledger.in_memory(budget=wrong)  # type: ignore[arg-type]
+        with pytest.raises(dp.ParameterError, match="a Budget, a Filter, an Odometer"):
+            dp.Ledger.open(tmp_path / "a.ledger", budget=wrong)  # type: ignore[arg-type]
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_journal_of_another_ledger_is_not_taken_over(tmp_path: Path) -> None:
@@ -355,7 +385,6 @@ def test_numbers_too_long_to_print_are_refused_all_the_same() -> None:
 
 
 def test_steps_refuses_at_once_and_not_at_the_first_step() -> None:
-    ledger = dp.Ledger.in_memory()
-    ledger.begin(INFO)
+    run = dp.Ledger.in_memory().begin(INFO)
     with pytest.raises(dp.ParameterError):
-        ledger.steps(STEP, -1)
+        run.steps(STEP, -1)

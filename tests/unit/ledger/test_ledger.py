@@ -7,23 +7,29 @@ import pickle
 import sqlite3
 import stat
 import threading
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import discreet as dp
-from discreet.ledger import block_size
+from discreet.ledger import Run, block_size
 from discreet.ledger.book import Book, follow
 from discreet.ledger.codec import encode
-from discreet.ledger.rows import Began, Opened, Reserved, Row, Settled
-from support.examples import INFO, OTHER_STEP, STEP, counts, varied_ledger
+from discreet.ledger.rows import Began, Ended, Held, Marked, Opened, Reserved, Row, Settled
+from discreet.ledger.terms import Rule, Terms
+from support.examples import INFO, METRIC_STEP, OTHER_STEP, STEP, counts, roomy_ledger, varied_ledger
 
 
 @pytest.fixture
 def ledger() -> dp.Ledger:
-    made = dp.Ledger.in_memory()
-    made.begin(INFO)
-    return made
+    return roomy_ledger()
+
+
+@pytest.fixture
+def run(ledger: dp.Ledger) -> Run:
+    return ledger.begin(INFO)
 
 
 def total(ledger: dp.Ledger) -> int:
@@ -33,37 +39,36 @@ def total(ledger: dp.Ledger) -> int:
 # --- reserve and settle ---
 
 
-def test_a_reservation_counts_in_full_until_it_is_settled(ledger: dp.Ledger) -> None:
-    with ledger.reserve(STEP, count=10) as lease:
-        assert ledger.charges() == (dp.Charge(INFO, STEP, 10, unsettled=10),)
+def test_a_reservation_counts_in_full_until_it_is_settled(ledger: dp.Ledger, run: Run) -> None:
+    with run.reserve(STEP, count=10) as lease:
+        assert ledger.charges() == (dp.Charge(INFO, STEP, 10, unsettled=10, number=run.number),)
         assert [lease.take(), lease.take()] == [0, 1]
         assert (lease.taken, lease.left) == (2, 8)
         assert total(ledger) == 10
-    assert ledger.charges() == (dp.Charge(INFO, STEP, 2),)
+    assert ledger.charges() == (dp.Charge(INFO, STEP, 2, number=run.number),)
 
 
-def test_a_lease_never_left_counts_in_full(ledger: dp.Ledger) -> None:
-    ledger.reserve(STEP, count=10).take()
+def test_a_lease_never_left_counts_in_full(ledger: dp.Ledger, run: Run) -> None:
+    run.reserve(STEP, count=10).take()
     assert total(ledger) == 10
 
 
-def test_an_exception_settles_to_what_was_taken(ledger: dp.Ledger) -> None:
-    with pytest.raises(ZeroDivisionError), ledger.reserve(STEP, count=10) as lease:
+def test_an_exception_settles_to_what_was_taken(ledger: dp.Ledger, run: Run) -> None:
+    with pytest.raises(ZeroDivisionError), run.reserve(STEP, count=10) as lease:
         lease.take()
         raise ZeroDivisionError
     assert total(ledger) == 1
 
 
-def test_a_lease_of_which_nothing_was_taken_costs_nothing_but_keeps_its_place(ledger: dp.Ledger) -> None:
-    """A budget's filter is chosen from what was reserved first; that must not change by settling."""
-    first = ledger.reserve(STEP, count=10)
-    ledger.reserve(OTHER_STEP, count=1).take()
+def test_a_lease_of_which_nothing_was_taken_costs_nothing_but_keeps_its_place(ledger: dp.Ledger, run: Run) -> None:
+    first = run.reserve(STEP, count=10)
+    run.reserve(OTHER_STEP, count=1).take()
     first.settle()
     assert [(charge.step, charge.count) for charge in ledger.charges()] == [(STEP, 0), (OTHER_STEP, 1)]
 
 
-def test_a_lease_gives_no_more_than_was_reserved(ledger: dp.Ledger) -> None:
-    with ledger.reserve(STEP, count=2) as lease:
+def test_a_lease_gives_no_more_than_was_reserved(ledger: dp.Ledger, run: Run) -> None:
+    with run.reserve(STEP, count=2) as lease:
         lease.take()
         lease.take()
         with pytest.raises(dp.LedgerMisuse, match="all 2 steps were taken"):
@@ -71,8 +76,8 @@ def test_a_lease_gives_no_more_than_was_reserved(ledger: dp.Ledger) -> None:
     assert total(ledger) == 2
 
 
-def test_a_settled_lease_gives_nothing(ledger: dp.Ledger) -> None:
-    with ledger.reserve(STEP, count=2) as lease:
+def test_a_settled_lease_gives_nothing(ledger: dp.Ledger, run: Run) -> None:
+    with run.reserve(STEP, count=2) as lease:
         lease.take()
     with pytest.raises(dp.LedgerMisuse, match="settled"):
         lease.take()
@@ -81,15 +86,15 @@ def test_a_settled_lease_gives_nothing(ledger: dp.Ledger) -> None:
     assert total(ledger) == 1
 
 
-def test_p20_a_lease_and_a_handle_cannot_be_copied(ledger: dp.Ledger) -> None:
-    with ledger.reserve(STEP, count=2) as lease:
-        for thing in (lease, ledger):
+def test_p20_a_lease_a_run_and_a_handle_cannot_be_copied(ledger: dp.Ledger, run: Run) -> None:
+    with run.reserve(STEP, count=2) as lease:
+        for thing in (lease, run, ledger):
             for duplicate in (copy.copy, copy.deepcopy, pickle.dumps):
                 with pytest.raises(dp.LedgerMisuse, match="copy or pickle"):
                     duplicate(thing)
 
 
-def test_threads_together_take_no_more_than_was_reserved(ledger: dp.Ledger) -> None:
+def test_threads_together_take_no_more_than_was_reserved(ledger: dp.Ledger, run: Run) -> None:
     taken: list[int] = []
 
     def work(lease: dp.Lease) -> None:
@@ -99,7 +104,7 @@ def test_threads_together_take_no_more_than_was_reserved(ledger: dp.Ledger) -> N
         except dp.LedgerMisuse:
             pass
 
-    with ledger.reserve(STEP, count=5000) as lease:
+    with run.reserve(STEP, count=5000) as lease:
         threads = [threading.Thread(target=work, args=(lease,)) for _ in range(4)]
         for thread in threads:
             thread.start()
@@ -109,12 +114,12 @@ def test_threads_together_take_no_more_than_was_reserved(ledger: dp.Ledger) -> N
 
 
 def test_p20_a_fork_can_neither_take_nor_settle_nor_write(tmp_path: Path) -> None:
-    ledger = dp.Ledger.open(tmp_path / "a.ledger")
-    ledger.begin(INFO)
+    ledger = roomy_ledger(tmp_path / "a.ledger")
+    run = ledger.begin(INFO)
 
     def child() -> None:
         refused = 0
-        for use in (lease.take, lease.settle, ledger.charges, lambda: ledger.reserve(STEP, count=1), ledger.verify):
+        for use in (lease.take, lease.settle, ledger.charges, lambda: run.reserve(STEP, count=1), ledger.verify):
             try:
                 use()
             except dp.LedgerMisuse as error:
@@ -123,7 +128,7 @@ def test_p20_a_fork_can_neither_take_nor_settle_nor_write(tmp_path: Path) -> Non
             pass
         os._exit(refused)
 
-    with ledger.reserve(STEP, count=5) as lease:
+    with run.reserve(STEP, count=5) as lease:
         lease.take()
         process = multiprocessing.get_context("fork").Process(target=child)
         process.start()
@@ -138,17 +143,17 @@ def test_p20_a_fork_can_neither_take_nor_settle_nor_write(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("block", [None, 1, 7, 100])
-def test_steps_yields_each_number_once_and_charges_before(ledger: dp.Ledger, block: int | None) -> None:
+def test_steps_yields_each_number_once_and_charges_before(ledger: dp.Ledger, run: Run, block: int | None) -> None:
     seen = []
-    for number in ledger.steps(STEP, 50, block=block):
+    for number in run.steps(STEP, 50, block=block):
         seen.append(number)
         assert total(ledger) >= len(seen)
     assert seen == list(range(50))
     assert ledger.charges()[0].count == 50
 
 
-def test_breaking_off_settles_to_the_steps_seen(ledger: dp.Ledger) -> None:
-    for number in ledger.steps(STEP, 1000):
+def test_breaking_off_settles_to_the_steps_seen(ledger: dp.Ledger, run: Run) -> None:
+    for number in run.steps(STEP, 1000):
         if number == 40:
             break
     assert total(ledger) == 41
@@ -166,26 +171,38 @@ def test_a_million_equal_steps_are_a_few_rows_and_over_count_by_an_eighth_at_mos
 # --- what is refused, and leaves the ledger as it was ---
 
 
-def test_without_a_run_nothing_can_be_reserved() -> None:
+def test_what_names_no_run_is_refused() -> None:
     ledger = dp.Ledger.in_memory()
-    with pytest.raises(dp.LedgerMisuse, match="ledger.begin"):
-        ledger.reserve(STEP, count=1)
-    with pytest.raises(dp.LedgerMisuse, match="ledger.begin"):
-        ledger.mark("unsafe_thing")
+    with pytest.raises(dp.LedgerMisuse, match="a run that began"):
+        ledger.reserve(1, STEP, 1, spelled_out_in=None)
+    with pytest.raises(dp.LedgerMisuse, match="a run that began"):
+        ledger.mark(1, "unsafe_thing")
+    with pytest.raises(dp.LedgerMisuse, match="a run that is not over"):
+        ledger.end(1)
 
 
-def test_bad_arguments_leave_the_ledger_as_it_was(ledger: dp.Ledger) -> None:
+def test_bad_arguments_leave_the_ledger_as_it_was(ledger: dp.Ledger, run: Run) -> None:
     head = ledger.head()
     stranger = dp.Step(dp.Poisson(0.1), dp.GaussianSum("stranger", 1, 1))
     for call in (
-        lambda: ledger.reserve(stranger, count=1),
-        lambda: ledger.reserve(STEP, count=0),
-        lambda: ledger.reserve(STEP, count=1.0),  # type: ignore[arg-type]
-        lambda: ledger.reserve("poisson", count=1),  # type: ignore[arg-type]
+        lambda: run.reserve(stranger, count=1),
+        lambda: run.reserve(STEP, count=0),
+        lambda: run.reserve(STEP, count=1.0),  # type: ignore[arg-type]
+        lambda: run.reserve("poisson", count=1),  # type: ignore[arg-type]
         lambda: ledger.begin("run"),  # type: ignore[arg-type]
-        lambda: ledger.mark("harmless"),
-        lambda: next(ledger.steps(STEP, 0)),
-        lambda: next(ledger.steps(STEP, 5, block=0)),
+        lambda: ledger.begin(INFO, [(stranger, 1)]),
+        lambda: ledger.begin(INFO, [(STEP, 0)]),
+        lambda: ledger.begin(INFO, [STEP]),  # type: ignore[list-item]
+        lambda: ledger.begin(INFO, continues=99),
+        lambda: ledger.begin(INFO, continues=0),
+        lambda: ledger.begin(INFO, plan=5),  # type: ignore[arg-type]
+        lambda: run.end("a\nb"),
+        lambda: ledger.change_budget(0.0, reason="none is left"),
+        lambda: ledger.change_budget(1.0, reason=""),
+        lambda: ledger.extend_list([(STEP, 1)], reason=""),
+        lambda: run.mark("harmless"),
+        lambda: next(run.steps(STEP, 0)),
+        lambda: next(run.steps(STEP, 5, block=0)),
     ):
         with pytest.raises(dp.ParameterError):
             call()
@@ -209,18 +226,13 @@ def test_run_info_refuses_what_does_not_say_what_is_protected() -> None:
             dp.RunInfo(**(good | change))
 
 
-def test_p38_a_guard_sees_the_proposed_charge_and_its_refusal_charges_nothing() -> None:
-    def guard(charges: tuple[dp.Charge, ...]) -> None:
-        spent = sum(charge.count for charge in charges)
-        if spent > 10:
-            raise dp.BudgetExceeded(expected="at most 10 steps", got=str(spent), do="Stop.")
-
-    ledger = dp.Ledger.in_memory(guard=guard)
-    ledger.begin(INFO)
-    ledger.reserve(STEP, count=10)
+def test_p38_a_budget_sees_the_proposed_charge_and_its_refusal_charges_nothing() -> None:
+    ledger = dp.Ledger.in_memory(budget=dp.Filter(epsilon=1.0, delta=1e-5))
+    run = ledger.begin(INFO)
+    run.reserve(STEP, count=10)
     head = ledger.head()
-    with pytest.raises(dp.BudgetExceeded):
-        ledger.reserve(OTHER_STEP, count=1)
+    with pytest.raises(dp.BudgetExceeded, match="Nothing was charged"):
+        run.reserve(METRIC_STEP, count=1)  # Laplace noise with an epsilon of 1/2, on a full batch
     assert ledger.head() == head
     assert total(ledger) == 10
     ledger.verify()
@@ -248,16 +260,17 @@ def test_runs_share_a_ledger_and_are_charged_apart() -> None:
     ]
 
 
-def test_software_and_time_of_a_run_are_recorded(ledger: dp.Ledger) -> None:
-    (run,) = ledger.runs()
-    assert dict(run.software)["discreet"] == dp.__version__
-    assert "python" in dict(run.software)
-    assert run.began.endswith("+00:00")
+def test_software_and_time_of_a_run_are_recorded(ledger: dp.Ledger, run: Run) -> None:
+    (record,) = ledger.runs()
+    assert record.number == run.number
+    assert dict(record.software)["discreet"] == dp.__version__
+    assert "python" in dict(record.software)
+    assert record.began.endswith("+00:00")
 
 
-def test_marks_are_kept_and_an_unsafe_key_is_one(ledger: dp.Ledger) -> None:
-    ledger.mark("unsafe_raw_metric")
-    ledger.mark("unsafe_raw_metric")
+def test_marks_are_kept_and_an_unsafe_key_is_one(ledger: dp.Ledger, run: Run) -> None:
+    run.mark("unsafe_raw_metric")
+    run.mark("unsafe_raw_metric")
     assert ledger.marks() == ("unsafe_raw_metric",)
     info = {name: getattr(INFO, name) for name in dp.RunInfo.__dataclass_fields__}
     ledger.begin(dp.RunInfo(**(info | {"randomness": dp.Randomness.UNSAFE_TEST_KEY})))
@@ -265,14 +278,15 @@ def test_marks_are_kept_and_an_unsafe_key_is_one(ledger: dp.Ledger) -> None:
 
 
 def test_two_handles_see_each_other(tmp_path: Path) -> None:
-    one, two = dp.Ledger.open(tmp_path / "a.ledger"), dp.Ledger.open(tmp_path / "a.ledger")
-    one.begin(INFO)
-    two.begin(INFO)
-    one.reserve(STEP, count=3)
-    two.reserve(STEP, count=4)
-    one.reserve(STEP, count=5)
-    assert total(one) == total(two) == 12
-    assert one.head() == two.head() == dp.Ledger.open(tmp_path / "a.ledger", "r").verify().head()
+    path = tmp_path / "a.ledger"
+    ledgers = roomy_ledger(path), dp.Ledger.open(path)
+    first, second = (ledger.begin(INFO) for ledger in ledgers)
+    first.reserve(STEP, count=3)
+    second.reserve(STEP, count=4)
+    first.reserve(STEP, count=5)
+    assert [total(ledger) for ledger in ledgers] == [12, 12]
+    heads = {ledger.head() for ledger in (*ledgers, dp.Ledger.open(path, "r").verify())}
+    assert len(heads) == 1
 
 
 # --- the file ---
@@ -295,11 +309,12 @@ def test_sql_cannot_edit_or_delete_rows(tmp_path: Path) -> None:
 
 
 def test_a_path_without_a_ledger_is_said(tmp_path: Path) -> None:
-    with pytest.raises(dp.LedgerNotFound):
-        dp.Ledger.open(tmp_path / "none.ledger", "r")
+    for mode in ("r", "r+"):
+        with pytest.raises(dp.LedgerNotFound):
+            dp.Ledger.open(tmp_path / "none.ledger", mode)  # type: ignore[arg-type]
     with pytest.raises(dp.LedgerUnavailable):
         dp.Ledger.open(tmp_path / "no" / "folder.ledger")
-    with pytest.raises(dp.ParameterError, match="'a' or 'r'"):
+    with pytest.raises(dp.ParameterError, match=r"'a', 'r\+' or 'r'"):
         dp.Ledger.open(tmp_path / "x", "w")  # type: ignore[arg-type]
     assert list(tmp_path.iterdir()) == []
 
@@ -340,28 +355,28 @@ def test_a_busy_ledger_is_unavailable_not_corrupt_and_nothing_is_charged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("discreet.ledger.store._WAIT_SECONDS", 0.05)
-    ledger = dp.Ledger.open(tmp_path / "a.ledger")
-    ledger.begin(INFO)
+    ledger = roomy_ledger(tmp_path / "a.ledger")
+    run = ledger.begin(INFO)
     blocker = sqlite3.connect(tmp_path / "a.ledger", isolation_level=None)
     blocker.execute("BEGIN IMMEDIATE")
     with pytest.raises(dp.LedgerUnavailable, match="locked"):
-        ledger.reserve(STEP, count=1)
+        run.reserve(STEP, count=1)
     blocker.execute("ROLLBACK")
     blocker.close()
     assert ledger.charges() == ()
-    ledger.reserve(STEP, count=1)
+    run.reserve(STEP, count=1)
     assert total(ledger.verify()) == 1
 
 
 def test_a_full_disk_is_unavailable_and_nothing_is_charged(tmp_path: Path) -> None:
-    ledger = dp.Ledger.open(tmp_path / "a.ledger")
-    ledger.begin(INFO)
+    ledger = dp.Ledger.open(tmp_path / "a.ledger", budget=dp.Odometer(delta=1e-5))  # on which every step is welcome
+    run = ledger.begin(INFO)
     pages = ledger._store._connection.execute("PRAGMA page_count").fetchone()[0]
     ledger._store._connection.execute(f"PRAGMA max_page_count = {pages}")
     taken = 0
     with pytest.raises(dp.LedgerUnavailable, match="full"):
         while True:
-            ledger.reserve(dp.Step(dp.Poisson(0.1), dp.GaussianSum("grad", 1, 1 + taken)), count=1)
+            run.reserve(dp.Step(dp.Poisson(0.1), dp.GaussianSum("grad", 1, 1 + taken)), count=1)
             taken += 1
     assert taken > 0
     assert total(ledger.verify()) == taken
@@ -379,6 +394,19 @@ def read(*rows: Row) -> Book:
 
 
 OPENED, BEGAN = Opened("id", "now"), Began(INFO, (), "now")
+LIST = Terms(rule=Rule.LIST, planned=((STEP, 2),))
+HELD = Held(LIST, "", "now")
+PLANNED = Began(INFO, (), "now", ((STEP, 2),))
+FILTER = Terms(rule=Rule.GAUSSIAN_FILTER, epsilon=2.0, delta=1e-6)
+UNSETTLED = Held(Terms(rule=Rule.FILTER, epsilon=2.0, delta=1e-6), "", "now")
+ODOMETER = Terms(
+    rule=Rule.ODOMETER, epsilon=5.0, delta=1e-6, planned=((STEP, 2),), levels=((1, 0.5),), orders=((9.0, 0.25), (20.0, 0.25))
+)
+ELSEWHERE = dp.Step(dp.Everything(), dp.GaussianSum("x", 1, 1))
+
+
+def after(terms: Terms, reason: str, **changes: Any) -> Held:
+    return Held(replace(terms, **changes), reason, "now")
 
 
 @pytest.mark.parametrize(
@@ -387,11 +415,41 @@ OPENED, BEGAN = Opened("id", "now"), Began(INFO, (), "now")
         ([BEGAN], "opens the ledger first"),
         ([OPENED, OPENED], "only there"),
         ([OPENED, Reserved(1, STEP, 1)], "a run that began"),
-        ([OPENED, BEGAN, Reserved(1, 2, 1)], "spells out a step"),
-        ([OPENED, BEGAN, Reserved(1, dp.Step(dp.Everything(), dp.GaussianSum("x", 1, 1)), 1)], "groups that run 1 declared"),
-        ([OPENED, BEGAN, Settled(2, 0)], "not settled yet"),
-        ([OPENED, BEGAN, Reserved(1, STEP, 2), Settled(2, 3)], "at most the 2 steps"),
-        ([OPENED, BEGAN, Reserved(1, STEP, 2), Settled(2, 1), Settled(2, 0)], "not settled yet"),
+        ([OPENED, HELD, BEGAN, Reserved(2, 2, 1)], "spells out a step"),
+        ([OPENED, HELD, BEGAN, Reserved(2, ELSEWHERE, 1)], "groups that run 2 declared"),
+        ([OPENED, HELD, BEGAN, Settled(2, 0)], "not settled yet"),
+        ([OPENED, HELD, BEGAN, Reserved(2, STEP, 2), Settled(3, 3)], "at most the 2 steps"),
+        ([OPENED, HELD, BEGAN, Reserved(2, STEP, 2), Settled(3, 1), Settled(3, 0)], "not settled yet"),
+        ([OPENED, BEGAN, Reserved(1, STEP, 1)], "terms that were complete before the first charge"),
+        ([OPENED, UNSETTLED, BEGAN, Reserved(2, STEP, 1)], "terms that were complete before the first charge"),
+        ([OPENED, HELD, BEGAN, Reserved(2, STEP, 3)], "the list that was fixed"),
+        ([OPENED, HELD, BEGAN, Reserved(2, OTHER_STEP, 1)], "the list that was fixed"),
+        ([OPENED, HELD, PLANNED, BEGAN, Reserved(3, STEP, 1)], "the list that was fixed"),
+        ([OPENED, HELD, PLANNED, PLANNED], "the list that was fixed"),
+        ([OPENED, HELD, Began(INFO, (), "now", ((STEP, 3),))], "the list that was fixed"),
+        ([OPENED, HELD, Began(INFO, (), "now", (), 7)], "a run that began"),
+        ([OPENED, HELD, BEGAN, Began(INFO, (), "now", (), 2), Began(INFO, (), "now", (), 2)], "nobody continued yet"),
+        ([OPENED, HELD, BEGAN, Began(INFO, (), "now", (), 2), Reserved(2, STEP, 1)], "a run that is not over"),
+        ([OPENED, HELD, BEGAN, Ended(2, ""), Reserved(2, STEP, 1)], "a run that is not over"),
+        ([OPENED, HELD, BEGAN, Ended(2, ""), Ended(2, "")], "a run that is not over"),
+        ([OPENED, HELD, BEGAN, Ended(2, "fire"), Ended(2, "flood")], "a run that is not over"),
+        ([OPENED, HELD, BEGAN, Began(INFO, (), "now", (), 2), Ended(2, "fire")], "a run that is not over"),
+        ([OPENED, HELD, Ended(2, "")], "a run that began"),
+        ([OPENED, HELD, Marked(2, "unsafe_thing")], "a run that began"),
+        ([OPENED, HELD, after(LIST, "fewer", planned=((STEP, 1),))], "a list that only grows"),
+        ([OPENED, HELD, after(LIST, "", planned=((STEP, 3),))], "a list that only grows"),
+        ([OPENED, HELD, after(LIST, "", epsilon=1.0, delta=1e-6)], "a reason for a budget that changes"),
+        ([OPENED, HELD, after(FILTER, "by looking")], "the rule 'list'"),
+        ([OPENED, after(FILTER, ""), HELD], "the rule 'gaussian-filter'"),
+        ([OPENED, UNSETTLED, after(ODOMETER, "by looking")], "the rule 'filter'"),
+        ([OPENED, UNSETTLED, after(FILTER, "", epsilon=3.0)], "a reason for a budget that changes"),
+        ([OPENED, UNSETTLED, after(FILTER, "by looking", delta=1e-5)], "the delta"),
+        ([OPENED, after(FILTER, ""), after(FILTER, "by looking", delta=1e-5)], "the delta"),
+        ([OPENED, after(FILTER, ""), after(FILTER, "by looking", epsilon=3.0)], "whose budget is not raised"),
+        ([OPENED, after(ODOMETER, ""), after(ODOMETER, "no limit", epsilon=None)], "a number"),
+        ([OPENED, after(ODOMETER, ""), after(ODOMETER, "x", levels=((1, 0.25),))], "the levels and orders"),
+        ([OPENED, after(ODOMETER, ""), after(ODOMETER, "x", orders=((9.0, 0.5),))], "the levels and orders"),
+        ([OPENED, after(ODOMETER, ""), after(ODOMETER, "x", planned=((STEP, 9),))], "a list that only grows"),
     ],
 )
 def test_a_row_must_make_sense_after_those_before_it(rows: list[Row], reason: str) -> None:
@@ -400,10 +458,28 @@ def test_a_row_must_make_sense_after_those_before_it(rows: list[Row], reason: st
     assert caught.value.row == len(rows) - 1
 
 
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [UNSETTLED, after(FILTER, "")],
+        [UNSETTLED, after(UNSETTLED.terms, "before the first run", epsilon=9.0)],
+        [after(FILTER, ""), after(FILTER, "less is enough", epsilon=1.0)],
+        [HELD, after(LIST, "power failure", planned=((STEP, 3), (OTHER_STEP, 1)))],
+        [HELD, after(LIST, "the officer asks for one", epsilon=1.0, delta=1e-6)],
+        [after(ODOMETER, ""), after(ODOMETER, "more is needed", epsilon=6.0)],
+        [HELD, BEGAN, Ended(2, ""), Ended(2, "power failure")],
+        [HELD, PLANNED, Ended(2, ""), PLANNED],
+        [HELD, PLANNED, Began(INFO, (), "now", ((STEP, 2),), 2)],
+    ],
+)
+def test_what_may_change_is_read(rows: list[Row]) -> None:
+    assert read(OPENED, *rows).snapshot().schema == 2
+
+
 def test_verify_compares_with_a_head_kept_elsewhere() -> None:
     ledger = varied_ledger()
     kept = ledger.head()
-    ledger.reserve(dp.Step(dp.Everything(), dp.LaplaceSum("metric", 1.0, 2.0)), count=1)
+    ledger.begin(INFO).mark("unsafe_later")
     assert ledger.verify(expected_head=kept) is ledger
     with pytest.raises(dp.LedgerCorrupt, match="history was rewritten"):
         varied_ledger().verify(expected_head=kept)
