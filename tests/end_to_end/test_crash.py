@@ -1,5 +1,6 @@
 """Real processes, killed at random moments: the ledger never says less than was released, and always opens."""
 
+import os
 import random
 import signal
 import subprocess
@@ -79,9 +80,23 @@ def test_the_same_test_notices_a_ledger_that_charges_after_the_release(tmp_path:
     raise AssertionError("20 kills did not find a charge that comes too late")
 
 
+_BESIDE = """
+import sys
+import discreet as dp
+from support.examples import INFO, STEP
+
+with dp.Ledger.open(sys.argv[1]) as ledger:
+    run = ledger.begin(INFO, [(STEP, 1000)])
+    for _ in run.steps(STEP, 1000, block=5):
+        pass
+"""
+
+
 def test_two_processes_on_one_ledger_lose_nothing(tmp_path: Path) -> None:
     path = tmp_path / "a.ledger"
-    processes = [start(path, tmp_path / f"{name}.released", "5", "1000") for name in "ab"]
+    dp.Ledger.open(path, budget=dp.Odometer(delta=1e-6)).close()
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    processes = [subprocess.Popen([sys.executable, "-c", _BESIDE, str(path)], env=environment) for _ in range(2)]
     assert [process.wait(timeout=120) for process in processes] == [0, 0]
     with dp.Ledger.open(path, "r") as ledger:
         assert [(charge.step, charge.count) for charge in ledger.verify().charges()] == [(STEP, 1000), (STEP, 1000)]

@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import discreet as dp
+from discreet.ledger import RunRecord, Snapshot
 
 INFO = dp.RunInfo(
     unit=dp.Unit.EXAMPLE,
@@ -16,21 +17,43 @@ INFO = dp.RunInfo(
 )
 STEP = dp.Step(dp.Poisson(0.01), [dp.GaussianSum("grad", 1.0, 1.1)])
 OTHER_STEP = dp.Step(dp.Poisson(0.01), [dp.GaussianSum("grad", 1.0, 1.1), dp.GaussianSum("metric", 1.0, 40.0)])
+METRIC_STEP = dp.Step(dp.Everything(), dp.LaplaceSum("metric", 1.0, 2.0))
+PLENTY = ((STEP, 100_000), (OTHER_STEP, 1_000), (METRIC_STEP, 100))
+
+
+def list_of(*planned: tuple[dp.Step, int]) -> dp.Budget:
+    """A list of these steps without a budget, whichever run takes them."""
+    return dp.Budget(plans=Snapshot(runs=(RunRecord(info=INFO, charged=planned),)))
+
+
+ROOM = list_of(*PLENTY)
+"""Room for whatever the runs of a test take."""
+
+
+def roomy_ledger(path: Path | None = None) -> dp.Ledger:
+    """A ledger on which several runs may take whatever they like of `PLENTY`."""
+    return dp.Ledger.in_memory(budget=ROOM) if path is None else dp.Ledger.open(path, budget=ROOM)
 
 
 def varied_ledger(path: Path | None = None) -> dp.Ledger:
-    """A ledger with every kind of row: two runs, spelled and referred steps, settled and open leases, a mark."""
+    """A ledger with every kind of row: terms that change, runs that continue and end, spelled and referred steps, a mark.
+
+    Leases are settled and open. No epsilon is computed.
+    """
     ledger = dp.Ledger.in_memory() if path is None else dp.Ledger.open(path)
-    ledger.begin(INFO)
-    with ledger.reserve(STEP, count=10) as lease:
+    first = ledger.begin(INFO, [(STEP, 20), (OTHER_STEP, 5), (METRIC_STEP, 4)], plan='{"steps": 20}')
+    with first.reserve(STEP, count=10) as lease:
         for _ in range(7):
             lease.take()
-    ledger.reserve(STEP, count=5)
-    with ledger.reserve(OTHER_STEP, count=3) as lease:
+    first.reserve(STEP, count=5)
+    with first.reserve(OTHER_STEP, count=3) as lease:
         lease.take()
-    ledger.begin(replace(INFO, unit=dp.Unit.USER, adjacency=dp.Adjacency.ZERO_OUT, label="second"))
-    ledger.reserve(dp.Step(dp.Everything(), dp.LaplaceSum("metric", 1.0, 2.0)), count=2)
-    ledger.mark("unsafe_example")
+    first.end()
+    ledger.extend_list([(METRIC_STEP, 1)], reason="power failure")
+    second = ledger.begin(replace(INFO, label="second"), [(METRIC_STEP, 3)], continues=first.number)
+    second.reserve(METRIC_STEP, count=2)
+    second.mark("unsafe_example")
+    second.end("out of time")
     return ledger
 
 
