@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 
 import discreet as dp
+from discreet.ledger import Run
 
 INFO = dp.RunInfo(
     unit=dp.Unit.EXAMPLE,
@@ -27,6 +28,7 @@ INFO = dp.RunInfo(
     parameters=dp.Parameters.FIXED_IN_ADVANCE,
 )
 REPEATS = 5
+DIFFERENT = 100_000
 
 
 def step(noise_std: float = 1.1) -> dp.Step:
@@ -46,27 +48,21 @@ def median(work: Callable[[], object]) -> float:
     return statistics.median(seconds(work) for _ in range(REPEATS))
 
 
-def begun(path: Path) -> dp.Ledger:
-    """A new ledger with a run."""
-    ledger = dp.Ledger.open(path)
-    ledger.begin(INFO)
-    return ledger
-
-
-def take_all(ledger: dp.Ledger, total: int, block: int | None) -> None:
+def take_all(run: Run, total: int, block: int | None) -> None:
     """Steps that do nothing, so that charging is all there is to measure."""
-    for _ in ledger.steps(step(), total, block=block):
+    for _ in run.steps(step(), total, block=block):
         pass
 
 
 def charging(folder: Path) -> None:
     """Cost of charging, by number of steps and size of the block."""
-    ledger = begun(folder / "charging.ledger")
-    write = median(lambda: ledger.reserve(step(), count=1))
+    ledger = dp.Ledger.open(folder / "charging.ledger")
+    run = ledger.begin(INFO, [(step(), 10_000_000)])
+    write = median(lambda: run.reserve(step(), count=1))
     print(f"one durable reservation                          {write * 1e6:10.1f} us")
     for total, block in ((1_000, None), (10_000, None), (1_000_000, None), (10_000, 256)):
         repeats = 1 if total > 100_000 else REPEATS
-        taken = statistics.median(seconds(partial(take_all, ledger, total, block)) for _ in range(repeats))
+        taken = statistics.median(seconds(partial(take_all, run, total, block)) for _ in range(repeats))
         size = "growing" if block is None else str(block)
         print(f"{total:>9,} steps, block {size:>8}: per step        {taken / total * 1e6:10.2f} us")
 
@@ -74,8 +70,8 @@ def charging(folder: Path) -> None:
 def a_million_equal(folder: Path) -> None:
     """Size and replay of one long run."""
     path = folder / "equal.ledger"
-    with begun(path) as ledger:
-        take_all(ledger, 1_000_000, None)
+    with dp.Ledger.open(path) as ledger:
+        take_all(ledger.begin(INFO, [(step(), 1_000_000)]), 1_000_000, None)
     replay = median(lambda: dp.Ledger.open(path, "r").charges())
     print(f"1,000,000 equal steps: size                      {path.stat().st_size / 1e3:10.1f} kB")
     print(f"1,000,000 equal steps: open, check, read         {replay * 1e3:10.1f} ms")
@@ -84,15 +80,16 @@ def a_million_equal(folder: Path) -> None:
 def many_different(folder: Path) -> None:
     """Replay of a run in which no step is like another; writing them is not measured."""
     path = folder / "different.ledger"
+    kinds = [step(1.0 + number * 1e-5) for number in range(DIFFERENT)]
     memory = dp.Ledger.in_memory()
-    memory.begin(INFO)
-    for number in range(100_000):
-        memory.reserve(step(1.0 + number * 1e-5), count=1)
+    run = memory.begin(INFO, [(kind, 1) for kind in kinds])
+    for kind in kinds:
+        run.reserve(kind, count=1)
     memory.export(folder / "different.jsonl")
     dp.Ledger.load(folder / "different.jsonl", into=path).close()
     replay = median(lambda: dp.Ledger.open(path, "r").charges())
-    print(f"100,000 different steps: size                    {path.stat().st_size / 1e6:10.1f} MB")
-    print(f"100,000 different steps: open, check, read       {replay:10.2f} s")
+    print(f"{DIFFERENT:,} different steps: size                    {path.stat().st_size / 1e6:10.1f} MB")
+    print(f"{DIFFERENT:,} different steps: open, check, read       {replay:10.2f} s")
 
 
 def main() -> None:

@@ -2,7 +2,8 @@
 
     python training_child.py        then, for each line "terms folder" on standard input, a fork trains there
 
-The terms are "odometer": steps that a kill lost are taken again, and cost more; or "list": they are lost. This process says "started <pid>" and, when the fork has ended, "ended <status>". What the fork does is witnessed in files
+The terms are "odometer": steps that a kill lost are taken again, and cost more; or "list": they are lost.
+This process says "started <pid>" and, when the fork has ended, "ended <status>". What the fork does is witnessed in files
 that survive it: `drawn` gets a byte before the noise of a step is drawn, `noise` the noise itself after it.
 """
 

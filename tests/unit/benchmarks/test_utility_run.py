@@ -132,8 +132,8 @@ def test_p48_a_statement_of_something_else_is_not_written_down(tmp_path: Path, o
     def train(prepared: int, target: Target | None, ledger: Path, source: Source | None = None) -> float:
         plan = dp.Plan.dpsgd(records=prepared, sampling_probability=0.5, steps=3, noise_multiplier=20.0, **otherwise)
         with dp.Ledger.open(ledger) as book:
-            book.begin(plan.run_info())
-            for _ in book.steps(plan.step, plan.steps):
+            run = book.begin(plan.run_info(), plan.snapshot().counted())
+            for _ in run.steps(plan.step, plan.steps):
                 pass
         return 0.75
 
