@@ -68,7 +68,7 @@ def main() -> None:
     rng = np.random.default_rng(1)
     (x, y), (test_x, test_y) = draw(rng, RECORDS), draw(rng, RECORDS)
     plans = programme(options.epsilon)
-    with dp.Ledger.open(path) as ledger:
+    with dp.Ledger.open(path, budget=dp.Budget(plans=plans)) as ledger:  # all three looks are fixed before the first
         # Units and offset of each coordinate are public, their means and variances are not.
         scale = features.standardise(x, plan=plans["moments"], ledger=ledger, reference=(OFFSET, 5.0 * UNITS))
         radius = math.sqrt(DIMENSION)  # a standardised row is about this long

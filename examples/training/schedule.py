@@ -19,7 +19,7 @@ def main() -> None:
     schedule = dp.Programme.phases(plan, phases).calibrated(epsilon=3.0, delta=1e-5)
     schedule.save("schedule.toml")
     optimizer = torch.optim.SGD(model.parameters(), lr=0.4, momentum=0.9)
-    with dp.Ledger.open("schedule.ledger", guard=dp.Budget(epsilon=3.0, delta=1e-5)) as ledger:
+    with dp.Ledger.open("schedule.ledger", budget=dp.Budget(epsilon=3.0, delta=1e-5, plans=schedule)) as ledger:
         for name, part in schedule.plans.items():
             with training.PrivateRun(model, part, ledger=ledger, label=name) as run:
                 for batch in run.batches(train):

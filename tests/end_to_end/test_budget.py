@@ -1,68 +1,92 @@
-"""A budget beside a real ledger: the last step that fits is taken, the next one is refused, in every process."""
+"""A budget in a real ledger: the last step that fits is taken, the next one is refused, in every process."""
 
 import multiprocessing
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import discreet as dp
+from discreet.ledger import RunRecord, Snapshot
 from support.examples import INFO
 
 STEP = dp.Step(dp.Poisson(0.05), dp.GaussianSum("grad", 1.0, 1.5))
-BUDGET = dp.Budget(epsilon=1.0, delta=1e-6)
+LIST = dp.Budget(epsilon=1.0, delta=1e-6)
+FILTER = dp.Filter(epsilon=1.0, delta=1e-6)
+ORDERED = dp.Filter(epsilon=3.0, delta=1e-6, order=9.0)  # whose analysis does not depend on the first run
 
 
-def steps_that_fit(path: Path, info: dp.RunInfo) -> int:
-    taken = 0
-    with dp.Ledger.open(path, guard=BUDGET) as ledger:
-        ledger.begin(info)
+def steps_that_fit(path: Path, budget: dp.Budget | dp.Filter) -> int:
+    """Begin a run with as many steps as the ledger admits, take them, and see one more refused."""
+    with dp.Ledger.open(path, budget=budget) as ledger:
+        fitting = ledger.fitting(INFO, STEP, 10_000)
+        run = ledger.begin(INFO, [(STEP, fitting)] if fitting else [])
+        taken = sum(1 for _ in run.steps(STEP, fitting)) if fitting else 0
         with pytest.raises(dp.BudgetExceeded):
-            for _ in ledger.steps(STEP, 10_000, block=1):
-                taken += 1
+            run.reserve(STEP, count=1)
     return taken
 
 
+def charged(path: Path) -> int:
+    with dp.Ledger.open(path, "r") as ledger:
+        return ledger.verify().snapshot().steps
+
+
 def test_p38_the_last_step_that_fits_is_taken_and_no_other(tmp_path: Path) -> None:
-    taken = steps_that_fit(tmp_path / "a.ledger", INFO)
+    taken = steps_that_fit(tmp_path / "a.ledger", LIST)
+    assert charged(tmp_path / "a.ledger") == taken
     with dp.Ledger.open(tmp_path / "a.ledger", "r") as ledger:
-        assert sum(charge.count for charge in ledger.verify().charges()) == taken
         assert dp.account(ledger, delta=1e-6, tolerance=1e-4).upper <= 1.0
     one_more = dp.account([(STEP, taken + 1)], delta=1e-6, adjacency=INFO.adjacency, tolerance=1e-4)
     assert one_more.lower > 1.0
-    assert steps_that_fit(tmp_path / "a.ledger", replace(INFO, label="another run")) == 0
+    assert steps_that_fit(tmp_path / "a.ledger", LIST) == 0
+
+
+def test_p38_a_run_that_planned_nothing_takes_all_that_fits_in_blocks_that_do_not(tmp_path: Path) -> None:
+    whole = steps_that_fit(tmp_path / "a.ledger", ORDERED)
+    assert whole > 2
+    with dp.Ledger.open(tmp_path / "b.ledger", budget=ORDERED) as ledger:
+        taken = 0
+        with pytest.raises(dp.BudgetExceeded):
+            for _ in ledger.begin(INFO).steps(STEP, 10_000, block=whole - 1):
+                taken += 1
+    assert charged(tmp_path / "b.ledger") == taken == whole
+
+
+def _listed(steps: int) -> dp.Budget:
+    return dp.Budget(plans=Snapshot(runs=(RunRecord(info=INFO, charged=((STEP, steps),)),)))
 
 
 def _spend(path: Path) -> None:
-    with dp.Ledger.open(path, guard=BUDGET) as ledger:
-        ledger.begin(INFO)
+    """Without a word about a budget: the file has one."""
+    with dp.Ledger.open(path) as ledger:
+        run = ledger.begin(INFO)
         try:
-            for _ in ledger.steps(STEP, 10_000, block=1):
+            for _ in run.steps(STEP, 10_000, block=1):
                 pass
         except dp.BudgetExceeded:
             pass
 
 
-def test_two_processes_together_stay_within_one_budget(tmp_path: Path) -> None:
-    workers = [multiprocessing.get_context("spawn").Process(target=_spend, args=(tmp_path / "a.ledger",)) for _ in range(2)]
+@pytest.mark.parametrize("budget", [ORDERED, _listed(100)], ids=["filter", "list"])
+def test_two_processes_together_stay_within_one_budget(tmp_path: Path, budget: dp.Budget | dp.Filter) -> None:
+    path = tmp_path / "a.ledger"
+    dp.Ledger.open(path, budget=budget).close()
+    workers = [multiprocessing.get_context("spawn").Process(target=_spend, args=(path,)) for _ in range(2)]
     for worker in workers:
         worker.start()
     for worker in workers:
         worker.join(timeout=120)
         assert worker.exitcode == 0
-    alone = steps_that_fit(tmp_path / "b.ledger", INFO)
-    with dp.Ledger.open(tmp_path / "a.ledger", "r") as ledger:
-        assert sum(charge.count for charge in ledger.verify().charges()) == alone
+    assert charged(path) == steps_that_fit(tmp_path / "b.ledger", budget) > 0
 
 
-def test_p39_a_run_that_chooses_from_outputs_is_filtered_and_stops_earlier(tmp_path: Path) -> None:
-    adaptive = replace(INFO, parameters=dp.Parameters.CHOSEN_FROM_OUTPUTS)
-    filtered = steps_that_fit(tmp_path / "a.ledger", adaptive)
-    assert 0 < filtered < steps_that_fit(tmp_path / "b.ledger", INFO)
+def test_p39_a_filter_stops_earlier_than_a_list_and_states_its_whole_budget(tmp_path: Path) -> None:
+    filtered = steps_that_fit(tmp_path / "a.ledger", FILTER)
+    assert 0 < filtered < steps_that_fit(tmp_path / "b.ledger", LIST)
     with dp.Ledger.open(tmp_path / "a.ledger", "r") as ledger:
-        with pytest.raises(dp.AccountingError, match="Budget"):
-            dp.account(ledger, delta=1e-6)
-        guarantee = BUDGET.guarantee(ledger.charges(), marks=ledger.marks())
-    assert guarantee.upper == 1.0
+        with pytest.raises(dp.AccountingError):
+            dp.account(ledger, delta=1e-7)
+        guarantee = dp.account(ledger)
+    assert (guarantee.upper, guarantee.delta) == (1.0, 1e-6)
     assert "filter" in guarantee.accountant
-    assert "admitted by this budget" in str(guarantee)
+    assert "admitted every charge" in str(guarantee)

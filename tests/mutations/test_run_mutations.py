@@ -11,9 +11,10 @@ import torch
 from torch.utils.data import default_collate
 
 import discreet as dp
-from discreet.accounting import LiveEpsilon
+from discreet.accounting import LiveEpsilon, sources
 from discreet.aggregation import session
 from discreet.aggregation.release import Release
+from discreet.ledger import Run, Snapshot, decisions
 from discreet.randomness import Source
 from discreet.training import checkpoint
 from discreet.training.loading import Loading
@@ -23,16 +24,37 @@ SESSIONS = "unit/aggregation/test_session.py"
 CHECKPOINTS = "unit/training/test_checkpoint.py"
 LOADING = "unit/training/test_loading.py"
 LOGGED = "unit/training/test_logs.py"
+STOPS = "unit/training/test_early_stop.py"
+BUDGETS = "end_to_end/test_budget.py"
 
 
 def a_resumed_run_is_not_charged(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = dp.Ledger.steps
+    right = Run.steps
 
-    def wrong(self: dp.Ledger, step: dp.Step, total: int, *, block: int | None = None) -> Iterator[int]:
-        seen = sum(charge.count for charge in self.charges() if charge.step == step)
+    def wrong(self: Run, step: dp.Step, total: int, *, block: int | None = None) -> Iterator[int]:
+        seen = self._ledger.snapshot().charged().get(step, 0)
         return iter(range(total)) if seen else right(self, step, total, block=block)
 
-    monkeypatch.setattr(dp.Ledger, "steps", wrong)
+    monkeypatch.setattr(Run, "steps", wrong)
+
+
+def a_run_commits_to_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = dp.Ledger.begin
+    monkeypatch.setattr(dp.Ledger, "begin", lambda self, info, _planned=(), **more: right(self, info, **more))
+
+
+def any_stop_is_for_a_public_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = Run.end
+    monkeypatch.setattr(Run, "end", lambda self, reason="": right(self, reason or "unknown"))
+
+
+def what_was_lost_is_taken_again_without_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = session.Session._admitted
+
+    def wrong(self: session.Session, steps: int, continues: int | None, *, until_budget: bool, lost: str) -> int:
+        return right(self, steps, continues, until_budget=until_budget, lost=lost or "unknown")
+
+    monkeypatch.setattr(session.Session, "_admitted", wrong)
 
 
 def every_run_has_the_same_key(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,14 +147,39 @@ MUTATIONS = [
         f"{LOADING}::test_p30_a_loader_with_a_sampler_of_its_own_is_refused[subset]",
     ),
     Mutation(
+        "T04 only what was taken counts when a run stops early",
+        replaced(Snapshot, "counted", lambda self: tuple(self.charged().items())),
+        f"{STOPS}::test_however_a_loop_ends_the_whole_plan_counts_and_the_guarantee_says_so[break]",
+    ),
+    Mutation(
+        "T04 a run commits to nothing before its first step",
+        a_run_commits_to_nothing,
+        f"{STOPS}::test_however_a_loop_ends_the_whole_plan_counts_and_the_guarantee_says_so[Ctrl-C]",
+    ),
+    Mutation(
+        "T04 any stop is taken for one with a public reason",
+        any_stop_is_for_a_public_reason,
+        f"{STOPS}::test_however_a_loop_ends_the_whole_plan_counts_and_the_guarantee_says_so[exception]",
+    ),
+    Mutation(
+        "T04 a public reason is not named",
+        replaced(sources, "_declared", lambda _: iter(())),
+        f"{STOPS}::test_for_a_public_reason_the_steps_that_were_taken_count_and_the_reason_is_named[break]",
+    ),
+    Mutation(
+        "T04 steps that a crash lost are taken again without a reason",
+        what_was_lost_is_taken_again_without_a_word,
+        f"{STOPS}::test_a_resumed_run_that_no_longer_fits_its_list_is_refused_and_nothing_is_charged",
+    ),
+    Mutation(
         "P38 the budget is asked too late",
-        replaced(session, "_affordable", lambda ledger, planned: planned.count),
+        replaced(decisions, "_admit", lambda _: None),
         f"{SESSIONS}::test_p38_a_plan_that_does_not_fit_is_refused_before_anything_is_charged",
     ),
     Mutation(
         "P38 a whole block or nothing",
-        replaced(dp.Ledger, "_reserve_part", dp.Ledger._reserve),
-        f"{SESSIONS}::test_p38_until_budget_ends_with_the_last_step_that_fits",
+        replaced(Run, "_reserve_part", Run._reserve),
+        f"{BUDGETS}::test_p38_a_run_that_planned_nothing_takes_all_that_fits_in_blocks_that_do_not",
     ),
 ]
 

@@ -7,11 +7,13 @@ from types import SimpleNamespace
 import numpy as np
 
 import discreet as dp
+from discreet.ledger import Snapshot, decisions
 from discreet.report import facts
 from discreet.tuning import Private, clipping, score, sweep
 from support.mutations import Mutation, assert_caught, by_name, replaced
 
 PRIVATE = "unit/tuning/test_private.py"
+TERMS = "unit/tuning/test_terms.py"
 TUNED = "unit/report/test_tuned.py"
 RIGHT_PLAN = score.score_plan
 
@@ -38,9 +40,14 @@ MUTATIONS = [
         f"{PRIVATE}::test_every_trial_and_every_score_is_charged_to_the_ledger",
     ),
     Mutation(
-        "P39 scores are declared as fixed in advance",
-        replaced(score, "Parameters", SimpleNamespace(CHOSEN_FROM_OUTPUTS=dp.Parameters.FIXED_IN_ADVANCE)),
-        f"{PRIVATE}::test_p39_scores_make_the_ledger_one_that_only_its_budget_can_account_for",
+        "P39 scores are declared as fixed in advance under a filter",
+        replaced(Private, "parameters", property(lambda _: dp.Parameters.FIXED_IN_ADVANCE)),
+        f"{PRIVATE}::test_every_trial_and_every_score_is_charged_to_the_ledger",
+    ),
+    Mutation(
+        "P39 of a list only the trials that were made count",
+        replaced(Snapshot, "counted", lambda self: tuple(self.charged().items())),
+        f"{TERMS}::test_every_listed_trial_counts_though_a_good_score_ends_the_sweep",
     ),
     Mutation(
         "P23 noise for the average on the sum of right answers",
@@ -48,9 +55,9 @@ MUTATIONS = [
         "statistics/test_tuning.py::test_p23_scores_have_the_noise_that_is_stated",
     ),
     Mutation(
-        "P38 charges past the budget are overlooked",
-        replaced(sweep, "_check_admitted", lambda _: None),
-        f"{PRIVATE}::test_p38_charges_past_the_budget_through_another_handle_are_refused",
+        "P38 a handle that was told of no budget is held to none",
+        replaced(decisions, "_admit", lambda _: None),
+        f"{PRIVATE}::test_p38_a_handle_that_was_told_of_no_budget_is_held_to_it_too",
     ),
     Mutation(
         "a trial begins without room for its score",

@@ -1,7 +1,8 @@
 """A training that is meant to be killed: it saves every few steps, and resumes from its last checkpoint if there is one.
 
-    python training_child.py        then, for each line "folder" on standard input, a fork trains there
+    python training_child.py        then, for each line "terms folder" on standard input, a fork trains there
 
+The terms are "odometer": steps that a kill lost are taken again, and cost more; or "list": they are lost.
 This process says "started <pid>" and, when the fork has ended, "ended <status>". What the fork does is witnessed in files
 that survive it: `drawn` gets a byte before the noise of a step is drawn, `noise` the noise itself after it.
 """
@@ -24,6 +25,7 @@ from discreet.training import PrivateRun, step
 STEPS = 80
 EVERY = 4
 RECORDS = 64
+DELTA = 1e-5
 NOISE = 16  # bytes of a step in the file `noise`
 
 
@@ -67,8 +69,8 @@ def loss(model: nn.Module, batch: Any) -> tuple[Tensor, dict[str, Tensor]]:
     return mse_loss(model(x), y, reduction="none").sum(1), {"metric/nothing": x.new_zeros(len(x), 2)}
 
 
-def train(folder: Path) -> None:
-    """From the last checkpoint, or from the beginning, to the last step."""
+def train(terms: str, folder: Path) -> None:
+    """From the last checkpoint, or from the beginning, to the last step, or to the last that a list has."""
     drawn, noise = (os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND) for name in ("drawn", "noise"))
     right = step.Stepping.release
 
@@ -81,10 +83,12 @@ def train(folder: Path) -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, STEPS)
     checkpoint = folder / "checkpoint"
-    with PrivateRun(model, plan(), ledger=folder / "ledger", statistics={"metric/nothing": 2}) as run:
+    listed = terms == "list"
+    budget = dp.Budget(plans=plan()) if listed else dp.Odometer(delta=DELTA)
+    with PrivateRun(model, plan(), ledger=folder / "ledger", budget=budget, statistics={"metric/nothing": 2}) as run:
         if checkpoint.exists():
             run.load(checkpoint, optimizer=optimizer, scheduler=scheduler, others={"count": count})
-        for batch in run.batches(data()):
+        for batch in run.batches(data(), until_budget=listed):
             released = run.backward(loss, batch)
             os.write(noise, released["metric/nothing"].tobytes())
             optimizer.step()
@@ -108,7 +112,8 @@ def main() -> None:
         pid = os.fork()
         if not pid:
             try:
-                train(Path(line.strip()))
+                terms, folder = line.strip().split(" ", 1)
+                train(terms, Path(folder))
             except BaseException as error:  # noqa: BLE001  (a fork must not return into the loop)
                 sys.stderr.write(f"{error!r}\n")
                 sys.stderr.flush()

@@ -14,15 +14,17 @@ PLAN = dp.Plan(
     mechanism=dp.Groups({"grad/*": dp.Gaussian(1.0, 20.0)}),
     leaves={"grad/w": 2},
 )
-BUDGET = dp.Budget(epsilon=2.0, delta=1e-5)
+BUDGET = dp.Filter(epsilon=2.0, delta=1e-5)
 RIGHT = {0.1: 0.25, 1.0: 0.75, 10.0: 0.5}  # share of right answers by learning rate
 RATES = tuple(RIGHT)
 
 Answers = Callable[[Settings], object]
 
 
-def private(budget: dp.Budget = BUDGET, noise_std: float = 8.0, ledger: dp.Ledger | None = None) -> Private:
-    own = dp.Ledger.in_memory(guard=budget) if ledger is None else ledger
+def private(
+    budget: dp.Budget | dp.Filter | dp.Odometer = BUDGET, noise_std: float = 8.0, ledger: dp.Ledger | None = None
+) -> Private:
+    own = dp.Ledger.in_memory(budget=budget) if ledger is None else ledger
     return Private(own, "patients", "of one hospital", records=RECORDS, noise_std=noise_std)
 
 
@@ -41,7 +43,7 @@ def honest(data: Private) -> Answers:
     """Trains on the ledger, and answers with the known share."""
 
     def trial(settings: Settings) -> object:
-        train(settings, data.ledger)
+        train(settings, data.ledger, data.parameters)
         return answers(RIGHT[settings.learning_rate])
 
     return trial

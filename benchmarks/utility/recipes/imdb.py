@@ -79,7 +79,7 @@ def train(prepared: Reviews, target: Target | None, ledger: Path, source: Source
         looking, training = plan(records, 1, 1.0, COUNT_NOISE), plan(records, STEPS, CLIP_NORM, 1.0)
         programme = dp.Programme({"words": looking, "training": training})
         programme = programme.calibrated(epsilon=target.epsilon, delta=target.delta, scale=["training"])
-        with dp.Ledger.open(ledger) as book:
+        with dp.Ledger.open(ledger, budget=dp.Budget(plans=programme)) as book:  # both are fixed before the first answer
             run = PrivateRun(counting, programme["words"], ledger=book, label="words")  # a source serves one run only
             rarity = rarity_of(counted(counting, run, prepared.train), records, least=2.0 * COUNT_NOISE)
             run = PrivateRun(model, programme["training"], ledger=book, source=source, label="training")

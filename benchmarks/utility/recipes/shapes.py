@@ -79,7 +79,8 @@ def train(prepared: Vectors, target: Target | None, ledger: Path, source: Source
     model = nn.Linear(dimension, 10, bias=False)  # classes are equally frequent; a bias would take its share of the clip norm
     nn.init.zeros_(model.weight)
     run: PrivateRun | PlainRun
-    with dp.Ledger.in_memory() if target is None else dp.Ledger.open(ledger) as book:
+    listed = dp.Budget(plans=programme)  # all that the data are asked is fixed before the first answer
+    with dp.Ledger.in_memory(budget=listed) if target is None else dp.Ledger.open(ledger, budget=listed) as book:
         reduce = _reduction(prepared, programme, book)
         if target is None:
             run = PlainRun(model, batch_size=records, steps=STEPS)

@@ -113,7 +113,8 @@ class Checkpoint:
         """Refuse what was not saved by a run of this plan, or what is ahead of the ledger.
 
         Raises:
-            CheckpointError: an older copy of the ledger, from which the checkpoint's steps are missing, is found as well.
+            CheckpointError: also for an older copy of the ledger, from which the checkpoint's steps are missing, and for an
+                empty one, which opening a path makes where no file is.
         """
         if self.plan != plan.to_json() or self.step > plan.steps:
             raise CheckpointError(
@@ -125,11 +126,22 @@ class Checkpoint:
             plan.bound.groups(self.state)
         except ParameterError as wrong:
             raise CheckpointError(expected="thresholds of this plan's groups", got=str(wrong), do=_OTHER) from wrong
+        self._refuse_another_ledger(ledger)
+
+    def _refuse_another_ledger(self, ledger: Ledger) -> None:
         try:
             ledger.verify(self.head)
         except (LedgerCorrupt, ParameterError) as wrong:
+            expected = "the ledger that the checkpoint was saved with, or a later state of it"
+            if not ledger.runs():
+                raise CheckpointError(
+                    expected=expected,
+                    got="a ledger without a single run: no ledger was at that path, and an empty one has just been made",
+                    do="Give the path of the ledger that was charged. If it is lost, so is the account of what was released: "
+                    "train anew on a new ledger only if nothing of the lost run is used.",
+                ) from wrong
             raise CheckpointError(
-                expected="the ledger that the checkpoint was saved with, or a later state of it",
+                expected=expected,
                 got=str(wrong),
                 do="Restore the ledger of this data set: an older copy would not say what was released.",
             ) from wrong

@@ -5,6 +5,7 @@ from discreet.tuning.clipping import ClipSearch, clip_search
 from discreet.tuning.compute import ComputeTuning, tune_for_compute
 from discreet.tuning.data import Data, Private, Public, Synthetic
 from discreet.tuning.record import Kind, Method, Trial, Tuning
+from discreet.tuning.score import planned_trials
 from discreet.tuning.settings import Settings
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "Trial",
     "Tuning",
     "clip_search",
+    "planned_trials",
     "tune_for_accuracy",
     "tune_for_compute",
 ]

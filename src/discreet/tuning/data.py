@@ -56,7 +56,7 @@ class Private:
 
     Args:
         ledger: of the data set, open to append. What is tried next may depend on what came out, so it is held to a `Filter` or
-            an `Odometer`; or, where all trials are fixed in advance, to a `Budget` whose plans are theirs and their scores'.
+            an `Odometer`; or, where all trials are fixed in advance, to a `Budget` whose plans are `planned_trials`.
         name: of the data set; public.
         about: anything worth knowing; public.
         records: number of validation records [public]. As everywhere, a record holds everything of one unit.
@@ -80,13 +80,16 @@ class Private:
         _check_texts(owner, self.name, self.about)
         object.__setattr__(self, "records", check.whole(owner, "records", self.records, least=1))
         object.__setattr__(self, "noise_std", check.positive(owner, "noise_std", self.noise_std))
-        if check.instance(owner, "ledger", self.ledger, Ledger).terms is None:
+        terms = check.instance(owner, "ledger", self.ledger, Ledger).terms
+        # A list that the first run settles would hold the first trial and nothing else, not even its score.
+        if terms is None or (terms.rule is Rule.LIST and not terms.complete):
             raise ParameterError(
                 owner=owner,
                 name="ledger",
-                expected="one that is held to something: what is tried next may depend on what came out",
+                expected="one that is held to a filter, an odometer, or a list of all trials and their scores",
                 got="a ledger that is for the steps of its first run",
-                do="Open it with budget=dp.Filter(epsilon=..., delta=...).",
+                do="Open it with budget=dp.Filter(epsilon=..., delta=...), as what is tried next may depend on what came out; "
+                "or with budget=dp.Budget(plans=planned_trials(...)), if all of it is fixed now.",
             )
 
     @property

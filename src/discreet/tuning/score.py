@@ -9,27 +9,62 @@ computed from that record and from released values (the trained model) alone.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet import _validate as check
 from discreet.aggregation import Aggregator
 from discreet.errors import ParameterError
-from discreet.ledger import Everything
+from discreet.ledger import Everything, Snapshot
 from discreet.mechanisms import Gaussian, Groups
 from discreet.plan import Plan
 from discreet.sampling import Sampler
 from discreet.tuning.data import Private
+from discreet.tuning.settings import checked_plan
 
-__all__ = ["released_score", "score_plan"]
+__all__ = ["planned_trials", "released_score", "score_plan"]
 
 _LEAF = "score"
 
 
+def planned_trials(plans: Iterable[Plan], *, records: int, noise_std: float) -> Snapshot:
+    """What trials with these plans and their scores take together: for `Budget(plans=...)`, where all are fixed in advance.
+
+    A list is accounted for tightly, where a filter asks for about a tenth more. In return every trial counts, whether it is
+    made or not, and a value that comes to mind later is refused.
+
+    Args:
+        plans: of the trials, one for each, in any order; a final training too, if there is to be one.
+        records: number of validation records [public], as for `Private`.
+        noise_std: of the noise on the number of right answers, as for `Private`.
+
+    >>> plan = Plan.dpsgd(records=1_000, expected_batch_size=100, steps=20, noise_multiplier=4.0)
+    >>> [count for _, count in planned_trials([plan] * 3, records=500, noise_std=20.0).counted()]
+    [60, 3]
+    """
+    trials = [checked_plan("planned_trials", plan) for plan in plans]
+    if not trials:
+        raise ParameterError(owner="planned_trials", name="plans", expected="one plan for each trial", got="none")
+    validation = check.whole("planned_trials", "records", records, least=1)
+    noise = check.positive("planned_trials", "noise_std", noise_std)
+
+    # Not a Programme, whose plans have one number of records: those that validate may be others.
+    planned = [(plan, _score_plan(plan, validation, noise)) for plan in trials]
+    runs = tuple(run for pair in planned for plan in pair for run in plan.snapshot().runs)
+    return Snapshot(runs=runs)
+
+
 def score_plan(data: Private, plan: Plan) -> Plan:
     """One noised sum over all validation records, for the unit and adjacency of the trials' plan."""
+    return _score_plan(plan, data.records, data.noise_std)
+
+
+def _score_plan(plan: Plan, records: int, noise_std: float) -> Plan:
     return Plan(
-        sampler=Sampler(Everything(), records=data.records, steps=1),
-        mechanism=Groups({_LEAF: Gaussian(1.0, data.noise_std)}),
+        sampler=Sampler(Everything(), records=records, steps=1),
+        mechanism=Groups({_LEAF: Gaussian(1.0, noise_std)}),
         unit=plan.unit,
         adjacency=plan.adjacency,
         leaves={_LEAF: 1},

@@ -37,7 +37,7 @@ WRONG: dict[str, Callable[[], object]] = {
     "confidences": lambda: logit_confidence(RAGGED),
     "references": lambda: lira([1.0, 2.0], [True, False], RAGGED, [[True, False]]),
     "members of references": lambda: lira([1.0, 2.0], [True, False], [[1.0, 2.0]], RAGGED),
-    "a budget": lambda: audit(PLAN, SCORES, delta=1e-5, budget=FIVE),
+    "a delta": lambda: audit(PLAN, SCORES, delta=FIVE),
     "a profile": lambda: scaled(SCORES, epsilon=float, profile=lambda _: NOTHING, delta=0.1),
 }
 

@@ -408,11 +408,12 @@ def test_modes_come_back_when_the_loss_fails() -> None:
 
 def test_p41_scores_are_of_the_ledger_that_their_run_was_charged_to() -> None:
     """Laid against another ledger's claim, a verdict would be about a run that nobody attacked."""
-    own, other = dp.Ledger.in_memory(), dp.Ledger.in_memory()
+    its = plan(dp.Gaussian(1.0, 2.0), records=RECORDS + 20)
+    own = dp.Ledger.in_memory(budget=dp.Budget(plans=dp.Programme({"first": its, "second": its})))
+    other = dp.Ledger.in_memory()
     found = []
     for ledger in (own, other, own):
         canaries = GradientCanaries(20)
-        its = plan(dp.Gaussian(1.0, 2.0), records=RECORDS + 20)
         run = PrivateRun(network(), its, ledger=ledger, canaries=canaries)
         for batch in run.batches(data()):
             run.backward(plain, batch)

@@ -20,6 +20,7 @@ from discreet.training import PrivateRun
 from discreet.training.checkpoint import Checkpoint
 
 RECORDS, STEPS = 24, 10
+OPEN = dp.Odometer(delta=1e-5)  # for further runs, whatever decided on them
 
 
 def data() -> TensorDataset:
@@ -105,7 +106,7 @@ def test_a_run_goes_on_where_it_was(tmp_path: Path) -> None:
 
 def test_p20_a_resumed_run_draws_other_noise_and_other_samples(tmp_path: Path) -> None:
     checkpoint = tmp_path / "a.checkpoint"
-    with dp.Ledger.open(tmp_path / "a.ledger") as ledger:
+    with dp.Ledger.open(tmp_path / "a.ledger", budget=OPEN) as ledger:
         Training(ledger).save(checkpoint)
         noise = [Training(ledger).load(checkpoint).train().noise for _ in range(3)]
     assert len(np.unique(noise)) == 3 * STEPS
@@ -113,14 +114,26 @@ def test_p20_a_resumed_run_draws_other_noise_and_other_samples(tmp_path: Path) -
 
 def test_p41_a_branch_is_a_new_release_and_is_charged(tmp_path: Path) -> None:
     checkpoint = tmp_path / "a.checkpoint"
-    with dp.Ledger.open(tmp_path / "a.ledger") as ledger:
+    with dp.Ledger.open(tmp_path / "a.ledger", budget=OPEN) as ledger:
         first = Training(ledger)
         first.train(3).save(checkpoint)
-        spent = first.run.guarantee(1e-5).upper
+        spent = first.run.guarantee().upper
         for branch in range(2):
             Training(ledger).load(checkpoint).train()
             assert charged(ledger) == [3, *[STEPS - 3] * (branch + 1)]
-        assert first.run.guarantee(1e-5).upper > spent
+        assert first.run.guarantee().upper > spent
+
+
+def test_p41_on_a_list_a_second_branch_is_refused_and_nothing_is_charged(tmp_path: Path) -> None:
+    checkpoint = tmp_path / "a.checkpoint"
+    with dp.Ledger.open(tmp_path / "a.ledger") as ledger:
+        Training(ledger).train(3).save(checkpoint)
+        Training(ledger).load(checkpoint).train()
+        head = ledger.head()
+        with pytest.raises(dp.BudgetExceeded, match="of which 0 fit"):
+            Training(ledger).load(checkpoint).train()
+        assert ledger.head() == head
+        assert charged(ledger) == [3, STEPS - 3]
 
 
 def test_p18_no_key_is_in_a_checkpoint(tmp_path: Path) -> None:
@@ -135,7 +148,7 @@ def test_p18_no_key_is_in_a_checkpoint(tmp_path: Path) -> None:
 
 def test_everything_is_refused_that_does_not_belong_and_nothing_is_half_loaded(tmp_path: Path) -> None:
     checkpoint = tmp_path / "a.checkpoint"
-    with dp.Ledger.open(tmp_path / "a.ledger") as ledger, dp.Ledger.open(tmp_path / "b.ledger") as another:
+    with dp.Ledger.open(tmp_path / "a.ledger", budget=OPEN) as ledger, dp.Ledger.open(tmp_path / "b.ledger") as another:
         Training(ledger).train(3).save(checkpoint)
         for wrong, message in (
             (Training(another), "the ledger that the checkpoint was saved with"),
@@ -169,7 +182,7 @@ def test_a_state_that_an_object_refuses_leaves_all_objects_as_they_were(tmp_path
 def test_an_older_copy_of_the_ledger_is_refused(tmp_path: Path) -> None:
     """It would not say what was released since."""
     path, copy = tmp_path / "a.ledger", tmp_path / "copy.ledger"
-    with dp.Ledger.open(path) as ledger:
+    with dp.Ledger.open(path, budget=OPEN) as ledger:
         Training(ledger).train(2)
     shutil.copy(path, copy)
     with dp.Ledger.open(path) as ledger:
@@ -289,7 +302,7 @@ def test_private_batch_norm_goes_on_with_the_released_statistics(tmp_path: Path)
             {"grad/*": dp.Gaussian(1.0, 1.0), "bn/*": dp.Gaussian(1.0, 1.0), "metric/*": dp.Gaussian(1.0, 1.0)}
         ),
     )
-    ledger = dp.Ledger.in_memory()
+    ledger = dp.Ledger.in_memory(budget=OPEN)
     first = Training(ledger, its, model()).train(3).save(tmp_path / "c")
     second = Training(ledger, its, model()).load(tmp_path / "c")
     assert torch.equal(*(it.model.state_dict()["1.running_mean"] for it in (first, second)))
@@ -308,7 +321,7 @@ def test_private_batch_norm_goes_on_with_the_released_statistics(tmp_path: Path)
 
 
 def test_ctrl_c_in_the_middle_of_a_batch_does_not_lose_the_steps_before(tmp_path: Path) -> None:
-    ledger = dp.Ledger.in_memory()
+    ledger = dp.Ledger.in_memory(budget=OPEN)
     its = Training(ledger)
 
     def interrupted(model: nn.Module, batch: Any) -> Any:

@@ -147,7 +147,7 @@ def test_what_cannot_be_meant_is_refused_before_anything_is_charged() -> None:
         (DataLoader(Numbers(), batch_size=3), {"workers": 1}, "left to the loader"),
         (Numbers(), {"workers": -1}, "workers"),
         (Numbers(), {"collate": 3}, "collate"),
-        (Numbers(), {"until_budget": True}, "a ledger without a budget"),
+        (Numbers(), {"until_budget": True}, "a ledger that nothing limits yet"),
         (Doubled(Numbers(), batch_size=3), {}, "Doubled"),
         (iter([torch.zeros(2)]), {}, "a data set with len"),
         (None, {}, "a data set with len"),

@@ -72,9 +72,9 @@ def test_p42_raw_values_are_logged_only_where_the_plan_names_them_and_then_there
 
 def test_epsilon_in_logs_is_never_below_the_truth_and_ends_at_it() -> None:
     seen: list[Logged] = []
-    ledger = dp.Ledger.in_memory()
-    train(ledger)  # an earlier run on the same data counts
     its = plan()
+    ledger = dp.Ledger.in_memory(budget=dp.Budget(plans=dp.Programme({"first": its, "second": its})))
+    train(ledger)  # an earlier run on the same data counts
     train(ledger, its, logs=[seen.append])
     bounds = [logged.epsilon for logged in seen]
     delta = 1e-3  # a tenth of 1/records, rounded down to a power of ten
@@ -156,30 +156,36 @@ def test_no_bar_without_a_terminal(capfd: pytest.CaptureFixture[str], monkeypatc
     assert capfd.readouterr().err == ""
 
 
-@pytest.mark.parametrize("why", ["chosen", "marked", "earlier", "unit"])
+@pytest.mark.parametrize("why", ["filter", "odometer", "marked"])
 def test_where_no_running_bound_is_valid_none_is_shown(why: str) -> None:
-    ledger, its = dp.Ledger.in_memory(), plan()
-    parameters = dp.Parameters.CHOSEN_FROM_OUTPUTS if why == "chosen" else dp.Parameters.FIXED_IN_ADVANCE
+    budgets: dict[str, Any] = {"filter": dp.Filter(epsilon=20.0, delta=DELTA), "odometer": dp.Odometer(delta=DELTA)}
+    its = plan().for_leaves({"grad/x": 1, "metric/seen": 1})
+    ledger = dp.Ledger.in_memory(budget=budgets.get(why))
+    run = ledger.begin(its.run_info(), [(its.step, STEPS)])
     if why == "marked":
-        ledger.begin(its.for_leaves({"grad/x": 1, "metric/seen": 1}).run_info())
-        ledger.mark("unsafe_something")
-    if why == "earlier":
-        train(ledger, parameters=dp.Parameters.CHOSEN_FROM_OUTPUTS)
-    if why == "unit":
-        train(ledger, dp.Plan(sampler=its.sampler, mechanism=its.mechanism, unit=dp.Unit.USER))
-    bound = its.for_leaves({"grad/x": 1, "metric/seen": 1})
-    meter = Meter(ledger, bound, delta=DELTA, steps=STEPS, parameters=parameters)
+        assert Meter(ledger, its, delta=DELTA, steps=STEPS).at_end is not None
+        run.mark("unsafe_something")
+    meter = Meter(ledger, its, delta=DELTA, steps=STEPS)
     assert meter.at_end is None
     assert meter.after(3) is None
 
 
-def test_a_budget_that_came_too_late_does_not_hide_what_was_spent() -> None:
-    ledger = dp.Ledger.in_memory()
-    train(ledger)
+@pytest.mark.parametrize("budget", [dp.Filter(epsilon=20.0, delta=DELTA), dp.Odometer(delta=DELTA)], ids=["filter", "odometer"])
+def test_a_run_whose_steps_may_be_chosen_shows_no_epsilon_on_its_way(budget: dp.Filter | dp.Odometer) -> None:
+    seen: list[Logged] = []
+    train(dp.Ledger.in_memory(budget=budget), logs=[seen.append], parameters=dp.Parameters.CHOSEN_FROM_OUTPUTS)
+    assert [logged.epsilon for logged in seen] == [None] * STEPS
+
+
+def test_the_bound_at_the_end_is_that_of_the_whole_list_though_less_is_charged() -> None:
     its = plan().for_leaves({"grad/x": 1, "metric/seen": 1})
-    meter = Meter(ledger, its, delta=DELTA, steps=STEPS, parameters=dp.Parameters.FIXED_IN_ADVANCE, most=0.01)
+    ledger = dp.Ledger.in_memory(budget=dp.Budget(plans=dp.Programme({"first": its, "second": its})))
+    ledger.begin(its.run_info(), [(its.step, STEPS)])
+    meter = Meter(ledger, its, delta=DELTA, steps=STEPS)
+    whole = dp.account([(its.step, 2 * STEPS)], delta=DELTA, adjacency=its.adjacency)
     assert meter.at_end is not None
-    assert meter.at_end >= dp.account(ledger, delta=DELTA).lower > 0.01
+    assert meter.at_end == pytest.approx(whole.upper, rel=1e-3)
+    assert meter.at_end >= whole.lower
 
 
 def test_the_guarantee_is_that_of_the_ledger() -> None:
@@ -191,8 +197,20 @@ def test_the_guarantee_is_that_of_the_ledger() -> None:
         run.backward(loss, batch)
     assert run.guarantee() == dp.account(ledger, delta=1e-3)
     assert run.guarantee(1e-6) == dp.account(ledger, delta=1e-6)
+
+
+def test_the_guarantee_is_of_all_runs_of_the_ledger() -> None:
+    its = plan().for_leaves({"grad/weight": 2, "grad/bias": 1, "metric/seen": 1})
+    ledger = dp.Ledger.in_memory(budget=dp.Odometer(delta=1e-3))
+    run = PrivateRun(nn.Linear(2, 1), its, ledger=ledger, statistics={"metric/seen": 1})
+    for batch in run.batches(DATA):
+        run.backward(loss, batch)
+    alone = run.guarantee()
+    assert alone == dp.account(ledger)
     train(ledger)
-    assert run.guarantee().upper > dp.account(plan().for_leaves({"grad/x": 1, "metric/seen": 1}), delta=1e-3).upper
+    assert run.guarantee() == dp.account(ledger)
+    assert run.guarantee().upper > alone.upper
+    assert (run.guarantee().if_fixed or 0.0) > dp.account(its, delta=1e-3).upper
 
 
 def test_a_ledger_by_path_is_closed_with_the_run_and_a_budget_holds(tmp_path: Path) -> None:
@@ -218,7 +236,7 @@ def test_a_ledger_by_path_is_closed_with_the_run_and_a_budget_holds(tmp_path: Pa
 
 
 def test_under_a_filter_the_guarantee_is_the_budget(tmp_path: Path) -> None:
-    budget = dp.Budget(epsilon=20.0, delta=DELTA)
+    budget = dp.Filter(epsilon=20.0, delta=DELTA)
     chosen = dp.Parameters.CHOSEN_FROM_OUTPUTS
     with PrivateRun(
         nn.Linear(2, 1), plan(), ledger=tmp_path / "a", budget=budget, statistics={"metric/seen": 1}, parameters=chosen

@@ -94,4 +94,4 @@ def test_data_have_names() -> None:
         with pytest.raises(dp.ParameterError, match="name"):
             kind("")
     with pytest.raises(dp.ParameterError, match="noise_std"):
-        Private(dp.Ledger.in_memory(guard=dp.Budget(epsilon=1.0, delta=1e-5)), "x", records=5, noise_std=0.0)
+        Private(dp.Ledger.in_memory(budget=dp.Filter(epsilon=1.0, delta=1e-5)), "x", records=5, noise_std=0.0)
