@@ -92,9 +92,8 @@ def _beside(facts: Facts) -> tuple[str, ...]:
     if fixed is None:
         return ()
     condition = "If all runs had been fixed before the first release, epsilon would be at most"
-    return (
-        f"This holds whatever decided on runs and steps. {condition} {upward(fixed)}; whether they were, the ledger does not show.",
-    )
+    doubt = "whether they were, the ledger does not show"
+    return (f"This holds whatever decided on runs and steps. {condition} {upward(fixed)}; {doubt}.",)
 
 
 def _remarks(reading: TierReading) -> str:
