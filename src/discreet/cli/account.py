@@ -12,9 +12,10 @@ import typer
 
 import discreet as dp
 from discreet.cli.answer import NO, YES, Answer, table
+from discreet.cli.attack import attack
 from discreet.cli.files import read_source
 from discreet.cli.options import AsJson, Delta, finite
-from discreet.cli.words import attack, guarantee_data, meaning, up
+from discreet.cli.words import guarantee_data, meaning, up
 from discreet.errors import AccountingError, DiscreetError
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ def account(
     names = ("tight", "rdp") if accountant is Accountants.BOTH else (accountant.value,)
     found = [dp.account(together, delta=level, epsilon=epsilon, accountant=name) for name in names]  # type: ignore[arg-type]
     void = bool(found[0].voided_by)
-    lines, data = meaning(found[0], None if void else attack(together))
+    lines, data = meaning(found[0], attack(together, found[0]))
     shown: list[RenderableType] = [_heading(sources), str(found[0])]
     shown += [f"A second analysis of the same steps. {_accountant_line(other)}" for other in found[1:] if not void]
     shown += [] if void else lines

@@ -31,7 +31,10 @@ def run_state(snapshot: Snapshot, run: RunRecord) -> str:
         return f"continued by run {successor.number}"
     if run.reason:
         return "ended early"
-    return "over" if run.over else "going, or killed"
+    if run.over:
+        return "over"
+    taken = run.planned_steps and run.steps >= run.planned_steps and not sum(count for _, count in run.unsettled)
+    return "all steps taken" if taken else "going, or killed"
 
 
 def steps_of(snapshot: Snapshot, run: RunRecord) -> Planned:
