@@ -10,6 +10,8 @@ from html.parser import HTMLParser
 
 import discreet as dp
 from discreet.auditing import Audit
+from discreet.ledger import RunRecord, Snapshot
+from discreet.ledger.rules import HasTerms
 
 INFO = dp.RunInfo(
     unit=dp.Unit.EXAMPLE,
@@ -45,18 +47,25 @@ def step_of(sampling: dp.ledger.Sampling, noise_std: float = 5.0) -> dp.Step:
 STEP = step_of(dp.Poisson(0.05))
 
 
-def ledger_of(*charges: tuple[dp.Step, int], info: dp.RunInfo = INFO) -> dp.Ledger:
+def ledger_of(*charges: tuple[dp.Step, int], info: dp.RunInfo = INFO, budget: HasTerms | None = None) -> dp.Ledger:
     """A ledger with one run, all of whose steps were taken."""
-    ledger = dp.Ledger.in_memory()
+    ledger = dp.Ledger.in_memory(budget=budget)
     extend(ledger, *charges, info=info)
     return ledger
 
 
 def extend(ledger: dp.Ledger, *charges: tuple[dp.Step, int], info: dp.RunInfo) -> None:
-    ledger.begin(replace(info, groups=tuple({group for step, _ in charges for group in step.groups} | set(info.groups))))
+    groups = {group for step, _ in charges for group in step.groups} | set(info.groups)
+    run = ledger.begin(replace(info, groups=tuple(groups)), charges)
     for step, count in charges:
-        for _ in ledger.steps(step, count):
+        for _ in run.steps(step, count):
             pass
+    run.end()
+
+
+def listed(*charges: tuple[dp.Step, int]) -> dp.Budget:
+    """A list of these steps, fixed before the first release, for several runs to draw on."""
+    return dp.Budget(plans=Snapshot(runs=(RunRecord(info=INFO, charged=charges),)))
 
 
 def planned(steps: int = 20, noise_multiplier: float = 5.0, epsilon: float | None = None) -> dp.Plan:
@@ -65,9 +74,11 @@ def planned(steps: int = 20, noise_multiplier: float = 5.0, epsilon: float | Non
     return dp.Plan.dpsgd(records=1000, sampling_probability=0.05, steps=steps, epsilon=epsilon, delta=DELTA)
 
 
-def executed(plan: dp.Plan, steps: int | None = None, label: str = "final") -> dp.Ledger:
+def executed(
+    plan: dp.Plan, steps: int | None = None, label: str = "final", budget: HasTerms | None = None
+) -> dp.Ledger:
     """The ledger of a plan, as an engine would leave it."""
-    return ledger_of((plan.step, plan.steps if steps is None else steps), info=plan.run_info(label))
+    return ledger_of((plan.step, plan.steps if steps is None else steps), info=plan.run_info(label), budget=budget)
 
 
 def audit_of(ledger: dp.Ledger, lower: float = 0.1) -> Audit:
