@@ -15,7 +15,7 @@ __all__ = ["FALSE_POSITIVES", "attack"]
 FALSE_POSITIVES = 0.01
 """The rate at which an attack's success is stated."""
 
-_NEARBY = (1.0, 0.85)  # times the epsilon that would be the best one for Gaussian noise
+_CLOSER = 0.85  # from one epsilon that is tried to the next; sampled Gaussians have their best below that of a Gaussian
 _UP = 1.0 + 2.0**-48
 
 
@@ -38,7 +38,10 @@ def attack(source: Source, guarantee: Guarantee) -> float | None:
         profile, best = profile_of(source), _best_epsilon(guarantee)
         if best is None:
             return hit_rate(profile, false_positive_rate=FALSE_POSITIVES)
-        bounds += [_bound(best * factor, profile(best * factor)) for factor in _NEARBY]
+        bounds.append(_bound(best, profile(best)))
+        while min(bounds) == bounds[-1]:  # each better than all before it
+            best *= _CLOSER
+            bounds.append(_bound(best, profile(best)))
     return min(1.0, min(bounds) * _UP)
 
 
