@@ -10,6 +10,7 @@ from pathlib import Path
 
 import discreet as dp
 from discreet.canaries import Scores
+from discreet.ledger.rules import HasTerms
 from support.source import ROOT
 
 PLAN = dp.Plan.dpsgd(records=60_000, expected_batch_size=600, steps=50, noise_multiplier=1.1)
@@ -59,13 +60,20 @@ def contents(folder: Path) -> dict[str, bytes | None]:
     return {str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None for path in sorted(folder.rglob("*"))}
 
 
-def executed(path: Path, plan: dp.Plan, *, label: str = "example") -> dp.Ledger:
+def executed(path: Path, plan: dp.Plan, *, label: str = "example", budget: HasTerms | None = None) -> dp.Ledger:
     """A ledger on which this plan was executed."""
-    ledger = dp.Ledger.open(path)
-    ledger.begin(plan.run_info(label))
-    for _ in ledger.steps(plan.step, plan.steps):
-        pass
+    ledger = dp.Ledger.open(path, budget=budget)
+    execute(ledger, plan, label=label)
     return ledger
+
+
+def execute(ledger: dp.Ledger, plan: dp.Plan, *, label: str = "example", steps: int | None = None) -> dp.ledger.Run:
+    """A run of this plan, as an engine would leave it; with `steps`, one that was stopped early."""
+    run = ledger.begin(plan.run_info(label), [(plan.step, plan.steps)], plan=plan.as_row())
+    for _ in run.steps(plan.step, plan.steps if steps is None else steps):
+        pass
+    run.end()
+    return run
 
 
 def make_files(folder: Path) -> None:
@@ -78,11 +86,11 @@ def make_files(folder: Path) -> None:
         ledger.export(folder / "train.jsonl")
     (folder / "renamed.toml").write_bytes((folder / "train.ledger").read_bytes())
     executed(folder / "again.ledger", PLAN).close()
-    with executed(folder / "void.ledger", PLAN) as ledger:
-        ledger.mark("unsafe_example")
-    with dp.Ledger.open(folder / "chosen.ledger", guard=dp.Budget(epsilon=3.0, delta=1e-6)) as ledger:
-        ledger.begin(PLAN.run_info(parameters=dp.Parameters.CHOSEN_FROM_OUTPUTS))
-        ledger.reserve(PLAN.step, count=3)
+    with dp.Ledger.open(folder / "void.ledger") as ledger:
+        execute(ledger, PLAN).mark("unsafe_example")
+    with dp.Ledger.open(folder / "chosen.ledger", budget=dp.Filter(epsilon=3.0, delta=1e-6)) as ledger:
+        run = ledger.begin(PLAN.run_info(parameters=dp.Parameters.CHOSEN_FROM_OUTPUTS), [(PLAN.step, 3)])
+        run.reserve(PLAN.step, count=3)
     dp.Ledger.open(folder / "empty.ledger").close()
     whole = (folder / "train.ledger").read_bytes()
     assert b'"probability":0.01' in whole

@@ -10,6 +10,7 @@ from html.parser import HTMLParser
 
 import discreet as dp
 from discreet.auditing import Audit
+from discreet.ledger import RunRecord, Snapshot
 from discreet.ledger.rules import HasTerms
 
 INFO = dp.RunInfo(
@@ -62,15 +63,22 @@ def extend(ledger: dp.Ledger, *charges: tuple[dp.Step, int], info: dp.RunInfo) -
     run.end()
 
 
+def listed(*charges: tuple[dp.Step, int]) -> dp.Budget:
+    """A list of these steps, fixed before the first release, for several runs to draw on."""
+    return dp.Budget(plans=Snapshot(runs=(RunRecord(info=INFO, charged=charges),)))
+
+
 def planned(steps: int = 20, noise_multiplier: float = 5.0, epsilon: float | None = None) -> dp.Plan:
     if epsilon is None:
         return dp.Plan.dpsgd(records=1000, sampling_probability=0.05, steps=steps, noise_multiplier=noise_multiplier)
     return dp.Plan.dpsgd(records=1000, sampling_probability=0.05, steps=steps, epsilon=epsilon, delta=DELTA)
 
 
-def executed(plan: dp.Plan, steps: int | None = None, label: str = "final") -> dp.Ledger:
+def executed(
+    plan: dp.Plan, steps: int | None = None, label: str = "final", budget: HasTerms | None = None
+) -> dp.Ledger:
     """The ledger of a plan, as an engine would leave it."""
-    return ledger_of((plan.step, plan.steps if steps is None else steps), info=plan.run_info(label))
+    return ledger_of((plan.step, plan.steps if steps is None else steps), info=plan.run_info(label), budget=budget)
 
 
 def audit_of(ledger: dp.Ledger, lower: float = 0.1) -> Audit:

@@ -13,13 +13,15 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+from collections.abc import Callable
 from typing import Annotated, NoReturn
 
 import typer
 
 import discreet
-from discreet.cli import account, audit, demo, ledger, plan, report, verify
+from discreet.cli import account, audit, demo, ledger, plan, plan_show, report, show, verify
 from discreet.cli.answer import NO, Answer
+from discreet.cli.help import PlainCommand, PlainGroup
 from discreet.errors import DiscreetError, LedgerCorrupt, ParameterError
 
 __all__ = ["main"]
@@ -40,25 +42,49 @@ _FLAGS = {
     ("Plan.dpsgd", "sampling_probability"): "--probability",
     ("Unit", "name"): "--unit",
     ("Ledger.verify", "expected_head"): "--head",
+    ("Ledger.change_budget", "epsilon"): "--epsilon",
+    ("Ledger.change_budget", "delta"): "--delta",
+    ("Ledger.change_budget", "reason"): "--reason",
+    ("Ended", "run"): "--run",
+    ("stop", "reason"): "--reason",
+    ("Subject", "data_set"): "--data-set",
+    ("Subject", "model"): "--model",
+    ("Subject", "purpose"): "--purpose",
+    ("Subject", "who"): "--by",
 }
 
 _app = typer.Typer(
     name="discreet",
+    cls=PlainGroup,
     rich_markup_mode="rich",
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-_rows = typer.Typer(help="Look into a ledger, or move it: show, export, import.", no_args_is_help=True)
-for _module, _epilog in ((plan.plan, plan.EXAMPLES), (account.account, account.EXAMPLES), (verify.verify, verify.EXAMPLES)):
-    _app.command(epilog=_epilog)(_module)
-_app.command(epilog=report.EXAMPLES)(report.report)
-_app.command(epilog=audit.EXAMPLES)(audit.audit)
+_rows = typer.Typer(
+    cls=PlainGroup,
+    help="Look into a ledger, move it, or add a row: show, export, import, budget, stop.",
+    no_args_is_help=True,
+)
+_plans = typer.Typer(cls=PlainGroup, invoke_without_command=True, subcommand_metavar="[show LEDGER]", epilog=plan.EXAMPLES)
+_plans.callback()(plan.plan)
+_plans.command(name="show", cls=PlainCommand, epilog=plan_show.EXAMPLES)(plan_show.plan_show)
+_app.add_typer(_plans, name="plan")
+_COMMANDS: tuple[tuple[typer.Typer, str, Callable[..., Answer], str], ...] = (
+    (_app, "account", account.account, account.EXAMPLES),
+    (_app, "verify", verify.verify, verify.EXAMPLES),
+    (_app, "report", report.report, report.EXAMPLES),
+    (_app, "audit", audit.audit, audit.EXAMPLES),
+    (_app, "demo", demo.demo, demo.EXAMPLES),
+    (_rows, "show", show.show, show.SHOW),
+    (_rows, "export", ledger.export, ledger.EXPORT),
+    (_rows, "import", ledger.import_, ledger.IMPORT),
+    (_rows, "budget", ledger.budget, ledger.BUDGET),
+    (_rows, "stop", ledger.stop, ledger.STOP),
+)
+for _group, _name, _command, _epilog in _COMMANDS:
+    _group.command(name=_name, cls=PlainCommand, epilog=_epilog)(_command)
 _app.add_typer(_rows, name="ledger")
-_rows.command(epilog=ledger.SHOW)(ledger.show)
-_rows.command(epilog=ledger.EXPORT)(ledger.export)
-_rows.command(name="import", epilog=ledger.IMPORT)(ledger.import_)
-_app.command(epilog=demo.EXAMPLES)(demo.demo)
 
 
 def _print_version(wanted: bool) -> None:  # noqa: FBT001  (typer calls it so)
@@ -71,7 +97,7 @@ def _print_version(wanted: bool) -> None:  # noqa: FBT001  (typer calls it so)
 def _root(
     context: typer.Context,
     version: Annotated[  # noqa: ARG001  (its callback does it all)
-        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+        bool, typer.Option("--version", metavar="", help="Print the version.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
     """Differential privacy for iterative training: plan it, account for it, verify it, attack it, report it.

@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from discreet import _validate as check
 from discreet.cli.answer import NO, YES, Answer
 from discreet.cli.files import check_outputs, read_ledger, read_plan, read_scores
-from discreet.cli.options import AsJson, Delta, finite, whole
+from discreet.cli.options import AsJson, BudgetDelta, BudgetEpsilon, Delta, finite, flag, refuse_budget, whole
 from discreet.cli.words import guarantee_data
 from discreet.errors import DiscreetError
 from discreet.units import Parameters
@@ -32,10 +32,11 @@ __all__ = ["EXAMPLES", "audit"]
 EXAMPLES = """[bold]Examples[/bold]
 
 \b
-  discreet audit --plan plan.toml                 # its mechanism alone: no data
+  discreet audit --plan plan.toml
   discreet audit train.ledger --plan plan.toml --output audit.json
   discreet audit train.ledger --scores scores.json --delta 1e-6
-  discreet report train.ledger --plan plan.toml --audit audit.json --out report.html
+  discreet report train.ledger --plan plan.toml --audit audit.json \\
+    --out report.html
 """
 _CANARIES, _TRIALS = 1000, 20  # reached 90 % of epsilon 3 for 2344 steps of DP-SGD (docs/cli.md)
 _MECHANISM = (
@@ -60,9 +61,9 @@ def audit(
     ] = 0.95,
     assume_scaled: Annotated[
         bool,
-        typer.Option(
+        flag(
             "--assume-scaled",
-            help="With --scores: also the bound that assumes the ledger's noise, times some factor, and canaries that do not "
+            "With --scores: also the bound that assumes the ledger's noise, times some factor, and canaries that do not "
             "disturb each other.",
         ),
     ] = False,
@@ -77,12 +78,15 @@ def audit(
         Path | None, typer.Option(metavar="FILE", help="Write the audit of LEDGER, for `discreet report --audit`.")
     ] = None,
     as_json: AsJson = False,
+    budget_epsilon: BudgetEpsilon = None,
+    budget_delta: BudgetDelta = None,
 ) -> Answer:
     """Test a claim by attack: PASS, or FAIL if what was measured is above what is claimed. Exits with 1 unless it is PASS.
 
     Either with the scores of an attack on training runs, or, with --plan, by an attack on the plan's own mechanism. Of a true
     claim FAIL is said with probability 1 - confidence at most; PASS proves nothing.
     """
+    refuse_budget(budget_epsilon, budget_delta)
     _check_inputs(path, scores, plan, output)
     _check_options(
         "--plan" if scores is None else "--scores",

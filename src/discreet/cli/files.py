@@ -24,6 +24,7 @@ __all__ = [
     "read_audit",
     "read_declared",
     "read_ledger",
+    "read_page",
     "read_plan",
     "read_scores",
     "read_source",
@@ -92,6 +93,18 @@ def read_declared(path: Path, expected: str = "a plan or a programme of several 
     except DiscreetError as wrong:
         do = "Check the path; a plan's file is written by `discreet plan --save` or plan.save()."
         raise DiscreetError(expected=expected, got=_unreadable(path, wrong), do=do) from None
+
+
+def read_page(path: Path) -> str:
+    """The text of a report, in whatever format."""
+    expected = "a report (.html, .md or .json)"
+    beginning = _beginning(path, expected)
+    if b"\0" in beginning or path.stat().st_size > _LARGEST_PLAN:
+        raise DiscreetError(expected=expected, got=f"{path}, which is none", do="Check the path.")
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as refused:
+        raise DiscreetError(expected=expected, got=f"{path}: {refused}", do="Check the path.") from None
 
 
 def read_audit(path: Path) -> Audit:

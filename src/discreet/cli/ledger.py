@@ -1,33 +1,23 @@
-"""`discreet ledger show | export | import`."""
+"""`discreet ledger export | import | budget | stop`: what moves a ledger, or writes a row."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, TypeAlias
 
 import typer
 
 import discreet as dp
-from discreet.cli.answer import Answer, sheet, table
+from discreet import _validate as check
+from discreet.cli.answer import Answer
 from discreet.cli.files import check_outputs, is_export, read_ledger
-from discreet.cli.options import AsJson, LedgerFile
-from discreet.cli.rows import event_data, event_words, lines_of, opening
+from discreet.cli.options import AsJson, LedgerFile, finite, whole
+from discreet.cli.rows import lines_of
 from discreet.errors import DiscreetError
 
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-    from rich.table import Table
+__all__ = ["BUDGET", "EXPORT", "IMPORT", "STOP", "budget", "export", "import_", "stop"]
 
-    from discreet.ledger import Charge, RunRecord
-
-__all__ = ["EXPORT", "IMPORT", "SHOW", "export", "import_", "show"]
-
-SHOW = """[bold]Example[/bold]
-
-\b
-  discreet ledger show train.ledger
-"""
 EXPORT = """[bold]Example[/bold]
 
 \b
@@ -38,38 +28,20 @@ IMPORT = """[bold]Example[/bold]
 \b
   discreet ledger import train.jsonl copy.ledger
 """
+BUDGET = """[bold]Example[/bold]
 
+\b
+  discreet ledger budget train.ledger --epsilon 2 --reason "the board asked for less"
+"""
+STOP = """[bold]Example[/bold]
 
-def show(path: LedgerFile, as_json: AsJson = False) -> Answer:
-    """Show the runs, the charges and the marks of a ledger. It is checked, and only read."""
-    with read_ledger(path) as ledger:
-        lines = lines_of(path)
-        opened = opening(lines)
-        runs, charges, marks = ledger.runs(), ledger.charges(), ledger.marks()
-    unsettled = sum(charge.unsettled for charge in charges)
-    data = {
-        "ledger": str(path),
-        "identity": opened.ledger,
-        "opened": opened.opened,
-        "rows": len(lines),
-        "head": lines[-1][1].hex(),
-        "runs": [_run_data(run) for run in runs],
-        "charges": [_charge_data(charge) for charge in charges],
-        "marks": marks,
-        "unsettled": unsettled,
-    }
-    words = {
-        "ledger": f"{path}, opened {opened.opened}",
-        "identity": opened.ledger,
-        "rows": str(len(lines)),
-        "head": lines[-1][1].hex(),
-        "marks": ", ".join(marks) or "none",
-        "unsettled steps": f"{unsettled}: reserved, and counted, by a run that is still going or was killed"
-        if unsettled
-        else "none",
-    }
-    shown: list[RenderableType] = [sheet(words), "", _runs_table(runs), "", _charges_table(charges)]
-    return Answer(data=data, shown=shown, as_json=as_json)
+\b
+  discreet ledger stop train.ledger --run 2 --reason "power failure"
+"""
+
+WritableLedger: TypeAlias = Annotated[
+    Path, typer.Argument(metavar="LEDGER", help="A ledger that exists. A row is added to it.", show_default=False)
+]
 
 
 def export(
@@ -108,50 +80,60 @@ def import_(
     return Answer(data=facts | {"rows": rows}, shown=[f"{rows} rows written to {path}. Head: {facts['head']}"], as_json=as_json)
 
 
-def _run_data(run: RunRecord) -> dict[str, Any]:
-    info = run.info
-    return {
-        "label": info.label,
-        "began": run.began,
-        "unit": info.unit.name,
-        "adjacency": info.adjacency.value,
-        "groups": info.groups,
-        "numerics": info.numerics.value,
-        "randomness": info.randomness.value,
-        "parameters": info.parameters.value,
-        "software": dict(run.software),
-    }
+def budget(
+    path: WritableLedger,
+    epsilon: Annotated[float, typer.Option(parser=finite, metavar="EPSILON", help="From now on, above 0.", show_default=False)],
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; every report shows it.", show_default=False)],
+    delta: Annotated[
+        float | None,
+        typer.Option(parser=finite, metavar="DELTA", help="Only where a list had no budget: delta is fixed once and for all."),
+    ] = None,
+    as_json: AsJson = False,
+) -> Answer:
+    """Hold a ledger to another epsilon from now on: a row that every report shows, and that nobody can take back.
+
+    What is charged, or promised to runs that are going, must fit. A filter's claim stays the largest epsilon it ever had.
+    """
+    with _open_to_write(path) as ledger:
+        before = ledger.terms
+        ledger.change_budget(epsilon, delta=delta, reason=reason)
+        after, head = ledger.terms, ledger.head()
+    earlier, limit = (None if terms is None else terms.epsilon for terms in (before, after))
+    level = None if after is None else after.delta
+    was = "no limit" if earlier is None else repr(earlier)
+    words = [f"{path} is held to epsilon {limit!r} at delta {level!r}; before: {was}.", f"Head: {head}"]
+    data = {"ledger": str(path), "epsilon": limit, "epsilon_before": earlier, "delta": level, "reason": reason, "head": head}
+    return Answer(data=data, shown=words, as_json=as_json)
 
 
-def _charge_data(charge: Charge) -> dict[str, Any]:
-    return {
-        "run": charge.run.label,
-        "count": charge.count,
-        "unsettled": charge.unsettled,
-        "sampling": event_data(charge.step.sampling),
-        "queries": [event_data(query) for query in charge.step.queries],
-    }
+def stop(
+    path: WritableLedger,
+    run: Annotated[int, typer.Option(parser=whole, metavar="N", help="Number of the run, as `show` says.", show_default=False)],
+    reason: Annotated[
+        str, typer.Option(metavar="TEXT", help='The public reason, such as "power failure".', show_default=False)
+    ],
+    as_json: AsJson = False,
+) -> Answer:
+    """Declare that a run is over, and the public reason for which it took fewer steps than planned.
+
+    A public reason owes nothing to what was released. On a ledger that is held to a list, what the run left is then not
+    counted; the reason stands in every guarantee, on the word of whoever gave it. It cannot be taken back.
+    """
+    with _open_to_write(path) as ledger:
+        ledger.end(run, check.label("stop", "reason", reason))
+        record = next(each for each in ledger.runs() if each.number == run)
+        head = ledger.head()
+    taken = f"{record.steps} of {record.planned_steps} planned steps"
+    words = [f"Run {run} of {path} is over after {taken}, as was declared: {reason}.", f"Head: {head}"]
+    facts = {"ledger": str(path), "run": run, "charged": record.steps, "planned": record.planned_steps}
+    return Answer(data={**facts, "reason": reason, "head": head}, shown=words, as_json=as_json)
 
 
-def _runs_table(runs: tuple[RunRecord, ...]) -> Table | str:
-    if not runs:
-        return "No run has begun."
-    made = table("run", "began", "unit", "adjacency", "numerics", "randomness", "parameters", "software", texts=8)
-    for run in runs:
-        info = run.info
-        facts = (info.unit.name, info.adjacency.value, info.numerics.value, info.randomness.value, info.parameters.value)
-        made.add_row(
-            info.label or "unnamed", run.began, *facts, ", ".join(f"{name} {version}" for name, version in run.software)
-        )
-    return made
-
-
-def _charges_table(charges: tuple[Charge, ...]) -> Table | str:
-    if not charges:
-        return "Nothing was charged."
-    made = table("run", "sampling", "queries", "steps", "unsettled", texts=3)
-    for charge in charges:
-        queries = "; ".join(map(event_words, charge.step.queries))
-        numbers = (str(charge.count), str(charge.unsettled))
-        made.add_row(charge.run.label or "unnamed", event_words(charge.step.sampling), queries, *numbers)
-    return made
+def _open_to_write(path: Path) -> dp.Ledger:
+    """A ledger that exists, opened to append; an export is refused: it is a copy."""
+    with read_ledger(path):
+        pass
+    if is_export(path):
+        do = "Write to the ledger itself. Nothing was written."
+        raise DiscreetError(expected="a ledger to write to", got=f"{path}, an export of one", do=do)
+    return dp.Ledger.open(path, "r+")

@@ -4,11 +4,25 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import typer
 
-__all__ = ["AsJson", "Delta", "Force", "LedgerFile", "PlanFile", "finite", "whole"]
+from discreet.errors import DiscreetError
+
+__all__ = [
+    "AsJson",
+    "BudgetDelta",
+    "BudgetEpsilon",
+    "Delta",
+    "Force",
+    "LedgerFile",
+    "PlanFile",
+    "finite",
+    "flag",
+    "refuse_budget",
+    "whole",
+]
 
 
 def finite(text: str | float) -> float:
@@ -38,14 +52,38 @@ def whole(text: str | int) -> int:
         raise typer.BadParameter(f"Expected a whole number. Got {str(text)[:80]!r}.") from None
 
 
-AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, numbers not rounded.")]
+def flag(name: str, text: str) -> Any:
+    """An option without a value.
+
+    Newer typers show the type of every option, of a flag too (`--json <bool>`), as if it took one; an empty metavar says
+    that it takes none.
+    """
+    return typer.Option(name, help=text, metavar="")
+
+
+AsJson: TypeAlias = Annotated[bool, flag("--json", "One JSON object on stdout, numbers not rounded.")]
 Delta: TypeAlias = Annotated[
-    float | None, typer.Option("--delta", parser=finite, metavar="DELTA", help="Delta of the claim, in (0, 1).")
+    float | None,
+    typer.Option("--delta", parser=finite, metavar="DELTA", help="Delta of the claim, in (0, 1); by default the ledger's own."),
 ]
-Force: TypeAlias = Annotated[bool, typer.Option("--force", help="Replace output files that exist.")]
+Force: TypeAlias = Annotated[bool, flag("--force", "Replace output files that exist.")]
 LedgerFile: TypeAlias = Annotated[
     Path, typer.Argument(metavar="LEDGER", help="A ledger, or a JSON Lines export of one. It is only read.", show_default=False)
 ]
 PlanFile: TypeAlias = Annotated[
     Path | None, typer.Option("--plan", metavar="FILE", help="The plan (TOML or JSON) that was to be executed.")
 ]
+BudgetEpsilon: TypeAlias = Annotated[str | None, typer.Option("--budget-epsilon", hidden=True)]
+BudgetDelta: TypeAlias = Annotated[str | None, typer.Option("--budget-delta", hidden=True)]
+
+
+def refuse_budget(epsilon: str | None, delta: str | None) -> None:
+    """Refuse a budget that is named afterwards, whatever it is."""
+    if epsilon is None and delta is None:
+        return
+    raise DiscreetError(
+        expected="the budget that the ledger itself is held to",
+        got="one named afterwards, by --budget-epsilon or --budget-delta, which proves nothing",
+        do="A budget is a row of the ledger, written before its first charge: leave the option out. "
+        "`discreet ledger show` says what the ledger is held to.",
+    )

@@ -27,12 +27,14 @@ EXAMPLES = """[bold]Examples[/bold]: find the noise, the steps, the batch; state
   discreet plan --probability 0.01 --steps 1000 --noise-multiplier 1.1 --delta 1e-6
   discreet plan --records 60000 --batch-size 512 --epochs 20 --epsilon 3 \\
     --curve noise --save plan.toml
+  discreet plan show train.ledger
 """
 _FOUR = "Three of these four"
 _CHOICE = "--batch-size (or --probability), --steps (or --epochs), --noise-multiplier and --epsilon"
 
 
 def plan(
+    context: typer.Context,
     records: Annotated[int | None, typer.Option(parser=whole, metavar="N", help="Size of the data set; public.")] = None,
     batch_size: Annotated[
         float | None, typer.Option(parser=finite, metavar="SIZE", help="Expected size of a sample.", rich_help_panel=_FOUR)
@@ -71,7 +73,12 @@ def plan(
 
     What comes back was certified by the accountant at exactly these numbers. No data is touched: planning costs nothing.
     Delta, if left out, is the largest power of ten that is at most 1 / (10 records).
+
+    `discreet plan show LEDGER` gives back the plan of a run from the ledger's own row.
     """
+    if context.invoked_subcommand is not None:
+        _refuse_options(context)
+        return Answer()
     check_outputs([plot], suffixes=(".png", ".svg"), force=force)
     check_outputs([save], suffixes=(".toml", ".json"), force=force)
     if plot is not None:
@@ -108,6 +115,16 @@ def plan(
     shown += ["", *(f"Written: {path}" for path in contents)] if contents else []
     data |= {"curve": None if drawn is None else drawn.data, "written": [str(path) for path in contents]}
     return Answer(data=data, shown=shown, as_json=as_json)
+
+
+def _refuse_options(context: typer.Context) -> None:
+    """Refuse options of the plan to be made before a command that makes none: they would be ignored."""
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    ignored = [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
+    if ignored:
+        got = f"--{ignored[0].replace('_', '-')} before it"
+        do = f"Put its own options after it: discreet plan {context.invoked_subcommand} --help"
+        raise DiscreetError(expected=f"`discreet plan {context.invoked_subcommand}` without options to plan by", got=got, do=do)
 
 
 def _missing(four: tuple[float | None, ...]) -> str:

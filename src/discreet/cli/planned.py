@@ -10,7 +10,8 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from discreet.cli.answer import sheet, table
-from discreet.cli.words import attack, guarantee_data, meaning, number, up
+from discreet.cli.attack import attack
+from discreet.cli.words import guarantee_data, meaning, number, up
 from discreet.ledger.events import Poisson
 from discreet.plan import Plan
 from discreet.sampling import Sampler
@@ -44,20 +45,20 @@ class Planned:
         plan: made by `Plan.dpsgd`.
         found: "batch", "steps", "noise_multiplier" or "epsilon": what was left out.
         guarantee: of the plan, if it is executed.
-        hits: what an attacker can do, see `words.attack`.
+        hits: what an attacker can do, see `attack.attack`.
         nearby: half and twice the batch, the steps, the noise.
     """
 
     plan: Plan
     found: str
     guarantee: Guarantee
-    hits: float
+    hits: float | None
     nearby: tuple[Nearby, ...]
 
     @classmethod
     def of(cls, plan: Plan, found: str, guarantee: Guarantee) -> Planned:
         """Compute what is shown beside the plan."""
-        return cls(plan, found, guarantee, attack(plan), tuple(_nearby(plan, guarantee.delta)))
+        return cls(plan, found, guarantee, attack(plan, guarantee), tuple(_nearby(plan, guarantee.delta)))
 
     @property
     def _probability(self) -> float:

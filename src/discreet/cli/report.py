@@ -10,7 +10,7 @@ import typer
 
 from discreet.cli.answer import NO, YES, Answer
 from discreet.cli.files import check_outputs, read_audit, read_declared, read_ledger, read_tuning, write_all
-from discreet.cli.options import AsJson, Delta, Force, LedgerFile, PlanFile
+from discreet.cli.options import AsJson, BudgetDelta, BudgetEpsilon, Delta, Force, LedgerFile, PlanFile, refuse_budget
 from discreet.cli.words import guarantee_data
 from discreet.errors import DiscreetError
 
@@ -24,10 +24,13 @@ EXAMPLES = """[bold]Examples[/bold]
 \b
   discreet report train.ledger --delta 1e-6 --out report.html
   discreet report train.ledger --plan plan.toml --out report.html --out report.json
+  discreet report train.ledger --out signed.html --data-set "admissions 2025" \\
+    --model "triage 3" --purpose "who is seen first" --by "A. Mustermann"
   discreet report train.ledger --delta 1e-6 --format json
 """
 _SUFFIXES = (".html", ".md", ".json")
 _STDOUT = Path("-")
+_SIGNED = "Names on the report, for whoever signs"
 
 
 class Format(Enum):
@@ -50,13 +53,21 @@ def report(
         list[Path] | None, typer.Option(metavar="FILE", help="Ends in .html, .md or .json; may be repeated. Left out: stdout.")
     ] = None,
     kind: Annotated[Format | None, typer.Option("--format", help="Of what goes to stdout.")] = None,
+    data_set: Annotated[str, typer.Option(metavar="TEXT", help="Which data.", rich_help_panel=_SIGNED)] = "",
+    model: Annotated[str, typer.Option(metavar="TEXT", help="What was trained.", rich_help_panel=_SIGNED)] = "",
+    purpose: Annotated[str, typer.Option(metavar="TEXT", help="What it is for.", rich_help_panel=_SIGNED)] = "",
+    by: Annotated[str, typer.Option(metavar="TEXT", help="Who ran it.", rich_help_panel=_SIGNED)] = "",
     force: Force = False,
     as_json: AsJson = False,
+    budget_epsilon: BudgetEpsilon = None,
+    budget_delta: BudgetDelta = None,
 ) -> Answer:
     """Write the privacy statement: what is claimed, under which assumptions, and plan against ledger against audit.
 
-    Exits with 1, after writing, if the report names a deviation that is wrong: it is shown in red there.
+    Exits with 1, after writing, if the report names a deviation that is wrong: it is shown in red there. The page has room
+    for signatures, and `discreet verify LEDGER --report FILE` checks it against the ledger later.
     """
+    refuse_budget(budget_epsilon, budget_delta)
     places = out or [_STDOUT]
     files = [place for place in places if place != _STDOUT]
     _check_stdout(places, kind, as_json=as_json)
@@ -65,9 +76,10 @@ def report(
     measured = None if audit is None else read_audit(audit)
     tuned = [read_tuning(file) for file in tuning or []]
     with read_ledger(path) as ledger:
-        from discreet.report import Report
+        from discreet.report import Report, Subject
 
-        made = Report.of(ledger, delta=delta, plan=declared, audit=measured, tuning=tuned)
+        subject = Subject(data_set=data_set, model=model, purpose=purpose, who=by)
+        made = Report.of(ledger, delta=delta, plan=declared, audit=measured, tuning=tuned, subject=subject)
     write_all({file: _content(made, Format(file.suffix[1:])).encode() for file in files}, force=force)
     wrong = any(one.severity == "wrong" for one in made.deviations)
     data = {

@@ -6,13 +6,12 @@ import math
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from typing import TYPE_CHECKING, Any
 
+from discreet.cli.attack import FALSE_POSITIVES
+
 if TYPE_CHECKING:
-    from discreet.accounting.sources import Source
     from discreet.units import Guarantee
 
-__all__ = ["attack", "down", "guarantee_data", "meaning", "number", "up"]
-
-_FALSE_POSITIVES = 0.01
+__all__ = ["down", "guarantee_data", "meaning", "number", "up"]
 
 
 def number(value: float) -> str:
@@ -71,19 +70,12 @@ def guarantee_data(guarantee: Guarantee) -> dict[str, Any]:
     }
 
 
-def attack(source: Source) -> float:
-    """The largest share of members that an attack finds which is wrong about 1 % of the others."""
-    from discreet.accounting import hit_rate, profile_of
-
-    return hit_rate(profile_of(source), false_positive_rate=_FALSE_POSITIVES)
-
-
 def meaning(guarantee: Guarantee, hits: float | None) -> tuple[list[str], dict[str, Any]]:
     """What the guarantee means: the guide's tier [Ponomareva2023, section 5.2.1], and what an attacker can do.
 
     Args:
         guarantee: as computed.
-        hits: see `attack`; None where it is not known.
+        hits: see `attack.attack`; None where it is not known.
     """
     from discreet.accounting import tier
 
@@ -92,12 +84,12 @@ def meaning(guarantee: Guarantee, hits: float | None) -> tuple[list[str], dict[s
     if hits is not None and not guarantee.voided_by:
         lines.append(
             f"Attack: whoever tries to tell from the releases whether one {guarantee.unit} was in the data, and is wrong about "
-            f"at most {_FALSE_POSITIVES:.0%} of those that were not, finds at most {math.ceil(1000 * hits) / 10:g} % of those "
+            f"at most {FALSE_POSITIVES:.0%} of those that were not, finds at most {math.ceil(1000 * hits) / 10:g} % of those "
             "that were."
         )
     data = {
         "tier": reading.tier.value,
         "tier_remarks": reading.remarks,
-        "attack": None if hits is None else {"false_positive_rate": _FALSE_POSITIVES, "hit_rate": hits},
+        "attack": None if hits is None else {"false_positive_rate": FALSE_POSITIVES, "hit_rate": hits},
     }
     return lines, data

@@ -2,5 +2,6 @@
 
 from discreet.report.deviations import Deviation
 from discreet.report.report import Report
+from discreet.report.subject import Subject
 
-__all__ = ["Deviation", "Report"]
+__all__ = ["Deviation", "Report", "Subject"]

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
+from itertools import pairwise
 
 from discreet.accounting.sources import phrase
-from discreet.ledger import BallsInBins, FixedSize, Poisson, Sampling, Shuffled, TruncatedPoisson
+from discreet.ledger import BallsInBins, FixedSize, Poisson, Rule, Sampling, Shuffled, TruncatedPoisson
 from discreet.report.facts import Facts
+from discreet.report.runs import run_name
 from discreet.report.words import amplifies, counted, mark_words
 from discreet.units import Adjacency, Numerics, Randomness, Unit
 
@@ -59,7 +61,7 @@ def _ledger(facts: Facts) -> Iterator[Assumption]:
     if facts.snapshot.unsettled:
         how = f"{counted(facts.snapshot.unsettled, 'step')} were reserved and not settled; they count in full."
     else:
-        how = "All reservations are settled: what is counted is what was taken."
+        how = "All reservations are settled: what was charged is what was taken."
     yield Assumption("Every step that was taken is counted", Basis.CHECKED, how)
     yield Assumption(
         "Everything computed from these data went through this ledger",
@@ -137,19 +139,58 @@ def _randomness(facts: Facts) -> Iterator[Assumption]:
 
 
 def _choice(facts: Facts) -> Iterator[Assumption]:
-    if facts.by_fixed_analysis:
-        yield Assumption(
-            "Steps chosen from earlier outputs stayed within a budget that was fixed before the first of them",
-            Basis.TRUSTED,
-            f"That all charges fit the budget by the {facts.guarantee.accountant} was checked. That this budget, and no "
-            "other, guarded the ledger from its first charge is on the word of whoever names it.",
-        )
-    else:
-        yield Assumption(
-            "Noise, sampling and number of steps were fixed in advance, or depend on public values only",
-            Basis.TRUSTED,
-            "Every run declared it. It fails if somebody stopped, or changed the noise, because of what had been released.",
-        )
+    """Who or what decided on the steps, by the rule that the ledger is held to."""
+    snapshot = facts.snapshot
+    match snapshot.rule:
+        case None:
+            yield Assumption(
+                "Noise, sampling and number of steps were fixed in advance, or depend on public values only",
+                Basis.TRUSTED,
+                "This file holds no budget and no list. Every run declared it. It fails if somebody stopped, or changed the "
+                "noise, because of what had been released.",
+            )
+        case Rule.LIST:
+            yield from _list(facts)
+        case Rule.ODOMETER:
+            yield Assumption(
+                "What the odometer counts with was fixed before the first release",
+                Basis.CHECKED,
+                "Levels, orders and their shares of delta are in a row before the first charge, and nobody changed them. "
+                "Whatever decided on runs and steps, the claim holds.",
+            )
+        case _:
+            yield Assumption(
+                "Every charge fits a filter that was fixed before the first release",
+                Basis.CHECKED,
+                f"Budget and analysis ({facts.guarantee.accountant}) are in a row before the first charge, and all charges "
+                "were added up again. Whatever decided on runs and steps, the claim holds.",
+            )
+
+
+def _list(facts: Facts) -> Iterator[Assumption]:
+    """A list that was fixed in advance, and what somebody declared about it."""
+    snapshot = facts.snapshot
+    yield Assumption(
+        "Noise, sampling and number of steps were fixed in advance: they are a list",
+        Basis.CHECKED,
+        "The list is in the rows before the first charge, and every charge is in it. All of it counts, whether it was taken "
+        "or not: when a run ended may depend on what it had released.",
+    )
+    for run in snapshot.runs:
+        if run.reason:
+            yield Assumption(
+                f"Run {run.number} (“{run_name(run)}”) ended early for a public reason",
+                Basis.TRUSTED,
+                f"Declared: “{run.reason}”. What it left of its plan is not counted. It fails if what had been released had a "
+                "part in it.",
+            )
+    for before, after in pairwise(snapshot.history):
+        if before.terms.complete and after.terms.planned != before.terms.planned:
+            yield Assumption(
+                "The list grew for a public reason",
+                Basis.TRUSTED,
+                f"Declared: “{after.reason}”. It fails if what had been released had a part in it.",
+            )
 
 
 def _records(facts: Facts) -> Iterator[Assumption]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from discreet.ledger import BallsInBins, Shuffled
+from discreet.ledger import BallsInBins, Charge, Rule, Shuffled
 from discreet.report.assumptions import Basis, assumptions
 from discreet.report.document import Item, Row, Table
 from discreet.report.facts import Facts
@@ -37,6 +37,10 @@ def _setting(facts: Facts) -> Item:
     )
 
 
+def _named(charge: Charge) -> str:
+    return f"run {named(charge.run.label)}" if charge.run.label else f"run {charge.number}"
+
+
 _LISTED = 20  # charges that are spelled out
 _NOT_COVERED = (
     "looking at the data outside the ledger: exploring and cleaning them, statistics for scaling, a vocabulary",
@@ -51,7 +55,7 @@ def _accesses(facts: Facts) -> Item:
     snapshot = facts.snapshot
     charges = [charge for charge in snapshot.charges if charge.count]
     covered = [
-        f"Covered: run {named(charge.run.label)}, {counted(charge.count, 'step')}"
+        f"Covered: {_named(charge)}, {counted(charge.count, 'step')}"
         + (f", of which {charge.unsettled:,} are reserved and not settled." if charge.unsettled else ".")
         for charge in charges[:_LISTED]
     ]
@@ -59,6 +63,9 @@ def _accesses(facts: Facts) -> Item:
         covered.append(f"Covered: {len(charges) - _LISTED:,} more, listed under “What was charged”.")
     runs = counted(len(snapshot.runs), "run")
     everything = f"{counted(snapshot.steps, 'step')} of {runs}: everything charged to this ledger."
+    total = sum(count for _, count in snapshot.counted())
+    if total > snapshot.steps:
+        everything += f" The claim counts {total:,}: all of the list that was fixed in advance."
     tuning = "Tuning runs that charged it are covered with the rest, and choosing among their results costs nothing more."
     return Item(
         "2a",
@@ -125,16 +132,26 @@ def _adjacency(facts: Facts) -> Item:
 def _accounting(facts: Facts) -> Item:
     guarantee = facts.guarantee
     words: tuple[str, ...]
-    if guarantee.accountant == "none":
-        words = ("None: nothing was charged that could be accounted for.",)
-    elif facts.second is None:
+    if guarantee.voided_by:
+        words = ("None: there is no guarantee, and no number.",)
+    elif facts.snapshot.rule is Rule.ODOMETER:
         words = (
             (
-                f"A privacy filter ({guarantee.accountant}), because steps were chosen from earlier outputs. The claim is "
+                "An odometer: delta was divided among the rules of analysis before the first release, and the claim is the "
+                "smallest epsilon that any of them gives for what was charged. It holds whatever decided on runs and steps. "
+                "There is no second analysis."
+            ),
+        )
+    elif facts.by_fixed_analysis:
+        words = (
+            (
+                f"A privacy filter ({guarantee.accountant}), because steps may be chosen from earlier outputs. The claim is "
                 "the whole budget, wherever the process stopped: what was spent of it is no smaller guarantee. There is no "
                 "second analysis."
             ),
         )
+    elif facts.second is None:
+        words = ("None: there is no guarantee.",)
     else:
         words = (
             (
@@ -148,10 +165,7 @@ def _accounting(facts: Facts) -> Item:
             ),
         )
     sampling = f"Sampling: {'; '.join(guarantee.sampling)}."
-    void = (
-        ("There is no guarantee. What follows is what would be claimed if nothing unsafe had happened.",) if facts.void else ()
-    )
-    return Item("3a", "Type of accounting", (*void, *words, sampling))
+    return Item("3a", "Type of accounting", (*words, sampling))
 
 
 def _assumptions(facts: Facts) -> Item:
@@ -172,6 +186,8 @@ def _assumptions(facts: Facts) -> Item:
 
 def _statement(facts: Facts) -> Item:
     guarantee = facts.guarantee
+    if guarantee.voided_by:
+        return Item("3c", "Formal statement", (str(guarantee),))
     points = [_against_records(facts)]
     if facts.unamplified is not None:
         points.append(
@@ -180,7 +196,9 @@ def _statement(facts: Facts) -> Item:
         )
     elif facts.second is not None:
         points.append("No amplification by sampling is claimed; the guarantee is the same if every sample is known.")
-    elif guarantee.accountant != "none":
+    elif facts.snapshot.rule is Rule.ODOMETER:
+        points.append("Under an odometer no guarantee without amplification is stated.")
+    else:
         points.append("Under a filter no guarantee without amplification is stated: the claim is the budget, as analysed.")
     if not facts.void:
         points.append(
@@ -214,7 +232,10 @@ def _transparency(facts: Facts) -> Item:
                 f"Everything here was computed by discreet {facts.software} from the ledger alone and can be computed again "
                 "by anyone who has the file; no data, model or key is needed. Code and proofs are open."
             ),
-            f"Head of the ledger: {facts.snapshot.head}. Keep it elsewhere: it is the fingerprint of the whole history.",
+            (
+                f"Ledger {facts.snapshot.ledger}, head {facts.snapshot.head}. Keep the head elsewhere: it is the fingerprint "
+                "of the whole history."
+            ),
         ),
         (f"Software of the runs: {', '.join(software) or 'none'}.",),
     )

@@ -14,6 +14,7 @@ from discreet.plan import Plan
 from discreet.report.deviations import comparable, contradicted, of_the_plan, step_of
 from discreet.report.document import Row, Table, capped
 from discreet.report.facts import Facts
+from discreet.report.own_plans import agreement
 from discreet.report.words import counted, downward, exact, measured, moment, multiplier, noise_of, upward
 
 __all__ = ["comparison", "comparison_notes"]
@@ -39,7 +40,7 @@ def comparison_notes(facts: Facts) -> tuple[str, ...]:
     """What is missing from the table, and why."""
     notes = []
     if facts.plan is None:
-        notes.append("No plan was given to this report, so nothing shows whether what happened is what was declared before.")
+        notes.append(f"No plan was given to this report. {agreement(facts.snapshot)}")
     if facts.audit is None:
         notes.append("No audit was given to this report: nothing was measured, everything here is computed.")
     else:
@@ -149,8 +150,8 @@ def _epsilon(facts: Facts) -> Iterator[Row]:
         yield _row(
             f"epsilon at delta {exact(limit.delta)}",
             f"{limit.name} {exact(limit.epsilon)}",
-            spent if not facts.void else f"no guarantee ({spent} without the marks)",
-            alarming=facts.void or (limit.spent is not None and not limit.spent <= limit.epsilon),
+            spent,
+            alarming=limit.spent is not None and not limit.spent <= limit.epsilon,
         )
     audit = facts.audit
     if audit is not None:

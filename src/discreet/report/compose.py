@@ -5,20 +5,21 @@ from __future__ import annotations
 import numpy as np
 
 from discreet.accounting.sources import phrase
-from discreet.ledger import Charge, CorrelatedGaussianSum, GaussianSum, Query, Step
-from discreet.ledger.folding import folded_noise_multiplier
+from discreet.ledger import Query, Rule, Step
 from discreet.report import headline
 from discreet.report.checklist import checklist
 from discreet.report.comparison import comparison, comparison_notes
 from discreet.report.curves import FALSE_POSITIVES
 from discreet.report.deviations import Deviation, contradicted
-from discreet.report.document import Bar, Bars, Document, Line, Row, Table, capped
+from discreet.report.document import Bar, Bars, Document, Line, Row, Table
 from discreet.report.facts import Facts
-from discreet.report.words import counted, downward, exact, moment, multiplier, noise_of, people, percent, query_words, upward
+from discreet.report.held import held_to, run_table
+from discreet.report.tables import charges_table, commands, cost_share, executions_table, share_words
+from discreet.report.words import counted, downward, exact, moment, multiplier, people, percent, query_words, upward
 
 __all__ = ["SCHEMA", "compose"]
 
-SCHEMA = 1
+SCHEMA = 2
 """Version of the JSON form."""
 
 _BARS = 12  # of one chart
@@ -32,7 +33,10 @@ def compose(facts: Facts, deviations: tuple[Deviation, ...]) -> Document:
         schema=SCHEMA,
         made=moment(facts.made),
         version=facts.software,
+        ledger=facts.snapshot.ledger,
         ledger_head=facts.snapshot.head,
+        stamp=headline.stamp(facts),
+        signature=headline.signature(facts),
         status=headline.status(facts, deviations),
         sentence=headline.sentence(facts),
         meaning=headline.meaning(facts),
@@ -47,9 +51,11 @@ def compose(facts: Facts, deviations: tuple[Deviation, ...]) -> Document:
         spending=_spending(facts),
         chart_notes=_chart_notes(facts),
         groups=_groups(facts),
-        charges=_charges(facts),
-        runs=_runs(facts),
-        commands=_commands(facts),
+        held_to=held_to(facts),
+        charges=charges_table(facts),
+        runs=run_table(facts),
+        executions=executions_table(facts),
+        commands=commands(facts),
     )
 
 
@@ -93,8 +99,9 @@ def _spending(facts: Facts) -> Line | None:
     return Line(
         "spending",
         "How epsilon grew",
-        f"After {counted(points[-1][0], 'step')}, in the order of the ledger, epsilon is at most {upward(points[-1][1])} at "
-        f"delta {exact(facts.guarantee.delta)}" + (f"; the {limit.name} is {exact(limit.epsilon)}." if limit else "."),
+        f"After the {counted(points[-1][0], 'step')} that count, in the order of the ledger, epsilon is at most "
+        f"{upward(points[-1][1])} at delta {exact(facts.guarantee.delta)}"
+        + (f"; the {limit.name} is {exact(limit.epsilon)}." if limit else "."),
         ("steps", "epsilon, at most"),
         tuple((float(steps), epsilon) for steps, epsilon in points),
         Table(
@@ -112,10 +119,15 @@ def _chart_notes(facts: Facts) -> tuple[str, ...]:
         notes.append("The claim is contradicted. The curves follow from it all the same, and are no more reliable than it is.")
     if facts.void:
         notes.append("There is no guarantee, so no curve is drawn: an attacker might do anything.")
+    elif facts.snapshot.rule is Rule.ODOMETER:
+        notes.append(
+            "An odometer's claim grows in levels, not with every step: no curve of it over steps is drawn. The attacker's "
+            "curve is what the claim alone proves."
+        )
     elif facts.by_fixed_analysis:
         notes.append(
-            "Steps were chosen from earlier outputs: the guarantee is the whole budget from the first step on, and no curve "
-            "of it over steps is drawn. The attacker's curve is what the budget alone proves."
+            "Steps may have been chosen from earlier outputs: the guarantee is the whole budget from the first step on, and no "
+            "curve of it over steps is drawn. The attacker's curve is what the budget alone proves."
         )
     return tuple(notes)
 
@@ -132,7 +144,7 @@ def _groups(facts: Facts) -> tuple[Bars, ...]:
 
 
 def _bars(key: str, step: Step, count: int) -> Bars:
-    shares = sorted(((query, _share(query, step)) for query in step.queries), key=lambda pair: -(pair[1] or 0.0))
+    shares = sorted(((query, cost_share(query, step)) for query in step.queries), key=lambda pair: -(pair[1] or 0.0))
     bars = [Bar(query.group, share, _bar_note(query, share)) for query, share in shares[:_BARS]]
     words = (
         "A group's share of the cost is (sensitivity/noise)² over the sum of all groups."
@@ -145,85 +157,7 @@ def _bars(key: str, step: Step, count: int) -> Bars:
     return Bars(key, "Noise and cost of each group", how + words, tuple(bars))
 
 
-def _share(query: Query, step: Step) -> float | None:
-    """(S_g/noise_g)^2 as a part of the sum over the step's Gaussian groups; None for others, which compose apart."""
-    if not isinstance(query, GaussianSum | CorrelatedGaussianSum):
-        return None
-    gaussians = [other for other in step.queries if isinstance(other, GaussianSum | CorrelatedGaussianSum)]
-    return min(1.0, (folded_noise_multiplier(gaussians) / folded_noise_multiplier([query])) ** 2)
-
-
 def _bar_note(query: Query, share: float | None) -> str:
     ratio = multiplier(query)
     noise = query_words(query) if ratio is None else f"noise {downward(ratio)} times the sensitivity"
-    return f"{_short(share)}; {noise}" if share is not None else f"counted apart; {noise}"
-
-
-def _short(share: float | None) -> str:
-    return "—" if share is None else f"{100.0 * share:.3g} %"
-
-
-# --- tables ---
-
-
-def _charges(facts: Facts) -> Table:
-    header = ("run", "steps", "unsettled", "sampling", "group", "query", "sensitivity", "noise_std", "multiplier", "share")
-    rows = [row for charge in facts.snapshot.charges for row in _charge_rows(charge)]
-    return Table(header, capped(rows, len(header)), numbers=(1, 2, 6, 7, 8, 9))
-
-
-def _charge_rows(charge: Charge) -> list[Row]:
-    rows = []
-    for query in charge.step.queries:
-        sensitivity, noise = noise_of(query)
-        ratio = multiplier(query)
-        rows.append(
-            Row(
-                (
-                    charge.run.label or "unnamed",
-                    f"{charge.count:,}",
-                    f"{charge.unsettled:,}",
-                    phrase(charge.step.sampling),
-                    query.group,
-                    query_words(query),
-                    "—" if sensitivity is None else exact(sensitivity),
-                    _noise(query, noise),
-                    "—" if ratio is None else downward(ratio, 6),
-                    _short(_share(query, charge.step)),
-                )
-            )
-        )
-    return rows
-
-
-def _noise(query: Query, noise: float | None) -> str:
-    if noise is None:
-        return "—"
-    return exact(noise) if isinstance(query, GaussianSum | CorrelatedGaussianSum) else f"scale {exact(noise)}"
-
-
-def _runs(facts: Facts) -> Table:
-    rows = [
-        Row(
-            (
-                run.info.label or "unnamed",
-                moment(run.began),
-                run.info.parameters.value,
-                run.info.numerics.value,
-                run.info.randomness.value,
-                ", ".join(f"{name} {version}" for name, version in run.software),
-            ),
-            alarming=run.info.randomness.value.startswith("unsafe_"),
-        )
-        for run in facts.snapshot.runs
-    ]
-    return Table(("run", "began", "parameters", "numerics", "randomness", "software"), capped(rows, 6))
-
-
-def _commands(facts: Facts) -> tuple[tuple[str, str], ...]:
-    delta = exact(facts.guarantee.delta)
-    return (
-        (f"discreet verify LEDGER --head {facts.snapshot.head}", "The file is whole, and has this history."),
-        (f"discreet account LEDGER --delta {delta}", "The claim, computed again."),
-        (f"discreet account LEDGER --delta {delta} --accountant rdp", "The second opinion."),
-    )
+    return f"{share_words(share)}; {noise}" if share is not None else f"counted apart; {noise}"

@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 from discreet.accounting.sources import phrase
-from discreet.ledger import Charge, Query
+from discreet.ledger import Charge, Query, Rule
 from discreet.ledger.events import Step
 from discreet.plan import Plan
 from discreet.report.facts import AuditedHead, Facts
+from discreet.report.own_plans import differences
+from discreet.report.runs import growth
 from discreet.report.words import counted, downward, exact, mark_words, measured, named, noise_of, upward
 
-__all__ = ["Deviation", "comparable", "contradicted", "deviations", "of_the_plan", "step_of"]
+__all__ = ["Deviation", "comparable", "contradicted", "deviations", "of_the_plan", "refuted", "step_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,7 @@ def deviations(facts: Facts) -> tuple[Deviation, ...]:
         *_limits(facts),
         *_records(facts),
         *_plan(facts),
+        *(_wrong(text) for text in differences(facts.snapshot)),
         *_unsettled(facts),
     ]
     return tuple(sorted(found, key=lambda deviation: deviation.severity != "wrong"))
@@ -45,7 +48,7 @@ def deviations(facts: Facts) -> tuple[Deviation, ...]:
 
 def contradicted(facts: Facts) -> bool:
     """Whether the audit of this ledger measured more than the claim allows, or one accountant refutes the other."""
-    return _refuted(facts) or _disagree(facts)
+    return refuted(facts) or _disagree(facts)
 
 
 def comparable(facts: Facts) -> bool:
@@ -173,15 +176,31 @@ def _steps(charges: list[Charge], facts: Facts, names: list[str]) -> Iterator[De
     steps = sum(facts.plans[name].steps for name in names)
     whose = "the plan" if names == [""] else " and ".join(f"plan {named(name)}" for name in names)
     total, unsettled = (sum(values) for values in zip(*((c.count, c.unsettled) for c in charges), (0, 0), strict=True))
-    if total > steps and total - unsettled <= steps:
-        yield _note(
-            f"{counted(total, 'step')} were charged for the {steps:,} of {whose}. The surplus is within the "
-            f"{unsettled:,} that were reserved and never settled."
-        )
+    snapshot, step = facts.snapshot, step_of(facts.plans[names[0]])
+    promised = dict(snapshot.counted()).get(step, 0) if step is not None and snapshot.rule is Rule.LIST else 0
+    grown = sum(count for added, count in growth(snapshot) if added == step)
+    most = max(total, promised)
+    if steps < most <= steps + unsettled + grown:
+        why = f"{unsettled:,} were reserved and never settled" + (f", {grown:,} lost for a public reason" if grown else "")
+        yield _note(f"{counted(most, 'step')} count for the {steps:,} of {whose}. The surplus is no more than this: {why}.")
     elif total > steps:
         yield _wrong(f"{counted(total, 'step')} were charged; {whose} has {steps:,}.")
-    elif total < steps:
-        yield _note(f"{counted(total, 'step')} were charged; {whose} has {steps:,}. The claim is about those charged.")
+    elif promised > steps:
+        yield _wrong(f"{counted(promised, 'step')} are on the ledger's list, and all count; {whose} has {steps:,}.")
+    elif total < steps and promised < steps:
+        why = _reasons(facts) or "The claim is about those charged."
+        yield _note(f"{counted(total, 'step')} were charged; {whose} has {steps:,}. {why}")
+
+
+def _reasons(facts: Facts) -> str:
+    """Public reasons that runs declared for ending early, where the claim follows them."""
+    if facts.snapshot.rule is not Rule.LIST:
+        return ""
+    reasons = sorted({run.reason for run in facts.snapshot.runs if run.reason})
+    if not reasons:
+        return ""
+    said = "; ".join(f"“{reason}”" for reason in reasons[:3])
+    return f"The claim leaves out what a run left for a public reason, as was declared: {said}."
 
 
 def _terms(facts: Facts, plan: Plan, own: tuple[Charge, ...]) -> Iterator[Deviation]:
@@ -231,7 +250,8 @@ def _noise(query: Query) -> str:
 # --- audit against claim ---
 
 
-def _refuted(facts: Facts) -> bool:
+def refuted(facts: Facts) -> bool:
+    """Whether the audit of this ledger measured more than the claim allows."""
     return comparable(facts) and facts.audit is not None and facts.audit.strongest > (facts.audited_claim or 0.0)
 
 
@@ -247,7 +267,7 @@ def _audit(facts: Facts) -> Iterator[Deviation]:
     if not comparable(facts) and not facts.void:
         what = f"one {audit.unit}, {audit.adjacency.value} adjacency, delta {exact(audit.delta)}"
         yield _note(f"The audit measured something else than what is claimed: {what}.")
-    elif _refuted(facts):
+    elif refuted(facts):
         claimed = facts.audited_claim or 0.0
         assumed = f", if {audit.assumes}" if audit.lower <= claimed else ""
         yield _wrong(

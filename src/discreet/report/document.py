@@ -13,8 +13,23 @@ from dataclasses import dataclass
 from typing import Literal
 
 from discreet.report.deviations import Deviation
+from discreet.report.stamp import Stamp
 
-__all__ = ["Bar", "Bars", "Claim", "Document", "Figure", "Item", "Line", "Row", "Status", "Table", "capped"]
+__all__ = [
+    "Bar",
+    "Bars",
+    "Claim",
+    "Document",
+    "Figure",
+    "Item",
+    "Line",
+    "Row",
+    "Section",
+    "Signature",
+    "Status",
+    "Table",
+    "capped",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +98,33 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True)
+class Section:
+    """A part of the page with a title: paragraphs, then points, then a table."""
+
+    title: str
+    paragraphs: tuple[str, ...]
+    points: tuple[str, ...] = ()
+    table: Table | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What is signed, and by whom.
+
+    Args:
+        words: what a signature says.
+        subject: (name, value) pairs, on the word of whoever gave them; a value that nobody gave is empty.
+        identity: (name, value) pairs that name the ledger and its state, whole.
+        roles: who signs; each has a place for name, date and signature.
+    """
+
+    words: str
+    subject: tuple[tuple[str, str], ...]
+    identity: tuple[tuple[str, str], ...]
+    roles: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Line:
     """A line chart: points (x, y), a horizontal limit, one point that is named; `table` says the same in numbers."""
 
@@ -119,13 +161,15 @@ class Bars:
 class Claim:
     """The guarantee in numbers, for programs. Bounds are not rounded; None stands for "no such number".
 
-    `epsilon_upper` is the claim, and infinite where it does not hold; `epsilon_accounted` is what the accountant computed.
+    `epsilon_upper` is the claim, and None where it does not hold; `epsilon_accounted` is what the accountant computed, and
+    None where there is no guarantee at all. `epsilon_if_fixed` stands beside the claim of an odometer.
     """
 
     holds: bool
-    epsilon_upper: float
-    epsilon_accounted: float
-    epsilon_lower: float
+    epsilon_upper: float | None
+    epsilon_accounted: float | None
+    epsilon_lower: float | None
+    epsilon_if_fixed: float | None
     epsilon_rdp: float | None
     epsilon_without_amplification: float | None
     delta: float
@@ -147,7 +191,10 @@ class Document:
     schema: int
     made: str
     version: str
+    ledger: str
     ledger_head: str
+    stamp: Stamp
+    signature: Signature
     status: Status
     sentence: str
     meaning: tuple[str, ...]
@@ -162,6 +209,8 @@ class Document:
     spending: Line | None
     chart_notes: tuple[str, ...]
     groups: tuple[Bars, ...]
+    held_to: Section
     charges: Table
     runs: Table
+    executions: Table
     commands: tuple[tuple[str, str], ...]

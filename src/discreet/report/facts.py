@@ -16,6 +16,9 @@ from discreet.errors import LedgerCorrupt, ParameterError
 from discreet.ledger import Ledger, Rule, Snapshot
 from discreet.plan import Plan, Programme
 from discreet.report.curves import detail, spending, tradeoff, unamplified
+from discreet.report.own_plans import known_delta, own_plans
+from discreet.report.runs import epsilon_of_each
+from discreet.report.subject import Subject
 from discreet.tuning import Kind, Tuning
 from discreet.units import Guarantee
 
@@ -61,7 +64,9 @@ class Facts:
             and under a filter or an odometer.
         at_deltas: the claim at other deltas.
         ceilings: target and budget.
-        plan, audit, tuning: as given.
+        limit: the target's epsilon near which the claim was computed more closely; None for none.
+        alone: epsilon of each run by itself, by the number of the run.
+        plan, audit, tuning, subject: as given.
         audited: which ledger the audit was made for.
         audited_claim: upper bound on epsilon at the audit's delta; None where the two cannot be compared.
         spending: (steps, upper bound on epsilon), in the order of the ledger.
@@ -76,6 +81,8 @@ class Facts:
     unamplified: Guarantee | None
     at_deltas: tuple[Guarantee, ...]
     ceilings: tuple[Ceiling, ...]
+    limit: float | None
+    alone: Mapping[int, float]
     plan: Plan | Programme | None
     audit: Audit | None
     tuning: tuple[Tuning, ...]
@@ -83,6 +90,7 @@ class Facts:
     audited_claim: float | None
     spending: tuple[tuple[int, float], ...]
     tradeoff: TradeOff | None
+    subject: Subject
     made: str
     software: str
 
@@ -104,7 +112,8 @@ class Facts:
     @property
     def records(self) -> int | None:
         """Number of records, where plan or ledger say it."""
-        planned = [getattr(plan.sampler, "records", None) for plan in self.plans.values()]
+        plans = (*self.plans.values(), *own_plans(self.snapshot))
+        planned = [getattr(plan.sampler, "records", None) for plan in plans]
         stated = [getattr(charge.step.sampling, "records", None) for charge in self.snapshot.charges]
         known = [int(records) for records in (*planned, *stated) if records is not None]
         return known[0] if known else None
@@ -117,6 +126,7 @@ def gather(
     plan: Plan | Programme | None,
     audit: Audit | None,
     tuning: Tuning | Sequence[Tuning] = (),
+    subject: Subject | None = None,
 ) -> Facts:
     """Read the ledger from its first row, check it, and compute everything that the report says."""
     check.instance(_OWNER, "ledger", ledger, Ledger)
@@ -125,10 +135,12 @@ def gather(
         _check_leaves(plan)
     if audit is not None:
         check.instance(_OWNER, "audit", audit, Audit)
+    named = Subject() if subject is None else check.instance(_OWNER, "subject", subject, Subject)
     snapshot = ledger.verify().snapshot()
     records = _tuning(ledger, snapshot, tuning)
     level = _delta(snapshot, delta, plan)
-    guarantee = account(snapshot, delta=level, limit=_limit_at(level, plan))
+    limit = _limit_at(level, plan)
+    guarantee = account(snapshot, delta=level, limit=limit)
     tight = snapshot.rule in (None, Rule.LIST) and not guarantee.voided_by
     return Facts(
         snapshot=snapshot,
@@ -137,6 +149,8 @@ def gather(
         unamplified=unamplified(snapshot, level, guarantee) if tight else None,
         at_deltas=_at_deltas(snapshot, guarantee) if tight else (guarantee,),
         ceilings=_ceilings(snapshot, guarantee, plan),
+        limit=limit,
+        alone=epsilon_of_each(snapshot, level),
         plan=plan,
         audit=audit,
         tuning=records,
@@ -144,6 +158,7 @@ def gather(
         audited_claim=None if audit is None else _claim_at(snapshot, audit.delta, guarantee),
         spending=spending(snapshot, guarantee) if tight and math.isfinite(guarantee.upper) else (),
         tradeoff=None if guarantee.voided_by else tradeoff(snapshot if tight else None, guarantee),
+        subject=named,
         made=datetime.now(UTC).isoformat(timespec="seconds"),
         software=_version(),
     )
@@ -151,7 +166,7 @@ def gather(
 
 def _check_leaves(plan: Plan | Programme) -> None:
     try:
-        for part in (plan,) if isinstance(plan, Plan) else plan.plans.values():
+        for part in plan.plans.values():
             part.queries()
     except ParameterError as wrong:
         expected = "one that knows its leaves, as the plan of a run does"
@@ -171,8 +186,9 @@ def _delta(snapshot: Snapshot, delta: float | None, plan: Plan | Programme | Non
         return check.fraction(_OWNER, "delta", delta)
     if plan is not None and plan.target is not None:
         return plan.target.delta
-    if terms is not None and terms.delta is not None:
-        return terms.delta
+    own = known_delta(snapshot)
+    if own is not None:
+        return own
     expected = "given, where neither the ledger's budget nor a plan with a target names it"
     raise ParameterError(owner=_OWNER, name="delta", expected=expected, got="None", do="A claim needs a delta.")
 
@@ -193,6 +209,8 @@ def _at_deltas(snapshot: Snapshot, claim: Guarantee) -> tuple[Guarantee, ...]:
 
 
 def _ceilings(snapshot: Snapshot, guarantee: Guarantee, plan: Plan | Programme | None) -> tuple[Ceiling, ...]:
+    if guarantee.voided_by:
+        return ()  # nothing that could be compared
     limits = [] if plan is None or plan.target is None else [("target", plan.target.epsilon, plan.target.delta)]
     terms = snapshot.terms
     if terms is not None and terms.epsilon is not None and terms.delta is not None:
@@ -204,7 +222,9 @@ def _ceilings(snapshot: Snapshot, guarantee: Guarantee, plan: Plan | Programme |
 
 def _claim_at(snapshot: Snapshot, delta: float, guarantee: Guarantee, limit: float | None = None) -> float | None:
     """The upper bound on epsilon at another delta, if one can be stated; finer where a limit lies inside the bracket."""
-    if delta == guarantee.delta or guarantee.voided_by:
+    if guarantee.voided_by:
+        return None
+    if delta == guarantee.delta:
         return guarantee.upper
     if snapshot.rule not in (None, Rule.LIST):
         # What holds at a delta holds at every larger one.

@@ -7,14 +7,16 @@ from collections.abc import Sequence
 
 from discreet.accounting import tier
 from discreet.accounting.tiers import TierReading
+from discreet.ledger import Rule
 from discreet.report.curves import FALSE_POSITIVES
-from discreet.report.deviations import Deviation, contradicted
-from discreet.report.document import Claim, Figure, Status
+from discreet.report.deviations import Deviation, comparable, contradicted, refuted
+from discreet.report.document import Claim, Figure, Signature, Status
 from discreet.report.facts import Facts
-from discreet.report.words import counted, downward, exact, mark_words, people, percent, upward
+from discreet.report.stamp import Stamp
+from discreet.report.words import counted, downward, exact, mark_words, moment, people, percent, upward
 from discreet.units import Adjacency, Guarantee
 
-__all__ = ["claim", "figures", "hits_at_one_percent", "meaning", "sentence", "status"]
+__all__ = ["claim", "figures", "hits_at_one_percent", "meaning", "sentence", "signature", "stamp", "status"]
 
 
 def status(facts: Facts, deviations: Sequence[Deviation]) -> Status:
@@ -30,7 +32,22 @@ def status(facts: Facts, deviations: Sequence[Deviation]) -> Status:
     if wrong:
         text = f"The claim is about what the ledger holds, and it holds. But {counted(wrong, 'deviation')} must be looked into."
         return Status("deviates", counted(wrong, "deviation"), text)
-    return Status("holds", "Guarantee holds", "The guarantee holds under the assumptions listed below.")
+    audited = f" {_audit_words(facts)}" if facts.audit is not None else ""
+    return Status("holds", "Guarantee holds", f"The guarantee holds under the assumptions listed below.{audited}")
+
+
+def _audit_words(facts: Facts) -> str:
+    """What the audit adds to the headline."""
+    if not comparable(facts):
+        return "The audit that was given measured something else."
+    return f"The audit passes, and reached {_share(facts)} of the claim."
+
+
+def _share(facts: Facts) -> str:
+    """How far up to the claim the audit came, rounded down."""
+    if facts.audit is None or not facts.audited_claim:
+        return "no share"
+    return f"{math.floor(100.0 * facts.audit.strongest / facts.audited_claim):,} %"
 
 
 def sentence(facts: Facts) -> str:
@@ -57,13 +74,26 @@ _CHANGES = {
 
 
 def meaning(facts: Facts) -> tuple[str, ...]:
-    """What the claim means, in words."""
+    """What the claim means, in words. Of a void ledger nothing more is said than that there is no guarantee."""
+    if facts.void:
+        return ()
     reading = tier(facts.guarantee)
     words = (
         f"In the terms of the guide (Ponomareva et al. 2023, section 5.2.1): {reading.tier.value}. {_remarks(reading)}".strip()
     )
     hits = hits_at_one_percent(facts)
-    return (words,) if facts.void or hits is None else (_attack(hits, facts.guarantee), words)
+    attack = () if hits is None else (_attack(hits, facts.guarantee),)
+    return (*_beside(facts), *attack, words)
+
+
+def _beside(facts: Facts) -> tuple[str, ...]:
+    """What stands beside the claim of an odometer, and on which condition."""
+    fixed = facts.guarantee.if_fixed
+    if fixed is None:
+        return ()
+    condition = "If all runs had been fixed before the first release, epsilon would be at most"
+    doubt = "whether they were, the ledger does not show"
+    return (f"This holds whatever decided on runs and steps. {condition} {upward(fixed)}; {doubt}.",)
 
 
 def _remarks(reading: TierReading) -> str:
@@ -94,18 +124,40 @@ def figures(facts: Facts) -> tuple[Figure, ...]:
     name, _, words = reading.tier.value.partition(": ")
     if facts.void:
         return (Figure("epsilon", "none", "no guarantee"), Figure("tier", name.capitalize(), words))
-    between = f"at least {downward(guarantee.lower)}" if guarantee.lower else "a bound, nothing smaller is proven impossible"
     found = [
-        Figure("epsilon, at most", upward(guarantee.upper), between if facts.second else "the whole budget"),
+        Figure("epsilon, at most", upward(guarantee.upper), _beside_epsilon(facts)),
         Figure("delta", exact(guarantee.delta), f"for one {guarantee.unit}"),
         Figure("tier of the guide", name.removeprefix("tier ").capitalize(), words),
     ]
+    if guarantee.if_fixed is not None:
+        found.append(Figure("if all was fixed in advance", upward(guarantee.if_fixed), "only if no run was chosen by looking"))
     if facts.second is not None:
         found.append(Figure("second opinion (RDP)", upward(facts.second.upper), "at most, by another analysis"))
     hits = hits_at_one_percent(facts)
     if hits is not None:
         found.append(Figure("attacker's best", percent(hits), "of members, at 1 % false alarms"))
+    if facts.audit is not None:
+        found.append(_audit_figure(facts))
     return tuple(found)
+
+
+def _beside_epsilon(facts: Facts) -> str:
+    match facts.snapshot.rule:
+        case None | Rule.LIST:
+            lower = facts.guarantee.lower
+            return f"at least {downward(lower)}" if lower else "a bound, nothing smaller is proven impossible"
+        case Rule.ODOMETER:
+            return "whatever decided on the runs"
+        case _:
+            return "the whole budget"
+
+
+def _audit_figure(facts: Facts) -> Figure:
+    if refuted(facts):
+        return Figure("audit", "FAIL", "measured more than is claimed")
+    if not comparable(facts):
+        return Figure("audit", "none", "the one given is of something else")
+    return Figure("audit", "PASS", f"{_share(facts)} of the claim reached")
 
 
 def claim(facts: Facts) -> Claim:
@@ -114,9 +166,10 @@ def claim(facts: Facts) -> Claim:
     holds = not facts.void and not contradicted(facts)
     return Claim(
         holds=holds,
-        epsilon_upper=guarantee.upper if holds else math.inf,
-        epsilon_accounted=guarantee.upper,
-        epsilon_lower=guarantee.lower,
+        epsilon_upper=guarantee.upper if holds else None,
+        epsilon_accounted=None if facts.void else guarantee.upper,
+        epsilon_lower=None if facts.void else guarantee.lower,
+        epsilon_if_fixed=guarantee.if_fixed,
         epsilon_rdp=None if facts.second is None else facts.second.upper,
         epsilon_without_amplification=None if facts.unamplified is None else facts.unamplified.upper,
         delta=guarantee.delta,
@@ -129,4 +182,42 @@ def claim(facts: Facts) -> Claim:
         voided_by=guarantee.voided_by,
         tier=tier(guarantee).tier.value,
         hit_rate_at_1_percent=hits_at_one_percent(facts) if holds else None,
+    )
+
+
+def stamp(facts: Facts) -> Stamp:
+    """Which rows the report is about, and what it claims, for `discreet verify --report`."""
+    guarantee = facts.guarantee
+    return Stamp(
+        ledger=facts.snapshot.ledger,
+        head=facts.snapshot.head,
+        epsilon=None if facts.void else guarantee.upper,
+        delta=guarantee.delta,
+        limit=facts.limit,
+        unit=str(guarantee.unit),
+        adjacency=guarantee.adjacency.value,
+        voided_by=", ".join(guarantee.voided_by),
+    )
+
+
+def signature(facts: Facts) -> Signature:
+    """What is signed, and places for who signs."""
+    subject, guarantee = facts.subject, facts.guarantee
+    stated = "no guarantee" if facts.void else f"epsilon {upward(guarantee.upper)} at delta {exact(guarantee.delta)}"
+    return Signature(
+        "Names are on the word of whoever gave them: the ledger knows none. Whoever signs has read the deviations and the "
+        "assumptions, and compared the head below with a copy that was kept elsewhere.",
+        (
+            ("data set", subject.data_set),
+            ("model", subject.model),
+            ("purpose", subject.purpose),
+            ("run by", subject.who),
+        ),
+        (
+            ("statement", f"{stated}, for one {guarantee.unit} under {guarantee.adjacency.value} adjacency"),
+            ("ledger", facts.snapshot.ledger),
+            ("head", facts.snapshot.head),
+            ("report made", moment(facts.made)),
+        ),
+        ("responsible for the training", "privacy officer"),
     )

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from discreet.report.document import Bars, Document, Item, Line, Table
+from discreet.report.document import Bars, Document, Item, Line, Section, Signature, Table
 
 __all__ = ["escaped", "markdown"]
 
 _SPECIAL = re.compile(r"([\\`*\[\]|~$])|(?<![^\W_])(_)|(_)(?![^\W_])")
 _OPENING = re.compile(r"^(\s*\d*)((?<=\d)[.)]|(?<!\d)[#+=-])(?=\s|#)")  # of a heading, a list or a line below a heading
+_ROOM = "." * 40  # to write on
 _HTML = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 
@@ -40,11 +41,14 @@ def _lines(document: Document) -> Iterator[str]:
         yield from _chart(line)
     for bars in document.groups:
         yield from _bars(bars)
+    yield from _section(document.held_to)
+    yield from ("## Runs", "", *_table(document.runs), "", *_table(document.executions), "")
     yield from ("## What was charged", "", *_table(document.charges), "")
-    yield from ("## Runs", "", *_table(document.runs), "")
+    yield from _signature(document.signature)
     yield from ("## Verify it yourself", "", "LEDGER stands for the path of the ledger's file.", "")
     yield from (f"* {escaped(words)} `{command}`" for command, words in document.commands)
-    yield from ("", f"Written by discreet {escaped(document.version)} at {escaped(document.made)}.")
+    yield from ("", f"`{document.stamp.line()}`", "")
+    yield f"Written by discreet {escaped(document.version)} at {escaped(document.made)}."
 
 
 def _headline(document: Document) -> Iterator[str]:
@@ -66,13 +70,32 @@ def _paragraphs(texts: Iterable[str]) -> Iterator[str]:
 
 def _item(item: Item) -> Iterator[str]:
     yield from (f"### {item.number} {escaped(item.title)}", "")
-    yield from _paragraphs(item.paragraphs)
-    for point in item.points:
+    yield from _content(item)
+
+
+def _section(section: Section) -> Iterator[str]:
+    yield from (f"## {escaped(section.title)}", "")
+    yield from _content(section)
+
+
+def _content(part: Item | Section) -> Iterator[str]:
+    yield from _paragraphs(part.paragraphs)
+    for point in part.points:
         yield f"* {escaped(point)}"
-    if item.points:
+    if part.points:
         yield ""
-    if item.table is not None:
-        yield from (*_table(item.table), "")
+    if part.table is not None:
+        yield from (*_table(part.table), "")
+
+
+def _signature(signature: Signature) -> Iterator[str]:
+    yield from ("## Signature", "")
+    for name, value in (*signature.subject, *signature.identity):
+        yield f"* {escaped(name)}: {escaped(value or _ROOM)}"
+    yield from ("", escaped(signature.words), "")
+    yield from ("| role | name | date | signature |", "|---|---|---|---|")
+    yield from (f"| {escaped(role)} | | | |" for role in signature.roles)
+    yield ""
 
 
 def _chart(line: Line) -> Iterator[str]:

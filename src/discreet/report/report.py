@@ -21,6 +21,7 @@ from discreet.report.document import Document
 from discreet.report.facts import gather
 from discreet.report.markdown import markdown
 from discreet.report.page import page
+from discreet.report.subject import Subject
 from discreet.tuning import Tuning
 from discreet.units import Guarantee
 
@@ -32,11 +33,10 @@ class Report:
 
     Made by `Report.of`; a report is about the ledger as it was then. All formats say the same.
 
-    >>> from discreet.ledger import GaussianSum, Poisson, Step
     >>> plan = Plan.dpsgd(records=1000, sampling_probability=0.01, steps=10, noise_multiplier=2.0)
     >>> ledger = Ledger.in_memory()
-    >>> _ = ledger.begin(plan.run_info("example"))
-    >>> for _ in ledger.steps(plan.step, plan.steps):
+    >>> run = ledger.begin(plan.run_info("example"), [(plan.step, plan.steps)])
+    >>> for _ in run.steps(plan.step, plan.steps):
     ...     pass
     >>> report = Report.of(ledger, delta=1e-6, plan=plan)
     >>> report.deviations, report.guarantee.epsilon < 0.4
@@ -59,24 +59,26 @@ class Report:
         plan: Plan | Programme | None = None,
         audit: Audit | None = None,
         tuning: Tuning | Sequence[Tuning] = (),
+        subject: Subject | None = None,
     ) -> Report:
         """The report on a ledger, which is read from its first row and checked.
 
         Args:
             ledger: of the data set.
-            delta: of the claim; left out: that of the plan's target, or of the budget.
+            delta: of the claim; left out: that of the plan's target, of the ledger's budget, or of the target of the plans in
+                its rows. Under a filter or an odometer only the ledger's own is possible.
             plan: what was declared, one plan or a programme of several; compared with what was charged. Take the plan of the
                 run, which knows its leaves.
             audit: what was measured.
-            budget: that guarded the ledger. Needed where steps were chosen from outputs: only it can say what holds then.
             tuning: how parameters were chosen, and on what data. Left out, the report says that it is not stated.
+            subject: names for whoever signs: data set, model, purpose, who ran it. Left out, there is room to write them.
 
         Raises:
-            AccountingError: nothing can be stated: nothing was charged, runs protect different things, a budget is missing.
+            AccountingError: nothing can be stated: nothing was charged, or runs protect different things.
             LedgerCorrupt: a row is wrong.
             ParameterError: no delta is known; or tuning on private data whose runs are not in this ledger.
         """
-        facts = gather(ledger, delta=delta, plan=plan, audit=audit, tuning=tuning)
+        facts = gather(ledger, delta=delta, plan=plan, audit=audit, tuning=tuning, subject=subject)
         found = deviations(facts)
         return cls(compose(facts, found), facts.guarantee, found)
 

@@ -8,7 +8,7 @@ import pytest
 import discreet as dp
 from discreet.accounting.sources import phrase
 from discreet.report.words import upward
-from support.reports import DELTA, INFO, REFUSED, SAMPLINGS, analysed, extend, items, ledger_of, planned, step_of
+from support.reports import DELTA, INFO, REFUSED, SAMPLINGS, analysed, extend, items, ledger_of, listed, planned, step_of
 
 FORMATS = ("html", "md", "json")
 
@@ -17,7 +17,8 @@ FORMATS = ("html", "md", "json")
 def made(sampling: dp.ledger.Sampling, adjacency: dp.Adjacency) -> tuple[dp.Report, str]:
     """A report on a tuning run and a final run, and the head of its ledger."""
     info = replace(INFO, adjacency=adjacency, unit=dp.Unit("patient"))
-    ledger = ledger_of((step_of(sampling), 3), info=replace(info, label="tuning"))
+    budget = listed((step_of(sampling), 7))
+    ledger = ledger_of((step_of(sampling), 3), info=replace(info, label="tuning"), budget=budget)
     extend(ledger, (step_of(sampling), 4), info=replace(info, label="the final one"))
     return dp.Report.of(ledger, delta=DELTA), ledger.head()
 

@@ -6,8 +6,9 @@ from dataclasses import replace
 import pytest
 
 import discreet as dp
+from discreet.ledger.rules import HasTerms
 from discreet.plan.calibrated import Target
-from support.reports import DELTA, INFO, STEP, audit_of, executed, extend, ledger_of, planned, step_of
+from support.reports import DELTA, INFO, STEP, audit_of, executed, extend, ledger_of, listed, planned, step_of
 
 PLAN = planned()
 
@@ -46,8 +47,8 @@ def test_what_was_planned_and_done_has_no_deviation() -> None:
 
 def test_without_a_plan_it_says_that_nothing_was_compared() -> None:
     report = dp.Report.of(ledger_of((STEP, 20)), delta=DELTA)
-    assert "compared with nothing but itself. Not given: plan, budget, audit." in report.markdown()
-    assert "No plan was given" in report.html()
+    assert "compared with nothing but itself. Not given: plan, audit." in report.markdown()
+    assert "No plan was given to this report. The rows hold no plan" in report.html()
 
 
 def test_other_sampling_is_wrong() -> None:
@@ -75,29 +76,95 @@ def test_groups_too_many_and_too_few_are_wrong() -> None:
     assert "group other is not in the plan" in texts
 
 
-def test_more_steps_are_wrong_and_fewer_a_note() -> None:
+def test_more_steps_are_wrong_and_fewer_none_where_all_count() -> None:
     only(dp.Report.of(executed(PLAN, 21), delta=DELTA, plan=PLAN), "wrong", "21 steps were charged; the plan has 20")
-    only(dp.Report.of(executed(PLAN, 19), delta=DELTA, plan=PLAN), "note", "19 steps were charged; the plan has 20")
+    stopped = stopped_early(PLAN, 7)
+    report = dp.Report.of(stopped, delta=DELTA, plan=PLAN)
+    assert found(report) == []  # the claim is about all 20
+    assert report.guarantee == replace(dp.account(executed(PLAN), delta=DELTA), basis=report.guarantee.basis)
+    assert "was charged 7 of 20 planned steps and is over, without a public reason. All that it planned counts." in report.html()
+
+
+def stopped_early(plan: dp.Plan, steps: int, reason: str = "", budget: HasTerms | None = None) -> dp.Ledger:
+    ledger = dp.Ledger.in_memory(budget=budget)
+    run = ledger.begin(plan.run_info("final"), [(plan.step, plan.steps)], plan=plan.as_row())
+    for _ in run.steps(plan.step, steps):
+        pass
+    run.end(reason)
+    return ledger
+
+
+def test_fewer_steps_are_a_note_where_the_claim_does_not_count_all() -> None:
+    for ledger, why in (
+        (stopped_early(PLAN, 7, "power failure"), "for a public reason, as was declared: “power failure”"),
+        (stopped_early(PLAN, 7, budget=dp.Filter(epsilon=2.0, delta=DELTA)), "The claim is about those charged."),
+        (executed(PLAN, 7), "The claim is about those charged."),  # a list of 7
+    ):
+        only(dp.Report.of(ledger, delta=DELTA, plan=PLAN), "note", "7 steps were charged; the plan has 20.", why)
+
+
+def test_a_list_that_promises_more_than_the_plan_is_wrong_before_it_is_taken() -> None:
+    longer = planned(steps=30)
+    report = dp.Report.of(stopped_early(longer, 10), delta=DELTA, plan=PLAN)
+    only(report, "wrong", "30 steps are on the ledger's list, and all count; the plan has 20.")
 
 
 def test_a_killed_and_resumed_run_has_more_steps_without_being_wrong() -> None:
     ledger = dp.Ledger.in_memory()
-    ledger.begin(PLAN.run_info("final"))
-    ledger.reserve(PLAN.step, count=8)  # killed
-    extend(ledger, (PLAN.step, 15), info=PLAN.run_info("final"))
-    severities = {severity for severity, _ in found(dp.Report.of(ledger, delta=DELTA, plan=PLAN))}
-    assert severities == {"note"}
-    assert "steps" not in alarming(dp.Report.of(ledger, delta=DELTA, plan=PLAN))
+    killed = ledger.begin(PLAN.run_info("final"), [(PLAN.step, PLAN.steps)])
+    lease = killed.reserve(PLAN.step, count=8)
+    ledger.extend_list([(PLAN.step, 3)], reason="power failure")
+    resumed = ledger.begin(PLAN.run_info("final"), [(PLAN.step, 15)], continues=killed.number)
+    for _ in resumed.steps(PLAN.step, 15):
+        pass
+    assert lease.left == 8  # never settled
+    report = dp.Report.of(ledger, delta=DELTA, plan=PLAN)
+    notes = found(report)
+    assert {severity for severity, _ in notes} == {"note"}
+    assert "23 steps count for the 20 of the plan." in notes[0][1]
+    assert "steps" not in alarming(report)
+    for words in ("then run 5 took its place", "The list grew by 3 steps for a public reason, as was declared: “power failure”"):
+        assert words in report.html()
 
 
 def test_steps_of_other_runs_are_a_note_if_they_bear_another_name() -> None:
-    ledger = executed(PLAN)
-    extend(ledger, (dp.Step(dp.Poisson(0.05), [dp.GaussianSum("grad/*", 1.0, 9.0)]), 7), info=PLAN.run_info("tuning"))
+    other = dp.Step(dp.Poisson(0.05), [dp.GaussianSum("grad/*", 1.0, 9.0)])
+    both = listed((PLAN.step, PLAN.steps), (other, 7))
+    ledger = executed(PLAN, budget=both)
+    extend(ledger, (other, 7), info=PLAN.run_info("tuning"))
     report = dp.Report.of(ledger, delta=DELTA, plan=PLAN)
     only(report, "note", "7 steps of runs that are not of this plan", "“tuning”")
-    same = executed(PLAN)
-    extend(same, (dp.Step(dp.Poisson(0.05), [dp.GaussianSum("grad/*", 1.0, 9.0)]), 7), info=PLAN.run_info("final"))
+    same = executed(PLAN, budget=both)
+    extend(same, (other, 7), info=PLAN.run_info("final"))
     only(dp.Report.of(same, delta=DELTA, plan=PLAN), "wrong", "7 steps of run “final” are not the plan's")
+
+
+# --- the plans in the ledger's own rows ---
+
+
+def test_a_run_that_kept_to_the_plan_in_its_own_row_needs_no_file() -> None:
+    report = dp.Report.of(stopped_early(PLAN, 20), delta=DELTA)
+    assert found(report) == []
+    assert "1 run of 1 kept to the plan in the ledger&#39;s own rows." in report.html()
+    assert "(1,000 records), which it is" in report.html()  # the row's plan says how many
+
+
+@pytest.mark.parametrize(
+    ("plan", "text"),
+    [
+        (planned(steps=10), "committed to 20 steps; the plan in its own row has 10."),
+        (planned(noise_multiplier=6.0), "committed to 20 steps of another kind than the plan in its own row has."),
+        (None, "holds a text in the place of its plan that cannot be read"),
+    ],
+    ids=["more steps", "other noise", "no plan"],
+)
+def test_a_run_that_is_not_of_the_plan_in_its_own_row_is_wrong(plan: dp.Plan | None, text: str) -> None:
+    ledger = dp.Ledger.in_memory()
+    row = '{"schema": 99}' if plan is None else plan.as_row()
+    run = ledger.begin(PLAN.run_info("final"), [(PLAN.step, PLAN.steps)], plan=row)
+    for _ in run.steps(PLAN.step, PLAN.steps):
+        pass
+    only(dp.Report.of(ledger, delta=DELTA), "wrong", f"Run {run.number} (“final”) ", text)
 
 
 def test_another_unit_adjacency_or_lower_numerics_is_wrong() -> None:
@@ -119,7 +186,7 @@ def test_better_numerics_are_fine() -> None:
 
 def test_marks_are_wrong() -> None:
     ledger = executed(PLAN)
-    ledger.mark("unsafe_example")
+    ledger.mark(ledger.runs()[0].number, "unsafe_example")
     only(dp.Report.of(ledger, delta=DELTA, plan=PLAN), "wrong", "marked unsafe_example")
 
 
@@ -142,14 +209,16 @@ def test_a_target_at_another_delta_is_compared_at_that_delta() -> None:
     only(report, "wrong", "above the target of epsilon 0.2 at delta 1e-09")
 
 
-def test_what_a_guard_admitted_is_not_said_to_exceed_it() -> None:
-    """The budget lies inside the bracket of the usual tolerance: a guard narrows it, and so does the report."""
+def test_what_a_budget_admitted_is_not_said_to_exceed_it() -> None:
+    """The budget lies inside the bracket of the usual tolerance: admission narrows it, and so does the report."""
     rough = dp.account([(STEP, 400)], delta=DELTA, adjacency=INFO.adjacency)
     budget = dp.Budget(epsilon=(rough.upper + (rough.estimate or 0.0)) / 2.0, delta=DELTA)
+    assert budget.epsilon is not None
     assert budget.epsilon < rough.upper
-    ledger = dp.Ledger.in_memory(guard=budget)
-    extend(ledger, (STEP, 400), info=INFO)
-    assert found(dp.Report.of(ledger, budget=budget)) == []
+    ledger = ledger_of((STEP, 400), budget=budget)
+    report = dp.Report.of(ledger)
+    assert found(report) == []
+    assert f"budget {budget.epsilon!r}" in report.markdown()
 
 
 # --- audit ---
@@ -181,7 +250,7 @@ def test_p43_an_audit_above_the_claim_contradicts_it() -> None:
     only(report, "wrong", "The audit refutes the claim")
     assert status(report) == "contradicted"
     assert not json.loads(report.json())["claim"]["holds"]
-    assert json.loads(report.json())["claim"]["epsilon_upper"] == "infinity"
+    assert json.loads(report.json())["claim"]["epsilon_upper"] is None
     assert "The claim of the ledger, which is contradicted" in report.html()
     assert "epsilon at delta 1e-05, measured" in alarming(report)
 
@@ -217,7 +286,7 @@ def test_an_audit_of_another_ledger_is_wrong_and_not_compared() -> None:
 
 
 def test_an_audit_of_an_earlier_state_still_refutes() -> None:
-    ledger = ledger_of((STEP, 20))
+    ledger = ledger_of((STEP, 20), budget=listed((STEP, 25)))
     small, large = audit_of(ledger), audit_of(ledger, lower=50.0)
     extend(ledger, (STEP, 5), info=INFO)
     only(dp.Report.of(ledger, delta=DELTA, audit=small), "note", "an earlier state")
@@ -231,12 +300,24 @@ def test_an_audit_of_something_else_refutes_nothing(change: dict[str, object]) -
     only(dp.Report.of(ledger, delta=DELTA, audit=audit), "note", "something else than what is claimed")
 
 
-def test_under_a_filter_an_audit_is_compared_where_the_budget_implies_something() -> None:
-    budget = dp.Budget(epsilon=2.0, delta=DELTA)
-    ledger = ledger_of((STEP, 5), info=replace(INFO, parameters=dp.Parameters.CHOSEN_FROM_OUTPUTS))
+@pytest.mark.parametrize("rule", [dp.Filter(epsilon=2.0, delta=DELTA), dp.Odometer(delta=DELTA)], ids=["filter", "odometer"])
+def test_without_a_list_an_audit_is_compared_where_the_claim_implies_something(rule: HasTerms) -> None:
+    ledger = ledger_of((STEP, 5), info=replace(INFO, parameters=dp.Parameters.CHOSEN_FROM_OUTPUTS), budget=rule)
     high = audit_of(ledger, lower=2.5)
-    assert status(dp.Report.of(ledger, budget=budget, audit=replace(high, delta=1e-3))) == "contradicted"
-    only(dp.Report.of(ledger, budget=budget, audit=replace(high, delta=1e-9)), "note", "something else")
+    assert status(dp.Report.of(ledger, audit=replace(high, delta=1e-3))) == "contradicted"
+    only(dp.Report.of(ledger, audit=replace(high, delta=1e-9)), "note", "something else")
+
+
+@pytest.mark.parametrize(("factor", "outcome"), [(0.5, "PASS"), (1.5, "FAIL")])
+def test_the_audit_is_in_the_headline_with_the_share_it_reached(factor: float, outcome: str) -> None:
+    ledger = ledger_of((STEP, 20))
+    document = json.loads(dp.Report.of(ledger, delta=DELTA, audit=audit_of(ledger, report_upper(ledger) * factor)).json())
+    (figure,) = [figure for figure in document["figures"] if figure["name"] == "audit"]
+    assert figure["value"] == outcome
+    assert ("50 % of the claim reached" in figure["note"] or "49 % of" in figure["note"]) is (outcome == "PASS")
+    assert ("The audit passes, and reached" in document["status"]["text"]) is (outcome == "PASS")
+    other = json.loads(dp.Report.of(ledger, delta=DELTA, audit=audit_of(ledger_of((STEP, 5)))).json())
+    assert [figure["value"] for figure in other["figures"] if figure["name"] == "audit"] == ["none"]
 
 
 def test_a_full_batch_step_is_compared_too() -> None:
@@ -253,8 +334,15 @@ LOOK = dp.Plan(sampler=dp.Sampler(dp.Everything(), records=1_000, steps=1), mech
 BOTH = dp.Programme({"look": LOOK, "train": PLAN})
 
 
+def both(*more: tuple[dp.Step, int], look: int = 1) -> dp.Ledger:
+    """A ledger whose first run looked; the list has room for training, and for what else is named."""
+    budget = listed((LOOK.step, look), (PLAN.step, PLAN.steps), *more)
+    return ledger_of((LOOK.step, look), info=LOOK.run_info("look"), budget=budget)
+
+
 def test_a_programme_that_was_executed_has_no_deviation() -> None:
-    ledger = ledger_of((LOOK.step, 1), info=LOOK.run_info("look"))
+    ledger = dp.Ledger.in_memory(budget=dp.Budget(plans=BOTH))
+    extend(ledger, (LOOK.step, 1), info=LOOK.run_info("look"))
     extend(ledger, (PLAN.step, PLAN.steps), info=PLAN.run_info("train"))
     report = dp.Report.of(ledger, delta=DELTA, plan=BOTH)
     assert found(report) == []
@@ -263,31 +351,42 @@ def test_a_programme_that_was_executed_has_no_deviation() -> None:
 
 
 def test_a_plan_of_a_programme_with_more_steps_or_other_noise_is_wrong_and_named() -> None:
-    ledger = ledger_of((LOOK.step, 2), info=LOOK.run_info("look"))
+    ledger = both(look=2)
     extend(ledger, (PLAN.step, PLAN.steps), info=PLAN.run_info("train"))
     report = dp.Report.of(ledger, delta=DELTA, plan=BOTH)
     only(report, "wrong", "2 steps were charged; plan “look” has 1.")
     assert alarming(report) == ["look: steps"]
 
-    ledger = ledger_of((LOOK.step, 1), info=LOOK.run_info("look"))
-    extend(ledger, (PLAN.step, PLAN.steps), (step_of(dp.Poisson(0.05), noise_std=0.5), 3), info=PLAN.run_info("train"))
+    noisier = step_of(dp.Poisson(0.05), noise_std=0.5)
+    ledger = both((noisier, 3))
+    extend(ledger, (PLAN.step, PLAN.steps), (noisier, 3), info=PLAN.run_info("train"))
     report = dp.Report.of(ledger, delta=DELTA, plan=BOTH)
     only(report, "wrong", "3 steps of run “train” are not the plan's", "group grad is not in the plan")
 
 
 def test_a_plan_of_a_programme_that_did_not_run_and_runs_beside_it_are_noted() -> None:
-    ledger = ledger_of((PLAN.step, PLAN.steps), info=PLAN.run_info("train"))
-    extend(ledger, (step_of(dp.Poisson(0.05), noise_std=9.0), 4), info=PLAN.run_info("other"))
+    beside = step_of(dp.Poisson(0.05), noise_std=9.0)
+    ledger = ledger_of((PLAN.step, PLAN.steps), info=PLAN.run_info("train"), budget=listed((PLAN.step, PLAN.steps), (beside, 4)))
+    extend(ledger, (beside, 4), info=PLAN.run_info("other"))
     texts = found(dp.Report.of(ledger, delta=DELTA, plan=BOTH))
     assert [severity for severity, _ in texts] == ["note", "note"]
     assert "0 steps were charged; plan “look” has 1." in texts[0][1]
     assert "4 steps of runs that are not of these plans are in the ledger (“other”)" in texts[1][1]
 
 
+def test_a_plan_of_a_programme_that_is_on_the_list_and_did_not_run_counts_all_the_same() -> None:
+    ledger = dp.Ledger.in_memory(budget=dp.Budget(plans=BOTH))
+    extend(ledger, (PLAN.step, PLAN.steps), info=PLAN.run_info("train"))
+    report = dp.Report.of(ledger, delta=DELTA, plan=BOTH)
+    assert found(report) == []
+    assert report.guarantee.upper == dp.account(BOTH, delta=DELTA).upper
+
+
 def test_p41_a_plan_of_a_programme_that_ran_with_other_noise_under_another_name_is_wrong() -> None:
     """The other plan ran as planned. That must not turn what was done in place of this one into a run beside it."""
-    ledger = ledger_of((LOOK.step, 1), info=LOOK.run_info("look"))
     less = planned(noise_multiplier=0.5)
+    budget = listed((LOOK.step, 1), (less.step, less.steps))
+    ledger = ledger_of((LOOK.step, 1), info=LOOK.run_info("look"), budget=budget)
     extend(ledger, (less.step, less.steps), info=less.run_info("training, second attempt"))
     report = dp.Report.of(ledger, delta=DELTA, plan=BOTH)
     wrong = [text for severity, text in found(report) if severity == "wrong"]
@@ -309,17 +408,21 @@ def test_a_plan_of_a_programme_that_did_not_run_raises_no_alarm_over_what_others
 
 def test_phases_with_equal_steps_are_counted_together() -> None:
     schedule = dp.Programme({"a": PLAN, "b": PLAN})
-    ledger = ledger_of((PLAN.step, 2 * PLAN.steps), info=PLAN.run_info("a"))
-    assert found(dp.Report.of(ledger, delta=DELTA, plan=schedule)) == []
+    twice = (PLAN.step, 2 * PLAN.steps)
+    assert found(dp.Report.of(ledger_of(twice, info=PLAN.run_info("a")), delta=DELTA, plan=schedule)) == []
+    ledger = ledger_of(twice, info=PLAN.run_info("a"), budget=listed((PLAN.step, 2 * PLAN.steps + 1)))
     extend(ledger, (PLAN.step, 1), info=PLAN.run_info("b"))
     only(dp.Report.of(ledger, delta=DELTA, plan=schedule), "wrong", "plan “a” and plan “b” has")
 
 
 def test_the_target_of_a_programme_is_a_ceiling() -> None:
     calibrated = BOTH.calibrated(epsilon=1.0, delta=DELTA)
-    ledger = ledger_of((calibrated["look"].step, 1), info=LOOK.run_info("look"))
-    extend(ledger, (calibrated["train"].step, PLAN.steps), info=PLAN.run_info("train"))
+    look, train = calibrated["look"], calibrated["train"]
+    ledger = dp.Ledger.in_memory(budget=dp.Budget(plans=calibrated))
+    extend(ledger, (look.step, 1), info=LOOK.run_info("look"))
+    extend(ledger, (train.step, PLAN.steps), info=PLAN.run_info("train"))
     assert found(dp.Report.of(ledger, plan=calibrated)) == []
-    extend(ledger, (calibrated["train"].step, PLAN.steps), info=PLAN.run_info("train"))
+    ledger.extend_list([(train.step, PLAN.steps)], reason="somebody wanted more")
+    extend(ledger, (train.step, PLAN.steps), info=PLAN.run_info("train"))
     texts = found(dp.Report.of(ledger, plan=calibrated))
     assert any(severity == "wrong" and "above the target of epsilon 1" in text for severity, text in texts)

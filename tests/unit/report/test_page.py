@@ -8,10 +8,12 @@ from html.parser import HTMLParser
 import pytest
 
 import discreet as dp
+from discreet.report import Subject
 from discreet.report.charts import draw_bars, draw_line
 from discreet.report.document import Bar, Bars, Line, Table
 from discreet.report.markdown import escaped
-from support.reports import DELTA, INFO, audit_of, extend, ledger_of
+from discreet.report.stamp import read_stamp
+from support.reports import DELTA, INFO, audit_of, extend, ledger_of, listed
 
 EVIL = (
     "<script>alert(1)</script>",
@@ -26,11 +28,15 @@ EVIL = (
 
 def evil_report(text: str) -> dp.Report:
     step = dp.Step(dp.Poisson(0.05), [dp.GaussianSum(text, 1.0, 5.0), dp.GaussianSum("z", 1.0, 5.0)])
-    ledger = ledger_of((step, 3), info=replace(INFO, label=text, unit=dp.Unit(text)))
+    ledger = ledger_of((step, 3), info=replace(INFO, label=text, unit=dp.Unit(text)), budget=listed((step, 9)))
     extend(ledger, (step, 1), info=replace(INFO, label=text + "2", unit=dp.Unit(text)))
+    ledger.change_budget(50.0, delta=DELTA, reason=text)
+    stopped = ledger.begin(replace(INFO, label=text, unit=dp.Unit(text), groups=step.groups), [(step, 2)])
+    stopped.end(text)
     audit = replace(audit_of(ledger), method=text, unit=dp.Unit(text))
-    ledger.mark(f"unsafe_{text}")
-    return dp.Report.of(ledger, delta=DELTA, audit=audit)
+    stopped.mark(f"unsafe_{text}")
+    subject = Subject(data_set=text, model=text, purpose=text, who=text)
+    return dp.Report.of(ledger, delta=DELTA, audit=audit, subject=subject)
 
 
 class Seen(HTMLParser):
@@ -59,7 +65,10 @@ def test_no_text_of_the_ledger_becomes_markup(text: str) -> None:
     assert not {name for name in seen.attributes if name.startswith("on")}
     assert "src" not in seen.attributes
     assert any(text in found for found in seen.texts)  # shown, as it is
-    assert json.loads(report.json())["runs"]["rows"][0]["cells"][0] == text
+    assert json.loads(report.json())["runs"]["rows"][0]["cells"][1] == text
+    stamp = read_stamp(report.html())
+    assert stamp == read_stamp(report.markdown()) == read_stamp(report.json())
+    assert (stamp.unit, stamp.voided_by) == (text, f"unsafe_{text}")
     written = re.sub(r"`discreet [^`]*`", "", report.markdown())
     assert "<" not in written
     assert not re.search(r"(?<!\\)\]\(", written)

@@ -7,7 +7,7 @@ import pytest
 import discreet as dp
 from discreet.tuning import Kind, Tuning, tune_for_compute
 from support.reports import DELTA, STEP, items, ledger_of
-from support.tunings import BUDGET, PLAN, RATES, honest, private, public_record
+from support.tunings import PLAN, RATES, honest, private, public_record
 
 FORMATS = ("html", "md", "json")
 
@@ -38,7 +38,7 @@ def tuned() -> tuple[dp.Ledger, Tuning]:
 @pytest.mark.parametrize("form", FORMATS)
 def test_tuning_that_was_charged_is_covered(form: str, tuned: tuple[dp.Ledger, Tuning]) -> None:
     ledger, record = tuned
-    found = items(dp.Report.of(ledger, budget=BUDGET, tuning=[public_record(), record]), form)["2a"]
+    found = items(dp.Report.of(ledger, tuning=[public_record(), record]), form)["2a"]
     for words in (
         "3 trials on private data “patients” (of one hospital)",
         "Covered: every trial",
@@ -52,9 +52,9 @@ def test_tuning_that_was_charged_is_covered(form: str, tuned: tuple[dp.Ledger, T
 def test_later_runs_on_the_ledger_change_nothing(tuned: tuple[dp.Ledger, Tuning]) -> None:
     ledger, record = tuned
     data = private(ledger=ledger)
-    ledger.begin(PLAN.run_info("final", parameters=dp.Parameters.CHOSEN_FROM_OUTPUTS))
+    ledger.begin(PLAN.run_info("final", parameters=dp.Parameters.CHOSEN_FROM_OUTPUTS)).end()
     assert ledger.head() != record.ledger_head
-    assert "Covered" in items(dp.Report.of(data.ledger, budget=BUDGET, tuning=record), "md")["2a"]
+    assert "Covered" in items(dp.Report.of(data.ledger, tuning=record), "md")["2a"]
 
 
 def test_p39_a_record_of_another_ledger_is_refused(tuned: tuple[dp.Ledger, Tuning]) -> None:
@@ -67,13 +67,13 @@ def test_p39_a_record_with_runs_that_were_never_charged_is_refused(tuned: tuple[
     ledger, record = tuned
     boast = replace(record, trials=(*record.trials, replace(record.trials[0], runs=("more",))))
     with pytest.raises(dp.ParameterError, match="'more' charged nothing here"):
-        dp.Report.of(ledger, budget=BUDGET, tuning=boast)
+        dp.Report.of(ledger, tuning=boast)
 
 
 def test_p39_the_right_names_on_another_ledger_are_not_enough(tuned: tuple[dp.Ledger, Tuning]) -> None:
     ledger, record = tuned
     with pytest.raises(dp.ParameterError, match="another ledger"):
-        dp.Report.of(ledger, budget=BUDGET, tuning=replace(record, ledger_head="ab" * 32))
+        dp.Report.of(ledger, tuning=replace(record, ledger_head="ab" * 32))
 
 
 def test_other_things_are_refused() -> None:
