@@ -228,9 +228,7 @@ def charge_what_fits(path: Path, kind: str, start: Any) -> None:
     ],
     ids=["list", "filter", "odometer"],
 )
-def test_t02_four_writers_without_a_budget_of_their_own_are_held_to_the_files(
-    tmp_path: Path, kind: str, budget: Any
-) -> None:
+def test_t02_four_writers_without_a_budget_of_their_own_are_held_to_the_files(tmp_path: Path, kind: str, budget: Any) -> None:
     path = tmp_path / "a.ledger"
     dp.Ledger.open(path, budget=budget).close()
     context = multiprocessing.get_context("fork")
