@@ -15,8 +15,9 @@ import numpy as np
 import pytest
 
 import discreet as dp
-from discreet.accounting import account
+from discreet.accounting import account, odometer
 from discreet.accounting.filters import GaussianFilter, choose_filter
+from discreet.accounting.leaves import Gaussian
 from discreet.accounting.normalise import normalise
 from discreet.accounting.tight import tight_epsilon
 from discreet.errors import BudgetExceeded
@@ -261,3 +262,49 @@ def test_the_reading_is_what_the_accountant_claims() -> None:
         run.end()
         snapshot = ledger.snapshot()
         assert account(ledger).upper == library_claim(snapshot, 1e-5)
+
+
+# --- one game for each rule that is easily broken ---
+
+
+def _pair(epsilon: float, delta: float) -> tuple[Planned, ...]:
+    """A run that the analyst makes first, and one that just fits after it by the tight accountant, in two kinds."""
+    first, fixed, chosen = three_runs(epsilon, delta)
+    return ((first, 1),), ((fixed, 1),), ((chosen, 1),)
+
+
+def test_a_list_is_for_what_was_fixed_in_advance() -> None:
+    """T01: a second run that the tight accountant would admit is refused, because it was chosen by looking."""
+    epsilon, delta = 1.0, 1e-3
+    terms = dp.Budget(epsilon=epsilon, delta=delta).terms()
+    game = Game(terms=terms, menu=_pair(epsilon, delta), edges=FINE, most_steps=2, most_runs=2)
+    assert most_excess(game) <= delta * SLACK
+
+
+def test_a_filter_is_fixed_before_the_first_release() -> None:
+    """T01: whichever of two continuations is better is chosen by looking; a filter admits by one rule."""
+    epsilon, delta = 1.0, 1e-3
+    terms = dp.Filter(epsilon=epsilon, delta=delta, order=12.0).terms()
+    game = Game(terms=terms, menu=_pair(epsilon, delta), edges=FINE, most_steps=2, most_runs=2)
+    assert 0.0 < most_excess(game) <= delta * SLACK
+
+
+def test_equal_runs_stay_within_what_an_odometer_claims() -> None:
+    """Each level has its own share of delta, because how many runs there are is decided by looking."""
+    epsilon, delta = 1.0, 1e-3
+    menu = _menu_of_equal_runs(epsilon, delta)
+    game = Game(terms=dp.Odometer(delta=delta).terms(), menu=menu, edges=FINE[::8], most_steps=3, most_runs=3)
+    assert 0.5 * delta < most_excess(game) <= delta * SLACK
+
+
+def test_a_mixture_of_orders_is_more_than_the_best_of_them() -> None:
+    """The best order is known only when the runs are: each needs a share of its own."""
+    delta = 1e-2
+    orders = [(1.0 + 2.0**power, 1 / 8) for power in range(-2, 6)]
+    alone = [odometer.mixture_epsilon([(Gaussian(1.0), 1)], [(order, 1.0)], delta) for order, _ in orders]
+    together = odometer.mixture_epsilon([(Gaussian(1.0), 1)], orders, delta)
+    assert (
+        min(alone)
+        < together
+        < min(odometer.mixture_epsilon([(Gaussian(1.0), 1)], [(order, share)], delta) for order, share in orders)
+    )
