@@ -66,7 +66,7 @@ def test_p45_p46_junk_anywhere_in_a_file_is_a_parameter_error_or_another_plan(
     inner[place[-1]] = junk
     try:
         changed = dp.Plan.from_json(json.dumps(table))
-    except dp.ParameterError:
+    except (dp.ParameterError, dp.NumericsError):  # the latter for numbers whose products no float64 holds
         return
     assert dp.Plan.from_json(changed.to_json()) == changed
 

@@ -81,7 +81,7 @@ def running_bound(self: object, snapshot: Snapshot) -> None:
     budget._refuse_above(terms.epsilon, terms.delta, claim.upper, "a running bound")
 
 
-def each_kind_by_its_own_rule(self: object, snapshot: Snapshot) -> None:
+def each_kind_by_its_own_rule(self: budget._Rules, snapshot: Snapshot) -> None:
     """The filter admits what was chosen from outputs, the tight accountant what was fixed, as if neither knew the other."""
     fixed = [run for run in snapshot.runs if run.info.parameters is dp.Parameters.FIXED_IN_ADVANCE]
     chosen = [run for run in snapshot.runs if run.info.parameters is not dp.Parameters.FIXED_IN_ADVANCE]

@@ -363,6 +363,7 @@ def test_an_odometer_reads_what_the_plan_costs_at_half_of_delta_and_grows_with_f
         run.end()
         claim = dp.account(ledger)
         readings.append(claim.upper)
+        assert claim.if_fixed is not None
         assert claim.if_fixed == pytest.approx(tight(200 * number).upper, rel=2e-3)
         assert claim.if_fixed < claim.upper < 1.6 * claim.if_fixed
         assert "whatever decided on runs and steps" in claim.basis
@@ -411,7 +412,8 @@ def test_several_ledgers_are_one_composition() -> None:
     assert together.upper == pytest.approx(pairs.upper, rel=1e-9)
     assert any("the runs of all ledgers named were fixed before the first release" in line for line in together.assumptions)
     plan = dp.Plan.dpsgd(sampling_probability=0.01, steps=30, noise_multiplier=2.0, unit=dp.Unit.USER)
-    assert dp.account([first, plan], delta=DELTA).upper > dp.account(first, delta=DELTA).upper
+    with_plan: list[dp.Ledger | dp.Plan] = [first, plan]
+    assert dp.account(with_plan, delta=DELTA).upper > dp.account(first, delta=DELTA).upper
     assert dp.account([first], delta=DELTA).upper == dp.account(first, delta=DELTA).upper
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -57,8 +58,9 @@ def test_t05_a_void_ledger_has_no_number() -> None:
     marked = ledger_of((RUN, 1), marks=("unsafe_seed",))
     keyed = ledger_of((RUN, 1), (replace(RUN, randomness=Randomness.UNSAFE_TEST_KEY), 1))
     for ledger, mark in ((marked, "unsafe_seed"), (keyed, "unsafe_test_key")):
-        for level in ({"delta": 1e-5}, {"epsilon": 1.0}, {"delta": 1e-5, "accountant": "rdp"}):
-            found = account(ledger, **level)  # type: ignore[arg-type]
+        levels: list[dict[str, Any]] = [{"delta": 1e-5}, {"epsilon": 1.0}, {"delta": 1e-5, "accountant": "rdp"}]
+        for level in levels:
+            found = account(ledger, **level)
             assert (found.lower, found.upper, found.estimate, found.delta_lower) == (0.0, math.inf, None, None)
             assert found.voided_by == (mark,)
             assert str(found) == f"NO GUARANTEE: voided by {mark}."
@@ -113,7 +115,7 @@ def test_several_sources_are_one_composition_and_say_what_they_rest_on() -> None
     assert both.upper == account(ledger_of((RUN, 200)), delta=1e-5).upper
     assert any("the runs of all ledgers named were fixed before the first release" in line for line in both.assumptions)
     with pytest.raises(ParameterError, match="but not both"):
-        account([ledger_of((RUN, 1)), (STEP, 1)], delta=1e-5)  # type: ignore[list-item]
+        account([ledger_of((RUN, 1)), (STEP, 1)], delta=1e-5)  # type: ignore[arg-type]
 
 
 def test_unknown_accountant_and_bad_levels() -> None:

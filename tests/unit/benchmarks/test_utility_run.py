@@ -28,15 +28,21 @@ def spend(ledger: Path, plan: dp.Plan, source: Source | None = None) -> None:
             aggregator.release(sample, {"grad/w": np.ones((len(sample), 2))})
 
 
+def calibrated(records: int, target: Target) -> dp.Plan:
+    return dp.Plan.dpsgd(records=records, sampling_probability=0.5, steps=3, epsilon=target.epsilon, delta=target.delta)
+
+
 def honest(prepared: int, target: Target | None, ledger: Path, source: Source | None = None) -> float:
     if target is not None:
-        plan = dp.Plan.dpsgd(records=prepared, sampling_probability=0.5, steps=3, epsilon=target.epsilon, delta=target.delta)
-        spend(ledger, plan, source)
+        spend(ledger, calibrated(prepared, target), source)
     return 0.75
 
 
 def twice(prepared: int, target: Target | None, ledger: Path, source: Source | None = None) -> float:
     """Calibrates each of two uses as if it were the only one."""
+    if target is not None:
+        plan = calibrated(prepared, target).for_leaves({"grad/w": 2})
+        dp.Ledger.open(ledger, budget=dp.Budget(plans=dp.Programme({"first": plan, "second": plan}))).close()
     honest(prepared, target, ledger, source)
     return honest(prepared, target, ledger, source)
 

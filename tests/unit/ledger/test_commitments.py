@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import discreet as dp
-from discreet.ledger import Rule, Run
+from discreet.ledger import Rule, Run, Terms
 from support.examples import INFO, OTHER_STEP, STEP, list_of
 
 CHOSEN = replace(INFO, parameters=dp.Parameters.CHOSEN_FROM_OUTPUTS)
@@ -31,10 +31,9 @@ def upper(count: int) -> float:
 
 def test_the_first_run_settles_the_list_before_anything_is_charged() -> None:
     ledger = dp.Ledger.in_memory()
-    assert ledger.terms is None
+    assert ledger.snapshot().history == ()
     run = ledger.begin(INFO, [(STEP, 60), (OTHER_STEP, 5), (STEP, 40)], plan='{"a": "plan"}')
-    assert ledger.terms is not None
-    assert (ledger.terms.rule, ledger.terms.planned) == (Rule.LIST, ((STEP, 100), (OTHER_STEP, 5)))
+    assert ledger.terms == Terms(rule=Rule.LIST, planned=((STEP, 100), (OTHER_STEP, 5)))
     (record,) = ledger.runs()
     assert (record.number, record.planned, record.plan) == (run.number, ((STEP, 100), (OTHER_STEP, 5)), '{"a": "plan"}')
     assert ledger.charges() == ()

@@ -311,7 +311,7 @@ def test_sql_cannot_edit_or_delete_rows(tmp_path: Path) -> None:
 def test_a_path_without_a_ledger_is_said(tmp_path: Path) -> None:
     for mode in ("r", "r+"):
         with pytest.raises(dp.LedgerNotFound):
-            dp.Ledger.open(tmp_path / "none.ledger", mode)  # type: ignore[arg-type]
+            dp.Ledger.open(tmp_path / "none.ledger", mode)
     with pytest.raises(dp.LedgerUnavailable):
         dp.Ledger.open(tmp_path / "no" / "folder.ledger")
     with pytest.raises(dp.ParameterError, match=r"'a', 'r\+' or 'r'"):

@@ -101,18 +101,18 @@ def test_none_can_be_appended_to(name: str, tmp_path: Path) -> None:
     path = tmp_path / "a.ledger"
     shutil.copyfile(FOLDER / f"{name}.ledger", path)
     ledgers = [dp.Ledger.open(path), dp.Ledger.load(FOLDER / f"{name}.jsonl", into=tmp_path / "b.ledger")]
+    uses: list[Callable[[dp.Ledger], object]] = [
+        lambda ledger: ledger.begin(INFO, [(STEP, 1)]),
+        lambda ledger: ledger.change_budget(1.0, delta=1e-5, reason="afterwards"),
+        lambda ledger: ledger.extend_list([(STEP, 1)], reason="afterwards"),
+        lambda ledger: ledger.end(1),
+        lambda ledger: ledger.mark(1, "unsafe_thing"),
+        lambda ledger: ledger.reserve(1, STEP, 1, spelled_out_in=None),
+    ]
     for ledger in ledgers:
-        uses: list[Callable[[], object]] = [
-            lambda ledger=ledger: ledger.begin(INFO, [(STEP, 1)]),
-            lambda ledger=ledger: ledger.change_budget(1.0, delta=1e-5, reason="afterwards"),
-            lambda ledger=ledger: ledger.extend_list([(STEP, 1)], reason="afterwards"),
-            lambda ledger=ledger: ledger.end(1),
-            lambda ledger=ledger: ledger.mark(1, "unsafe_thing"),
-            lambda ledger=ledger: ledger.reserve(1, STEP, 1, spelled_out_in=None),
-        ]
         for use in uses:
             with pytest.raises(dp.LedgerMisuse, match="which holds no budget and is read only"):
-                use()
+                use(ledger)
         assert ledger.verify().head() == RECORDED[name]["head"]
     for budget in (dp.Budget(epsilon=9.0, delta=1e-5), dp.Filter(epsilon=9.0, delta=1e-5), dp.Odometer(delta=1e-5)):
         with pytest.raises(dp.LedgerMisuse, match="which holds no budget and is read only"):
