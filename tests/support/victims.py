@@ -191,8 +191,8 @@ def draw_all(kind: Kind, place: Place) -> None:
         return
     with place.witness("released") as released, _open(kind, place) as ledger:
         info = replace(INFO, label=place.label)
-        if kind.listed and not ledger.runs():  # all processes died before their runs began
-            ledger.begin(info, kind.listed).end()
+        if not ledger.runs():  # all processes died before their runs began; the first plan is the list, or sets the levels
+            ledger.begin(info, kind.listed or WANTED.items()).end()
         before = _interrupted(ledger.snapshot(), place.writer)
         for letter, step in STEPS.items():
             fitting = ledger.fitting(info, step, 200, continues=before)
