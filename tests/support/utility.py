@@ -6,7 +6,15 @@ import numpy as np
 from benchmarks.utility.data import DATA_SETS
 from numpy.typing import NDArray
 
+import discreet as dp
+
 CLASSES = 10
+
+
+def epsilon_of_charges(ledger: dp.Ledger, delta: float) -> float:
+    """What the steps of a ledger cost. With a test key there is no guarantee, and a void ledger has no number itself."""
+    counted = ledger.verify().snapshot().counted()
+    return dp.account(counted, delta=delta, adjacency=dp.Adjacency.ADD_OR_REMOVE).upper
 
 
 def write_images(folder: Path, name: str, *, train: int = 240, test: int = 60) -> Path:

@@ -12,6 +12,7 @@ from benchmarks.utility.words import bags
 import discreet as dp
 from discreet.plan import Target
 from discreet.randomness import Source
+from support.utility import epsilon_of_charges
 from support.utility_text import write_imdb
 
 
@@ -31,7 +32,7 @@ def test_it_learns_and_both_uses_of_the_data_are_charged(tmp_path: Path) -> None
     assert imdb.train(imdb.prepare(tmp_path), Target(50.0, 1e-5), path, Source.unsafe_test_key(b"i" * 32)) > 0.9
     with dp.Ledger.open(path, "r") as ledger:
         assert [charge.count for charge in ledger.verify().charges()] == [1, 10]
-        assert 45.0 < dp.account(ledger, delta=1e-5).upper <= 50.0
+        assert 45.0 < epsilon_of_charges(ledger, 1e-5) <= 50.0
 
 
 def test_it_learns_without_privacy_and_leaves_no_ledger(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from benchmarks.utility.recipes import patches, recipes
 import discreet as dp
 from discreet.plan import Target
 from discreet.randomness import Source
-from support.utility import write_images
+from support.utility import epsilon_of_charges, write_images
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def test_it_learns_and_its_ledger_is_within_the_target(small: Path) -> None:
     with dp.Ledger.open(path, "r") as ledger:
         counts = [charge.count for charge in ledger.verify().charges()]
         assert counts == [1, 1, 20]  # means, strong directions, training: every look at the data
-        assert dp.account(ledger, delta=1e-5).upper <= 1000.0
+        assert epsilon_of_charges(ledger, 1e-5) <= 1000.0
 
 
 def test_it_learns_without_privacy_and_leaves_no_ledger(small: Path) -> None:

@@ -13,7 +13,7 @@ from benchmarks.utility.run import Series, charge_words
 from rich.console import Console
 
 import discreet as dp
-from discreet.errors import AccountingError, LedgerNotFound, ParameterError
+from discreet.errors import AccountingError, BudgetExceeded, LedgerNotFound, ParameterError
 from discreet.plan import Target
 from discreet.randomness import Source
 
@@ -28,21 +28,16 @@ def spend(ledger: Path, plan: dp.Plan, source: Source | None = None) -> None:
             aggregator.release(sample, {"grad/w": np.ones((len(sample), 2))})
 
 
-def calibrated(records: int, target: Target) -> dp.Plan:
-    return dp.Plan.dpsgd(records=records, sampling_probability=0.5, steps=3, epsilon=target.epsilon, delta=target.delta)
-
-
 def honest(prepared: int, target: Target | None, ledger: Path, source: Source | None = None) -> float:
     if target is not None:
-        spend(ledger, calibrated(prepared, target), source)
+        plan = dp.Plan.dpsgd(records=prepared, sampling_probability=0.5, steps=3, epsilon=target.epsilon, delta=target.delta)
+        spend(ledger, plan, source)
     return 0.75
 
 
 def twice(prepared: int, target: Target | None, ledger: Path, source: Source | None = None) -> float:
-    """Calibrates each of two uses as if it were the only one."""
-    if target is not None:
-        plan = calibrated(prepared, target).for_leaves({"grad/w": 2})
-        dp.Ledger.open(ledger, budget=dp.Budget(plans=dp.Programme({"first": plan, "second": plan}))).close()
+    """Calibrates each of two uses as if it were the only one, on a ledger that admits both."""
+    dp.Ledger.open(ledger, budget=dp.Odometer(delta=DELTA)).close()
     honest(prepared, target, ledger, source)
     return honest(prepared, target, ledger, source)
 
@@ -112,6 +107,16 @@ def test_files_hold_no_seed_and_no_path(tmp_path: Path) -> None:
 def test_p41_p44_a_recipe_that_spends_more_than_its_target_is_not_written_down(tmp_path: Path) -> None:
     with pytest.raises(AccountingError, match="within epsilon 1.0"):
         series(tmp_path, replace(RECIPE, train=twice)).run([1.0], 1)
+    assert not (tmp_path / "results").exists()
+
+
+def test_p41_a_recipe_whose_second_use_nobody_planned_is_refused_by_its_ledger(tmp_path: Path) -> None:
+    def train(prepared: int, target: Target | None, ledger: Path, source: Source | None = None) -> float:
+        honest(prepared, target, ledger, source)
+        return honest(prepared, target, ledger, source)
+
+    with pytest.raises(BudgetExceeded, match="of which 0 fit"):
+        series(tmp_path, replace(RECIPE, train=train)).run([1.0], 1)
     assert not (tmp_path / "results").exists()
 
 

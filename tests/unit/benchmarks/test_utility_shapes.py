@@ -10,7 +10,7 @@ from benchmarks.utility.shapes import shapes as synthetic
 import discreet as dp
 from discreet.plan import Target
 from discreet.randomness import Source
-from support.utility import write_images
+from support.utility import epsilon_of_charges, write_images
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def test_it_learns_and_one_ledger_covers_every_query(tmp_path: Path, small: shap
     assert shapes.train(small, Target(100.0, 1e-5), path, Source.unsafe_test_key(b"s" * 32)) > 0.5  # chance is 0.1
     with dp.Ledger.open(path, "r") as ledger:
         assert [charge.count for charge in ledger.verify().charges()] == [1, 1, 15]
-        assert 90.0 < dp.account(ledger, delta=1e-5).upper <= 100.0
+        assert 90.0 < epsilon_of_charges(ledger, 1e-5) <= 100.0
 
 
 def test_it_learns_without_privacy_and_leaves_no_ledger(tmp_path: Path, small: shapes.Vectors) -> None:
