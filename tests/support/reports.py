@@ -74,9 +74,7 @@ def planned(steps: int = 20, noise_multiplier: float = 5.0, epsilon: float | Non
     return dp.Plan.dpsgd(records=1000, sampling_probability=0.05, steps=steps, epsilon=epsilon, delta=DELTA)
 
 
-def executed(
-    plan: dp.Plan, steps: int | None = None, label: str = "final", budget: HasTerms | None = None
-) -> dp.Ledger:
+def executed(plan: dp.Plan, steps: int | None = None, label: str = "final", budget: HasTerms | None = None) -> dp.Ledger:
     """The ledger of a plan, as an engine would leave it."""
     return ledger_of((plan.step, plan.steps if steps is None else steps), info=plan.run_info(label), budget=budget)
 

@@ -82,7 +82,9 @@ def test_more_steps_are_wrong_and_fewer_none_where_all_count() -> None:
     report = dp.Report.of(stopped, delta=DELTA, plan=PLAN)
     assert found(report) == []  # the claim is about all 20
     assert report.guarantee == replace(dp.account(executed(PLAN), delta=DELTA), basis=report.guarantee.basis)
-    assert "was charged 7 of 20 planned steps and is over, without a public reason. All that it planned counts." in report.html()
+    assert (
+        "was charged 7 of 20 planned steps and is over, without a public reason. All that it planned counts." in report.html()
+    )
 
 
 def stopped_early(plan: dp.Plan, steps: int, reason: str = "", budget: HasTerms | None = None) -> dp.Ledger:
@@ -123,7 +125,10 @@ def test_a_killed_and_resumed_run_has_more_steps_without_being_wrong() -> None:
     assert {severity for severity, _ in notes} == {"note"}
     assert "23 steps count for the 20 of the plan." in notes[0][1]
     assert "steps" not in alarming(report)
-    for words in ("then run 5 took its place", "The list grew by 3 steps for a public reason, as was declared: “power failure”"):
+    for words in (
+        "then run 5 took its place",
+        "The list grew by 3 steps for a public reason, as was declared: “power failure”",
+    ):
         assert words in report.html()
 
 
@@ -366,7 +371,9 @@ def test_a_plan_of_a_programme_with_more_steps_or_other_noise_is_wrong_and_named
 
 def test_a_plan_of_a_programme_that_did_not_run_and_runs_beside_it_are_noted() -> None:
     beside = step_of(dp.Poisson(0.05), noise_std=9.0)
-    ledger = ledger_of((PLAN.step, PLAN.steps), info=PLAN.run_info("train"), budget=listed((PLAN.step, PLAN.steps), (beside, 4)))
+    ledger = ledger_of(
+        (PLAN.step, PLAN.steps), info=PLAN.run_info("train"), budget=listed((PLAN.step, PLAN.steps), (beside, 4))
+    )
     extend(ledger, (beside, 4), info=PLAN.run_info("other"))
     texts = found(dp.Report.of(ledger, delta=DELTA, plan=BOTH))
     assert [severity for severity, _ in texts] == ["note", "note"]
