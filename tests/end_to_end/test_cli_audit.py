@@ -11,7 +11,7 @@ import discreet as dp
 from discreet.auditing import Audit, white_box
 from discreet.canaries import Scores
 from discreet.verdict import audit
-from support.command import Outcome, contents, executed, many
+from support.command import Outcome, contents, execute, executed, many
 from support.white_box import source_of
 
 PLAN = dp.Plan.dpsgd(records=500, sampling_probability=1.0, steps=1, noise_multiplier=2.0)
@@ -28,17 +28,7 @@ CASES: dict[str, tuple[str, ...]] = {
     "leaked": (*LEDGER, "--scores", "leaked.json", "--output", "leaked-audit.json", "--json"),
     "leaked in words": (*LEDGER, "--scores", "leaked.json"),
     "void": ("audit", "void.ledger", *DELTA, "--scores", "scores.json", "--json"),
-    "chosen": (
-        "audit",
-        "chosen.ledger",
-        "--scores",
-        "scores.json",
-        "--budget-epsilon",
-        "3",
-        "--budget-delta",
-        "1e-6",
-        "--json",
-    ),
+    "chosen": ("audit", "chosen.ledger", "--scores", "scores.json", "--json"),
     "report": ("report", "train.ledger", *DELTA, "--audit", "audit.json", "--out", "report.json", "--json"),
     "report of a leak": ("report", "train.ledger", *DELTA, "--audit", "leaked-audit.json", "--out", "leak.md", "--json"),
 }
@@ -68,11 +58,11 @@ def tried(tmp_path_factory: pytest.TempPathFactory) -> Tried:
     with executed(folder / "train.ledger", PLAN) as ledger:
         ledger.export(folder / "train.jsonl")
     PLAN.certified(dp.plan.Target(epsilon=9.0, delta=1e-7)).save(folder / "target.toml")
-    with executed(folder / "void.ledger", PLAN) as ledger:
-        ledger.mark("unsafe_example")
-    with dp.Ledger.open(folder / "chosen.ledger", guard=dp.Budget(epsilon=3.0, delta=1e-6)) as ledger:
-        ledger.begin(PLAN.run_info(parameters=dp.Parameters.CHOSEN_FROM_OUTPUTS))
-        ledger.reserve(PLAN.step, count=1)
+    with dp.Ledger.open(folder / "void.ledger") as ledger:
+        execute(ledger, PLAN).mark("unsafe_example")
+    with dp.Ledger.open(folder / "chosen.ledger", budget=dp.Filter(epsilon=3.0, delta=1e-6)) as ledger:
+        run = ledger.begin(PLAN.run_info(parameters=dp.Parameters.CHOSEN_FROM_OUTPUTS), [(PLAN.step, 1)])
+        run.reserve(PLAN.step, count=1).settle()
     white_box(PLAN, canaries=200, trials=2, source=source_of("command")).save(folder / "scores.json")
     Scores(INSIDE * 1.0, INSIDE, attack="a look at the coins").save(folder / "leaked.json")
     before = contents(folder)
@@ -117,11 +107,20 @@ def test_a_leak_fails_and_contradicts_the_report(tried: Tried) -> None:
     assert tried.data("leaked")["outcome"] == "FAIL"
     assert tried.outcomes["leaked in words"].out.startswith("FAIL: ")
     assert "The audit refutes the claim" in (tried.folder / "leak.md").read_text()
-    assert json.loads((tried.folder / "report.json").read_text())["status"]["key"] == "holds"
+    document = json.loads((tried.folder / "report.json").read_text())
+    assert document["status"]["key"] == "holds"
+    assert [figure["value"] for figure in document["figures"] if figure["name"] == "audit"] == ["PASS"]
 
 
 def test_without_a_claim_nothing_passes(tried: Tried) -> None:
     assert tried.data("void")["outcome"] == "NO CLAIM"
+    void = tried.data("void")["claim"]
+    assert isinstance(void, dict)
+    assert (void["epsilon"], void["epsilon_lower"], void["statement"]) == (
+        None,
+        None,
+        "NO GUARANTEE: voided by unsafe_example.",
+    )
     claim = tried.data("chosen")["claim"]
     assert isinstance(claim, dict)
     assert claim["epsilon"] == 3.0

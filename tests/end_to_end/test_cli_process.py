@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -53,6 +54,9 @@ def test_without_torch_every_command_but_the_demo_works(folder: Path, tmp_path: 
         "ledger show train.ledger",
         f"ledger export train.ledger {tmp_path}/new.jsonl",
         f"ledger import train.jsonl {tmp_path}/new.ledger",
+        "plan show train.ledger",
+        "account train.ledger again.ledger --delta 1e-6",
+        f"verify train.ledger --report {tmp_path}/new.html",
         f"demo --into {tmp_path}/out",
         " ".join([*PLAN, "--plot", f"{tmp_path}/new.png"]),
     ]
@@ -64,7 +68,7 @@ def test_without_torch_every_command_but_the_demo_works(folder: Path, tmp_path: 
         text=True,
         check=False,
     )
-    assert [int(code) for code in re.findall(r"^code (\d+)$", done.stdout, re.MULTILINE)] == [0] * 7 + [2, 2], done.stderr
+    assert [int(code) for code in re.findall(r"^code (\d+)$", done.stdout, re.MULTILINE)] == [0] * 10 + [2, 2], done.stderr
     assert "Expected PyTorch, for the demo." in done.stderr
     assert "pip install 'discreet[demo,torch]'" in done.stderr
     assert "Expected matplotlib, to draw a figure." in done.stderr
@@ -113,21 +117,27 @@ def test_a_width_of_twenty_columns_cuts_nothing_off_where_it_is_piped(folder: Pa
     assert narrow == wide
 
 
+COMMANDS = (
+    ["plan"],
+    ["plan", "show"],
+    ["account"],
+    ["verify"],
+    ["report"],
+    ["audit"],
+    ["ledger", "show"],
+    ["ledger", "export"],
+    ["ledger", "import"],
+    ["ledger", "budget"],
+    ["ledger", "stop"],
+    ["demo"],
+)
+
+
 def test_the_help_of_every_command_has_an_example(folder: Path) -> None:
-    commands = [
-        ["plan"],
-        ["account"],
-        ["verify"],
-        ["report"],
-        ["ledger", "show"],
-        ["ledger", "export"],
-        ["ledger", "import"],
-        ["demo"],
-    ]
-    cases = [["--help"], ["ledger", "--help"], *([*command, "--help"] for command in commands), ["plan", "-h"], ["--version"]]
+    cases = [["--help"], ["ledger", "--help"], *([*command, "--help"] for command in COMMANDS), ["plan", "-h"], ["--version"]]
     found = many(cases, cwd=folder)
     assert [outcome.code for outcome in found] == [0] * len(cases)
-    for command, outcome in zip(commands, found[2:], strict=False):
+    for command, outcome in zip(COMMANDS, found[2:], strict=False):
         assert f"discreet {' '.join(command)} " in outcome.out.split("Example")[1]
         assert "--json" in outcome.out
         assert not outcome.err
@@ -135,11 +145,26 @@ def test_the_help_of_every_command_has_an_example(folder: Path) -> None:
     assert found[-1].out == f"discreet {dp.__version__}\n"
 
 
+def test_flags_are_shown_as_flags_and_examples_can_be_copied(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ENVIRONMENT, "COLUMNS", "80")
+    cases = [["--help"], ["ledger", "--help"], *([*command, "--help"] for command in COMMANDS)]
+    for case, outcome in zip(cases, many(cases, cwd=folder), strict=True):
+        assert "bool" not in outcome.out.lower(), case
+        assert re.search(r"--help +-h +Show this message", outcome.out), case
+        examples = outcome.out.partition("Example")[2].partition("\n")[2]
+        assert bool(examples) is (case not in (["--help"], ["ledger", "--help"])), case
+        # A backslash at the very end of a line goes on in the next; everything else is a command of one line.
+        commands = examples.replace("\\\n", " ").split("\n")
+        for command in filter(None, commands):
+            assert command.startswith("  discreet "), (case, command)
+            assert shlex.split(command)[0] == "discreet"
+
+
 def test_a_ledger_that_is_being_written_can_be_read_meanwhile(folder: Path, tmp_path: Path) -> None:
     plan = dp.Plan.load(folder / "plan.toml")
     with dp.Ledger.open(tmp_path / "live.ledger") as ledger:
-        ledger.begin(plan.run_info("live"))
-        with ledger.reserve(plan.step, count=10) as lease:
+        run = ledger.begin(plan.run_info("live"), [(plan.step, plan.steps)])
+        with run.reserve(plan.step, count=10) as lease:
             lease.take()
             shown, claimed = many(
                 [["ledger", "show", "live.ledger", "--json"], ["account", "live.ledger", "--delta", "1e-6", "--json"]],

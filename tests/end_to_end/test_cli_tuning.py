@@ -8,11 +8,11 @@ from support.command import PLAN as TRAINED
 from support.command import contents, executed, many
 from support.tunings import BUDGET, PLAN, RATES, honest, private, public_record
 
-REPORT = ("report", "tuned.ledger", "--budget-epsilon", str(BUDGET.epsilon), "--budget-delta", str(BUDGET.delta))
+REPORT = ("report", "tuned.ledger")
 
 
 def test_records_of_tuning_are_shown_or_refused(tmp_path: Path) -> None:
-    with dp.Ledger.open(tmp_path / "tuned.ledger", guard=BUDGET) as ledger:
+    with dp.Ledger.open(tmp_path / "tuned.ledger", budget=BUDGET) as ledger:
         data = private(ledger=ledger)
         tune_for_compute(honest(data), PLAN, learning_rates=RATES, data=data).tuning.save(tmp_path / "private.json")
     public_record().save(tmp_path / "public.json")

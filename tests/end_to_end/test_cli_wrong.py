@@ -18,6 +18,16 @@ WRONG: dict[str, list[list[str]]] = {
     "plan": [
         ["plan"],
         PLAN,
+        ["plan", "show"],
+        ["plan", "show", "missing.ledger"],
+        ["plan", "show", "plan.toml"],
+        ["plan", "show", "empty.ledger"],
+        ["plan", "show", "chosen.ledger"],  # charged by hand: no plan in its row
+        ["plan", "show", "train.ledger", "--run", "9"],
+        ["plan", "show", "train.ledger", "--run", "words"],
+        ["plan", "show", "train.ledger", "--save", "plan.toml"],
+        ["plan", "show", "train.ledger", "--save", "new.txt"],
+        ["plan", "--records", "60000", "show", "train.ledger"],  # would be ignored
         [*PLAN, "--epsilon", "3"],
         [*WHOLE, "--epsilon", "3"],
         [*WHOLE, "--epochs", "3"],
@@ -72,14 +82,21 @@ WRONG: dict[str, list[list[str]]] = {
         ["account", "train.ledger"],
         ["account", "train.ledger", "--delta", "1e-6", "--epsilon", "1"],
         ["account", "train.ledger", "--epsilon", "1", "--at-most", "3"],
-        ["account", "train.ledger", "plan.toml", "--delta", "1e-6"],
+        ["account", "train.ledger", "train.ledger", "--delta", "1e-6"],  # twice the same
+        ["account", "train.ledger", "train.jsonl", "--delta", "1e-6"],  # a copy of it
+        ["account", "train.ledger", "user.ledger", "--delta", "1e-6"],  # another unit
+        ["account", "train.ledger", "replaced.ledger", "--delta", "1e-6"],  # another adjacency
+        ["account", "train.ledger", "missing.ledger", "--delta", "1e-6"],
+        ["account", "train.ledger", "chosen.ledger", "--delta", "1e-6"],  # chosen from outputs: no sum is proved
         ["account", "train.ledger", "--delta", "1e-6", "--accountant", "nonsense"],
         *(["account", "train.ledger", "--delta", number] for number in [*NUMBERS, "1", "2"]),
         *(["account", "plan.toml", "--epsilon", number] for number in NUMBERS if number != "0"),
         *(["account", "train.ledger", "--delta", "1e-6", "--at-most", number] for number in NUMBERS),
         *(["account", file, "--delta", "1e-6"] for file in ("missing.ledger", "folder", "text.txt", "bytes.bin", "list.json")),
         ["account", "empty.ledger", "--delta", "1e-6"],  # nothing was charged: there is nothing to state
-        ["account", "chosen.ledger", "--delta", "1e-6"],  # only a filter could say
+        ["account", "chosen.ledger", "--delta", "1e-5"],  # another delta than the filter's
+        ["account", "chosen.ledger", "--epsilon", "1"],
+        ["account", "chosen.ledger", "--accountant", "rdp"],
         ["account", "/dev/null", "--delta", "1e-6"],
         ["account", "", "--delta", "1e-6"],
     ],
@@ -94,6 +111,11 @@ WRONG: dict[str, list[list[str]]] = {
         ["verify", "train.ledger", "--head", ""],
         *(["verify", "train.ledger", "--delta", number] for number in NUMBERS),
         ["verify", "train.ledger", "again.ledger"],
+        *(
+            ["verify", "train.ledger", "--report", file]
+            for file in ("missing.html", "folder", "text.txt", "bytes.bin", "list.json")
+        ),
+        ["verify", "train.ledger", "--report", "train.ledger"],
     ],
     "report": [
         ["report"],
@@ -117,9 +139,21 @@ WRONG: dict[str, list[list[str]]] = {
         ["report", "train.ledger", "--delta", "1e-6", "--audit", "missing.json", "--out", "new.html"],
         ["report", "train.ledger", "--delta", "1e-6", "--audit", "list.json", "--out", "new.html"],
         ["report", "train.ledger", "--delta", "1e-6", "--budget-delta", "1e-6", "--out", "new.html"],
-        ["report", "train.ledger", "--budget-epsilon", "3", "--out", "new.html"],
-        *(["report", "train.ledger", "--delta", "1e-6", "--budget-epsilon", number] for number in NUMBERS),
-        ["report", "chosen.ledger", "--delta", "1e-6", "--out", "new.html"],  # needs the budget
+        ["report", "train.ledger", "--delta", "1e-6", "--budget-epsilon", "3", "--out", "new.html"],  # named afterwards
+        [
+            "report",
+            "chosen.ledger",
+            "--budget-epsilon",
+            "3",
+            "--budget-delta",
+            "1e-6",
+            "--out",
+            "new.html",
+        ],  # the right one
+        ["report", "train.ledger", "--budget-epsilon", "words", "--out", "new.html"],
+        ["report", "chosen.ledger", "--delta", "1e-5", "--out", "new.html"],  # another delta than the filter's
+        ["report", "train.ledger", "--delta", "1e-6", "--model", "x" * 201, "--out", "new.html"],
+        ["report", "train.ledger", "--delta", "1e-6", "--by", "\x07", "--out", "new.html"],
     ],
     "audit": [
         ["audit"],
@@ -139,8 +173,9 @@ WRONG: dict[str, list[list[str]]] = {
         *(["audit", "--plan", file, "--delta", "1e-6"] for file in ("missing.toml", "train.ledger", "text.txt", "folder")),
         *(["audit", file, "--scores", "scores.json", "--delta", "1e-6"] for file in ("missing.ledger", "plan.toml", "folder")),
         ["audit", "empty.ledger", "--scores", "scores.json", "--delta", "1e-6"],  # nothing was charged
-        ["audit", "chosen.ledger", "--scores", "scores.json", "--delta", "1e-6"],  # needs the budget
+        ["audit", "chosen.ledger", "--scores", "scores.json", "--delta", "1e-5"],  # another delta than the filter's
         [*AUDIT, "--budget-delta", "1e-6"],
+        [*AUDIT, "--budget-epsilon", "3"],
         *(
             ["audit", "train.ledger", "--scores", file, "--delta", "1e-6"]
             for file in ("missing.json", "list.json", "plan.json", "bytes.bin", "folder")
@@ -156,6 +191,35 @@ WRONG: dict[str, list[list[str]]] = {
     "ledger show": [
         ["ledger", "show"],
         *(["ledger", "show", file] for file in ("missing.ledger", "folder", "text.txt", "plan.toml")),
+        ["ledger", "show", "chosen.ledger", "--delta", "1e-5"],  # another delta than the filter's
+        *(["ledger", "show", "train.ledger", "--delta", number] for number in NUMBERS),
+    ],
+    "ledger budget": [
+        ["ledger", "budget"],
+        ["ledger", "budget", "train.ledger"],
+        ["ledger", "budget", "train.ledger", "--epsilon", "3"],
+        ["ledger", "budget", "train.ledger", "--reason", "why"],
+        ["ledger", "budget", "train.ledger", "--epsilon", "3", "--reason", "why"],  # a list without a delta
+        ["ledger", "budget", "train.ledger", "--epsilon", "0.01", "--delta", "1e-6", "--reason", "why"],  # more was spent
+        ["ledger", "budget", "train.ledger", "--epsilon", "3", "--delta", "1e-6", "--reason", ""],
+        ["ledger", "budget", "chosen.ledger", "--epsilon", "3", "--delta", "1e-5", "--reason", "why"],  # delta is fixed
+        ["ledger", "budget", "empty.ledger", "--epsilon", "3", "--delta", "1e-6", "--reason", "why"],
+        *(
+            ["ledger", "budget", file, "--epsilon", "3", "--delta", "1e-6", "--reason", "why"]
+            for file in ("missing.ledger", "folder", "text.txt", "train.jsonl", "plan.toml", "old.ledger")
+        ),
+        *(["ledger", "budget", "chosen.ledger", "--epsilon", number, "--reason", "why"] for number in NUMBERS),
+    ],
+    "ledger stop": [
+        ["ledger", "stop"],
+        ["ledger", "stop", "train.ledger", "--run", "2"],
+        ["ledger", "stop", "train.ledger", "--reason", "why"],
+        ["ledger", "stop", "train.ledger", "--run", "2", "--reason", ""],
+        *(["ledger", "stop", "train.ledger", "--run", number, "--reason", "why"] for number in ("0", "1", "3", "-1", "words")),
+        *(
+            ["ledger", "stop", file, "--run", "2", "--reason", "why"]
+            for file in ("missing.ledger", "folder", "text.txt", "train.jsonl", "empty.ledger", "old.ledger")
+        ),
     ],
     "ledger export": [
         ["ledger", "export", "train.ledger"],
@@ -212,14 +276,27 @@ MESSAGES = {
     (*WHOLE, "--unit", ""): "--unit must be a printable text of at most 200 characters, not empty.",
     ("verify", "train.ledger", "--head", ""): "--head must be a printable text",
     ("report", "train.ledger"): "--delta must be ",
+    ("report", "train.ledger", "--budget-epsilon", "3"): "A budget is a row of the ledger, written before its first charge",
+    (*AUDIT, "--budget-epsilon", "3"): "Got one named afterwards, by --budget-epsilon or --budget-delta, which proves nothing.",
+    ("account", "train.ledger", "train.jsonl", "--delta", "1e-6"): "Got two copies of the same one. Name each ledger once",
+    ("account", "train.ledger", "user.ledger", "--delta", "1e-6"): "Expected one unit in all runs. Got example, user.",
+    ("account", "train.ledger"): "Expected --delta, or --epsilon, where the ledger names no delta.",
+    ("plan", "--records", "60000", "show", "train.ledger"): "Got --records before it. Put its own options after it",
+    ("plan", "show", "train.ledger", "--run", "9"): "Got --run 9. Runs of train.ledger: 2. Give --run.",
+    ("verify", "train.ledger", "--report", "text.txt"): "Pass a report that `discreet report` wrote, as it was written.",
     (
-        "report",
+        "ledger",
+        "budget",
         "train.ledger",
+        "--epsilon",
+        "0.01",
         "--delta",
         "1e-6",
-        "--budget-epsilon",
-        "-1",
-    ): "--budget-epsilon must be a finite number above 0.",
+        "--reason",
+        "why",
+    ): "Expected charges within (0.01, 1e-06).",
+    ("ledger", "stop", "train.ledger", "--run", "0", "--reason", "why"): "--run must be a whole number, at least 1",
+    ("ledger", "stop", "train.ledger", "--run", "2", "--reason", ""): "--reason must be a printable text",
     (*AUDIT, "--trials", "3"): "Expected --trials with --plan. Got it with --scores. Leave it out: the scores say how many",
     ("audit",): "Expected --scores or --plan, but not both. Got neither. Give what is to be attacked.",
     (*AUDIT, "--confidence", "1"): "--confidence must be a number in (0, 1). Got 1.0.",
@@ -234,7 +311,7 @@ MESSAGES = {
         "1e-6",
     ): "Expected a ledger, a JSON Lines export of one, or a plan or programme (TOML or JSON).",
     ("verify", "missing.ledger"): "Expected a ledger, or a JSON Lines export of one, at missing.ledger. Got nothing there.",
-    ("verify", "corrupt.ledger"): "Row 2 of the ledger is wrong. Expected digest ",
+    ("verify", "corrupt.ledger"): "Row 1 of the ledger is wrong. Expected digest ",
     (*WHOLE, "--save", "plan.toml"): "plan.toml: it exists. Choose another path, or pass --force. Nothing was written.",
 }
 

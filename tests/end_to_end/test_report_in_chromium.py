@@ -8,15 +8,18 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 import discreet as dp
+from discreet.report import Subject
+from discreet.report.stamp import read_stamp
 from support import browser as support
-from support.reports import DELTA, INFO, audit_of, executed, extend, ledger_of, planned
+from support.reports import DELTA, INFO, audit_of, executed, extend, ledger_of, listed, planned
 
-SECTIONS = ("headline", "deviations", "curves", "statement", "comparison", "charges", "verify")
+SECTIONS = ("headline", "deviations", "curves", "statement", "comparison", "held", "runs", "charges", "verify", "signature")
 ITEMS = ("1", "2a", "2b", "2c", "2d", "3a", "3b", "3c", "4")
 DRAWN = {
     "good": ["tradeoff", "spending", "groups-1"],
     "bad": ["tradeoff", "spending", "groups-1", "groups-2"],
     "void": ["groups-1"],
+    "odometer": ["tradeoff", "groups-1"],
 }
 WIDTHS = (400, 1400)
 SCHEMES = ("light", "dark")
@@ -40,22 +43,36 @@ BRIGHTNESS = """selector => {
 def good(folder: Path) -> Path:
     plan = planned(epsilon=2.0)
     ledger = executed(plan)
-    return dp.Report.of(ledger, plan=plan, audit=audit_of(ledger)).write(folder / "good.html")
+    subject = Subject(data_set="admissions", model="triage", purpose="research", who="A. Mustermann")
+    return dp.Report.of(ledger, plan=plan, audit=audit_of(ledger), subject=subject).write(folder / "good.html")
 
 
 def bad(folder: Path) -> Path:
     """Deviations, long names that are markup, several kinds of step."""
     step = dp.Step(dp.Poisson(0.05), [dp.GaussianSum(LONG, 1.0, 5.0), dp.GaussianSum("z" * 180, 1.0, 9.0)])
-    ledger = ledger_of((step, 30), info=replace(INFO, label=LONG))
-    extend(ledger, (dp.Step(dp.Everything(), dp.LaplaceSum("grad", 1.0, 9.0)), 1), info=INFO)
-    ledger.reserve(dp.Step(dp.Everything(), dp.LaplaceSum("grad", 1.0, 9.0)), count=1)
-    return dp.Report.of(ledger, delta=DELTA, plan=planned(), audit=audit_of(ledger, 40.0)).write(folder / "bad.html")
+    laplace = dp.Step(dp.Everything(), dp.LaplaceSum("grad", 1.0, 9.0))
+    ledger = ledger_of((step, 30), info=replace(INFO, label=LONG), budget=listed((step, 30), (laplace, 5)))
+    extend(ledger, (laplace, 1), info=INFO)
+    ledger.change_budget(500.0, delta=DELTA, reason=LONG)
+    stopped = ledger.begin(INFO, [(laplace, 3)])
+    stopped.reserve(laplace, count=1).settle()
+    stopped.end(LONG)
+    ledger.begin(INFO, [(laplace, 1)]).reserve(laplace, count=1)
+    subject = Subject(data_set=LONG, model="y" * 190)
+    report = dp.Report.of(ledger, delta=DELTA, plan=planned(), audit=audit_of(ledger, 40.0), subject=subject)
+    return report.write(folder / "bad.html")
 
 
 def void(folder: Path) -> Path:
     ledger = executed(planned())
-    ledger.mark("unsafe_example")
+    ledger.mark(ledger.runs()[0].number, "unsafe_example")
     return dp.Report.of(ledger, delta=DELTA).write(folder / "void.html")
+
+
+def odometer(folder: Path) -> Path:
+    ledger = executed(planned(), budget=dp.Odometer(delta=DELTA))
+    extend(ledger, (planned().step, 20), info=planned().run_info("second"))
+    return dp.Report.of(ledger).write(folder / "odometer.html")
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +84,7 @@ def chromium() -> Iterator[Browser]:
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("reports")
-    return {make.__name__: make(folder) for make in (good, bad, void)}
+    return {make.__name__: make(folder) for make in (good, bad, void, odometer)}
 
 
 class Opened:
@@ -86,7 +103,7 @@ class Opened:
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("name", ["good", "bad", "void"])
+@pytest.mark.parametrize("name", ["good", "bad", "void", "odometer"])
 def test_the_page_renders(chromium: Browser, pages: dict[str, Path], name: str, width: int, scheme: str) -> None:
     opened = Opened(chromium, pages[name], width, scheme)
     page = opened.page
@@ -151,6 +168,36 @@ def test_on_paper_it_is_black_on_white_and_complete(chromium: Browser, pages: di
     )
     assert page.evaluate(overflowing) == 0
     assert page.pdf(format="A4").startswith(b"%PDF")
+    page.close()
+
+
+# Pages of A4 on which the signature stands, by what Chromium's own print layout says of the element.
+SIGNED = "() => { const s = getComputedStyle(document.querySelector('#signature')); return s.breakInside; }"
+
+
+@pytest.mark.parametrize("name", ["good", "bad", "void", "odometer"])
+def test_on_paper_the_signature_is_kept_together_with_the_whole_head_and_room_to_write(
+    chromium: Browser, pages: dict[str, Path], name: str
+) -> None:
+    page = Opened(chromium, pages[name], 680, "light").page
+    page.emulate_media(media="print")
+    assert page.evaluate(SIGNED) == "avoid"
+    block = page.locator("#signature")
+    box = block.bounding_box()
+    assert box is not None
+    assert box["height"] < 0.9 * 1010  # of the height of a page of A4 less its margins: it fits on one
+    rooms = block.locator(".sign .room").all()
+    assert len(rooms) == 6
+    for room in rooms:
+        place = room.bounding_box()
+        assert place is not None
+        assert place["height"] > 30
+        assert place["width"] > 60
+    stamp = read_stamp(pages[name].read_text())
+    for text in (stamp.head, stamp.ledger):
+        shown = block.get_by_text(text, exact=True).bounding_box()
+        assert shown is not None
+        assert shown["x"] + shown["width"] <= 681
     page.close()
 
 

@@ -92,6 +92,9 @@ def make_files(folder: Path) -> None:
         run = ledger.begin(PLAN.run_info(parameters=dp.Parameters.CHOSEN_FROM_OUTPUTS), [(PLAN.step, 3)])
         run.reserve(PLAN.step, count=3)
     dp.Ledger.open(folder / "empty.ledger").close()
+    executed(folder / "user.ledger", replace(PLAN, unit=dp.Unit.USER)).close()
+    executed(folder / "replaced.ledger", replace(PLAN, adjacency=dp.Adjacency.REPLACE_ONE)).close()
+    dp.Ledger.load(ROOT / "tests" / "data" / "schema1" / "one_run.jsonl", folder / "old.ledger").close()
     whole = (folder / "train.ledger").read_bytes()
     assert b'"probability":0.01' in whole
     (folder / "corrupt.ledger").write_bytes(whole.replace(b'"probability":0.01', b'"probability":0.02'))

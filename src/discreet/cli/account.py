@@ -25,9 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["EXAMPLES", "Accountants", "account"]
 
-EXAMPLES = """[bold]Examples[/bold]
+EXAMPLES = """Examples
 
-\b
   discreet account train.ledger
   discreet account plan.toml --delta 1e-6 --accountant both
   discreet account train.ledger --epsilon 3

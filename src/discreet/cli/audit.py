@@ -29,9 +29,8 @@ if TYPE_CHECKING:
 
 __all__ = ["EXAMPLES", "audit"]
 
-EXAMPLES = """[bold]Examples[/bold]
+EXAMPLES = """Examples
 
-\b
   discreet audit --plan plan.toml
   discreet audit train.ledger --plan plan.toml --output audit.json
   discreet audit train.ledger --scores scores.json --delta 1e-6

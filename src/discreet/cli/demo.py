@@ -26,9 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["EXAMPLES", "demo", "plan_for"]
 
-EXAMPLES = """[bold]Example[/bold]
+EXAMPLES = """Example
 
-\b
   discreet demo --epsilon 3 --into out
 """
 _LABEL = "discreet demo: linear model on the features of scikit-learn's digits"

@@ -1,35 +1,51 @@
-"""Commands whose help shows flags as flags."""
+"""Help in which flags are flags and examples can be copied.
+
+Typer shows a type beside every option, of flags and of its own `--help` too, and folds the examples below a command's help to
+the width of the terminal, filled up with spaces, so that neither a long line nor a backslash survives.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import typer
 from typer.core import TyperCommand, TyperGroup
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 __all__ = ["PlainCommand", "PlainGroup"]
 
 
 class PlainCommand(TyperCommand):
-    """A command whose `--help` is a plain flag, too; see `options.flag`."""
+    """A command whose `--help` is a plain flag, and whose examples stand below the help as they are written."""
 
     def get_help_option(self, ctx: Any) -> Any:
-        """The option that typer makes itself."""
-        return _plain(super().get_help_option, ctx)
+        """The option that typer makes itself, without a type."""
+        return _without_type(super().get_help_option(ctx))
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """The help, then the examples."""
+        examples, self.epilog = self.epilog, None
+        super().format_help(ctx, formatter)
+        self.epilog = examples
+        typer.echo(examples)
 
 
 class PlainGroup(TyperGroup):
     """The same for a group of commands."""
 
     def get_help_option(self, ctx: Any) -> Any:
-        """The option that typer makes itself."""
-        return _plain(super().get_help_option, ctx)
+        """The option that typer makes itself, without a type."""
+        return _without_type(super().get_help_option(ctx))
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """The help, then the examples, if the group has some."""
+        examples, self.epilog = self.epilog, None
+        super().format_help(ctx, formatter)
+        self.epilog = examples
+        if examples:
+            typer.echo(examples)
 
 
-def _plain(get: Callable[[Any], Any], ctx: Any) -> Any:
-    option = get(ctx)
+def _without_type(option: Any) -> Any:
     if option is not None:
         option.metavar = ""
     return option

@@ -18,24 +18,20 @@ from discreet.errors import DiscreetError
 
 __all__ = ["BUDGET", "EXPORT", "IMPORT", "STOP", "budget", "export", "import_", "stop"]
 
-EXPORT = """[bold]Example[/bold]
+EXPORT = """Example
 
-\b
   discreet ledger export train.ledger train.jsonl
 """
-IMPORT = """[bold]Example[/bold]
+IMPORT = """Example
 
-\b
   discreet ledger import train.jsonl copy.ledger
 """
-BUDGET = """[bold]Example[/bold]
+BUDGET = """Example
 
-\b
   discreet ledger budget train.ledger --epsilon 2 --reason "the board asked for less"
 """
-STOP = """[bold]Example[/bold]
+STOP = """Example
 
-\b
   discreet ledger stop train.ledger --run 2 --reason "power failure"
 """
 

@@ -18,9 +18,8 @@ from discreet.units import Adjacency, Numerics
 
 __all__ = ["EXAMPLES", "plan"]
 
-EXAMPLES = """[bold]Examples[/bold]: find the noise, the steps, the batch; state epsilon; draw and keep
+EXAMPLES = """Examples: find the noise, the steps, the batch; state epsilon; draw and keep
 
-\b
   discreet plan --records 60000 --batch-size 512 --epochs 20 --epsilon 3
   discreet plan --records 60000 --batch-size 512 --noise-multiplier 1 --epsilon 3
   discreet plan --records 60000 --epochs 20 --noise-multiplier 1 --epsilon 3

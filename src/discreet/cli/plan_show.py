@@ -18,9 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["EXAMPLES", "plan_show"]
 
-EXAMPLES = """[bold]Examples[/bold]
+EXAMPLES = """Examples
 
-\b
   discreet plan show train.ledger
   discreet plan show train.ledger --run 2 --save plan.toml
 """

@@ -19,9 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["EXAMPLES", "Format", "report"]
 
-EXAMPLES = """[bold]Examples[/bold]
+EXAMPLES = """Examples
 
-\b
   discreet report train.ledger --delta 1e-6 --out report.html
   discreet report train.ledger --plan plan.toml --out report.html --out report.json
   discreet report train.ledger --out signed.html --data-set "admissions 2025" \\

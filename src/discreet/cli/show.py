@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from discreet import _validate as check
 from discreet.cli.answer import Answer, sheet, table
 from discreet.cli.files import read_ledger
 from discreet.cli.options import AsJson, Delta, LedgerFile
@@ -21,9 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["SHOW", "show"]
 
-SHOW = """[bold]Examples[/bold]
+SHOW = """Examples
 
-\b
   discreet ledger show train.ledger
   discreet ledger show train.ledger --delta 1e-6 --json
 """
@@ -42,7 +42,7 @@ def show(path: LedgerFile, delta: Delta = None, as_json: AsJson = False) -> Answ
         lines = lines_of(path)
         snapshot = ledger.snapshot()
     opened = opening(lines)
-    level = known_delta(snapshot) if delta is None else delta
+    level = known_delta(snapshot) if delta is None else check.fraction("account", "delta", delta)
     total = None if level is None else _total(snapshot, level)
     alone = {} if level is None or total is None else epsilon_of_each(snapshot, level)
     data = {

@@ -24,9 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["EXAMPLES", "verify"]
 
-EXAMPLES = """[bold]Examples[/bold]
+EXAMPLES = """Examples
 
-\b
   discreet verify train.ledger
   discreet verify train.ledger --head 5f3c9d1e...
   discreet verify train.ledger --plan plan.toml

@@ -61,9 +61,11 @@ def compose(facts: Facts, deviations: tuple[Deviation, ...]) -> Document:
 
 def _compared(facts: Facts) -> str:
     given = {"plan": facts.plan, "audit": facts.audit}
-    there = [name for name, value in given.items() if value is not None]
     missing = [name for name, value in given.items() if value is None]
-    with_what = f"with the {' and the '.join(there)}" if there else "with nothing but itself"
+    there = [f"the {name}" for name, value in given.items() if value is not None]
+    if any(run.plan for run in facts.snapshot.runs):
+        there.append("the plans in its own rows")
+    with_what = f"with {' and '.join(there)}" if there else "with nothing but itself"
     return f"The ledger was compared {with_what}." + (f" Not given: {', '.join(missing)}." if missing else "")
 
 

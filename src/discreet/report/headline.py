@@ -206,7 +206,7 @@ def signature(facts: Facts) -> Signature:
     stated = "no guarantee" if facts.void else f"epsilon {upward(guarantee.upper)} at delta {exact(guarantee.delta)}"
     return Signature(
         "Names are on the word of whoever gave them: the ledger knows none. Whoever signs has read the deviations and the "
-        "assumptions, and compared the head below with a copy that was kept elsewhere.",
+        "assumptions, and compared the head above with a copy that was kept elsewhere.",
         (
             ("data set", subject.data_set),
             ("model", subject.model),

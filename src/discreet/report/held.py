@@ -67,14 +67,15 @@ def held_to(facts: Facts) -> Section:
         )
     table = Table(
         ("since", "rule", "epsilon", "delta", "steps on the list", "reason"),
-        capped([_held_row(held) for held in snapshot.history], 6),
+        capped([_held_row(held, first=held is snapshot.history[0]) for held in snapshot.history], 6),
         numbers=(2, 3, 4),
     )
     return Section("What the ledger is held to", tuple(paragraphs), stops(facts), table if snapshot.history else None)
 
 
-def _held_row(held: Held) -> Row:
+def _held_row(held: Held, *, first: bool) -> Row:
     terms = held.terms
+    reason = held.reason or (_NONE if first else "settled by what the first run planned")
     steps = sum(count for _, count in terms.planned)
     return Row(
         (
@@ -83,7 +84,7 @@ def _held_row(held: Held) -> Row:
             "no limit" if terms.epsilon is None else exact(terms.epsilon),
             _NONE if terms.delta is None else exact(terms.delta),
             f"{steps:,}" if terms.rule is Rule.LIST and steps else _NONE,
-            held.reason or _NONE,
+            reason,
         )
     )
 
