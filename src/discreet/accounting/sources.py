@@ -118,7 +118,9 @@ def _read_pairs(entries: Sequence[object], adjacency: Adjacency | None, unit: Un
 
 
 def _read_snapshots(snapshots: tuple[Snapshot, ...], adjacency: Adjacency | None, unit: Unit | None) -> Read:
-    _refuse_copies(snapshots)
+    if len(snapshots) > 1:
+        _refuse_copies(snapshots)
+        _refuse_chosen(snapshots)
     marks = {mark for snapshot in snapshots for mark in snapshot.marks}
     infos = [run.info for snapshot in snapshots for run in snapshot.runs]
     marks |= {info.randomness.value for info in infos if info.randomness is Randomness.UNSAFE_TEST_KEY}
@@ -161,6 +163,18 @@ def _refuse_copies(snapshots: tuple[Snapshot, ...]) -> None:
             got="two copies of the same one",
             do="Name each ledger once, in its latest state.",
         )
+
+
+def _refuse_chosen(snapshots: tuple[Snapshot, ...]) -> None:
+    """Refuse to add up what was chosen by looking: no rule was fixed for several ledgers together."""
+    for snapshot in snapshots:
+        if snapshot.chosen_from_outputs or snapshot.rule not in (None, Rule.LIST):
+            raise AccountingError(
+                expected="several ledgers whose steps were fixed in advance",
+                got="one whose runs may have been chosen by looking at what was released",
+                do="State each claim by itself. If the ledgers were fixed in advance, they hold together at the sum of their "
+                "epsilons and the sum of their deltas.",
+            )
 
 
 def _fixed_in_advance(snapshot: Snapshot) -> list[str]:
