@@ -7,6 +7,7 @@ import pytest
 
 from discreet import budget
 from discreet.accounting import accountant, odometer
+from discreet.accounting.tight import tight_epsilon
 from discreet.ledger import Snapshot, Terms
 from support.mutations import Mutation, assert_caught, by_name, replaced
 
@@ -41,7 +42,7 @@ class WhateverFits:
 
     def spend(self, leaves: Any) -> None:
         delta, epsilon = self._terms.delta or 0.0, self._terms.epsilon or 0.0
-        budget._refuse_above(epsilon, delta, accountant.tight_epsilon(leaves, delta, 1e-3).upper, self.name)
+        budget._refuse_above(epsilon, delta, tight_epsilon(leaves, delta, 1e-3).upper, self.name)
 
 
 def whatever_fits(monkeypatch: pytest.MonkeyPatch) -> None:
