@@ -118,12 +118,12 @@ def _read_pairs(entries: Sequence[object], adjacency: Adjacency | None, unit: Un
 
 
 def _read_snapshots(snapshots: tuple[Snapshot, ...], adjacency: Adjacency | None, unit: Unit | None) -> Read:
-    if len(snapshots) > 1:
-        _refuse_copies(snapshots)
-        _refuse_chosen(snapshots)
+    _refuse_copies(snapshots)
     marks = {mark for snapshot in snapshots for mark in snapshot.marks}
     infos = [run.info for snapshot in snapshots for run in snapshot.runs]
     marks |= {info.randomness.value for info in infos if info.randomness is Randomness.UNSAFE_TEST_KEY}
+    if len(snapshots) > 1 and not marks:
+        _refuse_chosen(snapshots)
     steps = tuple(pair for snapshot in snapshots for pair in snapshot.counted())
     if not infos or not (steps or marks):
         void = f", void by {', '.join(sorted(marks))}" if marks else ""
