@@ -52,7 +52,7 @@ def test_the_page_shows_what_the_commands_print(tmp_path: Path) -> None:
         outcome = next(outcomes)
         code = outcome.code
         assert matches(expected, (outcome.out + outcome.err).splitlines()), (command, outcome)
-    assert len(cases) == 13
+    assert len(cases) == 20
 
 
 def test_a_page_that_shows_something_else_is_found() -> None:
