@@ -40,7 +40,7 @@ def test_the_page_shows_what_the_commands_print(tmp_path: Path) -> None:
         outcome = next(outcomes)
         code = outcome.code
         assert not difference(expected, (outcome.out + outcome.err).splitlines()), command
-    assert len(cases) == 13
+    assert len(cases) == 20
 
 
 HEAD = "d462dc41187e487c4a2a921d41722cf4808d9d1619b57620072f3fe3afe5e605"

@@ -42,6 +42,8 @@ def attack(source: Source, guarantee: Guarantee) -> float | None:
         while min(bounds) == bounds[-1]:  # each better than all before it
             best *= _CLOSER
             bounds.append(_bound(best, profile(best)))
+        between = best / math.sqrt(_CLOSER)  # of the last two
+        bounds.append(_bound(between, profile(between)))
     return min(1.0, min(bounds) * _UP)
 
 
