@@ -188,7 +188,6 @@ def _sources_table(sources: Sequence[_Source]) -> RenderableType:
     made = table("source", "kind", "identity", "runs", "steps", "epsilon alone", texts=3)
     for one in sources:
         alone = "none" if one.epsilon is None else up(one.epsilon)
-        made.add_row(
-            str(one.path), one.kind, one.snapshot.ledger[:8] or "-", str(len(one.snapshot.runs)), str(one.steps), alone
-        )
+        identity = f"{one.snapshot.ledger[:16]}..." if one.snapshot.ledger else "-"
+        made.add_row(str(one.path), one.kind, identity, str(len(one.snapshot.runs)), str(one.steps), alone)
     return made
