@@ -4,8 +4,9 @@
 
 Goals: reserving and settling together below 1 % of a step of 10 ms, with full durability; a million equal steps below 100 kB,
 50 ms to replay, and 0.3 s to account for in a new process, after import (scipy, which the library imports when it is first
-needed, is counted apart); 100,000 different steps below 2 s to replay. The folder should be on a real disk: a file system in memory makes durability free. What a commit costs is up to
-the disk and to who else uses it, so the number of commits and the processor's share are printed too.
+needed, is counted apart); 100,000 different steps below 2 s to replay. The folder should be on a real disk: a file system in
+memory makes durability free. What a commit costs is up to the disk and to who else uses it, so the number of commits and the
+processor's share are printed too.
 """
 
 from __future__ import annotations
