@@ -40,7 +40,7 @@ def test_ten_thousand_edits_are_detected_or_harmless(tmp_path: Path) -> None:
 def test_the_same_test_notices_a_ledger_without_a_chain(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The named wrong implementation: rows without digests."""
     monkeypatch.setattr("discreet.ledger.book.follow", lambda digest, body: b"")
-    monkeypatch.setattr("discreet.ledger.ledger.follow", lambda digest, body: b"")
+    monkeypatch.setattr("discreet.ledger.journal.follow", lambda digest, body: b"")
     monkeypatch.setattr(damage, "SCHEMA_1_NAMES", ())  # whose digests are real ones
     with pytest.raises(Undetected):
         damage.campaign(tmp_path, 100, seed=1, parts=("rows",))

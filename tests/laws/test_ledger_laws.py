@@ -52,7 +52,7 @@ class Histories(RuleBasedStateMachine):
     @rule()
     def crash_and_reopen(self) -> None:
         self.leases = []  # lost, never settled: they go on counting in full
-        self.ledger._store.close()
+        self.ledger._journal.store.close()
         self.ledger = dp.Ledger.open(self.path)
         self.run = self.ledger.begin(INFO)
 

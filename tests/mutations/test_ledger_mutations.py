@@ -11,6 +11,7 @@ import pytest
 import discreet as dp
 from discreet import _process, _validate
 from discreet.ledger import RunRecord, Snapshot, book, decisions, store
+from discreet.ledger.journal import Journal
 from support.mutations import Mutation, assert_caught, by_name, replaced
 
 DAMAGE = "laws/test_damage.py"
@@ -38,21 +39,21 @@ def take_without_limit(self: dp.Lease) -> int:
 
 def budget_of_a_handle(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever opens the file without a budget is held to none."""
-    make, append, admit = dp.Ledger.__init__, dp.Ledger._append, decisions._admit
+    make, append, admit = dp.Ledger.__init__, Journal.append, decisions._admit
     with_a_budget: list[bool] = [False]
-    handles: weakref.WeakSet[dp.Ledger] = weakref.WeakSet()
+    stores: weakref.WeakSet[store.Store] = weakref.WeakSet()
 
-    def remember(self: dp.Ledger, store: Any, **options: Any) -> None:
+    def remember(self: dp.Ledger, its_store: store.Store, **options: Any) -> None:
         if options.get("budget") is not None:
-            handles.add(self)
-        make(self, store, **options)
+            stores.add(its_store)
+        make(self, its_store, **options)
 
-    def note(self: dp.Ledger, decide: Any) -> list[int]:
-        with_a_budget[0] = self in handles
+    def note(self: Journal, decide: Any) -> list[int]:
+        with_a_budget[0] = self.store in stores
         return append(self, decide)
 
     monkeypatch.setattr(dp.Ledger, "__init__", remember)
-    monkeypatch.setattr(dp.Ledger, "_append", note)
+    monkeypatch.setattr(Journal, "append", note)
     monkeypatch.setattr(decisions, "_admit", lambda snapshot: admit(snapshot) if with_a_budget[0] else None)
 
 

@@ -276,15 +276,15 @@ class Session:
     def _charged(self, draw: Iterator[Sample], run: Run | None, steps: int) -> Generator[Sample]:
         if run is None:
             return
-        charged = run.steps(self.plan.step, steps) if self.plan.queries() and steps > 0 else range(steps)
+        charged = run.steps(self.plan.step, steps, then_end=True) if self.plan.queries() and steps > 0 else range(steps)
         try:
             for _ in charged:
                 for _ in range(self.sampler.batches_per_step):
                     yield next(draw)
         finally:
             if isinstance(charged, Generator):
-                charged.close()  # settles what is reserved
-            run.end()
+                charged.close()  # settles what is reserved, and ends the run
+            run.end()  # of a plan without noise, and of one that was never asked for a sample
 
     def _checked(self, state: State) -> State:
         """A copy that nobody can change."""

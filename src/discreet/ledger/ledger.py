@@ -10,13 +10,11 @@ from __future__ import annotations
 import atexit
 import os
 import secrets
-import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Literal, NoReturn, Self
 
-from discreet import _process
 from discreet import _validate as check
 from discreet._files import checked_path
 from discreet.errors import (
@@ -27,15 +25,14 @@ from discreet.errors import (
 )
 from discreet.ledger import decisions, exchange
 from discreet.ledger._provenance import now, software
-from discreet.ledger.book import Book, another_history, follow
-from discreet.ledger.codec import encode
 from discreet.ledger.events import Step
+from discreet.ledger.journal import Journal, first_line
 from discreet.ledger.lease import Lease
-from discreet.ledger.rows import Began, Charge, Ended, Marked, Opened, Reserved, Row, RunInfo, Settled
+from discreet.ledger.rows import Began, Charge, Ended, Marked, Reserved, Row, RunInfo, Settled
 from discreet.ledger.rules import HasTerms, check_budget
 from discreet.ledger.run import Run
 from discreet.ledger.snapshot import RunRecord, Snapshot
-from discreet.ledger.store import Line, Store
+from discreet.ledger.store import Store
 from discreet.ledger.terms import Terms, planned_steps
 
 __all__ = ["Ledger"]
@@ -79,27 +76,18 @@ class Ledger:
     """
 
     def __init__(self, store: Store, *, read_only: bool = False, budget: HasTerms | None = None) -> None:
-        self._store = store
-        self._read_only = read_only
         self._runs: weakref.WeakSet[Run] = weakref.WeakSet()  # begun through this handle
         self._leases: weakref.WeakSet[Lease] = weakref.WeakSet()
-        self._book = Book()
-        self._known = (0, b"")  # rows and head that this handle has seen committed
-        self._owner = _process.current()
-        self._closed = False
         self._created = False  # whether this handle made the file
-        self._lock = threading.RLock()
         try:
-            with self._reading():
-                pass
+            self._journal = Journal(store, read_only=read_only)
             if budget is not None:
                 wanted = budget.terms()
-                self._append(lambda snapshot: decisions.first_terms(snapshot, wanted))
+                self._journal.append(lambda snapshot: decisions.first_terms(snapshot, wanted))
         except BaseException:
             store.close()
             raise
         _open_handles.add(self)
-        _process.hold_over_forks(self._lock)  # else a child would take the journal of a transaction for its own
 
     # --- opening and closing ---
 
@@ -125,7 +113,7 @@ class Ledger:
         created = False
         if mode == "a" and not os.path.lexists(place):
             with suppress(LedgerExists):  # another process was faster: theirs is ours
-                Store.create(place, _first_line())
+                Store.create(place, first_line())
                 created = True
         ledger = cls(Store.open(place, read_only=mode == "r"), read_only=mode == "r", budget=budget)
         ledger._created = created
@@ -135,7 +123,7 @@ class Ledger:
     def in_memory(cls, *, budget: HasTerms | None = None) -> Ledger:
         """A ledger that ends with the process, for tests and what-if questions."""
         check_budget("Ledger.in_memory", budget)
-        return cls(Store.in_memory(_first_line()), budget=budget)
+        return cls(Store.in_memory(first_line()), budget=budget)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], into: str | os.PathLike[str] | None = None) -> Ledger:
@@ -148,8 +136,8 @@ class Ledger:
 
     def export(self, path: str | os.PathLike[str]) -> None:
         """Write all rows as JSON Lines, with the digests and a seal as last line. An existing file is refused."""
-        with self._reading():
-            lines = self._store.lines(0)
+        with self._journal.reading():
+            lines = self._journal.store.lines(0)
         exchange.write(checked_path("Ledger.export", path), lines)
 
     def close(self) -> None:
@@ -157,18 +145,16 @@ class Ledger:
 
         A fork lets go of nothing: it is its parent's.
         """
-        if self._owner is not _process.current():
+        if not self._journal.own:
             return
         try:
-            if not self._closed:
+            if not self._journal.closed:
                 for lease in list(self._leases):
                     lease.settle()
                 for run in list(self._runs):
                     run.end()
         finally:  # also where nothing can be written any more: what is not settled counts in full
-            with self._lock:
-                self._closed = True
-                self._store.close()
+            self._journal.close()
 
     def withdraw(self) -> None:
         """Remove the file and close, if this handle made it and no run began: as if it had never been opened.
@@ -176,11 +162,8 @@ class Ledger:
         A ledger that somebody expected at this path, and that was not there, must not be replaced by an empty one. Otherwise
         nothing happens.
         """
-        with self._alive():
-            withdrawn = self._created and not self.runs()
-            if withdrawn:
-                self._store.remove(rows=self._known[0])
-        if withdrawn:
+        if self._created and not self.runs():
+            self._journal.remove()
             self.close()
 
     def __enter__(self) -> Self:
@@ -193,7 +176,7 @@ class Ledger:
 
     def snapshot(self) -> Snapshot:
         """Everything that the ledger holds now, by all runs and processes: what accountants, budgets and reports read."""
-        with self._reading() as book:
+        with self._journal.reading() as book:
             return book.snapshot()
 
     @property
@@ -215,7 +198,7 @@ class Ledger:
 
     def head(self) -> str:
         """Digest of the last row: a fingerprint of the whole ledger, worth keeping elsewhere."""
-        with self._reading() as book:
+        with self._journal.reading() as book:
             return book.digest.hex()
 
     def verify(self, expected_head: str | None = None) -> Ledger:
@@ -228,17 +211,7 @@ class Ledger:
             LedgerCorrupt: names the first row that is wrong and why.
         """
         expected = None if expected_head is None else check.label("Ledger.verify", "expected_head", expected_head).lower()
-        book = Book()
-        digests = set()
-        with self._alive(), self._anew() as store, store.reading():
-            for body, digest in store.lines(0):
-                book.read(body, digest)
-                digests.add(digest)
-            book.check_head(*store.head())
-            if self._known[1] not in digests:
-                raise another_history(self._known[1].hex(), book)
-        if expected is not None and expected not in {digest.hex() for digest in digests}:
-            raise another_history(expected, book)
+        self._journal.verify(expected)
         return self
 
     # --- writing ---
@@ -270,8 +243,8 @@ class Ledger:
         row = Began(info, software(), now(), steps, continues, plan, identity)
         for step, _ in row.planned:
             info.check_groups("Ledger.begin", step)
-        with self._alive():
-            *_, number = self._append(lambda snapshot: decisions.beginning(snapshot, row))
+        with self._journal.alive():
+            *_, number = self._journal.append(lambda snapshot: decisions.beginning(snapshot, row))
             run = Run(self, number, info)
             self._runs.add(run)
         return run
@@ -306,7 +279,7 @@ class Ledger:
         """
         limit = check.positive("Ledger.change_budget", "epsilon", epsilon)
         why = check.label("Ledger.change_budget", "reason", reason)
-        self._append(lambda snapshot: decisions.another_budget(snapshot, limit, delta, why))
+        self._journal.append(lambda snapshot: decisions.another_budget(snapshot, limit, delta, why))
 
     def extend_list(self, planned: Iterable[tuple[Step, int]], *, reason: str) -> None:
         """Let a list grow for a public reason, such as steps that a crash lost; it stands in every guarantee.
@@ -317,20 +290,22 @@ class Ledger:
         """
         more = planned_steps("Ledger.extend_list", planned)
         why = check.label("Ledger.extend_list", "reason", reason)
-        self._append(lambda snapshot: decisions.longer_list(snapshot, more, why))
+        self._journal.append(lambda snapshot: decisions.longer_list(snapshot, more, why))
 
-    def end(self, run: int, reason: str = "", *, if_going: bool = False) -> None:
+    def end(self, run: int, reason: str = "", *, if_going: bool = False, settled: Settled | None = None) -> None:
         """Say that run number `run` takes no more steps; see `Run.end`.
 
-        With `if_going`, a run that is over already, such as one whose place another took, is left as it is.
+        With `if_going`, a run that is over already, such as one whose place another took, is left as it is. `settled` is the
+        settlement of its last lease, written in the same transaction.
         """
         row = Ended(run, check.label("Ledger.end", "reason", reason, empty=True))
+        before = [] if settled is None else [settled]
 
         def decide(snapshot: Snapshot) -> Sequence[Row]:
             over = any(record.over for record in snapshot.runs if record.number == run)
-            return [] if over and if_going else decisions.ending(snapshot, row)
+            return before if over and if_going else [*before, *decisions.ending(snapshot, row)]
 
-        self._append(decide)
+        self._journal.append(decide)
 
     # --- what a `Run` writes ---
 
@@ -344,8 +319,8 @@ class Ledger:
         """
         row = Reserved(run, step if spelled_out_in is None else spelled_out_in, count)
         before = [] if settled is None else [settled]
-        with self._alive():
-            *_, number = self._append(lambda snapshot: [*before, *decisions.reservation(snapshot, row, step)])
+        with self._journal.alive():
+            *_, number = self._journal.append(lambda snapshot: [*before, *decisions.reservation(snapshot, row, step)])
             lease = Lease(count, lambda taken: self._settle(number, taken))
             self._leases.add(lease)
         return number, lease
@@ -353,92 +328,12 @@ class Ledger:
     def mark(self, run: int, name: str) -> None:
         """Record that something unsafe happened to run number `run`; for `Run.mark`."""
         row = Marked(run, name)
-        self._append(lambda snapshot: decisions.marking(snapshot, row))
+        self._journal.append(lambda snapshot: decisions.marking(snapshot, row))
 
     def _settle(self, lease: int, taken: int) -> None:
         row = Settled(lease, taken)
-        self._append(lambda _: [row])
-
-    # --- inside ---
-
-    def _append(self, decide: Callable[[Snapshot], Sequence[Row]]) -> list[int]:
-        """Append what is decided about the present state, all or nothing, after whatever other processes appended.
-
-        Returns the numbers of the rows.
-        """
-        if self._read_only:
-            expected, got = "a ledger opened to append", f"{self._store.name}, opened to read"
-            raise LedgerMisuse(expected=expected, got=got, do="Open it with mode='a'.")
-        numbers: list[int] = []
-        with self._alive():
-            try:
-                with self._store.appending():
-                    self._catch_up()
-                    snapshot = self._book.snapshot()
-                    decisions.check_writable(snapshot)
-                    for row in decide(snapshot):
-                        numbers.append(self._book.rows)
-                        body = encode(row)
-                        digest = follow(self._book.digest, body)
-                        self._book.read(body, digest)  # refuses, before it is written, what no reader would accept
-                        self._store.append(numbers[-1], body, digest)
-            except BaseException:
-                self._book = Book()  # it may be ahead of the file now; read anew when next needed
-                raise
-            if numbers:
-                self._known = (self._book.rows, self._book.digest)
-        return numbers
-
-    def _catch_up(self) -> None:
-        """Read what other processes appended; only inside a transaction."""
-        rows, head = self._known
-        for body, digest in self._store.lines(self._book.rows):
-            self._book.read(body, digest)
-            if self._book.rows == rows and digest != head:
-                raise another_history(head.hex(), self._book)
-        self._book.check_head(*self._store.head())
-        if self._book.rows < rows:
-            raise another_history(head.hex(), self._book)
-        self._known = (self._book.rows, self._book.digest)
-
-    @contextmanager
-    def _reading(self) -> Iterator[Book]:
-        """All that is committed now, by whomever."""
-        with self._alive(), self._store.reading():
-            self._catch_up()
-            yield self._book
-
-    @contextmanager
-    def _anew(self) -> Iterator[Store]:
-        """The rows as they are on disk, not as this handle remembers them."""
-        if self._store.path is None:
-            yield self._store
-            return
-        store = Store.open(self._store.path, read_only=True)
-        try:
-            yield store
-        finally:
-            store.close()
-
-    @contextmanager
-    def _alive(self) -> Iterator[None]:
-        """Hold the handle's lock, if the handle may be used at all."""
-        if self._owner is not _process.current():
-            expected, got = "a handle opened by this process", "one that came over a fork"
-            raise LedgerMisuse(expected=expected, got=got, do="Open the ledger again in the child.")
-        with self._lock:
-            if self._closed:
-                raise LedgerMisuse(expected="an open ledger", got=f"{self._store.name}, closed", do="Open it again.")
-            if self._store.in_transaction:  # from the rules, a signal handler or a finaliser of the same thread
-                expected, got = "one call after the other", "a call from inside another"
-                raise LedgerMisuse(expected=expected, got=got, do="Call again when that one is done.")
-            yield
+        self._journal.append(lambda _: [row])
 
     def __reduce_ex__(self, _: object) -> NoReturn:
         expected, got = "one handle in one process", "an attempt to copy or pickle it"
         raise LedgerMisuse(expected=expected, got=got, do="Pass the path, and open the ledger again.")
-
-
-def _first_line() -> list[Line]:
-    body = encode(Opened(secrets.token_hex(16), now()))
-    return [(body, follow(Book().digest, body))]

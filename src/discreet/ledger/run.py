@@ -68,7 +68,7 @@ class Run:
         _, lease = self._reserve(step, check.whole("Run.reserve", "count", count, least=1))
         return lease
 
-    def steps(self, step: Step, total: int, *, block: int | None = None) -> Iterator[int]:
+    def steps(self, step: Step, total: int, *, block: int | None = None, then_end: bool = False) -> Iterator[int]:
         """Take `total` steps one after the other, reserved in blocks.
 
         Yields the number of each step, from 0, once it is charged and taken; the body of the loop may then release.
@@ -77,6 +77,7 @@ class Run:
             step: what each of them does.
             total: how many at most.
             block: how many to reserve at once; None grows the block by `block_size`. Fewer where the budget admits fewer.
+            then_end: whether the run is over with the last of them, or when the iterator is closed.
 
         Raises:
             BudgetExceeded: from the iterator, when the ledger does not admit one step more.
@@ -85,7 +86,7 @@ class Run:
         total = check.whole("Run.steps", "total", total, least=1)
         if block is not None:
             block = check.whole("Run.steps", "block", block, least=1)
-        return self._take(step, total, block)
+        return self._take(step, total, block, then_end=then_end)
 
     def mark(self, name: str) -> None:
         """Record, for good, that something unsafe happened to this run; `name` begins with `unsafe_`."""
@@ -109,7 +110,7 @@ class Run:
         self._ledger.end(self._number, reason, if_going=not reason)
         self._over = True
 
-    def _take(self, step: Step, total: int, block: int | None) -> Iterator[int]:
+    def _take(self, step: Step, total: int, block: int | None, *, then_end: bool) -> Iterator[int]:
         taken = 0
         last: _Numbered | None = None
         try:
@@ -121,8 +122,23 @@ class Run:
                     yield taken
                     taken += 1
         finally:
-            if last is not None and self._owner is _process.current():  # in a fork the charge is the parent's
+            if self._owner is _process.current():  # in a fork the charge is the parent's
+                self._settle_last(last, then_end=then_end)
+
+    def _settle_last(self, last: _Numbered | None, *, then_end: bool) -> None:
+        """Settle the last block, and end the run with it: in one transaction."""
+        if last is None or not then_end or self._over:
+            if last is not None:
                 last[1].settle()
+            if then_end:
+                self.end()
+            return
+        number, lease = last
+        lease.settle_with(lambda taken: self._end_with(None if taken is None else Settled(number, taken)))
+
+    def _end_with(self, settled: Settled | None) -> None:
+        self._ledger.end(self._number, if_going=True, settled=settled)
+        self._over = True
 
     def _next_block(self, step: Step, count: int, last: _Numbered | None) -> _Numbered:
         """Reserve as many as the terms admit of count, its half, its quarter, ..., 1.

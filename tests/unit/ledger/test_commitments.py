@@ -190,7 +190,7 @@ def test_closing_the_ledger_ends_its_runs_and_a_kill_does_not(tmp_path: Path) ->
     assert (record.over, record.steps, record.reason) == (True, 10, "")
     killed = dp.Ledger.open(tmp_path / "b.ledger")
     killed.begin(INFO, [(STEP, 100)]).reserve(STEP, count=10)
-    killed._store.close()  # as a kill leaves it: nothing settled, nothing ended
+    killed._journal.store.close()  # as a kill leaves it: nothing settled, nothing ended
     reopened = dp.Ledger.open(tmp_path / "b.ledger")
     (record,) = reopened.runs()
     assert (record.over, record.steps, reopened.snapshot().unsettled) == (False, 10, 10)

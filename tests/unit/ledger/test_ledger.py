@@ -294,7 +294,7 @@ def test_two_handles_see_each_other(tmp_path: Path) -> None:
 
 def test_power_loss_settings_are_in_force(tmp_path: Path) -> None:
     ledger = dp.Ledger.open(tmp_path / "a.ledger")
-    connection = ledger._store._connection
+    connection = ledger._journal.store._connection
     assert connection.execute("PRAGMA synchronous").fetchone() == (3,)  # EXTRA
     assert connection.execute("PRAGMA journal_mode").fetchone() == (b"delete",)
 
@@ -371,8 +371,8 @@ def test_a_busy_ledger_is_unavailable_not_corrupt_and_nothing_is_charged(
 def test_a_full_disk_is_unavailable_and_nothing_is_charged(tmp_path: Path) -> None:
     ledger = dp.Ledger.open(tmp_path / "a.ledger", budget=dp.Odometer(delta=1e-5))  # on which every step is welcome
     run = ledger.begin(INFO)
-    pages = ledger._store._connection.execute("PRAGMA page_count").fetchone()[0]
-    ledger._store._connection.execute(f"PRAGMA max_page_count = {pages}")
+    pages = ledger._journal.store._connection.execute("PRAGMA page_count").fetchone()[0]
+    ledger._journal.store._connection.execute(f"PRAGMA max_page_count = {pages}")
     taken = 0
     with pytest.raises(dp.LedgerUnavailable, match="full"):
         while True:

@@ -1,0 +1,164 @@
+"""The rows of one ledger as one handle sees them: what is committed, by whomever, and what may follow it.
+
+    decide(snapshot) -> rows -> encoded -> checked as a reader would -> stored, all in one transaction
+
+A handle belongs to the process that opened it, and does one thing after the other.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TypeAlias
+
+from discreet import _process
+from discreet.errors import LedgerMisuse
+from discreet.ledger._provenance import now
+from discreet.ledger.book import Book, another_history, follow
+from discreet.ledger.codec import encode
+from discreet.ledger.decisions import check_writable
+from discreet.ledger.rows import Opened, Row
+from discreet.ledger.snapshot import Snapshot
+from discreet.ledger.store import Line, Store
+
+__all__ = ["Decision", "Journal", "first_line"]
+
+Decision: TypeAlias = Callable[[Snapshot], Sequence[Row]]
+"""Which rows follow from what a ledger holds; or an error, and then nothing is written."""
+
+
+def first_line() -> list[Line]:
+    """The one row of a new ledger: its random identity."""
+    body = encode(Opened(secrets.token_hex(16), now()))
+    return [(body, follow(Book().digest, body))]
+
+
+class Journal:
+    """Reads and appends rows, in transactions.
+
+    Args:
+        store: where the rows are.
+        read_only: whether nothing may be appended.
+    """
+
+    def __init__(self, store: Store, *, read_only: bool) -> None:
+        self.store = store
+        self._read_only = read_only
+        self._book = Book()
+        self._known = (0, b"")  # rows and head that this handle has seen committed
+        self._owner = _process.current()
+        self._closed = False
+        self._lock = threading.RLock()
+        with self.reading():
+            pass
+        _process.hold_over_forks(self._lock)  # else a child would take the journal of a transaction for its own
+
+    @property
+    def own(self) -> bool:
+        """Whether this process opened it: a fork did not."""
+        return self._owner is _process.current()
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+        return self._closed
+
+    @contextmanager
+    def alive(self) -> Iterator[None]:
+        """Hold the handle's lock, if the handle may be used at all."""
+        if not self.own:
+            expected, got = "a handle opened by this process", "one that came over a fork"
+            raise LedgerMisuse(expected=expected, got=got, do="Open the ledger again in the child.")
+        with self._lock:
+            if self._closed:
+                raise LedgerMisuse(expected="an open ledger", got=f"{self.store.name}, closed", do="Open it again.")
+            if self.store.in_transaction:  # from the rules, a signal handler or a finaliser of the same thread
+                expected, got = "one call after the other", "a call from inside another"
+                raise LedgerMisuse(expected=expected, got=got, do="Call again when that one is done.")
+            yield
+
+    @contextmanager
+    def reading(self) -> Iterator[Book]:
+        """All that is committed now, by whomever."""
+        with self.alive(), self.store.reading():
+            self._catch_up()
+            yield self._book
+
+    def append(self, decide: Decision) -> list[int]:
+        """Append what is decided about the present state, all or nothing, after whatever other processes appended.
+
+        Returns the numbers of the rows.
+        """
+        if self._read_only:
+            expected, got = "a ledger opened to append", f"{self.store.name}, opened to read"
+            raise LedgerMisuse(expected=expected, got=got, do="Open it with mode='a'.")
+        numbers: list[int] = []
+        with self.alive():
+            try:
+                with self.store.appending():
+                    self._catch_up()
+                    snapshot = self._book.snapshot()
+                    check_writable(snapshot)
+                    for row in decide(snapshot):
+                        numbers.append(self._book.rows)
+                        body = encode(row)
+                        digest = follow(self._book.digest, body)
+                        self._book.read(body, digest)  # refuses, before it is written, what no reader would accept
+                        self.store.append(numbers[-1], body, digest)
+            except BaseException:
+                self._book = Book()  # it may be ahead of the file now; read anew when next needed
+                raise
+            if numbers:
+                self._known = (self._book.rows, self._book.digest)
+        return numbers
+
+    def verify(self, expected_head: str | None) -> None:
+        """Read all rows again from disk; the heads that this handle and the caller know must be in the chain."""
+        book = Book()
+        digests = set()
+        with self.alive(), self._anew() as store, store.reading():
+            for body, digest in store.lines(0):
+                book.read(body, digest)
+                digests.add(digest)
+            book.check_head(*store.head())
+            if self._known[1] not in digests:
+                raise another_history(self._known[1].hex(), book)
+        if expected_head is not None and expected_head not in {digest.hex() for digest in digests}:
+            raise another_history(expected_head, book)
+
+    def remove(self) -> None:
+        """Remove the file, if nobody added a row to what this handle knows."""
+        with self.alive():
+            self.store.remove(rows=self._known[0])
+
+    def close(self) -> None:
+        """Let go of the file."""
+        with self._lock:
+            self._closed = True
+            self.store.close()
+
+    def _catch_up(self) -> None:
+        """Read what other processes appended; only inside a transaction."""
+        rows, head = self._known
+        for body, digest in self.store.lines(self._book.rows):
+            self._book.read(body, digest)
+            if self._book.rows == rows and digest != head:
+                raise another_history(head.hex(), self._book)
+        self._book.check_head(*self.store.head())
+        if self._book.rows < rows:
+            raise another_history(head.hex(), self._book)
+        self._known = (self._book.rows, self._book.digest)
+
+    @contextmanager
+    def _anew(self) -> Iterator[Store]:
+        """The rows as they are on disk, not as this handle remembers them."""
+        if self.store.path is None:
+            yield self.store
+            return
+        store = Store.open(self.store.path, read_only=True)
+        try:
+            yield store
+        finally:
+            store.close()
