@@ -72,9 +72,12 @@ def test_tuning(tmp_path: Path) -> None:
     for name in ("tuning-clip.png", "tuning-rate.png", "tuning-noise.png"):
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
     with dp.Ledger.open(tmp_path / "patients.ledger", "r") as ledger:
-        dp.Budget(epsilon=2.5, delta=1e-6)(ledger.verify().charges())
+        assert dp.account(ledger.verify()).upper == 2.5
         trained = [charge for charge in ledger.charges() if charge.step.groups != ("score",)]
         assert len(ledger.charges()) == 2 * len(trained)  # one score for each
+    (epsilon,) = re.findall(r"^3 trials, epsilon ([0-9.]+)$", out, re.MULTILINE)
+    assert 1.5 < float(epsilon) < 2.2  # three trainings of epsilon 1, and their scores; a filter of 2.5 holds no fourth
+    assert "40 more; 120 of 120 are charged already" in out  # a fourth trial, which the list does not have
     page = (tmp_path / "report.html").read_text()
     assert "private data “patients”" in page
     assert "synthetic data “two clouds”" in page

@@ -1,4 +1,4 @@
-"""The example of docs/training.md that is meant to be run as it is, and the benchmark that it names."""
+"""The examples of docs/training.md that are meant to be run as they are, and the benchmark that it names."""
 
 import re
 import subprocess
@@ -11,13 +11,30 @@ import discreet as dp
 from support import pages
 from support.source import ROOT
 
-HEADING = "## What makes private models better"
+
+def section(heading: str) -> str:
+    page = (ROOT / "docs" / "training.md").read_text()
+    (text,) = re.findall(rf"^## {heading}\n(.*?)^## ", page, re.DOTALL | re.MULTILINE)
+    return str(text)
+
+
+def test_t04_a_run_that_stops_by_its_private_score_costs_the_whole_plan(tmp_path: Path) -> None:
+    out = pages.run(section("Stopping early"), tmp_path)
+    (taken,) = re.findall(r"^([0-9]+) of 100 steps$", out, re.MULTILINE)
+    with dp.Ledger.open(tmp_path / "early.ledger", "r") as ledger:
+        assert [charge.count for charge in ledger.verify().charges()] == [int(taken)]
+        (planned,) = ledger.snapshot().counted()
+        guarantee = dp.account(ledger, delta=1e-5)
+    assert 15 <= int(taken) < 100  # 24 to 40 in six runs
+    assert planned[1] == 100
+    assert 2.9 < guarantee.upper <= 3.0
+    assert guarantee.upper > 1.5 * dp.account([(planned[0], int(taken))], delta=1e-5, adjacency=guarantee.adjacency).upper
+    assert f"{taken} were charged, and all count" in out
 
 
 @pytest.mark.full
 def test_the_example_of_better_models_runs_and_spends_what_it_says(tmp_path: Path) -> None:
-    (section,) = re.findall(rf"^{HEADING}\n(.*?)^## ", (ROOT / "docs" / "training.md").read_text(), re.DOTALL | re.MULTILINE)
-    out = pages.run(section, tmp_path)
+    out = pages.run(section("What makes private models better"), tmp_path)
     (accuracy,) = re.findall(r"test accuracy ([0-9.]+)%", out)
     assert float(accuracy) > 60.0  # chance is 10 %
     with dp.Ledger.open(tmp_path / "digits.ledger", "r") as ledger:

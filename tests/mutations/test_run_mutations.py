@@ -15,6 +15,7 @@ from discreet.accounting import LiveEpsilon, sources
 from discreet.aggregation import session
 from discreet.aggregation.release import Release
 from discreet.ledger import Run, Snapshot, decisions
+from discreet.ledger.run import block_size
 from discreet.randomness import Source
 from discreet.training import checkpoint
 from discreet.training.loading import Loading
@@ -41,6 +42,19 @@ def a_resumed_run_is_not_charged(monkeypatch: pytest.MonkeyPatch) -> None:
 def a_run_commits_to_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     right = dp.Ledger.begin
     monkeypatch.setattr(dp.Ledger, "begin", lambda self, info, _planned=(), **more: right(self, info, **more))
+
+
+def a_whole_block_or_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(self: Run, step: dp.Step, total: int, block: int | None) -> Iterator[int]:
+        taken = 0
+        while taken < total:
+            with self.reserve(step, count=min(total - taken, block or block_size(taken))) as lease:
+                while lease.left:
+                    lease.take()
+                    yield taken
+                    taken += 1
+
+    monkeypatch.setattr(Run, "_take", wrong)
 
 
 def any_stop_is_for_a_public_reason(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,7 +192,7 @@ MUTATIONS = [
     ),
     Mutation(
         "P38 a whole block or nothing",
-        replaced(Run, "_reserve_part", Run._reserve),
+        a_whole_block_or_nothing,
         f"{BUDGETS}::test_p38_a_run_that_planned_nothing_takes_all_that_fits_in_blocks_that_do_not",
     ),
 ]

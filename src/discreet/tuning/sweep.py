@@ -29,6 +29,7 @@ from discreet.tuning.progress import trials_bar
 from discreet.tuning.record import Kind, Method, Trial, Tuning
 from discreet.tuning.score import released_score, score_plan
 from discreet.tuning.settings import Settings
+from discreet.units import Parameters
 
 __all__ = ["Sweep", "TrialFunction", "sweep"]
 
@@ -61,8 +62,7 @@ class Sweep:
         if found:
             return found
         if self.stopped:
-            do = "Give the ledger a larger budget, or the plan more noise."
-            raise BudgetExceeded(expected="a budget for one trial and its score", got=self.stopped, do=do)
+            raise BudgetExceeded(expected="a budget for one trial and its score", got=self.stopped, do=_advice(self.data))
         raise ParameterError(
             owner=owner, name="trial", expected="a finite score, once at least", got="none", do="Widen the sweep."
         )
@@ -82,6 +82,13 @@ class Sweep:
             ledger_head=self.head,
             made=now(),
         )
+
+
+def _advice(data: Data) -> str:
+    """What to do where not one trial fits."""
+    if isinstance(data, Private) and data.parameters is Parameters.FIXED_IN_ADVANCE:
+        return "Only trials that were fixed before the first release fit a list; a filter or an odometer admits others."
+    return "Give the plan more noise, or another ledger a larger budget before its first run."
 
 
 def sweep(

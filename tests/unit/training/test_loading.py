@@ -179,7 +179,7 @@ def test_an_error_in_a_worker_reaches_the_user_and_what_was_drawn_is_charged() -
     ledger = dp.Ledger.in_memory()
     run = PrivateRun(nn.Linear(1, 1), plan(policy=dp.Everything(), steps=9), ledger=ledger)
     with pytest.raises(OSError, match="unreadable"):
-        next(run.batches(Failing(), workers=1))
+        _ = next(run.batches(Failing(), workers=1)).data
     assert 1 <= sum(charge.count for charge in ledger.charges()) <= 3  # two batches are fetched ahead
 
 
@@ -216,7 +216,7 @@ def test_options_of_a_loader_hold_for_its_workers() -> None:
     its = plan(policy=dp.Poisson(0.1), steps=1)
     run = PrivateRun(nn.Linear(1, 1), its, ledger=dp.Ledger.in_memory(), source=key)
     with pytest.raises(RuntimeError, match="worker_init_fn was called"):
-        list(run.batches(loader))
+        _ = next(run.batches(loader)).data
 
 
 def _note_worker(number: int) -> None:

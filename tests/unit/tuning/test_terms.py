@@ -91,7 +91,7 @@ def test_a_trial_that_comes_to_mind_later_is_refused_for_good() -> None:
     data = private(listed([PLAN] * 3))
     tune_for_compute(honest(data), PLAN, learning_rates=RATES, data=data)
     before = charged(data.ledger)
-    with pytest.raises(dp.BudgetExceeded, match="one trial and its score"):
+    with pytest.raises(dp.BudgetExceeded, match="Only trials that were fixed before the first release fit a list"):
         tune_for_compute(honest(data), PLAN, learning_rates=[3.0], data=data)
     assert charged(data.ledger) == before
 
