@@ -444,6 +444,17 @@ def test_a_stamp_that_was_edited_is_noticed(tmp_path: Path) -> None:
     assert f"The report says epsilon 0.5; the rows say {up(true)}." in outcome.out
 
 
+def test_a_stamp_with_another_delta_than_the_filters_is_a_finding(tmp_path: Path) -> None:
+    with executed(tmp_path / "train.ledger", PLAN, budget=dp.Filter(epsilon=3.0, delta=1e-6)) as ledger:
+        page = Report.of(ledger).html()
+    edited = page.replace("(3, 1e-06)-", "(3, 1e-09)-").replace("delta&#34;: 1e-06", "delta&#34;: 1e-09")
+    (tmp_path / "report.html").write_text(edited)
+    assert read_stamp((tmp_path / "report.html").read_text()).delta == 1e-9
+    (outcome,) = many([("verify", "train.ledger", "--report", "report.html")], cwd=tmp_path)
+    assert outcome.code == 1, outcome
+    assert "What the report says cannot be computed from the rows" in outcome.out
+
+
 def test_a_head_noted_earlier_is_found_after_more_runs_and_not_in_another_history(tmp_path: Path) -> None:
     with executed(tmp_path / "train.ledger", PLAN, budget=dp.Odometer(delta=1e-6)) as ledger:
         head = ledger.head()

@@ -97,13 +97,17 @@ def audit(
     declared = None if plan is None else read_plan(plan)
     from discreet import verdict
     from discreet.auditing.white_box import independent
+    from discreet.report.own_plans import known_delta
 
     with nullcontext() if path is None else read_ledger(path) as ledger:
         source: Any = declared if ledger is None else ledger
+        if delta is None and declared is not None and declared.target is not None:
+            delta = declared.target.delta
+        if delta is None and ledger is not None:
+            delta = known_delta(ledger.snapshot())
         if declared is not None:
             if ledger is not None:
                 _check_same(declared, ledger)
-            delta = declared.target.delta if delta is None and declared.target is not None else delta
             verdict.claim_of(source, delta=delta)
             found = _attack(
                 declared,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from discreet.cli.words import up
+from discreet.errors import DiscreetError
 
 if TYPE_CHECKING:
     from discreet.ledger import Snapshot
@@ -85,7 +86,11 @@ def compare(page: str, lines: list[Line]) -> Comparison:
         problems.append(f"The head of the report, {stamp.head[:16]}..., is not in this ledger: another one, or rewritten.")
         return Comparison(stamp, tuple(problems), None, None)
     then, rows = before
-    claim = _claim(then, stamp)
+    try:
+        claim = _claim(then, stamp)
+    except DiscreetError as refused:  # such as a delta that the ledger's filter does not have
+        problems.append(f"What the report says cannot be computed from the rows: {refused}")
+        return Comparison(stamp, tuple(problems), None, len(lines) - rows)
     problems += _differences(stamp, then, claim)
     if after is not None and set(after[0].marks) > set(then.marks):
         marks = ", ".join(sorted(set(after[0].marks) - set(then.marks)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from discreet.accounting import account
+from discreet.errors import AccountingError
 from discreet.ledger import Rule, RunRecord, Snapshot
 from discreet.ledger.codec import OLDEST
 from discreet.ledger.terms import Planned
@@ -65,14 +66,24 @@ def epsilon_of_each(snapshot: Snapshot, delta: float) -> dict[int, float]:
     """
     if snapshot.marks:
         return {}
-    known: dict[object, float] = {}  # equal runs are computed once
-    epsilons = {}
+    known: dict[object, float | None] = {}  # equal runs are computed once
+    epsilons: dict[int, float] = {}
     for run in snapshot.runs:
         steps = steps_of(snapshot, run)
         key = frozenset(steps)
         if not any(count for _, count in steps) or (key not in known and len(known) == _MOST):
             continue
         if key not in known:
-            known[key] = account(steps, delta=delta, adjacency=run.info.adjacency).upper
-        epsilons[run.number] = known[key]
+            known[key] = _alone(steps, delta, run)
+        alone = known[key]
+        if alone is not None:
+            epsilons[run.number] = alone
     return epsilons
+
+
+def _alone(steps: Planned, delta: float, run: RunRecord) -> float | None:
+    """Epsilon of these steps; None where the tight accountant has no analysis for them, which a filter may have."""
+    try:
+        return account(steps, delta=delta, adjacency=run.info.adjacency).upper
+    except AccountingError:
+        return None
