@@ -1,15 +1,14 @@
 """Deliberate bugs in the report, each applied to the real code, and the test that catches it."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from jinja2 import Environment, FileSystemLoader
 
 import discreet as dp
 from discreet.accounting import tight
+from discreet.ledger import RunRecord, Snapshot
 from discreet.report import assumptions, checklist, compose, curves, deviations, facts, headline, markdown, page
 from discreet.report.document import Item
 from support.mutations import Mutation, Patch, assert_caught, by_name, replaced
@@ -53,24 +52,26 @@ def blind(name: str) -> Patch:
 
 
 def planned_steps_only(found: facts.Facts, plan: dp.Plan) -> tuple[dp.ledger.Charge, ...]:
-    return tuple(charge for charge in found.held.held if charge.step == deviations.step_of(plan))
+    return tuple(charge for charge in found.snapshot.charges if charge.step == deviations.step_of(plan))
 
 
-def held_without(part: str) -> Patch:
+def without_marks(ledger: dp.Ledger) -> Snapshot:
     """Something that the ledger says is lost on the way."""
-    right: Callable[[Any], facts.Held] = facts._held
-    empty: dict[str, Any] = {"named": ()}
-    return replaced(facts, "_held", lambda ledger: replace(right(ledger), **{part: empty[part]}))
+    return replace(RIGHT_SNAPSHOT(ledger), marks=())
 
 
-def settled_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = facts._held
+def settled_only(ledger: dp.Ledger) -> Snapshot:
+    snapshot = RIGHT_SNAPSHOT(ledger)
+    return replace(snapshot, runs=tuple(map(_settled, snapshot.runs)))
 
-    def lost(ledger: dp.Ledger) -> facts.Held:
-        found = right(ledger)
-        return replace(found, held=tuple(replace(c, count=c.count - c.unsettled, unsettled=0) for c in found.held))
 
-    monkeypatch.setattr(facts, "_held", lost)
+def _settled(run: RunRecord) -> RunRecord:
+    unsettled = dict(run.unsettled)
+    charged = tuple((step, count - unsettled.get(step, 0)) for step, count in run.charged)
+    return replace(run, charged=charged, unsettled=())
+
+
+RIGHT_SNAPSHOT = dp.Ledger.snapshot
 
 
 ITEMS = [
@@ -80,9 +81,15 @@ ITEMS = [
 ]
 MUTATIONS = [
     *ITEMS,
-    Mutation("marks are lost", held_without("named"), f"{REPORT}::test_a_marked_ledger_has_no_guarantee_and_no_curve"),
     Mutation(
-        "P41 unsettled steps do not count in a report", settled_only, f"{REPORT}::test_unsettled_steps_count_and_are_named"
+        "marks are lost",
+        replaced(dp.Ledger, "snapshot", without_marks),
+        f"{REPORT}::test_a_marked_ledger_has_no_guarantee_and_no_curve",
+    ),
+    Mutation(
+        "P41 unsettled steps do not count in a report",
+        replaced(dp.Ledger, "snapshot", settled_only),
+        f"{REPORT}::test_unsettled_steps_count_and_are_named",
     ),
     Mutation(
         "P37 an infinite epsilon counts as a claim",
@@ -99,8 +106,8 @@ MUTATIONS = [
     ),
     Mutation(
         "P39 a filter's claim is computed as if steps were fixed",
-        replaced(facts.Held, "adaptive", property(lambda _: False)),
-        f"{REPORT}::test_p39_a_filtered_ledger_needs_its_budget_and_claims_all_of_it",
+        replaced(facts.Facts, "by_fixed_analysis", property(lambda _: False)),
+        f"{REPORT}::test_p39_a_filtered_ledger_claims_all_of_its_budget",
     ),
     Mutation(
         "P37 the estimate is claimed in the place of the upper bound",

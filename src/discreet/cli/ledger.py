@@ -35,7 +35,7 @@ STOP = """Example
   discreet ledger stop train.ledger --run 2 --reason "power failure"
 """
 
-WritableLedger: TypeAlias = Annotated[
+_WritableLedger: TypeAlias = Annotated[
     Path, typer.Argument(metavar="LEDGER", help="A ledger that exists. A row is added to it.", show_default=False)
 ]
 
@@ -77,7 +77,7 @@ def import_(
 
 
 def budget(
-    path: WritableLedger,
+    path: _WritableLedger,
     epsilon: Annotated[float, typer.Option(parser=finite, metavar="EPSILON", help="From now on, above 0.", show_default=False)],
     reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; every report shows it.", show_default=False)],
     delta: Annotated[
@@ -103,7 +103,7 @@ def budget(
 
 
 def stop(
-    path: WritableLedger,
+    path: _WritableLedger,
     run: Annotated[int, typer.Option(parser=whole, metavar="N", help="Number of the run, as `show` says.", show_default=False)],
     reason: Annotated[
         str, typer.Option(metavar="TEXT", help='The public reason, such as "power failure".', show_default=False)

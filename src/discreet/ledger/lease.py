@@ -11,7 +11,7 @@ from discreet.errors import LedgerMisuse
 
 __all__ = ["Lease"]
 
-Written = TypeVar("Written")
+_Written = TypeVar("_Written")
 
 
 class Lease:
@@ -67,7 +67,7 @@ class Lease:
                 self._write_settlement(self._taken)
                 self._settled = True
 
-    def settle_with(self, write: Callable[[int | None], Written]) -> Written:
+    def settle_with(self, write: Callable[[int | None], _Written]) -> _Written:
         """The same, where `write` puts the settlement into one transaction with something else, such as the next lease.
 
         Args:

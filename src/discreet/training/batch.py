@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NoReturn, final
 
 import numpy as np
@@ -39,6 +39,21 @@ class Batch:
         batch = cls.__new__(cls)
         batch._content, batch._draw = None, draw  # noqa: SLF001  (its own constructor)
         return batch
+
+    @classmethod
+    def first_of(cls, batches: Iterator[Batch], kept_alive: list[object]) -> Batch:
+        """The first batch of a run, drawn when it is used, so that the loss can be tried before anything is charged.
+
+        Until then it keeps the loop alive that it comes from, also for who only takes `next(run.batches(...))`.
+        """
+
+        def draw() -> Batch:
+            try:
+                return next(batches)
+            finally:
+                kept_alive.clear()
+
+        return cls.later(draw)
 
     @property
     def pending(self) -> bool:

@@ -15,16 +15,25 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from discreet.errors import ModelError
+from discreet.errors import ModelError, ParameterError
 from discreet.training.culprit import CANNOT_BEAR
 from discreet.training.engine import Engine, Loss
 from discreet.training.loading import Loading
 from discreet.training.quiet import seeded
 from discreet.training.rows import count_rows
 
-__all__ = ["rehearse"]
+__all__ = ["own_names", "rehearse"]
 
 _RECORDS = 2
+
+
+def own_names(statistics: Mapping[str, int]) -> Mapping[str, int]:
+    """Refuse statistics that would take the place of a parameter, or of a layer."""
+    for name in statistics:
+        if name.startswith(("grad/", "bn/")):
+            expected = 'names such as "metric/accuracy", none that begins with "grad/" or "bn/"'
+            raise ParameterError(owner="PrivateRun", name="statistics", expected=expected, got=repr(name))
+    return statistics
 
 
 class _NotMadeUp(Exception):

@@ -26,7 +26,6 @@ from discreet.ledger.rules import HasTerms
 from discreet.mechanisms import State
 from discreet.plan import Plan
 from discreet.randomness import Source
-from discreet.randomness.gaussian import announce as announce_noise
 from discreet.sampling import Sample
 from discreet.training.batch import Batch
 from discreet.training.batch_norm import PrivateBatchNorm
@@ -34,11 +33,11 @@ from discreet.training.canaries import GradientCanaries
 from discreet.training.checkpoint import Checkpoint, Stateful, named, restore
 from discreet.training.engine import Engine, Loss
 from discreet.training.fetching import Collate, Rows
+from discreet.training.ledgers import opened_ledger
 from discreet.training.loading import Loading
 from discreet.training.logs import Log
 from discreet.training.planted import Planted
-from discreet.training.rehearsal import rehearse
-from discreet.training.rules._lstm import announce as announce_passes
+from discreet.training.rehearsal import own_names, rehearse
 from discreet.training.step import Stepping
 from discreet.training.sums import refuse_slots
 from discreet.training.watch import Watch
@@ -100,11 +99,11 @@ class PrivateRun:
                 got="none that requires a gradient",
                 do="Call requires_grad_(True) on what is to be trained.",
             )
-        shown = _own_names(statistics or {})
+        shown = own_names(statistics or {})
         bound = plan.for_leaves({**self._engine.leaves, **shown})
         refuse_slots(bound.bound.start)
         level = Numerics.IDEALISED if plan.numerics is Numerics.IDEALISED else Numerics.CERTIFIED
-        self._own_ledger, book = _opened(ledger, budget)
+        self._own_ledger, book = opened_ledger(ledger, budget)
         try:
             self._session = Session(bound, ledger=book, numerics=level, source=source, label=label, parameters=parameters)
             self._watch = Watch(self._session, statistics=shown, logs=logs)
@@ -207,7 +206,7 @@ class PrivateRun:
             self._start, self._first_state, until_budget=until_budget, lost=self._lost
         )
         self._new, self._began, self._loading = loading.in_new_memory, True, loading
-        self._announce()
+        self._stepping.announce(self._session.planned)
         self._watch.begin(self._start, progress)
         kept_alive: list[object] = []
         issued = self._issued(loading, samples, kept_alive)
@@ -217,19 +216,12 @@ class PrivateRun:
     def _issued(self, loading: Loading, samples: Generator[Sample], kept_alive: list[object]) -> Iterator[Batch]:
         showing = self._watch.showing(self._session.sampler.batches, self._done)
         with closing(samples), showing, closing(loading.batches(samples, self._planted.chosen)) as batches:
-            batch = Batch.later(lambda: _first(batches, kept_alive)) if self._session.planned else next(batches, None)
+            batch = Batch.first_of(batches, kept_alive) if self._session.planned else next(batches, None)
             while batch is not None:
                 self._attempts, self._waiting = 0, batch
                 yield batch
                 self._refuse_waiting()
                 batch = next(batches, None)
-
-    def _announce(self) -> None:
-        """How much is to be computed, so that what compiles does so where it pays; results are the same. Public."""
-        left = max(0, self.plan.steps - self._start) * self._session.sampler.batches_per_step
-        noised = [leaf for group in self._session.groups() if group.private for leaf in group.leaves]
-        announce_noise(left * sum(self._session.bound.dimensions[leaf] for leaf in noised))
-        announce_passes(left)
 
     def _refuse_waiting(self) -> None:
         if self._waiting is not None:
@@ -404,34 +396,3 @@ class PrivateRun:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _first(batches: Iterator[Batch], kept_alive: list[object]) -> Batch:
-    """Draw the first batch when it is used, so that the loss can be tried before anything is charged.
-
-    Until then the batch keeps the loop alive that it comes from, also for who only takes `next(run.batches(...))`.
-    """
-    try:
-        return next(batches)
-    finally:
-        kept_alive.clear()
-
-
-def _opened(ledger: Ledger | str | os.PathLike[str], budget: HasTerms | None) -> tuple[bool, Ledger]:
-    """Whether the ledger is the run's own to close, and the ledger."""
-    if not isinstance(ledger, Ledger):
-        return True, Ledger.open(ledger, budget=budget)
-    if budget is not None:
-        expected, got = "given with the path of a ledger", "given with a ledger that is open"
-        do = "Open that one with budget=...: Ledger.open(path, budget=...)."
-        raise ParameterError(owner="PrivateRun", name="budget", expected=expected, got=got, do=do)
-    return False, ledger
-
-
-def _own_names(statistics: Mapping[str, int]) -> Mapping[str, int]:
-    """Refuse statistics that would take the place of a parameter, or of a layer."""
-    for name in statistics:
-        if name.startswith(("grad/", "bn/")):
-            expected = 'names such as "metric/accuracy", none that begins with "grad/" or "bn/"'
-            raise ParameterError(owner="PrivateRun", name="statistics", expected=expected, got=repr(name))
-    return statistics

@@ -17,6 +17,7 @@ from discreet.aggregation.session import Session
 from discreet.aggregation.sums import grid_of
 from discreet.errors import NumericsError
 from discreet.mechanisms import Group
+from discreet.randomness.gaussian import announce as announce_noise
 from discreet.randomness.gaussian import release_all
 from discreet.sampling import Sample
 from discreet.training.batch import Batch
@@ -25,6 +26,7 @@ from discreet.training.inner import Inner
 from discreet.training.planted import Planted
 from discreet.training.quiet import seeded
 from discreet.training.rows import check_rows, select
+from discreet.training.rules._lstm import announce as announce_passes
 from discreet.training.sums import Sums
 from discreet.units import Numerics
 
@@ -64,6 +66,13 @@ class Stepping:
         self._memory_budget = memory_budget
         self._inner = Inner(session.bound, session.sampler, numerics, microbatch)
         self.check(session.bound.start)
+
+    def announce(self, steps: int) -> None:
+        """Say how much is to be computed, so that what compiles does so where it pays; results are the same. Public."""
+        passes = steps * self._session.sampler.batches_per_step
+        noised = [leaf for group in self._session.groups() if group.private for leaf in group.leaves]
+        announce_noise(passes * sum(self._session.bound.dimensions[leaf] for leaf in noised))
+        announce_passes(passes)
 
     def check(self, groups: tuple[Group, ...]) -> None:
         """Refuse groups whose numbers are out of range, before anything is charged."""
