@@ -71,6 +71,8 @@ def account(  # noqa: PLR0913  (a source and one level; everything else has a de
     tolerance = check.positive("account", "tolerance", tolerance)
     if accountant not in ("tight", "rdp"):
         raise ParameterError(owner="account", name="accountant", expected="'tight' or 'rdp'", got=repr(accountant))
+    if limit is not None:
+        limit = check.positive("account", "limit", limit)
     found = read(source, adjacency, unit)
     terms = found.terms
     if delta is None and epsilon is None and terms is not None and terms.delta is not None:

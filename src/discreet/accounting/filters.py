@@ -122,7 +122,8 @@ class GaussianFilter:
         """The filter after these steps; `BudgetExceeded` if they do not fit."""
         after = self._after(counted)
         if not after <= self.limit:
-            raise _exceeded(self.name, self.epsilon, self.delta, after / self.limit)
+            share = after / self.limit if self.limit else math.inf
+            raise _exceeded(self.name, self.epsilon, self.delta, share)
         return replace(self, spent=after)
 
     def _after(self, counted: Sequence[tuple[Leaf, int]]) -> float:
@@ -135,7 +136,7 @@ class GaussianFilter:
                     do="A filter cannot be exchanged after the first release. Give another ledger an order: Filter(order=...).",
                 )
             total += check.whole("GaussianFilter", "count", count, least=0) / Fraction(leaf.noise_multiplier) ** 2
-        return _sum_up(self.spent, float(total))
+        return _sum_up(self.spent, float(total) if total < 2**1000 else math.inf)
 
 
 Filter: TypeAlias = RenyiFilter | GaussianFilter
@@ -163,6 +164,9 @@ def choose_filter(first: Sequence[tuple[Leaf, int]], *, epsilon: float, delta: f
         return composed(first, order) / limit if limit > 0.0 else math.inf
 
     positive = -2.0 * math.log(delta) / epsilon  # order - 1 at which the limit is above 0
+    if not positive < 1e12:
+        expected, got = "an epsilon that leaves room for an order", repr(epsilon)
+        raise AccountingError(expected=expected, got=got, do="Take a larger epsilon or delta.")
     return RenyiFilter(epsilon, delta, best_order(share, max(8.0, positive)))
 
 

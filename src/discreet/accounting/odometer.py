@@ -37,6 +37,7 @@ _COPIES = (1, 2, 4, 10, 30, 100)  # times the first plan: for each the order tha
 _ORDER_SHARE = 1 / 32
 _TOLERANCE = 1e-3
 _NARROW = 1e-9  # relative width of the bracket; the tangent's error is about its square
+_LARGEST_EPSILON = 1e6  # beyond, nothing is claimed
 _LARGEST_OFFSET = 1e6  # of order - 1; beyond, a mixture gains nothing
 
 
@@ -118,32 +119,47 @@ def mixture_epsilon(leaves: Sequence[tuple[Leaf, int]], orders: Sequence[tuple[f
     for order, share in orders:
         divergence = composed(leaves, order)
         if math.isfinite(divergence):
-            terms.append((order, math.log(delta) + math.log(share), divergence))
-    if not terms:
-        return math.inf
+            terms.append(_Term(order, math.log(delta) + math.log(share), divergence))
+    low, high = _around_the_top(terms)
+    if not math.isfinite(high) or high == 0.0:
+        return high  # no order gives a bound; or it is largest at l <= 1, where it is at most 1
+    # The function is concave in l: its tangent at exp(low) bounds it up to exp(high).
+    height = 1.0 - sum(term.value(low) for term in terms) + _slope(terms, low) * math.expm1(high - low)
+    return max(0.0, low + math.log(height) + 2.0**-45 * (1.0 + low))
 
-    def summands(log_ratio: float) -> list[tuple[float, float]]:
-        """(order, delta w l^(a-1) e^(-(a-1)R)) at the likelihood ratio l, each rounded down."""
-        values = []
-        for order, log_weight, divergence in terms:
-            exponent = log_weight + (order - 1.0) * (log_ratio - divergence)
-            sizes = 1.0 + abs(log_weight) + (order - 1.0) * (abs(log_ratio) + divergence)
-            values.append((order, math.exp(min(exponent - 2.0**-48 * sizes, 700.0))))
-        return values
 
-    def slope(log_ratio: float) -> float:
-        """1 minus the derivative of the sum by l: falls as l grows, and is 0 where l minus the sum is largest."""
-        return 1.0 - sum(order * value for order, value in summands(log_ratio))
+@dataclass(frozen=True, slots=True)
+class _Term:
+    """One order of a mixture: its summand is delta v l^a exp(-(a-1)R)."""
 
+    order: float
+    log_weight: float
+    divergence: float
+
+    def value(self, log_ratio: float) -> float:
+        """The summand over l, at the likelihood ratio l, rounded down."""
+        exponent = self.log_weight + (self.order - 1.0) * (log_ratio - self.divergence)
+        sizes = 1.0 + abs(self.log_weight) + (self.order - 1.0) * (abs(log_ratio) + self.divergence)
+        return math.exp(min(exponent - 2.0**-48 * sizes, 700.0))
+
+
+def _slope(terms: Sequence[_Term], log_ratio: float) -> float:
+    """1 minus the derivative of the sum by l: it falls as l grows, and is 0 where l minus the sum is largest."""
+    return 1.0 - sum(term.order * term.value(log_ratio) for term in terms)
+
+
+def _around_the_top(terms: Sequence[_Term]) -> tuple[float, float]:
+    """A narrow interval of ln l around the place where l minus the sum is largest; (0, 0) if that is below 1."""
     low, high = 0.0, 1.0
-    if slope(low) <= 0.0:
-        return 0.0  # largest at l <= 1, where it is at most 1
-    while slope(high) > 0.0:
+    if not terms:
+        return 0.0, math.inf
+    if _slope(terms, low) <= 0.0:
+        return 0.0, 0.0
+    while _slope(terms, high) > 0.0:
         low, high = high, 2.0 * high
+        if high > _LARGEST_EPSILON:
+            return low, math.inf
     while high - low > _NARROW * (1.0 + high):
         middle = 0.5 * (low + high)
-        low, high = (middle, high) if slope(middle) > 0.0 else (low, middle)
-    # The function is concave in l: its tangent at exp(low) bounds it up to exp(high).
-    height = 1.0 - sum(value for _, value in summands(low)) + slope(low) * math.expm1(high - low)
-    epsilon = low + math.log(height) + 2.0**-45 * (1.0 + low)
-    return max(0.0, epsilon)
+        low, high = (middle, high) if _slope(terms, middle) > 0.0 else (low, middle)
+    return low, high

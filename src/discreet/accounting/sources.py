@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from discreet import _validate as check
@@ -18,6 +19,7 @@ from discreet.ledger.events import (
     Step,
     TruncatedPoisson,
 )
+from discreet.ledger.rows import Held
 from discreet.ledger.snapshot import Snapshot
 from discreet.ledger.terms import Planned, Rule, Terms
 from discreet.units import Adjacency, Numerics, Parameters, Randomness, Unit
@@ -87,6 +89,10 @@ def read(source: Source, adjacency: Adjacency | None, unit: Unit | None) -> Read
     Raises:
         AccountingError: if runs protect different things, or the caller names something else than they do.
     """
+    if adjacency is not None:
+        check.instance("account", "adjacency", adjacency, Adjacency)
+    if unit is not None:
+        check.instance("account", "unit", unit, Unit)
     if isinstance(source, HasSnapshot):
         return _read_snapshots((source.snapshot(),), adjacency, unit)
     entries = list(_iterable(source))
@@ -190,11 +196,20 @@ def _basis(snapshot: Snapshot) -> str:
     if snapshot.rule is not Rule.LIST:
         return ""
     counted = sum(count for _, count in snapshot.counted())
-    if any(run.reason for run in snapshot.runs):
-        return f"{_steps(counted)}, fewer than were planned: runs ended early for a public reason, as was declared"
+    listed = sum(count for _, count in snapshot.terms.planned) if snapshot.terms is not None else 0
+    if counted < listed:
+        return f"{_steps(counted)} of {listed} that were planned: runs ended early for a public reason, as was declared"
     were = "1 was" if snapshot.steps == 1 else f"{snapshot.steps} were"
     taken = "all were charged" if snapshot.steps >= counted else f"{were} charged, and all count"
-    return f"{_steps(counted)}, a list that was fixed before the first release; {taken}"
+    grown = " and grew since, for a public reason, as was declared" if any(_growths(snapshot)) else ""
+    return f"{_steps(counted)}, a list that was fixed before the first release{grown}; {taken}"
+
+
+def _growths(snapshot: Snapshot) -> Iterator[Held]:
+    """The rows by which a list grew."""
+    for before, held in pairwise(snapshot.history):
+        if before.terms.complete and held.terms.planned != before.terms.planned:
+            yield held
 
 
 def _steps(count: int) -> str:
@@ -210,9 +225,8 @@ def _declared(snapshot: Snapshot) -> Iterator[str]:
             name = f"run {run.info.label!r}" if run.info.label else f"run {run.number}"
             taken = f"{run.steps} of {run.planned_steps} planned steps"
             yield f"{name} ended after {taken} for a public reason, as was declared: {run.reason!r}"
-    for before, held in zip(snapshot.history, snapshot.history[1:], strict=False):
-        if before.terms.complete and held.terms.planned != before.terms.planned:
-            yield f"the list of steps grew for a public reason, as was declared: {held.reason!r}"
+    for held in _growths(snapshot):
+        yield f"the list of steps grew for a public reason, as was declared: {held.reason!r}"
 
 
 def _common(name: str, found: set[_T], asked: _T | None) -> _T:

@@ -182,6 +182,8 @@ class Session:
             BudgetExceeded: not all steps fit; nothing was charged.
             ParameterError: until_budget where nothing limits the ledger.
         """
+        start = check.whole(_OWNER, "start", start, least=0)
+        lost = check.label(_OWNER, "lost", lost, empty=True)
         self._refuse_second_pass()  # before the ledger is asked, which would refuse it in other words
         before = self._state if state is None else self._checked(state)
         snapshot = self._ledger.snapshot()
@@ -189,9 +191,11 @@ class Session:
             expected, got = "False on a ledger that nothing limits yet", "True"
             do = "Open the ledger with budget=Budget(...)."
             raise ParameterError(owner=_OWNER, name="until_budget", expected=expected, got=got, do=do)
-        continues = self._interrupted(snapshot) if start or until_budget else None
+        continues = self._interrupted(snapshot) if start else None
         steps = self.plan.steps - start
         if self.plan.queries() and steps > 0:
+            if until_budget and continues is None and self._fitting(steps, None) < steps:
+                continues = self._interrupted(snapshot)  # only where there is no room beside it
             steps = self._admitted(steps, continues, until_budget=until_budget, lost=lost)
         with self._lock:
             self._refuse_second_pass()
@@ -248,7 +252,7 @@ class Session:
         Raises:
             BudgetExceeded: fewer than all, where all are wanted.
         """
-        fitting = self._ledger.fitting(self._info(), self.plan.step, steps, continues=continues)
+        fitting = self._fitting(steps, continues)
         if fitting == steps or until_budget:
             return fitting
         if lost and continues is not None and self._ledger.snapshot().rule is Rule.LIST:
@@ -260,6 +264,9 @@ class Session:
             do="Make a plan with fewer steps or more noise, or train until_budget=True. For further runs that are chosen by "
             "looking at earlier ones, hold a ledger to a Filter or an Odometer before its first run. Nothing was charged.",
         )
+
+    def _fitting(self, steps: int, continues: int | None) -> int:
+        return self._ledger.fitting(self._info(), self.plan.step, steps, continues=continues)
 
     def _others(self) -> str:
         """What else the ledger holds, for whoever is refused."""

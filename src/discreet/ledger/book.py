@@ -39,6 +39,7 @@ class _Reservation:
     total: _Total
     count: int
     settled: bool = False
+    taken: int = 0
 
 
 @dataclass(slots=True)
@@ -51,6 +52,12 @@ class _Run:
     over: bool = False
     continued: bool = False
     reason: str = ""
+    freed: tuple[tuple[Step, int], ...] = ()
+
+    def left(self) -> tuple[tuple[Step, int], ...]:
+        """What was planned and is not charged."""
+        rest = ((step, count - self.totals.get(step, _Total()).count) for step, count in self.planned.items())
+        return tuple((step, count) for step, count in rest if count > 0)
 
     def record(self, number: int) -> RunRecord:
         return RunRecord(
@@ -61,6 +68,7 @@ class _Run:
             unsettled=tuple((step, total.unsettled) for step, total in self.totals.items()),
             over=self.over,
             reason=self.reason,
+            freed=self.freed,
             continues=self.row.continues,
             plan=self.row.plan,
             software=self.row.software,
@@ -106,6 +114,11 @@ class Book:
         self.schema = schema
         self.rows += 1
         self.digest = digest
+
+    def has(self, row: Row) -> bool:
+        """Whether this very settlement was read before: written by somebody who was interrupted before learning of it."""
+        lease = self._reservations.get(row.lease) if isinstance(row, Settled) else None
+        return lease is not None and lease.settled and isinstance(row, Settled) and lease.taken == row.taken
 
     def check_head(self, rows: int, digest: bytes) -> None:
         """Compare with the head that was written together with the last row: nothing is missing at the end."""
@@ -232,13 +245,17 @@ class Book:
             raise self._wrong(f"at most the {lease.count} steps that were reserved", f"{row.taken} taken")
         lease.total.count -= lease.count - row.taken
         lease.total.unsettled -= lease.count
-        lease.settled = True
+        lease.settled, lease.taken = True, row.taken
 
     def _end(self, row: Ended) -> None:
         run = self._run(row.run)
         if run.continued or run.reason or (run.over and not row.reason):
             raise self._wrong("the number of a run that is not over", str(row.run))
+        if row.reason and run.row.continues is not None:
+            raise self._wrong("a reason of a run that took nobody's place", row.reason)
         run.over, run.reason = True, row.reason
+        if row.reason:
+            run.freed = run.left()  # now: what is decided later is not decided for this reason
 
     def _check_list(self) -> None:
         if not self._history or self._history[-1].terms.rule is not Rule.LIST:

@@ -137,14 +137,28 @@ def reservation(snapshot: Snapshot, row: Reserved, step: Step) -> list[Row]:
 
 
 def ending(snapshot: Snapshot, row: Ended) -> list[Row]:
-    """The row that ends a run, or that adds a public reason to an end without one."""
+    """The row that ends a run, or that adds a public reason to an end without one.
+
+    None for a run that is over already: it ended before, or another one took its place meanwhile. A reason is left out where
+    there is nothing that it could free.
+    """
     run = next((run for run in snapshot.runs if run.number == row.run), None)
+    if run is not None and row.reason and not run.left() and not run.reason:
+        row = Ended(row.run, "")
+    if run is not None and run.over and not row.reason:
+        return []
     continued = any(other.continues == row.run for other in snapshot.runs)
-    if run is None or continued or run.reason or (run.over and not row.reason):
+    if run is None or continued or run.reason:
         raise LedgerMisuse(
             expected="the number of a run that is not over",
             got=f"{row.run!r}",
             do="`discreet ledger show` lists the runs. A reason can be added once, and not to a run that was continued.",
+        )
+    if row.reason and run.continues is not None:
+        raise LedgerMisuse(
+            expected="a public reason of a run that took nobody's place",
+            got=f"run {row.run}, which took that of run {run.continues}",
+            do="What the other run left may have been left by looking: all that was planned counts. End it without a reason.",
         )
     return [row]
 

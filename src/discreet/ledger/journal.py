@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import TypeAlias
 
 from discreet import _process
-from discreet.errors import LedgerMisuse
+from discreet.errors import LedgerCorrupt, LedgerMisuse
 from discreet.ledger._provenance import now
 from discreet.ledger.book import Book, another_history, follow
 from discreet.ledger.codec import encode
@@ -94,25 +94,32 @@ class Journal:
         if self._read_only:
             expected, got = "a ledger opened to append", f"{self.store.name}, opened to read"
             raise LedgerMisuse(expected=expected, got=got, do="Open it with mode='a'.")
-        numbers: list[int] = []
         with self.alive():
             try:
                 with self.store.appending():
                     self._catch_up()
                     snapshot = self._book.snapshot()
                     check_writable(snapshot)
-                    for row in decide(snapshot):
-                        numbers.append(self._book.rows)
-                        body = encode(row)
-                        digest = follow(self._book.digest, body)
-                        self._book.read(body, digest)  # refuses, before it is written, what no reader would accept
-                        self.store.append(numbers[-1], body, digest)
+                    rows = [row for row in decide(snapshot) if not self._book.has(row)]
+                    numbers = [self._write(row) for row in rows]
             except BaseException:
                 self._book = Book()  # it may be ahead of the file now; read anew when next needed
                 raise
             if numbers:
                 self._known = (self._book.rows, self._book.digest)
         return numbers
+
+    def _write(self, row: Row) -> int:
+        number = self._book.rows
+        body = encode(row)
+        digest = follow(self._book.digest, body)
+        try:
+            self._book.read(body, digest)  # refuses, before it is written, what no reader would accept
+        except LedgerCorrupt as refused:
+            do = "The ledger is whole, and nothing was written."
+            raise LedgerMisuse(expected=refused.expected, got=refused.got, do=do) from None
+        self.store.append(number, body, digest)
+        return number
 
     def verify(self, expected_head: str | None) -> None:
         """Read all rows again from disk; the heads that this handle and the caller know must be in the chain."""

@@ -144,7 +144,7 @@ class Began:
         check.label("Began", "identity", self.identity, empty=True)
         object.__setattr__(self, "planned", planned_steps("Began", self.planned))
         if self.continues is not None:
-            check.whole("Began", "continues", self.continues, least=1)
+            object.__setattr__(self, "continues", check.whole("Began", "continues", self.continues, least=1))
         if not isinstance(self.plan, str) or len(self.plan) > LONGEST_PLAN:
             expected = f"the text of a plan, of at most {LONGEST_PLAN} characters"
             raise ParameterError(owner="Began", name="plan", expected=expected, got=type(self.plan).__name__)
@@ -192,7 +192,7 @@ class Ended:
     reason: str
 
     def __post_init__(self) -> None:
-        check.whole("Ended", "run", self.run, least=1)
+        object.__setattr__(self, "run", check.whole("Ended", "run", self.run, least=1))
         check.label("Ended", "reason", self.reason, empty=True)
 
 

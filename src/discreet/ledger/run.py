@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
@@ -45,6 +46,7 @@ class Run:
         self._info = info
         self._spelled: dict[Step, int] = {}
         self._over = False
+        self._leases: weakref.WeakSet[Lease] = weakref.WeakSet()
         self._owner = _process.current()
 
     @property
@@ -99,6 +101,7 @@ class Run:
             reason: a public reason for taking fewer steps than planned, such as "power failure": one that owes nothing to
                 what was released. It stands in the guarantee. Without one, all that was planned counts.
 
+        Its leases end with it: what was reserved and not taken is given back first, and nothing can be taken afterwards.
         A run that is over stays over: ending it without a reason then does nothing, also if another run took its place. A
         reason can be added once. What came over a fork ends nothing: the run is the parent's.
 
@@ -107,6 +110,8 @@ class Run:
         """
         if self._owner is not _process.current() or (self._over and not reason):
             return
+        for lease in list(self._leases):
+            lease.settle()
         self._ledger.end(self._number, reason, if_going=not reason)
         self._over = True
 
@@ -114,7 +119,7 @@ class Run:
         taken = 0
         last: _Numbered | None = None
         try:
-            while taken < total:
+            while taken < total and not self._over:
                 last = self._next_block(step, min(total - taken, block or block_size(taken)), last)
                 _, lease = last
                 while lease.left:
@@ -161,6 +166,7 @@ class Run:
         spelled = self._spelled.get(step)
         number, lease = self._ledger.reserve(self._number, step, count, spelled_out_in=spelled, settled=settled)
         self._spelled.setdefault(step, number)
+        self._leases.add(lease)
         return number, lease
 
     def __reduce_ex__(self, _: object) -> NoReturn:

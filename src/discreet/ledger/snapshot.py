@@ -30,6 +30,7 @@ class RunRecord:
         unsettled: of that, reserved and not known to have been taken.
         over: whether it takes no more steps: it ended, or another run took its place.
         reason: the public reason that was declared for ending early; empty if none was.
+        freed: what the run had planned and not been charged when it declared that reason: it does not count.
         continues: number of the run whose place it took.
         plan: text of its plan; empty where there is none.
         software: versions of what executed it.
@@ -43,6 +44,7 @@ class RunRecord:
     unsettled: Planned = ()
     over: bool = False
     reason: str = ""
+    freed: Planned = ()
     continues: int | None = None
     plan: str = ""
     software: tuple[tuple[str, str], ...] = ()
@@ -159,24 +161,26 @@ class Snapshot:
         return tuple(self._taken_or_left().items())
 
     def _listed(self) -> dict[Step, int]:
-        """The list, less what runs left for a public reason."""
+        """The list, less what runs freed by naming a public reason."""
         listed = _added(() if self.terms is None else self.terms.planned)
         for run in self.runs:
-            for step, count in run.left().items() if run.reason else ():
+            for step, count in run.freed:
                 listed[step] = listed.get(step, 0) - count
         return listed
 
     def _promised(self) -> dict[Step, int]:
-        """What runs planned, or were charged if that is more; of those that ended for a public reason what they were charged.
+        """What runs committed to and did not free, or were charged if that is more.
 
-        A run that was continued promised what it was charged: the rest is its successor's.
+        Of a run whose place another took, what its successor planned is the successor's promise.
         """
-        continued = {run.continues for run in self.runs}
+        taken_over = {run.continues: dict(run.planned) for run in self.runs if run.continues is not None}
         promises: list[tuple[Step, int]] = []
         for run in self.runs:
-            promises.extend(run.charged)
-            if not run.reason and run.number not in continued:
-                promises.extend(run.left().items())
+            charged, freed, passed_on = dict(run.charged), dict(run.freed), taken_over.get(run.number, {})
+            for step in {**dict(run.planned), **charged}:
+                rest = dict(run.planned).get(step, 0) - freed.get(step, 0)
+                left = max(0, rest - charged.get(step, 0) - passed_on.get(step, 0))
+                promises.append((step, charged.get(step, 0) + left))
         return _added(promises)
 
     def _taken_or_left(self) -> dict[Step, int]:

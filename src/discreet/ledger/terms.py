@@ -120,7 +120,10 @@ class Terms:
 def planned_steps(owner: str, planned: Iterable[tuple[Step, int]]) -> Planned:
     """The same steps, checked, with every kind once."""
     totals: dict[Step, int] = {}
-    pairs: Iterable[object] = planned
+    pairs: object = planned
+    if not isinstance(pairs, Iterable):
+        expected, got = "(step, count) pairs", type(pairs).__name__
+        raise ParameterError(owner=owner, name="planned", expected=expected, got=got)
     for pair in pairs:
         if not isinstance(pair, tuple) or len(pair) != 2:
             expected, got = "(step, count) pairs", type(pair).__name__

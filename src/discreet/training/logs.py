@@ -37,8 +37,9 @@ class Logged:
         means: noised average of every statistic: its noised sum over the expected batch size.
         noise_std: standard deviation of the noise in these averages.
         clip_norms: of adaptive groups, after this step.
-        epsilon: at most this was spent by what the ledger held when the run began and by the run so far; None where no running
-            bound is valid. Runs that charge the same ledger meanwhile are not in it: `run.guarantee()` has them.
+        epsilon: at most this would have been spent, if the run ended here for a public reason; None where no running bound is
+            valid. It is no claim: of a list all that was planned counts, as `run.guarantee()` says, and so does what others
+            charge meanwhile.
     """
 
     step: int
