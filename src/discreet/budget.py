@@ -73,6 +73,9 @@ class Budget:
     def terms(self) -> Terms:
         """What the ledger is held to."""
         planned = () if self.plans is None else self.plans.snapshot().counted()
+        if self.plans is not None and not planned:
+            expected, got = "plans with noise, which charge something", "none that charges anything"
+            raise ParameterError(owner="Budget", name="plans", expected=expected, got=got)
         return Terms(rule=Rule.LIST, epsilon=self.epsilon, delta=self.delta, planned=planned)
 
 

@@ -136,7 +136,7 @@ MUTATIONS = [
     ),
     Mutation(
         "P43 an audit above the claim is overlooked",
-        replaced(deviations, "_refuted", lambda _: False),
+        replaced(deviations, "refuted", lambda _: False),
         f"{DEVIATIONS}::test_p43_an_audit_above_the_claim_contradicts_it",
     ),
     Mutation(
@@ -157,7 +157,7 @@ MUTATIONS = [
     Mutation(
         "P41 more steps than planned are overlooked",
         blind("_steps"),
-        f"{DEVIATIONS}::test_more_steps_are_wrong_and_fewer_a_note",
+        f"{DEVIATIONS}::test_more_steps_are_wrong_and_fewer_none_where_all_count",
     ),
     Mutation(
         "delta is not compared with 1/records",

@@ -191,7 +191,7 @@ class Session:
             expected, got = "False on a ledger that nothing limits yet", "True"
             do = "Open the ledger with budget=Budget(...)."
             raise ParameterError(owner=_OWNER, name="until_budget", expected=expected, got=got, do=do)
-        continues = self._interrupted(snapshot) if start else None
+        continues = self._interrupted(snapshot) if start or lost else None
         steps = self.plan.steps - start
         if self.plan.queries() and steps > 0:
             if until_budget and continues is None and self._fitting(steps, None) < steps:

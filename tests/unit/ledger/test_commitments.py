@@ -121,7 +121,7 @@ def test_t04_a_public_reason_makes_it_what_was_charged_and_is_said() -> None:
     claim = dp.account(ledger, delta=1e-5)
     assert counted(ledger) == {STEP: 10}
     assert claim.upper == upper(10)
-    assert "10 steps, fewer than were planned" in claim.basis
+    assert "10 steps of 100 that were planned" in claim.basis
     declared = "run 'example' ended after 10 of 100 planned steps for a public reason, as was declared: 'power failure'"
     assert declared in claim.assumptions
     with pytest.raises(dp.BudgetExceeded):
@@ -217,15 +217,88 @@ def test_a_run_that_continues_another_takes_what_it_left() -> None:
         killed.end("power failure")
 
 
-def test_a_chain_of_runs_that_ends_for_a_public_reason_counts_what_it_was_charged() -> None:
+def test_t04_a_run_that_took_anothers_place_cannot_name_a_reason() -> None:
+    """What the other one left may have been left by looking; with a reason of its successor it would be forgotten."""
     ledger = dp.Ledger.in_memory()
-    killed = ledger.begin(INFO, [(STEP, 100)])
-    take(killed, 40)
-    again = ledger.begin(INFO, [(STEP, 60)], continues=killed.number)
-    take(again, 20)
+    first = ledger.begin(INFO, [(STEP, 100)])
+    take(first, 10)
+    first.end()
+    second = ledger.begin(INFO, [(STEP, 90)], continues=first.number)
+    with pytest.raises(dp.LedgerMisuse, match="took nobody's place"):
+        second.end("the machine was needed")
+    second.end()
     assert counted(ledger) == {STEP: 100}
-    again.end("power failure")
-    assert counted(ledger) == {STEP: 60}
+
+
+def test_t04_what_a_run_left_counts_although_another_took_its_place_with_less() -> None:
+    ledger = dp.Ledger.in_memory()
+    first = ledger.begin(INFO, [(STEP, 100)])
+    take(first, 10)
+    first.end()
+    second = ledger.begin(INFO, [(STEP, 1)], continues=first.number)
+    take(second, 1)
+    second.end()
+    third = ledger.begin(INFO, [(STEP, 89)])
+    third.end("the machine was needed")
+    assert counted(ledger) == {STEP: 100}
+
+
+def test_t04_leases_end_with_their_run() -> None:
+    ledger = dp.Ledger.in_memory()
+    run = ledger.begin(INFO, [(STEP, 100)])
+    lease = run.reserve(STEP, count=100)
+    lease.take()
+    run.end("power failure")
+    with pytest.raises(dp.LedgerMisuse, match="a lease with steps left"):
+        lease.take()
+    assert counted(ledger) == {STEP: 1}
+
+
+def test_t04_a_loop_ends_with_its_run() -> None:
+    ledger = dp.Ledger.in_memory()
+    run = ledger.begin(INFO, [(STEP, 100)])
+    for number in run.steps(STEP, 100):
+        if number == 4:
+            run.end("power failure")
+    assert number == 4
+    assert counted(ledger) == {STEP: 5}
+
+
+def test_t04_a_reason_frees_nothing_that_is_decided_after_it(tmp_path: Path) -> None:
+    """An officer ends a run that is going elsewhere: what it has reserved it may still take, or not, by looking."""
+    path = tmp_path / "a.ledger"
+    with dp.Ledger.open(path) as going, dp.Ledger.open(path) as officer:
+        run = going.begin(INFO, [(STEP, 100)])
+        lease = run.reserve(STEP, count=32)
+        officer.end(run.number, "the machine was needed")
+        assert counted(officer) == {STEP: 32}
+        lease.take()
+        lease.settle()
+        assert officer.snapshot().charged() == {STEP: 1}
+        assert counted(officer) == {STEP: 32}
+
+
+def test_an_interrupted_settlement_is_written_once_and_is_no_corruption() -> None:
+    ledger = dp.Ledger.in_memory()
+    run = ledger.begin(INFO, [(STEP, 100)])
+    lease = run.reserve(STEP, count=10)
+    lease.take()
+    lease.settle()
+    head = ledger.head()
+    lease._settled = False  # as if Ctrl-C had come between the commit and the note of it
+    lease.settle()
+    assert ledger.head() == head
+    ledger.verify()
+
+
+def test_a_reason_where_nothing_is_left_is_no_reason() -> None:
+    ledger = dp.Ledger.in_memory()
+    run = ledger.begin(INFO, [(STEP, 3)])
+    take(run, 3)
+    run.end("power failure")
+    claim = dp.account(ledger, delta=1e-5)
+    assert claim.basis == "3 steps, a list that was fixed before the first release; all were charged"
+    assert not any("power failure" in text for text in claim.assumptions)
 
 
 def test_a_run_is_continued_once_and_not_after_a_public_reason() -> None:
