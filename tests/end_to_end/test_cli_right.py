@@ -346,7 +346,7 @@ def test_several_sources_are_added_up_and_each_is_named(tried: Tried) -> None:
     assert len({one["identity"] for one in data["sources"]}) == 3
     words = tried.outcomes["account several in words"].out
     assert "What these 2 sources cost together, if they are about one data set:" in words
-    assert re.search(r"\| again\.ledger \| ledger \| [0-9a-f]{8} +\| +1 \| +50 \| +[\d.]+ \|", words)
+    assert re.search(r"\| again\.ledger \| ledger \| [0-9a-f]{8,16}[. ]+\| +1 \| +50 \| +[\d.]+ \|", words)
 
 
 def test_delta_may_be_left_out_where_the_ledger_names_one(tried: Tried) -> None:
