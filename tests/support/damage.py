@@ -71,7 +71,7 @@ def _written(path: Path, budget: dp.Budget | dp.Filter | dp.Odometer) -> Origina
             pass
         ledger.change_budget(2.9, reason="agreed with the board")
         again.mark("unsafe_example")
-        again.end("the machine was needed elsewhere")
+        again.end()
     return _original(path)
 
 

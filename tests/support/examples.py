@@ -53,7 +53,8 @@ def varied_ledger(path: Path | None = None) -> dp.Ledger:
     second = ledger.begin(replace(INFO, label="second"), [(METRIC_STEP, 3)], continues=first.number)
     second.reserve(METRIC_STEP, count=2)
     second.mark("unsafe_example")
-    second.end("out of time")
+    second.end()
+    ledger.begin(replace(INFO, label="third"), [(METRIC_STEP, 1)]).end("out of time")
     return ledger
 
 

@@ -158,7 +158,6 @@ def test_a_reservation_without_terms_settles_them_first() -> None:
         lambda snapshot: decisions.reservation(snapshot, Reserved(3, STEP, 1), STEP),
         lambda snapshot: decisions.marking(snapshot, Marked(9, "unsafe_thing")),
         lambda snapshot: decisions.ending(snapshot, Ended(9, "")),
-        lambda snapshot: decisions.ending(snapshot, Ended(3, "")),
         lambda snapshot: decisions.ending(snapshot, Ended(4, "again")),
         lambda snapshot: decisions.ending(snapshot, Ended(5, "continued")),
     ],
@@ -168,11 +167,17 @@ def test_a_run_that_is_over_or_never_was_is_refused(decide: Callable[[Snapshot],
         RUN,
         RunRecord(number=3, info=INFO, over=True),
         RunRecord(number=4, info=INFO, over=True, reason="fire"),
-        RunRecord(number=5, info=INFO, over=True),
+        RunRecord(number=5, info=INFO, over=True, planned=((STEP, 1),)),
         RunRecord(number=6, info=INFO, continues=5),
     )
     with pytest.raises(dp.LedgerMisuse):
         decide(held_to(LIST, *runs))
+
+
+def test_a_run_that_is_over_ends_no_more() -> None:
+    snapshot = held_to(LIST, RUN, RunRecord(number=3, info=INFO, over=True))
+    assert decisions.ending(snapshot, Ended(3, "")) == []
+    assert decisions.ending(snapshot, Ended(3, "nothing is left to be freed")) == []
 
 
 def test_a_reason_is_added_to_an_end_without_one() -> None:

@@ -252,7 +252,7 @@ def test_a_closed_or_read_only_ledger_says_so(tmp_path: Path) -> None:
 
 def test_runs_share_a_ledger_and_are_charged_apart() -> None:
     ledger = varied_ledger()
-    assert [run.info.label for run in ledger.runs()] == ["example", "second"]
+    assert [run.info.label for run in ledger.runs()] == ["example", "second", "third"]
     assert [(charge.run.label, charge.count, charge.unsettled) for charge in ledger.charges()] == [
         ("example", 12, 5),
         ("example", 1, 0),

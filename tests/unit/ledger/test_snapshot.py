@@ -32,7 +32,8 @@ def test_a_ledger_is_read_as_a_whole() -> None:
     assert len(snapshot.ledger) == 32
     assert [(run.info.label, run.over, run.reason) for run in snapshot.runs] == [
         ("example", True, ""),
-        ("second", True, "out of time"),
+        ("second", True, ""),
+        ("third", True, "out of time"),
     ]
 
 
