@@ -123,22 +123,17 @@ def test_a_run_that_stopped_for_a_public_reason_takes_no_more_steps() -> None:
     assert (charged(ledger), again.guarantee(DELTA).upper) == (TAKEN, epsilon(TAKEN))
 
 
-def test_a_reason_given_while_batches_are_held_covers_whatever_is_taken_of_them_still() -> None:
-    """Somebody keeps the iterator: what was reserved may be taken, is charged, and nothing beyond it is to be had."""
+def test_a_reason_given_while_batches_are_held_ends_the_loop() -> None:
+    """Somebody keeps the iterator: nothing more is to be had from it."""
     ledger = dp.Ledger.in_memory()
     run = PrivateRun(network(), PLAN, ledger=ledger)
     batches = run.batches(data())
     for _ in range(TAKEN):
         run.backward(loss, next(batches))
     run.stop("power failure")
-    assert run.guarantee(DELTA).upper == epsilon(RESERVED)
-    drawn = TAKEN
-    with pytest.raises(dp.LedgerMisuse, match="not over"):
-        for batch in batches:
-            run.backward(loss, batch)
-            drawn += 1
-    assert drawn == charged(ledger) == RESERVED
-    assert run.guarantee(DELTA).upper == epsilon(RESERVED)
+    assert list(batches) == []
+    assert charged(ledger) == TAKEN
+    assert run.guarantee(DELTA).upper == epsilon(TAKEN)
 
 
 def test_a_reason_is_declared_once_and_of_a_run_that_began() -> None:
