@@ -226,6 +226,11 @@ class Session:
             raise SampleMisuse(expected=expected, got=got, do="Call it when the loop over samples has ended early.")
         self._run.end(check.label(_OWNER, "reason", reason))
 
+    def close(self) -> None:
+        """End the run: no more samples are taken; also of one whose samples were never asked for."""
+        if self._run is not None:
+            self._run.end()
+
     def _begin(self, steps: int, continues: int | None) -> Run:
         planned = [(self.plan.step, steps)] if self.plan.queries() and steps > 0 else []
         run = self._ledger.begin(self._info(), planned, continues=continues, plan=self.plan.as_row())
@@ -273,7 +278,9 @@ class Session:
         snapshot = self._ledger.snapshot()
         going = [run.number for run in snapshot.runs if not run.over]
         held = f"the ledger has {snapshot.steps} charged steps of {len(snapshot.runs)} run(s)"
-        return held + (f"; run {going[-1]} is not over (if it was killed, until_budget=True takes its place)" if going else "")
+        return held + (
+            f"; run {going[-1]} is not over; if it failed or was killed, until_budget=True takes its place" if going else ""
+        )
 
     def _info(self) -> RunInfo:
         return self.plan.run_info(

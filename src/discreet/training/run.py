@@ -215,7 +215,12 @@ class PrivateRun:
 
     def _issued(self, loading: Loading, samples: Generator[Sample], kept_alive: list[object]) -> Iterator[Batch]:
         showing = self._watch.showing(self._session.sampler.batches, self._done)
-        with closing(samples), showing, closing(loading.batches(samples, self._planted.chosen)) as batches:
+        with (
+            closing(self._session),
+            closing(samples),
+            showing,
+            closing(loading.batches(samples, self._planted.chosen)) as batches,
+        ):
             batch = Batch.first_of(batches, kept_alive) if self._session.planned else next(batches, None)
             while batch is not None:
                 self._attempts, self._waiting = 0, batch
