@@ -168,15 +168,13 @@ class Session:
     ) -> Generator[Sample]:
         """The plan's samples, each charged before it is drawn; release each before taking the next. Once for each run.
 
-        The run commits to all of its steps before the first: they are checked against what the ledger is held to, and under a
-        list all of them count, whenever the loop ends.
+        The run commits to all of its steps before the first; under a list all of them count, whenever the loop ends.
 
         Args:
             start: first step, for a run that is resumed: it takes the place of the run before, whose steps are charged.
             state: of the resumed run.
             until_budget: end with the last step that the ledger admits, instead of refusing a plan that does not fit.
-            lost: a public reason, such as "power failure", for which steps that were charged and lost may be taken again
-                on a ledger that is held to a list: the list grows by them. Without one they are not taken.
+            lost: a public reason, such as "power failure", for which a list grows by steps that were charged and lost.
 
         Raises:
             BudgetExceeded: not all steps fit; nothing was charged.

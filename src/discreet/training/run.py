@@ -337,10 +337,9 @@ class PrivateRun:
     ) -> int:
         """Go on from a checkpoint, before `batches`: at its step, on the same ledger, with fresh samples and noise.
 
-        All steps from there on are charged. Steps that were taken or reserved after the checkpoint are charged too, and going
-        back may itself be a choice from outputs. So on a ledger that is held to a list they are lost: `batches` refuses a
-        plan that no longer fits, and `batches(until_budget=True)` takes what is left. Under a filter or an odometer they are
-        taken again at their price; on a list only for a public reason, which stands in the guarantee.
+        All steps from there on are charged. Steps that were charged after the checkpoint are lost on a ledger that is held to a
+        list, because going back may be a choice from outputs: `batches(until_budget=True)` takes what is left. For a public
+        reason, or under a filter or an odometer, they are taken again at their price.
 
         Args:
             path: of the file.
@@ -380,8 +379,7 @@ class PrivateRun:
     def stop(self, reason: str) -> None:
         """Declare that the loop ends early for a public reason, such as "the machine was needed": what was taken counts.
 
-        Without it all planned steps count, whenever the loop ends: by `break`, an exception, Ctrl-C or a kill. So a run may
-        end because of a validation score at no risk, but at the price of the whole plan.
+        Without it all planned steps count, however the loop ends. So it may end because of a validation score.
 
         Args:
             reason: one that owes nothing to what was released; it stands in the guarantee, in your words.
