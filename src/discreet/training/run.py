@@ -277,8 +277,7 @@ class PrivateRun:
         self._watch.note(released, self.state)
         return released
 
-    def _rehearse(self, loss: Loss, batch: Batch) -> None:
-        """Try the loss on made-up records before the first sample is charged."""
+    def _rehearse(self, loss: Loss, batch: Batch) -> None:  # before the first sample is charged
         if self._loading is not None and batch is self._waiting and batch.pending:
             rehearse(self._engine, loss, self._loading, self._statistics)
         self._loading = None
@@ -382,7 +381,7 @@ class PrivateRun:
         Without it all planned steps count, however the loop ends. So it may end because of a validation score.
 
         Args:
-            reason: one that owes nothing to what was released; it stands in the guarantee, in your words.
+            reason: one that owes nothing to what was released; it stands in the guarantee.
         """
         self._session.stop(reason)
 
