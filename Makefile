@@ -1,5 +1,6 @@
 # make install   create .venv with everything the tests and the demo need
 # make demo      train a small model privately; writes out/demo.ledger, out/plan.toml and out/report.html
+# make quick     linters and the tests of the parts that need no torch (under two minutes)
 # make test      linters, types, import contracts, all tests (a few minutes); gets Chromium where there is none (scripts/chromium)
 # make test-full the same with the slow suites
 # make bench     benchmarks, printed as tables (with torch, opacus, OpenDP, dp-accounting and prv-accountant as peers; about an hour)
@@ -11,11 +12,11 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: install demo check browser test test-full bench bench-utility mutations format clean
+.PHONY: install demo check browser quick test test-full bench bench-utility mutations format clean
 
 install: .venv/.installed
 demo: install
-check test test-full bench-utility mutations format: .venv/.installed
+check quick test test-full bench-utility mutations format: .venv/.installed
 bench: .venv/.installed-bench
 
 .venv/.installed: pyproject.toml constraints.txt
@@ -38,6 +39,12 @@ check:
 
 browser:
 	@scripts/chromium > /dev/null
+
+quick:
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/python -m pytest --numprocesses auto tests/unit/ledger tests/unit/test_budget.py tests/unit/test_units.py tests/unit/mechanisms \
+		tests/unit/sampling tests/unit/numerics tests/unit/aggregation tests/unit/report tests/architecture
 
 test: check browser
 	$(BIN)/python -m pytest --numprocesses auto

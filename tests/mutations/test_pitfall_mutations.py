@@ -153,7 +153,7 @@ MUTATIONS = [
     ),
     Mutation(
         "P41 the plan is charged and not the run",
-        replaced(dp.Lease, "settle", lambda self: None),
+        replaced(dp.Lease, "settle_with", lambda self, write: write(None)),
         f"{RUN}::test_p41_what_ran_is_charged_and_not_what_was_planned[3]",
     ),
     Mutation("P44 empty clusters get no noise", replaced(Aggregator, "_noised", no_noise_where_nobody_is), K_MEANS),
