@@ -48,8 +48,8 @@ class Session:
         numerics: level that the engine executes; at least the plan's.
         source: of noise and samples; a fresh one from the operating system by default.
         label: what this run is, for the ledger; public. Left out, the name of the script or notebook.
-        parameters: `CHOSEN_FROM_OUTPUTS` if anything that was released from these data had a part in choosing this plan, or
-            may make the loop end before its last step. Only a `Filter` or an `Odometer` covers such a run.
+        parameters: `CHOSEN_FROM_OUTPUTS` declares that what was released from these data had a part in choosing this plan:
+            refused on a ledger that is held to a list, covered by a `Filter` or an `Odometer`.
 
     >>> from discreet.ledger.events import Poisson
     >>> from discreet.mechanisms import Gaussian
