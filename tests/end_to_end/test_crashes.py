@@ -22,7 +22,9 @@ def test_p41_500_kills_at_every_named_point_and_at_random_never_under_count(tmp_
 
 @pytest.mark.parametrize("bug", BUGS)
 def test_the_same_campaign_notices_a_ledger_that_is_wrong(bug: str, tmp_path: Path) -> None:
-    verdict = campaigns(tmp_path, 60, jobs=4, seed=7, bug=bug)
-    found = verdict.total.damaged if bug == "no transaction" else verdict.total.under
-    assert found > 0, verdict
+    verdict = campaigns(tmp_path, 120, jobs=4, seed=7, bug=bug)
+    if bug == "no transaction":  # half a row is damage, or a process that cannot go on after it
+        assert verdict.total.damaged or verdict.errors, verdict
+    else:
+        assert verdict.total.under > 0, verdict
     assert not verdict.sound
