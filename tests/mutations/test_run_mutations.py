@@ -58,8 +58,10 @@ def a_whole_block_or_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def any_stop_is_for_a_public_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = Run.end
-    monkeypatch.setattr(Run, "end", lambda self, reason="": right(self, reason or "unknown"))
+    right = dp.Ledger.end
+    monkeypatch.setattr(
+        dp.Ledger, "end", lambda self, run, reason="", **options: right(self, run, reason or "unknown", **options)
+    )
 
 
 def what_was_lost_is_taken_again_without_a_word(monkeypatch: pytest.MonkeyPatch) -> None:

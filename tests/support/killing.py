@@ -241,7 +241,7 @@ def _charging() -> list[Point]:
 
 
 def _ending() -> list[Point]:
-    reason: dict[str, Any] = {"which": lambda row: bool(row["reason"]), "life": Life.ENDING_FOR_A_REASON}
+    reason: dict[str, Any] = {"which": lambda row: bool(row["reason"]), "life": Life.ENDING_FOR_A_REASON, "stage": Stage.FIRST}
     closing = Life.CLOSING
     return [
         *_around("end", "ended", life=Life.ENDING),

@@ -284,7 +284,10 @@ def _end(run: Run, life: Life, chance: random.Random) -> None:
     if end is Life.ENDING:
         run.end()
     elif end is Life.ENDING_FOR_A_REASON:
-        run.end("power failure")
+        try:
+            run.end("power failure")
+        except dp.LedgerMisuse:  # it took another's place, and can name no reason
+            run.end()
 
 
 def _extend(ledger: Ledger, extended: int) -> None:
