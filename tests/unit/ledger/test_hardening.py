@@ -105,16 +105,16 @@ def test_an_interrupt_at_any_moment_leaves_a_handle_that_works(tmp_path: Path) -
     before = signal.signal(signal.SIGALRM, interrupt)
     try:
         for microseconds in (*range(50, 8000, 150), 100_000, 300_000):  # the last ones for slow machines
-            signal.setitimer(signal.ITIMER_REAL, microseconds * 1e-6)
-            end = time.monotonic() + 1.0  # Python drops an interrupt that arrives inside a finalizer
-            try:
+            try:  # around the timer too: an interrupt may arrive as late as that
+                signal.setitimer(signal.ITIMER_REAL, microseconds * 1e-6)
+                end = time.monotonic() + 1.0  # Python drops an interrupt that arrives inside a finalizer
                 while time.monotonic() < end:
                     with run.reserve(STEP, count=3) as lease:
                         lease.take()
                         taken += 1
+                signal.setitimer(signal.ITIMER_REAL, 0)
             except KeyboardInterrupt:
                 interrupted += 1
-            signal.setitimer(signal.ITIMER_REAL, 0)
     finally:
         signal.signal(signal.SIGALRM, before)
     assert interrupted > 40  # of 55
