@@ -16,8 +16,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from discreet.training.rules.convolution import Convolution
-from discreet.training.rules.convolution_norms import ghost_pays, ghost_squared_norms
+from discreet.training.rules.convolution.geometry import Convolution
+from discreet.training.rules.convolution.norms import ghost_pays, ghost_squared_norms
 
 ROUNDS = 7
 SHAPES: dict[str, tuple[Convolution, tuple[int, ...]]] = {

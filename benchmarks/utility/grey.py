@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from benchmarks.utility.shapes import shapes
-from discreet.training.scattering import Scattering
+from discreet.training.extras.scattering import Scattering
 
 __all__ = ["GreyFeatures"]
 

@@ -40,7 +40,7 @@ def test_first_private_training(tmp_path: Path) -> None:
     plain, private = (float(found) for found in re.findall(r"test accuracy ([0-9.]+)%", out))
     assert plain > 90.0
     assert private > 85.0  # chance is 10 %
-    assert "Ready for private training." in out
+    assert "Ready for private training: proved" in out
     assert "113 steps, epsilon 2.99" in out
     assert "0 deviations" in out
     for name in ("digits.ledger", "resumed.ledger"):  # a resumed run costs as much as one that was not stopped

@@ -29,8 +29,8 @@ SUITES = {
     ),
     "training": (
         "tests/unit/training",
-        "--ignore=tests/unit/training/test_loading.py",  # these wait for other processes, and compute little
-        "--ignore=tests/unit/training/test_logs.py",
+        "--ignore=tests/unit/training/data/test_loading.py",  # these wait for other processes, and compute little
+        "--ignore=tests/unit/training/shown/test_logs.py",
     ),
 }
 ASKED = """

@@ -55,3 +55,7 @@ def test_the_benchmark_of_copies_prints_its_table() -> None:
         "2 copies",
         "flattened by hand",
     ]
+
+
+def test_rules_of_your_own_run_as_they_are_shown(tmp_path: Path) -> None:
+    pages.run((ROOT / "docs" / "own-rules.md").read_text(), tmp_path)

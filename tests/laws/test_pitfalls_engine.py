@@ -16,11 +16,11 @@ from torch.nn import functional
 import discreet as dp
 from discreet.errors import CoupledRecords, ModelError, SampleMisuse
 from discreet.mechanisms import Bound
+from discreet.training.clipping import Sums
+from discreet.training.data.trees import select
 from discreet.training.engine import Engine, Loss
-from discreet.training.factors import Outer
-from discreet.training.precision import most_spread
-from discreet.training.rows import select
-from discreet.training.sums import Sums
+from discreet.training.factors.factors import Outer
+from discreet.training.rounding.precision import most_spread
 from unit.training.test_run import data, gradients, keyed, loss, network, plan
 
 RECORDS = 5
@@ -76,7 +76,7 @@ def right(model: nn.Module, its: Loss, batch: Any, clip_norm: float = 1.0) -> No
         own = true_gradient(model, its, batch, row).double()
         total += own * min(1.0, clip_norm / float(own.norm()))
     assert torch.allclose(clipped(engine, its, batch, count, clip_norm), total, atol=2e-5 * clip_norm)
-    assert engine.loop_because is None
+    assert engine.one_by_one is None
     assert max(moves(model, its, batch, clip_norm)) <= clip_norm * JUST_ABOVE
 
 
@@ -256,7 +256,7 @@ def test_p10_a_token_is_not_taken_for_a_record() -> None:
     right(model, together, batch)
 
 
-def test_p11_a_mean_over_the_tokens_of_the_batch_is_refused() -> None:
+def test_p11_a_mean_over_the_tokens_of_the_batch_becomes_one_over_those_of_each_record() -> None:
     model = nn.Linear(4, 3)
     mask = torch.ones(RECORDS, 6)
     batch = (torch.randn(RECORDS, 6, 4), mask)
@@ -269,8 +269,13 @@ def test_p11_a_mean_over_the_tokens_of_the_batch_is_refused() -> None:
     shorter[1:, 1:] = 0.0
     first = [torch.autograd.grad(its(model, (batch[0], one))[0], [model.weight])[0].norm() for one in (mask, shorter)]
     assert first[1] / first[0] == pytest.approx(3.0)  # the others' lengths scale my gradient: (5 * 6) / (6 + 4)
-    with pytest.raises(CoupledRecords, match="of the loss"):
-        clipped(Engine(model), its, batch, RECORDS)
+    engine = Engine(model)
+    alone = [true_gradient(model, its, batch, row).double() for row in range(RECORDS)]
+    total = torch.stack([own * min(1.0, 1.0 / float(own.norm())) for own in alone]).sum(0)
+    assert torch.allclose(clipped(engine, its, batch, RECORDS), total, atol=2e-5)
+    assert engine.one_by_one is not None
+    assert "several records" in engine.one_by_one
+    assert max(moves(model, its, batch)) <= JUST_ABOVE
 
 
 class Positions(nn.Module):
@@ -332,19 +337,20 @@ def test_p14_a_record_whose_terms_cancel_is_held_to_their_sizes() -> None:
     """
     model = nn.Linear(4, 3, bias=False).double()
     sign = torch.tensor([1.0, -1.0]).repeat(32).double()
-    batch = (1e4 * torch.ones(1, 64, 4).double() + 1e-2 * torch.randn(1, 64, 4).double(),)
+    batch = (1e4 * torch.ones(2, 64, 4).double() + 1e-2 * torch.randn(2, 64, 4).double(),)
 
     def its(network: Any, rows: Any) -> Tensor:
         out: Tensor = (network(rows[0]).sum(2) * sign).sum(1)
         return out
 
-    length = float(true_gradient(model, its, batch, 0).norm())
-    spread = float(batch[0].norm(dim=2).sum()) * 3.0**0.5
+    length = max(float(true_gradient(model, its, batch, row).norm()) for row in range(2))
+    spread = float(batch[0].norm(dim=2).sum(1).min()) * 3.0**0.5
     assert length < 1.0
     assert spread > 1e5
     ghost = Engine(model, form="ghost")  # written out, the gradient is one number for each weight, without terms
     rounding = 2.0**-53 * 64 * 2 * most_spread(64)
-    assert float(clipped(ghost, its, batch, 1).norm()) <= length * most_spread(64) / spread * 1.01 + rounding < length / 1e3
+    most = 2 * (length * most_spread(64) / spread * 1.01 + rounding)  # of both records; a pass over one has no terms either
+    assert float(clipped(ghost, its, batch, 2).norm()) <= most < length / 1e3
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])

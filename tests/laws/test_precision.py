@@ -10,8 +10,8 @@ from hypothesis.extra import numpy as arrays
 
 from discreet.mechanisms import Group
 from discreet.numerics import Grid
-from discreet.training import precision
-from discreet.training.precision import Chunk, most_spread
+from discreet.training.rounding import precision
+from discreet.training.rounding.precision import Chunk, most_spread
 from laws.test_sums import X, squared_distance, with_record
 from support.float_engine import Leaf, released, weights_of
 

@@ -19,8 +19,9 @@ from discreet.aggregation.session import Session
 from discreet.mechanisms import Group
 from discreet.randomness import Purpose, gaussian
 from discreet.sampling import _policies, sampler
-from discreet.training import engine, factors, step
-from mutations.test_engine_mutations import unchecked
+from discreet.training import step
+from discreet.training.factors import factors
+from discreet.training.passes.oracle import SelfTest
 from support.audits import source
 from support.mutations import Mutation, Patch, assert_caught, by_name, replaced
 
@@ -53,7 +54,7 @@ def twice_the_probability(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def wrong_norm(kind: type, name: str, value: Any) -> Patch:
     def patch(monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(engine, "isolated", unchecked)
+        monkeypatch.setattr(SelfTest, "passes", lambda self, loss, rows, trial: True)
         monkeypatch.setattr(kind, name, value)
 
     return patch

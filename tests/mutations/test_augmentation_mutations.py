@@ -6,11 +6,12 @@ from typing import Any
 
 from torch import Tensor
 
-from discreet.training import factors
-from discreet.training.augmentation import Augmented
-from discreet.training.contributions import Contributions
+from discreet.training.data.copies import Augmented
 from discreet.training.engine import Engine
-from discreet.training.factors import Dense
+from discreet.training.factors import factors
+from discreet.training.factors.factors import Dense
+from discreet.training.passes.contributions import Contributions
+from discreet.training.passes.passes import Passes
 from support.mutations import Mutation, assert_caught, by_name, replaced
 
 TESTS = "unit/training/test_augmentation.py"
@@ -24,6 +25,11 @@ def copies_as_records(self: Engine, loss: Any, batch: Any, records: int, present
         return right_passes(self, loss, batch, records, present)
     here = Contributions({}, records, present).mask.repeat_interleave(loss.copies)
     return right_passes(self, loss.loss, loss.rows(batch, records), records * loss.copies, here)
+
+
+def all_together(self: Passes, augment: Any, batch: Any, records: int, copies: int) -> Any:
+    del self
+    return Augmented(augment, augment, copies).rows(batch, records)
 
 
 MUTATIONS = [
@@ -47,20 +53,11 @@ MUTATIONS = [
         f"{TESTS}::test_any_number_of_copies[2]",
     ),
     Mutation(
-        "P11 augmentations are not tried out",
-        replaced(Augmented, "keeps_apart", lambda self, batch, records, attempt: True),
-        f"{TESTS}::test_p11_an_augmentation_that_mixes_records_is_refused[mixed_up]",
-    ),
-    Mutation(
-        "P11 an augmentation counts as tried out on records that are alike",
-        replaced(Engine, "_refuse_mixing", lambda self, loss, batch, records: None if self._count > 1 else _tried(loss, batch)),
-        f"{TESTS}::test_p11_mixing_is_found_once_records_differ",
+        "P11 augmentations are given all records and not proved",
+        replaced(Passes, "augmented", all_together),
+        "laws/test_pitfalls_separation.py::test_t06_p11_an_augmentation_that_mixes_records_is_given_one_at_a_time",
     ),
 ]
-
-
-def _tried(loss: Any, batch: Any) -> None:
-    loss.keeps_apart(batch, len(batch[0]), 1)
 
 
 @by_name(MUTATIONS)

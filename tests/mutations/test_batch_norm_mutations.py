@@ -7,13 +7,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from discreet.training.batch_norm import Noting, _Layer
+from discreet.training.passes.batch_norm import Noting, _Layer
 from support.mutations import Mutation, assert_caught, by_name, replaced
-from unit.training.test_batch_norm import _of
+from unit.training.passes.test_batch_norm import _of
 
 ISOLATED = "laws/test_batch_norm.py::test_p09_no_record_is_seen_through_anothers"
-TESTS = "unit/training/test_batch_norm.py"
-RUNS = "unit/training/test_private_norms_in_runs.py"
+TESTS = "unit/training/passes/test_batch_norm.py"
+RUNS = "unit/training/passes/test_private_norms_in_runs.py"
 
 right_moments, right_note = _Layer.moments, Noting.note
 

@@ -8,12 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from discreet.training.rules import convolution, convolution_norms
-from discreet.training.rules.convolution import Convolution
+from discreet.training.rules.convolution import geometry as convolution
+from discreet.training.rules.convolution import norms as convolution_norms
+from discreet.training.rules.convolution.geometry import Convolution
 from support.mutations import Mutation, assert_caught, by_name, replaced
 
-CONVOLUTION = "unit/training/test_convolution.py"
-CONVOLUTION_NORMS = "unit/training/test_convolution_norms.py"
+CONVOLUTION = "unit/training/rules/convolution/test_geometry.py"
+CONVOLUTION_NORMS = "unit/training/rules/convolution/test_norms.py"
 
 right_error = convolution_norms._error
 right_patches = Convolution.patches

@@ -7,50 +7,76 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from discreet.training import contributions, engine, factors, isolation, structure, sums
-from discreet.training.contributions import Contributions
+from discreet.training import clipping
 from discreet.training.engine import Engine
-from discreet.training.factors import Dense, Factor
-from discreet.training.isolation import Isolation
+from discreet.training.factors import factors
+from discreet.training.factors.factors import Dense, Factor
+from discreet.training.passes import contributions, oracle, passes
+from discreet.training.passes.batch_norm import Noting
+from discreet.training.passes.contributions import Contributions
+from discreet.training.passes.oracle import SelfTest
+from discreet.training.passes.passes import Passes
+from discreet.training.passes.tape import Tape
 from discreet.training.rules import linear
-from discreet.training.structure import Axis
+from discreet.training.separation import proof
+from discreet.training.separation.proof import Proof
+from discreet.training.separation.states import Rows
 from laws.test_pitfalls_engine import RECORDS, TiedHead, clipped, squares
 from support.mutations import Mutation, assert_caught, by_name, replaced
 
 LAWS = "laws/test_pitfalls_engine.py"
-TRIALS = "unit/training/test_isolation.py"
+PROOF = "unit/training/separation/test_proof.py"
 
 
 def first_position_only(rows: Tensor) -> Factor:
     return Dense(linear.positions(rows)[:, 0])
 
 
-def first_axis(two: tuple[int, ...], three: tuple[int, ...]) -> Axis | None:
-    return Axis(0) if two != three or two[:1] == (1,) else None
+right_together, right_results = Engine._together, passes.losses_and_statistics
+right_axes = Tape._axes
 
 
-right_recorded = Engine._recorded
-right_parts = engine._parts
+def first_axis(self: Tape, func: Any, tensors: list[Tensor]) -> dict[int, Rows | None]:
+    """Whatever is as long as there are records along its first axis is taken for one row of each."""
+    records = self.proof.count
+    first = {id(tensor): Rows(0) for tensor in tensors if tensor.shape[:1] == (records,)}
+    return {**right_axes(self, func, tensors), **first}
 
 
-def unchecked(*_: object) -> Isolation:
-    return Isolation(own_bits=True, place_independent=True, random=False, moved=(True,))
+def padding_too(self: Engine, loss: Any, rows: Any, mask: Tensor, copies: int) -> Any:
+    return right_together(self, loss, rows, torch.ones_like(mask), copies)
 
 
-def one_mean(result: Any, records: int, noted: dict[str, Tensor]) -> Any:
-    return right_parts(result.expand(records) if isinstance(result, Tensor) and not result.ndim else result, records, noted)
+def one_mean(result: Any, rows: int, moments: Any) -> Any:
+    scalar = isinstance(result, Tensor) and not result.ndim
+    return right_results(result.expand(rows) if scalar else result, rows, moments)
 
 
-def isolation_unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither among few records, nor in the whole batch, nor one by one: any of the three would still refuse coupled ones."""
-    monkeypatch.setattr(engine, "isolated", unchecked)
-    monkeypatch.setattr(engine, "undisturbed", lambda *_: True)
-    monkeypatch.setattr(engine, "uncoupled", lambda *_: None)
+def as_it_is(self: Noting, func: Any, args: Any, kwargs: Any) -> Any:
+    return args, dict(kwargs)
 
 
-def means_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "_parts", one_mean)
-    isolation_unchecked(monkeypatch)
+def losses_alone(self: Passes, its: Proof, result: Any, noting: Noting) -> Any:
+    its.check()
+    losses, statistics = passes.losses_and_statistics(result, its.count, noting.statistics())
+    its.require_rows(losses, Rows(0), "the loss")
+    return losses, statistics
+
+
+def no_proof(self: Proof, *_: object) -> None:
+    """Neither losses nor statistics nor gradients have to be rows of records."""
+
+
+def normalised_over_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither by the name of the function, nor because running statistics are written."""
+    monkeypatch.setattr(Noting, "released_only", as_it_is)
+    monkeypatch.setattr(proof, "targets_of_records", lambda *_: iter(()))
+
+
+def neither_proved_nor_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not compared with torch's own gradients either, which shows what happens to a few records."""
+    monkeypatch.setattr(Proof, "require_rows", no_proof)
+    monkeypatch.setattr(SelfTest, "passes", lambda self, loss, rows, trial: True)
 
 
 MUTATIONS = [
@@ -76,7 +102,7 @@ MUTATIONS = [
     ),
     Mutation(
         "P14 no cap on the spread",
-        replaced(sums, "raised_squares", lambda squares, spreads, most: squares),
+        replaced(clipping, "raised_squares", lambda squares, spreads, most: squares),
         f"{LAWS}::test_p14_a_record_whose_terms_cancel_is_held_to_their_sizes",
     ),
     Mutation(
@@ -86,17 +112,17 @@ MUTATIONS = [
     ),
     Mutation(
         "P12 the first axis is taken for that of the records",
-        replaced(structure, "_axis", first_axis),
+        replaced(Tape, "_axes", first_axis),
         f"{LAWS}::test_p12_a_batch_axis_of_one_is_not_the_record_axis",
     ),
     Mutation(
         "P15 rows that fill up a pass count as records",
-        replaced(Engine, "_recorded", lambda self, its, batch, records, _: right_recorded(self, its, batch, records, records)),
+        replaced(Engine, "_together", padding_too),
         f"{LAWS}::test_p15_microbatches_by_place_do_not_change_the_bound[2]",
     ),
     Mutation(
         "P01 a mean over the batch is spread over its records",
-        means_for_all,
+        replaced(passes, "losses_and_statistics", one_mean),
         f"{LAWS}::test_p01_a_record_of_any_size_moves_the_sum_by_at_most_the_clip_norm",
     ),
     Mutation(
@@ -105,39 +131,34 @@ MUTATIONS = [
         f"{LAWS}::test_p06_what_is_unfrozen_later_is_refused",
     ),
     Mutation(
-        "P09 isolation is not checked",
-        isolation_unchecked,
-        f"{TRIALS}::test_p09_a_layer_that_couples_records_is_named[layer1]",
+        "P09 batch normalisation in train mode is let through",
+        normalised_over_the_batch,
+        f"{LAWS}::test_p09_batch_norm_couples_also_without_parameters_and_is_refused[True]",
     ),
     Mutation(
-        "P11 isolation is not checked, and a loss couples records",
-        isolation_unchecked,
-        f"{TRIALS}::test_p11_a_contrast_within_the_batch_is_refused",
+        "P09 T06 nothing has to be proved, nor is it compared",
+        neither_proved_nor_compared,
+        "laws/test_pitfalls_separation.py::test_t06_a_coupling_that_only_some_records_trigger_is_seen_without_them",
     ),
     Mutation(
-        "P11 no record is changed to see whether others move",
-        replaced(isolation, "another", lambda few, batch, row: few),
-        f"{TRIALS}::test_a_statistic_that_depends_on_other_records_is_refused",
+        "P11 nothing has to be proved, and a loss couples records",
+        replaced(Proof, "require_rows", no_proof),
+        f"{LAWS}::test_p11_a_mean_over_the_tokens_of_the_batch_becomes_one_over_those_of_each_record",
     ),
     Mutation(
-        "P09 buffers are not looked at",
-        replaced(isolation, "_moved_buffers", lambda before, after: iter(())),
-        f"{TRIALS}::test_a_buffer_that_takes_up_records_is_refused_by_name",
-    ),
-    Mutation(
-        "isolation is checked once and never again",
-        replaced(Engine, "_check_due", lambda self, its, batch: self._count == 1),
-        f"{TRIALS}::test_the_check_is_repeated_when_the_data_can_show_more",
+        "P11 statistics are not looked at",
+        replaced(Passes, "_proved", losses_alone),
+        f"{PROOF}::test_p11_a_statistic_that_depends_on_other_records_goes_one_by_one",
     ),
     Mutation(
         "the self-test trusts every gradient",
-        replaced(isolation, "agree", lambda found, row, truth, tolerance: True),
-        f"{TRIALS}::test_gradients_that_are_not_those_of_torch_are_never_used",
+        replaced(oracle, "agree", lambda found, row, truth, tolerance: True),
+        f"{PROOF}::test_gradients_that_are_not_those_of_torch_are_never_used",
     ),
     Mutation(
-        "the loop takes any model",
-        replaced(engine, "uncoupled", lambda *_: None),
-        f"{TRIALS}::test_the_loop_refuses_what_is_not[layer1]",
+        "what the self-test finds is forgotten",
+        replaced(SelfTest, "passes", lambda self, loss, rows, trial: True),
+        f"{PROOF}::test_gradients_that_are_not_those_of_torch_are_never_used",
     ),
 ]
 
@@ -150,10 +171,10 @@ def test_the_bug_is_caught(mutation: Mutation, tmp_path: Path) -> None:
 def test_p03_without_the_self_test_a_missing_cross_term_breaks_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the guards are for: the same bug, with them off, lets a record through that is longer than the clip norm."""
     monkeypatch.setattr(factors.Tied, "_cross", lambda self: torch.zeros(self.records, dtype=torch.float64))
-    monkeypatch.setattr(isolation, "agree", lambda found, row, truth, tolerance: True)
+    monkeypatch.setattr(oracle, "agree", lambda found, row, truth, tolerance: True)
     torch.manual_seed(3)
     model: nn.Module = TiedHead()
     batch = (torch.randint(7, (RECORDS, 4)),)
     its = Engine(model, form="ghost")
-    alone = [float(clipped(its, squares, (batch[0][row : row + 1],), 1).norm()) for row in range(RECORDS)]
-    assert max(alone) > 1.01
+    twice = [batch[0][row : row + 1].repeat(2, 1) for row in range(RECORDS)]  # a pass over one row has torch's gradients
+    assert max(float(clipped(its, squares, (rows,), 2).norm()) / 2 for rows in twice) > 1.01

@@ -20,10 +20,10 @@ from discreet.aggregation.aggregator import Aggregator
 from discreet.plan import vocabulary
 from discreet.randomness import gaussian
 from discreet.training import PrivateRun, step
-from discreet.training.contributions import Contributions
-from discreet.training.recording import Call
+from discreet.training.passes.contributions import Contributions
+from discreet.training.rules.call import Call
+from discreet.training.rules.weights import Computed
 from discreet.training.step import Stepping
-from discreet.training.values import Computed
 from support.mutations import Mutation, assert_caught, by_name, replaced
 
 ENGINE = "laws/test_pitfalls_engine.py"
@@ -47,10 +47,10 @@ def halved(right: Any) -> Any:
     return wrong
 
 
-def layer_called_again_alone(self: Call, out: Tensor, *pairs: Any) -> Tensor:
+def layer_called_again_alone(self: Call, out: Tensor, *pairs: Any, rows: Any = None) -> Tensor:
     """Factors of the layer's first input by itself: what its output is multiplied with afterwards is not seen."""
     blind = [(value, lambda gradient, make=make: make(torch.ones_like(gradient))) for value, make in pairs]
-    return right_tap(self, out, *blind)
+    return right_tap(self, out, *blind, rows=rows)
 
 
 def without_penalty(self: Computed, factor: object) -> Iterator[Any]:

@@ -18,13 +18,13 @@ from discreet.ledger import Run, Snapshot, decisions
 from discreet.ledger.run import block_size
 from discreet.randomness import Source
 from discreet.training import checkpoint
-from discreet.training.loading import Loading
+from discreet.training.data.loading import Loading
 from support.mutations import Mutation, assert_caught, by_name, replaced
 
 SESSIONS = "unit/aggregation/test_session.py"
 CHECKPOINTS = "unit/training/test_checkpoint.py"
-LOADING = "unit/training/test_loading.py"
-LOGGED = "unit/training/test_logs.py"
+LOADING = "unit/training/data/test_loading.py"
+LOGGED = "unit/training/shown/test_logs.py"
 STOPS = "unit/training/test_early_stop.py"
 BUDGETS = "end_to_end/test_budget.py"
 

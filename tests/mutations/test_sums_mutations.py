@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from discreet.numerics import _compiled, exact, ghost, norms, rounded
 from discreet.numerics._rational import gamma
-from discreet.training import precision
+from discreet.training.rounding import precision
 from support.mutations import Mutation, assert_caught, by_name, replaced
 
 PRECISION = "laws/test_precision.py"
@@ -21,7 +21,7 @@ EXACT = "unit/numerics/test_exact.py"
 GHOST = "unit/numerics/test_ghost.py"
 NORMS = "unit/numerics/test_norms.py"
 ROUNDED = "unit/numerics/test_rounded.py"
-UNIT_PRECISION = "unit/training/test_precision.py"
+UNIT_PRECISION = "unit/training/rounding/test_precision.py"
 
 
 def per_leaf(squares: Sequence[NDArray[np.float64]], radius: int) -> object:

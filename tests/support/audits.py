@@ -24,7 +24,7 @@ from discreet.auditing.intervals import highest_rate
 from discreet.auditing.learned import wrong_guesses
 from discreet.canaries import Canaries, Likelihood, Scores
 from discreet.training import GradientCanaries, PrivateRun
-from discreet.training.choice import Chooser
+from discreet.training.factors.forms import Chooser
 
 ERROR = 5e-7  # probability that a bound is wrong
 KEY = bytes(range(32))
@@ -158,7 +158,7 @@ def crafted(
 def released_by(run: PrivateRun, model: nn.Module, its: Crafted, form: str | None) -> Iterator[tuple[Tensor, Any]]:
     """The released sum of gradients of every batch, flat, and what else was released."""
     if form == "loop":
-        run.engine.loop_because = "an audit of this path"
+        run.engine.compute_one_by_one()
     elif form is not None:
         run.engine._chooser = Chooser(2**28, form)
     for batch in run.batches(TensorDataset(*its.rows)):

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from support.mutations import Mutation
 from support.source import ROOT
 
-PITFALLS = (*(f"P{number:02}" for number in range(1, 49)), *(f"T{number:02}" for number in range(1, 6)))
+PITFALLS = (*(f"P{number:02}" for number in range(1, 49)), *(f"T{number:02}" for number in range(1, 16)))
 PAGE = ROOT / "docs" / "mutations.md"
 _INTRODUCTION = """# Deliberate bugs, and the test that notices each
 

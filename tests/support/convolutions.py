@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional
 
-from discreet.training.rules.convolution import Convolution
+from discreet.training.rules.convolution.geometry import Convolution
 
 PLAIN: dict[int, Callable[..., Tensor]] = {1: functional.conv1d, 2: functional.conv2d, 3: functional.conv3d}
 TRANSPOSED: dict[int, Callable[..., Tensor]] = {

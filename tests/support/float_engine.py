@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from discreet.mechanisms import Group
 from discreet.numerics import Grid, ghost_squared_norms, l2_norms, outer_spread
-from discreet.training import precision
-from discreet.training.precision import LARGEST_INPUT, Chunk
+from discreet.training.rounding import precision
+from discreet.training.rounding.precision import LARGEST_INPUT, Chunk
 
 Float32 = NDArray[np.float32]
 

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import discreet as dp
-from discreet.training.batch_norm import PrivateBatchNorm
-from discreet.training.contributions import Contributions
 from discreet.training.engine import Engine
+from discreet.training.passes.batch_norm import PrivateBatchNorm
+from discreet.training.passes.contributions import Contributions
 
 
 def loss(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:

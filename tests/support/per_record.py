@@ -10,11 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from discreet.training.contributions import Contributions
+from discreet.training.data.trees import select
 from discreet.training.engine import Engine, Loss
-from discreet.training.factors import Factor
-from discreet.training.precision import most_spread
-from discreet.training.rows import select
+from discreet.training.factors.factors import Factor
+from discreet.training.passes.contributions import Contributions
+from discreet.training.rounding.precision import most_spread
 
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5, torch.bfloat16: 4e-2, torch.float16: 4e-3}
 """Of norms and sums, relative to the largest leaf of the record."""
@@ -90,8 +90,8 @@ def compare(model: nn.Module, loss: Loss, batch: Any, *, form: str | None = None
     for _ in range(2):
         passes = list(engine.passes(loss, batch, records, records))
         if loop is not None:
-            assert (engine.loop_because is not None) == loop, engine.loop_because
-        if engine.loop_because is None:
+            assert (engine.one_by_one is not None) == loop, engine.one_by_one
+        if engine.one_by_one is None:
             ((contributions, _),) = passes
             check_contributions(engine, contributions, want, tolerance)
         else:

@@ -7,6 +7,11 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "discreet"
 MAY_IMPORT_TORCH = ("training",)
+HAND_ON_ARGUMENTS = (  # stand in the place of functions of torch, Python and users
+    Path("training", "extending.py"),
+    Path("training", "passes", "sandbox.py"),
+)
+MAY_IMPORT_RANDOM = Path("training", "data", "seeding.py")  # seeds it, and draws nothing
 
 
 def modules(package: Path) -> Iterator[tuple[Path, ast.Module]]:
@@ -24,13 +29,15 @@ def forbidden_statements(package: Path) -> list[str]:
                     what = "assert, which vanishes under -O"
                 case ast.Call(func=ast.Name(id="hasattr" | "eval" | "exec" | "__import__" as name)):
                     what = f"{name}()"
-                case ast.FunctionDef(args=ast.arguments(kwarg=ast.arg(arg=name))):
+                case ast.FunctionDef(args=ast.arguments(kwarg=ast.arg(arg=name))) if path not in HAND_ON_ARGUMENTS:
                     what = f"**{name}, which swallows misspelt parameters"
                 case ast.ExceptHandler(type=None):
                     what = "a bare except"
                 case ast.Import() | ast.ImportFrom():
                     names = {imported.split(".")[0] for imported in imports(node)}
                     bad = names & {"pickle", "shelve", "marshal", "warnings", "random", "dill", "cloudpickle"}
+                    if path == MAY_IMPORT_RANDOM:
+                        bad -= {"random"}
                     if not bad and "importlib.import_module" not in imports(node):
                         continue
                     what = f"import of {sorted(bad) or 'import_module'}"

@@ -8,8 +8,8 @@ from benchmarks.utility.recipe import Goal, Recipe
 from discreet.cli.demo import plan_for
 from discreet.plan import Target
 from discreet.randomness import Source
-from discreet.training.demo import RECORDS, STATISTIC, Digits, accuracy, load, train_without_privacy
-from discreet.training.demo import train as train_privately
+from discreet.training.extras.demo import RECORDS, STATISTIC, Digits, accuracy, load, train_without_privacy
+from discreet.training.extras.demo import train as train_privately
 
 __all__ = ["RECIPES"]
 

@@ -276,9 +276,8 @@ class Session:
         snapshot = self._ledger.snapshot()
         going = [run.number for run in snapshot.runs if not run.over]
         held = f"the ledger has {snapshot.steps} charged steps of {len(snapshot.runs)} run(s)"
-        return held + (
-            f"; run {going[-1]} is not over; if it failed or was killed, until_budget=True takes its place" if going else ""
-        )
+        still = f"; run {going[-1]} is not over; if it failed or was killed, until_budget=True takes its place" if going else ""
+        return held + still
 
     def _info(self) -> RunInfo:
         return self.plan.run_info(
@@ -346,13 +345,10 @@ class Session:
         return self._source.stream(Purpose.SLOTS, step=self.number(sample), lane=lane)
 
     def order(self, sample: Sample) -> NDArray[np.int64]:
-        """A uniformly random order of the sample's records. Sensitive; once for each sample.
+        """A uniformly random order of the sample's records. Sensitive; once, as `noise_stream`: a second is not independent.
 
         Record order[i] of the sample takes place i. An engine that cuts the places into microbatches by a rule that does not
         depend on the sample has at most two microbatches that differ between neighbours (docs/proofs/sums.md, section 3).
-
-        Raises:
-            RandomnessMisuse: the order was given out before: another one would not be independent of what the first one did.
         """
         return permutation(self._source.stream(Purpose.ORDER, step=self.number(sample)), len(sample))
 
@@ -378,6 +374,11 @@ class Session:
         free = permutation(stream, count)
         found[full + free[: len(sample) - full]] = np.arange(full, len(sample))
         return found, int(stream.words(1, count)[0])  # the first word that the permutation did not read
+
+    def entries_seed(self, sample: Sample) -> int:
+        """A secret seed of 256 bits for what is drawn at random while the sample's entries are fetched. Once."""
+        stream = self._source.stream(Purpose.ENTRIES, step=self.number(sample))
+        return int.from_bytes(stream.words(4).tobytes(), "little")
 
     # --- release ---
 

@@ -22,7 +22,7 @@ from discreet.plan import Target
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from discreet.training.logs import Logged
+    from discreet.training.shown.logs import Logged
 
 __all__ = ["EXAMPLES", "demo", "plan_for"]
 
@@ -94,7 +94,7 @@ def demo(
 
 def _training() -> ModuleType:
     try:
-        from discreet.training import demo as training
+        from discreet.training.extras import demo as training
     except ImportError as missing:
         do = "Install it: pip install 'discreet[demo,torch]'. The other commands need no torch."
         raise DiscreetError(expected="PyTorch, for the demo", got=f"an installation without it ({missing})", do=do) from None

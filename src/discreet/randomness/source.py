@@ -38,6 +38,7 @@ class Purpose(Enum):
     SLOTS = "slots"  # which microbatch a record goes to
     CANARY = "canary"
     ORDER = "order"  # in which the records of a sample are summed
+    ENTRIES = "entries"  # what a data set draws at random while the entries of a sample are fetched
 
 
 class _Key:

@@ -25,9 +25,9 @@ from discreet.mechanisms import Bound, Group
 from discreet.randomness import Purpose, Source
 from discreet.randomness.draws import permutation, subset
 from discreet.sampling import Sample
-from discreet.training.contributions import Contributions, Piece
-from discreet.training.factors import Rows
-from discreet.training.precision import LARGEST_INPUT
+from discreet.training.factors.factors import Rows
+from discreet.training.passes.contributions import Contributions, Piece
+from discreet.training.rounding.precision import LARGEST_INPUT
 from discreet.units import Adjacency
 
 __all__ = ["GradientCanaries"]

@@ -1,57 +1,69 @@
-"""From a user's loss to what each record contributes: one forward pass, one backward pass, no weight gradients.
+"""From a user's loss to what each record contributes: all records of a pass at once, or one by one.
 
-    loss(model, batch) under a Recorder ──> one backward to the anchor ──> factors by leaf ──> Contributions
+    loss(model, batch), proved and taped ──> one backward to the anchor ──> factors by leaf ──> Contributions
 
-The model is not wrapped, renamed or changed. What no rule covers is computed record by record: slower, and exact.
+The model is not wrapped, renamed or changed. A pass of which it is not proved that records do not touch each other, or which
+no rule covers, is computed record by record: slower, and exact.
 """
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import replace
-from typing import Any, TypeAlias
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeAlias, final
 
 import torch
 from torch import Tensor, nn
 
 from discreet.errors import CoupledRecords, ModelError
-from discreet.training.augmentation import Augmented, averaged
-from discreet.training.batch_norm import Alone, PrivateBatchNorm
-from discreet.training.choice import Choice, Chooser, table
-from discreet.training.contributions import Contributions, Piece, gathered
-from discreet.training.crowd import undisturbed
-from discreet.training.culprit import named
-from discreet.training.factors import Dense, Factor, wide
-from discreet.training.guards import refuse_kinds
-from discreet.training.isolation import Isolation, isolated, uncoupled
-from discreet.training.memory import Activations, Kept, Watching
-from discreet.training.mixing import Flow, mixing_of
-from discreet.training.perturbation import shortest_first
-from discreet.training.quiet import full_precision, plain_forward, seeded
-from discreet.training.recording import Recorder, Use
-from discreet.training.rows import select
-from discreet.training.rules import RULES
-from discreet.training.structure import CallShapes, Structure
-from discreet.training.values import Computed, Part, whole
-from discreet.training.watching import Tracer, Unclear
+from discreet.training.data.copies import Augmented, averaged
+from discreet.training.data.seeding import RandomState
+from discreet.training.data.trees import made_up, select
+from discreet.training.factors.factors import Factor
+from discreet.training.factors.forms import Choice, Chooser, table
+from discreet.training.passes.batch_norm import PrivateBatchNorm
+from discreet.training.passes.contributions import Contributions, gathered
+from discreet.training.passes.limits import refuse_kinds
+from discreet.training.passes.oracle import SelfTest, same_contributions
+from discreet.training.passes.passes import Loss as _Loss
+from discreet.training.passes.passes import Passes
+from discreet.training.passes.precision_settings import full_precision
+from discreet.training.passes.remembered import Remembered
+from discreet.training.passes.sandbox import seeded
+from discreet.training.rules.call import Use
+from discreet.training.rules.weights import Computed, Part
+from discreet.training.separation.states import OneByOne
 
-__all__ = ["Engine", "Loss", "trained"]
+__all__ = ["USER_ERRORS", "Engine", "Loss", "trained"]
 
-Loss: TypeAlias = Callable[[Any, Any], Any]
-"""(model, batch) to one loss for each record, (B,); or to that and a mapping of per-record statistics, (B, ...) each."""
+Loss: TypeAlias = _Loss
+"""As of `Passes`."""
+
+USER_ERRORS = (ArithmeticError, AssertionError, LookupError, RuntimeError, TypeError, ValueError)
+"""What a user's own code may raise where a model cannot bear made-up records, or so few."""
 
 _BUDGET = 2**28
-_EARLY = 16  # passes
-_FEW = 3  # records that show the structure
+_TRIED = 7  # rows of a trial: few, and unlikely to be a size of the model
 _PASS = 1.5  # memory of a pass, in units of plain training's
-_NO_ROWS = "the loss gives no single value for each record"
 
 
 def trained(model: nn.Module) -> dict[str, Tensor]:
     """The parameters that are trained, by leaf; a shared one once."""
     return {f"grad/{name}": parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Understanding:
+    """What is known of a loss: under which circumstances, and why its records are computed one by one, if they are. Public.
+
+    Args:
+        circumstances: the code of the loss, rows of a record, and which layers are in train mode.
+        one_by_one: the reason; None if all records of a pass are computed at once.
+    """
+
+    circumstances: tuple[object, ...]
+    one_by_one: str | None = None
 
 
 class Engine:
@@ -76,20 +88,11 @@ class Engine:
         self.batch_norm = PrivateBatchNorm(nn.Module()) if batch_norm is None else batch_norm
         self.parameters = trained(model)
         refuse_kinds(self.parameters)
+        self._passes = Passes(model, self.parameters, self.batch_norm)
         self._chooser = Chooser(memory_budget, form)
-        self._structure: Structure | None = None
-        self._flows: Sequence[Flow] = ()  # of the last pass that was traced
-        self._mixing: str | None = None
-        self._uses: dict[str, int] = {}
-        self._count = 0
-        self._checked: tuple[object, ...] = ()
-        self._augmented_by: object = None  # code that was seen to keep records apart
-        self.copies = 1  # rows of a record in a pass
-        self.checks = 0  # of isolation, so far
-        self.isolation: Isolation | None = None  # what the last check of isolation found
-        self.loop_because: str | None = None  # why records are computed one by one; None if they are not
-        self.varies: str | None = None  # what has changed from pass to pass, and so may depend on records; None if nothing has
-        self._lengths: dict[tuple[object, ...], int] = {}  # positions of every use
+        self._always_alone = False
+        self._understanding: _Understanding | None = None
+        self._uses: dict[str, int] = {}  # how often each leaf was used in the last pass
 
     @property
     def leaves(self) -> dict[str, int]:
@@ -101,11 +104,34 @@ class Engine:
         """Form of every use, with what was measured."""
         return tuple(self._chooser.choices.values())
 
+    @property
+    def one_by_one(self) -> str | None:
+        """Why records are computed one by one; None if they are not, or if nothing was computed yet. Public."""
+        if self._always_alone:
+            return "asked for"
+        return None if self._understanding is None else self._understanding.one_by_one
+
+    @property
+    def device(self) -> torch.device:
+        """Where sums are kept."""
+        return self._passes.device
+
+    @property
+    def single(self) -> bool:
+        """Whether no parameter needs more than single precision."""
+        return all(parameter.dtype != torch.float64 for parameter in self.parameters.values())
+
     def explain(self) -> str:
         """A table: form, seconds by form and megabytes of every leaf, as chosen in the first step. Public."""
-        if self.loop_because is not None:
-            return f"Records are computed one by one: {self.loop_because}."
+        if self.one_by_one is not None:
+            return f"Records are computed one by one: {self.one_by_one}."
         return table(self.choices) if self.choices else "Nothing is chosen before the first step."
+
+    def compute_one_by_one(self) -> None:
+        """From now on, compute records one by one, whatever could be proved."""
+        self._always_alone = True
+
+    # --- in earnest ---
 
     def passes(
         self, loss: Loss, batch: Any, records: int, present: int | Tensor
@@ -115,212 +141,92 @@ class Engine:
         Args:
             loss: of the user; if it is `Augmented`, a row becomes several, which contribute as one.
             batch: structure with `records` rows; sensitive.
-            records: rows of the pass, the padding included.
+            records: rows of the pass, the padding included; public.
             present: which rows are records: how many of the first, or one bool for each; sensitive.
         """
         self._check_parameters()
-        self._count += 1
-        self._refuse_mixing(loss, batch, records)
-        loss, batch = self._opened(loss, batch, records)
-        if self.loop_because is None:
+        mask = Contributions({}, records, present).mask
+        row_loss, rows, copies = self._rows_of(loss, batch, records)
+        reason = self._reason(row_loss, rows, records * copies, copies)
+        if reason is None:
             try:
-                yield self._recorded(loss, batch, records, present)
-            except Unclear as reason:
-                self.loop_because = str(reason)
-                if self.isolation is not None:  # a few records could be followed, so it is for the others that these cannot
-                    self.varies = str(reason)
+                yield self._together(row_loss, rows, mask, copies)
+            except OneByOne as failure:
+                self._understanding = _Understanding(self._circumstances(row_loss, copies), str(failure))
             else:
                 return
-        if self.isolation is not None or self._check_due(loss, batch):
-            self.isolation, self._checked = None, self._circumstances(loss)
-            uncoupled(self, loss, batch, records * self.copies)
-        for row in Contributions({}, records, present).mask.nonzero():
-            yield self._alone(loss, select(batch, row * self.copies + torch.arange(self.copies)))
+        yield from self._one_by_one(row_loss, rows, mask, copies)
 
-    def _refuse_mixing(self, loss: Loss, batch: Any, records: int) -> None:
-        """Try out an augmentation at passes 1, 2, 4, 8, ... and whenever it is another one."""
-        if isinstance(loss, Augmented):
-            code = getattr(loss.augment, "__code__", type(loss.augment))
-            due = not self._count & (self._count - 1) or self._augmented_by != code
-            if due and loss.keeps_apart(batch, records, self._count):
-                self._augmented_by = code
+    def _rows_of(self, loss: Loss, batch: Any, records: int) -> tuple[Loss, Any, int]:
+        """The loss of rows, the rows, and how many there are of each record."""
+        if not isinstance(loss, Augmented):
+            return loss, batch, 1
+        return loss.loss, self._passes.augmented(loss.augment, batch, records, loss.copies), loss.copies
 
-    def _opened(self, loss: Loss, batch: Any, records: int) -> tuple[Loss, Any]:
-        """The loss of rows, and rows: as many of each record as there are copies."""
-        self.copies = loss.copies if isinstance(loss, Augmented) else 1
-        return (loss.loss, loss.rows(batch, records)) if isinstance(loss, Augmented) else (loss, batch)
+    def _reason(self, loss: Loss, rows: Any, count: int, copies: int) -> str | None:
+        """Why the records of this pass are computed one by one; None if they are not."""
+        if count == 1 or self._always_alone:
+            return "a pass over one row" if count == 1 else "asked for"
+        circumstances = self._circumstances(loss, copies)
+        if self._understanding is None or self._understanding.circumstances != circumstances:
+            self._understanding = _Understanding(circumstances)
+            tried = min(count, _TRIED)
+            few = select(rows, torch.arange(tried))
+            # Records must not decide how they are computed: the rules are tested on numbers that are made up.
+            if self._try(loss, made_up(few), tried, copies) is None:
+                self._try(loss, few, tried, copies, compare=False)
+        return self._understanding.one_by_one
 
-    @property
-    def device(self) -> torch.device:
-        """Where sums are kept."""
-        return next(iter(self.parameters.values())).device
+    def _circumstances(self, loss: Loss, copies: int) -> tuple[object, ...]:
+        code = getattr(loss, "__code__", type(loss))
+        return code, copies, *(module.training for module in self.model.modules())
 
-    @property
-    def single(self) -> bool:
-        """Whether no parameter needs more than single precision."""
-        return all(parameter.dtype != torch.float64 for parameter in self.parameters.values())
-
-    def fitting(self, loss: Loss, batch: Any, records: int, budget: int, most: int) -> int:
-        """How many records one pass may have, by an estimate of the memory that each takes; at most `most`. Public."""
-        if self._structure is None:
-            few = min(_FEW, records)
-            with contextlib.suppress(Unclear):
-                with seeded(0):  # for the shapes alone
-                    row_loss, rows = self._opened(loss, select(batch, torch.arange(few)), few)
-                self._structure = self.learn(row_loss, rows, few * self.copies)
-        return max(1, min(most, budget // max(1, int(_PASS * self._chooser.activations.peak))))
-
-    def rehearse(self, loss: Loss, batch: Any, records: int) -> tuple[Tensor, dict[str, Tensor]]:
-        """Losses and statistics of one pass that leaves no trace, checked as in earnest; for made-up records.
-
-        Raises:
-            ModelError: there is not one loss for each record, or one row of each statistic.
-        """
-        row_loss, rows = self._opened(loss, batch, records)
-        with self.batch_norm.noting() as noting, torch.no_grad(), plain_forward(self.model):
-            result = row_loss(self.model, rows)
-            return _parts(result, records * self.copies, noting.statistics())
-
-    def _recorded(self, loss: Loss, batch: Any, records: int, present: int | Tensor) -> tuple[Contributions, dict[str, Tensor]]:
-        rows, here = records * self.copies, present
-        if self.copies > 1:
-            here = Contributions({}, records, present).mask.repeat_interleave(self.copies)
-        if self._structure is None or self._check_due(loss, batch):
-            self._structure = self._understood(loss, batch, rows)
-        try:
-            recorder, statistics = self.record(loss, batch, rows, here, self._structure)
-        except Unclear:
-            self._structure = self._understood(loss, batch, rows)
-            recorder, statistics = self.record(loss, batch, rows, here, self._structure)
-        with full_precision(self.device):
-            pieces = gathered(recorder.uses, self.parameters, self._finish_leaf)
-        return Contributions(pieces, records, present), averaged(statistics, records)
-
-    def _check_due(self, loss: Loss, batch: Any) -> bool:
-        """At passes 1, 64, 4096, ...; with another loss or in another mode; in the first ones, if a batch could show more."""
-        if _power_of_64(self._count) or self._checked != self._circumstances(loss):
-            return True
-        return self._count < _EARLY and self.isolation is not None and self.isolation.due(batch)
-
-    def _circumstances(self, loss: Loss) -> tuple[object, ...]:
-        """What makes it another computation: the code of the loss, rows of a record, and which layers are in train mode."""
-        return getattr(loss, "__code__", type(loss)), self.copies, *(module.training for module in self.model.modules())
-
-    def _understood(self, loss: Loss, batch: Any, records: int) -> Structure:
-        before = self.isolation
-        order = shortest_first(batch, records).view(-1, self.copies).T.reshape(-1)  # copies of a record apart
-        few = select(batch, order)  # a few records must stand for all
-        structure = self.learn(loss, few, records)
-        self.isolation = isolated(self, loss, few, records, structure)
-        if not undisturbed(self, loss, batch, records, structure):
-            self.isolation = replace(self.isolation, own_bits=False)
-        self.checks += 1
-        self._checked = self._circumstances(loss)
-        if self._mixing is not None:
-            self.isolation = before
-            raise Unclear(self._mixing)
-        return structure
-
-    def learn(self, loss: Loss, batch: Any, records: int) -> Structure:
-        """The structure of a pass over this batch."""
-        (two, less), (three, more) = (self._traced(loss, select(batch, torch.arange(count) % records)) for count in (2, 3))
-        self._chooser.activations = Activations.between(less, more, len(three)).times(self.copies)
-        found = Structure.between(two, three)
-        if found is None:
-            raise Unclear("the model does not call the same functions for another number of records")
-        self._mixing = mixing_of(found, self._flows)
-        return found
-
-    def _traced(self, loss: Loss, few: Any) -> tuple[list[CallShapes], Kept]:
-        """The calls of a pass that leaves no trace, and what autograd keeps of it."""
-        kept = Kept()
-        try:
-            return self._trace(loss, few, kept.watching), kept
-        except RuntimeError:  # torch.func does not bear that what autograd keeps is watched; any other error comes again
-            return self._trace(loss, few, lambda _: contextlib.nullcontext()), Kept()
-
-    def _trace(self, loss: Loss, few: Any, watching: Watching) -> list[CallShapes]:
-        try:
-            with (
-                self.batch_norm.noting() as noting,
-                torch.enable_grad(),
-                plain_forward(self.model),
-                Tracer(noting, parameters=self.parameters) as tracer,
-                watching(lambda: tracer.calls - 1),
-            ):
-                loss(self.model, few)
-        except CoupledRecords as error:
-            raise named(error, self.model) from None
-        self._flows = tracer.flows.calls
-        shapes: list[CallShapes] = tracer.shapes
-        return shapes
-
-    def record(
-        self, loss: Loss, batch: Any, records: int, present: int | Tensor, structure: Structure, *, trial: bool = False
-    ) -> tuple[Recorder, dict[str, Tensor]]:
-        """One forward and one backward pass over rows. A trial keeps what was met, and every factor as it is, of each row."""
-        copies = 1 if trial else self.copies
-
+    def _together(self, loss: Loss, rows: Any, mask: Tensor, copies: int) -> tuple[Contributions, dict[str, Tensor]]:
         def finish(use: Use, factor: Factor) -> Factor:
+            joined = factor if copies == 1 else factor.joined(copies)
             value = use.value
-            place = (use.number, getattr(value, "leaf", ""), factor.shape)
-            if not trial and self._lengths.setdefault(place, factor.positions) != factor.positions:
-                self.varies = "sequences have other lengths than before"
-            factor = factor if copies == 1 else factor.joined(copies)
-            if trial or not isinstance(value, Part) or self._uses.get(value.leaf) != 1:
-                return factor
-            return self._chooser.finished(value.leaf, factor, use.number)
+            if not isinstance(value, Part) or self._uses.get(value.leaf) != 1:
+                return joined
+            return self._chooser.finished(value.leaf, joined, use.number)
 
-        with self.batch_norm.noting() as noting, torch.enable_grad(), self._quietly():
-            with Recorder(self.parameters, structure, records, RULES, finish, noting, keep_inputs=trial) as recorder:
-                result = loss(self.model, batch)
-            losses, statistics = _parts(result, records, noting.statistics())
-            with full_precision(self.device):
-                self._backward(losses, _share_of(losses, present) / copies, recorder)
-        self._uses = _counted(recorder.uses)
-        return recorder, statistics
+        present = mask if copies == 1 else mask.repeat_interleave(copies)
+        taped = self._passes.together(loss, rows, present, copies, finish)
+        self._uses = _counted(taped.uses)
+        with full_precision(self.device):
+            pieces = gathered(taped.uses, self.parameters, self._finish_leaf)
+        return Contributions(pieces, len(mask), mask), averaged(taped.statistics, len(mask))
 
-    def _quietly(self) -> AbstractContextManager[None]:
-        return plain_forward(self.model, restore=False, trained=self.parameters)
+    def _one_by_one(
+        self, loss: Loss, rows: Any, mask: Tensor, copies: int
+    ) -> Iterator[tuple[Contributions, dict[str, Tensor]]]:
+        """What records contribute, each by itself.
 
-    def _backward(self, losses: Tensor, shares: Tensor, recorder: Recorder) -> None:
-        """Of the losses times their shares."""
-        if not losses.requires_grad:
-            raise ModelError(
-                expected="a loss that depends on a parameter",
-                got="one that depends on none",
-                do="Check that the loss uses the model, and that it is not detached.",
-            )
-        targets = [recorder.anchor, *self.parameters.values()]
-        try:
-            _, *missed = torch.autograd.grad(losses, targets, shares, allow_unused=True)
-        except torch.OutOfMemoryError:
-            raise
-        except RuntimeError as reason:  # if it is the user's own mistake, it shows again when records are computed one by one
-            raise Unclear("the backward pass cannot be followed") from reason
-        for leaf, gradient in zip(self.parameters, missed, strict=True):
-            if gradient is not None:
-                raise Unclear(f"{leaf} is used in a function that cannot be seen")
+        Numbers may leave for Python here, so the first record is computed once more at the end, from the same random numbers:
+        what Python kept of the others, or counted, must not change it.
+        """
+        before = RandomState.now()
+        remembered = Remembered(self.model)
+        remembered.begin(loss)
+        first: Contributions | None = None
+        records = mask.nonzero()[:, 0]
+        for record in records:
+            contributions, statistics = self._passes.alone(loss, _rows_of_one(rows, record, copies), copies)
+            remembered.refuse_changes()
+            first = contributions if first is None else first
+            yield contributions, averaged(statistics, 1)
+        if first is not None and len(records) > 1:
+            with before.again():
+                repeated, _ = self._passes.alone(loss, _rows_of_one(rows, records[0], copies), copies)
+            if not same_contributions(first, repeated):
+                raise CoupledRecords(
+                    expected="a loss that gives a record the same gradient whoever was computed before it",
+                    got="another gradient for the same record after others: something was kept or counted in between",
+                    do="Keep no numbers of records in attributes, closures or globals, count no calls, and draw random "
+                    "numbers with torch's, NumPy's or Python's own generators.",
+                )
 
     def _finish_leaf(self, leaf: str, factor: Factor) -> Factor:
         return factor if self._uses.get(leaf) == 1 else self._chooser.finished(leaf, factor, 0)
-
-    def _alone(self, loss: Loss, batch: Any) -> tuple[Contributions, dict[str, Tensor]]:
-        """One record by itself, all of its rows, with torch's own gradients."""
-        with self.batch_norm.noting() as noting, torch.enable_grad(), self._quietly():
-            with Alone(noting):
-                result = loss(self.model, batch)
-            losses, rows = _parts(result, self.copies, noting.statistics())
-            statistics = averaged(rows, 1)
-            if not losses.requires_grad:
-                return Contributions({}, 1, 1), statistics
-            found = torch.autograd.grad(losses.mean(), list(self.parameters.values()), allow_unused=True)
-        pieces = {
-            leaf: (Piece(whole(parameter), Dense(wide(_full(gradient)).unsqueeze(0))),)
-            for (leaf, parameter), gradient in zip(self.parameters.items(), found, strict=True)
-            if gradient is not None
-        }
-        return Contributions(pieces, 1, 1), statistics
 
     def _check_parameters(self) -> None:
         now = trained(self.model)
@@ -332,48 +238,75 @@ class Engine:
                 do="Freeze and unfreeze before the run begins: every trained parameter belongs to the plan's leaves.",
             )
 
+    # --- before ---
 
-def _full(gradient: Tensor) -> Tensor:
-    return gradient.to_dense() if gradient.is_sparse else gradient
+    def fitting(self, loss: Loss, batch: Any, records: int, budget: int, most: int) -> int:
+        """How many records one pass may have, by an estimate of the memory that each takes; at most `most`. Public."""
+        if self._understanding is None:
+            few = min(_TRIED, records)
+            with seeded(0):  # for the shapes alone
+                row_loss, rows, copies = self._rows_of(loss, select(batch, torch.arange(few)), few)
+                self._reason(row_loss, rows, few * copies, copies)
+        return max(1, min(most, budget // max(1, int(_PASS * self._chooser.activations.peak))))
+
+    def plain_pass(self, loss: Loss, batch: Any, records: int) -> None:
+        """A forward and a backward pass as torch does them, without a trace: to see how long they take."""
+        row_loss, rows, copies = self._rows_of(loss, batch, records)
+        self._passes.plain(row_loss, rows, records * copies)
+
+    def rehearse(self, loss: Loss, batch: Any, records: int) -> tuple[Tensor, dict[str, Tensor]]:
+        """Losses and statistics of one pass that leaves no trace, checked as in earnest; for made-up records.
+
+        Raises:
+            ModelError: there is not one loss for each record, or one row of each statistic.
+        """
+        row_loss, rows, copies = self._rows_of(loss, batch, records)
+        self._understanding = _Understanding(self._circumstances(row_loss, copies))
+        trial = self._try(row_loss, rows, records * copies, copies)
+        if trial is None:
+            return self._passes.rehearsed(row_loss, rows, records * copies)
+        return trial
+
+    def _try(
+        self, loss: Loss, rows: Any, count: int, copies: int, *, compare: bool = True
+    ) -> tuple[Tensor, dict[str, Tensor]] | None:
+        """Losses and statistics of a trial; memory, and whether the rules compute torch's own gradients, are learned from it.
+
+        A few rows decide nothing about separation: the pass in earnest proves it, or is computed one by one. A model that
+        cannot bear so few is not tried; a mistake of the user's shows in earnest.
+        """
+        if count == 1:
+            return None
+        try:
+            trial = self._passes.trial(loss, rows, count)
+        except (OneByOne, *USER_ERRORS):
+            return None
+        self._chooser.activations = trial.activations.times(copies)
+        self._uses = _counted(trial.taped.uses)
+        agrees = True
+        try:
+            agrees = not compare or SelfTest(self.parameters, self._passes.alone).passes(loss, rows, trial)
+        except USER_ERRORS:
+            pass
+        finally:
+            trial.release()
+        if not agrees:
+            circumstances = self._circumstances(loss, copies)
+            reason = "the rules do not compute torch's own gradients"
+            self._understanding = _Understanding(circumstances, reason)
+        return trial.taped.losses, trial.taped.statistics
 
 
-def _share_of(losses: Tensor, present: int | Tensor) -> Tensor:
-    """Of each row in the sum of all losses: 1, or 0 where it is padding."""
-    mask = torch.arange(len(losses)) < present if isinstance(present, int) else present
-    return mask.to(losses)
-
-
-def _power_of_64(count: int) -> bool:
-    return not count & (count - 1) and count.bit_length() % 6 == 1
+def _rows_of_one(rows: Any, record: Tensor, copies: int) -> Any:
+    return select(rows, record * copies + torch.arange(copies))
 
 
 def _counted(uses: Iterable[Use]) -> dict[str, int]:
     """How often each leaf was used; one that was used otherwise than as it is, or in part, counts as used several times."""
     count: dict[str, int] = {}
     for use in uses:
-        leaves = [leaf for leaf, _ in use.value.sources] if isinstance(use.value, Computed) else [use.value.leaf]
+        value = use.value
+        leaves = [leaf for leaf, _ in value.sources] if isinstance(value, Computed) else [value.leaf]
         for leaf in leaves:
-            count[leaf] = count.get(leaf, 0) + (1 if isinstance(use.value, Part) else 2)
+            count[leaf] = count.get(leaf, 0) + (1 if isinstance(value, Part) else 2)
     return count
-
-
-def _parts(result: Any, records: int, noted: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
-    """The loss and the statistics, one row for each record."""
-    losses, statistics = result if isinstance(result, tuple) and len(result) == 2 else (result, {})
-    if not isinstance(losses, Tensor) or losses.shape != (records,):
-        got = f"a tensor of {losses.ndim} axes" if isinstance(losses, Tensor) else type(losses).__name__
-        raise ModelError(
-            expected="one loss for each record, of shape (B,)",
-            got=f"{got}, or another number of values",
-            do='Use reduction="none", and average over the positions of each record, not over records.',
-        )
-    rows = dict(noted)
-    for name, values in dict(statistics).items():
-        if not isinstance(values, Tensor) or values.ndim < 1 or values.shape[0] != records or name in noted:
-            raise ModelError(
-                expected=f"one row of {name!r} for each record",
-                got="a name of private batch-norm statistics" if name in noted else "something else",
-                do="Return statistics as tensors (B,) or (B, k).",
-            )
-        rows[name] = values.detach()
-    return losses, rows

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from discreet import _validate as check
 from discreet.aggregation.session import Session
 from discreet.canaries import Canaries
-from discreet.errors import CheckpointError, ParameterError
+from discreet.errors import CheckpointError, ModelError, ParameterError
 from discreet.mechanisms import Group
 from discreet.sampling import Sample
-from discreet.training.batch import Batch
 from discreet.training.canaries import GradientCanaries
-from discreet.training.sums import Sums
+from discreet.training.clipping import Sums
+from discreet.training.data.batch import Batch
 from discreet.units import Adjacency
 
 __all__ = ["Planted"]
@@ -49,6 +49,25 @@ class Planted:
         """How many the data set of the run must have; public."""
         records = self._session.sampler.records
         return records - len(self._canaries) if isinstance(self._canaries, GradientCanaries) else records
+
+    def refuse_other_size(self, entries: int) -> None:
+        """Refuse a data set that does not have one entry for each record of the plan, less those that the engine makes.
+
+        Raises:
+            ModelError: it has another number of entries, or units own several rows.
+        """
+        sampler = self._session.sampler
+        if entries == self.entries and sampler.owners is None:
+            return
+        canaries = sampler.records - self.entries
+        besides = f" ({sampler.records}, of which {canaries} are canaries)" if canaries else ""
+        whole = "this data set and its canaries together" if canaries else "this data set"
+        owners = ", and units that own several rows" if sampler.owners is not None else ""
+        raise ModelError(
+            expected=f"a data set of {self.entries} records, as the plan says{besides}, one entry for each",
+            got=f"{entries} entries{owners}",
+            do=f"Make the plan for {whole}; an entry is what is protected (for users: everything of one user).",
+        )
 
     def chosen(self, sample: Sample) -> tuple[NDArray[np.int64], NDArray[np.int64] | None]:
         """Entries to fetch for a sample, in random order, and for each record of the order its row among these. Once.

@@ -9,22 +9,19 @@ model that cannot bear such records is not judged.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from discreet.errors import ModelError, ParameterError
-from discreet.training.culprit import CANNOT_BEAR
-from discreet.training.engine import Engine, Loss
-from discreet.training.loading import Loading
-from discreet.training.quiet import seeded
-from discreet.training.rows import count_rows
+from discreet.training.data.loading import Loading
+from discreet.training.data.trees import count_rows, leaves, made_up
+from discreet.training.engine import USER_ERRORS, Engine, Loss
+from discreet.training.passes.sandbox import seeded
 
 __all__ = ["own_names", "rehearse"]
 
-_RECORDS = 2
+_RECORDS = 7  # few, and unlikely to be a size of the model
 
 
 def own_names(statistics: Mapping[str, int]) -> Mapping[str, int]:
@@ -34,10 +31,6 @@ def own_names(statistics: Mapping[str, int]) -> Mapping[str, int]:
             expected = 'names such as "metric/accuracy", none that begins with "grad/" or "bn/"'
             raise ParameterError(owner="PrivateRun", name="statistics", expected=expected, got=repr(name))
     return statistics
-
-
-class _NotMadeUp(Exception):
-    """A batch holds something that no numbers can be made up for."""
 
 
 def rehearse(engine: Engine, loss: Loss, loading: Loading, statistics: Mapping[str, int]) -> None:
@@ -54,12 +47,12 @@ def rehearse(engine: Engine, loss: Loss, loading: Loading, statistics: Mapping[s
     """
     try:
         entries = np.arange(_RECORDS) % max(1, len(loading.dataset))
-        batch = _made_up(loading.fetch(entries))
-        if count_rows(batch) != {_RECORDS}:
-            return
+        batch = made_up(loading.fetch(entries))
+        if count_rows(batch) != {_RECORDS} or not all(isinstance(leaf, Tensor | None) for leaf in leaves(batch)):
+            return  # for texts and other objects nothing can be made up
         with seeded(0):
             losses, returned = engine.rehearse(loss, batch, _RECORDS)
-    except (*CANNOT_BEAR, _NotMadeUp):
+    except USER_ERRORS:
         return  # real records may be different; what is wrong with them shows when they come
     _check_losses(losses)
     for name, size in statistics.items():
@@ -89,21 +82,3 @@ def _check_statistic(name: str, size: int, values: Tensor | None) -> None:
             got=f"{entries}",
             do="Return a tensor (B,) or (B, k). Nothing was charged.",
         )
-
-
-def _made_up(batch: Any) -> Any:
-    """The same structure, shapes and types with other numbers: floats between -1 and 1, whole numbers 1, truth values true."""
-    if isinstance(batch, Tensor):
-        if batch.is_floating_point() or batch.is_complex():
-            values = torch.linspace(-1.0, 1.0, max(1, batch.numel())).reshape(batch.shape)
-            return values.to(batch.device, batch.dtype)
-        return torch.ones_like(batch)
-    if isinstance(batch, Mapping):
-        parts = {name: _made_up(part) for name, part in batch.items()}
-        return parts if type(batch) is dict else type(batch)(parts)  # type: ignore[call-arg]
-    if isinstance(batch, list):
-        return [_made_up(part) for part in batch]
-    if isinstance(batch, tuple):
-        made = [_made_up(part) for part in batch]
-        return tuple(made) if type(batch) is tuple else type(batch)(*made)
-    raise _NotMadeUp

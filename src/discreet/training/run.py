@@ -10,13 +10,14 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from typing import Any, Self
 
 from torch import nn
 from torch.utils.data import DataLoader
 
 from discreet import _validate as check
+from discreet.aggregation.ledgers import opened_ledger
 from discreet.aggregation.release import Release
 from discreet.aggregation.session import Session
 from discreet.canaries import Canaries
@@ -27,20 +28,21 @@ from discreet.mechanisms import State
 from discreet.plan import Plan
 from discreet.randomness import Source
 from discreet.sampling import Sample
-from discreet.training.batch import Batch
-from discreet.training.batch_norm import PrivateBatchNorm
 from discreet.training.canaries import GradientCanaries
 from discreet.training.checkpoint import Checkpoint, Stateful, named, restore
+from discreet.training.clipping import refuse_slots
+from discreet.training.data.batch import Batch
+from discreet.training.data.collating import Collate, Rows
+from discreet.training.data.loading import Loading
 from discreet.training.engine import Engine, Loss
-from discreet.training.fetching import Collate, Rows
-from discreet.training.ledgers import opened_ledger
-from discreet.training.loading import Loading
-from discreet.training.logs import Log
+from discreet.training.gradients import GradientWatch, refuse_parallel
+from discreet.training.passes.batch_norm import PrivateBatchNorm
+from discreet.training.passes.hooks import refuse_hooks
 from discreet.training.planted import Planted
 from discreet.training.rehearsal import own_names, rehearse
+from discreet.training.shown.logs import Log
+from discreet.training.shown.monitor import Watch
 from discreet.training.step import Stepping
-from discreet.training.sums import refuse_slots
-from discreet.training.watch import Watch
 from discreet.units import Guarantee, Numerics, Parameters
 
 __all__ = ["PrivateRun"]
@@ -51,9 +53,8 @@ class PrivateRun:
 
     Guarantee: what `backward` writes into the parameters' gradients, and returns, is post-processing of the Gaussian queries
     that the ledger was charged with before the sample was drawn. Clipped sums are floating-point numbers whose rounding is part
-    of the sensitivity, noise is exact: numerics `certified`. This holds if a record's numbers depend neither on the other
-    records nor on its place (docs/proofs/sums.md, assumption A; the first step tests it). Losses, outputs and activations are
-    the user's own: whatever else is made of them is not covered.
+    of the sensitivity, noise is exact: numerics `certified`. That no record touches another is proved in every pass, or its
+    records are computed one by one (docs/proofs/separation.md). Whatever else is made of losses and outputs is not covered.
 
     Args:
         model: every parameter that requires a gradient is trained: leaf "grad/<name>". Batch normalisation in train mode needs
@@ -92,7 +93,9 @@ class PrivateRun:
         rows = None if microbatch is None else check.whole(owner, "microbatch", microbatch, least=1)
         self._model = check.instance(owner, "model", model, nn.Module)
         norms = PrivateBatchNorm.in_plan(model, check.instance(owner, "plan", plan, Plan))
+        refuse_parallel(model)
         self._engine = Engine(model, batch_norm=norms, memory_budget=memory // 8)
+        self._gradients = GradientWatch(self._engine.parameters)
         if not self._engine.parameters:
             raise ModelError(
                 expected="a model with a parameter to train",
@@ -116,12 +119,9 @@ class PrivateRun:
             raise
         self._order = threading.Lock()
         self._waiting: Batch | None = None
-        self._attempts = 0  # at the waiting batch
-        self._new = False  # whether batches are in memory of their own
+        self._attempts, self._new = 0, False  # at the waiting batch; whether batches are in memory of their own
         self._loading: Loading | None = None  # until the loss was tried
-        self._statistics = shown
-        self._start = 0
-        self._lost = ""
+        self._statistics, self._start, self._lost = shown, 0, ""
         self._first_state: State = bound.bound.initial_state
         self._done = 0  # batches of all steps that were released, those of the run that is continued included
         self._began = False
@@ -179,8 +179,9 @@ class PrivateRun:
 
         Args:
             dataset: as many entries as the plan has records, less gradient canaries; sensitive. Or a `DataLoader` of it: its
-                data set, collate function and workers are used; how samples are drawn is the plan's business.
-            collate: makes a batch of a list of entries: one row of each, in their order, of a fixed shape.
+                data set, collate function and workers are used; how samples are drawn is the plan's business. That an entry
+                is made from its own record alone is assumed (docs/training.md, "What the library cannot see").
+            collate: makes rows of a list of entries, of a fixed shape; it is given one entry at a time.
             workers: processes that fetch ahead. What they fetched when a loop is broken off was charged.
             progress: whether to show a bar on standard error; None: if that is a terminal.
             until_budget: end with the last step that the ledger's budget admits.
@@ -190,18 +191,7 @@ class PrivateRun:
         """
         size = self.plan.expected_batch_size
         loading = Loading.of(dataset, collate=collate, workers=workers, expected_batch_size=size)
-        sampler = self._session.sampler
-        entries = self._planted.entries
-        if len(loading.dataset) != entries or sampler.owners is not None:
-            made = sampler.records - entries
-            besides = f" ({sampler.records}, of which {made} are canaries)" if made else ""
-            whole = "this data set and its canaries together" if made else "this data set"
-            raise ModelError(
-                expected=f"a data set of {entries} records, as the plan says{besides}, one entry for each",
-                got=f"{len(loading.dataset)} entries"
-                + (", and units that own several rows" if sampler.owners is not None else ""),
-                do=f"Make the plan for {whole}; an entry is what is protected (for users: everything of one user).",
-            )
+        self._planted.refuse_other_size(len(loading.dataset))
         samples = self._session.samples(  # or refuses a second pass
             self._start, self._first_state, until_budget=until_budget, lost=self._lost
         )
@@ -209,8 +199,7 @@ class PrivateRun:
         self._stepping.announce(self._session.planned)
         self._watch.begin(self._start, progress)
         kept_alive: list[object] = []
-        issued = self._issued(loading, samples, kept_alive)
-        kept_alive.append(issued)
+        kept_alive.append(issued := self._issued(loading, samples, kept_alive))
         return issued
 
     def _issued(self, loading: Loading, samples: Generator[Sample], kept_alive: list[object]) -> Iterator[Batch]:
@@ -219,7 +208,8 @@ class PrivateRun:
             closing(self._session),
             closing(samples),
             showing,
-            closing(loading.batches(samples, self._planted.chosen)) as batches,
+            self._gradients.watching(),
+            closing(self._loaded(loading, samples)) as batches,
         ):
             batch = Batch.first_of(batches, kept_alive) if self._session.planned else next(batches, None)
             while batch is not None:
@@ -228,13 +218,14 @@ class PrivateRun:
                 self._refuse_waiting()
                 batch = next(batches, None)
 
+    def _loaded(self, loading: Loading, samples: Generator[Sample]) -> Generator[Batch]:
+        trained = self._engine.parameters.values()
+        return loading.batches(samples, self._planted.chosen, self._session.entries_seed, trained)
+
     def _refuse_waiting(self) -> None:
         if self._waiting is not None:
-            raise SampleMisuse(
-                expected="a backward for every batch, also an empty one",
-                got="the next batch asked for before the last was used",
-                do="Call run.backward(loss, batch) for each batch.",
-            )
+            expected, got = "a backward for every batch, also an empty one", "the next batch asked for before the last was used"
+            raise SampleMisuse(expected=expected, got=got, do="Call run.backward(loss, batch) for each batch.")
 
     # --- steps ---
 
@@ -254,10 +245,12 @@ class PrivateRun:
         """
         given: object = loss
         if not callable(given):
-            expected, got = "a function of (model, data) that gives one loss for each record", type(loss).__name__
-            raise ParameterError(owner="PrivateRun.backward", name="loss", expected=expected, got=got)
-        check.instance("PrivateRun.backward", "batch", batch, Batch)
+            expected = "a function of (model, data) that gives one loss for each record"
+            raise ParameterError(owner="PrivateRun.backward", name="loss", expected=expected, got=type(loss).__name__)
+        Batch.checked(batch)
         with self._order:
+            refuse_hooks(self._model, self._engine.parameters)
+            self._gradients.check()
             self._rehearse(loss, batch)
             sample = batch.sample
             self._session.check_issued(sample)
@@ -274,8 +267,13 @@ class PrivateRun:
             self._waiting = None
             self._done = self._session.number(sample) + 1  # also if what follows is interrupted: its noise may be out
             released = self._stepping.release(sample, sums)
+            self._gradients.note_written()
         self._watch.note(released, self.state)
         return released
+
+    def public_gradients(self) -> AbstractContextManager[None]:
+        """For the time of a block, gradients of public data may be added to those of the run; nothing checks that."""
+        return self._gradients.public()
 
     def _rehearse(self, loss: Loss, batch: Batch) -> None:  # before the first sample is charged
         if self._loading is not None and batch is self._waiting and batch.pending:
@@ -294,9 +292,8 @@ class PrivateRun:
     ) -> None:
         """Write a checkpoint, whole or not at all, over an earlier one. Call it after `optimizer.step()`.
 
-        It holds the state of the model and of what is named here, the plan, the step, the adaptive state and the head of the
-        ledger; no key and nothing that was not released. A batch that was drawn and did not go through `backward`, as after
-        Ctrl-C, is not part of it: whoever resumes draws another.
+        It holds the state of the model and of what is named here, plan, step, adaptive state and head of the ledger; no key and
+        nothing that was not released. A batch that did not go through `backward` is not part of it.
 
         Args:
             path: of the file.
@@ -342,8 +339,8 @@ class PrivateRun:
 
         Args:
             path: of the file.
-            optimizer: the same that was saved, as with
-            scheduler: and
+            optimizer: the same that was saved.
+            scheduler: likewise.
             others: by the same names.
             lost: the public reason for which steps were lost and may be taken again, such as "power failure".
 
@@ -387,6 +384,7 @@ class PrivateRun:
 
     def close(self) -> None:
         """Close a ledger that was given as a path."""
+        self._gradients.close()
         self._close(self.ledger)
 
     def _close(self, ledger: Ledger) -> None:

@@ -15,19 +15,18 @@ from torch import Tensor
 from discreet.aggregation.release import Release
 from discreet.aggregation.session import Session
 from discreet.aggregation.sums import grid_of
-from discreet.errors import NumericsError
 from discreet.mechanisms import Group
 from discreet.randomness.gaussian import announce as announce_noise
 from discreet.randomness.gaussian import release_all
 from discreet.sampling import Sample
-from discreet.training.batch import Batch
+from discreet.training.clipping import Sums
+from discreet.training.data.batch import Batch
+from discreet.training.data.trees import check_rows, select
 from discreet.training.engine import Engine, Loss
-from discreet.training.inner import Inner
+from discreet.training.passes.sandbox import seeded
 from discreet.training.planted import Planted
-from discreet.training.quiet import seeded
-from discreet.training.rows import check_rows, select
-from discreet.training.rules._lstm import announce as announce_passes
-from discreet.training.sums import Sums
+from discreet.training.rounding.margin import Inner
+from discreet.training.rules.recurrent.lstm import announce as announce_passes
 from discreet.units import Numerics
 
 __all__ = ["Stepping"]
@@ -104,23 +103,9 @@ class Stepping:
                 # New memory also when it is all of them: where it lies must not tell whether a place was empty.
                 part = data if new_memory and size == records == len(sample) else select(data, some.clamp(min=0))
                 for contributions, statistics in engine.passes(loss, part, size, some >= 0):
-                    self._refuse_other_bits()
                     sums.add(contributions, statistics)
         self._planted.add_to(sums, sample, engine.device)
         return sums
-
-    def _refuse_other_bits(self) -> None:
-        """Certified sums need every record's own bits."""
-        found = self._engine.isolation
-        alike = self._engine.varies is None and (found is None or found.own_bits)
-        if not alike and self._numerics is Numerics.CERTIFIED:
-            raise NumericsError(
-                expected="records whose numbers have the same bits whoever else is in the batch, as certified numerics need",
-                got="a model in which a record decides how the others are computed, if only in their last bits"
-                + (f": {self._engine.varies}" if self._engine.varies else ""),
-                do="Let all records go the same way: pad to a fixed length, pass masks always (in transformers "
-                'attn_implementation="eager"). Or write numerics=Numerics.IDEALISED into the plan; the guarantee will say so.',
-            )
 
     def release(self, sample: Sample, sums: Sums) -> Release:
         """Noise, the next state, gradients. Nothing can fail here that depends on data."""

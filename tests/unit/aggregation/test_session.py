@@ -125,6 +125,19 @@ def test_an_order_is_given_out_once_and_is_of_the_samples_records() -> None:
     assert orders[0][:8] != orders[1][:8]
 
 
+def test_p18_a_seed_for_entries_is_given_out_once_and_has_bits_of_its_own() -> None:
+    session, again = keyed(), keyed()
+    samples, others = list(session.samples()), list(again.samples())
+    seeds = [session.entries_seed(sample) for sample in samples]
+    assert seeds == [again.entries_seed(sample) for sample in others]
+    assert len(set(seeds)) == len(samples)
+    assert max(seeds).bit_length() > 200  # all below with probability under 2^-50
+    with pytest.raises(dp.RandomnessMisuse, match="given out"):
+        session.entries_seed(samples[0])
+    with pytest.raises(dp.SampleMisuse):
+        session.entries_seed(others[-1])
+
+
 def test_an_empty_sample_has_an_order() -> None:
     session = keyed(plan(policy=dp.Poisson(1e-12)))
     assert session.order(next(session.samples())).size == 0

@@ -8,7 +8,7 @@ from benchmarks.utility.recipes import digits, recipes
 import discreet as dp
 from discreet.plan import Target
 from discreet.randomness import Source
-from discreet.training import demo
+from discreet.training.extras import demo
 from support.utility import epsilon_of_charges
 
 

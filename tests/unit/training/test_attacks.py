@@ -6,36 +6,19 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import discreet as dp
-from discreet.errors import CoupledRecords, ModelError
-from discreet.mechanisms import Group
-from discreet.training.choice import Chooser
+from discreet.errors import ModelError
 from discreet.training.engine import Engine, Loss
-from discreet.training.factors import Outer, Rows
-from discreet.training.memory import Activations
-from discreet.training.precision import most_spread
-from discreet.training.rules.convolution import Convolution
-from discreet.training.rules.convolved import Convolved
-from discreet.training.sums import Sums
+from discreet.training.factors.factors import Outer, Rows
+from discreet.training.factors.forms import Chooser
+from discreet.training.factors.memory import Activations
+from discreet.training.rules.convolution.geometry import Convolution
+from discreet.training.rules.convolution.rule import Convolved
+from support.clipped_sums import clipped_sum
 
 
 @pytest.fixture(autouse=True)
 def _seeded() -> None:
     torch.manual_seed(1)
-
-
-def inner(group: Group, positions: frozenset[int]) -> tuple[Group, float]:
-    return group, most_spread(max(positions, default=1))
-
-
-def summed(engine: Engine, loss: Loss, batch: Any, present: Tensor) -> Tensor:
-    """The sum that noise of clip norm 1 is added to."""
-    bound = dp.Groups({"*": dp.Gaussian(1.0, 1.0)}).bind(engine.leaves)
-    sums = Sums(bound, bound.initial_state, inner, engine.device)
-    for contributions, statistics in engine.passes(loss, batch, len(present), present):
-        sums.add(contributions, statistics)
-    (group,) = bound.groups(bound.initial_state)
-    return torch.from_numpy(sums.flat(group).copy())
 
 
 def moved(model: nn.Module, loss: Loss, batches: tuple[Any, Any, Any], gone: int | None = None) -> float:
@@ -46,8 +29,8 @@ def moved(model: nn.Module, loss: Loss, batches: tuple[Any, Any, Any], gone: int
         engine = Engine(model)
         rows = torch.ones(12, dtype=torch.bool)
         for _ in range(2):
-            summed(engine, loss, ordinary, rows)
-        found.append(summed(engine, loss, batch, rows & (torch.arange(12) != (gone if batch is other else None))))
+            clipped_sum(engine, loss, ordinary, rows)
+        found.append(clipped_sum(engine, loss, batch, rows & (torch.arange(12) != (gone if batch is other else None))))
     return float((found[0] - found[1]).norm())
 
 
@@ -93,32 +76,38 @@ def test_p09_a_threshold_from_the_batch_is_computed_record_by_record() -> None:
         out: Tensor = model[1](hidden + torch.cumsum(hidden * (hidden > 1e3), 0)).squeeze(1)
         return out
 
-    for loss in (hardest, repeated, of_python, along):
+    operations = {hardest: "topk", repeated: "mean", of_python: "Python", along: "cumsum"}
+    for loss, operation in operations.items():
         engine = Engine(two_layers())
-        summed(engine, loss, torch.randn(12, 6), torch.ones(12, dtype=torch.bool))
-        assert engine.loop_because is not None
-        assert "alone" in engine.loop_because
+        clipped_sum(engine, loss, torch.randn(12, 6), torch.ones(12, dtype=torch.bool))
+        assert engine.one_by_one is not None
+        assert operation in engine.one_by_one
 
 
-def test_numbers_for_the_eye_do_not_cost_the_loop() -> None:
+def test_numbers_for_the_eye_are_proved_unless_somebody_looks() -> None:
     """Averages that meet no record again, shapes, zeros like a row, masks that fill with a number."""
 
     def loss(model: Any, x: Tensor) -> Tensor:
         hidden = model[0](x)
         hidden = hidden + torch.zeros_like(hidden[0])
-        hidden[:, :2][hidden[:, :2] < -10.0] = 0.0
-        losses = model[1](hidden).squeeze(1).square()
+        hidden[:, :2].masked_fill_(hidden[:, :2] < -10.0, 0.0)
+        losses: Tensor = model[1](hidden).squeeze(1).square()
         losses.detach().mean()
-        assert bool(losses.max() >= 0.0)
-        return losses  # type: ignore[no-any-return]
+        return losses
 
-    engine = Engine(two_layers())
-    summed(engine, loss, torch.randn(12, 6), torch.ones(12, dtype=torch.bool))
-    assert engine.loop_because is None
+    def looking(model: Any, x: Tensor) -> Tensor:
+        losses = loss(model, x)
+        assert bool(losses.max() >= 0.0)
+        return losses
+
+    for each in (loss, looking):
+        engine = Engine(two_layers())
+        clipped_sum(engine, each, torch.randn(12, 6), torch.ones(12, dtype=torch.bool))
+        assert (engine.one_by_one is None) == (each is loss)
 
 
 @pytest.mark.parametrize("distance", [3, 6])
-def test_p09_a_coupling_that_needs_many_records_is_refused(distance: int) -> None:
+def test_p09_a_coupling_that_needs_many_records_goes_one_by_one(distance: int) -> None:
     """Three records that are shifted by three stay where they are."""
 
     def loss(model: Any, x: Tensor) -> Tensor:
@@ -127,8 +116,8 @@ def test_p09_a_coupling_that_needs_many_records_is_refused(distance: int) -> Non
         return out
 
     engine = Engine(two_layers())
-    with pytest.raises(CoupledRecords, match="as large as this"):
-        summed(engine, loss, torch.randn(24, 6), torch.ones(24, dtype=torch.bool))
+    clipped_sum(engine, loss, torch.randn(24, 6), torch.ones(24, dtype=torch.bool))
+    assert "roll" in str(engine.one_by_one)
 
 
 class Chosen(nn.Module):
@@ -180,8 +169,8 @@ def test_p29_a_loss_that_writes_into_gradients_or_parameters_is_refused(how: str
     model = two_layers()
     kept = torch.ones_like(model[0].weight)  # type: ignore[index]
     model[0].weight.grad = kept  # type: ignore[index]
-    with pytest.raises(ModelError, match="leaves parameters and their gradients alone"):
-        summed(Engine(model), loss, torch.randn(3, 6), torch.ones(3, dtype=torch.bool))
+    with pytest.raises(ModelError, match=r"keeps nothing of its records.*0\.weight"):
+        clipped_sum(Engine(model), loss, torch.randn(3, 6), torch.ones(3, dtype=torch.bool))
     assert model[0].weight.grad is kept  # type: ignore[index]
     assert torch.equal(kept, torch.ones(4, 6))
 
@@ -212,7 +201,7 @@ def test_p30_a_convolution_whose_gradient_overflows_is_left_out_in_every_form(si
 # --- how others are summed ---
 
 
-def test_no_record_decides_by_its_time_how_others_are_summed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_record_decides_by_its_time_how_others_are_clipped_sum(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forms are timed on zeros: numbers next to zero take a processor longer."""
     seen: list[bool] = []
     measured = Outer.measured

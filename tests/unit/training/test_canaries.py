@@ -12,8 +12,8 @@ from torch.utils.data import TensorDataset
 import discreet as dp
 from discreet.canaries import Canaries
 from discreet.errors import CheckpointError, ModelError, ParameterError, SampleMisuse
-from discreet.training import GradientCanaries, PrivateRun, losses
-from discreet.training.choice import Chooser
+from discreet.training import GradientCanaries, PrivateRun
+from discreet.training.factors.forms import Chooser
 from support.norms import images, small_cnn
 from support.norms import loss as norm_loss
 
@@ -376,34 +376,6 @@ def test_p20_a_run_with_canaries_has_no_checkpoints(tmp_path: Any, canaries: Any
         run.save(tmp_path / "checkpoint")
     with pytest.raises(CheckpointError, match="canaries"):
         run.load(tmp_path / "checkpoint")
-
-
-# --- losses of a finished model ---
-
-
-def test_losses_are_those_of_eval_mode_whatever_the_batches() -> None:
-    model = nn.Sequential(nn.Linear(6, 5), nn.Dropout(0.5), nn.BatchNorm1d(5), nn.Linear(5, 3))
-    model[2].eval()
-    before = {name: value.clone() for name, value in model.state_dict().items()}
-    rows = data(50)
-    found = losses(model, with_statistics, rows, batch_size=7)
-    modes = [module.training for module in model]
-    assert modes == [True, True, False, True]
-    model.eval()
-    with torch.no_grad():
-        expected = plain(model, rows.tensors)
-    assert found == pytest.approx(expected.numpy(), rel=1e-5)
-    assert found.dtype == np.float64
-    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
-
-
-def test_modes_come_back_when_the_loss_fails() -> None:
-    model = network()
-    with pytest.raises(ModelError, match="one loss for each record"):
-        losses(model, lambda model, batch: plain(model, batch).mean(), data())
-    assert model.training
-    with pytest.raises(ParameterError, match="at least one"):
-        losses(model, plain, [])
 
 
 def test_p41_scores_are_of_the_ledger_that_their_run_was_charged_to() -> None:

@@ -1,4 +1,4 @@
-"""The compatibility check: all problems at once, with a fix for each, and no trace left."""
+"""The compatibility check: what is proved, what is computed alone, what is refused with a fix for each, and no trace left."""
 
 from typing import Any
 
@@ -7,7 +7,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+import discreet as dp
 from discreet.training import Problems, check
+
+READY = "Ready for private training: proved that no record touches another."
 
 
 @pytest.fixture(autouse=True)
@@ -44,55 +47,69 @@ def wheres(problems: Problems) -> list[str]:
     return [problem.where for problem in problems]
 
 
-def test_all_problems_are_listed_at_once() -> None:
-    found = check(Everything(), (IMAGES, LABELS), labelled)
+# --- what is refused ---
+
+
+def test_layers_that_normalise_over_the_batch_are_listed_at_once() -> None:
+    found = check(Everything(), labelled, (IMAGES, LABELS))
     assert not found.ok
-    assert wheres(found) == [
-        "layer 'first'",
-        "layer 'second'",
-        "layer 'third'",
-        "one record and another",
-        "unused.weight, unused.bias",
-    ]
-    assert [problem.refused for problem in found] == [True, True, True, True, False]
-    text = str(found)
-    assert text.startswith("4 to mend")
-    assert 'model.set_submodule("first", torch.nn.GroupNorm(2, 8))' in text
-    assert "`sub` of 'the model' (Everything)" in text
+    assert wheres(found) == ["layer 'first'", "layer 'second'"]
+    assert str(found).startswith("2 to mend")
+    assert 'model.set_submodule("first", torch.nn.GroupNorm(2, 8))' in str(found)
 
 
-def test_the_fixes_it_prints_mend_the_model() -> None:
+def test_the_fixes_it_prints_mend_the_model_step_by_step() -> None:
     model = Everything()
-    for problem in check(model, (IMAGES, LABELS), labelled):
-        if "set_submodule" in problem.fix:
-            exec(problem.fix.split(";")[0], {"model": model, "torch": torch})
+    for problem in check(model, labelled, (IMAGES, LABELS)):
+        exec(problem.fix.split(";")[0], {"model": model, "torch": torch})
+    (problem,) = check(model, labelled, (IMAGES, LABELS))
+    assert problem.refused
+    assert "third.running_mean" in problem.what
+    assert "track_running_stats=False" in problem.fix
     model.third = nn.InstanceNorm2d(8)
-    model.unused.requires_grad_(requires_grad=False)
-    model.forward = lambda x: model.head(model.third(model.second(model.first(model.stem(x)))).mean((2, 3)))  # type: ignore[method-assign]
-    found = check(model, (IMAGES, LABELS), labelled)
+    found = check(model, labelled, (IMAGES, LABELS))
     assert found.ok
-    assert len(found) == 0
-    assert str(found) == "Ready for private training."
+    assert wheres(found) == ["speed", "unused.weight, unused.bias"]
+    model.unused.requires_grad_(requires_grad=False)
+
+    def each_by_itself(x: Tensor) -> Tensor:
+        out: Tensor = model.head(model.third(model.second(model.first(model.stem(x)))).mean((2, 3)))
+        return out
+
+    model.forward = each_by_itself  # type: ignore[method-assign]
+    assert str(check(model, labelled, (IMAGES, LABELS))) == READY
 
 
-def test_nothing_is_touched() -> None:
-    model = Everything()
-    before = {name: value.clone() for name, value in model.state_dict().items()}
-    state = torch.get_rng_state()
-    model.stem.weight.grad = torch.ones_like(model.stem.weight)
-    check(model, (IMAGES, LABELS), labelled)
-    assert torch.equal(torch.get_rng_state(), state)
-    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
-    assert torch.equal(model.stem.weight.grad, torch.ones_like(model.stem.weight))
-    assert model.stem.bias is not None
-    assert model.stem.bias.grad is None
-    assert model.training
-    assert not model.stem._forward_hooks
+@pytest.mark.parametrize("size", [4, 7, 48, 64])
+def test_the_replacement_of_a_layer_normalises_more_than_one_number(size: int) -> None:
+    (problem,) = check(nn.Sequential(nn.Linear(3, size), nn.BatchNorm1d(size)), labelled, (torch.ones(2, 3), LABELS[:2]))
+    groups = {4: 1, 7: 1, 48: 12, 64: 16}[size]
+    assert f"GroupNorm({groups}, {size}))" in problem.fix
 
 
-def test_a_loss_of_one_number_is_named_and_layers_are_looked_at_all_the_same() -> None:
-    found = check(Everything(), (IMAGES, LABELS), lambda model, batch: labelled(model, batch).mean())
-    assert wheres(found) == ["layer 'first'", "layer 'second'", "layer 'third'", "the loss", "one record and another"]
+def test_state_that_would_keep_records_is_refused_by_name() -> None:
+    class Bank(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = nn.Linear(4, 3)
+            self.register_buffer("seen", torch.zeros(3))
+
+        def forward(self, x: Tensor) -> Tensor:
+            out: Tensor = self.inner(x)
+            self.get_buffer("seen").add_(out.detach().mean(0))
+            return out
+
+    model = Bank()
+    (problem,) = check(model, labelled, (torch.randn(6, 4), LABELS))
+    assert problem.refused
+    assert "'seen'" in problem.what
+    assert not bool(model.get_buffer("seen").any())
+
+
+def test_a_loss_of_one_number_is_named() -> None:
+    (problem,) = check(nn.Linear(4, 3), lambda m, b: labelled(m, b).mean(), (torch.randn(6, 4), LABELS))
+    assert problem.where == "the loss"
+    assert 'reduction="none"' in problem.fix
 
 
 def test_p10_a_loss_for_each_token_is_named() -> None:
@@ -103,52 +120,43 @@ def test_p10_a_loss_for_each_token_is_named() -> None:
         def loss(network: Any, batch: Any, shape: tuple[int, ...] = shape) -> Tensor:
             return functional.cross_entropy(network(batch[0]).mT, batch[0], reduction="none").reshape(shape)
 
-        (problem,) = check(model, (ids,), loss)
+        (problem,) = check(model, loss, (ids,))
         assert problem.where == "the loss"
         assert "positions of each record" in problem.fix
 
 
 @pytest.mark.parametrize(
     ("batch", "what"),
-    [((torch.ones(3, 4), torch.ones(2, 4)), "different numbers"), ((torch.ones(0, 4),), "no records"), ((7,), "no tensor")],
+    [
+        ((torch.ones(3, 4), torch.ones(2, 4)), "different numbers"),
+        ((torch.ones(0, 4),), "no records"),
+        (7, "no tensor"),
+    ],
 )
 def test_batches_without_one_row_for_each_record(batch: Any, what: str) -> None:
-    (problem,) = check(nn.Linear(4, 1), batch, lambda model, rows: model(rows[0]).sum(1))
+    (problem,) = check(nn.Linear(4, 1), lambda model, rows: model(rows[0]).sum(1), batch)
     assert problem.where == "the batch"
     assert what in problem.what
 
 
 def test_a_model_without_parameters_to_train() -> None:
-    (problem,) = check(nn.Linear(4, 1).requires_grad_(requires_grad=False), torch.ones(2, 4), lambda m, x: m(x).sum(1))
+    frozen = nn.Linear(4, 1).requires_grad_(requires_grad=False)
+    (problem,) = check(frozen, lambda m, x: m(x).sum(1), torch.ones(2, 4))
     assert problem.what == "no parameter requires a gradient"
 
 
 def test_a_loss_that_uses_no_parameter_and_a_loss_that_raises() -> None:
     x = torch.randn(3, 4)
-    (problem,) = check(nn.Linear(4, 1), x, lambda model, rows: rows.sum(1))
-    assert "does not depend" in problem.what
+    (problem,) = check(nn.Linear(4, 1), lambda model, rows: rows.sum(1), x)
+    assert "depends on none" in problem.what
 
     def failing(model: Any, rows: Tensor) -> Tensor:
-        raise KeyError(float(rows[0, 0]))
+        raise KeyError(rows.shape)
 
-    (problem,) = check(nn.Linear(4, 1), x, failing)
-    assert problem.what == "raises KeyError"  # and no number of a record
-    (problem,) = check(nn.Linear(4, 1), x, lambda model, rows: [1.0])
+    (problem,) = check(nn.Linear(4, 1), failing, x)
+    assert problem.what == "raises KeyError for 3 records"
+    (problem,) = check(nn.Linear(4, 1), lambda model, rows: [1.0], x)
     assert "list" in problem.what
-
-
-def test_notes_do_not_refuse() -> None:
-    model = nn.Sequential(nn.Embedding(5, 4, sparse=True), nn.Linear(4, 1, dtype=torch.bfloat16))
-
-    def loss(m: Any, ids: Tensor) -> Tensor:
-        out: Tensor = m[1](m[0](ids).bfloat16()).float().sum((1, 2))
-        return out
-
-    found = check(model, torch.randint(5, (4, 3)), loss)
-    assert found.ok
-    assert any("half precision" in problem.what for problem in found)
-    assert any("sparse" in problem.what for problem in found)
-    assert "note:" in str(found)
 
 
 def test_complex_parameters_are_named() -> None:
@@ -160,9 +168,36 @@ def test_complex_parameters_are_named() -> None:
         def forward(self, x: Tensor) -> Tensor:
             return (x * self.weight).abs().sum(1)
 
-    found = check(Complex(), torch.randn(3, 4), lambda model, x: model(x))
+    found = check(Complex(), lambda model, x: model(x), torch.randn(3, 4))
     assert not found.ok
     assert "weight" in wheres(found)
+
+
+# --- what is proved, and what is computed alone ---
+
+
+def test_what_is_proved_is_said_to_be() -> None:
+    found = check(nn.Sequential(nn.Linear(4, 5), nn.GELU(), nn.Linear(5, 3)), labelled, (torch.randn(6, 4), LABELS))
+    assert found.ok
+    assert len(found) == 0
+    assert str(found) == READY
+
+
+def test_what_couples_records_is_computed_alone_and_the_reason_and_the_cost_are_named() -> None:
+    class Centred(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x - x.mean(0)
+
+    model = nn.Sequential(nn.Linear(4, 5), Centred(), nn.Linear(5, 3))
+    found = check(model, labelled, (torch.randn(6, 4), LABELS))
+    assert found.ok
+    (note,) = found
+    assert (note.where, note.refused) == ("speed", False)
+    assert "one by one" in note.what
+    assert "times a plain pass" in note.what
+    assert "mean.dim" in note.what
+    assert "the layer '1'" in note.what
+    assert str(found).startswith("Ready for private training, record by record.")
 
 
 class Squared(torch.autograd.Function):
@@ -180,7 +215,7 @@ class Squared(torch.autograd.Function):
         return out
 
 
-def test_what_falls_to_the_loop_is_a_note_with_the_reason() -> None:
+def test_what_no_rule_covers_is_a_note_with_the_reason() -> None:
     class Custom(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -190,8 +225,91 @@ def test_what_falls_to_the_loop_is_a_note_with_the_reason() -> None:
             squared: Tensor = Squared.apply(self.weight)  # type: ignore[no-untyped-call]
             return (x * squared).sum(1)
 
-    found = check(Custom(), torch.randn(3, 4), lambda model, x: model(x))
+    found = check(Custom(), lambda model, x: model(x), torch.randn(3, 4))
     assert found.ok
     (note,) = found
     assert note.where == "speed"
-    assert "one by one: " in note.what
+    assert "one by one" in note.what
+
+
+def test_one_record_is_enough_for_a_look() -> None:
+    assert str(check(nn.Linear(4, 3), labelled, (torch.randn(1, 4), LABELS[:1]))) == READY
+
+
+def test_notes_do_not_refuse() -> None:
+    model = nn.Sequential(nn.Embedding(5, 4, sparse=True), nn.Linear(4, 1, dtype=torch.bfloat16))
+
+    def loss(m: Any, ids: Tensor) -> Tensor:
+        out: Tensor = m[1](m[0](ids).bfloat16()).float().sum((1, 2))
+        return out
+
+    found = check(model, loss, torch.randint(5, (4, 3)))
+    assert found.ok
+    assert any("half precision" in problem.what for problem in found)
+    assert any("sparse" in problem.what for problem in found)
+    assert "note:" in str(found)
+
+
+# --- with a plan ---
+
+
+def plan(groups: dict[str, Any]) -> dp.Plan:
+    sampler = dp.Sampler(dp.Poisson(0.1), records=100, steps=10)
+    return dp.Plan(sampler=sampler, mechanism=dp.Groups(groups))
+
+
+def test_p09_a_plan_with_a_group_for_batch_statistics_makes_such_layers_private() -> None:
+    model = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.Linear(6, 3))
+    batch = (torch.randn(6, 4), LABELS)
+    groups = {"grad/*": dp.Gaussian(1.0, 1.0)}
+    (problem,) = check(model, labelled, batch, plan(groups))
+    assert problem.where == "the plan"
+    assert "'1'" in problem.what
+    assert '"bn/*"' in problem.fix
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    found = check(model, labelled, batch, plan(groups | {"bn/*": dp.Gaussian(1.0, 4.0)}))
+    assert str(found) == READY
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+
+# --- nothing is touched ---
+
+
+class Shrinking(nn.Module):
+    """A table whose rows are rescaled when they are looked up; noise; buffers that passes move without records."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(5, 4, max_norm=0.1)
+        self.head = nn.utils.parametrizations.spectral_norm(nn.Linear(4, 3))
+        self.drop = nn.Dropout(0.5)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        out: Tensor = self.head(self.drop(self.table(ids))).square().sum((1, 2))
+        return out
+
+
+@pytest.mark.parametrize("make", [Everything, Shrinking])
+def test_nothing_is_touched(make: type[nn.Module]) -> None:
+    model = make()
+    rows: Any = (IMAGES, LABELS) if make is Everything else torch.randint(5, (4, 3))
+    state = torch.get_rng_state()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    first, *others = model.parameters()
+    first.grad = torch.ones_like(first)
+    tensors = [rows] if isinstance(rows, Tensor) else list(rows)
+    copies = [tensor.clone() for tensor in tensors]
+    check(model, labelled if make is Everything else lambda m, ids: m(ids), rows)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert torch.equal(first.grad, torch.ones_like(first))
+    assert all(parameter.grad is None for parameter in others)
+    assert all(map(torch.equal, tensors, copies))
+    assert model.training
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+
+
+def test_embeddings_that_rescale_their_rows_are_refused_and_left_as_they_are() -> None:
+    (problem,) = check(Shrinking(), lambda m, ids: m(ids), torch.randint(5, (4, 3)))
+    assert problem.refused
+    assert "table.weight" in problem.what

@@ -100,7 +100,7 @@ def test_physical_microbatches_do_not_change_the_release(microbatch: int) -> Non
 def test_memory_decides_on_microbatches() -> None:
     run = keyed(network(), plan(), memory_budget=1)
     run.backward(loss, next(run.batches(data())))
-    assert run.engine.loop_because is None
+    assert run.engine.one_by_one is None
 
 
 @pytest.mark.parametrize("policy", [dp.Everything(), dp.FixedSize(7, RECORDS), dp.TruncatedPoisson(0.5, 9, RECORDS)], ids=str)
@@ -382,7 +382,7 @@ def test_p42_records_in_the_wrong_place_are_not_shown() -> None:
         lambda: run.save(batch.data),
     ]
     for mistake in mistakes:
-        with pytest.raises(dp.ParameterError) as refused:
+        with pytest.raises((dp.ParameterError, dp.SampleMisuse)) as refused:
             mistake()
         assert "1234567" not in str(refused.value)
     assert "1234567" not in repr(batch)

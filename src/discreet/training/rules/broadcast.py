@@ -8,35 +8,50 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from discreet.training.factors import Dense, Factor, wide
-from discreet.training.recording import Call
-from discreet.training.structure import refilled, tensors_in
-from discreet.training.watching import Unclear
+from discreet.training.data.trees import refilled, tensors_in
+from discreet.training.factors.factors import Dense, Factor, wide
+from discreet.training.rules.call import Call
+from discreet.training.rules.weights import Value
+from discreet.training.separation.states import OneByOne, Rows
 
 __all__ = ["elementwise", "expand", "masked_fill"]
 
 
 def elementwise(call: Call) -> Any:
     """A function of numbers in equal places: each value gets one copy for each record, broadcast as before."""
-    (axis, *others) = call.outputs
-    if axis is None or others or not (axis.clear or axis.dim == 0):
-        raise Unclear(f"the result of {call.func.__name__} has no clear record axis")
-    tensors = call.tensors
-    if call.func.__name__.endswith("_") and call.value(call.args[0]) is not None:
-        raise Unclear("a parameter that is changed in place")
-    axes = max(tensor.ndim for tensor in tensors)
-    given: dict[int, Tensor] = {}
-    for tensor in tensors:
+    axes = max(tensor.ndim for tensor in call.tensors)
+    place = _common_place(call, axes)
+    if call.name.endswith("_") and call.value(call.args[0]) is not None:
+        raise OneByOne("a parameter that is changed in place")
+    copies: dict[int, Tensor] = {}
+    for tensor in call.tensors:
         value = call.value(tensor)
-        if value is None or id(tensor) in given:
-            continue
-        shape = (1,) * (axes - tensor.ndim) + tuple(tensor.shape)
-        if shape[axis.dim] != 1:
-            raise Unclear(f"a parameter's own axis is the record axis of {call.func.__name__}")
-        copies = call.copies(value, axis.dim, shape[: axis.dim] + shape[axis.dim + 1 :])
-        given[id(tensor)] = copies if axis.fold == 1 else _for_rows(call, copies)
-    left = [given.get(id(tensor), tensor) for tensor in tensors]
+        if value is not None and id(tensor) not in copies:
+            copies[id(tensor)] = _repeated(call, value, place, axes)
+    left = [copies.get(id(tensor), tensor) for tensor in call.tensors]
     return call.func(*refilled(call.args, left), **refilled(call.kwargs, left))
+
+
+def _common_place(call: Call, axes: int) -> Rows:
+    """Where the records are in the broadcast shape of all arguments."""
+    places = {rows.at(rows.dim + axes - tensor.ndim) for tensor, rows in call.rows_in()}
+    if len(places) != 1:
+        raise OneByOne(f"the arguments of {call.name} have no common record axis")
+    return places.pop()
+
+
+def _repeated(call: Call, value: Value, place: Rows, axes: int) -> Tensor:
+    """A value with one copy for each record along the record axis, repeated as its rows are."""
+    shape = (1,) * (axes - value.tensor.ndim) + tuple(value.tensor.shape)
+    if shape[place.dim] != 1:
+        raise OneByOne(f"a parameter's own axis is the record axis of {call.name}")
+    copies = call.copies(value, place.dim, shape[: place.dim] + shape[place.dim + 1 :])
+    if place.clear:
+        return copies
+    dim, size = place.dim, copies.shape
+    spread = copies.unsqueeze(dim + 1).unsqueeze(dim)
+    spread = spread.expand(*size[:dim], place.outer, call.m, place.inner, *size[dim + 1 :])
+    return spread.reshape(*size[:dim], place.fold * call.m, *size[dim + 1 :])
 
 
 def masked_fill(call: Call) -> Any:
@@ -46,36 +61,24 @@ def masked_fill(call: Call) -> Any:
     return elementwise(replace(call, func=torch.where, args=args, kwargs={}, tensors=tensors_in(args)))
 
 
-def _for_rows(call: Call, copies: Tensor) -> Tensor:
-    """(m, ...) repeated as the rows of folded arguments are: outer times over the records, inner times each."""
-    folded = [tensor for tensor, axis in call.records_in() if axis is not None]
-    orders = {(call.recorder.in_order(tensor), tensor.shape[0], tensor.ndim == copies.ndim) for tensor in folded}
-    outer, rows, alike = orders.pop()
-    if orders or outer is None or not alike or rows % max(1, outer * call.m):
-        raise Unclear(f"{call.func.__name__} mixes records and positions in one axis")
-    spread = copies[None, :, None].expand(outer, -1, rows // max(1, outer * call.m), *copies.shape[1:])
-    return spread.reshape(rows, *copies.shape[1:])
-
-
 def expand(call: Call) -> Tensor:
     """A value repeated for each record, such as a class token."""
-    tensor, (axis, *_) = call.args[0], call.outputs
+    tensor, place = call.args[0], call.guess
+    if place is None and call.name == "expand_as":
+        place = call.axes[id(call.args[1])]  # as a tensor with records, of which it takes the shape
     value = call.value(tensor)
-    if value is None or axis is None or not axis.clear:
-        raise Unclear(f"{call.func.__name__} repeats something else than a value for each record")
+    if value is None or place is None or not place.clear:
+        raise OneByOne(f"{call.name} repeats something else than a value for each record")
     y = call.func(tensor.detach(), *call.args[1:], **call.kwargs)
-    added = y.ndim - tensor.ndim
-    own = axis.dim - added  # place of the record axis in the value, if it is there, with size 1
-    if own >= 0 and tensor.shape[own] != 1:
-        raise Unclear("a value with a record axis of its own")
+    own = place.dim - (y.ndim - tensor.ndim)  # the record axis in the value, if it is there, with size 1
 
     def make(gradient: Tensor) -> Factor:
-        rows = wide(gradient).movedim(axis.dim, 0)
+        rows = wide(gradient).movedim(place.dim, 0)
         rest = tensor.shape if own < 0 else tensor.shape[:own] + tensor.shape[own + 1 :]
         return Dense(_summed(rows, (call.m, *rest)).reshape(call.m, *tensor.shape))
 
     # A copy, also for one record: what comes next may change it in place, and the parameter must stay as it is.
-    return call.tap(y.clone(memory_format=torch.contiguous_format), (value, make))
+    return call.tap(y.clone(memory_format=torch.contiguous_format), (value, make), rows=place)
 
 
 def _summed(rows: Tensor, shape: tuple[int, ...]) -> Tensor:

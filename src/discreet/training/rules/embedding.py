@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from discreet.training.factors import Factor, Rows, wide
-from discreet.training.recording import Call
+from discreet.training.factors.factors import Factor, Rows, wide
+from discreet.training.rules.call import Call
 from discreet.training.rules.copies import one_copy_each
-from discreet.training.watching import Unclear
+from discreet.training.separation.states import OneByOne
 
 __all__ = ["embedding", "embedding_bag", "getitem"]
 
@@ -19,7 +19,7 @@ def embedding(call: Call) -> Tensor:
     """Rows of a table, looked up by the records' own ids."""
     weight, ids, padding = call.get(0, "weight"), call.get(1, "indices"), call.get(2, "padding_idx", -1)
     if call.get(3, "scale_grad_by_freq", default=False) or call.value(weight) is None:
-        raise Unclear("an embedding that scales gradients by how often a row occurs among all records")
+        raise OneByOne("an embedding that scales gradients by how often a row occurs among all records")
     y = torch.embedding(call.plain(weight), ids)
     return _looked_up(call, weight, ids, y, padding)
 
@@ -53,14 +53,14 @@ def embedding_bag(call: Call) -> Any:
     offsets, mode = call.get(2, "offsets"), call.get(4, "mode", 0)
     own, padding = call.get(6, "per_sample_weights"), call.get(8, "padding_idx")
     value = call.value(weight)
-    bags = call.axes.get(id(offsets))
     flat = call.axes.get(id(ids))
-    if value is None or mode not in (0, 1) or call.value(own) is not None or bags is None or flat is None:
-        raise Unclear("an embedding bag of another kind than sums and means of the records' own rows")
+    if value is None or mode not in (0, 1) or call.value(own) is not None or flat is None:
+        raise OneByOne("an embedding bag of another kind than sums and means of the records' own rows")
     if call.get(3, "scale_grad_by_freq", default=False) or call.get(7, "include_last_offset", default=False):
-        raise Unclear("an embedding bag with gradients scaled by frequency, or with one offset more than bags")
-    if not bags.clear or offsets.shape[0] != call.m or (own is not None and own.requires_grad):
-        raise Unclear("an embedding bag whose bags are not the records")
+        raise OneByOne("an embedding bag with gradients scaled by frequency, or with one offset more than bags")
+    in_order = call.axes.get(id(offsets)) is None and flat.outer == 1
+    if not in_order or offsets.shape[0] != call.m or (own is not None and own.requires_grad):
+        raise OneByOne("an embedding bag whose bags are not the records")
     y, *rest = torch.embedding_bag(call.plain(weight), ids, offsets, False, mode, False, own, False, padding)
     return (call.tap(y, (value, _bags(call, weight, (ids, offsets, own), mode, padding))), *rest)
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from discreet.training.factors import Dense, Factor, Outer, wide
-from discreet.training.recording import Call
+from discreet.training.factors.factors import Dense, Factor, Outer, wide
+from discreet.training.rules.call import Call
 from discreet.training.rules.copies import one_copy_each
-from discreet.training.watching import Unclear
+from discreet.training.separation.marks import out_of_sight
+from discreet.training.separation.states import OneByOne
 
 __all__ = ["addmm", "bias_factor", "bilinear", "linear", "matmul", "positions"]
 
@@ -32,7 +33,7 @@ def linear(call: Call) -> Tensor:
     x, weight, bias = call.get(0, "input"), call.get(1, "weight"), call.get(2, "bias")
     _check_axis(call, x)
     y = torch.nn.functional.linear(x, call.plain(weight), call.plain(bias))
-    a_mTp = positions(call.rows(x.detach(), like=x)) if call.value(weight) is not None else x.new_zeros(0)
+    a_mTp = _met(call, x)
 
     def of_weight(gradient: Tensor) -> Factor:
         return Outer(*_alike(a_mTp, positions(call.rows(gradient, like=x))), tuple(weight.shape))
@@ -47,9 +48,9 @@ def bilinear(call: Call) -> Tensor:
     if call.value(x1) is not None or call.value(x2) is not None or axis is None or axis != call.axes[id(x2)]:
         return _other(call)
     if axis.dim == x1.ndim - 1 or call.axes[id(weight)] is not None:
-        raise Unclear("a bilinear map without a clear record axis")
+        raise OneByOne("a bilinear map without a clear record axis")
     y = torch.bilinear(x1, x2, call.plain(weight), call.plain(bias))
-    a_mTp, b_mTr = (positions(call.rows(x.detach(), like=x)) for x in (x1, x2))
+    a_mTp, b_mTr = _met(call, x1), _met(call, x2)
 
     def of_weight(gradient: Tensor) -> Factor:
         g_mTq = positions(call.rows(gradient, like=x1))
@@ -79,13 +80,19 @@ def addmm(call: Call) -> Tensor:
 
 def _product(call: Call, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     y = x @ call.plain(weight) if bias is None else torch.addmm(call.plain(bias), x, call.plain(weight))
-    a_mTp = positions(call.rows(x.detach(), like=x))
+    a_mTp = _met(call, x)
 
     def of_weight(gradient: Tensor) -> Factor:
         a, b = _alike(a_mTp, positions(call.rows(gradient, like=x)))
         return Outer(b, a, tuple(weight.shape))
 
     return call.tap(y, (call.value(weight), of_weight), (call.value(bias), lambda g: bias_factor(call.rows(g, like=x))))
+
+
+def _met(call: Call, x: Tensor) -> Tensor:
+    """What a weight met, (m, T, p), kept for the backward pass; the proof need not follow it."""
+    with out_of_sight():
+        return positions(call.rows(x.detach(), like=x))
 
 
 def _alike(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
@@ -97,10 +104,10 @@ def _alike(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
 
 def _check_axis(call: Call, x: Tensor) -> None:
     axis = call.axes[id(x)]
-    if axis is None or axis.dim < 0 or axis.dim == x.ndim - 1:
-        raise Unclear(f"the input of {call.func.__name__} has no clear record axis")
-    if any(other is not None for tensor, other in call.records_in() if tensor is not x):
-        raise Unclear(f"{call.func.__name__} has weights that depend on the records")
+    if axis is None or axis.dim == x.ndim - 1:
+        raise OneByOne(f"the input of {call.func.__name__} has no clear record axis")
+    if any(tensor is not x for tensor, _ in call.rows_in()):
+        raise OneByOne(f"{call.func.__name__} has weights that depend on the records")
 
 
 def _other(call: Call) -> Tensor:

@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from discreet.training.factors import Dense, Factor, wide
-from discreet.training.recording import Call
-from discreet.training.watching import Unclear
+from discreet.training.factors.factors import Dense, Factor, wide
+from discreet.training.rules.call import Call
+from discreet.training.separation.states import OneByOne
 
 __all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "rms_norm"]
 
@@ -24,7 +24,7 @@ def layer_norm(call: Call) -> Tensor:
     epsilon = call.get(4, "eps", 1e-5)
     axis = call.axes[id(x)]
     if axis is None or not 0 <= axis.dim < x.ndim - len(shape):
-        raise Unclear("layer normalisation over the record axis")
+        raise OneByOne("layer normalisation over the record axis")
     y, mean, scale = torch.native_layer_norm(x, list(shape), call.plain(weight), call.plain(bias), epsilon)
     flat = x.detach()
 
@@ -43,7 +43,7 @@ def rms_norm(call: Call) -> Tensor:
     x, shape, weight, epsilon = (call.get(i, name) for i, name in enumerate(("input", "normalized_shape", "weight", "eps")))
     axis = call.axes[id(x)]
     if axis is None or not 0 <= axis.dim < x.ndim - len(shape):
-        raise Unclear("RMS normalisation over the record axis")
+        raise OneByOne("RMS normalisation over the record axis")
     y = torch.rms_norm(x, shape, call.plain(weight), epsilon)
     flat = x.detach()
 
@@ -66,7 +66,7 @@ def group_norm(call: Call) -> Tensor:
     x, groups, weight, bias = (call.get(i, name) for i, name in enumerate(("input", "num_groups", "weight", "bias")))
     axis = call.axes[id(x)]
     if axis is None or (axis.dim, axis.fold) != (0, 1):
-        raise Unclear("group normalisation of something else than (records, channels, ...)")
+        raise OneByOne("group normalisation of something else than (records, channels, ...)")
     m, channels = x.shape[:2]
     places = x.shape[2:].numel()
     y, mean, scale = torch.native_group_norm(
@@ -109,7 +109,7 @@ def _scaled(call: Call, normal: Tensor, weight: Any, bias: Any) -> Tensor:
     """normal * weight + bias, one for each channel of (records, channels, ...)."""
     axis = call.axes[id(call.get(0, "input"))]
     if axis is None or (axis.dim, axis.fold) != (0, 1):
-        raise Unclear("normalisation of something else than (records, channels, ...)")
+        raise OneByOne("normalisation of something else than (records, channels, ...)")
     ones = (1,) * (normal.ndim - 2)
     for value, join in ((weight, torch.mul), (bias, torch.add)):
         if value is not None:

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from functools import partial
 
-from discreet.training.recording import Rule
 from discreet.training.rules.broadcast import elementwise, expand, masked_fill
-from discreet.training.rules.convolved import convolution, transposed_convolution
+from discreet.training.rules.call import Rule
+from discreet.training.rules.convolution.rule import convolution, transposed_convolution
 from discreet.training.rules.copies import one_copy_each
 from discreet.training.rules.embedding import embedding, embedding_bag, getitem
 from discreet.training.rules.linear import addmm, bilinear, linear, matmul
 from discreet.training.rules.normalisation import batch_norm, group_norm, instance_norm, layer_norm, rms_norm
-from discreet.training.rules.recurrent import Kind
-from discreet.training.rules.recurring import recurring
+from discreet.training.rules.recurrent.layer import Kind
+from discreet.training.rules.recurrent.rule import recurring
 
 __all__ = ["RULES"]
 

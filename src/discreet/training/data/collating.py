@@ -1,0 +1,285 @@
+"""From a sample's indices to a batch: one row for each entry, made from that entry alone.
+
+Nothing can be proved of a user's code before the batch, which is plain Python over whatever entries
+are. So it never sees two records: entries are fetched and collated one by one, and rows are joined
+here. Only torch's own `default_collate`, which stacks, is given all of them.
+
+A function that needs the other entries would make something else of one than its author meant. So
+in some batches it is tried out with all of them: half of the entries become others, and the other
+half must stay. That is an experiment, to tell the user; privacy does not rest on it. What rests on
+trust: that `__getitem__`, given one index, gives an entry of that record alone, and that nothing is
+kept from call to call. Of the latter a second call with the first entry would show something.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils.data import Subset, TensorDataset, default_collate
+
+from discreet.errors import CoupledRecords
+from discreet.training.data.seeding import Begin, Use, derived, seeded
+from discreet.training.data.signature import Signature
+from discreet.training.data.trees import joined, leaves, mapped, select
+
+__all__ = ["CANNOT_BEAR", "Collate", "Rows", "at_once", "fetched", "fetched_apart"]
+
+Collate: TypeAlias = Callable[[list[Any]], Any]
+"""A list of entries to a batch with one row for each, in their order."""
+
+CANNOT_BEAR = (ArithmeticError, AssertionError, LookupError, RuntimeError, TypeError, ValueError)
+"""What a user's code may raise when it is given something unlike what it was written for."""
+
+_SPLITS = 3
+
+_Half: TypeAlias = tuple[NDArray[np.int64], NDArray[np.bool_]]
+"""Whose entry each place gets, and which places keep their own."""
+
+
+class Rows(Protocol):
+    """A data set: as many entries as the plan has records, found by number."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int, /) -> Any: ...
+
+
+def fetched(dataset: Rows, chosen: NDArray[np.int64], collate: Collate) -> Any:
+    """The batch of these entries, as a loop without privacy has it: for looking at a model.
+
+    Args:
+        dataset: of the user; sensitive.
+        chosen: indices of entries, at least one; sensitive.
+        collate: of the user.
+    """
+    if at_once(dataset, collate):
+        return _rows_of_tensors(dataset, chosen)
+    return collate(_entries(dataset, chosen.tolist()))
+
+
+def fetched_apart(dataset: Rows, chosen: NDArray[np.int64], collate: Collate, *, seed: int, look: bool = False) -> Any:
+    """The batch of these entries, each fetched and collated by itself.
+
+    Args:
+        dataset: of the user; sensitive.
+        chosen: indices of entries, at least one; sensitive.
+        collate: of the user.
+        seed: of global generators, for what is drawn at random on the way; secret.
+        look: whether to try out that it would be the same if entries were given together.
+
+    Raises:
+        CoupledRecords: it would not, or rows of single entries do not fit together.
+    """
+    if at_once(dataset, collate):
+        return _rows_of_tensors(dataset, chosen)
+    indices = chosen.tolist()
+    halves = _halves(len(indices), seed) if look and len(indices) > 1 else []
+    with seeded(seed) as begin:
+        if halves and _is_fetched_together(dataset):
+            _refuse_mixed_entries(dataset, indices, begin, halves)
+        begin(Use.FETCHING)
+        entries = _entries_apart(dataset, indices)
+        if collate is default_collate:
+            return collate(entries)
+        if halves:
+            _refuse_mixed_rows(collate, entries, begin, halves)
+        return _collated_apart(collate, entries, begin)
+
+
+def at_once(dataset: Rows, collate: Collate) -> bool:
+    """Whether a batch is rows of tensors, in new memory; a subclass may give something else."""
+    return type(dataset) is TensorDataset and collate is default_collate
+
+
+def _rows_of_tensors(dataset: Any, chosen: NDArray[np.int64]) -> list[Tensor]:
+    return list(select(dataset.tensors, torch.from_numpy(chosen)))
+
+
+def _entries(dataset: Rows, indices: list[int]) -> list[Any]:
+    """Entries by torch's own convention for fetching several at once, or one by one."""
+    several = getattr(dataset, "__getitems__", None)
+    return list(several(indices)) if callable(several) else [dataset[index] for index in indices]
+
+
+def _entries_apart(dataset: Rows, indices: list[int]) -> list[Any]:
+    """Entries one by one, in memory of their own where a data set may fill the same again."""
+    if not _is_fetched_together(dataset):
+        return [dataset[index] for index in indices]
+    return [_copy(entry) for index in indices for entry in _entries(dataset, [index])]
+
+
+def _is_fetched_together(dataset: Any) -> bool:
+    """Whether the user's own code fetches several indices; torch's `Subset` only hands them on."""
+    while type(dataset) is Subset:
+        dataset = dataset.dataset
+    return callable(getattr(dataset, "__getitems__", None))
+
+
+def _collated_apart(collate: Collate, entries: list[Any], begin: Begin) -> Any:
+    """Rows of single entries, joined.
+
+    Raises:
+        CoupledRecords: they have different structures, types or sizes, or the function has a state.
+    """
+    spare = _copy(entries[0])
+    begin(Use.COLLATING)
+    parts = [_collated_alone(collate, entry) for entry in entries]
+    signature = Signature.of(parts[0])
+    for part in parts[1:]:
+        signature.check(part)
+    begin(Use.COLLATING)
+    if _differ(parts[0], _collated_alone(collate, spare)):
+        raise CoupledRecords(
+            expected="a collate function that makes the same of the same entry and random numbers",
+            got="something else at another call",
+            do="Keep no state between calls, and draw from global generators of torch, NumPy or "
+            "Python, which the run seeds in secret.",
+        )
+    return joined(parts)
+
+
+def _collated_alone(collate: Collate, entry: Any) -> Any:
+    """The batch of one entry, in memory of its own."""
+    try:
+        return _copy(collate([entry]))
+    except Exception as error:
+        error.add_note("In a private run `collate` is given one entry at a time.")
+        raise
+
+
+# --- experiments ---
+
+
+def _refuse_mixed_entries(dataset: Rows, indices: list[int], begin: Begin, halves: list[_Half]) -> None:
+    """Fetch all entries together, and others in the place of half of them; compare the rest."""
+
+    def fetched_together(chosen: list[int]) -> list[Any]:
+        begin(Use.FETCHING)
+        return [_copy(entry) for entry in _entries(dataset, chosen)]
+
+    try:
+        entries = fetched_together(indices)
+        if any(map(_differ, entries, fetched_together(indices))):
+            return  # generators or state of its own: nothing can be compared
+        for sources, same in halves:
+            others = fetched_together([indices[source] for source in sources])
+            if len(others) != len(indices):
+                return  # it leaves out what is asked for twice
+            if any(_differ(entries[place], others[place]) for place in same.nonzero()[0]):
+                raise CoupledRecords(
+                    expected="a data set whose __getitems__ makes each entry from its own index",
+                    got="other entries that change when some of the indices do",
+                    do="Use nothing of the batch there, and draw as many random numbers for every "
+                    "entry; or leave __getitems__ out.",
+                )
+    except CANNOT_BEAR:  # it cannot bear an index twice
+        return
+
+
+def _refuse_mixed_rows(collate: Collate, entries: list[Any], begin: Begin, halves: list[_Half]) -> None:
+    """Collate all entries together, and others in the place of half of them; compare the rest."""
+
+    def collated_together(chosen: Iterable[Any]) -> Any:
+        copies = [_copy(entry) for entry in chosen]
+        begin(Use.COLLATING)
+        return _copy(collate(copies))
+
+    try:
+        batch = collated_together(entries)
+        if Signature.of(batch) != Signature.of(collated_together(entries[:1])):
+            raise _mixed_rows()
+        for sources, same in halves:
+            others = collated_together(entries[source] for source in sources)
+            if _differ(batch, others, same):
+                raise _mixed_rows()
+    except CANNOT_BEAR:  # it cannot bear an entry twice
+        return
+
+
+def _mixed_rows() -> CoupledRecords:
+    return CoupledRecords(
+        expected="a collate function that makes each row from the entry in its place",
+        got="other rows, or numbers for the whole batch, that change when entries are others",
+        do="Mix nothing between records, do not sort them, pad to a fixed length, leave out totals "
+        "of the batch, and draw as many random numbers for every entry.",
+    )
+
+
+def _halves(count: int, seed: int) -> list[_Half]:
+    """Ways to leave half of the entries out, at random.
+
+    Of two that follow each other every entry is left out in one, so that nobody's presence goes
+    unseen.
+    """
+    generator = np.random.default_rng(derived(seed, Use.TRIALS))
+    halves = []
+    for _ in range(_SPLITS):
+        half = np.isin(np.arange(count), generator.permutation(count)[: count // 2])
+        for same in (half, ~half):
+            sources = np.arange(count)
+            sources[~same] = np.resize(sources[same], count - int(same.sum()))
+            halves.append((sources, same))
+    return halves
+
+
+# --- comparisons ---
+
+
+def _copy(structure: Any) -> Any:
+    """The same in memory of its own."""
+    return mapped(structure, _cloned)
+
+
+def _cloned(leaf: Any) -> Any:
+    if isinstance(leaf, Tensor):
+        return leaf.clone()
+    if isinstance(leaf, np.ndarray):
+        return leaf.copy()
+    return list(leaf) if isinstance(leaf, list) else leaf
+
+
+def _differ(batch: Any, other: Any, rows: NDArray[np.bool_] | None = None) -> bool:
+    """Whether two structures differ: in these rows or in what has no rows, or anywhere."""
+    if Signature.of(batch) != Signature.of(other):
+        return True
+    return any(not _same(*pair, rows) for pair in zip(leaves(batch), leaves(other), strict=True))
+
+
+def _same(leaf: Any, other: Any, rows: NDArray[np.bool_] | None) -> bool:
+    """Whether two leaves of one kind agree: in these rows, or in all if rows are other things."""
+    if isinstance(leaf, (Tensor, np.ndarray)):
+        if leaf.shape != other.shape:
+            return False
+        if rows is None or leaf.shape[:1] != rows.shape:
+            return _same_numbers(leaf, other)
+        places = rows.nonzero()[0].tolist()
+        return _same_numbers(leaf[places], other[places])
+    if isinstance(leaf, (list, tuple)):
+        chosen = rows if rows is not None and len(rows) == len(leaf) else np.ones(len(leaf), bool)
+        pairs = zip(leaf, other, chosen, strict=False)
+        return len(leaf) == len(other) and all(_equal(*pair) for *pair, compared in pairs if compared)
+    return _equal(leaf, other)
+
+
+def _same_numbers(values: Any, others: Any) -> bool:
+    """Of tensors and arrays of one type and shape; all that are not numbers are the same."""
+    if isinstance(values, Tensor):
+        unequal = values != others
+        return not bool((unequal & ~(values.isnan() & others.isnan())).any())
+    return np.array_equal(values, others, equal_nan=values.dtype.kind in "fc")
+
+
+def _equal(thing: Any, other: Any) -> bool:
+    """Of texts, numbers and objects; objects that cannot be compared count as equal."""
+    kind: Any = type(thing)
+    if kind.__eq__ is object.__eq__:
+        return True
+    try:
+        return bool(thing == other) or repr(thing) == repr(other) == "nan"
+    except (RuntimeError, TypeError, ValueError):  # such as a dataclass of tensors, whose comparison is no truth value
+        return True

@@ -1,0 +1,152 @@
+"""What a run may sample from: a map-style data set in which no record occurs twice, and its
+tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor, nn, strided
+from torch.utils.data import ConcatDataset, Dataset, IterableDataset, Subset, TensorDataset
+
+from discreet.errors import ParameterError
+from discreet.training.data.collating import Rows
+from discreet.training.separation import marks
+
+__all__ = ["map_style", "mark_dataset", "tensors_of"]
+
+_OWNER = "PrivateRun.batches"
+_DEEPEST = 8
+_ATOMS = (bool, bytes, float, int, str, np.generic, np.ndarray, type(None))
+
+
+def map_style(dataset: Any) -> Rows:
+    """The data set, if its entries have numbers and none of them is there twice.
+
+    Raises:
+        ParameterError: a stream, something else, or a record that occurs several times.
+    """
+    if isinstance(dataset, IterableDataset):
+        raise ParameterError(
+            owner=_OWNER,
+            name="dataset",
+            expected="one whose records have numbers, from which samples can be drawn",
+            got="an IterableDataset",
+            do="A stream cannot be sampled. Make it a map-style data set with __len__ and __getitem__.",
+        )
+    has_length = callable(getattr(dataset, "__len__", None))
+    if not (has_length and callable(getattr(dataset, "__getitem__", None))):
+        expected = "a data set with len() and entries found by number, or a DataLoader of one"
+        got = type(dataset).__name__
+        raise ParameterError(owner=_OWNER, name="dataset", expected=expected, got=got)
+    if isinstance(dataset, (Subset, ConcatDataset)) and _has_repetitions(dataset):
+        raise ParameterError(
+            owner=_OWNER,
+            name="dataset",
+            expected="one that has every record at most once: a record is what is protected",
+            got=f"a {type(dataset).__name__} with records that occur several times",
+            do="Leave the repetitions out; a record that counts more can have a larger loss, which is clipped.",
+        )
+    rows: Rows = dataset
+    return rows
+
+
+# --- records that occur several times ---
+
+
+def _has_repetitions(dataset: Any) -> bool:
+    """Whether two entries are the same entry of one of the data sets at the bottom."""
+    places: dict[object, list[NDArray[np.int64]]] = {}
+    for origin, numbers in _origins(dataset, np.arange(len(dataset))):
+        places.setdefault(origin, []).append(numbers)
+    for parts in places.values():
+        numbers = np.concatenate(parts)
+        if np.unique(numbers).size < numbers.size:
+            return True
+    return False
+
+
+def _origins(dataset: Any, numbers: NDArray[np.int64]) -> Iterator[tuple[object, NDArray[np.int64]]]:
+    """Where these entries come from: data sets at the bottom, each with numbers of entries."""
+    if not isinstance(dataset, (Subset, ConcatDataset)):
+        yield _identity(dataset), np.where(numbers < 0, numbers + len(dataset), numbers)
+    elif isinstance(dataset, Subset):
+        yield from _origins(dataset.dataset, _indices(dataset)[numbers])
+    else:
+        entries = np.where(numbers < 0, numbers + len(dataset), numbers)
+        start = 0
+        for part in dataset.datasets:
+            end = start + len(part)  # type: ignore[arg-type]
+            yield from _origins(part, entries[(entries >= start) & (entries < end)] - start)
+            start = end
+
+
+def _indices(subset: Subset[Any]) -> NDArray[np.int64]:
+    indices: Any = subset.indices
+    if isinstance(indices, Tensor):
+        indices = indices.numpy(force=True)
+    if isinstance(indices, np.ndarray):
+        return indices.astype(np.int64)
+    return np.fromiter(map(int, indices), np.int64, len(indices))
+
+
+def _identity(dataset: Any) -> object:
+    """The same for a data set and another one of the same memory."""
+    if type(dataset) is TensorDataset and all(tensor.layout is strided for tensor in dataset.tensors):
+        return tuple((tensor.data_ptr(), tensor.shape, tensor.stride()) for tensor in dataset.tensors)
+    return id(dataset)
+
+
+# --- memory ---
+
+
+def mark_dataset(dataset: Any, public: Iterable[Tensor] = ()) -> None:
+    """Say of the tensors that a data set holds that no pass may use them: only the sample drawn
+    from them.
+
+    Rows that are selected outside of a pass are new memory, so this concerns functions that reach
+    past their batch, such as a loss with `train_images.mean()`. Memory of NumPy cannot be marked.
+
+    Args:
+        dataset: of the user; sensitive.
+        public: tensors whose memory is left out, such as the parameters and buffers of the model.
+    """
+    left_out = {_storage(tensor) for tensor in public if tensor.layout is strided}
+    for tensor in tensors_of(dataset):
+        if tensor.layout is strided and _storage(tensor) not in left_out:
+            marks.mark_dataset(tensor)
+
+
+def _storage(tensor: Tensor) -> int:
+    return int(tensor.untyped_storage()._cdata)  # noqa: SLF001  (torch has no other name for it)
+
+
+def tensors_of(dataset: Any) -> Iterator[Tensor]:
+    """Tensors in the attributes of a data set, of data sets in it, and in containers there; not in
+    models.
+    """
+    seen: set[int] = set()
+    level: list[Any] = [dataset]
+    for _ in range(_DEEPEST):
+        below: list[Any] = []
+        for thing in level:
+            if isinstance(thing, Tensor):
+                yield thing
+            elif id(thing) not in seen:
+                seen.add(id(thing))
+                below.extend(part for part in _parts(thing) if not isinstance(part, _ATOMS))
+        level = below
+
+
+def _parts(thing: Any) -> Iterable[Any]:
+    if isinstance(thing, (list, tuple, set, frozenset)):
+        return thing
+    if isinstance(thing, Mapping):
+        return thing.values()
+    is_dataset = isinstance(thing, Dataset) or callable(getattr(type(thing), "__getitem__", None))
+    if is_dataset and not isinstance(thing, nn.Module):
+        return getattr(thing, "__dict__", {}).values()
+    return ()

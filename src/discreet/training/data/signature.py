@@ -1,0 +1,97 @@
+"""What all batches of a run have in common: structure, types, and sizes of all axes but the first.
+
+A size that depends on the longest record of a batch tells every other record of it: so does a key,
+a type or a number that only some records bring along. None of it may change from batch to batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+from torch import Tensor
+
+from discreet.errors import CoupledRecords
+from discreet.training.data.trees import CONSTANTS, is_leaf
+
+__all__ = ["Signature"]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """The structure of a batch, with the kind of everything in it; made by `of`.
+
+    What has no rows, such as a number beside the tensors, is part of it with its value: it must be
+    the same in every batch.
+
+    Args:
+        kinds: what is at every place of the structure, from the outside in.
+
+    >>> import torch
+    >>> first = Signature.of({"x": torch.zeros(8, 3), "y": torch.zeros(8)})
+    >>> first.check({"x": torch.ones(5, 3), "y": torch.ones(5)})
+    >>> first.check({"x": torch.ones(5, 4), "y": torch.ones(5)})
+    Traceback (most recent call last):
+    discreet.errors.CoupledRecords: Expected the same keys, types and sizes in every batch of a \
+run, and of every record. Got others than in the first, at batch['x']. \
+Pad to a fixed length, not to the longest record of a batch, and let every record \
+have every entry, of the same type: what changes with one record changes the others.
+    """
+
+    kinds: tuple[Hashable, ...]
+
+    @classmethod
+    def of(cls, batch: Any) -> Signature:
+        """Of a batch with rows; sensitive until it is seen to be that of all others."""
+        return cls(tuple(_kinds(batch)))
+
+    def check(self, batch: Any) -> None:
+        """Refuse a batch, or the rows of a record, with another signature.
+
+        Raises:
+            CoupledRecords: it has one. No size and no number of it is in the message.
+        """
+        kinds = Signature.of(batch).kinds
+        if kinds == self.kinds:
+            return
+        # Up to there the structure is the same, and so are the names.
+        pairs = zip(self.kinds, kinds, _places("batch", batch), strict=False)
+        place = next((place for kind, other, place in pairs if kind != other), "batch")
+        raise CoupledRecords(
+            expected="the same keys, types and sizes in every batch of a run, and of every record",
+            got=f"others than in the first, at {place}",
+            do="Pad to a fixed length, not to the longest record of a batch, and let every record "
+            "have every entry, of the same type: what changes with one record changes the others.",
+        )
+
+
+def _kinds(part: Any) -> Iterator[Hashable]:
+    if isinstance(part, Tensor):
+        yield part.dtype, part.layout, part.shape[1:], None if part.ndim else repr(part.item())
+    elif isinstance(part, Mapping):
+        yield type(part), *part
+        for entry in part.values():
+            yield from _kinds(entry)
+    elif isinstance(part, (list, tuple)) and not is_leaf(part):
+        yield type(part), len(part)
+        for entry in part:
+            yield from _kinds(entry)
+    elif isinstance(part, np.ndarray):
+        yield part.dtype.str, part.shape[1:], None if part.ndim else repr(part.item())
+    else:
+        yield type(part), repr(part) if isinstance(part, CONSTANTS) else None
+
+
+def _places(name: str, part: Any) -> Iterator[str]:
+    """Names for what `_kinds` gives, in the same order."""
+    yield name
+    entries: list[tuple[Any, Any]] = []
+    if isinstance(part, Mapping):
+        entries = list(part.items())
+    elif isinstance(part, (list, tuple)) and not is_leaf(part):
+        entries = list(enumerate(part))
+    for key, entry in entries:
+        yield from _places(f"{name}[{key!r}]", entry)

@@ -1,0 +1,230 @@
+"""Batches as users have them: leaves in tuples, lists and mappings, with one row for each record.
+
+A leaf with rows is a tensor, an array, or a list (or plain tuple) of texts, numbers and the like.
+Any other leaf has no rows: it is the same for all records, as `Signature` checks.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from discreet.errors import ModelError
+from discreet.training.separation.states import OneByOne
+
+__all__ = [
+    "CONSTANTS",
+    "begun",
+    "check_rows",
+    "count_rows",
+    "is_leaf",
+    "joined",
+    "leaves",
+    "made_up",
+    "mapped",
+    "refilled",
+    "select",
+    "tensors_in",
+]
+
+CONSTANTS = (bool, bytes, complex, float, int, str, np.generic, type(None))
+"""Classes of leaves without rows."""
+
+_ATOMS = frozenset({bool, float, int, str, type(None)})
+_BRANCHES = (Tensor, list, tuple, np.ndarray, Mapping)
+_SEEN_BY_PYTHON = "the batch holds texts, numbers or other objects, which Python sees"
+
+
+# --- the two ways through a structure ---
+
+
+def mapped(batch: Any, change: Callable[[Any], Any]) -> Any:
+    """The same structure with every leaf replaced by `change(leaf)`."""
+    if isinstance(batch, Tensor):
+        return change(batch)
+    if isinstance(batch, Mapping):
+        parts = {name: mapped(part, change) for name, part in batch.items()}
+        # Of another kind of mapping only the entries are taken over: attributes may hold records.
+        return parts if type(batch) in (dict, defaultdict) else type(batch)(parts)  # type: ignore[call-arg]
+    if isinstance(batch, (list, tuple)) and not is_leaf(batch):
+        return _of_kind(batch, [mapped(part, change) for part in batch])
+    return change(batch)
+
+
+def leaves(batch: Any) -> Iterator[Any]:
+    """The leaves of a structure, in the order of `mapped`."""
+    if isinstance(batch, Mapping):
+        for part in batch.values():
+            yield from leaves(part)
+    elif isinstance(batch, (list, tuple)) and not is_leaf(batch):
+        for part in batch:
+            yield from leaves(part)
+    else:
+        yield batch
+
+
+def is_leaf(sequence: list[Any] | tuple[Any, ...]) -> bool:
+    """Whether its entries are rows: neither tensors nor structures; a named tuple is a
+    structure.
+    """
+    if not sequence or not (isinstance(sequence, list) or type(sequence) is tuple):
+        return False
+    return not any(issubclass(kind, _BRANCHES) for kind in set(map(type, sequence)))
+
+
+def _of_kind(sequence: list[Any] | tuple[Any, ...], parts: list[Any]) -> Any:
+    """A list, a tuple or a named tuple of other parts."""
+    if isinstance(sequence, list):
+        return parts
+    make = getattr(type(sequence), "_make", type(sequence))
+    return make(parts)
+
+
+def tensors_in(*things: Any) -> list[Tensor]:
+    """Tensors among arguments or results, in the order of `mapped`."""
+    tensors: list[Tensor] = []
+    _collect(things, tensors)
+    return tensors
+
+
+def _collect(things: Iterable[Any], tensors: list[Tensor]) -> None:
+    """Append what `leaves` would give, if it is a tensor: several times as fast, for every call of
+    a pass.
+    """
+    for thing in things:
+        if isinstance(thing, Tensor):
+            tensors.append(thing)
+        elif type(thing) in _ATOMS:  # most arguments; asking whether they are mappings takes long
+            continue
+        elif isinstance(thing, (list, tuple)):
+            _collect(thing, tensors)
+        elif isinstance(thing, Mapping):
+            _collect(thing.values(), tensors)
+
+
+# --- rows ---
+
+
+def select(batch: Any, rows: Tensor) -> Any:
+    """The same structure with these rows of every leaf that has rows; tensors in new memory."""
+    return mapped(batch, partial(_selected, rows=rows))
+
+
+def _selected(leaf: Any, rows: Tensor) -> Any:
+    if isinstance(leaf, Tensor):
+        return leaf.index_select(0, rows.to(leaf.device)) if leaf.ndim else leaf
+    if isinstance(leaf, np.ndarray):
+        return leaf[rows.numpy(force=True)] if leaf.ndim else leaf
+    if isinstance(leaf, (list, tuple)):
+        chosen = [leaf[row] for row in rows.tolist()]
+        return chosen if isinstance(leaf, list) else tuple(chosen)
+    return leaf
+
+
+def count_rows(batch: Any) -> set[int]:
+    """The numbers of rows that occur; one number for a sound batch."""
+    counts = set()
+    for leaf in leaves(batch):
+        if isinstance(leaf, (Tensor, np.ndarray)) and leaf.ndim:
+            counts.add(leaf.shape[0])
+        elif isinstance(leaf, (list, tuple)):
+            counts.add(len(leaf))
+    return counts
+
+
+def check_rows(batch: Any, records: int) -> None:
+    """Refuse a batch that does not have one row for each record, in every leaf.
+
+    Raises:
+        ModelError: other numbers of rows, or an object, whose records nobody can tell apart.
+    """
+    for leaf in leaves(batch):
+        if not isinstance(leaf, (Tensor, np.ndarray, list, tuple, *CONSTANTS)):
+            raise ModelError(
+                expected="a batch of tensors, arrays and lists, in tuples, lists and mappings",
+                got=f"an object of the class {type(leaf).__name__}, whose rows cannot be told",
+                do="Return a dict or a tuple from the collate function.",
+            )
+    if count_rows(batch) != {records}:
+        raise ModelError(
+            expected="a batch in which every tensor has one row for each record",
+            got="other numbers of rows",
+            do="Collate one row per record; keep constants out of the batch. A row is what is protected, not a token.",
+        )
+
+
+# --- leaves replaced ---
+
+
+def begun(batch: Any, begin: Callable[[Tensor], Tensor], *, strict: bool = True) -> Any:
+    """The same structure with every tensor replaced by `begin(tensor)`: what a pass is given.
+
+    Args:
+        batch: with rows; sensitive.
+        begin: of a tensor with rows; where not strict, also of one without.
+        strict: whether everything but None must be a tensor with rows.
+
+    Raises:
+        OneByOne: it is strict, and something else is there. Python sees it without a door, so
+            nothing can be proved of a pass over several records.
+    """
+
+    def change(leaf: Any) -> Any:
+        if isinstance(leaf, Tensor) and (leaf.ndim or not strict):
+            return begin(leaf)
+        if strict and leaf is not None:
+            raise OneByOne(_SEEN_BY_PYTHON)
+        return leaf
+
+    return mapped(batch, change)
+
+
+def joined(parts: list[Any]) -> Any:
+    """Structures of one form, one after the other along their rows; what has no rows is that of the
+    first.
+    """
+    first, *_ = parts
+    columns = zip(*map(leaves, parts), strict=True)
+    return mapped(first, lambda _: _joined(next(columns)))
+
+
+def _joined(column: tuple[Any, ...]) -> Any:
+    first = column[0]
+    if isinstance(first, Tensor):
+        return torch.cat(column) if first.ndim else first
+    if isinstance(first, np.ndarray):
+        return np.concatenate(column) if first.ndim else first
+    if isinstance(first, (list, tuple)):
+        rows = [row for part in column for row in part]
+        return rows if isinstance(first, list) else tuple(rows)
+    return first
+
+
+def refilled(thing: Any, left: list[Tensor]) -> Any:
+    """The same arguments with tensors from the list, in the order of `tensors_in`; the list is used
+    up.
+    """
+    return mapped(thing, lambda leaf: left.pop(0) if isinstance(leaf, Tensor) else leaf)
+
+
+def made_up(batch: Any) -> Any:
+    """The same structure, shapes and types with public numbers: floats between -1 and 1, whole numbers 1, truth values true.
+
+    Texts and other objects stay as they are: a batch with them is not computed together anyway.
+    """
+    return mapped(batch, _made_up)
+
+
+def _made_up(leaf: Any) -> Any:
+    if not isinstance(leaf, Tensor):
+        return leaf
+    if not (leaf.is_floating_point() or leaf.is_complex()):
+        return torch.ones_like(leaf)
+    values = torch.linspace(-1.0, 1.0, max(1, leaf.numel())).reshape(leaf.shape)
+    return values.to(leaf.device, leaf.dtype)

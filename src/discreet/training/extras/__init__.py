@@ -1,0 +1,1 @@
+"""What makes private models better, and a demonstration."""

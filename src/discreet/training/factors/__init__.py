@@ -1,0 +1,1 @@
+"""In which form is a gradient held?"""

@@ -1,0 +1,171 @@
+"""Which form of a factor is fastest: measured once, in the first step, among those for which there is memory.
+
+Every form gives the same norms and sums up to rounding, which the sensitivity covers; so the choice is about time alone.
+
+Forms are tried on a few records first, and on many only where that does not settle it. Uses of equal shapes share what was
+measured.
+
+Memory: a backward pass gives back activations while factors are kept. When it has come to a certain call,
+
+    kept so far + this factor  <=  SHARE * (peak of plain training) + activations given back by then
+
+so that both together stay below (1 + SHARE) times what plain training takes; 16 MB, which nobody notices, are always free.
+Where even the first form, which holds what the pass holds anyway, is above that, it is taken nevertheless: microbatches bound
+it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+from discreet.training.factors.factors import Factor
+from discreet.training.factors.memory import Activations
+from discreet.training.rounding.precision import most_spread
+
+__all__ = ["SHARE", "Choice", "Chooser", "table"]
+
+SHARE = 0.35
+"""Of the memory of plain training, that factors may take in addition to it."""
+
+_SMALL = 2**24  # bytes
+_FEW, _MANY = 8, 128  # records of the first trial, and of the second
+_CLEAR = 1.5  # a form that is so many times slower than the best one is out
+
+_Signature: TypeAlias = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What was measured for one use of a leaf: seconds by form; bytes that the chosen one keeps."""
+
+    leaf: str
+    form: str
+    seconds: dict[str, float]
+    bytes: int
+
+
+def table(choices: Collection[Choice]) -> str:
+    """Readable: what was chosen for each leaf, how long each form takes, and what is kept of it until the sum.
+
+    >>> print(table([Choice("grad/0.weight", "folded", {"streamed": 0.02, "folded": 0.0105}, 4_700_000)]))
+    leaf           form    kept MB  milliseconds by form
+    grad/0.weight  folded      4.7  streamed 20.0, folded 10.5
+    """
+    leaves = max(len("leaf"), *(len(choice.leaf) for choice in choices))
+    forms = max(len("form"), *(len(choice.form) for choice in choices))
+    lines = [f"{'leaf':<{leaves}}  {'form':<{forms}}  kept MB  milliseconds by form"]
+    for choice in choices:
+        times = ", ".join(f"{name} {1e3 * seconds:.1f}" for name, seconds in choice.seconds.items()) or "the only one"
+        lines.append(f"{choice.leaf:<{leaves}}  {choice.form:<{forms}}  {choice.bytes / 1e6:7.1f}  {times}")
+    return "\n".join(lines)
+
+
+class Chooser:
+    """Remembers the form of every leaf.
+
+    Args:
+        budget: bytes that gradients of single records may take, all leaves together.
+        form: always this form, where a factor has it; None to measure.
+    """
+
+    def __init__(self, budget: int, form: str | None = None) -> None:
+        self._budget = budget
+        self._form = form
+        self._measured: dict[_Signature, dict[str, float]] = {}
+        self.activations = Activations()
+        self.choices: dict[str, Choice] = {}
+
+    def finished(self, leaf: str, factor: Factor, call: int) -> Factor:
+        """The factor in the form that was chosen for this leaf; `call`: how far the backward pass has come, public."""
+        if leaf not in self.choices:
+            self.choices[leaf] = self._chosen(leaf, factor, call)
+        name, forms = self.choices[leaf].form, factor.forms()
+        return forms[name]() if name in forms else factor
+
+    def _chosen(self, leaf: str, factor: Factor, call: int) -> Choice:
+        forms = factor.forms()
+        first, held = next(iter(forms)), _bytes(factor)
+        numel = torch.Size(factor.shape).numel()
+        dense = factor.records * numel * _itemsize(factor)
+        room = self._room(factor.records, call)
+        names = [name for name in forms if name == first or dense <= room]
+        if self._form is not None:
+            names = [self._form] if self._form in forms else names[:1]
+        seconds = self._seconds(factor, names) if len(names) > 1 else {}
+        form = min(seconds, key=lambda name: seconds[name]) if seconds else names[0]
+        return Choice(leaf, form, seconds, held if form == first else dense)
+
+    def _room(self, records: int, call: int) -> float:
+        """Bytes that one more factor may keep."""
+        kept = sum(choice.bytes for choice in self.choices.values())
+        beside = SHARE * self.activations.peak + self.activations.given_back(call)
+        return min(self._budget, max(_SMALL, records * beside)) - kept
+
+    def _seconds(self, factor: Factor, names: list[str]) -> dict[str, float]:
+        signature = (type(factor), factor.shape, *names, *(tuple(tensor.shape) for tensor in _tensors(factor)))
+        if signature not in self._measured:
+            # On zeros: numbers next to zero are slow to compute with, and no record may decide how the others are summed.
+            factor = factor.keep(torch.zeros(factor.records, dtype=torch.bool))
+            few = _first(factor, _FEW)
+            seconds = {name: _time(few, name, 2) * factor.records / max(1, few.records) for name in names}
+            close = [name for name in names if seconds[name] <= _CLEAR * min(seconds.values())]
+            if len(close) > 1:
+                many = _first(factor, _MANY)
+                seconds |= {name: _time(many, name, 2) * factor.records / max(1, many.records) for name in close}
+            self._measured[signature] = seconds
+        return dict(self._measured[signature])
+
+
+def _time(factor: Factor, name: str, runs: int) -> float:
+    """Seconds for norms and sum in a form: the least of several runs, as the first one has to get its memory.
+
+    On a processor its time is what counts: it does not depend on what else the machine does.
+    """
+    on_cpu = all(tensor.device.type == "cpu" for tensor in _tensors(factor))
+    clock = time.process_time if on_cpu else time.perf_counter
+    least = float("inf")
+    for _ in range(runs):
+        start = clock()
+        formed = factor.forms()[name]()
+        squares, _spreads = formed.measured()
+        total = squares.new_zeros(factor.shape)
+        formed.add_to(total, torch.ones_like(squares), most_spread(formed.positions))
+        float(total.view(-1)[0])  # a device may still be at work
+        least = min(least, clock() - start)
+    return least
+
+
+def _tensors(factor: Any) -> Iterator[Tensor]:
+    """All tensors of a factor; the first axis of each counts records."""
+    for field in fields(factor):
+        part = getattr(factor, field.name)
+        if isinstance(part, Tensor):
+            yield part
+        elif is_dataclass(part):
+            yield from _tensors(part)
+
+
+def _first(factor: Any, records: int) -> Any:
+    """The same of the first records."""
+    parts: dict[str, Any] = {}
+    for field in fields(factor):
+        part = getattr(factor, field.name)
+        if isinstance(part, Tensor):
+            parts[field.name] = part[:records]
+        elif is_dataclass(part) and next(_tensors(part), None) is not None:
+            parts[field.name] = _first(part, records)
+    return replace(factor, **parts)
+
+
+def _bytes(factor: Factor) -> int:
+    return sum(tensor.numel() * tensor.element_size() for tensor in _tensors(factor))
+
+
+def _itemsize(factor: Factor) -> int:
+    return max((tensor.element_size() for tensor in _tensors(factor) if tensor.is_floating_point()), default=4)

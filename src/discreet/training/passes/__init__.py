@@ -1,0 +1,1 @@
+"""What did the model do with its weights?"""

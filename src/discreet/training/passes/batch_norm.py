@@ -1,0 +1,327 @@
+"""Batch normalisation with private statistics: the record's own moments are one more vector of the record.
+
+    forward: normalised with the running statistics, released values only ──> every record's moments, as leaf "bn/<layer>"
+    release: clipped, noised sums, as of any leaf ──> running statistics moved by the layer's momentum
+
+So no record is seen through another one's, and what a model keeps of its inputs is what was released
+(docs/proofs/mechanisms.md, section 9). [Ponomareva2023, section 5.5.1 (b)]
+
+Legend: m records, C channels, P positions of a record.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.parameter import UninitializedBuffer
+from torch.overrides import TorchFunctionMode
+
+from discreet import _validate as check
+from discreet.errors import CoupledRecords, ModelError, ParameterError
+from discreet.mechanisms import BatchNorm, Groups
+from discreet.plan import Plan
+from discreet.training.factors.factors import wide
+from discreet.training.passes.steady import without_dropout
+from discreet.training.separation.doors import opened
+from discreet.training.separation.exits import layer_of
+from discreet.training.separation.own import current_proof
+from discreet.training.separation.states import is_public
+
+__all__ = ["Alone", "Noting", "PrivateBatchNorm"]
+
+_TRAINING = 5  # place of `training` in torch.batch_norm, and in torch.nn.functional.batch_norm
+_Arguments: TypeAlias = tuple[Sequence[Any], dict[str, Any]]
+
+
+class PrivateBatchNorm:
+    """The batch normalisation layers of a model whose statistics are released with noise.
+
+    Guarantee: while a run lasts, the running statistics are the initial ones moved by what `apply` was given, which must be
+    released values, and by nothing else. A pass computes with them alone, so that a record's loss, gradient and moments are
+    functions of that record and of released values. What the layers held before the run counts as public, as do the weights.
+
+    Layers in train mode that track running statistics are taken. All others are left: in eval mode they are harmless, and in
+    train mode, now or later, the engine refuses them.
+
+    Args:
+        model: with layers that were called once if they are lazy.
+        floor: least variance that is ever taken over from a release; public.
+
+    >>> model = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3))
+    >>> norm = PrivateBatchNorm(model)
+    >>> norm.leaves
+    {'bn/1': 6}
+    >>> norm.apply({"bn/1": np.zeros(6)})  # no record, and by chance no noise: as before
+    >>> model[1].running_mean.tolist(), int(model[1].num_batches_tracked)
+    ([0.0, 0.0, 0.0], 1)
+    """
+
+    def __init__(self, model: nn.Module, *, floor: float = 1e-5) -> None:
+        least = check.positive("PrivateBatchNorm", "floor", floor)
+        self._layers = {
+            f"bn/{name}": _Layer.of(name, module, least) for name, module in model.named_modules() if _is_private(module)
+        }
+
+    @classmethod
+    def in_plan(cls, model: nn.Module, plan: Plan) -> PrivateBatchNorm:
+        """Of a run of this plan.
+
+        Raises:
+            CoupledRecords: the model has such layers, and the plan has no group for their statistics.
+        """
+        found = cls(model)
+        groups = plan.mechanism.mechanisms if isinstance(plan.mechanism, Groups) else ("*",)
+        unclaimed = [leaf for leaf in found.leaves if not any(fnmatchcase(leaf, pattern) for pattern in groups)]
+        if unclaimed:
+            names = ", ".join(repr(leaf.removeprefix("bn/")) for leaf in unclaimed)
+            raise CoupledRecords(
+                expected="layers that treat every record by itself, or a plan with a group for batch-norm statistics",
+                got=f"batch normalisation in train mode in {names}, and no such group",
+                do='Replace it by GroupNorm, or put it in eval mode, or add a group "bn/*" to the plan: Groups({"grad/*": ..., '
+                '"bn/*": Gaussian(clip_norm=1.0, noise_multiplier=...)}).',
+            )
+        return found
+
+    @property
+    def leaves(self) -> dict[str, int]:
+        """Dimension of every leaf, for the plan."""
+        return {leaf: layer.statistic.dimension for leaf, layer in self._layers.items()}
+
+    @contextmanager
+    def noting(self, names: Mapping[int, str] | None = None) -> Iterator[Noting]:
+        """For the time of a pass. Afterwards the layers hold what they held before, whatever the pass has tried.
+
+        Args:
+            names: the modules of the model, `id` to name, for messages.
+        """
+        self.check_untouched()
+        by_mean = {id(layer.module.running_mean): (leaf, layer) for leaf, layer in self._layers.items()}
+        try:
+            yield Noting(by_mean, names)
+        finally:
+            changed = self._set_back()
+        _refuse_changed(changed, "during a pass, without noise")
+
+    def apply(self, averages: Mapping[str, Any]) -> None:
+        """Move the running statistics; all of them, or none if anything is wrong. Layers in eval mode stay as they are.
+
+        Args:
+            averages: the released, noised sum of each leaf over the public divisor of its group.
+        """
+        self.check_untouched()
+        missing = sorted(self._layers.keys() - averages.keys())
+        if missing:
+            expected, got = "the release of every leaf", f"none of {', '.join(missing)}"
+            raise ParameterError(owner="PrivateBatchNorm.apply", name="averages", expected=expected, got=got)
+        found = {leaf: layer.decoded(averages[leaf]) for leaf, layer in self._layers.items()}
+        for leaf, layer in self._layers.items():
+            if layer.module.training:
+                layer.move(*found[leaf])
+
+    def take_over(self) -> None:
+        """What the layers hold now was released: a checkpoint was loaded."""
+        self._layers = {
+            leaf: _Layer.of(leaf.removeprefix("bn/"), layer.module, layer.statistic.floor)
+            for leaf, layer in self._layers.items()
+        }
+
+    def check_untouched(self) -> None:
+        """Refuse, and undo, what was not released."""
+        _refuse_changed(self._set_back(), "outside of the run, perhaps by a forward pass in train mode (and were set back)")
+
+    def _set_back(self) -> list[str]:
+        """Names of the layers whose statistics were not the released ones; now they are."""
+        return [leaf.removeprefix("bn/") for leaf, layer in self._layers.items() if layer.set_back()]
+
+
+def _is_private(module: nn.Module) -> bool:
+    tracking = isinstance(module, _BatchNorm) and module.training and module.track_running_stats
+    return tracking and module.running_mean is not None and not isinstance(module, nn.SyncBatchNorm)
+
+
+def _refuse_changed(layers: list[str], how: str) -> None:
+    if layers:
+        raise CoupledRecords(
+            expected="running statistics that only releases move",
+            got=f"those of {', '.join(map(repr, layers))} were changed {how}",
+            do="Use model.eval() for whatever is not a step of the run, and model.train() after it.",
+        )
+
+
+@dataclass(slots=True, eq=False)
+class _Layer:
+    """One layer, and a copy of its released statistics that nobody else can change."""
+
+    module: _BatchNorm
+    statistic: BatchNorm
+    mean: Tensor
+    variance: Tensor
+    count: int
+
+    @classmethod
+    def of(cls, name: str, module: nn.Module, floor: float) -> _Layer:
+        if not isinstance(module, _BatchNorm) or isinstance(module.running_mean, UninitializedBuffer):
+            raise ModelError(
+                expected="layers whose number of channels is known",
+                got=f"{name!r}, which was never called",
+                do="Call the model once, in eval mode, with any input.",
+            )
+        mean, variance = _buffers(module)
+        if not bool(torch.isfinite(mean).all() and torch.isfinite(variance).all() and (variance >= 0.0).all()):
+            raise ModelError(
+                expected="running statistics that are numbers, variances not negative",
+                got=f"others in {name!r}",
+                do="Call reset_running_stats() on the layer.",
+            )
+        tracked = module.num_batches_tracked
+        count = 0 if tracked is None else int(tracked)
+        return cls(module, BatchNorm(mean.numel(), floor), mean.clone(), variance.clone(), count)
+
+    def moments(self, rows: Tensor) -> Tensor:
+        """(m, 2C): `BatchNorm.encode` of every record (m, C, P), relative to the running statistics."""
+        centre_C, scale_C = self.mean.to(rows), (self.variance.double() + self.module.eps).sqrt().to(rows)
+        spread_mC, mean_mC = torch.var_mean(rows, 2, correction=0)
+        first_mC = (mean_mC - centre_C) / scale_C
+        second_mC = spread_mC / scale_C.square() + first_mC.square() - 1.0
+        return torch.cat([first_mC, second_mC], 1) / math.sqrt(self.statistic.dimension)
+
+    def decoded(self, average: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        """Mean and variance of the sample's activations, as released."""
+        values = average.detach().cpu().double().numpy() if isinstance(average, Tensor) else average
+        mean, variance = (part.detach().cpu().double().numpy() for part in (self.mean, self.variance))
+        found, spread = self.statistic.decode(values, expected_batch_size=1.0, mean=mean, variance=variance + self.module.eps)
+        return found, np.maximum(spread - self.module.eps, self.statistic.floor)
+
+    def move(self, mean: np.ndarray[Any, Any], variance: np.ndarray[Any, Any]) -> None:
+        """The running average of releases; without a momentum, the average of all."""
+        self.count += 1
+        share = 1.0 / self.count if self.module.momentum is None else self.module.momentum
+        for kept, new in ((self.mean, mean), (self.variance, variance)):
+            kept.copy_((1.0 - share) * kept.double() + share * torch.from_numpy(new).to(kept.device))
+        self.set_back()
+
+    @torch.no_grad()
+    def set_back(self) -> bool:
+        """Write the released statistics to the module; whether it had others. Its counter counts releases, not passes."""
+        buffers = _buffers(self.module)
+        changed = not all(map(_same, buffers, (self.mean, self.variance)))
+        if changed:
+            for buffer, kept in zip(buffers, (self.mean, self.variance), strict=True):
+                buffer.copy_(kept)
+        if self.module.num_batches_tracked is not None:
+            self.module.num_batches_tracked.fill_(self.count)
+        return changed
+
+
+def _buffers(module: _BatchNorm) -> tuple[Tensor, Tensor]:
+    mean, variance = module.running_mean, module.running_var
+    if mean is None or variance is None:
+        raise ModelError(expected="a layer that tracks statistics", got="one that stopped", do="Leave its buffers in place.")
+    return mean, variance
+
+
+def _same(buffer: Tensor, kept: Tensor) -> bool:
+    """Bit for bit, wherever the module was moved to in between."""
+    return torch.equal(buffer.detach().to(kept), kept)
+
+
+class Noting:
+    """In one pass: batch normalisation with released statistics, and every record's own moments, noted. Sensitive.
+
+    Args:
+        layers: leaf and layer, by the identity of the running mean; none: every layer in train mode is refused.
+        names: the modules of the model, `id` to name, for messages.
+    """
+
+    def __init__(
+        self,
+        layers: Mapping[int, tuple[str, _Layer]] | None = None,
+        names: Mapping[int, str] | None = None,
+    ) -> None:
+        self._layers = dict(layers or {})
+        self._names = dict(names or {})
+        self._rows: dict[str, list[Tensor]] = {}
+
+    def released_only(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> _Arguments:
+        """The arguments of any function; of batch normalisation over the records of a batch, those of eval mode.
+
+        Raises:
+            CoupledRecords: it belongs to no layer with private statistics.
+        """
+        named = dict(kwargs)
+        if func.__name__ != "batch_norm" or not (args[_TRAINING] if len(args) > _TRAINING else named.get("training")):
+            return args, named
+        proof = current_proof()
+        if proof is not None and is_public(proof.state(args[0] if args else named["input"])):
+            return args, named  # of weights, as where they are standardised: no record is involved
+        if self.leaf_of(args, named) is None:
+            raise CoupledRecords(
+                expected="layers that treat every record by itself",
+                got="batch normalisation over the records of a batch (also without trained scales, also when frozen)"
+                f"{f', in the {layer}' if (layer := layer_of(self._names)) else ''}",
+                do="Replace BatchNorm by GroupNorm, or put it in eval mode, or use private batch statistics.",
+            )
+        if len(args) > _TRAINING:
+            return (*args[:_TRAINING], False, *args[_TRAINING + 1 :]), named
+        return args, named | {"training": False}
+
+    def leaf_of(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
+        """The leaf of the layer that calls, if it takes part."""
+        for thing in (*args, *kwargs.values()):
+            leaf, layer = self._layers.get(id(thing), (None, None))
+            if layer is not None and layer.module.training:
+                return leaf
+        return None
+
+    def note(self, leaf: str, rows: Tensor, channel: int) -> None:
+        """Moments of what a layer was given.
+
+        Args:
+            leaf: of the layer.
+            rows: (m, ...), the record axis first.
+            channel: its axis of channels.
+        """
+        layer = next(layer for name, layer in self._layers.values() if name == leaf)
+        rows_mC = wide(rows.detach()).movedim(channel, 1)
+        rows_mCP = rows_mC.reshape(*rows_mC.shape[:2], math.prod(rows_mC.shape[2:]))
+        self._rows.setdefault(leaf, []).append(layer.moments(rows_mCP))
+
+    def statistics(self) -> dict[str, Tensor]:
+        """(m, 2C) of every leaf that was called; the average, where a layer was called several times."""
+        return {leaf: torch.stack(rows).mean(0) for leaf, rows in self._rows.items()}
+
+
+class Alone(TorchFunctionMode):
+    """The same in a pass over one record, in which everything is the record's own."""
+
+    def __init__(self, noting: Noting, *, steady: bool = False) -> None:
+        super().__init__()
+        self._noting = noting
+        self._steady = steady  # whether dropout keeps everything
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Called by torch, for every function."""
+        del types
+        args, named = self._noting.released_only(func, args, kwargs or {})
+        if self._steady:
+            inside = opened(func)
+            if inside is not None:
+                with self:
+                    return inside(*args, **named)
+            args, named = without_dropout(func.__name__, args, named)
+        if func.__name__ == "batch_norm":
+            leaf = self._noting.leaf_of(args, named)
+            if leaf is not None:
+                self._noting.note(leaf, (args[0] if args else named["input"]).unsqueeze(0), 2)
+        return func(*args, **named)

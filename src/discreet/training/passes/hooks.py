@@ -1,0 +1,125 @@
+"""Hooks would be shown numbers of records: those of users are refused before anything is charged.
+
+A hook on a parameter, as trackers of experiments put there, is called with its gradient; one on a
+module with activations, or with their gradients. Inside of a pass these are numbers of records,
+neither clipped nor noised. Hooks that libraries put on modules to compute their forward pass
+(weight norm, adapters) are part of the model: they run inside of the pass, and are proved with it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping
+from types import MethodType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules import module as torch_module
+
+from discreet.errors import ModelError
+from discreet.training.separation.kept import modules_of
+
+__all__ = ["refuse_hooks"]
+
+_LIBRARIES = frozenset({"accelerate", "discreet", "peft", "torch", "transformers"})
+_WATCHERS = ("transformers.debug_utils",)  # parts of these libraries that print what they see
+_OURS = frozenset({"discreet"})
+_NOBODY: frozenset[str] = frozenset()
+
+_FORWARD = {"_forward_hooks": "a forward hook", "_forward_pre_hooks": "a forward pre-hook"}
+_BACKWARD = {"_backward_hooks": "a backward hook", "_backward_pre_hooks": "a backward pre-hook"}
+_GLOBAL = [
+    (
+        getattr(torch_module, f"_global{register}"),
+        kind,
+        _LIBRARIES if register in _FORWARD else _NOBODY,
+    )
+    for register, kind in (_FORWARD | _BACKWARD).items()
+]
+_saved_tensors_hooks: Any = torch._C._autograd._top_saved_tensors_default_hooks  # noqa: SLF001  (no public way to ask)
+
+
+def refuse_hooks(model: nn.Module, parameters: Mapping[str, Tensor]) -> None:
+    """Refuse hooks that would see numbers of records. It is to be called before every step.
+
+    Args:
+        model: of the user.
+        parameters: that are trained, by leaf.
+
+    Raises:
+        ModelError: there is such a hook; the message names it and what it hangs on.
+    """
+    for hooks, kind, allowed in _GLOBAL:
+        if hooks:
+            _refuse(hooks.values(), f"{kind} on all modules", allowed)
+    saved = _saved_tensors_hooks(True)
+    if saved is not None:
+        _refuse(saved, "a hook on the tensors that autograd saves", _LIBRARIES)
+    for leaf, parameter in parameters.items():
+        # Another library's hook would change a gradient that is never formed here.
+        if parameter._backward_hooks or parameter._post_accumulate_grad_hooks:  # noqa: SLF001
+            _refuse_on_parameter(leaf, parameter)
+    for module in modules_of(model):
+        attributes = module.__dict__
+        if (
+            attributes["_forward_hooks"]
+            or attributes["_forward_pre_hooks"]
+            or attributes["_backward_hooks"]
+            or attributes["_backward_pre_hooks"]
+        ):
+            _refuse_on_module(model, module)
+
+
+def _refuse_on_parameter(leaf: str, parameter: Tensor) -> None:
+    on = f"on {leaf.removeprefix('grad/')}"
+    registers = {
+        "a gradient hook": parameter._backward_hooks,  # noqa: SLF001  (no public way to ask)
+        "a post-accumulate hook": parameter._post_accumulate_grad_hooks,  # noqa: SLF001
+    }
+    for kind, hooks in registers.items():
+        _refuse((hooks or {}).values(), f"{kind} {on}", _OURS)
+
+
+def _refuse_on_module(model: nn.Module, module: nn.Module) -> None:
+    path = next((name for name, other in model.named_modules() if other is module), "")
+    on = f"on the layer {path!r}" if path else "on the model"
+    for register, kind in _FORWARD.items():
+        _refuse(module.__dict__[register].values(), f"{kind} {on}", _LIBRARIES)
+    for register, kind in _BACKWARD.items():
+        _refuse(module.__dict__[register].values(), f"{kind} {on}", _NOBODY)
+
+
+def _refuse(hooks: Iterable[object], what: str, allowed: frozenset[str]) -> None:
+    """Refuse hooks of others than the allowed libraries."""
+    for hook in hooks:
+        function = _innermost(hook)
+        origin = _origin(function)
+        if origin.partition(".")[0] not in allowed or origin.startswith(_WATCHERS):
+            name = getattr(function, "__qualname__", type(function).__qualname__)
+            raise ModelError(
+                expected="parameters and modules without hooks of others while a run lasts",
+                got=f"{what}, {name} of {origin}: it would be shown numbers of single records",
+                do="Remove it (handle.remove(), or the tracker's unwatch) before the run, and log "
+                "released values instead: logs= of PrivateRun. What a model must do with its "
+                "activations belongs into its forward().",
+            )
+
+
+def _innermost(hook: object) -> object:
+    """The function that a hook calls, under partial arguments, methods and decorators."""
+    function = hook
+    while True:
+        if isinstance(function, functools.partial):
+            function = function.func
+        elif isinstance(function, MethodType):
+            function = function.__func__
+        elif (wrapped := getattr(function, "__wrapped__", None)) is not None:
+            function = wrapped
+        else:
+            return function
+
+
+def _origin(function: object) -> str:
+    """The module in which a function, or the class of an object, is written."""
+    return str(getattr(function, "__module__", None) or type(function).__module__)

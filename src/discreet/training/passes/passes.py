@@ -1,0 +1,347 @@
+"""Passes over a model: the only code that calls a user's loss.
+
+    together    all records at once, proved and taped: one forward pass, one backward pass, no weight gradients
+    alone       one record by itself, with torch's own gradients
+    rehearsed   as together, without a trace: for made-up records, and to see what a pass takes
+
+Every pass is watched: what was computed from records is kept nowhere (`separation/kept.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from discreet.errors import ModelError
+from discreet.training.data.trees import begun, check_rows, joined, select, tensors_in
+from discreet.training.factors.factors import Dense, Factor, wide
+from discreet.training.factors.memory import Activations
+from discreet.training.passes.batch_norm import Alone, Noting, PrivateBatchNorm
+from discreet.training.passes.contributions import Contributions, Piece
+from discreet.training.passes.precision_settings import full_precision
+from discreet.training.passes.sandbox import plain_forward
+from discreet.training.passes.saved import SavedBytes
+from discreet.training.passes.tape import Tape
+from discreet.training.rules import RULES
+from discreet.training.rules.call import Use, Uses, WrongGuess
+from discreet.training.rules.weights import whole
+from discreet.training.separation.doors import Doors, opened
+from discreet.training.separation.kept import refuse_kept
+from discreet.training.separation.marks import no_functions, out_of_sight
+from discreet.training.separation.operation import require_tested_version
+from discreet.training.separation.own import proving
+from discreet.training.separation.proof import Proof
+from discreet.training.separation.states import OneByOne, Rows
+
+__all__ = ["Finish", "Loss", "Passes", "Taped", "Trial", "losses_and_statistics"]
+
+Loss: TypeAlias = Callable[[Any, Any], Any]
+"""(model, batch) to one loss for each record, (B,); or to that and a mapping of per-record statistics, (B, ...) each."""
+
+Finish: TypeAlias = Callable[[Use, Factor], Factor]
+"""Turns what a use of a weight caught into the form that is kept."""
+
+_gradients: Any = opened(torch.autograd.grad)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Taped:
+    """What a pass over all records left: uses of weights with their factors, losses and statistics of each row. Sensitive.
+
+    Args:
+        uses: of weights, in the order of the forward pass.
+        losses: one for each row.
+        statistics: one row for each row of the batch.
+        calls: functions that the forward pass called.
+    """
+
+    uses: list[Use]
+    losses: Tensor
+    statistics: dict[str, Tensor]
+    calls: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trial:
+    """A pass that left no trace.
+
+    Args:
+        taped: as of a pass in earnest.
+        activations: what autograd kept of each row; public.
+        random: whether the pass drew random numbers, dropout aside; public.
+        release: lets go of the graph of the pass.
+    """
+
+    taped: Taped
+    activations: Activations
+    random: bool
+    release: Callable[[], None]
+
+
+class Passes:
+    """Runs a user's loss over a model.
+
+    Args:
+        model: of the user; it is left as it is.
+        parameters: what is trained, by leaf.
+        batch_norm: private statistics of batch normalisation.
+    """
+
+    def __init__(self, model: nn.Module, parameters: Mapping[str, Tensor], batch_norm: PrivateBatchNorm) -> None:
+        self._model = model
+        self._parameters = dict(parameters)
+        self._batch_norm = batch_norm
+        self._no_guess: set[int] = set()
+        self._names = {id(module): name for name, module in model.named_modules()}
+
+    @property
+    def device(self) -> torch.device:
+        """Of the parameters."""
+        return next(iter(self._parameters.values())).device
+
+    def together(
+        self,
+        loss: Loss,
+        batch: Any,
+        present: Tensor,
+        copies: int,
+        finish: Finish,
+        saved: SavedBytes | None = None,
+    ) -> Taped:
+        """One forward and one backward pass over all rows, proved.
+
+        Args:
+            loss: of rows.
+            batch: with rows; sensitive.
+            present: which rows are records, one bool for each; the others are padding. Sensitive.
+            copies: rows of each record, which follow each other.
+            finish: for every factor.
+            saved: counts what autograd keeps; then the pass leaves no trace.
+
+        Raises:
+            OneByOne: the pass is not proved, or no rule covers it.
+            CoupledRecords, ModelError: the pass keeps something of its records.
+        """
+        while True:
+            try:
+                return self._taped(loss, batch, present, copies, finish, saved)
+            except WrongGuess as guess:
+                if guess.number in self._no_guess:
+                    raise
+                self._no_guess.add(guess.number)
+
+    def _taped(
+        self,
+        loss: Loss,
+        batch: Any,
+        present: Tensor,
+        copies: int,
+        finish: Finish,
+        saved: SavedBytes | None,
+    ) -> Taped:
+        require_tested_version()
+        proof = Proof(len(present), self._names, self._describe)
+        uses = Uses(proof, self.device, finish) if saved is None else Uses(proof, self.device, finish, saved.hold)
+        rows = begun(batch, lambda tensor: proof.begin(tensor, Rows(0)))
+        trial = saved is not None
+        with self._watched(proof, restore=trial) as noting:
+            tape = Tape(self._parameters, uses, RULES, noting, self._no_guess, steady=trial)
+            with nullcontext() if saved is None else saved.watching(lambda: tape.calls - 1):
+                with tape:
+                    result = loss(self._model, rows)
+                losses, statistics = self._proved(proof, result, noting)
+                shares = proof.begin(present.to(losses) / copies, Rows(0))
+                with full_precision(self.device), Doors(proof):
+                    self._backward(losses, shares, uses.anchor)
+            proof.check()
+        return Taped(uses.uses, losses.detach(), statistics, tape.calls)
+
+    def _proved(self, proof: Proof, result: Any, noting: Noting) -> tuple[Tensor, dict[str, Tensor]]:
+        """Losses and statistics, of which each row depends on its own record."""
+        proof.check()
+        own = noting.statistics()
+        losses, statistics = losses_and_statistics(result, proof.count, own)
+        proof.require_rows(losses, Rows(0), "the loss")
+        for name, values in statistics.items():
+            if name not in own:
+                proof.require_rows(values, Rows(0), f"the statistic {name!r}")
+        return losses, statistics
+
+    @contextmanager
+    def _watched(self, proof: Proof, *, restore: bool = False) -> Iterator[Noting]:
+        """For the time of a pass: nothing of its records stays in the model or in memory that was there before."""
+        with (
+            self._batch_norm.noting(self._names) as noting,
+            torch.enable_grad(),
+            plain_forward(self._model, restore=restore, trained=self._parameters, several=proof.count > 1),
+        ):
+            try:
+                with proving(proof), proof:
+                    yield noting
+            except OneByOne:
+                raise
+            except Exception:
+                proof.check()  # what C++ code has wrapped: a failed proof comes before any other error
+                raise
+            refuse_kept(self._model)
+
+    def _describe(self, tensor: Tensor) -> str:
+        """The parameter or buffer in whose memory a tensor lies."""
+        with no_functions(), out_of_sight():
+            memory = tensor.untyped_storage().data_ptr()
+            named = (*self._model.named_parameters(), *self._model.named_buffers())
+            for name, other in named:
+                if other.layout is torch.strided and other.untyped_storage().data_ptr() == memory:
+                    return f"{name!r}"
+        return "memory that was there before the pass"
+
+    def _backward(self, losses: Tensor, shares: Tensor, anchor: Tensor) -> None:
+        """Of the losses times their shares, towards the anchor."""
+        if not losses.requires_grad:
+            raise ModelError(
+                expected="a loss that depends on a parameter",
+                got="one that depends on none",
+                do="Check that the loss uses the model, and that it is not detached.",
+            )
+        targets = [anchor, *self._parameters.values()]
+        try:
+            _, *missed = _gradients(losses, targets, shares, allow_unused=True)
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as reason:  # if it is the user's own mistake, it shows again when records are computed one by one
+            raise OneByOne("the backward pass cannot be followed") from reason
+        for leaf, gradient in zip(self._parameters, missed, strict=True):
+            if gradient is not None:
+                raise OneByOne(f"{leaf} is used in a function that cannot be seen")
+
+    def alone(self, loss: Loss, batch: Any, copies: int, *, trial: bool = False) -> tuple[Contributions, dict[str, Tensor]]:
+        """One record by itself, all of its rows, with torch's own gradients.
+
+        Args:
+            loss: of rows.
+            batch: the rows of one record; sensitive.
+            copies: how many these are.
+            trial: whether it is to leave no trace, and dropout keeps everything.
+        """
+        proof = Proof(1, self._names, self._describe)
+        rows = begun(batch, lambda tensor: proof.begin(tensor, Rows(0)), strict=False)
+        with self._watched(proof, restore=trial) as noting:
+            with Alone(noting, steady=trial):
+                result = loss(self._model, rows)
+            losses, statistics = losses_and_statistics(result, copies, noting.statistics())
+            proof.require_rows(losses, Rows(0), "the loss")
+            if not losses.requires_grad:
+                return Contributions({}, 1, 1), statistics
+            gradients = torch.autograd.grad(losses.mean(), list(self._parameters.values()), allow_unused=True)
+        pieces = {
+            leaf: (Piece(whole(parameter), Dense(wide(_full(gradient)).unsqueeze(0))),)
+            for (leaf, parameter), gradient in zip(self._parameters.items(), gradients, strict=True)
+            if gradient is not None
+        }
+        return Contributions(pieces, 1, 1), statistics
+
+    def trial(self, loss: Loss, batch: Any, rows: int) -> Trial:
+        """As `together`, over a few rows, without a trace; every factor as it is.
+
+        Raises:
+            OneByOne: as there.
+        """
+        saved = SavedBytes()
+        present = torch.ones(rows, dtype=torch.bool)
+        states: list[Tensor] = []
+
+        def noted(model: Any, data: Any) -> Any:
+            states.append(torch.get_rng_state())
+            try:
+                return loss(model, data)
+            finally:
+                states.append(torch.get_rng_state())
+
+        taped = self.together(noted, batch, present, 1, lambda _, factor: factor, saved)
+        return Trial(taped, saved.activations(rows, taped.calls), not torch.equal(*states[-2:]), saved.release)
+
+    def plain(self, loss: Loss, batch: Any, rows: int) -> None:
+        """A forward and a backward pass as torch does them, without a trace: to see how long they take."""
+        with self._batch_norm.noting(self._names) as noting, torch.enable_grad(), plain_forward(self._model), Alone(noting):
+            losses, _ = losses_and_statistics(loss(self._model, batch), rows, noting.statistics())
+            if losses.requires_grad:
+                torch.autograd.grad(losses.sum(), list(self._parameters.values()), allow_unused=True)
+
+    def rehearsed(self, loss: Loss, batch: Any, rows: int) -> tuple[Tensor, dict[str, Tensor]]:
+        """Losses and statistics of one pass that leaves no trace; for made-up records.
+
+        Raises:
+            ModelError: there is not one loss for each row, or one row of each statistic.
+        """
+        with self._batch_norm.noting(self._names) as noting, torch.no_grad(), plain_forward(self._model), Alone(noting):
+            result = loss(self._model, batch)
+            return losses_and_statistics(result, rows, noting.statistics())
+
+    def augmented(self, augment: Callable[[Any], Any], batch: Any, records: int, copies: int) -> Any:
+        """The copies of each record one after the other, augmented, in new memory; proved, or record by record.
+
+        Args:
+            augment: of the user; rows to rows.
+            batch: with one row for each record; sensitive.
+            records: how many.
+            copies: rows of each record.
+        """
+        rows = select(batch, torch.arange(records).repeat_interleave(copies))
+        try:
+            return self._augmented(augment, rows, records, copies)
+        except OneByOne:
+            pass
+        parts = [self._augmented(augment, select(batch, torch.full((copies,), record)), 1, copies) for record in range(records)]
+        return joined(parts)
+
+    def _augmented(self, augment: Callable[[Any], Any], rows: Any, records: int, copies: int) -> Any:
+        proof = Proof(records, self._names)
+        own = Rows(0, copies)
+        entries = begun(rows, lambda tensor: proof.begin(tensor, own), strict=records > 1)
+        with torch.no_grad(), proof, Doors(proof) if records > 1 else nullcontext():
+            out = augment(entries)
+        proof.check()
+        check_rows(out, records * copies)
+        for tensor in tensors_in(out):
+            proof.require_rows(tensor, own, "the augmentation")
+        return out
+
+
+def _full(gradient: Tensor) -> Tensor:
+    return gradient.to_dense() if gradient.is_sparse else gradient
+
+
+def losses_and_statistics(result: Any, rows: int, moments: Mapping[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+    """The losses, and the statistics with a row for each loss.
+
+    Args:
+        result: of the user's loss; sensitive.
+        rows: of the pass.
+        moments: of private batch normalisation, which belong to the statistics.
+
+    Raises:
+        ModelError: there is not one loss for each row, or not one row of each statistic.
+    """
+    losses, statistics = result if isinstance(result, tuple) and len(result) == 2 else (result, {})
+    if not isinstance(losses, Tensor) or losses.shape != (rows,):
+        got = f"a tensor of {losses.ndim} axes" if isinstance(losses, Tensor) else type(losses).__name__
+        raise ModelError(
+            expected="one loss for each record, of shape (B,)",
+            got=f"{got}, or another number of values",
+            do='Use reduction="none", and average over the positions of each record, not over records.',
+        )
+    values_by_name = dict(moments)
+    for name, values in dict(statistics).items():
+        if not isinstance(values, Tensor) or values.ndim < 1 or values.shape[0] != rows or name in moments:
+            raise ModelError(
+                expected=f"one row of {name!r} for each record",
+                got="a name of private batch-norm statistics" if name in moments else "something else",
+                do="Return statistics as tensors (B,) or (B, k).",
+            )
+        values_by_name[name] = values.detach()
+    return losses, values_by_name

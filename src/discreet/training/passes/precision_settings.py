@@ -1,0 +1,146 @@
+"""Settings under which float32 is not computed as float32.
+
+Bounds on rounding hold for float32 (docs/proofs/sums.md). torch and the libraries below it can be
+told to compute products, convolutions and recurrent layers of float32 in a shorter format. Each of
+these settings is read, and refused by its name.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, final
+
+import torch
+
+from discreet.errors import NumericsError
+
+__all__ = ["full_precision", "refuse_short_formats"]
+
+_LONG = ("none", "ieee")  # "none": as the setting above it, which is read as well
+_VARIABLES = ("ONEDNN_DEFAULT_FPMATH_MODE", "DNNL_DEFAULT_FPMATH_MODE")
+_STRICT = ("", "STRICT")
+_AS_IT_IS = nullcontext()
+# What the attributes read, in a tenth of their time; torch before 2.9 has neither.
+_read_precision: Any = getattr(torch._C, "_get_fp32_precision_getter", None)  # noqa: SLF001
+
+
+def full_precision(device: torch.device) -> AbstractContextManager[object]:
+    """Compute float32 as float32: autocast is off, and settings for shorter formats are refused.
+
+    Args:
+        device: on which is computed; public.
+
+    Raises:
+        NumericsError: a setting lets float32 be computed in a shorter format, whose rounding no
+            bound here covers; the message names it.
+    """
+    refuse_short_formats(device)
+    if torch.is_autocast_enabled(device.type):
+        return torch.autocast(device.type, enabled=False)
+    return _AS_IT_IS
+
+
+def refuse_short_formats(device: torch.device) -> None:
+    """Refuse settings that let float32 be computed in a shorter format on a device.
+
+    Raises:
+        NumericsError: there is such a setting; the message names it.
+    """
+    short = [setting for setting in _settings_for(device.type) if setting.is_short()]
+    variables = [name for name in _VARIABLES if os.environ.get(name, "").upper() not in _STRICT]
+    if not short and not variables:
+        return
+    remedies = [setting.remedy for setting in short]
+    remedies += [f"start Python without the variable {name}" for name in variables]
+    raise NumericsError(
+        expected="products, convolutions and recurrent layers of float32 in float32",
+        got="settings that let them be computed in a shorter format: "
+        + ", ".join([*(setting.name for setting in short), *variables]),
+        do=f"Before the run begins: {'; '.join(remedies)}.",
+    )
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Setting:
+    """One setting of torch.
+
+    Args:
+        name: as the user writes it.
+        remedy: what the user should write.
+        is_short: whether it now lets float32 be computed in a shorter format.
+    """
+
+    name: str
+    remedy: str
+    is_short: Callable[[], bool]
+
+
+@cache
+def _settings_for(device_type: str) -> Sequence[_Setting]:
+    """The settings that matter on a device. The processor's always do: some work is done there."""
+    settings = [
+        _Setting(
+            "torch.set_float32_matmul_precision",
+            'torch.set_float32_matmul_precision("highest")',
+            _has_short_products,
+        ),
+        _precision("torch.backends", "generic", "all"),
+        _precision("torch.backends.mkldnn", "mkldnn", "all"),
+        _precision("torch.backends.mkldnn.matmul", "mkldnn", "matmul"),
+        _precision("torch.backends.mkldnn.conv", "mkldnn", "conv"),
+        _precision("torch.backends.mkldnn.rnn", "mkldnn", "rnn"),
+    ]
+    if device_type == "cuda":
+        settings += _cuda_settings()
+    if device_type == "xpu":
+        settings.append(_flag("torch.backends.mkldnn.allow_tf32", "_get_onednn_allow_tf32"))
+    return [setting for setting in settings if setting is not None]
+
+
+def _cuda_settings() -> list[_Setting | None]:
+    matmul, cudnn = "torch.backends.cuda.matmul", "torch.backends.cudnn"
+    # Sums of half precision in half precision: parameters may be of that type.
+    half = [f"allow_{kind}_reduced_precision_reduction" for kind in ("fp16", "bf16")]
+    settings = [
+        _precision(matmul, "cuda", "matmul"),
+        _precision(cudnn, "cuda", "all"),
+        _precision(f"{cudnn}.conv", "cuda", "conv"),
+        _precision(f"{cudnn}.rnn", "cuda", "rnn"),
+        *(_flag(f"{matmul}.{name}", f"_get_cublas_{name}") for name in half),
+        _flag(f"{matmul}.allow_fp16_accumulation", "_get_cublas_allow_fp16_accumulation"),
+    ]
+    if _read_precision is None:  # where both exist, torch cannot answer one after the other was set
+        settings.append(_flag(f"{matmul}.allow_tf32", "_get_cublas_allow_tf32"))
+        settings.append(_flag(f"{cudnn}.allow_tf32", "_get_cudnn_allow_tf32"))
+    return settings
+
+
+def _has_short_products() -> bool:
+    try:
+        return torch.get_float32_matmul_precision() != "highest"
+    except RuntimeError:  # torch cannot say: it was set to a shorter format by the other interface
+        return True
+
+
+def _precision(owner: str, backend: str, operation: str) -> _Setting | None:
+    """An attribute `fp32_precision`; None where this version of torch has none."""
+    read = _read_precision
+    if read is None:
+        return None
+    name = f"{owner}.fp32_precision"
+    return _Setting(name, f'{name} = "ieee"', lambda: read(backend, operation) not in _LONG)
+
+
+def _flag(name: str, getter: str) -> _Setting | None:
+    """An attribute that is true or false; None where this version of torch has none."""
+    read = getattr(torch._C, getter, None)  # noqa: SLF001  (see `_read_precision`)
+    return None if read is None else _Setting(name, f"{name} = False", lambda: _is_true(read()))
+
+
+def _is_true(value: Any) -> bool:
+    return bool(value[0] if isinstance(value, tuple) else value)  # with a flag for splitting sums

@@ -1,0 +1,342 @@
+"""Circumstances of a pass: what a user's loss finds, and what it must not do while it runs.
+
+    as written     compiled models and checkpointed blocks run as they are written
+    masks          libraries are told not to branch on data, so that masks are always passed
+    refused        starting a thread or a process, scaling a loss, handing memory to other libraries
+    afterwards     parameters, gradients and attributes of modules are what they were before
+
+Functions of torch and Python that are other ones meanwhile (`_REPLACED`) are so for the threads
+that are in a pass; for all other threads they do what they always do.
+
+**Masks.** transformers leaves a mask out where no record of the batch needs one, so that one record
+decides which kernel computes all others. It does not look at the mask where torch says that it is
+compiling, because a compiler cannot follow a branch on data; nor can a proof. So torch says so
+during a pass (`torch.compiler.is_compiling`, a flag of one module). The other way, to answer
+transformers' own question (`masking_utils.is_tracing`), was left: it reaches fewer branches on data
+(torch's encoder layers and models with questions of their own ask torch), and each version of
+transformers asks in another place. Where torch drops the flag nothing is proved wrongly: passes in
+which masks are looked at go record by record.
+"""
+
+from __future__ import annotations
+
+import _thread
+import os
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, TypeAlias, final
+
+import torch
+from torch import Tensor, nn
+from torch.utils import checkpoint, dlpack
+
+from discreet.errors import ModelError
+from discreet.training.separation.kept import Attributes, modules_of
+from discreet.training.separation.own import current_proof
+
+__all__ = ["plain_forward", "seeded"]
+
+_AS_IT_IS = nullcontext()
+
+
+@contextmanager
+def plain_forward(
+    model: nn.Module,
+    *,
+    restore: bool = True,
+    trained: Mapping[str, Tensor] | None = None,
+    several: bool = True,
+) -> Iterator[None]:
+    """The circumstances of a pass over a model.
+
+    A pass that raises leaves no records on the model: attributes that hold some are put back.
+
+    Args:
+        model: of the user.
+        restore: whether buffers and torch's random numbers are afterwards what they were.
+        trained: the parameters that require a gradient, by leaf, where they are known.
+        several: whether the pass is over several records. One by itself decides for nobody else:
+            masks are passed as its model likes.
+
+    Raises:
+        ModelError: the pass wrote into a parameter or its gradient, past clipping and noise
+            (gradients are put back); or it did what is refused during a pass.
+    """
+    parameters = _trained(model) if trained is None else trained
+    untouched = _Untouched(parameters)
+    attributes = Attributes(model)
+    buffers = _Buffers(model) if restore else None
+    random_numbers = torch.random.fork_rng() if restore else _AS_IT_IS
+    try:
+        with _REPLACED, _MASKED if several else _AS_IT_IS, random_numbers, _uncompiled():
+            yield
+    except BaseException:
+        attributes.put_back()
+        raise
+    finally:
+        if buffers is not None:
+            buffers.restore()
+        written = untouched.written()
+    if written:
+        raise ModelError(
+            expected="a loss that leaves parameters and their gradients alone",
+            got=f"one that writes into {', '.join(written)}, past clipping and noise",
+            do="Return the losses; leave out backward() and optimizer steps: the run computes gradients itself.",
+        )
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """For the time of a pass, torch's own random numbers follow from a secret seed.
+
+    Afterwards they go on as before.
+    """
+    if torch.accelerator.is_available():
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            yield
+        return
+    # Where there is only the processor, torch.manual_seed would remember a call for devices that
+    # never come, with its stack.
+    before = torch.default_generator.get_state()
+    torch.default_generator.manual_seed(seed)
+    try:
+        yield
+    finally:
+        torch.default_generator.set_state(before)
+
+
+def _trained(model: nn.Module) -> dict[str, Tensor]:
+    return {name: value for name, value in model.named_parameters() if value.requires_grad}
+
+
+def _uncompiled() -> AbstractContextManager[object]:
+    """Compiled functions run as they are written. Where none was made, there is nothing to do."""
+    if "torch._dynamo" not in sys.modules:
+        return _AS_IT_IS
+    stance: AbstractContextManager[object] = torch.compiler.set_stance("force_eager")
+    return stance
+
+
+# --- what is as before ---
+
+
+@final
+class _Untouched:
+    """Trained parameters, and their gradients, which are set aside until the end of a pass.
+
+    Args:
+        parameters: by leaf.
+    """
+
+    __slots__ = ("_before",)
+
+    def __init__(self, parameters: Mapping[str, Tensor]) -> None:
+        self._before = [(leaf, parameter, _state(parameter), parameter.grad) for leaf, parameter in parameters.items()]
+        for _, parameter, _, gradient in self._before:
+            if gradient is not None:
+                parameter.grad = None
+
+    def written(self) -> list[str]:
+        """Names of parameters that were written to; gradients are afterwards what they were."""
+        names = []
+        for leaf, parameter, state, gradient in self._before:
+            if parameter.grad is not None or _state(parameter) != state:
+                names.append(leaf.removeprefix("grad/"))
+            if parameter.grad is not gradient:
+                parameter.grad = gradient
+        return names
+
+
+def _state(tensor: Tensor) -> tuple[int, int]:
+    """Where a tensor is, and how often it was changed."""
+    return tensor.data_ptr(), tensor._version  # noqa: SLF001  (what autograd itself goes by)
+
+
+@final
+class _Buffers:
+    """The buffers of a model, and copies of them."""
+
+    __slots__ = ("_before",)
+
+    def __init__(self, model: nn.Module) -> None:
+        self._before = [
+            (module, name, buffer, buffer.clone())
+            for module in modules_of(model)
+            for name, buffer in module.named_buffers(recurse=False)
+        ]
+
+    @torch.no_grad()
+    def restore(self) -> None:
+        """Buffers are what they were. One that has not changed is not written to.
+
+        A graph that is still needed may hold it.
+        """
+        for module, name, buffer, copy in self._before:
+            setattr(module, name, buffer)
+            if not torch.equal(buffer, copy):
+                buffer.copy_(copy)
+
+
+# --- what is otherwise during a pass ---
+
+_Replacement: TypeAlias = tuple[Any, str, Any]
+"""An object or module, the name of one of its attributes, and what that is during a pass."""
+
+
+@final
+class _Replaced:
+    """Attributes of torch and Python that are other ones while a thread is in a pass.
+
+    Several threads may be in passes at once, and a pass may be within another: the first that
+    enters replaces, the last that leaves puts back.
+
+    Args:
+        replacements: those of attributes that this version of torch or Python does not have are
+            left out.
+    """
+
+    __slots__ = ("_depths", "_lock", "_originals", "_replacements")
+
+    def __init__(self, replacements: Sequence[_Replacement]) -> None:
+        self._replacements = [entry for entry in replacements if getattr(entry[0], entry[1], None) is not None]
+        self._originals: list[Any] = [None] * len(self._replacements)
+        self._depths: dict[int, int] = {}  # of passes, by thread
+        self._lock = _thread.allocate_lock()
+
+    def __enter__(self) -> None:
+        thread = _thread.get_ident()
+        with self._lock:
+            if not self._depths:
+                for place, (owner, name, new) in enumerate(self._replacements):
+                    now = getattr(owner, name)
+                    # Somebody may have put a function of ours there, believing it the original.
+                    if now is not new or not callable(new):
+                        self._originals[place] = now
+                        setattr(owner, name, new)
+            self._depths[thread] = self._depths.get(thread, 0) + 1
+
+    def __exit__(self, *_: object) -> None:
+        thread = _thread.get_ident()
+        with self._lock:
+            self._depths[thread] -= 1
+            if not self._depths[thread]:
+                del self._depths[thread]
+            if not self._depths:
+                for original, (owner, name, new) in zip(self._originals, self._replacements, strict=True):
+                    if getattr(owner, name) is new:  # or somebody else has replaced it for good
+                        setattr(owner, name, original)
+
+    @property
+    def here(self) -> bool:
+        """Whether this thread is in a pass."""
+        return _thread.get_ident() in self._depths
+
+    def original(self, new: Any) -> Any:
+        """What `new` stands for."""
+        place = next(i for i, entry in enumerate(self._replacements) if entry[2] is new)
+        return self._originals[place]
+
+
+@final
+class _Straight:
+    """In the place of torch's checkpoints: run the function once, and keep what it makes.
+
+    Memory is bounded by microbatches; recomputing would hide the second run from the rules.
+    """
+
+    @staticmethod
+    def apply(function: Any, preserve: bool, *args: Any) -> Any:  # noqa: FBT001  (torch's own signature)
+        if _REPLACED.here:
+            return function(*args)
+        return _REPLACED.original(_Straight).apply(function, preserve, *args)
+
+
+def _no_checkpoint(*args: Any, **kwargs: Any) -> Iterator[None]:
+    """In the place of checkpoints that are not reentrant: a generator that goes on once."""
+    if _REPLACED.here:
+        return iter((None,))
+    return _REPLACED.original(_no_checkpoint)(*args, **kwargs)  # type: ignore[no-any-return]
+
+
+def _start(thread: threading.Thread) -> None:
+    _refuse_threads()
+    _REPLACED.original(_start)(thread)
+
+
+def _start_new_thread(*args: Any, **kwargs: Any) -> Any:
+    _refuse_threads()
+    return _REPLACED.original(_start_new_thread)(*args, **kwargs)
+
+
+def _fork() -> int:
+    _refuse_threads()
+    return _REPLACED.original(_fork)()  # type: ignore[no-any-return]
+
+
+def _refuse_threads() -> None:
+    """In another thread or process nobody would see what becomes of records."""
+    if _REPLACED.here:
+        raise ModelError(
+            expected="a loss that computes in its own thread",
+            got="one that starts a thread or a process, where records cannot be followed",
+            do="Compute everything in the loss itself; start pools before the run begins, and hand them nothing of a batch.",
+        )
+
+
+def _scale(scaler: Any, outputs: Any) -> Any:
+    if _REPLACED.here and scaler.is_enabled():
+        raise ModelError(
+            expected="losses as they are",
+            got="losses that a GradScaler multiplied: records would be clipped at many times their "
+            "gradient, and gradients divided afterwards",
+            do="Leave the GradScaler out, in the loss and around optimizer.step(): bfloat16 needs none.",
+        )
+    return _REPLACED.original(_scale)(scaler, outputs)
+
+
+def _to_dlpack(*args: Any, **kwargs: Any) -> Any:
+    _refuse_export()
+    return _REPLACED.original(_to_dlpack)(*args, **kwargs)
+
+
+def _to_dlpack_versioned(*args: Any, **kwargs: Any) -> Any:
+    _refuse_export()
+    return _REPLACED.original(_to_dlpack_versioned)(*args, **kwargs)
+
+
+def _refuse_export() -> None:
+    """Neither mode of torch sees these functions; what they hand out can be read at any time."""
+    proof = current_proof()
+    if proof is not None:
+        proof.fail("to_dlpack lets what records made leave for Python")
+
+
+def _manual_seed(*args: Any, **kwargs: Any) -> Any:
+    """Random numbers after it would be known, and those of a row a function of its place."""
+    proof = current_proof()
+    if proof is not None and _REPLACED.here:
+        proof.fail("the loss seeds torch's generator")
+    return _REPLACED.original(_manual_seed)(*args, **kwargs)
+
+
+_REPLACED = _Replaced(
+    [
+        (checkpoint, "CheckpointFunction", _Straight),
+        (checkpoint, "_checkpoint_without_reentrant_generator", _no_checkpoint),
+        (torch.amp.GradScaler, "scale", _scale),
+        (threading.Thread, "start", _start),
+        (_thread, "start_new_thread", _start_new_thread),
+        (_thread, "start_new", _start_new_thread),
+        (os, "fork", _fork),
+        (torch, "manual_seed", _manual_seed),
+        (dlpack, "to_dlpack", _to_dlpack),
+        (torch, "to_dlpack", _to_dlpack),
+        (torch._C, "_to_dlpack", _to_dlpack),  # noqa: SLF001  (what the others are)
+        (torch._C, "_to_dlpack_versioned", _to_dlpack_versioned),  # noqa: SLF001
+    ]
+)
+
+_MASKED = _Replaced([(torch.compiler, "_is_compiling_flag", True)])

@@ -1,0 +1,66 @@
+"""What autograd keeps of a forward pass for the backward pass: measured on a small pass, not guessed from shapes.
+
+Each tensor is counted with the call that it was kept for, so that one can tell what has been given back when a backward pass
+has come to a certain call. Tensors that share memory count once; what does not depend on records does not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import accumulate
+
+from torch import Tensor
+from torch.autograd.graph import saved_tensors_hooks
+
+from discreet.training.factors.memory import Activations
+from discreet.training.separation.marks import holds_records, no_functions
+
+__all__ = ["SavedBytes"]
+
+
+class SavedBytes:
+    """Collects, during one proved pass, what is kept of records for the backward pass: bytes by the number of the call."""
+
+    def __init__(self) -> None:
+        self.bytes: dict[int, int] = {}
+        self._places: set[int] = set()
+        # A graph that holds its own results would never be freed; what is in a box can be let go of.
+        self._boxes: list[list[Tensor]] = []
+
+    @contextmanager
+    def watching(self, now: Callable[[], int]) -> Iterator[None]:
+        """For the time of a pass; `now` gives the number of the call that goes on."""
+
+        def save(tensor: Tensor) -> list[Tensor]:
+            self.hold(tensor, now())
+            self._boxes.append([tensor])
+            return self._boxes[-1]
+
+        with saved_tensors_hooks(save, lambda box: box[0]):
+            yield
+
+    def hold(self, tensor: Tensor, call: int) -> None:
+        """Count what is kept because of a call: by autograd, or by a rule, as plain training keeps the inputs of layers."""
+        with no_functions():  # the pass that is watched must not count this call
+            memory = tensor.untyped_storage()
+            if holds_records(tensor) and memory.data_ptr() not in self._places:
+                self._places.add(memory.data_ptr())
+                self.bytes[call] = self.bytes.get(call, 0) + memory.nbytes()
+
+    def release(self) -> None:
+        """Let go of the tensors: the graph of the pass is not needed any more."""
+        for box in self._boxes:
+            box.clear()
+        self._boxes.clear()
+
+    def activations(self, rows: int, calls: int) -> Activations:
+        """For each of so many rows, after so many calls.
+
+        >>> saved = SavedBytes()
+        >>> saved.bytes = {0: 80, 1: 8}
+        >>> saved.activations(2, 3)
+        Activations(after=(44, 4, 0, 0), largest=40)
+        """
+        each = [self.bytes.get(call, 0) // max(1, rows) for call in range(calls + 1)]
+        return Activations(tuple(reversed(tuple(accumulate(reversed(each))))), max(each))

@@ -1,0 +1,204 @@
+"""Tapes an ordinary forward pass: every function in which a parameter meets records.
+
+Nothing about the model is touched: a mode of torch sees the functions that the model calls, and the proof of the pass says
+where the records are in each tensor. A function that has a rule is taped by it; any other with one copy of the value for each
+record, through vmap: exact for whatever it computes. What no rule covers raises `OneByOne`, and the records of the pass are
+computed one by one instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from discreet.training.data.trees import tensors_in
+from discreet.training.passes.batch_norm import Noting
+from discreet.training.passes.steady import without_dropout
+from discreet.training.rules.call import Call, Rule, Uses
+from discreet.training.rules.guess import repeated_axes
+from discreet.training.rules.weights import Computed, Looked, Part, Value, sources_of, view_of, whole
+from discreet.training.separation.doors import FunctionMode
+from discreet.training.separation.marks import no_functions, out_of_sight
+from discreet.training.separation.states import Mixed, OneByOne, Rows
+
+__all__ = ["Tape"]
+
+_DIFFERENTIATE = frozenset({"backward", "grad"})
+# One argument gives values, the other only its dtype and device.
+_BY_KIND = frozenset({"new_empty", "new_full", "new_ones", "new_tensor", "new_zeros", "to", "type_as"})
+_is_wrapped: Any = torch._C._functorch.is_functorch_wrapped_tensor  # noqa: SLF001
+
+
+class Tape(FunctionMode):
+    """Tapes one forward pass.
+
+    Args:
+        parameters: what is trained, by leaf.
+        uses: of the pass, with its proof.
+        rules: by name of the function; "*" for all others.
+        noting: what batch normalisation does.
+        no_guess: numbers of calls in which a weight is not repeated for each record, although it seems so.
+        steady: whether dropout keeps everything.
+    """
+
+    def __init__(
+        self,
+        parameters: Mapping[str, Tensor],
+        uses: Uses,
+        rules: Mapping[str, Rule],
+        noting: Noting,
+        no_guess: Collection[int] = (),
+        *,
+        steady: bool = False,
+    ) -> None:
+        super().__init__(uses.proof)
+        self.uses = uses
+        self.noting = noting
+        self.calls = 0
+        self._rules = rules
+        self._no_guess = no_guess
+        self._steady = steady
+        self._parameters = dict(parameters)
+        self._values: dict[int, Value] = {id(p): Part(p, leaf, whole(p)) for leaf, p in parameters.items()}
+        self._entered = 0
+
+    def __enter__(self) -> Self:
+        self._entered += 1
+        super().__enter__()  # type: ignore[no-untyped-call]
+        return self
+
+    def __exit__(self, *what: object) -> None:
+        self._entered -= 1
+        self.uses.forward = self._entered > 0
+        super().__exit__(*what)  # type: ignore[no-untyped-call]
+
+    def _replaced(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Sequence[Any], dict[str, Any]]:
+        if func.__name__ in _DIFFERENTIATE:
+            raise OneByOne("the model is differentiated within its own forward pass")
+        return self.noting.released_only(func, args, kwargs)
+
+    def _called(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        number = self.calls
+        self.calls += 1
+        if self._steady:
+            args, kwargs = without_dropout(func.__name__, args, kwargs)
+        if func.__name__ == "batch_norm":
+            args, kwargs = self.noting.released_only(func, args, kwargs)
+            self._note(func, args, kwargs)
+        if not torch.is_grad_enabled() or not self._meets(args, kwargs):
+            return func(*args, **kwargs)
+        try:
+            return self._meeting(number, func, args, kwargs)
+        except OneByOne as reason:
+            self.proof.fail(str(reason))  # remembered, whoever catches it
+            raise
+
+    def _meets(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+        """Whether a value is among the arguments."""
+        values = self._values
+        for thing in args:
+            if id(thing) in values:
+                return True
+            if isinstance(thing, (list, tuple)) and any(id(tensor) in values for tensor in tensors_in(thing)):
+                return True
+        return any(id(tensor) in values for tensor in tensors_in(kwargs)) if kwargs else False
+
+    def _note(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+        """Every record's moments, for private statistics."""
+        leaf = self.noting.leaf_of(args, kwargs)
+        if leaf is None:
+            return
+        x = args[0] if args else kwargs["input"]
+        call = self._call(-1, func, args, kwargs)
+        place = call.axes[id(x)]
+        rows = call.rows(x)
+        channel = 2 if place is not None and place.dim > 1 else rows.ndim - x.ndim + 1
+        with no_functions(), out_of_sight():
+            self.noting.note(leaf, rows, channel)
+
+    def _call(self, number: int, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Call:
+        tensors = tensors_in(args, kwargs)
+        return Call(self.uses, self._values, number, func, args, kwargs, self._axes(func, tensors), tensors)
+
+    def _axes(self, func: Any, tensors: list[Tensor]) -> dict[int, Rows | None]:
+        """Where the records are in each tensor."""
+        axes: dict[int, Rows | None] = {}
+        for tensor in tensors:
+            if _is_wrapped(tensor):
+                raise OneByOne(f"{func.__name__} is called with a weight inside of torch.func")
+            state = self.proof.state(tensor)
+            if isinstance(state, Mixed):
+                self.proof.refuse_kept(state)
+                raise OneByOne(f"{func.__name__} joins a weight with several records: {self.proof.told(state)}")
+            axes[id(tensor)] = state if isinstance(state, Rows) else self._repeats(tensor)
+        return axes
+
+    def _repeats(self, tensor: Tensor) -> Rows | None:
+        """The record axis of a public tensor that hangs on a weight that was repeated for each record; None for others."""
+        if not tensor.requires_grad or id(tensor) in self._values:
+            return None
+        dim = next((axis for axis, size in enumerate(tensor.shape[:2]) if size == self.proof.count), None)
+        return None if dim is None else Rows(dim)
+
+    def _meeting(self, number: int, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        call = self._call(number, func, args, kwargs)
+        if any(rows is not None for rows in call.axes.values()):
+            return self._taped(call)
+        if number not in self._no_guess and (guess := repeated_axes(call)) is not None:
+            call.guess, call.axes = guess
+            return self._taped(call)
+        return self._derived(call)
+
+    def _taped(self, call: Call) -> Any:
+        """A value meets records, or is repeated for each of them."""
+        if call.name in _BY_KIND and call.guess is None:
+            left = call.plain
+            return call.func(*map(left, call.args), **{name: left(thing) for name, thing in call.kwargs.items()})
+        # The rules' formulas are for real numbers; autograd knows the others.
+        name = "*" if any(map(torch.is_complex, call.tensors)) else call.name
+        return _attempted(self._rules.get(name, self._rules["*"]), call)
+
+    def _derived(self, call: Call) -> Any:
+        """A value meets constants: what comes out is a value too."""
+        if any(tensor.requires_grad and call.value(tensor) is None for tensor in call.tensors):
+            raise OneByOne(f"{call.name} joins a parameter with something that was computed before the pass")
+        out = call.func(*call.args, **call.kwargs)
+        for tensor in tensors_in(out):
+            if tensor.requires_grad:
+                self._values[id(tensor)] = self._value(call, tensor)
+        return out
+
+    def _value(self, call: Call, tensor: Tensor) -> Value:
+        values = list(call.values())
+        sources = dict(pair for value in values for pair in sources_of(value, self._parameters))
+        if len(sources) == 1:
+            ((leaf, parameter),) = sources.items()
+            region = view_of(tensor, parameter)
+            if region is not None and all(isinstance(value, Part) for value in values):
+                return Part(tensor, leaf, region)
+        looked_up = _looked_up(call, tensor)
+        return looked_up if looked_up is not None else Computed(tensor, tuple(sources.items()))
+
+
+def _attempted(rule: Rule, call: Call) -> Any:
+    """A rule's result; what the rule stumbles over is not covered, and the user's own mistakes show again without it."""
+    try:
+        return rule(call)
+    except torch.OutOfMemoryError:
+        raise
+    except (IndexError, RuntimeError, TypeError, ValueError) as reason:
+        raise OneByOne(f"{call.name} is called in a way that its rule does not know") from reason
+
+
+def _looked_up(call: Call, tensor: Tensor) -> Looked | None:
+    """Rows of a table at fixed places, each place once."""
+    table = call.value(call.get(0, "weight")) if call.name == "embedding" else None
+    ids, padding = call.get(1, "indices"), call.get(2, "padding_idx", -1)
+    if not isinstance(table, Part) or not isinstance(ids, Tensor) or padding >= 0:
+        return None
+    if len(torch.unique(ids)) < ids.numel():
+        return None
+    return Looked(tensor, table.leaf, table.region, ids)

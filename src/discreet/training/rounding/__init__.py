@@ -1,0 +1,1 @@
+"""What does float32 cost?"""

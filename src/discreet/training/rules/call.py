@@ -1,0 +1,252 @@
+"""One function in which weights met records, as rules see it; and what the backward pass makes of it.
+
+    forward: weights enter detached, every output gets an identity node ──> backward: each node's gradient makes a factor
+
+Legend: m records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+from discreet.training.factors.factors import Dense, Factor, wide
+from discreet.training.rules.nodes import Receiver, new_anchor, spread_out, tap
+from discreet.training.rules.weights import Value
+from discreet.training.separation.marks import no_functions, out_of_sight
+from discreet.training.separation.proof import Proof
+from discreet.training.separation.states import OneByOne, Rows
+
+__all__ = ["Call", "Rule", "Use", "Uses", "WrongGuess"]
+
+
+class WrongGuess(OneByOne):
+    """A weight was taken to be repeated for each record, and its gradient shows that it was not.
+
+    Args:
+        number: of the call.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__("a weight is repeated as often as there are records, but not for each of them")
+        self.number = number
+
+
+@dataclass(slots=True, eq=False)
+class Use:
+    """One value met records once: the number of the call, and its gradients once the backward pass has come by.
+
+    `dtype` is the precision in which the gradient arrived, as autocast may have it.
+    """
+
+    value: Value
+    number: int
+    factor: Factor | None = None
+    dtype: torch.dtype = torch.float32
+
+
+class Uses:
+    """All uses of one pass.
+
+    Args:
+        proof: of the pass.
+        device: of the model.
+        finish: turns what a use caught into the form that is kept.
+        hold: is told what a call keeps until the backward pass, and the number of the call.
+
+    Attributes:
+        uses: in the order of the forward pass.
+        anchor: what every identity node hangs on.
+        forward: whether the forward pass is still going on.
+    """
+
+    def __init__(
+        self,
+        proof: Proof,
+        device: torch.device,
+        finish: Callable[[Use, Factor], Factor],
+        hold: Callable[[Tensor, int], None] = lambda _tensor, _call: None,
+    ) -> None:
+        self.proof = proof
+        self.uses: list[Use] = []
+        self.anchor = new_anchor(device)
+        self.forward = True
+        self._finish = finish
+        self._hold = hold
+
+    def receiver(
+        self,
+        value: Value,
+        call: Call,
+        make: Callable[[Tensor], Factor],
+        rows: Rows,
+        watched: Sequence[Tensor] = (),
+    ) -> Receiver:
+        """What turns the gradient of an output into the value's factor. `make` is let go of once it was used.
+
+        Args:
+            value: that met records.
+            call: in which it did.
+            make: from a gradient to a factor.
+            rows: where the records must be in the gradient, or it is not one for each record.
+            watched: arguments that `make` holds, which must not change in place; autograd watches over its own.
+        """
+        number, name, guessed = call.number, call.name, call.guess is not None  # not the call: it holds its arguments
+        use = Use(value, number)
+        self.uses.append(use)
+        waiting = [make]
+        used = [value.tensor, *watched]
+        for tensor in watched:
+            self._hold(tensor, number)
+        versions = [tensor._version for tensor in used]  # noqa: SLF001  (what autograd itself goes by)
+
+        def receive(gradient: Tensor) -> None:
+            if not waiting or self.forward:
+                raise OneByOne("the model is differentiated within its own forward pass, or more than once")
+            if [tensor._version for tensor in used] != versions:  # noqa: SLF001
+                raise OneByOne(f"an argument of {name} was changed in place after it was used")
+            used.clear()
+            try:
+                self.proof.require_rows(gradient, rows, f"the gradient of {name}")
+            except OneByOne:
+                if guessed:
+                    raise WrongGuess(number) from None
+                raise
+            use.dtype = gradient.dtype
+            with no_functions(), out_of_sight():
+                use.factor = self._finish(use, waiting.pop()(gradient))
+
+        return receive
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """One function in which values met records.
+
+    Args:
+        uses: of the pass.
+        values: what is known of weights, by `id` of the tensor.
+        number: of the call.
+        func: that was called.
+        args: its arguments.
+        kwargs: its keyword arguments.
+        axes: where the records are in each tensor among them, by `id`; None for a public one.
+        tensors: among the arguments, in a fixed order.
+        guess: where the records would be in the result, if a weight meets constants alone that seem to have an entry for
+            each record, as a class token that is repeated; the gradient shows whether that is so.
+    """
+
+    uses: Uses
+    values_by_id: Mapping[int, Value]
+    number: int
+    func: Any
+    args: Sequence[Any]
+    kwargs: dict[str, Any]
+    axes: dict[int, Rows | None]
+    tensors: list[Tensor]
+    guess: Rows | None = None
+
+    @property
+    def m(self) -> int:
+        """Records."""
+        return self.uses.proof.count
+
+    @property
+    def name(self) -> str:
+        """Of the function."""
+        name: str = self.func.__name__
+        return name
+
+    @property
+    def anchor(self) -> Tensor:
+        """What identity nodes hang on."""
+        return self.uses.anchor
+
+    def get(self, position: int, name: str, default: Any = None) -> Any:
+        """An argument by position or name."""
+        return self.args[position] if position < len(self.args) else self.kwargs.get(name, default)
+
+    def value(self, thing: object) -> Value | None:
+        """The value behind an argument, if it is one."""
+        return self.values_by_id.get(id(thing))
+
+    def values(self) -> Iterator[Value]:
+        """All values among the arguments."""
+        for tensor in self.tensors:
+            value = self.value(tensor)
+            if value is not None:
+                yield value
+
+    def others(self) -> list[Tensor]:
+        """The tensors among the arguments that are no values."""
+        return [tensor for tensor in self.tensors if self.value(tensor) is None]
+
+    def rows_in(self) -> list[tuple[Tensor, Rows]]:
+        """The tensors among the arguments that hold records, and where."""
+        placed = ((tensor, self.axes[id(tensor)]) for tensor in self.others())
+        return [(tensor, rows) for tensor, rows in placed if rows is not None]
+
+    def plain(self, thing: Any) -> Any:
+        """An argument as the function may have it: a value without its gradient."""
+        if self.value(thing) is None:
+            return thing
+        with out_of_sight():
+            return thing.detach()
+
+    def state_of(self, out: Tensor) -> Rows:
+        """Where the records are in a result.
+
+        Raises:
+            OneByOne: it does not have one entry, or several, for each record along one axis.
+        """
+        if self.guess is not None:
+            return self.guess
+        state = self.uses.proof.state(out)
+        if not isinstance(state, Rows):
+            raise OneByOne(f"a result of {self.name} has no clear record axis")
+        return state
+
+    def rows(self, tensor: Tensor, *, like: Tensor | None = None) -> Tensor:
+        """(m, ...): the record axis first, what was folded into it next. `like`: has the same axes."""
+        place = self.axes[id(tensor if like is None else like)]
+        if place is None:
+            raise OneByOne(f"an argument of {self.name} has no clear record axis")
+        if place.clear:
+            return tensor.movedim(place.dim, 0) if place.dim else tensor
+        split: Tensor = tensor.unflatten(place.dim, (place.outer, self.m, place.inner))  # type: ignore[no-untyped-call]
+        return split.movedim(place.dim + 1, 0)
+
+    def tap(
+        self,
+        out: Tensor,
+        *pairs: tuple[Value | None, Callable[[Tensor], Factor]],
+        rows: Rows | None = None,
+    ) -> Tensor:
+        """The output, whose gradient makes the factor of each value. `rows`: its records, where it is public itself."""
+        place = self.state_of(out) if rows is None else rows
+        watched = self.others()
+        receivers = [self.uses.receiver(value, self, make, place, watched) for value, make in pairs if value is not None]
+
+        def receive(gradient: Tensor) -> None:
+            for each in receivers:
+                each(gradient)
+
+        return tap(out, self.anchor, receive) if receivers else out
+
+    def copies(self, value: Value, dim: int, shape: tuple[int, ...]) -> Tensor:
+        """The value viewed as `shape`, with one copy for each record along a new axis at `dim`."""
+
+        def make(gradient: Tensor) -> Factor:
+            return Dense(wide(gradient).movedim(dim, 0).reshape(self.m, *value.tensor.shape))
+
+        receive = self.uses.receiver(value, self, make, Rows(dim))
+        single = value.tensor.detach().reshape(*shape[:dim], 1, *shape[dim:])
+        return spread_out(single, (*shape[:dim], self.m, *shape[dim:]), self.anchor, receive)
+
+
+Rule: TypeAlias = Callable[[Call], Any]
+"""From a call to its result, whose gradient is caught (`Call.tap`, `Call.copies`). Raises `OneByOne` where it cannot."""

@@ -1,0 +1,224 @@
+"""What is known, in one pass, of the memory that its tensors lie in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from discreet.training.separation.marks import KEPT, Content, Mark, new_pass, out_of_sight
+from discreet.training.separation.memory import Memory, memory_for, seen_in
+from discreet.training.separation.states import FILLED, NOISE, OWN, PUBLIC, Mixed, Rows, State, is_public
+from discreet.training.separation.table.operands import uniform
+
+__all__ = ["Books", "storage_of"]
+
+_MANY = 20  # reasons that are remembered
+_NO_PLACE = Mixed.of("memory in which records cannot be told apart")
+_NO_STORAGE = Mixed.of("a tensor that is sparse, nested or otherwise without plain memory")
+
+
+@final
+class Books:
+    """The contents of storages in one pass, as marks on the storages themselves.
+
+    Args:
+        count: records of the pass.
+        where: names the layer that is running, for reasons.
+
+    Attributes:
+        number: of the pass.
+        inner: rows of each record in the batch.
+        reasons: where contents became `Mixed`, in order, with the layer. Public.
+        news: reasons since this was last cleared, without layers.
+        looked: whether values of a public tensor decided since this was last set to False.
+    """
+
+    __slots__ = ("_known", "_where", "count", "inner", "looked", "news", "number", "reasons")
+
+    def __init__(self, count: int, where: Callable[[], str]) -> None:
+        self.count = count
+        self.number = new_pass()
+        self.inner = 1
+        self.reasons: list[str] = []
+        self.news: list[str] = []
+        self._known: set[str] = set()  # reasons without layers
+        self.looked = False
+        self._where = where
+
+    # --- reading ---
+
+    def content(self, tensor: Tensor) -> Content:
+        """Of a tensor's storage."""
+        try:
+            storage = tensor.untyped_storage()
+        except (NotImplementedError, RuntimeError):  # sparse and the like have none
+            return _NO_STORAGE if getattr(tensor, "_separation", False) else PUBLIC
+        return self.content_of(storage)
+
+    def content_of(self, storage: Any) -> Content:
+        """Of a storage."""
+        mark: Mark | None = getattr(storage, "_separation", None)
+        if mark is not None and mark[0] == self.number:
+            return mark[1]
+        return self.meet(storage, mark)
+
+    def meet(self, storage: Any, mark: Mark | None) -> Content:
+        """Memory that was there before the pass, or was made where it could not be seen."""
+        content: Content = PUBLIC
+        if mark is not None and not is_public(mark[1]):
+            content = mark[1] if isinstance(mark[1], Mixed) and mark[1].kept else KEPT
+        storage._separation = (self.number, content, False)  # noqa: SLF001  (our own mark)
+        return content
+
+    def state(self, tensor: Tensor) -> State:
+        """What a tensor depends on."""
+        content = self.content(tensor)
+        return _seen(tensor, content) if type(content) is Memory else content
+
+    def made_here(self, storage: Any) -> bool:
+        """Whether a storage was made in this pass."""
+        mark: Mark | None = getattr(storage, "_separation", None)
+        return mark is not None and mark[0] == self.number and mark[2]
+
+    # --- writing ---
+
+    def mixed(self, why: str) -> Mixed:
+        """The state of what is not known, with a reason that is remembered."""
+        self.tell(why)
+        return Mixed.of(why)
+
+    def tell(self, why: str) -> None:
+        """Remember a reason, and the layer that is running."""
+        self._known.add(why)
+        self.news.append(why)
+        if len(self.reasons) < _MANY:
+            self.reasons.append(why + self._where())
+
+    def named(self, state: State, operation: str) -> State:
+        """Of a tensor in which records are joined, with the operation that met it first as the reason."""
+        if isinstance(state, Mixed) and not state.kept and state.why not in self._known:
+            return self.mixed(f"{operation}: {state.why}")
+        return state
+
+    def told(self, state: Mixed) -> str:
+        """Why records were joined, with the layer in which that came up first."""
+        return next((reason for reason in self.reasons if reason.startswith(state.why)), state.why)
+
+    def set(self, storage: Any, content: Content) -> None:
+        """Note the content of a storage that was made in this pass."""
+        storage._separation = (self.number, content, True)  # noqa: SLF001  (our own mark)
+
+    def set_new(self, tensor: Tensor, state: State) -> bool:
+        """Note the state of a tensor in new memory; False if it has none, and is not public."""
+        try:
+            storage = tensor.untyped_storage()
+        except (NotImplementedError, RuntimeError):
+            tensor._separation = not is_public(state)  # type: ignore[attr-defined]  # noqa: SLF001
+            return is_public(state)
+        self.set(storage, self._placed(tensor, state) if isinstance(state, Rows) else state)
+        return True
+
+    def fresh(self, result: Tensor, content: Content, *, uninitialised: bool) -> None:
+        """Note a public result: of this pass, unless it is a view of something that was there before.
+
+        Memory that nobody has written may hold anything, also records of earlier passes: it is filled with zeros.
+        """
+        try:
+            storage = result.untyped_storage()
+        except (NotImplementedError, RuntimeError):
+            return
+        mark: Mark | None = getattr(storage, "_separation", None)
+        if mark is None:
+            self.set(storage, content)
+            if uninitialised:
+                with out_of_sight(), torch.no_grad():
+                    result.zero_()
+        elif mark[0] != self.number:
+            self.meet(storage, mark)
+
+    def overwrite(self, target: Tensor, content: Content) -> None:
+        """Public values were written into public memory: they are random, or alike, only where all was overwritten."""
+        storage = target.untyped_storage()
+        if self.made_here(storage) and is_public(self.content_of(storage)):
+            self.set(storage, content if _is_whole(target, storage) else PUBLIC)
+
+    def write(self, target: Tensor, state: State, operation: str) -> None:
+        """An operation wrote values in this state into a view."""
+        storage = target.untyped_storage()
+        before = self.content_of(storage)
+        if isinstance(before, Mixed) or before is OWN:
+            return
+        if is_public(before):
+            self.set(storage, self._after(target, storage, before, state, operation))
+        elif not self._fits(target, _seen(target, before), state):
+            self.set(storage, self.mixed(f"{operation} writes where other records are"))
+
+    def _after(self, target: Tensor, storage: Any, before: Content, state: State, operation: str) -> Content:
+        """The content of public memory after a write."""
+        whole = _is_whole(target, storage)
+        if is_public(state):
+            return state if whole else PUBLIC
+        content = self._placed(target, state) if isinstance(state, Rows) else state
+        # What is not written stays as it was: that must be the same for every record.
+        if isinstance(content, Memory) and not whole and before is not FILLED:
+            return self.mixed(f"{operation} writes records beside constants")
+        return content
+
+    def _fits(self, target: Tensor, seen: State, state: State) -> bool:
+        """Whether records were written where they were before; or constants, the same for every record."""
+        if not is_public(state):
+            return seen == state
+        if not isinstance(seen, Rows):
+            return False
+        self.looked = True
+        return uniform(target, seen, self.count)
+
+    def assign_noise(self, tensors: Iterable[Tensor]) -> bool:
+        """Count random numbers to records, where there is an axis for them: entry i belongs to record i from now on.
+
+        They are drawn alike for all records, and a record takes its own along wherever it stands (docs/proofs/sums.md,
+        section 3). Whether one of the tensors was assigned.
+        """
+        assigned = False
+        length = self.count * self.inner
+        for tensor in tensors:
+            storage = tensor.untyped_storage()
+            if self.count == 1 or self.content_of(storage) is not NOISE:
+                continue
+            dim = next((axis for axis, size in enumerate(tensor.shape[:2]) if size == length), None)
+            if dim is not None:
+                self.set(storage, self._placed(tensor, Rows(dim, self.inner)))
+                assigned = True
+        return assigned
+
+    def _placed(self, tensor: Tensor, rows: Rows) -> Content:
+        """The owners of the bytes of a new storage; read back, to see that the claim holds."""
+        if not tensor.numel():
+            return PUBLIC
+        if rows.dim >= tensor.ndim or tensor.shape[rows.dim] != rows.fold * self.count:
+            return self.mixed("a rule that does not fit its result")
+        memory = memory_for(rows, tensor.stride(), tensor.element_size(), self.count)
+        if memory is None or _seen(tensor, memory) != rows:
+            return _NO_PLACE
+        return memory
+
+
+def _seen(tensor: Tensor, memory: Memory) -> State:
+    sizes, strides = tuple(tensor.shape), tensor.stride()
+    return seen_in(memory, tensor.storage_offset(), sizes, strides, tensor.element_size())
+
+
+def _is_whole(tensor: Tensor, storage: Any) -> bool:
+    size: int = storage.nbytes()
+    return tensor.numel() * tensor.element_size() == size
+
+
+def storage_of(tensor: Tensor) -> Any:
+    """The storage of a tensor; None for sparse and other tensors that have none."""
+    try:
+        return tensor.untyped_storage()
+    except (NotImplementedError, RuntimeError):
+        return None

@@ -1,0 +1,270 @@
+"""Ways by which a number of a record could leave a pass for Python, past the dispatcher.
+
+Most of them are operations that the proof sees (`item`, truth values, `equal`). Some are not: `numpy`, `tolist`, printing,
+pickling. They are functions of a tensor, so a function mode of torch sees them. The rule is a list of what is allowed: a
+function of a secret tensor that gives no tensor lets it out, unless what it tells is metadata.
+"""
+
+from __future__ import annotations
+
+import types
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from discreet.training.separation.marks import no_functions
+from discreet.training.separation.proof import Proof
+from discreet.training.separation.states import is_public
+from discreet.training.separation.table.operands import tensors_among
+
+__all__ = ["Doors", "FunctionMode", "opened"]
+
+_METADATA = frozenset(
+    [
+        "size",
+        "dim",
+        "stride",
+        "numel",
+        "nelement",
+        "ndimension",
+        "__len__",
+        "is_floating_point",
+        "is_complex",
+        "is_contiguous",
+        "element_size",
+        "storage_offset",
+        "get_device",
+        "result_type",
+        "can_cast",
+        "promote_types",
+        "is_same_size",
+        "register_hook",
+        "backward",
+        "retain_grad",
+        "__setitem__",
+        "__hash__",
+        "__set__",
+        "__get__",
+        "__delitem__",
+        "is_pinned",
+        "is_shared",
+        "is_inference",
+        "_is_view",
+        "is_conj",
+        "is_neg",
+        "is_signed",
+        "is_set_to",
+        "type",
+        "register_post_accumulate_grad_hook",
+        "is_tensor",
+        "is_storage",
+        "broadcast_shapes",
+        "requires_grad_",
+        "is_coalesced",
+        "_has_compatible_shallow_copy_type",
+        "sym_size",
+        "sym_numel",
+        "has_names",
+        "is_distributed",
+        "_nested_tensor_size",
+        "_use_cudnn_ctc_loss",
+        "_use_cudnn_rnn_flatten_weight",
+        "is_cuda",
+        "cudnn_is_acceptable",
+        "_is_zerotensor",
+        "_debug_has_internal_overlap",
+        "is_nested",
+        "_fused_sdp_choice",
+        "set_",
+        "get_overlap_status",
+        "can_use_flash_attention",
+        "can_use_efficient_attention",
+        "can_use_cudnn_attention",
+        "__dlpack_device__",
+        "grad",
+        "is_sparse",
+        "_dimI",
+        "_dimV",
+        "dense_dim",
+        "sparse_dim",
+    ]
+)
+"""Functions whose answers that are no tensors depend on shapes, types and the graph alone."""
+
+_PAST_THE_DISPATCHER = frozenset(
+    [
+        "apply_",
+        "map_",
+        "map2_",
+        "__deepcopy__",
+        "share_memory_",
+        "tensor_split",
+        "tensor",
+        "as_tensor",
+        "asarray",
+        "new_tensor",
+        "sparse_coo_tensor",
+        "sparse_csr_tensor",
+        "frombuffer",
+        "from_numpy",
+        "as_subclass",
+        "_make_subclass",
+        "_make_wrapper_subclass",
+        "__reduce_ex__",
+        "_ctc_loss",
+    ]
+)
+"""Functions that give tensors and read numbers, or copy memory, where the dispatcher does not look."""
+
+_HANDS_OUT_MEMORY = frozenset({"numpy", "__array__", "data_ptr", "storage", "untyped_storage", "_typed_storage", "__dlpack__"})
+"""Functions by which Python could look at memory later, when records have been written into it."""
+
+_CHECKS = frozenset({"one_hot"})
+"""Functions that look at numbers to raise an error, and for nothing else, if they are told the number of classes."""
+
+_GUARDS = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
+_OPENED_MODULES = frozenset({"torch.nn.functional", "torch.autograd"})
+_is_wrapped: Any = torch._C._functorch.is_functorch_wrapped_tensor  # noqa: SLF001
+
+
+class _Kind(Enum):
+    """What a function mode does with a function."""
+
+    ORDINARY = 0
+    METADATA = 1
+    PROPERTY = 4
+    PYTHON = 2
+    WATCHED = 3
+
+
+def _kind(func: Any) -> _Kind:
+    if opened(func) is not None:
+        return _Kind.PYTHON
+    name = func.__name__
+    if name == "__get__":
+        return _Kind.PROPERTY  # a shape, or a tensor, as of x.mT
+    if name in _METADATA:
+        return _Kind.METADATA
+    watched = name in _PAST_THE_DISPATCHER or name in _CHECKS or name in _HANDS_OUT_MEMORY
+    return _Kind.WATCHED if watched else _Kind.ORDINARY
+
+
+_kinds: dict[Any, _Kind] = {}
+
+
+class FunctionMode(TorchFunctionMode, ABC):
+    """Sees every function of torch that a pass calls, and looks inside those that are written in Python.
+
+    Args:
+        proof: of the pass.
+    """
+
+    def __init__(self, proof: Proof) -> None:
+        super().__init__()
+        self.proof = proof
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Called by torch, for every function."""
+        del types
+        kind = _kinds.get(func)
+        if kind is None:
+            kind = _kinds[func] = _kind(func)
+        named = dict(kwargs) if kwargs else {}
+        if kind is _Kind.METADATA:
+            return func(*args, **named)
+        if kind is _Kind.PROPERTY:
+            return self._called(func, args, named)
+        if kind is _Kind.ORDINARY:
+            out = self._called(func, args, named)
+            if not isinstance(out, Tensor) and not tensors_among(out):
+                self._refuse_secrets(func.__name__, args, named)
+            return out
+        if kind is _Kind.PYTHON:
+            args, named = self._replaced(func, args, named)
+            with self:
+                return opened(func)(*args, **named)
+        return self._watched(func.__name__, func, args, named)
+
+    def _watched(self, name: str, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """A function that reads numbers itself."""
+        if name in _HANDS_OUT_MEMORY:
+            with no_functions():
+                if any(map(self.proof.is_made_here, tensors_among([list(args), kwargs]))):
+                    self.proof.fail(f"{name} lets what records made leave for Python: it hands out memory of the pass")
+        if name in _CHECKS:
+            told = len(args) > 1 or "num_classes" in kwargs
+            self.proof.reads_allowed = told and (kwargs.get("num_classes", args[1] if len(args) > 1 else -1) != -1)
+            try:
+                return self._called(func, args, kwargs)
+            finally:
+                self.proof.reads_allowed = False
+        if name in ("tensor_split", "new_tensor") or name.startswith("sparse"):
+            self._refuse_secrets(name, args[1:], kwargs)
+        elif not _gives_itself(name, args, kwargs):
+            self._refuse_secrets(name, args, kwargs)
+        return self._called(func, args, kwargs)
+
+    def _refuse_secrets(self, name: str, args: Any, kwargs: Mapping[str, Any]) -> None:
+        with no_functions():
+            for tensor in tensors_among([list(args), dict(kwargs)]):
+                if _is_wrapped(tensor) or not is_public(self.proof.state(tensor)):
+                    self.proof.fail(f"{name} lets what records made leave for Python")
+
+    def _replaced(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Sequence[Any], dict[str, Any]]:
+        """Arguments with which a function is called in the place of its own."""
+        del func
+        return args, kwargs
+
+    @abstractmethod
+    def _called(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Call a function."""
+
+
+class Doors(FunctionMode):
+    """Watches the doors and does nothing else: for backward passes, in which hooks of the user run."""
+
+    def _called(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        return func(*args, **kwargs)
+
+
+_inside: dict[Any, Any] = {}
+
+
+def opened(func: Any) -> Any:
+    """A function that is written in Python, without its question whether a mode wants to see it; None for others.
+
+    The mode does want to see, and it sees what happens inside, as if the user had called that.
+    """
+    if type(func) is not types.FunctionType or not _can_be_opened(func):
+        return None
+    inside = _inside.get(func)
+    if inside is None:
+        names = dict(func.__globals__) | dict.fromkeys(_GUARDS, _no)
+        inside = types.FunctionType(func.__code__, names, func.__name__, func.__defaults__, func.__closure__)
+        inside.__kwdefaults__ = func.__kwdefaults__
+        _inside[func] = inside
+    return inside
+
+
+@cache
+def _can_be_opened(func: Any) -> bool:
+    # Without a guard of its own it chooses between others by a flag, as max_pool2d does: these ask for it again, without end.
+    guarded = not set(_GUARDS).isdisjoint(func.__code__.co_names)
+    return guarded and (func.__module__ in _OPENED_MODULES or func is Tensor.backward)
+
+
+def _no(*_: object) -> bool:
+    return False
+
+
+def _gives_itself(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether a function gives a tensor back as it is."""
+    return name in ("as_tensor", "asarray") and isinstance(args[0], Tensor) and len(args) == 1 and not kwargs

@@ -1,0 +1,104 @@
+"""Ways by which an operation could let something of a record out of a pass, other than by its results."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from discreet.errors import CoupledRecords
+from discreet.training.separation.operation import Operation
+from discreet.training.separation.states import PUBLIC, State, is_public
+from discreet.training.separation.table.operands import tensors_among
+
+__all__ = [
+    "arguments_of",
+    "depends_on_kept",
+    "keeps_records",
+    "layer_of",
+    "leak_of",
+    "targets_of_records",
+    "undeclared_by",
+    "written_by",
+]
+
+
+def arguments_of(operation: Operation, args: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments by name, with defaults."""
+    return {**operation.defaults, **dict(zip(operation.argument_names, args, strict=False)), **kwargs}
+
+
+def written_by(operation: Operation, arguments: Mapping[str, Any]) -> list[Tensor]:
+    """Tensors that an operation writes, by its schema."""
+    return [tensor for name in operation.written for tensor in tensors_among(arguments.get(name))]
+
+
+def undeclared_by(operation: Operation, arguments: Mapping[str, Any]) -> list[Tensor]:
+    """Tensors that an operation writes although its schema does not say so: running statistics, in training."""
+    if not arguments.get("training", arguments.get("train", True)):
+        return []
+    return [tensor for name in operation.undeclared for tensor in tensors_among(arguments.get(name))]
+
+
+def leak_of(operation: Operation, arguments: Mapping[str, Any], states: Mapping[int, State]) -> str | None:
+    """What an operation on records lets out: a number, a shape, or how many random numbers are drawn; None for nothing."""
+    if not operation.gives_tensors and not operation.is_geometry:
+        return "lets what records made leave for Python"
+    if operation.dynamic_shape or (operation.name in ("index", "index_put") and _by_mask(arguments, states)):
+        return "makes a shape that depends on records"
+    if operation.draws_by_value:
+        return "draws as many random numbers as records ask for"
+    return None
+
+
+def _by_mask(arguments: Mapping[str, Any], states: Mapping[int, State]) -> bool:
+    """Whether a tensor is indexed by truth values that depend on records."""
+    return any(
+        tensor.dtype in (torch.bool, torch.uint8) and not is_public(states.get(id(tensor), PUBLIC))
+        for tensor in tensors_among(arguments.get("indices"))
+    )
+
+
+def targets_of_records(operation: Operation, arguments: Mapping[str, Any], states: Mapping[int, State]) -> Iterator[Tensor]:
+    """Tensors into which an operation writes what it computes from records, whether its schema says so or not."""
+    sources = [tensor for name, value in arguments.items() if name not in operation.written for tensor in tensors_among(value)]
+    if all(is_public(states.get(id(tensor), PUBLIC)) for tensor in sources):
+        return
+    yield from written_by(operation, arguments)
+    yield from undeclared_by(operation, arguments)
+
+
+def depends_on_kept(why: str) -> CoupledRecords:
+    """The refusal of what depends on an earlier pass, or on the data set."""
+    return CoupledRecords(
+        expected="a loss that depends on the records of its own batch, and on released values",
+        got=f"one that depends on {why}",
+        do="Keep nothing that was computed from records between passes (caches, banks, running values), and take statistics of "
+        "the data set from a private query; detach() does not make a value public.",
+    )
+
+
+def keeps_records(what: str, where: str, layer: str) -> CoupledRecords:
+    """The refusal of a write."""
+    return CoupledRecords(
+        expected="a pass that keeps nothing of its records",
+        got=f"{what} what records made into {where}{layer}",
+        do="Keep no running values, banks or caches of records (in buffers, frozen parameters or attributes): they would be "
+        "released without noise. Normalisation layers: track_running_stats=False, or eval mode.",
+    )
+
+
+def layer_of(names: Mapping[int, str]) -> str:
+    """The innermost module of these whose `forward` is running; empty if there is none."""
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001  (only where something failed, for the message)
+    while frame is not None:
+        if frame.f_code.co_name == "forward":
+            module = frame.f_locals.get("self")
+            if isinstance(module, nn.Module) and id(module) in names:
+                return f"layer {names[id(module)]!r}" if names[id(module)] else "model"
+        frame = frame.f_back
+    return ""

@@ -1,0 +1,254 @@
+"""What a model keeps after a pass must not hold what the pass computed from its records.
+
+Marks on storages tell it (`marks.py`). A tensor that holds records and is found on the model after
+a pass would be released without noise in the next checkpoint, and would enter the next pass. Looked
+at are parameters, their gradients, buffers, and the plain attributes of every module, through
+lists, tuples, sets, dicts and objects.
+
+Numbers of Python are not looked at: nothing of a record becomes one but by a door (`doors.py`).
+"""
+
+from __future__ import annotations
+
+import types
+from collections import deque
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, final
+
+import torch
+from torch import Tensor, nn
+
+from discreet.errors import CoupledRecords
+from discreet.training.separation.marks import holds_records
+
+__all__ = ["OF_TORCH", "Attributes", "attributes_of", "modules_of", "refuse_kept"]
+
+_DEPTH = 3  # containers and objects on the way to a tensor: a cache, its layers, one of them
+
+_ATOMS = frozenset(
+    {
+        type(None),
+        bool,
+        int,
+        float,
+        complex,
+        str,
+        bytes,
+        range,
+        slice,
+        type,
+        types.BuiltinFunctionType,
+        types.FunctionType,
+        types.MethodType,
+        types.ModuleType,
+        torch.Generator,
+        torch.Size,
+        torch.device,
+        torch.dtype,
+        torch.layout,
+    }
+)
+"""Kinds of values in which there is no tensor, or none that a pass has put there."""
+
+OF_TORCH = frozenset(vars(nn.Module()))
+"""Attributes that every module has: registers, which are looked at by themselves, and hooks."""
+
+_CONTAINERS = frozenset({dict, list, tuple, set, frozenset, deque})
+_NONE: Mapping[str, Any] = {}
+
+
+def modules_of(model: nn.Module) -> list[nn.Module]:
+    """Every module of a model once, itself first: as `model.modules()`, several times as fast."""
+    modules = [model]
+    met = {id(model)}
+    for module in modules:  # grows meanwhile
+        register = module.__dict__.get("_modules")
+        # Modules that torch.jit has traced keep their register in C++.
+        for child in module.children() if register is None else register.values():
+            if child is not None and id(child) not in met:
+                met.add(id(child))
+                modules.append(child)
+    return modules
+
+
+def refuse_kept(model: nn.Module) -> None:
+    """Refuse a model that holds what a pass computed from its records.
+
+    It is to be called after every pass, outside of the modes of torch that watch the pass.
+
+    Raises:
+        CoupledRecords: a parameter, a gradient, a buffer or an attribute holds records; the
+            message names it.
+    """
+    search = _Search(model)
+    for module in search.modules:  # grows meanwhile
+        place = search.place_in(module)
+        if place is not None:
+            raise _refusal(model, module, place)
+
+
+@final
+class _Search:
+    """Looks for tensors that hold records.
+
+    Attributes:
+        modules: of the model, and those that are met in its attributes without being registered,
+            such as a teacher in a list.
+    """
+
+    __slots__ = ("_depths", "_known", "modules")
+
+    def __init__(self, model: nn.Module) -> None:
+        self.modules = modules_of(model)
+        self._known: set[int] = set()  # modules, once one is met that is not registered
+        self._depths: dict[int, int] = {}  # how deep each container and object was searched
+
+    def place_in(self, module: nn.Module) -> str | None:
+        """The attribute of a module that holds records; None if there is none."""
+        attributes = module.__dict__
+        # Modules that torch.jit compiled have no registers: their tensors are in C++.
+        for name, parameter in attributes.get("_parameters", _NONE).items():
+            if parameter is not None:
+                if holds_records(parameter):
+                    return str(name)
+                if parameter.grad is not None and holds_records(parameter.grad):
+                    return f"{name}.grad"
+        for name, buffer in attributes.get("_buffers", _NONE).items():
+            if buffer is not None and holds_records(buffer):
+                return str(name)
+        for name in attributes.keys() - OF_TORCH:
+            value = attributes[name]
+            if type(value) not in _ATOMS:
+                place = self.place(value, _DEPTH)
+                if place is not None:
+                    return name + place
+        return None
+
+    def place(self, value: Any, depth: int = _DEPTH) -> str | None:
+        """Where in a value there is a tensor that holds records; None if nowhere."""
+        # Objects may answer isinstance themselves, which takes long: configurations do.
+        kind = type(value)
+        if issubclass(kind, Tensor):
+            return _place_at(value)
+        if self._depths.get(id(value), 0) >= depth:  # configurations are shared by all modules
+            return None
+        self._depths[id(value)] = depth
+        if issubclass(kind, nn.Module):
+            self._meet(value)
+            return None
+        for name, part in _parts(value, kind):
+            if type(part) not in _ATOMS:
+                place = self.place(part, depth - 1)
+                if place is not None:
+                    return name + place
+        return None
+
+    def _meet(self, module: nn.Module) -> None:
+        """Search a module later, if it is not registered."""
+        self._known = self._known or set(map(id, self.modules))
+        if id(module) not in self._known:
+            self.modules += [new for new in modules_of(module) if id(new) not in self._known]
+            self._known.update(map(id, self.modules))
+
+
+def _place_at(tensor: Tensor) -> str | None:
+    if holds_records(tensor):
+        return ""
+    # torch warns where the gradient of another tensor than a leaf is asked for.
+    gradient = tensor.grad if tensor.is_leaf and tensor.requires_grad else None
+    return ".grad" if gradient is not None and holds_records(gradient) else None
+
+
+def _parts(value: Any, kind: type) -> Iterable[tuple[str, Any]]:
+    """Entries of a container and attributes of an object, with what a message says of them.
+
+    Keys and places are not named: they may have been chosen by a record.
+    """
+    if issubclass(kind, dict):
+        yield from _entries(value.values())
+        yield from _entries(value.keys())
+    elif issubclass(kind, (list, tuple, set, frozenset, deque)):
+        yield from _entries(value)
+    if kind not in _CONTAINERS:  # others may be subclasses of these, and have both
+        yield from _attributes_of(value, kind)
+
+
+def _entries(values: Collection[Any]) -> Iterable[tuple[str, Any]]:
+    """Plain values alone are passed over at the speed of C: a model may hold a vocabulary."""
+    if _ATOMS.issuperset(map(type, values)):
+        return ()
+    return [("[...]", entry) for entry in values]
+
+
+def _attributes_of(value: Any, kind: type) -> Iterable[tuple[str, Any]]:
+    attributes = attributes_of(value, kind)
+    if _ATOMS.issuperset(map(type, attributes.values())):
+        return ()
+    return [(f".{name}", entry) for name, entry in attributes.items()]
+
+
+def attributes_of(value: Any, kind: type) -> dict[str, Any]:
+    """The attributes of an object, without asking it where possible: some take long to answer."""
+    attributes: dict[str, Any]
+    try:
+        attributes = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        slots = getattr(kind, "__slots__", ())
+        names = (slots,) if isinstance(slots, str) else slots
+        attributes = {name: getattr(value, name, None) for name in names}
+        attributes |= getattr(value, "__dict__", {})  # of a thread's own
+    return attributes
+
+
+def _refusal(model: nn.Module, module: nn.Module, place: str) -> CoupledRecords:
+    names = {id(other): name for name, other in model.named_modules()}
+    layer = names.get(id(module), f"a {type(module).__name__} that is not registered")
+    what = "a gradient" if place.endswith(".grad") else "what it computed from them"
+    return CoupledRecords(
+        expected="a pass that keeps nothing of its records",
+        got=f"{what} in {f'{layer}.{place}' if layer else place}, on the model, after the pass",
+        do="Return what the loss needs, and keep no outputs, caches, banks or running values on "
+        "modules (transformers: use_cache=False); leave out backward(). They would be released "
+        "without noise, detached or not. Do not go on with this model and do not save it: build "
+        "it again.",
+    )
+
+
+@final
+class Attributes:
+    """The attributes of a model's modules before a pass.
+
+    A pass that fails, or is refused, may have put records there: `put_back` takes them off again.
+
+    Args:
+        model: of the user.
+    """
+
+    __slots__ = ("_before", "_model")
+
+    def __init__(self, model: nn.Module) -> None:
+        self._model = model
+        self._before: list[tuple[dict[str, Any], dict[str, Any]]] = []
+        for module in modules_of(model):
+            attributes = module.__dict__
+            registers = (attributes.get("_parameters"), attributes.get("_buffers"))
+            self._before += [
+                (entries, entries.copy())
+                for entries in (attributes, *registers)
+                if isinstance(entries, dict)  # those of torch.jit are in C++
+            ]
+
+    def put_back(self) -> None:
+        """Attributes that hold records, and did not before, are again what they were.
+
+        What was put into a list or another container that was there before stays in it.
+        """
+        search = _Search(self._model)
+        for entries, before in self._before:
+            for name, value in list(entries.items()):
+                if value is before.get(name) or name in OF_TORCH or search.place(value) is None:
+                    continue
+                if name in before:
+                    entries[name] = before[name]
+                else:
+                    del entries[name]

@@ -1,0 +1,91 @@
+"""What is known of a storage is written on the storage itself, and stays there as long as it lives.
+
+torch keeps the Python object of a storage for as long as the storage lives, also where only C++ holds it (`preserved` tests
+it). So nothing is held, no address is looked up or used twice, and a mark of an earlier pass that says "records" *is* state
+that somebody kept.
+"""
+
+from __future__ import annotations
+
+import gc
+from functools import cache
+from itertools import count
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+from discreet.training.separation.states import PUBLIC, Mixed, is_public
+
+__all__ = [
+    "KEPT",
+    "Content",
+    "Mark",
+    "forget",
+    "holds_records",
+    "mark_dataset",
+    "new_pass",
+    "no_functions",
+    "out_of_sight",
+    "preserved",
+]
+
+Content: TypeAlias = Any
+"""State of a storage: PUBLIC, NOISE, OWN, a Memory or a Mixed."""
+
+out_of_sight: Any = torch._C._DisableTorchDispatch  # noqa: SLF001
+"""Context in which dispatch modes do not see operations."""
+
+no_functions: Any = torch._C.DisableTorchFunction  # noqa: SLF001
+"""Context in which function modes do not see functions."""
+
+KEPT = Mixed.of("what an earlier pass computed from records was kept", kept=True)
+_DATASET = Mixed.of("the memory of the data set itself, past the sample that was drawn", kept=True)
+_numbers = count(1)
+
+
+Mark: TypeAlias = tuple[int, Content, bool]
+"""On a storage: number of the pass, content, and whether the storage was made in that pass."""
+
+
+def new_pass() -> int:
+    """A number for a pass; 0 is none."""
+    return next(_numbers)
+
+
+def holds_records(tensor: Tensor) -> bool:
+    """Whether the last pass that met this tensor's memory left records in it."""
+    try:
+        mark = getattr(tensor.untyped_storage(), "_separation", None)
+    except (NotImplementedError, RuntimeError):  # sparse and the like have no storage
+        return bool(getattr(tensor, "_separation", False))
+    return mark is not None and not is_public(mark[1])
+
+
+def forget(tensor: Tensor) -> None:
+    """Say that a tensor is public from now on: it was released."""
+    storage: Any = tensor.untyped_storage()
+    storage._separation = None  # noqa: SLF001  (our own mark)
+
+
+def mark_dataset(tensor: Tensor) -> None:
+    """Say that a tensor is memory of the data set: in a pass it is nobody's own."""
+    if tensor.layout is torch.strided:
+        storage: Any = tensor.untyped_storage()
+        storage._separation = (0, _DATASET, False)  # noqa: SLF001
+
+
+@cache
+def preserved() -> bool:
+    """Whether a mark lives as long as its storage, also where only C++ holds it."""
+    leaf = torch.ones(3, requires_grad=True)
+    value = leaf * 2
+    storage: Any = value.untyped_storage()
+    storage._separation = mark = (0, PUBLIC, False)  # noqa: SLF001
+    total = (value * value).sum()
+    del value, storage
+    gc.collect(0)
+    graph = total.grad_fn
+    node: Any = graph.next_functions[0][0] if graph is not None else None
+    saved = (node._saved_self, node._saved_other)  # noqa: SLF001  (what autograd kept)
+    return all(getattr(tensor.untyped_storage(), "_separation", None) is mark for tensor in saved)

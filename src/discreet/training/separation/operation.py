@@ -1,0 +1,175 @@
+"""What is fixed about an operation of ATen: names and defaults of its arguments, what it writes, which rule it has."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import torch
+
+from discreet.training.separation.marks import preserved
+from discreet.training.separation.states import OneByOne
+from discreet.training.separation.table import RULES
+from discreet.training.separation.table.kinds import (
+    DRAWS_BY_VALUE,
+    FILLS,
+    GEOMETRY,
+    IGNORED,
+    RANDOM,
+    SHAPE_ONLY,
+    STATIC_SHAPE,
+    UNDECLARED_WRITES,
+    UNINITIALISED,
+)
+from discreet.training.separation.table.operands import Rule
+
+__all__ = ["TESTED", "Operation", "forget_operations", "operation_of", "require_tested_version"]
+
+TESTED = frozenset({"2.13.0"})
+"""Versions of torch on which the table was tried with torch's own database of operators."""
+
+
+@final
+class Operation:
+    """Facts of one overload, read off its schema once."""
+
+    __slots__ = (
+        "argument_names",
+        "composite",
+        "defaults",
+        "draws_by_value",
+        "dynamic_shape",
+        "fills",
+        "full_name",
+        "gives_tensors",
+        "ignored",
+        "is_geometry",
+        "is_random",
+        "is_view",
+        "name",
+        "overload",
+        "pointwise",
+        "rule",
+        "shape_only",
+        "undeclared",
+        "uninitialised",
+        "written",
+    )
+
+    def __init__(self, func: Any) -> None:
+        schema = func._schema  # noqa: SLF001  (how torch itself shows it)
+        base = schema.name.split("::")[-1]
+        self.overload: str = schema.overload_name or "default"
+        self.full_name = f"{schema.name}.{self.overload}".removeprefix("aten::")
+        self.argument_names: list[str] = [argument.name for argument in schema.arguments]
+        self.defaults = _defaults(schema)
+        self.written = _written(schema)
+        # Custom operators have "library::" in their names, so that no list of torch's own names has them.
+        self.name: str = _functional_name(base, self.written) if _is_aten(schema) else schema.name
+        spellings = {self.name, f"{self.name}.{self.overload}", base if _is_aten(schema) else schema.name}
+        self.is_geometry = not spellings.isdisjoint(GEOMETRY)
+        self.shape_only = not spellings.isdisjoint(SHAPE_ONLY)
+        self.is_random = not spellings.isdisjoint(RANDOM)
+        self.fills = self.name in FILLS
+        self.uninitialised = self.name in UNINITIALISED
+        self.draws_by_value = self.name in DRAWS_BY_VALUE
+        self.ignored: tuple[str, ...] = IGNORED.get(self.name, ())
+        self.undeclared: tuple[str, ...] = UNDECLARED_WRITES.get(self.name, ())
+        self.pointwise = _is_aten(schema) and _is_pointwise(func, self.name, self.overload)
+        self.rule: Rule | None = self._listed_rule()
+        self.composite = self._is_composite(func)
+        self.gives_tensors = bool(schema.returns or self.written) and all(
+            "Tensor" in str(returned.type) for returned in schema.returns
+        )
+        self.dynamic_shape = torch.Tag.dynamic_output_shape in func.tags and self.name not in STATIC_SHAPE
+        self.is_view = self._is_plain_view(schema)
+
+    def _is_composite(self, func: Any) -> bool:
+        """Whether torch can take it apart into operations that have rules of their own."""
+        if self.rule is not None or self.is_geometry or self.shape_only:
+            return False
+        try:
+            return bool(func._can_decompose())  # noqa: SLF001  (the only way to ask)
+        except RuntimeError:
+            return False
+
+    def _is_plain_view(self, schema: Any) -> bool:
+        """Whether the only tensor argument is the first one, and all results are views of it, by schema."""
+        special = self.is_geometry or self.shape_only or self.composite or self.dynamic_shape
+        if special or self.written or self.rule is not None or not self.gives_tensors:
+            return False
+        tensors = [argument for argument in schema.arguments if "Tensor" in str(argument.type)]
+        return _gives_one_view(schema) and tensors == schema.arguments[:1] and str(tensors[0].type) == "Tensor"
+
+    def _listed_rule(self) -> Rule | None:
+        """The rule of the table; for torch's own operations, also that of the tag.
+
+        What a custom operator says of itself is not believed: it needs a rule (`register_separation`).
+        """
+        rule = RULES.get(f"{self.name}.{self.overload}") or RULES.get(self.name)
+        return RULES["pointwise"] if rule is None and self.pointwise else rule
+
+
+def _defaults(schema: Any) -> dict[str, Any]:
+    return {argument.name: argument.default_value for argument in schema.arguments if argument.has_default_value()}
+
+
+def _written(schema: Any) -> list[str]:
+    """Names of the arguments that are written, as the schema says."""
+    writes = [argument for argument in schema.arguments if argument.alias_info is not None]
+    return [argument.name for argument in writes if argument.alias_info.is_write]
+
+
+def _is_aten(schema: Any) -> bool:
+    own: bool = schema.name.startswith("aten::")
+    return own
+
+
+def _gives_one_view(schema: Any) -> bool:
+    """Whether there is one result, which is in the memory of an argument and does not write to it."""
+    views = [returned.alias_info is not None and not returned.alias_info.is_write for returned in schema.returns]
+    return views == [True]
+
+
+def _functional_name(base: str, written: list[str]) -> str:
+    """The name of the form that writes nothing: `add` for `add_`, `__and__` for `__iand__`."""
+    if written != ["self"]:
+        return base
+    if base.startswith("__i") and base.endswith("__"):
+        return "__" + base[3:]
+    return base[:-1] if base.endswith("_") and not base.endswith("__") else base
+
+
+def _is_pointwise(func: Any, name: str, overload: str) -> bool:
+    """Whether torch tags it so. In-place forms mostly lack the tag; the form that writes nothing has it."""
+    functional = getattr(getattr(torch.ops.aten, name, None), overload, None)
+    return torch.Tag.pointwise in func.tags or torch.Tag.pointwise in getattr(functional, "tags", ())
+
+
+_operations: dict[Any, Operation] = {}
+
+
+def operation_of(func: Any) -> Operation:
+    """The facts of an overload."""
+    key = func._op  # noqa: SLF001  (hashes faster than the overload itself)
+    operation = _operations.get(key)
+    if operation is None:
+        operation = _operations[key] = Operation(func)
+    return operation
+
+
+def forget_operations() -> None:
+    """Read the table again: a rule was added to it. Not during a pass."""
+    _operations.clear()
+
+
+def require_tested_version() -> None:
+    """On another version nothing is proved: an operation may have changed its meaning.
+
+    Raises:
+        OneByOne: the operator database was not run on this version, or it does not keep marks on storages.
+    """
+    version = torch.__version__.split("+")[0]
+    if version not in TESTED:
+        raise OneByOne(f"the separation of records was not tested on torch {version}, only on {', '.join(sorted(TESTED))}")
+    if not preserved():
+        raise OneByOne("this torch does not keep the Python objects of storages, on which the proof rests")

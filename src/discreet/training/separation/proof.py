@@ -1,0 +1,399 @@
+"""A pass that proves itself: every operation of ATen, forward and backward, goes by the table of rules.
+
+    tensors of the batch begin as Rows ──> each operation: states in, rule, states out ──> losses and gradients at taps
+
+`Proof` is a dispatch mode of torch. Unknown operations give `Mixed`; what leaves for Python, or a shape or a number of random
+numbers that depends on records, fails the pass; a write of records into memory that was there before the pass is refused
+before it happens. Theorem, assumptions and what is not covered: docs/proofs/separation.md.
+
+What an operation did is remembered under everything that its rule could read (`effects.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn
+
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from discreet.errors import CoupledRecords
+from discreet.training.separation.books import Books, storage_of
+from discreet.training.separation.effects import Effect, Effects, Lookup
+from discreet.training.separation.exits import (
+    arguments_of,
+    depends_on_kept,
+    keeps_records,
+    layer_of,
+    leak_of,
+    targets_of_records,
+    undeclared_by,
+    written_by,
+)
+from discreet.training.separation.marks import no_functions, out_of_sight
+from discreet.training.separation.operation import Operation, operation_of
+from discreet.training.separation.states import FILLED, NOISE, OWN, PUBLIC, Mixed, OneByOne, Rows, State, is_public, worst_of
+from discreet.training.separation.table.operands import Operands, Unknown, tensors_among, uniform
+
+__all__ = ["Proof"]
+
+_PLAIN = frozenset({Tensor, nn.Parameter, nn.Buffer})
+_IN = ", in the "
+_HIDDEN = float("nan")  # in the place of a float: no rule goes by one
+_NOT_WRITTEN = Mixed.of("memory that was never written")
+
+
+class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Follows the records of one pass.
+
+    Args:
+        count: records of the pass, each a row of the batch. With 1, everything belongs to the one record: nothing has to
+            be proved, and only what is kept for later is watched.
+        names: the modules of the model, `id` to name, for messages.
+        describe: names a tensor that was there before the pass, for messages.
+
+    Attributes:
+        failure: why the pass is not proved, as soon as that is certain; None until then. Public.
+        reads_allowed: whether numbers may leave for Python for now: torch looks at them to raise an error, and for nothing
+            else.
+    """
+
+    def __init__(
+        self,
+        count: int,
+        names: Mapping[int, str] | None = None,
+        describe: Callable[[Tensor], str] = lambda _: "memory that was there before the pass",
+    ) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.count = count
+        self.failure: str | None = None
+        self.reads_allowed = False
+        self._refusal: CoupledRecords | None = None
+        self._names = names or {}
+        self._describe = describe
+        self._books = Books(count, self._where)
+        self._effects = Effects.of(count)
+
+    # --- states ---
+
+    def begin(self, tensor: Tensor, rows: Rows) -> Tensor:
+        """A tensor of the batch, in memory of its own, whose records are along an axis."""
+        with no_functions(), out_of_sight():
+            own = tensor.detach().clone(memory_format=torch.contiguous_format)
+        self._books.inner = rows.inner
+        self._books.set_new(own, rows if self.count > 1 else OWN)
+        return own
+
+    @property
+    def reasons(self) -> list[str]:
+        """Where states became `Mixed`, in order. Public."""
+        return self._books.reasons
+
+    def state(self, tensor: Tensor) -> State:
+        """What a tensor depends on."""
+        return self._books.state(tensor)
+
+    def told(self, state: Mixed) -> str:
+        """Why records were joined, with the layer in which that came up first. Public."""
+        return self._books.told(state)
+
+    def is_made_here(self, tensor: Tensor) -> bool:
+        """Whether a tensor lies in memory of this pass."""
+        storage = storage_of(tensor)
+        return storage is None or self._books.made_here(storage)
+
+    def require_rows(self, tensor: Tensor, rows: Rows, what: str) -> None:
+        """Fail the pass unless a tensor is public or has its records there.
+
+        Raises:
+            OneByOne: it has not.
+            CoupledRecords: it depends on what an earlier pass kept.
+        """
+        with no_functions():
+            state = self.state(tensor)
+            if is_public(state) or state == rows or state is OWN:
+                return
+            self.refuse_kept(state)
+            because = self.told(state) if isinstance(state, Mixed) else "its records are in another place"
+            first = f" (first: {self.reasons[0]})" if self.reasons and because not in self.reasons[0] else ""
+            self.fail(f"{what} depends on several records: {because}{first}")
+
+    def require_argument(self, tensor: Tensor, rows: Rows, operation: str) -> None:
+        """As `require_rows`; and a constant must be the same for every record."""
+        with no_functions():
+            self.require_rows(tensor, rows, f"an argument of {operation}")
+            content = self._books.content(tensor)
+            if content is PUBLIC and tensor.shape[rows.dim] != 1 and not uniform(tensor, rows, self.count):
+                self.fail(f"an argument of {operation} has other values for other places of a batch")
+
+    def declare(self, tensor: Tensor, rows: Rows) -> None:
+        """Say of the result of an operation of our own, in new memory, where its records are."""
+        with no_functions():
+            self._books.set_new(tensor, rows)
+
+    def refuse_kept(self, state: State) -> None:
+        """Refuse what depends on an earlier pass or on the data set: computing records one by one does not help."""
+        if isinstance(state, Mixed) and state.kept:
+            self._refuse(depends_on_kept(state.why))
+
+    def fail(self, why: str) -> None:
+        """The pass is not proved, whoever catches this. With one record nothing has to be proved.
+
+        Raises:
+            OneByOne: always, but with one record.
+        """
+        if self.count == 1:
+            return
+        if self.failure is None:
+            self.failure = why if _IN in why else why + self._where()  # the layer that is the cause comes first
+        raise OneByOne(self.failure)
+
+    def check(self) -> None:
+        """Raise again what a user's code may have caught, or C++ code wrapped."""
+        if self._refusal is not None:
+            raise self._refusal
+        if self.failure is not None:
+            raise OneByOne(self.failure)
+
+    def _refuse(self, error: CoupledRecords) -> NoReturn:
+        self._refusal = error
+        raise error
+
+    def _where(self) -> str:
+        name = layer_of(self._names)
+        return f"{_IN}{name}" if name else ""
+
+    # --- the mode ---
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # nothing is compiled during a pass: this leaves out a wrapper around every call
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
+        with no_functions():
+            operation = operation_of(func)
+            if operation.is_view and type(args[0]) in _PLAIN:
+                return self._viewed(func, operation, args, kwargs)
+            lookup = Lookup(func._op)  # noqa: SLF001
+            if not self._looked_up(lookup, args, kwargs):
+                return self._judged(func, operation, args, kwargs or {})
+            if lookup.secret:
+                effect = self._effects.get(lookup)
+                if effect is not None and effect.applies(lookup, self._books.made_here):
+                    return self._repeated(func, operation, args, kwargs or {}, lookup, effect)
+                return self._learned(func, operation, args, kwargs or {}, lookup)
+            return self._public(func, operation, args, kwargs or {}, lookup)
+
+    def _looked_up(self, lookup: Lookup, args: Any, kwargs: dict[str, Any] | None) -> bool:
+        """Whether the key of a call could be made."""
+        number, meet = self._books.number, self._books.meet
+        try:
+            return lookup.add(args, number, meet) and (not kwargs or lookup.add((*kwargs, *kwargs.values()), number, meet))
+        except (NotImplementedError, RuntimeError):  # sparse and the like have no storage
+            return False
+
+    def _viewed(self, func: Any, operation: Operation, args: Any, kwargs: dict[str, Any] | None) -> Any:
+        """One tensor goes in, and what comes out is in its memory, which tells everything."""
+        source = args[0]
+        try:
+            out = func._op(*args, **kwargs) if kwargs else func._op(*args)  # noqa: SLF001  (without another look-up)
+        except Exception:
+            self._raised(operation, [source])
+            raise
+        views = (out,) if type(out) is Tensor else out
+        try:
+            storage = source.untyped_storage()
+            if all(view.untyped_storage() is storage for view in views):
+                return out
+        except (NotImplementedError, RuntimeError):
+            pass
+        return self._settled(operation, arguments_of(operation, args, kwargs or {}), out)
+
+    def _public(self, func: Any, operation: Operation, args: Any, kwargs: dict[str, Any], lookup: Lookup) -> Any:
+        """An operation on public tensors alone: its results are public too."""
+        content = lookup.public_content(operation)
+        if content is PUBLIC and lookup.noise and self._books.assign_noise(lookup.tensors):
+            return self._judged(func, operation, args, kwargs)
+        out = func._op(*args, **kwargs)  # noqa: SLF001
+        for result in (out,) if type(out) is Tensor else tensors_among(out):
+            self._books.fresh(result, content, uninitialised=operation.uninitialised)
+        if operation.written:
+            for target in written_by(operation, arguments_of(operation, args, kwargs)):
+                self._books.overwrite(target, content)
+        return out
+
+    # --- one call, judged by its rule ---
+
+    def _judged(self, func: Any, operation: Operation, args: Any, kwargs: dict[str, Any]) -> Any:
+        inputs = tensors_among((args, kwargs))
+        self._refuse_kinds(operation, inputs)
+        states = {id(tensor): self.state(tensor) for tensor in inputs}
+        if all(map(is_public, states.values())):
+            lookup = Lookup(func)
+            lookup.secret_numbers = not any(isinstance(argument, torch.Generator) for argument in (*args, *kwargs.values()))
+            return self._public(func, operation, args, kwargs, lookup)
+        if operation.composite:
+            with self:
+                out = func.decompose(*args, **kwargs)
+            if out is not NotImplemented:
+                return out
+        arguments = arguments_of(operation, args, kwargs)
+        leak = leak_of(operation, arguments, states)
+        if leak is not None and not (self.reads_allowed and not operation.gives_tensors):
+            self.fail(f"{operation.full_name} {leak}")
+        for target in targets_of_records(operation, arguments, states):
+            if not self._books.made_here(target.untyped_storage()):
+                place = self._describe(target)
+                self._refuse(keeps_records(f"{operation.full_name}, which writes", place, self._where()))
+        try:
+            out = func._op(*args, **kwargs)  # noqa: SLF001
+        except Exception:
+            self._raised(operation, inputs)
+            raise
+        return self._settled(operation, arguments, out, states)
+
+    def _refuse_kinds(self, operation: Operation, inputs: list[Tensor]) -> None:
+        for tensor in inputs:
+            if type(tensor) not in _PLAIN or tensor.layout is not torch.strided:
+                self.fail(f"{operation.full_name} meets a tensor of another kind, {type(tensor).__name__}")
+
+    def _raised(self, operation: Operation, inputs: list[Tensor]) -> None:
+        """An error of an operation on records tells something about a record, whoever catches it."""
+        secret = not all(is_public(self.state(tensor)) for tensor in inputs)
+        if secret and self.failure is None and self.count > 1:
+            self.failure = f"{operation.full_name} raised an error that a record may have caused{self._where()}"
+
+    def _settled(
+        self,
+        operation: Operation,
+        arguments: Mapping[str, Any],
+        out: Any,
+        states: dict[int, State] | None = None,
+    ) -> Any:
+        """An operation has run: the states of what it made and of what it wrote."""
+        inputs = tensors_among(dict(arguments))
+        if states is None:
+            states = {id(tensor): self.state(tensor) for tensor in inputs}
+        storages = [storage for storage in map(storage_of, inputs) if storage is not None]
+        met = set(map(id, storages))
+        results = tensors_among(out)
+        new = [result for result in results if id(storage_of(result)) not in met]
+        if operation.is_geometry or operation.shape_only:
+            self._reshaped(operation, inputs, new)
+            return out
+        if not new and not operation.written:
+            return out  # views: their memory tells
+        outcome = self._results(operation, arguments, states, results)
+        for result, state in zip(results, outcome, strict=False):
+            if id(storage_of(result)) not in met and not self._books.set_new(result, state):
+                self.fail("a sparse or nested tensor is made of records")
+        self._note_writes(operation, arguments, outcome)
+        return out
+
+    def _note_writes(self, operation: Operation, arguments: Mapping[str, Any], outcome: list[State]) -> None:
+        for place, target in enumerate(written_by(operation, arguments)):
+            self._books.write(target, outcome[min(place, len(outcome) - 1)], operation.full_name)
+        for target in undeclared_by(operation, arguments):
+            joined = self._books.mixed(f"{operation.full_name} joins records") if self.count > 1 else OWN
+            self._books.write(target, joined, operation.full_name)
+
+    def _reshaped(self, operation: Operation, inputs: list[Tensor], new: list[Tensor]) -> None:
+        """Only shapes mattered. Memory that grew holds what nobody has written."""
+        content = NOISE if operation.is_random else FILLED if operation.fills or operation.uninitialised else PUBLIC
+        for result in new:
+            self._books.fresh(result, content, uninitialised=operation.uninitialised)
+        if operation.name in ("resize", "resize_as", "resize_", "resize_as_") and inputs:
+            self._books.set(inputs[0].untyped_storage(), _NOT_WRITTEN)
+
+    def _results(
+        self,
+        operation: Operation,
+        arguments: Mapping[str, Any],
+        states: dict[int, State],
+        results: list[Tensor],
+    ) -> list[State]:
+        """The states of the results, by the rule."""
+        ignored = {id(tensor) for name in operation.ignored for tensor in tensors_among(arguments.get(name))}
+        known = {number: PUBLIC if number in ignored else state for number, state in states.items()}
+        worst = worst_of(known.values())
+        if isinstance(worst, Rows) and operation.rule is not None:
+            return self._by_rule(operation, arguments, known, results)
+        if operation.rule is None and not is_public(worst) and not operation.ignored:
+            # Not even the shapes of its results are known to be public.
+            self.fail(f"{operation.full_name} has no rule")
+        if isinstance(worst, Mixed):
+            worst = self._books.named(worst, operation.full_name)
+        return [worst] * max(1, len(results))
+
+    def _by_rule(
+        self,
+        operation: Operation,
+        arguments: Mapping[str, Any],
+        states: Mapping[int, State],
+        results: list[Tensor],
+    ) -> list[State]:
+        rule = operation.rule
+        shown = {name: _HIDDEN if type(value) is float else value for name, value in arguments.items()}
+        operands = Operands(operation.name, operation.overload, shown, states, results, self.count)
+        try:
+            outcome = rule(operands) if rule is not None else PUBLIC
+        except Unknown as reason:
+            outcome = self._books.mixed(f"{operation.full_name}: {reason}")
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+            outcome = self._books.mixed(f"{operation.full_name}: its rule stumbled ({type(error).__name__})")
+        if operands.looked:
+            self._books.looked = True
+        if not isinstance(outcome, (list, tuple)):
+            return [self._books.named(outcome, operation.full_name)] * max(1, len(results))  # type: ignore[arg-type]
+        if len(outcome) != max(1, len(results)):
+            return [self._books.mixed(f"{operation.full_name}: a rule that does not fit its results")] * max(1, len(results))
+        return [self._books.named(state, operation.full_name) for state in outcome]
+
+    # --- remembered ---
+
+    def _learned(self, func: Any, operation: Operation, args: Any, kwargs: dict[str, Any], lookup: Lookup) -> Any:
+        """Judge by the rule; what that did to the marks is remembered, if it may be."""
+        before = [storage._separation for storage in lookup.storages]  # noqa: SLF001
+        self._books.looked = False
+        self._books.news.clear()
+        out = self._judged(func, operation, args, kwargs)
+        if self._books.looked or operation.composite or not operation.gives_tensors or operation.is_geometry:
+            return out
+        written = written_by(operation, arguments_of(operation, args, kwargs))
+        effect = Effect.observed(lookup, before, tensors_among(out), written, list(self._books.news))
+        if effect is not None:
+            self._effects.remember(lookup, effect)
+        return out
+
+    def _repeated(
+        self,
+        func: Any,
+        operation: Operation,
+        args: Any,
+        kwargs: dict[str, Any],
+        lookup: Lookup,
+        effect: Effect,
+    ) -> Any:
+        """The operation is known: run it, and put the marks that it left the first time."""
+        try:
+            out = func._op(*args, **kwargs) if kwargs else func._op(*args)  # noqa: SLF001
+        except Exception:
+            self._raised(operation, tensors_among((args, kwargs)))
+            raise
+        simple = effect.simple
+        if simple is not None and type(out) is Tensor and simple.fits(out):
+            out.untyped_storage()._separation = (self._books.number, simple.content, True)  # type: ignore[attr-defined]  # noqa: SLF001
+            return out
+        results = (out,) if type(out) is Tensor else tensors_among(out)
+        if not effect.fits(results, lookup.storages):
+            return self._settled(operation, arguments_of(operation, args, kwargs), out)
+        number = self._books.number
+        for result, expected in zip(results, effect.results, strict=True):
+            if expected is not None:
+                result.untyped_storage()._separation = (number, expected.content, True)  # type: ignore[attr-defined]  # noqa: SLF001
+        for place, content in effect.writes:
+            self._books.set(lookup.storages[place], content)
+        for why in effect.reasons:
+            self._books.tell(why)
+        return out

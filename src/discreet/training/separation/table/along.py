@@ -1,0 +1,273 @@
+"""Rules of operations that work along some axes and leave all others alone.
+
+The record axis must be among the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from discreet.training.separation.states import State
+from discreet.training.separation.table.operands import (
+    SUM,
+    Operands,
+    Rule,
+    Unknown,
+    axes_of,
+    rules_for,
+)
+
+__all__ = ["RULES"]
+
+_ALONG = "runs along records"
+
+
+def _reduced(operands: Operands) -> State | list[State]:
+    """Axes are folded into one number; none named means all of them."""
+    operands.require_known("self")
+    rows, ndim = operands.require_rows("self"), operands["self"].ndim
+    axes = axes_of(operands["dim"], ndim)
+    if rows.dim in axes:
+        if operands.name == "sum":
+            return SUM
+        raise Unknown("runs over records")
+    gone = 0 if operands["keepdim"] else sum(axis < rows.dim for axis in axes)
+    return [operands.kept(rows, result, rows.dim - gone) for result in operands.results]
+
+
+def _along(*names: str) -> Rule:
+    """Operands of one rank that meet line by line along `dim` or `dims`."""
+
+    def rule(operands: Operands) -> list[State]:
+        operands.require_known(*names)
+        tensors = operands.tensors(names)
+        ndim = tensors[0].ndim
+        if any(tensor.ndim != ndim for tensor in tensors):
+            raise Unknown("operands of different rank")
+        rows = operands.agreed((tensor, 0) for tensor in tensors)
+        if rows.dim in axes_of(operands["dims" if operands.has("dims") else "dim"], ndim):
+            raise Unknown(_ALONG)
+        return operands.in_all(rows)
+
+    return rule
+
+
+def _renormed(operands: Operands) -> list[State]:
+    """The other way round: each index along `dim` is scaled by the norm of what lies there."""
+    operands.require_known("self")
+    rows = operands.require_rows("self")
+    if rows.dim not in axes_of(operands["dim"], operands["self"].ndim):
+        raise Unknown(_ALONG)
+    return operands.in_all(rows)
+
+
+def _padded(operands: Operands) -> list[State]:
+    """The list of widths begins with the last axis, two numbers for each."""
+    operands.require_known("self")
+    rows, pad = operands.require_rows("self"), operands["pad"]
+    begin = 2 * (operands["self"].ndim - 1 - rows.dim)
+    if any(pad[begin : begin + 2]):
+        raise Unknown("pads along records")
+    return operands.in_all(rows)
+
+
+# --- the last axes are worked on, those before are a batch ---
+
+
+def _leading(last: int, *names: str) -> Rule:
+    """Records must lie before the `last` axes.
+
+    Operands have the same leading axes and are not broadcast. Results that were not asked for,
+    as some factors of a matrix, are empty.
+    """
+
+    def rule(operands: Operands) -> list[State]:
+        operands.require_known(*names)
+        tensors = operands.tensors(names)
+        rows = operands.agreed((tensor, 0) for tensor in tensors)
+        if rows.dim >= tensors[0].ndim - last:
+            raise Unknown(_ALONG)
+        return operands.where_fitting(rows)
+
+    return rule
+
+
+def _solved(*names: str) -> Rule:
+    """Systems of equations (..., n, m).
+
+    If ranks differ, right sides may be vectors instead of matrices: then nothing is known.
+    """
+
+    def rule(operands: Operands) -> list[State]:
+        operands.require_known(*names, "pivots")
+        matrices = operands.tensors(names)
+        ndim = matrices[0].ndim
+        if any(matrix.ndim != ndim for matrix in matrices):
+            raise Unknown("systems and right sides of different rank")
+        rows = operands.agreed((tensor, 0) for tensor in operands.tensors((*names, "pivots")))
+        if rows.dim >= ndim - 2:
+            raise Unknown(_ALONG)
+        return operands.where_fitting(rows)
+
+    return rule
+
+
+def _pooled_at_random(last: int) -> Rule:
+    """Pooling by `random_samples` of shape (N, C, last); for an image without N they have N = 1."""
+
+    def rule(operands: Operands) -> list[State]:
+        operands.require_known("self", public=["random_samples"])
+        image, samples = operands["self"], operands["random_samples"]
+        shift = last + 2 - image.ndim
+        rows = operands.agreed([(image, shift), (samples, 0)])
+        if rows.dim >= 2:
+            raise Unknown(_ALONG)
+        return operands.in_all(rows.at(rows.dim - shift))
+
+    return rule
+
+
+# --- the first axis is the batch ---
+
+
+def _first(ranks: Mapping[str, int | None]) -> Rule:
+    """Records must lie along the first axis of operands of these ranks, if one is given.
+
+    With one axis less, some operations take the first for that of channels.
+    """
+
+    def rule(operands: Operands) -> list[State]:
+        operands.require_known(*ranks)
+        for name, rank in ranks.items():
+            if rank is not None and operands[name].ndim != rank:
+                raise Unknown("an operand without a batch axis")
+        rows = operands.agreed((tensor, 0) for tensor in operands.tensors(ranks))
+        if rows.dim != 0:
+            raise Unknown("records in another place than the first axis")
+        return operands.in_all(rows)
+
+    return rule
+
+
+def _sampled_backward(ndim: int) -> Rule:
+    """Samples of images at points, going back.
+
+    With padding other than zeros, torch 2.13 lets a point that is no number write outside of its
+    image (it ended the process): then nothing is known.
+    """
+    row_by_row = _first({"grad_output": ndim, "input": ndim, "grid": ndim})
+
+    def rule(operands: Operands) -> State | Sequence[State]:
+        if operands["padding_mode"] != 0:
+            raise Unknown("points may lie outside of the image")
+        return row_by_row(operands)
+
+    return rule
+
+
+_REDUCTIONS = """
+    sum nansum mean prod amax amin argmax argmin aminmax any all count_nonzero
+    max.dim max.default min.dim min.default median nanmedian mode kthvalue
+    var std var_mean std_mean norm linalg_vector_norm logsumexp
+"""
+
+_LINES = """
+    cumsum cumprod cummax cummin logcumsumexp sort argsort topk flip roll rot90 glu
+    _softmax _log_softmax softmax log_softmax _safe_softmax _fft_r2c _fft_c2r _fft_c2c
+"""
+
+_LAST_AXIS = """
+    reflection_pad1d replication_pad1d
+    upsample_nearest1d upsample_linear1d _upsample_nearest_exact1d
+"""
+
+_LAST_TWO = """
+    avg_pool2d max_pool2d_with_indices
+    adaptive_avg_pool2d _adaptive_avg_pool2d adaptive_max_pool2d
+    reflection_pad2d replication_pad2d upsample_nearest2d _upsample_nearest_exact2d
+    upsample_bilinear2d _upsample_bilinear2d_aa upsample_bicubic2d _upsample_bicubic2d_aa
+    tril triu linalg_eig _linalg_eigvals linalg_cholesky_ex cholesky cholesky_inverse
+    linalg_ldl_factor_ex geqrf
+"""
+
+_LAST_THREE = """
+    avg_pool3d max_pool3d_with_indices
+    adaptive_avg_pool3d _adaptive_avg_pool3d adaptive_max_pool3d
+    reflection_pad3d replication_pad3d upsample_nearest3d _upsample_nearest_exact3d
+    upsample_trilinear3d pixel_shuffle pixel_unshuffle
+"""
+
+_FACTORS = """
+    linalg_inv_ex linalg_qr linalg_lu linalg_lu_factor_ex
+    _linalg_det _linalg_slogdet _linalg_eigh _linalg_svd
+"""
+
+_ENLARGED_1D = """
+    upsample_nearest1d_backward _upsample_nearest_exact1d_backward upsample_linear1d_backward
+"""
+
+_ENLARGED_2D = """
+    upsample_nearest2d_backward _upsample_nearest_exact2d_backward
+    upsample_bilinear2d_backward _upsample_bilinear2d_aa_backward
+    upsample_bicubic2d_backward _upsample_bicubic2d_aa_backward
+"""
+
+_ENLARGED_3D = """
+    upsample_nearest3d_backward _upsample_nearest_exact3d_backward upsample_trilinear3d_backward
+"""
+
+_POOLED_2D = """
+    reflection_pad2d_backward replication_pad2d_backward avg_pool2d_backward
+    _adaptive_avg_pool2d_backward adaptive_max_pool2d_backward max_pool2d_with_indices_backward
+    fractional_max_pool2d_backward
+"""
+
+_POOLED_3D = """
+    reflection_pad3d_backward replication_pad3d_backward avg_pool3d_backward
+    _adaptive_avg_pool3d_backward adaptive_max_pool3d_backward max_pool3d_with_indices_backward
+    fractional_max_pool3d_backward
+"""
+
+RULES: dict[str, Rule] = {
+    **rules_for(_REDUCTIONS, _reduced),
+    **rules_for(_LINES, _along("self")),
+    "_softmax_backward_data": _along("grad_output", "output"),
+    "_log_softmax_backward_data": _along("grad_output", "output"),
+    "glu_backward": _along("grad_output", "self"),
+    "linalg_cross": _along("self", "other"),
+    "renorm": _renormed,
+    "constant_pad_nd": _padded,
+    **rules_for(_LAST_AXIS, _leading(1, "self", "input")),
+    **rules_for(_LAST_TWO, _leading(2, "self", "input")),
+    **rules_for(_LAST_THREE, _leading(3, "self", "input")),
+    **rules_for(_FACTORS, _leading(2, "A")),
+    **rules_for(_ENLARGED_1D, _leading(1, "grad_output")),
+    **rules_for(_ENLARGED_2D, _leading(2, "grad_output")),
+    **rules_for(_ENLARGED_3D, _leading(3, "grad_output")),
+    "reflection_pad1d_backward": _leading(1, "grad_output", "self"),
+    "replication_pad1d_backward": _leading(1, "grad_output", "self"),
+    **rules_for(_POOLED_2D, _leading(2, "grad_output", "self", "indices")),
+    **rules_for(_POOLED_3D, _leading(3, "grad_output", "self", "indices")),
+    "max_unpool2d": _leading(2, "self", "indices"),
+    "max_unpool3d": _leading(3, "self", "indices"),
+    "linalg_householder_product": _leading(2, "input", "tau"),
+    "ormqr": _leading(2, "self", "input2", "input3"),
+    "lu_unpack": _leading(2, "LU_data", "LU_pivots"),
+    "_linalg_solve_ex": _solved("A", "B"),
+    "linalg_solve_triangular": _solved("self", "B"),
+    "triangular_solve": _solved("self", "A"),
+    "cholesky_solve": _solved("self", "input2"),
+    "linalg_lu_solve": _solved("LU", "B"),
+    "linalg_ldl_solve": _solved("LD", "B"),
+    "fractional_max_pool2d": _pooled_at_random(2),
+    "fractional_max_pool3d": _pooled_at_random(3),
+    "im2col": _first({"self": 4}),
+    "col2im": _first({"self": 3}),
+    **rules_for("channel_shuffle native_channel_shuffle", _first({"self": None})),
+    "affine_grid_generator": _first({"theta": 3}),
+    "grid_sampler_2d": _first({"input": 4, "grid": 4}),
+    "grid_sampler_3d": _first({"input": 5, "grid": 5}),
+    "grid_sampler_2d_backward": _sampled_backward(4),
+    "grid_sampler_3d_backward": _sampled_backward(5),
+}
+"""By name of the operation."""

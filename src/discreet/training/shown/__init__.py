@@ -1,0 +1,1 @@
+"""What does a run show of itself? Released and public values only."""

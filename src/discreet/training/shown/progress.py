@@ -1,0 +1,168 @@
+"""Epsilon while a run goes on, and the bar that shows it."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from discreet.accounting import LiveEpsilon, account
+from discreet.errors import AccountingError
+from discreet.ledger import Ledger, Rule
+from discreet.plan import Plan
+from discreet.training.shown.logs import Logged
+
+__all__ = ["Bar", "Meter"]
+
+_LOOK_AHEAD = 0.25
+_REFRESH = 0.25  # seconds
+_WINDOW = 20  # releases over which the bar averages a statistic
+
+
+class Meter:
+    """An upper bound on what the ledger has spent at one delta, while a run takes its steps.
+
+    Guarantee: `after(k)` is at least the certified epsilon of everything that the ledger held when the run began and of k steps
+    of this run. None where no running bound is valid: a ledger that is held to a filter or an odometer, a plan or a ledger that
+    is void.
+
+    Args:
+        ledger: before the run begins.
+        plan: of the run.
+        delta: in (0, 1).
+        steps: that the run will take.
+    """
+
+    def __init__(self, ledger: Ledger, plan: Plan, *, delta: float, steps: int) -> None:
+        self.delta = delta
+        self._taken = 0
+        self._live: LiveEpsilon | None = None
+        self._end: float | None = None
+        snapshot = ledger.snapshot()
+        if not plan.private or snapshot.marks or snapshot.rule not in (None, Rule.LIST):
+            return
+        self._step = plan.step
+        charged = snapshot.charged()
+        planned = snapshot.counted() if snapshot.rule is Rule.LIST else (*charged.items(), (self._step, steps))
+        limit = None if snapshot.terms is None or snapshot.terms.delta != delta else snapshot.terms.epsilon
+        try:
+            self._end = account(planned, delta=delta, limit=limit, adjacency=plan.adjacency).upper
+            self._live = LiveEpsilon(delta=delta, adjacency=plan.adjacency, look_ahead=_LOOK_AHEAD, before=charged.items())
+        except AccountingError:  # no single statement covers this ledger; the guarantee will say why
+            self._end = self._live = None
+
+    @property
+    def at_end(self) -> float | None:
+        """After all steps of the run."""
+        return self._end
+
+    def after(self, taken: int) -> float | None:
+        """After so many steps of the run; asked for in rising order."""
+        if self._live is None or self._end is None:
+            return None
+        if taken > self._taken:
+            self._live.add(self._step, taken - self._taken)
+            self._taken = taken
+        return min(self._live.epsilon, self._end)
+
+
+class Bar:
+    """A progress bar on standard error: steps, time, rate, epsilon now and at the end, budget or target, private metrics.
+
+    Released and public values, but for the time: how long steps take depends on the sizes of samples, and no guarantee covers
+    it (docs/proofs/engine.md). No log and no file has it.
+
+    Args:
+        shown: True or False; None shows it if standard error is a terminal.
+    """
+
+    def __init__(self, *, shown: bool | None) -> None:
+        columns = (
+            BarColumn(bar_width=None),  # takes what the others leave
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[rate]}"),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[spent]}"),
+        )
+        visible = _is_terminal(sys.stderr) if shown is None else shown
+        self._bar = Progress(
+            *columns,
+            console=Console(stderr=True),
+            auto_refresh=False,
+            disable=not visible,
+            redirect_stdout=_is_terminal(sys.stdout),  # else what a user prints into a file would land on standard error
+        )
+        self._terms: tuple[float | None, str] = None, ""
+        self._began = self._refreshed = 0.0
+        self._seen = 0
+        self._recent: dict[str, list[float]] = {}
+
+    @property
+    def visible(self) -> bool:
+        """Whether anything is shown."""
+        return not self._bar.disable
+
+    @contextmanager
+    def over(self, total: int, done: int, *, end: float | None, limit: str) -> Iterator[None]:
+        """Show it.
+
+        Args:
+            total: batches of the whole plan.
+            done: batches that were taken before.
+            end: epsilon at the end.
+            limit: epsilon of a budget, which is enforced, or of a target, which is not: "budget 3", "target 3"; or nothing.
+        """
+        self._terms = end, limit
+        self._began = self._refreshed = time.monotonic()
+        self._bar.add_task("training", total=total, completed=done, rate="", spent=_spent(None, end, limit))
+        with self._bar:
+            yield
+            self._bar.refresh()
+
+    def advance(self, logged: Logged) -> None:
+        """One batch was released."""
+        self._seen += 1
+        for name, mean in logged.means.items():
+            if mean.size == 1:
+                self._recent[name] = [*self._recent.get(name, ())[-_WINDOW + 1 :], float(mean[0])]
+        now = time.monotonic()
+        rate = f"{self._seen / max(now - self._began, 1e-9):.1f}/s"
+        spent = _spent(logged.epsilon, *self._terms) + self._metrics()
+        for task in self._bar.task_ids:
+            self._bar.update(task, advance=1, rate=rate, spent=spent)
+        if now - self._refreshed >= _REFRESH:
+            self._refreshed = now
+            self._bar.refresh()
+
+    def _metrics(self) -> str:
+        return "".join(f" {name} {sum(values) / len(values):.3g}" for name, values in self._recent.items())
+
+
+def _is_terminal(stream: object) -> bool:
+    """Also for what users put in the place of a standard stream."""
+    ask = getattr(stream, "isatty", None)
+    return callable(ask) and bool(ask())
+
+
+def _spent(now: float | None, end: float | None, limit: str) -> str:
+    """In words; bounds are rounded up.
+
+    >>> _spent(1.23401, 2.9991, "budget 3")
+    'epsilon 1.235 (3.000 at the end, budget 3)'
+    >>> _spent(None, None, "")
+    ''
+    """
+    terms = [] if end is None else [f"{_up(end)} at the end"]
+    terms += [limit] if limit else []
+    if now is None and not terms:
+        return ""
+    return f"epsilon {'' if now is None else _up(now) + ' '}({', '.join(terms)})"
+
+
+def _up(value: float) -> str:
+    return f"{math.ceil(value * 1000.0) / 1000.0:.3f}"

@@ -1,0 +1,354 @@
+"""Deliberate bugs in the proof of separation, and in what guards state, data, gradients, settings and hooks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torch import Tensor
+
+from discreet.training import gradients, run
+from discreet.training.data import collating, datasets, loading, seeding
+from discreet.training.data.signature import Signature
+from discreet.training.data.trees import begun
+from discreet.training.gradients import GradientWatch
+from discreet.training.passes import passes, precision_settings
+from discreet.training.separation import books, exits, memory, operation, proof
+from discreet.training.separation.books import Books
+from discreet.training.separation.doors import FunctionMode
+from discreet.training.separation.effects import Effect
+from discreet.training.separation.marks import no_functions, out_of_sight
+from discreet.training.separation.operation import Operation
+from discreet.training.separation.proof import Proof
+from discreet.training.separation.states import PUBLIC, Rows
+from discreet.training.separation.table import RULES, operands
+from discreet.training.separation.table.operands import Operands
+from support.mutations import Mutation, Patch, assert_caught, by_name, replaced
+
+LAWS = "laws/test_pitfalls_separation.py"
+SOME = f"{LAWS}::test_t06_a_coupling_that_only_some_records_trigger_is_seen_without_them"
+PLACES = f"{LAWS}::test_t06_what_a_record_contributes_does_not_depend_on_its_place"
+PYTHON = f"{LAWS}::test_t07_nothing_of_a_record_leaves_for_python_while_others_are_computed"
+KEPT = f"{LAWS}::test_t09_nothing_of_a_record_is_kept_on_the_model"
+HOOKS = f"{LAWS}::test_t15_a_hook_that_would_be_shown_numbers_of_a_record_is_refused_before_anything_is_charged"
+UNTOLD = f"{LAWS}::test_t14_whether_a_pass_is_proved_and_why_not_does_not_depend_on_its_records"
+DATA = "unit/training/data"
+SETTINGS = "unit/training/passes/test_precision_settings.py"
+
+right_require, right_begin, right_leak = Proof.require_rows, Proof.begin, exits.leak_of
+right_fresh, right_rule, right_seen = Books.fresh, Operation._listed_rule, memory.seen_in
+right_entries, right_seeded = collating._entries, seeding.seeded
+
+
+def nothing(*_: object, **__: object) -> None:
+    """In the place of a check."""
+
+
+def with_rules(**rules: Any) -> Patch:
+    """A table in which these operations have other rules."""
+    return lambda monkeypatch: monkeypatch.setattr(operation, "RULES", {**RULES, **rules})
+
+
+def without(words: str) -> Callable[..., str | None]:
+    """One of the ways out of a pass is not looked at."""
+
+    def leak(its: Any, arguments: Any, states: Any) -> str | None:
+        found = right_leak(its, arguments, states)
+        return None if found is not None and words in found else found
+
+    return leak
+
+
+def unless(beginning: str) -> Callable[..., None]:
+    """Some of what must be rows of records is not looked at."""
+
+    def require(self: Proof, tensor: Tensor, rows: Rows, what: str) -> None:
+        if not what.startswith(beginning):
+            right_require(self, tensor, rows, what)
+
+    return require
+
+
+def only_the_first_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    first: list[int] = []
+
+    def require(self: Proof, tensor: Tensor, rows: Rows, what: str) -> None:
+        first.append(self._books.number)
+        if self._books.number < first[0] + 8:
+            right_require(self, tensor, rows, what)
+
+    monkeypatch.setattr(Proof, "require_rows", require)
+
+
+def zeros_prove_themselves(self: Proof, tensor: Tensor, rows: Rows, what: str) -> None:
+    """What is zero everywhere is taken for separate: whether a pass is proved depends on its records."""
+    with no_functions(), out_of_sight():
+        harmless = not bool(tensor.any())
+    if not harmless:
+        right_require(self, tensor, rows, what)
+
+
+def told(self: FunctionMode, name: str, args: Any, kwargs: Any) -> None:
+    """The reason says what would have been let out."""
+    del kwargs
+    with no_functions(), out_of_sight():
+        largest = max(float(tensor.max()) for tensor in operands.tensors_among(list(args)))
+    self.proof.fail(f"{name} lets {largest} leave for Python")
+
+
+def vectors_are_public(self: Proof, tensor: Tensor, rows: Rows) -> Tensor:
+    """Among them the shares of the losses, which tell who is there."""
+    own = right_begin(self, tensor, rows)
+    if tensor.ndim == 1:
+        self._books.set(own.untyped_storage(), PUBLIC)
+    return own
+
+
+def as_it_was(self: Books, result: Tensor, content: Any, *, uninitialised: bool) -> None:
+    del uninitialised
+    right_fresh(self, result, content, uninitialised=False)
+
+
+def always_public(self: Books, storage: Any, mark: Any) -> Any:
+    del mark
+    storage._separation = (self.number, PUBLIC, False)
+    return PUBLIC
+
+
+def every_part_is_all(its: Any, offset: int, sizes: Any, strides: Any, itemsize: int) -> Any:
+    """A part of the records, or one of them for all, counts as public."""
+    found = right_seen(its, offset, sizes, strides, itemsize)
+    return PUBLIC if "part of the records" in str(found) else found
+
+
+def assumed(self: Operation) -> Any:
+    """What is not known works entry by entry."""
+    return right_rule(self) or RULES["pointwise"]
+
+
+def all_at_once(dataset: Any, indices: list[int]) -> list[Any]:
+    return [collating._copy(entry) for entry in right_entries(dataset, indices)]
+
+
+def no_undeclared_writes(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (exits, proof):
+        monkeypatch.setattr(module, "undeclared_by", lambda *_: [])
+
+
+def numbers_leave(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither of the two modes of torch looks."""
+    monkeypatch.setattr(proof, "leak_of", without("for Python"))
+    monkeypatch.setattr(FunctionMode, "_refuse_secrets", nothing)
+
+
+def no_net(self: GradientWatch) -> None:
+    """Hooks on parameters and optimizers are missing."""
+
+
+MUTATIONS = [
+    # --- T06 ---
+    Mutation("T06 a sum over records counts as public", with_rules(sum=lambda _: PUBLIC), f"{SOME}[summed_over_all]"),
+    Mutation("T06 a maximum over records counts as public", with_rules(amax=lambda _: PUBLIC), f"{SOME}[largest_of_all]"),
+    Mutation(
+        "T06 a product of records with others counts as public",
+        with_rules(mm=lambda _: PUBLIC, matmul=lambda _: PUBLIC),
+        f"{SOME}[multiplied_with_all]",
+    ),
+    Mutation(
+        "T06 records in another order count as their own",
+        with_rules(flip=lambda its: its.in_all(its.require_rows("self"))),
+        f"{SOME}[in_another_order]",
+    ),
+    Mutation("T06 one record for all counts as public", replaced(books, "seen_in", every_part_is_all), f"{SOME}[one_for_all]"),
+    Mutation(
+        "T06 only the first passes are proved",
+        only_the_first_passes,
+        f"{LAWS}::test_t06_a_coupling_that_begins_at_a_later_pass_is_found_in_that_pass",
+    ),
+    Mutation("T06 constants are not compared from place to place", replaced(operands, "uniform", lambda *_: True), PLACES),
+    Mutation(
+        "T06 effects are remembered although values decided",
+        replaced(Operands, "looked", property(lambda _: False, lambda *_: None)),
+        f"{LAWS}::test_t06_a_constant_that_becomes_another_one_for_each_place_is_read_again_in_every_pass",
+    ),
+    Mutation(
+        "T06 memory that nobody has written is not filled",
+        replaced(Books, "fresh", as_it_was),
+        f"{LAWS}::test_t06_memory_that_nobody_has_written_holds_zeros",
+    ),
+    Mutation(
+        "T06 a guess is not verified",
+        replaced(Proof, "require_rows", unless("the gradient of expand")),
+        f"{LAWS}::test_t06_a_weight_repeated_as_often_as_there_are_records_is_not_taken_for_one_of_each",
+    ),
+    Mutation(
+        "T06 any version of torch will do",
+        replaced(passes, "require_tested_version", nothing),
+        f"{LAWS}::test_t06_on_a_version_of_torch_that_was_not_tried_nothing_is_proved",
+    ),
+    Mutation(
+        "T06 tags of custom operators are believed",
+        replaced(operation, "_is_aten", lambda _: True),
+        f"{LAWS}::test_t06_an_operator_that_nobody_knows_is_not_believed",
+    ),
+    Mutation(
+        "T06 an operation without a rule is assumed to work entry by entry",
+        replaced(Operation, "_listed_rule", assumed),
+        f"{LAWS}::test_t06_an_operator_that_nobody_knows_is_not_believed[centred-tags0]",
+    ),
+    Mutation(
+        "T06 P11 an augmentation does not have to be proved",
+        replaced(Proof, "require_rows", unless("the augmentation")),
+        f"{LAWS}::test_t06_p11_an_augmentation_that_mixes_records_is_given_one_at_a_time",
+    ),
+    # --- T07 ---
+    Mutation("T07 item is allowed", numbers_leave, f"{PYTHON}[by_item]"),
+    Mutation("T07 truth values are allowed", numbers_leave, f"{PYTHON}[by_truth]"),
+    Mutation("T07 numpy is no door", replaced(FunctionMode, "_refuse_secrets", nothing), f"{PYTHON}[by_numpy]"),
+    Mutation("T07 tolist is no door", replaced(FunctionMode, "_refuse_secrets", nothing), f"{PYTHON}[by_list]"),
+    Mutation(
+        "T07 a shape that depends on records is allowed", replaced(proof, "leak_of", without("a shape")), f"{PYTHON}[by_shape]"
+    ),
+    Mutation("T07 errors of kernels are swallowed", replaced(Proof, "_raised", nothing), f"{PYTHON}[by_error]"),
+    Mutation(
+        "T07 a failure that a loss catches is forgotten",
+        replaced(Proof, "check", nothing),
+        f"{LAWS}::test_t07_a_failure_that_the_loss_catches_stays_one",
+    ),
+    Mutation(
+        "T07 draws that depend on values are shared",
+        replaced(proof, "leak_of", without("random numbers")),
+        f"{LAWS}::test_t07_a_draw_that_takes_as_many_numbers_as_a_record_asks_for_is_not_shared",
+    ),
+    Mutation(
+        "T07 texts and numbers of a batch are proved",
+        replaced(passes, "begun", lambda batch, begin, **_: begun(batch, begin, strict=False)),
+        f"{LAWS}::test_t07_texts_and_numbers_beside_the_tensors_are_seen_for_one_record_at_a_time",
+    ),
+    # --- T08 ---
+    Mutation(
+        "T08 gradients at taps are not looked at",
+        replaced(Proof, "require_rows", unless("the gradient of")),
+        f"{LAWS}::test_t08_a_backward_function_that_mixes_gradients_is_not_believed",
+    ),
+    Mutation(
+        "T08 gradients at taps are not looked at, and a hook changes them",
+        replaced(Proof, "require_rows", unless("the gradient of")),
+        f"{LAWS}::test_t08_a_hook_on_an_activation_may_look_at_its_own_record_only",
+    ),
+    Mutation(
+        "T08 shares of the losses are public",
+        replaced(Proof, "begin", vectors_are_public),
+        f"{LAWS}::test_t08_a_backward_function_does_not_see_how_many_records_there_are[item]",
+    ),
+    Mutation(
+        "T08 doors are open during the backward pass",
+        replaced(passes, "Doors", lambda _: nullcontext()),
+        f"{LAWS}::test_t08_a_backward_function_does_not_see_how_many_records_there_are[numpy]",
+    ),
+    # --- T09 ---
+    Mutation(
+        "T09 writes into frozen parameters are allowed",
+        replaced(proof, "targets_of_records", lambda *_: iter(())),
+        f"{KEPT}[frozen-False]",
+    ),
+    Mutation(
+        "T09 writes into buffers are allowed, one by one too",
+        replaced(proof, "targets_of_records", lambda *_: iter(())),
+        f"{KEPT}[bank-True]",
+    ),
+    Mutation("T09 attributes of modules are not looked at", replaced(passes, "refuse_kept", nothing), f"{KEPT}[cache-False]"),
+    Mutation("T09 memory put into parameters is not looked at", replaced(passes, "refuse_kept", nothing), f"{KEPT}[data-True]"),
+    Mutation(
+        "T09 marks of earlier passes are ignored",
+        replaced(Books, "meet", always_public),
+        f"{LAWS}::test_t09_what_a_closure_kept_enters_no_later_pass",
+    ),
+    Mutation(
+        "T09 a remembered effect holds for memory that was there before",
+        replaced(Effect, "applies", lambda *_: True),
+        f"{LAWS}::test_t09_what_was_learned_of_memory_of_a_pass_does_not_hold_for_memory_from_before",
+    ),
+    Mutation(
+        "T09 writes that no schema declares are not known",
+        no_undeclared_writes,
+        f"{LAWS}::test_t09_running_statistics_are_refused_where_no_schema_says_that_they_are_written",
+    ),
+    Mutation(
+        "T09 T11 the memory of the data set is not marked",
+        replaced(loading, "mark_dataset", nothing),
+        f"{LAWS}::test_t09_t11_the_memory_of_the_data_set_enters_no_pass_past_the_sample",
+    ),
+    # --- T10 ---
+    Mutation(
+        "T10 nobody watches what autograd adds",
+        replaced(GradientWatch, "open", no_net),
+        f"{LAWS}::test_t10_a_backward_that_was_left_in_the_loop_is_refused_and_leaves_nothing",
+    ),
+    Mutation(
+        "T10 any gradient counts as released",
+        replaced(gradients, "_is_foreign", lambda _: False),
+        f"{LAWS}::test_t10_an_optimizer_takes_no_gradient_that_no_release_wrote",
+    ),
+    # --- T11 ---
+    Mutation(
+        "T11 repeated records are accepted",
+        replaced(datasets, "_has_repetitions", lambda _: False),
+        f"{DATA}/test_datasets.py::test_p30_a_record_that_occurs_twice_is_refused",
+    ),
+    Mutation(
+        "T11 batches may have other sizes",
+        replaced(Signature, "check", nothing),
+        f"{DATA}/test_loading.py::test_p11_batches_of_other_sizes_are_refused",
+    ),
+    Mutation(
+        "T11 entries that are fetched together are not tried out",
+        replaced(collating, "_refuse_mixed_entries", nothing),
+        f"{DATA}/test_collating.py::test_p11_entries_that_depend_on_others_are_refused",
+    ),
+    Mutation(
+        "T11 entries are fetched together",
+        replaced(collating, "_entries_apart", all_at_once),
+        f"{DATA}/test_collating.py::test_p11_entries_are_fetched_one_by_one_whatever_wakes_later",
+    ),
+    Mutation(
+        "T11 collate functions are not tried out",
+        replaced(collating, "_refuse_mixed_rows", nothing),
+        f"{DATA}/test_collating.py::test_p11_rows_that_depend_on_other_entries_are_refused",
+    ),
+    # --- T12 ---
+    Mutation(
+        "T12 transforms draw from public seeds",
+        replaced(collating, "seeded", lambda _: right_seeded(0)),
+        f"{DATA}/test_loading.py::test_p18_transforms_draw_from_the_secret_source",
+    ),
+    # --- T13 ---
+    Mutation(
+        "T13 settings of precision are not read",
+        replaced(precision_settings, "_settings_for", lambda _: ()),
+        f"{LAWS}::test_t13_settings_for_shorter_formats_are_refused_whichever_way_they_were_made",
+    ),
+    Mutation(
+        "T13 variables of oneDNN are not read",
+        replaced(precision_settings, "_VARIABLES", ()),
+        f"{SETTINGS}::test_the_variables_of_onednn",
+    ),
+    # --- T14 ---
+    Mutation(
+        "T14 what is zero needs no proof",
+        replaced(Proof, "require_rows", zeros_prove_themselves),
+        f"{UNTOLD}[weight_zero]",
+    ),
+    Mutation("T14 a reason has a number of a record", replaced(FunctionMode, "_refuse_secrets", told), f"{UNTOLD}[by_largest]"),
+    # --- T15 ---
+    Mutation("T15 hooks on parameters are let through", replaced(run, "refuse_hooks", nothing), f"{HOOKS}[gradient hook]"),
+    Mutation("T15 hooks on modules are let through", replaced(run, "refuse_hooks", nothing), f"{HOOKS}[forward hook]"),
+]
+
+
+@by_name(MUTATIONS)
+def test_the_bug_is_caught(mutation: Mutation, tmp_path: Path) -> None:
+    assert_caught(mutation, tmp_path)

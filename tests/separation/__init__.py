@@ -1,0 +1,1 @@
+"""Is every claim of the separation proof true?"""

@@ -1,0 +1,378 @@
+"""Code before the batch never sees two records; what would need them is told by an experiment."""
+# ruff: noqa: NPY002  (transforms draw from NumPy's global generator)
+
+import functools
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.data import Dataset, Subset, TensorDataset, default_collate
+
+from discreet.errors import CoupledRecords
+from discreet.training.data import collating
+from discreet.training.data.collating import fetched, fetched_apart
+from discreet.training.data.trees import select
+
+COUNT = 12
+FLOATS = torch.arange(1.0, COUNT + 1.0).repeat(3, 1).T.contiguous()
+
+
+class Entries(Dataset[Any]):
+    """Some numbers for each record."""
+
+    def __len__(self) -> int:
+        return COUNT
+
+    def __getitem__(self, index: int) -> Tensor:
+        return FLOATS[index].clone()
+
+
+class Together(Entries):
+    """Fetches entries together, by a function of their indices."""
+
+    def __init__(self, function: Callable[[list[int]], list[Any]]) -> None:
+        self.function = function
+
+    def __getitems__(self, indices: list[int]) -> list[Any]:
+        return self.function(indices)
+
+
+def fetch(dataset: Any, collate: Any = default_collate, *, seed: int = 3, look: bool = True) -> Any:
+    chosen = np.arange(COUNT)[::-1].copy()
+    return fetched_apart(dataset, chosen, collate, seed=seed, look=look)
+
+
+def rows(indices: list[int]) -> Tensor:
+    return FLOATS[indices]
+
+
+# --- __getitems__ ---
+
+
+def shuffled(indices: list[int]) -> list[Any]:
+    return list(rows(indices)[torch.randperm(len(indices))])
+
+
+def mixed_by_numpy(indices: list[int]) -> list[Any]:
+    share = float(np.random.rand())
+    return list(share * rows(indices) + (1.0 - share) * rows(indices).roll(1, 0))
+
+
+def by_the_first(indices: list[int]) -> list[Any]:
+    x = rows(indices)
+    x[1:] += x[0]
+    return list(x)
+
+
+@pytest.mark.parametrize(
+    "together",
+    [
+        lambda indices: list(rows(indices) - rows(indices).mean(0)),
+        lambda indices: list(rows(indices) / rows(indices).max()),
+        lambda indices: list(rows(indices) + rows(indices).roll(1, 0)),
+        lambda indices: list(rows(indices).sort(0).values),
+        lambda indices: [(x, max(indices)) for x in rows(indices)],
+        lambda indices: [{"x": x, "text": str(sum(indices))} for x in rows(indices)],
+        lambda indices: [x.numpy() - rows(indices).mean(0).numpy() for x in rows(indices)],
+        lambda indices: [x[: 1 + min(indices) % 2] for x in rows(indices)],
+        shuffled,
+        mixed_by_numpy,
+        by_the_first,
+    ],
+)
+def test_p11_entries_that_depend_on_others_are_refused(together: Any) -> None:
+    dataset = Together(together)
+    for source in (
+        dataset,
+        Subset(dataset, range(COUNT)),
+        Subset(Subset(dataset, range(COUNT)), range(COUNT)),
+    ):
+        with pytest.raises(CoupledRecords, match="__getitems__"):
+            fetch(source)
+
+
+@pytest.mark.parametrize(
+    "together",
+    [
+        lambda indices: list(rows(indices)),
+        lambda indices: [{"x": x, "text": "a", "nan": torch.tensor(torch.nan)} for x in rows(indices)],
+        lambda indices: list(rows(indices) + torch.rand(len(indices), 1)),
+        lambda indices: [x + random.random() + np.random.rand() for x in rows(indices)],
+        lambda indices: [x + np.random.default_rng().normal() for x in rows(indices)],
+        lambda indices: list(rows(sorted(set(indices), key=indices.index))),
+    ],
+    ids=["rows", "nested", "torch", "others", "own generator", "no index twice"],
+)
+def test_entries_of_their_own_pass(together: Any) -> None:
+    fetch(Together(together))
+
+
+def test_a_single_record_that_changes_all_others_is_found_wherever_it_is() -> None:
+    """Named wrong implementation: three entries are tried out, and the special one is not among
+    them.
+    """
+    for special in range(COUNT):
+
+        def scaled(indices: list[int], special: int = special) -> list[Any]:
+            return list(rows(indices) * (0.1 if special in indices else 1.0))
+
+        with pytest.raises(CoupledRecords, match="__getitems__"):
+            fetch(Together(scaled))
+
+
+def test_p11_entries_are_fetched_one_by_one_whatever_wakes_later() -> None:
+    """Without an experiment: the same entries whoever else is fetched."""
+    dataset = Together(lambda indices: list(rows(indices) - rows(indices).mean(0) + max(indices)))
+    one, other = (fetched_apart(dataset, np.array([1, last]), default_collate, seed=1) for last in (2, 7))
+    assert torch.equal(one[0], other[0])
+    assert not torch.equal(one[1], other[1])
+
+
+def test_a_data_set_that_fills_the_same_memory_gives_the_right_entries() -> None:
+    memory = torch.zeros(COUNT, 3)
+
+    def filled(indices: list[int]) -> list[Any]:
+        for row, index in enumerate(indices):
+            memory[row] = FLOATS[index]
+        return list(memory[: len(indices)])
+
+    assert torch.equal(fetch(Together(filled)), FLOATS.flip(0))
+
+
+# --- collate ---
+
+
+def stacked(entries: list[Tensor]) -> Tensor:
+    return torch.stack(entries)
+
+
+def with_next(entries: list[Tensor]) -> Any:
+    return stacked(entries), [float(entry[0]) for entry in entries[1:] + entries[:1]]
+
+
+def mixed_up(entries: list[Tensor]) -> Tensor:
+    share, x = random.random(), stacked(entries)
+    return share * x + (1.0 - share) * x[torch.randperm(len(x))]
+
+
+@pytest.mark.parametrize(
+    "collate",
+    [
+        lambda entries: stacked(entries) - stacked(entries).mean(0),
+        lambda entries: stacked(sorted(entries, key=lambda entry: float(entry[0]))),
+        lambda entries: {"x": stacked(entries), "total": torch.stack(entries).sum()},
+        lambda entries: (stacked(entries), float(torch.stack(entries).sum())),
+        lambda entries: (stacked(entries), len(entries)),
+        lambda entries: (stacked(entries), tuple(len(entries) * [float(entries[0][0])])),
+        lambda entries: (stacked(entries), np.cumsum([float(entry[0]) for entry in entries])),
+        lambda entries: torch.zeros(len(entries), int(max(entry[0] for entry in entries))),
+        lambda entries: {str(int(entry[0])): stacked(entries) for entry in entries},
+        with_next,
+        mixed_up,
+    ],
+)
+def test_p11_rows_that_depend_on_other_entries_are_refused(collate: Any) -> None:
+    with pytest.raises(CoupledRecords, match="collate"):
+        fetch(Entries(), collate)
+
+
+@pytest.mark.parametrize(
+    "collate",
+    [
+        stacked,
+        lambda entries: {
+            "x": stacked(entries),
+            "names": ["a"] * len(entries),
+            "scale": 2.0,
+            "none": None,
+        },
+        lambda entries: (stacked(entries), tuple(str(entry) for entry in entries)),
+        lambda entries: (stacked(entries), np.stack([entry.numpy() for entry in entries])),
+        lambda entries: stacked(entries) + torch.rand(len(entries), 1),
+        lambda entries: stacked([entry * random.random() * np.random.rand() for entry in entries]),
+        lambda entries: stacked([entry.mul_(2.0) for entry in entries]),
+        lambda entries: None,
+    ],
+)
+def test_rows_of_their_own_entries_pass(collate: Any) -> None:
+    fetch(Entries(), collate)
+
+
+@pytest.mark.parametrize(
+    "collate",
+    [
+        lambda entries: stacked(entries) - stacked(entries).mean(0) + entries[0],
+        lambda entries: stacked(sorted(entries, key=lambda entry: float(entry[0]))),
+        lambda entries: stacked(entries) / max(float(entry[0]) for entry in entries) + entries[0],
+        lambda entries: {"x": stacked(entries), "texts": [str(entry) for entry in entries[::-1]]},
+        mixed_up,
+    ],
+)
+def test_p11_rows_are_made_one_by_one_whatever_wakes_later(collate: Any) -> None:
+    """Without an experiment: the same rows whoever else is in the batch."""
+
+    def batch(last: int) -> list[str]:
+        its = fetched_apart(Entries(), np.array([3, last, 5]), collate, seed=1)
+        return [str(select(its, torch.tensor([row]))) for row in range(3)]
+
+    one, other = batch(2), batch(7)
+    assert (one[0], one[2]) == (other[0], other[2])
+    assert one[1] != other[1]
+
+
+def test_what_stacks_as_torch_does_gives_the_same_batch_as_torch() -> None:
+    class Mappings(Entries):
+        """Tensors, numbers, texts and arrays."""
+
+        def __getitem__(self, index: int) -> Any:
+            return {
+                "x": FLOATS[index],
+                "label": index,
+                "text": str(index),
+                "pair": (1.5, np.ones(2)),
+            }
+
+    one_by_one = fetch(Mappings(), functools.partial(default_collate))
+    together = fetch(Mappings())
+    assert str(one_by_one) == str(together) == str(fetched(Mappings(), np.arange(COUNT)[::-1], default_collate))
+
+
+def test_rows_of_different_sizes_do_not_fit_together() -> None:
+    def ragged(entries: list[Tensor]) -> Tensor:
+        longest = int(max(entry[0] for entry in entries))
+        return torch.stack([nn.functional.pad(entry, (0, longest)) for entry in entries])
+
+    with pytest.raises(CoupledRecords, match="Pad to a fixed length"):
+        fetch(Entries(), ragged, look=False)
+
+
+def test_numbers_of_each_record_beside_the_rows_do_not_fit_together() -> None:
+    with pytest.raises(CoupledRecords, match="first, at batch\\[1\\]"):
+        fetch(Entries(), lambda entries: (stacked(entries), float(entries[0][0])), look=False)
+
+
+def test_an_error_of_a_collate_function_says_how_it_is_called() -> None:
+    with pytest.raises(IndexError) as error:
+        fetch(Entries(), lambda entries: entries[0] - entries[1], look=False)
+    assert "one entry at a time" in error.value.__notes__[0]
+
+
+def test_entries_that_a_collate_function_takes_apart_are_tried_out_all_the_same() -> None:
+    class Mappings(Entries):
+        """Entries with a label to take out."""
+
+        def __getitem__(self, index: int) -> Any:
+            return {"x": FLOATS[index], "label": index}
+
+    def popped(entries: list[Any]) -> Any:
+        labels = torch.tensor([entry.pop("label") for entry in entries])
+        return default_collate(entries)["x"], labels
+
+    fetch(Mappings(), popped)
+    with pytest.raises(CoupledRecords, match="collate"):
+        fetch(Mappings(), lambda entries: popped(entries)[0].cumsum(0))
+
+
+def test_state_between_batches_is_refused() -> None:
+    """A running mean over all that was ever collated couples records of different batches."""
+    seen: list[Tensor] = []
+
+    def running(entries: list[Tensor]) -> Tensor:
+        seen.append(torch.stack(entries).mean(0))
+        return stacked(entries) - torch.stack(seen).sum(0)
+
+    with pytest.raises(CoupledRecords, match="no state between calls"):
+        fetch(Entries(), running, look=False)
+
+
+def test_generators_that_nobody_seeds_in_secret_are_refused() -> None:
+    generator = np.random.default_rng(0)
+    with pytest.raises(CoupledRecords, match="global generators"):
+        fetch(Entries(), lambda entries: stacked(entries) * generator.random(), look=False)
+
+
+def test_a_collate_function_that_fills_the_same_memory_gives_the_right_rows() -> None:
+    memory = torch.zeros(COUNT, 3)
+
+    def filled(entries: list[Tensor]) -> Tensor:
+        return torch.stack(entries, out=memory[: len(entries)])
+
+    assert torch.equal(fetch(Entries(), filled), FLOATS.flip(0))
+    assert torch.equal(fetch(Entries(), filled, look=False), FLOATS.flip(0))
+
+
+def test_what_cannot_bear_an_entry_twice_is_not_judged() -> None:
+    def picky(entries: list[Tensor]) -> Tensor:
+        if len({float(entry[0]) for entry in entries}) < len(entries):
+            raise ValueError("twice")
+        return stacked(entries)
+
+    assert torch.equal(fetch(Entries(), picky), FLOATS.flip(0))
+
+
+@pytest.mark.parametrize("count", range(2, 40))
+def test_every_entry_is_left_out_and_every_other_is_not(count: int) -> None:
+    ways = list(collating._halves(count, 7))
+    for (_, same), (_, others) in zip(ways[::2], ways[1::2], strict=True):
+        assert np.array_equal(same, ~others)
+    for sources, same in ways:
+        assert 0 < same.sum() < count
+        assert np.array_equal(sources[same], np.arange(count)[same])
+        assert set(sources) == set(np.arange(count)[same])
+
+
+# --- random numbers and costs ---
+
+
+def test_p18_what_is_drawn_follows_from_the_seed_and_not_from_the_look() -> None:
+    class Noisy(Entries):
+        """Changed at random, by all three generators."""
+
+        def __getitem__(self, index: int) -> Tensor:
+            return FLOATS[index] + torch.rand(()) + np.random.rand() + random.random()
+
+    def noisy(entries: list[Tensor]) -> Tensor:
+        return stacked(entries) * torch.rand(len(entries), 1) * np.random.rand()
+
+    batches = []
+    for public in (1, 2):
+        torch.manual_seed(public)
+        np.random.seed(public)
+        random.seed(public)
+        batches += [fetch(Noisy(), noisy, look=look) for look in (True, False)]
+    assert all(torch.equal(batch, batches[0]) for batch in batches)
+    assert not bool((fetch(Noisy(), noisy, seed=4) == batches[0]).any())
+
+
+def test_for_looking_at_a_model_entries_come_together_as_ever() -> None:
+    chosen = np.array([4, 2])
+    centred = fetched(Entries(), chosen, lambda entries: stacked(entries) - stacked(entries).mean(0))
+    assert centred[:, 0].tolist() == [1.0, -1.0]
+    together = Together(lambda indices: list(rows(indices) + len(indices)))
+    assert fetched(together, chosen, stacked)[:, 0].tolist() == [7.0, 5.0]
+
+
+def test_how_often_a_collate_function_is_called() -> None:
+    calls: list[int] = []
+
+    def counted(entries: list[Tensor]) -> Tensor:
+        calls.append(len(entries))
+        return stacked(entries)
+
+    fetch(Entries(), counted, look=False)
+    assert calls == [1] * (COUNT + 1)  # once more for a state
+    fetched_apart(Entries(), np.array([4]), counted, seed=3, look=True)
+    assert calls == [1] * (COUNT + 3)
+    fetch(Entries(), counted)
+    assert calls[COUNT + 3 :] == [COUNT, 1] + [COUNT] * 6 + [1] * (COUNT + 1)
+
+
+def test_rows_of_tensors_are_taken_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collating, "seeded", None)
+    (batch,) = fetch(TensorDataset(FLOATS))
+    assert torch.equal(batch, FLOATS.flip(0))
+    assert batch.data_ptr() != FLOATS.data_ptr()

@@ -1,0 +1,185 @@
+"""Data sets: no record twice, through whatever nesting; their memory is marked, and nobody
+else's.
+"""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.data import (
+    ConcatDataset,
+    Dataset,
+    IterableDataset,
+    StackDataset,
+    Subset,
+    TensorDataset,
+)
+
+from discreet.errors import ParameterError
+from discreet.training.data.datasets import map_style, mark_dataset, tensors_of
+from discreet.training.separation.marks import forget, holds_records
+
+
+class Numbers(Dataset[int]):
+    """Record i is the number i."""
+
+    def __init__(self, records: int = 10) -> None:
+        self.records = records
+
+    def __len__(self) -> int:
+        return self.records
+
+    def __getitem__(self, index: int) -> int:
+        return range(self.records)[index]
+
+
+TEN = Numbers()
+ROWS = torch.arange(10.0)
+
+
+# --- repetitions ---
+
+
+@pytest.mark.parametrize(
+    "dataset",
+    [
+        Subset(TEN, [0, 1, 0]),
+        Subset(TEN, [9, -1]),
+        Subset(TEN, torch.tensor([3, 3])),  # type: ignore[arg-type]
+        Subset(TEN, [torch.tensor(3), 3]),  # type: ignore[list-item]
+        Subset(Subset(TEN, [1, 2, 1]), [0, 2]),
+        Subset(Subset(TEN, [1, 1]), range(2)),
+        ConcatDataset([TEN, TEN]),
+        ConcatDataset([TEN, Numbers(), TEN]),
+        ConcatDataset([TEN, Subset(TEN, [4])]),
+        ConcatDataset([Subset(TEN, range(5)), Subset(TEN, range(4, 10))]),
+        Subset(ConcatDataset([TEN, TEN]), [3, 13]),
+        Subset(ConcatDataset([TEN, Numbers()]), [19, -1]),
+        ConcatDataset([ConcatDataset([TEN, Numbers()]), Subset(ConcatDataset([TEN]), [0])]),
+        ConcatDataset([TensorDataset(ROWS), TensorDataset(ROWS)]),
+        TEN + TEN,
+    ],
+)
+def test_p30_a_record_that_occurs_twice_is_refused(dataset: Any) -> None:
+    with pytest.raises(ParameterError, match="several times"):
+        map_style(dataset)
+
+
+@pytest.mark.parametrize(
+    "dataset",
+    [
+        TEN,
+        [1, 1, 1],
+        Subset(TEN, range(10)),
+        Subset(Subset(TEN, [1, 1, 2]), [0, 2]),  # what is left out does not count
+        Subset(ConcatDataset([TEN, TEN]), [0, 11]),
+        ConcatDataset([Subset(TEN, range(5)), Subset(TEN, range(5, 10))]),
+        ConcatDataset([Numbers(), Numbers()]),
+        ConcatDataset([TensorDataset(ROWS[:5]), TensorDataset(ROWS[5:])]),
+        Subset(TEN, []),
+        TensorDataset(ROWS.to_sparse()),
+        ConcatDataset([TensorDataset(ROWS.to_sparse()), TEN]),
+    ],
+)
+def test_other_data_sets_are_taken(dataset: Any) -> None:
+    assert map_style(dataset) is dataset
+
+
+def test_a_million_entries_take_a_moment() -> None:
+    many = Numbers(1_000_000)
+    halves = [Subset(many, range(500_000)), Subset(many, list(range(500_000, 1_000_000)))]
+    before = time.process_time()
+    map_style(Subset(ConcatDataset(halves), range(1_000_000)))
+    assert time.process_time() - before < 5.0  # a fraction of a second on any machine
+
+
+class Stream(IterableDataset[Tensor]):
+    """No numbers."""
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return iter([ROWS])
+
+
+@pytest.mark.parametrize(("dataset", "message"), [(Stream(), "A stream"), (iter([]), "len"), (None, "len")])
+def test_what_has_no_numbers_is_refused(dataset: Any, message: str) -> None:
+    with pytest.raises(ParameterError, match=message):
+        map_style(dataset)
+
+
+# --- memory ---
+
+
+class Holding(Dataset[Any]):
+    """Holds something."""
+
+    def __init__(self, **things: Any) -> None:
+        vars(self).update(things)
+
+    def __len__(self) -> int:
+        return 1
+
+    def __getitem__(self, index: int) -> Any:
+        return index
+
+
+class Wrapped:
+    """A data set of another kind, without a base class."""
+
+    def __init__(self, dataset: Any) -> None:
+        self.base = dataset
+
+    def __len__(self) -> int:
+        return len(self.base)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.base[index]
+
+
+def somewhere(tensor: Tensor) -> list[Any]:
+    """Data sets that hold a tensor."""
+    rows = TensorDataset(tensor)
+    return [
+        rows,
+        Subset(rows, [0]),
+        Subset(Subset(ConcatDataset([TEN, rows]), range(11)), range(11)),
+        StackDataset(rows),
+        Holding(images=tensor),
+        Holding(entries=[(1, tensor), (2, None)]),
+        Holding(tables={"train": {"x": tensor}}),
+        Holding(inner=Subset(Holding(x=tensor), [0])),
+        Wrapped(Wrapped(Holding(x=tensor))),
+        [tensor],
+    ]
+
+
+@pytest.mark.parametrize("number", range(10))
+def test_memory_of_a_data_set_is_marked_wherever_it_is(number: int) -> None:
+    memory = torch.zeros(4, 2)
+    mark_dataset(somewhere(memory[1:])[number])
+    assert holds_records(memory)
+    assert not holds_records(memory[torch.tensor([0])])  # rows that are selected are new memory
+
+
+def test_memory_of_the_model_is_left_out() -> None:
+    model = nn.Linear(2, 2)
+    frozen = nn.Linear(3, 3)
+    own = torch.zeros(2)
+    dataset = Holding(x=own, weight=model.weight.detach(), model=frozen, table=model.weight[0].detach())
+    mark_dataset(dataset, [*model.parameters(), torch.zeros(2).to_sparse()])
+    assert holds_records(own)
+    assert not holds_records(model.weight)
+    assert not holds_records(frozen.weight)
+    forget(own)
+
+
+def test_what_has_no_memory_of_its_own_is_passed_over() -> None:
+    mark_dataset(Holding(x=torch.eye(2).to_sparse(), text="a", numbers=[1, 2], array=ROWS.numpy()))
+
+
+def test_data_sets_that_hold_themselves_come_to_an_end() -> None:
+    dataset = Holding()
+    vars(dataset).update(me=dataset, all=[dataset, ROWS])
+    assert [tensor is ROWS for tensor in tensors_of(dataset)] == [True]

@@ -1,0 +1,57 @@
+"""Random numbers before the batch follow from a seed, and nobody else's numbers change."""
+# ruff: noqa: NPY002  (transforms draw from NumPy's global generator)
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from discreet.training.data.seeding import Use, derived, seeded
+
+
+def drawn() -> tuple[float, float, float]:
+    return float(torch.rand(())), float(np.random.rand()), random.random()
+
+
+def state() -> tuple[Any, ...]:
+    of_numpy = np.random.get_state(legacy=True)
+    return torch.get_rng_state().tolist(), of_numpy[1].tolist(), of_numpy[2], random.getstate()  # type: ignore[index]
+
+
+def test_all_three_generators_follow_from_the_seed_and_go_on_as_before() -> None:
+    before = state()
+    numbers = []
+    for seed in (5, 5, 6, 5 + 2**200):
+        with seeded(seed) as begin:
+            begin(Use.FETCHING)
+            numbers.append(drawn())
+            begin(Use.FETCHING)
+            assert drawn() == numbers[-1]
+        assert state() == before
+    assert numbers[0] == numbers[1]
+    for other in numbers[2:]:
+        assert all(number != its for number, its in zip(numbers[0], other, strict=True))
+
+
+def test_generators_and_uses_do_not_share_numbers() -> None:
+    """NumPy's legacy generator and torch's are one algorithm: the same seed would give the same
+    bits.
+    """
+    numbers: set[float] = set()
+    for use in Use:
+        with seeded(5) as begin:
+            begin(use)
+            numbers.update(drawn())
+    assert len(numbers) == 3 * len(Use)
+    assert len({tuple(derived(5, use).generate_state(4)) for use in Use}) == len(Use)
+
+
+def test_generators_go_on_as_before_also_after_an_error() -> None:
+    before = state()
+    with pytest.raises(KeyError), seeded(5) as begin:
+        begin(Use.FETCHING)
+        drawn()
+        raise KeyError
+    assert state() == before

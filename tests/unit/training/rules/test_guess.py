@@ -1,0 +1,110 @@
+"""Weights that are repeated for each record before they meet one: guessed from sizes, shown by the gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812  (as everywhere)
+from torch import Tensor, nn
+
+from discreet.training.engine import Engine
+from support.per_record import compare
+
+B, T, E = 5, 4, 6
+
+
+class Written(nn.Module):
+    """A model that is one function of its parameter and its input."""
+
+    def __init__(self, forward: Callable[..., Tensor], weight: Tensor) -> None:
+        super().__init__()
+        self.written, self.w = forward, nn.Parameter(weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.written(self.w, x)
+
+
+def draw(*shape: int) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(sum(shape)), dtype=torch.float64)
+
+
+def cubes(model: Any, batch: Any) -> Tensor:
+    out: Tensor = model(batch[0]).flatten(1)
+    return (out * (0.3 + out + 0.1 * out.square())).sum(1)
+
+
+def joined(tokens: Tensor, x: Tensor) -> Tensor:
+    """What each token makes of the positions of its own record."""
+    return torch.softmax(torch.cat([tokens, x], 1).cumsum(1), 2)
+
+
+REPEATED: dict[str, tuple[Callable[[Tensor, Tensor], Tensor], tuple[int, ...]]] = {
+    "class token, expand": (lambda w, x: joined(w.expand(len(x), -1, -1), x), (1, 1, E)),
+    "class token, expand_as": (lambda w, x: joined(w.expand_as(x[:, :1]), x), (1, 1, E)),
+    "class token, broadcast_to": (lambda w, x: joined(torch.broadcast_to(w, (len(x), 1, E)), x), (1, 1, E)),
+    "prompt, repeat": (lambda w, x: joined(w.repeat(len(x), 1, 1), x), (3, E)),
+    "prompt, new axis": (lambda w, x: joined(w[None].expand(len(x), 3, E), x), (3, E)),
+    "plus zeros of each record": (lambda w, x: joined(w + torch.zeros(len(x), 1, 1, dtype=w.dtype), x), (3, E)),
+    "times ones of each record": (lambda w, x: joined(w * torch.ones(len(x), 3, E, dtype=w.dtype), x), (3, E)),
+    "constant ids": (lambda w, x: joined(F.embedding(torch.arange(3).repeat(len(x), 1), w), x), (7, E)),
+    "records second": (lambda w, x: joined(w.unsqueeze(1).expand(3, len(x), E).movedim(1, 0), x), (3, E)),
+}
+
+
+@pytest.mark.parametrize("name", REPEATED)
+def test_p12_a_weight_repeated_for_each_record_is_taped(name: str) -> None:
+    forward, shape = REPEATED[name]
+    compare(Written(forward, draw(*shape)), cubes, (draw(B, T, E),))
+
+
+def positions(w: Tensor, x: Tensor) -> Tensor:
+    """Repeated along positions, not along records."""
+    return torch.tanh(x * 0.5 + w.expand(x.shape[1], -1))
+
+
+def transposed(w: Tensor, x: Tensor) -> Tensor:
+    return torch.tanh(x + w.repeat(x.shape[1], 1))
+
+
+@pytest.mark.parametrize("forward", [positions, transposed])
+@pytest.mark.parametrize("length", [T, B])
+def test_p12_as_many_positions_as_records_are_not_taken_for_them(forward: Any, length: int) -> None:
+    """With T == B the guess is wrong, the gradient shows it, and the pass is repeated without it."""
+    found = compare(Written(forward, draw(1, E)), cubes, (draw(B, length, E),), loop=None)
+    assert found.engine.one_by_one is None
+
+
+def test_p12_a_wrong_guess_is_not_made_again() -> None:
+    passes = 0
+
+    def loss(model: Any, batch: Any) -> Tensor:
+        nonlocal passes
+        passes += 1
+        return cubes(model, batch)
+
+    engine = Engine(Written(positions, draw(1, E)))
+    for _ in range(3):
+        list(engine.passes(loss, (draw(B, B, E),), B, B))
+    first, passes = passes, 0
+    list(engine.passes(loss, (draw(B, B, E),), B, B))
+    assert (passes, engine.one_by_one) == (1, None)
+    assert first <= 3 + 2 + 2  # the trial and its two records alone, and a pass more for the guess in each kind of pass
+
+
+def test_p12_constant_ids_of_positions_are_not_taken_for_records() -> None:
+    table = draw(9, E)
+    for length in (T, B):
+        compare(
+            Written(lambda w, x: torch.tanh(x + F.embedding(torch.arange(x.shape[1]), w)), table), cubes, (draw(B, length, E),)
+        )
+
+
+def test_a_token_that_meets_several_records_goes_one_by_one() -> None:
+    """The guess cannot say whose the token's gradient is: the proof does."""
+    model = Written(lambda w, x: joined(w.expand(len(x), -1, -1), x - x.mean(0)), draw(1, 1, E))
+    engine = Engine(model)
+    list(engine.passes(cubes, (draw(B, T, E),), B, B))
+    assert "mean" in str(engine.one_by_one)
