@@ -203,3 +203,18 @@ TASKS = {
         ),
     )
 }
+
+
+def small_mlp() -> nn.Module:
+    """One hidden layer of 128; a step takes less than a millisecond."""
+    return nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10))
+
+
+SMALL = {
+    task.name: task
+    for task in (
+        Task("small MLP", small_mlp, partial(vectors, shape=(64,)), 256),
+        Task("small logistic", partial(nn.Linear, 20, 10), partial(vectors, shape=(20,)), 64),
+    )
+}
+"""Steps so short that what is done once for each step decides; not part of the tables of `benchmarks.step`."""

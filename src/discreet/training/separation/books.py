@@ -145,18 +145,26 @@ class Books:
         if self.made_here(storage) and is_public(self.content_of(storage)):
             self.set(storage, content if _is_whole(target, storage) else PUBLIC)
 
-    def write(self, target: Tensor, state: State, operation: str) -> None:
-        """An operation wrote values in this state into a view."""
+    def write(self, target: Tensor, state: State, operation: str, constants: Tensor | None = None) -> None:
+        """An operation wrote values in this state into a view, which held these constants before if it was public."""
         storage = target.untyped_storage()
         before = self.content_of(storage)
         if isinstance(before, Mixed) or before is OWN:
             return
         if is_public(before):
-            self.set(storage, self._after(target, storage, before, state, operation))
+            self.set(storage, self._after(target, storage, before, state, operation, constants))
         elif not self._fits(target, _seen(target, before), state):
             self.set(storage, self.mixed(f"{operation} writes where other records are"))
 
-    def _after(self, target: Tensor, storage: Any, before: Content, state: State, operation: str) -> Content:
+    def _after(
+        self,
+        target: Tensor,
+        storage: Any,
+        before: Content,
+        state: State,
+        operation: str,
+        constants: Tensor | None,
+    ) -> Content:
         """The content of public memory after a write."""
         whole = _is_whole(target, storage)
         if is_public(state):
@@ -164,7 +172,9 @@ class Books:
         content = self._placed(target, state) if isinstance(state, Rows) else state
         # What is not written stays as it was: that must be the same for every record.
         if isinstance(content, Memory) and not whole and before is not FILLED:
-            return self.mixed(f"{operation} writes records beside constants")
+            self.looked = True
+            if constants is None or not _was_uniform(target, constants, content):
+                return self.mixed(f"{operation} writes records beside constants")
         return content
 
     def _fits(self, target: Tensor, seen: State, state: State) -> bool:
@@ -209,6 +219,18 @@ class Books:
 def _seen(tensor: Tensor, memory: Memory) -> State:
     sizes, strides = tuple(tensor.shape), tensor.stride()
     return seen_in(memory, tensor.storage_offset(), sizes, strides, tensor.element_size())
+
+
+def _was_uniform(target: Tensor, constants: Tensor, memory: Memory) -> bool:
+    """Whether a storage had the same bytes for every record before these constants in it were overwritten."""
+    with out_of_sight():
+        flat = torch.empty(0, dtype=target.dtype, device=target.device).set_(target.untyped_storage())  # type: ignore[call-overload]
+        entries = flat.clone()
+        entries.as_strided(target.shape, target.stride(), target.storage_offset()).copy_(constants)
+        each = memory.step // entries.element_size()
+        if memory.step % entries.element_size() or entries.numel() % (each * memory.count):
+            return False
+        return uniform(entries.view(-1, memory.count, each), Rows(1), memory.count)
 
 
 def _is_whole(tensor: Tensor, storage: Any) -> bool:

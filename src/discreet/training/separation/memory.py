@@ -86,6 +86,12 @@ def _along(memory: Memory, start: int, size: int, reach: int, width: int, axis: 
         return _SOME
     if any(owner != index // inner % count for index, owner in enumerate(owners)):
         return _SOME
+    # Every record must be read at the same places of its own memory: a diagonal, for one, is not.
+    entries = [(place // (step * count), place % step) for place in places]
+    for index, entry in enumerate(entries):
+        of_first_record = index // (inner * count) * (inner * count) + index % inner
+        if entry != entries[of_first_record]:
+            return _SOME
     return Rows(axis, inner, size // (inner * count))
 
 

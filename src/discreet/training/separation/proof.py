@@ -42,6 +42,7 @@ _PLAIN = frozenset({Tensor, nn.Parameter, nn.Buffer})
 _IN = ", in the "
 _HIDDEN = float("nan")  # in the place of a float: no rule goes by one
 _NOT_WRITTEN = Mixed.of("memory that was never written")
+_NOTHING: Mapping[int, Tensor] = {}
 
 
 class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -246,12 +247,13 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if not self._books.made_here(target.untyped_storage()):
                 place = self._describe(target)
                 self._refuse(keeps_records(f"{operation.full_name}, which writes", place, self._where()))
+        constants = _constants_before(written_by(operation, arguments), states)
         try:
             out = func._op(*args, **kwargs)  # noqa: SLF001
         except Exception:
             self._raised(operation, inputs)
             raise
-        return self._settled(operation, arguments, out, states)
+        return self._settled(operation, arguments, out, states, constants)
 
     def _refuse_kinds(self, operation: Operation, inputs: list[Tensor]) -> None:
         for tensor in inputs:
@@ -270,6 +272,7 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         arguments: Mapping[str, Any],
         out: Any,
         states: dict[int, State] | None = None,
+        constants: Mapping[int, Tensor] = _NOTHING,
     ) -> Any:
         """An operation has run: the states of what it made and of what it wrote."""
         inputs = tensors_among(dict(arguments))
@@ -284,16 +287,23 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return out
         if not new and not operation.written:
             return out  # views: their memory tells
-        outcome = self._results(operation, arguments, states, results)
+        outcome = self._results(operation, arguments, states, results, constants)
         for result, state in zip(results, outcome, strict=False):
             if id(storage_of(result)) not in met and not self._books.set_new(result, state):
                 self.fail("a sparse or nested tensor is made of records")
-        self._note_writes(operation, arguments, outcome)
+        self._note_writes(operation, arguments, outcome, constants)
         return out
 
-    def _note_writes(self, operation: Operation, arguments: Mapping[str, Any], outcome: list[State]) -> None:
+    def _note_writes(
+        self,
+        operation: Operation,
+        arguments: Mapping[str, Any],
+        outcome: list[State],
+        constants: Mapping[int, Tensor],
+    ) -> None:
         for place, target in enumerate(written_by(operation, arguments)):
-            self._books.write(target, outcome[min(place, len(outcome) - 1)], operation.full_name)
+            state = outcome[min(place, len(outcome) - 1)]
+            self._books.write(target, state, operation.full_name, constants.get(id(target)))
         for target in undeclared_by(operation, arguments):
             joined = self._books.mixed(f"{operation.full_name} joins records") if self.count > 1 else OWN
             self._books.write(target, joined, operation.full_name)
@@ -312,13 +322,14 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         arguments: Mapping[str, Any],
         states: dict[int, State],
         results: list[Tensor],
+        constants: Mapping[int, Tensor],
     ) -> list[State]:
         """The states of the results, by the rule."""
         ignored = {id(tensor) for name in operation.ignored for tensor in tensors_among(arguments.get(name))}
         known = {number: PUBLIC if number in ignored else state for number, state in states.items()}
         worst = worst_of(known.values())
         if isinstance(worst, Rows) and operation.rule is not None:
-            return self._by_rule(operation, arguments, known, results)
+            return self._by_rule(operation, arguments, known, results, constants)
         if operation.rule is None and not is_public(worst) and not operation.ignored:
             # Not even the shapes of its results are known to be public.
             self.fail(f"{operation.full_name} has no rule")
@@ -332,10 +343,11 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         arguments: Mapping[str, Any],
         states: Mapping[int, State],
         results: list[Tensor],
+        constants: Mapping[int, Tensor],
     ) -> list[State]:
         rule = operation.rule
         shown = {name: _HIDDEN if type(value) is float else value for name, value in arguments.items()}
-        operands = Operands(operation.name, operation.overload, shown, states, results, self.count)
+        operands = Operands(operation.name, operation.overload, shown, states, results, self.count, constants)
         try:
             outcome = rule(operands) if rule is not None else PUBLIC
         except Unknown as reason:
@@ -397,3 +409,9 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         for why in effect.reasons:
             self._books.tell(why)
         return out
+
+
+def _constants_before(written: list[Tensor], states: Mapping[int, State]) -> dict[int, Tensor]:
+    """Copies of public tensors that an operation on records is about to overwrite: its rule may have to read them."""
+    with out_of_sight():
+        return {id(tensor): tensor.detach().clone() for tensor in written if states.get(id(tensor), PUBLIC) is PUBLIC}

@@ -76,9 +76,10 @@ class Operands:
         states: of the tensors among the arguments, by `id`.
         results: what the operation returned, in its order; for shapes only.
         count: records of the pass, at least 2.
+        constants: what public arguments held before the operation wrote into them, by `id`.
     """
 
-    __slots__ = ("_states", "arguments", "count", "looked", "name", "overload", "results")
+    __slots__ = ("_constants", "_states", "arguments", "count", "looked", "name", "overload", "results")
 
     def __init__(
         self,
@@ -88,6 +89,7 @@ class Operands:
         states: Mapping[int, State],
         results: Sequence[Tensor],
         count: int,
+        constants: Mapping[int, Tensor],
     ) -> None:
         self.name = name
         self.overload = overload
@@ -96,6 +98,7 @@ class Operands:
         self.count = count
         self.looked = False  # whether values of public tensors decided: that is not remembered
         self._states = states
+        self._constants = constants
 
     def __getitem__(self, name: str) -> Any:
         return self.arguments.get(name)
@@ -157,10 +160,9 @@ class Operands:
         """The numbers of a public tensor, which may decide. The outcome is not remembered."""
         if not is_public(self.state(tensor)):
             raise Unknown("a value that depends on records")
-        self._require_untouched(tensor)
         self.looked = True
         with out_of_sight():
-            return tensor.detach().clone()
+            return self._before(tensor).detach().clone()
 
     def aligned(self, tensors: Iterable[Tensor], ndim: int) -> Rows:
         """Where the records are in the common shape of tensors that are broadcast to `ndim` axes.
@@ -208,16 +210,19 @@ class Operands:
             return
         if tensor.shape[dim] != rows.fold * self.count:
             raise Unknown("a constant that does not fit the records")
-        self._require_untouched(tensor)
         self.looked = True
-        if not uniform(tensor, rows, self.count):
+        if not uniform(self._before(tensor), rows, self.count):
             raise Unknown("a constant with other values for other places of a batch")
 
-    def _require_untouched(self, tensor: Tensor) -> None:
-        """Rules are asked after the operation: a constant may hold what records made by then."""
+    def _before(self, tensor: Tensor) -> Tensor:
+        """A public argument as the operation found it: rules are asked after it has run, and it may have written there."""
+        before = self._constants.get(id(tensor))
+        if before is not None:
+            return before
         storage = tensor.untyped_storage()
         if any(result.untyped_storage() is storage for result in self.results):
-            raise Unknown("a constant that was overwritten")
+            raise Unknown("a constant that was overwritten through another view")
+        return tensor
 
     def kept(self, rows: Rows, result: Tensor, dim: int | None = None) -> Rows:
         """The same records in a result, along an axis that must have as many entries."""
