@@ -148,6 +148,10 @@ def no_net(self: GradientWatch) -> None:
     """Hooks on parameters and optimizers are missing."""
 
 
+def called_as_it_is(self: Any, name: str, func: Any, args: Any, kwargs: Any) -> Any:
+    return self._called(func, args, kwargs)
+
+
 MUTATIONS = [
     # --- T06 ---
     Mutation("T06 a sum over records counts as public", with_rules(sum=lambda _: PUBLIC), f"{SOME}[summed_over_all]"),
@@ -207,7 +211,7 @@ MUTATIONS = [
     # --- T07 ---
     Mutation("T07 item is allowed", numbers_leave, f"{PYTHON}[by_item]"),
     Mutation("T07 truth values are allowed", numbers_leave, f"{PYTHON}[by_truth]"),
-    Mutation("T07 numpy is no door", replaced(FunctionMode, "_refuse_secrets", nothing), f"{PYTHON}[by_numpy]"),
+    Mutation("T07 numpy is no door", replaced(FunctionMode, "_watched", called_as_it_is), f"{PYTHON}[by_numpy]"),
     Mutation("T07 tolist is no door", replaced(FunctionMode, "_refuse_secrets", nothing), f"{PYTHON}[by_list]"),
     Mutation(
         "T07 a shape that depends on records is allowed", replaced(proof, "leak_of", without("a shape")), f"{PYTHON}[by_shape]"

@@ -139,6 +139,12 @@ class Books:
         elif mark[0] != self.number:
             self.meet(storage, mark)
 
+    def retype(self, storage: Any) -> None:
+        """Memory is seen as numbers of another kind: its entries are no longer known to be alike, or drawn by themselves."""
+        mark: Mark = storage._separation  # noqa: SLF001  (our own mark)
+        if mark[1] is NOISE or mark[1] is FILLED:
+            storage._separation = (mark[0], PUBLIC, mark[2])  # noqa: SLF001
+
     def overwrite(self, target: Tensor, content: Content) -> None:
         """Public values were written into public memory: they are random, or alike, only where all was overwritten."""
         storage = target.untyped_storage()
@@ -234,8 +240,19 @@ def _was_uniform(target: Tensor, constants: Tensor, memory: Memory) -> bool:
 
 
 def _is_whole(tensor: Tensor, storage: Any) -> bool:
+    """Whether a tensor is all of its storage, every byte of it once."""
     size: int = storage.nbytes()
-    return tensor.numel() * tensor.element_size() == size
+    if tensor.numel() * tensor.element_size() != size:
+        return False
+    if tensor.is_contiguous():
+        return True
+    # As many entries as there are, but perhaps some twice: then strides are no running products of sizes.
+    length = 1
+    for stride, entries in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+        if entries != 1 and stride != length:
+            return False
+        length *= entries
+    return True
 
 
 def storage_of(tensor: Tensor) -> Any:

@@ -206,6 +206,9 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         try:
             storage = source.untyped_storage()
             if all(view.untyped_storage() is storage for view in views):
+                if views and views[0].dtype is not source.dtype:
+                    self._books.content_of(storage)
+                    self._books.retype(storage)
                 return out
         except (NotImplementedError, RuntimeError):
             pass
@@ -372,6 +375,8 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         out = self._judged(func, operation, args, kwargs)
         if self._books.looked or operation.composite or not operation.gives_tensors or operation.is_geometry:
             return out
+        if operation.uninitialised:
+            return out  # its memory is filled with zeros each time
         written = written_by(operation, arguments_of(operation, args, kwargs))
         effect = Effect.observed(lookup, before, tensors_among(out), written, list(self._books.news))
         if effect is not None:
