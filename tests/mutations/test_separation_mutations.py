@@ -18,7 +18,7 @@ from discreet.training.gradients import GradientWatch
 from discreet.training.passes import passes, precision_settings
 from discreet.training.separation import books, exits, memory, operation, proof
 from discreet.training.separation.books import Books
-from discreet.training.separation.doors import FunctionMode
+from discreet.training.separation.doors import Doors
 from discreet.training.separation.effects import Effect
 from discreet.training.separation.marks import no_functions, out_of_sight
 from discreet.training.separation.operation import Operation
@@ -91,7 +91,7 @@ def zeros_prove_themselves(self: Proof, tensor: Tensor, rows: Rows, what: str) -
         right_require(self, tensor, rows, what)
 
 
-def told(self: FunctionMode, name: str, args: Any, kwargs: Any) -> None:
+def told(self: Doors, name: str, args: Any, kwargs: Any) -> None:
     """The reason says what would have been let out."""
     del kwargs
     with no_functions(), out_of_sight():
@@ -141,7 +141,7 @@ def no_undeclared_writes(monkeypatch: pytest.MonkeyPatch) -> None:
 def numbers_leave(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither of the two modes of torch looks."""
     monkeypatch.setattr(proof, "leak_of", without("for Python"))
-    monkeypatch.setattr(FunctionMode, "_refuse_secrets", nothing)
+    monkeypatch.setattr(Doors, "_refuse_secrets", nothing)
 
 
 def no_net(self: GradientWatch) -> None:
@@ -211,8 +211,8 @@ MUTATIONS = [
     # --- T07 ---
     Mutation("T07 item is allowed", numbers_leave, f"{PYTHON}[by_item]"),
     Mutation("T07 truth values are allowed", numbers_leave, f"{PYTHON}[by_truth]"),
-    Mutation("T07 numpy is no door", replaced(FunctionMode, "_watched", called_as_it_is), f"{PYTHON}[by_numpy]"),
-    Mutation("T07 tolist is no door", replaced(FunctionMode, "_refuse_secrets", nothing), f"{PYTHON}[by_list]"),
+    Mutation("T07 numpy is no door", replaced(Doors, "_watched", called_as_it_is), f"{PYTHON}[by_numpy]"),
+    Mutation("T07 tolist is no door", replaced(Doors, "_refuse_secrets", nothing), f"{PYTHON}[by_list]"),
     Mutation(
         "T07 a shape that depends on records is allowed", replaced(proof, "leak_of", without("a shape")), f"{PYTHON}[by_shape]"
     ),
@@ -346,7 +346,7 @@ MUTATIONS = [
         replaced(Proof, "require_rows", zeros_prove_themselves),
         f"{UNTOLD}[weight_zero]",
     ),
-    Mutation("T14 a reason has a number of a record", replaced(FunctionMode, "_refuse_secrets", told), f"{UNTOLD}[by_largest]"),
+    Mutation("T14 a reason has a number of a record", replaced(Doors, "_refuse_secrets", told), f"{UNTOLD}[by_largest]"),
     # --- T15 ---
     Mutation("T15 hooks on parameters are let through", replaced(run, "refuse_hooks", nothing), f"{HOOKS}[gradient hook]"),
     Mutation("T15 hooks on modules are let through", replaced(run, "refuse_hooks", nothing), f"{HOOKS}[forward hook]"),

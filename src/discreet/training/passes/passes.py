@@ -155,7 +155,8 @@ class Passes:
                 with tape:
                     result = loss(self._model, rows)
                 losses, statistics = self._proved(proof, result, noting)
-                shares = proof.begin(present.to(losses) / copies, Rows(0))
+                with out_of_sight():
+                    shares = proof.begin(present.to(losses) / copies, Rows(0))
                 with full_precision(self.device), Doors(proof):
                     self._backward(losses, shares, uses.anchor)
             proof.check()

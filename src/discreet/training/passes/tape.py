@@ -20,7 +20,7 @@ from discreet.training.passes.steady import without_dropout
 from discreet.training.rules.call import Call, Rule, Uses
 from discreet.training.rules.guess import repeated_axes
 from discreet.training.rules.weights import Computed, Looked, Part, Value, sources_of, view_of, whole
-from discreet.training.separation.doors import FunctionMode
+from discreet.training.separation.doors import Doors
 from discreet.training.separation.marks import no_functions, out_of_sight
 from discreet.training.separation.states import Mixed, OneByOne, Rows
 
@@ -32,7 +32,7 @@ _BY_KIND = frozenset({"new_empty", "new_full", "new_ones", "new_tensor", "new_ze
 _is_wrapped: Any = torch._C._functorch.is_functorch_wrapped_tensor  # noqa: SLF001
 
 
-class Tape(FunctionMode):
+class Tape(Doors):
     """Tapes one forward pass.
 
     Args:

@@ -107,18 +107,18 @@ class Uses:
         def receive(gradient: Tensor) -> None:
             if not waiting or self.forward:
                 raise OneByOne("the model is differentiated within its own forward pass, or more than once")
-            if [tensor._version for tensor in used] != versions:  # noqa: SLF001
-                raise OneByOne(f"an argument of {name} was changed in place after it was used")
-            used.clear()
-            try:
-                self.proof.require_rows(gradient, rows, f"the gradient of {name}")
-            except OneByOne:
-                if guessed:
-                    raise WrongGuess(number) from None
-                raise
-            use.dtype = gradient.dtype
-            with no_functions(), out_of_sight():
-                use.factor = self._finish(use, waiting.pop()(gradient))
+            with no_functions(), out_of_sight():  # none of this is an operation of the user's
+                if [tensor._version for tensor in used] != versions:  # noqa: SLF001
+                    raise OneByOne(f"an argument of {name} was changed in place after it was used")
+                used.clear()
+                try:
+                    self.proof.require_rows(gradient, rows, f"the gradient of {name}")
+                except OneByOne:
+                    if guessed:
+                        raise WrongGuess(number) from None
+                    raise
+                use.dtype = gradient.dtype
+                use.factor = self._finish(use, waiting.pop()(gradient.detach()))
 
         return receive
 

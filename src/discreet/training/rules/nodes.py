@@ -45,7 +45,7 @@ class _Tap(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, None, None]:
         (gradient,) = gradients
-        ctx.receive(gradient.detach())
+        ctx.receive(gradient)
         return (gradient if ctx.needs_input_grad[0] else None), None, None
 
 
@@ -58,5 +58,5 @@ class _SpreadOut(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[None, None, None, None]:
         (gradient,) = gradients
-        ctx.receive(gradient.detach())
+        ctx.receive(gradient)
         return None, None, None, None

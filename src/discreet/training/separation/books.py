@@ -75,8 +75,15 @@ class Books:
 
     def state(self, tensor: Tensor) -> State:
         """What a tensor depends on."""
-        content = self.content(tensor)
-        return _seen(tensor, content) if type(content) is Memory else content
+        try:
+            storage: Any = tensor.untyped_storage()
+        except (NotImplementedError, RuntimeError):
+            return self.content(tensor)
+        mark: Mark | None = getattr(storage, "_separation", None)
+        content = mark[1] if mark is not None and mark[0] == self.number else self.meet(storage, mark)
+        if type(content) is not Memory:
+            return content
+        return seen_in(content, tensor.storage_offset(), tensor.shape, tensor.stride(), tensor.element_size())
 
     def made_here(self, storage: Any) -> bool:
         """Whether a storage was made in this pass."""
@@ -141,9 +148,9 @@ class Books:
 
     def retype(self, storage: Any) -> None:
         """Memory is seen as numbers of another kind: its entries are no longer known to be alike, or drawn by themselves."""
-        mark: Mark = storage._separation  # noqa: SLF001  (our own mark)
-        if mark[1] is NOISE or mark[1] is FILLED:
-            storage._separation = (mark[0], PUBLIC, mark[2])  # noqa: SLF001
+        content = self.content_of(storage)
+        if content is NOISE or content is FILLED:
+            storage._separation = (self.number, PUBLIC, self.made_here(storage))  # noqa: SLF001  (our own mark)
 
     def overwrite(self, target: Tensor, content: Content) -> None:
         """Public values were written into public memory: they are random, or alike, only where all was overwritten."""

@@ -8,7 +8,6 @@ function of a secret tensor that gives no tensor lets it out, unless what it tel
 from __future__ import annotations
 
 import types
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from enum import Enum
 from functools import cache
@@ -23,7 +22,7 @@ from discreet.training.separation.proof import Proof
 from discreet.training.separation.states import is_public
 from discreet.training.separation.table.operands import tensors_among
 
-__all__ = ["Doors", "FunctionMode", "opened"]
+__all__ = ["Doors", "opened"]
 
 _METADATA = frozenset(
     [
@@ -97,6 +96,9 @@ _METADATA = frozenset(
 )
 """Functions whose answers that are no tensors depend on shapes, types and the graph alone."""
 
+_METADATA_PROPERTIES = frozenset({"shape", "ndim", "dtype", "device", "layout", "requires_grad", "is_leaf", "_version"})
+"""Properties that are no tensors."""
+
 _PAST_THE_DISPATCHER = frozenset(
     [
         "apply_",
@@ -148,7 +150,8 @@ def _kind(func: Any) -> _Kind:
         return _Kind.PYTHON
     name = func.__name__
     if name == "__get__":
-        return _Kind.PROPERTY  # a shape, or a tensor, as of x.mT
+        told = getattr(func.__self__, "__name__", "")
+        return _Kind.METADATA if told in _METADATA_PROPERTIES else _Kind.PROPERTY  # a tensor, as of x.mT
     if name in _METADATA:
         return _Kind.METADATA
     watched = name in _PAST_THE_DISPATCHER or name in _CHECKS or name in _HANDS_OUT_MEMORY
@@ -158,8 +161,10 @@ def _kind(func: Any) -> _Kind:
 _kinds: dict[Any, _Kind] = {}
 
 
-class FunctionMode(TorchFunctionMode, ABC):
-    """Sees every function of torch that a pass calls, and looks inside those that are written in Python.
+class Doors(TorchFunctionMode):
+    """Sees every function of torch that a pass calls, looks inside those that are written in Python, watches the doors.
+
+    In backward passes, in which hooks of the user run, that is all; a forward pass is taped as well (`passes/tape.py`).
 
     Args:
         proof: of the pass.
@@ -177,9 +182,9 @@ class FunctionMode(TorchFunctionMode, ABC):
         kind = _kinds.get(func)
         if kind is None:
             kind = _kinds[func] = _kind(func)
-        named = dict(kwargs) if kwargs else {}
         if kind is _Kind.METADATA:
-            return func(*args, **named)
+            return func(*args, **kwargs) if kwargs else func(*args)
+        named = dict(kwargs) if kwargs else {}
         if kind is _Kind.PROPERTY:
             return self._called(func, args, named)
         if kind is _Kind.ORDINARY:
@@ -223,15 +228,8 @@ class FunctionMode(TorchFunctionMode, ABC):
         del func
         return args, kwargs
 
-    @abstractmethod
     def _called(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Call a function."""
-
-
-class Doors(FunctionMode):
-    """Watches the doors and does nothing else: for backward passes, in which hooks of the user run."""
-
-    def _called(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         return func(*args, **kwargs)
 
 

@@ -198,8 +198,6 @@ class Effect:
 
     def applies(self, lookup: Lookup, made_here: Callable[[Any], bool]) -> bool:
         """Whether what is written is as it was then."""
-        if not self.targets:
-            return True
         if len({id(storage) for storage in lookup.storages}) < len(lookup.storages):
             return False
         for target in self.targets:
@@ -252,12 +250,16 @@ def _targets(lookup: Lookup, before: Sequence[Mark], written: Sequence[Tensor]) 
 
 @final
 class Effects:
-    """Remembered effects for one number of records. They hold nothing of a model or a pass, and serve all."""
+    """Remembered effects for one number of records. They hold nothing of a model or a pass, and serve all.
 
-    __slots__ = ("_by_key",)
+    Attributes:
+        by_key: effects by the key of their `Lookup`.
+    """
+
+    __slots__ = ("by_key",)
 
     def __init__(self) -> None:
-        self._by_key: dict[tuple[Any, ...], Effect] = {}
+        self.by_key: dict[tuple[Any, ...], Effect] = {}
 
     @staticmethod
     def of(count: int) -> Effects:
@@ -271,15 +273,11 @@ class Effects:
         """Drop everything: the table of rules is another one. Not during a pass."""
         _effects.clear()
 
-    def get(self, lookup: Lookup) -> Effect | None:
-        """The effect of this call, if it is known."""
-        return self._by_key.get(tuple(lookup.key))
-
     def remember(self, lookup: Lookup, effect: Effect) -> None:
         """For later calls."""
-        if len(self._by_key) >= _LIMIT:
-            self._by_key.clear()
-        self._by_key[tuple(lookup.key)] = effect
+        if len(self.by_key) >= _LIMIT:
+            self.by_key.clear()
+        self.by_key[tuple(lookup.key)] = effect
 
 
 _effects: dict[int, Effects] = {}

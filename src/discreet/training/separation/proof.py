@@ -172,27 +172,27 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return False  # nothing is compiled during a pass: this leaves out a wrapper around every call
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
+        # This runs for every operation of every pass: it is written for speed.
         with no_functions():
             operation = operation_of(func)
             if operation.is_view and type(args[0]) in _PLAIN:
                 return self._viewed(func, operation, args, kwargs)
             lookup = Lookup(func._op)  # noqa: SLF001
-            if not self._looked_up(lookup, args, kwargs):
+            number, meet = self._books.number, self._books.meet
+            try:
+                known = lookup.add(args, number, meet)
+                if kwargs:
+                    known = known and lookup.add((*kwargs, *kwargs.values()), number, meet)
+            except (NotImplementedError, RuntimeError):  # sparse and the like have no storage
+                known = False
+            if not known:
                 return self._judged(func, operation, args, kwargs or {})
-            if lookup.secret:
-                effect = self._effects.get(lookup)
-                if effect is not None and effect.applies(lookup, self._books.made_here):
-                    return self._repeated(func, operation, args, kwargs or {}, lookup, effect)
-                return self._learned(func, operation, args, kwargs or {}, lookup)
-            return self._public(func, operation, args, kwargs or {}, lookup)
-
-    def _looked_up(self, lookup: Lookup, args: Any, kwargs: dict[str, Any] | None) -> bool:
-        """Whether the key of a call could be made."""
-        number, meet = self._books.number, self._books.meet
-        try:
-            return lookup.add(args, number, meet) and (not kwargs or lookup.add((*kwargs, *kwargs.values()), number, meet))
-        except (NotImplementedError, RuntimeError):  # sparse and the like have no storage
-            return False
+            if not lookup.secret:
+                return self._public(func, operation, args, kwargs or {}, lookup)
+            effect = self._effects.by_key.get(tuple(lookup.key))
+            if effect is not None and (not effect.targets or effect.applies(lookup, self._books.made_here)):
+                return self._repeated(func, operation, args, kwargs or {}, lookup, effect)
+            return self._learned(func, operation, args, kwargs or {}, lookup)
 
     def _viewed(self, func: Any, operation: Operation, args: Any, kwargs: dict[str, Any] | None) -> Any:
         """One tensor goes in, and what comes out is in its memory, which tells everything."""
@@ -205,10 +205,12 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         views = (out,) if type(out) is Tensor else out
         try:
             storage = source.untyped_storage()
-            if all(view.untyped_storage() is storage for view in views):
-                if views and views[0].dtype is not source.dtype:
-                    self._books.content_of(storage)
+            for view in views:
+                if view.untyped_storage() is not storage:
+                    break
+                if view.dtype is not source.dtype:
                     self._books.retype(storage)
+            else:
                 return out
         except (NotImplementedError, RuntimeError):
             pass

@@ -33,7 +33,7 @@ def states(program: Program, rows: Tensor | None = None) -> list[State]:
 
 
 def remembered() -> int:
-    return len(Effects.of(B)._by_key)
+    return len(Effects.of(B).by_key)
 
 
 def layers(_: Proof, x: Tensor) -> list[Tensor]:
