@@ -29,7 +29,7 @@ def precision(path: str, value: str) -> Iterator[None]:
     owner = owner_of(path)
     before = owner.fp32_precision
     # torch's own database of operators, which other tests load, forbids to set it without this.
-    allowed = getattr(torch.backends, "__allow_nonbracketed_mutation")  # noqa: B009  (its name would be taken for private)
+    allowed = getattr(torch.backends, "__allow_nonbracketed_mutation")
     with allowed():
         owner.fp32_precision = value
     try:
