@@ -32,6 +32,7 @@ from discreet.training.passes.remembered import Remembered
 from discreet.training.passes.sandbox import seeded
 from discreet.training.rules.call import Use
 from discreet.training.rules.weights import Computed, Part
+from discreet.training.separation.kept import modules_of
 from discreet.training.separation.states import OneByOne
 
 __all__ = ["USER_ERRORS", "Engine", "Loss", "trained"]
@@ -87,6 +88,7 @@ class Engine:
         self.model = model
         self.batch_norm = PrivateBatchNorm(nn.Module()) if batch_norm is None else batch_norm
         self.parameters = trained(model)
+        self._trained = {id(parameter) for parameter in self.parameters.values()}
         refuse_kinds(self.parameters)
         self._passes = Passes(model, self.parameters, self.batch_norm)
         self._chooser = Chooser(memory_budget, form)
@@ -134,28 +136,32 @@ class Engine:
     # --- in earnest ---
 
     def passes(
-        self, loss: Loss, batch: Any, records: int, present: int | Tensor
+        self, loss: Loss, batch: Any, records: int, present: int | Tensor, places: Tensor | None = None
     ) -> Iterator[tuple[Contributions, dict[str, Tensor]]]:
         """What rows contribute, and their statistics: all at once, or one by one.
 
         Args:
             loss: of the user; if it is `Augmented`, a row becomes several, which contribute as one.
-            batch: structure with `records` rows; sensitive.
+            batch: structure with rows; sensitive. It is copied for each attempt, so that a loss may write into it.
             records: rows of the pass, the padding included; public.
             present: which rows are records: how many of the first, or one bool for each; sensitive.
+            places: which rows of the batch the pass has, in which order; None for all as they are. Sensitive.
         """
         self._check_parameters()
         mask = Contributions({}, records, present).mask
+        if places is not None and isinstance(loss, Augmented):
+            batch, places = select(batch, places), None
         row_loss, rows, copies = self._rows_of(loss, batch, records)
-        reason = self._reason(row_loss, rows, records * copies, copies)
+        numbers = torch.arange(records * copies) if places is None else places
+        reason = self._reason(row_loss, rows, numbers, copies)
         if reason is None:
             try:
-                yield self._together(row_loss, rows, mask, copies)
+                yield self._together(row_loss, rows, mask, copies, places)
             except OneByOne as failure:
                 self._understanding = _Understanding(self._circumstances(row_loss, copies), str(failure))
             else:
                 return
-        yield from self._one_by_one(row_loss, rows, mask, copies)
+        yield from self._one_by_one(row_loss, rows, numbers, mask, copies)
 
     def _rows_of(self, loss: Loss, batch: Any, records: int) -> tuple[Loss, Any, int]:
         """The loss of rows, the rows, and how many there are of each record."""
@@ -163,15 +169,16 @@ class Engine:
             return loss, batch, 1
         return loss.loss, self._passes.augmented(loss.augment, batch, records, loss.copies), loss.copies
 
-    def _reason(self, loss: Loss, rows: Any, count: int, copies: int) -> str | None:
-        """Why the records of this pass are computed one by one; None if they are not."""
+    def _reason(self, loss: Loss, rows: Any, numbers: Tensor, copies: int) -> str | None:
+        """Why the records of this pass, in these rows, are computed one by one; None if they are not."""
+        count = len(numbers)
         if count == 1 or self._always_alone:
             return "a pass over one row" if count == 1 else "asked for"
         circumstances = self._circumstances(loss, copies)
         if self._understanding is None or self._understanding.circumstances != circumstances:
             self._understanding = _Understanding(circumstances)
             tried = min(count, _TRIED)
-            few = select(rows, torch.arange(tried))
+            few = select(rows, numbers[:tried])
             # Records must not decide how they are computed: the rules are tested on numbers that are made up.
             if self._try(loss, made_up(few), tried, copies) is None:
                 self._try(loss, few, tried, copies, compare=False)
@@ -181,7 +188,9 @@ class Engine:
         code = getattr(loss, "__code__", type(loss))
         return code, copies, *(module.training for module in self.model.modules())
 
-    def _together(self, loss: Loss, rows: Any, mask: Tensor, copies: int) -> tuple[Contributions, dict[str, Tensor]]:
+    def _together(
+        self, loss: Loss, rows: Any, mask: Tensor, copies: int, places: Tensor | None
+    ) -> tuple[Contributions, dict[str, Tensor]]:
         def finish(use: Use, factor: Factor) -> Factor:
             joined = factor if copies == 1 else factor.joined(copies)
             value = use.value
@@ -190,14 +199,14 @@ class Engine:
             return self._chooser.finished(value.leaf, joined, use.number)
 
         present = mask if copies == 1 else mask.repeat_interleave(copies)
-        taped = self._passes.together(loss, rows, present, copies, finish)
+        taped = self._passes.together(loss, rows, present, copies, finish, places)
         self._uses = _counted(taped.uses)
         with full_precision(self.device):
             pieces = gathered(taped.uses, self.parameters, self._finish_leaf)
         return Contributions(pieces, len(mask), mask), averaged(taped.statistics, len(mask))
 
     def _one_by_one(
-        self, loss: Loss, rows: Any, mask: Tensor, copies: int
+        self, loss: Loss, rows: Any, numbers: Tensor, mask: Tensor, copies: int
     ) -> Iterator[tuple[Contributions, dict[str, Tensor]]]:
         """What records contribute, each by itself.
 
@@ -210,13 +219,15 @@ class Engine:
         first: Contributions | None = None
         records = mask.nonzero()[:, 0]
         for record in records:
-            contributions, statistics = self._passes.alone(loss, _rows_of_one(rows, record, copies), copies)
+            own = select(rows, numbers[record * copies + torch.arange(copies)])
+            contributions, statistics = self._passes.alone(loss, own, copies)
             remembered.refuse_changes()
             first = contributions if first is None else first
             yield contributions, averaged(statistics, 1)
         if first is not None and len(records) > 1:
             with before.again():
-                repeated, _ = self._passes.alone(loss, _rows_of_one(rows, records[0], copies), copies)
+                own = select(rows, numbers[records[0] * copies + torch.arange(copies)])
+                repeated, _ = self._passes.alone(loss, own, copies)
             if not same_contributions(first, repeated):
                 raise CoupledRecords(
                     expected="a loss that gives a record the same gradient whoever was computed before it",
@@ -229,9 +240,14 @@ class Engine:
         return factor if self._uses.get(leaf) == 1 else self._chooser.finished(leaf, factor, 0)
 
     def _check_parameters(self) -> None:
-        now = trained(self.model)
-        if {leaf: id(p) for leaf, p in now.items()} != {leaf: id(p) for leaf, p in self.parameters.items()}:
-            changed = sorted(set(now) ^ set(self.parameters)) or ["others of the same names"]
+        trained_now = {
+            id(parameter)
+            for module in modules_of(self.model)
+            for parameter in module.parameters(recurse=False)
+            if parameter.requires_grad
+        }
+        if trained_now != self._trained:
+            changed = sorted(set(trained(self.model)) ^ set(self.parameters)) or ["others of the same names"]
             raise ModelError(
                 expected="the parameters that the run began with",
                 got=f"changed: {', '.join(changed)}",
@@ -246,7 +262,7 @@ class Engine:
             few = min(_TRIED, records)
             with seeded(0):  # for the shapes alone
                 row_loss, rows, copies = self._rows_of(loss, select(batch, torch.arange(few)), few)
-                self._reason(row_loss, rows, few * copies, copies)
+                self._reason(row_loss, rows, torch.arange(few * copies), copies)
         return max(1, min(most, budget // max(1, int(_PASS * self._chooser.activations.peak))))
 
     def plain_pass(self, loss: Loss, batch: Any, records: int) -> None:
@@ -295,10 +311,6 @@ class Engine:
             reason = "the rules do not compute torch's own gradients"
             self._understanding = _Understanding(circumstances, reason)
         return trial.taped.losses, trial.taped.statistics
-
-
-def _rows_of_one(rows: Any, record: Tensor, copies: int) -> Any:
-    return select(rows, record * copies + torch.arange(copies))
 
 
 def _counted(uses: Iterable[Use]) -> dict[str, int]:

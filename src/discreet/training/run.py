@@ -119,7 +119,7 @@ class PrivateRun:
             raise
         self._order = threading.Lock()
         self._waiting: Batch | None = None
-        self._attempts, self._new = 0, False  # at the waiting batch; whether batches are in memory of their own
+        self._attempts = 0  # at the waiting batch
         self._loading: Loading | None = None  # until the loss was tried
         self._statistics, self._start, self._lost = shown, 0, ""
         self._first_state: State = bound.bound.initial_state
@@ -195,7 +195,7 @@ class PrivateRun:
         samples = self._session.samples(  # or refuses a second pass
             self._start, self._first_state, until_budget=until_budget, lost=self._lost
         )
-        self._new, self._began, self._loading = loading.in_new_memory, True, loading
+        self._began, self._loading = True, loading
         self._stepping.announce(self._session.planned)
         self._watch.begin(self._start, progress)
         kept_alive: list[object] = []
@@ -262,7 +262,7 @@ class PrivateRun:
                 )
             self._engine.batch_norm.check_untouched()
             attempt, self._attempts = self._attempts, self._attempts + 1
-            sums = self._stepping.sums(loss, batch, attempt=attempt, new_memory=self._new)
+            sums = self._stepping.sums(loss, batch, attempt=attempt)
             self._session.spend(sample)
             self._waiting = None
             self._done = self._session.number(sample) + 1  # also if what follows is interrupted: its noise may be out

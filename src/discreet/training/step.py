@@ -21,7 +21,7 @@ from discreet.randomness.gaussian import release_all
 from discreet.sampling import Sample
 from discreet.training.clipping import Sums
 from discreet.training.data.batch import Batch
-from discreet.training.data.trees import check_rows, select
+from discreet.training.data.trees import check_rows
 from discreet.training.engine import Engine, Loss
 from discreet.training.passes.sandbox import seeded
 from discreet.training.planted import Planted
@@ -77,14 +77,13 @@ class Stepping:
         """Refuse groups whose numbers are out of range, before anything is charged."""
         self._inner.check(groups)
 
-    def sums(self, loss: Loss, batch: Batch, *, attempt: int, new_memory: bool) -> Sums:
+    def sums(self, loss: Loss, batch: Batch, *, attempt: int) -> Sums:
         """Clipped sums of a sample. Sensitive.
 
         Args:
             loss: of the user.
             batch: of the session, its data in the order of the session; sensitive.
             attempt: number of this attempt at the sample.
-            new_memory: whether the batch shares no memory with anything.
         """
         session, engine, sample, data = self._session, self._engine, batch.sample, batch.data
         sums = Sums(session.bound, session.state, self._inner, engine.device)
@@ -100,9 +99,9 @@ class Stepping:
         with seeded(seed):
             for start in range(0, len(rows), size):
                 some = rows[start : start + size]
-                # New memory also when it is all of them: where it lies must not tell whether a place was empty.
-                part = data if new_memory and size == records == len(sample) else select(data, some.clamp(min=0))
-                for contributions, statistics in engine.passes(loss, part, size, some >= 0):
+                # One pass over all of them has them in the order of the sample, which is random too.
+                chosen = None if size == records == len(sample) else some.clamp(min=0)
+                for contributions, statistics in engine.passes(loss, data, size, some >= 0, chosen):
                     sums.add(contributions, statistics)
         self._planted.add_to(sums, sample, engine.device)
         return sums

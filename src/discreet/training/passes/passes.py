@@ -111,6 +111,7 @@ class Passes:
         present: Tensor,
         copies: int,
         finish: Finish,
+        places: Tensor | None = None,
         saved: SavedBytes | None = None,
     ) -> Taped:
         """One forward and one backward pass over all rows, proved.
@@ -121,6 +122,7 @@ class Passes:
             present: which rows are records, one bool for each; the others are padding. Sensitive.
             copies: rows of each record, which follow each other.
             finish: for every factor.
+            places: which rows of the batch are taken, in which order; None for all as they are.
             saved: counts what autograd keeps; then the pass leaves no trace.
 
         Raises:
@@ -129,7 +131,7 @@ class Passes:
         """
         while True:
             try:
-                return self._taped(loss, batch, present, copies, finish, saved)
+                return self._taped(loss, batch, present, copies, finish, places, saved)
             except WrongGuess as guess:
                 if guess.number in self._no_guess:
                     raise
@@ -142,12 +144,13 @@ class Passes:
         present: Tensor,
         copies: int,
         finish: Finish,
+        places: Tensor | None,
         saved: SavedBytes | None,
     ) -> Taped:
         require_tested_version()
         proof = Proof(len(present), self._names, self._describe)
         uses = Uses(proof, self.device, finish) if saved is None else Uses(proof, self.device, finish, saved.hold)
-        rows = begun(batch, lambda tensor: proof.begin(tensor, Rows(0)))
+        rows = begun(batch, lambda tensor: proof.begin(tensor, Rows(0), places))
         trial = saved is not None
         with self._watched(proof, restore=trial) as noting:
             tape = Tape(self._parameters, uses, RULES, noting, self._no_guess, steady=trial)
@@ -263,7 +266,7 @@ class Passes:
             finally:
                 states.append(torch.get_rng_state())
 
-        taped = self.together(noted, batch, present, 1, lambda _, factor: factor, saved)
+        taped = self.together(noted, batch, present, 1, lambda _, factor: factor, saved=saved)
         return Trial(taped, saved.activations(rows, taped.calls), not torch.equal(*states[-2:]), saved.release)
 
     def plain(self, loss: Loss, batch: Any, rows: int) -> None:

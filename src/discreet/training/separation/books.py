@@ -78,12 +78,12 @@ class Books:
         try:
             storage: Any = tensor.untyped_storage()
         except (NotImplementedError, RuntimeError):
-            return self.content(tensor)
-        mark: Mark | None = getattr(storage, "_separation", None)
-        content = mark[1] if mark is not None and mark[0] == self.number else self.meet(storage, mark)
-        if type(content) is not Memory:
-            return content
-        return seen_in(content, tensor.storage_offset(), tensor.shape, tensor.stride(), tensor.element_size())
+            content = self.content(tensor)
+        else:
+            mark: Mark | None = getattr(storage, "_separation", None)
+            content = mark[1] if mark is not None and mark[0] == self.number else self.meet(storage, mark)
+        state: State = _seen(tensor, content) if type(content) is Memory else content
+        return state
 
     def made_here(self, storage: Any) -> bool:
         """Whether a storage was made in this pass."""
@@ -237,7 +237,7 @@ def _seen(tensor: Tensor, memory: Memory) -> State:
 def _was_uniform(target: Tensor, constants: Tensor, memory: Memory) -> bool:
     """Whether a storage had the same bytes for every record before these constants in it were overwritten."""
     with out_of_sight():
-        flat = torch.empty(0, dtype=target.dtype, device=target.device).set_(target.untyped_storage())  # type: ignore[call-overload]
+        flat = torch.empty(0, dtype=target.dtype, device=target.device).set_(target.untyped_storage())
         entries = flat.clone()
         entries.as_strided(target.shape, target.stride(), target.storage_offset()).copy_(constants)
         each = memory.step // entries.element_size()

@@ -78,10 +78,20 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     # --- states ---
 
-    def begin(self, tensor: Tensor, rows: Rows) -> Tensor:
-        """A tensor of the batch, in memory of its own, whose records are along an axis."""
+    def begin(self, tensor: Tensor, rows: Rows, places: Tensor | None = None) -> Tensor:
+        """A tensor of the batch, in memory of its own, whose records are along an axis.
+
+        Args:
+            tensor: of the batch; sensitive.
+            rows: where its records are.
+            places: which rows are taken, in which order; None for all as they are.
+        """
         with no_functions(), out_of_sight():
-            own = tensor.detach().clone(memory_format=torch.contiguous_format)
+            whole = tensor.detach()
+            if places is None:
+                own = whole.clone(memory_format=torch.contiguous_format)
+            else:
+                own = whole.index_select(0, places.to(whole.device))
         self._books.inner = rows.inner
         self._books.set_new(own, rows if self.count > 1 else OWN)
         return own

@@ -251,10 +251,10 @@ def test_a_second_pass_is_refused_and_changes_nothing_for_the_first() -> None:
     run = PrivateRun(nn.Linear(1, 1), its, ledger=ledger, logs=[lambda logged: seen.append(logged.epsilon)])
     batches = run.batches(Numbers())
     run.backward(loss, next(batches))
-    before = (run._new, run._watch._meter)
+    before = run._watch._meter
     with pytest.raises(dp.SampleMisuse, match="a second one"):
         run.batches(TensorDataset(torch.zeros(RECORDS, 2)))
-    assert (run._new, run._watch._meter) == before
+    assert run._watch._meter == before
     for batch in batches:
         run.backward(loss, batch)
     assert seen[-1] is not None
