@@ -43,8 +43,8 @@ def first_axis(self: Tape, func: Any, tensors: list[Tensor]) -> dict[int, Rows |
     return {**right_axes(self, func, tensors), **first}
 
 
-def padding_too(self: Engine, loss: Any, rows: Any, mask: Tensor, copies: int, places: Tensor | None) -> Any:
-    return right_together(self, loss, rows, torch.ones_like(mask), copies, places)
+def padding_too(self: Engine, loss: Any, rows: Any, mask: Tensor, copies: int) -> Any:
+    return right_together(self, loss, rows, torch.ones_like(mask), copies)
 
 
 def one_mean(result: Any, rows: int, moments: Any) -> Any:

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from discreet.errors import CoupledRecords, ModelError
 from discreet.training.data.copies import Augmented, averaged
 from discreet.training.data.seeding import RandomState
-from discreet.training.data.trees import made_up, select
+from discreet.training.data.trees import Portion, made_up
 from discreet.training.factors.factors import Factor
 from discreet.training.factors.forms import Choice, Chooser, table
 from discreet.training.passes.batch_norm import PrivateBatchNorm
@@ -136,49 +136,46 @@ class Engine:
     # --- in earnest ---
 
     def passes(
-        self, loss: Loss, batch: Any, records: int, present: int | Tensor, places: Tensor | None = None
+        self, loss: Loss, batch: Any, records: int, present: int | Tensor
     ) -> Iterator[tuple[Contributions, dict[str, Tensor]]]:
         """What rows contribute, and their statistics: all at once, or one by one.
 
         Args:
             loss: of the user; if it is `Augmented`, a row becomes several, which contribute as one.
-            batch: structure with rows; sensitive. It is copied for each attempt, so that a loss may write into it.
+            batch: structure with `records` rows, or a `Portion` of another; sensitive. A loss may write into it: it is copied.
             records: rows of the pass, the padding included; public.
             present: which rows are records: how many of the first, or one bool for each; sensitive.
-            places: which rows of the batch the pass has, in which order; None for all as they are. Sensitive.
         """
         self._check_parameters()
         mask = Contributions({}, records, present).mask
-        if places is not None and isinstance(loss, Augmented):
-            batch, places = select(batch, places), None
-        row_loss, rows, copies = self._rows_of(loss, batch, records)
-        numbers = torch.arange(records * copies) if places is None else places
-        reason = self._reason(row_loss, rows, numbers, copies)
+        portion = batch if isinstance(batch, Portion) else Portion(batch)
+        row_loss, rows, copies = self._rows_of(loss, portion, records)
+        reason = self._reason(row_loss, rows, records * copies, copies)
         if reason is None:
             try:
-                yield self._together(row_loss, rows, mask, copies, places)
+                yield self._together(row_loss, rows, mask, copies)
             except OneByOne as failure:
                 self._understanding = _Understanding(self._circumstances(row_loss, copies), str(failure))
             else:
                 return
-        yield from self._one_by_one(row_loss, rows, numbers, mask, copies)
+        yield from self._one_by_one(row_loss, rows, mask, copies)
 
-    def _rows_of(self, loss: Loss, batch: Any, records: int) -> tuple[Loss, Any, int]:
+    def _rows_of(self, loss: Loss, portion: Portion, records: int) -> tuple[Loss, Portion, int]:
         """The loss of rows, the rows, and how many there are of each record."""
         if not isinstance(loss, Augmented):
-            return loss, batch, 1
-        return loss.loss, self._passes.augmented(loss.augment, batch, records, loss.copies), loss.copies
+            return loss, portion, 1
+        rows = self._passes.augmented(loss.augment, portion.take(torch.arange(records)), records, loss.copies)
+        return loss.loss, Portion(rows), loss.copies
 
-    def _reason(self, loss: Loss, rows: Any, numbers: Tensor, copies: int) -> str | None:
-        """Why the records of this pass, in these rows, are computed one by one; None if they are not."""
-        count = len(numbers)
+    def _reason(self, loss: Loss, rows: Portion, count: int, copies: int) -> str | None:
+        """Why the records of this pass are computed one by one; None if they are not."""
         if count == 1 or self._always_alone:
             return "a pass over one row" if count == 1 else "asked for"
         circumstances = self._circumstances(loss, copies)
         if self._understanding is None or self._understanding.circumstances != circumstances:
             self._understanding = _Understanding(circumstances)
             tried = min(count, _TRIED)
-            few = select(rows, numbers[:tried])
+            few = rows.take(torch.arange(tried))
             # Records must not decide how they are computed: the rules are tested on numbers that are made up.
             if self._try(loss, made_up(few), tried, copies) is None:
                 self._try(loss, few, tried, copies, compare=False)
@@ -188,9 +185,7 @@ class Engine:
         code = getattr(loss, "__code__", type(loss))
         return code, copies, *(module.training for module in self.model.modules())
 
-    def _together(
-        self, loss: Loss, rows: Any, mask: Tensor, copies: int, places: Tensor | None
-    ) -> tuple[Contributions, dict[str, Tensor]]:
+    def _together(self, loss: Loss, rows: Portion, mask: Tensor, copies: int) -> tuple[Contributions, dict[str, Tensor]]:
         def finish(use: Use, factor: Factor) -> Factor:
             joined = factor if copies == 1 else factor.joined(copies)
             value = use.value
@@ -199,14 +194,14 @@ class Engine:
             return self._chooser.finished(value.leaf, joined, use.number)
 
         present = mask if copies == 1 else mask.repeat_interleave(copies)
-        taped = self._passes.together(loss, rows, present, copies, finish, places)
+        taped = self._passes.together(loss, rows, present, copies, finish)
         self._uses = _counted(taped.uses)
         with full_precision(self.device):
             pieces = gathered(taped.uses, self.parameters, self._finish_leaf)
         return Contributions(pieces, len(mask), mask), averaged(taped.statistics, len(mask))
 
     def _one_by_one(
-        self, loss: Loss, rows: Any, numbers: Tensor, mask: Tensor, copies: int
+        self, loss: Loss, rows: Portion, mask: Tensor, copies: int
     ) -> Iterator[tuple[Contributions, dict[str, Tensor]]]:
         """What records contribute, each by itself.
 
@@ -219,14 +214,14 @@ class Engine:
         first: Contributions | None = None
         records = mask.nonzero()[:, 0]
         for record in records:
-            own = select(rows, numbers[record * copies + torch.arange(copies)])
+            own = rows.take(record * copies + torch.arange(copies))
             contributions, statistics = self._passes.alone(loss, own, copies)
             remembered.refuse_changes()
             first = contributions if first is None else first
             yield contributions, averaged(statistics, 1)
         if first is not None and len(records) > 1:
             with before.again():
-                own = select(rows, numbers[records[0] * copies + torch.arange(copies)])
+                own = rows.take(records[0] * copies + torch.arange(copies))
                 repeated, _ = self._passes.alone(loss, own, copies)
             if not same_contributions(first, repeated):
                 raise CoupledRecords(
@@ -261,14 +256,14 @@ class Engine:
         if self._understanding is None:
             few = min(_TRIED, records)
             with seeded(0):  # for the shapes alone
-                row_loss, rows, copies = self._rows_of(loss, select(batch, torch.arange(few)), few)
-                self._reason(row_loss, rows, torch.arange(few * copies), copies)
+                row_loss, rows, copies = self._rows_of(loss, Portion(batch, torch.arange(few)), few)
+                self._reason(row_loss, rows, few * copies, copies)
         return max(1, min(most, budget // max(1, int(_PASS * self._chooser.activations.peak))))
 
     def plain_pass(self, loss: Loss, batch: Any, records: int) -> None:
         """A forward and a backward pass as torch does them, without a trace: to see how long they take."""
-        row_loss, rows, copies = self._rows_of(loss, batch, records)
-        self._passes.plain(row_loss, rows, records * copies)
+        row_loss, rows, copies = self._rows_of(loss, Portion(batch), records)
+        self._passes.plain(row_loss, rows.batch, records * copies)
 
     def rehearse(self, loss: Loss, batch: Any, records: int) -> tuple[Tensor, dict[str, Tensor]]:
         """Losses and statistics of one pass that leaves no trace, checked as in earnest; for made-up records.
@@ -276,7 +271,8 @@ class Engine:
         Raises:
             ModelError: there is not one loss for each record, or one row of each statistic.
         """
-        row_loss, rows, copies = self._rows_of(loss, batch, records)
+        row_loss, portion, copies = self._rows_of(loss, Portion(batch), records)
+        rows = portion.batch
         self._understanding = _Understanding(self._circumstances(row_loss, copies))
         trial = self._try(row_loss, rows, records * copies, copies)
         if trial is None:

@@ -21,7 +21,7 @@ from discreet.randomness.gaussian import release_all
 from discreet.sampling import Sample
 from discreet.training.clipping import Sums
 from discreet.training.data.batch import Batch
-from discreet.training.data.trees import check_rows
+from discreet.training.data.trees import Portion, check_rows
 from discreet.training.engine import Engine, Loss
 from discreet.training.passes.sandbox import seeded
 from discreet.training.planted import Planted
@@ -101,7 +101,8 @@ class Stepping:
                 some = rows[start : start + size]
                 # One pass over all of them has them in the order of the sample, which is random too.
                 chosen = None if size == records == len(sample) else some.clamp(min=0)
-                for contributions, statistics in engine.passes(loss, data, size, some >= 0, chosen):
+                portion = Portion(data, chosen, lent=batch.in_new_memory)
+                for contributions, statistics in engine.passes(loss, portion, size, some >= 0):
                     sums.add(contributions, statistics)
         self._planted.add_to(sums, sample, engine.device)
         return sums

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, NoReturn, final
+from typing import Any, NoReturn, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,9 @@ __all__ = ["Batch"]
 
 _UNPACK = "Unpack what the function loss(model, data) is given; in the loop itself the records are batch.data."
 _MOVE = "Move what the function loss(model, data) is given, such as images.to(device), and the model."
+
+_Content: TypeAlias = tuple[Sample, Any, NDArray[np.int64] | None, bool]
+"""Sample, data, rows, and whether the data are in new memory."""
 
 
 @final
@@ -31,12 +34,20 @@ class Batch:
             that are out.
         rows: in a run with canaries: for each record of the random order its row in `data`, -1 if
             it has none.
+        in_new_memory: whether `data` shares no memory with anything.
     """
 
     __slots__ = ("_content", "_draw")
 
-    def __init__(self, sample: Sample, data: Any, rows: NDArray[np.int64] | None = None) -> None:
-        self._content: tuple[Sample, Any, NDArray[np.int64] | None] | None = (sample, data, rows)
+    def __init__(
+        self,
+        sample: Sample,
+        data: Any,
+        rows: NDArray[np.int64] | None = None,
+        *,
+        in_new_memory: bool = False,
+    ) -> None:
+        self._content: _Content | None = (sample, data, rows, in_new_memory)
         self._draw: Callable[[], Batch] | None = None
 
     @classmethod
@@ -84,11 +95,16 @@ class Batch:
         return self._drawn()[2]
 
     @property
+    def in_new_memory(self) -> bool:
+        """Whether `data` shares no memory with anything; public."""
+        return self._drawn()[3]
+
+    @property
     def step(self) -> int:
         """Number of the step that this batch belongs to, from 0; public."""
         return self.sample.step
 
-    def _drawn(self) -> tuple[Sample, Any, NDArray[np.int64] | None]:
+    def _drawn(self) -> _Content:
         if self._content is None and self._draw is not None:
             self._content = self._draw()._drawn()  # noqa: SLF001  (another of its own)
             self._draw = None

@@ -39,6 +39,8 @@ from discreet.training.data.collating import Collate, Rows, at_once, fetched_apa
 from discreet.training.data.datasets import map_style, mark_dataset
 from discreet.training.data.seeding import Use, derived
 from discreet.training.data.signature import Signature
+from discreet.training.data.trees import tensors_in
+from discreet.training.separation import marks
 
 __all__ = ["Choice", "Loading", "Seed"]
 
@@ -140,6 +142,8 @@ class Loading:
                 if batch.data is not None:
                     signature = signature or Signature.of(batch.data)
                     signature.check(batch.data)
+                    for tensor in tensors_in(batch.data):
+                        marks.mark_dataset(tensor)  # a loss is given a copy: it must not reach for this
                 yield batch
 
     def _here(self, samples: Iterator[Sample], choose: Choice, seed: Seed) -> Generator[Batch]:
@@ -152,7 +156,7 @@ class Loading:
                 own_seed = 0 if self.in_new_memory else seed(sample)  # nothing is drawn there
                 look = looks.due(entries.size)
                 data = fetched_apart(self.dataset, entries, self.collate, seed=own_seed, look=look)
-            yield Batch(sample, data, rows)
+            yield Batch(sample, data, rows, in_new_memory=self.in_new_memory)
 
     def _ahead(self, samples: Iterator[Sample], choose: Choice, seed: Seed) -> Generator[Batch]:
         """Batches that workers have fetched before they are asked for."""

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 import torch
@@ -20,6 +21,7 @@ from discreet.training.separation.states import OneByOne
 
 __all__ = [
     "CONSTANTS",
+    "Portion",
     "begun",
     "check_rows",
     "count_rows",
@@ -157,6 +159,26 @@ def check_rows(batch: Any, records: int) -> None:
             got="other numbers of rows",
             do="Collate one row per record; keep constants out of the batch. A row is what is protected, not a token.",
         )
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Portion:
+    """The rows of a batch that one pass is to have. Sensitive.
+
+    Args:
+        batch: structure with rows.
+        places: which rows, in which order; None for all as they are.
+        lent: whether the memory of the batch is its own, and a pass may use it as it is.
+    """
+
+    batch: Any
+    places: Tensor | None = None
+    lent: bool = False
+
+    def take(self, rows: Tensor) -> Any:
+        """These of its rows, in new memory."""
+        return select(self.batch, rows if self.places is None else self.places[rows])
 
 
 # --- leaves replaced ---

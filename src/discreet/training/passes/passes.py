@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from discreet.errors import ModelError
-from discreet.training.data.trees import begun, check_rows, joined, select, tensors_in
+from discreet.training.data.trees import Portion, begun, check_rows, joined, select, tensors_in
 from discreet.training.factors.factors import Dense, Factor, wide
 from discreet.training.factors.memory import Activations
 from discreet.training.passes.batch_norm import Alone, Noting, PrivateBatchNorm
@@ -36,7 +36,7 @@ from discreet.training.separation.marks import no_functions, out_of_sight
 from discreet.training.separation.operation import require_tested_version
 from discreet.training.separation.own import proving
 from discreet.training.separation.proof import Proof
-from discreet.training.separation.states import OneByOne, Rows
+from discreet.training.separation.states import OneByOne, Rows, WritesBatch
 
 __all__ = ["Finish", "Loss", "Passes", "Taped", "Trial", "losses_and_statistics"]
 
@@ -97,6 +97,7 @@ class Passes:
         self._parameters = dict(parameters)
         self._batch_norm = batch_norm
         self._no_guess: set[int] = set()
+        self._lends = True  # until a loss writes into its batch
         self._names = {id(module): name for name, module in model.named_modules()}
 
     @property
@@ -107,22 +108,20 @@ class Passes:
     def together(
         self,
         loss: Loss,
-        batch: Any,
+        portion: Portion,
         present: Tensor,
         copies: int,
         finish: Finish,
-        places: Tensor | None = None,
         saved: SavedBytes | None = None,
     ) -> Taped:
         """One forward and one backward pass over all rows, proved.
 
         Args:
             loss: of rows.
-            batch: with rows; sensitive.
+            portion: the rows of the pass; sensitive.
             present: which rows are records, one bool for each; the others are padding. Sensitive.
             copies: rows of each record, which follow each other.
             finish: for every factor.
-            places: which rows of the batch are taken, in which order; None for all as they are.
             saved: counts what autograd keeps; then the pass leaves no trace.
 
         Raises:
@@ -131,7 +130,9 @@ class Passes:
         """
         while True:
             try:
-                return self._taped(loss, batch, present, copies, finish, places, saved)
+                return self._taped(loss, portion, present, copies, finish, saved)
+            except WritesBatch:
+                self._lends = False
             except WrongGuess as guess:
                 if guess.number in self._no_guess:
                     raise
@@ -140,17 +141,17 @@ class Passes:
     def _taped(
         self,
         loss: Loss,
-        batch: Any,
+        portion: Portion,
         present: Tensor,
         copies: int,
         finish: Finish,
-        places: Tensor | None,
         saved: SavedBytes | None,
     ) -> Taped:
         require_tested_version()
         proof = Proof(len(present), self._names, self._describe)
         uses = Uses(proof, self.device, finish) if saved is None else Uses(proof, self.device, finish, saved.hold)
-        rows = begun(batch, lambda tensor: proof.begin(tensor, Rows(0), places))
+        lent = portion.lent and self._lends
+        rows = begun(portion.batch, lambda tensor: proof.begin(tensor, Rows(0), portion.places, lent=lent))
         trial = saved is not None
         with self._watched(proof, restore=trial) as noting:
             tape = Tape(self._parameters, uses, RULES, noting, self._no_guess, steady=trial)
@@ -266,7 +267,7 @@ class Passes:
             finally:
                 states.append(torch.get_rng_state())
 
-        taped = self.together(noted, batch, present, 1, lambda _, factor: factor, saved=saved)
+        taped = self.together(noted, Portion(batch), present, 1, lambda _, factor: factor, saved)
         return Trial(taped, saved.activations(rows, taped.calls), not torch.equal(*states[-2:]), saved.release)
 
     def plain(self, loss: Loss, batch: Any, rows: int) -> None:

@@ -40,7 +40,7 @@ no_functions: Any = torch._C.DisableTorchFunction  # noqa: SLF001
 """Context in which function modes do not see functions."""
 
 KEPT = Mixed.of("what an earlier pass computed from records was kept", kept=True)
-_DATASET = Mixed.of("the memory of the data set itself, past the sample that was drawn", kept=True)
+_DATASET = Mixed.of("memory of the data set or of its batches, past what the loss is given", kept=True)
 _numbers = count(1)
 
 
@@ -69,7 +69,7 @@ def forget(tensor: Tensor) -> None:
 
 
 def mark_dataset(tensor: Tensor) -> None:
-    """Say that a tensor is memory of the data set: in a pass it is nobody's own."""
+    """Say that a tensor is memory of the data set, or of a batch that was made of it: in a pass it is nobody's own."""
     if tensor.layout is torch.strided:
         storage: Any = tensor.untyped_storage()
         storage._separation = (0, _DATASET, False)  # noqa: SLF001

@@ -11,7 +11,7 @@ What an operation did is remembered under everything that its rule could read (`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn
 
 import torch
@@ -33,7 +33,19 @@ from discreet.training.separation.exits import (
 )
 from discreet.training.separation.marks import no_functions, out_of_sight
 from discreet.training.separation.operation import Operation, operation_of
-from discreet.training.separation.states import FILLED, NOISE, OWN, PUBLIC, Mixed, OneByOne, Rows, State, is_public, worst_of
+from discreet.training.separation.states import (
+    FILLED,
+    NOISE,
+    OWN,
+    PUBLIC,
+    Mixed,
+    OneByOne,
+    Rows,
+    State,
+    WritesBatch,
+    is_public,
+    worst_of,
+)
 from discreet.training.separation.table.operands import Operands, Unknown, tensors_among, uniform
 
 __all__ = ["Proof"]
@@ -70,7 +82,8 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.count = count
         self.failure: str | None = None
         self.reads_allowed = False
-        self._refusal: CoupledRecords | None = None
+        self._refusal: CoupledRecords | WritesBatch | None = None
+        self._lent: set[int] = set()  # storages, by `id`
         self._names = names or {}
         self._describe = describe
         self._books = Books(count, self._where)
@@ -78,20 +91,23 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     # --- states ---
 
-    def begin(self, tensor: Tensor, rows: Rows, places: Tensor | None = None) -> Tensor:
+    def begin(self, tensor: Tensor, rows: Rows, places: Tensor | None = None, *, lent: bool = False) -> Tensor:
         """A tensor of the batch, in memory of its own, whose records are along an axis.
 
         Args:
             tensor: of the batch; sensitive.
             rows: where its records are.
             places: which rows are taken, in which order; None for all as they are.
+            lent: whether its memory is the batch's own, and may be used as it is as long as nobody writes there.
         """
         with no_functions(), out_of_sight():
-            whole = tensor.detach()
-            if places is None:
-                own = whole.clone(memory_format=torch.contiguous_format)
+            own = tensor.detach()
+            if places is not None:
+                own = own.index_select(0, places.to(own.device))
+            elif lent and own.is_contiguous():
+                self._lent.add(id(own.untyped_storage()))
             else:
-                own = whole.index_select(0, places.to(whole.device))
+                own = own.clone(memory_format=torch.contiguous_format)
         self._books.inner = rows.inner
         self._books.set_new(own, rows if self.count > 1 else OWN)
         return own
@@ -167,7 +183,7 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if self.failure is not None:
             raise OneByOne(self.failure)
 
-    def _refuse(self, error: CoupledRecords) -> NoReturn:
+    def _refuse(self, error: CoupledRecords | WritesBatch) -> NoReturn:
         self._refusal = error
         raise error
 
@@ -258,6 +274,8 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         leak = leak_of(operation, arguments, states)
         if leak is not None and not (self.reads_allowed and not operation.gives_tensors):
             self.fail(f"{operation.full_name} {leak}")
+        if self._lent and operation.written:
+            self._refuse_writes(map(storage_of, written_by(operation, arguments)))
         for target in targets_of_records(operation, arguments, states):
             if not self._books.made_here(target.untyped_storage()):
                 place = self._describe(target)
@@ -269,6 +287,11 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._raised(operation, inputs)
             raise
         return self._settled(operation, arguments, out, states, constants)
+
+    def _refuse_writes(self, storages: Iterable[Any]) -> None:
+        """Before an operation writes into what the pass was only lent: it may be needed again."""
+        if not self._lent.isdisjoint(map(id, storages)):
+            self._refuse(WritesBatch("the loss writes into its batch"))
 
     def _refuse_kinds(self, operation: Operation, inputs: list[Tensor]) -> None:
         for tensor in inputs:
@@ -405,6 +428,8 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         effect: Effect,
     ) -> Any:
         """The operation is known: run it, and put the marks that it left the first time."""
+        if effect.targets and self._lent:
+            self._refuse_writes(lookup.storages[target.place] for target in effect.targets)
         try:
             out = func._op(*args, **kwargs) if kwargs else func._op(*args)  # noqa: SLF001
         except Exception:

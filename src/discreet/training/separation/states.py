@@ -20,11 +20,15 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias, final
 
-__all__ = ["FILLED", "NOISE", "OWN", "PUBLIC", "Mixed", "OneByOne", "Rows", "State", "is_public", "worst_of"]
+__all__ = ["FILLED", "NOISE", "OWN", "PUBLIC", "Mixed", "OneByOne", "Rows", "State", "WritesBatch", "is_public", "worst_of"]
 
 
 class OneByOne(Exception):
     """A pass cannot be computed for all of its records at once; the reason, in words. Public."""
+
+
+class WritesBatch(OneByOne):
+    """A loss is about to write into a batch that it was only lent: the pass is repeated with a copy."""
 
 
 @final

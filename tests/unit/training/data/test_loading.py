@@ -404,11 +404,11 @@ def test_p11_entries_that_are_mixed_are_found_in_workers_too(workers: int) -> No
 
 
 def test_the_memory_of_the_data_set_is_marked() -> None:
-    """So that a loss cannot reach past its batch; the batch itself is new memory."""
+    """So that a loss cannot reach past what it is given, which is a copy of the batch."""
     x, table = torch.zeros(RECORDS, 2), torch.zeros(4)
     (batch,) = loaded(TensorDataset(x), steps=1)
     assert holds_records(x)
-    assert not holds_records(batch[0])
+    assert holds_records(batch[0])
     loaded(Subset(TensorDataset(table.expand(RECORDS, 4)), range(RECORDS)), public=[table])
     assert not holds_records(table)
 
@@ -424,3 +424,39 @@ def test_batches_are_tried_out_at_powers_of_two(monkeypatch: pytest.MonkeyPatch)
     together = 1 + 2 * 3  # the batch; half of it others, three times and both ways
     assert calls.count(RECORDS) == 4 * together
     assert calls.count(1) == 4 + 9 * (RECORDS + 1)
+
+
+def everything(steps: int = 2) -> dp.Plan:
+    sampler = dp.Sampler(dp.Everything(), records=RECORDS, steps=steps)
+    return dp.Plan(sampler=sampler, mechanism=dp.Groups({"grad/*": dp.Gaussian(1.0, 1.0)}))
+
+
+@pytest.mark.parametrize("rows", [None, 4])
+def test_t11_a_loss_that_reaches_for_the_whole_batch_past_what_it_is_given_is_refused(rows: int | None) -> None:
+    """Wrong: only the memory of the data set is marked, and the loop's own variable is taken for a constant."""
+    run = PrivateRun(nn.Linear(1, 1), everything(), ledger=dp.Ledger.in_memory(), microbatch=rows)
+    for batch in run.batches(TensorDataset(torch.randn(RECORDS, 1))):
+        whole = batch.data[0]
+
+        def centred(model: nn.Module, data: Any, whole: Tensor = whole) -> Tensor:
+            out: Tensor = (model(data[0]) - whole.mean()).square().sum(1)
+            return out
+
+        with pytest.raises(dp.CoupledRecords, match="of its batches"):
+            run.backward(centred, batch)
+        break
+
+
+def test_a_loss_may_write_into_the_batch_that_it_is_given() -> None:
+    """Wrong: the batch is lent to the pass, and whoever computes it again finds it changed."""
+
+    def halved(model: nn.Module, data: Any) -> Tensor:
+        out: Tensor = model(data[0].mul_(0.5)).square().sum(1)
+        return out
+
+    run = PrivateRun(nn.Linear(1, 1), everything(), ledger=dp.Ledger.in_memory())
+    for batch in run.batches(TensorDataset(torch.randn(RECORDS, 1))):
+        before = batch.data[0].clone()
+        run.backward(halved, batch)
+        assert torch.equal(batch.data[0], before)
+    assert run.engine.one_by_one is None

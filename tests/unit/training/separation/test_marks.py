@@ -83,5 +83,5 @@ def test_memory_of_the_data_set_is_nobodys_own() -> None:
         with proof:
             sound, closure = x * 2, x - data.mean(0)
         assert not isinstance(proof.state(sound), Mixed)
-        with pytest.raises(CoupledRecords, match="the memory of the data set itself"):
+        with pytest.raises(CoupledRecords, match="memory of the data set"):
             proof.require_rows(closure, Rows(0), "the loss")
