@@ -248,13 +248,23 @@ def by_caught_failure(x: Tensor) -> float:
 
 
 _WAYS: dict[Callable[[Tensor], float], str] = dict.fromkeys([by_item, by_truth, by_numpy, by_list, by_text], "leave for Python")
-_WAYS |= {by_shape: "a shape that depends on records", by_error: "an error that a record may have caused"}
+_WAYS |= {by_shape: "a shape that depends on records"}
 
 
 @pytest.mark.parametrize("number", _WAYS)
 def test_t07_nothing_of_a_record_leaves_for_python_while_others_are_computed(number: Callable[[Tensor], float]) -> None:
     """The proof says so, not only the comparison with torch's own gradients, which sees what happens to a few records."""
     assert_alone(lambda model, batch: squares(model, batch) * (1.0 + 1e3 * number(batch[0])), _WAYS[number])
+
+
+def test_t07_an_error_that_the_loss_catches_ends_the_step() -> None:
+    """Computing records one by one from then on would tell that one of them caused it (T14)."""
+    engine = Engine(nn.Linear(4, 3))
+    loss = lambda model, batch: squares(model, batch) * (1.0 + 1e3 * by_error(batch[0]))  # noqa: E731
+    list(engine.passes(loss, ordinary(), RECORDS, RECORDS))
+    with pytest.raises(ModelError, match="caught an error of index_select"):
+        list(engine.passes(loss, with_one_special(), RECORDS, RECORDS))
+    assert engine.one_by_one is None
 
 
 def test_t07_a_failure_that_the_loss_catches_stays_one() -> None:

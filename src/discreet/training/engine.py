@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from discreet.errors import CoupledRecords, ModelError
 from discreet.training.data.copies import Augmented, averaged
-from discreet.training.data.seeding import RandomState
+from discreet.training.data.seeding import generators_seeded
 from discreet.training.data.trees import Portion, made_up
 from discreet.training.factors.factors import Factor
 from discreet.training.factors.forms import Choice, Chooser, table
@@ -208,22 +208,25 @@ class Engine:
         Numbers may leave for Python here, so the first record is computed once more at the end, from the same random numbers:
         what Python kept of the others, or counted, must not change it.
         """
-        before = RandomState.now()
         remembered = Remembered(self.model)
         remembered.begin(loss)
-        first: Contributions | None = None
         records = mask.nonzero()[:, 0]
-        for record in records:
-            own = rows.take(record * copies + torch.arange(copies))
-            contributions, statistics = self._passes.alone(loss, own, copies)
-            remembered.refuse_changes()
-            first = contributions if first is None else first
-            yield contributions, averaged(statistics, 1)
-        if first is not None and len(records) > 1:
-            with before.again():
-                own = rows.take(records[0] * copies + torch.arange(copies))
-                repeated, _ = self._passes.alone(loss, own, copies)
-            if not same_contributions(first, repeated):
+        # Each record has numbers of its own, which no other can have moved on or seeded; from the secret seed of the step.
+        seeds = torch.randint(2**62, (len(mask),)).tolist()
+        first: tuple[Contributions, dict[str, Tensor]] | None = None
+        with generators_seeded() as seed:
+            for record in records.tolist():
+                seed(seeds[record])
+                own = rows.take(record * copies + torch.arange(copies))
+                alone = self._passes.alone(loss, own, copies)
+                remembered.refuse_changes()
+                first = alone if first is None else first
+                yield alone[0], averaged(alone[1], 1)
+            if first is None:
+                return
+            seed(seeds[int(records[0])])
+            own = rows.take(records[0] * copies + torch.arange(copies))
+            if not same_contributions(first, self._passes.alone(loss, own, copies)):
                 raise CoupledRecords(
                     expected="a loss that gives a record the same gradient whoever was computed before it",
                     got="another gradient for the same record after others: something was kept or counted in between",

@@ -85,7 +85,7 @@ class Stepping:
             batch: of the session, its data in the order of the session; sensitive.
             attempt: number of this attempt at the sample.
         """
-        session, engine, sample, data = self._session, self._engine, batch.sample, batch.data
+        session, engine, sample, data = self._session, self._engine, batch.sample, batch.collated
         sums = Sums(session.bound, session.state, self._inner, engine.device)
         records = self._planted.fetched(batch)
         if not records:

@@ -7,9 +7,12 @@ from typing import Any, NoReturn, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from discreet.errors import SampleMisuse
 from discreet.sampling import Sample
+from discreet.training.data.trees import mapped
+from discreet.training.separation.marks import mark_dataset
 
 __all__ = ["Batch"]
 
@@ -86,7 +89,12 @@ class Batch:
 
     @property
     def data(self) -> Any:
-        """What the data set gave, collated; sensitive."""
+        """A copy of what the data set gave, collated; sensitive. In a pass it is nobody's own: a loss must not use it."""
+        return mapped(self.collated, _marked_copy)
+
+    @property
+    def collated(self) -> Any:
+        """What the data set gave, as the run itself uses it; sensitive."""
         return self._drawn()[1]
 
     @property
@@ -163,6 +171,14 @@ class Batch:
             got=f"an object of the class {type(batch).__name__}",
             do="Loop over the run: `for batch in run.batches(loader): run.backward(loss, batch)`.",
         )
+
+
+def _marked_copy(leaf: Any) -> Any:
+    if not isinstance(leaf, Tensor):
+        return leaf
+    copy = leaf.clone()
+    mark_dataset(copy)
+    return copy
 
 
 def _misuse(got: str, do: str) -> SampleMisuse:

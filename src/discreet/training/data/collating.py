@@ -2,7 +2,8 @@
 
 Nothing can be proved of a user's code before the batch, which is plain Python over whatever entries
 are. So it never sees two records: entries are fetched and collated one by one, and rows are joined
-here. Only torch's own `default_collate`, which stacks, is given all of them.
+here. Only torch's own `default_collate`, which stacks, is given all of them, and only if they are
+made of plain tensors, arrays, numbers and texts: other types may bring code along.
 
 A function that needs the other entries would make something else of one than its author meant. So
 in some batches it is tried out with all of them: half of the entries become others, and the other
@@ -21,6 +22,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Subset, TensorDataset, default_collate
+from torch.utils.data._utils.collate import default_collate_fn_map
 
 from discreet.errors import CoupledRecords
 from discreet.training.data.seeding import Begin, Use, derived, seeded
@@ -36,6 +38,7 @@ CANNOT_BEAR = (ArithmeticError, AssertionError, LookupError, RuntimeError, TypeE
 """What a user's code may raise when it is given something unlike what it was written for."""
 
 _SPLITS = 3
+_PLAIN = frozenset({bool, bytes, complex, float, int, np.ndarray, str, Tensor, type(None)})
 
 _Half: TypeAlias = tuple[NDArray[np.int64], NDArray[np.bool_]]
 """Whose entry each place gets, and which places keep their own."""
@@ -84,7 +87,7 @@ def fetched_apart(dataset: Rows, chosen: NDArray[np.int64], collate: Collate, *,
             _refuse_mixed_entries(dataset, indices, begin, halves)
         begin(Use.FETCHING)
         entries = _entries_apart(dataset, indices)
-        if collate is default_collate:
+        if collate is default_collate and _is_torchs() and _is_plain(entries):
             return collate(entries)
         if halves:
             _refuse_mixed_rows(collate, entries, begin, halves)
@@ -93,7 +96,26 @@ def fetched_apart(dataset: Rows, chosen: NDArray[np.int64], collate: Collate, *,
 
 def at_once(dataset: Rows, collate: Collate) -> bool:
     """Whether a batch is rows of tensors, in new memory; a subclass may give something else."""
-    return type(dataset) is TensorDataset and collate is default_collate
+    is_rows = type(dataset) is TensorDataset and collate is default_collate
+    return is_rows and all(type(tensor) is Tensor for tensor in dataset.tensors)  # type: ignore[attr-defined]
+
+
+def _is_torchs() -> bool:
+    """Whether `default_collate` calls functions of torch only: users may register others."""
+    return all(function.__module__ == default_collate.__module__ for function in default_collate_fn_map.values())
+
+
+def _is_plain(entry: Any) -> bool:
+    """Whether there is nothing in an entry whose class could decide how it is stacked."""
+    kind = type(entry)
+    if kind in _PLAIN:
+        return True
+    if kind is dict:
+        return all(map(_is_plain, entry)) and all(map(_is_plain, entry.values()))
+    is_named_tuple = kind.__bases__ == (tuple,) and getattr(kind, "_fields", None) is not None
+    if kind in (list, tuple) or is_named_tuple:
+        return all(map(_is_plain, entry))
+    return issubclass(kind, np.generic) and kind.__module__ == "numpy"
 
 
 def _rows_of_tensors(dataset: Any, chosen: NDArray[np.int64]) -> list[Tensor]:
@@ -146,7 +168,7 @@ def _collated_apart(collate: Collate, entries: list[Any], begin: Begin) -> Any:
 def _collated_alone(collate: Collate, entry: Any) -> Any:
     """The batch of one entry, in memory of its own."""
     try:
-        return _copy(collate([entry]))
+        return mapped(collate([entry]), _without_class)
     except Exception as error:
         error.add_note("In a private run `collate` is given one entry at a time.")
         raise
@@ -233,6 +255,14 @@ def _halves(count: int, seed: int) -> list[_Half]:
 def _copy(structure: Any) -> Any:
     """The same in memory of its own."""
     return mapped(structure, _cloned)
+
+
+def _without_class(leaf: Any) -> Any:
+    """A copy whose class cannot decide how it is joined with others."""
+    with torch._C.DisableTorchFunctionSubclass():  # noqa: SLF001  (torch has no other name for it)
+        if isinstance(leaf, Tensor):
+            return leaf.as_subclass(Tensor).clone()
+    return np.array(leaf) if isinstance(leaf, np.ndarray) else _cloned(leaf)
 
 
 def _cloned(leaf: Any) -> Any:

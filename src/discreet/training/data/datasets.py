@@ -4,23 +4,31 @@ tensors.
 
 from __future__ import annotations
 
+import functools
+import gc
+import types
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn, strided
-from torch.utils.data import ConcatDataset, Dataset, IterableDataset, Subset, TensorDataset
+from torch.utils.data import ConcatDataset, IterableDataset, Subset, TensorDataset
 
 from discreet.errors import ParameterError
 from discreet.training.data.collating import Rows
 from discreet.training.separation import marks
+from discreet.training.separation.kept import attributes_of
 
-__all__ = ["map_style", "mark_dataset", "tensors_of"]
+__all__ = ["map_style", "mark_dataset", "slots_of", "tensors_of"]
 
 _OWNER = "PrivateRun.batches"
 _DEEPEST = 8
-_ATOMS = (bool, bytes, float, int, str, np.generic, np.ndarray, type(None))
+_ATOMS = (bool, bytes, float, int, str, np.generic, np.ndarray, type(None), nn.Module, types.ModuleType)
+_SEQUENCES = (list, tuple, set, frozenset, deque)
+_WRAPPERS = (functools.partial, property, staticmethod, classmethod, types.CellType, types.MethodType)
+_OF_CLASSES = (*_SEQUENCES, *_WRAPPERS, dict, Tensor, types.FunctionType)
 
 
 def map_style(dataset: Any) -> Rows:
@@ -125,10 +133,10 @@ def _storage(tensor: Tensor) -> int:
 
 
 def tensors_of(dataset: Any) -> Iterator[Tensor]:
-    """Tensors in the attributes of a data set, of data sets in it, and in containers there; not in
-    models.
+    """Tensors in the attributes of a data set, of objects in it, of their classes, in containers there, and in closures
+    and defaults of their functions; not in models, nor in globals.
     """
-    seen: set[int] = set()
+    seen: dict[int, Any] = {}  # with the things themselves, so that no other gets the number of one
     level: list[Any] = [dataset]
     for _ in range(_DEEPEST):
         below: list[Any] = []
@@ -136,17 +144,27 @@ def tensors_of(dataset: Any) -> Iterator[Tensor]:
             if isinstance(thing, Tensor):
                 yield thing
             elif id(thing) not in seen:
-                seen.add(id(thing))
+                seen[id(thing)] = thing
                 below.extend(part for part in _parts(thing) if not isinstance(part, _ATOMS))
         level = below
 
 
 def _parts(thing: Any) -> Iterable[Any]:
-    if isinstance(thing, (list, tuple, set, frozenset)):
+    if isinstance(thing, _SEQUENCES):
         return thing
     if isinstance(thing, Mapping):
         return thing.values()
-    is_dataset = isinstance(thing, Dataset) or callable(getattr(type(thing), "__getitem__", None))
-    if is_dataset and not isinstance(thing, nn.Module):
-        return getattr(thing, "__dict__", {}).values()
-    return ()
+    if isinstance(thing, type):
+        return [part for base in thing.__mro__ for part in vars(base).values() if isinstance(part, _OF_CLASSES)]
+    if isinstance(thing, types.FunctionType):
+        return thing.__defaults__, thing.__kwdefaults__, *(thing.__closure__ or ())
+    if isinstance(thing, _WRAPPERS):
+        return gc.get_referents(thing)
+    kind = type(thing)
+    return kind, *attributes_of(thing, kind).values(), *slots_of(thing).values()
+
+
+def slots_of(thing: Any) -> dict[str, Any]:
+    """What an object has in slots, also in those of base classes and in private ones."""
+    state = object.__getstate__(thing)
+    return state[1] if isinstance(state, tuple) else {}

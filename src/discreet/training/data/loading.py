@@ -139,10 +139,10 @@ class Loading:
         signature: Signature | None = None
         with closing(load(samples, choose, seed)) as loaded:
             for batch in loaded:
-                if batch.data is not None:
-                    signature = signature or Signature.of(batch.data)
-                    signature.check(batch.data)
-                    for tensor in tensors_in(batch.data):
+                if batch.collated is not None:
+                    signature = signature or Signature.of(batch.collated)
+                    signature.check(batch.collated)
+                    for tensor in tensors_in(batch.collated):
                         marks.mark_dataset(tensor)  # a loss is given a copy: it must not reach for this
                 yield batch
 

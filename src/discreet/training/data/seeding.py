@@ -12,16 +12,15 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, TypeAlias, final
+from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 import torch
-from torch import Tensor
 from torch.utils.data import get_worker_info
 
-__all__ = ["Begin", "RandomState", "Use", "derived", "seeded"]
+__all__ = ["Begin", "Use", "derived", "generators_seeded", "seeded"]
 
 
 class Use(IntEnum):
@@ -31,6 +30,7 @@ class Use(IntEnum):
     COLLATING = 1
     TRIALS = 2
     WORKERS = 3
+    PASSES = 4
 
 
 Begin: TypeAlias = Callable[[Use], None]
@@ -49,22 +49,8 @@ def seeded(seed: int) -> Iterator[Begin]:
     Args:
         seed: secret.
     """
-    of_random = random.getstate()
-    of_numpy = np.random.get_state()  # noqa: NPY002  (what transforms draw from)
-    try:
-        with _torch_kept() as seed_torch:
-
-            def begin(use: Use) -> None:
-                # One algorithm serves both NumPy and torch: words of their own for each of them.
-                words = derived(seed, use).generate_state(18)
-                random.seed(int.from_bytes(words[:8].tobytes()))
-                np.random.seed(words[8:16])  # noqa: NPY002
-                seed_torch(int(words[16:].view(np.uint64)[0]))
-
-            yield begin
-    finally:
-        random.setstate(of_random)
-        np.random.set_state(of_numpy)  # noqa: NPY002
+    with generators_seeded() as seed_all:
+        yield lambda use: seed_all(seed, use)
 
 
 @contextmanager
@@ -81,32 +67,22 @@ def _torch_kept() -> Iterator[Callable[[int], object]]:
         torch.default_generator.set_state(before)
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class RandomState:
-    """Of torch's, NumPy's and Python's own generators at some time; of the processor."""
+@contextmanager
+def generators_seeded() -> Iterator[Callable[..., None]]:
+    """For the time of a block, a function that seeds all global generators; afterwards they go on as before."""
+    of_random = random.getstate()
+    of_numpy = np.random.get_state()  # noqa: NPY002  (what losses draw from)
+    try:
+        with _torch_kept() as seed_torch:
+            yield partial(_seed_all, seed_torch=seed_torch)
+    finally:
+        random.setstate(of_random)
+        np.random.set_state(of_numpy)  # noqa: NPY002
 
-    of_torch: Tensor
-    of_numpy: Any
-    of_python: Any
 
-    @classmethod
-    def now(cls) -> RandomState:
-        """As they are."""
-        return cls(torch.get_rng_state(), np.random.get_state(), random.getstate())  # noqa: NPY002
-
-    @contextmanager
-    def again(self) -> Iterator[None]:
-        """For the time of a pass, generators are as they were then; afterwards they go on."""
-        now = RandomState.now()
-        self.restore()
-        try:
-            yield
-        finally:
-            now.restore()
-
-    def restore(self) -> None:
-        """Generators are as they were then."""
-        torch.set_rng_state(self.of_torch)
-        np.random.set_state(self.of_numpy)  # noqa: NPY002
-        random.setstate(self.of_python)
+def _seed_all(seed: int, use: Use = Use.PASSES, *, seed_torch: Callable[[int], object]) -> None:
+    # One algorithm serves both NumPy and torch: words of their own for each of them.
+    words = derived(seed, use).generate_state(18)
+    random.seed(int.from_bytes(words[:8].tobytes()))
+    np.random.seed(words[8:16])  # noqa: NPY002
+    seed_torch(int(words[16:].view(np.uint64)[0]))

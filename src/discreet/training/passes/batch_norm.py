@@ -23,7 +23,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parameter import UninitializedBuffer
-from torch.overrides import TorchFunctionMode
 
 from discreet import _validate as check
 from discreet.errors import CoupledRecords, ModelError, ParameterError
@@ -31,9 +30,10 @@ from discreet.mechanisms import BatchNorm, Groups
 from discreet.plan import Plan
 from discreet.training.factors.factors import wide
 from discreet.training.passes.steady import without_dropout
-from discreet.training.separation.doors import opened
+from discreet.training.separation.doors import Doors
 from discreet.training.separation.exits import layer_of
 from discreet.training.separation.own import current_proof
+from discreet.training.separation.proof import Proof
 from discreet.training.separation.states import is_public
 
 __all__ = ["Alone", "Noting", "PrivateBatchNorm"]
@@ -126,6 +126,12 @@ class PrivateBatchNorm:
         for leaf, layer in self._layers.items():
             if layer.module.training:
                 layer.move(*found[leaf])
+
+    @property
+    def storages(self) -> frozenset[int]:
+        """Memory that is set back after every pass, by the `id` of its storage."""
+        buffers = (buffer for layer in self._layers.values() for buffer in layer.module.buffers(recurse=False))
+        return frozenset(id(buffer.untyped_storage()) for buffer in buffers)
 
     def take_over(self) -> None:
         """What the layers hold now was released: a checkpoint was loaded."""
@@ -300,28 +306,23 @@ class Noting:
         return {leaf: torch.stack(rows).mean(0) for leaf, rows in self._rows.items()}
 
 
-class Alone(TorchFunctionMode):
+class Alone(Doors):
     """The same in a pass over one record, in which everything is the record's own."""
 
-    def __init__(self, noting: Noting, *, steady: bool = False) -> None:
-        super().__init__()
+    def __init__(self, proof: Proof, noting: Noting, *, steady: bool = False) -> None:
+        super().__init__(proof)
         self._noting = noting
         self._steady = steady  # whether dropout keeps everything
 
-    def __torch_function__(
-        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
-    ) -> Any:
-        """Called by torch, for every function."""
-        del types
-        args, named = self._noting.released_only(func, args, kwargs or {})
+    def _replaced(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> _Arguments:
+        return self._noting.released_only(func, args, kwargs)
+
+    def _called(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         if self._steady:
-            inside = opened(func)
-            if inside is not None:
-                with self:
-                    return inside(*args, **named)
-            args, named = without_dropout(func.__name__, args, named)
+            args, kwargs = without_dropout(func.__name__, args, kwargs)
         if func.__name__ == "batch_norm":
-            leaf = self._noting.leaf_of(args, named)
+            args, kwargs = self._noting.released_only(func, args, kwargs)
+            leaf = self._noting.leaf_of(args, kwargs)
             if leaf is not None:
-                self._noting.note(leaf, (args[0] if args else named["input"]).unsqueeze(0), 2)
-        return func(*args, **named)
+                self._noting.note(leaf, (args[0] if args else kwargs["input"]).unsqueeze(0), 2)
+        return func(*args, **kwargs)

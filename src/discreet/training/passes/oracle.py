@@ -116,13 +116,17 @@ def _length(values: Tensor) -> Tensor:
     return length.cpu()
 
 
-def same_contributions(one: Contributions, other: Contributions) -> bool:
-    """Whether two passes over one record gave the same bits for every leaf; what is no number equals itself."""
-    if one.pieces.keys() != other.pieces.keys():
+def same_contributions(
+    one: tuple[Contributions, Mapping[str, Tensor]], other: tuple[Contributions, Mapping[str, Tensor]]
+) -> bool:
+    """Whether two passes over one record gave the same bits for every leaf and statistic; what is no number equals itself."""
+    (pieces, statistics), (again, repeated) = (one[0].pieces, one[1]), (other[0].pieces, other[1])
+    if pieces.keys() != again.keys() or statistics.keys() != repeated.keys():
         return False
     pairs = [
-        (piece.factor.dense().values, again.factor.dense().values)
-        for leaf in one.pieces
-        for piece, again in zip(one.pieces[leaf], other.pieces[leaf], strict=True)
+        (piece.factor.dense().values, second.factor.dense().values)
+        for leaf in pieces
+        for piece, second in zip(pieces[leaf], again[leaf], strict=True)
     ]
+    pairs += [(statistics[name], repeated[name]) for name in statistics]
     return all(torch.allclose(first, second, rtol=0.0, atol=0.0, equal_nan=True) for first, second in pairs)

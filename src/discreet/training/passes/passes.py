@@ -18,12 +18,13 @@ import torch
 from torch import Tensor, nn
 
 from discreet.errors import ModelError
-from discreet.training.data.trees import Portion, begun, check_rows, joined, select, tensors_in
+from discreet.training.data.trees import Portion, begun, check_rows, joined, leaves, select, tensors_in
 from discreet.training.factors.factors import Dense, Factor, wide
 from discreet.training.factors.memory import Activations
 from discreet.training.passes.batch_norm import Alone, Noting, PrivateBatchNorm
 from discreet.training.passes.contributions import Contributions, Piece
 from discreet.training.passes.precision_settings import full_precision
+from discreet.training.passes.remembered import Remembered
 from discreet.training.passes.sandbox import plain_forward
 from discreet.training.passes.saved import SavedBytes
 from discreet.training.passes.tape import Tape
@@ -163,11 +164,13 @@ class Passes:
                     shares = proof.begin(present.to(losses) / copies, Rows(0))
                 with full_precision(self.device), Doors(proof):
                     self._backward(losses, shares, uses.anchor)
+            proof.refuse_caught_errors()
             proof.check()
         return Taped(uses.uses, losses.detach(), statistics, tape.calls)
 
     def _proved(self, proof: Proof, result: Any, noting: Noting) -> tuple[Tensor, dict[str, Tensor]]:
         """Losses and statistics, of which each row depends on its own record."""
+        proof.refuse_caught_errors()
         proof.check()
         own = noting.statistics()
         losses, statistics = losses_and_statistics(result, proof.count, own)
@@ -180,6 +183,7 @@ class Passes:
     @contextmanager
     def _watched(self, proof: Proof, *, restore: bool = False) -> Iterator[Noting]:
         """For the time of a pass: nothing of its records stays in the model or in memory that was there before."""
+        proof.set_back = self._batch_norm.storages
         with (
             self._batch_norm.noting(self._names) as noting,
             torch.enable_grad(),
@@ -189,9 +193,15 @@ class Passes:
                 with proving(proof), proof:
                     yield noting
             except OneByOne:
+                refuse_kept(self._model)  # one by one it would be kept, too
                 raise
-            except Exception:
+            except Exception as error:
                 proof.check()  # what C++ code has wrapped: a failed proof comes before any other error
+                if isinstance(error, NotImplementedError) and "mode" in str(error):
+                    raise _unseen(error) from error
+                if proof.error and proof.count > 1 and not isinstance(error, ModelError):
+                    # It shows again for the record that caused it, as it would in plain training.
+                    raise OneByOne(f"{proof.error} raised an error that a record may have caused") from error
                 raise
             refuse_kept(self._model)
 
@@ -235,14 +245,23 @@ class Passes:
         """
         proof = Proof(1, self._names, self._describe)
         rows = begun(batch, lambda tensor: proof.begin(tensor, Rows(0)), strict=False)
+        if any(not isinstance(leaf, Tensor) and leaf is not None for leaf in leaves(batch)):
+            proof.fail("Python sees entries of the batch")
         with self._watched(proof, restore=trial) as noting:
-            with Alone(noting, steady=trial):
+            mode = Alone(proof, noting, steady=trial)
+            with mode:
                 result = loss(self._model, rows)
             losses, statistics = losses_and_statistics(result, copies, noting.statistics())
-            proof.require_rows(losses, Rows(0), "the loss")
+            for name, values in {"the loss": losses, **statistics}.items():
+                proof.require_rows(values, Rows(0), name)
             if not losses.requires_grad:
                 return Contributions({}, 1, 1), statistics
-            gradients = torch.autograd.grad(losses.mean(), list(self._parameters.values()), allow_unused=True)
+            with mode:
+                gradients = _gradients(losses.mean(), list(self._parameters.values()), allow_unused=True)
+            for leaf, gradient in zip(self._parameters, gradients, strict=True):
+                if gradient is not None:
+                    proof.require_rows(gradient, Rows(0), f"the gradient of {leaf}")
+            proof.check()
         pieces = {
             leaf: (Piece(whole(parameter), Dense(wide(_full(gradient)).unsqueeze(0))),)
             for (leaf, parameter), gradient in zip(self._parameters.items(), gradients, strict=True)
@@ -272,7 +291,12 @@ class Passes:
 
     def plain(self, loss: Loss, batch: Any, rows: int) -> None:
         """A forward and a backward pass as torch does them, without a trace: to see how long they take."""
-        with self._batch_norm.noting(self._names) as noting, torch.enable_grad(), plain_forward(self._model), Alone(noting):
+        with (
+            self._batch_norm.noting(self._names) as noting,
+            torch.enable_grad(),
+            plain_forward(self._model),
+            Alone(Proof(1), noting),
+        ):
             losses, _ = losses_and_statistics(loss(self._model, batch), rows, noting.statistics())
             if losses.requires_grad:
                 torch.autograd.grad(losses.sum(), list(self._parameters.values()), allow_unused=True)
@@ -283,7 +307,12 @@ class Passes:
         Raises:
             ModelError: there is not one loss for each row, or one row of each statistic.
         """
-        with self._batch_norm.noting(self._names) as noting, torch.no_grad(), plain_forward(self._model), Alone(noting):
+        with (
+            self._batch_norm.noting(self._names) as noting,
+            torch.no_grad(),
+            plain_forward(self._model),
+            Alone(Proof(1), noting),
+        ):
             result = loss(self._model, batch)
             return losses_and_statistics(result, rows, noting.statistics())
 
@@ -301,20 +330,35 @@ class Passes:
             return self._augmented(augment, rows, records, copies)
         except OneByOne:
             pass
-        parts = [self._augmented(augment, select(batch, torch.full((copies,), record)), 1, copies) for record in range(records)]
+        remembered = Remembered(self._model)
+        remembered.begin(augment)
+        parts = []
+        for record in range(records):
+            parts.append(self._augmented(augment, select(batch, torch.full((copies,), record)), 1, copies))
+            remembered.refuse_changes()
         return joined(parts)
 
     def _augmented(self, augment: Callable[[Any], Any], rows: Any, records: int, copies: int) -> Any:
         proof = Proof(records, self._names)
         own = Rows(0, copies)
         entries = begun(rows, lambda tensor: proof.begin(tensor, own), strict=records > 1)
-        with torch.no_grad(), proof, Doors(proof) if records > 1 else nullcontext():
-            out = augment(entries)
-        proof.check()
-        check_rows(out, records * copies)
-        for tensor in tensors_in(out):
-            proof.require_rows(tensor, own, "the augmentation")
+        with self._watched(proof), torch.no_grad():
+            with Doors(proof):
+                out = augment(entries)
+            proof.refuse_caught_errors()
+            proof.check()
+            check_rows(out, records * copies)
+            for tensor in tensors_in(out):
+                proof.require_rows(tensor, own, "the augmentation")
         return out
+
+
+def _unseen(error: NotImplementedError) -> ModelError:
+    return ModelError(
+        expected="a loss of functions that can be followed",
+        got=f"one whose operation torch cannot show ({str(error).splitlines()[0][:80]})",
+        do="Write torch.cond, while_loop, map and flex_attention with torch.where, loops and scaled_dot_product_attention.",
+    )
 
 
 def _full(gradient: Tensor) -> Tensor:

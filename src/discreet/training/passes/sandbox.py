@@ -30,15 +30,19 @@ from typing import Any, TypeAlias, final
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.graph import saved_tensors_hooks
 from torch.utils import checkpoint, dlpack
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from discreet.errors import ModelError
 from discreet.training.separation.kept import Attributes, modules_of
 from discreet.training.separation.own import current_proof
+from discreet.training.separation.proof import Proof
 
 __all__ = ["plain_forward", "seeded"]
 
 _AS_IT_IS = nullcontext()
+_SCRIPTED_DOORS = ("prim::tolist", "aten::str", "aten::format", "aten::tensor_split", "prim::Print")
 
 
 @contextmanager
@@ -314,12 +318,37 @@ def _refuse_export() -> None:
         proof.fail("to_dlpack lets what records made leave for Python")
 
 
-def _manual_seed(*args: Any, **kwargs: Any) -> Any:
-    """Random numbers after it would be known, and those of a row a function of its place."""
+def _scripted(function: Any, *args: Any, **kwargs: Any) -> Any:
+    _refuse_scripted(function)
+    return _REPLACED.original(_scripted)(function, *args, **kwargs)
+
+
+def _scripted_method(method: Any, *args: Any, **kwargs: Any) -> Any:
+    _refuse_scripted(method)
+    return _REPLACED.original(_scripted_method)(method, *args, **kwargs)
+
+
+def _refuse_scripted(function: Any) -> None:
+    """TorchScript turns tensors into lists and texts where no mode looks."""
     proof = current_proof()
-    if proof is not None and _REPLACED.here:
-        proof.fail("the loss seeds torch's generator")
-    return _REPLACED.original(_manual_seed)(*args, **kwargs)
+    if proof is not None and _REPLACED.here and any(name in str(function.graph) for name in _SCRIPTED_DOORS):
+        proof.fail("a scripted function lets what records made leave for Python")
+
+
+def _enter_hooks(hooks: Any) -> Any:
+    """Hooks on tensors that autograd saves are called where no function is seen; only our own are known."""
+    proof = current_proof()
+    if proof is not None and _REPLACED.here and not hooks.pack_hook.__module__.startswith("discreet."):
+        proof.fail("hooks on saved tensors are called where nobody looks")
+    return _REPLACED.original(_enter_hooks)(hooks)
+
+
+def _enter_mode(mode: Any) -> Any:
+    """Another dispatch mode sees operations before the proof does."""
+    proof = current_proof()
+    if proof is not None and _REPLACED.here and not isinstance(mode, Proof):
+        proof.fail("a dispatch mode of the loss's own sees records")
+    return _REPLACED.original(_enter_mode)(mode)
 
 
 _REPLACED = _Replaced(
@@ -331,7 +360,10 @@ _REPLACED = _Replaced(
         (_thread, "start_new_thread", _start_new_thread),
         (_thread, "start_new", _start_new_thread),
         (os, "fork", _fork),
-        (torch, "manual_seed", _manual_seed),
+        (torch._C.ScriptFunction, "__call__", _scripted),  # noqa: SLF001
+        (torch._C.ScriptMethod, "__call__", _scripted_method),  # noqa: SLF001
+        (saved_tensors_hooks, "__enter__", _enter_hooks),
+        (TorchDispatchMode, "__enter__", _enter_mode),
         (dlpack, "to_dlpack", _to_dlpack),
         (torch, "to_dlpack", _to_dlpack),
         (torch._C, "_to_dlpack", _to_dlpack),  # noqa: SLF001  (what the others are)

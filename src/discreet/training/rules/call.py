@@ -102,13 +102,17 @@ class Uses:
         used = [value.tensor, *watched]
         for tensor in watched:
             self._hold(tensor, number)
-        versions = [tensor._version for tensor in used]  # noqa: SLF001  (what autograd itself goes by)
+        with no_functions():
+            versions = [tensor._version for tensor in used]  # noqa: SLF001  (what autograd itself goes by)
+            # A write through `.data` counts no version; what it makes of the records shows in the state.
+            states = [self.proof.state(tensor) for tensor in used]
 
         def receive(gradient: Tensor) -> None:
             if not waiting or self.forward:
                 raise OneByOne("the model is differentiated within its own forward pass, or more than once")
             with no_functions(), out_of_sight():  # none of this is an operation of the user's
-                if [tensor._version for tensor in used] != versions:  # noqa: SLF001
+                changed = [tensor._version for tensor in used] != versions  # noqa: SLF001
+                if changed or [self.proof.state(tensor) for tensor in used] != states:
                     raise OneByOne(f"an argument of {name} was changed in place after it was used")
                 used.clear()
                 try:

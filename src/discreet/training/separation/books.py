@@ -10,10 +10,11 @@ from torch import Tensor
 
 from discreet.training.separation.marks import KEPT, Content, Mark, new_pass, out_of_sight
 from discreet.training.separation.memory import Memory, memory_for, seen_in
+from discreet.training.separation.operation import Operation
 from discreet.training.separation.states import FILLED, NOISE, OWN, PUBLIC, Mixed, Rows, State, is_public
 from discreet.training.separation.table.operands import uniform
 
-__all__ = ["Books", "storage_of"]
+__all__ = ["Books", "fill_grown", "sizes_of", "storage_of"]
 
 _MANY = 20  # reasons that are remembered
 _NO_PLACE = Mixed.of("memory in which records cannot be told apart")
@@ -34,9 +35,10 @@ class Books:
         reasons: where contents became `Mixed`, in order, with the layer. Public.
         news: reasons since this was last cleared, without layers.
         looked: whether values of a public tensor decided since this was last set to False.
+        seen: in a pass over one record, whether Python has seen its numbers: then nothing new is public.
     """
 
-    __slots__ = ("_known", "_where", "count", "inner", "looked", "news", "number", "reasons")
+    __slots__ = ("_known", "_where", "count", "inner", "looked", "news", "number", "reasons", "seen")
 
     def __init__(self, count: int, where: Callable[[], str]) -> None:
         self.count = count
@@ -46,6 +48,7 @@ class Books:
         self.news: list[str] = []
         self._known: set[str] = set()  # reasons without layers
         self.looked = False
+        self.seen = False
         self._where = where
 
     # --- reading ---
@@ -55,7 +58,8 @@ class Books:
         try:
             storage = tensor.untyped_storage()
         except (NotImplementedError, RuntimeError):  # sparse and the like have none
-            return _NO_STORAGE if getattr(tensor, "_separation", False) else PUBLIC
+            number = getattr(tensor, "_separation", 0)
+            return PUBLIC if not number else _NO_STORAGE if number == self.number else KEPT
         return self.content_of(storage)
 
     def content_of(self, storage: Any) -> Content:
@@ -123,12 +127,12 @@ class Books:
         try:
             storage = tensor.untyped_storage()
         except (NotImplementedError, RuntimeError):
-            tensor._separation = not is_public(state)  # type: ignore[attr-defined]  # noqa: SLF001
+            tensor._separation = 0 if is_public(state) else self.number  # type: ignore[attr-defined]  # noqa: SLF001
             return is_public(state)
         self.set(storage, self._placed(tensor, state) if isinstance(state, Rows) else state)
         return True
 
-    def fresh(self, result: Tensor, content: Content, *, uninitialised: bool) -> None:
+    def fresh(self, result: Tensor, content: Content, operation: Operation) -> None:
         """Note a public result: of this pass, unless it is a view of something that was there before.
 
         Memory that nobody has written may hold anything, also records of earlier passes: it is filled with zeros.
@@ -139,10 +143,11 @@ class Books:
             return
         mark: Mark | None = getattr(storage, "_separation", None)
         if mark is None:
-            self.set(storage, content)
-            if uninitialised:
-                with out_of_sight(), torch.no_grad():
-                    result.zero_()
+            self.set(storage, OWN if self.seen else content)
+            if operation.uninitialised:
+                fill_grown([result], [0])
+            if operation.name == "from_file":  # it outlives the pass
+                storage._separation = (self.number, PUBLIC, False)  # type: ignore[attr-defined]  # noqa: SLF001
         elif mark[0] != self.number:
             self.meet(storage, mark)
 
@@ -155,13 +160,22 @@ class Books:
     def overwrite(self, target: Tensor, content: Content) -> None:
         """Public values were written into public memory: they are random, or alike, only where all was overwritten."""
         storage = target.untyped_storage()
-        if self.made_here(storage) and is_public(self.content_of(storage)):
+        before = self.content_of(storage)
+        if not self.made_here(storage) or before is OWN:
+            return
+        if not is_public(before):  # an empty view of records, which the operation has made larger
+            self.set(storage, self.mixed("constants written over records"))
+        elif self.seen:
+            self.set(storage, OWN)
+        else:
             self.set(storage, content if _is_whole(target, storage) else PUBLIC)
 
     def write(self, target: Tensor, state: State, operation: str, constants: Tensor | None = None) -> None:
         """An operation wrote values in this state into a view, which held these constants before if it was public."""
         storage = target.untyped_storage()
         before = self.content_of(storage)
+        if isinstance(state, Mixed) and state.kept:
+            self.set(storage, state)
         if isinstance(before, Mixed) or before is OWN:
             return
         if is_public(before):
@@ -217,6 +231,12 @@ class Books:
                 assigned = True
         return assigned
 
+    def assign(self, tensor: Tensor, rows: Rows) -> None:
+        """Random numbers met records along an axis: from now on they belong to these records, and to no others."""
+        storage = tensor.untyped_storage()
+        if self.content_of(storage) is NOISE:
+            self.set(storage, self._placed(tensor, rows))
+
     def _placed(self, tensor: Tensor, rows: Rows) -> Content:
         """The owners of the bytes of a new storage; read back, to see that the claim holds."""
         if not tensor.numel():
@@ -232,6 +252,20 @@ class Books:
 def _seen(tensor: Tensor, memory: Memory) -> State:
     sizes, strides = tuple(tensor.shape), tensor.stride()
     return seen_in(memory, tensor.storage_offset(), sizes, strides, tensor.element_size())
+
+
+def sizes_of(tensors: Iterable[Tensor]) -> list[int]:
+    """Bytes of their storages."""
+    return [tensor.untyped_storage().nbytes() for tensor in tensors]
+
+
+def fill_grown(tensors: Iterable[Tensor], sizes: Iterable[int]) -> None:
+    """Fill with zeros what storages have grown by since they had these sizes: it may hold what records left there."""
+    for tensor, size in zip(tensors, sizes, strict=False):
+        storage = tensor.untyped_storage()
+        if storage.nbytes() > size:
+            with out_of_sight(), torch.no_grad():
+                torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage)[size:] = 0
 
 
 def _was_uniform(target: Tensor, constants: Tensor, memory: Memory) -> bool:

@@ -13,13 +13,14 @@ from enum import Enum
 from functools import cache
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from discreet.training.separation.marks import no_functions
 from discreet.training.separation.proof import Proof
-from discreet.training.separation.states import is_public
+from discreet.training.separation.states import Mixed, is_public
 from discreet.training.separation.table.operands import tensors_among
 
 __all__ = ["Doors", "opened"]
@@ -46,7 +47,6 @@ _METADATA = frozenset(
         "register_hook",
         "backward",
         "retain_grad",
-        "__setitem__",
         "__hash__",
         "__set__",
         "__get__",
@@ -110,6 +110,7 @@ _PAST_THE_DISPATCHER = frozenset(
         "tensor",
         "as_tensor",
         "asarray",
+        "new",
         "new_tensor",
         "sparse_coo_tensor",
         "sparse_csr_tensor",
@@ -130,6 +131,11 @@ _HANDS_OUT_MEMORY = frozenset({"numpy", "__array__", "data_ptr", "storage", "unt
 _CHECKS = frozenset({"one_hot"})
 """Functions that look at numbers to raise an error, and for nothing else, if they are told the number of classes."""
 
+_CALLS_BACK = frozenset({"apply_", "map_", "map2_"})
+_MAKES_TENSORS = frozenset({"tensor", "as_tensor", "asarray", "new", "new_tensor"})
+_INDEXED = frozenset({"__getitem__", "__setitem__"})
+"""Functions that make a tensor of a list of indices, where neither mode looks."""
+
 _GUARDS = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
 _OPENED_MODULES = frozenset({"torch.nn.functional", "torch.autograd"})
 _is_wrapped: Any = torch._C._functorch.is_functorch_wrapped_tensor  # noqa: SLF001
@@ -140,22 +146,31 @@ class _Kind(Enum):
 
     ORDINARY = 0
     METADATA = 1
-    PROPERTY = 4
     PYTHON = 2
     WATCHED = 3
+    PROPERTY = 4
+    INDEXED = 5
 
 
 def _kind(func: Any) -> _Kind:
     if opened(func) is not None:
         return _Kind.PYTHON
-    name = func.__name__
+    name = _name(func)
     if name == "__get__":
         told = getattr(func.__self__, "__name__", "")
         return _Kind.METADATA if told in _METADATA_PROPERTIES else _Kind.PROPERTY  # a tensor, as of x.mT
     if name in _METADATA:
         return _Kind.METADATA
-    watched = name in _PAST_THE_DISPATCHER or name in _CHECKS or name in _HANDS_OUT_MEMORY
+    if name in _INDEXED:
+        return _Kind.INDEXED
+    watched = name in _PAST_THE_DISPATCHER or name in _CHECKS or name in _HANDS_OUT_MEMORY or name == "ctc_loss"
     return _Kind.WATCHED if watched else _Kind.ORDINARY
+
+
+def _name(func: Any) -> str:
+    """Of a function; without its overload, where it is an operation of torch."""
+    name: str = func.__name__
+    return name.partition(".")[0]
 
 
 _kinds: dict[Any, _Kind] = {}
@@ -192,26 +207,38 @@ class Doors(TorchFunctionMode):
             if not isinstance(out, Tensor) and not tensors_among(out):
                 self._refuse_secrets(func.__name__, args, named)
             return out
+        if kind is _Kind.INDEXED:
+            self._refuse_secrets(func.__name__, _lists_in(args[1]), {})
+            return self._called(func, args, named)
         if kind is _Kind.PYTHON:
             args, named = self._replaced(func, args, named)
             with self:
                 return opened(func)(*args, **named)
-        return self._watched(func.__name__, func, args, named)
+        return self._watched(_name(func), func, args, named)
 
     def _watched(self, name: str, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """A function that reads numbers itself."""
+        if name in _CALLS_BACK:
+            self.proof.fail(f"{name} calls a function with numbers, where nobody looks")
+        if name in _MAKES_TENSORS and not _is_plain(args[-1] if name.startswith("new") else args[0] if args else kwargs):
+            self.proof.fail(f"{name} makes a tensor of an object that cannot be looked into")
         if name in _HANDS_OUT_MEMORY:
             with no_functions():
                 if any(map(self.proof.is_made_here, tensors_among([list(args), kwargs]))):
                     self.proof.fail(f"{name} lets what records made leave for Python: it hands out memory of the pass")
         if name in _CHECKS:
-            told = len(args) > 1 or "num_classes" in kwargs
-            self.proof.reads_allowed = told and (kwargs.get("num_classes", args[1] if len(args) > 1 else -1) != -1)
+            classes = kwargs.get("num_classes", args[1] if len(args) > 1 else -1)
+            self.proof.reads_allowed = type(classes) is int and classes != -1
             try:
                 return self._called(func, args, kwargs)
+            except Exception:
+                self.proof.note_error(name)  # which a record may have caused
+                raise
             finally:
                 self.proof.reads_allowed = False
-        if name in ("tensor_split", "new_tensor") or name.startswith("sparse"):
+        if name == "ctc_loss":
+            return self._called(func, *_within_bounds(args, kwargs))
+        if name in ("tensor_split", "new", "new_tensor") or name.startswith("sparse"):
             self._refuse_secrets(name, args[1:], kwargs)
         elif not _gives_itself(name, args, kwargs):
             self._refuse_secrets(name, args, kwargs)
@@ -220,7 +247,9 @@ class Doors(TorchFunctionMode):
     def _refuse_secrets(self, name: str, args: Any, kwargs: Mapping[str, Any]) -> None:
         with no_functions():
             for tensor in tensors_among([list(args), dict(kwargs)]):
-                if _is_wrapped(tensor) or not is_public(self.proof.state(tensor)):
+                state = Mixed.of("a tensor inside of torch.func") if _is_wrapped(tensor) else self.proof.state(tensor)
+                if not is_public(state):
+                    self.proof.refuse_kept(state)
                     self.proof.fail(f"{name} lets what records made leave for Python")
 
     def _replaced(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Sequence[Any], dict[str, Any]]:
@@ -261,6 +290,39 @@ def _can_be_opened(func: Any) -> bool:
 
 def _no(*_: object) -> bool:
     return False
+
+
+def _is_plain(data: Any) -> bool:
+    """Whether tensors in it can be found: numbers, arrays and tensors, in lists and tuples."""
+    if isinstance(data, (list, tuple)):
+        return all(map(_is_plain, data))
+    return isinstance(data, (Tensor, np.ndarray, np.generic, bool, int, float, complex, range))
+
+
+def _lists_in(index: Any) -> list[Any]:
+    """The lists in an index, of which torch makes tensors itself."""
+    if isinstance(index, tuple):
+        return [part for part in index if isinstance(part, (list, tuple))]
+    return [index] if isinstance(index, list) else []
+
+
+def _within_bounds(args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Sequence[Any], dict[str, Any]]:
+    """Arguments of a sequence loss with labels and lengths that exist.
+
+    For others torch's kernel writes out of bounds, into the gradients of other records, or ends the process.
+    """
+    names = ("log_probs", "targets", "input_lengths", "target_lengths")
+    given = dict(zip(names, args, strict=False)) | kwargs
+    scores, targets = given["log_probs"], given["targets"]
+    limits = {"targets": scores.shape[-1] - 1, "input_lengths": scores.shape[0]}
+    if targets.ndim > 1:
+        limits["target_lengths"] = targets.shape[1]
+    bounded = {
+        name: given[name].clamp(0, limit) for name, limit in limits.items() if isinstance(given[name], Tensor) and limit >= 0
+    }
+    return [bounded.get(name, given[name]) for name in names[: len(args)]] + list(args[len(names) :]), kwargs | {
+        name: value for name, value in bounded.items() if name in kwargs
+    }
 
 
 def _gives_itself(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:

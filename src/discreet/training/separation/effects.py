@@ -94,7 +94,7 @@ class Lookup:
         """Of the results of a public call: whether they are random numbers, or the same number everywhere."""
         if operation.is_random:
             return NOISE if self.secret_numbers else PUBLIC
-        if operation.fills or operation.uninitialised:
+        if operation.fills:
             return FILLED
         if not operation.pointwise or not self.storages:
             return PUBLIC
@@ -102,12 +102,24 @@ class Lookup:
         alike = all(content is not PUBLIC or not tensor.ndim for content, tensor in zip(contents, self.tensors, strict=True))
         if not alike:
             return PUBLIC
-        return NOISE if NOISE in contents else FILLED
+        # Random numbers that meet themselves in other places, or are repeated, are no longer each drawn by itself.
+        noise = [tensor for content, tensor in zip(contents, self.tensors, strict=True) if content is NOISE]
+        if not noise:
+            return FILLED
+        places = {(tensor.shape, tensor.stride(), tensor.storage_offset()) for tensor in noise}
+        repeated = any(not _fits_into(tensor.shape, noise[0].shape) for tensor in self.tensors)
+        return NOISE if len(places) == 1 and not repeated else PUBLIC
 
     @property
     def noise(self) -> bool:
         """Whether random numbers of this pass are among the arguments."""
         return any(_content(storage) is NOISE for storage in self.storages)
+
+
+def _fits_into(sizes: Sequence[int], whole: Sequence[int]) -> bool:
+    """Whether a tensor of these sizes is broadcast to the sizes of another, which stays as it is."""
+    pairs = zip(reversed(sizes), reversed(whole), strict=False)
+    return len(sizes) <= len(whole) and all(size in (1, own) for size, own in pairs)
 
 
 def _content(storage: Any) -> Content:

@@ -48,6 +48,8 @@ def leak_of(operation: Operation, arguments: Mapping[str, Any], states: Mapping[
     """What an operation on records lets out: a number, a shape, or how many random numbers are drawn; None for nothing."""
     if not operation.gives_tensors and not operation.is_geometry:
         return "lets what records made leave for Python"
+    if operation.name == "one_hot" and arguments.get("num_classes", -1) == -1:
+        return "makes a shape that depends on records"
     if operation.dynamic_shape or (operation.name in ("index", "index_put") and _by_mask(arguments, states)):
         return "makes a shape that depends on records"
     if operation.draws_by_value:

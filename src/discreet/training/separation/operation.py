@@ -36,6 +36,7 @@ class Operation:
         "argument_names",
         "composite",
         "defaults",
+        "draws",
         "draws_by_value",
         "dynamic_shape",
         "fills",
@@ -68,6 +69,7 @@ class Operation:
         spellings = {self.name, f"{self.name}.{self.overload}", base if _is_aten(schema) else schema.name}
         self.is_geometry = not spellings.isdisjoint(GEOMETRY)
         self.shape_only = not spellings.isdisjoint(SHAPE_ONLY)
+        self.draws = torch.Tag.nondeterministic_seeded in func.tags
         self.is_random = not spellings.isdisjoint(RANDOM)
         self.fills = self.name in FILLS
         self.uninitialised = self.name in UNINITIALISED

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from discreet.errors import CoupledRecords
-from discreet.training.separation.books import Books, storage_of
+from discreet.errors import CoupledRecords, ModelError
+from discreet.training.separation.books import Books, fill_grown, sizes_of, storage_of
 from discreet.training.separation.effects import Effect, Effects, Lookup
 from discreet.training.separation.exits import (
     arguments_of,
@@ -68,8 +68,12 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     Attributes:
         failure: why the pass is not proved, as soon as that is certain; None until then. Public.
+        error: the operation that raised an error which a record may have caused; empty if there was none.
         reads_allowed: whether numbers may leave for Python for now: torch looks at them to raise an error, and for nothing
             else.
+        set_back: storages, by `id`, that are set back to what was released after the pass.
+        seen: in a pass over one record, whether Python has seen numbers of it: whatever is made from then on is the
+            record's own.
     """
 
     def __init__(
@@ -82,6 +86,10 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.count = count
         self.failure: str | None = None
         self.reads_allowed = False
+        self.seen = False
+        self.set_back: frozenset[int] = frozenset()
+        self._seed = torch.default_generator.initial_seed()
+        self.error = ""
         self._refusal: CoupledRecords | WritesBatch | None = None
         self._lent: set[int] = set()  # storages, by `id`
         self._names = names or {}
@@ -139,6 +147,8 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """
         with no_functions():
             state = self.state(tensor)
+            if state is PUBLIC and not self._is_uniform(tensor, rows):
+                self.fail(f"{what} has other values for other places of a batch")
             if is_public(state) or state == rows or state is OWN:
                 return
             self.refuse_kept(state)
@@ -146,13 +156,16 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
             first = f" (first: {self.reasons[0]})" if self.reasons and because not in self.reasons[0] else ""
             self.fail(f"{what} depends on several records: {because}{first}")
 
+    def _is_uniform(self, tensor: Tensor, rows: Rows) -> bool:
+        """Whether a public tensor has the same entries for every record."""
+        if self.count == 1 or rows.dim >= tensor.ndim or tensor.shape[rows.dim] != rows.fold * self.count:
+            return True  # there are no entries for single records
+        return uniform(tensor, rows, self.count)
+
     def require_argument(self, tensor: Tensor, rows: Rows, operation: str) -> None:
         """As `require_rows`; and a constant must be the same for every record."""
         with no_functions():
             self.require_rows(tensor, rows, f"an argument of {operation}")
-            content = self._books.content(tensor)
-            if content is PUBLIC and tensor.shape[rows.dim] != 1 and not uniform(tensor, rows, self.count):
-                self.fail(f"an argument of {operation} has other values for other places of a batch")
 
     def declare(self, tensor: Tensor, rows: Rows) -> None:
         """Say of the result of an operation of our own, in new memory, where its records are."""
@@ -171,6 +184,7 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
             OneByOne: always, but with one record.
         """
         if self.count == 1:
+            self.seen = self._books.seen = True
             return
         if self.failure is None:
             self.failure = why if _IN in why else why + self._where()  # the layer that is the cause comes first
@@ -182,6 +196,24 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
             raise self._refusal
         if self.failure is not None:
             raise OneByOne(self.failure)
+
+    def note_error(self, operation: str) -> None:
+        """An operation on records raised an error: that tells something about a record, whoever catches it."""
+        self.error = self.error or f"{operation}{self._where()}"
+        if self.count == 1:
+            self.fail("an error")
+
+    def refuse_caught_errors(self) -> None:
+        """Refuse a loss that went on after an error of an operation on several records.
+
+        Computing them one by one instead would tell everybody that there was such a record.
+        """
+        if self.error and self.count > 1:
+            raise ModelError(
+                expected="a loss that does not catch errors of operations on records",
+                got=f"one that caught an error of {self.error}, which a record may have caused",
+                do="Make every entry valid before the run begins (labels and indices in range), or use clamp and where.",
+            )
 
     def _refuse(self, error: CoupledRecords | WritesBatch) -> NoReturn:
         self._refusal = error
@@ -201,6 +233,8 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         # This runs for every operation of every pass: it is written for speed.
         with no_functions():
             operation = operation_of(func)
+            if operation.draws and torch.default_generator.initial_seed() != self._seed:
+                self.fail("the loss seeds torch's generator")
             if operation.is_view and type(args[0]) in _PLAIN:
                 return self._viewed(func, operation, args, kwargs)
             lookup = Lookup(func._op)  # noqa: SLF001
@@ -247,13 +281,28 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         content = lookup.public_content(operation)
         if content is PUBLIC and lookup.noise and self._books.assign_noise(lookup.tensors):
             return self._judged(func, operation, args, kwargs)
+        targets: list[Tensor] = []
+        if operation.written or operation.undeclared:
+            arguments = arguments_of(operation, args, kwargs)
+            targets = [*written_by(operation, arguments), *undeclared_by(operation, arguments)]
+        if self.seen:
+            self._refuse_numbers_kept(operation, targets)
+        sizes = sizes_of(targets) if operation.is_geometry else []
         out = func._op(*args, **kwargs)  # noqa: SLF001
+        fill_grown(targets, sizes)
         for result in (out,) if type(out) is Tensor else tensors_among(out):
-            self._books.fresh(result, content, uninitialised=operation.uninitialised)
-        if operation.written:
-            for target in written_by(operation, arguments_of(operation, args, kwargs)):
-                self._books.overwrite(target, content)
+            self._books.fresh(result, content, operation)
+        for target in targets:
+            self._books.overwrite(target, content)
         return out
+
+    def _refuse_numbers_kept(self, operation: Operation, targets: Iterable[Tensor]) -> None:
+        """Refuse to write into memory from before a pass, once Python has seen numbers of its record."""
+        for target in targets:
+            storage = storage_of(target)
+            if storage is not None and not self._books.made_here(storage) and id(storage) not in self.set_back:
+                place = self._describe(target)
+                self._refuse(keeps_records(f"{operation.full_name}, which writes, after Python has seen numbers,", place, ""))
 
     # --- one call, judged by its rule ---
 
@@ -265,14 +314,32 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
             lookup = Lookup(func)
             lookup.secret_numbers = not any(isinstance(argument, torch.Generator) for argument in (*args, *kwargs.values()))
             return self._public(func, operation, args, kwargs, lookup)
+        if any(isinstance(argument, torch.Generator) for argument in (*args, *kwargs.values())):
+            self.fail(f"{operation.full_name} draws for records from a generator of the user's own, which others may know")
         if operation.composite:
             with self:
                 out = func.decompose(*args, **kwargs)
             if out is not NotImplemented:
                 return out
         arguments = arguments_of(operation, args, kwargs)
+        self._check_exits(operation, arguments, states)
+        written = written_by(operation, arguments)
+        constants = _constants_before(written, states)
+        sizes = sizes_of(written) if operation.is_geometry else []
+        try:
+            out = func._op(*args, **kwargs)  # noqa: SLF001
+        except Exception:
+            self._raised(operation, inputs)
+            raise
+        fill_grown(written, sizes)
+        return self._settled(operation, arguments, out, states, constants)
+
+    def _check_exits(self, operation: Operation, arguments: Mapping[str, Any], states: Mapping[int, State]) -> None:
+        """Before an operation on records runs: it lets nothing out, and writes nowhere from where it could be taken later."""
         leak = leak_of(operation, arguments, states)
         if leak is not None and not (self.reads_allowed and not operation.gives_tensors):
+            for state in states.values():
+                self.refuse_kept(state)
             self.fail(f"{operation.full_name} {leak}")
         if self._lent and operation.written:
             self._refuse_writes(map(storage_of, written_by(operation, arguments)))
@@ -280,13 +347,6 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if not self._books.made_here(target.untyped_storage()):
                 place = self._describe(target)
                 self._refuse(keeps_records(f"{operation.full_name}, which writes", place, self._where()))
-        constants = _constants_before(written_by(operation, arguments), states)
-        try:
-            out = func._op(*args, **kwargs)  # noqa: SLF001
-        except Exception:
-            self._raised(operation, inputs)
-            raise
-        return self._settled(operation, arguments, out, states, constants)
 
     def _refuse_writes(self, storages: Iterable[Any]) -> None:
         """Before an operation writes into what the pass was only lent: it may be needed again."""
@@ -299,10 +359,9 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 self.fail(f"{operation.full_name} meets a tensor of another kind, {type(tensor).__name__}")
 
     def _raised(self, operation: Operation, inputs: list[Tensor]) -> None:
-        """An error of an operation on records tells something about a record, whoever catches it."""
-        secret = not all(is_public(self.state(tensor)) for tensor in inputs)
-        if secret and self.failure is None and self.count > 1:
-            self.failure = f"{operation.full_name} raised an error that a record may have caused{self._where()}"
+        """An error of an operation on records tells something about a record."""
+        if not all(is_public(self.state(tensor)) for tensor in inputs):
+            self.note_error(operation.full_name)
 
     def _settled(
         self,
@@ -348,11 +407,15 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _reshaped(self, operation: Operation, inputs: list[Tensor], new: list[Tensor]) -> None:
         """Only shapes mattered. Memory that grew holds what nobody has written."""
-        content = NOISE if operation.is_random else FILLED if operation.fills or operation.uninitialised else PUBLIC
+        content = NOISE if operation.is_random else FILLED if operation.fills else PUBLIC
         for result in new:
-            self._books.fresh(result, content, uninitialised=operation.uninitialised)
+            self._books.fresh(result, content, operation)
         if operation.name in ("resize", "resize_as", "resize_", "resize_as_") and inputs:
-            self._books.set(inputs[0].untyped_storage(), _NOT_WRITTEN)
+            self._books.set(inputs[0].untyped_storage(), _NOT_WRITTEN if self.count > 1 else OWN)
+        # Random numbers written over a part of the records, or over other places of each, are not the records' any more.
+        for target in inputs[:1] if operation.is_random and operation.written else ():
+            if isinstance(self.state(target), Mixed):
+                self._books.set(target.untyped_storage(), self._books.mixed(f"{operation.full_name} writes over some records"))
 
     def _results(
         self,
@@ -394,6 +457,8 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
             outcome = self._books.mixed(f"{operation.full_name}: its rule stumbled ({type(error).__name__})")
         if operands.looked:
             self._books.looked = True
+        for tensor, rows in operands.assigned:
+            self._books.assign(tensor, rows)
         if not isinstance(outcome, (list, tuple)):
             return [self._books.named(outcome, operation.full_name)] * max(1, len(results))  # type: ignore[arg-type]
         if len(outcome) != max(1, len(results)):

@@ -4,13 +4,14 @@
 import functools
 import random
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset, Subset, TensorDataset, default_collate
+from torch.utils.data._utils.collate import default_collate_fn_map
 
 from discreet.errors import CoupledRecords
 from discreet.training.data import collating
@@ -323,6 +324,107 @@ def test_every_entry_is_left_out_and_every_other_is_not(count: int) -> None:
         assert 0 < same.sum() < count
         assert np.array_equal(sources[same], np.arange(count)[same])
         assert set(sources) == set(np.arange(count)[same])
+
+
+# --- types that bring code along ---
+
+
+class Picture:
+    """No tensor."""
+
+    def __init__(self, pixels: Tensor) -> None:
+        self.pixels = pixels
+
+
+class Mixing(Tensor):
+    """A tensor that mixes records wherever it is joined with others."""
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = super().__torch_function__(func, types, args, kwargs or {})  # type: ignore[no-untyped-call]
+        joins = func in (torch.stack, torch.cat, Tensor.index_select)
+        return result - result.mean(0) + result[:1] if joins else result
+
+
+class MixingArray(np.ndarray):
+    """An array that mixes records where it is joined with others."""
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        result = super().__array_function__(func, types, args, kwargs)
+        return result - result.mean() if func is np.concatenate else result
+
+
+class Wide(float):
+    """A number, for which a function may be registered."""
+
+
+def less_their_mean(entries: list[Any], *, collate_fn_map: Any = None) -> Tensor:
+    x = torch.stack([torch.as_tensor(getattr(entry, "pixels", entry)) for entry in entries])
+    return x - x.mean(0) + x[0]
+
+
+class Made(Entries):
+    """Entries by a function of their numbers."""
+
+    def __init__(self, make: Callable[[Tensor], Any]) -> None:
+        self.make = make
+
+    def __getitem__(self, index: int) -> Any:
+        return self.make(FLOATS[index].clone())
+
+
+class Pair(NamedTuple):
+    x: Tensor
+    y: Any
+
+
+def rows_beside(dataset: Any, last: int, collate: Any = default_collate) -> list[str]:
+    batch = fetched_apart(dataset, np.array([3, last, 5]), collate, seed=1)
+    return [str(select(batch, torch.tensor([row]))) for row in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("registered", "make"),
+    [
+        (Picture, Picture),
+        (Picture, lambda x: {"a": [(x, Picture(x))]}),
+        (Wide, lambda x: Pair(x, Wide(x[0]))),
+        (float, lambda x: (x, float(x[0]))),
+        (None, lambda x: x.as_subclass(Mixing)),
+        (None, lambda x: Pair(x, {"b": x.as_subclass(Mixing)})),
+    ],
+)
+def test_p11_types_that_bring_code_along_are_collated_one_by_one(
+    registered: Any, make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if registered is not None:
+        of_torch = dict(default_collate_fn_map)
+        for kind in of_torch:  # the first that fits is called: the user's own
+            monkeypatch.delitem(default_collate_fn_map, kind)
+        for kind, function in ({registered: less_their_mean} | of_torch | {registered: less_their_mean}).items():
+            monkeypatch.setitem(default_collate_fn_map, kind, function)
+    one, other = rows_beside(Made(make), 2), rows_beside(Made(make), 7)
+    assert (one[0], one[2]) == (other[0], other[2])
+    assert one[1] != other[1]
+
+
+def test_p11_rows_have_no_class_that_could_mix_them() -> None:
+    """Neither where a function of the user makes them, nor where a data set holds them."""
+    arrays = lambda entries: torch.stack(entries).numpy().view(MixingArray)  # noqa: E731
+    tensors = TensorDataset(FLOATS.as_subclass(Mixing))
+    for dataset, collate in ((Entries(), arrays), (tensors, default_collate)):
+        one, other = rows_beside(dataset, 2, collate), rows_beside(dataset, 7, collate)
+        assert (one[0], one[2]) == (other[0], other[2])
+    batch = fetched_apart(Made(lambda x: x.as_subclass(Mixing)), np.arange(3), default_collate, seed=1)
+    assert type(batch) is Tensor
+
+
+def test_plain_entries_are_collated_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(collating, "_collated_alone", fail)
+    fetch(Made(lambda x: (Pair(x, 1), {"a": [x.numpy(), np.float32(1.0), np.int64(2)], "b": "text"}, True, 1.0, b"c")))
 
 
 # --- random numbers and costs ---

@@ -2,8 +2,11 @@
 else's.
 """
 
+import functools
 import time
+from collections import deque
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -138,10 +141,61 @@ class Wrapped:
         return self.base[index]
 
 
+class Slots:
+    """Something in a private slot of a base class."""
+
+    __slots__ = ("__own",)
+
+    def __init__(self, thing: Any) -> None:
+        self.__own = thing
+
+
+class More(Slots):
+    __slots__ = ("more",)
+
+
+class Shift:
+    """A transform that is no function."""
+
+    def __init__(self, thing: Any) -> None:
+        self.shift = thing
+
+    def __call__(self, x: Tensor) -> Any:
+        return x + self.shift
+
+
+def enclosing(tensor: Tensor) -> Any:
+    """A data set whose methods take their rows from a closure."""
+
+    class Closed(Holding):
+        def __getitem__(self, index: int) -> Any:
+            return tensor[index]
+
+    return Closed()
+
+
+def of_a_class(tensor: Tensor) -> Any:
+    class Shared(Holding):
+        rows = tensor
+
+    return Shared()
+
+
 def somewhere(tensor: Tensor) -> list[Any]:
     """Data sets that hold a tensor."""
     rows = TensorDataset(tensor)
     return [
+        More(tensor),
+        Holding(records=[SimpleNamespace(x=tensor)]),
+        Holding(records=deque([More(tensor)])),
+        Holding(transform=lambda x: x - tensor),
+        Holding(transform=lambda x, shift=tensor: x - shift),
+        Holding(transform=functools.partial(torch.add, tensor)),
+        Holding(transform=Shift(tensor)),
+        Holding(transform=Shift(tensor).__call__),
+        Holding(transform=SimpleNamespace(transforms=[lambda x: x, Shift(Shift(tensor))])),
+        enclosing(tensor),
+        of_a_class(tensor),
         rows,
         Subset(rows, [0]),
         Subset(Subset(ConcatDataset([TEN, rows]), range(11)), range(11)),
@@ -155,7 +209,7 @@ def somewhere(tensor: Tensor) -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize("number", range(10))
+@pytest.mark.parametrize("number", range(21))
 def test_memory_of_a_data_set_is_marked_wherever_it_is(number: int) -> None:
     memory = torch.zeros(4, 2)
     mark_dataset(somewhere(memory[1:])[number])
@@ -183,3 +237,12 @@ def test_data_sets_that_hold_themselves_come_to_an_end() -> None:
     dataset = Holding()
     vars(dataset).update(me=dataset, all=[dataset, ROWS])
     assert [tensor is ROWS for tensor in tensors_of(dataset)] == [True]
+
+
+def test_a_closure_that_is_not_filled_yet_holds_nothing() -> None:
+    def transform(x: Tensor) -> Any:
+        return x + later
+
+    assert not list(tensors_of(Holding(transform=transform)))
+    later = 1.0
+    assert transform(ROWS)[0] == later

@@ -143,7 +143,7 @@ def test_a_model_that_is_differentiated_within_its_own_pass_goes_one_by_one(how:
 
 
 def test_batch_normalisation_is_seen_also_where_dropout_is_off() -> None:
-    with pytest.raises(CoupledRecords), Alone(Noting(), steady=True):
+    with pytest.raises(CoupledRecords), Alone(Proof(1), Noting(), steady=True):
         nn.BatchNorm1d(3)(torch.randn(4, 3))
 
 
@@ -152,7 +152,7 @@ def test_steady_passes_draw_nothing_for_dropout() -> None:
     layers = (nn.Dropout(0.5), nn.AlphaDropout(0.5), nn.Dropout1d(0.5), nn.LSTM(6, 6, 2, dropout=0.5))
     attention = nn.MultiheadAttention(6, 2, dropout=0.5, batch_first=True)
     before = torch.get_rng_state()
-    with Alone(Noting(), steady=True):
+    with Alone(Proof(1), Noting(), steady=True):
         for layer in layers:
             layer(x)
         attention(x, x, x, need_weights=False)

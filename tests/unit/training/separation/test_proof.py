@@ -195,8 +195,16 @@ DOORS: dict[str, Callable[[Tensor, Tensor], bool]] = {
     "list": lambda losses, _: max(losses.tolist()) > 1e9,
     "text": lambda losses, _: "inf" in repr(losses),
     "size": lambda losses, _: len(losses[losses > 1e9]) > 0,
-    "error": caught,
 }
+
+
+def test_t14_an_error_that_the_loss_catches_ends_the_step() -> None:
+    def loss(model: Any, batch: Any) -> Tensor:
+        losses = labelled(model, batch)
+        return losses * 0.5 if caught(losses.detach(), batch[1]) else losses
+
+    with pytest.raises(ModelError, match="caught an error"):
+        list(Engine(nn.Linear(4, 3)).passes(loss, (rows(5, 4), CLASSES), 5, 5))
 
 
 @pytest.mark.parametrize("door", DOORS)

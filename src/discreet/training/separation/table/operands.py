@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, final
 
+import torch
 from torch import Tensor
 
 from discreet.training.separation.marks import out_of_sight
@@ -57,9 +58,10 @@ def uniform(tensor: Tensor, rows: Rows, count: int) -> bool:
     with out_of_sight():
         before, after = tensor.shape[:dim], tensor.shape[dim + 1 :]
         values = tensor.detach().reshape(*before, rows.outer, count, rows.inner, *after)
-        first = values.narrow(dim + 1, 0, 1)
-        alike = (values == first) | (values.isnan() & first.isnan())
-        return bool(alike.all())
+        if values.is_floating_point() or values.is_complex():  # by bits: 0.0 and -0.0 are equal, and not the same
+            whole = values.contiguous()
+            values = whole.view(torch.uint8).reshape(*whole.shape, whole.element_size())
+        return bool((values == values.narrow(dim + 1, 0, 1)).all())
 
 
 @final
@@ -79,7 +81,7 @@ class Operands:
         constants: what public arguments held before the operation wrote into them, by `id`.
     """
 
-    __slots__ = ("_constants", "_states", "arguments", "count", "looked", "name", "overload", "results")
+    __slots__ = ("_constants", "_states", "arguments", "assigned", "count", "looked", "name", "overload", "results")
 
     def __init__(
         self,
@@ -96,6 +98,7 @@ class Operands:
         self.arguments = arguments
         self.results = results
         self.count = count
+        self.assigned: list[tuple[Tensor, Rows]] = []  # random numbers that meet records, and along which axis
         self.looked = False  # whether values of public tensors decided: that is not remembered
         self._states = states
         self._constants = constants
@@ -206,7 +209,10 @@ class Operands:
         dim = rows.dim
         if dim < 0 or dim >= tensor.ndim or tensor.shape[dim] == 1:
             return
-        if self.state(tensor) in (NOISE, FILLED):
+        if self.state(tensor) is NOISE:
+            self.assigned.append((tensor, rows))
+            return
+        if self.state(tensor) is FILLED:
             return
         if tensor.shape[dim] != rows.fold * self.count:
             raise Unknown("a constant that does not fit the records")
