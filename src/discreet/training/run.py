@@ -38,6 +38,7 @@ from discreet.training.engine import Engine, Loss
 from discreet.training.gradients import GradientWatch, refuse_parallel
 from discreet.training.passes.batch_norm import PrivateBatchNorm
 from discreet.training.passes.hooks import refuse_hooks
+from discreet.training.passes.sandbox import prepared
 from discreet.training.planted import Planted
 from discreet.training.rehearsal import own_names, rehearse
 from discreet.training.shown.logs import Log
@@ -209,6 +210,7 @@ class PrivateRun:
             closing(samples),
             showing,
             self._gradients.watching(),
+            prepared(),
             closing(self._loaded(loading, samples)) as batches,
         ):
             batch = Batch.first_of(batches, kept_alive) if self._session.planned else next(batches, None)

@@ -39,7 +39,7 @@ from discreet.training.separation.kept import Attributes, modules_of
 from discreet.training.separation.own import current_proof
 from discreet.training.separation.proof import Proof
 
-__all__ = ["plain_forward", "seeded"]
+__all__ = ["plain_forward", "prepared", "seeded"]
 
 _AS_IT_IS = nullcontext()
 _SCRIPTED_DOORS = ("prim::tolist", "aten::str", "aten::format", "aten::tensor_split", "prim::Print")
@@ -195,43 +195,62 @@ class _Replaced:
     """Attributes of torch and Python that are other ones while a thread is in a pass.
 
     Several threads may be in passes at once, and a pass may be within another: the first that
-    enters replaces, the last that leaves puts back.
+    enters replaces, the last that leaves puts back. Python forgets what it has learned about a class
+    whenever an attribute of it changes, so a run replaces once (`installed`), and not in every pass.
 
     Args:
         replacements: those of attributes that this version of torch or Python does not have are
             left out.
     """
 
-    __slots__ = ("_depths", "_lock", "_originals", "_replacements")
+    __slots__ = ("_depths", "_lock", "_originals", "_replacements", "_users")
 
     def __init__(self, replacements: Sequence[_Replacement]) -> None:
         self._replacements = [entry for entry in replacements if getattr(entry[0], entry[1], None) is not None]
         self._originals: list[Any] = [None] * len(self._replacements)
         self._depths: dict[int, int] = {}  # of passes, by thread
+        self._users = 0  # passes and runs
         self._lock = _thread.allocate_lock()
 
     def __enter__(self) -> None:
+        self._install()
         thread = _thread.get_ident()
-        with self._lock:
-            if not self._depths:
-                for place, (owner, name, new) in enumerate(self._replacements):
-                    now = getattr(owner, name)
-                    # Somebody may have put a function of ours there, believing it the original.
-                    if now is not new or not callable(new):
-                        self._originals[place] = now
-                        setattr(owner, name, new)
-            self._depths[thread] = self._depths.get(thread, 0) + 1
+        self._depths[thread] = self._depths.get(thread, 0) + 1
 
     def __exit__(self, *_: object) -> None:
         thread = _thread.get_ident()
+        self._depths[thread] -= 1
+        if not self._depths[thread]:
+            del self._depths[thread]
+        self._remove()
+
+    @contextmanager
+    def installed(self) -> Iterator[None]:
+        """For the time of a run, replacements are in place, and do what they stand for outside of passes."""
+        self._install()
+        try:
+            yield
+        finally:
+            self._remove()
+
+    def _install(self) -> None:
         with self._lock:
-            self._depths[thread] -= 1
-            if not self._depths[thread]:
-                del self._depths[thread]
-            if not self._depths:
-                for original, (owner, name, new) in zip(self._originals, self._replacements, strict=True):
-                    if getattr(owner, name) is new:  # or somebody else has replaced it for good
-                        setattr(owner, name, original)
+            self._users += 1
+            for place, (owner, name, new) in enumerate(self._replacements if self._users == 1 else ()):
+                now = getattr(owner, name)
+                # Somebody may have put a function of ours there, believing it the original.
+                if now is not new or not callable(new):
+                    self._originals[place] = now
+                    setattr(owner, name, new)
+
+    def _remove(self) -> None:
+        with self._lock:
+            self._users -= 1
+            if self._users:
+                return
+            for original, (owner, name, new) in zip(self._originals, self._replacements, strict=True):
+                if getattr(owner, name) is new:  # or somebody else has replaced it for good
+                    setattr(owner, name, original)
 
     @property
     def here(self) -> bool:
@@ -370,5 +389,8 @@ _REPLACED = _Replaced(
         (torch._C, "_to_dlpack_versioned", _to_dlpack_versioned),  # noqa: SLF001
     ]
 )
+
+prepared = _REPLACED.installed
+"""Context for the time of a run, in which passes begin faster."""
 
 _MASKED = _Replaced([(torch.compiler, "_is_compiling_flag", True)])

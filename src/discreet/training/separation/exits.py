@@ -10,13 +10,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from discreet.errors import CoupledRecords
+from discreet.errors import CoupledRecords, ModelError
 from discreet.training.separation.operation import Operation
 from discreet.training.separation.states import PUBLIC, State, is_public
 from discreet.training.separation.table.operands import tensors_among
 
 __all__ = [
     "arguments_of",
+    "caught_error",
     "depends_on_kept",
     "keeps_records",
     "layer_of",
@@ -72,6 +73,15 @@ def targets_of_records(operation: Operation, arguments: Mapping[str, Any], state
         return
     yield from written_by(operation, arguments)
     yield from undeclared_by(operation, arguments)
+
+
+def caught_error(operation: str) -> ModelError:
+    """The refusal of a loss that went on after an error."""
+    return ModelError(
+        expected="a loss that does not catch errors of operations on records",
+        got=f"one that caught an error of {operation}, which a record may have caused",
+        do="Make every entry valid before the run begins (labels and indices in range), or use clamp and where.",
+    )
 
 
 def depends_on_kept(why: str) -> CoupledRecords:

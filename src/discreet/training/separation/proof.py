@@ -18,11 +18,12 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from discreet.errors import CoupledRecords, ModelError
+from discreet.errors import CoupledRecords
 from discreet.training.separation.books import Books, fill_grown, sizes_of, storage_of
 from discreet.training.separation.effects import Effect, Effects, Lookup
 from discreet.training.separation.exits import (
     arguments_of,
+    caught_error,
     depends_on_kept,
     keeps_records,
     layer_of,
@@ -33,28 +34,14 @@ from discreet.training.separation.exits import (
 )
 from discreet.training.separation.marks import no_functions, out_of_sight
 from discreet.training.separation.operation import Operation, operation_of
-from discreet.training.separation.states import (
-    FILLED,
-    NOISE,
-    OWN,
-    PUBLIC,
-    Mixed,
-    OneByOne,
-    Rows,
-    State,
-    WritesBatch,
-    is_public,
-    worst_of,
-)
-from discreet.training.separation.table.operands import Operands, Unknown, tensors_among, uniform
+from discreet.training.separation.outcomes import Outcomes, constants_before
+from discreet.training.separation.states import OWN, PUBLIC, Mixed, OneByOne, Rows, State, WritesBatch, is_public
+from discreet.training.separation.table.operands import tensors_among, uniform
 
 __all__ = ["Proof"]
 
 _PLAIN = frozenset({Tensor, nn.Parameter, nn.Buffer})
 _IN = ", in the "
-_HIDDEN = float("nan")  # in the place of a float: no rule goes by one
-_NOT_WRITTEN = Mixed.of("memory that was never written")
-_NOTHING: Mapping[int, Tensor] = {}
 
 
 class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -95,6 +82,7 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._names = names or {}
         self._describe = describe
         self._books = Books(count, self._where)
+        self._outcomes = Outcomes(self._books, count, self.fail)
         self._effects = Effects.of(count)
 
     # --- states ---
@@ -147,7 +135,7 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """
         with no_functions():
             state = self.state(tensor)
-            if state is PUBLIC and not self._is_uniform(tensor, rows):
+            if state is PUBLIC and not uniform(tensor, rows, self.count):
                 self.fail(f"{what} has other values for other places of a batch")
             if is_public(state) or state == rows or state is OWN:
                 return
@@ -155,12 +143,6 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
             because = self.told(state) if isinstance(state, Mixed) else "its records are in another place"
             first = f" (first: {self.reasons[0]})" if self.reasons and because not in self.reasons[0] else ""
             self.fail(f"{what} depends on several records: {because}{first}")
-
-    def _is_uniform(self, tensor: Tensor, rows: Rows) -> bool:
-        """Whether a public tensor has the same entries for every record."""
-        if self.count == 1 or rows.dim >= tensor.ndim or tensor.shape[rows.dim] != rows.fold * self.count:
-            return True  # there are no entries for single records
-        return uniform(tensor, rows, self.count)
 
     def require_argument(self, tensor: Tensor, rows: Rows, operation: str) -> None:
         """As `require_rows`; and a constant must be the same for every record."""
@@ -209,11 +191,7 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         Computing them one by one instead would tell everybody that there was such a record.
         """
         if self.error and self.count > 1:
-            raise ModelError(
-                expected="a loss that does not catch errors of operations on records",
-                got=f"one that caught an error of {self.error}, which a record may have caused",
-                do="Make every entry valid before the run begins (labels and indices in range), or use clamp and where.",
-            )
+            raise caught_error(self.error)
 
     def _refuse(self, error: CoupledRecords | WritesBatch) -> NoReturn:
         self._refusal = error
@@ -274,7 +252,7 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 return out
         except (NotImplementedError, RuntimeError):
             pass
-        return self._settled(operation, arguments_of(operation, args, kwargs or {}), out)
+        return self._outcomes.settle(operation, arguments_of(operation, args, kwargs or {}), out)
 
     def _public(self, func: Any, operation: Operation, args: Any, kwargs: dict[str, Any], lookup: Lookup) -> Any:
         """An operation on public tensors alone: its results are public too."""
@@ -324,7 +302,7 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         arguments = arguments_of(operation, args, kwargs)
         self._check_exits(operation, arguments, states)
         written = written_by(operation, arguments)
-        constants = _constants_before(written, states)
+        constants = constants_before(written, states)
         sizes = sizes_of(written) if operation.is_geometry else []
         try:
             out = func._op(*args, **kwargs)  # noqa: SLF001
@@ -332,7 +310,7 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._raised(operation, inputs)
             raise
         fill_grown(written, sizes)
-        return self._settled(operation, arguments, out, states, constants)
+        return self._outcomes.settle(operation, arguments, out, states, constants)
 
     def _check_exits(self, operation: Operation, arguments: Mapping[str, Any], states: Mapping[int, State]) -> None:
         """Before an operation on records runs: it lets nothing out, and writes nowhere from where it could be taken later."""
@@ -362,108 +340,6 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """An error of an operation on records tells something about a record."""
         if not all(is_public(self.state(tensor)) for tensor in inputs):
             self.note_error(operation.full_name)
-
-    def _settled(
-        self,
-        operation: Operation,
-        arguments: Mapping[str, Any],
-        out: Any,
-        states: dict[int, State] | None = None,
-        constants: Mapping[int, Tensor] = _NOTHING,
-    ) -> Any:
-        """An operation has run: the states of what it made and of what it wrote."""
-        inputs = tensors_among(dict(arguments))
-        if states is None:
-            states = {id(tensor): self.state(tensor) for tensor in inputs}
-        storages = [storage for storage in map(storage_of, inputs) if storage is not None]
-        met = set(map(id, storages))
-        results = tensors_among(out)
-        new = [result for result in results if id(storage_of(result)) not in met]
-        if operation.is_geometry or operation.shape_only:
-            self._reshaped(operation, inputs, new)
-            return out
-        if not new and not operation.written:
-            return out  # views: their memory tells
-        outcome = self._results(operation, arguments, states, results, constants)
-        for result, state in zip(results, outcome, strict=False):
-            if id(storage_of(result)) not in met and not self._books.set_new(result, state):
-                self.fail("a sparse or nested tensor is made of records")
-        self._note_writes(operation, arguments, outcome, constants)
-        return out
-
-    def _note_writes(
-        self,
-        operation: Operation,
-        arguments: Mapping[str, Any],
-        outcome: list[State],
-        constants: Mapping[int, Tensor],
-    ) -> None:
-        for place, target in enumerate(written_by(operation, arguments)):
-            state = outcome[min(place, len(outcome) - 1)]
-            self._books.write(target, state, operation.full_name, constants.get(id(target)))
-        for target in undeclared_by(operation, arguments):
-            joined = self._books.mixed(f"{operation.full_name} joins records") if self.count > 1 else OWN
-            self._books.write(target, joined, operation.full_name)
-
-    def _reshaped(self, operation: Operation, inputs: list[Tensor], new: list[Tensor]) -> None:
-        """Only shapes mattered. Memory that grew holds what nobody has written."""
-        content = NOISE if operation.is_random else FILLED if operation.fills else PUBLIC
-        for result in new:
-            self._books.fresh(result, content, operation)
-        if operation.name in ("resize", "resize_as", "resize_", "resize_as_") and inputs:
-            self._books.set(inputs[0].untyped_storage(), _NOT_WRITTEN if self.count > 1 else OWN)
-        # Random numbers written over a part of the records, or over other places of each, are not the records' any more.
-        for target in inputs[:1] if operation.is_random and operation.written else ():
-            if isinstance(self.state(target), Mixed):
-                self._books.set(target.untyped_storage(), self._books.mixed(f"{operation.full_name} writes over some records"))
-
-    def _results(
-        self,
-        operation: Operation,
-        arguments: Mapping[str, Any],
-        states: dict[int, State],
-        results: list[Tensor],
-        constants: Mapping[int, Tensor],
-    ) -> list[State]:
-        """The states of the results, by the rule."""
-        ignored = {id(tensor) for name in operation.ignored for tensor in tensors_among(arguments.get(name))}
-        known = {number: PUBLIC if number in ignored else state for number, state in states.items()}
-        worst = worst_of(known.values())
-        if isinstance(worst, Rows) and operation.rule is not None:
-            return self._by_rule(operation, arguments, known, results, constants)
-        if operation.rule is None and not is_public(worst) and not operation.ignored:
-            # Not even the shapes of its results are known to be public.
-            self.fail(f"{operation.full_name} has no rule")
-        if isinstance(worst, Mixed):
-            worst = self._books.named(worst, operation.full_name)
-        return [worst] * max(1, len(results))
-
-    def _by_rule(
-        self,
-        operation: Operation,
-        arguments: Mapping[str, Any],
-        states: Mapping[int, State],
-        results: list[Tensor],
-        constants: Mapping[int, Tensor],
-    ) -> list[State]:
-        rule = operation.rule
-        shown = {name: _HIDDEN if type(value) is float else value for name, value in arguments.items()}
-        operands = Operands(operation.name, operation.overload, shown, states, results, self.count, constants)
-        try:
-            outcome = rule(operands) if rule is not None else PUBLIC
-        except Unknown as reason:
-            outcome = self._books.mixed(f"{operation.full_name}: {reason}")
-        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-            outcome = self._books.mixed(f"{operation.full_name}: its rule stumbled ({type(error).__name__})")
-        if operands.looked:
-            self._books.looked = True
-        for tensor, rows in operands.assigned:
-            self._books.assign(tensor, rows)
-        if not isinstance(outcome, (list, tuple)):
-            return [self._books.named(outcome, operation.full_name)] * max(1, len(results))  # type: ignore[arg-type]
-        if len(outcome) != max(1, len(results)):
-            return [self._books.mixed(f"{operation.full_name}: a rule that does not fit its results")] * max(1, len(results))
-        return [self._books.named(state, operation.full_name) for state in outcome]
 
     # --- remembered ---
 
@@ -506,7 +382,7 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return out
         results = (out,) if type(out) is Tensor else tensors_among(out)
         if not effect.fits(results, lookup.storages):
-            return self._settled(operation, arguments_of(operation, args, kwargs), out)
+            return self._outcomes.settle(operation, arguments_of(operation, args, kwargs), out)
         number = self._books.number
         for result, expected in zip(results, effect.results, strict=True):
             if expected is not None:
@@ -516,9 +392,3 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         for why in effect.reasons:
             self._books.tell(why)
         return out
-
-
-def _constants_before(written: list[Tensor], states: Mapping[int, State]) -> dict[int, Tensor]:
-    """Copies of public tensors that an operation on records is about to overwrite: its rule may have to read them."""
-    with out_of_sight():
-        return {id(tensor): tensor.detach().clone() for tensor in written if states.get(id(tensor), PUBLIC) is PUBLIC}

@@ -51,8 +51,10 @@ def axes_of(dim: int | Sequence[int] | None, ndim: int) -> frozenset[int]:
 
 
 def uniform(tensor: Tensor, rows: Rows, count: int) -> bool:
-    """Whether a public tensor has the same numbers for every record, where its records would be."""
+    """Whether a public tensor has the same bits for every record, or no entries for single records."""
     dim = rows.dim
+    if count == 1 or dim >= tensor.ndim or tensor.shape[dim] != rows.fold * count:
+        return True
     if tensor.stride(dim) == 0 or not tensor.numel():
         return True
     with out_of_sight():
