@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from . import (  # noqa: F401  (each registers its cases)
     cases_algebra,
+    cases_attack,
+    cases_attack_data,
+    cases_attack_memory,
+    cases_attack_places,
     cases_backward,
     cases_copies,
     cases_data,

@@ -223,6 +223,12 @@ def by_list(x: Tensor) -> float:
     return float(max(0.0, *(value - _SPECIAL / 2 for row in x.tolist() for value in row)))
 
 
+def by_index(x: Tensor) -> float:
+    special: Any = torch.tensor([[0.0, _SPECIAL]])[0, [(x.max() > _SPECIAL / 2).long()]]
+    number: float = special  # a tensor that looks like a constant
+    return number
+
+
 def by_text(x: Tensor) -> float:
     return _SPECIAL if "100." in repr(x) else 0.0
 
@@ -247,7 +253,9 @@ def by_caught_failure(x: Tensor) -> float:
         return 0.0
 
 
-_WAYS: dict[Callable[[Tensor], float], str] = dict.fromkeys([by_item, by_truth, by_numpy, by_list, by_text], "leave for Python")
+_WAYS: dict[Callable[[Tensor], float], str] = dict.fromkeys(
+    [by_item, by_truth, by_numpy, by_list, by_index, by_text], "leave for Python"
+)
 _WAYS |= {by_shape: "a shape that depends on records"}
 
 
@@ -265,6 +273,31 @@ def test_t07_an_error_that_the_loss_catches_ends_the_step() -> None:
     with pytest.raises(ModelError, match="caught an error of index_select"):
         list(engine.passes(loss, with_one_special(), RECORDS, RECORDS))
     assert engine.one_by_one is None
+
+
+def test_t09_a_number_that_python_has_seen_is_not_written_into_a_buffer() -> None:
+    """Wrong: the operation has public arguments alone, so what it writes counts as public; it is saved with the model."""
+    model = nn.Linear(4, 3)
+    model.register_buffer("average", torch.zeros(()))
+
+    def loss(its: Any, batch: Any) -> Tensor:
+        its.average.mul_(0.9).add_(0.1 * batch[0].mean().item())
+        return squares(its, batch)
+
+    with pytest.raises(CoupledRecords, match="average"):
+        list(Engine(model).passes(loss, ordinary(), RECORDS, RECORDS))
+
+
+def test_t06_what_is_written_through_data_after_its_use_is_seen() -> None:
+    """Wrong: the version counter alone is compared, and the gradient of a weight is made of another record's row."""
+
+    def loss(model: Any, batch: Any) -> Tensor:
+        entries = batch[0] * 1.0
+        losses = squares(model, (entries,))
+        entries.data.copy_(entries.roll(1, 0))
+        return losses
+
+    assert_alone(loss, "changed in place")
 
 
 def test_t07_a_failure_that_the_loss_catches_stays_one() -> None:

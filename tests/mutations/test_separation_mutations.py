@@ -16,7 +16,7 @@ from discreet.training.data.signature import Signature
 from discreet.training.data.trees import begun
 from discreet.training.gradients import GradientWatch
 from discreet.training.passes import passes, precision_settings
-from discreet.training.separation import books, exits, memory, operation, proof
+from discreet.training.separation import books, doors, exits, marks, memory, operation, proof
 from discreet.training.separation.books import Books
 from discreet.training.separation.doors import Doors
 from discreet.training.separation.effects import Effect
@@ -215,6 +215,22 @@ MUTATIONS = [
     Mutation("T07 item is allowed", numbers_leave, f"{PYTHON}[by_item]"),
     Mutation("T07 truth values are allowed", numbers_leave, f"{PYTHON}[by_truth]"),
     Mutation("T07 numpy is no door", replaced(Doors, "_watched", called_as_it_is), f"{PYTHON}[by_numpy]"),
+    Mutation("T07 a list of tensors as an index is no door", replaced(doors, "_lists_in", lambda _: []), f"{PYTHON}[by_index]"),
+    Mutation(
+        "T09 a number that Python has seen may be written",
+        replaced(Proof, "_refuse_numbers_kept", nothing),
+        f"{LAWS}::test_t09_a_number_that_python_has_seen_is_not_written_into_a_buffer",
+    ),
+    Mutation(
+        "T11 the memory of a batch is a constant",
+        replaced(marks, "mark_dataset", nothing),
+        f"{DATA}/test_loading.py::test_t11_a_loss_that_reaches_for_the_whole_batch_past_what_it_is_given_is_refused",
+    ),
+    Mutation(
+        "T14 a caught error is computed around",
+        replaced(Proof, "refuse_caught_errors", nothing),
+        f"{LAWS}::test_t07_an_error_that_the_loss_catches_ends_the_step",
+    ),
     Mutation("T07 tolist is no door", replaced(Doors, "_refuse_secrets", nothing), f"{PYTHON}[by_list]"),
     Mutation(
         "T07 a shape that depends on records is allowed", replaced(proof, "leak_of", without("a shape")), f"{PYTHON}[by_shape]"

@@ -238,7 +238,9 @@ class Trial:
 
     def _told(self) -> tuple[list[State], int] | None:
         """States of results and arguments, and the number of results; None if nothing is proved."""
-        torch.default_generator.manual_seed(42)  # as samples of the database seed it themselves, which a loss may not
+        torch.default_generator.manual_seed(
+            42
+        )  # as samples of the database seed it themselves, which a loss may not
         proof = Proof(self._choice.count)
         try:
             states, results = self._proved(proof)
