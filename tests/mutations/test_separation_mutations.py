@@ -11,12 +11,12 @@ import pytest
 from torch import Tensor
 
 from discreet.training import gradients, run
-from discreet.training.data import collating, datasets, loading, seeding
+from discreet.training.data import batch, collating, datasets, loading, seeding
 from discreet.training.data.signature import Signature
 from discreet.training.data.trees import begun
 from discreet.training.gradients import GradientWatch
 from discreet.training.passes import passes, precision_settings
-from discreet.training.separation import books, doors, exits, marks, memory, operation, proof
+from discreet.training.separation import books, doors, exits, memory, operation, proof
 from discreet.training.separation.books import Books
 from discreet.training.separation.doors import Doors
 from discreet.training.separation.effects import Effect
@@ -223,7 +223,7 @@ MUTATIONS = [
     ),
     Mutation(
         "T11 the memory of a batch is a constant",
-        replaced(marks, "mark_dataset", nothing),
+        replaced(batch, "mark_dataset", nothing),
         f"{DATA}/test_loading.py::test_t11_a_loss_that_reaches_for_the_whole_batch_past_what_it_is_given_is_refused",
     ),
     Mutation(

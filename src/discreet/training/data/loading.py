@@ -39,8 +39,6 @@ from discreet.training.data.collating import Collate, Rows, at_once, fetched_apa
 from discreet.training.data.datasets import map_style, mark_dataset
 from discreet.training.data.seeding import Use, derived
 from discreet.training.data.signature import Signature
-from discreet.training.data.trees import tensors_in
-from discreet.training.separation import marks
 
 __all__ = ["Choice", "Loading", "Seed"]
 
@@ -142,8 +140,6 @@ class Loading:
                 if batch.collated is not None:
                     signature = signature or Signature.of(batch.collated)
                     signature.check(batch.collated)
-                    for tensor in tensors_in(batch.collated):
-                        marks.mark_dataset(tensor)  # a loss is given a copy: it must not reach for this
                 yield batch
 
     def _here(self, samples: Iterator[Sample], choose: Choice, seed: Seed) -> Generator[Batch]:
