@@ -1,4 +1,4 @@
-"""Print the verdict of every model: `python -m tests.architectures [--json FILE] [PATTERN ...]`."""
+"""Print the verdict of every model: `python -m tests.architectures [--json FILE] [--page FILE] [PATTERN ...]`."""
 
 from __future__ import annotations
 
@@ -19,6 +19,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="tests.architectures", description=__doc__)
     parser.add_argument("patterns", nargs="*", default=["*"], help='such as "vision/*"')
     parser.add_argument("--json", type=Path, help="a file for the verdicts")
+    parser.add_argument(
+        "--page", type=Path, help="a Markdown file for those that are not computed together"
+    )
     options = parser.parse_args()
     logging.disable(logging.WARNING)
 
@@ -36,6 +39,8 @@ def main() -> int:
 
     counts = Counter((verdict.outcome, verdict.route) for verdict in verdicts.values())
     summary = ", ".join(f"{count} {outcome} {route}" for (outcome, route), count in counts.items())
+    if options.page is not None:
+        options.page.write_text(_as_page(verdicts))
     seconds = sum(verdict.seconds for verdict in verdicts.values())
     _print(f"{len(verdicts)} models in {seconds:.0f} s: {summary}; {faults} faults")
     return min(faults, 1)
@@ -51,6 +56,34 @@ def _print_row(name: str, verdict: Verdict, *, is_acceptable: bool) -> None:
 def _print(line: str) -> None:
     sys.stdout.write(line.rstrip() + "\n")
     sys.stdout.flush()
+
+
+def _as_page(verdicts: dict[str, Verdict]) -> str:
+    """Counts, and every model whose records are computed one by one or that is refused, with the reason."""
+    slow = {name: verdict for name, verdict in verdicts.items() if not verdict.is_fast}
+    rows = [
+        f"| `{name}` | {verdict.outcome} | {_in_a_cell(verdict.reason)} |"
+        for name, verdict in slow.items()
+    ]
+    return "\n".join(
+        [
+            "# Which models are computed together",
+            "",
+            f"{len(verdicts)} models and losses of torch, transformers and peft were held against a loop over single records",
+            "(`python -m tests.architectures --page docs/models.md` writes this page, `tests/architectures` is the code).",
+            f"{len(verdicts) - len(slow)} of them are proved and computed for all records at once; none is wrong. The others are",
+            "computed record by record, or refused because they keep something of a record. The reason names the operation.",
+            "",
+            "| model | outcome | why not together |",
+            "|---|---|---|",
+            *rows,
+            "",
+        ]
+    )
+
+
+def _in_a_cell(reason: str) -> str:
+    return " ".join(reason.split())[:200].replace("|", "\\|")
 
 
 def _as_json(verdicts: dict[str, Verdict]) -> dict[str, dict[str, object]]:
