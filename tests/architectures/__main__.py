@@ -61,25 +61,25 @@ def _print(line: str) -> None:
 def _as_page(verdicts: dict[str, Verdict]) -> str:
     """Counts, and every model whose records are computed one by one or that is refused, with the reason."""
     slow = {name: verdict for name, verdict in verdicts.items() if not verdict.is_fast}
-    rows = [
-        f"| `{name}` | {verdict.outcome} | {_in_a_cell(verdict.reason)} |"
-        for name, verdict in slow.items()
-    ]
-    return "\n".join(
-        [
-            "# Which models are computed together",
-            "",
-            f"{len(verdicts)} models and losses of torch, transformers and peft were held against a loop over single records",
-            "(`python -m tests.architectures --page docs/models.md` writes this page, `tests/architectures` is the code).",
-            f"{len(verdicts) - len(slow)} of them are proved and computed for all records at once; none is wrong. The others are",
-            "computed record by record, or refused because they keep something of a record. The reason names the operation.",
-            "",
-            "| model | outcome | why not together |",
-            "|---|---|---|",
-            *rows,
-            "",
-        ]
-    )
+    rows = []
+    for name, verdict in slow.items():
+        reason = _in_a_cell(verdict.reason)
+        rows.append(f"| `{name}` | {verdict.outcome} | {reason} |")
+    fast = len(verdicts) - len(slow)
+    return _PAGE.format(models=len(verdicts), fast=fast, rows="\n".join(rows))
+
+
+_PAGE = """# Which models are computed together
+
+{models} models and losses of torch, transformers and peft were held against a loop over single
+records (`python -m tests.architectures --page docs/models.md` writes this page). {fast} of them are
+proved and computed for all records at once; none is wrong. The others are computed record by
+record, or refused because they keep something of a record. The reason names the operation.
+
+| model | outcome | why not together |
+|---|---|---|
+{rows}
+"""
 
 
 def _in_a_cell(reason: str) -> str:
