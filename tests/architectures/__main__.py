@@ -1,4 +1,4 @@
-"""Print the verdict of every model: `python -m tests.architectures [--json FILE] [--page FILE] [PATTERN ...]`."""
+"""Print the verdict of every model: `python -m tests.architectures [--json FILE] [--page FILE]`."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _print(line: str) -> None:
 
 
 def _as_page(verdicts: dict[str, Verdict]) -> str:
-    """Counts, and every model whose records are computed one by one or that is refused, with the reason."""
+    """Counts, and every model that is not computed together, with the reason."""
     slow = {name: verdict for name, verdict in verdicts.items() if not verdict.is_fast}
     rows = []
     for name, verdict in slow.items():
