@@ -210,7 +210,8 @@ class _Replaced:
         self._originals: list[Any] = [None] * len(self._replacements)
         self._depths: dict[int, int] = {}  # of passes, by thread
         self._users = 0  # passes and runs
-        self._lock = _thread.allocate_lock()
+        # A loop that is collected meanwhile ends its run, in this thread and in the middle of this.
+        self._lock = _thread.RLock()
 
     def __enter__(self) -> None:
         self._install()

@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from discreet.errors import ModelError
 from discreet.training.passes import sandbox
-from discreet.training.passes.sandbox import plain_forward
+from discreet.training.passes.sandbox import plain_forward, prepared
 from discreet.training.separation.kept import refuse_kept
 from discreet.training.separation.own import proving
 from discreet.training.separation.proof import Proof
@@ -326,3 +326,9 @@ def test_a_pass_that_fails_leaves_no_records_on_the_model(error: BaseException) 
         raise error
     refuse_kept(model)
     assert not hasattr(model, "last")
+
+
+def test_a_run_that_is_collected_while_another_begins_does_not_block_it() -> None:
+    """Wrong: a lock that a thread cannot take twice; whether it hangs depends on when Python collects."""
+    with sandbox._REPLACED._lock, prepared():
+        assert sandbox._REPLACED._users > 0
