@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch.utils.data._utils.collate import default_collate_fn_map
 
 from . import harness
 from .catalogue import CASES
@@ -20,13 +21,19 @@ _CLEARLY = 0.2  # clip norms
 
 @pytest.fixture(autouse=True)
 def _left_as_it_was(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Cases seed generators and write into the environment: the next test finds them as before."""
+    """Cases seed generators, write into the environment and register functions of torch.
+
+    The next test finds all of it as before.
+    """
     monkeypatch.setenv("COUPLINGS_SMALLEST", "0.0")
+    registered = dict(default_collate_fn_map)
     python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
     with torch.random.fork_rng():
         yield
     random.setstate(python)
     np.random.set_state(numpy)  # noqa: NPY002
+    for kind in default_collate_fn_map.keys() - registered.keys():
+        del default_collate_fn_map[kind]
 
 
 def _parameters() -> list[Any]:
