@@ -270,14 +270,6 @@ _add(
 _decoder(
     "mixtral, experts", "Mixtral", num_key_value_heads=1, num_local_experts=3, num_experts_per_tok=2
 )
-_decoder(
-    "recurrent gemma",
-    "RecurrentGemma",
-    num_key_value_heads=1,
-    lru_width=8,
-    attention_window_size=4,
-    num_hidden_layers=3,
-)
 
 # --- encoders ---
 
@@ -589,6 +581,16 @@ def _landmarks() -> Case:
     return Case(model, next_token_without_mask, full_text())
 
 
+def _state_on_layers() -> Case:
+    """Its recurrent layers keep their last states as attributes."""
+    sizes = {"lru_width": 8, "attention_window_size": 4, "num_hidden_layers": 3}
+    model = make_model(
+        "RecurrentGemma", "ForCausalLM", **{**SMALL, "num_key_value_heads": 1, **sizes}
+    )
+    return Case(model, next_token, text())
+
+
+CATALOGUE.add_refused("recurrent gemma", _state_on_layers)
 CATALOGUE.add_coupled("nystromformer, landmarks", _landmarks)
 CATALOGUE.add_refused("ibert, ranges of records", _ranges_of_records)
 CATALOGUE.add_coupled("gpt2, the model's own loss", _loss_of_the_model)
