@@ -27,7 +27,7 @@ class Frozen(Mapping[str, _V]):
         raise KeyError(key)
 
     def __iter__(self) -> Iterator[str]:
-        return (name for name, _ in self.pairs)
+        return iter([name for name, _ in self.pairs])
 
     def __len__(self) -> int:
         return len(self.pairs)

@@ -144,6 +144,8 @@ class Bound:
     def groups(self, state: State) -> tuple[Group, ...]:
         """The groups of one step: the same object clips, noises and scales back, so all three use one threshold (P02, P24)."""
         now = self._checked(state)
+        if not now:
+            return self.start
         return tuple(
             replace(group, scales=(now[group.name],) * len(group.leaves)) if group.name in now else group
             for group in self.start
@@ -160,8 +162,10 @@ class Bound:
             For each observed leaf one value per row of the squared norms (a record, or a slot: not to be averaged again), to be
             clipped, summed and noised as every other leaf. Sensitive.
         """
+        bits: dict[str, Array] = {}
+        if not self.thresholds:
+            return bits
         by_name = {group.name: group for group in self.groups(state)}
-        bits = {}
         for threshold in self.thresholds:
             if threshold.group not in squared_norms:
                 expected, got = f"squared norms of group {threshold.group!r}", f"groups {sorted(squared_norms)}"
@@ -203,6 +207,8 @@ class Bound:
         return tuple(rows)
 
     def _checked(self, state: State) -> dict[str, float]:
+        if not state and not self.thresholds:
+            return {}
         names = [threshold.group for threshold in self.thresholds]
         if sorted(state) != sorted(names):
             raise ParameterError(owner="Bound", name="state", expected=f"thresholds for {names}", got=f"{sorted(state)}")

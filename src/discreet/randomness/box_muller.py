@@ -163,9 +163,9 @@ class _Scratch:
     __slots__ = ("bits", "numbers", "signed", "x")
 
     def __init__(self, pairs: int) -> None:
-        self.numbers = tuple(np.empty(pairs) for _ in range(5))
-        self.bits = tuple(buffer.view(np.uint64) for buffer in self.numbers)
-        self.signed = tuple(buffer.view(np.int64) for buffer in self.numbers)
+        self.numbers = [np.empty(pairs) for _ in range(5)]
+        self.bits = [buffer.view(np.uint64) for buffer in self.numbers]
+        self.signed = [buffer.view(np.int64) for buffer in self.numbers]
         self.x = np.empty(2 * pairs)
 
 

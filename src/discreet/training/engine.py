@@ -183,7 +183,7 @@ class Engine:
 
     def _circumstances(self, loss: Loss, copies: int) -> tuple[object, ...]:
         code = getattr(loss, "__code__", type(loss))
-        return code, copies, *(module.training for module in self.model.modules())
+        return code, copies, *[module.training for module in modules_of(self.model)]
 
     def _together(self, loss: Loss, rows: Portion, mask: Tensor, copies: int) -> tuple[Contributions, dict[str, Tensor]]:
         def finish(use: Use, factor: Factor) -> Factor:

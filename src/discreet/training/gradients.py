@@ -114,7 +114,7 @@ class GradientWatch:
             ModelError: there is one; the message names its parameter.
         """
         for leaf, parameter in self._parameters.items():
-            if _is_foreign(parameter.grad):
+            if parameter.grad is not None and _is_foreign(parameter.grad):
                 raise ModelError(
                     expected="gradients that a release wrote, zeros, or none",
                     got=f"another gradient in {leaf}, to which the release would be added",
@@ -165,7 +165,7 @@ class GradientWatch:
                 do="Call optimizer.step() itself, without a GradScaler; bfloat16 needs none.",
             )
         for leaf, parameter in trained:
-            if _is_foreign(parameter.grad):
+            if parameter.grad is not None and _is_foreign(parameter.grad):
                 raise ModelError(
                     expected="an optimizer step with gradients that a release wrote",
                     got=f"another gradient in {leaf}",
@@ -178,9 +178,9 @@ def _mark(gradient: Tensor) -> None:
     _owner(gradient)._discreet_written = True  # noqa: SLF001  (our own mark)
 
 
-def _is_foreign(gradient: Tensor | None) -> bool:
+def _is_foreign(gradient: Tensor) -> bool:
     """Whether a gradient holds something that neither a release nor the user's word put there."""
-    if gradient is None or getattr(_owner(gradient), "_discreet_written", False):
+    if getattr(_owner(gradient), "_discreet_written", False):
         return False
     # Without marks that last, the hooks on parameters are the only net.
     return preserved() and bool(gradient.detach().to_dense().any())

@@ -112,14 +112,15 @@ class Stepping:
         values: dict[str, Any] = {}
         noise_std, divisors = {}, {}
         expected = self._session.plan.expected_batch_size
-        for lane, group in enumerate(self._session.groups()):
+        groups = self._session.groups()
+        for lane, group in enumerate(groups):
             noised, divisor = self._noised(sample, lane, group, sums), group.divisor(expected)
             for leaf, scale in zip(group.leaves, group.scales, strict=True):
                 values[leaf] = noised[leaf]
                 if scale != 1.0:
                     values[leaf] *= scale
                 noise_std[leaf], divisors[leaf] = group.noise_std * scale, divisor
-        self._planted.observe(self._session.groups(), values)
+        self._planted.observe(groups, values)
         self._session.update({leaf: values[leaf] for leaf in self._session.bound.observed})
         norms = self._engine.batch_norm
         norms.apply({leaf: values[leaf] / divisors[leaf] for leaf in norms.leaves})

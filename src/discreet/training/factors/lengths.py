@@ -8,7 +8,6 @@ all of them together in float64. Legend: m records, k tensors. All of it is sens
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import TypeAlias
@@ -40,9 +39,9 @@ def squares_together(factors: Sequence[Factor]) -> Tensor | None:
     tensors = [side for both in sides for side in both]
     found: dict[object, Tensor] = {}  # a weight and its bias share one side: the same memory
     lengths = torch.stack([_lengths(one, found) for one in tensors])
-    columns = tuple(math.prod(one.shape[1:]) for one in tensors)
+    columns = tuple([one.numel() // len(one) for one in tensors])
     squares_km = lengths.cpu().numpy().astype(np.float64)
-    factor_k, absolute_k, back = _bounds(tuple(one.dtype for one in tensors), columns)
+    factor_k, absolute_k, back = _bounds(tuple([one.dtype for one in tensors]), columns)
     with np.errstate(invalid="ignore", over="ignore"):  # what is too long becomes infinite, see `norm_bound`
         squares_km *= squares_km
         squares_km += absolute_k
@@ -66,7 +65,10 @@ def _sides(factor: Factor) -> _Sides:
         sides = (factor.a, factor.b)
     else:
         return ()
-    return sides if all(side.ndim > 1 and math.prod(side.shape[1:]) <= BLOCK for side in sides) and sides[0].shape[0] else ()
+    for side in sides:
+        if side.ndim < 2 or not len(side) or side.numel() > BLOCK * len(side):
+            return ()
+    return sides
 
 
 def _products(squares_km: NDArray[np.float64], sides: Sequence[int]) -> NDArray[np.float64]:

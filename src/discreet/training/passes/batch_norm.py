@@ -103,6 +103,9 @@ class PrivateBatchNorm:
         Args:
             names: the modules of the model, `id` to name, for messages.
         """
+        if not self._layers:
+            yield Noting(None, names)
+            return
         self.check_untouched()
         by_mean = {id(layer.module.running_mean): (leaf, layer) for leaf, layer in self._layers.items()}
         try:
@@ -142,7 +145,8 @@ class PrivateBatchNorm:
 
     def check_untouched(self) -> None:
         """Refuse, and undo, what was not released."""
-        _refuse_changed(self._set_back(), "outside of the run, perhaps by a forward pass in train mode (and were set back)")
+        if self._layers:
+            _refuse_changed(self._set_back(), "outside of the run, perhaps by a forward pass in train mode (and were set back)")
 
     def _set_back(self) -> list[str]:
         """Names of the layers whose statistics were not the released ones; now they are."""

@@ -72,7 +72,7 @@ class Contributions:
 
     def positions(self, leaves: Iterable[str]) -> frozenset[int]:
         """Numbers of positions that occur; public."""
-        return frozenset(piece.factor.positions for leaf in leaves for piece in self.pieces.get(leaf, ()))
+        return frozenset([piece.factor.positions for leaf in leaves for piece in self.pieces.get(leaf, ())])
 
     @property
     def mask(self) -> Tensor:
@@ -103,12 +103,11 @@ def gathered(
             found.setdefault(leaf, {}).setdefault(region, []).append(factor)
     out = {}
     for leaf, regions in found.items():
-        merged: dict[Region, Factor]
         if len(regions) == 1 or _apart(regions):
-            merged = {region: _merged(factors) for region, factors in regions.items()}
+            merged = [(region, _merged(factors)) for region, factors in regions.items()]
         else:
-            merged = {whole(parameters[leaf]): _together(regions, parameters[leaf])}
-        out[leaf] = tuple(Piece(region, finish(leaf, factor)) for region, factor in merged.items())
+            merged = [(whole(parameters[leaf]), _together(regions, parameters[leaf]))]
+        out[leaf] = tuple([Piece(region, finish(leaf, factor)) for region, factor in merged])
     return out
 
 

@@ -150,7 +150,7 @@ class Passes:
     ) -> Taped:
         require_tested_version()
         proof = Proof(len(present), self._names, self._describe)
-        uses = Uses(proof, self.device, finish) if saved is None else Uses(proof, self.device, finish, saved.hold)
+        uses = Uses(proof, self.device, finish, None if saved is None else saved.hold)
         lent = portion.lent and self._lends
         rows = begun(portion.batch, lambda tensor: proof.begin(tensor, Rows(0), portion.places, lent=lent))
         trial = saved is not None

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any, final
 
 import torch
@@ -20,7 +20,8 @@ from discreet.errors import NumericsError
 
 __all__ = ["full_precision", "refuse_short_formats"]
 
-_LONG = ("none", "ieee")  # "none": as the setting above it, which is read as well
+# Values under which float32 is float32; "none": as the setting above it, which is read as well.
+_LONG = (False, "highest", "ieee", "none")
 _VARIABLES = ("ONEDNN_DEFAULT_FPMATH_MODE", "DNNL_DEFAULT_FPMATH_MODE")
 _STRICT = ("", "STRICT")
 _AS_IT_IS = nullcontext()
@@ -50,7 +51,7 @@ def refuse_short_formats(device: torch.device) -> None:
     Raises:
         NumericsError: there is such a setting; the message names it.
     """
-    short = [setting for setting in _settings_for(device.type) if setting.is_short()]
+    short = [setting for setting in _settings_for(device.type) if setting.read() not in _LONG]
     variables = [name for name in _VARIABLES if os.environ.get(name, "").upper() not in _STRICT]
     if not short and not variables:
         return
@@ -72,12 +73,12 @@ class _Setting:
     Args:
         name: as the user writes it.
         remedy: what the user should write.
-        is_short: whether it now lets float32 be computed in a shorter format.
+        read: its value; any other than those of `_LONG` lets float32 be computed in a shorter format.
     """
 
     name: str
     remedy: str
-    is_short: Callable[[], bool]
+    read: Callable[[], object]
 
 
 @cache
@@ -87,7 +88,7 @@ def _settings_for(device_type: str) -> Sequence[_Setting]:
         _Setting(
             "torch.set_float32_matmul_precision",
             'torch.set_float32_matmul_precision("highest")',
-            _has_short_products,
+            _precision_of_products,
         ),
         _precision("torch.backends", "generic", "all"),
         _precision("torch.backends.mkldnn", "mkldnn", "all"),
@@ -120,11 +121,11 @@ def _cuda_settings() -> list[_Setting | None]:
     return settings
 
 
-def _has_short_products() -> bool:
+def _precision_of_products() -> str:
     try:
-        return torch.get_float32_matmul_precision() != "highest"
+        return torch.get_float32_matmul_precision()
     except RuntimeError:  # torch cannot say: it was set to a shorter format by the other interface
-        return True
+        return "mixed"
 
 
 def _precision(owner: str, backend: str, operation: str) -> _Setting | None:
@@ -133,7 +134,7 @@ def _precision(owner: str, backend: str, operation: str) -> _Setting | None:
     if read is None:
         return None
     name = f"{owner}.fp32_precision"
-    return _Setting(name, f'{name} = "ieee"', lambda: read(backend, operation) not in _LONG)
+    return _Setting(name, f'{name} = "ieee"', partial(read, backend, operation))
 
 
 def _flag(name: str, getter: str) -> _Setting | None:

@@ -260,8 +260,10 @@ class _Replaced:
 
     def original(self, new: Any) -> Any:
         """What `new` stands for."""
-        place = next(i for i, entry in enumerate(self._replacements) if entry[2] is new)
-        return self._originals[place]
+        for original, (_, _, replacement) in zip(self._originals, self._replacements, strict=True):
+            if replacement is new:
+                return original
+        raise LookupError("not a replacement")
 
 
 @final

@@ -7,7 +7,7 @@ Legend: m records.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -21,7 +21,11 @@ from discreet.training.separation.marks import no_functions, out_of_sight
 from discreet.training.separation.proof import Proof
 from discreet.training.separation.states import OneByOne, Rows
 
-__all__ = ["Call", "Rule", "Use", "Uses", "WrongGuess"]
+__all__ = ["Call", "Make", "Rule", "Use", "Uses", "WrongGuess"]
+
+
+Make: TypeAlias = Callable[[Tensor], Factor]
+"""From the gradient of an output to the factor of a value."""
 
 
 class WrongGuess(OneByOne):
@@ -69,7 +73,7 @@ class Uses:
         proof: Proof,
         device: torch.device,
         finish: Callable[[Use, Factor], Factor],
-        hold: Callable[[Tensor, int], None] = lambda _tensor, _call: None,
+        hold: Callable[[Tensor, int], None] | None = None,
     ) -> None:
         self.proof = proof
         self.uses: list[Use] = []
@@ -78,41 +82,29 @@ class Uses:
         self._finish = finish
         self._hold = hold
 
-    def receiver(
-        self,
-        value: Value,
-        call: Call,
-        make: Callable[[Tensor], Factor],
-        rows: Rows,
-        watched: Sequence[Tensor] = (),
-    ) -> Receiver:
-        """What turns the gradient of an output into the value's factor. `make` is let go of once it was used.
+    def receiver(self, call: Call, pairs: Iterable[tuple[Value, Make]], rows: Rows, watched: Sequence[Tensor] = ()) -> Receiver:
+        """What turns the gradient of an output into factors. Each `Make` is let go of once it was used.
 
         Args:
-            value: that met records.
-            call: in which it did.
-            make: from a gradient to a factor.
+            call: in which values met records.
+            pairs: the values, and what makes a factor of each from the gradient.
             rows: where the records must be in the gradient, or it is not one for each record.
-            watched: arguments that `make` holds, which must not change in place; autograd watches over its own.
+            watched: arguments that a `Make` holds, which must not change in place; autograd watches over its own.
         """
         number, name, guessed = call.number, call.name, call.guess is not None  # not the call: it holds its arguments
-        use = Use(value, number)
-        self.uses.append(use)
-        waiting = [make]
-        used = [value.tensor, *watched]
-        for tensor in watched:
-            self._hold(tensor, number)
-        with no_functions():
-            versions = [tensor._version for tensor in used]  # noqa: SLF001  (what autograd itself goes by)
-            # A write through `.data` counts no version; what it makes of the records shows in the state.
-            states = [self.proof.state(tensor) for tensor in used]
+        waiting = [(Use(value, number), make) for value, make in pairs]
+        self.uses += [use for use, _ in waiting]
+        if self._hold is not None:
+            for tensor in watched:
+                self._hold(tensor, number)
+        used = [use.value.tensor for use, _ in waiting] + list(watched)
+        before = self._marks_of(used)
 
         def receive(gradient: Tensor) -> None:
             if not waiting or self.forward:
                 raise OneByOne("the model is differentiated within its own forward pass, or more than once")
             with no_functions(), out_of_sight():  # none of this is an operation of the user's
-                changed = [tensor._version for tensor in used] != versions  # noqa: SLF001
-                if changed or [self.proof.state(tensor) for tensor in used] != states:
+                if self._marks_of(used) != before:
                     raise OneByOne(f"an argument of {name} was changed in place after it was used")
                 used.clear()
                 try:
@@ -121,10 +113,24 @@ class Uses:
                     if guessed:
                         raise WrongGuess(number) from None
                     raise
-                use.dtype = gradient.dtype
-                use.factor = self._finish(use, waiting.pop()(gradient.detach()))
+                plain = gradient.detach()
+                while waiting:
+                    use, make = waiting.pop(0)
+                    use.dtype = gradient.dtype
+                    use.factor = self._finish(use, make(plain))
 
         return receive
+
+    def _marks_of(self, tensors: Sequence[Tensor]) -> list[object]:
+        """What shows whether a tensor was written to.
+
+        A write through `.data` counts no version; what it makes of the records shows in the state.
+        """
+        marks: list[object] = []
+        with no_functions():
+            for tensor in tensors:
+                marks += (tensor._version, self.proof.state(tensor))  # noqa: SLF001  (what autograd itself goes by)
+        return marks
 
 
 @dataclass(slots=True, eq=False)
@@ -187,12 +193,11 @@ class Call:
 
     def others(self) -> list[Tensor]:
         """The tensors among the arguments that are no values."""
-        return [tensor for tensor in self.tensors if self.value(tensor) is None]
+        return [tensor for tensor in self.tensors if id(tensor) not in self.values_by_id]
 
     def rows_in(self) -> list[tuple[Tensor, Rows]]:
         """The tensors among the arguments that hold records, and where."""
-        placed = ((tensor, self.axes[id(tensor)]) for tensor in self.others())
-        return [(tensor, rows) for tensor, rows in placed if rows is not None]
+        return [(tensor, rows) for tensor in self.others() if (rows := self.axes[id(tensor)]) is not None]
 
     def plain(self, thing: Any) -> Any:
         """An argument as the function may have it: a value without its gradient."""
@@ -224,22 +229,13 @@ class Call:
         split: Tensor = tensor.unflatten(place.dim, (place.outer, self.m, place.inner))  # type: ignore[no-untyped-call]
         return split.movedim(place.dim + 1, 0)
 
-    def tap(
-        self,
-        out: Tensor,
-        *pairs: tuple[Value | None, Callable[[Tensor], Factor]],
-        rows: Rows | None = None,
-    ) -> Tensor:
+    def tap(self, out: Tensor, *pairs: tuple[Value | None, Make], rows: Rows | None = None) -> Tensor:
         """The output, whose gradient makes the factor of each value. `rows`: its records, where it is public itself."""
         place = self.state_of(out) if rows is None else rows
-        watched = self.others()
-        receivers = [self.uses.receiver(value, self, make, place, watched) for value, make in pairs if value is not None]
-
-        def receive(gradient: Tensor) -> None:
-            for each in receivers:
-                each(gradient)
-
-        return tap(out, self.anchor, receive) if receivers else out
+        values = [(value, make) for value, make in pairs if value is not None]
+        if not values:
+            return out
+        return tap(out, self.anchor, self.uses.receiver(self, values, place, self.others()))
 
     def copies(self, value: Value, dim: int, shape: tuple[int, ...]) -> Tensor:
         """The value viewed as `shape`, with one copy for each record along a new axis at `dim`."""
@@ -247,7 +243,7 @@ class Call:
         def make(gradient: Tensor) -> Factor:
             return Dense(wide(gradient).movedim(dim, 0).reshape(self.m, *value.tensor.shape))
 
-        receive = self.uses.receiver(value, self, make, Rows(dim))
+        receive = self.uses.receiver(self, [(value, make)], Rows(dim))
         single = value.tensor.detach().reshape(*shape[:dim], 1, *shape[dim:])
         return spread_out(single, (*shape[:dim], self.m, *shape[dim:]), self.anchor, receive)
 

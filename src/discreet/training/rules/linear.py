@@ -106,8 +106,9 @@ def _check_axis(call: Call, x: Tensor) -> None:
     axis = call.axes[id(x)]
     if axis is None or axis.dim == x.ndim - 1:
         raise OneByOne(f"the input of {call.func.__name__} has no clear record axis")
-    if any(tensor is not x for tensor, _ in call.rows_in()):
-        raise OneByOne(f"{call.func.__name__} has weights that depend on the records")
+    for tensor, _ in call.rows_in():
+        if tensor is not x:
+            raise OneByOne(f"{call.func.__name__} has weights that depend on the records")
 
 
 def _other(call: Call) -> Tensor:

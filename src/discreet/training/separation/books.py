@@ -72,7 +72,7 @@ class Books:
     def meet(self, storage: Any, mark: Mark | None) -> Content:
         """Memory that was there before the pass, or was made where it could not be seen."""
         content: Content = PUBLIC
-        if mark is not None and not is_public(mark[1]):
+        if mark is not None and mark[1] is not PUBLIC and not is_public(mark[1]):
             content = mark[1] if isinstance(mark[1], Mixed) and mark[1].kept else KEPT
         storage._separation = (self.number, content, False)  # noqa: SLF001  (our own mark)
         return content
@@ -86,7 +86,9 @@ class Books:
         else:
             mark: Mark | None = getattr(storage, "_separation", None)
             content = mark[1] if mark is not None and mark[0] == self.number else self.meet(storage, mark)
-        state: State = _seen(tensor, content) if type(content) is Memory else content
+        if type(content) is Memory:
+            return seen_in(content, tensor.storage_offset(), tuple(tensor.shape), tensor.stride(), tensor.element_size())
+        state: State = content
         return state
 
     def made_here(self, storage: Any) -> bool:
@@ -129,7 +131,8 @@ class Books:
         except (NotImplementedError, RuntimeError):
             tensor._separation = 0 if is_public(state) else self.number  # type: ignore[attr-defined]  # noqa: SLF001
             return is_public(state)
-        self.set(storage, self._placed(tensor, state) if isinstance(state, Rows) else state)
+        content = self._placed(tensor, state) if isinstance(state, Rows) else state
+        storage._separation = (self.number, content, True)  # type: ignore[attr-defined]  # noqa: SLF001  (our own mark)
         return True
 
     def fresh(self, result: Tensor, content: Content, operation: Operation) -> None:

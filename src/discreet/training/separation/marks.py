@@ -59,7 +59,7 @@ def holds_records(tensor: Tensor) -> bool:
         mark = getattr(tensor.untyped_storage(), "_separation", None)
     except (NotImplementedError, RuntimeError):  # sparse and the like have no storage
         return bool(getattr(tensor, "_separation", False))
-    return mark is not None and not is_public(mark[1])
+    return mark is not None and mark[1] is not PUBLIC and not is_public(mark[1])
 
 
 def forget(tensor: Tensor) -> None:

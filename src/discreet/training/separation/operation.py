@@ -22,7 +22,7 @@ from discreet.training.separation.table.kinds import (
 )
 from discreet.training.separation.table.operands import Rule
 
-__all__ = ["TESTED", "Operation", "forget_operations", "operation_of", "require_tested_version"]
+__all__ = ["OPERATIONS", "TESTED", "Operation", "forget_operations", "operation_of", "require_tested_version"]
 
 TESTED = frozenset({"2.13.0"})
 """Versions of torch on which the table was tried with torch's own database of operators."""
@@ -147,21 +147,22 @@ def _is_pointwise(func: Any, name: str, overload: str) -> bool:
     return torch.Tag.pointwise in func.tags or torch.Tag.pointwise in getattr(functional, "tags", ())
 
 
-_operations: dict[Any, Operation] = {}
+OPERATIONS: dict[Any, Operation] = {}
+"""Those that were met, by what an overload calls (`_op`), which hashes faster than the overload itself."""
 
 
 def operation_of(func: Any) -> Operation:
     """The facts of an overload."""
-    key = func._op  # noqa: SLF001  (hashes faster than the overload itself)
-    operation = _operations.get(key)
+    key = func._op  # noqa: SLF001
+    operation = OPERATIONS.get(key)
     if operation is None:
-        operation = _operations[key] = Operation(func)
+        operation = OPERATIONS[key] = Operation(func)
     return operation
 
 
 def forget_operations() -> None:
     """Read the table again: a rule was added to it. Not during a pass."""
-    _operations.clear()
+    OPERATIONS.clear()
 
 
 def require_tested_version() -> None:

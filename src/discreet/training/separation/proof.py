@@ -33,7 +33,7 @@ from discreet.training.separation.exits import (
     written_by,
 )
 from discreet.training.separation.marks import no_functions, out_of_sight
-from discreet.training.separation.operation import Operation, operation_of
+from discreet.training.separation.operation import OPERATIONS, Operation, operation_of
 from discreet.training.separation.outcomes import Outcomes, constants_before
 from discreet.training.separation.states import OWN, PUBLIC, Mixed, OneByOne, Rows, State, WritesBatch, is_public
 from discreet.training.separation.table.operands import tensors_among, uniform
@@ -55,6 +55,7 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     Attributes:
         failure: why the pass is not proved, as soon as that is certain; None until then. Public.
+        state: tells what a tensor depends on.
         error: the operation that raised an error which a record may have caused; empty if there was none.
         reads_allowed: whether numbers may leave for Python for now: torch looks at them to raise an error, and for nothing
             else.
@@ -82,6 +83,7 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._names = names or {}
         self._describe = describe
         self._books = Books(count, self._where)
+        self.state: Callable[[Tensor], State] = self._books.state
         self._outcomes = Outcomes(self._books, count, self.fail)
         self._effects = Effects.of(count)
 
@@ -112,10 +114,6 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def reasons(self) -> list[str]:
         """Where states became `Mixed`, in order. Public."""
         return self._books.reasons
-
-    def state(self, tensor: Tensor) -> State:
-        """What a tensor depends on."""
-        return self._books.state(tensor)
 
     def told(self, state: Mixed) -> str:
         """Why records were joined, with the layer in which that came up first. Public."""
@@ -210,7 +208,7 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
         # This runs for every operation of every pass: it is written for speed.
         with no_functions():
-            operation = operation_of(func)
+            operation = OPERATIONS.get(func._op) or operation_of(func)  # noqa: SLF001
             if operation.draws and torch.default_generator.initial_seed() != self._seed:
                 self.fail("the loss seeds torch's generator")
             if operation.is_view and type(args[0]) in _PLAIN:
@@ -218,9 +216,7 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
             lookup = Lookup(func._op)  # noqa: SLF001
             number, meet = self._books.number, self._books.meet
             try:
-                known = lookup.add(args, number, meet)
-                if kwargs:
-                    known = known and lookup.add((*kwargs, *kwargs.values()), number, meet)
+                known = lookup.add((*args, *kwargs, *kwargs.values()) if kwargs else args, number, meet)
             except (NotImplementedError, RuntimeError):  # sparse and the like have no storage
                 known = False
             if not known:

@@ -67,7 +67,7 @@ class Rows:
     @property
     def clear(self) -> bool:
         """Whether there is one entry for each record."""
-        return self.fold == 1
+        return self.inner == 1 and self.outer == 1
 
     def at(self, dim: int) -> Rows:
         """The same records along another axis."""

@@ -35,14 +35,11 @@ def recurring(kind: Kind, call: Call) -> Any:
             return Outer(wide(met).contiguous(), wide(gradient), tuple(weight.shape))
 
         pairs = ((weight, of_weight), (bias, lambda gradient: Dense(wide(gradient).sum(1))))
-        values = [(call.value(tensor), make) for tensor, make in pairs]
-        watched = call.others()
-        receivers = [call.uses.receiver(value, call, make, Rows(0), watched) for value, make in values if value is not None]
-
-        def receive(gradient: Tensor) -> None:
-            for each in receivers:
-                each(gradient)
-
-        return receive
+        values = [(value, make) for tensor, make in pairs if (value := call.value(tensor)) is not None]
+        return call.uses.receiver(call, values, Rows(0), call.others()) if values else _nothing
 
     return run.run(visit, call.anchor)
+
+
+def _nothing(_: Tensor) -> None:
+    """Of weights that are frozen, or absent."""
