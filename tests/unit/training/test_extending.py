@@ -87,12 +87,33 @@ def test_a_wrong_rule_is_found_and_records_go_one_by_one() -> None:
         check_rule(Scaling(doubled), squares, torch.randn(B, 4), B)
 
 
-def test_a_name_that_has_a_rule_is_refused() -> None:
-    with pytest.raises(ParameterError, match="linear"):
+def test_a_rule_belongs_to_its_function_not_to_a_name() -> None:
+    @register_rule(scaled_rule)
+    def prelu(x: Tensor, weight: Tensor) -> Tensor:
+        return x * weight
 
-        @register_rule(scaled_rule)
-        def linear(x: Tensor, weight: Tensor) -> Tensor:
-            return x * weight
+    check_rule(Scaling(prelu), squares, torch.randn(B, 4), B)
+    check_rule(nn.Sequential(nn.Linear(4, 4), nn.PReLU(4)), squares, torch.randn(B, 4), B)
+
+
+def test_a_rule_whose_factors_depend_on_other_records_is_not_believed() -> None:
+    """Wrong: to believe that what a user's rule makes of a gradient has rows."""
+
+    def rescaled(call: Call) -> Any:
+        x, weight = call.args
+
+        def make(gradient: Tensor) -> Dense:
+            each = gradient * x.detach()
+            return Dense(each / each.abs().max().clamp(min=1.0))
+
+        return call.tap(x * call.plain(weight), (call.value(weight), make))
+
+    @register_rule(rescaled)
+    def quiet(x: Tensor, weight: Tensor) -> Tensor:
+        return x * weight
+
+    with pytest.raises(ModelError, match="the rule of quiet makes of a gradient depends on several"):
+        check_rule(Scaling(quiet), squares, torch.randn(B, 4) / 100.0, B)
 
 
 @torch.library.custom_op("discreet_tests::shifted", mutates_args=())

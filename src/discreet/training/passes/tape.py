@@ -17,7 +17,7 @@ from torch import Tensor
 from discreet.training.data.trees import tensors_in
 from discreet.training.passes.batch_norm import Noting
 from discreet.training.passes.steady import without_dropout
-from discreet.training.rules.call import Call, Rule, Uses
+from discreet.training.rules.call import Call, Rule, Uses, own_rule
 from discreet.training.rules.guess import repeated_axes
 from discreet.training.rules.weights import Computed, Looked, Part, Value, sources_of, view_of, whole
 from discreet.training.separation.doors import Doors
@@ -159,7 +159,7 @@ class Tape(Doors):
             return call.func(*map(left, call.args), **{name: left(thing) for name, thing in call.kwargs.items()})
         # The rules' formulas are for real numbers; autograd knows the others.
         name = "*" if any(map(torch.is_complex, call.tensors)) else call.name
-        return _attempted(self._rules.get(name, self._rules["*"]), call)
+        return _attempted(own_rule(call.func) or self._rules.get(name, self._rules["*"]), call)
 
     def _derived(self, call: Call) -> Any:
         """A value meets constants: what comes out is a value too."""

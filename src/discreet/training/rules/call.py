@@ -8,7 +8,7 @@ Legend: m records.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, TypeAlias
 
 import torch
@@ -21,7 +21,7 @@ from discreet.training.separation.marks import no_functions, out_of_sight
 from discreet.training.separation.proof import Proof
 from discreet.training.separation.states import OneByOne, Rows
 
-__all__ = ["Call", "Make", "Rule", "Use", "Uses", "WrongGuess"]
+__all__ = ["Call", "Make", "Rule", "Use", "Uses", "WrongGuess", "own_rule"]
 
 
 Make: TypeAlias = Callable[[Tensor], Factor]
@@ -91,7 +91,8 @@ class Uses:
             rows: where the records must be in the gradient, or it is not one for each record.
             watched: arguments that a `Make` holds, which must not change in place; autograd watches over its own.
         """
-        number, name, guessed = call.number, call.name, call.guess is not None  # not the call: it holds its arguments
+        # Not the call, which holds its arguments.
+        number, name, guessed, believed = call.number, call.name, call.guess is not None, own_rule(call.func) is None
         waiting = [(Use(value, number), make) for value, make in pairs]
         self.uses += [use for use, _ in waiting]
         if self._hold is not None:
@@ -114,12 +115,26 @@ class Uses:
                         raise WrongGuess(number) from None
                     raise
                 plain = gradient.detach()
-                while waiting:
-                    use, make = waiting.pop(0)
-                    use.dtype = gradient.dtype
-                    use.factor = self._finish(use, make(plain))
+            while waiting:
+                use, make = waiting.pop(0)
+                use.dtype = gradient.dtype
+                # The rules of the library are believed; of a user's it is proved that its factors have rows, too.
+                factor = None if believed else make(plain)
+                with no_functions(), out_of_sight():
+                    if factor is not None:
+                        self._require_rows(factor, name)
+                    use.factor = self._finish(use, make(plain) if factor is None else factor)
 
         return receive
+
+    def _require_rows(self, factor: Any, name: str) -> None:
+        """Fail the pass unless every record's part of a factor depends on that record alone."""
+        for field in fields(factor):
+            part = getattr(factor, field.name)
+            if isinstance(part, Tensor):
+                self.proof.require_rows(part, Rows(0), f"what the rule of {name} makes of a gradient")
+            elif is_dataclass(part):
+                self._require_rows(part, name)
 
     def _marks_of(self, tensors: Sequence[Tensor]) -> list[object]:
         """What shows whether a tensor was written to.
@@ -250,3 +265,9 @@ class Call:
 
 Rule: TypeAlias = Callable[[Call], Any]
 """From a call to its result, whose gradient is caught (`Call.tap`, `Call.copies`). Raises `OneByOne` where it cannot."""
+
+
+def own_rule(func: Any) -> Rule | None:
+    """The rule that a user gave to a function of theirs (`discreet.training.register_rule`); None for all others."""
+    rule: Rule | None = getattr(func, "_discreet_rule", None)
+    return rule

@@ -35,6 +35,7 @@ class Operation:
     __slots__ = (
         "argument_names",
         "composite",
+        "custom",
         "defaults",
         "draws",
         "draws_by_value",
@@ -65,7 +66,8 @@ class Operation:
         self.defaults = _defaults(schema)
         self.written = _written(schema)
         # Custom operators have "library::" in their names, so that no list of torch's own names has them.
-        self.name: str = _functional_name(base, self.written) if _is_aten(schema) else schema.name
+        self.custom = not _is_aten(schema)
+        self.name: str = schema.name if self.custom else _functional_name(base, self.written)
         spellings = {self.name, f"{self.name}.{self.overload}", base if _is_aten(schema) else schema.name}
         self.is_geometry = not spellings.isdisjoint(GEOMETRY)
         self.shape_only = not spellings.isdisjoint(SHAPE_ONLY)

@@ -16,7 +16,7 @@ from discreet.training.separation.table.operands import Operands, Unknown, tenso
 
 __all__ = ["Outcomes", "constants_before"]
 
-_HIDDEN = float("nan")  # in the place of a float: no rule goes by one
+_HIDDEN = float("nan")  # in the place of a float
 _NOT_WRITTEN = Mixed.of("memory that was never written")
 _NOTHING: Mapping[int, Tensor] = {}
 
@@ -122,23 +122,23 @@ class Outcomes:
         constants: Mapping[int, Tensor],
     ) -> list[State]:
         rule = operation.rule
-        shown = {name: _HIDDEN if type(value) is float else value for name, value in arguments.items()}
+        # Effects are remembered whatever floats there were: no rule of torch's own operations goes by one.
+        shown = {name: _HIDDEN if type(value) is float and not operation.custom else value for name, value in arguments.items()}
         operands = Operands(operation.name, operation.overload, shown, states, results, self._count, constants)
         try:
             outcome = rule(operands) if rule is not None else PUBLIC
         except Unknown as reason:
             outcome = self._books.mixed(f"{operation.full_name}: {reason}")
-        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        except Exception as error:  # noqa: BLE001  (also a user's rule: what it does not know is not proved)
             outcome = self._books.mixed(f"{operation.full_name}: its rule stumbled ({type(error).__name__})")
         if operands.looked:
             self._books.looked = True
         for tensor, rows in operands.assigned:
             self._books.assign(tensor, rows)
-        if not isinstance(outcome, (list, tuple)):
-            return [self._books.named(outcome, operation.full_name)] * max(1, len(results))  # type: ignore[arg-type]
-        if len(outcome) != max(1, len(results)):
+        several: list[Any] = list(outcome) if isinstance(outcome, (list, tuple)) else [outcome] * max(1, len(results))
+        if len(several) != max(1, len(results)) or not all(isinstance(state, State) for state in several):
             return [self._books.mixed(f"{operation.full_name}: a rule that does not fit its results")] * max(1, len(results))
-        return [self._books.named(state, operation.full_name) for state in outcome]
+        return [self._books.named(state, operation.full_name) for state in several]
 
 
 def constants_before(written: list[Tensor], states: Mapping[int, State]) -> dict[int, Tensor]:
