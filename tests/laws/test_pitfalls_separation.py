@@ -282,10 +282,16 @@ def test_t09_a_number_that_python_has_seen_is_not_written_into_a_buffer() -> Non
 
     def loss(its: Any, batch: Any) -> Tensor:
         its.average.mul_(0.9).add_(0.1 * batch[0].mean().item())
+        its.history = [*getattr(its, "history", []), batch[0].mean().item()]
+        its.eval()
+        torch.set_default_dtype(torch.float64)
         return squares(its, batch)
 
-    with pytest.raises(CoupledRecords, match="average"):
-        list(Engine(model).passes(loss, ordinary(), RECORDS, RECORDS))
+    list(Engine(model).passes(loss, ordinary(), RECORDS, RECORDS))
+    assert model.average == 0.0
+    assert not hasattr(model, "history")
+    assert model.training
+    assert torch.get_default_dtype() is torch.float32
 
 
 def test_t06_what_is_written_through_data_after_its_use_is_seen() -> None:

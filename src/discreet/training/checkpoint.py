@@ -27,6 +27,7 @@ from discreet._files import checked_path, overwrite
 from discreet.errors import CheckpointError, LedgerCorrupt, ParameterError
 from discreet.ledger import Ledger
 from discreet.plan import Plan
+from discreet.training.separation.marks import holds_records
 
 __all__ = ["Checkpoint", "Stateful", "named", "restore"]
 
@@ -232,6 +233,12 @@ def restore(objects: Mapping[str, Stateful], states: Mapping[str, Any], then: Ca
 def _plain(where: str, value: Any) -> Any:
     """The same in types that can be read without executing anything: subclasses and numbers of NumPy become Python's own."""
     match value:
+        case Tensor() if holds_records(value):
+            raise CheckpointError(
+                expected="released values in what is saved",
+                got=f"a tensor in {where} that holds what a pass computed from its records",
+                do="Leave it out: it would be released without noise. A loss must keep nothing of its batch.",
+            )
         case Tensor() if type(value.detach()) is Tensor:
             return _alone(value.detach())
         case np.bool_() | np.integer() | np.floating():

@@ -15,20 +15,19 @@ from typing import Any, TypeAlias, final
 import torch
 from torch import Tensor, nn
 
-from discreet.errors import CoupledRecords, ModelError
+from discreet.errors import ModelError
 from discreet.training.data.copies import Augmented, averaged
-from discreet.training.data.seeding import generators_seeded
 from discreet.training.data.trees import Portion, made_up
 from discreet.training.factors.factors import Factor
 from discreet.training.factors.forms import Choice, Chooser, table
+from discreet.training.passes.apart import one_by_one
 from discreet.training.passes.batch_norm import PrivateBatchNorm
 from discreet.training.passes.contributions import Contributions, gathered
 from discreet.training.passes.limits import refuse_kinds
-from discreet.training.passes.oracle import SelfTest, same_contributions
+from discreet.training.passes.oracle import SelfTest
 from discreet.training.passes.passes import Loss as _Loss
 from discreet.training.passes.passes import Passes
 from discreet.training.passes.precision_settings import full_precision
-from discreet.training.passes.remembered import Remembered
 from discreet.training.passes.sandbox import seeded
 from discreet.training.rules.call import Use
 from discreet.training.rules.weights import Computed, Part
@@ -203,36 +202,14 @@ class Engine:
     def _one_by_one(
         self, loss: Loss, rows: Portion, mask: Tensor, copies: int
     ) -> Iterator[tuple[Contributions, dict[str, Tensor]]]:
-        """What records contribute, each by itself.
+        """What records contribute, each by itself."""
 
-        Numbers may leave for Python here, so the first record is computed once more at the end, from the same random numbers:
-        what Python kept of the others, or counted, must not change it.
-        """
-        remembered = Remembered(self.model)
-        remembered.begin(loss)
-        records = mask.nonzero()[:, 0]
-        # Each record has numbers of its own, which no other can have moved on or seeded; from the secret seed of the step.
-        seeds = torch.randint(2**62, (len(mask),)).tolist()
-        first: tuple[Contributions, dict[str, Tensor]] | None = None
-        with generators_seeded() as seed:
-            for record in records.tolist():
-                seed(seeds[record])
-                own = rows.take(record * copies + torch.arange(copies))
-                alone = self._passes.alone(loss, own, copies)
-                remembered.refuse_changes()
-                first = alone if first is None else first
-                yield alone[0], averaged(alone[1], 1)
-            if first is None:
-                return
-            seed(seeds[int(records[0])])
-            own = rows.take(records[0] * copies + torch.arange(copies))
-            if not same_contributions(first, self._passes.alone(loss, own, copies)):
-                raise CoupledRecords(
-                    expected="a loss that gives a record the same gradient whoever was computed before it",
-                    got="another gradient for the same record after others: something was kept or counted in between",
-                    do="Keep no numbers of records in attributes, closures or globals, count no calls, and draw random "
-                    "numbers with torch's, NumPy's or Python's own generators.",
-                )
+        def compute(record: int, apart: bool) -> tuple[Contributions, dict[str, Tensor]]:  # noqa: FBT001  (as `one_by_one` asks)
+            own = rows.take(record * copies + torch.arange(copies))
+            return self._passes.alone(loss, own, copies, apart=apart)
+
+        for contributions, statistics in one_by_one(compute, mask.nonzero()[:, 0].tolist(), len(mask)):
+            yield contributions, averaged(statistics, 1)
 
     def _finish_leaf(self, leaf: str, factor: Factor) -> Factor:
         return factor if self._uses.get(leaf) == 1 else self._chooser.finished(leaf, factor, 0)

@@ -29,7 +29,7 @@ from torch.utils.hooks import RemovableHandle
 
 from discreet.errors import ModelError
 from discreet.training.separation.kept import modules_of
-from discreet.training.separation.marks import preserved
+from discreet.training.separation.marks import holds_records, preserved
 
 __all__ = ["GradientWatch", "refuse_parallel"]
 
@@ -164,6 +164,12 @@ class GradientWatch:
                 got="a GradScaler, which divides them by the scale of a loss that it never saw",
                 do="Call optimizer.step() itself, without a GradScaler; bfloat16 needs none.",
             )
+        if any(map(holds_records, _tensors_of(optimizer))):
+            raise ModelError(
+                expected="an optimizer whose settings and state come from released values",
+                got="a tensor in it that holds what a pass computed from its records",
+                do="A loss must leave the optimizer alone: set learning rates in the loop, from released values.",
+            )
         for leaf, parameter in trained:
             if parameter.grad is not None and _is_foreign(parameter.grad):
                 raise ModelError(
@@ -172,6 +178,13 @@ class GradientWatch:
                     do="Change released gradients in place (parameter.grad.mul_(...)), or write "
                     f"what you make of them within `with run.public_gradients()`. {_PUBLIC}",
                 )
+
+
+def _tensors_of(optimizer: Any) -> list[Tensor]:
+    """In the settings and the state of an optimizer, parameters aside."""
+    registers = [*optimizer.param_groups, *optimizer.state.values()]
+    entries = [entry for register in registers if isinstance(register, dict) for entry in register.values()]
+    return [entry for entry in entries if isinstance(entry, Tensor)]
 
 
 def _mark(gradient: Tensor) -> None:

@@ -18,7 +18,7 @@ from discreet.training.passes.passes import Trial
 from discreet.training.passes.precision_settings import full_precision
 from discreet.training.rounding.precision import most_spread
 
-__all__ = ["SelfTest", "agree", "same_contributions", "within"]
+__all__ = ["SelfTest", "agree", "within"]
 
 _TOLERANCE = {torch.float64: 1e-8, torch.float32: 1e-3}
 _HALF = 5e-2
@@ -114,19 +114,3 @@ def _bounded(length: float, bounds: Tensor) -> bool:
 def _length(values: Tensor) -> Tensor:
     length: Tensor = torch.linalg.vector_norm(values.detach(), dtype=torch.float64)
     return length.cpu()
-
-
-def same_contributions(
-    one: tuple[Contributions, Mapping[str, Tensor]], other: tuple[Contributions, Mapping[str, Tensor]]
-) -> bool:
-    """Whether two passes over one record gave the same bits for every leaf and statistic; what is no number equals itself."""
-    (pieces, statistics), (again, repeated) = (one[0].pieces, one[1]), (other[0].pieces, other[1])
-    if pieces.keys() != again.keys() or statistics.keys() != repeated.keys():
-        return False
-    pairs = [
-        (piece.factor.dense().values, second.factor.dense().values)
-        for leaf in pieces
-        for piece, second in zip(pieces[leaf], again[leaf], strict=True)
-    ]
-    pairs += [(statistics[name], repeated[name]) for name in statistics]
-    return all(torch.allclose(first, second, rtol=0.0, atol=0.0, equal_nan=True) for first, second in pairs)

@@ -1,7 +1,7 @@
 """Passes over a model: the only code that calls a user's loss.
 
     together    all records at once, proved and taped: one forward pass, one backward pass, no weight gradients
-    alone       one record by itself, with torch's own gradients
+    alone       one record by itself, with torch's own gradients (`apart.py`)
     rehearsed   as together, without a trace: for made-up records, and to see what a pass takes
 
 Every pass is watched: what was computed from records is kept nowhere (`separation/kept.py`).
@@ -21,10 +21,10 @@ from discreet.errors import ModelError
 from discreet.training.data.trees import Portion, begun, check_rows, joined, leaves, select, tensors_in
 from discreet.training.factors.factors import Dense, Factor, wide
 from discreet.training.factors.memory import Activations
+from discreet.training.passes.apart import one_by_one
 from discreet.training.passes.batch_norm import Alone, Noting, PrivateBatchNorm
 from discreet.training.passes.contributions import Contributions, Piece
 from discreet.training.passes.precision_settings import full_precision
-from discreet.training.passes.remembered import Remembered
 from discreet.training.passes.sandbox import plain_forward
 from discreet.training.passes.saved import SavedBytes
 from discreet.training.passes.tape import Tape
@@ -183,7 +183,6 @@ class Passes:
     @contextmanager
     def _watched(self, proof: Proof, *, restore: bool = False) -> Iterator[Noting]:
         """For the time of a pass: nothing of its records stays in the model or in memory that was there before."""
-        proof.set_back = self._batch_norm.storages
         with (
             self._batch_norm.noting(self._names) as noting,
             torch.enable_grad(),
@@ -234,19 +233,24 @@ class Passes:
             if gradient is not None:
                 raise OneByOne(f"{leaf} is used in a function that cannot be seen")
 
-    def alone(self, loss: Loss, batch: Any, copies: int, *, trial: bool = False) -> tuple[Contributions, dict[str, Tensor]]:
+    def alone(
+        self, loss: Loss, batch: Any, copies: int, *, trial: bool = False, apart: bool = False
+    ) -> tuple[Contributions, dict[str, Tensor]]:
         """One record by itself, all of its rows, with torch's own gradients.
 
         Args:
             loss: of rows.
             batch: the rows of one record; sensitive.
             copies: how many these are.
-            trial: whether it is to leave no trace, and dropout keeps everything.
+            trial: whether the record is made up; it leaves no trace, and dropout keeps everything.
+            apart: whether this is a process of the record's own, so that Python may see its numbers.
+
+        Raises:
+            OneByOne: Python would see numbers of the record, and must not.
         """
-        proof = Proof(1, self._names, self._describe)
+        proof = Proof(1, self._names, self._describe, shown=trial or apart)
         rows = begun(batch, lambda tensor: proof.begin(tensor, Rows(0)), strict=False)
-        if any(not isinstance(leaf, Tensor) and leaf is not None for leaf in leaves(batch)):
-            proof.fail("Python sees entries of the batch")
+        _refuse_objects(proof, batch)
         with self._watched(proof, restore=trial) as noting:
             mode = Alone(proof, noting, steady=trial)
             with mode:
@@ -295,7 +299,7 @@ class Passes:
             self._batch_norm.noting(self._names) as noting,
             torch.enable_grad(),
             plain_forward(self._model),
-            Alone(Proof(1), noting),
+            Alone(Proof(1, shown=True), noting),
         ):
             losses, _ = losses_and_statistics(loss(self._model, batch), rows, noting.statistics())
             if losses.requires_grad:
@@ -311,7 +315,7 @@ class Passes:
             self._batch_norm.noting(self._names) as noting,
             torch.no_grad(),
             plain_forward(self._model),
-            Alone(Proof(1), noting),
+            Alone(Proof(1, shown=True), noting),
         ):
             result = loss(self._model, batch)
             return losses_and_statistics(result, rows, noting.statistics())
@@ -330,18 +334,17 @@ class Passes:
             return self._augmented(augment, rows, records, copies)
         except OneByOne:
             pass
-        remembered = Remembered(self._model)
-        remembered.begin(augment)
-        parts = []
-        for record in range(records):
-            parts.append(self._augmented(augment, select(batch, torch.full((copies,), record)), 1, copies))
-            remembered.refuse_changes()
-        return joined(parts)
 
-    def _augmented(self, augment: Callable[[Any], Any], rows: Any, records: int, copies: int) -> Any:
-        proof = Proof(records, self._names)
+        def compute(record: int, apart: bool) -> Any:  # noqa: FBT001  (as `one_by_one` asks)
+            return self._augmented(augment, select(batch, torch.full((copies,), record)), 1, copies, apart=apart)
+
+        return joined(list(one_by_one(compute, range(records), records)))
+
+    def _augmented(self, augment: Callable[[Any], Any], rows: Any, records: int, copies: int, *, apart: bool = False) -> Any:
+        proof = Proof(records, self._names, shown=apart)
         own = Rows(0, copies)
         entries = begun(rows, lambda tensor: proof.begin(tensor, own), strict=records > 1)
+        _refuse_objects(proof, rows)
         with self._watched(proof), torch.no_grad():
             with Doors(proof):
                 out = augment(entries)
@@ -363,6 +366,12 @@ def _unseen(error: NotImplementedError) -> ModelError:
 
 def _full(gradient: Tensor) -> Tensor:
     return gradient.to_dense() if gradient.is_sparse else gradient
+
+
+def _refuse_objects(proof: Proof, batch: Any) -> None:
+    """Texts, numbers and other objects of a record are seen by Python without a door."""
+    if not all(isinstance(leaf, Tensor) or leaf is None for leaf in leaves(batch)):
+        proof.fail("Python sees entries of the batch")
 
 
 def losses_and_statistics(result: Any, rows: int, moments: Mapping[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:

@@ -35,10 +35,9 @@ class Books:
         reasons: where contents became `Mixed`, in order, with the layer. Public.
         news: reasons since this was last cleared, without layers.
         looked: whether values of a public tensor decided since this was last set to False.
-        seen: in a pass over one record, whether Python has seen its numbers: then nothing new is public.
     """
 
-    __slots__ = ("_known", "_where", "count", "inner", "looked", "news", "number", "reasons", "seen")
+    __slots__ = ("_known", "_where", "count", "inner", "looked", "news", "number", "reasons")
 
     def __init__(self, count: int, where: Callable[[], str]) -> None:
         self.count = count
@@ -48,7 +47,6 @@ class Books:
         self.news: list[str] = []
         self._known: set[str] = set()  # reasons without layers
         self.looked = False
-        self.seen = False
         self._where = where
 
     # --- reading ---
@@ -146,7 +144,7 @@ class Books:
             return
         mark: Mark | None = getattr(storage, "_separation", None)
         if mark is None:
-            self.set(storage, OWN if self.seen else content)
+            self.set(storage, content)
             if operation.uninitialised:
                 fill_grown([result], [0])
             if operation.name == "from_file":  # it outlives the pass
@@ -168,8 +166,6 @@ class Books:
             return
         if not is_public(before):  # an empty view of records, which the operation has made larger
             self.set(storage, self.mixed("constants written over records"))
-        elif self.seen:
-            self.set(storage, OWN)
         else:
             self.set(storage, content if _is_whole(target, storage) else PUBLIC)
 

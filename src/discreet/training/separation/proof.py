@@ -48,10 +48,11 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Follows the records of one pass.
 
     Args:
-        count: records of the pass, each a row of the batch. With 1, everything belongs to the one record: nothing has to
-            be proved, and only what is kept for later is watched.
+        count: records of the pass, each a row of the batch. With 1, everything belongs to the one record: only what is kept
+            for later is watched, and what Python sees.
         names: the modules of the model, `id` to name, for messages.
         describe: names a tensor that was there before the pass, for messages.
+        shown: whether Python may see numbers of the one record of the pass: it is made up, or the process is its own.
 
     Attributes:
         failure: why the pass is not proved, as soon as that is certain; None until then. Public.
@@ -59,9 +60,6 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         error: the operation that raised an error which a record may have caused; empty if there was none.
         reads_allowed: whether numbers may leave for Python for now: torch looks at them to raise an error, and for nothing
             else.
-        set_back: storages, by `id`, that are set back to what was released after the pass.
-        seen: in a pass over one record, whether Python has seen numbers of it: whatever is made from then on is the
-            record's own.
     """
 
     def __init__(
@@ -69,13 +67,14 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         count: int,
         names: Mapping[int, str] | None = None,
         describe: Callable[[Tensor], str] = lambda _: "memory that was there before the pass",
+        *,
+        shown: bool = False,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.count = count
+        self.shown = shown
         self.failure: str | None = None
         self.reads_allowed = False
-        self.seen = False
-        self.set_back: frozenset[int] = frozenset()
         self._seed = torch.default_generator.initial_seed()
         self.error = ""
         self._refusal: CoupledRecords | WritesBatch | None = None
@@ -158,13 +157,12 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._refuse(depends_on_kept(state.why))
 
     def fail(self, why: str) -> None:
-        """The pass is not proved, whoever catches this. With one record nothing has to be proved.
+        """The pass is not proved, or Python would see numbers of its one record; whoever catches this.
 
         Raises:
-            OneByOne: always, but with one record.
+            OneByOne: always, but where Python may see numbers.
         """
-        if self.count == 1:
-            self.seen = self._books.seen = True
+        if self.shown:
             return
         if self.failure is None:
             self.failure = why if _IN in why else why + self._where()  # the layer that is the cause comes first
@@ -209,7 +207,7 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         # This runs for every operation of every pass: it is written for speed.
         with no_functions():
             operation = OPERATIONS.get(func._op) or operation_of(func)  # noqa: SLF001
-            if operation.draws and torch.default_generator.initial_seed() != self._seed:
+            if operation.draws and self.count > 1 and torch.default_generator.initial_seed() != self._seed:
                 self.fail("the loss seeds torch's generator")
             if operation.is_view and type(args[0]) in _PLAIN:
                 return self._viewed(func, operation, args, kwargs)
@@ -259,8 +257,6 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if operation.written or operation.undeclared:
             arguments = arguments_of(operation, args, kwargs)
             targets = [*written_by(operation, arguments), *undeclared_by(operation, arguments)]
-        if self.seen:
-            self._refuse_numbers_kept(operation, targets)
         sizes = sizes_of(targets) if operation.is_geometry else []
         out = func._op(*args, **kwargs)  # noqa: SLF001
         fill_grown(targets, sizes)
@@ -269,14 +265,6 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         for target in targets:
             self._books.overwrite(target, content)
         return out
-
-    def _refuse_numbers_kept(self, operation: Operation, targets: Iterable[Tensor]) -> None:
-        """Refuse to write into memory from before a pass, once Python has seen numbers of its record."""
-        for target in targets:
-            storage = storage_of(target)
-            if storage is not None and not self._books.made_here(storage) and id(storage) not in self.set_back:
-                place = self._describe(target)
-                self._refuse(keeps_records(f"{operation.full_name}, which writes, after Python has seen numbers,", place, ""))
 
     # --- one call, judged by its rule ---
 
@@ -288,13 +276,15 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
             lookup = Lookup(func)
             lookup.secret_numbers = not any(isinstance(argument, torch.Generator) for argument in (*args, *kwargs.values()))
             return self._public(func, operation, args, kwargs, lookup)
-        if any(isinstance(argument, torch.Generator) for argument in (*args, *kwargs.values())):
+        if self.count > 1 and any(isinstance(argument, torch.Generator) for argument in (*args, *kwargs.values())):
             self.fail(f"{operation.full_name} draws for records from a generator of the user's own, which others may know")
         if operation.composite:
             with self:
                 out = func.decompose(*args, **kwargs)
             if out is not NotImplemented:
                 return out
+        if operation.custom and operation.rule is None:
+            self.fail(f"{operation.full_name} has no rule")  # before it runs: it may be written in Python
         arguments = arguments_of(operation, args, kwargs)
         self._check_exits(operation, arguments, states)
         written = written_by(operation, arguments)

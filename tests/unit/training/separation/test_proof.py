@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -605,12 +606,19 @@ def test_with_one_record_everything_is_its_own() -> None:
     x = proof.begin(rows(1, 4), Rows(0))
     with proof:
         total = x.sum()
-        float(total)
     assert proof.state(total) is OWN
     assert proof.failure is None
     with pytest.raises(CoupledRecords), proof:
         torch.zeros(()).add_(1)
         KEEPING.add_(total)
+
+
+@pytest.mark.parametrize("shown", [False, True])
+def test_python_sees_numbers_of_one_record_only_where_it_may(shown: bool) -> None:  # noqa: FBT001
+    proof = Proof(1, shown=shown)
+    x = proof.begin(rows(1, 4), Rows(0))
+    with nullcontext() if shown else pytest.raises(OneByOne, match="leave for Python"), proof:
+        float(x.sum())
 
 
 KEEPING = torch.zeros(())
