@@ -7,6 +7,7 @@ moves the clipped sum by at most the clip norm; where something of a record woul
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from discreet.errors import CoupledRecords, DiscreetError, ModelError, NumericsError
+from discreet.errors import CheckpointError, CoupledRecords, DiscreetError, ModelError, NumericsError
 from discreet.training import augmented
 from discreet.training.engine import Engine, Loss
 from discreet.training.separation import operation
@@ -275,6 +276,9 @@ def test_t07_an_error_that_the_loss_catches_ends_the_step() -> None:
     assert engine.one_by_one is None
 
 
+SEEN: list[float] = []
+
+
 def test_t09_a_number_that_python_has_seen_is_not_written_into_a_buffer() -> None:
     """Wrong: the operation has public arguments alone, so what it writes counts as public; it is saved with the model."""
     model = nn.Linear(4, 3)
@@ -283,15 +287,15 @@ def test_t09_a_number_that_python_has_seen_is_not_written_into_a_buffer() -> Non
     def loss(its: Any, batch: Any) -> Tensor:
         its.average.mul_(0.9).add_(0.1 * batch[0].mean().item())
         its.history = [*getattr(its, "history", []), batch[0].mean().item()]
-        its.eval()
-        torch.set_default_dtype(torch.float64)
+        SEEN.append(batch[0].mean().item())
         return squares(its, batch)
 
-    list(Engine(model).passes(loss, ordinary(), RECORDS, RECORDS))
+    records = ordinary()
+    list(Engine(model).passes(loss, records, RECORDS, RECORDS))
     assert model.average == 0.0
     assert not hasattr(model, "history")
-    assert model.training
-    assert torch.get_default_dtype() is torch.float32
+    numbers = {round(float(row.mean()), 9) for row in records[0]}
+    assert numbers.isdisjoint({round(number, 9) for number in SEEN})  # but those of made-up records
 
 
 def test_t06_what_is_written_through_data_after_its_use_is_seen() -> None:
@@ -491,6 +495,78 @@ def test_t09_running_statistics_are_refused_where_no_schema_says_that_they_are_w
 
 
 # --- T10: gradients that no release wrote ---
+
+
+@pytest.mark.parametrize("place", ["state", "lr"])
+def test_t09_t10_an_optimizer_that_holds_records_takes_no_step_and_is_not_saved(place: str, tmp_path: Path) -> None:
+    """Wrong: only the model is looked at, and raw records go into the checkpoint with the optimizer."""
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+
+    def keeping(its: Any, batch: Any) -> Tensor:
+        if place == "state":
+            optimizer.state[its[0].weight]["bank"] = batch[0].detach().clone()
+        else:
+            optimizer.param_groups[0]["lr"] = batch[0].detach().mean()
+        return labelled(its, batch)
+
+    run = keyed(model, plan(steps=2))
+    for batch in run.batches(data(), progress=False):
+        run.backward(keeping, batch)
+        with pytest.raises(ModelError, match="optimizer whose settings and state"):
+            optimizer.step()
+        with pytest.raises(CheckpointError, match="holds what a pass computed"):
+            run.save(tmp_path / "checkpoint", optimizer=optimizer)
+        break
+    assert not (tmp_path / "checkpoint").exists()
+
+
+def test_t09_what_a_model_hands_to_its_checkpoint_from_afar_is_not_saved(tmp_path: Path) -> None:
+    """Wrong: what is kept is only looked for near the model, and not where it would be released."""
+    far: dict[str, Any] = {}
+
+    class Keeping(nn.Sequential):
+        def get_extra_state(self) -> Any:
+            return {"far": far.get("rows")}
+
+        def set_extra_state(self, state: Any) -> None:
+            far["rows"] = state
+
+    model = Keeping(*network().children())
+
+    def keeping(its: Any, batch: Any) -> Tensor:
+        far["rows"] = batch[0].detach().clone()
+        return labelled(its, batch)
+
+    run = keyed(model, plan(steps=2))
+    for batch in run.batches(data(), progress=False):
+        run.backward(keeping, batch)
+        with pytest.raises(CheckpointError, match="holds what a pass computed"):
+            run.save(tmp_path / "checkpoint")
+        break
+
+
+def test_t10_a_run_refuses_models_that_exchange_gradients_themselves() -> None:
+    with pytest.raises(ModelError, match="DataParallel"):
+        keyed(nn.DataParallel(network()), plan(steps=2))
+
+
+_LARGEST = torch.ones(1)
+
+
+@torch.library.custom_op("discreet_laws::sign_by_largest", mutates_args=())
+def sign_by_largest(x: Tensor) -> Tensor:
+    """Keeps what it has seen where no mode of torch looks."""
+    if x.max() > 50.0:
+        _LARGEST.fill_(100.0)
+    return torch.where(_LARGEST > 50.0, -1.0, 1.0).expand(len(x)).clone()
+
+
+def test_t09_what_an_operator_in_python_keeps_ends_with_its_record() -> None:
+    """Wrong: the operator runs over all records, or in this process, before it is known that it has no rule."""
+    loss = lambda model, batch: squares(model, batch) * sign_by_largest(batch[0])  # noqa: E731
+    assert_alone(loss, "sign_by_largest", "no rule")
+    assert float(_LARGEST) == 1.0
 
 
 def test_t10_a_backward_that_was_left_in_the_loop_is_refused_and_leaves_nothing() -> None:

@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 from torch import Tensor
 
-from discreet.training import gradients, run
+from discreet.training import checkpoint, gradients, run
 from discreet.training.data import batch, collating, datasets, loading, seeding
 from discreet.training.data.signature import Signature
 from discreet.training.data.trees import begun
 from discreet.training.gradients import GradientWatch
-from discreet.training.passes import passes, precision_settings
+from discreet.training.passes import apart, passes, precision_settings
+from discreet.training.rules import call
 from discreet.training.separation import books, doors, exits, memory, operation, proof
 from discreet.training.separation.books import Books
 from discreet.training.separation.doors import Doors
@@ -39,12 +40,27 @@ DATA = "unit/training/data"
 SETTINGS = "unit/training/passes/test_precision_settings.py"
 
 right_require, right_begin, right_leak = Proof.require_rows, Proof.begin, exits.leak_of
-right_rule, right_seen = Operation._listed_rule, memory.seen_in
+right_rule, right_seen, right_fail = Operation._listed_rule, memory.seen_in, Proof.fail
 right_entries, right_seeded = collating._entries, seeding.seeded
 
 
 def nothing(*_: object, **__: object) -> None:
     """In the place of a check."""
+
+
+class InThisProcess:
+    """In the place of a process of a record's own."""
+
+    def __init__(self, task: Callable[[], Any]) -> None:
+        self._result = task()
+
+    def result(self) -> Any:
+        return self._result
+
+
+def shown_alone(its: Proof, why: str) -> None:
+    if its.count > 1:
+        right_fail(its, why)
 
 
 def with_rules(**rules: Any) -> Patch:
@@ -217,9 +233,34 @@ MUTATIONS = [
     Mutation("T07 numpy is no door", replaced(Doors, "_watched", called_as_it_is), f"{PYTHON}[by_numpy]"),
     Mutation("T07 a list of tensors as an index is no door", replaced(doors, "_lists_in", lambda _: []), f"{PYTHON}[by_index]"),
     Mutation(
-        "T09 a number that Python has seen may be written",
-        replaced(Proof, "_refuse_numbers_kept", nothing),
+        "T09 a record whose numbers Python sees is computed where others are",
+        replaced(apart, "_Process", InThisProcess),
         f"{LAWS}::test_t09_a_number_that_python_has_seen_is_not_written_into_a_buffer",
+    ),
+    Mutation(
+        "T07 a pass over one record shows Python its numbers",
+        replaced(Proof, "fail", shown_alone),
+        f"{LAWS}::test_t09_a_number_that_python_has_seen_is_not_written_into_a_buffer",
+    ),
+    Mutation(
+        "T06 factors of a user's rule are believed",
+        replaced(call, "own_rule", nothing),
+        "unit/training/test_extending.py::test_a_rule_whose_factors_depend_on_other_records_is_not_believed",
+    ),
+    Mutation(
+        "T09 checkpoints are not looked through",
+        replaced(checkpoint, "holds_records", lambda _: False),
+        f"{LAWS}::test_t09_what_a_model_hands_to_its_checkpoint_from_afar_is_not_saved",
+    ),
+    Mutation(
+        "T10 optimizers are not looked through",
+        replaced(gradients, "holds_records", lambda _: False),
+        f"{LAWS}::test_t09_t10_an_optimizer_that_holds_records_takes_no_step_and_is_not_saved[lr]",
+    ),
+    Mutation(
+        "T15 models for several devices are not refused",
+        replaced(run, "refuse_parallel", nothing),
+        f"{LAWS}::test_t10_a_run_refuses_models_that_exchange_gradients_themselves",
     ),
     Mutation(
         "T11 the memory of a batch is a constant",
