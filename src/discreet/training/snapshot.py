@@ -10,7 +10,6 @@ a `__dict__`, and what is deeper than a few containers and objects below a modul
 
 from __future__ import annotations
 
-import random
 import types
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
@@ -23,7 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from discreet.training.data.seeding import generators_seeded
+from discreet.training.data.seeding import generators_seeded, put_back
 from discreet.training.separation.kept import modules_of
 
 __all__ = ["Snapshot", "unchanged"]
@@ -146,24 +145,13 @@ def _steps_of(thing: Any, kind: type) -> list[_PutBack]:
         return [partial(_refill, thing, [*thing])]
     if kind is np.ndarray:
         return [partial(_rewrite, thing, thing.copy())]
-    return _of_generator(thing) or _of_attributes(thing)
+    generator = put_back(thing)
+    return _of_attributes(thing) if generator is None else [generator]
 
 
 def _of_attributes(thing: Any) -> list[_PutBack]:
     attributes = _attributes(thing)
     return [partial(_refill_dict, attributes, dict(attributes))] if attributes else []
-
-
-def _of_generator(thing: Any) -> list[_PutBack]:
-    if isinstance(thing, torch.Generator):
-        return [partial(thing.set_state, thing.get_state())]
-    if isinstance(thing, random.Random):
-        return [partial(thing.setstate, thing.getstate())]
-    if isinstance(thing, np.random.RandomState):
-        return [partial(thing.set_state, thing.get_state())]
-    if isinstance(thing, np.random.Generator):
-        return [partial(setattr, thing.bit_generator, "state", thing.bit_generator.state)]
-    return []
 
 
 def _of_tensor(tensor: Tensor) -> list[_PutBack]:
