@@ -103,7 +103,8 @@ def register_separation(operator: str, rule: Callable[[Operands], Any]) -> None:
             expected='"library::operator" of a library of your own, registered with torch.library, without a rule so far',
             got=repr(operator),
         )
-    if not callable(rule):
+    function: object = rule
+    if not callable(function):
         expected = "a function of Operands"
         raise ParameterError(owner="register_separation", name="rule", expected=expected, got=type(rule).__name__)
     SEPARATION_RULES[operator] = rule
@@ -212,8 +213,8 @@ def check_separation(function: Callable[..., Any], arguments: Sequence[Any], axe
     truth, draws = claim.outcome(claim.arguments)
     for record in range(records):
         trials = [claim.outcome(changed)[0] for changed in claim.changed_around(record)]
-        bearable = [trial for trial in trials if trial is not None]
-        if truth is None or not bearable:
+        bearable = [trial for trial in trials if trial]
+        if not truth or not bearable:
             raise ModelError(
                 expected="an operator that computes something of other records",
                 got="errors for all that were tried",
@@ -222,8 +223,8 @@ def check_separation(function: Callable[..., Any], arguments: Sequence[Any], axe
         for trial in bearable:
             claim.compare(states, (truth, record), (trial, record), "when other records do")
     for order in () if draws else claim.orders():
-        moved = claim.outcome(claim.reordered(order))[0]
-        for place, record in enumerate(order.tolist() if moved is not None else ()):
+        moved, _ = claim.outcome(claim.reordered(order))
+        for place, record in enumerate(order.tolist() if moved else ()):
             claim.compare(states, (truth, record), (moved, place), "when records are put in other places")
     return any(isinstance(state, Rows) for state in states[: claim.results])
 
@@ -285,15 +286,15 @@ class _Claim:
         self.results = len(results)
         return [proof.state(tensor) for tensor in (*results, *tensors_in(placed))]
 
-    def outcome(self, arguments: Sequence[Any]) -> tuple[list[Tensor] | None, bool]:
-        """Results, then arguments after the call, or None if it raises; and whether it draws random numbers."""
+    def outcome(self, arguments: Sequence[Any]) -> tuple[list[Tensor], bool]:
+        """Results, then arguments after the call, none if it raises; and whether it draws random numbers."""
         own = [_copied(argument) for argument in arguments]
         with seeded(0):
             before = torch.get_rng_state()
             try:
                 results = tensors_in(self.function(*own))
             except USER_ERRORS:
-                return None, False
+                return [], False
             draws = not torch.equal(before, torch.get_rng_state())
         return [*results, *tensors_in(own)], draws
 

@@ -91,7 +91,9 @@ def _seed_all(seed: int, use: Use = Use.PASSES, *, seed_torch: Callable[[int], o
 def put_back(generator: Any) -> Callable[[], object] | None:
     """What puts a generator of somebody's own back to where it is now; None if it is none."""
     match generator:
-        case torch.Generator() | np.random.RandomState():
+        case torch.Generator():
+            return partial(generator.set_state, generator.get_state())
+        case np.random.RandomState():
             return partial(generator.set_state, generator.get_state())
         case random.Random():
             return partial(generator.setstate, generator.getstate())

@@ -78,7 +78,7 @@ def mark_dataset(tensor: Tensor) -> None:
 @cache
 def preserved() -> bool:
     """Whether a mark lives as long as its storage, also where only C++ holds it."""
-    with torch.enable_grad():  # whoever asks first may have switched it off
+    with torch.inference_mode(mode=False), torch.enable_grad():  # whoever asks first may have switched gradients off
         leaf = torch.ones(3, requires_grad=True)
         value = leaf * 2
         storage: Any = value.untyped_storage()
