@@ -1,30 +1,39 @@
 """Can this model train privately? What is proved, what is computed one by one, what is refused and how to mend it.
 
-Nothing is released or charged. The model, its buffers, its gradients and torch's random numbers are left as they were.
+Nothing is released or charged. The model, what its modules hold and global random numbers are left as they were
+(`snapshot.py`). Asked is what a run asks: before it begins, before its first `backward`, and in a step.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from discreet.aggregation.session import Session
 from discreet.errors import DiscreetError
+from discreet.ledger import Ledger
 from discreet.plan import Plan
+from discreet.training.clipping import refuse_slots
 from discreet.training.data.trees import count_rows, select
 from discreet.training.engine import USER_ERRORS, Engine, Loss, trained
+from discreet.training.gradients import GradientWatch, refuse_parallel
 from discreet.training.passes.batch_norm import PrivateBatchNorm
 from discreet.training.passes.hooks import refuse_hooks
 from discreet.training.passes.sandbox import plain_forward, seeded
+from discreet.training.rehearsal import check_statistics, own_names
+from discreet.training.rounding.margin import Inner
+from discreet.training.snapshot import unchanged
+from discreet.units import Numerics
 
 __all__ = ["Problem", "Problems", "check"]
 
 _HALF = (torch.bfloat16, torch.float16)
-_MOST = 8  # records that are tried
+_MOST = 64  # records that are tried; of a batch that has no more, all: some models bear one number of them
 
 
 @final
@@ -81,19 +90,23 @@ class Problems:
         return "Ready for private training: proved that no record touches another."
 
 
-def check(model: nn.Module, loss: Loss, batch: Any, plan: Plan | None = None) -> Problems:
+def check(
+    model: nn.Module, loss: Loss, batch: Any, plan: Plan | None = None, *, statistics: Mapping[str, int] | None = None
+) -> Problems:
     """List what is proved of a model, a loss and a batch, what is computed one by one, and what is refused.
 
     One pass is tried as in a run: it is proved that no record changes what another contributes, or the operation and the layer
     are named because of which records would be computed one by one, with what that costs; state that would keep records is
-    refused by name. Also looked at: layers that normalise over the batch, hooks, shape of the loss and of the batch,
-    parameters that are not real numbers, or not used.
+    refused by name. Also looked at: layers that normalise over the batch, hooks, wrappers for several devices, gradients that
+    are there already, shape of the loss and of the batch, parameters that are not real numbers, or not used; with a plan,
+    whether its groups claim every parameter and statistic.
 
     Args:
         model: in the mode it will train in.
         loss: (model, batch) to one loss for each record.
         batch: a few records, at least two; sensitive. No number of it appears in the list.
         plan: of the run, if it is known: a group for batch statistics makes such layers private.
+        statistics: as for `PrivateRun`: name and size of what the loss returns for each record besides its loss.
 
     >>> model = nn.Sequential(nn.Linear(2, 4), nn.BatchNorm1d(4), nn.Linear(4, 1))
     >>> print(check(model, lambda model, x: model(x).mean(), torch.eye(2)))
@@ -101,11 +114,55 @@ def check(model: nn.Module, loss: Loss, batch: Any, plan: Plan | None = None) ->
     - layer '1': BatchNorm1d uses statistics of the whole batch, so every record changes all others
         model.set_submodule("1", torch.nn.GroupNorm(1, 4)); or put it in eval mode, or plan a group "bn/*".
     """
-    norms, notices = _of_layers(model, plan)
-    notices += [*_of_parameters(model), *_of_rows(batch), *_of_hooks(model)]
-    if not any(problem.refused for problem in notices):
-        notices += _of_passes(model, loss, batch, norms)
+    with unchanged(model, loss):
+        gradients = [*_of_gradients(model)]
+        norms, notices = _of_layers(model, plan)
+        notices += [*_of_parameters(model), *_of_rows(batch), *_of_hooks(model), *_of_wrappers(model)]
+        if not any(problem.refused for problem in notices):
+            notices += _of_passes(model, loss, batch, _Run(norms, plan, statistics))
+        notices += gradients
     return Problems(tuple(sorted(notices, key=lambda problem: not problem.refused)))
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """What a run would be given besides model, loss and data.
+
+    Args:
+        norms: private statistics of batch normalisation; None if they are not known.
+        plan: None if it is not known.
+        statistics: None if none were named.
+    """
+
+    norms: PrivateBatchNorm | None
+    plan: Plan | None
+    statistics: Mapping[str, int] | None
+
+    def check_plan(self, engine: Engine) -> None:
+        """Ask of the plan what a run asks when it begins, on a ledger of its own."""
+        statistics = own_names(self.statistics or {})
+        if self.plan is None:
+            return
+        bound = self.plan.for_leaves({**engine.leaves, **statistics})
+        refuse_slots(bound.bound.start)
+        level = Numerics.IDEALISED if bound.numerics is Numerics.IDEALISED else Numerics.CERTIFIED
+        with Ledger.in_memory() as ledger:
+            session = Session(bound, ledger=ledger, numerics=level)
+            Inner(session.bound, session.sampler, level, None).check(session.bound.start)
+
+    def check_statistics(self, returned: Mapping[str, Tensor], engine: Engine) -> None:
+        """Ask of the statistics what a run asks before its first step, where it is known which they should be."""
+        if self.plan is not None or self.statistics is not None:
+            check_statistics(returned, self.statistics or {}, engine)
+
+
+def _refused(where: str, question: Callable[[], object]) -> Iterator[Problem]:
+    """The problem of which an error of the library tells, if the question raises one."""
+    try:
+        question()
+    except DiscreetError as error:
+        yield Problem(where, error.got, error.do or f"Expected is {error.expected}.")
 
 
 def _of_layers(model: nn.Module, plan: Plan | None) -> tuple[PrivateBatchNorm | None, list[Problem]]:
@@ -166,39 +223,54 @@ def _of_rows(batch: Any) -> Iterator[Problem]:
 
 
 def _of_hooks(model: nn.Module) -> Iterator[Problem]:
-    try:
-        refuse_hooks(model, trained(model))
-    except DiscreetError as error:
-        yield Problem("hooks", error.got, error.do)
+    return _refused("hooks", lambda: refuse_hooks(model, trained(model)))
 
 
-def _of_passes(model: nn.Module, loss: Loss, batch: Any, norms: PrivateBatchNorm | None) -> list[Problem]:
+def _of_wrappers(model: nn.Module) -> Iterator[Problem]:
+    return _refused("the model", lambda: refuse_parallel(model))
+
+
+def _of_gradients(model: nn.Module) -> Iterator[Problem]:
+    return _refused("gradients", GradientWatch(trained(model)).check)
+
+
+def _of_passes(model: nn.Module, loss: Loss, batch: Any, run: _Run) -> list[Problem]:
     (records,) = count_rows(batch)
     count = max(2, min(records, _MOST))
     few = select(batch, torch.arange(count) % records)
-    notices: list[Problem] = []
     try:
-        engine = Engine(model, batch_norm=norms)
+        engine = Engine(model, batch_norm=run.norms)
         with seeded(0), plain_forward(model):
-            contributions = [contribution for contribution, _ in engine.passes(loss, few, count, count)]
+            passes = [*engine.passes(loss, few, count, count)]
     except DiscreetError as error:
         return [Problem("the loss", error.got, error.do)]
     except USER_ERRORS as error:
         what = f"raises {type(error).__name__} for {count} records"
         fix = "Run loss(model, batch) by itself first, with other numbers of records: take sizes from x.shape[0]."
         return [Problem("the loss", what, fix)]
+    returned = passes[0][1]
+    return [
+        *_refused("the plan", lambda: run.check_plan(engine)),
+        *_refused("statistics", lambda: run.check_statistics(returned, engine)),
+        *_of_speed(engine, loss, few, count),
+        *_of_unused(engine, {leaf for contribution, _ in passes for leaf in contribution.pieces}),
+    ]
+
+
+def _of_speed(engine: Engine, loss: Loss, few: Any, count: int) -> Iterator[Problem]:
     if engine.one_by_one is not None:
         cost = _times_slower(engine, loss, few, count)
         what = f"records are computed one by one, {cost} a plain pass: {engine.one_by_one}"
         fix = "It is exact, and slow. Let every layer and the loss treat each record by itself, with operations of torch."
-        notices.append(Problem("speed", what, fix, refused=False))
-    used = {leaf for contribution in contributions for leaf in contribution.pieces}
-    unused = [_name(leaf) for leaf in trained(model) if leaf not in used]
+        yield Problem("speed", what, fix, refused=False)
+
+
+def _of_unused(engine: Engine, used: set[str]) -> Iterator[Problem]:
+    unused = [_name(leaf) for leaf in engine.parameters if leaf not in used]
     if unused:
         what = "the loss does not depend on it: it would receive noise alone"
         fix = "Freeze it with requires_grad_(False), or use it."
-        notices.append(Problem(_some(unused), what, fix, refused=False))
-    return notices
+        yield Problem(_some(unused), what, fix, refused=False)
 
 
 def _times_slower(engine: Engine, loss: Loss, few: Any, count: int) -> str:

@@ -2,13 +2,15 @@
 
 Made-up records have the shapes and types of real ones and none of their numbers, so what is found out
 here is public: that the loss does not give one number for each record, that statistics of the plan are
-missing or have another size, that a loss is no floating-point number, that it writes into parameters. A
-model that cannot bear such records is not judged.
+missing or have another size, or that others are returned, that a loss is no floating-point number, that
+it writes into parameters or calls backward(). A model that cannot bear such records is not judged.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
 
 import numpy as np
 from torch import Tensor
@@ -19,7 +21,7 @@ from discreet.training.data.trees import count_rows, leaves, made_up
 from discreet.training.engine import USER_ERRORS, Engine, Loss
 from discreet.training.passes.sandbox import seeded
 
-__all__ = ["own_names", "rehearse"]
+__all__ = ["check_statistics", "own_names", "rehearse"]
 
 _RECORDS = 7  # few, and unlikely to be a size of the model
 
@@ -50,13 +52,26 @@ def rehearse(engine: Engine, loss: Loss, loading: Loading, statistics: Mapping[s
         batch = made_up(loading.fetch(entries))
         if count_rows(batch) != {_RECORDS} or not all(isinstance(leaf, Tensor | None) for leaf in leaves(batch)):
             return  # for texts and other objects nothing can be made up
+    except USER_ERRORS:
+        return  # the data set or its collate function cannot bear it; what is wrong shows when a sample comes
+    try:
         with seeded(0):
             losses, returned = engine.rehearse(loss, batch, _RECORDS)
     except USER_ERRORS:
+        _refuse_backward(engine, loss, batch)
         return  # real records may be different; what is wrong with them shows when they come
     _check_losses(losses)
-    for name, size in statistics.items():
-        _check_statistic(name, size, returned.get(name))
+    check_statistics(returned, statistics, engine)
+
+
+def _refuse_backward(engine: Engine, loss: Loss, batch: Any) -> None:
+    """Refuse a loss that calls backward(): without a graph, as it was tried, that is an error like any other.
+
+    Raises:
+        ModelError: in a plain pass it would add to gradients. Nothing was charged.
+    """
+    with suppress(*USER_ERRORS), seeded(0):
+        engine.plain_pass(loss, batch, _RECORDS)
 
 
 def _check_losses(losses: Tensor) -> None:
@@ -66,6 +81,29 @@ def _check_losses(losses: Tensor) -> None:
             got=str(losses.dtype),
             do="Return one float for each record. Nothing was charged.",
         )
+
+
+def check_statistics(returned: Mapping[str, Tensor], statistics: Mapping[str, int], engine: Engine) -> None:
+    """Refuse a loss whose statistics are not those that were declared.
+
+    Args:
+        returned: by the loss, those of private batch normalisation included; only names and shapes are looked at.
+        statistics: name and size of what was declared.
+        engine: of the run.
+
+    Raises:
+        ModelError: one is missing, has another size or was not declared. Nothing was charged.
+    """
+    undeclared = sorted(returned.keys() - statistics.keys() - engine.batch_norm.leaves.keys())
+    if undeclared:
+        raise ModelError(
+            expected=f"a loss that returns the statistics of the run alone: {sorted(statistics)}",
+            got=f"others: {undeclared}",
+            do="Give PrivateRun(..., statistics={name: size}) and the plan a group for them, or leave them out of what the "
+            "loss returns. Nothing was charged.",
+        )
+    for name, size in statistics.items():
+        _check_statistic(name, size, returned.get(name))
 
 
 def _check_statistic(name: str, size: int, values: Tensor | None) -> None:

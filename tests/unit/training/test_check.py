@@ -1,7 +1,9 @@
 """The compatibility check: what is proved, what is computed alone, what is refused with a fix for each, and no trace left."""
 
+import random
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -173,6 +175,29 @@ def test_complex_parameters_are_named() -> None:
     assert "weight" in wheres(found)
 
 
+def test_what_a_run_refuses_when_it_begins_is_refused() -> None:
+    """Wrong: to say "Ready" of a wrapper for several devices, or of a gradient that is there already."""
+    batch = (torch.randn(6, 4), LABELS)
+    (problem,) = check(nn.DataParallel(nn.Linear(4, 3)), labelled, batch)
+    assert "DataParallel" in problem.what
+    model = nn.Linear(4, 3)
+    model.weight.grad = torch.ones(3, 4)
+    (problem,) = check(model, labelled, batch)
+    assert (problem.where, problem.refused) == ("gradients", True)
+    assert "weight" in problem.what
+    model.weight.grad.zero_()
+    assert check(model, labelled, batch).ok
+
+
+@pytest.mark.parametrize("rows", [40, 64, 65])
+def test_all_records_of_a_small_batch_are_tried(rows: int) -> None:
+    def loss(model: Any, x: Tensor) -> Tensor:
+        out: Tensor = model(x.view(rows, 4)).sum(1)
+        return out
+
+    assert check(nn.Linear(4, 3), loss, torch.randn(rows, 4)).ok == (rows <= 64)
+
+
 # --- what is proved, and what is computed alone ---
 
 
@@ -272,6 +297,44 @@ def test_p09_a_plan_with_a_group_for_batch_statistics_makes_such_layers_private(
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 
 
+def counted(model: Any, batch: Any) -> Any:
+    losses = labelled(model, batch)
+    return losses, {"metric/hits": torch.ones_like(losses)}
+
+
+def test_a_plan_whose_groups_do_not_claim_every_parameter_is_refused() -> None:
+    batch = (torch.randn(6, 4), LABELS)
+    (problem,) = check(nn.Linear(4, 3), labelled, batch, plan({"grad/weight": dp.Gaussian(1.0, 1.0)}))
+    assert problem.where == "the plan"
+    assert "grad/bias" in problem.what
+    slots = dp.Plan(
+        sampler=dp.Sampler(dp.Poisson(0.1), records=100, steps=10),
+        mechanism=dp.Microbatches(dp.Gaussian(1.0, 1.0), slots=2),
+    )
+    (problem,) = check(nn.Linear(4, 3), labelled, batch, slots)
+    assert problem.where == "the plan"
+    assert "slots" in problem.what
+
+
+@pytest.mark.parametrize(
+    ("loss", "statistics", "what"),
+    [
+        (counted, None, "others: ['metric/hits']"),
+        (counted, {"metric/hits": 1}, ""),
+        (counted, {"metric/hits": 2}, "1"),
+        (labelled, {"metric/hits": 1}, "none of that name"),
+    ],
+)
+def test_statistics_are_those_that_a_run_is_told_of(loss: Any, statistics: Any, what: str) -> None:
+    groups = {"grad/*": dp.Gaussian(1.0, 1.0)} | ({} if statistics is None else {"metric/*": dp.Gaussian(1.0, 1.0)})
+    found = check(nn.Linear(4, 3), loss, (torch.randn(6, 4), LABELS), plan(groups), statistics=statistics)
+    assert [(problem.where, problem.what) for problem in found] == ([("statistics", what)] if what else [])
+
+
+def test_without_a_plan_statistics_are_not_judged() -> None:
+    assert check(nn.Linear(4, 3), counted, (torch.randn(6, 4), LABELS)).ok
+
+
 # --- nothing is touched ---
 
 
@@ -313,3 +376,34 @@ def test_embeddings_that_rescale_their_rows_are_refused_and_left_as_they_are() -
     (problem,) = check(Shrinking(), lambda m, ids: m(ids), torch.randint(5, (4, 3)))
     assert problem.refused
     assert "table.weight" in problem.what
+
+
+class Careless(nn.Module):
+    """Changes what it can reach, and then may raise."""
+
+    def __init__(self, *, raises: bool) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 3)
+        self.frozen = nn.Parameter(torch.zeros(1), requires_grad=False)
+        self.calls, self.sizes, self.raises = 0, [0], raises
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        self.sizes.append(len(x))
+        self.frozen.add_(1.0)
+        self.eval()
+        np.random.rand()  # noqa: NPY002  (what losses draw from)
+        random.random()
+        if self.raises:
+            raise ValueError("after all that")
+        out: Tensor = self.layer(x)
+        return out
+
+
+@pytest.mark.parametrize("raises", [False, True])
+def test_what_a_model_changes_is_put_back(*, raises: bool) -> None:
+    model = Careless(raises=raises)
+    states = str(np.random.get_state()), random.getstate()  # noqa: NPY002
+    assert check(model, labelled, (torch.randn(6, 4), LABELS)).ok == (not raises)
+    assert (model.calls, model.sizes, model.frozen.tolist(), model.training) == (0, [0], [0.0], True)
+    assert (str(np.random.get_state()), random.getstate()) == states  # noqa: NPY002

@@ -63,9 +63,31 @@ def no_tensor(model: nn.Module, batch: Any) -> Any:
     return [1.0, 2.0]
 
 
+def another_statistic(model: nn.Module, batch: Any) -> Any:
+    losses, statistics = right(model, batch)
+    return losses, statistics | {"metric/other": torch.ones(len(losses))}
+
+
+def with_backward(model: nn.Module, batch: Any) -> Any:
+    right(model, batch)[0].sum().backward()
+    return right(model, batch)
+
+
+WRONG = [
+    averaged,
+    one_too_few,
+    without_statistics,
+    of_another_size,
+    whole_numbers,
+    no_tensor,
+    another_statistic,
+    with_backward,
+]
+
+
 @pytest.mark.parametrize(
     "wrong",
-    [averaged, one_too_few, without_statistics, of_another_size, whole_numbers, no_tensor],
+    WRONG,
     ids=lambda loss: loss.__name__,
 )
 def test_what_shapes_and_types_show_is_refused_before_anything_is_charged(wrong: Any) -> None:

@@ -24,7 +24,7 @@ from torch import Tensor
 from torch.utils.data import Subset, TensorDataset, default_collate
 from torch.utils.data._utils.collate import default_collate_fn_map
 
-from discreet.errors import CoupledRecords
+from discreet.errors import CoupledRecords, ModelError
 from discreet.training.data.seeding import Begin, Use, derived, seeded
 from discreet.training.data.signature import Signature
 from discreet.training.data.trees import joined, leaves, mapped, select
@@ -77,6 +77,7 @@ def fetched_apart(dataset: Rows, chosen: NDArray[np.int64], collate: Collate, *,
 
     Raises:
         CoupledRecords: it would not, or rows of single entries do not fit together.
+        ModelError: torch's own collate function cannot stack them.
     """
     if at_once(dataset, collate):
         return _rows_of_tensors(dataset, chosen)
@@ -88,7 +89,7 @@ def fetched_apart(dataset: Rows, chosen: NDArray[np.int64], collate: Collate, *,
         begin(Use.FETCHING)
         entries = _entries_apart(dataset, indices)
         if collate is default_collate and _is_torchs() and _is_plain(entries):
-            return collate(entries)
+            return _stacked(entries)
         if halves:
             _refuse_mixed_rows(collate, entries, begin, halves)
         return _collated_apart(collate, entries, begin)
@@ -142,6 +143,23 @@ def _is_fetched_together(dataset: Any) -> bool:
     return callable(getattr(dataset, "__getitems__", None))
 
 
+def _stacked(entries: list[Any]) -> Any:
+    """What torch's own collate function makes of entries.
+
+    Raises:
+        ModelError: it cannot stack them. Torch's own message would show sizes of records.
+    """
+    try:
+        return default_collate(entries)
+    except CANNOT_BEAR:
+        raise ModelError(
+            expected="entries of the same structure, sizes and types, which torch's default_collate stacks",
+            got="others, such as records of different lengths, or objects",
+            do="Pass a collate function that pads every record to a fixed length and returns tensors: "
+            "run.batches(dataset, collate).",
+        ) from None
+
+
 def _collated_apart(collate: Collate, entries: list[Any], begin: Begin) -> Any:
     """Rows of single entries, joined.
 
@@ -167,6 +185,8 @@ def _collated_apart(collate: Collate, entries: list[Any], begin: Begin) -> Any:
 
 def _collated_alone(collate: Collate, entry: Any) -> Any:
     """The batch of one entry, in memory of its own."""
+    if collate is default_collate and _is_torchs():
+        return mapped(_stacked([entry]), _without_class)
     try:
         return mapped(collate([entry]), _without_class)
     except Exception as error:

@@ -80,7 +80,7 @@ def _has_repetitions(dataset: Any) -> bool:
 def _origins(dataset: Any, numbers: NDArray[np.int64]) -> Iterator[tuple[object, NDArray[np.int64]]]:
     """Where these entries come from: data sets at the bottom, each with numbers of entries."""
     if not isinstance(dataset, (Subset, ConcatDataset)):
-        yield _identity(dataset), np.where(numbers < 0, numbers + len(dataset), numbers)
+        yield _named(dataset, np.where(numbers < 0, numbers + len(dataset), numbers))
     elif isinstance(dataset, Subset):
         yield from _origins(dataset.dataset, _indices(dataset)[numbers])
     else:
@@ -101,11 +101,25 @@ def _indices(subset: Subset[Any]) -> NDArray[np.int64]:
     return np.fromiter(map(int, indices), np.int64, len(indices))
 
 
-def _identity(dataset: Any) -> object:
-    """The same for a data set and another one of the same memory."""
-    if type(dataset) is TensorDataset and all(tensor.layout is strided for tensor in dataset.tensors):
-        return tuple((tensor.data_ptr(), tensor.shape, tensor.stride()) for tensor in dataset.tensors)
-    return id(dataset)
+def _named(dataset: Any, numbers: NDArray[np.int64]) -> tuple[object, NDArray[np.int64]]:
+    """Names of entries: equal for entries of two data sets whose rows begin in the same memory.
+
+    Legend: a_k(i) = b_k + i s_k, the address of row i of tensor k, in bytes. Tensor m is the first whose rows move (s_m > 0).
+    Two data sets with the same s_k, and the same b_k s_m - b_m s_k for every k, have the same rows in all tensors where they
+    have the same row in tensor m: a_k(i) s_m = (b_k s_m - b_m s_k) + s_k a_m(i).
+    """
+    tensors = dataset.tensors if type(dataset) is TensorDataset else ()
+    if not tensors or not all(tensor.layout is strided and tensor.numel() for tensor in tensors):
+        return id(dataset), numbers
+    begins = [tensor.data_ptr() for tensor in tensors]
+    strides = [tensor.stride(0) * tensor.element_size() for tensor in tensors]
+    moving = next((place for place, stride in enumerate(strides) if stride), None)
+    if moving is None:  # every row is the same memory, and only a number tells them apart
+        return (*begins,), numbers
+    begin, stride = begins[moving], strides[moving]
+    phases = [(other * stride - begin * its_stride) for other, its_stride in zip(begins, strides, strict=True)]
+    devices = [str(tensor.device) for tensor in tensors]
+    return (*devices, *strides, *phases), begin + numbers * stride
 
 
 # --- memory ---

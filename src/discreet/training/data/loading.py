@@ -32,7 +32,7 @@ from torch.utils.data import (
 )
 
 from discreet import _validate as check
-from discreet.errors import CoupledRecords, ParameterError
+from discreet.errors import ModelError, ParameterError
 from discreet.sampling import Sample
 from discreet.training.data.batch import Batch
 from discreet.training.data.collating import Collate, Rows, at_once, fetched_apart
@@ -168,7 +168,7 @@ class Loading:
                 yield Batch(empty.sample, None, empty.rows)
             if data is _END:
                 break
-            if isinstance(data, CoupledRecords):
+            if isinstance(data, ModelError):
                 raise data
             waited = orders.waiting.popleft()
             yield Batch(waited.sample, data, waited.rows)
@@ -280,7 +280,7 @@ class _Fetching:
     def __getitem__(self, order: _Order) -> Any:
         try:
             return fetched_apart(self.dataset, order.entries, self.collate, seed=order.seed, look=order.look)
-        except CoupledRecords as refusal:
+        except ModelError as refusal:
             return refusal
 
 

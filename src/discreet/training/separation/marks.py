@@ -78,11 +78,12 @@ def mark_dataset(tensor: Tensor) -> None:
 @cache
 def preserved() -> bool:
     """Whether a mark lives as long as its storage, also where only C++ holds it."""
-    leaf = torch.ones(3, requires_grad=True)
-    value = leaf * 2
-    storage: Any = value.untyped_storage()
-    storage._separation = mark = (0, PUBLIC, False)  # noqa: SLF001
-    total = (value * value).sum()
+    with torch.inference_mode(mode=False), torch.enable_grad():  # whoever asks first may have switched gradients off
+        leaf = torch.ones(3, requires_grad=True)
+        value = leaf * 2
+        storage: Any = value.untyped_storage()
+        storage._separation = mark = (0, PUBLIC, False)  # noqa: SLF001
+        total = (value * value).sum()
     del value, storage
     gc.collect(0)
     graph = total.grad_fn

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset, Subset, TensorDataset, default_collate
 from torch.utils.data._utils.collate import default_collate_fn_map
 
-from discreet.errors import CoupledRecords
+from discreet.errors import CoupledRecords, ModelError
 from discreet.training.data import collating
 from discreet.training.data.collating import fetched, fetched_apart
 from discreet.training.data.trees import select
@@ -249,6 +249,28 @@ def test_rows_of_different_sizes_do_not_fit_together() -> None:
 
     with pytest.raises(CoupledRecords, match="Pad to a fixed length"):
         fetch(Entries(), ragged, look=False)
+
+
+class Unlike(Entries):
+    """Entries that torch cannot stack: of different lengths, or objects."""
+
+    def __init__(self, make: Callable[[int], Any]) -> None:
+        self.make = make
+
+    def __getitem__(self, index: int) -> Any:
+        return self.make(index)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda index: torch.ones(97 + index), lambda index: (object(), torch.ones(3)), lambda index: {str(index): 1.0}],
+    ids=["lengths", "objects", "keys"],
+)
+def test_what_torch_cannot_stack_is_refused_without_a_number_of_the_records(make: Any) -> None:
+    with pytest.raises(ModelError, match="Pass a collate function") as refusal:
+        fetch(Unlike(make), look=False)
+    assert "97" not in str(refusal.value)
+    assert refusal.value.__suppress_context__
 
 
 def test_numbers_of_each_record_beside_the_rows_do_not_fit_together() -> None:

@@ -41,6 +41,8 @@ class Numbers(Dataset[int]):
 
 TEN = Numbers()
 ROWS = torch.arange(10.0)
+TABLE = torch.arange(40.0).view(10, 4)
+ONES = torch.ones(1).expand(5)
 
 
 # --- repetitions ---
@@ -63,6 +65,10 @@ ROWS = torch.arange(10.0)
         Subset(ConcatDataset([TEN, Numbers()]), [19, -1]),
         ConcatDataset([ConcatDataset([TEN, Numbers()]), Subset(ConcatDataset([TEN]), [0])]),
         ConcatDataset([TensorDataset(ROWS), TensorDataset(ROWS)]),
+        ConcatDataset([TensorDataset(ROWS[:6]), TensorDataset(ROWS[4:])]),
+        ConcatDataset([TensorDataset(TABLE[:6], ROWS[:6]), TensorDataset(TABLE[5:], ROWS[5:])]),
+        ConcatDataset([TensorDataset(TABLE[:6]), TensorDataset(TABLE[5:, :2])]),
+        ConcatDataset([TensorDataset(ONES, ROWS[:5]), TensorDataset(ONES, ROWS[4:9])]),
         TEN + TEN,
     ],
 )
@@ -82,6 +88,10 @@ def test_p30_a_record_that_occurs_twice_is_refused(dataset: Any) -> None:
         ConcatDataset([Subset(TEN, range(5)), Subset(TEN, range(5, 10))]),
         ConcatDataset([Numbers(), Numbers()]),
         ConcatDataset([TensorDataset(ROWS[:5]), TensorDataset(ROWS[5:])]),
+        ConcatDataset([TensorDataset(ROWS[::2]), TensorDataset(ROWS[1::2])]),
+        ConcatDataset([TensorDataset(TABLE[:5], ROWS[:5]), TensorDataset(TABLE[5:], ROWS[:5])]),  # labels may be shared
+        ConcatDataset([TensorDataset(ONES, ROWS[:5]), TensorDataset(ONES, ROWS[5:])]),
+        Subset(TensorDataset(ONES), range(5)),
         Subset(TEN, []),
         TensorDataset(ROWS.to_sparse()),
         ConcatDataset([TensorDataset(ROWS.to_sparse()), TEN]),

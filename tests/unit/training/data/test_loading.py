@@ -183,6 +183,19 @@ def test_p11_a_collate_function_that_mixes_records_is_found_in_workers_too(worke
         drawn(Numbers(), plan(policy=dp.Everything()), collate=centred, workers=workers)
 
 
+class OfDifferentLengths(Numbers):
+    """Entries that torch cannot stack."""
+
+    def __getitem__(self, index: int) -> Tensor:
+        return torch.ones(97 + index)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_records_of_different_lengths_are_refused_in_workers_too(workers: int) -> None:
+    with pytest.raises(dp.ModelError, match="Pass a collate function"):
+        drawn(OfDifferentLengths(), plan(policy=dp.Everything()), workers=workers)
+
+
 class Failing(Numbers):
     """Some record cannot be read."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 import pytest
 import torch
@@ -22,6 +23,13 @@ def test_passes_have_numbers_of_their_own() -> None:
 
 def test_this_torch_keeps_marks() -> None:
     assert preserved()
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_who_asks_without_gradients_gets_the_same_answer(mode: Callable[[], AbstractContextManager[None]]) -> None:
+    preserved.cache_clear()
+    with mode():
+        assert preserved()
 
 
 HOW: dict[str, Callable[[Tensor], Tensor]] = {
