@@ -1,7 +1,10 @@
-"""Operations of our own, in which the proof does not look: compiled kernels, and what is made of gradients at taps.
+"""Operations in which the proof does not look.
 
-What such code does is checked by its own tests; here it says which axis of its arguments and results tells the record, as an
-entry of the table does for an operation of torch.
+Compiled kernels of our own, and what is made of gradients at taps: what such code does is checked by its own tests; here it says
+which axis of its arguments and results tells the record, as an entry of the table does for an operation of torch.
+
+Operators of torch that are given functions, such as `flex_attention`: what the functions do is not followed, so records are
+computed one by one, each in a process of its own.
 """
 
 from __future__ import annotations
@@ -9,13 +12,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TypeAlias
+from functools import partial
+from typing import Any, TypeAlias
 
 from torch import Tensor
+from torch._ops import _higher_order_ops
 
 from discreet.training.separation.marks import no_functions, out_of_sight
 from discreet.training.separation.proof import Proof
-from discreet.training.separation.states import Rows
+from discreet.training.separation.states import OWN, Rows
+from discreet.training.separation.table.operands import tensors_among
 
 __all__ = ["Declare", "current_proof", "own_operation", "proving"]
 
@@ -62,3 +68,22 @@ def own_operation(name: str, arguments: Iterable[tuple[Tensor, int]]) -> Iterato
         yield lambda result, dim: declared.append((result, dim))
     for result, dim in declared:
         proof.declare(result, Rows(dim))
+
+
+_GIVEN_FUNCTIONS = (
+    *("associative_scan", "cond", "flex_attention", "flex_attention_backward", "map_impl", "scan"),
+    *("while_loop", "while_loop_stack_output"),
+)
+
+
+def _unfollowed(operator: Any, proof: Proof, *args: Any, **kwargs: Any) -> Any:
+    """Called by torch in the place of an operator that is given functions, with the mode of the proof switched off."""
+    proof.fail(f"{operator.name()} is given functions, which cannot be followed")
+    results = operator(*args, **kwargs)
+    for result in tensors_among(results):
+        proof.declare(result, OWN)
+    return results
+
+
+for _operator in filter(None, map(_higher_order_ops.get, _GIVEN_FUNCTIONS)):
+    _operator.py_impl(Proof)(partial(_unfollowed, _operator))

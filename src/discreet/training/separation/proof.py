@@ -146,10 +146,10 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         with no_functions():
             self.require_rows(tensor, rows, f"an argument of {operation}")
 
-    def declare(self, tensor: Tensor, rows: Rows) -> None:
-        """Say of the result of an operation of our own, in new memory, where its records are."""
+    def declare(self, tensor: Tensor, state: State) -> None:
+        """Say of the result of an operation in which nobody looked, in new memory, what it depends on."""
         with no_functions():
-            self._books.set_new(tensor, rows)
+            self._books.set_new(tensor, state)
 
     def refuse_kept(self, state: State) -> None:
         """Refuse what depends on an earlier pass or on the data set: computing records one by one does not help."""
