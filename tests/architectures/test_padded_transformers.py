@@ -15,7 +15,7 @@ from torch.utils.data import TensorDataset
 
 import discreet as dp
 from discreet.randomness import Source
-from discreet.training import PrivateRun
+from discreet.training import Engine, PrivateRun
 
 from .harness import Loss
 from .transformers_models import (
@@ -109,6 +109,24 @@ def _train(name: str, attention: str, number: int) -> None:
 @pytest.mark.parametrize(("name", "attention"), [("bert", "sdpa"), ("gpt2", "eager")])
 def test_every_step_of_a_run_is_certified(name: str, attention: str) -> None:
     _train(name, attention, 0)
+
+
+@pytest.mark.filterwarnings("ignore")  # of transformers: names that it gave up
+def test_flex_attention_goes_one_by_one() -> None:
+    """Torch differentiates it on accelerators only: here its layers are frozen."""
+    kind = KINDS["bert"]
+    model = make_model(
+        kind.family, kind.task, attention="flex_attention", **{**SMALL, "hidden_size": 32}
+    )
+    model.bert.requires_grad_(requires_grad=False)
+    batch = _texts()[:6]
+    engine = Engine(model)
+    together = [
+        contributions.measured(engine.leaves)[0]
+        for contributions, _ in engine.passes(kind.loss, batch, 6, 6)
+    ]
+    assert engine.one_by_one is not None
+    assert len(together) == 6
 
 
 @pytest.mark.full

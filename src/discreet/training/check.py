@@ -275,15 +275,15 @@ def _of_unused(engine: Engine, used: set[str]) -> Iterator[Problem]:
 
 def _times_slower(engine: Engine, loss: Loss, few: Any, count: int) -> str:
     """How long records take one by one, in units of a forward and backward pass over all of them."""
-    start = time.process_time()
+    start = time.perf_counter()
     with seeded(0), plain_forward(engine.model):
         for _ in engine.passes(loss, few, count, count):
             pass
-    alone = time.process_time() - start
-    start = time.process_time()
+    alone = time.perf_counter() - start
+    start = time.perf_counter()
     with seeded(0):
         engine.plain_pass(loss, few, count)
-    plain = max(time.process_time() - start, 1e-9)
+    plain = max(time.perf_counter() - start, 1e-9)
     return f"about {max(1.0, alone / plain):.0f} times"
 
 
