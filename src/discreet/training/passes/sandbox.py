@@ -35,6 +35,7 @@ from torch.utils import checkpoint, dlpack
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from discreet.errors import ModelError
+from discreet.training.passes.scripted import unseen_in
 from discreet.training.separation.kept import Attributes, modules_of
 from discreet.training.separation.own import current_proof
 from discreet.training.separation.proof import Proof
@@ -42,7 +43,6 @@ from discreet.training.separation.proof import Proof
 __all__ = ["plain_forward", "prepared", "seeded"]
 
 _AS_IT_IS = nullcontext()
-_SCRIPTED_DOORS = ("prim::tolist", "aten::str", "aten::format", "aten::tensor_split", "prim::Print")
 
 
 @contextmanager
@@ -353,8 +353,8 @@ def _scripted_method(method: Any, *args: Any, **kwargs: Any) -> Any:
 def _refuse_scripted(function: Any) -> None:
     """TorchScript turns tensors into lists and texts where no mode looks."""
     proof = current_proof()
-    if proof is not None and _REPLACED.here and any(name in str(function.graph) for name in _SCRIPTED_DOORS):
-        proof.fail("a scripted function lets what records made leave for Python")
+    if proof is not None and _REPLACED.here and (unseen := unseen_in(function)):
+        proof.fail(f"a scripted function may let what records made leave for Python, by {unseen}")
 
 
 def _enter_hooks(hooks: Any) -> Any:

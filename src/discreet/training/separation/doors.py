@@ -23,7 +23,7 @@ from discreet.training.separation.proof import Proof
 from discreet.training.separation.states import Mixed, is_public
 from discreet.training.separation.table.operands import tensors_among
 
-__all__ = ["Doors", "opened"]
+__all__ = ["Doors", "is_kernel", "opened", "reads_by_itself"]
 
 _METADATA = frozenset(
     [
@@ -128,6 +128,25 @@ _PAST_THE_DISPATCHER = frozenset(
 _HANDS_OUT_MEMORY = frozenset({"numpy", "__array__", "data_ptr", "storage", "untyped_storage", "_typed_storage", "__dlpack__"})
 """Functions by which Python could look at memory later, when records have been written into it."""
 
+_PUBLIC_KERNELS = frozenset({"mkldnn_rnn_layer"})
+"""Kernels that have names as if they were for everybody."""
+
+_CHECKED_KERNELS = frozenset(
+    [
+        "_to_copy",
+        "_unsafe_view",
+        "_softmax",
+        "_log_softmax",
+        "_softmax_backward_data",
+        "_log_softmax_backward_data",
+        "_weight_norm",
+        "_conj",
+        "_neg_view",
+        "convolution_backward",
+    ]
+)
+"""Internal operations that check their arguments, or whose rules do, and that models are known to call."""
+
 _CHECKS = frozenset({"one_hot"})
 """Functions that look at numbers to raise an error, and for nothing else, if they are told the number of classes."""
 
@@ -150,6 +169,7 @@ class _Kind(Enum):
     WATCHED = 3
     PROPERTY = 4
     INDEXED = 5
+    KERNEL = 6
 
 
 def _kind(func: Any) -> _Kind:
@@ -163,8 +183,27 @@ def _kind(func: Any) -> _Kind:
         return _Kind.METADATA
     if name in _INDEXED:
         return _Kind.INDEXED
-    watched = name in _PAST_THE_DISPATCHER or name in _CHECKS or name in _HANDS_OUT_MEMORY or name == "ctc_loss"
-    return _Kind.WATCHED if watched else _Kind.ORDINARY
+    if reads_by_itself(name) or name in _CHECKS or name in _HANDS_OUT_MEMORY or name == "ctc_loss":
+        return _Kind.WATCHED
+    return _Kind.KERNEL if is_kernel(name) else _Kind.ORDINARY
+
+
+def reads_by_itself(name: str) -> bool:
+    """Whether a function gives tensors and reads numbers, or copies memory, where the dispatcher does not look."""
+    return name in _PAST_THE_DISPATCHER
+
+
+@cache
+def is_kernel(name: str) -> bool:
+    """Whether an operation of torch is meant to be called by torch itself.
+
+    Such kernels believe what they are given: sizes of gradients and statistics, indices, what a forward kernel kept. With
+    others they read or write in the memory of the next record.
+    """
+    if name in _CHECKED_KERNELS:
+        return False
+    internal = name in _PUBLIC_KERNELS or "backward" in name or (name.startswith("_") and not name.startswith("__"))
+    return internal and hasattr(torch.ops.aten, name)
 
 
 def _name(func: Any) -> str:
@@ -207,6 +246,9 @@ class Doors(TorchFunctionMode):
             if not isinstance(out, Tensor) and not tensors_among(out):
                 self._refuse_secrets(func.__name__, args, named)
             return out
+        if kind is _Kind.KERNEL:
+            self._refuse_secrets(func.__name__, args, named, "is called by hand with records, and checks nothing")
+            return self._called(func, args, named)
         if kind is _Kind.INDEXED:
             self._refuse_secrets(func.__name__, _lists_in(args[1]), {})
             return self._called(func, args, named)
@@ -244,13 +286,19 @@ class Doors(TorchFunctionMode):
             self._refuse_secrets(name, args, kwargs)
         return self._called(func, args, kwargs)
 
-    def _refuse_secrets(self, name: str, args: Any, kwargs: Mapping[str, Any]) -> None:
+    def _refuse_secrets(
+        self,
+        name: str,
+        args: Any,
+        kwargs: Mapping[str, Any],
+        why: str = "lets what records made leave for Python",
+    ) -> None:
         with no_functions():
             for tensor in tensors_among([list(args), dict(kwargs)]):
                 state = Mixed.of("a tensor inside of torch.func") if _is_wrapped(tensor) else self.proof.state(tensor)
                 if not is_public(state):
                     self.proof.refuse_kept(state)
-                    self.proof.fail(f"{name} lets what records made leave for Python")
+                    self.proof.fail(f"{name} {why}")
 
     def _replaced(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Sequence[Any], dict[str, Any]]:
         """Arguments with which a function is called in the place of its own."""
