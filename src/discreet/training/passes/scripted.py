@@ -20,25 +20,30 @@ from discreet.training.separation.doors import is_kernel, reads_by_itself
 
 __all__ = ["unseen_in"]
 
-_NODES = frozenset(
-    f"prim::{name}"
-    for name in """
+
+def _nodes_of(namespace: str, names: str) -> frozenset[str]:
+    return frozenset(f"{namespace}::{name}" for name in names.split())
+
+
+_NODES = _nodes_of(
+    "prim",
+    """
     Constant If Loop Uninitialized unchecked_cast unchecked_unwrap_optional RaiseException GetAttr
     SetAttr CreateObject ListConstruct ListUnpack TupleConstruct TupleUnpack TupleIndex TupleSlice
     DictConstruct isinstance NumToTensor device dtype layout type index requires_grad grad_fn
     is_cuda is_cpu is_sparse is_nested is_meta data min max abs rangelist EnumName EnumValue
     ModuleContainerIndex StringIndex
-    """.split()
+    """,
 )
 """Nodes that move values around, or tell metadata."""
 
-_MOVES = frozenset(
-    f"aten::{name}"
-    for name in """
+_MOVES = _nodes_of(
+    "aten",
+    """
     __getitem__ _set_item append extend insert pop clear reverse list dict keys values items len
     Delete get setdefault update popitem __is__ __isnot__ size dim numel device is_floating_point
     Int Float Bool Complex IntImplicit FloatImplicit ComplexImplicit ScalarImplicit item
-    """.split()
+    """,
 )
 """Operations of TorchScript alone that take tensors and do not look into them, or ask the dispatcher for numbers."""
 

@@ -19,8 +19,10 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from discreet.training.separation.marks import no_functions
+from discreet.training.separation.operation import operation_of
 from discreet.training.separation.proof import Proof
 from discreet.training.separation.states import Mixed, is_public
+from discreet.training.separation.table import RULES
 from discreet.training.separation.table.operands import tensors_among
 
 __all__ = ["Doors", "is_kernel", "opened", "reads_by_itself"]
@@ -139,6 +141,12 @@ _CHECKED_KERNELS = frozenset(
         "_log_softmax",
         "_softmax_backward_data",
         "_log_softmax_backward_data",
+        "_safe_softmax",
+        "_upsample_bicubic2d_aa",
+        "_upsample_bilinear2d_aa",
+        "_upsample_nearest_exact1d",
+        "_upsample_nearest_exact2d",
+        "_upsample_nearest_exact3d",
         "_weight_norm",
         "_conj",
         "_neg_view",
@@ -146,6 +154,8 @@ _CHECKED_KERNELS = frozenset(
     ]
 )
 """Internal operations that check their arguments, or whose rules do, and that models are known to call."""
+
+_ENTRY_BY_ENTRY = RULES["pointwise"]
 
 _CHECKS = frozenset({"one_hot"})
 """Functions that look at numbers to raise an error, and for nothing else, if they are told the number of classes."""
@@ -203,7 +213,11 @@ def is_kernel(name: str) -> bool:
     if name in _CHECKED_KERNELS:
         return False
     internal = name in _PUBLIC_KERNELS or "backward" in name or (name.startswith("_") and not name.startswith("__"))
-    return internal and hasattr(torch.ops.aten, name)
+    packet = getattr(torch.ops.aten, name, None) if internal else None
+    if packet is None:
+        return False
+    # Entry by entry: whatever is not as large as the rest is broadcast, or refused by torch.
+    return not any(operation_of(getattr(packet, overload)).rule is _ENTRY_BY_ENTRY for overload in packet.overloads())
 
 
 def _name(func: Any) -> str:
@@ -246,11 +260,11 @@ class Doors(TorchFunctionMode):
             if not isinstance(out, Tensor) and not tensors_among(out):
                 self._refuse_secrets(func.__name__, args, named)
             return out
-        if kind is _Kind.KERNEL:
-            self._refuse_secrets(func.__name__, args, named, "is called by hand with records, and checks nothing")
-            return self._called(func, args, named)
-        if kind is _Kind.INDEXED:
-            self._refuse_secrets(func.__name__, _lists_in(args[1]), {})
+        if kind is _Kind.KERNEL or kind is _Kind.INDEXED:
+            if kind is _Kind.KERNEL:
+                self._refuse_secrets(func.__name__, args, named, "is called by hand with records, and checks nothing")
+            else:
+                self._refuse_secrets(func.__name__, _lists_in(args[1]), {})
             return self._called(func, args, named)
         if kind is _Kind.PYTHON:
             args, named = self._replaced(func, args, named)

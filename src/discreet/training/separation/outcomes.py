@@ -102,9 +102,7 @@ class Outcomes:
     ) -> list[State]:
         """The states of the results, by the rule."""
         ignored = {id(tensor) for name in operation.ignored for tensor in tensors_among(arguments.get(name))}
-        known = {
-            number: PUBLIC if number in ignored and _is_kept_inside(state) else state for number, state in states.items()
-        }
+        known = {number: PUBLIC if number in ignored and _is_kept_inside(state) else state for number, state in states.items()}
         worst = worst_of(known.values())
         if isinstance(worst, Rows) and operation.rule is not None:
             return self._by_rule(operation, arguments, known, results, constants)
@@ -140,7 +138,6 @@ class Outcomes:
         if len(several) != max(1, len(results)) or not all(isinstance(state, State) for state in several):
             return [self._books.mixed(f"{operation.full_name}: a rule that does not fit its results")] * max(1, len(results))
         return [self._books.named(state, operation.full_name) for state in several]
-
 
     def _assign(self, operands: Operands, states: Mapping[int, State]) -> None:
         """Count random numbers to the records that they met. Those that all records share are no longer drawn for each."""
