@@ -166,9 +166,14 @@ def _trials(
     if any(type(tensor) is not Tensor or tensor.layout is not torch.strided for tensor in tensors):
         return
     tensors = [tensor.detach().contiguous().clone() for tensor in tensors]
-    ways = _ways(operator, sample, dtype) if budget.layout == "plain" else _laid_ways(operator, sample, dtype, budget.layout)
+    ways = (
+        _ways(operator, sample, dtype)
+        if budget.layout == "plain"
+        else _laid_ways(operator, sample, dtype, budget.layout)
+    )
     for way in ways:
-        _watch(way, tensors, report)
+        if budget.layout == "plain":
+            _watch(way, tensors, report)
         for turn, choice in enumerate(spread(choices(tensors), budget.choices)):
             yield Trial(way, tensors, choice, report, turn)
 

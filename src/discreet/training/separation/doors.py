@@ -130,8 +130,8 @@ _PAST_THE_DISPATCHER = frozenset(
 _HANDS_OUT_MEMORY = frozenset({"numpy", "__array__", "data_ptr", "storage", "untyped_storage", "_typed_storage", "__dlpack__"})
 """Functions by which Python could look at memory later, when records have been written into it."""
 
-_PUBLIC_KERNELS = frozenset({"mkldnn_rnn_layer"})
-"""Kernels that have names as if they were for everybody."""
+_PUBLIC_KERNELS = frozenset({"mkldnn_rnn_layer", "native_group_norm"})
+"""Kernels that have names as if they were for everybody. That of group norms takes it that weights lie one after the other."""
 
 _CHECKED_KERNELS = frozenset(
     [
@@ -216,8 +216,10 @@ def is_kernel(name: str) -> bool:
     packet = getattr(torch.ops.aten, name, None) if internal else None
     if packet is None:
         return False
-    # Entry by entry: whatever is not as large as the rest is broadcast, or refused by torch.
-    return not any(operation_of(getattr(packet, overload)).rule is _ENTRY_BY_ENTRY for overload in packet.overloads())
+    operations = [operation_of(getattr(packet, overload)) for overload in packet.overloads()]
+    # Entry by entry: whatever is not as large as the rest is broadcast, or refused by torch. Without a rule nothing is proved.
+    checked = any(operation.rule is _ENTRY_BY_ENTRY for operation in operations)
+    return not checked and any(operation.rule is not None or operation.composite for operation in operations)
 
 
 def _name(func: Any) -> str:

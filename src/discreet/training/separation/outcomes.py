@@ -151,6 +151,7 @@ class Outcomes:
         # Two views of the same numbers, which go to other records, or to a record and to all.
         for tensor, rows in operands.assigned:
             if self._books.state(tensor) != rows:
+                operands.looked = True
                 raise Unknown("random numbers that several records share")
 
 

@@ -62,9 +62,6 @@ def _over_groups(operands: Operands) -> list[State]:
     rows = operands.agreed((tensor, 0) for tensor in operands.tensors(names))
     if rows.dim != 0 or operands["input"].shape[0] != operands["N"]:
         raise Unknown("records in another place than the first axis")
-    # The kernel takes it that weights lie one after the other, and would read on behind them.
-    if not all(weight.is_contiguous() for weight in operands.tensors(["weight", "bias"])):
-        raise Unknown("weights that do not lie one after the other")
     _require_statistics(operands, operands["N"] * operands["group"])
     return _of_weights(operands, rows) if operands.has("grad_out") else operands.in_all(rows)
 
