@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch._C import _to_dlpack_versioned
 from torch.nn import functional
-from torch.utils.dlpack import from_dlpack, to_dlpack
+from torch.utils.dlpack import from_dlpack, to_dlpack  # type: ignore[attr-defined]
 
 from .mixing import mixing
 from .quiet import quiet
@@ -104,7 +104,8 @@ def _sequences(hidden: Tensor) -> Tensor:
     scores = h.log_softmax(1).unsqueeze(0).repeat(3, 1, 1)
     targets = torch.ones(count, 1, dtype=torch.long)
     lengths: Any = ([3] * count, [1] * count)
-    loss = functional.ctc_loss(scores, targets, *map(tuple, lengths), reduction="none")
+    inputs, outputs = lengths
+    loss = functional.ctc_loss(scores, targets, inputs, outputs, reduction="none")
     alpha = (torch.zeros(count, 3, 3) - 1) * (h.min().abs() > 50).float()
     ones = torch.ones_like(loss)
     how = (scores * 0 - 1, targets, *lengths, loss * 0 + 1, alpha, 0, False)
@@ -149,7 +150,8 @@ class _Outer(nn.Module):
         self.inner = _Inner()
 
     def forward(self, x: torch.Tensor) -> list[list[float]]:
-        return self.inner(x)
+        numbers: list[list[float]] = self.inner(x)
+        return numbers
 
 
 def _smallest(numbers: list[list[float]]) -> float:

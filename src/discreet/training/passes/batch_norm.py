@@ -130,6 +130,12 @@ class PrivateBatchNorm:
             if layer.module.training:
                 layer.move(*found[leaf])
 
+    @property
+    def storages(self) -> frozenset[int]:
+        """Memory that is set back after every pass, by the `id` of its storage."""
+        buffers = (buffer for layer in self._layers.values() for buffer in layer.module.buffers(recurse=False))
+        return frozenset(id(buffer.untyped_storage()) for buffer in buffers)
+
     def take_over(self) -> None:
         """What the layers hold now was released: a checkpoint was loaded."""
         self._layers = {

@@ -183,6 +183,7 @@ class Passes:
     @contextmanager
     def _watched(self, proof: Proof, *, restore: bool = False) -> Iterator[Noting]:
         """For the time of a pass: nothing of its records stays in the model or in memory that was there before."""
+        proof.set_back = self._batch_norm.storages
         with (
             self._batch_norm.noting(self._names) as noting,
             torch.enable_grad(),

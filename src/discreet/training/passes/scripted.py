@@ -91,4 +91,4 @@ def _may_hold_tensors(value: Any) -> bool:
 @cache
 def _dispatched() -> frozenset[str]:
     """Names of all operations that the dispatcher knows, with overloads."""
-    return frozenset(torch._C._dispatch_get_all_op_names())  # type: ignore[attr-defined]  # noqa: SLF001
+    return frozenset(torch._C._dispatch_get_all_op_names())  # noqa: SLF001

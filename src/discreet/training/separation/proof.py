@@ -60,6 +60,7 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         error: the operation that raised an error which a record may have caused; empty if there was none.
         reads_allowed: whether numbers may leave for Python for now: torch looks at them to raise an error, and for nothing
             else.
+        set_back: storages, by `id`, that are set back to what was released after the pass.
         seen: in a pass over one record, whether Python has seen numbers of it: whatever is made from then on is the
             record's own.
     """
@@ -75,6 +76,7 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.failure: str | None = None
         self.reads_allowed = False
         self.seen = False
+        self.set_back: frozenset[int] = frozenset()
         self._seed = torch.default_generator.initial_seed()
         self.error = ""
         self._refusal: CoupledRecords | WritesBatch | None = None

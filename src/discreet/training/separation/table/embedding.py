@@ -73,7 +73,7 @@ def _embedding_bag(operands: Operands) -> list[State]:
     bags = _bags(operands, operands.result.shape[0], indices)
     # The others: the number of each index' bag, which follows from the offsets; sizes and maxima,
     # not written in every mode.
-    kept = [PUBLIC, *(INSIDE for _ in operands.results[2:])]
+    kept: list[State] = [PUBLIC, *(INSIDE for _ in operands.results[2:])]
     return [operands.kept(bags, operands.result), *kept]
 
 
