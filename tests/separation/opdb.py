@@ -17,7 +17,7 @@ import sys
 import time
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from torch.testing._internal.common_methods_invocations import op_db
 
 from discreet.training.separation.states import Rows
 from discreet.training.separation.table.operands import tensors_among
-from separation.claims import Choice, Report, Trial, Watch, Way, ramp_like
+from separation.claims import Choice, Report, Trial, Watch, Way, mapped, ramp_like
 from separation.exchange import CHANGES
 
 _MOST = 24  # entries of an axis that may be that of records
@@ -45,6 +45,7 @@ class Budget:
         changes: of all other records.
         dtypes: kinds of numbers.
         seconds: for one operator.
+        layout: of the arguments, one of `LAYOUTS`.
     """
 
     samples: int
@@ -53,6 +54,36 @@ class Budget:
     changes: tuple[str, ...] = CHANGES
     dtypes: tuple[str, ...] = ("float32",)
     seconds: float = 600.0
+    layout: str = "plain"
+
+
+# --- layouts ---
+
+
+def _expanded(tensor: Tensor, dim: int) -> Tensor:
+    """The first entry along an axis, in the place of all others: they share its memory."""
+    return tensor.narrow(dim, 0, 1).expand_as(tensor) if tensor.ndim else tensor
+
+
+LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
+    "plain": lambda tensor: tensor,
+    "expanded first": lambda tensor: _expanded(tensor, 0),
+    "expanded last": lambda tensor: _expanded(tensor, -1),
+    "with gaps": lambda tensor: torch.stack([tensor, tensor], -1)[..., 0],
+}
+"""How the memory of arguments is laid out, by an operation that the proof sees too."""
+
+
+class _Laid:
+    """An operator whose arguments are laid out in another way first."""
+
+    def __init__(self, function: Any, layout: str) -> None:
+        self._function = function
+        self._layout = LAYOUTS[layout]
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        others = mapped(self._layout, list(arguments))
+        return self._function(*others, **mapped(self._layout, named))
 
 
 # --- samples ---
@@ -135,8 +166,14 @@ def _trials(
     if any(type(tensor) is not Tensor or tensor.layout is not torch.strided for tensor in tensors):
         return
     tensors = [tensor.detach().contiguous().clone() for tensor in tensors]
-    for way in _ways(operator, sample, dtype):
-        _watch(way, tensors, report)
+    ways = (
+        _ways(operator, sample, dtype)
+        if budget.layout == "plain"
+        else _laid_ways(operator, sample, dtype, budget.layout)
+    )
+    for way in ways:
+        if budget.layout == "plain":
+            _watch(way, tensors, report)
         for turn, choice in enumerate(spread(choices(tensors), budget.choices)):
             yield Trial(way, tensors, choice, report, turn)
 
@@ -166,6 +203,14 @@ def _ways(operator: Any, sample: Any, dtype: torch.dtype) -> Iterator[Way]:
         yield Way("in place", operator.inplace_variant, arguments)
     if operator.supports_autograd and (dtype.is_floating_point or dtype.is_complex):
         yield Way("backward", operator, arguments)
+
+
+def _laid_ways(operator: Any, sample: Any, dtype: torch.dtype, layout: str) -> Iterator[Way]:
+    """Nothing can be written in place where entries share their memory."""
+    arguments = (sample.input, tuple(sample.args), dict(sample.kwargs))
+    yield Way("forward", _Laid(operator, layout), arguments)
+    if operator.supports_autograd and (dtype.is_floating_point or dtype.is_complex):
+        yield Way("backward", _Laid(operator, layout), arguments)
 
 
 def _watch(way: Way, tensors: Sequence[Tensor], report: Report) -> None:
@@ -252,6 +297,7 @@ def main() -> None:
     asked.add_argument("--dtypes", nargs="*", default=["float32"])
     asked.add_argument("--seconds", type=float, default=600.0)
     asked.add_argument("--only", default="")
+    asked.add_argument("--layout", choices=list(LAYOUTS), default="plain")
     asked.add_argument("--json", type=Path, required=True)
     options = asked.parse_args()
     warnings.simplefilter("ignore")
@@ -265,6 +311,7 @@ def main() -> None:
         changes=tuple(options.changes),
         dtypes=tuple(options.dtypes),
         seconds=options.seconds,
+        layout=options.layout,
     )
     start = time.monotonic()
     reports, crashed = run(budget, options.only)

@@ -18,6 +18,7 @@ ALL_SAMPLES = "  # all samples"
 # About 40 s on one processor.
 QUICK = ("--samples", "5", "--choices", "4", "--claims", "1", "--changes", "noise", "nan")
 FULL = ("--samples", "1000000", "--choices", "12", "--claims", "1000000", "--seconds", "120")
+SHARED = ("--samples", "20", "--choices", "3", "--claims", "4", "--changes", "noise")
 OTHER_NUMBERS = ("--samples", "10", "--choices", "6", "--claims", "6", "--seconds", "20")
 
 
@@ -51,6 +52,17 @@ def test_no_claim_is_false_and_none_is_lost(tmp_path: Path) -> None:
     _check(outcome)
     assert outcome["counts"]["comparisons"] > 5_000
     assert _must_be_claimed(all_samples=False) <= set(outcome["claimed"])
+
+
+def test_no_claim_is_false_where_entries_share_their_memory(tmp_path: Path) -> None:
+    """The kernel of the median orders entries in a copy that has the strides of its argument."""
+    _check(_outcome(tmp_path, *SHARED, "--only", "median", "--layout", "expanded first"))
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("layout", ["expanded first", "expanded last", "with gaps"])
+def test_no_claim_is_false_for_other_layouts(tmp_path: Path, layout: str) -> None:
+    _check(_outcome(tmp_path, *OTHER_NUMBERS, "--layout", layout))
 
 
 @pytest.mark.full

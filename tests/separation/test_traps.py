@@ -13,6 +13,7 @@ from torch.nn import functional
 
 from discreet.errors import CoupledRecords
 from discreet.training.separation.doors import Doors
+from discreet.training.separation.marks import no_functions
 from discreet.training.separation.proof import Proof
 from discreet.training.separation.states import Mixed, OneByOne, Rows
 
@@ -60,6 +61,19 @@ def _keys_are_records(x: Tensor) -> Tensor:
     return functional.scaled_dot_product_attention(_HEADS, keys, keys)
 
 
+def _fewer_keys(x: Tensor) -> Tensor:
+    heads = x.view(B, 1, T, 1).expand(B, 2, T, 8).contiguous()
+    return functional.scaled_dot_product_attention(heads, heads[:, :, :1].contiguous(), heads)
+
+
+def _shared_keys(x: Tensor) -> Tensor:
+    """Two heads of keys for four of queries."""
+    heads = x.view(B, 1, T, 1)
+    keys = heads.repeat(1, 2, 1, 1)
+    queries = heads.repeat(1, 4, 1, 1)
+    return functional.scaled_dot_product_attention(queries, keys, keys, enable_gqa=True)
+
+
 COUPLED: dict[str, Callable[[Tensor], Tensor]] = {
     "sum over records": lambda x: x - x.sum(0),
     "softmax over records": lambda x: x.softmax(0),
@@ -74,6 +88,14 @@ COUPLED: dict[str, Callable[[Tensor], Tensor]] = {
     "neighbours": lambda x: functional.conv1d(x.T[None], torch.ones(1, T, 3), padding=1)[0],
     "unique entries": lambda x: torch.isin(x, _TABLE, assume_unique=True),
     "keys are records": _keys_are_records,
+    "fewer keys than values": _fewer_keys,
+    "median of expanded copies": lambda x: x.expand(3, B, T).median(0).values,
+    "group norm with weights that are expanded": lambda x: torch.native_group_norm(
+        x.unsqueeze(2), torch.ones(1).expand(T), None, B, T, 1, 1, 1e-5
+    )[0],
+    "a backward kernel that is called by hand": lambda x: torch.ops.aten.nll_loss_backward(
+        x[:, 0], x, x.argmax(1), None, 0, -100, torch.ones(())
+    ),
     "layer norm over records": lambda x: functional.layer_norm(x.T, (B,)),
     "scaled by how often entries come": lambda x: functional.embedding(
         x.argmax(1), _TABLE, scale_grad_by_freq=True
@@ -155,6 +177,26 @@ def _sequence_loss(x: Tensor) -> Tensor:
     return functional.ctc_loss(scores, targets, inputs, lengths, reduction="none")
 
 
+def _neighbouring_numbers(x: Tensor) -> Tensor:
+    drawn = torch.rand(B + 1)
+    return torch.addcmul(x[:, 0], drawn[:-1], drawn[1:])
+
+
+def _transposed_numbers(x: Tensor) -> Tensor:
+    drawn = torch.rand(B, B)
+    return torch.addcmul(x, drawn, drawn.T)
+
+
+def _numbers_of_one(x: Tensor) -> Tensor:
+    drawn = torch.rand(B)
+    return torch.addcmul(x[:, 0], drawn, drawn[0])
+
+
+def _numbers_of_all_first(x: Tensor) -> Tensor:
+    drawn = torch.rand(B)
+    return x[:, 0] * drawn[0] * drawn
+
+
 BY_PLACE: dict[str, Callable[[Tensor], Tensor]] = {
     "a constant for each place": lambda x: x + _RAMP[:, None],
     "a weight for each place": lambda x: torch.bmm(x[:, None], _RAMP.view(B, 1, 1).repeat(1, T, 1)),
@@ -185,6 +227,11 @@ BY_PLACE: dict[str, Callable[[Tensor], Tensor]] = {
     "sought in a sequence of each place": lambda x: torch.searchsorted(
         (_RAMP[:, None] + torch.arange(3.0)).contiguous(), x
     ),
+    "windows of random numbers": lambda x: x * torch.rand(B + T - 1).unfold(0, T, 1),
+    "random numbers and their neighbours": _neighbouring_numbers,
+    "random numbers along two axes": lambda x: _transposed_numbers(x[:, :B]),
+    "random numbers of one and of all": _numbers_of_one,
+    "random numbers of all, then of each": _numbers_of_all_first,
     "causal queries": lambda x: functional.scaled_dot_product_attention(
         x[None, None, :, :1].expand(1, 2, B, 8), _HEADS, _HEADS, is_causal=True
     ),
@@ -229,6 +276,46 @@ def test_memory_that_nobody_wrote_is_zeros_in_every_pass(make: Callable[[Tensor]
         assert not result.any()
 
 
+@pytest.mark.parametrize("ignored", [False, True])
+def test_labels_that_were_changed_after_a_loss_do_not_reach_other_records(*, ignored: bool) -> None:
+    """The kernel of the backward pass believes them. One that stands for no class is allowed."""
+    proof = Proof(B)
+    scores = proof.begin(_numbers(B, T), Rows(0)).requires_grad_()
+    labels = proof.begin(torch.ones(B, dtype=torch.long), Rows(0))
+    with proof, Doors(proof):
+        losses = functional.cross_entropy(scores, labels, reduction="none")
+        labels.data.fill_(-100 if ignored else T)  # past autograd, which counts writes
+        if ignored:
+            losses.sum().backward()  # type: ignore[no-untyped-call]
+            return
+        with pytest.raises(IndexError, match="out of range"):
+            losses.sum().backward()  # type: ignore[no-untyped-call]
+    assert "nll_loss_backward" in proof.error
+
+
+def test_what_a_kernel_kept_is_not_exchanged_for_what_all_records_made() -> None:
+    """Also below the functions of torch that Python calls, where no door is watched."""
+    proof = Proof(B)
+    scores = proof.begin(_numbers(B, T), Rows(0))
+    with proof, no_functions():
+        weights = (scores[:, 0], scores, scores.argmax(1), None, 0, -100)
+        of_all = torch.ops.aten.nll_loss_backward(*weights, scores.sum())
+        kept = torch.ops.aten.nll_loss_forward(*weights[1:])[1]
+        of_kernel = torch.ops.aten.nll_loss_backward(*weights, kept)
+    assert isinstance(proof.state(of_all), Mixed)
+    assert proof.state(of_kernel) == Rows(0)
+
+
+def test_statistics_that_do_not_fit_are_not_known() -> None:
+    proof = Proof(B)
+    x = proof.begin(_numbers(B, 2, T), Rows(0))
+    few = x[:, :1, :1].contiguous()
+    with proof, no_functions():
+        backward = torch.ops.aten.native_layer_norm_backward
+        gradient = backward(x, x, [T], few, few, None, None, [True, False, False])[0]
+    assert isinstance(proof.state(gradient), Mixed)
+
+
 def test_channels_of_records_are_not_shuffled() -> None:
     """Channels are the second axis, whatever the rank: records there would change places."""
     images = _numbers(2, B, 2, 2, 2)
@@ -242,6 +329,12 @@ def test_the_traps_are_sprung_by_what_they_are_about() -> None:
         mask=lambda x: x.masked_fill(x > 0, 0.0),
         order=lambda x: x[torch.arange(B)],
         drawn=lambda x: x * (torch.rand(B, 1) < 0.5),
+        drawn_for_all=lambda x: x * torch.rand(T) * torch.rand(()),
+        drawn_twice=lambda x: torch.addcmul(x[:, 0], *(2 * [torch.rand(B)])),
+        keys=lambda x: functional.scaled_dot_product_attention(*(3 * [x.view(B, 1, T, 1)])),
+        shared_keys=_shared_keys,
+        median=lambda x: x.median(1).values,
+        entries=lambda x: torch.ops.aten.tanh_backward(x, x),
     )
     for name, function in vars(proved).items():
         assert _is_proved(function, _numbers(B, T), Rows(0)), name

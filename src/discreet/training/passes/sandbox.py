@@ -24,9 +24,9 @@ import _thread
 import os
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, TypeAlias, final
+from typing import Any, final
 
 import torch
 from torch import Tensor, nn
@@ -35,6 +35,8 @@ from torch.utils import checkpoint, dlpack
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from discreet.errors import ModelError
+from discreet.training.passes.replaced import Replaced
+from discreet.training.passes.scripted import unseen_in
 from discreet.training.separation.kept import Attributes, modules_of
 from discreet.training.separation.own import current_proof
 from discreet.training.separation.proof import Proof
@@ -42,7 +44,6 @@ from discreet.training.separation.proof import Proof
 __all__ = ["plain_forward", "prepared", "seeded"]
 
 _AS_IT_IS = nullcontext()
-_SCRIPTED_DOORS = ("prim::tolist", "aten::str", "aten::format", "aten::tensor_split", "prim::Print")
 
 
 @contextmanager
@@ -186,85 +187,6 @@ class _Buffers:
 
 # --- what is otherwise during a pass ---
 
-_Replacement: TypeAlias = tuple[Any, str, Any]
-"""An object or module, the name of one of its attributes, and what that is during a pass."""
-
-
-@final
-class _Replaced:
-    """Attributes of torch and Python that are other ones while a thread is in a pass.
-
-    Several threads may be in passes at once, and a pass may be within another: the first that
-    enters replaces, the last that leaves puts back. Python forgets what it has learned about a class
-    whenever an attribute of it changes, so a run replaces once (`installed`), and not in every pass.
-
-    Args:
-        replacements: those of attributes that this version of torch or Python does not have are
-            left out.
-    """
-
-    __slots__ = ("_depths", "_lock", "_originals", "_replacements", "_users")
-
-    def __init__(self, replacements: Sequence[_Replacement]) -> None:
-        self._replacements = [entry for entry in replacements if getattr(entry[0], entry[1], None) is not None]
-        self._originals: list[Any] = [None] * len(self._replacements)
-        self._depths: dict[int, int] = {}  # of passes, by thread
-        self._users = 0  # passes and runs
-        # A loop that is collected meanwhile ends its run, in this thread and in the middle of this.
-        self._lock = _thread.RLock()
-
-    def __enter__(self) -> None:
-        self._install()
-        thread = _thread.get_ident()
-        self._depths[thread] = self._depths.get(thread, 0) + 1
-
-    def __exit__(self, *_: object) -> None:
-        thread = _thread.get_ident()
-        self._depths[thread] -= 1
-        if not self._depths[thread]:
-            del self._depths[thread]
-        self._remove()
-
-    @contextmanager
-    def installed(self) -> Iterator[None]:
-        """For the time of a run, replacements are in place, and do what they stand for outside of passes."""
-        self._install()
-        try:
-            yield
-        finally:
-            self._remove()
-
-    def _install(self) -> None:
-        with self._lock:
-            self._users += 1
-            for place, (owner, name, new) in enumerate(self._replacements if self._users == 1 else ()):
-                now = getattr(owner, name)
-                # Somebody may have put a function of ours there, believing it the original.
-                if now is not new or not callable(new):
-                    self._originals[place] = now
-                    setattr(owner, name, new)
-
-    def _remove(self) -> None:
-        with self._lock:
-            self._users -= 1
-            if self._users:
-                return
-            for original, (owner, name, new) in zip(self._originals, self._replacements, strict=True):
-                if getattr(owner, name) is new:  # or somebody else has replaced it for good
-                    setattr(owner, name, original)
-
-    @property
-    def here(self) -> bool:
-        """Whether this thread is in a pass."""
-        return _thread.get_ident() in self._depths
-
-    def original(self, new: Any) -> Any:
-        """What `new` stands for."""
-        for original, (_, _, replacement) in zip(self._originals, self._replacements, strict=True):
-            if replacement is new:
-                return original
-        raise LookupError("not a replacement")
-
 
 @final
 class _Straight:
@@ -333,6 +255,13 @@ def _to_dlpack_versioned(*args: Any, **kwargs: Any) -> Any:
     return _REPLACED.original(_to_dlpack_versioned)(*args, **kwargs)
 
 
+def _from_dlpack(*args: Any, **kwargs: Any) -> Any:
+    proof = current_proof()
+    if proof is not None and _REPLACED.here:
+        proof.fail("from_dlpack brings memory into the pass, of which nobody knows whose it is")
+    return _REPLACED.original(_from_dlpack)(*args, **kwargs)
+
+
 def _refuse_export() -> None:
     """Neither mode of torch sees these functions; what they hand out can be read at any time."""
     proof = current_proof()
@@ -353,8 +282,8 @@ def _scripted_method(method: Any, *args: Any, **kwargs: Any) -> Any:
 def _refuse_scripted(function: Any) -> None:
     """TorchScript turns tensors into lists and texts where no mode looks."""
     proof = current_proof()
-    if proof is not None and _REPLACED.here and any(name in str(function.graph) for name in _SCRIPTED_DOORS):
-        proof.fail("a scripted function lets what records made leave for Python")
+    if proof is not None and _REPLACED.here and (unseen := unseen_in(function)):
+        proof.fail(f"a scripted function may let what records made leave for Python, by {unseen}")
 
 
 def _enter_hooks(hooks: Any) -> Any:
@@ -373,7 +302,7 @@ def _enter_mode(mode: Any) -> Any:
     return _REPLACED.original(_enter_mode)(mode)
 
 
-_REPLACED = _Replaced(
+_REPLACED = Replaced(
     [
         (checkpoint, "CheckpointFunction", _Straight),
         (checkpoint, "_checkpoint_without_reentrant_generator", _no_checkpoint),
@@ -389,6 +318,7 @@ _REPLACED = _Replaced(
         (dlpack, "to_dlpack", _to_dlpack),
         (torch, "to_dlpack", _to_dlpack),
         (torch._C, "_to_dlpack", _to_dlpack),  # noqa: SLF001  (what the others are)
+        (torch._C, "_from_dlpack", _from_dlpack),  # noqa: SLF001
         (torch._C, "_to_dlpack_versioned", _to_dlpack_versioned),  # noqa: SLF001
     ]
 )
@@ -396,4 +326,4 @@ _REPLACED = _Replaced(
 prepared = _REPLACED.installed
 """Context for the time of a run, in which passes begin faster."""
 
-_MASKED = _Replaced([(torch.compiler, "_is_compiling_flag", True)])
+_MASKED = Replaced([(torch.compiler, "_is_compiling_flag", True)])

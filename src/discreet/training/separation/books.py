@@ -236,6 +236,14 @@ class Books:
         if self.content_of(storage) is NOISE:
             self.set(storage, self._placed(tensor, rows))
 
+    def share(self, tensor: Tensor) -> None:
+        """Random numbers met records, the same ones for all: they belong to nobody, and later to none of them."""
+        storage = tensor.untyped_storage()
+        if self.content_of(storage) is NOISE:
+            storage._separation = (self.number, PUBLIC, self.made_here(storage))  # type: ignore[attr-defined]  # noqa: SLF001
+        elif isinstance(self.content_of(storage), Memory):
+            self.set(storage, self.mixed("random numbers that one record has, and all of them"))
+
     def _placed(self, tensor: Tensor, rows: Rows) -> Content:
         """The owners of the bytes of a new storage; read back, to see that the claim holds."""
         if not tensor.numel():

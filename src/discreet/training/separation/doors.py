@@ -19,11 +19,13 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from discreet.training.separation.marks import no_functions
+from discreet.training.separation.operation import operation_of
 from discreet.training.separation.proof import Proof
 from discreet.training.separation.states import Mixed, is_public
+from discreet.training.separation.table import RULES
 from discreet.training.separation.table.operands import tensors_among
 
-__all__ = ["Doors", "opened"]
+__all__ = ["Doors", "is_kernel", "opened", "reads_by_itself"]
 
 _METADATA = frozenset(
     [
@@ -128,6 +130,33 @@ _PAST_THE_DISPATCHER = frozenset(
 _HANDS_OUT_MEMORY = frozenset({"numpy", "__array__", "data_ptr", "storage", "untyped_storage", "_typed_storage", "__dlpack__"})
 """Functions by which Python could look at memory later, when records have been written into it."""
 
+_PUBLIC_KERNELS = frozenset({"mkldnn_rnn_layer", "native_group_norm"})
+"""Kernels that have names as if they were for everybody. That of group norms takes it that weights lie one after the other."""
+
+_CHECKED_KERNELS = frozenset(
+    [
+        "_to_copy",
+        "_unsafe_view",
+        "_softmax",
+        "_log_softmax",
+        "_softmax_backward_data",
+        "_log_softmax_backward_data",
+        "_safe_softmax",
+        "_upsample_bicubic2d_aa",
+        "_upsample_bilinear2d_aa",
+        "_upsample_nearest_exact1d",
+        "_upsample_nearest_exact2d",
+        "_upsample_nearest_exact3d",
+        "_weight_norm",
+        "_conj",
+        "_neg_view",
+        "convolution_backward",
+    ]
+)
+"""Internal operations that check their arguments, or whose rules do, and that models are known to call."""
+
+_ENTRY_BY_ENTRY = RULES["pointwise"]
+
 _CHECKS = frozenset({"one_hot"})
 """Functions that look at numbers to raise an error, and for nothing else, if they are told the number of classes."""
 
@@ -150,6 +179,7 @@ class _Kind(Enum):
     WATCHED = 3
     PROPERTY = 4
     INDEXED = 5
+    KERNEL = 6
 
 
 def _kind(func: Any) -> _Kind:
@@ -163,8 +193,33 @@ def _kind(func: Any) -> _Kind:
         return _Kind.METADATA
     if name in _INDEXED:
         return _Kind.INDEXED
-    watched = name in _PAST_THE_DISPATCHER or name in _CHECKS or name in _HANDS_OUT_MEMORY or name == "ctc_loss"
-    return _Kind.WATCHED if watched else _Kind.ORDINARY
+    if reads_by_itself(name) or name in _CHECKS or name in _HANDS_OUT_MEMORY or name == "ctc_loss":
+        return _Kind.WATCHED
+    return _Kind.KERNEL if is_kernel(name) else _Kind.ORDINARY
+
+
+def reads_by_itself(name: str) -> bool:
+    """Whether a function gives tensors and reads numbers, or copies memory, where the dispatcher does not look."""
+    return name in _PAST_THE_DISPATCHER
+
+
+@cache
+def is_kernel(name: str) -> bool:
+    """Whether an operation of torch is meant to be called by torch itself.
+
+    Such kernels believe what they are given: sizes of gradients and statistics, indices, what a forward kernel kept. With
+    others they read or write in the memory of the next record.
+    """
+    if name in _CHECKED_KERNELS:
+        return False
+    internal = name in _PUBLIC_KERNELS or "backward" in name or (name.startswith("_") and not name.startswith("__"))
+    packet = getattr(torch.ops.aten, name, None) if internal else None
+    if packet is None:
+        return False
+    operations = [operation_of(getattr(packet, overload)) for overload in packet.overloads()]
+    # Entry by entry: whatever is not as large as the rest is broadcast, or refused by torch. Without a rule nothing is proved.
+    checked = any(operation.rule is _ENTRY_BY_ENTRY for operation in operations)
+    return not checked and any(operation.rule is not None or operation.composite for operation in operations)
 
 
 def _name(func: Any) -> str:
@@ -207,8 +262,11 @@ class Doors(TorchFunctionMode):
             if not isinstance(out, Tensor) and not tensors_among(out):
                 self._refuse_secrets(func.__name__, args, named)
             return out
-        if kind is _Kind.INDEXED:
-            self._refuse_secrets(func.__name__, _lists_in(args[1]), {})
+        if kind is _Kind.KERNEL or kind is _Kind.INDEXED:
+            if kind is _Kind.KERNEL:
+                self._refuse_secrets(func.__name__, args, named, "is called by hand with records, and checks nothing")
+            else:
+                self._refuse_secrets(func.__name__, _lists_in(args[1]), {})
             return self._called(func, args, named)
         if kind is _Kind.PYTHON:
             args, named = self._replaced(func, args, named)
@@ -244,13 +302,19 @@ class Doors(TorchFunctionMode):
             self._refuse_secrets(name, args, kwargs)
         return self._called(func, args, kwargs)
 
-    def _refuse_secrets(self, name: str, args: Any, kwargs: Mapping[str, Any]) -> None:
+    def _refuse_secrets(
+        self,
+        name: str,
+        args: Any,
+        kwargs: Mapping[str, Any],
+        why: str = "lets what records made leave for Python",
+    ) -> None:
         with no_functions():
             for tensor in tensors_among([list(args), dict(kwargs)]):
                 state = Mixed.of("a tensor inside of torch.func") if _is_wrapped(tensor) else self.proof.state(tensor)
                 if not is_public(state):
                     self.proof.refuse_kept(state)
-                    self.proof.fail(f"{name} lets what records made leave for Python")
+                    self.proof.fail(f"{name} {why}")
 
     def _replaced(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Sequence[Any], dict[str, Any]]:
         """Arguments with which a function is called in the place of its own."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
+from math import prod
 from types import FrameType
 from typing import Any
 
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from discreet.errors import CoupledRecords, ModelError
+from discreet.training.separation.marks import out_of_sight
 from discreet.training.separation.operation import Operation
 from discreet.training.separation.states import PUBLIC, State, is_public
 from discreet.training.separation.table.operands import tensors_among
@@ -19,6 +21,7 @@ __all__ = [
     "arguments_of",
     "caught_error",
     "depends_on_kept",
+    "is_within_bounds",
     "keeps_records",
     "layer_of",
     "leak_of",
@@ -56,6 +59,23 @@ def leak_of(operation: Operation, arguments: Mapping[str, Any], states: Mapping[
     if operation.draws_by_value:
         return "draws as many random numbers as records ask for"
     return None
+
+
+def is_within_bounds(operation: Operation, arguments: Mapping[str, Any]) -> bool:
+    """Whether indices that a kernel believes name places that exist; the one number that stands for none is allowed.
+
+    They come from a forward kernel or were checked by it, but somebody may have written into them since.
+    """
+    name, first, last = operation.bounded or ("", 0, 0)
+    indices, scores = arguments.get(name), arguments.get("self")
+    if indices is None or scores is None or not indices.numel():
+        return True
+    limit = prod(scores.shape[first:last]) if scores.ndim > 1 else scores.shape[0]
+    with out_of_sight():
+        out_of_range = (indices < 0) | (indices >= limit)
+        if "ignore_index" in arguments:
+            out_of_range &= indices != arguments["ignore_index"]
+        return not bool(out_of_range.any())
 
 
 def _by_mask(arguments: Mapping[str, Any], states: Mapping[int, State]) -> bool:

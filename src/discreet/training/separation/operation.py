@@ -10,6 +10,7 @@ from discreet.training.separation.marks import preserved
 from discreet.training.separation.states import OneByOne
 from discreet.training.separation.table import RULES
 from discreet.training.separation.table.kinds import (
+    BOUNDED,
     DRAWS_BY_VALUE,
     FILLS,
     GEOMETRY,
@@ -34,6 +35,7 @@ class Operation:
 
     __slots__ = (
         "argument_names",
+        "bounded",
         "composite",
         "custom",
         "defaults",
@@ -76,6 +78,7 @@ class Operation:
         self.fills = self.name in FILLS
         self.uninitialised = self.name in UNINITIALISED
         self.draws_by_value = self.name in DRAWS_BY_VALUE
+        self.bounded = BOUNDED.get(self.name)
         self.ignored: tuple[str, ...] = IGNORED.get(self.name, ())
         self.undeclared: tuple[str, ...] = UNDECLARED_WRITES.get(self.name, ())
         self.pointwise = _is_aten(schema) and _is_pointwise(func, self.name, self.overload)

@@ -12,7 +12,7 @@ from discreet.training.separation.exits import undeclared_by, written_by
 from discreet.training.separation.marks import out_of_sight
 from discreet.training.separation.operation import Operation
 from discreet.training.separation.states import FILLED, NOISE, OWN, PUBLIC, Mixed, Rows, State, is_public, worst_of
-from discreet.training.separation.table.operands import Operands, Unknown, tensors_among
+from discreet.training.separation.table.operands import INSIDE, Operands, Unknown, tensors_among
 
 __all__ = ["Outcomes", "constants_before"]
 
@@ -102,7 +102,7 @@ class Outcomes:
     ) -> list[State]:
         """The states of the results, by the rule."""
         ignored = {id(tensor) for name in operation.ignored for tensor in tensors_among(arguments.get(name))}
-        known = {number: PUBLIC if number in ignored else state for number, state in states.items()}
+        known = {number: PUBLIC if number in ignored and _is_kept_inside(state) else state for number, state in states.items()}
         worst = worst_of(known.values())
         if isinstance(worst, Rows) and operation.rule is not None:
             return self._by_rule(operation, arguments, known, results, constants)
@@ -127,18 +127,37 @@ class Outcomes:
         operands = Operands(operation.name, operation.overload, shown, states, results, self._count, constants)
         try:
             outcome = rule(operands) if rule is not None else PUBLIC
+            self._assign(operands, states)
         except Unknown as reason:
             outcome = self._books.mixed(f"{operation.full_name}: {reason}")
         except Exception as error:  # noqa: BLE001  (also a user's rule: what it does not know is not proved)
             outcome = self._books.mixed(f"{operation.full_name}: its rule stumbled ({type(error).__name__})")
         if operands.looked:
             self._books.looked = True
-        for tensor, rows in operands.assigned:
-            self._books.assign(tensor, rows)
         several: list[Any] = list(outcome) if isinstance(outcome, (list, tuple)) else [outcome] * max(1, len(results))
         if len(several) != max(1, len(results)) or not all(isinstance(state, State) for state in several):
             return [self._books.mixed(f"{operation.full_name}: a rule that does not fit its results")] * max(1, len(results))
         return [self._books.named(state, operation.full_name) for state in several]
+
+    def _assign(self, operands: Operands, states: Mapping[int, State]) -> None:
+        """Count random numbers to the records that they met. Those that all records share are no longer drawn for each."""
+        counted = {id(tensor) for tensor, _ in operands.assigned}
+        for tensor, rows in operands.assigned:
+            self._books.assign(tensor, rows)
+        noise = [tensor for tensor in operands.tensors() if states.get(id(tensor)) is NOISE]
+        for tensor in noise:
+            if id(tensor) not in counted:
+                self._books.share(tensor)
+        # Two views of the same numbers, which go to other records, or to a record and to all.
+        for tensor, rows in operands.assigned:
+            if self._books.state(tensor) != rows:
+                operands.looked = True
+                raise Unknown("random numbers that several records share")
+
+
+def _is_kept_inside(state: State) -> bool:
+    """Whether a tensor is what a kernel has kept for itself, perhaps with the name of the operation before the reason."""
+    return isinstance(state, Mixed) and not state.kept and state.why.endswith(INSIDE.why)
 
 
 def constants_before(written: list[Tensor], states: Mapping[int, State]) -> dict[int, Tensor]:

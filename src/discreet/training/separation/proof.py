@@ -25,6 +25,7 @@ from discreet.training.separation.exits import (
     arguments_of,
     caught_error,
     depends_on_kept,
+    is_within_bounds,
     keeps_records,
     layer_of,
     leak_of,
@@ -291,6 +292,7 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         constants = constants_before(written, states)
         sizes = sizes_of(written) if operation.is_geometry else []
         try:
+            self._require_bounds(operation, args, kwargs)
             out = func._op(*args, **kwargs)  # noqa: SLF001
         except Exception:
             self._raised(operation, inputs)
@@ -316,6 +318,10 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Before an operation writes into what the pass was only lent: it may be needed again."""
         if not self._lent.isdisjoint(map(id, storages)):
             self._refuse(WritesBatch("the loss writes into its batch"))
+
+    def _require_bounds(self, operation: Operation, args: Any, kwargs: dict[str, Any]) -> None:
+        if operation.bounded is not None and not is_within_bounds(operation, arguments_of(operation, args, kwargs)):
+            raise IndexError(f"an index of {operation.full_name} is out of range")
 
     def _refuse_kinds(self, operation: Operation, inputs: list[Tensor]) -> None:
         for tensor in inputs:
@@ -358,6 +364,8 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if effect.targets and self._lent:
             self._refuse_writes(lookup.storages[target.place] for target in effect.targets)
         try:
+            if operation.bounded is not None:
+                self._require_bounds(operation, args, kwargs)
             out = func._op(*args, **kwargs) if kwargs else func._op(*args)  # noqa: SLF001
         except Exception:
             self._raised(operation, tensors_among((args, kwargs)))

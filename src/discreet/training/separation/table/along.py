@@ -14,6 +14,7 @@ from discreet.training.separation.table.operands import (
     Rule,
     Unknown,
     axes_of,
+    overlaps,
     rules_for,
 )
 
@@ -33,6 +34,17 @@ def _reduced(operands: Operands) -> State | list[State]:
         raise Unknown("runs over records")
     gone = 0 if operands["keepdim"] else sum(axis < rows.dim for axis in axes)
     return [operands.kept(rows, result, rows.dim - gone) for result in operands.results]
+
+
+def _halved(operands: Operands) -> State | list[State]:
+    """As `_reduced`.
+
+    The kernel of torch 2.13 sorts a copy that has the strides of its argument. If entries share a
+    place there, those of neighbours come out, or what was in the memory before.
+    """
+    if overlaps(operands["self"]):
+        raise Unknown("an expanded tensor")
+    return _reduced(operands)
 
 
 def _along(*names: str) -> Rule:
@@ -167,7 +179,7 @@ def _sampled_backward(ndim: int) -> Rule:
 
 _REDUCTIONS = """
     sum nansum mean prod amax amin argmax argmin aminmax any all count_nonzero
-    max.dim max.default min.dim min.default median nanmedian mode kthvalue
+    max.dim max.default min.dim min.default mode kthvalue
     var std var_mean std_mean norm linalg_vector_norm logsumexp
 """
 
@@ -230,6 +242,7 @@ _POOLED_3D = """
 
 RULES: dict[str, Rule] = {
     **rules_for(_REDUCTIONS, _reduced),
+    **rules_for("median nanmedian", _halved),
     **rules_for(_LINES, _along("self")),
     "_softmax_backward_data": _along("grad_output", "output"),
     "_log_softmax_backward_data": _along("grad_output", "output"),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from discreet.training.separation.states import Rows, State
+from bisect import bisect_right
+
+from discreet.training.separation.states import PUBLIC, Rows, State
 from discreet.training.separation.table.operands import INSIDE, SUM, Operands, Rule, Unknown
 
 __all__ = ["RULES"]
@@ -51,6 +53,16 @@ def _bags(operands: Operands, count: int, indices: Rows) -> Rows:
     return Rows(0, each)
 
 
+def _require_bags(operands: Operands) -> None:
+    """Raise `Unknown` unless each index has the number of the bag that it is in by the offsets."""
+    named = operands.values(operands["offset2bag"]).tolist()
+    offsets = operands.values(operands["offsets"]).tolist()
+    places = range(operands["indices"].shape[0])
+    # torch itself counts where there is none.
+    if named and named != [bisect_right(offsets, place) - 1 for place in places]:
+        raise Unknown("numbers of bags that the offsets do not give")
+
+
 def _embedding_bag(operands: Operands) -> list[State]:
     """Sums, means or maxima of rows of a public table, one for each bag."""
     operands.require_known("indices", "per_sample_weights", public=["weight", "offsets"])
@@ -59,8 +71,10 @@ def _embedding_bag(operands: Operands) -> list[State]:
     weighted = operands.tensors(["indices", "per_sample_weights"])
     indices = operands.agreed((tensor, 0) for tensor in weighted)
     bags = _bags(operands, operands.result.shape[0], indices)
-    # The others: the number of each bag, a place; sizes and maxima, not written in every mode.
-    return [operands.kept(bags, operands.result), *(INSIDE for _ in operands.results[1:])]
+    # The others: the number of each index' bag, which follows from the offsets; sizes and maxima,
+    # not written in every mode.
+    kept: list[State] = [PUBLIC, *(INSIDE for _ in operands.results[2:])]
+    return [operands.kept(bags, operands.result), *kept]
 
 
 def _bag_weights_backward(operands: Operands) -> State:
@@ -69,6 +83,7 @@ def _bag_weights_backward(operands: Operands) -> State:
     gradient, indices = operands.require_rows("grad"), operands.require_rows("indices")
     if _bags(operands, operands["grad"].shape[0], indices) != gradient:
         raise Unknown("bags of other records")
+    _require_bags(operands)
     return operands.kept(indices, operands.result)
 
 

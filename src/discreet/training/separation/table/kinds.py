@@ -8,6 +8,7 @@ for each entry, which may be another one for each place of a batch.
 from __future__ import annotations
 
 __all__ = [
+    "BOUNDED",
     "DRAWS_BY_VALUE",
     "FILLS",
     "GEOMETRY",
@@ -23,6 +24,17 @@ __all__ = [
 def _names(*lines: str) -> frozenset[str]:
     return frozenset(name for line in lines for name in line.split())
 
+
+BOUNDED = {
+    "nll_loss_backward": ("target", 1, 2),
+    "nll_loss2d_backward": ("target", 1, 2),
+    "max_pool2d_with_indices_backward": ("indices", -2, None),
+    "max_pool3d_with_indices_backward": ("indices", -3, None),
+    "adaptive_max_pool2d_backward": ("indices", -2, None),
+    "adaptive_max_pool3d_backward": ("indices", -3, None),
+}
+"""Backward kernels that write where indices say, without a look whether there is such a place: an
+argument, and from which to which axis of `self` lie the places that it names."""
 
 DRAWS_BY_VALUE = _names(
     "rrelu rrelu_with_noise rrelu_with_noise_functional poisson binomial multinomial",
@@ -52,10 +64,10 @@ IGNORED = {
     "mkldnn_rnn_layer_backward": ("workspace",),
     # Of each record, what its own forward wrote, no further than its own target.
     "_ctc_loss_backward": ("log_alpha",),
-    # Follows from the offsets, which are public and are looked at.
-    "_embedding_bag_per_sample_weights_backward": ("offset2bag",),
 }
-"""Arguments whose values do not matter, or matter to their own record only."""
+"""Arguments whose values do not matter, or matter to their own record only.
+
+They are what a kernel has kept for itself (`INSIDE`), and has given to its backward."""
 
 RANDOM = _names(
     "rand rand_like randn randn_like randint",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 from torch import Tensor
 
@@ -29,13 +30,28 @@ def _of_weights(operands: Operands, rows: Rows) -> list[State]:
     return [operands.kept(rows, operands.result) if number == 0 else SUM for number in wanted]
 
 
+def _require_statistics(operands: Operands, count: int) -> None:
+    """Raise `Unknown` unless there are as many statistics, and a gradient as large as the input.
+
+    The kernels, going back, do not look.
+    """
+    statistics = operands.tensors(["mean", "rstd"])
+    gradients = operands.tensors(["grad_out"])
+    if any(tensor.numel() != count for tensor in statistics):
+        raise Unknown("statistics that do not fit the input")
+    if any(gradient.shape != operands["input"].shape for gradient in gradients):
+        raise Unknown("a gradient that does not fit the input")
+
+
 def _over_last_axes(operands: Operands) -> list[State]:
     """Layer and root-mean-square norm, both ways: statistics over the last axes."""
     names = ("grad_out", "input", "mean", "rstd")
     operands.require_known(*names, public=["weight", "bias"])
     rows = operands.agreed((tensor, 0) for tensor in operands.tensors(names))
-    if rows.dim >= operands["input"].ndim - len(operands["normalized_shape"]):
+    leading = operands["input"].ndim - len(operands["normalized_shape"])
+    if rows.dim >= leading:
         raise Unknown(_OVER)
+    _require_statistics(operands, prod(operands["input"].shape[:leading]))
     return _of_weights(operands, rows) if operands.has("grad_out") else operands.in_all(rows)
 
 
@@ -46,6 +62,7 @@ def _over_groups(operands: Operands) -> list[State]:
     rows = operands.agreed((tensor, 0) for tensor in operands.tensors(names))
     if rows.dim != 0 or operands["input"].shape[0] != operands["N"]:
         raise Unknown("records in another place than the first axis")
+    _require_statistics(operands, operands["N"] * operands["group"])
     return _of_weights(operands, rows) if operands.has("grad_out") else operands.in_all(rows)
 
 

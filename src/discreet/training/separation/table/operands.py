@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from discreet.training.separation.marks import out_of_sight
+from discreet.training.separation.memory import memory_for, seen_in
 from discreet.training.separation.states import FILLED, NOISE, PUBLIC, Mixed, Rows, State, is_public
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "Rule",
     "Unknown",
     "axes_of",
+    "overlaps",
     "rules_for",
     "tensors_among",
     "uniform",
@@ -48,6 +50,16 @@ def axes_of(dim: int | Sequence[int] | None, ndim: int) -> frozenset[int]:
         return frozenset(range(ndim))
     several = (dim,) if isinstance(dim, int) else dim
     return frozenset(axis % ndim for axis in several)
+
+
+def overlaps(tensor: Tensor) -> bool:
+    """Whether two entries of a tensor may be in the same place of its memory, as those of an expanded one are."""
+    reach = 0
+    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+        if size > 1 and stride <= reach:
+            return True
+        reach += stride * (size - 1)
+    return False
 
 
 def uniform(tensor: Tensor, rows: Rows, count: int) -> bool:
@@ -212,7 +224,7 @@ class Operands:
         if dim < 0 or dim >= tensor.ndim or tensor.shape[dim] == 1:
             return
         if self.state(tensor) is NOISE:
-            self.assigned.append((tensor, rows))
+            self._assign(tensor, rows)
             return
         if self.state(tensor) is FILLED:
             return
@@ -221,6 +233,15 @@ class Operands:
         self.looked = True
         if not uniform(self._before(tensor), rows, self.count):
             raise Unknown("a constant with other values for other places of a batch")
+
+    def _assign(self, tensor: Tensor, rows: Rows) -> None:
+        """Random numbers meet records along an axis: each must be one record's alone, in all views of them."""
+        memory = memory_for(rows, tensor.stride(), tensor.element_size(), self.count)
+        place = (tensor.storage_offset(), tuple(tensor.shape), tensor.stride(), tensor.element_size())
+        if memory is None or seen_in(memory, *place) != rows:
+            self.looked = True  # strides of what is public are not in the key of what is remembered
+            raise Unknown("random numbers that several records share")
+        self.assigned.append((tensor, rows))
 
     def _before(self, tensor: Tensor) -> Tensor:
         """A public argument as the operation found it: rules are asked after it has run, and it may have written there."""

@@ -5,11 +5,14 @@ it must have the same records there, or be public and the same for every record;
 must be public. If the result has the letter, records lie along it; otherwise it is a sum over
 records. Matrix products, distances and attention are all of this form: pairs of records always end
 as two letters.
+
+Axes with the same letter have the same length. Some kernels take the length from one operand alone:
+with a shorter one they would read on into the memory of the next record.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TypeAlias
 
 from torch import Tensor
@@ -20,7 +23,7 @@ from discreet.training.separation.table.operands import SUM, Operands, Rule, Unk
 __all__ = ["RULES", "Letters", "Meeting"]
 
 Letters: TypeAlias = Sequence[str | int]
-"""Of the axes of a tensor, in their order."""
+"""Of the axes of a tensor, in their order. Axes that have numbers are broadcast."""
 
 
 class Meeting:
@@ -29,15 +32,25 @@ class Meeting:
     Args:
         operands: of the call.
         terms: every tensor that may have records, with its letters.
+        stretched: the tensor that is broadcast to the others, if there is one.
+        free: letters whose axes may have different lengths.
 
     Attributes:
         letter: along which records lie.
 
     Raises:
-        Unknown: records lie along different letters, or are folded in different ways.
+        Unknown: records lie along different letters, or are folded in different ways; or axes with
+            the same letter have different lengths.
     """
 
-    def __init__(self, operands: Operands, terms: Sequence[tuple[Tensor, Letters]]) -> None:
+    def __init__(
+        self,
+        operands: Operands,
+        terms: Sequence[tuple[Tensor, Letters]],
+        stretched: Tensor | None = None,
+        free: Collection[str] = (),
+    ) -> None:
+        _require_lengths(terms, stretched, free)
         places = set()
         for tensor, letters in terms:
             rows = operands.rows(tensor)
@@ -62,6 +75,22 @@ class Meeting:
         return Rows(list(letters).index(self.letter), self._inner, self._outer)
 
 
+def _require_lengths(
+    terms: Sequence[tuple[Tensor, Letters]],
+    stretched: Tensor | None,
+    free: Collection[str],
+) -> None:
+    """Raise `Unknown` unless axes that meet have the same length, or are broadcast."""
+    lengths: dict[str | int, int] = {}
+    for tensor, letters in terms:
+        for letter, length in zip(letters, tensor.shape, strict=True):
+            is_broadcast = tensor is stretched or isinstance(letter, int)
+            if letter in free or (is_broadcast and length == 1):
+                continue
+            if lengths.setdefault(letter, length) != length:
+                raise Unknown("operands whose sizes do not fit")
+
+
 def _product(letters: Mapping[str, str], result: str, added: str = "") -> Rule:
     """Operands of fixed rank.
 
@@ -80,7 +109,8 @@ def _product(letters: Mapping[str, str], result: str, added: str = "") -> Rule:
             if missing and name != added:
                 raise Unknown("operands of another rank")
             terms.append((tensor, axes[missing:]))
-        return Meeting(operands, terms).in_result(operands.result, result)
+        stretched = operands[added] if added else None
+        return Meeting(operands, terms, stretched).in_result(operands.result, result)
 
     return rule
 

@@ -10,6 +10,10 @@ from discreet.training.separation.table.products import Letters, Meeting
 
 __all__ = ["RULES"]
 
+# t time, n batch, i features of the input, l layers (one), f features of states.
+_RECURRENT = {"input": "tni", "grad_output": "tnf", "output": "tnf"}
+_OF_STATE = "lnf"
+
 _OF_LAYER = ("weight0", "weight1", "weight2", "weight3", "weight4", "workspace")
 
 # n batch, h heads, l queries, s keys, e features.
@@ -38,7 +42,11 @@ def _attended(operands: Operands) -> Meeting:
             if missing and name != "attn_mask":
                 raise Unknown("attention without batch and heads")
             terms.append((tensor, letters[missing:]))
-    meeting = Meeting(operands, terms)
+    # Fewer heads of keys than of queries: each is for a group of queries.
+    shared = operands["key"].shape[1]
+    if shared != operands["value"].shape[1] or operands["query"].shape[1] % shared:
+        raise Unknown("heads that do not fit")
+    meeting = Meeting(operands, terms, operands["attn_mask"], free="h")
     if meeting.letter in ("s", "e") or (meeting.letter == "l" and operands["is_causal"]):
         raise Unknown("attends over records")
     return meeting
@@ -70,7 +78,8 @@ def _require_second(operands: Operands, *names: str) -> Meeting:
     for name in names:
         tensor = operands[name]
         if tensor is not None:
-            terms.append((tensor, "tnf"[3 - tensor.ndim :]))
+            letters = _RECURRENT.get(name, _OF_STATE)
+            terms.append((tensor, letters[len(letters) - tensor.ndim :]))
     meeting = Meeting(operands, terms)
     if meeting.letter != "n":
         raise Unknown("records in another place than the second axis")
