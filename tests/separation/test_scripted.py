@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from discreet.training.passes.scripted import unseen_in
+from discreet.training.separation.scripted import unseen_in
 
 
 def _scripted(function: Any) -> Any:
@@ -64,10 +64,17 @@ def _by_hand(x: Tensor) -> Tensor:
     return torch._softmax_backward_data(x, x, 1, torch.float32) + torch._euclidean_dist(x, x)
 
 
-@pytest.mark.parametrize("function", [_layers, nn.Linear(3, 3), nn.TransformerEncoderLayer(4, 2, 8)])
+@pytest.mark.parametrize(
+    "function", [_layers, nn.Linear(3, 3), nn.TransformerEncoderLayer(4, 2, 8)]
+)
 def test_operations_that_the_proof_sees_are_allowed(function: Any) -> None:
     script = _scripted(function)
-    assert unseen_in(script if callable(function) and not isinstance(function, nn.Module) else script.forward) == ""
+    assert (
+        unseen_in(
+            script if callable(function) and not isinstance(function, nn.Module) else script.forward
+        )
+        == ""
+    )
 
 
 @pytest.mark.parametrize(
