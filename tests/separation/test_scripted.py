@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from discreet.training.separation.scripted import unseen_in
+from discreet.training.passes.scripted import unseen_in
 
 
 def _scripted(function: Any) -> Any:

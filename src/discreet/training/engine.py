@@ -22,12 +22,11 @@ from discreet.training.factors.factors import Factor
 from discreet.training.factors.forms import Choice, Chooser, table
 from discreet.training.passes.apart import one_by_one
 from discreet.training.passes.batch_norm import PrivateBatchNorm
-from discreet.training.passes.contributions import Contributions, gathered
-from discreet.training.passes.limits import refuse_kinds
+from discreet.training.passes.contributions import Contributions, alone, gathered
 from discreet.training.passes.oracle import SelfTest
 from discreet.training.passes.passes import Loss as _Loss
 from discreet.training.passes.passes import Passes
-from discreet.training.passes.precision_settings import full_precision
+from discreet.training.passes.precision_settings import full_precision, refuse_kinds
 from discreet.training.passes.sandbox import seeded
 from discreet.training.rules.call import Use
 from discreet.training.rules.weights import Computed, Part
@@ -204,12 +203,12 @@ class Engine:
     ) -> Iterator[tuple[Contributions, dict[str, Tensor]]]:
         """What records contribute, each by itself."""
 
-        def compute(record: int, apart: bool) -> tuple[Contributions, dict[str, Tensor]]:  # noqa: FBT001  (as `one_by_one` asks)
+        def compute(record: int, apart: bool) -> tuple[dict[str, Tensor], dict[str, Tensor]]:  # noqa: FBT001  (as `one_by_one` asks)
             own = rows.take(record * copies + torch.arange(copies))
             return self._passes.alone(loss, own, copies, apart=apart)
 
-        for contributions, statistics in one_by_one(compute, mask.nonzero()[:, 0].tolist(), len(mask)):
-            yield contributions, averaged(statistics, 1)
+        for gradients, statistics in one_by_one(compute, mask.nonzero()[:, 0].tolist(), len(mask)):
+            yield alone(gradients), averaged(statistics, 1)
 
     def _finish_leaf(self, leaf: str, factor: Factor) -> Factor:
         return factor if self._uses.get(leaf) == 1 else self._chooser.finished(leaf, factor, 0)

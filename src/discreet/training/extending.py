@@ -168,7 +168,7 @@ def _compare(engine: Engine, passes: Passes, loss: Loss, batch: Any, trial: Tria
     for row in range(count):
         alone, _ = passes.alone(loss, select(batch, torch.tensor([row])), 1, trial=True)
         truth = {leaf: torch.zeros_like(parameter) for leaf, parameter in engine.parameters.items()}
-        truth |= {leaf: pieces[0].factor.dense().values[0] for leaf, pieces in alone.pieces.items()}
+        truth |= alone
         with full_precision(engine.device):
             if not agree(contributions, row, truth, tolerance):
                 raise _wrong_rule("other gradients than torch's own for a record of the batch")

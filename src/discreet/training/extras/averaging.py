@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from discreet import _validate as check
 from discreet.errors import ModelError, ParameterError, SampleMisuse
-from discreet.training.passes.limits import refuse_kinds
+from discreet.training.passes.precision_settings import refuse_kinds
 
 __all__ = ["WeightAverage"]
 

@@ -12,12 +12,12 @@ Not held back are traces outside of memory: files, other machines, time.
 
 from __future__ import annotations
 
+import builtins
 import gc
+import io
 import os
-import pickle
 import signal
 import sys
-import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -86,7 +86,7 @@ class _Process(Generic[_T]):
     """A copy of this process, as it is now, which computes one thing.
 
     Args:
-        task: what it computes; the result goes through `pickle`.
+        task: what it computes: tensors, numbers and texts, in tuples, lists and dicts.
     """
 
     __slots__ = ("_number", "_pipe")
@@ -96,9 +96,7 @@ class _Process(Generic[_T]):
         for stream in (sys.stdout, sys.stderr):
             stream.flush()  # or it would be written twice
         self._pipe, entrance = os.pipe()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # of Python 3.12, about threads: none is needed there
-            self._number = fork()
+        self._number = fork()
         if not self._number:
             _answer(task, entrance)
         os.close(entrance)
@@ -119,9 +117,9 @@ class _Process(Generic[_T]):
                 got="its process, which died",
                 do="Run loss(model, batch) by itself: it may use too much memory, or crash.",
             )
-        result, error = pickle.loads(answer)  # noqa: S301  (from a copy of this process)
+        result, error = torch.load(io.BytesIO(answer), weights_only=True)
         if error is not None:
-            raise error
+            raise _raised_again(*error)
         return result  # type: ignore[no-any-return]
 
     def end(self) -> None:
@@ -137,9 +135,9 @@ def _answer(task: Callable[[], object], entrance: int) -> NoReturn:
         gc.disable()  # looking through all objects would copy their memory
         torch.set_num_threads(1)  # the threads of OpenMP have stayed behind
         try:
-            answer = pickle.dumps((task(), None))
+            answer = _written((task(), None))
         except BaseException as error:  # noqa: BLE001  (whatever it is, it is raised again on the other side)
-            answer = pickle.dumps((None, _sendable(error)))
+            answer = _written((None, _told(error)))
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
         with os.fdopen(entrance, "wb") as pipe:
@@ -148,18 +146,36 @@ def _answer(task: Callable[[], object], entrance: int) -> NoReturn:
         os._exit(0)
 
 
-def _sendable(error: BaseException) -> BaseException:
-    """The error, or its class and text where it cannot be sent."""
+def _written(answer: object) -> bytes:
+    buffer = io.BytesIO()
+    torch.save(answer, buffer)
+    torch.load(io.BytesIO(buffer.getvalue()), weights_only=True)  # or it could not be read on the other side
+    return buffer.getvalue()
+
+
+def _told(error: BaseException) -> tuple[str, list[str]]:
+    """The class of an error, and its words."""
     if isinstance(error, CoupledRecords):  # what it names may have been chosen by the record
-        return CoupledRecords(
-            expected="a loss that keeps nothing of a record for the next one",
-            got="one that keeps what it computed from it, on the model or in memory from before the pass",
-            do="This loss looks at numbers of records: keep no outputs, banks, flags or running values.",
-        )
+        return "CoupledRecords", [
+            "a loss that keeps nothing of a record for the next one",
+            "one that keeps what it computed from it, on the model or in memory from before the pass",
+            "This loss looks at numbers of records: keep no outputs, banks, flags or running values.",
+        ]
+    if isinstance(error, ModelError):
+        return "ModelError", [error.expected, error.got, error.do]
+    name = type(error).__name__
+    return (name, [str(error)]) if name in vars(builtins) else ("RuntimeError", [f"{name}: {error}"])
+
+
+def _raised_again(name: str, words: list[str]) -> BaseException:
+    kinds: dict[str, type[ModelError | CoupledRecords]] = {"CoupledRecords": CoupledRecords, "ModelError": ModelError}
+    if name in kinds:
+        return kinds[name](**dict(zip(("expected", "got", "do"), words, strict=True)))
+    kind = getattr(builtins, name)
     try:
-        pickle.loads(pickle.dumps(error))  # noqa: S301  (our own)
-    except Exception:  # noqa: BLE001  (classes of users may raise anything)
-        return RuntimeError(f"{type(error).__name__}: {error}")
+        error: BaseException = kind(*words)
+    except TypeError:  # such as UnicodeDecodeError, which takes more
+        error = RuntimeError(f"{name}: {words[0]}")
     return error
 
 

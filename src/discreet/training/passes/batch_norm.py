@@ -29,7 +29,7 @@ from discreet.errors import CoupledRecords, ModelError, ParameterError
 from discreet.mechanisms import BatchNorm, Groups
 from discreet.plan import Plan
 from discreet.training.factors.factors import wide
-from discreet.training.passes.steady import without_dropout
+from discreet.training.passes.trials import without_dropout
 from discreet.training.separation.doors import Doors
 from discreet.training.separation.exits import layer_of
 from discreet.training.separation.own import current_proof

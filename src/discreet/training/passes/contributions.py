@@ -16,7 +16,7 @@ from discreet.training.factors.lengths import squares_together
 from discreet.training.rules.call import Use
 from discreet.training.rules.weights import Region, whole
 
-__all__ = ["Contributions", "Piece", "gathered"]
+__all__ = ["Contributions", "Piece", "alone", "gathered"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,6 +89,12 @@ class Contributions:
             leaf: tuple(Piece(piece.region, piece.factor.keep(kept)) for piece in own) for leaf, own in self.pieces.items()
         }
         return Contributions(pieces, self.records, self.present)
+
+
+def alone(gradients: Mapping[str, Tensor]) -> Contributions:
+    """Of one record, from its gradients by leaf."""
+    pieces = {leaf: (Piece(whole(gradient), Dense(gradient.unsqueeze(0))),) for leaf, gradient in gradients.items()}
+    return Contributions(pieces, 1, 1)
 
 
 def gathered(

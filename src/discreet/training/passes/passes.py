@@ -19,18 +19,16 @@ from torch import Tensor, nn
 
 from discreet.errors import ModelError
 from discreet.training.data.trees import Portion, begun, check_rows, joined, leaves, select, tensors_in
-from discreet.training.factors.factors import Dense, Factor, wide
+from discreet.training.factors.factors import Factor, wide
 from discreet.training.factors.memory import Activations
 from discreet.training.passes.apart import one_by_one
 from discreet.training.passes.batch_norm import Alone, Noting, PrivateBatchNorm
-from discreet.training.passes.contributions import Contributions, Piece
 from discreet.training.passes.precision_settings import full_precision
 from discreet.training.passes.sandbox import plain_forward
-from discreet.training.passes.saved import SavedBytes
 from discreet.training.passes.tape import Tape
+from discreet.training.passes.trials import SavedBytes
 from discreet.training.rules import RULES
 from discreet.training.rules.call import Use, Uses, WrongGuess
-from discreet.training.rules.weights import whole
 from discreet.training.separation.doors import Doors, opened
 from discreet.training.separation.kept import refuse_kept
 from discreet.training.separation.marks import no_functions, out_of_sight
@@ -235,8 +233,8 @@ class Passes:
 
     def alone(
         self, loss: Loss, batch: Any, copies: int, *, trial: bool = False, apart: bool = False
-    ) -> tuple[Contributions, dict[str, Tensor]]:
-        """One record by itself, all of its rows, with torch's own gradients.
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """The gradients of one record by itself, all of its rows, as torch computes them, by leaf; and its statistics.
 
         Args:
             loss: of rows.
@@ -259,19 +257,15 @@ class Passes:
             for name, values in {"the loss": losses, **statistics}.items():
                 proof.require_rows(values, Rows(0), name)
             if not losses.requires_grad:
-                return Contributions({}, 1, 1), statistics
+                return {}, statistics
             with mode:
                 gradients = _gradients(losses.mean(), list(self._parameters.values()), allow_unused=True)
             for leaf, gradient in zip(self._parameters, gradients, strict=True):
                 if gradient is not None:
                     proof.require_rows(gradient, Rows(0), f"the gradient of {leaf}")
             proof.check()
-        pieces = {
-            leaf: (Piece(whole(parameter), Dense(wide(_full(gradient)).unsqueeze(0))),)
-            for (leaf, parameter), gradient in zip(self._parameters.items(), gradients, strict=True)
-            if gradient is not None
-        }
-        return Contributions(pieces, 1, 1), statistics
+        found = zip(self._parameters, gradients, strict=True)
+        return {leaf: wide(_full(gradient)) for leaf, gradient in found if gradient is not None}, statistics
 
     def trial(self, loss: Loss, batch: Any, rows: int) -> Trial:
         """As `together`, over a few rows, without a trace; every factor as it is.

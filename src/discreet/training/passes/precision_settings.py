@@ -1,4 +1,4 @@
-"""Settings under which float32 is not computed as float32.
+"""Numbers that bounds are proved for: kinds of parameters, and settings under which float32 is not computed as float32.
 
 Bounds on rounding hold for float32 (docs/proofs/sums.md). torch and the libraries below it can be
 told to compute products, convolutions and recurrent layers of float32 in a shorter format. Each of
@@ -8,23 +8,26 @@ these settings is read, and refused by its name.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, final
 
 import torch
+from torch import Tensor
+from torch.nn.parameter import is_lazy
 
-from discreet.errors import NumericsError
+from discreet.errors import ModelError, NumericsError
 
-__all__ = ["full_precision", "refuse_short_formats"]
+__all__ = ["full_precision", "refuse_kinds", "refuse_short_formats"]
 
 # Values under which float32 is float32; "none": as the setting above it, which is read as well.
 _LONG = (False, "highest", "ieee", "none")
 _VARIABLES = ("ONEDNN_DEFAULT_FPMATH_MODE", "DNNL_DEFAULT_FPMATH_MODE")
 _STRICT = ("", "STRICT")
 _AS_IT_IS = nullcontext()
+_KINDS = frozenset({torch.bfloat16, torch.float16, torch.float32, torch.float64})
 # What the attributes read, in a tenth of their time; torch before 2.9 has neither.
 _read_precision: Any = getattr(torch._C, "_get_fp32_precision_getter", None)  # noqa: SLF001
 
@@ -145,3 +148,22 @@ def _flag(name: str, getter: str) -> _Setting | None:
 
 def _is_true(value: Any) -> bool:
     return bool(value[0] if isinstance(value, tuple) else value)  # with a flag for splitting sums
+
+
+def refuse_kinds(parameters: Mapping[str, Tensor]) -> None:
+    """Refuse parameters whose gradients have no norm here: complex, quantised, without a shape.
+
+    Args:
+        parameters: that are to be trained, by leaf.
+
+    Raises:
+        ModelError: there is one; the message names it.
+    """
+    for leaf, parameter in parameters.items():
+        if is_lazy(parameter) or parameter.dtype not in _KINDS:
+            kind = "which has no shape yet" if is_lazy(parameter) else f"of {parameter.dtype}"
+            raise ModelError(
+                expected="trained parameters of real numbers, of known shape",
+                got=f"{leaf}, {kind}",
+                do="Run a lazy model once; keep complex numbers as pairs of real ones (torch.view_as_complex in the forward).",
+            )

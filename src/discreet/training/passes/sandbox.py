@@ -36,10 +36,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from discreet.errors import ModelError
 from discreet.training.passes.replaced import Replaced
+from discreet.training.passes.scripted import unseen_in
 from discreet.training.separation.kept import Attributes, modules_of
 from discreet.training.separation.own import current_proof
 from discreet.training.separation.proof import Proof
-from discreet.training.separation.scripted import unseen_in
 
 __all__ = ["plain_forward", "prepared", "seeded"]
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from discreet.training.data.trees import tensors_in
 from discreet.training.passes.batch_norm import Noting
-from discreet.training.passes.steady import without_dropout
+from discreet.training.passes.trials import without_dropout
 from discreet.training.rules.call import Call, Rule, Uses, own_rule
 from discreet.training.rules.guess import repeated_axes
 from discreet.training.rules.weights import Computed, Looked, Part, Value, sources_of, view_of, whole

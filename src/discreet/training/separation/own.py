@@ -1,7 +1,7 @@
 """Operations in which the proof does not look.
 
-Compiled kernels of our own, and what is made of gradients at taps: what such code does is checked by its own tests; here it says
-which axis of its arguments and results tells the record, as an entry of the table does for an operation of torch.
+Compiled kernels of our own, and what is made of gradients at taps: what such code does is checked by its own tests; here it
+says which axis of its arguments and results tells the record, as an entry of the table does for an operation of torch.
 
 Operators of torch that are given functions, such as `flex_attention`: what the functions do is not followed, so records are
 computed one by one, each in a process of its own.
@@ -76,10 +76,10 @@ _GIVEN_FUNCTIONS = (
 )
 
 
-def _unfollowed(operator: Any, proof: Proof, *args: Any, **kwargs: Any) -> Any:
+def _unfollowed(operator: Any, proof: Proof, *args: Any) -> Any:
     """Called by torch in the place of an operator that is given functions, with the mode of the proof switched off."""
     proof.fail(f"{operator.name()} is given functions, which cannot be followed")
-    results = operator(*args, **kwargs)
+    results = operator(*args)
     for result in tensors_among(results):
         proof.declare(result, OWN)
     return results

@@ -7,7 +7,7 @@ import weakref
 
 import torch
 
-from discreet.training.passes.saved import SavedBytes
+from discreet.training.passes.trials import SavedBytes
 from discreet.training.separation.proof import Proof
 from discreet.training.separation.states import Rows
 

@@ -1,14 +1,18 @@
-"""What autograd keeps of a forward pass for the backward pass: measured on a small pass, not guessed from shapes.
+"""What trial passes need: they drop no numbers, and count what autograd keeps.
 
-Each tensor is counted with the call that it was kept for, so that one can tell what has been given back when a backward pass
-has come to a certain call. Tensors that share memory count once; what does not depend on records does not count.
+Functions that drop numbers at random keep all of them, so that a record can be compared with itself in another pass.
+
+What autograd keeps of a forward pass for the backward pass is measured on a small pass, not guessed from shapes. Each tensor is
+counted with the call that it was kept for, so that one can tell what has been given back when a backward pass has come to a
+certain call. Tensors that share memory count once; what does not depend on records does not count.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import accumulate
+from typing import Any, TypeAlias
 
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
@@ -16,7 +20,14 @@ from torch.autograd.graph import saved_tensors_hooks
 from discreet.training.factors.memory import Activations
 from discreet.training.separation.marks import holds_records, no_functions
 
-__all__ = ["SavedBytes"]
+__all__ = ["SavedBytes", "without_dropout"]
+
+_DROPOUTS = frozenset(
+    name + end for name in ("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout") for end in ("", "_")
+)
+_RECURRENT = frozenset({"gru", "lstm", "rnn_relu", "rnn_tanh"})
+_ATTENTION = "scaled_dot_product_attention"
+_Arguments: TypeAlias = tuple[Sequence[Any], dict[str, Any]]
 
 
 class SavedBytes:
@@ -64,3 +75,16 @@ class SavedBytes:
         """
         each = [self.bytes.get(call, 0) // max(1, rows) for call in range(calls + 1)]
         return Activations(tuple(reversed(tuple(accumulate(reversed(each))))), max(each))
+
+
+def without_dropout(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> _Arguments:
+    """The arguments with which a function of torch drops nothing."""
+    if name in _DROPOUTS:
+        return (*args[:2], False)[: max(2, len(args))], kwargs | ({} if len(args) > 2 else {"train": False})
+    if name == _ATTENTION:
+        args = (*args[:4], 0.0, *args[5:]) if len(args) > 4 else args
+        return args, kwargs | ({"dropout_p": 0.0} if "dropout_p" in kwargs else {})
+    if name in _RECURRENT:
+        # The only float among the arguments is the share that is dropped.
+        return tuple(0.0 if isinstance(argument, float) else argument for argument in args), kwargs
+    return args, kwargs
