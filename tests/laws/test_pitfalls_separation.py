@@ -298,6 +298,26 @@ def test_t09_a_number_that_python_has_seen_is_not_written_into_a_buffer() -> Non
     assert numbers.isdisjoint({round(number, 9) for number in SEEN})  # but those of made-up records
 
 
+def with_fewer_keys(x: Tensor) -> Tensor:
+    """The kernel takes the number of keys from the values, and reads those of the next record."""
+    queries, values = torch.ones(len(x), 1, 4, 1) + 0.0 * x[:, None, :1, None], x.reshape(-1, 1, 4, 1)
+    attended = nn.functional.scaled_dot_product_attention(queries, x[:, :1].reshape(-1, 1, 1, 1), values)
+    return attended.reshape(-1, 4)
+
+
+def halved_copies(x: Tensor) -> Tensor:
+    """The kernel sorts a copy in which entries share their memory."""
+    return x.expand(3, *x.shape).median(0)[0]
+
+
+@pytest.mark.parametrize(("function", "reason"), [(with_fewer_keys, "sizes do not fit"), (halved_copies, "an expanded tensor")])
+def test_t06_kernels_that_read_other_records_are_not_believed(function: Callable[[Tensor], Tensor], reason: str) -> None:
+    """Wrong: to go by what a function should compute, and not by the sizes and strides that its kernel takes for granted."""
+    engine = Engine(nn.Linear(4, 3))
+    list(engine.passes(lambda model, batch: squares(model, (function(batch[0]),)), ordinary(), RECORDS, RECORDS))
+    assert reason in str(engine.one_by_one)
+
+
 def test_t06_what_is_written_through_data_after_its_use_is_seen() -> None:
     """Wrong: the version counter alone is compared, and the gradient of a weight is made of another record's row."""
 
