@@ -20,6 +20,7 @@ import signal
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from os import fork  # the function itself: passes replace the attribute
 from typing import Generic, NoReturn, TypeVar, final
@@ -93,8 +94,7 @@ class _Process(Generic[_T]):
 
     def __init__(self, task: Callable[[], _T]) -> None:
         _refuse_other_systems()
-        for stream in (sys.stdout, sys.stderr):
-            stream.flush()  # or it would be written twice
+        _write_out()  # or it would be written twice
         self._pipe, entrance = os.pipe()
         self._number = fork()
         if not self._number:
@@ -138,12 +138,18 @@ def _answer(task: Callable[[], object], entrance: int) -> NoReturn:
             answer = _written((task(), None))
         except BaseException as error:  # noqa: BLE001  (whatever it is, it is raised again on the other side)
             answer = _written((None, _told(error)))
-        for stream in (sys.stdout, sys.stderr):
-            stream.flush()
+        _write_out()
         with os.fdopen(entrance, "wb") as pipe:
             pipe.write(answer)
     finally:
         os._exit(0)
+
+
+def _write_out() -> None:
+    """Write what was printed so far."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(AttributeError, OSError, ValueError):  # there is none, or it is closed
+            stream.flush()
 
 
 def _written(answer: object) -> bytes:
@@ -180,10 +186,12 @@ def _raised_again(name: str, words: list[str]) -> BaseException:
 
 
 def _refuse_other_systems() -> None:
-    if sys.platform != "linux" or torch.accelerator.is_available():
+    # Elsewhere copies of a process are unsafe; a device does not survive them.
+    in_use = torch.cuda.is_initialized() or torch.xpu.is_initialized()  # type: ignore[no-untyped-call]
+    if sys.platform != "linux" or in_use:
         raise ModelError(
             expected="a loss that looks at no numbers of records, on this system",
             got="one that does (training.check says where)",
             do="Write it with torch.where and other operations of tensors. Losses that look at numbers are "
-            "computed in a process for each record, on Linux and without an accelerator.",
+            "computed in a process for each record, on Linux and while no accelerator is in use.",
         )
