@@ -168,7 +168,7 @@ def check_model(here: Path) -> None:
     assert model(child.data().tensors[0]).shape == (child.RECORDS, 2)
 
 
-@pytest.mark.parametrize("terms", ["odometer", "list"])
+@pytest.mark.parametrize("terms", [pytest.param("odometer", marks=pytest.mark.full), "list"])
 def test_p20_p41_five_kills(tmp_path: Path, terms: str) -> None:
     assert kill_and_resume(tmp_path, terms, kills=5, seed=1) >= 1
 

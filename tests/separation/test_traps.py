@@ -89,7 +89,6 @@ COUPLED: dict[str, Callable[[Tensor], Tensor]] = {
     "unique entries": lambda x: torch.isin(x, _TABLE, assume_unique=True),
     "keys are records": _keys_are_records,
     "fewer keys than values": _fewer_keys,
-    "median of expanded copies": lambda x: x.expand(3, B, T).median(0).values,
     "group norm with weights that are expanded": lambda x: torch.native_group_norm(
         x.unsqueeze(2), torch.ones(1).expand(T), None, B, T, 1, 1, 1e-5
     )[0],

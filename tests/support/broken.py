@@ -91,14 +91,15 @@ def _fix_examples(item: pytest.Item, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 _SEPARATION = "discreet.training.separation"
-_REMEMBERED = (("operation", "_operations"), ("effects", "_effects"), ("doors", "_kinds"))  # dictionaries, for speed
+_REMEMBERED = (("operation", "OPERATIONS"), ("effects", "_effects"), ("doors", "_kinds"))  # dictionaries, for speed
 
 
 def forget() -> None:
     """Results of right code must not hide wrong code, nor the reverse: every cache of ours is emptied."""
     for module_name, name in _REMEMBERED:
-        remembered = getattr(sys.modules.get(f"{_SEPARATION}.{module_name}"), name, {})
-        remembered.clear()
+        module = sys.modules.get(f"{_SEPARATION}.{module_name}")
+        if module is not None:
+            getattr(module, name).clear()
     for module in list(sys.modules.values()):
         if str(getattr(module, "__file__", None)).startswith(OURS) and isinstance(module, ModuleType):
             for value in list(vars(module).values()):

@@ -322,9 +322,9 @@ def test_p11_an_augmentation_that_would_mix_records_sees_one_at_a_time(
     seen: set[int] = set()
     right = Passes._augmented
 
-    def noted(self: Passes, augment: Any, rows: Any, records: int, copies: int) -> Any:
+    def noted(self: Passes, augment: Any, rows: Any, records: int, copies: int, *, apart: bool = False) -> Any:
         seen.add(records)
-        return right(self, augment, rows, records, copies)
+        return right(self, augment, rows, records, copies, apart=apart)
 
     monkeypatch.setattr(Passes, "_augmented", noted)
     x, y = (tensor[:8] for tensor in data().tensors)

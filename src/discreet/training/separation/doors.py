@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from discreet.training.separation.exits import MENDED
 from discreet.training.separation.marks import no_functions
 from discreet.training.separation.operation import operation_of
 from discreet.training.separation.proof import Proof
@@ -193,7 +194,7 @@ def _kind(func: Any) -> _Kind:
         return _Kind.METADATA
     if name in _INDEXED:
         return _Kind.INDEXED
-    if reads_by_itself(name) or name in _CHECKS or name in _HANDS_OUT_MEMORY or name == "ctc_loss":
+    if reads_by_itself(name) or name in _CHECKS or name in _HANDS_OUT_MEMORY or name in MENDED:
         return _Kind.WATCHED
     return _Kind.KERNEL if is_kernel(name) else _Kind.ORDINARY
 
@@ -294,8 +295,8 @@ class Doors(TorchFunctionMode):
                 raise
             finally:
                 self.proof.reads_allowed = False
-        if name == "ctc_loss":
-            return self._called(func, *_within_bounds(args, kwargs))
+        if name in MENDED:
+            return self._called(func, *MENDED[name](args, kwargs))
         if name in ("tensor_split", "new", "new_tensor") or name.startswith("sparse"):
             self._refuse_secrets(name, args[1:], kwargs)
         elif not _gives_itself(name, args, kwargs):
@@ -368,25 +369,6 @@ def _lists_in(index: Any) -> list[Any]:
     if isinstance(index, tuple):
         return [part for part in index if isinstance(part, (list, tuple))]
     return [index] if isinstance(index, list) else []
-
-
-def _within_bounds(args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Sequence[Any], dict[str, Any]]:
-    """Arguments of a sequence loss with labels and lengths that exist.
-
-    For others torch's kernel writes out of bounds, into the gradients of other records, or ends the process.
-    """
-    names = ("log_probs", "targets", "input_lengths", "target_lengths")
-    given = dict(zip(names, args, strict=False)) | kwargs
-    scores, targets = given["log_probs"], given["targets"]
-    limits = {"targets": scores.shape[-1] - 1, "input_lengths": scores.shape[0]}
-    if targets.ndim > 1:
-        limits["target_lengths"] = targets.shape[1]
-    bounded = {
-        name: given[name].clamp(0, limit) for name, limit in limits.items() if isinstance(given[name], Tensor) and limit >= 0
-    }
-    return [bounded.get(name, given[name]) for name in names[: len(args)]] + list(args[len(names) :]), kwargs | {
-        name: value for name, value in bounded.items() if name in kwargs
-    }
 
 
 def _gives_itself(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 from types import FrameType
 from typing import Any
@@ -18,6 +18,7 @@ from discreet.training.separation.states import PUBLIC, State, is_public
 from discreet.training.separation.table.operands import tensors_among
 
 __all__ = [
+    "MENDED",
     "arguments_of",
     "caught_error",
     "depends_on_kept",
@@ -134,3 +135,38 @@ def layer_of(names: Mapping[int, str]) -> str:
                 return f"layer {names[id(module)]!r}" if names[id(module)] else "model"
         frame = frame.f_back
     return ""
+
+
+def _within_bounds(args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Sequence[Any], dict[str, Any]]:
+    """Arguments of a sequence loss with labels and lengths that exist.
+
+    For others torch's kernel writes out of bounds, into the gradients of other records, or ends the process.
+    """
+    names = ("log_probs", "targets", "input_lengths", "target_lengths")
+    given = dict(zip(names, args, strict=False)) | kwargs
+    scores, targets = given["log_probs"], given["targets"]
+    limits = {"targets": scores.shape[-1] - 1, "input_lengths": scores.shape[0]}
+    if targets.ndim > 1:
+        limits["target_lengths"] = targets.shape[1]
+    bounded = {
+        name: given[name].clamp(0, limit) for name, limit in limits.items() if isinstance(given[name], Tensor) and limit >= 0
+    }
+    return [bounded.get(name, given[name]) for name in names[: len(args)]] + list(args[len(names) :]), kwargs | {
+        name: value for name, value in bounded.items() if name in kwargs
+    }
+
+
+def _in_own_places(args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Sequence[Any], dict[str, Any]]:
+    """Arguments of a median without entries that share their memory.
+
+    torch's kernel sorts a copy that has the strides of its argument: of an expanded tensor come entries of neighbours, or what
+    was in the memory before.
+    """
+    if args:
+        return (args[0].contiguous(), *args[1:]), kwargs
+    name = "self" if "self" in kwargs else "input"
+    return args, kwargs | {name: kwargs[name].contiguous()}
+
+
+MENDED = {"ctc_loss": _within_bounds, "median": _in_own_places, "nanmedian": _in_own_places}
+"""Functions whose kernels need other arguments, or they would reach into memory of other records."""

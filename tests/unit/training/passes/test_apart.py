@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from discreet.errors import CoupledRecords, ModelError
+from discreet.training.passes import apart
 from discreet.training.passes.apart import one_by_one
 from discreet.training.separation.states import OneByOne
 
@@ -116,11 +117,20 @@ def test_a_process_that_dies_is_told() -> None:
 
 def test_who_stops_early_leaves_no_process_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    started = []
+
+    def noted() -> int:
+        started.append(os.fork())
+        return started[-1]
+
+    monkeypatch.setattr(apart, "fork", noted)
     results = one_by_one(needs_a_process, range(6), 6)
     next(results)
     results.close()  # type: ignore[attr-defined]
-    with pytest.raises(ChildProcessError):
-        os.waitpid(-1, os.WNOHANG)
+    assert len(started) == 3
+    for process in started:
+        with pytest.raises(ChildProcessError):  # it was waited for
+            os.waitpid(process, os.WNOHANG)
 
 
 def test_elsewhere_such_losses_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
