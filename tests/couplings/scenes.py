@@ -68,7 +68,6 @@ LATER = Timing("later", first=0, wakes=1, steps=2)
 THIRD = Timing("third", first=0, wakes=2, steps=3)
 LONG = Timing("long", first=0, wakes=0, steps=2)  # for what acts in the next step
 LONG_LATER = Timing("long, later", first=0, wakes=1, steps=3)
-_MANY = frozenset({"door", "copy", "shift", "product", "reduction", "along", "loss"})
 
 
 class Relation(Enum):
@@ -193,11 +192,11 @@ class Case:
         return self.name.partition(":")[0]
 
     def is_slow(self, timing: Timing) -> bool:
-        """Whether a run is for the slow suite: algebra and doors that are awake from the start.
+        """Whether a run is for the slow suite: one that is awake from the start.
 
-        The same cases that wake later are in the quick one, and see the same operations.
+        Where the same case also wakes later, that is in the quick one, with the same operations.
         """
-        return self.full or (timing is FRESH and self.kind in _MANY)
+        return self.full or (timing in (FRESH, LONG) and len(self.timings) > 1)
 
     def scene(self, timing: Timing, *, special: bool) -> Scene:
         return Scene.of(timing.clock(), self.relation, special=special)
