@@ -268,7 +268,7 @@ MUTATIONS = [
         f"{LAWS}::test_t09_t10_an_optimizer_that_holds_records_takes_no_step_and_is_not_saved[lr]",
     ),
     Mutation(
-        "T15 models for several devices are not refused",
+        "T10 models for several devices are not refused",
         replaced(run, "refuse_parallel", nothing),
         f"{LAWS}::test_t10_a_run_refuses_models_that_exchange_gradients_themselves",
     ),

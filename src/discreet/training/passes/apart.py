@@ -22,7 +22,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from os import fork  # the function itself: passes replace the attribute
 from typing import Generic, NoReturn, TypeVar, final
 
 import torch
@@ -34,6 +33,7 @@ from discreet.training.separation.states import OneByOne
 __all__ = ["one_by_one"]
 
 _T = TypeVar("_T")
+_fork: Callable[[], int] | None = getattr(os, "fork", None)  # the function itself: passes replace the attribute
 
 
 def one_by_one(compute: Callable[[int, bool], _T], records: Sequence[int], places: int) -> Iterator[_T]:
@@ -93,7 +93,7 @@ class _Process(Generic[_T]):
     __slots__ = ("_number", "_pipe")
 
     def __init__(self, task: Callable[[], _T]) -> None:
-        _refuse_other_systems()
+        fork = _safe_fork()
         _write_out()  # or it would be written twice
         self._pipe, entrance = os.pipe()
         self._number = fork()
@@ -170,7 +170,9 @@ def _told(error: BaseException) -> tuple[str, list[str]]:
     if isinstance(error, ModelError):
         return "ModelError", [error.expected, error.got, error.do]
     name = type(error).__name__
-    return (name, [str(error)]) if name in vars(builtins) else ("RuntimeError", [f"{name}: {error}"])
+    if type(error).__module__ == "builtins":
+        return name, [str(error)]
+    return "RuntimeError", [f"{name}: {error}"]  # classes of users stay on their side
 
 
 def _raised_again(name: str, words: list[str]) -> BaseException:
@@ -185,13 +187,18 @@ def _raised_again(name: str, words: list[str]) -> BaseException:
     return error
 
 
-def _refuse_other_systems() -> None:
-    # Elsewhere copies of a process are unsafe; a device does not survive them.
+def _safe_fork() -> Callable[[], int]:
+    """What copies this process.
+
+    Raises:
+        ModelError: copies are unsafe on this system, or a device is in use, which does not survive them.
+    """
     in_use = torch.cuda.is_initialized() or torch.xpu.is_initialized()  # type: ignore[no-untyped-call]
-    if sys.platform != "linux" or in_use:
+    if _fork is None or sys.platform != "linux" or in_use:
         raise ModelError(
             expected="a loss that looks at no numbers of records, on this system",
             got="one that does (training.check says where)",
             do="Write it with torch.where and other operations of tensors. Losses that look at numbers are "
             "computed in a process for each record, on Linux and while no accelerator is in use.",
         )
+    return _fork

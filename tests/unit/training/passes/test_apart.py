@@ -123,7 +123,7 @@ def test_who_stops_early_leaves_no_process_behind(monkeypatch: pytest.MonkeyPatc
         started.append(os.fork())
         return started[-1]
 
-    monkeypatch.setattr(apart, "fork", noted)
+    monkeypatch.setattr(apart, "_fork", noted)
     results = one_by_one(needs_a_process, range(6), 6)
     next(results)
     results.close()  # type: ignore[attr-defined]
@@ -133,7 +133,10 @@ def test_who_stops_early_leaves_no_process_behind(monkeypatch: pytest.MonkeyPatc
             os.waitpid(process, os.WNOHANG)
 
 
-def test_elsewhere_such_losses_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "platform", "darwin")
+@pytest.mark.parametrize(("owner", "name", "value"), [(sys, "platform", "darwin"), (apart, "_fork", None)])
+def test_elsewhere_such_losses_are_refused(
+    owner: object, name: str, value: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(owner, name, value)
     with pytest.raises(ModelError, match="looks at no numbers"):
         list(one_by_one(needs_a_process, [0], 1))
