@@ -1,1 +1,3 @@
-"""Scripts that measure; those that share modules (`step`, `growth`, `utility` and others) run with `python -m`."""
+"""Scripts that measure; those that share modules (`step`, `growth`, `utility` and others) run with
+`python -m`.
+"""

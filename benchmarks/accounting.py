@@ -3,10 +3,11 @@
     python benchmarks/accounting.py            # 104 settings, about a quarter of an hour
     python benchmarks/accounting.py --quick    # 12 settings
 
-Every tool runs in a process of its own, warmed up by one query that is not counted; the tools take turns on each setting, so
-that whatever else the machine does hits all of them. Times are CPU seconds of that process. A tool that needs more than the
-limit is stopped and started again. The truth is our bracket: [lower, upper] certified, the estimate inside it. A peer is
-*below the truth* if it is below our certified lower bound: it promises more privacy than there is. Peers that are not
+Every tool runs in a process of its own, warmed up by one query that is not counted; the tools take
+turns on each setting, so that whatever else the machine does hits all of them. Times are CPU
+seconds of that process. A tool that needs more than the limit is stopped and started again. The
+truth is our bracket: [lower, upper] certified, the estimate inside it. A peer is *below the truth*
+if it is below our certified lower bound: it promises more privacy than there is. Peers that are not
 installed are named and skipped.
 """
 
@@ -71,7 +72,8 @@ class Result:
     failure: str = ""
 
 
-# --- the tools; each function runs inside its own process ---------------------------------------------------------------
+# --- the tools; each function runs inside its own process
+# ---------------------------------------------------------------
 
 
 def ours_tight(task: Setting | Target) -> tuple[float, ...]:
@@ -87,27 +89,40 @@ def ours_rdp(task: Setting | Target) -> tuple[float, ...]:
 def _ours(task: Setting | Target, accountant: Accountant) -> tuple[float, ...]:
     if isinstance(task, Target):
         unknown = NoiseMultiplier(Poisson(task.probability), task.steps)
-        return (solve(unknown, epsilon=task.epsilon, delta=task.delta, accountant=accountant).value,)
+        return (
+            solve(unknown, epsilon=task.epsilon, delta=task.delta, accountant=accountant).value,
+        )
     step = Step(Poisson(task.probability), (GaussianSum("sum", 1.0, task.noise),))
-    found = account([(step, task.steps)], delta=task.delta, accountant=accountant, adjacency=Adjacency.ADD_OR_REMOVE)
+    found = account(
+        [(step, task.steps)],
+        delta=task.delta,
+        accountant=accountant,
+        adjacency=Adjacency.ADD_OR_REMOVE,
+    )
     return found.upper, found.lower, math.nan if found.estimate is None else found.estimate
 
 
 def dpa_pld(task: Setting | Target) -> tuple[float, ...]:
     """dp-accounting, privacy loss distributions with its default interval."""
-    return _dpa(task, importlib.import_module("dp_accounting.pld.pld_privacy_accountant").PLDAccountant)
+    return _dpa(
+        task, importlib.import_module("dp_accounting.pld.pld_privacy_accountant").PLDAccountant
+    )
 
 
 def dpa_rdp(task: Setting | Target) -> tuple[float, ...]:
     """dp-accounting, Rényi with its default orders."""
-    return _dpa(task, importlib.import_module("dp_accounting.rdp.rdp_privacy_accountant").RdpAccountant)
+    return _dpa(
+        task, importlib.import_module("dp_accounting.rdp.rdp_privacy_accountant").RdpAccountant
+    )
 
 
 def _dpa(task: Setting | Target, make: Callable[[], Any]) -> tuple[float, ...]:
     dpa = importlib.import_module("dp_accounting")
 
     def event(noise: float) -> Any:
-        return dpa.SelfComposedDpEvent(dpa.PoissonSampledDpEvent(task.probability, dpa.GaussianDpEvent(noise)), task.steps)
+        return dpa.SelfComposedDpEvent(
+            dpa.PoissonSampledDpEvent(task.probability, dpa.GaussianDpEvent(noise)), task.steps
+        )
 
     if isinstance(task, Target):
         return (float(dpa.calibrate_dp_mechanism(make, event, task.epsilon, task.delta, tol=1e-3)),)
@@ -115,18 +130,24 @@ def _dpa(task: Setting | Target, make: Callable[[], Any]) -> tuple[float, ...]:
 
 
 def prv(task: Setting | Target) -> tuple[float, ...]:
-    """prv-accountant, errors of 0.01 (0.05 when calibrating) in epsilon and a thousandth in delta; its upper bound."""
+    """prv-accountant, errors of 0.01 (0.05 when calibrating) in epsilon and a thousandth in delta;
+    its upper bound.
+    """
     library = importlib.import_module("prv_accountant")
 
     def upper(noise: float, error: float) -> float:
-        mechanism = library.PoissonSubsampledGaussianMechanism(noise_multiplier=noise, sampling_probability=task.probability)
+        mechanism = library.PoissonSubsampledGaussianMechanism(
+            noise_multiplier=noise, sampling_probability=task.probability
+        )
         accountant = library.PRVAccountant(
             prvs=[mechanism],
             max_self_compositions=[task.steps],
             eps_error=error,
             delta_error=task.delta / 1000.0,
         )
-        return float(accountant.compute_epsilon(delta=task.delta, num_self_compositions=[task.steps])[2])
+        return float(
+            accountant.compute_epsilon(delta=task.delta, num_self_compositions=[task.steps])[2]
+        )
 
     if isinstance(task, Setting):
         return (upper(task.noise, 0.01),)
@@ -146,7 +167,8 @@ TOOLS: dict[str, tuple[Callable[[Setting | Target], tuple[float, ...]], str]] = 
 }
 
 
-# --- one process for each tool -------------------------------------------------------------------------------------------
+# --- one process for each tool
+# -------------------------------------------------------------------------------------------
 
 
 def _serve(tool: Callable[[Setting | Target], tuple[float, ...]], pipe: Connection) -> None:
@@ -185,7 +207,9 @@ class Runner:
 
     def _start(self) -> None:
         self.pipe, there = self.context.Pipe()
-        self.process = self.context.Process(target=_serve, args=(TOOLS[self.name][0], there), daemon=True)
+        self.process = self.context.Process(
+            target=_serve, args=(TOOLS[self.name][0], there), daemon=True
+        )
         self.process.start()
         self.pipe.send(Setting(0.02, 2.0, 50, 1e-5))  # imports and caches, not counted
         self.pipe.poll(60.0)
@@ -199,7 +223,8 @@ class Runner:
             self.process = None
 
 
-# --- the grid and the tables ---------------------------------------------------------------------------------------------
+# --- the grid and the tables
+# ---------------------------------------------------------------------------------------------
 
 
 def settings(*, quick: bool) -> list[Setting]:
@@ -208,8 +233,12 @@ def settings(*, quick: bool) -> list[Setting]:
     if quick:
         grid = itertools.product((0.001, 0.01, 0.1), (1.0, 4.0), (1_000,), (1e-5, 1e-11))
     else:
-        usual = itertools.product((1e-4, 1e-3, 0.01, 0.1, 0.5), (0.6, 1.0, 2.0, 5.0), (100, 10_000), (1e-5, 1e-10))
-        long = itertools.product((1e-4, 1e-3, 0.01), (0.6, 1.0, 2.0, 5.0), (1_000_000,), (1e-6, 1e-12))
+        usual = itertools.product(
+            (1e-4, 1e-3, 0.01, 0.1, 0.5), (0.6, 1.0, 2.0, 5.0), (100, 10_000), (1e-5, 1e-10)
+        )
+        long = itertools.product(
+            (1e-4, 1e-3, 0.01), (0.6, 1.0, 2.0, 5.0), (1_000_000,), (1e-6, 1e-12)
+        )
         grid = itertools.chain(usual, long)
     return [Setting(*row) for row in grid]
 
@@ -232,7 +261,10 @@ def targets(*, quick: bool) -> list[Target]:
 def table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table, by rich if it is there."""
     if importlib.util.find_spec("rich") is None:
-        print(f"\n{title}\n" + "\n".join("  ".join(cell.rjust(18) for cell in row) for row in [head, *rows]))
+        print(
+            f"\n{title}\n"
+            + "\n".join("  ".join(cell.rjust(18) for cell in row) for row in [head, *rows])
+        )
         return
     shown = importlib.import_module("rich.table").Table(title=title)
     for name in head:
@@ -242,13 +274,17 @@ def table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> Non
     importlib.import_module("rich.console").Console(width=160).print(shown)
 
 
-def run(tasks: Sequence[Setting | Target], runners: dict[str, Runner], limit: float) -> dict[str, list[Result]]:
+def run(
+    tasks: Sequence[Setting | Target], runners: dict[str, Runner], limit: float
+) -> dict[str, list[Result]]:
     """Every tool on every task, taking turns; a calibration may take twice the limit of a query."""
     answers: dict[str, list[Result]] = {name: [] for name in runners}
     for number, task in enumerate(tasks):
         names = list(runners)
         for name in names[number % len(names) :] + names[: number % len(names)]:
-            answers[name].append(runners[name].ask(task, 2 * limit if isinstance(task, Target) else limit))
+            answers[name].append(
+                runners[name].ask(task, 2 * limit if isinstance(task, Target) else limit)
+            )
         print(f"{number + 1} of {len(tasks)} done", file=sys.stderr, flush=True)
     return answers
 
@@ -256,7 +292,11 @@ def run(tasks: Sequence[Setting | Target], runners: dict[str, Runner], limit: fl
 def times(results: Sequence[Result]) -> tuple[str, str, str]:
     """Median, nine in ten, largest, in milliseconds; a stopped query counts with the limit."""
     seconds = sorted(1e3 * result.seconds for result in results)
-    return f"{statistics.median(seconds):.1f}", f"{seconds[int(0.9 * (len(seconds) - 1))]:.1f}", f"{seconds[-1]:.0f}"
+    return (
+        f"{statistics.median(seconds):.1f}",
+        f"{seconds[int(0.9 * (len(seconds) - 1))]:.1f}",
+        f"{seconds[-1]:.0f}",
+    )
 
 
 def speed_up(ours: Sequence[Result], theirs: Sequence[Result]) -> str:
@@ -281,11 +321,31 @@ def report_queries(grid: Sequence[Setting], answers: dict[str, list[Result]]) ->
                 gaps.append(value / estimate - 1.0)
         failures = [result.failure for result in results if result.failure]
         gap = f"{100 * statistics.median(gaps):.3g} / {100 * max(gaps):.3g}" if gaps else "-"
-        rows.append([name, *times(results), speed_up(truth, results), str(len(failures)), str(below), gap])
-    head = ["tool", "median ms", "90 % ms", "max ms", "our speed-up", "no answer", "below the truth", "above it, % med/max"]
+        rows.append(
+            [name, *times(results), speed_up(truth, results), str(len(failures)), str(below), gap]
+        )
+    head = [
+        "tool",
+        "median ms",
+        "90 % ms",
+        "max ms",
+        "our speed-up",
+        "no answer",
+        "below the truth",
+        "above it, % med/max",
+    ]
     table(f"{len(grid)} queries of epsilon", head, rows)
     if wrong:
-        head = ["tool", "probability", "noise", "steps", "delta", "answer", "certified lower", "short by %"]
+        head = [
+            "tool",
+            "probability",
+            "noise",
+            "steps",
+            "delta",
+            "answer",
+            "certified lower",
+            "short by %",
+        ]
         wrong.sort(key=lambda row: row[2] / row[3])
         table(
             "Below the truth (worst 20)",
@@ -310,24 +370,36 @@ def report_queries(grid: Sequence[Setting], answers: dict[str, list[Result]]) ->
         print(f"  {setting}: {result.seconds:.2f} s {result.failure}")
     widths = [1 - r.values[1] / r.values[0] for r in truth if r.values and 0 < r.values[0] < 900]
     narrow = sum(width <= 1e-3 for width in widths)
-    print(f"Our bracket: {narrow} of {len(widths)} within 1e-3 relative, widest {max(widths, default=math.nan):.2g}.")
+    print(
+        f"Our bracket: {narrow} of {len(widths)} within 1e-3 relative, widest "
+        f"{max(widths, default=math.nan):.2g}."
+    )
 
 
 def report_calibrations(rows: Sequence[Target], answers: dict[str, list[Result]]) -> None:
     """Times and noise of calibrations."""
     ours = answers["ours, tight"]
     head = ["tool", "median ms", "90 % ms", "max ms", "our speed-up"]
-    table(f"{len(rows)} calibrations", head, [[name, *times(found), speed_up(ours, found)] for name, found in answers.items()])
+    table(
+        f"{len(rows)} calibrations",
+        head,
+        [[name, *times(found), speed_up(ours, found)] for name, found in answers.items()],
+    )
     noise = [
         [f"{t.probability:.4g}", str(t.steps), f"{t.epsilon:g}", f"{t.delta:g}"]
-        + [f"{found[k].values[0]:.4f}" if found[k].values else found[k].failure for found in answers.values()]
+        + [
+            f"{found[k].values[0]:.4f}" if found[k].values else found[k].failure
+            for found in answers.values()
+        ]
         for k, t in enumerate(rows)
     ]
     table("Noise multiplier found", ["probability", "steps", "epsilon", "delta", *answers], noise)
 
 
 def report_live() -> None:
-    """Epsilon after each of 10,000 steps: time per step, and how far the last value is above the exact one."""
+    """Epsilon after each of 10,000 steps: time per step, and how far the last value is above the
+    exact one.
+    """
     rows = []
     for probability, noise in ((0.01, 1.0), (0.001, 0.7), (0.1, 4.0)):
         step = Step(Poisson(probability), [GaussianSum("grad", 1.0, noise)])
@@ -337,8 +409,14 @@ def report_live() -> None:
             meter.add(step)
         spent = time.process_time() - start
         above = meter.epsilon / meter.exact() - 1.0
-        rows.append([f"{probability:g}", f"{noise:g}", f"{spent / 10_000 * 1e3:.3f}", f"{100 * above:.2g}"])
-    table("Live: epsilon after each of 10,000 steps", ["probability", "noise", "ms per step", "above exact, %"], rows)
+        rows.append(
+            [f"{probability:g}", f"{noise:g}", f"{spent / 10_000 * 1e3:.3f}", f"{100 * above:.2g}"]
+        )
+    table(
+        "Live: epsilon after each of 10,000 steps",
+        ["probability", "noise", "ms per step", "above exact, %"],
+        rows,
+    )
 
 
 def main() -> None:
@@ -346,7 +424,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="a small grid")
     parser.add_argument("--ours", action="store_true", help="without the peers")
-    parser.add_argument("--limit", type=float, default=LIMIT, help="seconds after which a query is stopped")
+    parser.add_argument(
+        "--limit", type=float, default=LIMIT, help="seconds after which a query is stopped"
+    )
     arguments = parser.parse_args()
     runners = {}
     for name, (_, package) in TOOLS.items():

@@ -3,9 +3,9 @@
     python -m benchmarks.against OTHER/src                      # every model of benchmarks/models.py, and a small one
     python -m benchmarks.against OTHER/src --tasks MLP --seconds 20
 
-Each tree has a process of its own, which takes a step when it is told to. The two take turns, so that whatever else the
-machine does hits both alike. Shown are medians of the CPU time of one thread, their ratio, and the quartiles of the ratios
-of neighbouring steps.
+Each tree has a process of its own, which takes a step when it is told to. The two take turns, so
+that whatever else the machine does hits both alike. Shown are medians of the CPU time of one
+thread, their ratio, and the quartiles of the ratios of neighbouring steps.
 """
 
 from __future__ import annotations
@@ -86,7 +86,11 @@ def serve(task: str, contender: str) -> None:
 
 def compare(task: str, other: Path, seconds: float) -> str:
     """A row of the table."""
-    trees = [Tree(other, task, "ours"), Tree(ROOT / "src", task, "ours"), Tree(ROOT / "src", task, "plain")]
+    trees = [
+        Tree(other, task, "ours"),
+        Tree(ROOT / "src", task, "ours"),
+        Tree(ROOT / "src", task, "plain"),
+    ]
     samples: list[list[float]] = [[], [], []]
     try:
         for tree in trees:
@@ -112,9 +116,13 @@ def main() -> None:
     from benchmarks.models import SMALL, TASKS  # noqa: PLC0415  (see `serve`)
 
     names = [*TASKS, *SMALL]
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("other", type=Path, nargs="?")
-    parser.add_argument("--tasks", nargs="+", choices=names, default=names, metavar="TASK", help=", ".join(names))
+    parser.add_argument(
+        "--tasks", nargs="+", choices=names, default=names, metavar="TASK", help=", ".join(names)
+    )
     parser.add_argument("--seconds", type=float, default=30.0, help="for each task")
     parser.add_argument("--serve", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -123,7 +131,10 @@ def main() -> None:
         return
     if options.other is None or not (options.other / "discreet").is_dir():
         parser.error("name the `src` folder of the other tree")
-    print("| model | plain ms | other ms | this ms | this / other | quartiles | other / plain | this / plain | steps |")
+    print(
+        "| model | plain ms | other ms | this ms | this / other | quartiles | other / plain | "
+        "this / plain | steps |"
+    )
     print("|---|---:|---:|---:|---:|---|---:|---:|---:|")
     for task in options.tasks:
         print(compare(task, options.other.resolve(), options.seconds), flush=True)

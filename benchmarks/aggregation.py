@@ -1,10 +1,12 @@
-"""A step of the NumPy engine against the same step in plain NumPy: numpy.linalg.norm, floating-point noise, no ledger.
+"""A step of the NumPy engine against the same step in plain NumPy: numpy.linalg.norm,
+floating-point noise, no ledger.
 
     python benchmarks/aggregation.py
 
-CPU time of one core, medians of interleaved rounds. Plain NumPy promises nothing about rounding; the engine checks every
-record in integers, draws exact noise from the cryptographic source and charges a ledger. Its norms and sums are measured in
-NumPy and compiled; a run begins with NumPy and compiles once it has worked for about as long as that takes.
+CPU time of one core, medians of interleaved rounds. Plain NumPy promises nothing about rounding;
+the engine checks every record in integers, draws exact noise from the cryptographic source and
+charges a ledger. Its norms and sums are measured in NumPy and compiled; a run begins with NumPy and
+compiles once it has worked for about as long as that takes.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ def plain(rows: NDArray[np.float32], generator: np.random.Generator) -> NDArray[
 
 
 def engine(rows: NDArray[np.float32], worth: float) -> Callable[[], object]:
-    """One step of the engine, full batch, so that both do the same work; compiled from so many numbers on."""
+    """One step of the engine, full batch, so that both do the same work; compiled from so many
+    numbers on.
+    """
     records, dimension = rows.shape
     sampler = dp.Sampler(dp.Everything(), records=records, steps=ROUNDS + 1)
     plan = dp.Plan(sampler=sampler, mechanism=dp.Gaussian(1.0, 1.1), leaves={"x": dimension})
@@ -55,7 +59,11 @@ def main() -> None:
     print(" records  dimension    plain    NumPy  compiled    NumPy  compiled    NumPy  compiled")
     for records, dimension in SHAPES:
         rows = generator.normal(size=(records, dimension)).astype(np.float32)
-        steps: list[Callable[[], object]] = [partial(plain, rows, generator), engine(rows, math.inf), engine(rows, -1)]
+        steps: list[Callable[[], object]] = [
+            partial(plain, rows, generator),
+            engine(rows, math.inf),
+            engine(rows, -1),
+        ]
         times: list[list[float]] = [[] for _ in steps]
         for _ in range(ROUNDS):
             for call, taken in zip(steps, times, strict=True):
@@ -65,7 +73,11 @@ def main() -> None:
         base, *ours = (statistics.median(taken) * 1e3 for taken in times)
         columns = [f"{records:>8} {dimension:>10} {base:>8.2f}"]
         for unit, places in ((1.0, 2), (base, 1), (records * dimension * 1e-6, 2)):
-            columns.append("{:>8.{places}f} {:>9.{places}f}".format(*(taken / unit for taken in ours), places=places))
+            columns.append(
+                "{:>8.{places}f} {:>9.{places}f}".format(
+                    *(taken / unit for taken in ours), places=places
+                )
+            )
         print(*columns)
 
 

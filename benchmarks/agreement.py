@@ -2,9 +2,9 @@
 
     python -m benchmarks.agreement
 
-The step of every contender, almost without noise, against a loop over the records with autograd: the difference of the two
-updates, as a share of the loop's. Plain SGD does not clip, so it must differ; any other that differs ends this script with
-an error.
+The step of every contender, almost without noise, against a loop over the records with autograd:
+the difference of the two updates, as a share of the loop's. Plain SGD does not clip, so it must
+differ; any other that differs ends this script with an error.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ def looped(model: nn.Module, batch: Batch) -> None:
     parameters = list(model.parameters())
     totals = [torch.zeros_like(parameter) for parameter in parameters]
     for one, target in zip(*batch, strict=True):
-        gradients = torch.autograd.grad(losses(model, (one.unsqueeze(0), target.unsqueeze(0))).sum(), parameters)
+        gradients = torch.autograd.grad(
+            losses(model, (one.unsqueeze(0), target.unsqueeze(0))).sum(), parameters
+        )
         norm = math.hypot(*(float(gradient.double().norm()) for gradient in gradients))
         for total, gradient in zip(totals, gradients, strict=True):
             total.add_(gradient, alpha=min(1.0, CLIP_NORM / max(norm, 1e-12)))
@@ -42,8 +44,12 @@ def looped(model: nn.Module, batch: Batch) -> None:
 
 
 def flat(model: nn.Module) -> Tensor:
-    """All parameters, child by child: opacus's LSTM has torch's names only when asked itself, and in another order."""
-    values = [value for child in model.children() for _, value in sorted(child.state_dict().items())]
+    """All parameters, child by child: opacus's LSTM has torch's names only when asked itself, and
+    in another order.
+    """
+    values = [
+        value for child in model.children() for _, value in sorted(child.state_dict().items())
+    ]
     return torch.cat([value.flatten() for value in values]).double()
 
 
@@ -64,7 +70,8 @@ def agreement(task: Task, records: int) -> bool:
     noise = NOISE_MULTIPLIER * CLIP_NORM * math.sqrt(len(update)) * LEARNING_RATE / records
     allowed = FLOATS + 2 * noise / float(update.norm())
     agreed = True
-    # Certified, ours clips to about a percent less than the clip norm, which is another step; idealised, to the norm itself.
+    # Certified, ours clips to about a percent less than the clip norm, which is another step;
+    # idealised, to the norm itself.
     contenders = CONTENDERS | {"ours": partial(ours, numerics=Numerics.IDEALISED)}
     for name, contender in contenders.items():
         try:
@@ -77,14 +84,26 @@ def agreement(task: Task, records: int) -> bool:
         difference = float((flat(model) - flat(reference)).norm() / update.norm())
         agrees = difference <= allowed + (ROUNDED_UP if name == "ours" else 0.0)
         agreed &= agrees != (name == "plain")
-        print(f"{task.name:<12}{name:<14}{difference:10.1e}  {'agrees' if agrees else 'differs'}", flush=True)
+        print(
+            f"{task.name:<12}{name:<14}{difference:10.1e}  {'agrees' if agrees else 'differs'}",
+            flush=True,
+        )
     return agreed
 
 
 def main() -> None:
     """All tasks."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS), metavar="TASK", help=", ".join(TASKS))
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--tasks",
+        nargs="+",
+        choices=TASKS,
+        default=list(TASKS),
+        metavar="TASK",
+        help=", ".join(TASKS),
+    )
     parser.add_argument("--records", type=int, default=6)
     asked = parser.parse_args()
     warnings.simplefilter("ignore")  # opacus and vmap warn about how they work

@@ -1,9 +1,11 @@
-"""Known attacks on the numerics of private training, run against this library and, where it is installed, against opacus.
+"""Known attacks on the numerics of private training, run against this library and, where it is
+installed, against opacus.
 
     python benchmarks/attacks.py [--quick]
 
-Each attack is a function of a `Victim`: how a library adds noise, sums clipped records, samples, and measures norms. It returns
-what was found, and whether that breaks the stated guarantee. No attack needs a secret: an attacker sees releases.
+Each attack is a function of a `Victim`: how a library adds noise, sums clipped records, samples,
+and measures norms. It returns what was found, and whether that breaks the stated guarantee. No
+attack needs a secret: an attacker sees releases.
 """
 
 from __future__ import annotations
@@ -91,7 +93,9 @@ class Ours:
     def drawn(self, records: int, probability: float) -> int:
         """Exact coins."""
         self._step += 1
-        return len(bernoulli(self._source.stream(Purpose.SAMPLE, step=self._step), probability, 0, records))
+        return len(
+            bernoulli(self._source.stream(Purpose.SAMPLE, step=self._step), probability, 0, records)
+        )
 
     def norm(self, inputs: F32, gradients: F32) -> float:
         """A certified upper bound."""
@@ -99,7 +103,9 @@ class Ours:
 
 
 class Opacus:
-    """The code that opacus runs: its noise, its optimizer's clipping and accumulation, its sampler, its ghost norms."""
+    """The code that opacus runs: its noise, its optimizer's clipping and accumulation, its sampler,
+    its ghost norms.
+    """
 
     def __init__(self, *, secure: bool) -> None:
         self.name = "opacus, secure mode" if secure else "opacus"
@@ -111,7 +117,9 @@ class Opacus:
         self._linear: Any = importlib.import_module("opacus.grad_sample.linear")
 
     def noisy(self, sums: F32, noise_std: float) -> F32:
-        """What `DPOptimizer.add_noise` does; with torch's generator, as the secure one is not published for this torch."""
+        """What `DPOptimizer.add_noise` does; with torch's generator, as the secure one is not
+        published for this torch.
+        """
         tensor = self._torch.from_numpy(np.array(sums))
         noise = self._optimizers._generate_noise(  # noqa: SLF001  (the attack is on this code)
             std=noise_std, reference=tensor, generator=None, secure_mode=self._secure
@@ -119,10 +127,15 @@ class Opacus:
         return np.asarray((tensor + noise).numpy(), np.float32)
 
     def clipped_sum(self, rows: F32, clip_norm: float) -> F64:
-        """`DPOptimizer.clip_and_accumulate`, one record at a time, as with the smallest physical batch."""
+        """`DPOptimizer.clip_and_accumulate`, one record at a time, as with the smallest physical
+        batch.
+        """
         parameter = self._torch.nn.Parameter(self._torch.zeros(rows.shape[1]))
         optimizer = self._optimizers.DPOptimizer(
-            self._torch.optim.SGD([parameter], lr=1.0), noise_multiplier=1.0, max_grad_norm=clip_norm, expected_batch_size=1
+            self._torch.optim.SGD([parameter], lr=1.0),
+            noise_multiplier=1.0,
+            max_grad_norm=clip_norm,
+            expected_batch_size=1,
         )
         for row in self._torch.from_numpy(np.array(rows)):
             parameter.grad_sample = row[None]
@@ -131,24 +144,32 @@ class Opacus:
 
     def drawn(self, records: int, probability: float) -> int:
         """One step of its Poisson sampler."""
-        sampler = self._samplers.UniformWithReplacementSampler(num_samples=records, sample_rate=probability, steps=1)
+        sampler = self._samplers.UniformWithReplacementSampler(
+            num_samples=records, sample_rate=probability, steps=1
+        )
         return len(next(iter(sampler)))
 
     def norm(self, inputs: F32, gradients: F32) -> float:
         """Its ghost norm of a linear layer."""
         layer = self._torch.nn.Linear(inputs.shape[2], gradients.shape[2], bias=False)
         tensors = self._torch.from_numpy(inputs), self._torch.from_numpy(gradients)
-        return float(self._linear.compute_linear_norm_sample(layer, [tensors[0]], tensors[1])[layer.weight][0])
+        return float(
+            self._linear.compute_linear_norm_sample(layer, [tensors[0]], tensors[1])[layer.weight][
+                0
+            ]
+        )
 
 
 # --- the attacks ---
 
 
 def precision_event(victim: Victim, size: int) -> Finding:
-    """Float noise near 0 has finer digits than near 1: an event that one neighbour can produce and the other cannot.
+    """Float noise near 0 has finer digits than near 1: an event that one neighbour can produce and
+    the other cannot.
 
-    Events: |y| < 1/2 and y is no multiple of 2^-r, for r = 1, 2, ... as fine as the victim's digits go. Sums 0 and 1 are
-    neighbours at clip norm 1. Each event has at least 1/1000 on one side when it counts, so never on the other means delta.
+    Events: |y| < 1/2 and y is no multiple of 2^-r, for r = 1, 2, ... as fine as the victim's digits
+    go. Sums 0 and 1 are neighbours at clip norm 1. Each event has at least 1/1000 on one side when
+    it counts, so never on the other means delta.
     """
     near = []
     for total in (0.0, 1.0):
@@ -166,24 +187,34 @@ def precision_event(victim: Victim, size: int) -> Finding:
 
 
 def repeated_rounding(victim: Victim, size: int) -> Finding:
-    """The first of 8192 records decides in which binade the sum goes on, and so which way all later additions round.
+    """The first of 8192 records decides in which binade the sum goes on, and so which way all later
+    additions round.
 
-    4096 ones, then 4096 numbers a little above 2^-12: worth 2^-11 each above the sum 4096, and 2^-12 each below.
+    4096 ones, then 4096 numbers a little above 2^-12: worth 2^-11 each above the sum 4096, and
+    2^-12 each below.
     """
     rows = np.repeat(np.array([1.0, 2.0**-12 * (1 + 2.0**-20)], np.float32), size)[:, np.newaxis]
     clip_norm = 1.00001  # a little above, so that no library's clipping touches the records
-    moved = abs(float((victim.clipped_sum(rows, clip_norm) - victim.clipped_sum(rows[1:], clip_norm))[0]))
+    moved = abs(
+        float((victim.clipped_sum(rows, clip_norm) - victim.clipped_sum(rows[1:], clip_norm))[0])
+    )
     return Finding(moved > clip_norm, f"moves by {moved:.4f} x clip norm")
 
 
 def lattice_of_the_probability(victim: Victim, size: int) -> Finding:
-    """A 24-bit uniform number is below 6.5e-8 with probability 1.19e-7: the true rate is 83 % above the one accounted for."""
+    """A 24-bit uniform number is below 6.5e-8 with probability 1.19e-7: the true rate is 83 % above
+    the one accounted for.
+    """
     part = 10_000_000
     parts = [victim.drawn(part, LATTICE_PROBABILITY) for _ in range(size // part)]
     drawn = sum(parts)
     expected = size // part * part * LATTICE_PROBABILITY
-    # 5 standard deviations of a Poisson count, and half a count for each side: alpha is below 1e-6 for means of 20 and more.
-    return Finding(abs(drawn - expected) > 5.0 * expected**0.5 + 1.0, f"{drawn} drawn where {expected:.0f} are expected")
+    # 5 standard deviations of a Poisson count, and half a count for each side: alpha is below 1e-6
+    # for means of 20 and more.
+    return Finding(
+        abs(drawn - expected) > 5.0 * expected**0.5 + 1.0,
+        f"{drawn} drawn where {expected:.0f} are expected",
+    )
 
 
 def fork_duplication(victim: Victim, size: int) -> Finding:
@@ -207,11 +238,18 @@ def fork_duplication(victim: Victim, size: int) -> Finding:
     os.waitpid(child, 0)
     ours = victim.noisy(sums, 1.0).tobytes()
     same = theirs == ours
-    return Finding(same, "same noise in both" if same else ("the child is refused" if theirs == REFUSED else "different noise"))
+    return Finding(
+        same,
+        "same noise in both"
+        if same
+        else ("the child is refused" if theirs == REFUSED else "different noise"),
+    )
 
 
 def resume(make: Callable[[], Victim], size: int) -> Finding:
-    """A script that seeds its generators, stops and is started again: two releases of different sums with the same noise."""
+    """A script that seeds its generators, stops and is started again: two releases of different
+    sums with the same noise.
+    """
     if not make().generator:
         return _WITHOUT
     released = []
@@ -227,22 +265,30 @@ def resume(make: Callable[[], Victim], size: int) -> Finding:
 
 
 def row_that_is_not_finite(victim: Victim, size: int) -> Finding:
-    """One record with NaN or an infinity must not show in the sum, nor change what others contribute."""
+    """One record with NaN or an infinity must not show in the sum, nor change what others
+    contribute.
+    """
     rows = np.random.default_rng(0).standard_normal((8, size)).astype(np.float32)
     clean = victim.clipped_sum(np.delete(rows, 3, axis=0), 1.0)
     seen = []
     for bad in (np.nan, np.inf):
         rows[3, 0] = bad
         seen.append(bool(np.array_equal(victim.clipped_sum(rows, 1.0), clean)))
-    return Finding(not all(seen), "the record counts as zero" if all(seen) else "the record shows in the sum")
+    return Finding(
+        not all(seen), "the record counts as zero" if all(seen) else "the record shows in the sum"
+    )
 
 
 def ghost_norm_cancellation(victim: Victim, size: int) -> Finding:
-    """Terms that cancel leave a float32 ghost norm too small, so the record is clipped too little. Worst of `size` records."""
+    """Terms that cancel leave a float32 ghost norm too small, so the record is clipped too little.
+    Worst of `size` records.
+    """
     worst = np.inf
     for seed in range(size):
         inputs, gradients = cancelling_terms(seed)
-        truth = float(np.linalg.norm(inputs[0].astype(np.float64).T @ gradients[0].astype(np.float64)))
+        truth = float(
+            np.linalg.norm(inputs[0].astype(np.float64).T @ gradients[0].astype(np.float64))
+        )
         worst = min(worst, victim.norm(inputs, gradients) / truth)
     return Finding(worst < 1.0 - 1e-6, f"norm / truth is {worst:.3f} at worst")
 
@@ -270,13 +316,37 @@ def attacks(*, quick: bool) -> list[Attack]:
     """All attacks; small sizes show the same, with less certainty."""
     many, coins = (200_000, 400_000_000) if quick else (5_000_000, 2_000_000_000)
     return [
-        Attack("precision event", "no event that only one side can show", lambda make: precision_event(make(), many)),
-        Attack("repeated rounding", "at most 1 x clip norm", lambda make: repeated_rounding(make(), 4096)),
-        Attack("lattice of q at 6.5e-8", "as many as expected", lambda make: lattice_of_the_probability(make(), coins)),
-        Attack("fork duplication", "different noise, or refused", lambda make: fork_duplication(make(), 64)),
+        Attack(
+            "precision event",
+            "no event that only one side can show",
+            lambda make: precision_event(make(), many),
+        ),
+        Attack(
+            "repeated rounding",
+            "at most 1 x clip norm",
+            lambda make: repeated_rounding(make(), 4096),
+        ),
+        Attack(
+            "lattice of q at 6.5e-8",
+            "as many as expected",
+            lambda make: lattice_of_the_probability(make(), coins),
+        ),
+        Attack(
+            "fork duplication",
+            "different noise, or refused",
+            lambda make: fork_duplication(make(), 64),
+        ),
         Attack("resume", "different noise", lambda make: resume(make, 64)),
-        Attack("NaN or infinity in a row", "the record counts as zero", lambda make: row_that_is_not_finite(make(), 100)),
-        Attack("ghost norm cancellation", "at or above the truth", lambda make: ghost_norm_cancellation(make(), 50)),
+        Attack(
+            "NaN or infinity in a row",
+            "the record counts as zero",
+            lambda make: row_that_is_not_finite(make(), 100),
+        ),
+        Attack(
+            "ghost norm cancellation",
+            "at or above the truth",
+            lambda make: ghost_norm_cancellation(make(), 50),
+        ),
     ]
 
 
@@ -289,7 +359,9 @@ def main() -> None:
     if importlib.util.find_spec("opacus") is not None:
         victims += [lambda: Opacus(secure=False), lambda: Opacus(secure=True)]
     names = [make().name for make in victims]
-    print(f"{'attack':26s} {'a sound library shows':42s} " + " ".join(f"{name:42s}" for name in names))
+    print(
+        f"{'attack':26s} {'a sound library shows':42s} " + " ".join(f"{name:42s}" for name in names)
+    )
     for attack in attacks(quick=quick):
         cells = []
         for make in victims:

@@ -1,18 +1,21 @@
-"""Audits of this library by itself: how much of a claim an attack reaches, and that none is ever above it.
+"""Audits of this library by itself: how much of a claim an attack reaches, and that none is ever
+above it.
 
     python -m benchmarks.audits               # both; some minutes
     python -m benchmarks.audits reached       # full-batch Gaussian and DP-SGD at epsilon 1 to 8
     python -m benchmarks.audits honest        # 200 audits over mechanisms, samplers and adjacencies
     python -m benchmarks.audits reached --json out/audits.json
 
-`reached`: `auditing.white_box` on the plan's own mechanism, then `dp.audit` at confidence 1 - 1e-6, so that honest code fails
-here once in 100,000 times. Its bound by `scaled noise` assumes noise of the plan's kind, times an unknown factor, and canaries
-that are independent. Beside it `one run` at confidence 0.95, which holds whatever the mechanism is.
+`reached`: `auditing.white_box` on the plan's own mechanism, then `dp.audit` at confidence 1 - 1e-6,
+so that honest code fails here once in 100,000 times. Its bound by `scaled noise` assumes noise of
+the plan's kind, times an unknown factor, and canaries that are independent. Beside it `one run` at
+confidence 0.95, which holds whatever the mechanism is.
 
-`honest`: every audit states its bounds at confidence 1 - 5e-7, so that 200 of them are all right but with probability 1e-4.
-Where canaries are not independent of each other (samples of a fixed size, shuffles, slots), only `one run` is asked. Delta is
-1e-12: one run of a mechanism may leak everything with probability delta, so at such a confidence only a smaller delta admits a
-conclusion from one run.
+`honest`: every audit states its bounds at confidence 1 - 5e-7, so that 200 of them are all right
+but with probability 1e-4. Where canaries are not independent of each other (samples of a fixed
+size, shuffles, slots), only `one run` is asked. Delta is 1e-12: one run of a mechanism may leak
+everything with probability delta, so at such a confidence only a smaller delta admits a conclusion
+from one run.
 
 Ends with an error if a bound is above its claim.
 """
@@ -59,7 +62,16 @@ def row(what: str, verdict: Verdict, seconds: float, free: float | None = None) 
     """What is printed of a verdict; `free`: another bound by one run than the verdict's."""
     bounds = {estimate.method: estimate.lower for estimate in verdict.estimates}
     one, scaled = bounds["one run"] if free is None else free, bounds.get("scaled noise")
-    return Row(what, verdict.claim.upper, one, scaled, verdict.reached, verdict.canaries, seconds, verdict.outcome)
+    return Row(
+        what,
+        verdict.claim.upper,
+        one,
+        scaled,
+        verdict.reached,
+        verdict.canaries,
+        seconds,
+        verdict.outcome,
+    )
 
 
 # --- how much is reached ---
@@ -68,13 +80,24 @@ def row(what: str, verdict: Verdict, seconds: float, free: float | None = None) 
 def reached(trials: int, processes: int) -> Iterator[Row]:
     """Full-batch Gaussian and DP-SGD, each calibrated to epsilon."""
     for epsilon in EPSILONS:
-        for what, probability, steps in (("full-batch Gaussian", 1.0, 1), ("DP-SGD, q = 0.1, 50 steps", 0.1, 50)):
-            plan = dp.Plan.dpsgd(records=CANARIES, sampling_probability=probability, steps=steps, epsilon=epsilon, delta=DELTA)
+        for what, probability, steps in (
+            ("full-batch Gaussian", 1.0, 1),
+            ("DP-SGD, q = 0.1, 50 steps", 0.1, 50),
+        ):
+            plan = dp.Plan.dpsgd(
+                records=CANARIES,
+                sampling_probability=probability,
+                steps=steps,
+                epsilon=epsilon,
+                delta=DELTA,
+            )
             start = time.perf_counter()
             scores = white_box(plan, canaries=CANARIES, trials=trials, processes=processes)
             verdict = audit(plan, scores, confidence=1.0 - REACHED_ERROR, assume_scaled=True)
             seconds = time.perf_counter() - start
-            yield row(f"{what}, epsilon {epsilon:g}", verdict, seconds, one_run(scores, delta=DELTA).lower)
+            yield row(
+                f"{what}, epsilon {epsilon:g}", verdict, seconds, one_run(scores, delta=DELTA).lower
+            )
 
 
 # --- never above the claim ---
@@ -92,7 +115,10 @@ N = HONEST_CANARIES
 SAMPLERS: dict[str, tuple[dp.Sampler, tuple[dp.Adjacency, ...]]] = {
     "everything": (dp.Sampler(dp.Everything(), records=N, steps=3), (ADD, ZERO, REPLACE)),
     "Poisson": (dp.Sampler(dp.Poisson(0.3), records=N, steps=8), (ADD, ZERO, REPLACE)),
-    "truncated Poisson": (dp.Sampler(dp.TruncatedPoisson(0.3, 180, N), records=N, steps=8), (ZERO,)),
+    "truncated Poisson": (
+        dp.Sampler(dp.TruncatedPoisson(0.3, 180, N), records=N, steps=8),
+        (ZERO,),
+    ),
     "fixed size": (dp.Sampler(dp.FixedSize(150, N), records=N, steps=8), (ZERO, REPLACE)),
     "shuffled": (dp.Sampler(dp.Shuffled(4), records=N, steps=2), (ZERO, REPLACE)),
     "balls in bins": (dp.Sampler(dp.BallsInBins(4), records=N, steps=2), (ADD, ZERO)),
@@ -101,9 +127,13 @@ SAMPLERS: dict[str, tuple[dp.Sampler, tuple[dp.Adjacency, ...]]] = {
 
 def plans() -> Iterator[tuple[str, dp.Plan]]:
     """Every combination that has an analysis."""
-    for (name, mechanism), (sampling, (sampler, adjacencies)) in itertools.product(MECHANISMS.items(), SAMPLERS.items()):
+    for (name, mechanism), (sampling, (sampler, adjacencies)) in itertools.product(
+        MECHANISMS.items(), SAMPLERS.items()
+    ):
         for adjacency in adjacencies:
-            plan = dp.Plan(sampler=sampler, mechanism=mechanism, adjacency=adjacency, leaves={"a": N, "b": N})
+            plan = dp.Plan(
+                sampler=sampler, mechanism=mechanism, adjacency=adjacency, leaves={"a": N, "b": N}
+            )
             try:
                 dp.account(plan, delta=HONEST_DELTA)
             except dp.AccountingError:
@@ -115,9 +145,13 @@ def honest(audits: int, trials: int) -> Iterator[Row]:
     """The combinations in turn, each audit with fresh randomness."""
     for number, (what, plan) in zip(range(audits), itertools.cycle(list(plans())), strict=False):
         start = time.perf_counter()
-        apart = independent(plan) and not isinstance(plan.step.sampling, dp.BallsInBins)  # their profiles take seconds
+        apart = independent(plan) and not isinstance(
+            plan.step.sampling, dp.BallsInBins
+        )  # their profiles take seconds
         scores = white_box(plan, canaries=N, trials=trials)
-        verdict = audit(plan, scores, delta=HONEST_DELTA, confidence=1.0 - ERROR, assume_scaled=apart)
+        verdict = audit(
+            plan, scores, delta=HONEST_DELTA, confidence=1.0 - ERROR, assume_scaled=apart
+        )
         yield row(f"{number + 1:3d} {what}", verdict, time.perf_counter() - start)
 
 
@@ -131,7 +165,10 @@ def show(rows: Iterator[Row]) -> list[Row]:
     kept = []
     for one in rows:
         scaled = "-" if one.scaled is None else f"{one.scaled:.3f}"
-        numbers = f"{one.claim:.3f} | {one.one_run:.3f} | {scaled} | {one.reached:.0%} | {one.canaries:,} | {one.seconds:.1f}"
+        numbers = (
+            f"{one.claim:.3f} | {one.one_run:.3f} | {scaled} | {one.reached:.0%} | "
+            f"{one.canaries:,} | {one.seconds:.1f}"
+        )
         print(f"| {one.what} | {numbers} | {one.outcome} |", flush=True)
         kept.append(one)
     return kept
@@ -139,7 +176,9 @@ def show(rows: Iterator[Row]) -> list[Row]:
 
 def main() -> None:
     """Print both tables, or one of them."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("what", nargs="?", choices=("reached", "honest"))
     parser.add_argument("--trials", type=int, help="runs of one audit")
     parser.add_argument("--audits", type=int, default=HONEST, help="of honest")
@@ -153,7 +192,10 @@ def main() -> None:
         found = show(honest(asked.audits, asked.trials or 20))
         above = sum(one.outcome != "PASS" for one in found)
         middle = statistics.median(one.reached for one in found)
-        print(f"{len(found)} honest audits: {above} above the claim; reached, median: {middle:.0%} of the claim")
+        print(
+            f"{len(found)} honest audits: {above} above the claim; reached, median: "
+            f"{middle:.0%} of the claim"
+        )
         rows += found
     if asked.json is not None:
         asked.json.parent.mkdir(parents=True, exist_ok=True)

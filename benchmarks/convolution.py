@@ -2,7 +2,8 @@
 
     python benchmarks/convolution.py [records]
 
-Milliseconds of CPU time, one thread, contenders interleaved, medians. With gradients: folded or unfolded, then their sum.
+Milliseconds of CPU time, one thread, contenders interleaved, medians. With gradients: folded or
+unfolded, then their sum.
 Without: norms by ghost, then a streamed sum.
 """
 
@@ -35,7 +36,9 @@ SHAPES: dict[str, tuple[Convolution, tuple[int, ...]]] = {
 }
 
 
-def contenders(how: Convolution, x: Tensor, g: Tensor, wide_sizes: tuple[int, ...]) -> dict[str, Callable[[], object]]:
+def contenders(
+    how: Convolution, x: Tensor, g: Tensor, wide_sizes: tuple[int, ...]
+) -> dict[str, Callable[[], object]]:
     """Every way that fits into a few hundred megabytes."""
     weights = torch.rand(len(x))
     dense = how.unfolded(x, g).flatten(1)
@@ -68,7 +71,11 @@ def main(records: int) -> None:
                 run()
                 if turn:  # the first one warms up
                     taken[way].append((time.process_time() - start) * 1e3)
-        print(f"{name:26} " + "  ".join(f"{way} {statistics.median(times):6.1f}" for way, times in taken.items()), flush=True)
+        print(
+            f"{name:26} "
+            + "  ".join(f"{way} {statistics.median(times):6.1f}" for way, times in taken.items()),
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

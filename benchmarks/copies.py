@@ -1,10 +1,12 @@
-"""Several augmentations of each record: what a private step takes, against one with as many records as there are copies.
+"""Several augmentations of each record: what a private step takes, against one with as many records
+as there are copies.
 
     python -m benchmarks.copies                               # logistic, MLP and MNIST CNN, 4 copies; a few minutes
     python -m benchmarks.copies --tasks "CIFAR CNN" --copies 8
 
-All but the first see as many rows: K times the records, K copies of each, or K copies that the loss flattens into the batch.
-The augmentation is the identity, so that what is timed is the step. CPU time of one thread, in turns, medians.
+All but the first see as many rows: K times the records, K copies of each, or K copies that the loss
+flattens into the batch. The augmentation is the identity, so that what is timed is the step. CPU
+time of one thread, in turns, medians.
 """
 
 from __future__ import annotations
@@ -25,10 +27,16 @@ from discreet.training import PrivateRun, augmented
 STEPS = 64
 
 
-def private(model: nn.Module, batch: Batch, loss: Callable[[nn.Module, Batch], Tensor]) -> Callable[[], None]:
+def private(
+    model: nn.Module, batch: Batch, loss: Callable[[nn.Module, Batch], Tensor]
+) -> Callable[[], None]:
     """Steps of a private run over all of these records."""
     sampler = dp.Sampler(dp.Everything(), records=len(batch[0]), steps=STEPS)
-    run = PrivateRun(model, dp.Plan(sampler=sampler, mechanism=dp.Gaussian(1.0, 1.0)), ledger=dp.Ledger.in_memory())
+    run = PrivateRun(
+        model,
+        dp.Plan(sampler=sampler, mechanism=dp.Gaussian(1.0, 1.0)),
+        ledger=dp.Ledger.in_memory(),
+    )
     samples = run.batches(torch.utils.data.TensorDataset(*batch), progress=False)
 
     def step() -> None:
@@ -43,7 +51,9 @@ def by_hand(copies: int) -> Callable[[nn.Module, Batch], Tensor]:
     """A loss that flattens the copies into the batch by itself."""
 
     def loss(model: nn.Module, batch: Batch) -> Tensor:
-        rows = tuple(part.unsqueeze(1).expand(-1, copies, *part.shape[1:]).flatten(0, 1) for part in batch)
+        rows = tuple(
+            part.unsqueeze(1).expand(-1, copies, *part.shape[1:]).flatten(0, 1) for part in batch
+        )
         return losses(model, (rows[0], rows[1])).view(-1, copies).mean(1)
 
     return loss
@@ -64,8 +74,16 @@ def measured(ways: dict[str, Callable[[], None]], rounds: int) -> dict[str, floa
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=["logistic", "MLP", "MNIST CNN"], metavar="TASK")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--tasks",
+        nargs="+",
+        choices=TASKS,
+        default=["logistic", "MLP", "MNIST CNN"],
+        metavar="TASK",
+    )
     parser.add_argument("--copies", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--records", type=int, help="instead of half of the task's own")
@@ -79,7 +97,9 @@ def main() -> None:
         ways = {
             "one row each": private(task.model(), batch, losses),
             f"{copies} x records": private(task.model(), task.batch(copies * records), losses),
-            f"{copies} copies": private(task.model(), batch, augmented(losses, lambda rows: rows, copies=copies)),
+            f"{copies} copies": private(
+                task.model(), batch, augmented(losses, lambda rows: rows, copies=copies)
+            ),
             "flattened by hand": private(task.model(), batch, by_hand(copies)),
         }
         found = measured(ways, min(asked.rounds, STEPS - 2))

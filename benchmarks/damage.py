@@ -1,9 +1,11 @@
-"""Random edits of ledger files, by somebody who does not compute the chain anew: is each detected and named, or harmless?
+"""Random edits of ledger files, by somebody who does not compute the chain anew: is each detected
+and named, or harmless?
 
     python -m benchmarks.damage --edits 10000 [--seed 0]
 
-Harmless: the snapshot is equal in every field, the head is equal, and the ledger verifies. Anything else that is read
-without an error, or an error that is not the ledger's own, ends the program. The edits are in tests/support/edits.py.
+Harmless: the snapshot is equal in every field, the head is equal, and the ledger verifies. Anything
+else that is read without an error, or an error that is not the ledger's own, ends the program. The
+edits are in tests/support/edits.py.
 """
 
 from __future__ import annotations
@@ -24,13 +26,17 @@ def print_table(outcomes: Outcomes) -> None:
     print(f"{'of':20}{'edit':44}{'detected':>10}{'harmless':>10}")
     for damage in kinds_of_damage():
         kind = damage.part, damage.name
-        print(f"{damage.part:20}{damage.name:44}{outcomes.detected[kind]:>10,}{outcomes.harmless[kind]:>10,}")
+        print(
+            f"{damage.part:20}{damage.name:44}{outcomes.detected[kind]:>10,}{outcomes.harmless[kind]:>10,}"
+        )
     print(f"{'all':64}{outcomes.detected.total():>10,}{outcomes.harmless.total():>10,}")
 
 
 def main() -> None:
     """Make the edits and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--edits", type=int, default=1_000, help="how many (default: 1000)")
     parser.add_argument("--seed", type=int, default=0, help="of the edits")
     options = parser.parse_args()

@@ -1,8 +1,10 @@
-"""Private statistics of feature vectors against the same statistics in plain NumPy: no noise, no check, no ledger.
+"""Private statistics of feature vectors against the same statistics in plain NumPy: no noise, no
+check, no ledger.
 
     python benchmarks/features.py [--records 60000] [--rounds 3]
 
-CPU time, medians of interleaved rounds. Set OMP_NUM_THREADS=1 for one core: plain products and ours use the same library.
+CPU time, medians of interleaved rounds. Set OMP_NUM_THREADS=1 for one core: plain products and ours
+use the same library.
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ def plain_directions(rows: NDArray[np.float32]) -> object:
 
 def private_moments(rows: NDArray[np.float32]) -> object:
     """The same by a private query."""
-    plan = features.standardise_plan(records=len(rows), dimension=rows.shape[1], noise_multiplier=NOISE)
+    plan = features.standardise_plan(
+        records=len(rows), dimension=rows.shape[1], noise_multiplier=NOISE
+    )
     return features.standardise(rows, plan=plan, ledger=dp.Ledger.in_memory())
 
 
@@ -46,7 +50,9 @@ def private_directions(rows: NDArray[np.float32]) -> object:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--records", type=int, default=60_000)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
@@ -56,9 +62,16 @@ def main() -> None:
         plain_directions,
         private_directions,
     )
-    print(f"seconds of CPU, {options.records} records\ndimension   moments: plain  private   directions: plain  private")
+    print(
+        f"seconds of CPU, {options.records} records\ndimension   moments: plain  private   "
+        "directions: plain  private"
+    )
     for dimension in DIMENSIONS:
-        rows = np.random.default_rng(0).normal(0.0, dimension**-0.5, (options.records, dimension)).astype(np.float32)
+        rows = (
+            np.random.default_rng(0)
+            .normal(0.0, dimension**-0.5, (options.records, dimension))
+            .astype(np.float32)
+        )
         times: list[list[float]] = [[] for _ in calls]
         for _ in range(options.rounds):
             for call, taken in zip(calls, times, strict=True):

@@ -1,9 +1,10 @@
-"""Live cross-check: our accountants and dp-accounting's on the same steps, through `discreet.accounting.interop`.
+"""Live cross-check: our accountants and dp-accounting's on the same steps, through
+`discreet.accounting.interop`.
 
     python benchmarks/interop.py
 
-A row is right if our certified lower bound is at most their (upper) bound; the Rényi accountants agree where both use the
-same theorem. Needs the package dp-accounting.
+A row is right if our certified lower bound is at most their (upper) bound; the Rényi accountants
+agree where both use the same theorem. Needs the package dp-accounting.
 """
 
 from __future__ import annotations
@@ -31,9 +32,17 @@ from discreet.units import Adjacency, Guarantee
 DELTA = 1e-6
 CASES = [
     ("Gaussian", Step(Everything(), [GaussianSum("a", 1.0, 5.0)]), 10),
-    ("two groups, one sample", Step(Poisson(0.01), [GaussianSum("a", 1.0, 2.0), GaussianSum("b", 3.0, 6.0)]), 500),
+    (
+        "two groups, one sample",
+        Step(Poisson(0.01), [GaussianSum("a", 1.0, 2.0), GaussianSum("b", 3.0, 6.0)]),
+        500,
+    ),
     ("Poisson", Step(Poisson(0.02), [GaussianSum("a", 1.0, 1.0)]), 500),
-    ("truncated Poisson", Step(TruncatedPoisson(0.005, 5_400, 1_000_000), [GaussianSum("a", 1.0, 1.0)]), 200),
+    (
+        "truncated Poisson",
+        Step(TruncatedPoisson(0.005, 5_400, 1_000_000), [GaussianSum("a", 1.0, 1.0)]),
+        200,
+    ),
     ("fixed size", Step(FixedSize(5_000, 1_000_000), [GaussianSum("a", 1.0, 2.0)]), 200),
     ("Laplace", Step(Everything(), [LaplaceSum("a", 1.0, 20.0)]), 50),
     ("randomized response", Step(Everything(), [RandomizedResponse("a", 5, 0.3)]), 20),
@@ -55,13 +64,20 @@ def theirs(step: Step, count: int, adjacency: Adjacency, accountant: str) -> flo
     except AccountingError:
         return None
     back = normalise(
-        from_dp_event(event, adjacency=Adjacency[_OURS[relation.name]], accountant=accountant), Adjacency[_OURS[relation.name]]
+        from_dp_event(event, adjacency=Adjacency[_OURS[relation.name]], accountant=accountant),
+        Adjacency[_OURS[relation.name]],
     )
-    if rdp.composed(back, 5.0) < rdp.composed(normalise([(step, count)], adjacency), 5.0) * (1 - 1e-9):
+    if rdp.composed(back, 5.0) < rdp.composed(normalise([(step, count)], adjacency), 5.0) * (
+        1 - 1e-9
+    ):
         print(f"  {event}: does not come back as it was")
     name = "pld.pld_privacy_accountant" if accountant == "pld" else "rdp.rdp_privacy_accountant"
     module = importlib.import_module(f"dp_accounting.{name}")
-    made = module.PLDAccountant(relation) if accountant == "pld" else module.RdpAccountant(neighboring_relation=relation)
+    made = (
+        module.PLDAccountant(relation)
+        if accountant == "pld"
+        else module.RdpAccountant(neighboring_relation=relation)
+    )
     return float(made.compose(event).get_epsilon(DELTA))
 
 
@@ -83,7 +99,10 @@ def main() -> None:
                 other = theirs(step, count, adjacency, accountant)
                 shown = "no event" if other is None else f"{accountant} {other:.6f}"
                 right = other is None or found.lower <= other * (1 + 1e-6)
-                row = f"{name:24s} {adjacency.value:14s} {shown:>18s} {found.lower:12.6f} {found.upper:10.6f}"
+                row = (
+                    f"{name:24s} {adjacency.value:14s} {shown:>18s} {found.lower:12.6f} "
+                    f"{found.upper:10.6f}"
+                )
                 print(row if right else row + "  BELOW OUR LOWER BOUND")
 
 

@@ -2,11 +2,12 @@
 
     python -m benchmarks.ledger [--folder DIR]
 
-Goals: reserving and settling together below 1 % of a step of 10 ms, with full durability; a million equal steps below 100 kB,
-50 ms to replay, and 0.3 s to account for in a new process, after import (scipy, which the library imports when it is first
-needed, is counted apart); 100,000 different steps below 2 s to replay. The folder should be on a real disk: a file system in
-memory makes durability free. What a commit costs is up to the disk and to who else uses it, so the number of commits and the
-processor's share are printed too.
+Goals: reserving and settling together below 1 % of a step of 10 ms, with full durability; a million
+equal steps below 100 kB, 50 ms to replay, and 0.3 s to account for in a new process, after import
+(scipy, which the library imports when it is first needed, is counted apart); 100,000 different
+steps below 2 s to replay. The folder should be on a real disk: a file system in memory makes
+durability free. What a commit costs is up to the disk and to who else uses it, so the number of
+commits and the processor's share are printed too.
 """
 
 from __future__ import annotations
@@ -78,15 +79,31 @@ def charging(folder: Path) -> None:
     """Cost of charging, by number of steps and size of the block."""
     with dp.Ledger.open(folder / "commits.ledger") as ledger:
         run = ledger.begin(INFO, [(step(), COMMITS)])
-        write = statistics.median(seconds(partial(run.reserve, step(), count=1)) for _ in range(COMMITS))
+        write = statistics.median(
+            seconds(partial(run.reserve, step(), count=1)) for _ in range(COMMITS)
+        )
     print(f"one durable reservation                          {write * 1e6:10.1f} us")
-    print(f"{'steps':>9}  {'block':>8}  {'commits':>8}  {'CPU us a step':>14}  {'us a step':>10}  share of a step of 10 ms")
-    for total, block in ((100, None), (1_000, None), (10_000, None), (1_000_000, None), (10_000, 256)):
+    print(
+        f"{'steps':>9}  {'block':>8}  {'commits':>8}  {'CPU us a step':>14}  "
+        f"{'us a step':>10}  share of a step of 10 ms"
+    )
+    for total, block in (
+        (100, None),
+        (1_000, None),
+        (10_000, None),
+        (1_000_000, None),
+        (10_000, 256),
+    ):
         with dp.Ledger.open(folder / f"{total}.{block}.ledger") as ledger:
             run = ledger.begin(INFO, [(step(), total * REPEATS)])
             repeats = 1 if total > 100_000 else REPEATS
             cpu = time.process_time()
-            taken = statistics.median(seconds(partial(take_all, run, total, block)) for _ in range(repeats)) / total
+            taken = (
+                statistics.median(
+                    seconds(partial(take_all, run, total, block)) for _ in range(repeats)
+                )
+                / total
+            )
             cpu = (time.process_time() - cpu) / repeats / total
         size = "growing" if block is None else str(block)
         numbers = f"{commits(total, block):>8,}  {cpu * 1e6:>14.2f}  {taken * 1e6:>10.2f}"
@@ -94,7 +111,9 @@ def charging(folder: Path) -> None:
 
 
 def commits(total: int, block: int | None) -> int:
-    """Transactions of a run: one for each block, which settles the one before, and one for the last settlement."""
+    """Transactions of a run: one for each block, which settles the one before, and one for the last
+    settlement.
+    """
     taken, blocks = 0, 0
     while taken < total:
         taken += min(total - taken, block or block_size(taken))
@@ -110,16 +129,23 @@ def a_million_equal(folder: Path) -> None:
     replay = median(lambda: replayed(path))
     print(f"1,000,000 equal steps: size                      {path.stat().st_size / 1e3:10.1f} kB")
     print(f"1,000,000 equal steps: open, check, read         {replay * 1e3:10.1f} ms")
-    accounting, importing, epsilon = zip(*(accounted_for(path) for _ in range(REPEATS)), strict=True)
-    print(
-        f"1,000,000 equal steps: account, after import     {statistics.median(accounting):10.3f} s (epsilon {epsilon[0]:.4g})"
+    accounting, importing, epsilon = zip(
+        *(accounted_for(path) for _ in range(REPEATS)), strict=True
     )
-    print(f"               scipy, imported when first needed {statistics.median(importing):10.3f} s")
+    print(
+        "1,000,000 equal steps: account, after import     "
+        f"{statistics.median(accounting):10.3f} s (epsilon {epsilon[0]:.4g})"
+    )
+    print(
+        f"               scipy, imported when first needed {statistics.median(importing):10.3f} s"
+    )
 
 
 def accounted_for(path: Path) -> tuple[float, float, float]:
     """Seconds from import to guarantee in a new process, seconds for scipy, and epsilon."""
-    done = subprocess.run([sys.executable, "-c", ACCOUNT, str(path)], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", ACCOUNT, str(path)], capture_output=True, text=True, check=True
+    )
     accounting, importing, epsilon = map(float, done.stdout.split())
     return accounting, importing, epsilon
 
@@ -155,8 +181,12 @@ def chained(rows: list[Row]) -> list[Line]:
 
 def main() -> None:
     """Run all three."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--folder", type=Path, default=Path(), help="where to write (default: here)")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--folder", type=Path, default=Path(), help="where to write (default: here)"
+    )
     with tempfile.TemporaryDirectory(dir=parser.parse_args().folder) as folder:
         charging(Path(folder))
         a_million_equal(Path(folder))

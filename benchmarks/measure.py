@@ -1,12 +1,14 @@
-"""How a step is measured: contenders take turns in one fresh process for time, each has its own fresh process for memory.
+"""How a step is measured: contenders take turns in one fresh process for time, each has its own
+fresh process for memory.
 
-Time: one warm-up for each contender, then rounds in which each takes one step, in an order that rotates, so that whatever else
-the machine does hits all of them alike. Shown are medians. A contender that takes more than SLOW times as long as plain
-takes part in the first round only.
+Time: one warm-up for each contender, then rounds in which each takes one step, in an order that
+rotates, so that whatever else the machine does hits all of them alike. Shown are medians. A
+contender that takes more than SLOW times as long as plain takes part in the first round only.
 
-Memory: the largest resident set of the second step, less what was resident with model and sample before the contender was
-built. The libraries are warm by then: a step on two records with another model came before. So buffers that a contender keeps
-from step to step count, compiled code does not. Linux only.
+Memory: the largest resident set of the second step, less what was resident with model and sample
+before the contender was built. The libraries are warm by then: a step on two records with another
+model came before. So buffers that a contender keeps from step to step count, compiled code does
+not. Linux only.
 """
 
 from __future__ import annotations
@@ -46,7 +48,8 @@ class Setting:
 
     Attributes:
         threads: of torch and of its libraries.
-        keep_memory: the C library keeps freed memory for the process, so that page faults do not hide arithmetic.
+        keep_memory: the C library keeps freed memory for the process, so that page faults do not
+            hide arithmetic.
         seconds: about how long the rounds of one task go on.
     """
 
@@ -74,7 +77,9 @@ class Timing:
     rounds: int
 
 
-def in_fresh_process(function: Callable[_Arguments, _Result], *args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
+def in_fresh_process(
+    function: Callable[_Arguments, _Result], *args: _Arguments.args, **kwargs: _Arguments.kwargs
+) -> _Result:
     """The function's result, from a process that has done nothing else."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         return pool.submit(function, *args, **kwargs).result()
@@ -90,7 +95,9 @@ def keep_freed_memory() -> None:
 
 
 def _prepare(setting: Setting) -> None:
-    warnings.simplefilter("ignore")  # opacus and vmap warn about how they work; the tables show what that costs
+    warnings.simplefilter(
+        "ignore"
+    )  # opacus and vmap warn about how they work; the tables show what that costs
     torch.set_num_threads(setting.threads)
     torch.manual_seed(0)
     if setting.keep_memory:
@@ -117,26 +124,42 @@ def _timing(first_ms: float, samples: list[tuple[float, float]]) -> Timing:
     cpu, wall = ([sample[clock] for sample in samples] for clock in (0, 1))
     quartiles = statistics.quantiles(cpu, n=4, method="inclusive") if len(cpu) > 1 else [cpu[0]] * 3
     median = statistics.median(cpu)
-    return Timing(first_ms, median, statistics.median(wall), (quartiles[2] - quartiles[0]) / 2 / median, len(samples))
+    return Timing(
+        first_ms,
+        median,
+        statistics.median(wall),
+        (quartiles[2] - quartiles[0]) / 2 / median,
+        len(samples),
+    )
 
 
-def timings(task: Task, names: list[str], setting: Setting) -> tuple[dict[str, Timing], dict[str, str]]:
-    """What each contender takes, and why some cannot; to be called in a fresh process. Plain must be among the names."""
+def timings(
+    task: Task, names: list[str], setting: Setting
+) -> tuple[dict[str, Timing], dict[str, str]]:
+    """What each contender takes, and why some cannot; to be called in a fresh process. Plain must
+    be among the names.
+    """
     _prepare(setting)
     steps: dict[str, Step] = {}
     first: dict[str, float] = {}
     problems: dict[str, str] = {}
     for name in names:
         try:
-            step = CONTENDERS[name](builder(name, task)(), task.batch(task.records), NOISE_MULTIPLIER)
+            step = CONTENDERS[name](
+                builder(name, task)(), task.batch(task.records), NOISE_MULTIPLIER
+            )
             first[name], _ = _taken(step)
         except Exception as error:  # noqa: BLE001  (whatever stops a peer belongs in the table)
             problems[name] = _problem(error)
         else:
             steps[name] = step
     end = time.perf_counter() + setting.seconds
-    samples: dict[str, list[tuple[float, float]]] = {name: [_taken(step)] for name, step in steps.items()}
-    turns = [name for name, taken in samples.items() if taken[0][0] <= SLOW * samples["plain"][0][0]]
+    samples: dict[str, list[tuple[float, float]]] = {
+        name: [_taken(step)] for name, step in steps.items()
+    }
+    turns = [
+        name for name, taken in samples.items() if taken[0][0] <= SLOW * samples["plain"][0][0]
+    ]
     for done in range(1, MOST):
         if done >= FEWEST and time.perf_counter() > end:
             break
@@ -162,7 +185,9 @@ def _settle() -> None:
 
 
 def peak_memory(task: Task, name: str, setting: Setting) -> float:
-    """Megabytes that a step needs over what is resident without it; to be called in a fresh process."""
+    """Megabytes that a step needs over what is resident without it; to be called in a fresh
+    process.
+    """
     _prepare(setting)
     contender, model = CONTENDERS[name], builder(name, task)
     contender(model(), task.batch(2), NOISE_MULTIPLIER)()
@@ -189,11 +214,16 @@ class Row:
 
 def measured(task: Task, names: list[str], setting: Setting, *, memory: bool) -> list[Row]:
     """A row for each contender."""
-    os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(setting.threads))
+    os.environ |= dict.fromkeys(
+        ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(setting.threads)
+    )
     try:
         times, problems = in_fresh_process(timings, task, names, setting)
     except BrokenProcessPool:
-        raise SystemExit(f"{task.name}: the process was killed, perhaps for want of memory. Leave contenders out.") from None
+        raise SystemExit(
+            f"{task.name}: the process was killed, perhaps for want of memory. Leave "
+            "contenders out."
+        ) from None
     rows = []
     for name in names:
         peak, problem = None, problems.get(name, "")

@@ -1,7 +1,7 @@
 """The models whose steps are timed: ordinary modules, random data, one loss per record.
 
-No module here knows of privacy. Where opacus cannot take the model as it is, `Task.for_opacus` builds the one it can, and
-`Task.remark` says how it differs.
+No module here knows of privacy. Where opacus cannot take the model as it is, `Task.for_opacus`
+builds the one it can, and `Task.remark` says how it differs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812  (the usual name)
 
-Batch: TypeAlias = tuple[Tensor, Tensor]  # inputs and targets; the records are the first axis of both
+Batch: TypeAlias = tuple[
+    Tensor, Tensor
+]  # inputs and targets; the records are the first axis of both
 
 
 @dataclass(frozen=True)
@@ -69,11 +71,15 @@ def logistic() -> nn.Module:
 
 def mlp(width: int = 1024) -> nn.Module:
     """Two hidden layers of one width; 1.86 million parameters at 1024."""
-    return nn.Sequential(nn.Linear(784, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 10))
+    return nn.Sequential(
+        nn.Linear(784, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 10)
+    )
 
 
 def mnist_cnn() -> nn.Module:
-    """The small tanh network that papers on private training use for 28 x 28 images; 26 thousand parameters."""
+    """The small tanh network that papers on private training use for 28 x 28 images; 26 thousand
+    parameters.
+    """
     return nn.Sequential(
         nn.Conv2d(1, 16, 8, stride=2, padding=3),
         nn.Tanh(),
@@ -115,7 +121,9 @@ class Block(nn.Module):
     def forward(self, hidden: Tensor) -> Tensor:
         """Positions attend to those before them."""
         records, length, width = hidden.shape
-        heads = self.attend(self.before(hidden)).view(records, length, 3, self.heads, width // self.heads)
+        heads = self.attend(self.before(hidden)).view(
+            records, length, 3, self.heads, width // self.heads
+        )
         query, key, value = heads.permute(2, 0, 3, 1, 4).unbind()
         attended = F.scaled_dot_product_attention(query, key, value, is_causal=True)
         hidden = hidden + self.project(attended.transpose(1, 2).reshape(hidden.shape))
@@ -217,4 +225,6 @@ SMALL = {
         Task("small logistic", partial(nn.Linear, 20, 10), partial(vectors, shape=(20,)), 64),
     )
 }
-"""Steps so short that what is done once for each step decides; not part of the tables of `benchmarks.step`."""
+"""Steps so short that what is done once for each step decides; not part of the tables of
+`benchmarks.step`.
+"""

@@ -1,13 +1,15 @@
-"""Nanoseconds per Gaussian number: this library, torch, NumPy and OpenDP's exact sampler, side by side.
+"""Nanoseconds per Gaussian number: this library, torch, NumPy and OpenDP's exact sampler, side by
+side.
 
     python benchmarks/noise.py            # about a minute
     python benchmarks/noise.py --quick    # about twenty seconds
 
-All take turns on one thread, so that whatever else the machine does hits all of them; the median of their CPU time is shown.
-Ours includes the cipher, the exact path for undecided numbers and the addition onto the caller's array. Only ours and OpenDP's
-are exact; the others are floating-point noise. The last table is time on the wall, with one and two threads. Its control is
-hashing without Python's lock: what a second thread can gain on this machine at all. Peers that are not installed are named.
-Between the tables stands each goal, and whether this run meets it.
+All take turns on one thread, so that whatever else the machine does hits all of them; the median of
+their CPU time is shown. Ours includes the cipher, the exact path for undecided numbers and the
+addition onto the caller's array. Only ours and OpenDP's are exact; the others are floating-point
+noise. The last table is time on the wall, with one and two threads. Its control is hashing without
+Python's lock: what a second thread can gain on this machine at all. Peers that are not installed
+are named. Between the tables stands each goal, and whether this run meets it.
 """
 
 from __future__ import annotations
@@ -32,7 +34,11 @@ if TYPE_CHECKING:
 
     Action = Callable[[], object]
 
-SMALL, LARGE, EXACT = 2**16, 2**22, 2_000  # numbers: in the cache, streaming, and for samplers that take microseconds
+SMALL, LARGE, EXACT = (
+    2**16,
+    2**22,
+    2_000,
+)  # numbers: in the cache, streaming, and for samplers that take microseconds
 STD = 1.1
 GRID = Grid.for_noise(noise_std=STD, clip_norm=1.0)
 SCALE = GRID.scale(STD)
@@ -48,7 +54,12 @@ class Ours:
     def noise(self, size: int, threads: int = 1) -> GaussianNoise:
         """Noise of the next step."""
         self._step += 1
-        return GaussianNoise(self._source.stream(Purpose.NOISE, step=self._step), scale=SCALE, size=size, threads=threads)
+        return GaussianNoise(
+            self._source.stream(Purpose.NOISE, step=self._step),
+            scale=SCALE,
+            size=size,
+            threads=threads,
+        )
 
     def add(self, integers: NDArray[np.float64], *, compiled: bool, threads: int = 1) -> Action:
         """Noise added onto integers that are known to be such (as in a release)."""
@@ -144,7 +155,9 @@ def opendp_rows() -> dict[str, tuple[Action, int]] | str:
     return {"OpenDP make_gaussian, integers": (lambda: mechanism(zeros), EXACT)}
 
 
-def medians(rows: dict[str, tuple[Action, int]], rounds: int, clock: Callable[[], float]) -> dict[str, float]:
+def medians(
+    rows: dict[str, tuple[Action, int]], rounds: int, clock: Callable[[], float]
+) -> dict[str, float]:
     """Nanoseconds per number; the rows take turns."""
     times: dict[str, list[float]] = {name: [] for name in rows}
     for number in range(rounds + 1):
@@ -164,7 +177,10 @@ def on_the_wall(ours: Ours) -> dict[str, tuple[Action, int]]:
     pool, half = ThreadPoolExecutor(2), bytes(LARGE // 2)
     return {
         "control: hashing, 1 thread": (lambda: [hashlib.sha256(half), hashlib.sha256(half)], LARGE),
-        "control: hashing, 2 threads": (lambda: list(pool.map(hashlib.sha256, (half, half))), LARGE),
+        "control: hashing, 2 threads": (
+            lambda: list(pool.map(hashlib.sha256, (half, half))),
+            LARGE,
+        ),
         "ours, 1 thread": (ours.add(large, compiled=True), LARGE),
         "ours, 2 threads": (ours.add(large, compiled=True, threads=2), LARGE),
         "step, then release": (lambda: (work(), serial()), LARGE),
@@ -181,7 +197,10 @@ def show(title: str, results: dict[str, float], reference: str | None) -> None:
 
 
 REFERENCE = "torch.randn float32"
-GOALS = {"ours numba, onto 4M float64": 0.8, "ours NumPy, onto 4M float64": 0.35}  # speed / that of the reference
+GOALS = {
+    "ours numba, onto 4M float64": 0.8,
+    "ours NumPy, onto 4M float64": 0.35,
+}  # speed / that of the reference
 OVER_OPENDP = 1_000  # times as fast as OpenDP's exact sampler
 
 
@@ -191,18 +210,26 @@ def goals(results: dict[str, float]) -> list[str]:
     for name, goal in GOALS.items():
         if name in results and REFERENCE in results:
             speed = results[REFERENCE] / results[name]
-            lines.append(f"{name}: {speed:.2f} of {REFERENCE}, goal {goal}: {'met' if speed >= goal else 'NOT met'}")
+            lines.append(
+                f"{name}: {speed:.2f} of {REFERENCE}, goal {goal}: "
+                f"{'met' if speed >= goal else 'NOT met'}"
+            )
     for name, value in results.items():
         if name.startswith("OpenDP"):
             times = value / min(ours for row, ours in results.items() if row.startswith("ours"))
             verdict = "met" if times >= OVER_OPENDP else "NOT met"
-            lines.append(f"exact noise: {times:,.0f} times as fast as OpenDP's, goal {OVER_OPENDP:,}: {verdict}")
+            lines.append(
+                f"exact noise: {times:,.0f} times as fast as OpenDP's, goal {OVER_OPENDP:,}: "
+                f"{verdict}"
+            )
     return lines
 
 
 def main() -> None:
     """Both tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="fewer rounds")
     rounds = 5 if parser.parse_args().quick else 41
     ours = Ours()

@@ -1,8 +1,11 @@
-"""Who takes the step: plain SGD, opacus with hooks, opacus with ghost clipping, a hand-written vmap, and this library.
+"""Who takes the step: plain SGD, opacus with hooks, opacus with ghost clipping, a hand-written
+vmap, and this library.
 
-A contender is a function (model, batch, noise_multiplier) -> step. A step is everything from fetching the records to the
-optimizer: the per-record gradients clipped to CLIP_NORM, summed, noised, divided by the number of records, and one step of SGD.
-It leaves no gradient behind. A contender that cannot take the model says so by an exception; the table repeats it.
+A contender is a function (model, batch, noise_multiplier) -> step. A step is everything from
+fetching the records to the
+optimizer: the per-record gradients clipped to CLIP_NORM, summed, noised, divided by the number of
+records, and one step of SGD. It leaves no gradient behind. A contender that cannot take the model
+says so by an exception; the table repeats it.
 """
 
 from __future__ import annotations
@@ -68,7 +71,9 @@ def ghost(model: nn.Module, batch: Batch, noise_multiplier: float) -> Step:
     from opacus.optimizers import DPOptimizerFastGradientClipping  # noqa: PLC0415
     from opacus.utils.fast_gradient_clipping_utils import DPTensorFastGradientClipping  # noqa: PLC0415
 
-    wrapped = GradSampleModuleFastGradientClipping(model, max_grad_norm=CLIP_NORM, use_ghost_clipping=True)
+    wrapped = GradSampleModuleFastGradientClipping(
+        model, max_grad_norm=CLIP_NORM, use_ghost_clipping=True
+    )
     optimizer = DPOptimizerFastGradientClipping(
         torch.optim.SGD(model.parameters(), LEARNING_RATE),
         noise_multiplier=noise_multiplier,
@@ -114,13 +119,22 @@ def vmapped(model: nn.Module, batch: Batch, noise_multiplier: float) -> Step:
 
 
 def fetched(batch: Batch) -> Batch:
-    """The records in a random order, as every training loop has them: part of a step, for all contenders."""
+    """The records in a random order, as every training loop has them: part of a step, for all
+    contenders.
+    """
     order = torch.randperm(len(batch[0]))
     return batch[0][order], batch[1][order]
 
 
-def ours(model: nn.Module, batch: Batch, noise_multiplier: float, numerics: dp.Numerics = dp.Numerics.CERTIFIED) -> Step:
-    """This library: sampled, charged, clipped, summed with certified rounding, exact noise from the cryptographic source."""
+def ours(
+    model: nn.Module,
+    batch: Batch,
+    noise_multiplier: float,
+    numerics: dp.Numerics = dp.Numerics.CERTIFIED,
+) -> Step:
+    """This library: sampled, charged, clipped, summed with certified rounding, exact noise from the
+    cryptographic source.
+    """
     plan = dp.Plan(
         sampler=dp.Sampler(dp.Everything(), records=len(batch[0]), steps=10**9),
         mechanism=dp.Groups({"grad/*": dp.Gaussian(CLIP_NORM, noise_multiplier)}),
@@ -149,4 +163,6 @@ CONTENDERS: dict[str, Contender] = {
 
 def builder(name: str, task: Task) -> Callable[[], nn.Module]:
     """Builds the model that a contender takes."""
-    return task.for_opacus if name.startswith("opacus") and task.for_opacus is not None else task.model
+    return (
+        task.for_opacus if name.startswith("opacus") and task.for_opacus is not None else task.model
+    )

@@ -1,10 +1,12 @@
-"""What the proof of separation costs: a forward and a backward pass as torch does them, with the proof and without.
+"""What the proof of separation costs: a forward and a backward pass as torch does them, with the
+proof and without.
 
     python -m benchmarks.proof [--seconds 20]
 
-The two take turns in one process. Shown are medians of the CPU time of one thread, operations that the dispatcher sees, and
-microseconds for each of them. As in the engine, the backward pass goes through all layers and forms no gradients of weights but
-that of the first; the difference is the proof alone: no factors, no clipping, no noise.
+The two take turns in one process. Shown are medians of the CPU time of one thread, operations that
+the dispatcher sees, and microseconds for each of them. As in the engine, the backward pass goes
+through all layers and forms no gradients of weights but that of the first; the difference is the
+proof alone: no factors, no clipping, no noise.
 """
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ class Counted(TorchDispatchMode):  # type: ignore[no-untyped-call]
         super().__init__()  # type: ignore[no-untyped-call]
         self.operations = 0
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
         """Called by torch, for every operation."""
         del types
         self.operations += 1
@@ -48,18 +52,27 @@ def bert(records: int) -> tuple[nn.Module, tuple[Tensor, Tensor]]:
     """A BERT of two layers, and sequences of 64 tokens."""
     from transformers import BertConfig, BertForSequenceClassification  # noqa: PLC0415  (only here)
 
-    config = BertConfig(hidden_size=128, num_hidden_layers=2, num_attention_heads=2, intermediate_size=512)
-    return BertForSequenceClassification(config), (torch.randint(30_000, (records, 64)), torch.randint(2, (records,)))
+    config = BertConfig(
+        hidden_size=128, num_hidden_layers=2, num_attention_heads=2, intermediate_size=512
+    )
+    return BertForSequenceClassification(config), (
+        torch.randint(30_000, (records, 64)),
+        torch.randint(2, (records,)),
+    )
 
 
 def classified(model: Any, batch: Any) -> Tensor:
     """One cross-entropy for each text."""
     ids, labels = batch
     mask = torch.ones_like(ids)
-    return nn.functional.cross_entropy(model(input_ids=ids, attention_mask=mask).logits, labels, reduction="none")
+    return nn.functional.cross_entropy(
+        model(input_ids=ids, attention_mask=mask).logits, labels, reduction="none"
+    )
 
 
-def passes(model: nn.Module, batch: Any, loss: Callable[[Any, Any], Tensor]) -> tuple[Pass, Pass, int]:
+def passes(
+    model: nn.Module, batch: Any, loss: Callable[[Any, Any], Tensor]
+) -> tuple[Pass, Pass, int]:
     """A plain pass, a proved one, and how many operations they have."""
     first, *others = model.parameters()
     for parameter in others:
@@ -97,12 +110,17 @@ def row(name: str, both: tuple[Pass, Pass, int], seconds: float) -> str:
             taken[place].append((time.process_time() - before) * 1e3)
     plain, proved = (statistics.median(samples[2:]) for samples in taken)
     each = (proved - plain) / operations * 1e3
-    return f"| {name} | {operations} | {plain:.2f} | {proved:.2f} | {proved / plain:.2f} | {each:.1f} |"
+    return (
+        f"| {name} | {operations} | {plain:.2f} | {proved:.2f} | {proved / plain:.2f} | "
+        f"{each:.1f} |"
+    )
 
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seconds", type=float, default=15.0, help="for each model")
     seconds = parser.parse_args().seconds
     torch.set_num_threads(1)
@@ -112,9 +130,15 @@ def main() -> None:
     with prepared():
         for name in ("small MLP", "MLP", "MNIST CNN", "CIFAR CNN", "LSTM", "GPT untied"):
             task = {**TASKS, **SMALL}[name]
-            print(row(name, passes(task.model(), task.batch(task.records), losses), seconds), flush=True)
+            print(
+                row(name, passes(task.model(), task.batch(task.records), losses), seconds),
+                flush=True,
+            )
         for records in (32, 8):
-            print(row(f"BERT-tiny, {records} records", passes(*bert(records), classified), seconds), flush=True)
+            print(
+                row(f"BERT-tiny, {records} records", passes(*bert(records), classified), seconds),
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

@@ -2,9 +2,9 @@
 
     python benchmarks/sampling.py
 
-Goals: a Poisson sample of 10^7 records at least 5 times faster than `torch.rand(n) < q`; 10^8 records in the memory of the
-sample. Times are CPU milliseconds, one thread, medians of interleaved calls. Ours end with sorted
-positions, the others with a mask.
+Goals: a Poisson sample of 10^7 records at least 5 times faster than `torch.rand(n) < q`; 10^8
+records in the memory of the sample. Times are CPU milliseconds, one thread, medians of interleaved
+calls. Ours end with sorted positions, the others with a mask.
 """
 
 from __future__ import annotations
@@ -43,7 +43,11 @@ def medians(works: dict[str, Callable[[], object]], repeats: int = REPEATS) -> d
 def row(title: str, times: dict[str, float]) -> str:
     """One line of the table; how many times faster the first is than each."""
     ours = next(iter(times.values()))
-    return f"| {title} | " + " | ".join(f"{name} {value:.2f} ({value / ours:.1f}x)" for name, value in times.items()) + " |"
+    return (
+        f"| {title} | "
+        + " | ".join(f"{name} {value:.2f} ({value / ours:.1f}x)" for name, value in times.items())
+        + " |"
+    )
 
 
 def peak_megabytes(policy: dp.Poisson, records: int) -> tuple[float, float]:

@@ -4,9 +4,10 @@
     python -m benchmarks.step --tasks MLP LSTM --malloc    # some of them, with freed memory kept
     python -m benchmarks.step --json out/step.json         # the figures as JSON, too
 
-A step is the forward, the backward, clipping, noise and the optimizer. Peers draw their noise as they do (torch.randn); ours
-is exact and from the cryptographic source. CPU time of one thread is what repeats on a busy machine; with --threads above
-one, the ratios of the last table are those of the time on the wall. How it is measured: `benchmarks/measure.py`.
+A step is the forward, the backward, clipping, noise and the optimizer. Peers draw their noise as
+they do (torch.randn); ours is exact and from the cryptographic source. CPU time of one thread is
+what repeats on a busy machine; with --threads above one, the ratios of the last table are those of
+the time on the wall. How it is measured: `benchmarks/measure.py`.
 """
 
 from __future__ import annotations
@@ -52,7 +53,10 @@ def cells(row: Row, base: Row) -> list[str]:
 def show(task: Task, rows: list[Row]) -> None:
     """The table of one task."""
     parameters = sum(parameter.numel() for parameter in task.model().parameters())
-    print(f"\n{task.name}: {task.records:,} records, {parameters:,} parameters{'; ' if task.remark else ''}{task.remark}")
+    print(
+        f"\n{task.name}: {task.records:,} records, {parameters:,} "
+        f"parameters{'; ' if task.remark else ''}{task.remark}"
+    )
     print(f"{'':<14}" + "".join(f"{title:>10}" for title in TITLES))
     base = next(row for row in rows if row.contender == "plain")
     for row in rows:
@@ -64,39 +68,72 @@ def summary(title: str, figures: dict[tuple[str, str], float | None]) -> None:
     tasks, contenders = (list(dict.fromkeys(names)) for names in zip(*figures, strict=True))
     print(f"\n{title:<26}" + "".join(f"{task:>12}" for task in tasks))
     for name in contenders:
-        print(f"{name:<26}" + "".join(f"{ratio(figures[task, name], figures[task, 'plain']):>12}" for task in tasks))
+        print(
+            f"{name:<26}"
+            + "".join(f"{ratio(figures[task, name], figures[task, 'plain']):>12}" for task in tasks)
+        )
 
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS), metavar="TASK", help=", ".join(TASKS))
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument(
-        "--contenders", nargs="+", choices=CONTENDERS, default=list(CONTENDERS), metavar="NAME", help=", ".join(CONTENDERS)
+        "--tasks",
+        nargs="+",
+        choices=TASKS,
+        default=list(TASKS),
+        metavar="TASK",
+        help=", ".join(TASKS),
+    )
+    parser.add_argument(
+        "--contenders",
+        nargs="+",
+        choices=CONTENDERS,
+        default=list(CONTENDERS),
+        metavar="NAME",
+        help=", ".join(CONTENDERS),
     )
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--seconds", type=float, default=Setting.seconds, help="about how long the rounds of a task go on")
-    parser.add_argument("--malloc", action="store_true", help="glibc keeps freed memory, for all contenders alike")
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=Setting.seconds,
+        help="about how long the rounds of a task go on",
+    )
+    parser.add_argument(
+        "--malloc", action="store_true", help="glibc keeps freed memory, for all contenders alike"
+    )
     parser.add_argument("--no-memory", action="store_true", help="time only")
     parser.add_argument("--json", type=Path, metavar="PATH", help="write the figures there as well")
     asked = parser.parse_args()
     setting = Setting(asked.threads, asked.malloc, asked.seconds)
     names = list(dict.fromkeys(["plain", *asked.contenders]))
     print(
-        f"torch {torch.__version__}, {setting.threads} thread(s), {'freed memory kept' if asked.malloc else 'malloc as it is'}"
+        f"torch {torch.__version__}, {setting.threads} thread(s), "
+        f"{'freed memory kept' if asked.malloc else 'malloc as it is'}"
     )
     rows: list[Row] = []
     for task in (TASKS[name] for name in asked.tasks):
         of_task = measured(task, names, setting, memory=not asked.no_memory)
         show(task, of_task)
         rows += of_task
-    title, clock = ("ratio to plain, CPU time", "cpu_ms") if asked.threads == 1 else ("ratio to plain, wall time", "wall_ms")
+    title, clock = (
+        ("ratio to plain, CPU time", "cpu_ms")
+        if asked.threads == 1
+        else ("ratio to plain, wall time", "wall_ms")
+    )
     summary(title, {(row.task, row.contender): getattr(row.timing, clock, None) for row in rows})
     if not asked.no_memory:
         summary("ratio to plain, memory", {(row.task, row.contender): row.peak_mb for row in rows})
     if asked.json is not None:
         asked.json.parent.mkdir(parents=True, exist_ok=True)
-        figures = {"torch": torch.__version__, "setting": asdict(setting), "rows": [asdict(row) for row in rows]}
+        figures = {
+            "torch": torch.__version__,
+            "setting": asdict(setting),
+            "rows": [asdict(row) for row in rows],
+        }
         asked.json.write_text(json.dumps(figures, indent=1) + "\n")
 
 

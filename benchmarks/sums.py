@@ -2,7 +2,8 @@
 
     python benchmarks/sums.py
 
-CPU time per number, one thread, contenders interleaved, medians. Shrink: 1 - <v, k g> / |v|^2 for a record clipped to norm 1.
+CPU time per number, one thread, contenders interleaved, medians. Shrink: 1 - <v, k g> / |v|^2 for a
+record clipped to norm 1.
 """
 
 from __future__ import annotations
@@ -36,7 +37,10 @@ def costs(batch: int, dimension: int) -> None:
             start = time.process_time()
             run()
             taken[name].append((time.process_time() - start) / rows.size * 1e9)
-    print(f"B={batch}, d={dimension}: " + ", ".join(f"{name} {statistics.median(t):.2f} ns" for name, t in taken.items()))
+    print(
+        f"B={batch}, d={dimension}: "
+        + ", ".join(f"{name} {statistics.median(t):.2f} ns" for name, t in taken.items())
+    )
 
 
 def shrink(dimension: int, noise_multiplier: float) -> None:
@@ -47,7 +51,8 @@ def shrink(dimension: int, noise_multiplier: float) -> None:
     units = quantise({"a": row}, weight, clip_norm=1.0, grid=grid)["a"]
     kept = float(np.sum(units * grid.spacing * row.astype(np.float64) * weight))
     print(
-        f"d={dimension}, noise multiplier {noise_multiplier}: shrink {1.0 - kept:.1e} (K = 2^{np.log2(grid.radius(1.0)):.0f})"
+        f"d={dimension}, noise multiplier {noise_multiplier}: shrink {1.0 - kept:.1e} (K = "
+        f"2^{np.log2(grid.radius(1.0)):.0f})"
     )
 
 
@@ -55,9 +60,18 @@ def inflation(records: int, microbatch: int) -> None:
     """What float32 sums add to the sensitivity."""
     grid, sizes = Grid(2.0**-26), []
     for changed in (None, 1, 2):
-        how = FloatSum(records=records, microbatch=microbatch, dtype=np.float32, dimension=10**6, changed_microbatches=changed)
+        how = FloatSum(
+            records=records,
+            microbatch=microbatch,
+            dtype=np.float32,
+            dimension=10**6,
+            changed_microbatches=changed,
+        )
         sizes.append(float_sum_sensitivity(how, clip_norm=1.0, grid=grid) - 1.0)
-    print(f"L={records}, microbatch {microbatch}: +{sizes[0]:.2%}, fixed places +{sizes[1]:.3%}, random order +{sizes[2]:.3%}")
+    print(
+        f"L={records}, microbatch {microbatch}: +{sizes[0]:.2%}, fixed places "
+        f"+{sizes[1]:.3%}, random order +{sizes[2]:.3%}"
+    )
 
 
 def main() -> None:

@@ -1,18 +1,20 @@
-"""Wall clock of whole private training runs against the same loop without privacy, the runs taking turns.
+"""Wall clock of whole private training runs against the same loop without privacy, the runs taking
+turns.
 
     python -m benchmarks.whole_run                            # every task; some minutes
     python -m benchmarks.whole_run --tasks "digits MLP"       # one of them
     python -m benchmarks.whole_run --json out/whole_run.json  # the figures as JSON, too
 
-A private run is everything from `PrivateRun(...)` on a new ledger in a file, over the first step with its checks, to the last
-step and the closing of the ledger. It is compared with two plain loops of as many steps of the same expected size on the same
-data, model and optimizer:
+A private run is everything from `PrivateRun(...)` on a new ledger in a file, over the first step
+with its checks, to the last step and the closing of the ledger. It is compared with two plain loops
+of as many steps of the same expected size on the same data, model and optimizer:
 
     loader    what people write: a DataLoader with shuffle=True, which collates records one by one
     tensors   rows of the same tensors taken at once, as a private run does where it can; nothing faster is known to us
 
-The ratio to `loader` is what a user notices; the ratio to `tensors` says what privacy costs once the DataLoader's share is
-taken away. Finding the noise for a target (`Plan.dpsgd`) happens once before a run, and is shown apart.
+The ratio to `loader` is what a user notices; the ratio to `tensors` says what privacy costs once
+the DataLoader's share is taken away. Finding the noise for a target (`Plan.dpsgd`) happens once
+before a run, and is shown apart.
 """
 
 from __future__ import annotations
@@ -85,7 +87,9 @@ TASKS = {
 
 @dataclass(frozen=True)
 class Taken:
-    """Milliseconds of one run on the wall: before its first step, of its first step, of all others; and of CPU in all."""
+    """Milliseconds of one run on the wall: before its first step, of its first step, of all others;
+    and of CPU in all.
+    """
 
     begin: float
     first: float
@@ -155,11 +159,18 @@ class Clock:
     def taken(self) -> Taken:
         """The run is over."""
         self.mark()
-        begin, first, rest = (MILLI * (after - before) for before, after in zip(self._marks[:-1], self._marks[1:], strict=True))
+        begin, first, rest = (
+            MILLI * (after - before)
+            for before, after in zip(self._marks[:-1], self._marks[1:], strict=True)
+        )
         return Taken(begin, first, rest, MILLI * (time.process_time() - self._cpu), self._steps)
 
 
-def plain_run(batches: Callable[[TensorDataset, int, int], Iterator[list[Tensor]]], task: Task, data: TensorDataset) -> Taken:
+def plain_run(
+    batches: Callable[[TensorDataset, int, int], Iterator[list[Tensor]]],
+    task: Task,
+    data: TensorDataset,
+) -> Taken:
     """The loop that everybody writes."""
     steps = plan_of(task).steps
     clock = Clock()
@@ -218,7 +229,9 @@ def plan_of(task: Task) -> dp.Plan:
 
 
 def measured(task: Task, repeats: int) -> dict[str, list[Taken]]:
-    """Runs of all kinds, which take turns in an order that rotates. What torch imports late is imported before."""
+    """Runs of all kinds, which take turns in an order that rotates. What torch imports late is
+    imported before.
+    """
     torch.manual_seed(0)
     tiny = Task(task.name, task.model, task.shape, 64, 16, 1)
     for run in RUNS.values():
@@ -242,19 +255,33 @@ def median(runs: list[Taken], field: str) -> float:
 def show(task: Task, taken: dict[str, list[Taken]]) -> None:
     """The table of one task, and where the difference comes from."""
     plan, found = plan_of(task), _plans[task][1]
-    print(f"\n{task.name}: {plan.steps} steps of {task.batch} of {task.records:,} records; plan found in {found:.0f} ms")
+    print(
+        f"\n{task.name}: {plan.steps} steps of {task.batch} of {task.records:,} records; plan "
+        f"found in {found:.0f} ms"
+    )
     titles = ("total ms", "begin", "1st step", "a step", "CPU ms")
-    print(f"{'':<10}" + "".join(f"{title:>10}" for title in (*titles, "/ loader", "/ tensors", "CPU / ldr")))
+    print(
+        f"{'':<10}"
+        + "".join(f"{title:>10}" for title in (*titles, "/ loader", "/ tensors", "CPU / ldr"))
+    )
     for name, runs in taken.items():
         figures = [median(runs, field) for field in ("total", "begin", "first", "step", "cpu")]
         ratios = [
-            statistics.median(a.total / b.total for a, b in zip(runs, taken[base], strict=True)) for base in (LOADER, TENSORS)
+            statistics.median(a.total / b.total for a, b in zip(runs, taken[base], strict=True))
+            for base in (LOADER, TENSORS)
         ]
-        ratios.append(statistics.median(a.cpu / b.cpu for a, b in zip(runs, taken[LOADER], strict=True)))
-        cells = [f"{figure:.2f}" if figure < 100 else f"{figure:.0f}" for figure in figures] + [f"{one:.2f}" for one in ratios]
+        ratios.append(
+            statistics.median(a.cpu / b.cpu for a, b in zip(runs, taken[LOADER], strict=True))
+        )
+        cells = [f"{figure:.2f}" if figure < 100 else f"{figure:.0f}" for figure in figures] + [
+            f"{one:.2f}" for one in ratios
+        ]
         print(f"{name:<10}" + "".join(f"{cell:>10}" for cell in cells), flush=True)
     ours, base = taken[PRIVATE], taken[LOADER]
-    more = {field: median(ours, field) - median(base, field) for field in ("total", "begin", "first", "rest")}
+    more = {
+        field: median(ours, field) - median(base, field)
+        for field in ("total", "begin", "first", "rest")
+    }
     print(
         f"private - loader: {more['total']:+.0f} ms, of which begin {more['begin']:+.0f}, first step {more['first']:+.0f}, "
         f"{plan.steps - 1} further steps {more['rest']:+.0f}"
@@ -263,24 +290,44 @@ def show(task: Task, taken: dict[str, list[Taken]]) -> None:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS), metavar="TASK", help=", ".join(TASKS))
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--tasks",
+        nargs="+",
+        choices=TASKS,
+        default=list(TASKS),
+        metavar="TASK",
+        help=", ".join(TASKS),
+    )
     parser.add_argument("--repeats", type=int, default=5, help="runs of each kind")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--tiny", action="store_true", help="a few steps on few records, to see that it works")
+    parser.add_argument(
+        "--tiny", action="store_true", help="a few steps on few records, to see that it works"
+    )
     parser.add_argument("--json", type=Path, metavar="PATH", help="write the figures there as well")
     asked = parser.parse_args()
     torch.set_num_threads(asked.threads)
-    print(f"torch {torch.__version__}, {asked.threads} thread(s), {os.cpu_count()} cores, {asked.repeats} runs of each kind")
+    print(
+        f"torch {torch.__version__}, {asked.threads} thread(s), {os.cpu_count()} cores, "
+        f"{asked.repeats} runs of each kind"
+    )
     figures = {}
     for name in asked.tasks:
-        task = TASKS[name] if not asked.tiny else Task(name, TASKS[name].model, TASKS[name].shape, 64, 16, 1)
+        task = (
+            TASKS[name]
+            if not asked.tiny
+            else Task(name, TASKS[name].model, TASKS[name].shape, 64, 16, 1)
+        )
         taken = measured(task, asked.repeats)
         show(task, taken)
         figures[name] = {kind: [asdict(run) for run in runs] for kind, runs in taken.items()}
     if asked.json is not None:
         asked.json.parent.mkdir(parents=True, exist_ok=True)
-        asked.json.write_text(json.dumps({"torch": torch.__version__, "runs": figures}, indent=1) + "\n")
+        asked.json.write_text(
+            json.dumps({"torch": torch.__version__, "runs": figures}, indent=1) + "\n"
+        )
 
 
 if __name__ == "__main__":

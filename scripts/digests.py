@@ -264,7 +264,7 @@ def dump_of(tree: Path, part_of_name: str, folder: Path) -> dict[str, Digests]:
     search = os.pathsep.join([str(tree), str(Path(__file__).parent)])
     environment = {**os.environ, "PYTHONPATH": search, "OMP_NUM_THREADS": "1"}
     command = [sys.executable, __file__, "--only", part_of_name, "--save", str(file)]
-    result = subprocess.run(  # noqa: S603
+    result = subprocess.run(
         command,
         env=environment,
         capture_output=True,

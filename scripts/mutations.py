@@ -2,8 +2,9 @@
 
     python scripts/mutations.py [--write] [--only NAME]
 
-For each bug two runs of pytest on the test that should catch it, in a process of its own: without the bug it must pass, with it
-it must fail. `--write` puts the measured table into docs/mutations.md, `--only` takes the bugs whose name contains NAME.
+For each bug two runs of pytest on the test that should catch it, in a process of its own: without
+the bug it must pass, with it it must fail. `--write` puts the measured table into
+docs/mutations.md, `--only` takes the bugs whose name contains NAME.
 """  # noqa: INP001
 
 from __future__ import annotations
@@ -24,15 +25,22 @@ def main() -> int:
     """0 if every bug is caught."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--write", action="store_true", help="write docs/mutations.md")
-    parser.add_argument("--only", default="", help="part of the name of a bug, as in docs/mutations.md")
+    parser.add_argument(
+        "--only", default="", help="part of the name of a bug, as in docs/mutations.md"
+    )
     asked = parser.parse_args()
-    sys.path[:1] = [str(ROOT / "tests"), str(ROOT / "src")]  # in the place of this folder, where `mutations` is this file
+    sys.path[:1] = [
+        str(ROOT / "tests"),
+        str(ROOT / "src"),
+    ]  # in the place of this folder, where `mutations` is this file
     from support.catalogue import PAGE, catalogue, page, seconds_on_page  # noqa: PLC0415  (found once the path is set)
 
     everything = catalogue()
     chosen = [mutation for mutation in everything if asked.only in mutation.name]
     if not chosen:
-        parser.error(f"no bug of the catalogue has {asked.only!r} in its name; docs/mutations.md lists them")
+        parser.error(
+            f"no bug of the catalogue has {asked.only!r} in its name; docs/mutations.md lists them"
+        )
     seconds, missed = seconds_on_page(), 0
     for number, (name, taken, problem) in enumerate(_judged(chosen), 1):
         seconds[name] = taken
@@ -49,7 +57,9 @@ def main() -> int:
 
 
 def _judged(chosen: Sequence[object]) -> Iterator[tuple[str, float, str]]:
-    """Name, seconds and problem of each, two processes at a time, each forked from this one, which has imported everything."""
+    """Name, seconds and problem of each, two processes at a time, each forked from this one, which
+    has imported everything.
+    """
     forking = multiprocessing.get_context("fork")
     waiting = list(chosen)
     running: set[Connection] = set()
@@ -74,7 +84,9 @@ def _judge(mutation: object, answer: Connection) -> None:
     with tempfile.TemporaryDirectory() as folder:
         before = outcome_of(mutation.caught_by, Path(folder))
         after = broken(mutation, Path(folder))
-    problem = "" if before.right and after.caught else f"\n{before}\n{before.text}\n{after}\n{after.text}"
+    problem = (
+        "" if before.right and after.caught else f"\n{before}\n{before.text}\n{after}\n{after.text}"
+    )
     answer.send((mutation.name, after.seconds, problem))
 
 

@@ -1,4 +1,6 @@
-"""For all tests: no law is timed, machines are noisy. No test dies of instructions that a virtual machine only announces."""
+"""For all tests: no law is timed, machines are noisy. No test dies of instructions that a virtual
+machine only announces.
+"""
 
 import os
 

@@ -1,4 +1,5 @@
-"""Accuracy at a certified epsilon: recipes on real data, what they reached, and the page that says so.
+"""Accuracy at a certified epsilon: recipes on real data, what they reached, and the page that says
+so.
 
 python -m benchmarks.utility --list                      # recipes, their data sets and goals
 python -m benchmarks.utility mnist --epsilon 1.2         # three runs; adds them to benchmarks/utility/results

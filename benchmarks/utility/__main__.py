@@ -34,12 +34,20 @@ def options(names: list[str]) -> argparse.ArgumentParser:
     )
     parser.add_argument("--list", action="store_true", help="the recipes")
     targets = parser.add_mutually_exclusive_group()
-    targets.add_argument("--epsilon", type=float, nargs="+", help="targets; by default those of the recipe")
-    targets.add_argument("--without-privacy", action="store_true", help="the same recipe without privacy, and nothing else")
+    targets.add_argument(
+        "--epsilon", type=float, nargs="+", help="targets; by default those of the recipe"
+    )
+    targets.add_argument(
+        "--without-privacy",
+        action="store_true",
+        help="the same recipe without privacy, and nothing else",
+    )
     parser.add_argument("--runs", type=int, default=3, help="at each target (default 3)")
     parser.add_argument("--threads", type=int, default=2, help="of torch (default 2)")
     parser.add_argument("--replace", action="store_true", help="forget the results of earlier runs")
-    parser.add_argument("--data", type=Path, default=Path("data"), help="folder of the data sets (default data)")
+    parser.add_argument(
+        "--data", type=Path, default=Path("data"), help="folder of the data sets (default data)"
+    )
     parser.add_argument("--results", type=Path, default=FOLDER, help="folder of the results")
     return parser
 
@@ -62,7 +70,10 @@ def main() -> int:
         console.print(f"written: {', '.join(map(str, page.write(asked.results)))}")
         return 0
     if asked.what == "all" and (asked.epsilon or asked.without_privacy):
-        parser.error("all runs every recipe at all of its targets and without privacy; name one recipe to choose")
+        parser.error(
+            "all runs every recipe at all of its targets and without privacy; name one recipe "
+            "to choose"
+        )
     torch.set_num_threads(asked.threads)
     failed = 0
     for recipe in every.values() if asked.what == "all" else [every[asked.what]]:
@@ -70,7 +81,9 @@ def main() -> int:
         if asked.what == "all" or asked.without_privacy:
             targets = [None, *targets] if asked.what == "all" else [None]
         try:
-            Series(recipe, asked.data, asked.results, console).run(targets, asked.runs, replace=asked.replace)
+            Series(recipe, asked.data, asked.results, console).run(
+                targets, asked.runs, replace=asked.replace
+            )
         except DiscreetError as error:
             console.print(f"{recipe.name}: {error}", style="red")
             failed = 1

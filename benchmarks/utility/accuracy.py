@@ -19,5 +19,8 @@ def accuracy(model: nn.Module, test: TensorDataset, rows: int = 2_000) -> float:
         rows: at a time.
     """
     inputs, labels = (torch.split(tensor, rows) for tensor in test.tensors)
-    right = [int((model(some).argmax(1) == truth).sum()) for some, truth in zip(inputs, labels, strict=True)]
+    right = [
+        int((model(some).argmax(1) == truth).sum())
+        for some, truth in zip(inputs, labels, strict=True)
+    ]
     return sum(right) / len(test)

@@ -1,6 +1,8 @@
-"""The lines of Adult as vectors of length 1: every category, bin and range is from its documentation or set by hand.
+"""The lines of Adult as vectors of length 1: every category, bin and range is from its
+documentation or set by hand.
 
-Nothing here is computed from the data, so it costs no privacy: a vector is a function of its own line.
+Nothing here is computed from the data, so it costs no privacy: a vector is a function of its own
+    line.
 """
 
 from __future__ import annotations
@@ -25,7 +27,15 @@ _CATEGORIES = {  # as adult.names lists them; whatever is not in a list counts a
     "Ireland, France, Dominican-Republic, Laos, Ecuador, Taiwan, Haiti, Columbia, Hungary, Guatemala, Nicaragua, "
     "Scotland, Thailand, Yugoslavia, El-Salvador, Trinadad&Tobago, Peru, Hong, Holand-Netherlands",
 }
-_COLUMNS = {"work": 1, "married": 5, "occupation": 6, "relationship": 7, "race": 8, "sex": 9, "country": 13}
+_COLUMNS = {
+    "work": 1,
+    "married": 5,
+    "occupation": 6,
+    "relationship": 7,
+    "race": 8,
+    "sex": 9,
+    "country": 13,
+}
 _EDUCATION, _INCOME = 4, 14
 _AGE, _GAIN, _LOSS, _HOURS = 0, 10, 11, 12
 _BINS = {  # edges: years, hours a week, dollars
@@ -47,13 +57,25 @@ def vectors(lines: Sequence[str]) -> tuple[NDArray[np.float32], NDArray[np.int64
     """
     cells = [[cell.strip() for cell in line.split(",")] for line in lines]
     codes: dict[str | int, _Codes] = {name: _categories(cells, name) for name in _CATEGORIES}
-    numbers = {column: np.array([float(row[column]) for row in cells]) for column in (_EDUCATION, *_BINS)}
+    numbers = {
+        column: np.array([float(row[column]) for row in cells]) for column in (_EDUCATION, *_BINS)
+    }
     codes[_EDUCATION] = np.clip(numbers[_EDUCATION], 1, 16).astype(np.int64) - 1, 16
-    codes |= {column: (np.digitize(numbers[column], edges), len(edges) + 1) for column, edges in _BINS.items()}
+    codes |= {
+        column: (np.digitize(numbers[column], edges), len(edges) + 1)
+        for column, edges in _BINS.items()
+    }
     lives_with_spouse: _Codes = np.isin(codes["married"][0], (0, 6)).astype(np.int64), 2
-    crossed = [_cross(codes[by], lives_with_spouse) for by in (_EDUCATION, _AGE, "occupation", _HOURS, "work", _GAIN)]
-    parts = [_indicators(one, _MONEY if name in (_GAIN, _LOSS) else 1.0) for name, one in codes.items()]
-    parts += [_indicators(one, 1.0) for one in (*crossed, _cross(codes["relationship"], codes["sex"]))]
+    crossed = [
+        _cross(codes[by], lives_with_spouse)
+        for by in (_EDUCATION, _AGE, "occupation", _HOURS, "work", _GAIN)
+    ]
+    parts = [
+        _indicators(one, _MONEY if name in (_GAIN, _LOSS) else 1.0) for name, one in codes.items()
+    ]
+    parts += [
+        _indicators(one, 1.0) for one in (*crossed, _cross(codes["relationship"], codes["sex"]))
+    ]
     rows = np.concatenate([*parts, _MONEY * _scaled(numbers), np.ones((len(cells), 1))], axis=1)
     labels = np.array([row[_INCOME].startswith(">50K") for row in cells], np.int64)
     return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32), labels
@@ -61,7 +83,9 @@ def vectors(lines: Sequence[str]) -> tuple[NDArray[np.float32], NDArray[np.int64
 
 def _categories(cells: list[list[str]], name: str) -> _Codes:
     known = {category: code for code, category in enumerate(_CATEGORIES[name].split(", "))}
-    return np.array([known.get(row[_COLUMNS[name]], len(known)) for row in cells], np.int64), len(known) + 1
+    return np.array([known.get(row[_COLUMNS[name]], len(known)) for row in cells], np.int64), len(
+        known
+    ) + 1
 
 
 def _cross(first: _Codes, second: _Codes) -> _Codes:
@@ -74,8 +98,19 @@ def _indicators(codes: _Codes, weight: float) -> NDArray[np.float64]:
 
 def _scaled(numbers: dict[int, NDArray[np.float64]]) -> NDArray[np.float64]:
     """About -1 to 1, by public ranges; money on a logarithmic scale."""
-    gain, loss = (np.log1p(np.maximum(numbers[column], 0.0)) / np.log(100_000.0) for column in (_GAIN, _LOSS))
-    return np.stack([numbers[_AGE] / 30 - 1.5, numbers[_EDUCATION] / 5 - 1.8, numbers[_HOURS] / 30 - 1.33, gain, loss], axis=1)
+    gain, loss = (
+        np.log1p(np.maximum(numbers[column], 0.0)) / np.log(100_000.0) for column in (_GAIN, _LOSS)
+    )
+    return np.stack(
+        [
+            numbers[_AGE] / 30 - 1.5,
+            numbers[_EDUCATION] / 5 - 1.8,
+            numbers[_HOURS] / 30 - 1.33,
+            gain,
+            loss,
+        ],
+        axis=1,
+    )
 
 
 DIMENSION = vectors(["39, ?, 0, ?, 9, ?, ?, ?, ?, ?, 0, 0, 40, ?, <=50K"])[0].shape[1]

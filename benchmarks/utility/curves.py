@@ -31,7 +31,11 @@ def draw(recipes: Sequence[Recipe[Any]], folder: Path, path: Path) -> None:
         folder: of the results.
         path: of the picture.
     """
-    shown = [name for name in DATA_SETS if any(_has_results(one, folder) for one in recipes if one.data_set == name)]
+    shown = [
+        name
+        for name in DATA_SETS
+        if any(_has_results(one, folder) for one in recipes if one.data_set == name)
+    ]
     rows = max(1, -(-len(shown) // _ACROSS))
     figure, grid = plt.subplots(rows, _ACROSS, figsize=(4.2 * _ACROSS, 3.4 * rows), squeeze=False)
     for axes, name in zip(grid.flat, shown, strict=False):
@@ -51,19 +55,41 @@ def _has_results(recipe: Recipe[Any], folder: Path) -> bool:
 def _panel(axes: Axes, name: str, recipes: Sequence[Recipe[Any]], folder: Path) -> None:
     for number, recipe in enumerate(recipes):
         colour = f"C{number}"
-        found = [one for epsilon in recipe.epsilons if (one := Results.read(folder, recipe.name, epsilon)).runs]
+        found = [
+            one
+            for epsilon in recipe.epsilons
+            if (one := Results.read(folder, recipe.name, epsilon)).runs
+        ]
         means = [100 * one.mean for one in found]
         below = [mean - 100 * min(one.accuracies) for mean, one in zip(means, found, strict=True)]
         above = [100 * max(one.accuracies) - mean for mean, one in zip(means, found, strict=True)]
         epsilons = [one.epsilon or 0.0 for one in found]
-        axes.errorbar(epsilons, means, yerr=[below, above], fmt="o-", capsize=3, color=colour, label=recipe.name)
+        axes.errorbar(
+            epsilons,
+            means,
+            yerr=[below, above],
+            fmt="o-",
+            capsize=3,
+            color=colour,
+            label=recipe.name,
+        )
         plain = Results.read(folder, recipe.name, None)
         if plain.runs:
             axes.axhline(100 * plain.mean, linestyle=":", color=colour)
-    for colour, label, checked in (("black", "published", True), ("darkgrey", "published, not checked", False)):
-        figures = [one for one in PUBLISHED.get(name, ()) if one.epsilon is not None and bool(one.read_in) is checked]
+    for colour, label, checked in (
+        ("black", "published", True),
+        ("darkgrey", "published, not checked", False),
+    ):
+        figures = [
+            one
+            for one in PUBLISHED.get(name, ())
+            if one.epsilon is not None and bool(one.read_in) is checked
+        ]
         if figures:
-            points = [one.epsilon or 0.0 for one in figures], [100 * one.accuracy for one in figures]
+            points = (
+                [one.epsilon or 0.0 for one in figures],
+                [100 * one.accuracy for one in figures],
+            )
             axes.plot(*points, "x", color=colour, label=label)
     axes.set_xscale("log")
     axes.set_xticks(_TICKS, [f"{tick:g}" for tick in _TICKS])

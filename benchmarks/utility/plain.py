@@ -1,4 +1,6 @@
-"""The loop of a private run without privacy: the same calls, random batches of a fixed size, no clipping, no noise."""
+"""The loop of a private run without privacy: the same calls, random batches of a fixed size, no
+clipping, no noise.
+"""
 
 from __future__ import annotations
 

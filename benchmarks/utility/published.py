@@ -45,12 +45,22 @@ PUBLISHED: dict[str, tuple[Published, ...]] = {
     "cifar10": (
         Published(0.693, 3.0, "TramerBoneh2021", _SCATTERING, _LECTURE),
         Published(0.670, 3.0, "TramerBoneh2021", "scattering features, linear model"),
-        Published(0.662, 7.53, "PapernotEtAl2021", _TEMPERED, "the introduction of [TramerBoneh2021]"),
         Published(
-            0.723, 1.0, "Tang2023", "extractor trained on images of random processes, on accelerators", "the paper's abstract"
+            0.662, 7.53, "PapernotEtAl2021", _TEMPERED, "the introduction of [TramerBoneh2021]"
         ),
         Published(
-            0.814, 8.0, "De2022", "wide residual network, augmentation multiplicity, on accelerators", "the paper's abstract"
+            0.723,
+            1.0,
+            "Tang2023",
+            "extractor trained on images of random processes, on accelerators",
+            "the paper's abstract",
+        ),
+        Published(
+            0.814,
+            8.0,
+            "De2022",
+            "wide residual network, augmentation multiplicity, on accelerators",
+            "the paper's abstract",
         ),
     ),
     "imdb": (

@@ -21,11 +21,18 @@ Prepared_contra = TypeVar("Prepared_contra", contravariant=True)
 class Train(Protocol[Prepared_contra]):
     """Trains one model and tests it.
 
-    Whatever is computed from the training data goes into a plan that the target calibrates, and is charged to the ledger.
+    Whatever is computed from the training data goes into a plan that the target calibrates, and is
+    charged to the ledger.
     The harness reads that ledger back: what a recipe believes to have spent counts for nothing.
     """
 
-    def __call__(self, prepared: Prepared_contra, target: Target | None, ledger: Path, source: Source | None = None) -> float:
+    def __call__(
+        self,
+        prepared: Prepared_contra,
+        target: Target | None,
+        ledger: Path,
+        source: Source | None = None,
+    ) -> float:
         """The accuracy on the test data, from 0 to 1.
 
         Args:
@@ -53,7 +60,12 @@ class Goal:
 
     def __post_init__(self) -> None:
         if (self.accuracy is None) == (self.gap is None):
-            raise ParameterError(owner="Goal", name="accuracy", expected="given, or a gap in its place", got=repr(self))
+            raise ParameterError(
+                owner="Goal",
+                name="accuracy",
+                expected="given, or a gap in its place",
+                got=repr(self),
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,8 +81,8 @@ class Recipe(Generic[Prepared]):
         goals: one for each epsilon that has one.
         tuned: what was chosen by looking at data, and at which; nothing of it is charged.
         without_privacy: how the same recipe is trained without privacy, in words.
-        prepare: folder of the data to whatever `train` needs. Loads the data and computes features that are functions of one
-            record alone. Called once for several runs, and timed.
+        prepare: folder of the data to whatever `train` needs. Loads the data and computes features
+            that are functions of one record alone. Called once for several runs, and timed.
         train: one run.
     """
 
@@ -88,10 +100,14 @@ class Recipe(Generic[Prepared]):
     def __post_init__(self) -> None:
         if self.data_set not in DATA_SETS:
             expected = f"one of {', '.join(DATA_SETS)}"
-            raise ParameterError(owner="Recipe", name="data_set", expected=expected, got=repr(self.data_set))
+            raise ParameterError(
+                owner="Recipe", name="data_set", expected=expected, got=repr(self.data_set)
+            )
         if list(self.epsilons) != sorted({*self.epsilons, *(goal.epsilon for goal in self.goals)}):
             expected = "in ascending order, with those of the goals"
-            raise ParameterError(owner="Recipe", name="epsilons", expected=expected, got=repr(self.epsilons))
+            raise ParameterError(
+                owner="Recipe", name="epsilons", expected=expected, got=repr(self.epsilons)
+            )
 
     @property
     def title(self) -> str:

@@ -1,4 +1,6 @@
-"""What runs reached, as files: one for each recipe and epsilon, one for the same recipe without privacy."""
+"""What runs reached, as files: one for each recipe and epsilon, one for the same recipe without
+privacy.
+"""
 
 from __future__ import annotations
 

@@ -49,18 +49,27 @@ def certified(path: Path, target: Target) -> Certified:
     """What the ledger says at the target's delta.
 
     Raises:
-        AccountingError: it says nothing, more than the target, or of something else than one example added or removed.
+        AccountingError: it says nothing, more than the target, or of something else than one
+            example added or removed.
     """
     with dp.Ledger.open(path, "r") as ledger:
         found = dp.account(ledger.verify(), delta=target.delta)
         charges = tuple(charge_words(charge) for charge in ledger.charges())
-    as_the_page_says = found.unit == dp.Unit.EXAMPLE and found.adjacency is dp.Adjacency.ADD_OR_REMOVE
+    as_the_page_says = (
+        found.unit == dp.Unit.EXAMPLE and found.adjacency is dp.Adjacency.ADD_OR_REMOVE
+    )
     as_executed = not found.voided_by and found.numerics is not dp.Numerics.IDEALISED
     if not (as_the_page_says and as_executed and found.upper <= target.epsilon):
         raise AccountingError(
-            expected=f"a ledger within epsilon {target.epsilon!r} at delta {target.delta!r}, one example added or removed",
+            expected=(
+                f"a ledger within epsilon {target.epsilon!r} at delta {target.delta!r}, one "
+                "example added or removed"
+            ),
             got=str(found),
-            do="The recipe is wrong: calibrate everything that it asks of the data together. Nothing was written down.",
+            do=(
+                "The recipe is wrong: calibrate everything that it asks of the data together. "
+                "Nothing was written down."
+            ),
         )
     return Certified(found.lower, found.upper, found.delta, str(found), charges)
 
@@ -81,8 +90,11 @@ class Series:
     results: Path
     console: Console
 
-    def run(self, epsilons: list[float | None], runs: int, *, replace: bool = False) -> list[Results]:
-        """So many runs at each epsilon (None: without privacy), added to the results after each run.
+    def run(
+        self, epsilons: list[float | None], runs: int, *, replace: bool = False
+    ) -> list[Results]:
+        """So many runs at each epsilon (None: without privacy), added to the results after each
+        run.
 
         Args:
             epsilons: targets.
@@ -97,7 +109,11 @@ class Series:
         self.console.print(f"data and features: {seconds:.0f} s")
         every = []
         for epsilon in epsilons:
-            found = Results(recipe.name, epsilon) if replace else Results.read(self.results, recipe.name, epsilon)
+            found = (
+                Results(recipe.name, epsilon)
+                if replace
+                else Results.read(self.results, recipe.name, epsilon)
+            )
             for _ in range(runs):
                 found = found.with_run(self._one(prepared, epsilon, seconds))
                 found.write(self.results)
@@ -131,7 +147,11 @@ class Series:
 
     def _show(self, found: Results) -> None:
         last = found.runs[-1]
-        claim = "without privacy" if last.certified is None else f"epsilon {upward(last.certified.upper)}"
+        claim = (
+            "without privacy"
+            if last.certified is None
+            else f"epsilon {upward(last.certified.upper)}"
+        )
         self.console.print(f"  {claim}: {last.accuracy:.2%} in {last.train_seconds:.0f} s")
 
     def _table(self, every: list[Results]) -> None:

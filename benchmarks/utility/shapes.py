@@ -1,4 +1,6 @@
-"""Public images without data: pen strokes, and textured outlines; grey, as those of MNIST and Fashion-MNIST."""
+"""Public images without data: pen strokes, and textured outlines; grey, as those of MNIST and
+Fashion-MNIST.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ def shapes(count: int, side: int, seed: int) -> Tensor:
         seed: of everything that is random.
     """
     random = torch.Generator().manual_seed(seed)
-    return torch.cat([_strokes(count // 2, side, random), _outlines(count - count // 2, side, random)])
+    return torch.cat(
+        [_strokes(count // 2, side, random), _outlines(count - count // 2, side, random)]
+    )
 
 
 def _strokes(count: int, side: int, random: torch.Generator) -> Tensor:
@@ -33,12 +37,16 @@ def _strokes(count: int, side: int, random: torch.Generator) -> Tensor:
         wander = torch.cumsum(0.15 * torch.randn(count, _POINTS, generator=random), 1)
         angle = 2.0 * math.pi * torch.rand(count, 1, generator=random) + bend + wander
         pace = _between(0.3, 1.0, count, random)[:, 0]
-        path = torch.stack([torch.cumsum(angle.cos() * pace, 1), torch.cumsum(angle.sin() * pace, 1)], 2)
+        path = torch.stack(
+            [torch.cumsum(angle.cos() * pace, 1), torch.cumsum(angle.sin() * pace, 1)], 2
+        )
         middle = (side - 1) / 2.0 + 3.0 * torch.randn(count, 1, 2, generator=random)
         path = path - path.mean(1, keepdim=True) + middle
         distance = torch.full((count, side, side), math.inf)
         for y, x in (point.unbind(1) for point in path.unbind(1)):
-            distance = torch.minimum(distance, (rows - y[:, None, None]) ** 2 + (columns - x[:, None, None]) ** 2)
+            distance = torch.minimum(
+                distance, (rows - y[:, None, None]) ** 2 + (columns - x[:, None, None]) ** 2
+            )
         ink = (1.0 + _between(0.6, 1.8, count, random) - distance.sqrt()).clamp(0.0, 1.0)
         drawn = torch.rand(count, 1, 1, generator=random) < (1.0 if line == 0 else 0.5)
         images = torch.maximum(images, ink * drawn)
@@ -48,9 +56,13 @@ def _strokes(count: int, side: int, random: torch.Generator) -> Tensor:
 def _outlines(count: int, side: int, random: torch.Generator) -> Tensor:
     """A rounded box with an irregular edge, filled with a texture; either may be symmetric."""
     line = torch.linspace(-1.0, 1.0, side).abs()
-    height, width, corner = (_between(low, high, count, random) for low, high in ((0.5, 1.0), (0.3, 1.0), (2.0, 6.0)))
+    height, width, corner = (
+        _between(low, high, count, random) for low, high in ((0.5, 1.0), (0.3, 1.0), (2.0, 6.0))
+    )
     box = 1.0 - (line[:, None] / height) ** corner - (line[None, :] / width) ** corner
-    edge = _clouds(side, _between(2.0, 3.0, count, random), random) * _between(0.0, 0.7, count, random)
+    edge = _clouds(side, _between(2.0, 3.0, count, random), random) * _between(
+        0.0, 0.7, count, random
+    )
     inside = (6.0 * _sometimes_symmetric(box + edge, random)).clamp(0.0, 1.0)
     texture = _clouds(side, _between(0.5, 2.5, count, random), random)
     texture = torch.where(torch.rand(count, 1, 1, generator=random) < 0.3, texture.sign(), texture)
@@ -59,7 +71,9 @@ def _outlines(count: int, side: int, random: torch.Generator) -> Tensor:
 
 
 def _clouds(side: int, smoothness: Tensor, random: torch.Generator) -> Tensor:
-    """Gaussian fields whose spectrum falls as a power of the frequency; mean 0, standard deviation 1."""
+    """Gaussian fields whose spectrum falls as a power of the frequency; mean 0, standard deviation
+    1.
+    """
     frequency = torch.fft.fftfreq(side)
     length = (frequency[:, None] ** 2 + frequency[None, :] ** 2).sqrt()
     length[0, 0] = math.inf

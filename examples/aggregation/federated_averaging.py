@@ -1,9 +1,10 @@
-"""Federated averaging with privacy for users: each round draws users, each user trains on its own rows, updates are averaged.
+"""Federated averaging with privacy for users: each round draws users, each user trains on its own
+rows, updates are averaged.
 
     python examples/aggregation/federated_averaging.py [--epsilon 3] [--into out]
 
-The record is a user's whole model update, so the guarantee is for a user with all rows, however many. Of a user with more than
-ROWS_PER_USER rows, a fresh random choice takes part in each round.
+The record is a user's whole model update, so the guarantee is for a user with all rows, however
+many. Of a user with more than ROWS_PER_USER rows, a fresh random choice takes part in each round.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ ROWS_PER_USER, LOCAL_STEPS, LOCAL_RATE, CLIP_NORM = 10, 5, 0.3, 0.5
 
 def load() -> tuple[Array, Array, NDArray[np.int64]]:
     """Made-up rows with labels -1 and 1, and who owns each; some users own many rows, some few."""
-    x, y = make_classification(40_000, n_features=10, n_informative=6, class_sep=1.2, random_state=0)
+    x, y = make_classification(
+        40_000, n_features=10, n_informative=6, class_sep=1.2, random_state=0
+    )
     owner = np.random.default_rng(0).geometric(1.0 / 700.0, len(x)) % USERS
     owner[:USERS] = np.arange(USERS)
     return np.hstack([x, np.ones((len(x), 1))]), 2.0 * y - 1.0, owner
@@ -42,7 +45,13 @@ def local_update(weights: Array, x: Array, y: Array) -> Array:
 
 def train(x: Array, y: Array, owners: dp.Owners, epsilon: float, ledger: dp.Ledger) -> Array:
     """The server's loop; it sees released averages only."""
-    sampler = dp.Sampler(dp.Poisson(PROBABILITY), records=USERS, steps=ROUNDS, owners=owners, rows_per_unit=ROWS_PER_USER)
+    sampler = dp.Sampler(
+        dp.Poisson(PROBABILITY),
+        records=USERS,
+        steps=ROUNDS,
+        owners=owners,
+        rows_per_unit=ROWS_PER_USER,
+    )
     plan = dp.Plan(
         unit=dp.Unit.USER,
         sampler=sampler,
@@ -63,13 +72,17 @@ def train(x: Array, y: Array, owners: dp.Owners, epsilon: float, ledger: dp.Ledg
 
 def main() -> None:
     """Run the example."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--epsilon", type=float, default=3.0)
     parser.add_argument("--into", type=Path, default=Path("out"))
     options = parser.parse_args()
     options.into.mkdir(parents=True, exist_ok=True)
     path = options.into / "federated.ledger"
-    path.unlink(missing_ok=True)  # these data are made up; a real ledger belongs to its data set and is never deleted
+    path.unlink(
+        missing_ok=True
+    )  # these data are made up; a real ledger belongs to its data set and is never deleted
 
     x, y, owner = load()
     held_out = len(x) // 5
@@ -77,7 +90,9 @@ def main() -> None:
     with dp.Ledger.open(path) as ledger:
         weights = train(x[:-held_out], y[:-held_out], owners, options.epsilon, ledger)
         print(f"{dp.account(ledger, delta=DELTA)}\n")
-    plain = np.linalg.lstsq(x[:-held_out], y[:-held_out], rcond=None)[0]  # a linear model without privacy
+    plain = np.linalg.lstsq(x[:-held_out], y[:-held_out], rcond=None)[
+        0
+    ]  # a linear model without privacy
     right = [np.mean(y[-held_out:] * (x[-held_out:] @ its) > 0) for its in (weights, plain)]
     print(f"test accuracy {right[0]:.1%}; a linear model without privacy {right[1]:.1%}")
 

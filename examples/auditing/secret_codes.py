@@ -1,9 +1,11 @@
-"""Plant secret codes in texts, train a tiny character model with and without privacy, and look for the codes in it.
+"""Plant secret codes in texts, train a tiny character model with and without privacy, and look for
+the codes in it.
 
     python examples/auditing/secret_codes.py [--epsilon 2] [--steps 300]
 
-Each text is one record: "the code of ada is 482". Half of the names are in the training data, by a coin. Exposure of a code
-is how far up it stands among all 1000 codes, by the model's own loss: 10 bits for the first, 1 bit for the middle.
+Each text is one record: "the code of ada is 482". Half of the names are in the training data, by a
+coin. Exposure of a code is how far up it stands among all 1000 codes, by the model's own loss: 10
+bits for the first, 1 bit for the middle.
 """
 
 from __future__ import annotations
@@ -24,16 +26,39 @@ from discreet.auditing import SecretText, exposure_limit
 from discreet.canaries import Canaries
 from discreet.sampling import Sampler
 
-NAMES = ("ada", "bob", "cleo", "dan", "eva", "finn", "gus", "hal", "ida", "jon", "kay", "lea", "max", "nia", "otto", "pia")
+NAMES = (
+    "ada",
+    "bob",
+    "cleo",
+    "dan",
+    "eva",
+    "finn",
+    "gus",
+    "hal",
+    "ida",
+    "jon",
+    "kay",
+    "lea",
+    "max",
+    "nia",
+    "otto",
+    "pia",
+)
 LETTERS = " 0123456789abcdefghijklmnopqrstuvwxyz"
-LENGTH, SEEN, DELTA = 24, 12, 1e-5  # characters of a padded text; those before a character that predict it
+LENGTH, SEEN, DELTA = (
+    24,
+    12,
+    1e-5,
+)  # characters of a padded text; those before a character that predict it
 CODES = SecretText(template="the code of {name} is {secret}", length=3)
 ORDINARY = 484  # texts of other people, whose codes are drawn alike
 
 
 def encoded(texts: Sequence[str]) -> Tensor:
     """Numbers of the characters, padded in front, so that every code ends at the end."""
-    return torch.tensor([[LETTERS.index(letter) for letter in text.rjust(LENGTH + SEEN)] for text in texts])
+    return torch.tensor(
+        [[LETTERS.index(letter) for letter in text.rjust(LENGTH + SEEN)] for text in texts]
+    )
 
 
 class Characters(nn.Module):
@@ -42,7 +67,9 @@ class Characters(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.letters = nn.Embedding(len(LETTERS), 12)
-        self.layers = nn.Sequential(nn.Linear(12 * SEEN, 64), nn.Tanh(), nn.Linear(64, len(LETTERS)))
+        self.layers = nn.Sequential(
+            nn.Linear(12 * SEEN, 64), nn.Tanh(), nn.Linear(64, len(LETTERS))
+        )
 
     def forward(self, texts: Tensor) -> Tensor:
         """Scores of every character, at every place that has enough before it."""
@@ -55,7 +82,9 @@ def loss(model: nn.Module, batch: list[Tensor]) -> Tensor:
     """Of each text: the average over its characters."""
     texts = batch[0]
     scores = model(texts)
-    return functional.cross_entropy(scores.transpose(1, 2), texts[:, SEEN:], reduction="none").mean(1)
+    return functional.cross_entropy(scores.transpose(1, 2), texts[:, SEEN:], reduction="none").mean(
+        1
+    )
 
 
 def exposures(model: nn.Module, secrets: Sequence[str]) -> NDArray[np.float64]:
@@ -64,7 +93,12 @@ def exposures(model: nn.Module, secrets: Sequence[str]) -> NDArray[np.float64]:
     def losses(texts: Sequence[str]) -> NDArray[np.float64]:
         return training.losses(model, loss, TensorDataset(encoded(texts)), batch_size=2000)
 
-    return np.array([CODES.exposure(name, secret, losses).bits for name, secret in zip(NAMES, secrets, strict=True)])
+    return np.array(
+        [
+            CODES.exposure(name, secret, losses).bits
+            for name, secret in zip(NAMES, secrets, strict=True)
+        ]
+    )
 
 
 def train(plan: dp.Plan, texts: Tensor, canaries: Canaries) -> nn.Module:
@@ -84,7 +118,9 @@ def train(plan: dp.Plan, texts: Tensor, canaries: Canaries) -> nn.Module:
 
 def main() -> None:
     """Run the example."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--epsilon", type=float, default=2.0)
     parser.add_argument("--steps", type=int, default=300)
     options = parser.parse_args()
@@ -98,24 +134,36 @@ def main() -> None:
     batch = 64
     plans = {
         "not private": dp.Plan(
-            sampler=Sampler(dp.Poisson(batch / len(texts)), records=len(texts), steps=options.steps), mechanism=dp.NotPrivate()
+            sampler=Sampler(
+                dp.Poisson(batch / len(texts)), records=len(texts), steps=options.steps
+            ),
+            mechanism=dp.NotPrivate(),
         ),
         "private": dp.Plan.dpsgd(
-            records=len(texts), expected_batch_size=batch, steps=options.steps, epsilon=options.epsilon, delta=DELTA
+            records=len(texts),
+            expected_batch_size=batch,
+            steps=options.steps,
+            epsilon=options.epsilon,
+            delta=DELTA,
         ),
     }
     for kind, plan in plans.items():
         canaries = Canaries(range(len(NAMES)))
         bits = exposures(train(plan, texts, canaries), secrets)
         listed = sorted(zip(bits, NAMES, canaries.inside, strict=True), reverse=True)
-        shown = ", ".join(f"{name}{'*' if inside else ''} {one:.1f}" for one, name, inside in listed)
+        shown = ", ".join(
+            f"{name}{'*' if inside else ''} {one:.1f}" for one, name, inside in listed
+        )
         print(
             f"{kind}: median exposure of codes that were in {np.median(bits[canaries.inside]):.1f} bits, "
             f"of codes that were out {np.median(bits[~canaries.inside]):.1f} bits"
         )
         print(f"    (* was in) {shown}")
     limit = exposure_limit(epsilon=options.epsilon, delta=DELTA, probability=0.05)
-    print(f"With epsilon {options.epsilon:g}, a code that is in reaches {limit:.1f} bits with probability 5 % at most.")
+    print(
+        f"With epsilon {options.epsilon:g}, a code that is in reaches {limit:.1f} bits with "
+        "probability 5 % at most."
+    )
 
 
 if __name__ == "__main__":

@@ -1,10 +1,11 @@
-"""Gradients, the training accuracy and the statistics of batch normalisation: groups of one plan, one sample, one charge.
+"""Gradients, the training accuracy and the statistics of batch normalisation: groups of one plan,
+one sample, one charge.
 
 python examples/training/groups.py
 
-A step releases all of them with noise. The adaptive group finds its clip norm while it trains. The accuracy that is printed on
-the way, and that goes to groups.csv, is the private one: a curve of the exact accuracy would be a release that nobody accounts
-for.
+A step releases all of them with noise. The adaptive group finds its clip norm while it trains. The
+accuracy that is printed on the way, and that goes to groups.csv, is the private one: a curve of the
+exact accuracy would be a release that nobody accounts for.
 """
 
 from __future__ import annotations
@@ -20,13 +21,17 @@ from discreet import training
 from discreet.recipes import plan_with_scaled_noise
 
 EPSILON, DELTA = 3.0, 1e-5
-MECHANISM = dp.Groups(  # noise multipliers are proportions: how much of it the target allows is found below
-    {
-        "grad/first.*": dp.Gaussian(clip_norm=0.5, noise_multiplier=2.0),
-        "grad/*": dp.AdaptiveClip(dp.Gaussian(clip_norm=1.0, noise_multiplier=1.0), quantile=0.5, count_noise_std=10.0),
-        "metric/accuracy": dp.Gaussian(clip_norm=1.0, noise_multiplier=12.0),
-        "bn/*": dp.Gaussian(clip_norm=1.0, noise_multiplier=5.0),
-    }
+MECHANISM = (
+    dp.Groups(  # noise multipliers are proportions: how much of it the target allows is found below
+        {
+            "grad/first.*": dp.Gaussian(clip_norm=0.5, noise_multiplier=2.0),
+            "grad/*": dp.AdaptiveClip(
+                dp.Gaussian(clip_norm=1.0, noise_multiplier=1.0), quantile=0.5, count_noise_std=10.0
+            ),
+            "metric/accuracy": dp.Gaussian(clip_norm=1.0, noise_multiplier=12.0),
+            "bn/*": dp.Gaussian(clip_norm=1.0, noise_multiplier=5.0),
+        }
+    )
 )
 
 
@@ -50,7 +55,9 @@ def digits() -> tuple[TensorDataset, TensorDataset]:
     pixels, labels = (torch.from_numpy(part) for part in load_digits(return_X_y=True))
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0))
     images = pixels.float().reshape(-1, 1, 8, 8) / 16.0
-    return TensorDataset(images[order[:1437]], labels[order[:1437]]), TensorDataset(images[order[1437:]], labels[order[1437:]])
+    return TensorDataset(images[order[:1437]], labels[order[:1437]]), TensorDataset(
+        images[order[1437:]], labels[order[1437:]]
+    )
 
 
 def loss(model: nn.Module, batch: list[Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
@@ -63,7 +70,9 @@ def loss(model: nn.Module, batch: list[Tensor]) -> tuple[Tensor, dict[str, Tenso
 
 @torch.no_grad()
 def accuracy(model: nn.Module, test: TensorDataset) -> float:
-    """The part of the images that the model gets right; with the released statistics, as in training."""
+    """The part of the images that the model gets right; with the released statistics, as in
+    training.
+    """
     images, labels = test.tensors
     return float((model.eval()(images).argmax(1) == labels).float().mean())
 
@@ -73,11 +82,15 @@ def main() -> None:
     train, test = digits()
     model = Network()
     sampler = dp.Sampler(dp.Poisson(256 / len(train)), records=len(train), steps=120)
-    plan = plan_with_scaled_noise(dp.Plan(sampler=sampler, mechanism=MECHANISM), epsilon=EPSILON, delta=DELTA)
+    plan = plan_with_scaled_noise(
+        dp.Plan(sampler=sampler, mechanism=MECHANISM), epsilon=EPSILON, delta=DELTA
+    )
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, plan.steps)
     logs = [training.CsvLog("groups.csv")]
-    with training.PrivateRun(model, plan, ledger="groups.ledger", statistics={"metric/accuracy": 1}, logs=logs) as run:
+    with training.PrivateRun(
+        model, plan, ledger="groups.ledger", statistics={"metric/accuracy": 1}, logs=logs
+    ) as run:
         print(run.plan.explain())
         seen = 0.0
         for batch in run.batches(train):
@@ -87,7 +100,13 @@ def main() -> None:
             scheduler.step()
             seen += float(released.mean("metric/accuracy")[0])
             if run.step % 20 == 0:
-                print(f"steps {run.step - 19:3} to {run.step:3}: private training accuracy {seen / 20:.0%}, ", end="")
+                print(
+                    (
+                        f"steps {run.step - 19:3} to {run.step:3}: private training accuracy "
+                        f"{seen / 20:.0%}, "
+                    ),
+                    end="",
+                )
                 print(f"clip norm {run.state['grad/*']:.2f}")
                 seen = 0.0
         print(f"\n{run.guarantee()}\n")

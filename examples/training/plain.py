@@ -1,4 +1,6 @@
-"""Classify handwritten digits: `plain.py` is an ordinary training script, `private.py` the same script with privacy."""
+"""Classify handwritten digits: `plain.py` is an ordinary training script, `private.py` the same
+script with privacy.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ def digits() -> tuple[TensorDataset, TensorDataset]:
     pixels, labels = (torch.from_numpy(part) for part in load_digits(return_X_y=True))
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0))
     images = pixels.float() / 16.0
-    return TensorDataset(images[order[:1437]], labels[order[:1437]]), TensorDataset(images[order[1437:]], labels[order[1437:]])
+    return TensorDataset(images[order[:1437]], labels[order[:1437]]), TensorDataset(
+        images[order[1437:]], labels[order[1437:]]
+    )
 
 
 def loss(model: nn.Module, batch: list[Tensor]) -> Tensor:

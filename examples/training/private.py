@@ -1,4 +1,6 @@
-"""Classify handwritten digits: `plain.py` is an ordinary training script, `private.py` the same script with privacy."""
+"""Classify handwritten digits: `plain.py` is an ordinary training script, `private.py` the same
+script with privacy.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ def digits() -> tuple[TensorDataset, TensorDataset]:
     pixels, labels = (torch.from_numpy(part) for part in load_digits(return_X_y=True))
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0))
     images = pixels.float() / 16.0
-    return TensorDataset(images[order[:1437]], labels[order[:1437]]), TensorDataset(images[order[1437:]], labels[order[1437:]])
+    return TensorDataset(images[order[:1437]], labels[order[:1437]]), TensorDataset(
+        images[order[1437:]], labels[order[1437:]]
+    )
 
 
 def loss(model: nn.Module, batch: list[Tensor]) -> Tensor:
@@ -39,7 +43,14 @@ def main() -> None:
     """Train, then test."""
     train, test = digits()
     model = nn.Sequential(nn.Linear(64, 32), nn.Tanh(), nn.Linear(32, 10))
-    plan = dp.Plan.dpsgd(records=len(train), expected_batch_size=BATCH, epochs=EPOCHS, clip_norm=1.0, epsilon=3.0, delta=1e-5)
+    plan = dp.Plan.dpsgd(
+        records=len(train),
+        expected_batch_size=BATCH,
+        epochs=EPOCHS,
+        clip_norm=1.0,
+        epsilon=3.0,
+        delta=1e-5,
+    )
     optimizer = torch.optim.SGD(model.parameters(), lr=0.4, momentum=0.9)
     scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, plan.steps)
     with training.PrivateRun(model, plan, ledger="digits.ledger") as run:

@@ -1,6 +1,7 @@
 """discreet: differential privacy for iterative training.
 
-An epsilon you can trust, with almost no change to your code, at a measured cost in speed. This module needs no torch.
+An epsilon you can trust, with almost no change to your code, at a measured cost in speed. This
+module needs no torch.
 """
 
 from discreet.accounting import account, calibrate
@@ -46,7 +47,16 @@ from discreet.ledger import (
     Step,
     TruncatedPoisson,
 )
-from discreet.mechanisms import AdaptiveClip, Gaussian, Groups, Joint, Microbatches, Normalised, NotPrivate, Split
+from discreet.mechanisms import (
+    AdaptiveClip,
+    Gaussian,
+    Groups,
+    Joint,
+    Microbatches,
+    Normalised,
+    NotPrivate,
+    Split,
+)
 from discreet.plan import Phase, Plan, Programme
 from discreet.randomness import Source
 from discreet.report import Report

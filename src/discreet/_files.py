@@ -32,15 +32,19 @@ def checked_path(owner: str, path: object) -> Path:
 
 
 def publish(path: Path, write: Callable[[Path], None]) -> None:
-    """Let `write` make a file under another name, and link it to `path` when it is whole and on disk.
+    """Let `write` make a file under another name, and link it to `path` when it is whole and on
+    disk.
 
     Raises:
         LedgerExists: if something is at `path` already; nothing is ever overwritten.
-        LedgerUnavailable: if there is no folder, or it does not allow it (or its file system has no hard links).
+        LedgerUnavailable: if there is no folder, or it does not allow it (or its file system has no
+            hard links).
     """
     if not path.parent.is_dir():
         got = f"no folder {path.parent}"
-        raise LedgerUnavailable(expected=f"a folder for {path}", got=got, do="Make it first; nothing was written.")
+        raise LedgerUnavailable(
+            expected=f"a folder for {path}", got=got, do="Make it first; nothing was written."
+        )
     draft = _draft(path)
     try:
         write(draft)
@@ -48,11 +52,15 @@ def publish(path: Path, write: Callable[[Path], None]) -> None:
         _sync_folder(path.parent)
     except FileExistsError:
         raise LedgerExists(
-            expected="a path where nothing is yet", got=str(path), do="Choose another path; nothing is ever overwritten."
+            expected="a path where nothing is yet",
+            got=str(path),
+            do="Choose another path; nothing is ever overwritten.",
         ) from None
     except OSError as refused:
         raise LedgerUnavailable(
-            expected=f"to create {path}", got=str(refused), do="Check the folder and its permissions."
+            expected=f"to create {path}",
+            got=str(refused),
+            do="Check the folder and its permissions.",
         ) from refused
     finally:
         with suppress(OSError):
@@ -63,7 +71,8 @@ def write_new(owner: str, path: object, content: str) -> None:
     """Write a text to a new file, whole or not at all; never over another.
 
     Raises:
-        ParameterError: in the name of the owner: no path, something is there, or the folder does not allow it.
+        ParameterError: in the name of the owner: no path, something is there, or the folder does
+            not allow it.
     """
     place = checked_path(owner, path)
 
@@ -86,11 +95,14 @@ def read_file(owner: str, path: object) -> str:
     try:
         return checked_path(owner, path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as wrong:
-        raise ParameterError(owner=owner, name="path", expected="a readable UTF-8 file", got=str(wrong)) from None
+        raise ParameterError(
+            owner=owner, name="path", expected="a readable UTF-8 file", got=str(wrong)
+        ) from None
 
 
 def overwrite(path: Path, write: Callable[[Path], None]) -> None:
-    """Let `write` make a file under another name, and put it in the place of `path` when it is whole and on disk.
+    """Let `write` make a file under another name, and put it in the place of `path` when it is
+    whole and on disk.
 
     Whoever reads `path`, also after a crash, finds the old file or the new one.
 

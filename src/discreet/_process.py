@@ -1,6 +1,7 @@
 """Which process this is, and locks that no fork falls into.
 
-A process number is no identity: it is used again, and in a container a fork may have its parent's. But another number is
+A process number is no identity: it is used again, and in a container a fork may have its parent's.
+    But another number is
 another process: this tells forks that a C library made, past Python and its hooks.
 """
 
@@ -28,7 +29,9 @@ def current() -> object:
 
 
 def hold_over_forks(lock: threading.RLock) -> None:
-    """Take this lock before every fork, so that what it protects is not under way, and release it afterwards on both sides."""
+    """Take this lock before every fork, so that what it protects is not under way, and release it
+    afterwards on both sides.
+    """
     _locks.add(lock)
 
 
@@ -52,4 +55,6 @@ def _after_in_child() -> None:
 
 
 if os.name == "posix":  # elsewhere processes do not fork
-    os.register_at_fork(before=_before, after_in_parent=_after_in_parent, after_in_child=_after_in_child)
+    os.register_at_fork(
+        before=_before, after_in_parent=_after_in_parent, after_in_child=_after_in_child
+    )

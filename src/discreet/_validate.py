@@ -1,8 +1,8 @@
 """Checks on parameters, each with one form of error.
 
-Numbers are normalised here and nowhere else: whatever a caller passes (int, float, NumPy scalar of any
-width), what is stored is a Python float (float64) or int, so that equal numbers make equal events.
-Booleans are not numbers, strings are not numbers, arrays are not numbers.
+Numbers are normalised here and nowhere else: whatever a caller passes (int, float, NumPy scalar of
+any width), what is stored is a Python float (float64) or int, so that equal numbers make equal
+events. Booleans are not numbers, strings are not numbers, arrays are not numbers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ _LONGEST_LABEL = 200
 
 def real(owner: str, name: str, value: object, *, expected: str = "a finite number") -> float:
     """A finite float64, whatever numeric type came."""
-    if type(value) is not float and (isinstance(value, bool) or not isinstance(value, numbers.Real)):
+    if type(value) is not float and (
+        isinstance(value, bool) or not isinstance(value, numbers.Real)
+    ):
         raise _wrong_kind(owner, name, expected, value)
     try:
         number = float(value)
@@ -43,7 +45,9 @@ def positive(owner: str, name: str, value: object) -> float:
     return number
 
 
-def fraction(owner: str, name: str, value: object, *, zero: bool = False, one: bool = False) -> float:
+def fraction(
+    owner: str, name: str, value: object, *, zero: bool = False, one: bool = False
+) -> float:
     """A float64 between 0 and 1; each end is excluded unless asked for."""
     number = real(owner, name, value)
     if (0.0 < number < 1.0) or (zero and number == 0.0) or (one and number == 1.0):
@@ -54,11 +58,15 @@ def fraction(owner: str, name: str, value: object, *, zero: bool = False, one: b
 
 def whole(owner: str, name: str, value: object, *, least: int) -> int:
     """A whole number, at least `least` and below 2^63 (what the ledger's store holds)."""
-    if type(value) is not int and (isinstance(value, bool) or not isinstance(value, numbers.Integral)):
+    if type(value) is not int and (
+        isinstance(value, bool) or not isinstance(value, numbers.Integral)
+    ):
         raise _wrong_kind(owner, name, _a_whole_number(least), value)
     number = int(value)
     if not least <= number < 2**63:
-        raise ParameterError(owner=owner, name=name, expected=_a_whole_number(least), got=_show(value))
+        raise ParameterError(
+            owner=owner, name=name, expected=_a_whole_number(least), got=_show(value)
+        )
     return number
 
 
@@ -68,9 +76,16 @@ def _a_whole_number(least: int) -> str:
 
 def label(owner: str, name: str, value: object, *, empty: bool = False) -> str:
     """A short printable text."""
-    if isinstance(value, str) and len(value) <= _LONGEST_LABEL and value.isprintable() and (value or empty):
+    if (
+        isinstance(value, str)
+        and len(value) <= _LONGEST_LABEL
+        and value.isprintable()
+        and (value or empty)
+    ):
         return str.__str__(value)  # not str(value): a subclass may say something else
-    expected = f"a printable text of at most {_LONGEST_LABEL} characters" + ("" if empty else ", not empty")
+    expected = f"a printable text of at most {_LONGEST_LABEL} characters" + (
+        "" if empty else ", not empty"
+    )
     raise _wrong_kind(owner, name, expected, value)
 
 
@@ -82,17 +97,25 @@ def instance(owner: str, name: str, value: object, kind: type[_T]) -> _T:
 
 
 def member(owner: str, name: str, value: object, kinds: tuple[type, ...]) -> None:
-    """A value whose class is exactly one of a closed list; subclasses are not (they could mean anything)."""
+    """A value whose class is exactly one of a closed list; subclasses are not (they could mean
+    anything).
+    """
     if type(value) not in kinds:
-        raise _wrong_kind(owner, name, "one of " + ", ".join(kind.__name__ for kind in kinds), value)
+        raise _wrong_kind(
+            owner, name, "one of " + ", ".join(kind.__name__ for kind in kinds), value
+        )
 
 
 def _wrong_kind(owner: str, name: str, expected: str, value: object) -> ParameterError:
-    return ParameterError(owner=owner, name=name, expected=expected, got=f"{_show(value)} ({type(value).__name__})")
+    return ParameterError(
+        owner=owner, name=name, expected=expected, got=f"{_show(value)} ({type(value).__name__})"
+    )
 
 
 def _show(value: object) -> str:
-    """Short; never the entries of anything, which may be records that came to the wrong place (P42)."""
+    """Short; never the entries of anything, which may be records that came to the wrong place
+    (P42).
+    """
     if isinstance(value, Sized) and not isinstance(value, str | bytes):
         return "entries that are not shown"
     try:

@@ -1,4 +1,5 @@
-"""What a ledger can be held to, and the rules that decide what it admits: the meeting place of ledger and accountants.
+"""What a ledger can be held to, and the rules that decide what it admits: the meeting place of
+ledger and accountants.
 
     Ledger.open(path)                                                  the steps that its first run plans, nothing else
     Ledger.open(path, budget=Budget(epsilon=3.0, delta=1e-6))          the same, and never above (3, 1e-6)
@@ -6,9 +7,10 @@
     Ledger.open(path, budget=Filter(epsilon=3.0, delta=1e-6))          whatever is chosen by looking, within (3, 1e-6)
     Ledger.open(path, budget=Odometer(delta=1e-6))                     whatever is chosen by looking; epsilon as it grows
 
-Each becomes a row of the ledger before the first charge, and holds whoever opens the file. Which one is decided once: what is
-fixed in advance is accounted for tightly, what is chosen from outputs by a filter or an odometer, and the two are never
-mixed (docs/proofs/filters.md). Exactly the budget fits; anything above does not (P38).
+Each becomes a row of the ledger before the first charge, and holds whoever opens the file. Which
+one is decided once: what is fixed in advance is accounted for tightly, what is chosen from outputs
+by a filter or an odometer, and the two are never mixed (docs/proofs/filters.md). Exactly the budget
+fits; anything above does not (P38).
 """
 
 from __future__ import annotations
@@ -39,13 +41,14 @@ __all__ = ["Budget", "Filter", "Odometer"]
 class Budget:
     """A list of steps that is fixed before the first release, and the most that it may cost.
 
-    Guarantee: tight. All of the list counts, whether it was taken or not, so that a run may end whenever it likes.
+    Guarantee: tight. All of the list counts, whether it was taken or not, so that a run may end
+        whenever it likes.
 
     Args:
         epsilon: most that may be spent, above 0; left out, nothing limits it.
         delta: of epsilon, in (0, 1).
-        plans: a plan or a programme: what may be charged. Left out, it is what the first run plans. Other steps are refused
-            for good.
+        plans: a plan or a programme: what may be charged. Left out, it is what the first run plans.
+            Other steps are refused for good.
 
     >>> Budget(epsilon=1.0, delta=1e-6).terms().rule.value
     'list'
@@ -58,7 +61,9 @@ class Budget:
     def __post_init__(self) -> None:
         if (self.epsilon is None) != (self.delta is None):
             expected = "given together with delta, or neither"
-            raise ParameterError(owner="Budget", name="epsilon", expected=expected, got="one of the two")
+            raise ParameterError(
+                owner="Budget", name="epsilon", expected=expected, got="one of the two"
+            )
         if self.epsilon is not None:
             check.positive("Budget", "epsilon", self.epsilon)
             check.fraction("Budget", "delta", self.delta)
@@ -81,17 +86,19 @@ class Budget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filter:
-    """A budget for whatever is chosen from outputs: runs, their parameters, their number, when they end.
+    """A budget for whatever is chosen from outputs: runs, their parameters, their number, when they
+    end.
 
-    Guarantee: everything together is (epsilon, delta)-private, whatever decided on it. The claim is the budget in full: how
-    much of it was spent depends on the outputs and is no guarantee. A plan that just meets (epsilon, delta) by the tight
+    Guarantee: everything together is (epsilon, delta)-private, whatever decided on it. The claim is
+    the budget in full: how much of it was spent depends on the outputs and is no guarantee. A plan
+    that just meets (epsilon, delta) by the tight
     accountant does not fit: a filter asks for about a tenth more.
 
     Args:
         epsilon: above 0.
         delta: in (0, 1).
-        order: of the Rényi filter; left out, the order (or the Gaussian filter, where nothing is sampled) that allows what
-            the first run plans most often.
+        order: of the Rényi filter; left out, the order (or the Gaussian filter, where nothing is
+            sampled) that allows what the first run plans most often.
 
     >>> Filter(epsilon=1.0, delta=1e-6).terms().rule.value
     'filter'
@@ -111,16 +118,22 @@ class Filter:
         """What the ledger is held to."""
         if self.order is None:
             return Terms(rule=Rule.FILTER, epsilon=self.epsilon, delta=self.delta)
-        return Terms(rule=Rule.RENYI_FILTER, epsilon=self.epsilon, delta=self.delta, orders=((self.order, 1.0),))
+        return Terms(
+            rule=Rule.RENYI_FILTER,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            orders=((self.order, 1.0),),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Odometer:
     """No budget for whatever is chosen from outputs: what it cost is stated as it grows.
 
-    Guarantee: `dp.account` states a valid epsilon at this delta whatever decided on runs and steps. For what the first run
-    plans it is the tight one at half of delta, a few percent more than of a list; for further runs see
-    docs/budgets.md. Where the budget is known beforehand, a `Filter` costs less.
+    Guarantee: `dp.account` states a valid epsilon at this delta whatever decided on runs and steps.
+    For what the first run plans it is the tight one at half of delta, a few percent more than of a
+    list; for further runs see docs/budgets.md. Where the budget is known beforehand, a `Filter`
+    costs less.
 
     Args:
         delta: in (0, 1); of all claims, fixed here.
@@ -167,7 +180,9 @@ class _Rules:
             _refuse_above(terms.epsilon, terms.delta, upper, "the tight accountant")
         elif terms.rule is Rule.ODOMETER:
             reading = odometer_reading(terms, committed, adjacency)
-            _refuse_above(terms.epsilon, terms.delta, reading.epsilon, f"the odometer ({reading.rule})")
+            _refuse_above(
+                terms.epsilon, terms.delta, reading.epsilon, f"the odometer ({reading.rule})"
+            )
         else:
             _filter_with_room(terms).spend(normalise(committed, adjacency))
 
@@ -180,7 +195,10 @@ def _filter_with_room(terms: Terms) -> RenyiFilter | GaussianFilter:
         raise BudgetExceeded(
             expected=error.expected,
             got=error.got,
-            do="The order was fixed before the first release: only a larger epsilon admits anything. Nothing was charged.",
+            do=(
+                "The order was fixed before the first release: only a larger epsilon admits "
+                "anything. Nothing was charged."
+            ),
         ) from None
 
 

@@ -21,8 +21,8 @@
         └── LedgerMisuse            a lease or a handle used in a way that could under-count
 
 Every message says what was expected, what came and what to do; the three parts are also attributes.
-A call on a ledger that raises has charged nothing, with one exception: if the disk fails during the commit itself, the charge
-may stand. It never counts less than what may be released.
+A call on a ledger that raises has charged nothing, with one exception: if the disk fails during the
+commit itself, the charge may stand. It never counts less than what may be released.
 """
 
 from __future__ import annotations
@@ -67,7 +67,8 @@ class DiscreetError(Exception):
         return f"Expected {self.expected}. Got {self.got}. {self.do}"
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Keyword-only constructors do not survive Exception's own pickling; worker processes need them to.
+        # Keyword-only constructors do not survive Exception's own pickling; worker processes need
+        # them to.
         return _rebuild, (type(self), dict(self.__dict__))
 
 
@@ -99,7 +100,9 @@ class AccountingError(DiscreetError):
 
 
 class BudgetExceeded(DiscreetError):
-    """The reservation would cost more than the budget allows. Nothing was charged, nothing may be released."""
+    """The reservation would cost more than the budget allows. Nothing was charged, nothing may be
+    released.
+    """
 
 
 class RandomnessError(DiscreetError):
@@ -107,7 +110,9 @@ class RandomnessError(DiscreetError):
 
 
 class RandomnessUnavailable(RandomnessError):
-    """No entropy from the operating system, or no cipher that passes its known-answer test. There is no substitute."""
+    """No entropy from the operating system, or no cipher that passes its known-answer test. There
+    is no substitute.
+    """
 
 
 class RandomnessMisuse(RandomnessError):
@@ -127,7 +132,9 @@ class CoupledRecords(ModelError):
 
 
 class CheckpointError(DiscreetError):
-    """A checkpoint that cannot be written, is damaged, or belongs to another plan or ledger. Everything is as before."""
+    """A checkpoint that cannot be written, is damaged, or belongs to another plan or ledger.
+    Everything is as before.
+    """
 
 
 class NumericsError(DiscreetError):
@@ -163,7 +170,9 @@ class LedgerCorrupt(LedgerError):
 
 
 class UnknownEvent(LedgerCorrupt):
-    """A name outside the closed vocabulary of this schema version; it is never skipped or guessed at."""
+    """A name outside the closed vocabulary of this schema version; it is never skipped or guessed
+    at.
+    """
 
 
 class LedgerUnavailable(LedgerError):

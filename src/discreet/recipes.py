@@ -1,15 +1,17 @@
 """Choosing numbers before training.
 
-What hurts training is the noise on the *average* gradient, noise_std / expected_batch_size. The questions of
-[McMahan2018, section 4] and [Ponomareva2023, section 5.4.1]:
+What hurts training is the noise on the *average* gradient, noise_std / expected_batch_size. The
+questions of [McMahan2018, section 4] and [Ponomareva2023, section 5.4.1]:
 
     noise_curve             epsilon is fixed: how does the noise on the average fall with the batch, and where does it stop?
     plan_at_average_noise   the noise that the model tolerates is known (from trials on public data, or at a small batch):
                             which batch reaches epsilon with it?
-    plan_with_scaled_noise  several groups, with noise in given proportions: how much of it meets epsilon?
+    plan_with_scaled_noise  several groups, with noise in given proportions: how much of it meets
+        epsilon?
 
-Every number returned was certified by the accountant at exactly that number. Trials on private data cost privacy of their own;
-for the best of a random number of runs, `accounting.selection_epsilon` states how much.
+Every number returned was certified by the accountant at exactly that number. Trials on private data
+cost privacy of their own; for the best of a random number of runs, `accounting.selection_epsilon`
+states how much.
 """
 
 from __future__ import annotations
@@ -29,7 +31,13 @@ from discreet.plan import Plan, Programme, Target, default_delta
 from discreet.plan.calibrated import guarantee_of, search, steps_of
 from discreet.units import Adjacency, Guarantee
 
-__all__ = ["NoiseCurve", "NoiseRow", "noise_curve", "plan_at_average_noise", "plan_with_scaled_noise"]
+__all__ = [
+    "NoiseCurve",
+    "NoiseRow",
+    "noise_curve",
+    "plan_at_average_noise",
+    "plan_with_scaled_noise",
+]
 
 _MOST_ROWS = 16
 
@@ -71,12 +79,14 @@ class NoiseCurve:
 
     @property
     def flattens_at(self) -> int | None:
-        """The first batch at which more records no longer help much; None if it lies beyond the last row.
+        """The first batch at which more records no longer help much; None if it lies beyond the
+        last row.
 
-        For small batches the noise multiplier hardly depends on the batch, so the noise on the average falls as 1/batch. For
-        large ones it stops falling (fixed steps), or falls as 1/sqrt(batch) (fixed epochs). The curve flattens where its
-        slope in logarithms is half-way: -1/2 or -3/4. For fixed steps, nothing is left to gain beyond about
-        records * sqrt(epsilon / steps), a few times later [Ponomareva2023, Figure 1].
+        For small batches the noise multiplier hardly depends on the batch, so the noise on the
+        average falls as 1/batch. For large ones it stops falling (fixed steps), or falls as
+        1/sqrt(batch) (fixed epochs). The curve flattens where its slope in logarithms is half-way:
+        -1/2 or -3/4. For fixed steps, nothing is left to gain beyond about records * sqrt(epsilon /
+        steps), a few times later [Ponomareva2023, Figure 1].
         """
         half_way = 0.5 if self.fixed == "steps" else 0.75
         for row, larger in pairwise(self.rows):
@@ -86,7 +96,9 @@ class NoiseCurve:
         return None
 
     def __str__(self) -> str:
-        lines = [f"{'batch':>12}{'steps':>10}{'noise multiplier':>19}{'noise on average':>19}{'epsilon':>10}"]
+        lines = [
+            f"{'batch':>12}{'steps':>10}{'noise multiplier':>19}{'noise on average':>19}{'epsilon':>10}"
+        ]
         for row in self.rows:
             # More digits than two would be noise; epsilon is rounded up.
             epsilon = math.ceil(row.guarantee.upper * 1e4) / 1e4
@@ -108,7 +120,8 @@ def noise_curve(
     batches: Iterable[int] | None = None,
     adjacency: Adjacency = Adjacency.ADD_OR_REMOVE,
 ) -> NoiseCurve:
-    """Noise multiplier and noise on the average for several batch sizes, each calibrated to the same target.
+    """Noise multiplier and noise on the average for several batch sizes, each calibrated to the
+    same target.
 
     Args:
         records: size of the data set [public].
@@ -125,9 +138,15 @@ def noise_curve(
     """
     held = _held("noise_curve", records, steps, epochs)
     target = Target(epsilon, default_delta(held.records) if delta is None else delta)
-    chosen = _halvings(held.records) if batches is None else sorted({_batch(held.records, size) for size in batches})
+    chosen = (
+        _halvings(held.records)
+        if batches is None
+        else sorted({_batch(held.records, size) for size in batches})
+    )
     if not chosen:
-        raise ParameterError(owner="noise_curve", name="batches", expected="one batch size or more", got="none")
+        raise ParameterError(
+            owner="noise_curve", name="batches", expected="one batch size or more", got="none"
+        )
     rows = tuple(_row(held, size, target, adjacency) for size in chosen)
     return NoiseCurve(held.records, target, "epochs" if held.steps is None else "steps", rows)
 
@@ -144,8 +163,8 @@ def plan_at_average_noise(
 ) -> Plan:
     """The smallest batch at which this much noise on the average meets the target.
 
-    The noise on the sum grows with the batch, noise_std = average_noise * expected_batch_size, so a larger batch costs less
-    privacy at the same accuracy per step; what it costs is computation.
+    The noise on the sum grows with the batch, noise_std = average_noise * expected_batch_size, so a
+    larger batch costs less privacy at the same accuracy per step; what it costs is computation.
 
     Args:
         records: size of the data set [public].
@@ -190,9 +209,11 @@ def plan_at_average_noise(
 
 
 def plan_with_scaled_noise(plan: Plan, *, epsilon: float, delta: float) -> Plan:
-    """The same plan with the noise of every group multiplied by one factor, such that it just meets the target.
+    """The same plan with the noise of every group multiplied by one factor, such that it just meets
+    the target.
 
-    The groups keep their shares of the budget. What was given as noise multipliers is taken as their proportions.
+    The groups keep their shares of the budget. What was given as noise multipliers is taken as
+    their proportions.
 
     Args:
         plan: private; bound to its leaves if its queries depend on them.
@@ -229,7 +250,12 @@ class _Held:
 
 def _held(owner: str, records: object, steps: object, epochs: object) -> _Held:
     if (steps is None) == (epochs is None):
-        raise ParameterError(owner=owner, name="steps", expected="given, or epochs, but not both", got="both or neither")
+        raise ParameterError(
+            owner=owner,
+            name="steps",
+            expected="given, or epochs, but not both",
+            got="both or neither",
+        )
     number = check.whole(owner, "records", records, least=1)
     if steps is None:
         return _Held(number, None, check.positive(owner, "epochs", epochs))
@@ -239,7 +265,12 @@ def _held(owner: str, records: object, steps: object, epochs: object) -> _Held:
 def _batch(records: int, size: object) -> int:
     number = check.whole("noise_curve", "batches", size, least=1)
     if number > records:
-        raise ParameterError(owner="noise_curve", name="batches", expected=f"at most records={records}", got=str(number))
+        raise ParameterError(
+            owner="noise_curve",
+            name="batches",
+            expected=f"at most records={records}",
+            got=str(number),
+        )
     return number
 
 

@@ -41,8 +41,9 @@ Unit.USER = Unit("user")
 class Adjacency(Enum):
     """Which two data sets an attacker must not tell apart.
 
-    ADD_OR_REMOVE: one has one unit more. ZERO_OUT: one unit's contribution is replaced by nothing, the number of
-    units stays public. REPLACE_ONE: one unit is exchanged for any other, the number stays public.
+    ADD_OR_REMOVE: one has one unit more. ZERO_OUT: one unit's contribution is replaced by nothing,
+    the number of units stays public. REPLACE_ONE: one unit is exchanged for any other, the number
+    stays public.
     """
 
     ADD_OR_REMOVE = "add-or-remove"
@@ -53,9 +54,10 @@ class Adjacency(Enum):
 class Numerics(Enum):
     """How far the executed arithmetic is from the mechanism that is analysed.
 
-    EXACT: integer sums on a grid, exact noise. CERTIFIED: floating-point sums, exact noise; what rounding adds is proven to be
-    within the sensitivity that is charged, if the arithmetic is that of IEEE 754. IDEALISED: floating-point sums without such a
-    bound, or floating-point noise; that they behave as real numbers is an assumption.
+    EXACT: integer sums on a grid, exact noise. CERTIFIED: floating-point sums, exact noise; what
+    rounding adds is proven to be within the sensitivity that is charged, if the arithmetic is that
+    of IEEE 754. IDEALISED: floating-point sums without such a bound, or floating-point noise; that
+    they behave as real numbers is an assumption.
     """
 
     EXACT = "exact"
@@ -75,7 +77,8 @@ class Numerics(Enum):
 class Randomness(Enum):
     """Where noise and samples came from.
 
-    SYSTEM: a cryptographic generator keyed by the operating system. UNSAFE_TEST_KEY: reproducible; voids the guarantee.
+    SYSTEM: a cryptographic generator keyed by the operating system. UNSAFE_TEST_KEY: reproducible;
+        voids the guarantee.
     """
 
     SYSTEM = "system"
@@ -85,9 +88,9 @@ class Randomness(Enum):
 class Parameters(Enum):
     """Whether the steps, and their number, were fixed before the first release from the ledger.
 
-    FIXED_IN_ADVANCE: or a function of public values only. CHOSEN_FROM_OUTPUTS: an earlier release, of this run or of another on
-    the same ledger, may have influenced a later noise or probability, or when to stop, so that only a privacy filter gives a
-    valid bound.
+    FIXED_IN_ADVANCE: or a function of public values only. CHOSEN_FROM_OUTPUTS: an earlier release,
+    of this run or of another on the same ledger, may have influenced a later noise or probability,
+    or when to stop, so that only a privacy filter gives a valid bound.
     """
 
     FIXED_IN_ADVANCE = "fixed in advance"
@@ -99,7 +102,8 @@ class Guarantee:
     """An (epsilon, delta) statement with everything that it depends on; never a bare number.
 
     Args:
-        lower: no valid statement at this delta has a smaller epsilon (0 if nothing better is known).
+        lower: no valid statement at this delta has a smaller epsilon (0 if nothing better is
+            known).
         upper: the claim; `epsilon` is another name for it. Infinity where no finite bound is known.
         delta: of the claim, in [0, 1]; 1 claims nothing.
         unit, adjacency: what is protected, against which change of the data.
@@ -107,11 +111,16 @@ class Guarantee:
         sampling: how samples were drawn, one phrase per policy.
         numerics: level of the arithmetic.
         assumptions: what must hold and is not proven by the ledger.
-        voided_by: names of the unsafe marks on the ledger; if any, there is no guarantee and the sentence says so.
-        estimate: best point value between lower and upper, where the accountant has one; not a claim.
-        delta_lower: where epsilon was given and delta computed: no valid delta at this epsilon is smaller.
-        basis: what counts and why, where the ledger decides it: a list fixed in advance, a filter, an odometer.
-        if_fixed: beside the claim of an odometer: epsilon if all runs had been fixed before the first release.
+        voided_by: names of the unsafe marks on the ledger; if any, there is no guarantee and the
+            sentence says so.
+        estimate: best point value between lower and upper, where the accountant has one; not a
+            claim.
+        delta_lower: where epsilon was given and delta computed: no valid delta at this epsilon is
+            smaller.
+        basis: what counts and why, where the ledger decides it: a list fixed in advance, a filter,
+            an odometer.
+        if_fixed: beside the claim of an odometer: epsilon if all runs had been fixed before the
+            first release.
 
     >>> print(Guarantee(lower=0.93, upper=0.941, delta=1e-6, unit=Unit.EXAMPLE, adjacency=Adjacency.ADD_OR_REMOVE,
     ...     accountant="tight", sampling=("Poisson",), numerics=Numerics.CERTIFIED, assumptions=()))
@@ -143,26 +152,44 @@ class Guarantee:
         delta = check.fraction(owner, "delta", self.delta, zero=True, one=True)
         delta_lower = None
         if self.delta_lower is not None:
-            delta_lower = check.fraction(owner, "delta_lower", self.delta_lower, zero=True, one=True)
+            delta_lower = check.fraction(
+                owner, "delta_lower", self.delta_lower, zero=True, one=True
+            )
         if not 0.0 <= lower <= upper:
-            raise ParameterError(owner=owner, name="lower", expected=f"in [0, upper={upper!r}]", got=repr(lower))
+            raise ParameterError(
+                owner=owner, name="lower", expected=f"in [0, upper={upper!r}]", got=repr(lower)
+            )
         if estimate is not None and not lower <= estimate <= upper:
             expected = f"in [lower={lower!r}, upper={upper!r}]"
-            raise ParameterError(owner=owner, name="estimate", expected=expected, got=repr(estimate))
+            raise ParameterError(
+                owner=owner, name="estimate", expected=expected, got=repr(estimate)
+            )
         if delta_lower is not None and delta_lower > delta:
-            raise ParameterError(owner=owner, name="delta_lower", expected=f"at most {delta!r}", got=repr(delta_lower))
+            raise ParameterError(
+                owner=owner,
+                name="delta_lower",
+                expected=f"at most {delta!r}",
+                got=repr(delta_lower),
+            )
         if self.voided_by and upper != math.inf:
-            expected, got = "infinite where something voids the guarantee: there is no number then", repr(upper)
+            expected, got = (
+                "infinite where something voids the guarantee: there is no number then",
+                repr(upper),
+            )
             raise ParameterError(owner=owner, name="upper", expected=expected, got=got)
         check.instance(owner, "unit", self.unit, Unit)
         check.instance(owner, "adjacency", self.adjacency, Adjacency)
         check.instance(owner, "numerics", self.numerics, Numerics)
         check.label(owner, "accountant", self.accountant)
         if not self.sampling:
-            raise ParameterError(owner=owner, name="sampling", expected="one phrase per policy used", got="none")
+            raise ParameterError(
+                owner=owner, name="sampling", expected="one phrase per policy used", got="none"
+            )
         for name in ("sampling", "assumptions", "voided_by"):
             if isinstance(getattr(self, name), str):
-                raise ParameterError(owner=owner, name=name, expected="a tuple of phrases", got="a single text")
+                raise ParameterError(
+                    owner=owner, name=name, expected="a tuple of phrases", got="a single text"
+                )
         for name, value in (
             ("lower", lower),
             ("upper", upper),
@@ -185,16 +212,28 @@ class Guarantee:
             return f"NO GUARANTEE: voided by {', '.join(self.voided_by)}."
         upper = _rounded(self.upper, ROUND_CEILING)
         claim = f"({upper}, {self.delta!r})-differentially private"
-        between = f"epsilon at delta {self.delta!r} is at least {_rounded(self.lower, ROUND_FLOOR)} and at most {upper}"
+        between = (
+            f"epsilon at delta {self.delta!r} is at least {_rounded(self.lower, ROUND_FLOOR)} and "
+            f"at most {upper}"
+        )
         how = f"Sampling: {'; '.join(self.sampling)}. Numerics: {self.numerics.value}."
         lines = [
-            f"What was released is {claim} for one {self.unit} under {self.adjacency.value} adjacency.",
+            (
+                f"What was released is {claim} for one {self.unit} under {self.adjacency.value} "
+                "adjacency."
+            ),
             f"Accountant: {self.accountant}, {between}. {how}",
             f"Assumptions: {'; '.join(self.assumptions) or 'none beyond the ledger'}.",
         ]
         if self.if_fixed is not None:
             fixed = _rounded(self.if_fixed, ROUND_CEILING)
-            lines.insert(1, f"If all runs had been fixed before the first release, epsilon would be at most {fixed}.")
+            lines.insert(
+                1,
+                (
+                    "If all runs had been fixed before the first release, epsilon would be at "
+                    f"most {fixed}."
+                ),
+            )
         if self.basis:
             lines.insert(1, f"What counts: {self.basis}.")
         return "\n".join(lines)

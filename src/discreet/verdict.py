@@ -2,7 +2,8 @@
 
 ledger -> accountant -> claim (an upper bound on epsilon)
 scores -> estimators -> lower bounds on epsilon, all of them right with the stated confidence
-a lower bound above the claim: FAIL. Something is wrong, and it is not bad luck but with probability 1 - confidence.
+a lower bound above the claim: FAIL. Something is wrong, and it is not bad luck but with probability
+    1 - confidence.
 """
 
 from __future__ import annotations
@@ -44,8 +45,9 @@ _Counted: TypeAlias = list[tuple[Step, int]]
 class Verdict:
     """What an audit says of a claim.
 
-    Guarantee: of a claim that is true, FAIL is said with probability at most 1 - confidence, over the coins of the canaries and
-    everything that was drawn at random, if what the estimates assume is true (`Estimate.assumes`; docs/proofs/verdict.md).
+    Guarantee: of a claim that is true, FAIL is said with probability at most 1 - confidence, over
+    the coins of the canaries and everything that was drawn at random, if what the estimates assume
+    is true (`Estimate.assumes`; docs/proofs/verdict.md).
     PASS proves nothing: a weak attack finds nothing.
 
     Args:
@@ -67,7 +69,9 @@ class Verdict:
 
     @property
     def outcome(self) -> Literal["PASS", "FAIL", "NO CLAIM"]:
-        """FAIL if a bound is above the claim. Where nothing is claimed, nothing can be refuted, nor pass."""
+        """FAIL if a bound is above the claim. Where nothing is claimed, nothing can be refuted, nor
+        pass.
+        """
         if self.claim.voided_by or math.isinf(self.claim.upper):
             return "NO CLAIM"
         return "FAIL" if self.best.lower > self.claim.upper else "PASS"
@@ -100,25 +104,42 @@ class Verdict:
         protected = f"for one {claim.unit} under {claim.adjacency.value} adjacency"
         claimed = "nothing" if claim.voided_by else f"{stated}, {protected}"
         bounds = "; ".join(map(_measured, self.estimates))
-        runs = f"{self.canaries:,} canaries in {self.trials:,} {'run' if self.trials == 1 else 'runs'}"
-        share = f" The best of it is {math.floor(100.0 * min(self.reached, 1e6)):,} % of the claim." if self.reached else ""
+        runs = (
+            f"{self.canaries:,} canaries in {self.trials:,} {'run' if self.trials == 1 else 'runs'}"
+        )
+        share = (
+            f" The best of it is {math.floor(100.0 * min(self.reached, 1e6)):,} % of the claim."
+            if self.reached
+            else ""
+        )
         return "\n".join(
             [
                 self._words(),
                 f"Claimed: {claimed}.",
-                f"Measured: {bounds}. Confidence {self.confidence!r} for all of it together.{share}",
+                (
+                    f"Measured: {bounds}. Confidence {self.confidence!r} for all of it "
+                    f"together.{share}"
+                ),
                 f"How: {self.attack}; {runs}.",
                 *self._hurdle(),
-                "An audit can refute a claim, never prove one: a low value may be a weak attack, or too few canaries.",
+                (
+                    "An audit can refute a claim, never prove one: a low value may be a weak "
+                    "attack, or too few canaries."
+                ),
             ]
         )
 
     def _hurdle(self) -> list[str]:
-        """Why the bound that assumes nothing may be 0 whatever was released: canaries may leak with probability delta each."""
+        """Why the bound that assumes nothing may be 0 whatever was released: canaries may leak with
+        probability delta each.
+        """
         if self.lower or self.canaries * self.claim.delta <= 1.0 - self.confidence:
             return []
         asked = f"delta {self.claim.delta!r} and confidence {self.confidence!r}"
-        unable = f"{self.canaries:,} canaries may be unable to show anything without an assumption, however much is leaked"
+        unable = (
+            f"{self.canaries:,} canaries may be unable to show anything without an assumption, "
+            "however much is leaked"
+        )
         return [f"At {asked}, {unable}: compare at a smaller delta, or be less sure."]
 
     def _words(self) -> str:
@@ -126,7 +147,11 @@ class Verdict:
             case "PASS":
                 return "PASS: nothing that was measured contradicts the claim."
             case "NO CLAIM":
-                why = f"voided by {', '.join(self.claim.voided_by)}" if self.claim.voided_by else "epsilon is infinite"
+                why = (
+                    f"voided by {', '.join(self.claim.voided_by)}"
+                    if self.claim.voided_by
+                    else "epsilon is infinite"
+                )
                 return f"NO CLAIM: there is no guarantee that could be refuted ({why})."
             case "FAIL":
                 doubt = ", or the assumption does not hold" if self.best.assumes else ""
@@ -147,23 +172,26 @@ def audit(
 ) -> Verdict:
     """Compare what an attack found with what a ledger, or a plan, claims.
 
-    `one_run` bounds epsilon whatever the mechanism is; `threshold` too, where every canary had a run of its own. All that are
-    asked share the probability of an error.
+    `one_run` bounds epsilon whatever the mechanism is; `threshold` too, where every canary had a
+    run of its own. All that are asked share the probability of an error.
 
     Args:
-        source: the ledger that the attacked runs charged; or a plan, for the scores of `auditing.white_box`. Truncated Poisson
-            samples under add-or-remove are held to their claim under zero-out, which is what canaries test.
+        source: the ledger that the attacked runs charged; or a plan, for the scores of
+            `auditing.white_box`. Truncated Poisson samples under add-or-remove are held to their
+            claim under zero-out, which is what canaries test.
         scores: of the attack.
         delta: at which to compare; left out: that of the plan's target, or of the ledger's budget.
         confidence: with which all bounds hold, in (0, 1).
-        assume_scaled: also ask `scaled`, which reaches most of the claim, and assumes that the noise is that of the ledger,
-            times some factor, and that canaries do not disturb each other: so it is for `auditing.white_box` where
-            `undisturbed` says so.
+        assume_scaled: also ask `scaled`, which reaches most of the claim, and assumes that the
+            noise is that of the ledger,
+            times some factor, and that canaries do not disturb each other: so it is for
+            `auditing.white_box` where `undisturbed` says so.
 
     Raises:
-        AccountingError: nothing can be stated: nothing was charged, runs protect different things, a budget is missing.
-        ParameterError: no delta is known, a parameter is out of its range, `scaled` cannot be asked, or scores are of another
-            ledger.
+        AccountingError: nothing can be stated: nothing was charged, runs protect different things,
+            a budget is missing.
+        ParameterError: no delta is known, a parameter is out of its range, `scaled` cannot be
+            asked, or scores are of another ledger.
 
     >>> from discreet.auditing import white_box
     >>> plan = Plan.dpsgd(records=1_000, sampling_probability=0.1, steps=10, noise_multiplier=1.0)
@@ -175,12 +203,18 @@ def audit(
     level = check.fraction(_OWNER, "confidence", confidence)
     snapshot, claim = _claimed(source, delta)
     _refuse_another(source, scores)
-    asked: list[Callable[[float], Estimate]] = [lambda each: one_run(scores, delta=claim.delta, confidence=each)]
+    asked: list[Callable[[float], Estimate]] = [
+        lambda each: one_run(scores, delta=claim.delta, confidence=each)
+    ]
     if scores.independent:
         asked.append(lambda each: threshold(scores, delta=claim.delta, confidence=each))
     if assume_scaled:
         epsilon, profile = _scaled_claim(snapshot, claim)
-        asked.append(lambda each: scaled(scores, epsilon=epsilon, profile=profile, delta=claim.delta, confidence=each))
+        asked.append(
+            lambda each: scaled(
+                scores, epsilon=epsilon, profile=profile, delta=claim.delta, confidence=each
+            )
+        )
     shared = _shared(level, len(asked))
     verdict = Verdict(
         claim=claim,
@@ -200,7 +234,9 @@ def claim_of(source: Ledger | Plan, *, delta: float | None = None) -> Guarantee:
 
 
 def _shared(confidence: float, bounds: int) -> float:
-    """The confidence of each of several bounds, such that all hold together with the one that was asked for."""
+    """The confidence of each of several bounds, such that all hold together with the one that was
+    asked for.
+    """
     return 1.0 - (1.0 - confidence) / bounds
 
 
@@ -211,7 +247,9 @@ def _measured(estimate: Estimate) -> str:
 
 def _record(verdict: Verdict, head: str) -> Audit:
     free = max((one for one in verdict.estimates if not one.assumes), key=lambda one: one.lower)
-    under = max((one for one in verdict.estimates if one.assumes), key=lambda one: one.lower, default=None)
+    under = max(
+        (one for one in verdict.estimates if one.assumes), key=lambda one: one.lower, default=None
+    )
     return Audit(
         method=f"{free.method}; {verdict.attack}"[:200],
         lower=free.lower,
@@ -229,8 +267,14 @@ def _record(verdict: Verdict, head: str) -> Audit:
 
 
 def _refuse_another(source: Ledger | Plan, scores: Scores) -> None:
-    """Of scores that say whose they are, some must be of this ledger; others of runs with the same steps elsewhere."""
-    if isinstance(source, Plan) or not scores.heads or any(_contains(source, head) for head in scores.heads):
+    """Of scores that say whose they are, some must be of this ledger; others of runs with the same
+    steps elsewhere.
+    """
+    if (
+        isinstance(source, Plan)
+        or not scores.heads
+        or any(_contains(source, head) for head in scores.heads)
+    ):
         return
     raise ParameterError(
         owner=_OWNER,
@@ -261,13 +305,15 @@ def _snapshot(source: Ledger | Plan) -> Snapshot:
 def _as_attacked(snapshot: Snapshot) -> Snapshot:
     """The charges between the data sets that canaries tell apart.
 
-    One that is out keeps its place in a sample that is cut. It is zeroed out, not absent, which may cost more
-    (docs/proofs/verdict.md, section 1).
+    One that is out keeps its place in a sample that is cut. It is zeroed out, not absent, which may
+    cost more (docs/proofs/verdict.md, section 1).
     """
     cut = any(isinstance(step.sampling, TruncatedPoisson) for step, _ in snapshot.counted())
     if not cut or any(run.info.adjacency is not Adjacency.ADD_OR_REMOVE for run in snapshot.runs):
         return snapshot
-    zeroed = (replace(run, info=replace(run.info, adjacency=Adjacency.ZERO_OUT)) for run in snapshot.runs)
+    zeroed = (
+        replace(run, info=replace(run.info, adjacency=Adjacency.ZERO_OUT)) for run in snapshot.runs
+    )
     return replace(snapshot, runs=tuple(zeroed))
 
 
@@ -279,10 +325,16 @@ def _claimed(source: Ledger | Plan, delta: float | None) -> tuple[Snapshot, Guar
 
 def _delta(source: Ledger | Plan, snapshot: Snapshot, delta: float | None) -> float:
     target = source.target if isinstance(source, Plan) else None
-    known = [limit.delta for limit in (target, snapshot.terms) if limit is not None and limit.delta is not None]
+    known = [
+        limit.delta
+        for limit in (target, snapshot.terms)
+        if limit is not None and limit.delta is not None
+    ]
     if delta is None and not known:
         expected = "given, where neither a plan with a target nor the ledger's budget names it"
-        raise ParameterError(owner=_OWNER, name="delta", expected=expected, got="None", do="A claim needs a delta.")
+        raise ParameterError(
+            owner=_OWNER, name="delta", expected=expected, got="None", do="A claim needs a delta."
+        )
     return check.fraction(_OWNER, "delta", known[0] if delta is None else delta)
 
 
@@ -294,16 +346,24 @@ def _chosen(snapshot: Snapshot) -> bool:
 # --- the same steps with other noise ---
 
 
-def _scaled_claim(snapshot: Snapshot, claim: Guarantee) -> tuple[Callable[[float], float], Callable[[float], Profile]]:
-    """Lower epsilon at the claim's delta, and certified profile, of the same steps with all noise times a factor."""
+def _scaled_claim(
+    snapshot: Snapshot, claim: Guarantee
+) -> tuple[Callable[[float], float], Callable[[float], Profile]]:
+    """Lower epsilon at the claim's delta, and certified profile, of the same steps with all noise
+    times a factor.
+    """
     if _chosen(snapshot):
-        expected = "False where steps were chosen from outputs: noise that is scaled would have led to other steps"
+        expected = (
+            "False where steps were chosen from outputs: noise that is scaled would have led to "
+            "other steps"
+        )
         raise ParameterError(owner=_OWNER, name="assume_scaled", expected=expected, got="True")
     steps = list(snapshot.counted())
     _times(steps, 1.0)  # refuses what has no noise to scale
 
     def epsilon(factor: float) -> float:
-        # Where epsilon is in the hundreds no lower bound may be known. Less noise never costs less: that of more noise serves.
+        # Where epsilon is in the hundreds no lower bound may be known. Less noise never costs less:
+        # that of more noise serves.
         found = account(_times(steps, factor), delta=claim.delta, adjacency=claim.adjacency).lower
         return found if found or factor >= 1.0 else epsilon(factor * _FINE)
 
@@ -314,7 +374,10 @@ def _scaled_claim(snapshot: Snapshot, claim: Guarantee) -> tuple[Callable[[float
 
 
 def _times(steps: _Counted, factor: float) -> _Counted:
-    return [(Step(step.sampling, [_noisier(query, factor) for query in step.queries]), count) for step, count in steps]
+    return [
+        (Step(step.sampling, [_noisier(query, factor) for query in step.queries]), count)
+        for step, count in steps
+    ]
 
 
 def _noisier(query: Query, factor: float) -> Query:
@@ -324,5 +387,8 @@ def _noisier(query: Query, factor: float) -> Query:
         case LaplaceSum() | ExponentialChoice():
             return replace(query, scale=query.scale * factor)
         case _:
-            expected, got = "False where a query has no noise that could be scaled", type(query).__name__
+            expected, got = (
+                "False where a query has no noise that could be scaled",
+                type(query).__name__,
+            )
             raise ParameterError(owner=_OWNER, name="assume_scaled", expected=expected, got=got)

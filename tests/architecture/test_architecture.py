@@ -12,7 +12,14 @@ from pathlib import Path
 import pytest
 
 import discreet
-from support.source import PACKAGE, ROOT, forbidden_statements, inexact_exports, long_files, torch_imports
+from support.source import (
+    PACKAGE,
+    ROOT,
+    forbidden_statements,
+    inexact_exports,
+    long_files,
+    torch_imports,
+)
 
 LEDGER_ALONE = f"""
 import sys
@@ -52,7 +59,9 @@ def planted(tmp_path: Path) -> Callable[[str, str], Path]:
 
 def run(*command: str, source: Path = PACKAGE) -> subprocess.CompletedProcess[str]:
     environment = os.environ | {"PYTHONPATH": str(source.parent), "PYTHONDONTWRITEBYTECODE": "1"}
-    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
 
 
 def lint_imports(source: Path) -> subprocess.CompletedProcess[str]:
@@ -79,7 +88,9 @@ def test_imports_point_down() -> None:
         ("ledger/events.py", "import numpy"),
     ],
 )
-def test_an_import_that_points_up_is_found(planted: Callable[[str, str], Path], file: str, line: str) -> None:
+def test_an_import_that_points_up_is_found(
+    planted: Callable[[str, str], Path], file: str, line: str
+) -> None:
     result = lint_imports(planted(file, line))
     assert result.returncode != 0
     assert "BROKEN" in result.stdout
@@ -113,7 +124,9 @@ def test_every_module_exports_exactly_what_it_defines() -> None:
     assert all(name in vars(discreet) for name in discreet.__all__)
 
 
-@pytest.mark.parametrize("line", ["def newcomer() -> None: ...", "class Newcomer: ...", "LIMIT = 3"])
+@pytest.mark.parametrize(
+    "line", ["def newcomer() -> None: ...", "class Newcomer: ...", "LIMIT = 3"]
+)
 def test_an_inexact_export_is_found(planted: Callable[[str, str], Path], line: str) -> None:
     assert len(inexact_exports(planted("ledger/lease.py", line))) == 1
 
@@ -139,7 +152,9 @@ def test_p45_p46_no_forbidden_statement() -> None:
         "eval('1')",
     ],
 )
-def test_p45_p46_a_forbidden_statement_is_found(planted: Callable[[str, str], Path], line: str) -> None:
+def test_p45_p46_a_forbidden_statement_is_found(
+    planted: Callable[[str, str], Path], line: str
+) -> None:
     assert len(forbidden_statements(planted("ledger/lease.py", line))) == 1
 
 
@@ -159,7 +174,9 @@ def test_one_version_everywhere() -> None:
 
 
 def test_every_extra_the_readme_names_exists() -> None:
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
     assert {"torch", "plots", "bench", "dev"} <= extras.keys()
 
 
@@ -168,6 +185,8 @@ def test_every_reference_resolves() -> None:
     known = set(re.findall(r"@\w+\{(\w+),", (ROOT / "docs" / "references.bib").read_text()))
     cited = set()
     for path in [*PACKAGE.rglob("*.py"), *(ROOT / "docs").rglob("*.md")]:
-        cited |= set(re.findall(r"(?:\[|; )([A-Z][A-Za-z]+(?:19|20)\d\d[a-z]?)[\],;]", path.read_text()))
+        cited |= set(
+            re.findall(r"(?:\[|; )([A-Z][A-Za-z]+(?:19|20)\d\d[a-z]?)[\],;]", path.read_text())
+        )
     assert cited <= known, cited - known
     assert cited

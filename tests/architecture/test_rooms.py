@@ -1,4 +1,6 @@
-"""The rooms of training: few files in each, one place that calls a user's loss, and little that changes in the engine."""
+"""The rooms of training: few files in each, one place that calls a user's loss, and little that
+changes in the engine.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,11 @@ def callers_of_a_loss(training: Path) -> list[str]:
 
 def imports_for_types(training: Path) -> list[str]:
     """Files with a cycle that only a checker of types may see."""
-    return [str(path) for path, tree in modules(training) if "TYPE_CHECKING" in {_name(node) for node in ast.walk(tree)}]
+    return [
+        str(path)
+        for path, tree in modules(training)
+        if "TYPE_CHECKING" in {_name(node) for node in ast.walk(tree)}
+    ]
 
 
 def _name(node: ast.AST) -> str:
@@ -53,7 +59,9 @@ def mutable_attributes(path: Path, of: str) -> set[str]:
     """Attributes of a class that are assigned outside of `__init__`."""
     tree = ast.parse(path.read_text())
     (its,) = (node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == of)
-    methods = [node for node in its.body if isinstance(node, ast.FunctionDef) and node.name != "__init__"]
+    methods = [
+        node for node in its.body if isinstance(node, ast.FunctionDef) and node.name != "__init__"
+    ]
     found = set()
     for node in (part for method in methods for part in ast.walk(method)):
         match node:
@@ -86,7 +94,9 @@ def test_these_checks_would_notice(tmp_path: Path, line: str) -> None:
     room = tmp_path / "rules"
     room.mkdir()
     types = "from typing import TYPE_CHECKING"
-    (room / "planted.py").write_text(f"{types}\nclass Engine:\n    def passes(self):\n        self.count = {line}\n")
+    (room / "planted.py").write_text(
+        f"{types}\nclass Engine:\n    def passes(self):\n        self.count = {line}\n"
+    )
     assert rooms(tmp_path) == {"rules": 1}
     assert callers_of_a_loss(tmp_path) == ["rules/planted.py:4"]
     assert imports_for_types(tmp_path) == ["rules/planted.py"]

@@ -8,13 +8,17 @@ import pytest
 
 from support.source import PACKAGE, modules
 
-NUMBERS = frozenset({"clip_norm", "delta", "epsilon", "noise_multiplier", "noise_std", "probability", "sensitivity"})
+NUMBERS = frozenset(
+    {"clip_norm", "delta", "epsilon", "noise_multiplier", "noise_std", "probability", "sensitivity"}
+)
 
 
 def conditions(node: ast.AST) -> Iterator[ast.expr]:
     """What this node takes for true or false."""
     match node:
-        case ast.If(test=test) | ast.While(test=test) | ast.IfExp(test=test) | ast.Assert(test=test):
+        case (
+            ast.If(test=test) | ast.While(test=test) | ast.IfExp(test=test) | ast.Assert(test=test)
+        ):
             yield test
         case ast.BoolOp(op=ast.Or(), values=[_, ast.Constant(value=0.0)]):
             pass  # a zero stays a zero
@@ -42,7 +46,12 @@ def test_p45_no_number_is_tested_for_its_truth() -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ["if epsilon: pass", "delta = plan.delta or 1e-5", "x = 1 if not self.noise_std else 2", "[x for x in y if epsilon]"],
+    [
+        "if epsilon: pass",
+        "delta = plan.delta or 1e-5",
+        "x = 1 if not self.noise_std else 2",
+        "[x for x in y if epsilon]",
+    ],
 )
 def test_p45_such_a_test_is_found(tmp_path: Path, line: str) -> None:
     (tmp_path / "planted.py").write_text(line + "\n")

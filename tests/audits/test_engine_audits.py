@@ -1,7 +1,9 @@
-"""The product audits itself: in every path of the engine, mechanism and sampler, no attack shows more than is claimed.
+"""The product audits itself: in every path of the engine, mechanism and sampler, no attack shows
+more than is claimed.
 
-Every bound is wrong with probability at most 5e-7 (`support.audits`), and random bits are fixed. So that no test is empty, each
-attack must reach a good part of what is claimed; which bugs the same audits catch is shown in tests/mutations.
+Every bound is wrong with probability at most 5e-7 (`support.audits`), and random bits are fixed. So
+that no test is empty, each attack must reach a good part of what is claimed; which bugs the same
+audits catch is shown in tests/mutations.
 """
 
 from typing import Any
@@ -15,7 +17,17 @@ from torch.nn.functional import linear as linear_map
 import discreet as dp
 from discreet.canaries import Scores
 from discreet.training import GradientCanaries
-from support.audits import COINS, DATA, Crafted, Finding, crafted, read, source, spiked, spiked_steps
+from support.audits import (
+    COINS,
+    DATA,
+    Crafted,
+    Finding,
+    crafted,
+    read,
+    source,
+    spiked,
+    spiked_steps,
+)
 
 N = 256  # canaries of one run with crafted inputs
 LONG = 1e3
@@ -28,7 +40,9 @@ ZERO_OUT, REPLACE_ONE = dp.Adjacency.ZERO_OUT, dp.Adjacency.REPLACE_ONE
 MECHANISMS: dict[str, Any] = {
     "one group": dp.Groups({"grad/*": NOISE}),
     "two groups": dp.Groups({"grad/0.*": dp.Gaussian(0.5, 1.5), "grad/1.*": dp.Gaussian(3.0, 1.5)}),
-    "joint": dp.Joint(clip_norm=1.2, noise_multiplier=1.0, scales={"grad/0.*": 1.0, "grad/1.*": 20.0}),
+    "joint": dp.Joint(
+        clip_norm=1.2, noise_multiplier=1.0, scales={"grad/0.*": 1.0, "grad/1.*": 20.0}
+    ),
     "split": dp.Split(clip_norm=2.0, noise_multiplier=1.0),
     "normalised": dp.Groups({"grad/*": dp.Normalised(1.0, 1.0)}),
     "adaptive": dp.Groups({"grad/*": dp.AdaptiveClip(NOISE, quantile=0.5, count_noise_std=20.0)}),
@@ -40,15 +54,27 @@ def test_mechanisms(name: str) -> None:
     spiked(MECHANISMS[name], steps=2 if name == "adaptive" else 1).check()
 
 
-# Where less is reached, the claim is not of what spikes do, but of something that covers it: a record that displaces another,
-# or comes in another's place; an epoch without amplification.
+# Where less is reached, the claim is not of what spikes do, but of something that covers it: a
+# record that displaces another, or comes in another's place; an epoch without amplification.
 SAMPLERS: dict[str, tuple[Any, dict[str, Any], float]] = {
     "poisson": (dp.Poisson(0.4), {"steps": 3}, 0.85),
     "poisson, zero-out": (dp.Poisson(0.4), {"steps": 3, "adjacency": ZERO_OUT}, 0.85),
     "poisson, replace-one": (dp.Poisson(0.4), {"steps": 2, "adjacency": REPLACE_ONE}, 0.85),
-    "truncated": (lambda records: dp.TruncatedPoisson(0.4, int(0.4 * records), records), {"steps": 2}, 0.6),
-    "fixed size": (lambda records: dp.FixedSize(records // 2, records), {"steps": 2, "adjacency": REPLACE_ONE}, 0.75),
-    "fixed size, zero-out": (lambda records: dp.FixedSize(records // 2, records), {"steps": 2, "adjacency": ZERO_OUT}, 0.45),
+    "truncated": (
+        lambda records: dp.TruncatedPoisson(0.4, int(0.4 * records), records),
+        {"steps": 2},
+        0.6,
+    ),
+    "fixed size": (
+        lambda records: dp.FixedSize(records // 2, records),
+        {"steps": 2, "adjacency": REPLACE_ONE},
+        0.75,
+    ),
+    "fixed size, zero-out": (
+        lambda records: dp.FixedSize(records // 2, records),
+        {"steps": 2, "adjacency": ZERO_OUT},
+        0.45,
+    ),
     "shuffled": (dp.Shuffled(2), {"adjacency": ZERO_OUT}, 0.7),
     "balls in bins": (dp.BallsInBins(2), {"steps": 1}, 0.85),
     "everything, replace-one": (dp.Everything(), {"adjacency": REPLACE_ONE}, 0.85),
@@ -63,16 +89,27 @@ def test_samplers(name: str) -> None:
 
 @pytest.mark.parametrize("microbatch", [1, 100])
 def test_microbatches(microbatch: int) -> None:
-    spiked(dp.Groups({"grad/*": NOISE}), canaries=300 if microbatch == 1 else 3000, microbatch=microbatch).check()
+    spiked(
+        dp.Groups({"grad/*": NOISE}),
+        canaries=300 if microbatch == 1 else 3000,
+        microbatch=microbatch,
+    ).check()
 
 
 def test_idealised_numerics() -> None:
-    spiked(dp.Groups({"grad/*": NOISE}), dp.Poisson(0.4), steps=3, numerics=dp.Numerics.IDEALISED).check()
+    spiked(
+        dp.Groups({"grad/*": NOISE}), dp.Poisson(0.4), steps=3, numerics=dp.Numerics.IDEALISED
+    ).check()
 
 
 def test_p20_noise_does_not_repeat() -> None:
-    """Another attack: noise that repeats cancels in differences, so a canary that comes and goes is seen against it."""
-    its = dp.Plan(sampler=dp.Sampler(dp.Poisson(0.5), records=DATA + 500, steps=4), mechanism=dp.Groups({"grad/*": NOISE}))
+    """Another attack: noise that repeats cancels in differences, so a canary that comes and goes is
+    seen against it.
+    """
+    its = dp.Plan(
+        sampler=dp.Sampler(dp.Poisson(0.5), records=DATA + 500, steps=4),
+        mechanism=dp.Groups({"grad/*": NOISE}),
+    )
     canaries = GradientCanaries(500, source=source(COINS))
     seen = [read(model, canaries) for model in spiked_steps(its, canaries)]
     spreads = np.stack(seen).std(0) * its.expected_batch_size
@@ -98,7 +135,11 @@ def linear(positions: int | None = None) -> Crafted:
 
 def convolution() -> Crafted:
     """Record k is long in channel k."""
-    return Crafted(lambda: nn.Conv1d(N, 2, 3, bias=False), (ones_at(positions=6).transpose(1, 2).contiguous(),), total)
+    return Crafted(
+        lambda: nn.Conv1d(N, 2, 3, bias=False),
+        (ones_at(positions=6).transpose(1, 2).contiguous(),),
+        total,
+    )
 
 
 def embedding() -> Crafted:
@@ -107,7 +148,9 @@ def embedding() -> Crafted:
     def loss(model: nn.Module, batch: Any) -> Any:
         return LONG * model(batch[0]).flatten(1).sum(1)
 
-    return Crafted(lambda: nn.Embedding(N, 4), (torch.arange(N)[:, None].expand(-1, 12).clone(),), loss)
+    return Crafted(
+        lambda: nn.Embedding(N, 4), (torch.arange(N)[:, None].expand(-1, 12).clone(),), loss
+    )
 
 
 class Tied(nn.Module):
@@ -123,11 +166,17 @@ class Tied(nn.Module):
 
 
 def tied() -> Crafted:
-    return Crafted(Tied, (torch.arange(N)[:, None].expand(-1, 3).clone(),), lambda model, batch: LONG * total(model, batch))
+    return Crafted(
+        Tied,
+        (torch.arange(N)[:, None].expand(-1, 3).clone(),),
+        lambda model, batch: LONG * total(model, batch),
+    )
 
 
 class Recurrent(nn.Module):
-    """What meets the input is trained: record k moves its own column of these weights, at both positions."""
+    """What meets the input is trained: record k moves its own column of these weights, at both
+    positions.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -140,7 +189,9 @@ class Recurrent(nn.Module):
 
 
 def recurrent() -> Crafted:
-    return Crafted(Recurrent, (ones_at(positions=2),), lambda model, batch: 1e5 * total(model, batch))
+    return Crafted(
+        Recurrent, (ones_at(positions=2),), lambda model, batch: 1e5 * total(model, batch)
+    )
 
 
 def normalised() -> Crafted:
@@ -161,7 +212,10 @@ PATHS: dict[str, tuple[Any, dict[str, Any]]] = {
     "linear, one by one": (linear, {"microbatch": 1, "trials": 2}),
     "positions, ghost": (lambda: linear(3), {"form": "ghost"}),
     "positions, direct": (lambda: linear(3), {"form": "direct"}),
-    "positions, idealised": (lambda: linear(3), {"form": "ghost", "numerics": dp.Numerics.IDEALISED}),
+    "positions, idealised": (
+        lambda: linear(3),
+        {"form": "ghost", "numerics": dp.Numerics.IDEALISED},
+    ),
     "convolution, streamed": (convolution, {"form": "streamed"}),
     "convolution, folded": (convolution, {"form": "folded"}),
     "convolution, unfolded": (convolution, {"form": "unfolded"}),

@@ -1,10 +1,13 @@
-"""Every mechanism on every sampler under every adjacency, attacked as strongly as its releases admit: never above the claim.
+"""Every mechanism on every sampler under every adjacency, attacked as strongly as its releases
+admit: never above the claim.
 
-An attack whose hit rate exceeds its false-positive rate by more than delta(0) refutes the accountant (docs/proofs/tradeoff.md).
-The measured difference is an average of independent canaries, given their coins: by Hoeffding it is above its expectation by
-more than `slack` with probability at most 5e-7. So on right code each case fails with at most that probability, and with fixed
-keys never. (Where canaries are not quite independent, docs/proofs/verdict.md, section 3, says what is known; with microbatches
-the attack is far below the claim.) The same attack refutes the *named wrong* claims at the end.
+An attack whose hit rate exceeds its false-positive rate by more than delta(0) refutes the
+accountant (docs/proofs/tradeoff.md).
+The measured difference is an average of independent canaries, given their coins: by Hoeffding it is
+above its expectation by more than `slack` with probability at most 5e-7. So on right code each case
+fails with at most that probability, and with fixed keys never. (Where canaries are not quite
+independent, docs/proofs/verdict.md, section 3, says what is known; with microbatches the attack is
+far below the claim.) The same attack refutes the *named wrong* claims at the end.
 """
 
 from dataclasses import replace
@@ -28,7 +31,9 @@ LOOSE = {
 
 
 QUICK = [
-    pytest.param(*case, marks=pytest.mark.full) if case[:2] != ("gaussian", "bins") and case[1] == "bins" else case
+    pytest.param(*case, marks=pytest.mark.full)
+    if case[:2] != ("gaussian", "bins") and case[1] == "bins"
+    else case
     for case in CASES
 ]  # accounts of balls in bins take seconds
 
@@ -61,19 +66,29 @@ def test_the_verdict_on_right_code_is_pass_and_reaches_much_of_the_claim(
 
 @pytest.mark.full
 @pytest.mark.parametrize(("mechanism", "sampling", "adjacency"), CASES, ids=str)
-def test_the_verdict_on_every_plan_is_pass(mechanism: str, sampling: str, adjacency: dp.Adjacency) -> None:
+def test_the_verdict_on_every_plan_is_pass(
+    mechanism: str, sampling: str, adjacency: dp.Adjacency
+) -> None:
     """Of all these together, FAIL would be said with probability below 1e-4."""
     plan = plan_of(mechanism, sampling, adjacency)
     scores = white_box(plan, trials=4, source=source_of(f"full {mechanism} {sampling}"))
     scaled = independent(plan) and sampling != "bins"  # whose profiles take seconds
-    assert audit(plan, scores, delta=1e-5, confidence=1.0 - ALPHA, assume_scaled=scaled).outcome == "PASS"
+    assert (
+        audit(plan, scores, delta=1e-5, confidence=1.0 - ALPHA, assume_scaled=scaled).outcome
+        == "PASS"
+    )
 
 
 @pytest.mark.parametrize(
     "wrong",
     [
-        replace(plan_of("gaussian", "everything", ADD), mechanism=dp.Gaussian(0.5, 3.6)),  # a third of the noise is added
-        replace(plan_of("gaussian", "everything", ADD), sampler=dp.Sampler(dp.Poisson(0.5), records=600, steps=2)),
+        replace(
+            plan_of("gaussian", "everything", ADD), mechanism=dp.Gaussian(0.5, 3.6)
+        ),  # a third of the noise is added
+        replace(
+            plan_of("gaussian", "everything", ADD),
+            sampler=dp.Sampler(dp.Poisson(0.5), records=600, steps=2),
+        ),
         plan_of("gaussian", "shuffled", ZERO, steps=1),  # two epochs, accounted as one
     ],
     ids=["noise", "sampling", "steps"],

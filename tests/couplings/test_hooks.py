@@ -193,7 +193,7 @@ def _watched(watch: Watch, *, late: bool) -> tuple[Sightings, bool]:
 
 @pytest.mark.parametrize("late", [False, True], ids=["from the start", "from the second step on"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_hook_is_called_with_what_tells_of_some_records_only(kind: str, late: bool) -> None:  # noqa: FBT001
+def test_no_hook_is_called_with_what_tells_of_some_records_only(kind: str, late: bool) -> None:
     sightings, refused = _watched(KINDS[kind], late=late)
     assert refused or not sightings.partial()
 
@@ -207,7 +207,7 @@ def test_hooks_are_called_or_refused_before_a_charge(kind: str) -> None:
 
 @pytest.mark.parametrize("late", [False, True], ids=["from the start", "from the second step on"])
 @pytest.mark.parametrize("kind", OF_PARAMETERS)
-def test_hooks_of_parameters_are_not_called_before_noise_is_added(kind: str, late: bool) -> None:  # noqa: FBT001
+def test_hooks_of_parameters_are_not_called_before_noise_is_added(kind: str, late: bool) -> None:
     """In a private run autograd gives parameters nothing: what such a hook sees is unclipped."""
     sightings, refused = _watched(KINDS[kind], late=late)
     assert refused or not sightings.tensors

@@ -1,4 +1,6 @@
-"""The examples of audits: without privacy an attack finds what was planted, with it no more than the guarantee allows."""
+"""The examples of audits: without privacy an attack finds what was planted, with it no more than
+the guarantee allows.
+"""
 
 import os
 import re
@@ -39,7 +41,9 @@ def test_digits_with_and_without_privacy(one_thread: None, tmp_path: Path) -> No
     assert 0.4 < private.attacks[attack].auc < 0.7
     assert np.median(plain.exposures) > 3.0
     assert np.median(private.exposures) < 2.5
-    assert plain.bounds["gradient canaries"].lower > 2.0  # the claim of the other: it would be refuted
+    assert (
+        plain.bounds["gradient canaries"].lower > 2.0
+    )  # the claim of the other: it would be refuted
 
     def limit(epsilon: float) -> float:
         return 0.0 if epsilon >= 2.0 else 1.0
@@ -56,8 +60,9 @@ def test_codes_are_remembered_without_privacy_only(
 ) -> None:
     """The median of about eight codes that were in: 10 bits, against a median of 1 by chance.
 
-    Eight codes of a model that knows nothing have a median above 6 bits with probability below C(8, 4) 2^-24 < 1e-5; with
-    epsilon 2 the same needs four that reach 6 bits, each with probability 0.12 at most.
+    Eight codes of a model that knows nothing have a median above 6 bits with probability below C(8,
+    4) 2^-24 < 1e-5; with epsilon 2 the same needs four that reach 6 bits, each with probability
+    0.12 at most.
     """
     monkeypatch.setattr(sys, "argv", ["secret_codes.py", "--steps", "180"])
     runpy.run_path(str(EXAMPLES / "secret_codes.py"), run_name="__main__")
@@ -73,7 +78,15 @@ def test_codes_are_remembered_without_privacy_only(
 @pytest.mark.full
 def test_the_whole_script_runs_in_processes(tmp_path: Path) -> None:
     result = subprocess.run(
-        [sys.executable, "-W", "error", str(EXAMPLES / "digits.py"), *SMALL, "--write", "audit.png"],
+        [
+            sys.executable,
+            "-W",
+            "error",
+            str(EXAMPLES / "digits.py"),
+            *SMALL,
+            "--write",
+            "audit.png",
+        ],
         cwd=tmp_path,
         env=os.environ | {"OMP_NUM_THREADS": "1", "MPLCONFIGDIR": str(tmp_path / "matplotlib")},
         capture_output=True,

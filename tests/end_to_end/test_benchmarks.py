@@ -15,7 +15,12 @@ from support.source import PACKAGE, ROOT
 def run(*command: str) -> str:
     environment = os.environ | {"PYTHONPATH": str(PACKAGE.parent)}
     result = subprocess.run(
-        [sys.executable, "-m", *command], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+        [sys.executable, "-m", *command],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert result.returncode == 0, result.stdout + result.stderr
     return result.stdout
@@ -34,11 +39,23 @@ def test_contenders_take_the_same_step_and_one_that_does_not_clip_is_seen() -> N
 def test_the_step_benchmark_prints_and_writes_its_figures(tmp_path: Path) -> None:
     path = tmp_path / "out" / "step.json"
     out = run(
-        "benchmarks.step", "--tasks", "logistic", "--contenders", "vmap", "--seconds", "0", "--no-memory", "--json", str(path)
+        "benchmarks.step",
+        "--tasks",
+        "logistic",
+        "--contenders",
+        "vmap",
+        "--seconds",
+        "0",
+        "--no-memory",
+        "--json",
+        str(path),
     )
     rows = {row["contender"]: row for row in json.loads(path.read_text())["rows"]}
     assert rows.keys() == {"plain", "vmap"}
-    assert f"{rows['vmap']['timing']['cpu_ms'] / rows['plain']['timing']['cpu_ms']:.2f}" in out.splitlines()[-1]
+    assert (
+        f"{rows['vmap']['timing']['cpu_ms'] / rows['plain']['timing']['cpu_ms']:.2f}"
+        in out.splitlines()[-1]
+    )
 
 
 @pytest.mark.full
@@ -48,7 +65,11 @@ def test_the_benchmark_of_whole_runs_compares_as_many_steps_of_each_kind(tmp_pat
     for name, kinds in json.loads(path.read_text())["runs"].items():
         assert f"{name}: 4 steps of 16 of 64 records" in out
         assert {run["steps"] for runs in kinds.values() for run in runs} == {4}
-        assert all(run["begin"] > 0 and run["first"] > 0 and run["rest"] > 0 for runs in kinds.values() for run in runs)
+        assert all(
+            run["begin"] > 0 and run["first"] > 0 and run["rest"] > 0
+            for runs in kinds.values()
+            for run in runs
+        )
         assert len(kinds["private"]) == 2
 
 

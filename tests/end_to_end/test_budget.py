@@ -1,4 +1,6 @@
-"""A budget in a real ledger: the last step that fits is taken, the next one is refused, in every process."""
+"""A budget in a real ledger: the last step that fits is taken, the next one is refused, in every
+process.
+"""
 
 import multiprocessing
 from pathlib import Path
@@ -12,7 +14,9 @@ from support.examples import INFO
 STEP = dp.Step(dp.Poisson(0.05), dp.GaussianSum("grad", 1.0, 1.5))
 LIST = dp.Budget(epsilon=1.0, delta=1e-6)
 FILTER = dp.Filter(epsilon=1.0, delta=1e-6)
-ORDERED = dp.Filter(epsilon=3.0, delta=1e-6, order=9.0)  # whose analysis does not depend on the first run
+ORDERED = dp.Filter(
+    epsilon=3.0, delta=1e-6, order=9.0
+)  # whose analysis does not depend on the first run
 
 
 def steps_that_fit(path: Path, budget: dp.Budget | dp.Filter) -> int:
@@ -41,7 +45,9 @@ def test_p38_the_last_step_that_fits_is_taken_and_no_other(tmp_path: Path) -> No
     assert steps_that_fit(tmp_path / "a.ledger", LIST) == 0
 
 
-def test_p38_a_run_that_planned_nothing_takes_all_that_fits_in_blocks_that_do_not(tmp_path: Path) -> None:
+def test_p38_a_run_that_planned_nothing_takes_all_that_fits_in_blocks_that_do_not(
+    tmp_path: Path,
+) -> None:
     whole = steps_that_fit(tmp_path / "a.ledger", ORDERED)
     assert whole > 2
     with dp.Ledger.open(tmp_path / "b.ledger", budget=ORDERED) as ledger:
@@ -68,10 +74,14 @@ def _spend(path: Path) -> None:
 
 
 @pytest.mark.parametrize("budget", [ORDERED, _listed(100)], ids=["filter", "list"])
-def test_two_processes_together_stay_within_one_budget(tmp_path: Path, budget: dp.Budget | dp.Filter) -> None:
+def test_two_processes_together_stay_within_one_budget(
+    tmp_path: Path, budget: dp.Budget | dp.Filter
+) -> None:
     path = tmp_path / "a.ledger"
     dp.Ledger.open(path, budget=budget).close()
-    workers = [multiprocessing.get_context("spawn").Process(target=_spend, args=(path,)) for _ in range(2)]
+    workers = [
+        multiprocessing.get_context("spawn").Process(target=_spend, args=(path,)) for _ in range(2)
+    ]
     for worker in workers:
         worker.start()
     for worker in workers:

@@ -1,4 +1,6 @@
-"""`discreet audit`, from scores or a plan to a file that the report shows: PASS is 0, FAIL and no claim are 1."""
+"""`discreet audit`, from scores or a plan to a file that the report shows: PASS is 0, FAIL and no
+claim are 1.
+"""
 
 import json
 from dataclasses import dataclass
@@ -21,7 +23,16 @@ SMALL = ("--canaries", "200", "--trials", "2", "--confidence", "0.999999")
 CASES: dict[str, tuple[str, ...]] = {
     "plan": ("audit", "--plan", "plan.toml", *DELTA, *SMALL, "--json"),
     "plan in words": ("audit", "--plan", "plan.toml", *DELTA, *SMALL),
-    "target": ("audit", "train.ledger", "--plan", "target.toml", *SMALL, "--output", "target-audit.json", "--json"),
+    "target": (
+        "audit",
+        "train.ledger",
+        "--plan",
+        "target.toml",
+        *SMALL,
+        "--output",
+        "target-audit.json",
+        "--json",
+    ),
     "scores": (*LEDGER, "--scores", "scores.json", "--output", "audit.json", "--json"),
     "scaled": (*LEDGER, "--scores", "scores.json", "--assume-scaled", "--json"),
     "export": ("audit", "train.jsonl", *DELTA, "--scores", "scores.json", "--json"),
@@ -29,8 +40,26 @@ CASES: dict[str, tuple[str, ...]] = {
     "leaked in words": (*LEDGER, "--scores", "leaked.json"),
     "void": ("audit", "void.ledger", *DELTA, "--scores", "scores.json", "--json"),
     "chosen": ("audit", "chosen.ledger", "--scores", "scores.json", "--json"),
-    "report": ("report", "train.ledger", *DELTA, "--audit", "audit.json", "--out", "report.json", "--json"),
-    "report of a leak": ("report", "train.ledger", *DELTA, "--audit", "leaked-audit.json", "--out", "leak.md", "--json"),
+    "report": (
+        "report",
+        "train.ledger",
+        *DELTA,
+        "--audit",
+        "audit.json",
+        "--out",
+        "report.json",
+        "--json",
+    ),
+    "report of a leak": (
+        "report",
+        "train.ledger",
+        *DELTA,
+        "--audit",
+        "leaked-audit.json",
+        "--out",
+        "leak.md",
+        "--json",
+    ),
 }
 ENDS_WITH_ONE = {"leaked", "leaked in words", "void", "report of a leak"}
 WRITTEN = {"audit.json", "leaked-audit.json", "target-audit.json", "report.json", "leak.md"}
@@ -60,10 +89,16 @@ def tried(tmp_path_factory: pytest.TempPathFactory) -> Tried:
     PLAN.certified(dp.plan.Target(epsilon=9.0, delta=1e-7)).save(folder / "target.toml")
     with dp.Ledger.open(folder / "void.ledger") as ledger:
         execute(ledger, PLAN).mark("unsafe_example")
-    with dp.Ledger.open(folder / "chosen.ledger", budget=dp.Filter(epsilon=3.0, delta=1e-6)) as ledger:
-        run = ledger.begin(PLAN.run_info(parameters=dp.Parameters.CHOSEN_FROM_OUTPUTS), [(PLAN.step, 1)])
+    with dp.Ledger.open(
+        folder / "chosen.ledger", budget=dp.Filter(epsilon=3.0, delta=1e-6)
+    ) as ledger:
+        run = ledger.begin(
+            PLAN.run_info(parameters=dp.Parameters.CHOSEN_FROM_OUTPUTS), [(PLAN.step, 1)]
+        )
         run.reserve(PLAN.step, count=1).settle()
-    white_box(PLAN, canaries=200, trials=2, source=source_of("command")).save(folder / "scores.json")
+    white_box(PLAN, canaries=200, trials=2, source=source_of("command")).save(
+        folder / "scores.json"
+    )
     Scores(INSIDE * 1.0, INSIDE, attack="a look at the coins").save(folder / "leaked.json")
     before = contents(folder)
     outcomes = dict(zip(CASES, many(list(CASES.values()), cwd=folder), strict=True))
@@ -83,10 +118,18 @@ def test_the_answer_is_that_of_the_python_interface(tried: Tried) -> None:
     scores = Scores.load(tried.folder / "scores.json")
     with dp.Ledger.open(tried.folder / "train.ledger", "r") as ledger:
         for name, assume in (("scores", False), ("export", False), ("scaled", True)):
-            verdict, data = audit(ledger, scores, delta=1e-5, assume_scaled=assume), tried.data(name)
-            assert (data["outcome"], data["reached"], data["confidence"]) == ("PASS", verdict.reached, 0.95)
+            verdict, data = (
+                audit(ledger, scores, delta=1e-5, assume_scaled=assume),
+                tried.data(name),
+            )
+            assert (data["outcome"], data["reached"], data["confidence"]) == (
+                "PASS",
+                verdict.reached,
+                0.95,
+            )
             assert data["estimates"] == [
-                {"method": one.method, "epsilon_lower": one.lower, "assumes": one.assumes} for one in verdict.estimates
+                {"method": one.method, "epsilon_lower": one.lower, "assumes": one.assumes}
+                for one in verdict.estimates
             ]
         assert Audit.load(tried.folder / "audit.json").ledger_head == ledger.head()
 
@@ -109,7 +152,9 @@ def test_a_leak_fails_and_contradicts_the_report(tried: Tried) -> None:
     assert "The audit refutes the claim" in (tried.folder / "leak.md").read_text()
     document = json.loads((tried.folder / "report.json").read_text())
     assert document["status"]["key"] == "holds"
-    assert [figure["value"] for figure in document["figures"] if figure["name"] == "audit"] == ["PASS"]
+    assert [figure["value"] for figure in document["figures"] if figure["name"] == "audit"] == [
+        "PASS"
+    ]
 
 
 def test_without_a_claim_nothing_passes(tried: Tried) -> None:

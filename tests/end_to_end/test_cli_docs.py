@@ -1,4 +1,6 @@
-"""Every command that docs/cli.md shows prints what is shown, whatever the date, the digests, the versions and the processor."""
+"""Every command that docs/cli.md shows prints what is shown, whatever the date, the digests, the
+versions and the processor.
+"""
 
 import re
 from itertools import takewhile
@@ -22,7 +24,12 @@ def shown() -> list[tuple[str, list[str]]]:
         lines = block.splitlines()
         for number, line in enumerate(lines):
             if line.startswith("$ "):
-                found.append((line[2:], list(takewhile(lambda one: not one.startswith("$ "), lines[number + 1 :]))))
+                found.append(
+                    (
+                        line[2:],
+                        list(takewhile(lambda one: not one.startswith("$ "), lines[number + 1 :])),
+                    )
+                )
     return found
 
 
@@ -30,7 +37,11 @@ def test_the_page_shows_what_the_commands_print(tmp_path: Path) -> None:
     plan = dp.Plan.dpsgd(records=60_000, expected_batch_size=512, epochs=20, epsilon=3.0)
     executed(tmp_path / "train.ledger", plan, label="first run").close()
     pairs = shown()
-    cases = [command.removeprefix("discreet ").split() for command, _ in pairs if command.startswith("discreet ")]
+    cases = [
+        command.removeprefix("discreet ").split()
+        for command, _ in pairs
+        if command.startswith("discreet ")
+    ]
     outcomes = iter(many(cases, cwd=tmp_path))
     code = 0
     for command, expected in pairs:
@@ -45,8 +56,14 @@ def test_the_page_shows_what_the_commands_print(tmp_path: Path) -> None:
 
 HEAD = "d462dc41187e487c4a2a921d41722cf4808d9d1619b57620072f3fe3afe5e605"
 SAME = {
-    "the last digits": ('"hit_rate": 0.04251497331942686', '"hit_rate": 0.042514973319465875'),  # 16 decimals are no digest
-    "decimals that could be hexadecimal": ("0.1234567890123456", "0.12345678901234561234567890123456"),
+    "the last digits": (
+        '"hit_rate": 0.04251497331942686',
+        '"hit_rate": 0.042514973319465875',
+    ),  # 16 decimals are no digest
+    "decimals that could be hexadecimal": (
+        "0.1234567890123456",
+        "0.12345678901234561234567890123456",
+    ),
     "a border of rounding": ("at most 3. Numerics", "at most 2.999. Numerics"),
     "a power of ten": ("delta 9.9999999e-06", "delta 1e-05"),
     "an infinitesimal": ("3.0000000000000004", "2.9999999999999996"),
@@ -54,9 +71,15 @@ SAME = {
     "rules of tables": ("|-----|---|", "|----------|---|"),
     "heads": (f"Head: {HEAD}", f"Head: {'0' * 64}"),
     "identities": ("342dc1b3082202fd3bdf496934bfcfb9", "bdf496934bfcfb9342dc1b3082202fd3"),
-    "the beginning of a head": ("ends in d462dc41187e487c... and", "ends in 0000000000000000... and"),
+    "the beginning of a head": (
+        "ends in d462dc41187e487c... and",
+        "ends in 0000000000000000... and",
+    ),
     "dates": ("opened 2026-11-16T07:45:02+00:00", "opened 2031-01-02T00:00:00+00:00"),
-    "software": ("| numpy 2.4.6, python 3.11.7, scipy 1.17.1 |", "| cryptography 50.0.2, numpy 2.5, python 3.12.0 |"),
+    "software": (
+        "| numpy 2.4.6, python 3.11.7, scipy 1.17.1 |",
+        "| cryptography 50.0.2, numpy 2.5, python 3.12.0 |",
+    ),
 }
 OTHER = {
     "the fourth digit by two": ("epsilon 2.994", "epsilon 2.996"),

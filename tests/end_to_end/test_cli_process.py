@@ -1,4 +1,6 @@
-"""The command line among other programs: pipes, colours, interrupts, and installations that lack something."""
+"""The command line among other programs: pipes, colours, interrupts, and installations that lack
+something.
+"""
 
 import json
 import os
@@ -13,7 +15,17 @@ import pytest
 import discreet as dp
 from support.command import ENVIRONMENT, discreet, make_files, many
 
-PLAN = ["plan", "--records", "60000", "--batch-size", "600", "--steps", "50", "--noise-multiplier", "1.1"]
+PLAN = [
+    "plan",
+    "--records",
+    "60000",
+    "--batch-size",
+    "600",
+    "--steps",
+    "50",
+    "--noise-multiplier",
+    "1.1",
+]
 WITHOUT = """
 import sys
 class Refuse:
@@ -68,31 +80,66 @@ def test_without_torch_every_command_but_the_demo_works(folder: Path, tmp_path: 
         text=True,
         check=False,
     )
-    assert [int(code) for code in re.findall(r"^code (\d+)$", done.stdout, re.MULTILINE)] == [0] * 10 + [2, 2], done.stderr
+    assert [int(code) for code in re.findall(r"^code (\d+)$", done.stdout, re.MULTILINE)] == [
+        0
+    ] * 10 + [2, 2], done.stderr
     assert "Expected PyTorch, for the demo." in done.stderr
     assert "pip install 'discreet[demo,torch]'" in done.stderr
     assert "Expected matplotlib, to draw a figure." in done.stderr
     assert "pip install 'discreet[plots]'" in done.stderr
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["new.html", "new.jsonl", "new.ledger", "site"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "new.html",
+        "new.jsonl",
+        "new.ledger",
+        "site",
+    ]
 
 
 def test_nothing_heavy_is_imported_before_it_is_needed(folder: Path) -> None:
-    heavy = ["torch", "sklearn", "matplotlib", "jinja2", "numba", "scipy.optimize", "scipy.special", "scipy.fft"]
+    heavy = [
+        "torch",
+        "sklearn",
+        "matplotlib",
+        "jinja2",
+        "numba",
+        "scipy.optimize",
+        "scipy.special",
+        "scipy.fft",
+    ]
     script = f"import sys, discreet.cli; print([name for name in {heavy} if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", script], env=ENVIRONMENT, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=ENVIRONMENT, capture_output=True, text=True, check=True
+    )
     assert done.stdout == "[]\n"
 
 
 def test_a_reader_that_goes_away_is_no_error_message(folder: Path) -> None:
-    command = f"{sys.executable} -m discreet ledger show train.ledger | true; echo ${{PIPESTATUS[0]}}"
-    done = subprocess.run(["bash", "-c", command], cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, check=False)
+    command = (
+        f"{sys.executable} -m discreet ledger show train.ledger | true; echo ${{PIPESTATUS[0]}}"
+    )
+    done = subprocess.run(
+        ["bash", "-c", command],
+        cwd=folder,
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert (done.stdout.strip(), done.stderr) == ("141", "")
 
 
 def test_a_full_disk_behind_stdout_is_told(folder: Path) -> None:
     with Path("/dev/full").open("w") as full:
         command = [sys.executable, "-m", "discreet", "ledger", "show", "train.ledger"]
-        done = subprocess.run(command, cwd=folder, env=ENVIRONMENT, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        done = subprocess.run(
+            command,
+            cwd=folder,
+            env=ENVIRONMENT,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
     assert done.returncode == 2
     assert done.stderr.startswith("discreet: ")
     assert "Traceback" not in done.stderr
@@ -134,18 +181,29 @@ COMMANDS = (
 
 
 def test_the_help_of_every_command_has_an_example(folder: Path) -> None:
-    cases = [["--help"], ["ledger", "--help"], *([*command, "--help"] for command in COMMANDS), ["plan", "-h"], ["--version"]]
+    cases = [
+        ["--help"],
+        ["ledger", "--help"],
+        *([*command, "--help"] for command in COMMANDS),
+        ["plan", "-h"],
+        ["--version"],
+    ]
     found = many(cases, cwd=folder)
     assert [outcome.code for outcome in found] == [0] * len(cases)
     for command, outcome in zip(COMMANDS, found[2:], strict=False):
         assert f"discreet {' '.join(command)} " in outcome.out.split("Example")[1]
         assert "--json" in outcome.out
         assert not outcome.err
-    assert all(name in found[0].out for name in ("plan", "account", "verify", "report", "ledger", "demo", "Exit codes"))
+    assert all(
+        name in found[0].out
+        for name in ("plan", "account", "verify", "report", "ledger", "demo", "Exit codes")
+    )
     assert found[-1].out == f"discreet {dp.__version__}\n"
 
 
-def test_flags_are_shown_as_flags_and_examples_can_be_copied(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flags_are_shown_as_flags_and_examples_can_be_copied(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(ENVIRONMENT, "COLUMNS", "80")
     cases = [["--help"], ["ledger", "--help"], *([*command, "--help"] for command in COMMANDS)]
     for case, outcome in zip(cases, many(cases, cwd=folder), strict=True):
@@ -153,7 +211,8 @@ def test_flags_are_shown_as_flags_and_examples_can_be_copied(folder: Path, monke
         assert re.search(r"--help +-h +Show this message", outcome.out), case
         examples = outcome.out.partition("Example")[2].partition("\n")[2]
         assert bool(examples) is (case not in (["--help"], ["ledger", "--help"])), case
-        # A backslash at the very end of a line goes on in the next; everything else is a command of one line.
+        # A backslash at the very end of a line goes on in the next; everything else is a command of
+        # one line.
         commands = examples.replace("\\\n", " ").split("\n")
         for command in filter(None, commands):
             assert command.startswith("  discreet "), (case, command)
@@ -167,8 +226,14 @@ def test_a_ledger_that_is_being_written_can_be_read_meanwhile(folder: Path, tmp_
         with run.reserve(plan.step, count=10) as lease:
             lease.take()
             shown, claimed = many(
-                [["ledger", "show", "live.ledger", "--json"], ["account", "live.ledger", "--delta", "1e-6", "--json"]],
+                [
+                    ["ledger", "show", "live.ledger", "--json"],
+                    ["account", "live.ledger", "--delta", "1e-6", "--json"],
+                ],
                 cwd=tmp_path,
             )
     assert json.loads(shown.out)["unsettled"] == 10
-    assert "reserved steps that are not settled count as taken" in json.loads(claimed.out)["guarantees"][0]["assumptions"]
+    assert (
+        "reserved steps that are not settled count as taken"
+        in json.loads(claimed.out)["guarantees"][0]["assumptions"]
+    )

@@ -1,4 +1,6 @@
-"""Every command does what it says: its JSON equals what the Python interface gives, its text says the same to people."""
+"""Every command does what it says: its JSON equals what the Python interface gives, its text says
+the same to people.
+"""
 
 import json
 import re
@@ -20,14 +22,65 @@ from support.command import PLAN, Outcome, contents, discreet, execute, executed
 from support.source import ROOT
 
 ASKED = ("plan", "--records", "60000", "--batch-size", "600", "--epochs", "5", "--epsilon", "3")
-REPORT = ("report", "train.ledger", "--delta", "1e-6", "--plan", "plan.toml", "--audit", "audit.json")
-NAMES = ("--data-set", "admissions", "--model", "triage", "--purpose", "research", "--by", "A. Mustermann")
+REPORT = (
+    "report",
+    "train.ledger",
+    "--delta",
+    "1e-6",
+    "--plan",
+    "plan.toml",
+    "--audit",
+    "audit.json",
+)
+NAMES = (
+    "--data-set",
+    "admissions",
+    "--model",
+    "triage",
+    "--purpose",
+    "research",
+    "--by",
+    "A. Mustermann",
+)
 CASES: dict[str, tuple[str, ...]] = {
     "noise": (*ASKED, "--curve", "noise", "--save", "new.toml", "--plot", "new.png", "--json"),
     "noise in words": (*ASKED, "--curve", "noise", "--save", "new.json"),
-    "steps": ("plan", "--records", "60000", "--batch-size", "600", "--noise-multiplier", "1.1", "--epsilon", "2", "--json"),
-    "batch": ("plan", "--records", "60000", "--steps", "100", "--noise-multiplier", "2", "--epsilon", "1", "--json"),
-    "epsilon": ("plan", "--probability", "0.01", "--steps", "9", "--noise-multiplier", "1.1", "--delta", "1e-7", "--json"),
+    "steps": (
+        "plan",
+        "--records",
+        "60000",
+        "--batch-size",
+        "600",
+        "--noise-multiplier",
+        "1.1",
+        "--epsilon",
+        "2",
+        "--json",
+    ),
+    "batch": (
+        "plan",
+        "--records",
+        "60000",
+        "--steps",
+        "100",
+        "--noise-multiplier",
+        "2",
+        "--epsilon",
+        "1",
+        "--json",
+    ),
+    "epsilon": (
+        "plan",
+        "--probability",
+        "0.01",
+        "--steps",
+        "9",
+        "--noise-multiplier",
+        "1.1",
+        "--delta",
+        "1e-7",
+        "--json",
+    ),
     "epsilon in words": (
         "plan",
         "--probability",
@@ -41,25 +94,67 @@ CASES: dict[str, tuple[str, ...]] = {
         "--curve",
         "epsilon",
     ),
-    "zero-out": (*ASKED, "--adjacency", "zero-out", "--unit", "user", "--numerics", "exact", "--clip-norm", "0.5", "--json"),
+    "zero-out": (
+        *ASKED,
+        "--adjacency",
+        "zero-out",
+        "--unit",
+        "user",
+        "--numerics",
+        "exact",
+        "--clip-norm",
+        "0.5",
+        "--json",
+    ),
     "forced": (*ASKED, "--save", "shorter.toml", "--force", "--json"),
     "account": ("account", "train.ledger", "--delta", "1e-6", "--accountant", "both", "--json"),
     "account in words": ("account", "train.ledger", "--delta", "1e-6", "--accountant", "both"),
     "account an export": ("account", "train.jsonl", "--delta", "1e-6", "--json"),
     "account a plan": ("account", "plan.txt", "--delta", "1e-6", "--json"),
     "account a renamed ledger": ("account", "renamed.toml", "--delta", "1e-6", "--json"),
-    "account at epsilon": ("account", "plan.json", "--epsilon", "1", "--accountant", "rdp", "--json"),
+    "account at epsilon": (
+        "account",
+        "plan.json",
+        "--epsilon",
+        "1",
+        "--accountant",
+        "rdp",
+        "--json",
+    ),
     "account a void ledger": ("account", "void.ledger", "--delta", "1e-6"),
     "account a void ledger as JSON": ("account", "void.ledger", "--delta", "1e-6", "--json"),
     "account a filter": ("account", "chosen.ledger", "--json"),
-    "account several": ("account", "train.ledger", "again.ledger", "plan.toml", "--delta", "1e-6", "--json"),
+    "account several": (
+        "account",
+        "train.ledger",
+        "again.ledger",
+        "plan.toml",
+        "--delta",
+        "1e-6",
+        "--json",
+    ),
     "account several in words": ("account", "train.ledger", "again.ledger", "--delta", "1e-6"),
-    "account several with a void one": ("account", "train.ledger", "void.ledger", "--delta", "1e-6", "--json"),
+    "account several with a void one": (
+        "account",
+        "train.ledger",
+        "void.ledger",
+        "--delta",
+        "1e-6",
+        "--json",
+    ),
     "account an odometer": ("account", "odometer.ledger", "--json"),
     "within": ("account", "train.ledger", "--delta", "1e-6", "--at-most", "0.8", "--json"),
     "above": ("account", "train.ledger", "--delta", "1e-6", "--at-most", "0.1", "--json"),
     "above in words": ("account", "train.ledger", "--delta", "1e-6", "--at-most", "0.1"),
-    "void is not within": ("account", "void.ledger", "--delta", "1e-6", "--at-most", "100", "--json"),
+    "void is not within": (
+        "account",
+        "void.ledger",
+        "--delta",
+        "1e-6",
+        "--at-most",
+        "100",
+        "--json",
+    ),
     "verify": ("verify", "train.ledger", "--plan", "plan.json", "--delta", "1e-6", "--json"),
     "verify in words": ("verify", "train.ledger", "--plan", "plan.json", "--delta", "1e-6"),
     "verify an export": ("verify", "train.jsonl", "--json"),
@@ -77,13 +172,36 @@ CASES: dict[str, tuple[str, ...]] = {
     "report to sign": (*REPORT, *NAMES, "--out", "signed.html"),
     "verify a report": ("verify", "train.ledger", "--report", "new.html", "--json"),
     "verify a report in words": ("verify", "train.ledger", "--report", "new.md"),
-    "verify a report of another ledger": ("verify", "again.ledger", "--report", "report.json", "--json"),
+    "verify a report of another ledger": (
+        "verify",
+        "again.ledger",
+        "--report",
+        "report.json",
+        "--json",
+    ),
     "verify a report that was edited": ("verify", "train.ledger", "--report", "edited.html"),
     "verify a report of a void ledger": ("verify", "void.ledger", "--report", "void.md", "--json"),
     "plan show": ("plan", "show", "train.ledger", "--json"),
     "plan show in words": ("plan", "show", "train.ledger", "--run", "2", "--save", "shown.toml"),
-    "budget": ("ledger", "budget", "budget.ledger", "--epsilon", "2", "--reason", "the board", "--json"),
-    "budget in words": ("ledger", "budget", "budget.ledger", "--epsilon", "1.5", "--reason", "the board again"),
+    "budget": (
+        "ledger",
+        "budget",
+        "budget.ledger",
+        "--epsilon",
+        "2",
+        "--reason",
+        "the board",
+        "--json",
+    ),
+    "budget in words": (
+        "ledger",
+        "budget",
+        "budget.ledger",
+        "--epsilon",
+        "1.5",
+        "--reason",
+        "the board again",
+    ),
     "stop": ("ledger", "stop", "stop.ledger", "--run", "2", "--reason", "power failure", "--json"),
     "report of a void ledger": ("report", "void.ledger", "--delta", "1e-6", "--json"),
     "show": ("ledger", "show", "varied.ledger", "--json"),
@@ -174,11 +292,14 @@ def tried(tmp_path_factory: pytest.TempPathFactory) -> Tried:
 def make_others(folder: Path) -> None:
     """Ledgers of several runs, under several rules; reports that were edited, or are void."""
     shorter, longer = (
-        dp.Plan.dpsgd(records=60_000, expected_batch_size=600, steps=steps, noise_multiplier=1.1) for steps in (40, 60)
+        dp.Plan.dpsgd(records=60_000, expected_batch_size=600, steps=steps, noise_multiplier=1.1)
+        for steps in (40, 60)
     )
     with dp.Ledger.open(folder / "varied.ledger", budget=dp.Budget(plans=longer)) as ledger:
         execute(ledger, PLAN, label="[red]first[/red]")
-        second = ledger.begin(PLAN.run_info("second", randomness=dp.Randomness.UNSAFE_TEST_KEY), [(PLAN.step, 7)])
+        second = ledger.begin(
+            PLAN.run_info("second", randomness=dp.Randomness.UNSAFE_TEST_KEY), [(PLAN.step, 7)]
+        )
         second.reserve(PLAN.step, count=7)
         second.mark("unsafe_example")
         ledger._leases.clear()  # as if killed: 7 steps stay unsettled
@@ -191,7 +312,9 @@ def make_others(folder: Path) -> None:
         execute(ledger, PLAN, steps=20)
     with dp.Ledger.open(folder / "otherwise.ledger") as ledger:
         ledger.begin(PLAN.run_info("otherwise"), [(PLAN.step, 50)], plan=shorter.as_row()).end()
-    (folder / "old.jsonl").write_bytes((ROOT / "tests" / "data" / "schema1" / "two_runs.jsonl").read_bytes())
+    (folder / "old.jsonl").write_bytes(
+        (ROOT / "tests" / "data" / "schema1" / "two_runs.jsonl").read_bytes()
+    )
     with dp.Ledger.open(folder / "train.ledger", "r") as ledger:
         page = Report.of(ledger, delta=1e-6).html()
     (folder / "edited.html").write_text(page.replace("(0.", "(0.0", 1))
@@ -209,7 +332,9 @@ def test_a_command_that_works_has_its_code_and_is_quiet_on_stderr(tried: Tried) 
 
 
 def test_only_what_was_asked_for_is_written(tried: Tried) -> None:
-    changed = {name for name in tried.after if tried.after[name] != tried.before.get(name, b"nothing")}
+    changed = {
+        name for name in tried.after if tried.after[name] != tried.before.get(name, b"nothing")
+    }
     assert changed == WRITTEN
     assert tried.before.keys() <= tried.after.keys()
 
@@ -220,8 +345,14 @@ def test_only_what_was_asked_for_is_written(tried: Tried) -> None:
 def test_the_plan_is_that_of_the_python_interface(tried: Tried) -> None:
     plan = dp.Plan.dpsgd(records=60_000, expected_batch_size=600, epochs=5, epsilon=3.0)
     data = tried.data("noise")
-    assert (data["found"], data["noise_multiplier"], data["steps"]) == ("noise_multiplier", plan.noise_multiplier, 500)
-    assert dp.Plan.load(tried.folder / "new.toml") == dp.Plan.load(tried.folder / "new.json") == plan
+    assert (data["found"], data["noise_multiplier"], data["steps"]) == (
+        "noise_multiplier",
+        plan.noise_multiplier,
+        500,
+    )
+    assert (
+        dp.Plan.load(tried.folder / "new.toml") == dp.Plan.load(tried.folder / "new.json") == plan
+    )
     guarantee = dp.account(plan, delta=1e-6)
     check_guarantee(data["guarantee"], guarantee)
     assert data["tier"] == tier(guarantee).tier.value
@@ -231,15 +362,23 @@ def test_the_plan_is_that_of_the_python_interface(tried: Tried) -> None:
     assert 0.999 * best <= hits <= 1.02 * best
     words = tried.outcomes["noise in words"].out
     assert str(guarantee) in words
-    assert f"{plan.noise_multiplier:.6g}, noise_std {plan.noise_multiplier:.6g} on the sum  <- found" in words
+    assert (
+        f"{plan.noise_multiplier:.6g}, noise_std {plan.noise_multiplier:.6g} on the sum  <- found"
+        in words
+    )
     assert f"finds at most {-(-1000 * hits // 1) / 10:g} %" in words
 
 
 def test_each_of_the_four_numbers_is_found(tried: Tried) -> None:
-    steps = dp.Plan.dpsgd(records=60_000, expected_batch_size=600, noise_multiplier=1.1, epsilon=2.0)
+    steps = dp.Plan.dpsgd(
+        records=60_000, expected_batch_size=600, noise_multiplier=1.1, epsilon=2.0
+    )
     assert (tried.data("steps")["found"], tried.data("steps")["steps"]) == ("steps", steps.steps)
     batch = dp.Plan.dpsgd(records=60_000, steps=100, noise_multiplier=2.0, epsilon=1.0)
-    assert (tried.data("batch")["found"], tried.data("batch")["expected_batch_size"]) == ("batch", batch.expected_batch_size)
+    assert (tried.data("batch")["found"], tried.data("batch")["expected_batch_size"]) == (
+        "batch",
+        batch.expected_batch_size,
+    )
     plan = dp.Plan.dpsgd(sampling_probability=0.01, steps=9, noise_multiplier=1.1)
     assert tried.data("epsilon")["found"] == "epsilon"
     check_guarantee(tried.data("epsilon")["guarantee"], dp.account(plan, delta=1e-7))
@@ -249,7 +388,12 @@ def test_each_of_the_four_numbers_is_found(tried: Tried) -> None:
 def test_every_option_of_the_plan_reaches_it(tried: Tried) -> None:
     data = tried.data("zero-out")
     claim = data["guarantee"]
-    assert (claim["unit"], claim["adjacency"], claim["numerics"], data["clip_norm"]) == ("user", "zero-out", "exact", 0.5)
+    assert (claim["unit"], claim["adjacency"], claim["numerics"], data["clip_norm"]) == (
+        "user",
+        "zero-out",
+        "exact",
+        0.5,
+    )
     assert data["noise_std"] == 0.5 * data["noise_multiplier"]
     assert data["notes"]
 
@@ -260,10 +404,18 @@ def test_what_lies_around_the_plan_was_accounted_for(tried: Tried) -> None:
     row = rows["twice the batch"]
     assert (row["probability"], row["steps"]) == (0.02, 500)
     step = dp.Step(dp.Poisson(0.02), dp.GaussianSum("sum", 1.0, row["noise_multiplier"]))
-    assert row["epsilon"] == dp.account([(step, 500)], delta=1e-6, adjacency=dp.Adjacency.ADD_OR_REMOVE).upper
-    assert rows["half the noise"]["epsilon"] > rows["as planned"]["epsilon"] > rows["twice the noise"]["epsilon"]
+    assert (
+        row["epsilon"]
+        == dp.account([(step, 500)], delta=1e-6, adjacency=dp.Adjacency.ADD_OR_REMOVE).upper
+    )
+    assert (
+        rows["half the noise"]["epsilon"]
+        > rows["as planned"]["epsilon"]
+        > rows["twice the noise"]["epsilon"]
+    )
     (line,) = re.findall(
-        r"\| twice the batch +\| +1200 \| +500 \| +[\d.]+ \| +([\d.]+) \|", tried.outcomes["noise in words"].out
+        r"\| twice the batch +\| +1200 \| +500 \| +[\d.]+ \| +([\d.]+) \|",
+        tried.outcomes["noise in words"].out,
     )
     assert 0.0 <= float(line) - row["epsilon"] < 1e-3 * row["epsilon"]  # rounded up
 
@@ -272,9 +424,17 @@ def test_the_curves_are_those_of_the_recipes_and_of_the_accountant(tried: Tried)
     curve = tried.data("noise")["curve"]
     batches = [int(x) for x, _ in curve["points"]]
     expected = noise_curve(records=60_000, epsilon=3.0, epochs=5, batches=batches)
-    assert curve["points"] == [[row.expected_batch_size, row.average_noise] for row in expected.rows]
+    assert curve["points"] == [
+        [row.expected_batch_size, row.average_noise] for row in expected.rows
+    ]
     assert curve["here"] == 600.0
-    assert "600" in (line := next(one for one in tried.outcomes["noise in words"].out.splitlines() if "<- this plan" in one))
+    assert "600" in (
+        line := next(
+            one
+            for one in tried.outcomes["noise in words"].out.splitlines()
+            if "<- this plan" in one
+        )
+    )
     assert "####" in line
     words = tried.outcomes["epsilon in words"].out
     assert re.search(r"^ +1 +[\d.]+ #+ <- this plan$", words, re.MULTILINE)
@@ -301,7 +461,10 @@ def test_account_says_what_the_python_interface_says(tried: Tried) -> None:
         check_guarantee(tried.data(name)["guarantees"][0], expected[0])
     assert tried.data("account a plan")["kind"] == "plan"
     check_guarantee(tried.data("account a plan")["guarantees"][0], dp.account(PLAN, delta=1e-6))
-    check_guarantee(tried.data("account at epsilon")["guarantees"][0], dp.account(PLAN, epsilon=1.0, accountant="rdp"))
+    check_guarantee(
+        tried.data("account at epsilon")["guarantees"][0],
+        dp.account(PLAN, epsilon=1.0, accountant="rdp"),
+    )
 
 
 def test_at_most_compares_the_upper_bound_and_a_void_ledger_is_never_within(tried: Tried) -> None:
@@ -311,7 +474,10 @@ def test_at_most_compares_the_upper_bound_and_a_void_ledger_is_never_within(trie
 
 
 def test_a_void_ledger_has_no_number_in_any_answer(tried: Tried) -> None:
-    assert tried.outcomes["account a void ledger"].out == "What the ledger says:\nNO GUARANTEE: voided by unsafe_example.\n"
+    assert (
+        tried.outcomes["account a void ledger"].out
+        == "What the ledger says:\nNO GUARANTEE: voided by unsafe_example.\n"
+    )
     assert "NO GUARANTEE: voided by unsafe_example.\n" in tried.outcomes["verify void"].out
     names = (
         "account a void ledger as JSON",
@@ -323,11 +489,15 @@ def test_a_void_ledger_has_no_number_in_any_answer(tried: Tried) -> None:
         data = tried.data(name)
         for guarantee in data.get("guarantees", [data.get("guarantee")]):
             assert guarantee["valid"] is False
-            numbers = [value for key, value in guarantee.items() if key.startswith(("epsilon", "estimate"))]
+            numbers = [
+                value for key, value in guarantee.items() if key.startswith(("epsilon", "estimate"))
+            ]
             assert numbers == [None] * 4, name
             assert guarantee["statement"] == "NO GUARANTEE: voided by unsafe_example."
         assert data.get("attack") is None
-        assert [source["epsilon"] for source in data.get("sources", [])] == [None] * len(data.get("sources", []))
+        assert [source["epsilon"] for source in data.get("sources", [])] == [None] * len(
+            data.get("sources", [])
+        )
     assert tried.data("show")["epsilon"] is None
     assert [run["epsilon_alone"] for run in tried.data("show")["runs"]] == [None, None]
 
@@ -338,7 +508,9 @@ def test_several_sources_are_added_up_and_each_is_named(tried: Tried) -> None:
     assert data["guarantees"][0]["epsilon"] == together.upper
     assert (data["source"], data["kind"]) == (None, "several")
     alone = dp.account(PLAN, delta=1e-6).upper
-    assert [(one["source"], one["kind"], one["steps"], one["epsilon"]) for one in data["sources"]] == [
+    assert [
+        (one["source"], one["kind"], one["steps"], one["epsilon"]) for one in data["sources"]
+    ] == [
         ("train.ledger", "ledger", 50, alone),
         ("again.ledger", "ledger", 50, alone),
         ("plan.toml", "plan", 50, alone),
@@ -346,7 +518,9 @@ def test_several_sources_are_added_up_and_each_is_named(tried: Tried) -> None:
     assert len({one["identity"] for one in data["sources"]}) == 3
     words = tried.outcomes["account several in words"].out
     assert "What these 2 sources cost together, if they are about one data set:" in words
-    assert re.search(r"\| again\.ledger \| ledger \| [0-9a-f]{8,16}[. ]+\| +1 \| +50 \| +[\d.]+ \|", words)
+    assert re.search(
+        r"\| again\.ledger \| ledger \| [0-9a-f]{8,16}[. ]+\| +1 \| +50 \| +[\d.]+ \|", words
+    )
 
 
 def test_delta_may_be_left_out_where_the_ledger_names_one(tried: Tried) -> None:
@@ -362,15 +536,24 @@ def test_delta_may_be_left_out_where_the_ledger_names_one(tried: Tried) -> None:
 def test_verify_says_what_it_read_and_compares_with_the_plan(tried: Tried) -> None:
     with dp.Ledger.open(tried.folder / "train.ledger", "r") as ledger:
         head = ledger.head()
-        deviations = Report.of(ledger, delta=1e-6, plan=dp.Plan.load(tried.folder / "fewer.toml")).deviations
+        deviations = Report.of(
+            ledger, delta=1e-6, plan=dp.Plan.load(tried.folder / "fewer.toml")
+        ).deviations
     data = tried.data("verify")
     rows = len((tried.folder / "train.jsonl").read_bytes().splitlines()) - 1
     assert (data["sound"], data["rows"], data["runs"], data["head"]) == (True, rows, 1, head)
     assert data["deviates"] is False
-    assert tried.data("verify an export") == {**tried.data("verify an export"), "rows": rows, "head": head, "sound": True}
+    assert tried.data("verify an export") == {
+        **tried.data("verify an export"),
+        "rows": rows,
+        "head": head,
+        "sound": True,
+    }
     assert head in tried.outcomes["verify in words"].out
     assert "agrees with plan.json" in tried.outcomes["verify in words"].out
-    assert tried.data("deviates")["deviations"] == [{"severity": one.severity, "text": one.text} for one in deviations]
+    assert tried.data("deviates")["deviations"] == [
+        {"severity": one.severity, "text": one.text} for one in deviations
+    ]
     assert "DEVIATES from fewer.toml" in tried.outcomes["deviates in words"].out
     corrupt = tried.data("verify corrupt")
     assert (corrupt["sound"], corrupt["row"]) == (False, 1)
@@ -411,7 +594,11 @@ def test_a_report_is_compared_with_the_ledger_it_is_about(tried: Tried) -> None:
     assert "in its sentences and (" in edited
     assert "The ledger does NOT say what edited.html says." in edited
     void = tried.data("verify a report of a void ledger")["report"]
-    assert (void["agrees"], void["epsilon_stated"], void["epsilon_recomputed"]) == (True, None, None)
+    assert (void["agrees"], void["epsilon_stated"], void["epsilon_recomputed"]) == (
+        True,
+        None,
+        None,
+    )
     page = (tried.folder / "signed.html").read_text()
     assert all(name in page for name in NAMES[1::2])
 
@@ -428,7 +615,10 @@ def test_a_report_stays_true_when_rows_are_added_and_not_when_they_void_it(tmp_p
     assert later.code == 0, later
     assert "rows were added to the ledger since report.html was made" in later.out
     assert void.code == 1
-    assert "Since the report was made the ledger was marked unsafe_example: there is no guarantee any more." in void.out
+    assert (
+        "Since the report was made the ledger was marked unsafe_example: there is no "
+        "guarantee any more."
+    ) in void.out
 
 
 def test_a_stamp_that_was_edited_is_noticed(tmp_path: Path) -> None:
@@ -436,7 +626,9 @@ def test_a_stamp_that_was_edited_is_noticed(tmp_path: Path) -> None:
     with executed(tmp_path / "train.ledger", PLAN) as ledger:
         made = Report.of(ledger, delta=1e-6)
     true = made.guarantee.upper
-    page = made.html().replace(f"({upward(true)}, 1e-06)-", "(0.5, 1e-06)-").replace(repr(true), "0.5")
+    page = (
+        made.html().replace(f"({upward(true)}, 1e-06)-", "(0.5, 1e-06)-").replace(repr(true), "0.5")
+    )
     assert read_stamp(page).contradictions(page) == ()
     (tmp_path / "report.html").write_text(page)
     (outcome,) = many([("verify", "train.ledger", "--report", "report.html")], cwd=tmp_path)
@@ -445,9 +637,13 @@ def test_a_stamp_that_was_edited_is_noticed(tmp_path: Path) -> None:
 
 
 def test_a_stamp_with_another_delta_than_the_filters_is_a_finding(tmp_path: Path) -> None:
-    with executed(tmp_path / "train.ledger", PLAN, budget=dp.Filter(epsilon=3.0, delta=1e-6)) as ledger:
+    with executed(
+        tmp_path / "train.ledger", PLAN, budget=dp.Filter(epsilon=3.0, delta=1e-6)
+    ) as ledger:
         page = Report.of(ledger).html()
-    edited = page.replace("(3, 1e-06)-", "(3, 1e-09)-").replace("delta&#34;: 1e-06", "delta&#34;: 1e-09")
+    edited = page.replace("(3, 1e-06)-", "(3, 1e-09)-").replace(
+        "delta&#34;: 1e-06", "delta&#34;: 1e-09"
+    )
     (tmp_path / "report.html").write_text(edited)
     assert read_stamp((tmp_path / "report.html").read_text()).delta == 1e-9
     (outcome,) = many([("verify", "train.ledger", "--report", "report.html")], cwd=tmp_path)
@@ -455,12 +651,16 @@ def test_a_stamp_with_another_delta_than_the_filters_is_a_finding(tmp_path: Path
     assert "What the report says cannot be computed from the rows" in outcome.out
 
 
-def test_a_head_noted_earlier_is_found_after_more_runs_and_not_in_another_history(tmp_path: Path) -> None:
+def test_a_head_noted_earlier_is_found_after_more_runs_and_not_in_another_history(
+    tmp_path: Path,
+) -> None:
     with executed(tmp_path / "train.ledger", PLAN, budget=dp.Odometer(delta=1e-6)) as ledger:
         head = ledger.head()
     executed(tmp_path / "train.ledger", PLAN).close()
     executed(tmp_path / "rewritten.ledger", PLAN).close()
-    cases = [("verify", name, "--head", head, "--json") for name in ("train.ledger", "rewritten.ledger")]
+    cases = [
+        ("verify", name, "--head", head, "--json") for name in ("train.ledger", "rewritten.ledger")
+    ]
     same, other = many(cases, cwd=tmp_path)
     assert (same.code, other.code) == (0, 1)
     assert json.loads(same.out)["head_found"] is True
@@ -470,7 +670,9 @@ def test_a_head_noted_earlier_is_found_after_more_runs_and_not_in_another_histor
 def test_the_report_is_that_of_the_python_interface(tried: Tried) -> None:
     with dp.Ledger.open(tried.folder / "train.ledger", "r") as ledger:
         audit = Audit.load(tried.folder / "audit.json")
-        report = Report.of(ledger, delta=1e-6, plan=dp.Plan.load(tried.folder / "plan.toml"), audit=audit)
+        report = Report.of(
+            ledger, delta=1e-6, plan=dp.Plan.load(tried.folder / "plan.toml"), audit=audit
+        )
     check_guarantee(tried.data("report")["guarantee"], report.guarantee)
     assert tried.data("report")["written"] == ["new.html", "new.md", "report.json"]
     assert undated((tried.folder / "new.html").read_text()) == undated(report.html())
@@ -493,7 +695,10 @@ def undated(text: str) -> str:
 def test_show_names_runs_charges_marks_and_what_is_unsettled(tried: Tried) -> None:
     data = tried.data("show")
     assert [run["label"] for run in data["runs"]] == ["[red]first[/red]", "second"]
-    assert [(charge["count"], charge["unsettled"]) for charge in data["charges"]] == [(50, 0), (7, 7)]
+    assert [(charge["count"], charge["unsettled"]) for charge in data["charges"]] == [
+        (50, 0),
+        (7, 7),
+    ]
     query = {"kind": "GaussianSum", "group": "grad/*", "sensitivity": 1.0, "noise_std": 1.1}
     assert data["charges"][0]["queries"] == [query]
     assert data["marks"] == ["unsafe_test_key", "unsafe_example"]
@@ -517,14 +722,25 @@ def test_show_has_the_epsilon_of_each_run_beside_the_total(tried: Tried) -> None
         assert data["epsilon"] == dp.account(ledger).upper
     assert data["delta"] == 1e-6
     first, second = data["runs"]
-    assert (first["name"], first["planned"], first["charged"], first["state"]) == ("run 3", 50, 50, "over")
+    assert (first["name"], first["planned"], first["charged"], first["state"]) == (
+        "run 3",
+        50,
+        50,
+        "over",
+    )
     assert (second["name"], second["planned"], second["charged"]) == ("again", 50, 10)
-    alone = [dp.account([(PLAN.step, count)], delta=1e-6, adjacency=PLAN.adjacency).upper for count in (50, 10)]
+    alone = [
+        dp.account([(PLAN.step, count)], delta=1e-6, adjacency=PLAN.adjacency).upper
+        for count in (50, 10)
+    ]
     assert [run["epsilon_alone"] for run in data["runs"]] == alone
     assert [held["rule"] for held in data["held_to"]] == ["odometer", "odometer"]
     words = tried.outcomes["show with epsilon in words"].out
     assert re.search(r"\| all +\| together .* 50 \| +" + re.escape(up(alone[0])), words)
-    assert "held to          A list of 50 steps that was fixed before the first release. No epsilon limits it." in words
+    assert (
+        "held to          A list of 50 steps that was fixed before the first release. No "
+        "epsilon limits it."
+    ) in words
 
 
 def test_an_officer_changes_the_budget_and_declares_a_stop(tried: Tried) -> None:
@@ -535,10 +751,15 @@ def test_an_officer_changes_the_budget_and_declares_a_stop(tried: Tried) -> None
         "delta": 1e-6,
         "reason": "the board",
     }
-    assert "held to epsilon 1.5 at delta 1e-06; before: 2.0." in tried.outcomes["budget in words"].out
+    assert (
+        "held to epsilon 1.5 at delta 1e-06; before: 2.0." in tried.outcomes["budget in words"].out
+    )
     with dp.Ledger.open(tried.folder / "budget.ledger", "r") as ledger:
         history = ledger.verify().snapshot().history
-        assert [(held.terms.epsilon, held.reason) for held in history[-2:]] == [(2.0, "the board"), (1.5, "the board again")]
+        assert [(held.terms.epsilon, held.reason) for held in history[-2:]] == [
+            (2.0, "the board"),
+            (1.5, "the board again"),
+        ]
         assert ledger.head() in tried.outcomes["budget in words"].out
     assert (tried.data("stop")["charged"], tried.data("stop")["planned"]) == (20, 50)
     with dp.Ledger.open(tried.folder / "stop.ledger", "r") as ledger:
@@ -556,8 +777,13 @@ def test_the_plan_comes_back_from_the_ledger(tried: Tried) -> None:
 
 
 def test_export_and_import_keep_every_row(tried: Tried) -> None:
-    with dp.Ledger.open(tried.folder / "train.ledger", "r") as one, dp.Ledger.open(tried.folder / "new.ledger", "r") as two:
-        assert one.head() == two.head() == tried.data("export")["head"] == tried.data("import")["head"]
+    with (
+        dp.Ledger.open(tried.folder / "train.ledger", "r") as one,
+        dp.Ledger.open(tried.folder / "new.ledger", "r") as two,
+    ):
+        assert (
+            one.head() == two.head() == tried.data("export")["head"] == tried.data("import")["head"]
+        )
         assert one.charges() == two.charges()
     assert (tried.folder / "new.jsonl").read_bytes() == (tried.folder / "train.jsonl").read_bytes()
 
@@ -568,7 +794,10 @@ def check_guarantee(found: dict[str, Any], expected: dp.Guarantee) -> None:
     assert (found["delta"], found["delta_lower"]) == (expected.delta, expected.delta_lower)
     assert found["statement"] == str(expected)
     assert found["assumptions"] == list(expected.assumptions)
-    assert (found["valid"], found["voided_by"]) == (not expected.voided_by, list(expected.voided_by))
+    assert (found["valid"], found["voided_by"]) == (
+        not expected.voided_by,
+        list(expected.voided_by),
+    )
 
 
 # --- in a terminal, and as a process of its own ---
@@ -588,9 +817,21 @@ IN_TERMINAL = {
 
 
 def test_in_a_terminal_every_command_says_the_same_in_colours_and_lines(tried: Tried) -> None:
-    found = dict(zip(IN_TERMINAL, many(list(IN_TERMINAL.values()), cwd=tried.folder, terminal=True), strict=True))
-    assert {name: outcome.code for name, outcome in found.items() if outcome.code} == {"wrong": 2, "corrupt": 1}
-    text = {name: re.sub(r"\x1b\[[0-9;]*m", "", outcome.out).replace("\r\n", "\n") for name, outcome in found.items()}
+    found = dict(
+        zip(
+            IN_TERMINAL,
+            many(list(IN_TERMINAL.values()), cwd=tried.folder, terminal=True),
+            strict=True,
+        )
+    )
+    assert {name: outcome.code for name, outcome in found.items() if outcome.code} == {
+        "wrong": 2,
+        "corrupt": 1,
+    }
+    text = {
+        name: re.sub(r"\x1b\[[0-9;]*m", "", outcome.out).replace("\r\n", "\n")
+        for name, outcome in found.items()
+    }
     assert "\x1b[1m" in found["plan"].out  # bold
     assert "█" in text["plan"]
     assert "◀ this plan" in text["plan"]

@@ -14,7 +14,9 @@ REPORT = ("report", "tuned.ledger")
 def test_records_of_tuning_are_shown_or_refused(tmp_path: Path) -> None:
     with dp.Ledger.open(tmp_path / "tuned.ledger", budget=BUDGET) as ledger:
         data = private(ledger=ledger)
-        tune_for_compute(honest(data), PLAN, learning_rates=RATES, data=data).tuning.save(tmp_path / "private.json")
+        tune_for_compute(honest(data), PLAN, learning_rates=RATES, data=data).tuning.save(
+            tmp_path / "private.json"
+        )
     public_record().save(tmp_path / "public.json")
     executed(tmp_path / "other.ledger", TRAINED).close()
     (tmp_path / "list.json").write_text("[]\n")

@@ -1,4 +1,5 @@
-"""Real processes, killed: the ledger never says less than was released, always opens, and lets the next one go on.
+"""Real processes, killed: the ledger never says less than was released, always opens, and lets the
+next one go on.
 
 `python -m benchmarks.crashes --kills 10000` does more of the same, and prints a table.
 """

@@ -1,4 +1,6 @@
-"""Documents lead to each other, and what tutorials show runs as shown, in a process and a folder of its own."""
+"""Documents lead to each other, and what tutorials show runs as shown, in a process and a folder of
+its own.
+"""
 
 import re
 from pathlib import Path
@@ -17,16 +19,22 @@ def tutorial(name: str, folder: Path, *without: str) -> str:
     return pages.run((TUTORIALS / name).read_text(), folder, without=without)
 
 
-@pytest.mark.parametrize("page", [ROOT / "README.md", *DOCS], ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "page", [ROOT / "README.md", *DOCS], ids=lambda page: str(page.relative_to(ROOT))
+)
 def test_links_lead_somewhere(page: Path) -> None:
     links = re.findall(r"\]\(([^)\s]+)\)", page.read_text())
     for link in links:
-        assert link.startswith(("https://", "#")) or (page.parent / link.partition("#")[0]).exists(), link
+        assert (
+            link.startswith(("https://", "#")) or (page.parent / link.partition("#")[0]).exists()
+        ), link
 
 
 def test_the_map_of_documents_is_complete() -> None:
     page = ROOT / "docs" / "README.md"
-    linked = {(page.parent / link).resolve() for link in re.findall(r"\]\(([\w./-]+)\)", page.read_text())}
+    linked = {
+        (page.parent / link).resolve() for link in re.findall(r"\]\(([\w./-]+)\)", page.read_text())
+    }
     assert set(DOCS) - {page} <= linked
 
 
@@ -43,7 +51,10 @@ def test_first_private_training(tmp_path: Path) -> None:
     assert "Ready for private training: proved" in out
     assert "113 steps, epsilon 2.99" in out
     assert "0 deviations" in out
-    for name in ("digits.ledger", "resumed.ledger"):  # a resumed run costs as much as one that was not stopped
+    for name in (
+        "digits.ledger",
+        "resumed.ledger",
+    ):  # a resumed run costs as much as one that was not stopped
         with dp.Ledger.open(tmp_path / name, "r") as ledger:
             assert sum(charge.count for charge in ledger.verify().charges()) == 113
             assert 2.9 < dp.account(ledger, delta=1e-5).epsilon <= 3.0
@@ -55,9 +66,12 @@ def test_choosing_parameters(tmp_path: Path) -> None:
     out = tutorial("choosing-parameters.md", tmp_path, "torch")
     assert "flattens at 468" in out
     hits = [float(found) for found in re.findall(r"at most ([0-9.]+) are found", out)]
-    assert all(found <= stated for found, stated in zip(hits, (0.019, 0.043, 0.185), strict=True))  # as the page says
+    assert all(
+        found <= stated for found, stated in zip(hits, (0.019, 0.043, 0.185), strict=True)
+    )  # as the page says
     one, everything, best = (
-        float(found) for found in re.findall(r"(?:one run: epsilon|all of 10:|on average:) ([0-9.]+)", out)
+        float(found)
+        for found in re.findall(r"(?:one run: epsilon|all of 10:|on average:) ([0-9.]+)", out)
     )
     assert one < best < everything
 
@@ -76,8 +90,12 @@ def test_tuning(tmp_path: Path) -> None:
         trained = [charge for charge in ledger.charges() if charge.step.groups != ("score",)]
         assert len(ledger.charges()) == 2 * len(trained)  # one score for each
     (epsilon,) = re.findall(r"^3 trials, epsilon ([0-9.]+)$", out, re.MULTILINE)
-    assert 1.5 < float(epsilon) < 2.2  # three trainings of epsilon 1, and their scores; a filter of 2.5 holds no fourth
-    assert "40 more; 120 of 120 are charged already" in out  # a fourth trial, which the list does not have
+    assert (
+        1.5 < float(epsilon) < 2.2
+    )  # three trainings of epsilon 1, and their scores; a filter of 2.5 holds no fourth
+    assert (
+        "40 more; 120 of 120 are charged already" in out
+    )  # a fourth trial, which the list does not have
     page = (tmp_path / "report.html").read_text()
     assert "private data “patients”" in page
     assert "synthetic data “two clouds”" in page

@@ -1,9 +1,10 @@
 """A thousand interruptions, and no two releases share noise (P20).
 
-Every scenario breaks off somewhere, tries to go on in the ways that people do, and hands over every number that became visible:
-what was released, and what an interrupted computation had already in its hands. Noise has a standard deviation of 2^30, so four
-numbers in a row are the same by chance with a probability below 2^-120; all rows of four, of all scenarios, must be different.
-For each guard there is a test that takes it away and sees noise shared.
+Every scenario breaks off somewhere, tries to go on in the ways that people do, and hands over every
+number that became visible: what was released, and what an interrupted computation had already in
+its hands. Noise has a standard deviation of 2^30, so four numbers in a row are the same by chance
+with a probability below 2^-120; all rows of four, of all scenarios, must be different. For each
+guard there is a test that takes it away and sees noise shared.
 """
 
 import gc
@@ -22,10 +23,21 @@ from numpy.typing import NDArray
 
 from discreet.errors import RandomnessMisuse
 from discreet.numerics import Grid
-from discreet.randomness import GaussianNoise, Purpose, Source, Stream, ahead, gaussian, release, source
+from discreet.randomness import (
+    GaussianNoise,
+    Purpose,
+    Source,
+    Stream,
+    ahead,
+    gaussian,
+    release,
+    source,
+)
 from discreet.randomness.ahead import NoiseAhead
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")  # threads are alive, that is the point
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:.*fork.*:DeprecationWarning"
+)  # threads are alive, that is the point
 
 GRID = Grid(1.0)
 STD = 2.0**30
@@ -88,7 +100,9 @@ def interrupted_draw(run: Run) -> None:
 
 
 def interrupted_release(run: Run) -> None:
-    """The same in the last line of a release; then once more with the same stream, and with the same step."""
+    """The same in the last line of a release; then once more with the same stream, and with the
+    same step.
+    """
     stream = run.stream()
     drawn = run.ahead() if run.choice.random() < 0.5 else None
 
@@ -125,7 +139,9 @@ def interrupted_wait(run: Run) -> None:
 
 
 def given_up(run: Run) -> None:
-    """Noise drawn ahead and not used: closed or lost; then the same object, stream and step once more."""
+    """Noise drawn ahead and not used: closed or lost; then the same object, stream and step once
+    more.
+    """
     stream = run.stream()
     drawn = NoiseAhead(stream, grid=GRID, noise_std=STD, size=8)
     drawn._thread.join()
@@ -168,7 +184,9 @@ def raced(run: Run) -> None:
         lambda: drawn.release(np.zeros(8)),
         lambda: released(run.source.stream(Purpose.NOISE, step=step)),
     ]
-    threads = [threading.Thread(target=run.attempt, args=(action,)) for action in actions for _ in range(3)]
+    threads = [
+        threading.Thread(target=run.attempt, args=(action,)) for action in actions for _ in range(3)
+    ]
     run.choice.shuffle(threads)
     for thread in threads:
         thread.start()
@@ -178,7 +196,9 @@ def raced(run: Run) -> None:
 
 
 def forked(run: Run) -> None:
-    """A fork uses all that it inherits, and a source of its own; then the parent goes on with the same objects."""
+    """A fork uses all that it inherits, and a source of its own; then the parent goes on with the
+    same objects.
+    """
     stream, noise, drawn = run.stream(), run.noise(12), run.ahead()
     run.attempt(lambda: noise.take(4))
     step = run.step + 1
@@ -208,12 +228,23 @@ def forked(run: Run) -> None:
     run.step = step
 
 
-SCENARIOS = [interrupted_draw, interrupted_release, interrupted_wait, given_up, second_run, resumed, raced, forked]
+SCENARIOS = [
+    interrupted_draw,
+    interrupted_release,
+    interrupted_wait,
+    given_up,
+    second_run,
+    resumed,
+    raced,
+    forked,
+]
 
 
 def shared(run: Run) -> int:
     """How many rows of four numbers were seen more than once."""
-    rows = Counter(tuple(numbers[i : i + 4]) for numbers in run.seen for i in range(len(numbers) - 3))
+    rows = Counter(
+        tuple(numbers[i : i + 4]) for numbers in run.seen for i in range(len(numbers) - 3)
+    )
     return sum(count - 1 for count in rows.values())
 
 
@@ -224,7 +255,9 @@ def test_p20_a_thousand_interruptions_share_no_noise() -> None:
     for scenario in order:
         scenario(run)
     assert len(order) == 1_000
-    assert len(run.seen) == 125 * (2 + 1 + 1 + 1 + 1 + 2 + 6 + 6)  # what each scenario may see, no more and no less
+    assert len(run.seen) == 125 * (
+        2 + 1 + 1 + 1 + 1 + 2 + 6 + 6
+    )  # what each scenario may see, no more and no less
     assert shared(run) == 0
 
 
@@ -269,7 +302,11 @@ GUARDED_STREAM = Source.stream
     ],
 )
 def test_p20_without_its_guard_noise_is_shared(
-    scenario: Callable[[Run], None], owner: type, name: str, wrong: Callable[..., object], monkeypatch: pytest.MonkeyPatch
+    scenario: Callable[[Run], None],
+    owner: type,
+    name: str,
+    wrong: Callable[..., object],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(owner, name, wrong)
     run = Run(seed=21)

@@ -1,4 +1,5 @@
-"""Real trainings, killed at random moments and resumed: nothing is released that the ledger does not cover.
+"""Real trainings, killed at random moments and resumed: nothing is released that the ledger does
+not cover.
 
 For every training that came to its end in spite of the kills:
   charged >= drawn     the ledger counts every step whose noise was drawn, also those that a resumed process took again
@@ -35,7 +36,11 @@ class Nursery:
     def __init__(self) -> None:
         environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
         self.process = subprocess.Popen(
-            [sys.executable, child.__file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+            [sys.executable, child.__file__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
         )
         assert self._line() == "ready"
 
@@ -59,7 +64,9 @@ class Nursery:
 
 @dataclass(frozen=True)
 class Killer:
-    """Kills a training: so long after it was started, or after so many of its steps and a moment more."""
+    """Kills a training: so long after it was started, or after so many of its steps and a moment
+    more.
+    """
 
     steps: int
     moment: float  # seconds
@@ -96,7 +103,9 @@ def nursery() -> Iterator[Nursery]:
 
 
 def kill_and_resume(folder: Path, terms: str, kills: int, seed: int) -> int:
-    """Kill trainings so many times, each up to four times, and bring every one to its end. Returns how many there were."""
+    """Kill trainings so many times, each up to four times, and bring every one to its end. Returns
+    how many there were.
+    """
     chance = random.Random(seed)
     done = killed = 0
     with nursery() as its:
@@ -114,7 +123,10 @@ def kill_and_resume(folder: Path, terms: str, kills: int, seed: int) -> int:
             else:
                 assert its.train(terms, here, None) == 0
             check_finished(terms, here, died)
-            sys.stdout.write(f"killed {died} times: {size(here / 'drawn')} steps drawn, {charged(here)} charged\n")
+            sys.stdout.write(
+                f"killed {died} times: {size(here / 'drawn')} steps drawn, {charged(here)} "
+                "charged\n"
+            )
             done += 1
     return done
 
@@ -136,7 +148,9 @@ def check_so_far(here: Path) -> None:
 
 def check_finished(terms: str, here: Path, died: int) -> None:
     drawn = size(here / "drawn")
-    noise = np.frombuffer((here / "noise").read_bytes()[: size(here / "noise") // child.NOISE * child.NOISE]).reshape(-1, 2)
+    noise = np.frombuffer(
+        (here / "noise").read_bytes()[: size(here / "noise") // child.NOISE * child.NOISE]
+    ).reshape(-1, 2)
     assert drawn - died <= len(noise) <= drawn
     assert len(np.unique(noise)) == noise.size
     if terms == "list":
@@ -151,7 +165,10 @@ def check_list(here: Path, died: int) -> None:
     drawn = size(here / "drawn")
     assert drawn <= charged(here) == child.STEPS <= drawn + died * block_size(child.STEPS)
     with dp.Ledger.open(here / "ledger", "r") as ledger:
-        assert dp.account(ledger, delta=child.DELTA).upper == dp.account(child.plan(), delta=child.DELTA).upper
+        assert (
+            dp.account(ledger, delta=child.DELTA).upper
+            == dp.account(child.plan(), delta=child.DELTA).upper
+        )
 
 
 def check_model(here: Path) -> None:
@@ -159,8 +176,12 @@ def check_model(here: Path) -> None:
     model, count = child.network(), child.Count()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, child.STEPS)
-    with PrivateRun(model, child.plan(), ledger=here / "ledger", statistics={"metric/nothing": 2}) as run:
-        step = run.load(here / "checkpoint", optimizer=optimizer, scheduler=scheduler, others={"count": count})
+    with PrivateRun(
+        model, child.plan(), ledger=here / "ledger", statistics={"metric/nothing": 2}
+    ) as run:
+        step = run.load(
+            here / "checkpoint", optimizer=optimizer, scheduler=scheduler, others={"count": count}
+        )
         assert step == count.steps == scheduler.last_epoch == child.STEPS
         assert list(run.batches(child.data())) == []
         assert 0.0 < run.guarantee().upper < float("inf")

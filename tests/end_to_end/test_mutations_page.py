@@ -1,4 +1,6 @@
-"""docs/mutations.md is what the catalogue of bugs says, and the tests that it names are ordinary tests of the suite."""
+"""docs/mutations.md is what the catalogue of bugs says, and the tests that it names are ordinary
+tests of the suite.
+"""
 
 import re
 import subprocess
@@ -14,7 +16,9 @@ from support.mutations import Mutation
 from support.source import ROOT
 
 MUTATIONS = catalogue()
-ORDINARY = re.compile(r"(architecture|audits|end_to_end|golden|laws|statistics|unit)/[\w/]+\.py::test_\w+(\[.+\])?")
+ORDINARY = re.compile(
+    r"(architecture|audits|end_to_end|golden|laws|statistics|unit)/[\w/]+\.py::test_\w+(\[.+\])?"
+)
 NOT_OURS = {"numpy.load", "numpy.trunc", "torch.load"}  # where our code calls them by name
 
 
@@ -37,7 +41,16 @@ def collected(mutations: tuple[Mutation, ...]) -> dict[str, bool]:
     """Tests by name, and whether they are for `make test-full` only."""
     seen = Collected()
     tests = sorted({f"{ROOT}/tests/{mutation.caught_by.split('[')[0]}" for mutation in mutations})
-    options = ["-q", "--collect-only", "-m", "full or not full", "-p", "no:cacheprovider", "-p", "no:xdist"]
+    options = [
+        "-q",
+        "--collect-only",
+        "-m",
+        "full or not full",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:xdist",
+    ]
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(ROOT)
         patch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
@@ -57,7 +70,9 @@ def test_every_bug_is_in_our_code_and_every_test_is_one_of_the_suite() -> None:
         assert ORDINARY.fullmatch(mutation.caught_by), mutation
         assert mutation.caught_by in names, mutation
         assert mutation.patched, mutation
-        assert all(name.startswith("discreet.") or name in NOT_OURS for name in mutation.patched), mutation
+        assert all(name.startswith("discreet.") or name in NOT_OURS for name in mutation.patched), (
+            mutation
+        )
 
 
 def test_every_pitfall_is_reproduced_and_caught_by_make_test() -> None:
@@ -72,7 +87,12 @@ def test_these_checks_would_notice() -> None:
     """A test that is gone, one that is marked full, a page of other rows, two bugs of one name."""
     gone = replace(MUTATIONS[0], caught_by="unit/test_units.py::test_that_never_was")
     assert gone.caught_by not in collected((gone,))
-    slow = replace(MUTATIONS[0], caught_by="statistics/test_attacks.py::test_p27_the_rate_of_rare_records_is_the_one_asked_for")
+    slow = replace(
+        MUTATIONS[0],
+        caught_by=(
+            "statistics/test_attacks.py::test_p27_the_rate_of_rare_records_is_the_one_asked_for"
+        ),
+    )
     assert collected((slow,))[slow.caught_by]
     assert page((gone, *MUTATIONS[1:]), seconds_on_page()) != PAGE.read_text()
     with pytest.MonkeyPatch.context() as patch, pytest.raises(ValueError, match="several"):
@@ -83,7 +103,11 @@ def test_these_checks_would_notice() -> None:
 @pytest.mark.full
 def test_the_program_finds_every_bug_caught() -> None:
     done = subprocess.run(
-        [sys.executable, str(ROOT / "scripts" / "mutations.py")], cwd=ROOT, capture_output=True, text=True, check=False
+        [sys.executable, str(ROOT / "scripts" / "mutations.py")],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"{len(MUTATIONS)} of {len(MUTATIONS)} bugs are caught" in done.stdout

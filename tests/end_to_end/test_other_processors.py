@@ -1,4 +1,5 @@
-"""The numerical suites on other processors than the present one: what they claim holds whatever the last digits are.
+"""The numerical suites on other processors than the present one: what they claim holds whatever the
+last digits are.
 
 Not for `make test`: each suite runs in a process of its own, once for each setting.
 """
@@ -17,7 +18,12 @@ from support.source import ROOT
 SETTINGS = settings()
 ONE = "as it is, 1 thread"
 SUITES = {
-    "bounds": ("tests/unit/accounting", "tests/golden", "src/discreet/accounting", "tests/end_to_end/test_cli_docs.py"),
+    "bounds": (
+        "tests/unit/accounting",
+        "tests/golden",
+        "src/discreet/accounting",
+        "tests/end_to_end/test_cli_docs.py",
+    ),
     "noise and sums": (
         "tests/unit/numerics",
         "tests/unit/randomness",
@@ -78,7 +84,9 @@ def test_the_suites_are_green_on_other_processors(setting: str, suite: str, tmp_
 
 @pytest.mark.full
 def test_the_settings_take_effect() -> None:
-    """Wrong: variables that a library does not know, and suites that run on the same processor again and again."""
+    """Wrong: variables that a library does not know, and suites that run on the same processor
+    again and again.
+    """
     found = {name: json.loads(run(name, "-W", "error", "-c", ASKED)) for name in SETTINGS}
     here = found[ONE]
     assert here["NumPy"] == list(dispatched())
@@ -87,6 +95,8 @@ def test_the_settings_take_effect() -> None:
         if "ATEN_CPU_CAPABILITY" in asked:
             assert found[name]["torch"] == asked["ATEN_CPU_CAPABILITY"].upper()
             assert found[name]["numba"] == asked.get("NUMBA_CPU_NAME")
-            assert set(found[name]["NumPy"]) == set(here["NumPy"]) - set(asked.get("NPY_DISABLE_CPU_FEATURES", "").split())
+            assert set(found[name]["NumPy"]) == set(here["NumPy"]) - set(
+                asked.get("NPY_DISABLE_CPU_FEATURES", "").split()
+            )
     if "AVX2" in SETTINGS:  # three generations, and no two of them agree in all digits
         assert len({json.dumps(found[name]["digits"]) for name in (ONE, "AVX2", "SSE4.2")}) == 3

@@ -17,7 +17,11 @@ ENTRIES = re.findall(r"^### ([PT]\d\d) .+\n((?:(?!^#).*\n)*)", PAGE, flags=re.MU
 def cases_of(file: str) -> dict[str, str]:
     """Name of each test of a file, to its name and docstring."""
     tree = ast.parse((ROOT / "tests" / file).read_text())
-    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")]
+    functions = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
+    ]
     return {node.name: f"{node.name} {ast.get_docstring(node) or ''}" for node in functions}
 
 
@@ -25,7 +29,11 @@ def cases_of(file: str) -> dict[str, str]:
 def texts_in(file: str) -> frozenset[str]:
     """All texts in a file, among them the names of its mutations."""
     tree = ast.parse((ROOT / "tests" / file).read_text())
-    return frozenset(node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str))
+    return frozenset(
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    )
 
 
 def named(text: str) -> list[tuple[str, str, str]]:
@@ -42,7 +50,9 @@ def test_every_pitfall_is_there_once() -> None:
 
 
 @pytest.mark.parametrize(("number", "text"), ENTRIES, ids=[number for number, _ in ENTRIES])
-def test_an_entry_says_what_goes_wrong_what_is_done_and_who_would_notice(number: str, text: str) -> None:
+def test_an_entry_says_what_goes_wrong_what_is_done_and_who_would_notice(
+    number: str, text: str
+) -> None:
     parts = re.findall(r"^- \*(Elsewhere|Here|Caught by)\*: \S", text, flags=re.MULTILINE)
     assert parts == ["Elsewhere", "Here", "Caught by"]
     found = named(text)

@@ -22,7 +22,10 @@ def test_the_code_of_the_readme_runs_from_top_to_bottom(tmp_path: Path) -> None:
 
 def test_the_change_that_the_readme_shows_is_that_of_the_examples() -> None:
     plain, private = (
-        {line.strip().partition("  #")[0] for line in (ROOT / "examples" / "training" / name).read_text().splitlines()}
+        {
+            line.strip().partition("  #")[0]
+            for line in (ROOT / "examples" / "training" / name).read_text().splitlines()
+        }
         for name in ("plain.py", "private.py")
     )
     ((_, shown),) = pages.blocks(README, "diff")

@@ -1,4 +1,6 @@
-"""The page in a real browser: narrow and wide, light and dark, on paper; no script, no request, nothing cut off."""
+"""The page in a real browser: narrow and wide, light and dark, on paper; no script, no request,
+nothing cut off.
+"""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,7 +15,18 @@ from discreet.report.stamp import read_stamp
 from support import browser as support
 from support.reports import DELTA, INFO, audit_of, executed, extend, ledger_of, listed, planned
 
-SECTIONS = ("headline", "deviations", "curves", "statement", "comparison", "held", "runs", "charges", "verify", "signature")
+SECTIONS = (
+    "headline",
+    "deviations",
+    "curves",
+    "statement",
+    "comparison",
+    "held",
+    "runs",
+    "charges",
+    "verify",
+    "signature",
+)
 ITEMS = ("1", "2a", "2b", "2c", "2d", "3a", "3b", "3c", "4")
 DRAWN = {
     "good": ["tradeoff", "spending", "groups-1"],
@@ -43,15 +56,23 @@ BRIGHTNESS = """selector => {
 def good(folder: Path) -> Path:
     plan = planned(epsilon=2.0)
     ledger = executed(plan)
-    subject = Subject(data_set="admissions", model="triage", purpose="research", who="A. Mustermann")
-    return dp.Report.of(ledger, plan=plan, audit=audit_of(ledger), subject=subject).write(folder / "good.html")
+    subject = Subject(
+        data_set="admissions", model="triage", purpose="research", who="A. Mustermann"
+    )
+    return dp.Report.of(ledger, plan=plan, audit=audit_of(ledger), subject=subject).write(
+        folder / "good.html"
+    )
 
 
 def bad(folder: Path) -> Path:
     """Deviations, long names that are markup, several kinds of step."""
-    step = dp.Step(dp.Poisson(0.05), [dp.GaussianSum(LONG, 1.0, 5.0), dp.GaussianSum("z" * 180, 1.0, 9.0)])
+    step = dp.Step(
+        dp.Poisson(0.05), [dp.GaussianSum(LONG, 1.0, 5.0), dp.GaussianSum("z" * 180, 1.0, 9.0)]
+    )
     laplace = dp.Step(dp.Everything(), dp.LaplaceSum("grad", 1.0, 9.0))
-    ledger = ledger_of((step, 30), info=replace(INFO, label=LONG), budget=listed((step, 30), (laplace, 5)))
+    ledger = ledger_of(
+        (step, 30), info=replace(INFO, label=LONG), budget=listed((step, 30), (laplace, 5))
+    )
     extend(ledger, (laplace, 1), info=INFO)
     ledger.change_budget(500.0, delta=DELTA, reason=LONG)
     stopped = ledger.begin(INFO, [(laplace, 3)])
@@ -59,7 +80,9 @@ def bad(folder: Path) -> Path:
     stopped.end(LONG)
     ledger.begin(INFO, [(laplace, 1)]).reserve(laplace, count=1)
     subject = Subject(data_set=LONG, model="y" * 190)
-    report = dp.Report.of(ledger, delta=DELTA, plan=planned(), audit=audit_of(ledger, 40.0), subject=subject)
+    report = dp.Report.of(
+        ledger, delta=DELTA, plan=planned(), audit=audit_of(ledger, 40.0), subject=subject
+    )
     return report.write(folder / "bad.html")
 
 
@@ -93,7 +116,9 @@ class Opened:
     def __init__(self, chromium: Browser, path: Path, width: int, scheme: str) -> None:
         self.problems: list[str] = []
         self.requests: list[str] = []
-        self.page: Page = chromium.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)  # type: ignore[arg-type]
+        self.page: Page = chromium.new_page(
+            viewport={"width": width, "height": 900}, color_scheme=scheme
+        )  # type: ignore[arg-type]
         self.page.on("console", lambda message: self.problems.append(message.text))
         self.page.on("pageerror", lambda error: self.problems.append(str(error)))
         self.page.on("dialog", lambda dialog: self.problems.append(dialog.message))
@@ -104,18 +129,24 @@ class Opened:
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("name", ["good", "bad", "void", "odometer"])
-def test_the_page_renders(chromium: Browser, pages: dict[str, Path], name: str, width: int, scheme: str) -> None:
+def test_the_page_renders(
+    chromium: Browser, pages: dict[str, Path], name: str, width: int, scheme: str
+) -> None:
     opened = Opened(chromium, pages[name], width, scheme)
     page = opened.page
     assert opened.problems == []
     assert opened.requests == [pages[name].as_uri()]
-    assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    assert page.evaluate(
+        "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
+    )
     assert page.evaluate(OVERFLOWING) == []
     for section in SECTIONS:
         assert page.locator(f"#{section}").is_visible(), section
     for item in ITEMS:
         assert page.locator(f"[id='item-{item}'] h3").is_visible(), item
-    assert [figure.get_attribute("id") for figure in page.locator("figure").all()] == [f"chart-{key}" for key in DRAWN[name]]
+    assert [figure.get_attribute("id") for figure in page.locator("figure").all()] == [
+        f"chart-{key}" for key in DRAWN[name]
+    ]
     for chart in page.locator("figure svg").all():
         box = chart.bounding_box()
         assert box is not None
@@ -133,11 +164,16 @@ def test_what_deviates_is_red_and_nothing_else(chromium: Browser, pages: dict[st
         found = [element.evaluate(RED) for element in page.locator("li.wrong, tr.wrong td").all()]
         assert all(found)
         assert bool(found) is expected
-        assert not any(element.evaluate(RED) for element in page.locator("h2, .item p, .claim, .figures dd").all())
+        assert not any(
+            element.evaluate(RED)
+            for element in page.locator("h2, .item p, .claim, .figures dd").all()
+        )
         page.close()
 
 
-def test_names_of_others_are_shown_and_do_nothing(chromium: Browser, pages: dict[str, Path]) -> None:
+def test_names_of_others_are_shown_and_do_nothing(
+    chromium: Browser, pages: dict[str, Path]
+) -> None:
     opened = Opened(chromium, pages["bad"], 400, "light")
     assert opened.page.locator("script").count() == 0
     assert opened.page.get_by_text(LONG).count() > 0
@@ -156,23 +192,32 @@ def test_numbers_open_without_a_script(chromium: Browser, pages: dict[str, Path]
 
 
 @pytest.mark.parametrize("name", ["good", "bad"])
-def test_on_paper_it_is_black_on_white_and_complete(chromium: Browser, pages: dict[str, Path], name: str) -> None:
-    page = Opened(chromium, pages[name], 680, "dark").page  # A4 less its margins, at 96 dots per inch
+def test_on_paper_it_is_black_on_white_and_complete(
+    chromium: Browser, pages: dict[str, Path], name: str
+) -> None:
+    page = Opened(
+        chromium, pages[name], 680, "dark"
+    ).page  # A4 less its margins, at 96 dots per inch
     page.emulate_media(media="print", color_scheme="dark")
     assert page.evaluate(BRIGHTNESS, "body") == 1.0
     assert page.evaluate("getComputedStyle(document.body).color") == "rgb(0, 0, 0)"
     assert page.locator("#chart-tradeoff .printed table").is_visible()
     assert not page.locator("#chart-tradeoff details").is_visible()
     overflowing = (
-        "() => [...document.querySelectorAll('table')].filter(e => e.getBoundingClientRect().right > innerWidth + 1).length"
+        "() => [...document.querySelectorAll('table')].filter(e => "
+        "e.getBoundingClientRect().right > innerWidth + 1).length"
     )
     assert page.evaluate(overflowing) == 0
     assert page.pdf(format="A4").startswith(b"%PDF")
     page.close()
 
 
-# Pages of A4 on which the signature stands, by what Chromium's own print layout says of the element.
-SIGNED = "() => { const s = getComputedStyle(document.querySelector('#signature')); return s.breakInside; }"
+# Pages of A4 on which the signature stands, by what Chromium's own print layout says of the
+# element.
+SIGNED = (
+    "() => { const s = getComputedStyle(document.querySelector('#signature')); return "
+    "s.breakInside; }"
+)
 
 
 @pytest.mark.parametrize("name", ["good", "bad", "void", "odometer"])
@@ -185,7 +230,9 @@ def test_on_paper_the_signature_is_kept_together_with_the_whole_head_and_room_to
     block = page.locator("#signature")
     box = block.bounding_box()
     assert box is not None
-    assert box["height"] < 0.9 * 1010  # of the height of a page of A4 less its margins: it fits on one
+    assert (
+        box["height"] < 0.9 * 1010
+    )  # of the height of a page of A4 less its margins: it fits on one
     rooms = block.locator(".sign .room").all()
     assert len(rooms) == 6
     for room in rooms:
@@ -208,7 +255,11 @@ def test_the_same_checks_notice_a_page_that_is_too_wide_asks_for_more_and_runs_s
     planted = tmp_path / "planted.html"
     outside = tmp_path.as_uri() + "/x.png"
     wide = "<div style='width:3000px;height:9px;background:red'></div>"
-    planted.write_text(text.replace("<main>", f"<main>{wide}<img src='{outside}'><script>console.log(1)</script>", 1))
+    planted.write_text(
+        text.replace(
+            "<main>", f"<main>{wide}<img src='{outside}'><script>console.log(1)</script>", 1
+        )
+    )
     opened = Opened(chromium, planted, 400, "light")
     assert opened.page.evaluate(OVERFLOWING) != []
     assert opened.problems != []  # the policy of the page refuses script and image
@@ -221,7 +272,9 @@ def test_the_page_is_small(pages: dict[str, Path]) -> None:
     assert all(path.stat().st_size < 2_000_000 for path in pages.values())
 
 
-def test_without_a_browser_the_test_fails_and_says_how_to_get_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_browser_the_test_fails_and_says_how_to_get_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("DISCREET_CHROMIUM", raising=False)
     with pytest.raises(pytest.fail.Exception, match="apt-get install chromium"):

@@ -1,4 +1,6 @@
-"""The training examples run, learn, and spend what they declare; a private script is an ordinary one but for a few lines."""
+"""The training examples run, learn, and spend what they declare; a private script is an ordinary
+one but for a few lines.
+"""
 
 import difflib
 import os
@@ -38,7 +40,9 @@ def accuracy(out: str) -> float:
 
 
 def test_a_script_becomes_private_by_at_most_twenty_lines() -> None:
-    plain, private = ((EXAMPLES / name).read_text().splitlines() for name in ("plain.py", "private.py"))
+    plain, private = (
+        (EXAMPLES / name).read_text().splitlines() for name in ("plain.py", "private.py")
+    )
     changed = [line for line in difflib.ndiff(plain, private) if line[0] in "+-"]
     assert 0 < len(changed) <= 20
 
@@ -48,14 +52,24 @@ def test_model_and_optimizer_stay_the_users_own() -> None:
     private = (EXAMPLES / "private.py").read_text()
     for line in (EXAMPLES / "plain.py").read_text().splitlines():
         if any(
-            word in line for word in ("nn.Sequential", "optim.SGD", "optimizer.", "scheduler.step", "argmax", "load_digits")
+            word in line
+            for word in (
+                "nn.Sequential",
+                "optim.SGD",
+                "optimizer.",
+                "scheduler.step",
+                "argmax",
+                "load_digits",
+            )
         ):
             assert line in private
 
 
 @pytest.mark.full
 def test_the_plain_script_learns(tmp_path: Path) -> None:
-    assert accuracy(run("plain.py", tmp_path)) > 93.0  # in seven runs it lay between 96.7 % and 97.5 %
+    assert (
+        accuracy(run("plain.py", tmp_path)) > 93.0
+    )  # in seven runs it lay between 96.7 % and 97.5 %
 
 
 def test_the_private_script_learns_and_spends_what_it_declares(tmp_path: Path) -> None:
@@ -78,14 +92,20 @@ def test_p34_groups_share_one_sample_and_one_charge(tmp_path: Path) -> None:
     groups = {"grad/first.*", "grad/*", "grad/*/below", "metric/accuracy", "bn/*"}
     assert {query.group for query in charge.step.queries} == groups
     assert 2.9 < guarantee.epsilon <= 3.0
-    curve = [float(percent) for percent in re.findall(r"private training accuracy (-?[0-9]+)%", out)]
-    late = sum(curve[-3:]) / 3  # the private metric follows the training: from about 64 % to about 92 %, noise about 4 % each
+    curve = [
+        float(percent) for percent in re.findall(r"private training accuracy (-?[0-9]+)%", out)
+    ]
+    late = (
+        sum(curve[-3:]) / 3
+    )  # the private metric follows the training: from about 64 % to about 92 %, noise about 4 % each
     assert curve[0] < late == pytest.approx(accuracy(out), abs=15.0)
 
 
 @pytest.mark.full
 def test_a_second_run_is_refused_for_good_and_what_was_stated_stays_true(tmp_path: Path) -> None:
-    """A ledger belongs to a data set, and people run a script again because they looked at what came out."""
+    """A ledger belongs to a data set, and people run a script again because they looked at what
+    came out.
+    """
     run("private.py", tmp_path)
     again = execute("private.py", tmp_path)
     assert again.returncode == 1
@@ -97,11 +117,16 @@ def test_a_second_run_is_refused_for_good_and_what_was_stated_stays_true(tmp_pat
 
 
 @pytest.mark.full
-def test_phases_learn_spend_their_target_and_agree_with_the_declared_schedule(tmp_path: Path) -> None:
+def test_phases_learn_spend_their_target_and_agree_with_the_declared_schedule(
+    tmp_path: Path,
+) -> None:
     out = run("schedule.py", tmp_path)
     assert accuracy(out) > 84.0  # chance is 10 %
     with dp.Ledger.open(tmp_path / "schedule.ledger", "r") as ledger:
-        assert [(charge.run.label, charge.count) for charge in ledger.charges()] == [("phase 1", 60), ("phase 2", 60)]
+        assert [(charge.run.label, charge.count) for charge in ledger.charges()] == [
+            ("phase 1", 60),
+            ("phase 2", 60),
+        ]
         report = dp.Report.of(ledger, plan=dp.Programme.load(tmp_path / "schedule.toml"))
     assert report.deviations == ()
     assert 2.98 < report.guarantee.upper <= 3.0

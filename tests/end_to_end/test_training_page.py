@@ -1,4 +1,6 @@
-"""The examples of docs/training.md that are meant to be run as they are, and the benchmark that it names."""
+"""The examples of docs/training.md that are meant to be run as they are, and the benchmark that it
+names.
+"""
 
 import re
 import subprocess
@@ -28,7 +30,11 @@ def test_t04_a_run_that_stops_by_its_private_score_costs_the_whole_plan(tmp_path
     assert 15 <= int(taken) < 100  # 24 to 40 in six runs
     assert planned[1] == 100
     assert 2.9 < guarantee.upper <= 3.0
-    assert guarantee.upper > 1.5 * dp.account([(planned[0], int(taken))], delta=1e-5, adjacency=guarantee.adjacency).upper
+    assert (
+        guarantee.upper
+        > 1.5
+        * dp.account([(planned[0], int(taken))], delta=1e-5, adjacency=guarantee.adjacency).upper
+    )
     assert f"{taken} were charged, and all count" in out
 
 

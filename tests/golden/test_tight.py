@@ -14,7 +14,9 @@ from discreet.accounting.tight import tight_delta, tight_epsilon
 STORED: dict[str, Any] = json.loads((Path(__file__).parent / "tight.json").read_text())
 
 
-def _poisson(row: dict[str, Any], *, replace: bool = False) -> tuple[tuple[PoissonGaussian, int], ...]:
+def _poisson(
+    row: dict[str, Any], *, replace: bool = False
+) -> tuple[tuple[PoissonGaussian, int], ...]:
     return ((PoissonGaussian(row["probability"], row["noise_multiplier"], replace), row["count"]),)
 
 
@@ -27,7 +29,9 @@ def test_twelve_oracles_to_eight_digits(row: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "row", STORED["poisson"], ids=lambda row: f"{row['probability']},{row['noise_multiplier']},{row['count']}"
+    "row",
+    STORED["poisson"],
+    ids=lambda row: f"{row['probability']},{row['noise_multiplier']},{row['count']}",
 )
 def test_every_stored_poisson_value_is_bracketed(row: dict[str, Any]) -> None:
     found = tight_epsilon(_poisson(row), row["delta"])
@@ -67,7 +71,9 @@ def test_gaussians_without_sampling(row: dict[str, Any]) -> None:
 def test_p35_poisson_under_replace_one(row: dict[str, Any]) -> None:
     found = tight_epsilon(_poisson(row, replace=True), row["delta"])
     assert found.lower <= row["upper"]
-    assert found.estimate == pytest.approx(row["upper"], rel=3e-4)  # the stored value is a pessimistic one
+    assert found.estimate == pytest.approx(
+        row["upper"], rel=3e-4
+    )  # the stored value is a pessimistic one
 
 
 @pytest.mark.parametrize("row", STORED["one_step"], ids=str)

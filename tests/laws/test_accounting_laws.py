@@ -51,21 +51,27 @@ each = pytest.mark.parametrize(("step", "adjacency"), ACCEPTED, ids=lambda value
 both = pytest.mark.parametrize("accountant", ACCOUNTANTS)
 
 
-def epsilon(pairs: list[tuple[dp.Step, int]], adjacency: dp.Adjacency, accountant: Accountant) -> tuple[float, float]:
+def epsilon(
+    pairs: list[tuple[dp.Step, int]], adjacency: dp.Adjacency, accountant: Accountant
+) -> tuple[float, float]:
     found = dp.account(pairs, delta=DELTA, adjacency=adjacency, accountant=accountant)
     return found.lower, found.upper
 
 
 def test_enough_is_accepted_to_mean_something() -> None:
     """Gaussian sums under every policy, every query on the full batch."""
-    assert {type(step.sampling) for step, _ in ACCEPTED} == {type(sampling) for sampling in SAMPLINGS}
+    assert {type(step.sampling) for step, _ in ACCEPTED} == {
+        type(sampling) for sampling in SAMPLINGS
+    }
     assert {type(step.queries[0]) for step, _ in ACCEPTED} == {type(query) for query in QUERIES}
     assert len(ACCEPTED) == 26
 
 
 @both
 @each
-def test_k_times_a_step_is_k_steps(step: dp.Step, adjacency: dp.Adjacency, accountant: Accountant) -> None:
+def test_k_times_a_step_is_k_steps(
+    step: dp.Step, adjacency: dp.Adjacency, accountant: Accountant
+) -> None:
     """P33: a count is never dropped, whatever the event."""
     at_once = epsilon([(step, 6)], adjacency, accountant)
     assert at_once == epsilon([(step, 1)] * 6, adjacency, accountant)
@@ -75,9 +81,13 @@ def test_k_times_a_step_is_k_steps(step: dp.Step, adjacency: dp.Adjacency, accou
 
 @both
 @pytest.mark.parametrize("adjacency", dp.Adjacency)
-def test_the_order_of_events_changes_no_digit(adjacency: dp.Adjacency, accountant: Accountant) -> None:
+def test_the_order_of_events_changes_no_digit(
+    adjacency: dp.Adjacency, accountant: Accountant
+) -> None:
     mixture = [(step, count) for count, (step, its) in enumerate(ACCEPTED, 1) if its is adjacency]
-    mixture = [pair for pair in mixture if not isinstance(pair[0].sampling, dp.BallsInBins)]  # slow in company
+    mixture = [
+        pair for pair in mixture if not isinstance(pair[0].sampling, dp.BallsInBins)
+    ]  # slow in company
     expected = epsilon(mixture, adjacency, accountant)
     for seed in range(3):
         random.Random(seed).shuffle(mixture)
@@ -96,8 +106,13 @@ def test_replaying_a_ledger_says_what_the_live_steps_said(
         live = dp.account(ledger, delta=DELTA, accountant=accountant)
         ledger.export(tmp_path / "a.jsonl")
     assert (live.lower, live.upper) == epsilon([(step, 7)], adjacency, accountant)
-    assert dp.account(dp.Ledger.open(tmp_path / "a.ledger", "r"), delta=DELTA, accountant=accountant) == live
-    assert dp.account(dp.Ledger.load(tmp_path / "a.jsonl"), delta=DELTA, accountant=accountant) == live
+    assert (
+        dp.account(dp.Ledger.open(tmp_path / "a.ledger", "r"), delta=DELTA, accountant=accountant)
+        == live
+    )
+    assert (
+        dp.account(dp.Ledger.load(tmp_path / "a.jsonl"), delta=DELTA, accountant=accountant) == live
+    )
 
 
 @each
@@ -117,9 +132,15 @@ def test_the_number_of_threads_changes_no_digit() -> None:
     )
     said = set()
     for threads in ("1", "2", "4"):
-        limits = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), threads)
+        limits = dict.fromkeys(
+            ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), threads
+        )
         result = subprocess.run(
-            [sys.executable, "-c", script], env=os.environ | limits, capture_output=True, text=True, check=True
+            [sys.executable, "-c", script],
+            env=os.environ | limits,
+            capture_output=True,
+            text=True,
+            check=True,
         )
         said.add(result.stdout)
     assert len(said) == 1

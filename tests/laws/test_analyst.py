@@ -1,7 +1,9 @@
-"""What is claimed holds against an analyst who looks before every decision: lists, filters, odometers, and what they replaced.
+"""What is claimed holds against an analyst who looks before every decision: lists, filters,
+odometers, and what they replaced.
 
-The claims are those of docs/proofs/filters.md. The same game refutes the rules that the library had before, and every rule that
-somebody might be tempted to put in their place; see `support.analyst` for how it is played.
+The claims are those of docs/proofs/filters.md. The same game refutes the rules that the library had
+before, and every rule that somebody might be tempted to put in their place; see `support.analyst`
+for how it is played.
 """
 
 from __future__ import annotations
@@ -25,7 +27,15 @@ from discreet.ledger import RunRecord, Snapshot, Step, Terms
 from discreet.ledger.rules import HasTerms
 from discreet.ledger.terms import Planned
 from discreet.units import Adjacency
-from support.analyst import INFO, Game, bins_between, full_batch, library_claim, most_excess, poisson
+from support.analyst import (
+    INFO,
+    Game,
+    bins_between,
+    full_batch,
+    library_claim,
+    most_excess,
+    poisson,
+)
 
 ADJACENCY = Adjacency.ADD_OR_REMOVE
 BUDGETS = [(3.0, 1e-5), (1.0, 1e-5), (1.0, 1e-3), (0.5, 1e-2)]
@@ -42,9 +52,14 @@ FINE = bins_between(-6.0, 10.0, 1_600)
 
 @cache
 def three_runs(epsilon: float, delta: float) -> tuple[Step, Step, Step]:
-    """Run 1, fixed; run 2, fixed, admitted by the tight accountant; run 3, from outputs, admitted by the filter."""
+    """Run 1, fixed; run 2, fixed, admitted by the tight accountant; run 3, from outputs, admitted
+    by the filter.
+    """
     limit = GaussianFilter(epsilon, delta).limit * (1.0 - 1e-9)
-    first, chosen = full_batch(1.0 / math.sqrt(0.8 * limit)), full_batch(1.0 / math.sqrt(0.2 * limit))
+    first, chosen = (
+        full_batch(1.0 / math.sqrt(0.8 * limit)),
+        full_batch(1.0 / math.sqrt(0.2 * limit)),
+    )
     low, high = 0.0, 0.5
     while high - low > 1e-4 * high:
         rate = 0.5 * (low + high)
@@ -58,7 +73,9 @@ def _tight(steps: list[tuple[Step, int]], epsilon: float, delta: float) -> float
 
 
 def before_schema_2(epsilon: float, delta: float, chosen: Step) -> Callable[[Snapshot], bool]:
-    """The rule that was: a tight bound while all runs are fixed, a filter as soon as one is not; each right by itself."""
+    """The rule that was: a tight bound while all runs are fixed, a filter as soon as one is not;
+    each right by itself.
+    """
 
     def admits(state: Snapshot) -> bool:
         steps = [pair for run in state.runs for pair in run.planned]
@@ -67,7 +84,9 @@ def before_schema_2(epsilon: float, delta: float, chosen: Step) -> Callable[[Sna
         if not all(isinstance(step.sampling, dp.Everything) for step, _ in steps):
             return False
         try:
-            choose_filter(normalise(steps[:1], ADJACENCY), epsilon=epsilon, delta=delta).spend(normalise(steps, ADJACENCY))
+            choose_filter(normalise(steps[:1], ADJACENCY), epsilon=epsilon, delta=delta).spend(
+                normalise(steps, ADJACENCY)
+            )
         except BudgetExceeded:
             return False
         return True
@@ -93,17 +112,23 @@ def test_mixing_fixed_and_adaptive_runs_exceeded_the_budget(epsilon: float, delt
 @pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
 @pytest.mark.parametrize("removal", [False, True])
 @pytest.mark.parametrize("kind", ["list", "filter", "order", "odometer", "odometer with a budget"])
-def test_the_same_runs_stay_within_what_is_claimed(epsilon: float, delta: float, removal: bool, kind: str) -> None:  # noqa: FBT001
+def test_the_same_runs_stay_within_what_is_claimed(
+    epsilon: float, delta: float, removal: bool, kind: str
+) -> None:
     runs = three_runs(epsilon, delta)
     rules: dict[str, HasTerms] = {
         "list": dp.Budget(epsilon=epsilon, delta=delta),
         "filter": dp.Filter(epsilon=epsilon, delta=delta),
-        "order": dp.Filter(epsilon=epsilon, delta=delta, order=1.0 - 2.0 * math.log(delta) / epsilon),
+        "order": dp.Filter(
+            epsilon=epsilon, delta=delta, order=1.0 - 2.0 * math.log(delta) / epsilon
+        ),
         "odometer": dp.Odometer(delta=delta),
         "odometer with a budget": dp.Odometer(delta=delta, epsilon=2.0 * epsilon),
     }
     menu = tuple(((step, 1),) for step in runs)
-    game = Game(terms=rules[kind].terms(), menu=menu, edges=FINE, most_steps=2, most_runs=2, removal=removal)
+    game = Game(
+        terms=rules[kind].terms(), menu=menu, edges=FINE, most_steps=2, most_runs=2, removal=removal
+    )
     assert most_excess(game) <= delta * SLACK
     if kind == "list":
         assert most_excess(game) > 0.99 * delta  # nothing is wasted: the bound is tight
@@ -113,23 +138,35 @@ def test_the_same_runs_stay_within_what_is_claimed(epsilon: float, delta: float,
 
 
 def _random_game(generator: np.random.Generator) -> Game:
-    """Any rule, budget, menu, bins and direction. Runs are of sizes that make some of them fit, and some not."""
+    """Any rule, budget, menu, bins and direction. Runs are of sizes that make some of them fit, and
+    some not.
+    """
     epsilon, delta = _choice(generator, [(3.0, 1e-5), (1.0, 1e-3), (0.5, 1e-2), (2.0, 0.1)])
     size = GaussianFilter(epsilon, delta).limit  # of one full-batch Gaussian that just fits
     menu: list[Planned] = []
     for _ in range(generator.integers(2, 4)):
         count = int(generator.integers(1, 3))
         noise = 1.0 / math.sqrt(size * _choice(generator, [0.2, 0.5, 0.8, 1.1]) / count)
-        step = full_batch(noise) if generator.random() < 0.6 else poisson(_choice(generator, [0.1, 0.4]), 0.6 * noise)
+        step = (
+            full_batch(noise)
+            if generator.random() < 0.6
+            else poisson(_choice(generator, [0.1, 0.4]), 0.6 * noise)
+        )
         menu.append(((step, count),))
     rules: list[HasTerms] = [
         dp.Budget(epsilon=epsilon, delta=delta),
-        dp.Budget(epsilon=2.0 * epsilon, delta=delta, plans=_Plans(tuple(pair for planned in menu[:2] for pair in planned))),
+        dp.Budget(
+            epsilon=2.0 * epsilon,
+            delta=delta,
+            plans=_Plans(tuple(pair for planned in menu[:2] for pair in planned)),
+        ),
         dp.Filter(epsilon=epsilon, delta=delta),
         dp.Odometer(delta=delta),
         dp.Odometer(delta=delta, epsilon=1.5 * epsilon),
     ]
-    edges = np.sort(np.concatenate([generator.uniform(-3.0, 4.0, 4), generator.uniform(2.0, 6.0, 4)]))
+    edges = np.sort(
+        np.concatenate([generator.uniform(-3.0, 4.0, 4), generator.uniform(2.0, 6.0, 4)])
+    )
     return Game(
         terms=_choice(generator, rules).terms(),
         menu=tuple(menu),
@@ -164,7 +201,8 @@ def test_two_thousand_analysts_find_no_claim_that_is_too_small(part: int) -> Non
         excess = most_excess(game)
         assert excess <= delta * SLACK, f"game {number}: excess {excess} at delta {delta}: {game}"
         shares.append(excess / delta)
-    # The analysts are good: many come near what is allowed, so that a claim a little smaller would be caught.
+    # The analysts are good: many come near what is allowed, so that a claim a little smaller would
+    # be caught.
     assert np.quantile(shares, 0.75) > 0.4
     assert max(shares) > 0.99
 
@@ -178,20 +216,33 @@ def _menu_of_equal_runs(epsilon: float, delta: float) -> tuple[Planned, ...]:
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
-def test_a_tight_total_of_runs_that_were_chosen_by_looking_is_too_small(epsilon: float, delta: float) -> None:
+def test_a_tight_total_of_runs_that_were_chosen_by_looking_is_too_small(
+    epsilon: float, delta: float
+) -> None:
     def total(state: Snapshot) -> float:
         return _cached_tight(tuple(state.charged().items()), delta)
 
     menu = _menu_of_equal_runs(epsilon, delta)
-    game = Game(terms=dp.Odometer(delta=delta).terms(), menu=menu, edges=FINE, most_steps=2, most_runs=2, claims=total)
+    game = Game(
+        terms=dp.Odometer(delta=delta).terms(),
+        menu=menu,
+        edges=FINE,
+        most_steps=2,
+        most_runs=2,
+        claims=total,
+    )
     assert most_excess(game) > 1.05 * delta
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
-def test_changing_from_the_tight_claim_to_an_odometer_at_full_delta_is_too_small(epsilon: float, delta: float) -> None:
+def test_changing_from_the_tight_claim_to_an_odometer_at_full_delta_is_too_small(
+    epsilon: float, delta: float
+) -> None:
     """Each rule is right by itself; which of them is used depends on what was seen."""
     menu = _menu_of_equal_runs(epsilon, delta)
-    shared = dp.Odometer(delta=delta / (1 / 2 + 1 / 8)).terms()  # what the first two levels have, blown up to all of delta
+    shared = dp.Odometer(
+        delta=delta / (1 / 2 + 1 / 8)
+    ).terms()  # what the first two levels have, blown up to all of delta
 
     def full_delta(state: Snapshot) -> float:
         if len([run for run in state.runs if run.steps]) == 1:
@@ -203,7 +254,9 @@ def test_changing_from_the_tight_claim_to_an_odometer_at_full_delta_is_too_small
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
-def test_a_run_that_was_stopped_by_what_it_showed_costs_more_than_the_steps_it_took(epsilon: float, delta: float) -> None:
+def test_a_run_that_was_stopped_by_what_it_showed_costs_more_than_the_steps_it_took(
+    epsilon: float, delta: float
+) -> None:
     """T04: the claim for the steps taken, where the number of steps depends on outputs."""
 
     def taken(state: Snapshot) -> float:
@@ -224,7 +277,9 @@ def _cached_tight(steps: Planned, delta: float) -> float:
 
 
 def test_terms_of_a_ledger_that_nobody_said_anything_about_are_the_first_plan() -> None:
-    """The default: the analyst's further runs are refused, so the tight claim at any delta is right."""
+    """The default: the analyst's further runs are refused, so the tight claim at any delta is
+    right.
+    """
     delta = 1e-3
     noise = 1.0 / math.sqrt(GaussianFilter(1.0, delta).limit)
     menu: tuple[Planned, ...] = (((full_batch(noise), 1),), ((poisson(0.1, noise), 2),))
@@ -240,7 +295,9 @@ def test_terms_of_a_ledger_that_nobody_said_anything_about_are_the_first_plan() 
 
 
 def test_the_terms_say_what_the_proof_needs() -> None:
-    """Shares of an odometer add up to at most 1, and its levels rise: a claim never falls as charges grow."""
+    """Shares of an odometer add up to at most 1, and its levels rise: a claim never falls as
+    charges grow.
+    """
     step = poisson(0.01, 1.0)
     ledger = dp.Ledger.in_memory(budget=dp.Odometer(delta=1e-5))
     ledger.begin(INFO, [(step, 100)])
@@ -268,13 +325,17 @@ def test_the_reading_is_what_the_accountant_claims() -> None:
 
 
 def _pair(epsilon: float, delta: float) -> tuple[Planned, ...]:
-    """A run that the analyst makes first, and one that just fits after it by the tight accountant, in two kinds."""
+    """A run that the analyst makes first, and one that just fits after it by the tight accountant,
+    in two kinds.
+    """
     first, fixed, chosen = three_runs(epsilon, delta)
     return ((first, 1),), ((fixed, 1),), ((chosen, 1),)
 
 
 def test_a_list_is_for_what_was_fixed_in_advance() -> None:
-    """T01: a second run that the tight accountant would admit is refused, because it was chosen by looking."""
+    """T01: a second run that the tight accountant would admit is refused, because it was chosen by
+    looking.
+    """
     epsilon, delta = 1.0, 1e-3
     terms = dp.Budget(epsilon=epsilon, delta=delta).terms()
     game = Game(terms=terms, menu=_pair(epsilon, delta), edges=FINE, most_steps=2, most_runs=2)
@@ -282,7 +343,9 @@ def test_a_list_is_for_what_was_fixed_in_advance() -> None:
 
 
 def test_a_filter_is_fixed_before_the_first_release() -> None:
-    """T01: whichever of two continuations is better is chosen by looking; a filter admits by one rule."""
+    """T01: whichever of two continuations is better is chosen by looking; a filter admits by one
+    rule.
+    """
     epsilon, delta = 1.0, 1e-3
     terms = dp.Filter(epsilon=epsilon, delta=delta, order=12.0).terms()
     game = Game(terms=terms, menu=_pair(epsilon, delta), edges=FINE, most_steps=2, most_runs=2)
@@ -293,7 +356,13 @@ def test_equal_runs_stay_within_what_an_odometer_claims() -> None:
     """Each level has its own share of delta, because how many runs there are is decided by looking."""
     epsilon, delta = 1.0, 1e-3
     menu = _menu_of_equal_runs(epsilon, delta)
-    game = Game(terms=dp.Odometer(delta=delta).terms(), menu=menu, edges=FINE[::8], most_steps=3, most_runs=3)
+    game = Game(
+        terms=dp.Odometer(delta=delta).terms(),
+        menu=menu,
+        edges=FINE[::8],
+        most_steps=3,
+        most_runs=3,
+    )
     assert 0.5 * delta < most_excess(game) <= delta * SLACK
 
 
@@ -301,10 +370,15 @@ def test_a_mixture_of_orders_is_more_than_the_best_of_them() -> None:
     """The best order is known only when the runs are: each needs a share of its own."""
     delta = 1e-2
     orders = [(1.0 + 2.0**power, 1 / 8) for power in range(-2, 6)]
-    alone = [odometer.mixture_epsilon([(Gaussian(1.0), 1)], [(order, 1.0)], delta) for order, _ in orders]
+    alone = [
+        odometer.mixture_epsilon([(Gaussian(1.0), 1)], [(order, 1.0)], delta) for order, _ in orders
+    ]
     together = odometer.mixture_epsilon([(Gaussian(1.0), 1)], orders, delta)
     assert (
         min(alone)
         < together
-        < min(odometer.mixture_epsilon([(Gaussian(1.0), 1)], [(order, share)], delta) for order, share in orders)
+        < min(
+            odometer.mixture_epsilon([(Gaussian(1.0), 1)], [(order, share)], delta)
+            for order, share in orders
+        )
     )

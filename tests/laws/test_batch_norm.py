@@ -1,4 +1,6 @@
-"""Private batch-norm statistics: one record more moves a buffer by a bound that is known before noise, and no other record."""
+"""Private batch-norm statistics: one record more moves a buffer by a bound that is known before
+noise, and no other record.
+"""
 
 import math
 from typing import Any
@@ -24,12 +26,16 @@ def model_with_statistics(seed: int) -> Any:
     random = torch.Generator().manual_seed(seed)
     for layer in (model[1], model[5]):
         layer.running_mean.copy_(torch.randn(layer.num_features, generator=random))
-        layer.running_var.copy_(10.0 ** (4.0 * torch.rand(layer.num_features, generator=random) - 2.0))
+        layer.running_var.copy_(
+            10.0 ** (4.0 * torch.rand(layer.num_features, generator=random) - 2.0)
+        )
     return model
 
 
 def averages(records: dict[str, Any], leaves: dict[str, int]) -> dict[str, np.ndarray[Any, Any]]:
-    """What the NumPy engine would add noise to, over the public divisor; each layer a group of its own."""
+    """What the NumPy engine would add noise to, over the public divisor; each layer a group of its
+    own.
+    """
     found = {}
     for leaf, size in leaves.items():
         bound = Gaussian(CLIP, 1.0).bind({leaf: size})
@@ -40,8 +46,11 @@ def averages(records: dict[str, Any], leaves: dict[str, int]) -> dict[str, np.nd
     return found
 
 
-def moved(seed: int, data: Any, count: int, first: int) -> tuple[dict[str, Any], dict[str, tuple[Any, Any]]]:
-    """The averages of the records from `first` on, and mean and variance of each layer once they were applied.
+def moved(
+    seed: int, data: Any, count: int, first: int
+) -> tuple[dict[str, Any], dict[str, tuple[Any, Any]]]:
+    """The averages of the records from `first` on, and mean and variance of each layer once they
+    were applied.
 
     The rows before are padding: a pass has as many rows with the record in question as without it.
     """
@@ -52,12 +61,15 @@ def moved(seed: int, data: Any, count: int, first: int) -> tuple[dict[str, Any],
     means = averages(records, norm.leaves)
     norm.apply(means)
     layers = {"bn/1": model[1], "bn/5": model[5]}
-    return means, {leaf: (layer.running_mean.double(), layer.running_var.double()) for leaf, layer in layers.items()}
+    return means, {
+        leaf: (layer.running_mean.double(), layer.running_var.double())
+        for leaf, layer in layers.items()
+    }
 
 
 def check_neighbours(seed: int, count: int, size: float) -> None:
-    """With d = sqrt(2C) clip_norm/B, relative to the standard deviation s of a channel: the mean moves by at most momentum s d,
-    the variance by momentum s^2 d (1 + 2 |first moment| + d).
+    """With d = sqrt(2C) clip_norm/B, relative to the standard deviation s of a channel: the mean
+    moves by at most momentum s d, the variance by momentum s^2 d (1 + 2 |first moment| + d).
     """
     x, y = images(count, seed)
     x[0] *= size  # the record in question: ordinary, or far from everything
@@ -72,7 +84,9 @@ def check_neighbours(seed: int, count: int, size: float) -> None:
         variance = layer.running_var.double() + layer.eps
         first = torch.from_numpy(np.abs(without[leaf][:channels])) * math.sqrt(2 * channels)
         slack = 1e-6 * (1.0 + variance)  # buffers are float32
-        by_mean, by_variance = (abs(one - other) for one, other in zip(buffers[leaf], others[leaf], strict=True))
+        by_mean, by_variance = (
+            abs(one - other) for one, other in zip(buffers[leaf], others[leaf], strict=True)
+        )
         assert (by_mean <= MOMENTUM * variance.sqrt() * d + slack).all()
         assert (by_variance <= MOMENTUM * variance * d * (1.0 + 2.0 * first + d) + slack).all()
 
@@ -80,7 +94,9 @@ def check_neighbours(seed: int, count: int, size: float) -> None:
 @settings(max_examples=8, deadline=None)
 @example(152, 2, 1000.0)
 @given(st.integers(0, 1000), st.integers(2, 9), st.sampled_from([1.0, 0.0, 1e3, 1e18, math.inf]))
-def test_p09_one_record_moves_buffers_by_a_known_bound_at_most(seed: int, count: int, size: float) -> None:
+def test_p09_one_record_moves_buffers_by_a_known_bound_at_most(
+    seed: int, count: int, size: float
+) -> None:
     check_neighbours(seed, count, size)
 
 
@@ -99,7 +115,9 @@ def check_isolation(seed: int, size: float) -> None:
     rows, whole = [], []
     for data in (x, other):
         model = model_with_statistics(seed)
-        engine = Engine(model, batch_norm=PrivateBatchNorm(model), form="ghost")  # not by time: two engines are compared
+        engine = Engine(
+            model, batch_norm=PrivateBatchNorm(model), form="ghost"
+        )  # not by time: two engines are compared
         rows.append(records_of(engine, (data, y), 5))
         list(engine.passes(watched, (data, y), 5, 5))
         whole.append(losses[-1])  # those before are of trials, on made-up numbers

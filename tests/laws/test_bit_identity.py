@@ -1,7 +1,8 @@
-"""One key, one noise: whatever computes it, in whatever pieces, on however many threads, into whatever buffer.
+"""One key, one noise: whatever computes it, in whatever pieces, on however many threads, into
+whatever buffer.
 
-The fast paths differ in how they compute and in which pairs they leave to the exact path; the integers may not. The stored
-numbers notice every later change of the map.
+The fast paths differ in how they compute and in which pairs they leave to the exact path; the
+integers may not. The stored numbers notice every later change of the map.
 """
 
 import hashlib
@@ -16,7 +17,16 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from discreet.numerics import Grid
-from discreet.randomness import GaussianNoise, Purpose, Source, Stream, _compiled, box_muller, gaussian, release
+from discreet.randomness import (
+    GaussianNoise,
+    Purpose,
+    Source,
+    Stream,
+    _compiled,
+    box_muller,
+    gaussian,
+    release,
+)
 from discreet.randomness.ahead import NoiseAhead
 from support.words import adversarial
 
@@ -26,11 +36,15 @@ SIZE = 20_001
 Candidates = Callable[[NDArray[np.uint64], float, NDArray[np.float64]], NDArray[np.intp]]
 
 
-def through_torch(words: NDArray[np.uint64], scale: float, out: NDArray[np.float64]) -> NDArray[np.intp]:
+def through_torch(
+    words: NDArray[np.uint64], scale: float, out: NDArray[np.float64]
+) -> NDArray[np.intp]:
     """The map by torch's own log, cos and sin, with a margin that is far wider than their errors."""
     first, second = words[0::2], words[1::2]
     uniform = torch.from_numpy((first >> np.uint64(1)).astype(np.float64) * 2.0**-63)
-    angle = torch.from_numpy((second & np.uint64(2**52 - 1)).astype(np.float64) * 2.0**-52 - 0.5) * (torch.pi / 2)
+    angle = torch.from_numpy(
+        (second & np.uint64(2**52 - 1)).astype(np.float64) * 2.0**-52 - 0.5
+    ) * (torch.pi / 2)
     radius = scale * torch.sqrt(-2.0 * torch.log(uniform))
     sign = torch.from_numpy(1.0 - 2.0 * (second >> np.uint64(63)).astype(np.float64))
     exchange = torch.from_numpy((second >> np.uint64(62) & np.uint64(1)).astype(bool))
@@ -38,17 +52,27 @@ def through_torch(words: NDArray[np.uint64], scale: float, out: NDArray[np.float
     pairs = torch.stack([torch.where(exchange, y, x), torch.where(exchange, x, y)], dim=1)
     nearest = torch.round(pairs)
     out.reshape(-1, 2)[:] = nearest.numpy()
-    sure = ((pairs - nearest).abs() < 0.5 - scale * 2.0**-38).all(dim=1) & (uniform > 2.0**-18) & (uniform < 1.0 - 2.0**-10)
+    sure = (
+        ((pairs - nearest).abs() < 0.5 - scale * 2.0**-38).all(dim=1)
+        & (uniform > 2.0**-18)
+        & (uniform < 1.0 - 2.0**-10)
+    )
     return np.flatnonzero(~sure.numpy())
 
 
-def all_undecided(words: NDArray[np.uint64], scale: float, out: NDArray[np.float64]) -> NDArray[np.intp]:
+def all_undecided(
+    words: NDArray[np.uint64], scale: float, out: NDArray[np.float64]
+) -> NDArray[np.intp]:
     """No fast path at all."""
     out[:] = np.nan
     return np.arange(words.size // 2)
 
 
-BACKENDS: dict[str, Candidates] = {"numpy": box_muller.candidates, "compiled": _compiled.candidates, "torch": through_torch}
+BACKENDS: dict[str, Candidates] = {
+    "numpy": box_muller.candidates,
+    "compiled": _compiled.candidates,
+    "torch": through_torch,
+}
 
 
 @pytest.fixture(params=[*BACKENDS])
@@ -66,7 +90,8 @@ def noise(size: int = SIZE, scale: float = SCALE, threads: int = 1) -> NDArray[n
     return GaussianNoise(stream(), scale=scale, size=size, threads=threads).take(size)
 
 
-# The first numbers of the key 00 01 ... 1f, step 0, and the hash of the first 20,001 as little-endian int64.
+# The first numbers of the key 00 01 ... 1f, step 0, and the hash of the first 20,001 as
+# little-endian int64.
 FIRST = [-11019765, 4485133, -5578888, 5476593, 4853577, -16191638, -13762631, 14685897]
 HASHES = {
     1.0: "5990140c017b98b41f7dbd967d9958d7e9c7b0ecdb58e9e585ebf813e3cc531e",
@@ -93,7 +118,9 @@ def test_the_exact_path_alone_gives_the_same_numbers(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("scale", [0.7, SCALE, 2.0**32])
 def test_adversarial_words(scale: float) -> None:
-    """Where two fast paths both decide, they decide alike: ends of the window, powers of two, near rounding boundaries."""
+    """Where two fast paths both decide, they decide alike: ends of the window, powers of two, near
+    rounding boundaries.
+    """
     words = adversarial(200_000, scale, seed=4)
     results = {}
     for name, candidates in BACKENDS.items():
@@ -115,7 +142,9 @@ def test_any_number_of_threads(backend: str, threads: int, monkeypatch: pytest.M
 
 
 def test_doubts_in_every_piece_of_a_long_array(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At this scale one pair in some hundreds is left to the exact path; wherever it lies, its numbers go where they belong."""
+    """At this scale one pair in some hundreds is left to the exact path; wherever it lies, its
+    numbers go where they belong.
+    """
     expected = noise(3 * gaussian._PIECE + 7, scale=2.0**32)
     monkeypatch.setattr(gaussian, "_backend", lambda: box_muller.candidates)
     assert np.array_equal(noise(3 * gaussian._PIECE + 7, scale=2.0**32), expected)
@@ -145,12 +174,16 @@ def test_any_pieces(cuts: list[int], name: str, threads: int, chunk: int) -> Non
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
 @pytest.mark.parametrize("shape", [(1,), (3, 5), (7, 11, 13), (70_001,)])
 def test_any_buffer(backend: str, shape: tuple[int, ...], kind: type[np.floating]) -> None:
-    """NumPy arrays and views of torch tensors, a new one or in place, on one thread or two, ahead or not: the same bytes."""
+    """NumPy arrays and views of torch tensors, a new one or in place, on one thread or two, ahead
+    or not: the same bytes.
+    """
     grid = Grid.for_noise(noise_std=1.1, clip_norm=1.0)
     sums = np.linspace(-3.0, 3.0, int(np.prod(shape))).reshape(shape).astype(kind)
     expected = release(sums, grid=grid, noise_std=1.1, stream=stream()).tobytes()
     tensor = torch.from_numpy(sums.copy())
-    release(tensor.numpy(), grid=grid, noise_std=1.1, stream=stream(), out=tensor.numpy(), threads=2)
+    release(
+        tensor.numpy(), grid=grid, noise_std=1.1, stream=stream(), out=tensor.numpy(), threads=2
+    )
     assert tensor.numpy().tobytes() == expected
     with NoiseAhead(stream(), grid=grid, noise_std=1.1, size=sums.size, threads=2) as drawn:
         assert drawn.release(torch.from_numpy(sums).numpy()).tobytes() == expected

@@ -26,7 +26,10 @@ noises = st.floats(0.5, 20.0)
 steps = st.integers(1, 100_000)
 averages = st.floats(1e-5, 1e-2)
 doubled = st.builds(
-    lambda q, a, b: Step(Poisson(q), [GaussianSum("a", 1.0, a), GaussianSum("b", 2.0, b)]), probabilities, noises, noises
+    lambda q, a, b: Step(Poisson(q), [GaussianSum("a", 1.0, a), GaussianSum("b", 2.0, b)]),
+    probabilities,
+    noises,
+    noises,
 )
 unknowns = st.one_of(
     st.builds(NoiseMultiplier, probabilities.map(Poisson), steps),

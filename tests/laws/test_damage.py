@@ -1,6 +1,8 @@
-"""Damaged ledgers, by somebody who does not compute the chain anew: refused by name, or in every field as before.
+"""Damaged ledgers, by somebody who does not compute the chain anew: refused by name, or in every
+field as before.
 
-`python -m benchmarks.damage --edits 10000` does more of the same, and prints a table by kind of edit. What the chain cannot
+`python -m benchmarks.damage --edits 10000` does more of the same, and prints a table by kind of
+edit. What the chain cannot
 show, a whole file that was put back or copied, is seen by whoever kept a head: the last tests.
 """
 
@@ -16,7 +18,14 @@ from support import damage, edits
 from support.damage import Undetected
 from support.victims import FIRST, INFO
 
-EDITS = {"file": 400, "rows": 350, "form": 150, "beside": 150, "export": 250, "rows of an export": 200}
+EDITS = {
+    "file": 400,
+    "rows": 350,
+    "form": 150,
+    "beside": 150,
+    "export": 250,
+    "rows of an export": 200,
+}
 
 
 @pytest.mark.parametrize("part", EDITS)
@@ -37,7 +46,9 @@ def test_ten_thousand_edits_are_detected_or_harmless(tmp_path: Path) -> None:
     assert outcomes.detected.total() > 7_000
 
 
-def test_the_same_test_notices_a_ledger_without_a_chain(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_same_test_notices_a_ledger_without_a_chain(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """The named wrong implementation: rows without digests."""
     monkeypatch.setattr("discreet.ledger.book.follow", lambda digest, body: b"")
     monkeypatch.setattr("discreet.ledger.journal.follow", lambda digest, body: b"")
@@ -46,7 +57,9 @@ def test_the_same_test_notices_a_ledger_without_a_chain(monkeypatch: pytest.Monk
         damage.campaign(tmp_path, 100, seed=1, parts=("rows",))
 
 
-def test_the_same_test_notices_an_error_that_has_no_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_same_test_notices_an_error_that_has_no_name(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr("discreet.ledger.store._PASSING", set())
     monkeypatch.setattr("discreet.ledger.store.LedgerCorrupt", sqlite3.DatabaseError)
     with pytest.raises(Undetected, match="Error"):
@@ -70,7 +83,9 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_file_that_was_put_back_is_seen_by_whoever_kept_a_head(path: Path, tmp_path: Path) -> None:
+def test_a_file_that_was_put_back_is_seen_by_whoever_kept_a_head(
+    path: Path, tmp_path: Path
+) -> None:
     first = one_more_step(path)
     shutil.copy(path, tmp_path / "backup")
     second = one_more_step(path)
@@ -82,7 +97,9 @@ def test_a_file_that_was_put_back_is_seen_by_whoever_kept_a_head(path: Path, tmp
             ledger.verify(second)
 
 
-def test_a_copy_that_went_on_elsewhere_is_seen_by_whoever_kept_its_head(path: Path, tmp_path: Path) -> None:
+def test_a_copy_that_went_on_elsewhere_is_seen_by_whoever_kept_its_head(
+    path: Path, tmp_path: Path
+) -> None:
     common = one_more_step(path)
     shutil.copy(path, tmp_path / "copy")
     here, there = one_more_step(path), one_more_step(tmp_path / "copy")
@@ -94,12 +111,23 @@ def test_a_copy_that_went_on_elsewhere_is_seen_by_whoever_kept_its_head(path: Pa
 
 
 def test_rows_cut_off_with_their_head_are_seen_by_whoever_kept_one(path: Path) -> None:
-    """By somebody who leaves rows out and moves the head back, which needs no digest to be computed."""
+    """By somebody who leaves rows out and moves the head back, which needs no digest to be
+    computed.
+    """
     first, second = one_more_step(path), one_more_step(path)
     connection = sqlite3.connect(path)
-    last = connection.execute("SELECT number FROM rows WHERE digest = ?", (bytes.fromhex(first),)).fetchone()[0]
-    triggers = [sql for (sql,) in connection.execute("SELECT sql FROM sqlite_schema WHERE type = 'trigger' ORDER BY rowid")]
-    connection.executescript(f"DROP TRIGGER no_edit; DROP TRIGGER no_removal; DELETE FROM rows WHERE number > {last};")
+    last = connection.execute(
+        "SELECT number FROM rows WHERE digest = ?", (bytes.fromhex(first),)
+    ).fetchone()[0]
+    triggers = [
+        sql
+        for (sql,) in connection.execute(
+            "SELECT sql FROM sqlite_schema WHERE type = 'trigger' ORDER BY rowid"
+        )
+    ]
+    connection.executescript(
+        f"DROP TRIGGER no_edit; DROP TRIGGER no_removal; DELETE FROM rows WHERE number > {last};"
+    )
     connection.execute("UPDATE head SET rows = ?, digest = ?", (last + 1, bytes.fromhex(first)))
     connection.commit()
     connection.executescript(";".join(triggers) + ";")
@@ -108,8 +136,12 @@ def test_rows_cut_off_with_their_head_are_seen_by_whoever_kept_one(path: Path) -
         ledger.verify(first).verify(second)
 
 
-def test_a_journal_that_was_kept_puts_the_file_back_and_is_seen_too(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A journal holds what a transaction replaced: beside the file again, it undoes that transaction."""
+def test_a_journal_that_was_kept_puts_the_file_back_and_is_seen_too(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A journal holds what a transaction replaced: beside the file again, it undoes that
+    transaction.
+    """
     first = one_more_step(path)
     journal = path.with_name(path.name + "-journal")
     journals, right = [], Store._sql
@@ -123,7 +155,9 @@ def test_a_journal_that_was_kept_puts_the_file_back_and_is_seen_too(path: Path, 
     second = one_more_step(path)
     undo = journals[-1]
     pages = (len(undo) - 512) // (4 + 4096 + 4)
-    journal.write_bytes(edits.JOURNAL + pages.to_bytes(4, "big") + undo[12:])  # as a commit begins it
+    journal.write_bytes(
+        edits.JOURNAL + pages.to_bytes(4, "big") + undo[12:]
+    )  # as a commit begins it
     with dp.Ledger.open(path, "r") as ledger:
         assert ledger.snapshot().steps == 1
         with pytest.raises(dp.LedgerCorrupt, match="never had it"):

@@ -1,4 +1,6 @@
-"""Laws of every event: equal numbers make equal events, equality and hash agree, the codec loses nothing."""
+"""Laws of every event: equal numbers make equal events, equality and hash agree, the codec loses
+nothing.
+"""
 
 import math
 from typing import Any
@@ -63,7 +65,11 @@ def test_the_order_of_queries_never_matters(step: dp.Step, random: Any) -> None:
     assert dp.Step(step.sampling, shuffled) == step
 
 
-@given(st.one_of(samplings, queries), st.sampled_from([math.nan, math.inf, -math.inf, -1.0, 0.0]), st.data())
+@given(
+    st.one_of(samplings, queries),
+    st.sampled_from([math.nan, math.inf, -math.inf, -1.0, 0.0]),
+    st.data(),
+)
 def test_one_bad_number_anywhere_is_refused(event: Any, bad: float, data: st.DataObject) -> None:
     arguments = list(event_arguments(event))
     numbers = [place for place, value in enumerate(arguments) if not isinstance(value, str)]

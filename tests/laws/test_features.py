@@ -1,4 +1,6 @@
-"""The laws of features, against exact integers: no vector moves second moments by more than is charged, and no row another."""
+"""The laws of features, against exact integers: no vector moves second moments by more than is
+charged, and no row another.
+"""
 
 import math
 from fractions import Fraction
@@ -20,12 +22,16 @@ from support.second_moments import plan
 ANYTHING = st.floats(allow_nan=True, allow_infinity=True)
 NEAR_ONE = st.floats(-2.0, 2.0)
 SHAPES = st.tuples(st.integers(1, 5), st.integers(1, 4))
-VECTORS = SHAPES.flatmap(lambda shape: arrays.arrays(np.float64, shape, elements=ANYTHING | NEAR_ONE))
+VECTORS = SHAPES.flatmap(
+    lambda shape: arrays.arrays(np.float64, shape, elements=ANYTHING | NEAR_ONE)
+)
 TURN = np.linalg.qr(np.random.default_rng(0).normal(size=(4, 4)))[0]
 
 
 def integers(group: Group, vectors: NDArray[Any]) -> tuple[list[int], Fraction]:
-    """The sum in whole numbers, and the spacing. As many records are announced for neighbours, since the number is public."""
+    """The sum in whole numbers, and the spacing. As many records are announced for neighbours,
+    since the number is public.
+    """
     sums = OuterSums(group, dimension=vectors.shape[1], records=5, place=("", 0, 0))
     sums.add(vectors)
     found = sums.integers()
@@ -35,10 +41,14 @@ def integers(group: Group, vectors: NDArray[Any]) -> tuple[list[int], Fraction]:
 
 @settings(deadline=None, max_examples=60)
 @given(VECTORS, st.floats(1e-6, 1e6), st.floats(1e-2, 1e3))
-@example(np.array([[1.0, 1.0]]) / math.sqrt(2.0), 1.0, 1.0)  # the triangle of its product is shorter than the whole
+@example(
+    np.array([[1.0, 1.0]]) / math.sqrt(2.0), 1.0, 1.0
+)  # the triangle of its product is shorter than the whole
 @example(np.array([[0.1, 0.2], [np.nan, 0.0]]), 1.0, 1.0)
 @example(np.array([[5e-324, 1e308]]), 1.0, 1.0)
-def test_p01_no_record_moves_the_sum_by_more_than_the_clip_norm(vectors: Any, clip_norm: float, noise: float) -> None:
+def test_p01_no_record_moves_the_sum_by_more_than_the_clip_norm(
+    vectors: Any, clip_norm: float, noise: float
+) -> None:
     (group,) = plan(vectors.shape[1], clip_norm=clip_norm, noise_multiplier=noise).bound.start
     everyone, spacing = integers(group, vectors)
     for absent in range(len(vectors)):
@@ -81,7 +91,9 @@ def test_p15_no_row_of_a_transformation_depends_on_another(vectors: Any, absent:
         lambda rows: _seen(rows, TURN[:, :3]),
         lambda rows: _seen(rows, np.array([2, 0])),
     ):
-        assert np.array_equal(np.delete(change(vectors), absent, axis=0), change(others), equal_nan=True)
+        assert np.array_equal(
+            np.delete(change(vectors), absent, axis=0), change(others), equal_nan=True
+        )
 
 
 @settings(deadline=None, max_examples=40)

@@ -1,4 +1,6 @@
-"""Laws of the ledger, over random histories: it never says less than was taken, and replaying says the same as living."""
+"""Laws of the ledger, over random histories: it never says less than was taken, and replaying says
+the same as living.
+"""
 
 import os
 import tempfile

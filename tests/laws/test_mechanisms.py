@@ -15,7 +15,17 @@ from hypothesis.extra import numpy as hnp
 
 from discreet.errors import ParameterError
 from discreet.ledger.folding import folded_noise_multiplier
-from discreet.mechanisms import Clipping, Gaussian, Group, Groups, Joint, Microbatches, Normalised, NotPrivate, Split
+from discreet.mechanisms import (
+    Clipping,
+    Gaussian,
+    Group,
+    Groups,
+    Joint,
+    Microbatches,
+    Normalised,
+    NotPrivate,
+    Split,
+)
 from support.mechanisms import (
     LEAVES,
     bounds,
@@ -38,7 +48,10 @@ def groups(draw: st.DrawFn) -> Group:
     leaves = draw(st.integers(1, 6))
     clipping = draw(st.sampled_from([Clipping.CLIP, Clipping.NORMALISE]))
     sizes = WIDE if clipping is Clipping.CLIP else bounds
-    scales = draw(st.lists(sizes, min_size=leaves, max_size=leaves) | sizes.map(lambda scale: [scale] * leaves))
+    scales = draw(
+        st.lists(sizes, min_size=leaves, max_size=leaves)
+        | sizes.map(lambda scale: [scale] * leaves)
+    )
     return Group(
         name="g",
         leaves=tuple("abcdef"[:leaves]),
@@ -46,7 +59,9 @@ def groups(draw: st.DrawFn) -> Group:
         clip_norm=draw(st.floats(min_value=1e-2, max_value=1e3)),
         noise_std=1.0,
         clipping=clipping,
-        stability=draw(st.floats(min_value=1e-6, max_value=1e3)) if clipping is Clipping.NORMALISE else 0.0,
+        stability=draw(st.floats(min_value=1e-6, max_value=1e3))
+        if clipping is Clipping.NORMALISE
+        else 0.0,
     )
 
 
@@ -55,11 +70,17 @@ def groups(draw: st.DrawFn) -> Group:
 
 @given(groups(), st.data(), st.sampled_from([np.float32, np.float64]), st.booleans())
 @settings(max_examples=300)
-def test_no_record_exceeds_the_clip_norm(group: Group, data: st.DataObject, dtype: Any, in_torch: bool) -> None:  # noqa: FBT001
-    """For NaN, infinities, zeros, denormals, huge and negative squared norms, and an empty sample; in exact arithmetic."""
+def test_no_record_exceeds_the_clip_norm(
+    group: Group, data: st.DataObject, dtype: Any, in_torch: bool
+) -> None:
+    """For NaN, infinities, zeros, denormals, huge and negative squared norms, and an empty sample;
+    in exact arithmetic.
+    """
     shape = (data.draw(st.integers(0, 4)), len(group.leaves))
     width = np.dtype(dtype).itemsize * 8
-    near = st.sampled_from([(scale * group.clip_norm) ** 2 for scale in group.scales]).map(lambda x: float(dtype(min(x, 1e38))))
+    near = st.sampled_from([(scale * group.clip_norm) ** 2 for scale in group.scales]).map(
+        lambda x: float(dtype(min(x, 1e38)))
+    )
     factor = st.sampled_from([1.0, 1.0 - 1e-7, 1.0 + 1e-7, 1.0 + 1e-15, 2.0, 0.3])
     around = st.tuples(near, factor).map(lambda pair: float(dtype(min(pair[0] * pair[1], 3e38))))
     squares = data.draw(hnp.arrays(dtype, shape, elements=st.floats(width=width) | around))
@@ -72,7 +93,11 @@ def test_no_record_exceeds_the_clip_norm(group: Group, data: st.DataObject, dtyp
 
 
 @given(
-    hnp.arrays(st.sampled_from([np.float16, np.float32, np.float64]), st.integers(1, 8), elements=st.floats(width=16)),
+    hnp.arrays(
+        st.sampled_from([np.float16, np.float32, np.float64]),
+        st.integers(1, 8),
+        elements=st.floats(width=16),
+    ),
     st.sampled_from([1.0, 1e-30, 1e30]),
     bounds,
 )
@@ -88,11 +113,22 @@ def test_vectors_of_any_dtype_are_bounded(vector: Any, size: float, clip_norm: f
 def test_little_is_lost_by_rounding_down(group: Group, squares: list[float]) -> None:
     weight = float(group.weights(np.array([squares[: len(group.leaves)]]))[0])
     ratio = math.sqrt(scaled_square(group, squares[: len(group.leaves)])) / group.clip_norm
-    ideal = 1.0 / (ratio + group.stability / group.clip_norm) if group.clipping is Clipping.NORMALISE else min(1.0, 1.0 / ratio)
+    ideal = (
+        1.0 / (ratio + group.stability / group.clip_norm)
+        if group.clipping is Clipping.NORMALISE
+        else min(1.0, 1.0 / ratio)
+    )
     assert weight == pytest.approx(ideal, rel=1e-13)
 
 
-@given(st.lists(st.lists(st.floats(min_value=0.0, max_value=1e6), min_size=2, max_size=2), min_size=1, max_size=5), WIDE)
+@given(
+    st.lists(
+        st.lists(st.floats(min_value=0.0, max_value=1e6), min_size=2, max_size=2),
+        min_size=1,
+        max_size=5,
+    ),
+    WIDE,
+)
 def test_no_clipping_means_identity(squares: list[list[float]], alpha: float) -> None:
     rows = np.array(squares)
     (group,) = Gaussian(2e6, 1.0).bind({"a": 1, "b": 1}).start
@@ -103,8 +139,14 @@ def test_no_clipping_means_identity(squares: list[list[float]], alpha: float) ->
     assert none.weights(rows).tolist() == [1.0] * len(rows)
 
 
-@given(bounds, st.floats(min_value=0.01, max_value=1.0), st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=5))
-def test_joint_clipping_of_one_vector_is_separate_clipping(alpha: float, clip_norm: float, vector: list[float]) -> None:
+@given(
+    bounds,
+    st.floats(min_value=0.01, max_value=1.0),
+    st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=5),
+)
+def test_joint_clipping_of_one_vector_is_separate_clipping(
+    alpha: float, clip_norm: float, vector: list[float]
+) -> None:
     leaves = {"v": len(vector)}
     (joint,) = Joint(clip_norm, 1.0, scales={"v": alpha}).bind(leaves).start
     (separate,) = Gaussian(clip_norm * alpha, 1.0).bind(leaves).start
@@ -133,11 +175,15 @@ def test_p15_a_record_more_moves_the_sum_of_slots_by_twice_the_clip_norm_at_most
 
 
 def test_p15_slots_by_position_would_move_every_slot() -> None:
-    """The wrong assignment: record i goes to slot i // 2. One record in front shifts all the others."""
+    """The wrong assignment: record i goes to slot i // 2. One record in front shifts all the
+    others.
+    """
     (group,) = Microbatches(Gaussian(1.0, 1.0), 9).bind({"v": 1}).start
     rows = np.array([[100.0], [-90.0], [-90.0], [100.0]] * 4)
     more = np.concatenate([[[100.0]], rows])
-    before, after = (clipped_sums(group, {"v": data}, np.arange(len(data)) // 2)[0]["v"] for data in (rows, more))
+    before, after = (
+        clipped_sums(group, {"v": data}, np.arange(len(data)) // 2)[0]["v"] for data in (rows, more)
+    )
     assert np.abs(before - after).max() > 3 * group.sensitivity
 
 
@@ -149,7 +195,9 @@ def check_folding(mechanism: Any) -> None:
     asked = requested_multiplier(mechanism)
     assert asked <= bound.noise_multiplier <= asked * (1 + 1e-14)
     assert bound.noise_multiplier == folded_noise_multiplier(bound.queries)
-    assert math.fsum({row.group: row.share for row in bound.explain()}.values()) == pytest.approx(1.0)
+    assert math.fsum({row.group: row.share for row in bound.explain()}.values()) == pytest.approx(
+        1.0
+    )
     if depends_on_leaves(mechanism):
         with pytest.raises(ParameterError, match="Bind the mechanism first"):
             mechanism.queries("g")
@@ -159,7 +207,9 @@ def check_folding(mechanism: Any) -> None:
 
 def depends_on_leaves(mechanism: Any) -> bool:
     inner = getattr(mechanism, "mechanism", mechanism)
-    return isinstance(inner, Split) and (inner.parts == "each leaf" or "by dimension" in (inner.clip, inner.noise))
+    return isinstance(inner, Split) and (
+        inner.parts == "each leaf" or "by dimension" in (inner.clip, inner.noise)
+    )
 
 
 @given(mechanisms)
@@ -171,10 +221,17 @@ def test_p34_the_folded_multiplier_is_the_one_asked_for(mechanism: Any) -> None:
 @given(st.lists(for_any_leaves, min_size=1, max_size=40))
 @settings(max_examples=30)
 def test_p34_any_number_of_groups_folds(parts: list[Any]) -> None:
-    """Never above the truth, and close to it; also beyond the number of terms that are added exactly."""
+    """Never above the truth, and close to it; also beyond the number of terms that are added
+    exactly.
+    """
     named = {f"{index}/*": part for index, part in enumerate(parts)}
-    bound = Groups(named).bind({f"{index}/{leaf}": size for index in range(len(parts)) for leaf, size in LEAVES.items()})
-    exact = sum(((Fraction(query.sensitivity) / Fraction(query.noise_std)) ** 2 for query in bound.queries), Fraction(0))
+    bound = Groups(named).bind(
+        {f"{index}/{leaf}": size for index in range(len(parts)) for leaf, size in LEAVES.items()}
+    )
+    exact = sum(
+        ((Fraction(query.sensitivity) / Fraction(query.noise_std)) ** 2 for query in bound.queries),
+        Fraction(0),
+    )
     assert Fraction(bound.noise_multiplier) ** 2 * exact <= 1
     assert bound.noise_multiplier == pytest.approx(requested_multiplier(Groups(named)), rel=1e-12)
     assert bound.noise_multiplier == folded_noise_multiplier(bound.queries)
@@ -209,7 +266,9 @@ def test_the_printed_rule_by_dimension_does_not_add_up() -> None:
 def test_mechanisms_are_values(mechanism: Any) -> None:
     """Equal, hashable, rebuilt from plain fields, and not to be changed."""
     plain = {field.name: getattr(mechanism, field.name) for field in dataclasses.fields(mechanism)}
-    plain = {name: dict(value) if hasattr(value, "pairs") else value for name, value in plain.items()}
+    plain = {
+        name: dict(value) if hasattr(value, "pairs") else value for name, value in plain.items()
+    }
     again = type(mechanism)(**plain)
     assert again == mechanism
     assert hash(again) == hash(mechanism)
@@ -219,7 +278,9 @@ def test_mechanisms_are_values(mechanism: Any) -> None:
 
 
 @given(multipliers, bounds, st.floats(min_value=1e-2, max_value=1e2))
-def test_normalised_records_all_reach_almost_the_clip_norm(multiplier: float, clip_norm: float, norm: float) -> None:
+def test_normalised_records_all_reach_almost_the_clip_norm(
+    multiplier: float, clip_norm: float, norm: float
+) -> None:
     (group,) = Normalised(clip_norm, multiplier, stability=clip_norm * 1e-6).bind({"v": 1}).start
     weight = float(group.weights(np.array([[norm**2]]))[0])
     assert weight * norm == pytest.approx(clip_norm * norm / (norm + clip_norm * 1e-6), rel=1e-12)

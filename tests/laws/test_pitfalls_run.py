@@ -1,4 +1,5 @@
-"""Pitfalls of whole runs: precision of noise, accumulation, runs that end early, objects that stay the user's own.
+"""Pitfalls of whole runs: precision of noise, accumulation, runs that end early, objects that stay
+the user's own.
 
 Each test shows what the wrong implementation gives beside what a run does.
 """
@@ -24,15 +25,21 @@ def nothing(model: nn.Module, batch: Any) -> Tensor:
 
 
 def test_p21_half_precision_is_noised_in_full_and_rounded_once() -> None:
-    """The same key, once for a float32 and once for a bfloat16 model: the second gradient is the first, rounded."""
+    """The same key, once for a float32 and once for a bfloat16 model: the second gradient is the
+    first, rounded.
+    """
     its = plan(NOISY)
     full, half = network(), network().bfloat16()
     run = keyed(full, its)
     run.backward(nothing, next(run.batches(data())))
     run = keyed(half, its)
-    run.backward(nothing, next(run.batches(TensorDataset(data().tensors[0].bfloat16(), data().tensors[1]))))
+    run.backward(
+        nothing, next(run.batches(TensorDataset(data().tensors[0].bfloat16(), data().tensors[1])))
+    )
     assert torch.equal(gradients(half), gradients(full).bfloat16())
-    in_half = (gradients(full) * its.expected_batch_size).bfloat16() / its.expected_batch_size  # noise of eight bits
+    in_half = (
+        gradients(full) * its.expected_batch_size
+    ).bfloat16() / its.expected_batch_size  # noise of eight bits
     assert not torch.equal(in_half.bfloat16(), gradients(half))
 
 
@@ -56,7 +63,9 @@ def test_p31_accumulation_over_two_draws_is_two_steps() -> None:
 
 @pytest.mark.parametrize("taken", [1, 3, 10])
 def test_p41_what_ran_is_charged_and_not_what_was_planned(taken: int) -> None:
-    """A loop that ends after `taken` of ten steps: the ledger says so. One that asks for more gets nothing."""
+    """A loop that ends after `taken` of ten steps: the ledger says so. One that asks for more gets
+    nothing.
+    """
     its, ledger = plan(NOISY, steps=10), dp.Ledger.in_memory()
     run = PrivateRun(network(), its, ledger=ledger)
     batches = run.batches(data())
@@ -72,17 +81,23 @@ def test_p41_what_ran_is_charged_and_not_what_was_planned(taken: int) -> None:
 
 
 def test_p47_optimizers_and_models_stay_what_they_were() -> None:
-    """A deep copy of an optimizer in the midst of a run steps as the original does; no hook, no name is left behind."""
+    """A deep copy of an optimizer in the midst of a run steps as the original does; no hook, no
+    name is left behind.
+    """
     model = network()
     optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
     names, kind, step = list(model.state_dict()), type(optimizer), torch.optim.Adam.step
-    run = PrivateRun(model, plan(NOISY), ledger=dp.Ledger.in_memory(), source=Source.unsafe_test_key(KEY))
+    run = PrivateRun(
+        model, plan(NOISY), ledger=dp.Ledger.in_memory(), source=Source.unsafe_test_key(KEY)
+    )
     for batch in run.batches(data()):
         run.backward(loss, batch)
         other_model, other = copy.deepcopy((model, optimizer))
         pairs = list(zip(model.parameters(), other_model.parameters(), strict=True))
         for mine, theirs in pairs:
-            theirs.grad = None if mine.grad is None else mine.grad.clone()  # torch copies parameters without their gradients
+            theirs.grad = (
+                None if mine.grad is None else mine.grad.clone()
+            )  # torch copies parameters without their gradients
         for one in (optimizer, other):
             one.step()
         assert all(torch.equal(mine, theirs) for mine, theirs in pairs)
@@ -91,7 +106,12 @@ def test_p47_optimizers_and_models_stay_what_they_were() -> None:
     assert torch.optim.Adam.step is step
     assert list(model.state_dict()) == names
     for module in model.modules():
-        for kept in ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"):
+        for kept in (
+            "_forward_hooks",
+            "_forward_pre_hooks",
+            "_backward_hooks",
+            "_backward_pre_hooks",
+        ):
             assert not getattr(module, kept)
     for parameter in model.parameters():
         assert not parameter._backward_hooks

@@ -1,7 +1,9 @@
-"""T06 to T15, found by an outside attack on this library: by what other ways than its own gradient a record could act.
+"""T06 to T15, found by an outside attack on this library: by what other ways than its own gradient
+a record could act.
 
-Each test uses a model or a loop that people write. Where records touch each other they are computed one by one, and one record
-moves the clipped sum by at most the clip norm; where something of a record would be kept, the pass is refused by name.
+Each test uses a model or a loop that people write. Where records touch each other they are computed
+one by one, and one record moves the clipped sum by at most the clip norm; where something of a
+record would be kept, the pass is refused by name.
 """
 
 from __future__ import annotations
@@ -15,7 +17,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from discreet.errors import CheckpointError, CoupledRecords, DiscreetError, ModelError, NumericsError
+from discreet.errors import (
+    CheckpointError,
+    CoupledRecords,
+    DiscreetError,
+    ModelError,
+    NumericsError,
+)
 from discreet.training import augmented
 from discreet.training.engine import Engine, Loss
 from discreet.training.separation import operation
@@ -44,7 +52,9 @@ def with_one_special() -> tuple[Tensor, ...]:
 
 
 def assert_alone(its: Loss, *words: str, batch: Any = None) -> None:
-    """Records are computed one by one, for a reason with these words, and none moves the sum by more than it may."""
+    """Records are computed one by one, for a reason with these words, and none moves the sum by
+    more than it may.
+    """
     special = with_one_special() if batch is None else batch
     model = nn.Linear(4, 3)
     for _ in range(2):  # the second pass goes by what was remembered of the first
@@ -84,7 +94,9 @@ def one_for_all(model: Any, batch: Any) -> Tensor:
     return squares(model, batch) * (1.0 + 1e3 * raised(batch[0])[-1])
 
 
-@pytest.mark.parametrize("its", [summed_over_all, largest_of_all, multiplied_with_all, in_another_order, one_for_all])
+@pytest.mark.parametrize(
+    "its", [summed_over_all, largest_of_all, multiplied_with_all, in_another_order, one_for_all]
+)
 def test_t06_a_coupling_that_only_some_records_trigger_is_seen_without_them(its: Loss) -> None:
     """Tried out on ordinary records, each of these is a loss of single records."""
     assert_alone(its)
@@ -108,7 +120,9 @@ def test_t06_a_coupling_that_begins_at_a_later_pass_is_found_in_that_pass() -> N
     assert "several records" in engine.one_by_one
 
 
-def test_t06_a_constant_that_becomes_another_one_for_each_place_is_read_again_in_every_pass() -> None:
+def test_t06_a_constant_that_becomes_another_one_for_each_place_is_read_again_in_every_pass() -> (
+    None
+):
     weights, engine = torch.ones(RECORDS), Engine(nn.Linear(4, 3))
 
     def weighted(model: Any, batch: Any) -> Tensor:
@@ -149,7 +163,12 @@ def test_t06_memory_that_nobody_has_written_holds_zeros(monkeypatch: pytest.Monk
     torch.use_deterministic_algorithms(True)
     try:
         engine = Engine(nn.Linear(4, 3))
-        sums = clipped(engine, lambda model, batch: squares(model, (batch[0] + torch.empty(4),)), ordinary(), RECORDS)
+        sums = clipped(
+            engine,
+            lambda model, batch: squares(model, (batch[0] + torch.empty(4),)),
+            ordinary(),
+            RECORDS,
+        )
     finally:
         torch.use_deterministic_algorithms(before)
     assert engine.one_by_one is None
@@ -172,7 +191,9 @@ def test_t06_a_weight_repeated_as_often_as_there_are_records_is_not_taken_for_on
     right(Repeated(), squares, (torch.randn(RECORDS, RECORDS, 4),))
 
 
-def test_t06_on_a_version_of_torch_that_was_not_tried_nothing_is_proved(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_t06_on_a_version_of_torch_that_was_not_tried_nothing_is_proved(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(operation, "TESTED", frozenset({"0.0.1"}))
     engine = Engine(nn.Linear(4, 3))
     list(engine.passes(squares, ordinary(), RECORDS, RECORDS))
@@ -191,8 +212,12 @@ def _defined(name: str, tags: tuple[torch.Tag, ...]) -> Any:
     return getattr(torch.ops.discreet_laws, name)
 
 
-@pytest.mark.parametrize(("name", "tags"), [("centred", ()), ("called_pointwise", (torch.Tag.pointwise,))])
-def test_t06_an_operator_that_nobody_knows_is_not_believed(name: str, tags: tuple[torch.Tag, ...]) -> None:
+@pytest.mark.parametrize(
+    ("name", "tags"), [("centred", ()), ("called_pointwise", (torch.Tag.pointwise,))]
+)
+def test_t06_an_operator_that_nobody_knows_is_not_believed(
+    name: str, tags: tuple[torch.Tag, ...]
+) -> None:
     operator = _defined(name, tags)
     assert_alone(lambda model, batch: squares(model, (operator(batch[0]),)), name)
 
@@ -202,7 +227,10 @@ def mixed_up(rows: Any) -> Any:
 
 
 def test_t06_p11_an_augmentation_that_mixes_records_is_given_one_at_a_time() -> None:
-    assert max(moves(nn.Linear(4, 3), augmented(squares, mixed_up, copies=2), with_one_special())) <= JUST_ABOVE
+    assert (
+        max(moves(nn.Linear(4, 3), augmented(squares, mixed_up, copies=2), with_one_special()))
+        <= JUST_ABOVE
+    )
 
 
 # --- T07: numbers, truth values, texts, shapes and exceptions of Python ---
@@ -261,9 +289,15 @@ _WAYS |= {by_shape: "a shape that depends on records"}
 
 
 @pytest.mark.parametrize("number", _WAYS)
-def test_t07_nothing_of_a_record_leaves_for_python_while_others_are_computed(number: Callable[[Tensor], float]) -> None:
-    """The proof says so, not only the comparison with torch's own gradients, which sees what happens to a few records."""
-    assert_alone(lambda model, batch: squares(model, batch) * (1.0 + 1e3 * number(batch[0])), _WAYS[number])
+def test_t07_nothing_of_a_record_leaves_for_python_while_others_are_computed(
+    number: Callable[[Tensor], float],
+) -> None:
+    """The proof says so, not only the comparison with torch's own gradients, which sees what
+    happens to a few records.
+    """
+    assert_alone(
+        lambda model, batch: squares(model, batch) * (1.0 + 1e3 * number(batch[0])), _WAYS[number]
+    )
 
 
 def test_t07_an_error_that_the_loss_catches_ends_the_step() -> None:
@@ -280,7 +314,9 @@ SEEN: list[float] = []
 
 
 def test_t09_a_number_that_python_has_seen_is_not_written_into_a_buffer() -> None:
-    """Wrong: the operation has public arguments alone, so what it writes counts as public; it is saved with the model."""
+    """Wrong: the operation has public arguments alone, so what it writes counts as public; it is
+    saved with the model.
+    """
     model = nn.Linear(4, 3)
     model.register_buffer("average", torch.zeros(()))
 
@@ -300,8 +336,13 @@ def test_t09_a_number_that_python_has_seen_is_not_written_into_a_buffer() -> Non
 
 def with_fewer_keys(x: Tensor) -> Tensor:
     """The kernel takes the number of keys from the values, and reads those of the next record."""
-    queries, values = torch.ones(len(x), 1, 4, 1) + 0.0 * x[:, None, :1, None], x.reshape(-1, 1, 4, 1)
-    attended = nn.functional.scaled_dot_product_attention(queries, x[:, :1].reshape(-1, 1, 1, 1), values)
+    queries, values = (
+        torch.ones(len(x), 1, 4, 1) + 0.0 * x[:, None, :1, None],
+        x.reshape(-1, 1, 4, 1),
+    )
+    attended = nn.functional.scaled_dot_product_attention(
+        queries, x[:, :1].reshape(-1, 1, 1, 1), values
+    )
     return attended.reshape(-1, 4)
 
 
@@ -311,9 +352,18 @@ def halved_copies(x: Tensor) -> Tensor:
 
 
 def test_t06_kernels_that_read_other_records_are_not_believed() -> None:
-    """Wrong: to go by what a function should compute, and not by the sizes and strides that its kernel takes for granted."""
+    """Wrong: to go by what a function should compute, and not by the sizes and strides that its
+    kernel takes for granted.
+    """
     engine = Engine(nn.Linear(4, 3))
-    list(engine.passes(lambda model, batch: squares(model, (with_fewer_keys(batch[0]),)), ordinary(), RECORDS, RECORDS))
+    list(
+        engine.passes(
+            lambda model, batch: squares(model, (with_fewer_keys(batch[0]),)),
+            ordinary(),
+            RECORDS,
+            RECORDS,
+        )
+    )
     assert "sizes do not fit" in str(engine.one_by_one)
 
 
@@ -322,11 +372,15 @@ def test_t06_kernels_are_given_memory_of_which_they_read_no_other() -> None:
     engine, records = Engine(nn.Linear(4, 3)), ordinary()
     engine.compute_one_by_one()
     loss = lambda model, batch: squares(model, (halved_copies(batch[0]),))  # noqa: E731
-    assert torch.equal(clipped(engine, loss, records, RECORDS), clipped(engine, squares, records, RECORDS))
+    assert torch.equal(
+        clipped(engine, loss, records, RECORDS), clipped(engine, squares, records, RECORDS)
+    )
 
 
 def test_t06_what_is_written_through_data_after_its_use_is_seen() -> None:
-    """Wrong: the version counter alone is compared, and the gradient of a weight is made of another record's row."""
+    """Wrong: the version counter alone is compared, and the gradient of a weight is made of another
+    record's row.
+    """
 
     def loss(model: Any, batch: Any) -> Tensor:
         entries = batch[0] * 1.0
@@ -338,7 +392,10 @@ def test_t06_what_is_written_through_data_after_its_use_is_seen() -> None:
 
 
 def test_t07_a_failure_that_the_loss_catches_stays_one() -> None:
-    assert_alone(lambda model, batch: squares(model, batch) * (1.0 + 1e3 * by_caught_failure(batch[0])), "for Python")
+    assert_alone(
+        lambda model, batch: squares(model, batch) * (1.0 + 1e3 * by_caught_failure(batch[0])),
+        "for Python",
+    )
 
 
 def test_t07_a_draw_that_takes_as_many_numbers_as_a_record_asks_for_is_not_shared() -> None:
@@ -390,7 +447,11 @@ class Counted(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Tensor:
-        present = gradients[0].sum().item() if Counted.way == "item" else float(gradients[0].numpy().sum())
+        present = (
+            gradients[0].sum().item()
+            if Counted.way == "item"
+            else float(gradients[0].numpy().sum())
+        )
         return gradients[0] * present
 
 
@@ -403,7 +464,9 @@ def test_t08_a_backward_function_that_mixes_gradients_is_not_believed() -> None:
 
 
 @pytest.mark.parametrize("way", ["item", "numpy"])
-def test_t08_a_backward_function_does_not_see_how_many_records_there_are(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_t08_a_backward_function_does_not_see_how_many_records_there_are(
+    way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(Counted, "way", way)
     assert_alone(lambda model, batch: Counted.apply(squares(model, batch)), "for Python")  # type: ignore[no-untyped-call]
 
@@ -411,7 +474,9 @@ def test_t08_a_backward_function_does_not_see_how_many_records_there_are(way: st
 def test_t08_a_hook_on_an_activation_may_look_at_its_own_record_only() -> None:
     def its(model: Any, batch: Any) -> Tensor:
         hidden = model(batch[0])
-        hidden.register_hook(lambda gradient: gradient * (1.0 + 1e3 * (gradient.abs().amax() - _SPECIAL).relu()))
+        hidden.register_hook(
+            lambda gradient: gradient * (1.0 + 1e3 * (gradient.abs().amax() - _SPECIAL).relu())
+        )
         out: Tensor = hidden.square().sum(1)
         return out
 
@@ -447,7 +512,7 @@ class Keeping(nn.Module):
 
 @pytest.mark.parametrize("alone", [False, True])
 @pytest.mark.parametrize("place", ["frozen", "bank", "cache", "data"])
-def test_t09_nothing_of_a_record_is_kept_on_the_model(place: str, alone: bool) -> None:  # noqa: FBT001
+def test_t09_nothing_of_a_record_is_kept_on_the_model(place: str, alone: bool) -> None:
     model = Keeping(place)
     engine = Engine(model)
     if alone:
@@ -506,12 +571,19 @@ def test_t09_t11_the_memory_of_the_data_set_enters_no_pass_past_the_sample() -> 
 
 
 @pytest.mark.parametrize("alone", [False, True])
-def test_t09_running_statistics_are_refused_where_no_schema_says_that_they_are_written(alone: bool) -> None:  # noqa: FBT001
-    """As `native_batch_norm` does, which is not among the functions of torch that are known by name."""
+def test_t09_running_statistics_are_refused_where_no_schema_says_that_they_are_written(
+    alone: bool,
+) -> None:
+    """As `native_batch_norm` does, which is not among the functions of torch that are known by
+    name.
+    """
     mean, variance = torch.zeros(4), torch.ones(4)
 
     def its(model: Any, batch: Any) -> Tensor:
-        return squares(model, (torch.native_batch_norm(batch[0], None, None, mean, variance, True, 0.1, 1e-5)[0],))
+        return squares(
+            model,
+            (torch.native_batch_norm(batch[0], None, None, mean, variance, True, 0.1, 1e-5)[0],),
+        )
 
     engine = Engine(nn.Linear(4, 3))
     if alone:
@@ -525,8 +597,12 @@ def test_t09_running_statistics_are_refused_where_no_schema_says_that_they_are_w
 
 
 @pytest.mark.parametrize("place", ["state", "lr"])
-def test_t09_t10_an_optimizer_that_holds_records_takes_no_step_and_is_not_saved(place: str, tmp_path: Path) -> None:
-    """Wrong: only the model is looked at, and raw records go into the checkpoint with the optimizer."""
+def test_t09_t10_an_optimizer_that_holds_records_takes_no_step_and_is_not_saved(
+    place: str, tmp_path: Path
+) -> None:
+    """Wrong: only the model is looked at, and raw records go into the checkpoint with the
+    optimizer.
+    """
     model = network()
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
 
@@ -590,7 +666,9 @@ def sign_by_largest(x: Tensor) -> Tensor:
 
 
 def test_t09_what_an_operator_in_python_keeps_ends_with_its_record() -> None:
-    """Wrong: the operator runs over all records, or in this process, before it is known that it has no rule."""
+    """Wrong: the operator runs over all records, or in this process, before it is known that it has
+    no rule.
+    """
     loss = lambda model, batch: squares(model, batch) * sign_by_largest(batch[0])  # noqa: E731
     assert_alone(loss, "sign_by_largest", "no rule")
     assert float(_LARGEST) == 1.0
@@ -603,7 +681,9 @@ def test_t10_a_backward_that_was_left_in_the_loop_is_refused_and_leaves_nothing(
     run.backward(labelled, next(batches))
     with pytest.raises(ModelError, match="backward"):
         labelled(model, [torch.ones(2, 6), torch.tensor([0, 1])]).mean().backward()  # type: ignore[no-untyped-call]
-    assert sum(parameter.grad is None for parameter in model.parameters()) == 1  # where it came by first
+    assert (
+        sum(parameter.grad is None for parameter in model.parameters()) == 1
+    )  # where it came by first
 
 
 def test_t10_an_optimizer_takes_no_gradient_that_no_release_wrote() -> None:
@@ -628,7 +708,10 @@ def test_t13_settings_for_shorter_formats_are_refused_whichever_way_they_were_ma
     with pytest.raises(NumericsError, match="ONEDNN"):
         list(Engine(nn.Linear(4, 3)).passes(squares, ordinary(), RECORDS, RECORDS))
     monkeypatch.delenv("ONEDNN_DEFAULT_FPMATH_MODE")
-    with _setting(torch.backends.mkldnn.matmul, "fp32_precision", "bf16"), pytest.raises(NumericsError, match="mkldnn"):  # type: ignore[attr-defined]
+    with (
+        _setting(torch.backends.mkldnn.matmul, "fp32_precision", "bf16"),
+        pytest.raises(NumericsError, match="mkldnn"),
+    ):  # type: ignore[attr-defined]
         list(Engine(nn.Linear(4, 3)).passes(squares, ordinary(), RECORDS, RECORDS))
 
 
@@ -659,9 +742,16 @@ def by_largest(model: Any, batch: Any) -> Tensor:
 
 @pytest.mark.parametrize("its", [summed_over_all, weight_zero, by_largest])
 def test_t14_whether_a_pass_is_proved_and_why_not_does_not_depend_on_its_records(its: Loss) -> None:
-    """Whoever sees the reason learns nothing of the special record, also where ordinary ones have weight zero."""
+    """Whoever sees the reason learns nothing of the special record, also where ordinary ones have
+    weight zero.
+    """
     reasons = set()
-    for batch in (ordinary(), with_one_special(), (torch.zeros(RECORDS, 4),), (torch.full((RECORDS, 4), float("nan")),)):
+    for batch in (
+        ordinary(),
+        with_one_special(),
+        (torch.zeros(RECORDS, 4),),
+        (torch.full((RECORDS, 4), float("nan")),),
+    ):
         engine = Engine(nn.Linear(4, 3))
         list(engine.passes(its, batch, RECORDS, RECORDS))
         reasons.add(engine.one_by_one)
@@ -681,14 +771,22 @@ def test_t14_a_refusal_names_no_number_of_a_record() -> None:
 def hooks_on(model: nn.Module) -> Iterator[tuple[str, Callable[[], Any]]]:
     weight: Any = next(iter(model.parameters()))
     yield "gradient hook", lambda: weight.register_hook(lambda gradient: gradient)
-    yield "post-accumulate", lambda: weight.register_post_accumulate_grad_hook(lambda parameter: None)
+    yield (
+        "post-accumulate",
+        lambda: weight.register_post_accumulate_grad_hook(lambda parameter: None),
+    )
     yield "forward hook", lambda: model.register_forward_hook(lambda *_: None)
     yield "forward pre-hook", lambda: model.register_forward_pre_hook(lambda *_: None)
     yield "backward hook", lambda: model.register_full_backward_hook(lambda *_: None)
 
 
-@pytest.mark.parametrize("kind", ["gradient hook", "post-accumulate", "forward hook", "forward pre-hook", "backward hook"])
-def test_t15_a_hook_that_would_be_shown_numbers_of_a_record_is_refused_before_anything_is_charged(kind: str) -> None:
+@pytest.mark.parametrize(
+    "kind",
+    ["gradient hook", "post-accumulate", "forward hook", "forward pre-hook", "backward hook"],
+)
+def test_t15_a_hook_that_would_be_shown_numbers_of_a_record_is_refused_before_anything_is_charged(
+    kind: str,
+) -> None:
     model = network()
     run = keyed(model, plan())
     handle = dict(hooks_on(model))[kind]()

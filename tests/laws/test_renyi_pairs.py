@@ -1,4 +1,6 @@
-"""The worst pairs of docs/proofs/rdp.md, against random pairs in two dimensions integrated on a grid."""
+"""The worst pairs of docs/proofs/rdp.md, against random pairs in two dimensions integrated on a
+grid.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +31,16 @@ noises = st.floats(1.0, 4.0)
 
 def ratio(shift: NDArray[np.float64], s: float) -> NDArray[np.float64]:
     """Density of N(shift, s^2) over that of N(0, s^2) at s times the grid."""
-    result: NDArray[np.float64] = np.exp((shift[0] * FIRST + shift[1] * SECOND) / s - shift @ shift / (2 * s * s))
+    result: NDArray[np.float64] = np.exp(
+        (shift[0] * FIRST + shift[1] * SECOND) / s - shift @ shift / (2 * s * s)
+    )
     return result
 
 
 def moment_distance(up: NDArray[np.float64], down: NDArray[np.float64], order: float) -> float:
-    """A - 1 for density ratios a = up, b = down: E[a^order b^(1-order) - 1 - order (a-1) + (order-1)(b-1)]."""
+    """A - 1 for density ratios a = up, b = down: E[a^order b^(1-order) - 1 - order (a-1) +
+    (order-1)(b-1)].
+    """
     terms = up**order * down ** (1 - order) - 1 - order * (up - 1) + (order - 1) * (down - 1)
     return float(np.sum(WEIGHT * terms))
 
@@ -61,9 +67,15 @@ def test_poisson_replace_one_is_never_exceeded(
 @settings(max_examples=60, deadline=None)
 @given(rest=disc, v=disc, w=disc, order=orders, q=probabilities, s=noises)
 def test_fixed_size_is_never_exceeded(
-    rest: NDArray[np.float64], v: NDArray[np.float64], w: NDArray[np.float64], order: float, q: float, s: float
+    rest: NDArray[np.float64],
+    v: NDArray[np.float64],
+    w: NDArray[np.float64],
+    order: float,
+    q: float,
+    s: float,
 ) -> None:
-    # All three in the unit ball; with the exchanged record's place taken by another, distances reach 2.
+    # All three in the unit ball; with the exchanged record's place taken by another, distances
+    # reach 2.
     a, b = 1 - q + q * ratio(v - rest, s), 1 - q + q * ratio(w - rest, s)
     bound = divergences.fixed_size_gaussian(order, fraction=q, noise_multiplier=s)
     assert moment_distance(a, b, order) <= allowed(bound, order)

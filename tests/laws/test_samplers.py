@@ -8,7 +8,15 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from discreet.ledger.events import BallsInBins, Everything, FixedSize, Poisson, Sampling, Shuffled, TruncatedPoisson
+from discreet.ledger.events import (
+    BallsInBins,
+    Everything,
+    FixedSize,
+    Poisson,
+    Sampling,
+    Shuffled,
+    TruncatedPoisson,
+)
 from discreet.sampling import Owners, Sampler
 from support.written_streams import source
 
@@ -33,11 +41,15 @@ def samplers(draw: st.DrawFn, most: int = 60) -> Sampler:
     ]
     policy: Sampling = draw(st.one_of(policies))
     cap = None if owners is None else draw(st.one_of(st.none(), st.integers(1, 3)))
-    return Sampler(policy, records=records, steps=draw(st.integers(1, 3)), owners=owners, rows_per_unit=cap)
+    return Sampler(
+        policy, records=records, steps=draw(st.integers(1, 3)), owners=owners, rows_per_unit=cap
+    )
 
 
 @given(samplers(), st.integers(0, 99))
-def test_p28_p30_p32_positions_are_those_of_the_data_set_and_every_batch_comes(sampler: Sampler, key: int) -> None:
+def test_p28_p30_p32_positions_are_those_of_the_data_set_and_every_batch_comes(
+    sampler: Sampler, key: int
+) -> None:
     drawn = list(sampler.draw(source(key)))
     assert len(drawn) == sampler.batches
     for sample in drawn:
@@ -72,20 +84,32 @@ def test_an_epoch_is_a_partition(sampler: Sampler, key: int) -> None:
 
 
 @given(samplers(), st.integers(0, 99), st.integers(1, 5))
-def test_p22_the_parts_of_the_ranks_are_the_sample_of_one(sampler: Sampler, key: int, ranks: int) -> None:
+def test_p22_the_parts_of_the_ranks_are_the_sample_of_one(
+    sampler: Sampler, key: int, ranks: int
+) -> None:
     whole = list(sampler.draw(source(key)))
     parts = [list(sampler.draw(source(key), rank=rank, ranks=ranks)) for rank in range(ranks)]
     assert {len(part) for part in parts} == {len(whole)}
     for number, sample in enumerate(whole):
         same_step = [part[number] for part in parts]
         assert {(part.step, part.batch) for part in same_step} == {(sample.step, sample.batch)}
-        np.testing.assert_array_equal(np.concatenate([part.units for part in same_step]), sample.units)
-        np.testing.assert_array_equal(np.concatenate([part.rows for part in same_step]), sample.rows)
+        np.testing.assert_array_equal(
+            np.concatenate([part.units for part in same_step]), sample.units
+        )
+        np.testing.assert_array_equal(
+            np.concatenate([part.rows for part in same_step]), sample.rows
+        )
 
 
 @given(samplers(), st.integers(0, 99), st.data())
 @settings(max_examples=50)
 def test_p20_a_resumed_draw_is_the_rest(sampler: Sampler, key: int, data: st.DataObject) -> None:
     start = data.draw(st.integers(0, sampler.steps))
-    whole = [(one.step, one.batch, one.rows.tolist()) for one in sampler.draw(source(key)) if one.step >= start]
-    assert [(one.step, one.batch, one.rows.tolist()) for one in sampler.draw(source(key), start=start)] == whole
+    whole = [
+        (one.step, one.batch, one.rows.tolist())
+        for one in sampler.draw(source(key))
+        if one.step >= start
+    ]
+    assert [
+        (one.step, one.batch, one.rows.tolist()) for one in sampler.draw(source(key), start=start)
+    ] == whole

@@ -38,10 +38,16 @@ def test_lower_estimate_upper_renyi_are_in_order(q: float, z: float, k: int, d: 
 
 
 @pytest.mark.parametrize("mixed", [(), ((PoissonGaussian(0.01, 1.0), 100),)])
-def test_the_renyi_cap_holds_where_a_pair_only_dominates(mixed: tuple[tuple[Leaf, int], ...]) -> None:
-    """Rényi analysis of a bounded range beats its dominating pair: leaving the cap out because the curve looks tight fails."""
+def test_the_renyi_cap_holds_where_a_pair_only_dominates(
+    mixed: tuple[tuple[Leaf, int], ...],
+) -> None:
+    """Rényi analysis of a bounded range beats its dominating pair: leaving the cap out because the
+    curve looks tight fails.
+    """
     leaves: tuple[tuple[Leaf, int], ...] = ((BoundedRange(0.1), 100), *mixed)
-    pairs = epsilon_bracket(Problem(tuple((directions(leaf)[0], k) for leaf, k in leaves)), 1e-5, 1e-3)
+    pairs = epsilon_bracket(
+        Problem(tuple((directions(leaf)[0], k) for leaf, k in leaves)), 1e-5, 1e-3
+    )
     assert rdp.epsilon(leaves, delta=1e-5).value < pairs.lower
     assert tight_epsilon(leaves, 1e-5).upper <= rdp.epsilon(leaves, delta=1e-5).value
     assert tight_delta(leaves, 1.4).upper <= rdp.delta(leaves, epsilon=1.4).value
@@ -55,14 +61,21 @@ def test_composition_counts_and_order_do_not_matter(q: float, z: float, counts: 
     pairs = [(first, k) for k in counts] + [(second, 2)]
     copies = [(first, 1)] * sum(counts) + [(second, 1)] * 2
     assert normalise(pairs, ADD) == normalise(copies[::-1], ADD)
-    assert account(pairs, delta=1e-6, adjacency=ADD) == account(copies[::-1], delta=1e-6, adjacency=ADD)
+    assert account(pairs, delta=1e-6, adjacency=ADD) == account(
+        copies[::-1], delta=1e-6, adjacency=ADD
+    )
 
 
 @FEW
 @given(probability, noise, st.integers(1, 5), st.integers(1, 500))
-def test_p34_groups_cost_what_one_folded_group_costs(q: float, z: float, groups: int, k: int) -> None:
+def test_p34_groups_cost_what_one_folded_group_costs(
+    q: float, z: float, groups: int, k: int
+) -> None:
     # Each of G groups has noise multiplier z sqrt(G), so that together they have z.
-    many = Step(Poisson(q), [GaussianSum(f"g{i}", 0.5 + i, z * math.sqrt(groups) * (0.5 + i)) for i in range(groups)])
+    many = Step(
+        Poisson(q),
+        [GaussianSum(f"g{i}", 0.5 + i, z * math.sqrt(groups) * (0.5 + i)) for i in range(groups)],
+    )
     one = Step(Poisson(q), [GaussianSum("all", 1.0, z)])
     found = account([(many, k)], delta=1e-6, adjacency=ADD)
     expected = account([(one, k)], delta=1e-6, adjacency=ADD)
@@ -70,13 +83,16 @@ def test_p34_groups_cost_what_one_folded_group_costs(q: float, z: float, groups:
     assert expected.lower <= found.upper * (1 + 1e-9)
     apart = [(Step(Poisson(q), [query]), k) for query in many.queries]
     if groups > 1 and expected.lower > 0.1 and q < 0.3:
-        # Composed as if each group had a sample of its own the cost is another one: here it must not be mistaken for it.
+        # Composed as if each group had a sample of its own the cost is another one: here it must
+        # not be mistaken for it.
         assert normalise(apart, ADD) != normalise([(many, k)], ADD)
 
 
 @FEW
 @given(probability, noise, count, st.sampled_from([1e-5, 1e-10]))
-def test_monotone_in_probability_noise_count_and_delta(q: float, z: float, k: int, d: float) -> None:
+def test_monotone_in_probability_noise_count_and_delta(
+    q: float, z: float, k: int, d: float
+) -> None:
     base = tight_epsilon(((PoissonGaussian(q, z), k),), d)
     for worse, at in (
         (((PoissonGaussian(min(0.99, q * 1.1), z), k),), d),
@@ -151,7 +167,9 @@ def test_gaussians_and_samples_together_lie_between_each_alone_and_the_sum() -> 
     sampled: tuple[Leaf, int] = (PoissonGaussian(0.01, 1.0), 1_000)
     plain: tuple[Leaf, int] = (Gaussian(2.0), 3)
     both = tight_epsilon((sampled, plain), 1e-6)
-    assert both.lower > max(tight_epsilon((sampled,), 1e-6).upper, tight_epsilon((plain,), 1e-6).upper)
+    assert both.lower > max(
+        tight_epsilon((sampled,), 1e-6).upper, tight_epsilon((plain,), 1e-6).upper
+    )
     assert both.upper < tight_epsilon((sampled,), 5e-7).upper + tight_epsilon((plain,), 5e-7).upper
     assert both.upper - both.lower <= 1.01e-3 * both.upper
 

@@ -1,4 +1,6 @@
-"""Laws of tuning: what is written is what is read; the clip norm that is taken is the smallest that is good enough."""
+"""Laws of tuning: what is written is what is read; the clip norm that is taken is the smallest that
+is good enough.
+"""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,12 +19,17 @@ def records(draw: st.DrawFn) -> Tuning:
     kind = draw(st.sampled_from(Kind))
     private = kind is Kind.PRIVATE
     names = draw(st.lists(LABELS, min_size=1, max_size=3, unique=True))
-    labels = [draw(st.lists(LABELS, min_size=1, max_size=3, unique=True)) for _ in range(draw(st.integers(1, 4)))]
+    labels = [
+        draw(st.lists(LABELS, min_size=1, max_size=3, unique=True))
+        for _ in range(draw(st.integers(1, 4)))
+    ]
     trials = tuple(
         Trial(
             {name: draw(NUMBERS) for name in names},
             draw(SCORES),
-            tuple(f"{number}: {label}" for label in its) if private else (),  # each run is that of one trial
+            tuple(f"{number}: {label}" for label in its)
+            if private
+            else (),  # each run is that of one trial
         )
         for number, its in enumerate(labels)
     )
@@ -53,6 +60,8 @@ def test_no_smaller_clip_norm_is_good_enough(found: list[int], tolerance: int) -
         return found[round(tried.clip_norm) - 1]
 
     clip_norms = range(1, len(found) + 1)
-    chosen = clip_search(trial, PLAN, clip_norms, data=Public("numbers"), tolerance=tolerance, progress=False).clip_norm
+    chosen = clip_search(
+        trial, PLAN, clip_norms, data=Public("numbers"), tolerance=tolerance, progress=False
+    ).clip_norm
     good = [clip_norm for clip_norm in clip_norms if found[clip_norm - 1] >= max(found) - tolerance]
     assert chosen == min(good)

@@ -1,4 +1,6 @@
-"""Deliberate privacy bugs in the accountants, each applied to the real code, and the test that catches it."""
+"""Deliberate privacy bugs in the accountants, each applied to the real code, and the test that
+catches it.
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +27,9 @@ NORMALISE = "unit/accounting/test_normalise.py"
 def count_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     right = normalise.normalise
     monkeypatch.setattr(
-        accountant, "normalise", lambda steps, its: tuple((leaf, min(count, 1)) for leaf, count in right(steps, its))
+        accountant,
+        "normalise",
+        lambda steps, its: tuple((leaf, min(count, 1)) for leaf, count in right(steps, its)),
     )
 
 
@@ -43,7 +47,11 @@ def cheaper_direction_only(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def flattered(leaf: Any) -> Any:
-    return replace(leaf, noise_multiplier=leaf.noise_multiplier * 1.01) if isinstance(leaf, PoissonGaussian) else leaf
+    return (
+        replace(leaf, noise_multiplier=leaf.noise_multiplier * 1.01)
+        if isinstance(leaf, PoissonGaussian)
+        else leaf
+    )
 
 
 def noise_overstated(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,14 +85,20 @@ def running_bound(self: object, snapshot: Snapshot) -> None:
     terms = snapshot.terms
     if terms is None or terms.epsilon is None:
         return
-    claim = accountant.account(snapshot.committed(), delta=terms.delta, adjacency=snapshot.runs[0].info.adjacency)
+    claim = accountant.account(
+        snapshot.committed(), delta=terms.delta, adjacency=snapshot.runs[0].info.adjacency
+    )
     budget._refuse_above(terms.epsilon, terms.delta, claim.upper, "a running bound")
 
 
 def each_kind_by_its_own_rule(self: budget._Rules, snapshot: Snapshot) -> None:
-    """The filter admits what was chosen from outputs, the tight accountant what was fixed, as if neither knew the other."""
+    """The filter admits what was chosen from outputs, the tight accountant what was fixed, as if
+    neither knew the other.
+    """
     fixed = [run for run in snapshot.runs if run.info.parameters is dp.Parameters.FIXED_IN_ADVANCE]
-    chosen = [run for run in snapshot.runs if run.info.parameters is not dp.Parameters.FIXED_IN_ADVANCE]
+    chosen = [
+        run for run in snapshot.runs if run.info.parameters is not dp.Parameters.FIXED_IN_ADVANCE
+    ]
     if chosen:
         RIGHT_ADMIT(self, replace(snapshot, runs=tuple(chosen)))
     if fixed:
@@ -95,7 +109,9 @@ def delta_chosen_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
     right = accountant._fixed_analysis
 
     def obliging(found: sources.Read, terms: Terms, delta: float | None, name: Any) -> dp.Guarantee:
-        return right(found, replace(terms, delta=delta or terms.delta), delta or terms.delta, "tight")
+        return right(
+            found, replace(terms, delta=delta or terms.delta), delta or terms.delta, "tight"
+        )
 
     monkeypatch.setattr(accountant, "_fixed_analysis", obliging)
 
@@ -108,9 +124,15 @@ def marks_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
 RIGHT_ADMIT = budget._Rules.admit
 
 MUTATIONS = [
-    Mutation("P26 shuffled taken for Poisson", shuffled_as_poisson, f"{ACCOUNTANT}::test_p26_shuffled_is_not_amplified"),
     Mutation(
-        "P33 an accountant drops the count", count_dropped, f"{ACCOUNTANT}::test_p33_one_hundred_choices_cost_more_than_one"
+        "P26 shuffled taken for Poisson",
+        shuffled_as_poisson,
+        f"{ACCOUNTANT}::test_p26_shuffled_is_not_amplified",
+    ),
+    Mutation(
+        "P33 an accountant drops the count",
+        count_dropped,
+        f"{ACCOUNTANT}::test_p33_one_hundred_choices_cost_more_than_one",
     ),
     Mutation(
         "P34 an accountant counts the largest group only",
@@ -122,8 +144,16 @@ MUTATIONS = [
         replaced(normalise, "_unsampled", removal_for_replacement),
         f"{ACCOUNTANT}::test_p35_full_batch_replace_one_is_twice_the_sensitivity_in_both_accountants",
     ),
-    Mutation("one direction of add-or-remove only", cheaper_direction_only, f"{GOLDEN}::test_twelve_oracles_to_eight_digits"),
-    Mutation("noise overstated by 1 %", noise_overstated, f"{GOLDEN}::test_twelve_oracles_to_eight_digits"),
+    Mutation(
+        "one direction of add-or-remove only",
+        cheaper_direction_only,
+        f"{GOLDEN}::test_twelve_oracles_to_eight_digits",
+    ),
+    Mutation(
+        "noise overstated by 1 %",
+        noise_overstated,
+        f"{GOLDEN}::test_twelve_oracles_to_eight_digits",
+    ),
     Mutation(
         "P38 a target missed by 3 % is met",
         target_missed_by_three_percent,
@@ -144,7 +174,11 @@ MUTATIONS = [
         delta_chosen_afterwards,
         f"{BUDGET}::test_t03_a_filter_has_one_delta_and_one_analysis_which_nobody_chooses_afterwards",
     ),
-    Mutation("T05 a void ledger has a number", marks_forgotten, f"{ACCOUNTANT}::test_t05_a_void_ledger_has_no_number"),
+    Mutation(
+        "T05 a void ledger has a number",
+        marks_forgotten,
+        f"{ACCOUNTANT}::test_t05_a_void_ledger_has_no_number",
+    ),
 ]
 
 

@@ -1,4 +1,6 @@
-"""Deliberate privacy bugs in the NumPy engine, each applied to the real code, and the test that catches it."""
+"""Deliberate privacy bugs in the NumPy engine, each applied to the real code, and the test that
+catches it.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -26,14 +28,21 @@ def noise_of_the_mean_on_the_sum(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def wrong(self: Aggregator, integers: Any, group: Group, sample: Sample, lane: int) -> Any:
         clean = integers * sums.grid_of(group).spacing
-        return clean + (right(self, integers, group, sample, lane) - clean) / self.plan.expected_batch_size
+        return (
+            clean
+            + (right(self, integers, group, sample, lane) - clean) / self.plan.expected_batch_size
+        )
 
     monkeypatch.setattr(Aggregator, "_noised", wrong)
 
 
 def skips_empty_samples(monkeypatch: pytest.MonkeyPatch) -> None:
     right = Session._charged
-    monkeypatch.setattr(Session, "_charged", lambda self, *rest: (sample for sample in right(self, *rest) if len(sample)))
+    monkeypatch.setattr(
+        Session,
+        "_charged",
+        lambda self, *rest: (sample for sample in right(self, *rest) if len(sample)),
+    )
 
 
 def divides_by_the_realised_size(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,7 +50,9 @@ def divides_by_the_realised_size(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def wrong(self: Aggregator, sample: Sample, records: Any) -> dp.aggregation.Release:
         released = right(self, sample, records)
-        object.__setattr__(released, "divisors", dict.fromkeys(released.divisors, max(1, len(sample))))
+        object.__setattr__(
+            released, "divisors", dict.fromkeys(released.divisors, max(1, len(sample)))
+        )
         return released
 
     monkeypatch.setattr(Aggregator, "release", wrong)
@@ -63,7 +74,11 @@ MUTATIONS = [
         replaced(Sample, "spend", lambda self: None),
         f"{UNIT}::test_p16_a_sample_is_released_once",
     ),
-    Mutation("P28 the engine skips empty samples", skips_empty_samples, f"{UNIT}::test_p28_an_empty_sample_releases_noise"),
+    Mutation(
+        "P28 the engine skips empty samples",
+        skips_empty_samples,
+        f"{UNIT}::test_p28_an_empty_sample_releases_noise",
+    ),
     Mutation(
         "P29 realised size as divisor",
         divides_by_the_realised_size,

@@ -1,7 +1,8 @@
-"""Deliberate bugs that white-box audits see: the lower bound that an attack proves goes above the claim.
+"""Deliberate bugs that white-box audits see: the lower bound that an attack proves goes above the
+claim.
 
-A wrong norm is noticed by the engine itself, which compares a few records with torch's own gradients and then computes one by
-one; for these bugs that comparison is switched off as well.
+A wrong norm is noticed by the engine itself, which compares a few records with torch's own
+gradients and then computes one by one; for these bugs that comparison is switched off as well.
 """
 
 from __future__ import annotations
@@ -80,12 +81,20 @@ def rows_that_are_not_merged(self: factors.Rows, rows: Any) -> Any:
 
 MUTATIONS = [
     Mutation(
-        "P01 no clipping, seen by an audit", replaced(Group, "weights", lambda self, squares: np.ones(len(squares))), FULL_BATCH
+        "P01 no clipping, seen by an audit",
+        replaced(Group, "weights", lambda self, squares: np.ones(len(squares))),
+        FULL_BATCH,
     ),
     Mutation("P23 noise halved, seen by an audit", noise_by(0.5), FULL_BATCH),
     Mutation("P23 noise halved, seen by an audit of samples", noise_by(0.5), SAMPLED),
-    Mutation("P23 noise halved, seen by an audit of adaptive clipping", noise_by(0.5), f"{AUDITS}::test_mechanisms[adaptive]"),
-    Mutation("P23 noise of the mean on the sum, seen by an audit", noise_by(1.0 / 3020), FULL_BATCH),
+    Mutation(
+        "P23 noise halved, seen by an audit of adaptive clipping",
+        noise_by(0.5),
+        f"{AUDITS}::test_mechanisms[adaptive]",
+    ),
+    Mutation(
+        "P23 noise of the mean on the sum, seen by an audit", noise_by(1.0 / 3020), FULL_BATCH
+    ),
     Mutation(
         "P20 noise reused in every step, seen by an audit",
         replaced(Session, "noise_stream", the_same_noise_in_every_step),
@@ -104,7 +113,9 @@ MUTATIONS = [
     ),
     Mutation(
         "P03 tied weights without their cross term, seen by an audit",
-        wrong_norm(factors.Tied, "_cross", lambda self: torch.zeros(self.records, dtype=torch.float64)),
+        wrong_norm(
+            factors.Tied, "_cross", lambda self: torch.zeros(self.records, dtype=torch.float64)
+        ),
         f"{AUDITS}::test_paths[tied, ghost]",
     ),
     Mutation(

@@ -1,4 +1,6 @@
-"""P43: wrong estimators, made by patching the right ones, state more than is true; the same checks of coverage catch them."""
+"""P43: wrong estimators, made by patching the right ones, state more than is true; the same checks
+of coverage catch them.
+"""
 
 import sys
 from collections.abc import Callable
@@ -43,7 +45,9 @@ def no_leak(monkeypatch: pytest.MonkeyPatch) -> None:
 def delta_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     right: Callable[..., float] = module("threshold")._measured
     monkeypatch.setattr(
-        module("threshold"), "_measured", lambda half, limit, way, _, share: right(half, limit, way, 0.0, share)
+        module("threshold"),
+        "_measured",
+        lambda half, limit, way, _, share: right(half, limit, way, 0.0, share),
     )
 
 
@@ -56,16 +60,24 @@ MUTATIONS = [
         best_number_of_guesses,
         f"{STATISTICS}::test_p43_one_run_covers_randomised_response",
     ),
-    Mutation("P43 one run: delta taken as 0", no_leak, f"{STATISTICS}::test_p43_one_run_covers_a_leak"),
+    Mutation(
+        "P43 one run: delta taken as 0", no_leak, f"{STATISTICS}::test_p43_one_run_covers_a_leak"
+    ),
     Mutation(
         "P43 one run: delta taken as 0, against the worst mechanism",
         no_leak,
         f"{UNIT}/test_one_run.py::test_p43_no_mechanism_betrays_more_than_the_bound",
     ),
     Mutation(
-        "P43 threshold: rates for bounds", rates_for_bounds, f"{STATISTICS}::test_p43_threshold_covers_randomised_response"
+        "P43 threshold: rates for bounds",
+        rates_for_bounds,
+        f"{STATISTICS}::test_p43_threshold_covers_randomised_response",
     ),
-    Mutation("P43 threshold: delta taken as 0", delta_ignored, f"{STATISTICS}::test_p43_threshold_covers_a_leak"),
+    Mutation(
+        "P43 threshold: delta taken as 0",
+        delta_ignored,
+        f"{STATISTICS}::test_p43_threshold_covers_a_leak",
+    ),
     Mutation(
         "P43 threshold: canaries of one run taken for independent",
         replaced(Scores, "independent", True),

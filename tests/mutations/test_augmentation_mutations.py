@@ -19,7 +19,9 @@ TESTS = "unit/training/test_augmentation.py"
 right_passes = Engine.passes
 
 
-def copies_as_records(self: Engine, loss: Any, batch: Any, records: int, present: int | Tensor) -> Iterator[Any]:
+def copies_as_records(
+    self: Engine, loss: Any, batch: Any, records: int, present: int | Tensor
+) -> Iterator[Any]:
     """Every copy is clipped to the clip norm, and all copies are added up: K times the sensitivity."""
     if not isinstance(loss, Augmented):
         return right_passes(self, loss, batch, records, present)
@@ -48,7 +50,9 @@ MUTATIONS = [
         replaced(
             factors,
             "_rows_joined",
-            lambda values, copies: values.reshape(copies, -1, *values.shape[1:]).movedim(0, 1).flatten(1, 2),
+            lambda values, copies: (
+                values.reshape(copies, -1, *values.shape[1:]).movedim(0, 1).flatten(1, 2)
+            ),
         ),
         f"{TESTS}::test_any_number_of_copies[2]",
     ),

@@ -1,4 +1,6 @@
-"""Deliberate privacy bugs in private batch-norm statistics, each applied to the real code, and the check that catches it."""
+"""Deliberate privacy bugs in private batch-norm statistics, each applied to the real code, and the
+check that catches it.
+"""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,7 +20,9 @@ RUNS = "unit/training/passes/test_private_norms_in_runs.py"
 right_moments, right_note = _Layer.moments, Noting.note
 
 
-def statistics_of_the_batch(self: Noting, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+def statistics_of_the_batch(
+    self: Noting, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Any:
     return args, dict(kwargs)
 
 
@@ -28,7 +32,9 @@ def moments_around_the_batch(self: _Layer, rows: Tensor) -> Tensor:
 
 
 def taken_up(self: Noting, leaf: str, rows: Tensor, channel: int) -> None:
-    """The running mean moves by what the layer was given, not by what was released; the copy too, so that nobody notices."""
+    """The running mean moves by what the layer was given, not by what was released; the copy too,
+    so that nobody notices.
+    """
     right_note(self, leaf, rows, channel)
     (layer,) = (layer for name, layer in self._layers.values() if name == leaf)
     for mean in (layer.mean, _of(layer.module.running_mean)):
@@ -45,13 +51,21 @@ def only_looks(self: _Layer) -> bool:
 
 
 MUTATIONS = [
-    Mutation("P09 the batch's own statistics", replaced(Noting, "released_only", statistics_of_the_batch), ISOLATED),
+    Mutation(
+        "P09 the batch's own statistics",
+        replaced(Noting, "released_only", statistics_of_the_batch),
+        ISOLATED,
+    ),
     Mutation(
         "P09 the batch's own statistics, seen in the buffers",
         replaced(Noting, "released_only", statistics_of_the_batch),
         f"{TESTS}::test_p09_a_pass_moves_no_buffer[False]",
     ),
-    Mutation("P09 moments around the batch's mean", replaced(_Layer, "moments", moments_around_the_batch), ISOLATED),
+    Mutation(
+        "P09 moments around the batch's mean",
+        replaced(_Layer, "moments", moments_around_the_batch),
+        ISOLATED,
+    ),
     Mutation(
         "P42 moments enter a buffer without noise",
         replaced(Noting, "note", taken_up),

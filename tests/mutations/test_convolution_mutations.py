@@ -1,4 +1,6 @@
-"""Deliberate bugs in the gradients and norms of convolutions, each applied to the real code, and the test that catches it."""
+"""Deliberate bugs in the gradients and norms of convolutions, each applied to the real code, and
+the test that catches it.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ right_both = convolution_norms._both
 def without(name: str) -> Any:
     """The error of the norms with one part left out."""
 
-    def error(how: Convolution, positions: int, shifts: bool, dtype: torch.dtype) -> object:  # noqa: FBT001  (as in the code)
+    def error(how: Convolution, positions: int, shifts: bool, dtype: torch.dtype) -> object:
         whole = right_error(how, positions, shifts, dtype)
         names = ("relative", "lost_inner", "lost_outer", "growth", "rest", "rounding", "lost")
         parts = {part: getattr(whole, part) for part in names}
@@ -39,7 +41,9 @@ def first_group_only(how: Convolution, wide: Tensor) -> Tensor:
 
 
 def unshifted(gram: Tensor, axis: int, some: slice) -> Tensor:
-    return right_both(gram, axis, slice(0, some.stop - some.start, some.step) if some.step else some)
+    return right_both(
+        gram, axis, slice(0, some.stop - some.start, some.step) if some.step else some
+    )
 
 
 MUTATIONS = [

@@ -1,4 +1,6 @@
-"""Deliberate bugs in the PyTorch engine, each applied to the real code, and the test that catches it."""
+"""Deliberate bugs in the PyTorch engine, each applied to the real code, and the test that catches
+it.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -82,7 +84,9 @@ def neither_proved_nor_compared(monkeypatch: pytest.MonkeyPatch) -> None:
 MUTATIONS = [
     Mutation(
         "P03 tied weights without their cross term",
-        replaced(factors.Tied, "_cross", lambda self: torch.zeros(self.records, dtype=torch.float64)),
+        replaced(
+            factors.Tied, "_cross", lambda self: torch.zeros(self.records, dtype=torch.float64)
+        ),
         f"{LAWS}::test_p03_a_weight_used_as_a_function_counts_in_the_norm",
     ),
     Mutation(
@@ -168,13 +172,21 @@ def test_the_bug_is_caught(mutation: Mutation, tmp_path: Path) -> None:
     assert_caught(mutation, tmp_path)
 
 
-def test_p03_without_the_self_test_a_missing_cross_term_breaks_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the guards are for: the same bug, with them off, lets a record through that is longer than the clip norm."""
-    monkeypatch.setattr(factors.Tied, "_cross", lambda self: torch.zeros(self.records, dtype=torch.float64))
+def test_p03_without_the_self_test_a_missing_cross_term_breaks_the_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What the guards are for: the same bug, with them off, lets a record through that is longer
+    than the clip norm.
+    """
+    monkeypatch.setattr(
+        factors.Tied, "_cross", lambda self: torch.zeros(self.records, dtype=torch.float64)
+    )
     monkeypatch.setattr(oracle, "agree", lambda found, row, truth, tolerance: True)
     torch.manual_seed(3)
     model: nn.Module = TiedHead()
     batch = (torch.randint(7, (RECORDS, 4)),)
     its = Engine(model, form="ghost")
-    twice = [batch[0][row : row + 1].repeat(2, 1) for row in range(RECORDS)]  # a pass over one row has torch's gradients
+    twice = [
+        batch[0][row : row + 1].repeat(2, 1) for row in range(RECORDS)
+    ]  # a pass over one row has torch's gradients
     assert max(float(clipped(its, squares, (rows,), 2).norm()) / 2 for rows in twice) > 1.01

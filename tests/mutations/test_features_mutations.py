@@ -1,4 +1,6 @@
-"""Deliberate privacy bugs in second moments and features, each applied to the real code, and the test that catches it."""
+"""Deliberate privacy bugs in second moments and features, each applied to the real code, and the
+test that catches it.
+"""
 
 import math
 from pathlib import Path
@@ -35,7 +37,9 @@ def triangle_without_weight(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def wrong(group: Group, records: int) -> tuple[Grid, int]:
         grid, radius = right(group, records)
-        return grid, math.floor(radius * 2.0 / 3.0**0.5)  # at two equal coordinates a plain triangle is shorter by this
+        return grid, math.floor(
+            radius * 2.0 / 3.0**0.5
+        )  # at two equal coordinates a plain triangle is shorter by this
 
     monkeypatch.setattr(second_moments, "_grid", wrong)
 
@@ -49,7 +53,9 @@ def noise_on_one_half(monkeypatch: pytest.MonkeyPatch) -> None:
         size = math.isqrt(integers.size)
         integers[:] = before + np.triu((integers - before).reshape(size, size)).reshape(-1)
 
-    monkeypatch.setattr(second_moments, "GaussianNoise", type("Half", (GaussianNoise,), {"add_to": wrong}))
+    monkeypatch.setattr(
+        second_moments, "GaussianNoise", type("Half", (GaussianNoise,), {"add_to": wrong})
+    )
 
 
 def without_noise(engine: type) -> Any:

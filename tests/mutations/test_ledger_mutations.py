@@ -1,4 +1,6 @@
-"""Deliberate privacy bugs in the ledger, each applied to the real code, and the test that catches it."""
+"""Deliberate privacy bugs in the ledger, each applied to the real code, and the test that catches
+it.
+"""
 
 import weakref
 from collections.abc import Callable
@@ -22,11 +24,15 @@ BUDGET = "unit/test_budget.py"
 
 
 def records(count: Callable[[int, int], int]) -> Callable[[Any, int], RunRecord]:
-    """A run's record with another idea of what was charged, from what is reserved and what of it is not settled."""
+    """A run's record with another idea of what was charged, from what is reserved and what of it is
+    not settled.
+    """
     right = book._Run.record
 
     def wrong(self: Any, number: int) -> RunRecord:
-        charged = tuple((step, count(total.count, total.unsettled)) for step, total in self.totals.items())
+        charged = tuple(
+            (step, count(total.count, total.unsettled)) for step, total in self.totals.items()
+        )
         return replace(right(self, number), charged=charged)
 
     return wrong
@@ -54,7 +60,9 @@ def budget_of_a_handle(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(dp.Ledger, "__init__", remember)
     monkeypatch.setattr(Journal, "append", note)
-    monkeypatch.setattr(decisions, "_admit", lambda snapshot: admit(snapshot) if with_a_budget[0] else None)
+    monkeypatch.setattr(
+        decisions, "_admit", lambda snapshot: admit(snapshot) if with_a_budget[0] else None
+    )
 
 
 def shallow_synchronous(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,6 @@
-"""Deliberate privacy bugs in the mechanisms, each applied to the real code, and the check that catches it."""
+"""Deliberate privacy bugs in the mechanisms, each applied to the real code, and the check that
+catches it.
+"""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -33,12 +35,15 @@ def everything_valid(self: Group, squared_norms: Any) -> Any:
 def noise_of_the_next_threshold(self: Bound, state: Any) -> Any:
     """Noise for a threshold a tenth smaller than the one that clips."""
     return tuple(
-        replace(group, noise_std=0.9 * group.noise_std) if group.name in state else group for group in right_groups(self, state)
+        replace(group, noise_std=0.9 * group.noise_std) if group.name in state else group
+        for group in right_groups(self, state)
     )
 
 
 def not_centred(self: Bound, state: Any, squared_norms: Any) -> Any:
-    return {leaf: bits + 0.5 for leaf, bits in right_observations(self, state, squared_norms).items()}
+    return {
+        leaf: bits + 0.5 for leaf, bits in right_observations(self, state, squared_norms).items()
+    }
 
 
 def reversed_direction(self: Threshold, threshold: float, released_fraction: float) -> float:
@@ -59,7 +64,11 @@ def inverse_root(name: str, policy: Any, dimensions: dict[str, int]) -> dict[str
 
 
 def every_part_the_whole(name: str, policy: Any, dimensions: dict[str, int]) -> dict[str, Fraction]:
-    return dict.fromkeys(dimensions, Fraction(1)) if name == "noise" else right_shares(name, policy, dimensions)
+    return (
+        dict.fromkeys(dimensions, Fraction(1))
+        if name == "noise"
+        else right_shares(name, policy, dimensions)
+    )
 
 
 def orphans_ignored(_: str, __: str, patterns: Any, leaves: Any) -> dict[str, tuple[str, ...]]:
@@ -73,8 +82,16 @@ MUTATIONS = [
         replaced(Group, "weights", lambda _, squares: squares[:, 0] * 0 + 1),
         NO_RECORD_EXCEEDS,
     ),
-    Mutation("P14 weights rounded to nearest", replaced(Group, "_margin", lambda *_: 0.0), NO_RECORD_EXCEEDS),
-    Mutation("joint norms without scales", replaced(Group, "ratios", norms_of_unscaled_vectors), NO_RECORD_EXCEEDS),
+    Mutation(
+        "P14 weights rounded to nearest",
+        replaced(Group, "_margin", lambda *_: 0.0),
+        NO_RECORD_EXCEEDS,
+    ),
+    Mutation(
+        "joint norms without scales",
+        replaced(Group, "ratios", norms_of_unscaled_vectors),
+        NO_RECORD_EXCEEDS,
+    ),
     Mutation(
         "P02 the threshold of the first step clips for ever",
         replaced(Bound, "groups", lambda self, _: self.start),
@@ -120,7 +137,11 @@ MUTATIONS = [
         replaced(Bound, "groups", noise_of_the_next_threshold),
         f"{ADAPTIVE}::test_p24_clip_noise_and_scaling_back_use_the_threshold_of_this_step",
     ),
-    Mutation("P24 the bits cost nothing", replaced(AdaptiveClip, "_vector_noise", free_bits), AS_ASKED_FOR),
+    Mutation(
+        "P24 the bits cost nothing",
+        replaced(AdaptiveClip, "_vector_noise", free_bits),
+        AS_ASKED_FOR,
+    ),
     Mutation(
         "P24 the query of the bits is not recorded",
         replaced(Bound, "queries", property(lambda self: (self.start[0].query,))),

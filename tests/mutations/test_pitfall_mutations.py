@@ -1,4 +1,6 @@
-"""Deliberate bugs of whole runs, each applied to the real code, and the test of its pitfall that catches it."""
+"""Deliberate bugs of whole runs, each applied to the real code, and the test of its pitfall that
+catches it.
+"""
 
 import math
 from collections.abc import Iterator
@@ -42,14 +44,21 @@ def hook_left_behind(self: PrivateRun, loss: Any, batch: Any) -> Any:
 
 def halved(right: Any) -> Any:
     def wrong(self: dp.Ledger) -> tuple[dp.Charge, ...]:
-        return tuple(dp.Charge(one.run, one.step, -(-one.count // 2), one.unsettled) for one in right(self))
+        return tuple(
+            dp.Charge(one.run, one.step, -(-one.count // 2), one.unsettled) for one in right(self)
+        )
 
     return wrong
 
 
 def layer_called_again_alone(self: Call, out: Tensor, *pairs: Any, rows: Any = None) -> Tensor:
-    """Factors of the layer's first input by itself: what its output is multiplied with afterwards is not seen."""
-    blind = [(value, lambda gradient, make=make: make(torch.ones_like(gradient))) for value, make in pairs]
+    """Factors of the layer's first input by itself: what its output is multiplied with afterwards
+    is not seen.
+    """
+    blind = [
+        (value, lambda gradient, make=make: make(torch.ones_like(gradient)))
+        for value, make in pairs
+    ]
     return right_tap(self, out, *blind, rows=rows)
 
 
@@ -67,24 +76,35 @@ def noise_in_the_parameters_type(parameter: Tensor, noised: Any, divisor: float)
     parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
 
 
-def touched_rows_only(self: Stepping, sample: Any, lane: int, group: Any, sums: Any) -> dict[str, Any]:
+def touched_rows_only(
+    self: Stepping, sample: Any, lane: int, group: Any, sums: Any
+) -> dict[str, Any]:
     touched = {leaf: sums.sum(leaf) != 0.0 for leaf in group.leaves}
-    return {leaf: values * touched[leaf] for leaf, values in right_in_torch(self, sample, lane, group, sums).items()}
+    return {
+        leaf: values * touched[leaf]
+        for leaf, values in right_in_torch(self, sample, lane, group, sums).items()
+    }
 
 
-def no_noise_where_nobody_is(self: Aggregator, integers: Any, group: Any, sample: Any, lane: int) -> Any:
+def no_noise_where_nobody_is(
+    self: Aggregator, integers: Any, group: Any, sample: Any, lane: int
+) -> Any:
     somebody = integers != 0.0
     return right_in_numpy(self, integers, group, sample, lane) * somebody
 
 
-def float_noise(noise: Any, grid: Any, values: Any, target: Any, first: int, last: int, start: int) -> None:
+def float_noise(
+    noise: Any, grid: Any, values: Any, target: Any, first: int, last: int, start: int
+) -> None:
     """Sum and noise in the precision of the sum, drawn and rounded as everybody does."""
     drawn = np.random.default_rng(start).standard_normal(last - first).astype(values.dtype)
     target[first:last] = values[first:last] + values.dtype.type(noise.scale * grid.spacing) * drawn
 
 
 def untilted(part: Any, first: int, length: int, *, extended: bool = False) -> Any:
-    """What a transform of the plain masses could tell: nothing below its rounding, which is not added to the bound either."""
+    """What a transform of the plain masses could tell: nothing below its rounding, which is not
+    added to the bound either.
+    """
     found = right_compose(part, first, length, extended=extended)
     with np.errstate(divide="ignore"):
         log_tilted = np.log(np.maximum(found.mass, 0.0))
@@ -156,7 +176,11 @@ MUTATIONS = [
         replaced(dp.Lease, "settle_with", lambda self, write: write(None)),
         f"{RUN}::test_p41_what_ran_is_charged_and_not_what_was_planned[3]",
     ),
-    Mutation("P44 empty clusters get no noise", replaced(Aggregator, "_noised", no_noise_where_nobody_is), K_MEANS),
+    Mutation(
+        "P44 empty clusters get no noise",
+        replaced(Aggregator, "_noised", no_noise_where_nobody_is),
+        K_MEANS,
+    ),
     Mutation(
         "P45 fields that nobody knows are swallowed",
         replaced(vocabulary, "_exactly", lambda *_: None),

@@ -1,4 +1,6 @@
-"""Deliberate privacy bugs in bits and noise, each applied to the real code, and the test that catches it."""
+"""Deliberate privacy bugs in bits and noise, each applied to the real code, and the test that
+catches it.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -7,7 +9,16 @@ from typing import Any
 import pytest
 
 from discreet import _process
-from discreet.randomness import GaussianNoise, Source, Stream, _cipher, box_muller, gaussian, refine, source
+from discreet.randomness import (
+    GaussianNoise,
+    Source,
+    Stream,
+    _cipher,
+    box_muller,
+    gaussian,
+    refine,
+    source,
+)
 from discreet.units import Randomness
 from support.mutations import Mutation, assert_caught, by_name, replaced
 
@@ -25,12 +36,16 @@ def drops_a_label(position: int) -> Callable[..., bytes]:
     def wrong(key: Any, *labels: str) -> bytes:
         if labels[0] != "stream":
             return right_derive(key, *labels)
-        return right_derive(key, *(label for place, label in enumerate(labels) if place != position))
+        return right_derive(
+            key, *(label for place, label in enumerate(labels) if place != position)
+        )
 
     return wrong
 
 
-def halved(self: GaussianNoise, stream: Stream, *, scale: float, size: int, threads: int = 1) -> None:
+def halved(
+    self: GaussianNoise, stream: Stream, *, scale: float, size: int, threads: int = 1
+) -> None:
     right_init(self, stream, scale=scale / 2, size=size, threads=threads)
 
 
@@ -76,7 +91,11 @@ MUTATIONS = [
     ),
     Mutation(
         "P18 a test key is not marked",
-        replaced(Source, "unsafe_test_key", classmethod(lambda cls, key: cls(source._Key(key), Randomness.SYSTEM))),
+        replaced(
+            Source,
+            "unsafe_test_key",
+            classmethod(lambda cls, key: cls(source._Key(key), Randomness.SYSTEM)),
+        ),
         f"{SOURCE}::test_a_test_key_marks_what_comes_from_it",
     ),
     Mutation(

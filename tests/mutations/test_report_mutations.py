@@ -9,7 +9,17 @@ from jinja2 import Environment, FileSystemLoader
 import discreet as dp
 from discreet.accounting import tight
 from discreet.ledger import RunRecord, Snapshot
-from discreet.report import assumptions, checklist, compose, curves, deviations, facts, headline, markdown, page
+from discreet.report import (
+    assumptions,
+    checklist,
+    compose,
+    curves,
+    deviations,
+    facts,
+    headline,
+    markdown,
+    page,
+)
 from discreet.report.document import Item
 from support.mutations import Mutation, Patch, assert_caught, by_name, replaced
 
@@ -18,9 +28,7 @@ DEVIATIONS = "unit/report/test_deviations.py"
 PAGE = "unit/report/test_page.py"
 REPORT = "unit/report/test_report.py"
 
-EVERY_ITEM = (
-    "unit/report/test_checklist.py::test_p48_every_item_of_the_checklist_is_answered[Everything()-Adjacency.ADD_OR_REMOVE]"
-)
+EVERY_ITEM = "unit/report/test_checklist.py::test_p48_every_item_of_the_checklist_is_answered[Everything()-Adjacency.ADD_OR_REMOVE]"
 RIGHT_CLAIM = headline.claim
 RIGHT_UPPER = tight.tight_upper
 
@@ -38,11 +46,17 @@ def silent_item(number: int) -> Patch:
         return replace(right(found), paragraphs=(), points=(), table=None)
 
     right = checklist.CHECKLIST[number]
-    return replaced(checklist, "CHECKLIST", (*checklist.CHECKLIST[:number], silent, *checklist.CHECKLIST[number + 1 :]))
+    return replaced(
+        checklist,
+        "CHECKLIST",
+        (*checklist.CHECKLIST[:number], silent, *checklist.CHECKLIST[number + 1 :]),
+    )
 
 
 def unescaped(monkeypatch: pytest.MonkeyPatch) -> None:
-    careless = Environment(loader=FileSystemLoader(page._TEMPLATES), autoescape=False, trim_blocks=True)
+    careless = Environment(
+        loader=FileSystemLoader(page._TEMPLATES), autoescape=False, trim_blocks=True
+    )
     monkeypatch.setattr(page, "_environment", lambda: careless)
 
 
@@ -52,7 +66,9 @@ def blind(name: str) -> Patch:
 
 
 def planned_steps_only(found: facts.Facts, plan: dp.Plan) -> tuple[dp.ledger.Charge, ...]:
-    return tuple(charge for charge in found.snapshot.charges if charge.step == deviations.step_of(plan))
+    return tuple(
+        charge for charge in found.snapshot.charges if charge.step == deviations.step_of(plan)
+    )
 
 
 def without_marks(ledger: dp.Ledger) -> Snapshot:
@@ -97,7 +113,9 @@ MUTATIONS = [
         f"{REPORT}::test_an_infinite_epsilon_is_no_guarantee",
     ),
     Mutation(
-        "texts are not escaped", unescaped, f"{PAGE}::test_no_text_of_the_ledger_becomes_markup[<script>alert(1)</script>]"
+        "texts are not escaped",
+        unescaped,
+        f"{PAGE}::test_no_text_of_the_ledger_becomes_markup[<script>alert(1)</script>]",
     ),
     Mutation(
         "Markdown is not escaped",
@@ -111,7 +129,11 @@ MUTATIONS = [
     ),
     Mutation(
         "P37 the estimate is claimed in the place of the upper bound",
-        replaced(headline, "claim", lambda found: replace(RIGHT_CLAIM(found), epsilon_upper=found.guarantee.estimate)),
+        replaced(
+            headline,
+            "claim",
+            lambda found: replace(RIGHT_CLAIM(found), epsilon_upper=found.guarantee.estimate),
+        ),
         f"{REPORT}::test_the_claim_is_the_accountants",
     ),
     Mutation(

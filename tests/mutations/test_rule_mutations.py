@@ -1,4 +1,6 @@
-"""Deliberate bugs in the rules of lists, filters and odometers, each caught by the analyst who looks before every decision."""
+"""Deliberate bugs in the rules of lists, filters and odometers, each caught by the analyst who
+looks before every decision.
+"""
 
 from pathlib import Path
 from typing import Any

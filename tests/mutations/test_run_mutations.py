@@ -41,11 +41,15 @@ def a_resumed_run_is_not_charged(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def a_run_commits_to_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     right = dp.Ledger.begin
-    monkeypatch.setattr(dp.Ledger, "begin", lambda self, info, _planned=(), **more: right(self, info, **more))
+    monkeypatch.setattr(
+        dp.Ledger, "begin", lambda self, info, _planned=(), **more: right(self, info, **more)
+    )
 
 
 def a_whole_block_or_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    def wrong(self: Run, step: dp.Step, total: int, block: int | None, *, then_end: bool) -> Iterator[int]:
+    def wrong(
+        self: Run, step: dp.Step, total: int, block: int | None, *, then_end: bool
+    ) -> Iterator[int]:
         taken = 0
         while taken < total:
             with self.reserve(step, count=min(total - taken, block or block_size(taken))) as lease:
@@ -60,14 +64,18 @@ def a_whole_block_or_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 def any_stop_is_for_a_public_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     right = dp.Ledger.end
     monkeypatch.setattr(
-        dp.Ledger, "end", lambda self, run, reason="", **options: right(self, run, reason or "unknown", **options)
+        dp.Ledger,
+        "end",
+        lambda self, run, reason="", **options: right(self, run, reason or "unknown", **options),
     )
 
 
 def what_was_lost_is_taken_again_without_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
     right = session.Session._admitted
 
-    def wrong(self: session.Session, steps: int, continues: int | None, *, until_budget: bool, lost: str) -> int:
+    def wrong(
+        self: session.Session, steps: int, continues: int | None, *, until_budget: bool, lost: str
+    ) -> int:
         return right(self, steps, continues, until_budget=until_budget, lost=lost or "unknown")
 
     monkeypatch.setattr(session.Session, "_admitted", wrong)
@@ -79,7 +87,11 @@ def every_run_has_the_same_key(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def a_resumed_run_takes_all_steps_again(monkeypatch: pytest.MonkeyPatch) -> None:
     right = session.Session.samples
-    monkeypatch.setattr(session.Session, "samples", lambda self, _start, state, **more: right(self, 0, state, **more))
+    monkeypatch.setattr(
+        session.Session,
+        "samples",
+        lambda self, _start, state, **more: right(self, 0, state, **more),
+    )
 
 
 def the_adaptive_state_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,7 +99,9 @@ def the_adaptive_state_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def wrong(path: Any) -> checkpoint.Checkpoint:
         found = right(path)
-        return checkpoint.Checkpoint(found.plan, found.step, dict.fromkeys(found.state, 1.0), found.head, found.objects)
+        return checkpoint.Checkpoint(
+            found.plan, found.step, dict.fromkeys(found.state, 1.0), found.head, found.objects
+        )
 
     monkeypatch.setattr(checkpoint.Checkpoint, "read", wrong)
 
@@ -103,7 +117,9 @@ def anything_is_unpickled(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def logs_see_sums_without_noise(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Release, "mean", lambda self, leaf: (self.sums[leaf] / self.divisors[leaf]).round(1))
+    monkeypatch.setattr(
+        Release, "mean", lambda self, leaf: (self.sums[leaf] / self.divisors[leaf]).round(1)
+    )
 
 
 def epsilon_of_this_run_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,6 @@
-"""Deliberate privacy bugs in the sampling code, each applied to the real code, and the test that catches it."""
+"""Deliberate privacy bugs in the sampling code, each applied to the real code, and the test that
+catches it.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,11 @@ def ties_are_heads(coins: Any, digits: list[int], *_: Any) -> Any:
 def one_word_for_all_ties(coins: Any, digits: list[int], further: Any, block: int) -> Any:
     ties = np.flatnonzero(coins == digits[0])
     word = int(further[0].words(1, block)[0]) if ties.size and further else 2**64
-    return np.flatnonzero(coins <= digits[0]) if further and word < digits[1] else np.flatnonzero(coins < digits[0])
+    return (
+        np.flatnonzero(coins <= digits[0])
+        if further and word < digits[1]
+        else np.flatnonzero(coins < digits[0])
+    )
 
 
 def ties_by_range(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,18 +82,28 @@ def equal_bins(stream: Any, bound: int, count: int) -> Any:
 
 
 def first_rows(_: Any, starts: Any, stops: Any, most: int) -> Any:
-    return np.concatenate([np.arange(start, min(stop, start + most)) for start, stop in zip(starts, stops, strict=True)])
+    return np.concatenate(
+        [
+            np.arange(start, min(stop, start + most))
+            for start, stop in zip(starts, stops, strict=True)
+        ]
+    )
 
 
 def no_cap(_: Any, starts: Any, stops: Any, __: int) -> Any:
-    return np.concatenate([np.arange(start, stop) for start, stop in zip(starts, stops, strict=True)])
+    return np.concatenate(
+        [np.arange(start, stop) for start, stop in zip(starts, stops, strict=True)]
+    )
 
 
 def shuffled_for_poisson(monkeypatch: pytest.MonkeyPatch) -> None:
     """Batches of a shuffled data set, of the expected size, where the ledger says Poisson."""
 
     def first_batch(stream: Any, probability: float, start: int, stop: int) -> Any:
-        return np.sort(draws.permutation(stream, stop - start)[: round(probability * (stop - start))]) + start
+        return (
+            np.sort(draws.permutation(stream, stop - start)[: round(probability * (stop - start))])
+            + start
+        )
 
     monkeypatch.setattr(_policies, "bernoulli", first_batch)
 
@@ -118,7 +134,11 @@ def drop_last_batch(monkeypatch: pytest.MonkeyPatch) -> None:
 def part_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every rank draws the whole sample, so records count once per rank (P22)."""
     right = _policies.positions
-    monkeypatch.setattr(sampler, "positions", lambda policy, records, stream, _: right(policy, records, stream, range(records)))
+    monkeypatch.setattr(
+        sampler,
+        "positions",
+        lambda policy, records, stream, _: right(policy, records, stream, range(records)),
+    )
 
 
 def same_stream(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,7 +173,11 @@ MUTATIONS = [
         replaced(draws, "_heads", one_word_for_all_ties),
         f"{DRAWS}::test_ties_of_one_block_read_different_words",
     ),
-    Mutation("P22 tie words do not belong to blocks", ties_by_range, f"{DRAWS}::test_p22_tie_words_belong_to_blocks"),
+    Mutation(
+        "P22 tie words do not belong to blocks",
+        ties_by_range,
+        f"{DRAWS}::test_p22_tie_words_belong_to_blocks",
+    ),
     Mutation(
         "P27 the probability on a lattice",
         replaced(draws, "_digits", rounded_probability),
@@ -179,24 +203,40 @@ MUTATIONS = [
         replaced(_policies, "subset", first_ones),
         f"{JOINT}[truncated]",
     ),
-    Mutation("P26 shuffled batches in the place of Poisson samples", shuffled_for_poisson, f"{JOINT}[poisson]"),
     Mutation(
-        "P26 the probability is not the one charged", replaced(_policies, "bernoulli", higher_probability), f"{JOINT}[poisson]"
+        "P26 shuffled batches in the place of Poisson samples",
+        shuffled_for_poisson,
+        f"{JOINT}[poisson]",
     ),
-    Mutation("P26 no shuffle", replaced(_policies, "permutation", not_shuffled), f"{JOINT}[shuffled]"),
+    Mutation(
+        "P26 the probability is not the one charged",
+        replaced(_policies, "bernoulli", higher_probability),
+        f"{JOINT}[poisson]",
+    ),
+    Mutation(
+        "P26 no shuffle", replaced(_policies, "permutation", not_shuffled), f"{JOINT}[shuffled]"
+    ),
     Mutation("P26 bins of equal size", replaced(_policies, "below", equal_bins), f"{JOINT}[bins]"),
     Mutation(
         "P20 the same bits in every step",
         same_stream,
         "statistics/test_samplers.py::test_p20_consecutive_steps_are_independent[poisson]",
     ),
-    Mutation("P28 the sampler skips empty samples", skip_empty, f"{SAMPLER}::test_p28_an_empty_sample_is_a_sample"),
+    Mutation(
+        "P28 the sampler skips empty samples",
+        skip_empty,
+        f"{SAMPLER}::test_p28_an_empty_sample_is_a_sample",
+    ),
     Mutation(
         "P32 the last batch dropped",
         drop_last_batch,
         f"{LAWS}::test_p28_p30_p32_positions_are_those_of_the_data_set_and_every_batch_comes",
     ),
-    Mutation("P22 every rank draws all", part_of_its_own, f"{LAWS}::test_p22_the_parts_of_the_ranks_are_the_sample_of_one"),
+    Mutation(
+        "P22 every rank draws all",
+        part_of_its_own,
+        f"{LAWS}::test_p22_the_parts_of_the_ranks_are_the_sample_of_one",
+    ),
     Mutation(
         "the first rows of a unit, always",
         replaced(owners_module, "smallest_keys", first_rows),
@@ -208,7 +248,9 @@ MUTATIONS = [
         f"{OWNERS}::test_rows_are_grouped_by_unit_and_capped",
     ),
     Mutation(
-        "P16 a sample is spent twice", replaced(Sample, "spend", never_spent), f"{SAMPLE}::test_p16_a_sample_is_spent_once"
+        "P16 a sample is spent twice",
+        replaced(Sample, "spend", never_spent),
+        f"{SAMPLE}::test_p16_a_sample_is_spent_once",
     ),
     Mutation(
         "P22 ranks with keys of their own",

@@ -1,4 +1,6 @@
-"""Deliberate bugs in the proof of separation, and in what guards state, data, gradients, settings and hooks."""
+"""Deliberate bugs in the proof of separation, and in what guards state, data, gradients, settings
+and hooks.
+"""
 
 from __future__ import annotations
 
@@ -100,7 +102,9 @@ def only_the_first_passes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def zeros_prove_themselves(self: Proof, tensor: Tensor, rows: Rows, what: str) -> None:
-    """What is zero everywhere is taken for separate: whether a pass is proved depends on its records."""
+    """What is zero everywhere is taken for separate: whether a pass is proved depends on its
+    records.
+    """
     with no_functions(), out_of_sight():
         harmless = not bool(tensor.any())
     if not harmless:
@@ -123,7 +127,9 @@ def total_is_public(its: Operands) -> Any:
     return right_sum(its) if its.has("dim") else PUBLIC
 
 
-def vectors_are_public(self: Proof, tensor: Tensor, rows: Rows, *args: Any, **kwargs: Any) -> Tensor:
+def vectors_are_public(
+    self: Proof, tensor: Tensor, rows: Rows, *args: Any, **kwargs: Any
+) -> Tensor:
     """Among them the shares of the losses, which tell who is there."""
     own = right_begin(self, tensor, rows, *args, **kwargs)
     if tensor.ndim == 1:
@@ -173,8 +179,16 @@ def called_as_it_is(self: Any, name: str, func: Any, args: Any, kwargs: Any) -> 
 
 MUTATIONS = [
     # --- T06 ---
-    Mutation("T06 a sum over records counts as public", with_rules(sum=total_is_public), f"{SOME}[summed_over_all]"),
-    Mutation("T06 a maximum over records counts as public", with_rules(amax=lambda _: PUBLIC), f"{SOME}[largest_of_all]"),
+    Mutation(
+        "T06 a sum over records counts as public",
+        with_rules(sum=total_is_public),
+        f"{SOME}[summed_over_all]",
+    ),
+    Mutation(
+        "T06 a maximum over records counts as public",
+        with_rules(amax=lambda _: PUBLIC),
+        f"{SOME}[largest_of_all]",
+    ),
     Mutation(
         "T06 a product of records with others counts as public",
         with_rules(mm=lambda _: PUBLIC, matmul=lambda _: PUBLIC),
@@ -185,13 +199,21 @@ MUTATIONS = [
         with_rules(flip=lambda its: its.in_all(its.require_rows("self"))),
         f"{SOME}[in_another_order]",
     ),
-    Mutation("T06 one record for all counts as public", replaced(books, "seen_in", every_part_is_all), f"{SOME}[one_for_all]"),
+    Mutation(
+        "T06 one record for all counts as public",
+        replaced(books, "seen_in", every_part_is_all),
+        f"{SOME}[one_for_all]",
+    ),
     Mutation(
         "T06 only the first passes are proved",
         only_the_first_passes,
         f"{LAWS}::test_t06_a_coupling_that_begins_at_a_later_pass_is_found_in_that_pass",
     ),
-    Mutation("T06 constants are not compared from place to place", replaced(operands, "uniform", lambda *_: True), PLACES),
+    Mutation(
+        "T06 constants are not compared from place to place",
+        replaced(operands, "uniform", lambda *_: True),
+        PLACES,
+    ),
     Mutation(
         "T06 effects are remembered although values decided",
         replaced(Operands, "looked", property(lambda _: False, lambda *_: None)),
@@ -230,8 +252,14 @@ MUTATIONS = [
     # --- T07 ---
     Mutation("T07 item is allowed", numbers_leave, f"{PYTHON}[by_item]"),
     Mutation("T07 truth values are allowed", numbers_leave, f"{PYTHON}[by_truth]"),
-    Mutation("T07 numpy is no door", replaced(Doors, "_watched", called_as_it_is), f"{PYTHON}[by_numpy]"),
-    Mutation("T07 a list of tensors as an index is no door", replaced(doors, "_lists_in", lambda _: []), f"{PYTHON}[by_index]"),
+    Mutation(
+        "T07 numpy is no door", replaced(Doors, "_watched", called_as_it_is), f"{PYTHON}[by_numpy]"
+    ),
+    Mutation(
+        "T07 a list of tensors as an index is no door",
+        replaced(doors, "_lists_in", lambda _: []),
+        f"{PYTHON}[by_index]",
+    ),
     Mutation(
         "T09 a record whose numbers Python sees is computed where others are",
         replaced(apart, "_Process", InThisProcess),
@@ -282,9 +310,13 @@ MUTATIONS = [
         replaced(Proof, "refuse_caught_errors", nothing),
         f"{LAWS}::test_t07_an_error_that_the_loss_catches_ends_the_step",
     ),
-    Mutation("T07 tolist is no door", replaced(Doors, "_refuse_secrets", nothing), f"{PYTHON}[by_list]"),
     Mutation(
-        "T07 a shape that depends on records is allowed", replaced(proof, "leak_of", without("a shape")), f"{PYTHON}[by_shape]"
+        "T07 tolist is no door", replaced(Doors, "_refuse_secrets", nothing), f"{PYTHON}[by_list]"
+    ),
+    Mutation(
+        "T07 a shape that depends on records is allowed",
+        replaced(proof, "leak_of", without("a shape")),
+        f"{PYTHON}[by_shape]",
     ),
     Mutation(
         "T07 errors of kernels are swallowed",
@@ -338,8 +370,16 @@ MUTATIONS = [
         replaced(proof, "targets_of_records", lambda *_: iter(())),
         f"{KEPT}[bank-True]",
     ),
-    Mutation("T09 attributes of modules are not looked at", replaced(passes, "refuse_kept", nothing), f"{KEPT}[cache-False]"),
-    Mutation("T09 memory put into parameters is not looked at", replaced(passes, "refuse_kept", nothing), f"{KEPT}[data-True]"),
+    Mutation(
+        "T09 attributes of modules are not looked at",
+        replaced(passes, "refuse_kept", nothing),
+        f"{KEPT}[cache-False]",
+    ),
+    Mutation(
+        "T09 memory put into parameters is not looked at",
+        replaced(passes, "refuse_kept", nothing),
+        f"{KEPT}[data-True]",
+    ),
     Mutation(
         "T09 marks of earlier passes are ignored",
         replaced(Books, "meet", always_public),
@@ -420,10 +460,22 @@ MUTATIONS = [
         replaced(Proof, "require_rows", zeros_prove_themselves),
         f"{UNTOLD}[weight_zero]",
     ),
-    Mutation("T14 a reason has a number of a record", replaced(Doors, "_refuse_secrets", told), f"{UNTOLD}[by_largest]"),
+    Mutation(
+        "T14 a reason has a number of a record",
+        replaced(Doors, "_refuse_secrets", told),
+        f"{UNTOLD}[by_largest]",
+    ),
     # --- T15 ---
-    Mutation("T15 hooks on parameters are let through", replaced(run, "refuse_hooks", nothing), f"{HOOKS}[gradient hook]"),
-    Mutation("T15 hooks on modules are let through", replaced(run, "refuse_hooks", nothing), f"{HOOKS}[forward hook]"),
+    Mutation(
+        "T15 hooks on parameters are let through",
+        replaced(run, "refuse_hooks", nothing),
+        f"{HOOKS}[gradient hook]",
+    ),
+    Mutation(
+        "T15 hooks on modules are let through",
+        replaced(run, "refuse_hooks", nothing),
+        f"{HOOKS}[forward hook]",
+    ),
 ]
 
 

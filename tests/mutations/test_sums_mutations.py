@@ -53,7 +53,11 @@ MUTATIONS = [
     ),
     Mutation(
         "P15 compiled code adds up norms in an order of its own",
-        replaced(_compiled, "sums_of_squares", lambda rows: np.square(rows.astype(np.float64)).sum(axis=1)),
+        replaced(
+            _compiled,
+            "sums_of_squares",
+            lambda rows: np.square(rows.astype(np.float64)).sum(axis=1),
+        ),
         f"{COMPILED}::test_norms_have_the_bits_of_the_numpy_path[float32]",
     ),
     Mutation(
@@ -68,7 +72,11 @@ MUTATIONS = [
     ),
     Mutation(
         "P15 norms are added up across the batch's memory, in another order for another place",
-        replaced(norms, "tree_sums", lambda terms: np.array([np.roll(row, at).cumsum()[-1] for at, row in enumerate(terms)])),
+        replaced(
+            norms,
+            "tree_sums",
+            lambda terms: np.array([np.roll(row, at).cumsum()[-1] for at, row in enumerate(terms)]),
+        ),
         f"{NORMS}::test_p15_every_bit_of_a_norm_is_the_records_own",
     ),
     Mutation(
@@ -83,7 +91,11 @@ MUTATIONS = [
     ),
     Mutation(
         "P15 a random order is taken for fixed places",
-        replaced(rounded.FloatSum, "_excess", lambda self: right_excess(replace(self, changed_microbatches=1))),
+        replaced(
+            rounded.FloatSum,
+            "_excess",
+            lambda self: right_excess(replace(self, changed_microbatches=1)),
+        ),
         f"{SUMS}::test_p15_in_random_order_two_microbatches_err_and_one_is_not_enough[2]",
     ),
     Mutation(
@@ -93,7 +105,9 @@ MUTATIONS = [
     ),
     Mutation(
         "P14 pieces of a sequence are added for free",
-        replaced(rounded.FloatSum, "_across", lambda self: gamma(self.records, np.dtype(np.float64))),
+        replaced(
+            rounded.FloatSum, "_across", lambda self: gamma(self.records, np.dtype(np.float64))
+        ),
         f"{ROUNDED}::test_the_number_is_the_formula_of_the_proof_rounded_up[2]",
     ),
     Mutation(

@@ -20,7 +20,9 @@ RIGHT_PLAN = score.score_plan
 
 def noise_on_the_share(data: Private, plan: dp.Plan) -> dp.Plan:
     """The noise of the score, in the place of that of the sum."""
-    return replace(RIGHT_PLAN(data, plan), mechanism=dp.Groups({"score": dp.Gaussian(1.0, data.score_noise)}))
+    return replace(
+        RIGHT_PLAN(data, plan), mechanism=dp.Groups({"score": dp.Gaussian(1.0, data.score_noise)})
+    )
 
 
 MUTATIONS = [
@@ -31,7 +33,9 @@ MUTATIONS = [
     ),
     Mutation(
         "P39 any charge counts as that of the trial",
-        replaced(sweep, "_charged", lambda ledger, _: sum(charge.count for charge in ledger.charges())),
+        replaced(
+            sweep, "_charged", lambda ledger, _: sum(charge.count for charge in ledger.charges())
+        ),
         f"{PRIVATE}::test_another_run_on_the_ledger_meanwhile_is_not_taken_for_the_trial",
     ),
     Mutation(

@@ -63,18 +63,32 @@ def ignores_marks(self: Verdict) -> str:
 
 
 def against_the_lower_end(self: Verdict) -> str:
-    return "NO CLAIM" if self.claim.voided_by else "FAIL" if self.best.lower > self.claim.lower else "PASS"
+    return (
+        "NO CLAIM"
+        if self.claim.voided_by
+        else "FAIL"
+        if self.best.lower > self.claim.lower
+        else "PASS"
+    )
 
 
 def free_bounds_only(self: Verdict) -> str:
-    return "NO CLAIM" if self.claim.voided_by else "FAIL" if self.lower > self.claim.upper else "PASS"
+    return (
+        "NO CLAIM" if self.claim.voided_by else "FAIL" if self.lower > self.claim.upper else "PASS"
+    )
 
 
 MUTATIONS = [
-    Mutation("P23 half the noise, seen by the verdict", replaced(aggregator, "GaussianNoise", Halved), f"{AUDIT}[full batch]"),
+    Mutation(
+        "P23 half the noise, seen by the verdict",
+        replaced(aggregator, "GaussianNoise", Halved),
+        f"{AUDIT}[full batch]",
+    ),
     Mutation("P01 no clipping, seen by the verdict", unclipped, f"{AUDIT}[full batch]"),
     Mutation(
-        "P26 drawn more often than charged, seen by the verdict", replaced(sampler, "positions", often), f"{AUDIT}[sampled]"
+        "P26 drawn more often than charged, seen by the verdict",
+        replaced(sampler, "positions", often),
+        f"{AUDIT}[sampled]",
     ),
     Mutation(
         "P20 noise of the first step again, seen by the verdict",

@@ -19,7 +19,7 @@ def _scripted(function: Any) -> Any:
         return torch.jit.script(function)
 
 
-def _layers(x: Tensor, flag: bool) -> Tensor:  # noqa: FBT001
+def _layers(x: Tensor, flag: bool) -> Tensor:
     parts = [x, 2 * x]
     if flag:
         parts.append(torch.nn.functional.layer_norm(x, [x.shape[1]]))

@@ -1,4 +1,5 @@
-"""The attack suite: this library survives, and a naive floating-point implementation does not, so each attack has teeth.
+"""The attack suite: this library survives, and a naive floating-point implementation does not, so
+each attack has teeth.
 
 The script with the attacks is `benchmarks/attacks.py`. Keys and seeds are fixed, so no test flakes.
 """
@@ -36,7 +37,9 @@ attacks = load()
 
 
 class Naive:
-    """What is written when nobody thinks of attacks: float32 noise, sums and norms, the global generator, a 24-bit lattice."""
+    """What is written when nobody thinks of attacks: float32 noise, sums and norms, the global
+    generator, a 24-bit lattice.
+    """
 
     name = "naive"
     generator = True
@@ -49,7 +52,9 @@ class Naive:
         total = np.zeros(rows.shape[1], np.float32)
         with np.errstate(invalid="ignore"):
             for row in rows:
-                total = total + row * np.minimum(np.float32(1.0), np.float32(clip_norm) / np.linalg.norm(row))
+                total = total + row * np.minimum(
+                    np.float32(1.0), np.float32(clip_norm) / np.linalg.norm(row)
+                )
         return total.astype(np.float64)
 
     def drawn(self, records: int, probability: float) -> int:
@@ -83,7 +88,9 @@ def test_p13_p14_p19_p20_ours_survives_and_the_naive_one_does_not(attack: str, s
 
 
 def test_p20_a_resumed_script_with_fixed_seeds_has_new_noise() -> None:
-    """Keys come from the operating system here: a fixed test key would repeat, which is what it is marked unsafe for."""
+    """Keys come from the operating system here: a fixed test key would repeat, which is what it is
+    marked unsafe for.
+    """
     assert attacks.resume(attacks.Ours, 64).broken is False
     assert attacks.resume(Naive, 64).broken is True
     assert attacks.resume(ours, 64).broken is True
@@ -99,10 +106,11 @@ def test_p14_one_record_moves_our_sum_by_its_own_contribution_only() -> None:
 def test_p19_the_finest_digit_of_a_release_says_nothing_about_the_sum() -> None:
     """The last bit of our releases near 0 is as often odd when the sum is 0 as when it is 1.
 
-    200 000 releases of each sum, of which 38 % and 24 % fall in |y| < 1/2. Given that, the last bit is a fair coin up
-    to 1e-7 (the density changes by less than that between two neighbouring points), so the number of odd ones is
-    binomial(n, 1/2); each side is tested two-sided at alpha = 0.5e-6. Named alternative: float32 noise, whose bit at 2^-25 is
-    never odd for the sum 1, where it is for the sum 0.
+    200 000 releases of each sum, of which 38 % and 24 % fall in |y| < 1/2. Given that, the last bit
+    is a fair coin up to 1e-7 (the density changes by less than that between two neighbouring
+    points), so the number of odd ones is binomial(n, 1/2); each side is tested two-sided at alpha =
+    0.5e-6. Named alternative: float32 noise, whose bit at 2^-25 is never odd for the sum 1, where
+    it is for the sum 0.
     """
     size = 200_000
 
@@ -120,10 +128,11 @@ def test_p19_the_finest_digit_of_a_release_says_nothing_about_the_sum() -> None:
 
 @pytest.mark.full
 def test_p27_the_rate_of_rare_records_is_the_one_asked_for() -> None:
-    """2 * 10^9 coins at 6.5e-8: 130 expected, standard deviation 11.4; limits at 5 deviations + 1, alpha < 1e-6.
+    """2 * 10^9 coins at 6.5e-8: 130 expected, standard deviation 11.4; limits at 5 deviations + 1,
+    alpha < 1e-6.
 
-    Named alternative: a 24-bit lattice, whose true rate is 1.19e-7: 238 expected, above the limit of 188 with probability
-    0.9993; the seed is fixed.
+    Named alternative: a 24-bit lattice, whose true rate is 1.19e-7: 238 expected, above the limit
+    of 188 with probability 0.9993; the seed is fixed.
     """
     assert attacks.lattice_of_the_probability(ours(), 2_000_000_000).broken is False
     assert attacks.lattice_of_the_probability(Naive(), 2_000_000_000).broken is True

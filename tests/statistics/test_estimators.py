@@ -1,6 +1,8 @@
-"""Estimators keep their confidence: 200 audits each of mechanisms whose epsilon is known; derivation in `support.coverage`.
+"""Estimators keep their confidence: 200 audits each of mechanisms whose epsilon is known;
+derivation in `support.coverage`.
 
-The named wrong estimators that fail the same checks are in tests/mutations/test_auditing_mutations.py.
+The named wrong estimators that fail the same checks are in
+tests/mutations/test_auditing_mutations.py.
 """
 
 import numpy as np
@@ -16,7 +18,9 @@ from support import coverage
 @pytest.mark.parametrize("canaries", [40, 300])
 def test_gaussian_noise_keeps_its_confidence(canaries: int) -> None:
     bounds = coverage.stated(
-        lambda scores: gaussian(scores, delta=1e-5, confidence=coverage.CONFIDENCE), coverage.unit_gaussian, canaries=canaries
+        lambda scores: gaussian(scores, delta=1e-5, confidence=coverage.CONFIDENCE),
+        coverage.unit_gaussian,
+        canaries=canaries,
     )
     coverage.assert_covered(bounds, gaussian_epsilon(1.0, 1e-5)[0])
     assert max(bounds) > 1.0
@@ -36,7 +40,9 @@ def test_p43_one_run_covers_randomised_response() -> None:
 def test_p43_one_run_covers_a_leak() -> None:
     coverage.assert_covered(
         coverage.stated(
-            lambda scores: one_run(scores, delta=coverage.LEAKED, confidence=coverage.CONFIDENCE), coverage.leaky, canaries=200
+            lambda scores: one_run(scores, delta=coverage.LEAKED, confidence=coverage.CONFIDENCE),
+            coverage.leaky,
+            canaries=200,
         ),
         0.0,
     )
@@ -44,13 +50,19 @@ def test_p43_one_run_covers_a_leak() -> None:
 
 @pytest.mark.full
 def test_one_run_covers_a_leak_beside_noise() -> None:
-    """Randomised response, and each coin with probability 1e-3: epsilon is 1 at delta 1e-3, with enough canaries to see it."""
+    """Randomised response, and each coin with probability 1e-3: epsilon is 1 at delta 1e-3, with
+    enough canaries to see it.
+    """
 
     def mechanism(rng: np.random.Generator, coins: coverage.Coins) -> coverage.Floats:
         seen = rng.random(coins.size) < 1e-3
         return np.where(seen, np.where(coins, 2.0, -2.0), coverage.randomised_response(rng, coins))
 
-    found = coverage.stated(lambda scores: one_run(scores, delta=1e-3, confidence=coverage.CONFIDENCE), mechanism, canaries=600)
+    found = coverage.stated(
+        lambda scores: one_run(scores, delta=1e-3, confidence=coverage.CONFIDENCE),
+        mechanism,
+        canaries=600,
+    )
     coverage.assert_covered(found, 1.0)
     assert sum(bound > 0.3 for bound in found) > coverage.AUDITS / 2
 
@@ -104,7 +116,9 @@ def test_hit_rates_are_within_their_intervals() -> None:
     for _ in range(coverage.AUDITS):
         inside = rng.random(200) < 0.5
         found = hits(
-            Scores(coverage.unit_gaussian(rng, inside), inside), false_positive_rate=0.1, confidence=coverage.CONFIDENCE
+            Scores(coverage.unit_gaussian(rng, inside), inside),
+            false_positive_rate=0.1,
+            confidence=coverage.CONFIDENCE,
         )
         within = found.lower <= ndtr(1.0 - found.limit) <= found.upper
         misses += not (within and found.false_lower <= ndtr(-found.limit) <= found.false_upper)

@@ -1,8 +1,9 @@
 """An analyst who chooses every next noise from what was released, against the Gaussian filter.
 
-alpha = 1e-6: each of the two rates is estimated from N = 400,000 paths, so by Hoeffding it is within
-sqrt(ln(4/alpha)/(2N)) = 0.0044 of its mean, and the advantage within 0.0088, except with probability 1e-6. A filter that let
-through twice the limit would be found out with probability 1 - 1e-6: its advantage is larger by more than 0.1.
+alpha = 1e-6: each of the two rates is estimated from N = 400,000 paths, so by Hoeffding it is
+within sqrt(ln(4/alpha)/(2N)) = 0.0044 of its mean, and the advantage within 0.0088, except with
+probability 1e-6. A filter that let through twice the limit would be found out with probability 1 -
+1e-6: its advantage is larger by more than 0.1.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ WITHIN = 2 * math.sqrt(math.log(4 / 1e-6) / (2 * PATHS))
 
 
 def advantage(limit: float, seed: int) -> float:
-    """Best guess by likelihood after adaptive steps: noise 3 while the evidence is weak, 1.5 as soon as it is strong."""
+    """Best guess by likelihood after adaptive steps: noise 3 while the evidence is weak, 1.5 as
+    soon as it is strong.
+    """
     generator = np.random.default_rng(seed)
     rates = []
     for member in (1.0, 0.0):

@@ -1,16 +1,19 @@
 """The noise has the law that the theorem states, and the same tests notice named faults.
 
-Level. Each test of the true noise rejects with probability at most alpha = 1e-6 over the choice of the key:
+Level. Each test of the true noise rejects with probability at most alpha = 1e-6 over the choice of
+the key:
 
 *   `cell_statistic`: Pearson's chi-square of N counts over k cells with probabilities from the error function. For N p >= 900
     in every cell its law is close to chi-square with k - 1 degrees of freedom; the limit is the 1 - 1e-6 quantile of that.
 *   `correlation_statistic`: sqrt(N) times the correlation of two independent sequences (or of their squares) is close to
     standard normal; the limit 6 has two-sided probability 2e-9 and leaves room for the four comparisons of each call.
 
-The keys are fixed, so a run never flakes; the level says how lucky a wrong implementation would have to be.
+The keys are fixed, so a run never flakes; the level says how lucky a wrong implementation would
+have to be.
 
-Power. A scale that is 5 % off moves the mean of the chi-square by N sum (p' - p)^2/p, which `test_power` computes to be ten of
-its standard deviations above the limit for every scale used. A correlation of 0.06 gives 0.06 * sqrt(40,000) = 12 > 6 + 5.
+Power. A scale that is 5 % off moves the mean of the chi-square by N sum (p' - p)^2/p, which
+`test_power` computes to be ten of its standard deviations above the limit for every scale used. A
+correlation of 0.06 gives 0.06 * sqrt(40,000) = 12 > 6 + 5.
 """
 
 from __future__ import annotations
@@ -41,7 +44,9 @@ def draw(count: int, scale: float, *, step: int = 0, lane: int = 0) -> Floats:
 
 
 def ends_of_cells(count: int, scale: float) -> Floats:
-    """Up to 63 ends at integers plus 1/2, symmetric, with at least 900 of `count` numbers expected in every cell."""
+    """Up to 63 ends at integers plus 1/2, symmetric, with at least 900 of `count` numbers expected
+    in every cell.
+    """
     cells = min(64, count // 1_500)
     positive = np.ceil(scale * ndtri(np.arange(cells // 2 + 1, cells) / cells)) - 0.5
     positive = np.unique(positive[ndtr(-positive / scale) * count >= 900])
@@ -53,7 +58,9 @@ def probabilities(ends: Floats, scale: float) -> Floats:
 
 
 def cell_statistic(numbers: Floats, scale: float) -> tuple[float, float]:
-    """(statistic, limit) for round(scale * Z); cells end at integers plus 1/2, so their probabilities are exact."""
+    """(statistic, limit) for round(scale * Z); cells end at integers plus 1/2, so their
+    probabilities are exact.
+    """
     ends = ends_of_cells(numbers.size, scale)
     expected = probabilities(ends, scale) * numbers.size
     assert ends.size >= 2
@@ -92,7 +99,9 @@ def test_the_law_of_one_number(scale: float) -> None:
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("factor", [0.95, 1.05])
 def test_power(scale: float, factor: float) -> None:
-    """Under the alternative the mean is k - 1 + d and the variance about 2(k - 1) + 4d, with d = N sum (p' - p)^2/p."""
+    """Under the alternative the mean is k - 1 + d and the variance about 2(k - 1) + 4d, with d = N
+    sum (p' - p)^2/p.
+    """
     count = 400_000
     ends = ends_of_cells(count, scale)
     p, other = (probabilities(ends, s) for s in (scale, scale * factor))
@@ -109,7 +118,9 @@ def test_a_scale_five_per_cent_off_is_caught(scale: float, factor: float) -> Non
 
 def lowest_bits_fit(numbers: Floats) -> bool:
     counts = np.bincount(np.mod(numbers, 16).astype(int), minlength=16)
-    return float(((counts - numbers.size / 16) ** 2 / (numbers.size / 16)).sum()) < float(chi2.isf(ALPHA, 15))
+    return float(((counts - numbers.size / 16) ** 2 / (numbers.size / 16)).sum()) < float(
+        chi2.isf(ALPHA, 15)
+    )
 
 
 def test_the_lowest_bits_are_uniform() -> None:
@@ -119,7 +130,11 @@ def test_the_lowest_bits_are_uniform() -> None:
 
 def test_float_noise_is_caught_by_the_lowest_bits() -> None:
     """Noise of float32 precision, scaled to the same grid, has even integers in its tails (P19)."""
-    assert not lowest_bits_fit(np.rint(np.random.default_rng(1).standard_normal(400_000, np.float32).astype(float) * 2.0**26))
+    assert not lowest_bits_fit(
+        np.rint(
+            np.random.default_rng(1).standard_normal(400_000, np.float32).astype(float) * 2.0**26
+        )
+    )
 
 
 # --- refinement ---
@@ -148,14 +163,18 @@ def test_what_is_left_to_refinement_has_the_same_law(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("answer", [lambda *_: (0, 0), near_zero(refine)])
-def test_a_wrong_refinement_is_caught(monkeypatch: pytest.MonkeyPatch, answer: Callable[..., tuple[int, int]]) -> None:
+def test_a_wrong_refinement_is_caught(
+    monkeypatch: pytest.MonkeyPatch, answer: Callable[..., tuple[int, int]]
+) -> None:
     monkeypatch.setattr(gaussian, "_backend", lambda: wide_margin)
     monkeypatch.setattr(gaussian, "refine", answer)
     assert not fits(draw(40_000, 7.3), 7.3)
 
 
 def test_a_missing_refinement_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A fast path in float32 cannot decide numbers above 2^24. Refined, they are right; left as they are, they are even."""
+    """A fast path in float32 cannot decide numbers above 2^24. Refined, they are right; left as
+    they are, they are even.
+    """
     expected = draw(100_000, 2.0**23)
 
     def coarse(words: NDArray[np.uint64], scale: float, out: Floats) -> NDArray[np.intp]:
@@ -187,14 +206,19 @@ def test_numbers_of_a_pair_neighbours_steps_and_lanes_are_independent() -> None:
 
 def test_purposes_are_independent() -> None:
     bits = Source.unsafe_test_key(KEY)
-    a, b = (bits.stream(purpose, step=0).words(200_000).astype(np.float64) for purpose in (Purpose.NOISE, Purpose.SAMPLE))
+    a, b = (
+        bits.stream(purpose, step=0).words(200_000).astype(np.float64)
+        for purpose in (Purpose.NOISE, Purpose.SAMPLE)
+    )
     assert independent(a, b)
 
 
 def test_half_a_pair_used_twice_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     def halves(words: NDArray[np.uint64], scale: float, out: Floats) -> NDArray[np.intp]:
         found = box_muller.candidates(words, scale, out)
-        out[1::2] = np.where(words[1::2] >> np.uint64(63), out[0::2], -out[0::2])  # each half on its own has the right law
+        out[1::2] = np.where(
+            words[1::2] >> np.uint64(63), out[0::2], -out[0::2]
+        )  # each half on its own has the right law
         return found
 
     monkeypatch.setattr(gaussian, "_backend", lambda: halves)
@@ -215,4 +239,6 @@ def test_correlated_lanes_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_lanes_with_a_common_part_are_caught() -> None:
     a, b, common = (draw(40_000, 1000.1, lane=lane) for lane in (0, 1, 2))
-    assert not independent(np.sqrt(0.94) * a + np.sqrt(0.06) * common, np.sqrt(0.94) * b + np.sqrt(0.06) * common)
+    assert not independent(
+        np.sqrt(0.94) * a + np.sqrt(0.06) * common, np.sqrt(0.94) * b + np.sqrt(0.06) * common
+    )

@@ -1,15 +1,19 @@
-"""The joint law of what is drawn, policy by policy, at alpha = 1e-6; and wrong samplers that the same test catches.
+"""The joint law of what is drawn, policy by policy, at alpha = 1e-6; and wrong samplers that the
+same test catches.
 
-For few records *every* outcome of a step (which records are in which batch) is a cell, so marginals, pairs, sizes and empty
-samples are tested together: Pearson's statistic of the counts is compared with the chi-square law of cells - 1 degrees of
-freedom, and a p-value below 1e-6 fails. Expected counts are above 20, where that law is accurate enough; with the fixed key a
-right sampler that passes once passes always. A wrong sampler with cell probabilities p' moves the mean of the statistic by
-N * sum (p' - p)^2 / p. With N = 12 000 that is at least 140 for every wrong sampler named here, where the threshold is 57 (16
-cells) to 90 (36 cells): by the noncentral law it is caught with probability above 1 - 1e-6. Each is run and must fail by the
-same function.
+For few records *every* outcome of a step (which records are in which batch) is a cell, so
+marginals, pairs, sizes and empty
+samples are tested together: Pearson's statistic of the counts is compared with the chi-square law
+of cells - 1 degrees of freedom, and a p-value below 1e-6 fails. Expected counts are above 20, where
+that law is accurate enough; with the fixed key a right sampler that passes once passes always. A
+wrong sampler with cell probabilities p' moves the mean of the statistic by N * sum (p' - p)^2 / p.
+With N = 12 000 that is at least 140 for every wrong sampler named here, where the threshold is 57
+(16 cells) to 90 (36 cells): by the noncentral law it is caught with probability above 1 - 1e-6.
+Each is run and must fail by the same function.
 
-For many records counts are binomial, and the region of acceptance is the central one of probability 1 - 1e-6. Where a wrong
-sampler is too slow to run, its probability of falling into the region is computed and must be below 1e-6.
+For many records counts are binomial, and the region of acceptance is the central one of probability
+1 - 1e-6. Where a wrong sampler is too slow to run, its probability of falling into the region is
+computed and must be below 1e-6.
 """
 
 from __future__ import annotations
@@ -24,7 +28,14 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from discreet.ledger.events import BallsInBins, FixedSize, Poisson, Sampling, Shuffled, TruncatedPoisson
+from discreet.ledger.events import (
+    BallsInBins,
+    FixedSize,
+    Poisson,
+    Sampling,
+    Shuffled,
+    TruncatedPoisson,
+)
 from discreet.randomness import draws
 from discreet.randomness.draws import below, bernoulli, permutation, subset
 from discreet.sampling import Owners, Sampler
@@ -103,7 +114,10 @@ def modulo_instead() -> list[Outcome]:
 
 def lopsided_bins() -> list[Outcome]:
     """Two bits modulo 3."""
-    return [in_bins(row, 3) for row in (np.random.default_rng(7).integers(0, 4, (STEPS, 3)) % 3).tolist()]
+    return [
+        in_bins(row, 3)
+        for row in (np.random.default_rng(7).integers(0, 4, (STEPS, 3)) % 3).tolist()
+    ]
 
 
 @dataclass(frozen=True)
@@ -129,7 +143,13 @@ CASES = [
             "rate": lambda: coins_instead([0.33] * 4),
         },
     ),
-    Case("poisson half", Poisson(0.5), 4, poisson_law(4, 0.5), {"shuffled": lambda: shuffled_instead(4, 2)}),
+    Case(
+        "poisson half",
+        Poisson(0.5),
+        4,
+        poisson_law(4, 0.5),
+        {"shuffled": lambda: shuffled_instead(4, 2)},
+    ),
     Case(
         "truncated",
         TruncatedPoisson(0.6, 2, 4),
@@ -137,10 +157,22 @@ CASES = [
         truncated_law(4, 0.6, 2),
         {"first kept": first_kept, "not truncated": lambda: coins_instead([0.6] * 4)},
     ),
-    Case("fixed", FixedSize(2, 5), 5, fixed_law(5, 2), {"modulo": modulo_instead, "poisson": lambda: coins_instead([0.4] * 5)}),
+    Case(
+        "fixed",
+        FixedSize(2, 5),
+        5,
+        fixed_law(5, 2),
+        {"modulo": modulo_instead, "poisson": lambda: coins_instead([0.4] * 5)},
+    ),
     Case("fixed sparse", FixedSize(2, 32), 32, fixed_law(32, 2)),
     Case("shuffled", Shuffled(2), 5, shuffled_law(5, 2), {"not shuffled": sorted_records_instead}),
-    Case("bins", BallsInBins(3), 3, bins_law(3, 3), {"shuffled": equal_batches_instead, "modulo": lopsided_bins}),
+    Case(
+        "bins",
+        BallsInBins(3),
+        3,
+        bins_law(3, 3),
+        {"shuffled": equal_batches_instead, "modulo": lopsided_bins},
+    ),
 ]
 
 
@@ -150,7 +182,12 @@ def test_p26_p28_the_joint_law_of_a_step(case: Case) -> None:
 
 
 @pytest.mark.parametrize(
-    ("case", "wrong"), [pytest.param(case, wrong, id=f"{case.name}-{wrong}") for case in CASES for wrong in case.wrong]
+    ("case", "wrong"),
+    [
+        pytest.param(case, wrong, id=f"{case.name}-{wrong}")
+        for case in CASES
+        for wrong in case.wrong
+    ],
 )
 def test_p26_p28_a_wrong_sampler_is_caught(case: Case, wrong: str) -> None:
     assert p_value(case.wrong[wrong](), case.law) < ALPHA
@@ -169,13 +206,19 @@ def _product(law: Law) -> Law:
 
 @pytest.mark.parametrize(
     ("policy", "records", "law"),
-    [(Poisson(0.5), 2, poisson_law(2, 0.5)), (FixedSize(1, 4), 4, fixed_law(4, 1)), (Shuffled(2), 4, shuffled_law(4, 2))],
+    [
+        (Poisson(0.5), 2, poisson_law(2, 0.5)),
+        (FixedSize(1, 4), 4, fixed_law(4, 1)),
+        (Shuffled(2), 4, shuffled_law(4, 2)),
+    ],
     ids=["poisson", "fixed", "shuffled"],
 )
 def test_p20_consecutive_steps_are_independent(policy: Sampling, records: int, law: Law) -> None:
     steps = outcomes(policy, records)
     assert p_value(_pairs(steps), _product(law)) >= ALPHA
-    repeated = [steps[number - number % 2] if number % 20 < 2 else one for number, one in enumerate(steps)]
+    repeated = [
+        steps[number - number % 2] if number % 20 < 2 else one for number, one in enumerate(steps)
+    ]
     assert p_value(_pairs(repeated), _product(law)) < ALPHA  # one pair in ten shares its randomness
 
 
@@ -186,14 +229,20 @@ def test_rows_of_units_are_uniform_subsets_anew_in_each_draw() -> None:
     """Two units of four rows, two taken from each: 36 equally likely outcomes."""
     owners = Owners.from_ids([0, 0, 0, 0, 1, 1, 1, 1])
     sampler = Sampler(Poisson(1.0), records=2, steps=STEPS, owners=owners, rows_per_unit=2)
-    drawn: list[Outcome] = [(tuple(one.rows[:2].tolist()), tuple(one.rows[2:].tolist())) for one in sampler.draw(source())]
+    drawn: list[Outcome] = [
+        (tuple(one.rows[:2].tolist()), tuple(one.rows[2:].tolist()))
+        for one in sampler.draw(source())
+    ]
     halves = [list(itertools.combinations(range(start, start + 4), 2)) for start in (0, 4)]
     law: Law = dict.fromkeys(itertools.product(*halves), 1 / 36)
     assert p_value(drawn, law) >= ALPHA
-    first_rows: list[Outcome] = [((0, 1), (4, 5)) if number % 10 == 0 else one for number, one in enumerate(drawn)]
+    first_rows: list[Outcome] = [
+        ((0, 1), (4, 5)) if number % 10 == 0 else one for number, one in enumerate(drawn)
+    ]
     assert p_value(first_rows, law) < ALPHA
     same_in_both: list[Outcome] = [
-        (one[0], tuple(4 + row for row in one[0])) if number % 10 == 0 else one for number, one in enumerate(drawn)
+        (one[0], tuple(4 + row for row in one[0])) if number % 10 == 0 else one
+        for number, one in enumerate(drawn)
     ]
     assert p_value(same_in_both, law) < ALPHA  # units share their keys
 
@@ -204,7 +253,9 @@ def test_rows_of_units_are_uniform_subsets_anew_in_each_draw() -> None:
 def test_all_orders_of_five_are_equally_likely() -> None:
     law: Law = {(order,): 1 / 120 for order in itertools.permutations(range(5))}
     base = stream()
-    drawn: list[Outcome] = [(tuple(permutation(base.child(str(number)), 5).tolist()),) for number in range(STEPS)]
+    drawn: list[Outcome] = [
+        (tuple(permutation(base.child(str(number)), 5).tolist()),) for number in range(STEPS)
+    ]
     assert p_value(drawn, law) >= ALPHA
     generator = np.random.default_rng(8)
     naive = []
@@ -236,14 +287,17 @@ def region(trials: int, probability: float) -> tuple[int, int]:
 
 
 def check_rate(probability: float, positions: int, *wrong: float) -> None:
-    """The number of heads is in the region of `probability`, and that of a wrong probability would not be."""
+    """The number of heads is in the region of `probability`, and that of a wrong probability would
+    not be.
+    """
     least, most = region(positions, probability)
     for other in wrong:
         law = stats.binom(positions, other)
         assert min(float(law.cdf(most)), float(law.sf(least - 1))) < ALPHA
     part = 2 * 10**8
     heads = sum(
-        bernoulli(stream(), probability, start, min(start + part, positions)).size for start in range(0, positions, part)
+        bernoulli(stream(), probability, start, min(start + part, positions)).size
+        for start in range(0, positions, part)
     )
     assert least <= heads <= most
 
@@ -268,7 +322,9 @@ def test_p27_ties_are_refined() -> None:
 
 
 def test_neighbours_and_blocks_are_independent() -> None:
-    """Both of two records are drawn with probability q^2, at distances that words and blocks could connect."""
+    """Both of two records are drawn with probability q^2, at distances that words and blocks could
+    connect.
+    """
     count, probability = 2 * draws._BLOCK, 0.3
     coins = np.zeros(count, np.int64)
     coins[bernoulli(stream(), probability, 0, count)] = 1
@@ -282,7 +338,9 @@ def test_neighbours_and_blocks_are_independent() -> None:
 
 
 def positions_are_alike(drawn: NDArray[np.int64], count: int) -> bool:
-    """Counts in 64 equal ranges, given how many were drawn, against their chi-square law (coins: nearly so, and below it)."""
+    """Counts in 64 equal ranges, given how many were drawn, against their chi-square law (coins:
+    nearly so, and below it).
+    """
     cells = np.bincount(drawn * 64 // count, minlength=64)
     return bool(stats.chisquare(cells).pvalue >= ALPHA)
 
@@ -291,7 +349,11 @@ def positions_are_alike(drawn: NDArray[np.int64], count: int) -> bool:
 def test_no_position_is_preferred(kind: str) -> None:
     """The wrong draw loses 5 % of the last quarter, as a range that ends early would."""
     count = 64 * 10**5
-    right = bernoulli(stream(), 0.05, 0, count) if kind == "coins" else subset(stream(), count // 20, count)
+    right = (
+        bernoulli(stream(), 0.05, 0, count)
+        if kind == "coins"
+        else subset(stream(), count // 20, count)
+    )
     assert positions_are_alike(right, count)
     late = np.flatnonzero(right > 3 * count // 4)
     assert not positions_are_alike(np.delete(right, late[::20]), count)

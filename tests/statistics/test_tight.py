@@ -1,9 +1,10 @@
 """Samples of the privacy loss never contradict a bracket, and do contradict a wrong one.
 
-delta(eps) = E_P (1 - e^(eps - S))_+ is the mean of n independent values in [0, 1]. By the empirical Bernstein inequality
-[MaurerPontil2009, Theorem 4] the sample mean is within w = sqrt(2 v ln(4/alpha)/n) + 7 ln(4/alpha)/(3(n-1)) of it, v the
-sample variance, except with probability alpha, here 1e-6 per test. The named wrong alternative, noise 5 % larger than
-claimed by mistake, moves delta by several w, so it is missed with a probability below 1e-6 as well.
+delta(eps) = E_P (1 - e^(eps - S))_+ is the mean of n independent values in [0, 1]. By the empirical
+Bernstein inequality [MaurerPontil2009, Theorem 4] the sample mean is within w = sqrt(2 v
+ln(4/alpha)/n) + 7 ln(4/alpha)/(3(n-1)) of it, v the sample variance, except with probability alpha,
+here 1e-6 per test. The named wrong alternative, noise 5 % larger than claimed by mistake, moves
+delta by several w, so it is missed with a probability below 1e-6 as well.
 """
 
 from __future__ import annotations
@@ -81,8 +82,24 @@ def interval(loss: FloatArray, epsilon: float) -> tuple[float, float]:
 
 
 CASES = [
-    pytest.param(PoissonGaussian(0.1, 0.8), PoissonGaussian(0.1, 0.84), 30, 0, remove(0.1, 0.8, 30), 0.6, id="remove"),
-    pytest.param(PoissonGaussian(0.1, 0.8), PoissonGaussian(0.1, 0.84), 30, 1, add(0.1, 0.8, 30), 0.6, id="add"),
+    pytest.param(
+        PoissonGaussian(0.1, 0.8),
+        PoissonGaussian(0.1, 0.84),
+        30,
+        0,
+        remove(0.1, 0.8, 30),
+        0.6,
+        id="remove",
+    ),
+    pytest.param(
+        PoissonGaussian(0.1, 0.8),
+        PoissonGaussian(0.1, 0.84),
+        30,
+        1,
+        add(0.1, 0.8, 30),
+        0.6,
+        id="add",
+    ),
     pytest.param(
         PoissonGaussian(0.1, 0.8, replace=True),
         PoissonGaussian(0.1, 0.84, replace=True),

@@ -1,17 +1,22 @@
-"""The analyst's game: somebody who looks at every output before deciding what to do next, played exactly.
+"""The analyst's game: somebody who looks at every output before deciding what to do next, played
+exactly.
 
-A *game* is a ledger held to some terms, and a menu of runs. The analyst begins runs, takes their steps one by one, stops, and
-reads the claim, each time as a function of all outputs so far. What is admitted, and what is claimed, the library itself
+A *game* is a ledger held to some terms, and a menu of runs. The analyst begins runs, takes their
+steps one by one, stops, and reads the claim, each time as a function of all outputs so far. What is
+admitted, and what is claimed, the library itself
 decides: its pure functions on snapshots, the same that a ledger calls in its transactions.
 
-Outputs are real Gaussian releases of the worst pair of data sets, put into bins. That is post-processing, so every claim must
-hold for it, and probabilities are exact. With P and Q the laws of the outputs on the two data sets, and e the claim that is
-read at an outcome, a claim system is valid at delta only if for every set S of outcomes
+Outputs are real Gaussian releases of the worst pair of data sets, put into bins. That is
+post-processing, so every claim must hold for it, and probabilities are exact. With P and Q the laws
+of the outputs on the two data sets, and e the claim that is read at an outcome, a claim system is
+valid at delta only if for every set S of outcomes
 
     P[S] <= sum over outcomes in S of exp(e) Q[outcome] + delta,
 
-that is, if the *excess*, the sum over outcomes of (P - exp(e) Q)_+, is at most delta. `most_excess` is the largest
-excess that any strategy on the menu reaches: decisions are maximised over by backward induction, not sampled.
+that is, if the *excess*, the sum over outcomes of (P - exp(e) Q)_+, is at most delta. `most_excess`
+is the largest
+excess that any strategy on the menu reaches: decisions are maximised over by backward induction,
+    not sampled.
 """
 
 from __future__ import annotations
@@ -28,13 +33,32 @@ from scipy.stats import norm
 from discreet.accounting import account
 from discreet.accounting.odometer import odometer_reading
 from discreet.errors import AccountingError, BudgetExceeded
-from discreet.ledger import Everything, GaussianSum, Poisson, Rule, RunInfo, Snapshot, Step, Terms, decisions
+from discreet.ledger import (
+    Everything,
+    GaussianSum,
+    Poisson,
+    Rule,
+    RunInfo,
+    Snapshot,
+    Step,
+    Terms,
+    decisions,
+)
 from discreet.ledger.rows import Began, Held, Reserved
 from discreet.ledger.snapshot import RunRecord
 from discreet.ledger.terms import Planned
 from discreet.units import Adjacency, Numerics, Parameters, Randomness, Unit
 
-__all__ = ["INFO", "Claims", "Game", "bins_between", "full_batch", "library_claim", "most_excess", "poisson"]
+__all__ = [
+    "INFO",
+    "Claims",
+    "Game",
+    "bins_between",
+    "full_batch",
+    "library_claim",
+    "most_excess",
+    "poisson",
+]
 
 Array = NDArray[np.float64]
 Claims = Callable[[Snapshot], float]
@@ -70,7 +94,8 @@ class Game:
     """Rules and menu.
 
     Args:
-        terms: that the ledger is held to when it is opened; None for a ledger that nobody said anything about.
+        terms: that the ledger is held to when it is opened; None for a ledger that nobody said
+            anything about.
         menu: runs that the analyst may begin, each with its plan.
         edges: of the bins that outputs are put into, in units of the noise.
         most_steps: that are taken at all, to keep the game finite.
@@ -95,7 +120,9 @@ class Game:
         return Snapshot(runs=(), history=history, head="head", ledger="game", schema=2)
 
     def moves(self, state: Snapshot) -> Iterator[tuple[Snapshot, Step | None]]:
-        """What the analyst may do next: the state afterwards, and the step that is released, if one is."""
+        """What the analyst may do next: the state afterwards, and the step that is released, if one
+        is.
+        """
         if len(state.runs) < self.most_runs:
             for planned in self.menu:
                 after = self._begun(state, planned)
@@ -126,7 +153,9 @@ class Game:
         if dict(run.charged).get(step, 0) >= dict(run.planned)[step]:
             return None
         try:
-            decisions.reservation(state, Reserved(run.number, step, 1), step) if self.admits is None else None
+            decisions.reservation(
+                state, Reserved(run.number, step, 1), step
+            ) if self.admits is None else None
         except (AccountingError, BudgetExceeded):
             return None
         charged = dict(run.charged)
@@ -150,7 +179,8 @@ _claims: dict[tuple[object, ...], float] = {}
 def library_claim(state: Snapshot, delta: float) -> float:
     """What `dp.account` claims; remembered, because many outcomes share a state.
 
-    Of an odometer only the reading is computed, which is what the accountant claims (`test_analyst` compares the two).
+    Of an odometer only the reading is computed, which is what the accountant claims (`test_analyst`
+    compares the two).
     """
     terms = state.history[-1].terms
     if terms.rule is Rule.ODOMETER:
@@ -173,7 +203,9 @@ def probabilities(step: Step, edges: tuple[float, ...], *, removal: bool) -> tup
     def law(mean: float) -> Array:
         low, high = limits[:-1] - mean, limits[1:] - mean
         # The tail that is smaller, so that no digit is lost.
-        law: Array = np.where(low > 0.0, norm.sf(low) - norm.sf(high), norm.cdf(high) - norm.cdf(low))
+        law: Array = np.where(
+            low > 0.0, norm.sf(low) - norm.sf(high), norm.cdf(high) - norm.cdf(low)
+        )
         return law
 
     absent = law(0.0)
@@ -188,7 +220,8 @@ def most_excess(game: Game) -> float:
 
 
 def _value(game: Game, state: Snapshot, first: Array, second: Array) -> Array:
-    """The largest excess from here on, for each of many histories of outputs that led to this state.
+    """The largest excess from here on, for each of many histories of outputs that led to this
+    state.
 
     Args:
         game: with its rules.

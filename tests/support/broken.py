@@ -17,15 +17,27 @@ from hypothesis import Phase, is_hypothesis_test, settings
 import discreet as dp
 from support.source import ROOT
 
-NOTICED = (AssertionError, pytest.fail.Exception, dp.DiscreetError)  # the last: a guard may be faster than the test
-QUIET = ("cacheprovider", "xdist", "faulthandler", "unraisableexception", "threadexception")  # the outer pytest has them
+NOTICED = (
+    AssertionError,
+    pytest.fail.Exception,
+    dp.DiscreetError,
+)  # the last: a guard may be faster than the test
+QUIET = (
+    "cacheprovider",
+    "xdist",
+    "faulthandler",
+    "unraisableexception",
+    "threadexception",
+)  # the outer pytest has them
 OURS = (f"{ROOT}/src/", f"{ROOT}/tests/")
 _SETTINGS = "_hypothesis_internal_use_settings"  # where hypothesis keeps the settings of a law
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What pytest said of a test: cases that passed, the exception that ended one, seconds, and its own words."""
+    """What pytest said of a test: cases that passed, the exception that ended one, seconds, and its
+    own words.
+    """
 
     passed: int
     noticed_by: type[BaseException] | None
@@ -75,7 +87,9 @@ class _Watch:
         self.seconds += call.duration
         if call.when == "call":
             self.passed += report.passed
-            self.noticed_by = self.noticed_by or (call.excinfo.type if call.excinfo and report.failed else None)
+            self.noticed_by = self.noticed_by or (
+                call.excinfo.type if call.excinfo and report.failed else None
+            )
         elif report.failed:
             self.noticed_by = RuntimeError  # a fixture failed: nobody noticed anything
         return report
@@ -91,30 +105,53 @@ def _fix_examples(item: pytest.Item, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 _SEPARATION = "discreet.training.separation"
-_REMEMBERED = (("operation", "OPERATIONS"), ("effects", "_effects"), ("doors", "_kinds"))  # dictionaries, for speed
+_REMEMBERED = (
+    ("operation", "OPERATIONS"),
+    ("effects", "_effects"),
+    ("doors", "_kinds"),
+)  # dictionaries, for speed
 
 
 def forget() -> None:
-    """Results of right code must not hide wrong code, nor the reverse: every cache of ours is emptied."""
+    """Results of right code must not hide wrong code, nor the reverse: every cache of ours is
+    emptied.
+    """
     for module_name, name in _REMEMBERED:
         module = sys.modules.get(f"{_SEPARATION}.{module_name}")
         if module is not None:
             getattr(module, name).clear()
     for module in list(sys.modules.values()):
-        if str(getattr(module, "__file__", None)).startswith(OURS) and isinstance(module, ModuleType):
+        if str(getattr(module, "__file__", None)).startswith(OURS) and isinstance(
+            module, ModuleType
+        ):
             for value in list(vars(module).values()):
                 if callable(clear := getattr(value, "cache_clear", None)):
                     clear()
 
 
-def outcome_of(test: str, folder: Path, patch: Callable[[pytest.MonkeyPatch], None] | None = None) -> Outcome:
-    """Run one test, named from the folder `tests`, in this process; with a patch, on the code that it breaks."""
+def outcome_of(
+    test: str, folder: Path, patch: Callable[[pytest.MonkeyPatch], None] | None = None
+) -> Outcome:
+    """Run one test, named from the folder `tests`, in this process; with a patch, on the code that
+    it breaks.
+    """
     watch, text = _Watch(patch), io.StringIO()
     without = [option for plugin in QUIET for option in ("-p", f"no:{plugin}")]
     forks = "ignore:This process:DeprecationWarning"  # other tests may have left threads, which forks warn of
     with contextlib.redirect_stdout(text), pytest.MonkeyPatch.context() as environment:
         environment.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
         environment.chdir(ROOT)
-        arguments = [f"tests/{test}", "-x", "-q", "--tb=short", "-m", "full or not full", "-W", forks]
-        pytest.main([*arguments, *without, "--basetemp", os.fspath(folder / "nested")], plugins=[watch])
+        arguments = [
+            f"tests/{test}",
+            "-x",
+            "-q",
+            "--tb=short",
+            "-m",
+            "full or not full",
+            "-W",
+            forks,
+        ]
+        pytest.main(
+            [*arguments, *without, "--basetemp", os.fspath(folder / "nested")], plugins=[watch]
+        )
     return Outcome(watch.passed, watch.noticed_by, watch.full, watch.seconds, text.getvalue())

@@ -18,14 +18,19 @@ def chromium() -> str:
         found = shutil.which(name)
         if found:
             return found
-    how = "Run scripts/chromium (Debian: apt-get install chromium), or set DISCREET_CHROMIUM to the path of one."
+    how = (
+        "Run scripts/chromium (Debian: apt-get install chromium), or set DISCREET_CHROMIUM to the "
+        "path of one."
+    )
     pytest.fail(f"No Chromium was found ({wanted or ', '.join(NAMES)}). {how}")
 
 
 @contextmanager
 def browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox", "--disable-gpu"])
+        started = playwright.chromium.launch(
+            executable_path=chromium(), args=["--no-sandbox", "--disable-gpu"]
+        )
         try:
             yield started
         finally:

@@ -28,6 +28,8 @@ def _density(law: Law, x: FloatArray, noise: float) -> FloatArray:
 
 
 def curve(direction: Direction, epsilon: float) -> tuple[float, float]:
-    """Bounds on a direction's own curve, from one edge: D(eps) is the excess of everything above it."""
+    """Bounds on a direction's own curve, from one edge: D(eps) is the excess of everything above
+    it.
+    """
     cells = direction.cells(np.array([epsilon]))
     return float(cells.over.lower[-1]), float(cells.over.upper[-1])

@@ -10,7 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from support.mutations import Mutation
 from support.source import ROOT
 
-PITFALLS = (*(f"P{number:02}" for number in range(1, 49)), *(f"T{number:02}" for number in range(1, 16)))
+PITFALLS = (
+    *(f"P{number:02}" for number in range(1, 49)),
+    *(f"T{number:02}" for number in range(1, 16)),
+)
 PAGE = ROOT / "docs" / "mutations.md"
 _INTRODUCTION = """# Deliberate bugs, and the test that notices each
 
@@ -20,14 +23,25 @@ does both, each bug in a process of its own. Seconds are those of the failing te
 All of these tests belong to `make test`.
 """
 _HEADER = "| pitfalls | bug | what is patched | caught by | seconds |\n|---|---|---|---|---|"
-_ROW = re.compile(r"^\| (?P<numbers>[PT\d ]*)\| (?P<bug>.+?) \| `[^|]+` \| `[^|]+` \| (?P<seconds>[\d.]+) \|$", re.MULTILINE)
+_ROW = re.compile(
+    r"^\| (?P<numbers>[PT\d ]*)\| (?P<bug>.+?) \| `[^|]+` \| `[^|]+` \| (?P<seconds>[\d.]+) \|$",
+    re.MULTILINE,
+)
 
 
 def catalogue() -> tuple[Mutation, ...]:
-    """The list `MUTATIONS` of every file, sorted by pitfall. Two bugs of one name are an error, as is a file without a list."""
+    """The list `MUTATIONS` of every file, sorted by pitfall. Two bugs of one name are an error, as
+    is a file without a list.
+    """
     files = sorted((ROOT / "tests" / "mutations").glob("test_*_mutations.py"))
-    found = [mutation for file in files for mutation in importlib.import_module(f"mutations.{file.stem}").MUTATIONS]
-    twice = [name for name, count in Counter(mutation.name for mutation in found).items() if count > 1]
+    found = [
+        mutation
+        for file in files
+        for mutation in importlib.import_module(f"mutations.{file.stem}").MUTATIONS
+    ]
+    twice = [
+        name for name, count in Counter(mutation.name for mutation in found).items() if count > 1
+    ]
     if twice:
         raise ValueError(f"names of several mutations: {twice}")
     return tuple(sorted(found, key=lambda mutation: mutation.pitfalls or ("without",)))
@@ -41,7 +55,9 @@ def pitfalls_of(mutations: Sequence[Mutation]) -> tuple[str, ...]:
 def seconds_on_page() -> dict[str, float]:
     """What the page says, by name."""
     text = PAGE.read_text() if PAGE.exists() else ""
-    return {found["numbers"] + found["bug"]: float(found["seconds"]) for found in _ROW.finditer(text)}
+    return {
+        found["numbers"] + found["bug"]: float(found["seconds"]) for found in _ROW.finditer(text)
+    }
 
 
 def page(mutations: Sequence[Mutation], seconds: Mapping[str, float]) -> str:

@@ -31,12 +31,16 @@ def clipped_sum(engine: Engine, loss: Loss, batch: Any, present: Tensor) -> Tens
     return torch.from_numpy(sums.flat(group).copy())
 
 
-def moved_by(model: nn.Module, loss: Loss, batch: Any, row: int, count: int) -> tuple[float, Engine]:
+def moved_by(
+    model: nn.Module, loss: Loss, batch: Any, row: int, count: int
+) -> tuple[float, Engine]:
     """By how much the sum moves without one record, in clip norms; and the engine that computed it."""
     engine = Engine(model)
     all_present = torch.ones(count, dtype=torch.bool)
     whole = clipped_sum(engine, loss, batch, all_present)
-    without = clipped_sum(engine, loss, _blank(batch, row), all_present & (torch.arange(count) != row))
+    without = clipped_sum(
+        engine, loss, _blank(batch, row), all_present & (torch.arange(count) != row)
+    )
     return float((whole - without).norm()) / CLIP_NORM, engine
 
 

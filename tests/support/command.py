@@ -1,4 +1,6 @@
-"""The command line as a user meets it: real processes, pipes and terminals, and a folder of files to try it on."""
+"""The command line as a user meets it: real processes, pipes and terminals, and a folder of files
+to try it on.
+"""
 
 import json
 import os
@@ -15,7 +17,9 @@ from support.source import ROOT
 
 PLAN = dp.Plan.dpsgd(records=60_000, expected_batch_size=600, steps=50, noise_multiplier=1.1)
 ENVIRONMENT = {
-    name: value for name, value in os.environ.items() if name not in {"FORCE_COLOR", "NO_COLOR", "GITHUB_ACTIONS"}
+    name: value
+    for name, value in os.environ.items()
+    if name not in {"FORCE_COLOR", "NO_COLOR", "GITHUB_ACTIONS"}
 } | {
     "PYTHONPATH": str(ROOT / "src"),
     "OMP_NUM_THREADS": "1",
@@ -36,12 +40,20 @@ class Outcome:
 def discreet(*arguments: str, cwd: Path, environment: dict[str, str] | None = None) -> Outcome:
     """`python -m discreet ...` in a process of its own."""
     command = [sys.executable, "-m", "discreet", *arguments]
-    done = subprocess.run(command, cwd=cwd, env=ENVIRONMENT | (environment or {}), capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command,
+        cwd=cwd,
+        env=ENVIRONMENT | (environment or {}),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     return Outcome(done.returncode, done.stdout, done.stderr)
 
 
 def many(cases: Sequence[Sequence[str]], *, cwd: Path, terminal: bool = False) -> list[Outcome]:
-    """Each command line in a process of its own, forked after the imports, which are what takes long.
+    """Each command line in a process of its own, forked after the imports, which are what takes
+    long.
 
     Args:
         cases: arguments of each.
@@ -50,24 +62,39 @@ def many(cases: Sequence[Sequence[str]], *, cwd: Path, terminal: bool = False) -
     """
     request = json.dumps({"cases": [list(case) for case in cases], "terminal": terminal})
     command = [sys.executable, str(ROOT / "tests" / "support" / "forked_commands.py")]
-    done = subprocess.run(command, cwd=cwd, env=ENVIRONMENT, input=request, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command,
+        cwd=cwd,
+        env=ENVIRONMENT,
+        input=request,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     return [Outcome(**one) for one in json.loads(done.stdout)]
 
 
 def contents(folder: Path) -> dict[str, bytes | None]:
     """Every file's bytes, and every folder."""
-    return {str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None for path in sorted(folder.rglob("*"))}
+    return {
+        str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None
+        for path in sorted(folder.rglob("*"))
+    }
 
 
-def executed(path: Path, plan: dp.Plan, *, label: str = "example", budget: HasTerms | None = None) -> dp.Ledger:
+def executed(
+    path: Path, plan: dp.Plan, *, label: str = "example", budget: HasTerms | None = None
+) -> dp.Ledger:
     """A ledger on which this plan was executed."""
     ledger = dp.Ledger.open(path, budget=budget)
     execute(ledger, plan, label=label)
     return ledger
 
 
-def execute(ledger: dp.Ledger, plan: dp.Plan, *, label: str = "example", steps: int | None = None) -> dp.ledger.Run:
+def execute(
+    ledger: dp.Ledger, plan: dp.Plan, *, label: str = "example", steps: int | None = None
+) -> dp.ledger.Run:
     """A run of this plan, as an engine would leave it; with `steps`, one that was stopped early."""
     run = ledger.begin(plan.run_info(label), [(plan.step, plan.steps)], plan=plan.as_row())
     for _ in run.steps(plan.step, plan.steps if steps is None else steps):
@@ -81,25 +108,37 @@ def make_files(folder: Path) -> None:
     PLAN.save(folder / "plan.toml")
     PLAN.save(folder / "plan.json")
     (folder / "plan.txt").write_text(PLAN.to_toml())
-    replace(PLAN, sampler=dp.Sampler(dp.Poisson(0.01), records=60_000, steps=40)).save(folder / "shorter.toml")
+    replace(PLAN, sampler=dp.Sampler(dp.Poisson(0.01), records=60_000, steps=40)).save(
+        folder / "shorter.toml"
+    )
     with executed(folder / "train.ledger", PLAN) as ledger:
         ledger.export(folder / "train.jsonl")
     (folder / "renamed.toml").write_bytes((folder / "train.ledger").read_bytes())
     executed(folder / "again.ledger", PLAN).close()
     with dp.Ledger.open(folder / "void.ledger") as ledger:
         execute(ledger, PLAN).mark("unsafe_example")
-    with dp.Ledger.open(folder / "chosen.ledger", budget=dp.Filter(epsilon=3.0, delta=1e-6)) as ledger:
-        run = ledger.begin(PLAN.run_info(parameters=dp.Parameters.CHOSEN_FROM_OUTPUTS), [(PLAN.step, 3)])
+    with dp.Ledger.open(
+        folder / "chosen.ledger", budget=dp.Filter(epsilon=3.0, delta=1e-6)
+    ) as ledger:
+        run = ledger.begin(
+            PLAN.run_info(parameters=dp.Parameters.CHOSEN_FROM_OUTPUTS), [(PLAN.step, 3)]
+        )
         run.reserve(PLAN.step, count=3)
     dp.Ledger.open(folder / "empty.ledger").close()
     executed(folder / "user.ledger", replace(PLAN, unit=dp.Unit.USER)).close()
     executed(folder / "replaced.ledger", replace(PLAN, adjacency=dp.Adjacency.REPLACE_ONE)).close()
-    dp.Ledger.load(ROOT / "tests" / "data" / "schema1" / "one_run.jsonl", folder / "old.ledger").close()
+    dp.Ledger.load(
+        ROOT / "tests" / "data" / "schema1" / "one_run.jsonl", folder / "old.ledger"
+    ).close()
     whole = (folder / "train.ledger").read_bytes()
     assert b'"probability":0.01' in whole
-    (folder / "corrupt.ledger").write_bytes(whole.replace(b'"probability":0.01', b'"probability":0.02'))
+    (folder / "corrupt.ledger").write_bytes(
+        whole.replace(b'"probability":0.01', b'"probability":0.02')
+    )
     (folder / "half.ledger").write_bytes(whole[: len(whole) // 2])
-    (folder / "cut.jsonl").write_bytes(b"".join((folder / "train.jsonl").read_bytes().splitlines(keepends=True)[:-1]))
+    (folder / "cut.jsonl").write_bytes(
+        b"".join((folder / "train.jsonl").read_bytes().splitlines(keepends=True)[:-1])
+    )
     (folder / "nothing.ledger").touch()
     (folder / "text.txt").write_text("not a ledger\n")
     (folder / "bytes.bin").write_bytes(bytes(range(256)) * 8)

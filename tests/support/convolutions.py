@@ -14,7 +14,11 @@ from torch.nn import functional
 
 from discreet.training.rules.convolution.geometry import Convolution
 
-PLAIN: dict[int, Callable[..., Tensor]] = {1: functional.conv1d, 2: functional.conv2d, 3: functional.conv3d}
+PLAIN: dict[int, Callable[..., Tensor]] = {
+    1: functional.conv1d,
+    2: functional.conv2d,
+    3: functional.conv3d,
+}
 TRANSPOSED: dict[int, Callable[..., Tensor]] = {
     1: functional.conv_transpose1d,
     2: functional.conv_transpose2d,
@@ -42,7 +46,9 @@ class Case:
     def run(self, x: Tensor, weight: Tensor) -> Tensor:
         """What the user calls."""
         call = (TRANSPOSED if self.transposed else PLAIN)[self.weight.ndim - 2]
-        with warnings.catch_warnings():  # torch warns once of the copy that "same" takes with an even kernel
+        with (
+            warnings.catch_warnings()
+        ):  # torch warns once of the copy that "same" takes with an even kernel
             warnings.simplefilter("ignore", UserWarning)
             return call(x, weight, None, **self.arguments)
 
@@ -51,7 +57,9 @@ class Case:
         rows = []
         for i in range(len(self.x)):
             weight = self.weight.clone().requires_grad_()
-            (row,) = torch.autograd.grad(self.run(self.x[i : i + 1], weight), weight, self.g[i : i + 1])
+            (row,) = torch.autograd.grad(
+                self.run(self.x[i : i + 1], weight), weight, self.g[i : i + 1]
+            )
             rows.append(row)
         return torch.stack(rows) if rows else self.weight.new_zeros((0, *self.weight.shape))
 
@@ -80,7 +88,10 @@ def cases(draw: st.DrawFn) -> Case:
     axes = draw(st.sampled_from([1, 1, 2, 2, 3]))
     reverse = draw(st.booleans())
     groups = draw(st.sampled_from([1, 1, 2, 3]))
-    first, second = groups * draw(st.integers(1, 3)), draw(st.sampled_from([1, 1, 2, 3]))  # with 1 also depthwise
+    first, second = (
+        groups * draw(st.integers(1, 3)),
+        draw(st.sampled_from([1, 1, 2, 3])),
+    )  # with 1 also depthwise
     kernel = draw(st.tuples(*[st.integers(1, 4)] * axes))
     dtype = draw(st.sampled_from([torch.float32, torch.float64]))
     arguments: dict[str, Any] = {"groups": groups, "dilation": draw(per_axis(axes, 1, 2))}
@@ -106,7 +117,10 @@ def cases(draw: st.DrawFn) -> Case:
 
 def max_of(stride: int | tuple[int, ...], dilation: int | tuple[int, ...], axes: int) -> list[int]:
     """Output padding must be below the larger of stride and dilation."""
-    both = [(size,) * axes if isinstance(size, int) else size * (axes // len(size)) for size in (stride, dilation)]
+    both = [
+        (size,) * axes if isinstance(size, int) else size * (axes // len(size))
+        for size in (stride, dilation)
+    ]
     return [max(pair) for pair in zip(*both, strict=True)]
 
 
@@ -115,4 +129,6 @@ def close(found: Tensor, truth: Tensor, terms: Tensor | None = None) -> None:
     assert found.shape == truth.shape
     tolerance = TOLERANCE[truth.dtype]
     scale = float((truth if terms is None else terms).abs().max()) if truth.numel() else 1.0
-    assert torch.allclose(found.to(truth.dtype), truth, rtol=tolerance, atol=tolerance * max(scale, 1e-3)), (found, truth)
+    assert torch.allclose(
+        found.to(truth.dtype), truth, rtol=tolerance, atol=tolerance * max(scale, 1e-3)
+    ), (found, truth)

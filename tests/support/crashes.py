@@ -1,8 +1,9 @@
-"""A campaign of kills: ledgers that lose process after process, each time compared with what was really released.
+"""A campaign of kills: ledgers that lose process after process, each time compared with what was
+really released.
 
-A case is one ledger. In each of its rounds one or two processes open it, go on where earlier ones were killed, and
-are killed; then the ledger is reopened and compared. At last a process that nobody kills takes all that the ledger
-still admits. What must hold is in `Case.compare`.
+A case is one ledger. In each of its rounds one or two processes open it, go on where earlier ones
+were killed, and are killed; then the ledger is reopened and compared. At last a process that nobody
+kills takes all that the ledger still admits. What must hold is in `Case.compare`.
 """
 
 from __future__ import annotations
@@ -159,10 +160,15 @@ class Case:
         runs: dict[str, list[RunRecord]] = {}
         for run in snapshot.runs:
             runs.setdefault(run.info.label, []).append(run)
-        return {place.label: self._compare_runs(place, runs.get(place.label, [])) for place in self.places}
+        return {
+            place.label: self._compare_runs(place, runs.get(place.label, []))
+            for place in self.places
+        }
 
     def check_exact(self, place: Place, tallies: dict[str, Tally] | None) -> None:
-        """Of a process that ended by itself, also beside others: it is charged what it released, neither less nor more."""
+        """Of a process that ended by itself, also beside others: it is charged what it released,
+        neither less nor more.
+        """
         if tallies is not None and tallies[place.label].charged != tallies[place.label].released:
             self.wrong(f"{place.label}, which nobody killed: {tallies[place.label]}")
 
@@ -192,7 +198,9 @@ class Case:
                 listed.update(self._steps(place, "extended"))
             if any(count > listed[step] for step, count in counted.items()):
                 self.wrong(f"counted {counted}, listed {listed}")
-        epsilons = [held.terms.epsilon for held in snapshot.history if held.terms.epsilon is not None]
+        epsilons = [
+            held.terms.epsilon for held in snapshot.history if held.terms.epsilon is not None
+        ]
         if epsilons and snapshot.steps > victims.most_steps(self.kind, max(epsilons)):
             self.wrong(f"{snapshot.steps} steps within epsilon {max(epsilons)}")
 
@@ -239,7 +247,9 @@ class _Campaign:
 
     def _go_through(self, case: Case) -> None:
         for number in range(ROUNDS):
-            round_ = [self._start(case, f"writer {writer}", number) for writer in range(case.kind.writers)]
+            round_ = [
+                self._start(case, f"writer {writer}", number) for writer in range(case.kind.writers)
+            ]
             wait_for([victim for victim, _ in round_])
             if not self._account_for(case, round_):
                 return
@@ -266,7 +276,9 @@ class _Campaign:
         return None
 
     def _account_for(self, case: Case, round_: list[tuple[Victim, Place]]) -> bool:
-        """Compare, and add what became of each victim to its point; False if the ledger cannot go on."""
+        """Compare, and add what became of each victim to its point; False if the ledger cannot go
+        on.
+        """
         self.verdict.journals += case.path.with_name("ledger-journal").exists()
         tallies = case.compare()
         for victim, place in round_:
@@ -310,7 +322,8 @@ def _warm_up() -> None:
 
 
 def campaigns(folder: Path, kills: int, *, jobs: int, seed: int = 0, bug: str = "") -> Verdict:
-    """Kill so many processes, on several ledgers at once: most of the time goes into waiting for the disk.
+    """Kill so many processes, on several ledgers at once: most of the time goes into waiting for
+    the disk.
 
     Args:
         folder: for the ledgers.
@@ -320,8 +333,21 @@ def campaigns(folder: Path, kills: int, *, jobs: int, seed: int = 0, bug: str = 
         bug: one of `BUGS`, put into the library first.
     """
     search = [str(Path(__file__).parents[1]), str(Path(dp.__file__).parents[1])]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(search), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "support.crashes", str(folder), str(kills), str(jobs), str(seed), bug]
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join(search),
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+    }
+    command = [
+        sys.executable,
+        "-m",
+        "support.crashes",
+        str(folder),
+        str(kills),
+        str(jobs),
+        str(seed),
+        bug,
+    ]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=environment, check=True)
     return Verdict.from_json(done.stdout)
 
@@ -332,7 +358,10 @@ def _all_jobs(folder: Path, kills: int, jobs: int, seed: int, bug: str) -> Verdi
     if bug:
         BUGS[bug]()
     gc.freeze()  # what is there now is not copied into every fork by a collection
-    pids = [_fork_job(folder, kills // jobs + (number < kills % jobs), seed, number) for number in range(jobs)]
+    pids = [
+        _fork_job(folder, kills // jobs + (number < kills % jobs), seed, number)
+        for number in range(jobs)
+    ]
     verdict = Verdict()
     for number, pid in enumerate(pids):
         _, status = os.waitpid(pid, 0)
@@ -393,7 +422,11 @@ def _no_transaction() -> None:
     right = Store._sql
 
     def sql(self: Store, command: str, values: tuple[object, ...] = ()) -> Any:
-        return [] if command in ("BEGIN IMMEDIATE", "BEGIN", "COMMIT", "ROLLBACK") else right(self, command, values)
+        return (
+            []
+            if command in ("BEGIN IMMEDIATE", "BEGIN", "COMMIT", "ROLLBACK")
+            else right(self, command, values)
+        )
 
     Store._sql = sql  # type: ignore[method-assign]
 

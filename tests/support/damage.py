@@ -15,18 +15,32 @@ from discreet.ledger.codec import SCHEMA
 from support import edits
 from support.victims import DELTA, FIRST, INFO, SECOND
 
-__all__ = ["Damage", "Original", "Outcomes", "Undetected", "campaign", "kinds_of_damage", "originals"]
+__all__ = [
+    "Damage",
+    "Original",
+    "Outcomes",
+    "Undetected",
+    "campaign",
+    "kinds_of_damage",
+    "originals",
+]
 
 SCHEMA_1 = Path(__file__).parents[1] / "data" / "schema1"
 SCHEMA_1_NAMES: tuple[str, ...] = ("two_runs", "marked")
-NAMED = (dp.LedgerCorrupt, dp.LedgerUnavailable, dp.LedgerNotFound)  # UnknownEvent is a LedgerCorrupt
+NAMED = (
+    dp.LedgerCorrupt,
+    dp.LedgerUnavailable,
+    dp.LedgerNotFound,
+)  # UnknownEvent is a LedgerCorrupt
 
 
 Do = Callable[["Original", Path, random.Random], bool | None]
 
 
 class Undetected(AssertionError):
-    """A ledger that was edited, read without an error, and says something else; or an error that is not ours."""
+    """A ledger that was edited, read without an error, and says something else; or an error that is
+    not ours.
+    """
 
 
 # --- ledgers to edit ---
@@ -57,16 +71,22 @@ def originals(folder: Path) -> list[Original]:
 
 
 def _written(path: Path, budget: dp.Budget | dp.Filter | dp.Odometer) -> Original:
-    """A ledger that went through everything: a run that was killed and continued, changed terms, a reason, a mark."""
+    """A ledger that went through everything: a run that was killed and continued, changed terms, a
+    reason, a mark.
+    """
     with Ledger.open(path, budget=budget) as ledger:
-        killed = ledger.begin(replace(INFO, label="killed"), [(FIRST, 30), (SECOND, 10)], plan="the text of a plan")
+        killed = ledger.begin(
+            replace(INFO, label="killed"), [(FIRST, 30), (SECOND, 10)], plan="the text of a plan"
+        )
         with killed.reserve(FIRST, count=10) as lease:
             for _ in range(7):
                 lease.take()
         killed.reserve(SECOND, count=5)  # never settled
         if isinstance(budget, dp.Budget):
             ledger.extend_list([(SECOND, 5)], reason="power failure")
-        again = ledger.begin(replace(INFO, label="again"), [(FIRST, 20), (SECOND, 8)], continues=killed.number)
+        again = ledger.begin(
+            replace(INFO, label="again"), [(FIRST, 20), (SECOND, 8)], continues=killed.number
+        )
         for _ in again.steps(FIRST, 12, block=4):
             pass
         ledger.change_budget(2.9, reason="agreed with the board")
@@ -80,7 +100,9 @@ def _original(path: Path) -> Original:
     with Ledger.open(path, "r") as ledger:
         ledger.verify().export(export)
         snapshot = ledger.snapshot()
-    return Original(path.name, path.read_bytes(), export.read_bytes(), edits.read_rows(path), snapshot)
+    return Original(
+        path.name, path.read_bytes(), export.read_bytes(), edits.read_rows(path), snapshot
+    )
 
 
 # --- damage ---
@@ -93,8 +115,8 @@ class Damage:
     Args:
         part: of what: "file", "rows", "form", "beside", "export", "rows of an export".
         name: of the kind.
-        do: make the file at a path the edited one. True if something that counts was changed, which must be detected;
-            False if nothing was; None where it depends on which bytes were hit.
+        do: make the file at a path the edited one. True if something that counts was changed, which
+            must be detected; False if nothing was; None where it depends on which bytes were hit.
     """
 
     part: str
@@ -112,11 +134,21 @@ def kinds_of_damage() -> list[Damage]:
     return [
         *(Damage("file", name, _of_bytes(edit)) for name, edit in edits.EDITS_OF_BYTES.items()),
         *(Damage("rows", name, _of_rows(edit)) for name, edit in edits.EDITS_OF_ROWS.items()),
-        *(Damage("form", name, _of_form(commands)) for name, commands in edits.EDITS_OF_FORM.items()),
+        *(
+            Damage("form", name, _of_form(commands))
+            for name, commands in edits.EDITS_OF_FORM.items()
+        ),
         *(Damage("beside", name, _beside(*what)) for name, what in edits.LEFT_BESIDE.items()),
-        *(Damage("export", name, _of_export(edit)) for name, edit in edits.EDITS_OF_BYTES.items() if "page" not in name),
+        *(
+            Damage("export", name, _of_export(edit))
+            for name, edit in edits.EDITS_OF_BYTES.items()
+            if "page" not in name
+        ),
         *(Damage("export", name, _of_export(edit)) for name, edit in edits.EDITS_OF_LINES.items()),
-        *(Damage("rows of an export", name, _of_exported_rows(edit)) for name, edit in edits.EDITS_OF_ROWS.items()),
+        *(
+            Damage("rows of an export", name, _of_exported_rows(edit))
+            for name, edit in edits.EDITS_OF_ROWS.items()
+        ),
     ]
 
 
@@ -168,8 +200,13 @@ def _of_export(edit: edits.EditOfBytes) -> Do:
 def _of_exported_rows(edit: edits.EditOfRows) -> Do:
     def do(original: Original, path: Path, chance: random.Random) -> bool:
         rows = edit(original.rows, chance)
-        in_order = [(body, digest) for _, body, digest in sorted(rows.lines)]  # the numbers themselves are not exported
-        lines = [exchange._BEFORE + digest.hex().encode() + exchange._BETWEEN + body + b"}\n" for body, digest in in_order]
+        in_order = [
+            (body, digest) for _, body, digest in sorted(rows.lines)
+        ]  # the numbers themselves are not exported
+        lines = [
+            exchange._BEFORE + digest.hex().encode() + exchange._BETWEEN + body + b"}\n"
+            for body, digest in in_order
+        ]
         edited = b"".join(lines) + exchange._seal(*rows.head[0])
         path.write_bytes(edited)
         return edited != original.export
@@ -216,7 +253,12 @@ def campaign(folder: Path, number: int, seed: int, parts: tuple[str, ...] = ()) 
         error = judge(path, original, damage, where)
         if error is None and changed:
             raise Undetected(f"{where}: read as before, but something was changed")
-        if error is None and turn % 4 == 0 and not damage.of_an_export and original.snapshot.schema == SCHEMA:
+        if (
+            error is None
+            and turn % 4 == 0
+            and not damage.of_an_export
+            and original.snapshot.schema == SCHEMA
+        ):
             go_on(path, original, where)
         (outcomes.harmless if error is None else outcomes.detected)[damage.part, damage.name] += 1
         outcomes.errors[type(error).__name__ if error else "none"] += 1
@@ -225,7 +267,9 @@ def campaign(folder: Path, number: int, seed: int, parts: tuple[str, ...] = ()) 
     return outcomes
 
 
-def _edited(ledgers: list[Original], damage: Damage, path: Path, chance: random.Random) -> tuple[Original, bool | None]:
+def _edited(
+    ledgers: list[Original], damage: Damage, path: Path, chance: random.Random
+) -> tuple[Original, bool | None]:
     """Edit one of these ledgers; another one, where there was nothing to edit."""
     while True:
         original = chance.choice(ledgers)
@@ -263,7 +307,8 @@ def judge(path: Path, original: Original, damage: Damage, where: str) -> dp.Ledg
 
 
 def go_on(path: Path, original: Original, where: str) -> None:
-    """Write to a ledger whose damage was harmless: it is refused by name, or all is there, old and new.
+    """Write to a ledger whose damage was harmless: it is refused by name, or all is there, old and
+    new.
 
     Raises:
         Undetected: neither.

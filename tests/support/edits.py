@@ -1,4 +1,6 @@
-"""Edits of a ledger by somebody who does not compute the chain anew: of bytes, of rows, of files beside it."""
+"""Edits of a ledger by somebody who does not compute the chain anew: of bytes, of rows, of files
+beside it.
+"""
 
 from __future__ import annotations
 
@@ -236,10 +238,14 @@ def move_a_row_away(rows: Rows, chance: random.Random) -> Rows:
 
 def edit_the_schema(rows: Rows, chance: random.Random) -> Rows:
     """1 for 2 and 2 for 1, in one row or in all."""
-    chosen = range(len(rows.lines)) if chance.random() < 0.3 else [chance.randrange(len(rows.lines))]
+    chosen = (
+        range(len(rows.lines)) if chance.random() < 0.3 else [chance.randrange(len(rows.lines))]
+    )
     for number in chosen:
         row = json.loads(rows.lines[number][1])
-        rows = rows.with_body(number, _json(row | {"schema": chance.choice([3 - row["schema"], 3, 0, "2", None])}))
+        rows = rows.with_body(
+            number, _json(row | {"schema": chance.choice([3 - row["schema"], 3, 0, "2", None])})
+        )
     return rows
 
 
@@ -250,7 +256,11 @@ def edit_a_budget(rows: Rows, chance: random.Random) -> Rows:
         return rows
     number = chance.choice(chosen)
     row = json.loads(rows.lines[number][1])
-    other = {"epsilon": chance.choice([9.0, 0.1, None]), "delta": chance.choice([1e-3, 1e-9, None]), "rule": "odometer"}
+    other = {
+        "epsilon": chance.choice([9.0, 0.1, None]),
+        "delta": chance.choice([1e-3, 1e-9, None]),
+        "rule": "odometer",
+    }
     name = chance.choice(sorted(other))
     row["terms"][name] = other[name]
     return rows.with_body(number, _json(row))
@@ -258,7 +268,11 @@ def edit_a_budget(rows: Rows, chance: random.Random) -> Rows:
 
 def edit_a_plan(rows: Rows, chance: random.Random) -> Rows:
     """Other counts in a commitment or in a list."""
-    chosen = [number for number in rows.of_kind("held", "began") if _planned(json.loads(rows.lines[number][1]))]
+    chosen = [
+        number
+        for number in rows.of_kind("held", "began")
+        if _planned(json.loads(rows.lines[number][1]))
+    ]
     if not chosen:
         return rows
     number = chance.choice(chosen)
@@ -294,7 +308,13 @@ def edit_a_byte_of_a_row(rows: Rows, chance: random.Random) -> Rows:
 def edit_a_digest(rows: Rows, chance: random.Random) -> Rows:
     pairs = rows.pairs
     number = chance.randrange(len(pairs))
-    others = [chance.randbytes(32), chance.choice(pairs)[1], b"", pairs[number][1][:-1], pairs[number][1] + b"\0"]
+    others = [
+        chance.randbytes(32),
+        chance.choice(pairs)[1],
+        b"",
+        pairs[number][1][:-1],
+        pairs[number][1] + b"\0",
+    ]
     pairs[number] = pairs[number][0], chance.choice(others)
     return rows.numbered(pairs)
 
@@ -319,7 +339,9 @@ def _without(rows: Rows, gone: int, chance: random.Random) -> Rows:
 
 def _counted(rows: Rows, chance: random.Random) -> Rows:
     """With a head that counts the rows, or not."""
-    return rows if chance.random() < 0.5 else replace(rows, head=((len(rows.lines), rows.head[0][1]),))
+    return (
+        rows if chance.random() < 0.5 else replace(rows, head=((len(rows.lines), rows.head[0][1]),))
+    )
 
 
 def _planned(row: dict[str, Any]) -> list[Any]:
@@ -355,14 +377,20 @@ EDITS_OF_ROWS: dict[str, EditOfRows] = {
 def read_rows(path: Path) -> Rows:
     """What a file holds, whether it makes sense or not."""
     with _connected(path) as connection:
-        lines = connection.execute("SELECT number, body, digest FROM rows ORDER BY number").fetchall()
-        return Rows(tuple(lines), tuple(connection.execute("SELECT rows, digest FROM head").fetchall()))
+        lines = connection.execute(
+            "SELECT number, body, digest FROM rows ORDER BY number"
+        ).fetchall()
+        return Rows(
+            tuple(lines), tuple(connection.execute("SELECT rows, digest FROM head").fetchall())
+        )
 
 
 def write_rows(path: Path, rows: Rows) -> None:
     """Put other rows into a file, past its triggers, which are there again afterwards."""
     with _connected(path) as connection:
-        connection.executescript("DROP TRIGGER no_edit; DROP TRIGGER no_removal; DELETE FROM rows; DELETE FROM head;")
+        connection.executescript(
+            "DROP TRIGGER no_edit; DROP TRIGGER no_removal; DELETE FROM rows; DELETE FROM head;"
+        )
         connection.executemany("INSERT INTO rows VALUES (?, ?, ?)", rows.lines)
         connection.executemany("INSERT INTO head VALUES (1, ?, ?)", rows.head)
         connection.commit()
@@ -378,7 +406,11 @@ EDITS_OF_FORM: dict[str, tuple[str, ...]] = {
         "CREATE INDEX other ON rows (digest)",
         "CREATE VIEW other AS SELECT * FROM rows",
     ),
-    "a table dropped or renamed": ("DROP TABLE head", "DROP TABLE rows", "ALTER TABLE rows RENAME TO other"),
+    "a table dropped or renamed": (
+        "DROP TABLE head",
+        "DROP TABLE rows",
+        "ALTER TABLE rows RENAME TO other",
+    ),
     "a column added": ("ALTER TABLE rows ADD COLUMN other", "ALTER TABLE head ADD COLUMN other"),
     "no head, or no rows": ("DELETE FROM head", "DROP TRIGGER no_removal; DELETE FROM rows"),
     "values of another type": (
@@ -389,19 +421,28 @@ EDITS_OF_FORM: dict[str, tuple[str, ...]] = {
         "UPDATE head SET rows = rows + 0.5",
     ),
     "not marked as a ledger": ("PRAGMA application_id = 0",),
-    "written anew": ("VACUUM", "PRAGMA page_size = 1024; VACUUM", "PRAGMA user_version = 7", "REINDEX"),
+    "written anew": (
+        "VACUUM",
+        "PRAGMA page_size = 1024; VACUUM",
+        "PRAGMA user_version = 7",
+        "REINDEX",
+    ),
     "another journal mode": ("PRAGMA journal_mode = WAL",),
 }
 
 
 def edit_form(path: Path, commands: tuple[str, ...], chance: random.Random) -> None:
-    """One of these commands, in SQL; triggers that it dropped on the way to something else are made again."""
+    """One of these commands, in SQL; triggers that it dropped on the way to something else are made
+    again.
+    """
     command = chance.choice(commands)
     with _connected(path) as connection:
         connection.executescript(command)
         *before, _ = command.split("; ")
         for trigger in before:
-            connection.executescript("".join(made for made in store._SCHEMA[2:] if trigger.split()[-1] in made))
+            connection.executescript(
+                "".join(made for made in store._SCHEMA[2:] if trigger.split()[-1] in made)
+            )
 
 
 class _connected:  # noqa: N801  (reads as a verb where it is used)
@@ -442,10 +483,16 @@ def _journal_of_another_file(whole: bytes, chance: random.Random) -> bytes:
 
 LEFT_BESIDE: dict[str, tuple[str, EditOfBytes]] = {
     "an empty journal": ("-journal", lambda _, chance: b""),
-    "a journal of noise": ("-journal", lambda _, chance: chance.randbytes(chance.randint(1, 9_000))),
+    "a journal of noise": (
+        "-journal",
+        lambda _, chance: chance.randbytes(chance.randint(1, 9_000)),
+    ),
     "a journal of zeros": ("-journal", lambda _, chance: bytes(chance.randint(1, 9_000))),
     "a journal that cuts off": ("-journal", _journal_that_cuts_off),
     "a journal of another file": ("-journal", _journal_of_another_file),
-    "a write-ahead log of noise": ("-wal", lambda _, chance: chance.randbytes(chance.randint(1, 9_000))),
+    "a write-ahead log of noise": (
+        "-wal",
+        lambda _, chance: chance.randbytes(chance.randint(1, 9_000)),
+    ),
     "shared memory of noise": ("-shm", lambda _, chance: chance.randbytes(32_768)),
 }

@@ -1,8 +1,9 @@
 """A proof by program of the error bound of `randomness.box_muller`.
 
-`Bounded` is a number that carries a proof: for every point of a cell, the *true* value is in [lo, hi], and what float64
-computes differs from it by at most err. It answers NumPy's ufuncs, so the library's own functions `radius`, `sine_cosine` and
-`cartesian` run on it unchanged, over cells that cover the window. "True" means the real-valued map for *all* further bits:
+`Bounded` is a number that carries a proof: for every point of a cell, the *true* value is in [lo,
+hi], and what float64 computes differs from it by at most err. It answers NumPy's ufuncs, so the
+library's own functions `radius`, `sine_cosine` and `cartesian` run on it unchanged, over cells that
+cover the window. "True" means the real-valued map for *all* further bits:
 
 *   U enters with the error of its conversion to float64 and with the width of its prefix; so does the angle.
 *   The true function is a polynomial plus a rest. The rest is bounded here in integer arithmetic, and its bound is the error of
@@ -37,7 +38,9 @@ class Bounded:
     """Cells with an enclosure of the true value and a bound on |computed - true|."""
 
     def __init__(self, lo: Any, hi: Any, err: Any = 0.0) -> None:
-        self.lo, self.hi, self.err = np.broadcast_arrays(*(np.asarray(x, float) for x in (lo, hi, err)))
+        self.lo, self.hi, self.err = np.broadcast_arrays(
+            *(np.asarray(x, float) for x in (lo, hi, err))
+        )
 
     @property
     def size(self) -> NDArray[np.float64]:
@@ -47,7 +50,9 @@ class Bounded:
         """The same cells with further axes of length 1."""
         return Bounded(*(np.expand_dims(x, axes) for x in (self.lo, self.hi, self.err)))
 
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, out: tuple[Bounded, ...]) -> None:
+    def __array_ufunc__(
+        self, ufunc: np.ufunc, method: str, *inputs: Any, out: tuple[Bounded, ...]
+    ) -> None:
         if method != "__call__":
             raise TypeError(method)
         arguments = [x if isinstance(x, Bounded) else Bounded(x, x) for x in inputs]
@@ -70,7 +75,11 @@ def _subtract(a: Bounded, b: Bounded) -> tuple[Any, Any, Any]:
 
 def _multiply(a: Bounded, b: Bounded) -> tuple[Any, Any, Any]:
     ends = [a.lo * b.lo, a.lo * b.hi, a.hi * b.lo, a.hi * b.hi]
-    return np.minimum.reduce(ends), np.maximum.reduce(ends), a.size * b.err + b.size * a.err + a.err * b.err
+    return (
+        np.minimum.reduce(ends),
+        np.maximum.reduce(ends),
+        a.size * b.err + b.size * a.err + a.err * b.err,
+    )
 
 
 def _divide(a: Bounded, b: Bounded) -> tuple[Any, Any, Any]:
@@ -102,9 +111,13 @@ _RULES: dict[np.ufunc, Any] = {
 
 
 def log_rest() -> float:
-    """Bound on |4 atanh(z)/z - polynomial(z^2)| for the largest z^2 that a mantissa in sqrt(1/2)*[1, 2] gives."""
+    """Bound on |4 atanh(z)/z - polynomial(z^2)| for the largest z^2 that a mantissa in
+    sqrt(1/2)*[1, 2] gives.
+    """
     root = Fraction(float(box_muller._ROOT_HALF.view(np.float64))) / 2**63
-    largest = max((1 - root) / (1 + root), (2 * root - 1) / (2 * root + 1)) ** 2 + Fraction(1, 10**9)
+    largest = max((1 - root) / (1 + root), (2 * root - 1) / (2 * root + 1)) ** 2 + Fraction(
+        1, 10**9
+    )
     series = [Fraction(4, 2 * k + 1) for k in range(30)]
     tail = 4 * largest**30 / (1 - largest)
     return _rest(series, box_muller.LOG, largest) + float(tail)
@@ -112,7 +125,9 @@ def log_rest() -> float:
 
 def sine_rest() -> float:
     """Bound on |sin(pi f/2)/f - polynomial(f^2)| for f^2 <= 1/4."""
-    half = Fraction(half_pi(_BITS)[0], _ONE)  # below pi/2 by less than 2^-180: covered by the slack in _rest
+    half = Fraction(
+        half_pi(_BITS)[0], _ONE
+    )  # below pi/2 by less than 2^-180: covered by the slack in _rest
     series, term = [], half
     for k in range(20):
         series.append(term)
@@ -121,10 +136,13 @@ def sine_rest() -> float:
     return _rest(series, box_muller.SINE, largest) + float(abs(term))  # alternating, falling
 
 
-def _rest(series: Sequence[Fraction], coefficients: Sequence[float], largest: Fraction, cells: int = 1_000) -> float:
+def _rest(
+    series: Sequence[Fraction], coefficients: Sequence[float], largest: Fraction, cells: int = 1_000
+) -> float:
     """The largest |D| on [0, largest] for D = series - polynomial.
 
-    In a cell with middle m and half width h: |D| <= |D(m)| + h |D'(m)| + h^2/2 max |D''|, the last by absolute values.
+    In a cell with middle m and half width h: |D| <= |D(m)| + h |D'(m)| + h^2/2 max |D''|, the last
+        by absolute values.
     """
     padded = [*coefficients, *[0.0] * (len(series) - len(coefficients))]
     difference = [s - Fraction(c) for s, c in zip(series, padded, strict=True)]
@@ -152,7 +170,9 @@ def _horner(coefficients: Sequence[int], t: int) -> int:
 
 
 def mantissas(fine: int) -> tuple[NDArray[np.float64], ...]:
-    """(lo, hi, exponent) of cells of u = mantissa * 2^exponent over [LOWEST, HIGHEST]; mantissa/2^63 in sqrt(1/2)*[1, 2]."""
+    """(lo, hi, exponent) of cells of u = mantissa * 2^exponent over [LOWEST, HIGHEST];
+    mantissa/2^63 in sqrt(1/2)*[1, 2].
+    """
     root, top = float(box_muller._ROOT_HALF.view(np.float64)), 2.0**63
     cells = []
     for exponent in range(-63, 1):
@@ -169,7 +189,9 @@ def mantissas(fine: int) -> tuple[NDArray[np.float64], ...]:
 
 
 def largest_error(fine: int = 6) -> float:
-    """Largest |x computed - x| / scale over the whole window, all angles, all scales and all further bits."""
+    """Largest |x computed - x| / scale over the whole window, all angles, all scales and all
+    further bits.
+    """
     log, sine = log_rest(), sine_rest()
     ln2 = [Fraction(end, _ONE) for end in minus_log(1, 1, _BITS)]
     constant = Fraction(box_muller.MINUS_TWO_LN_2) * 2**52
@@ -181,13 +203,17 @@ def largest_error(fine: int = 6) -> float:
     with (
         patch.object(box_muller, "_LOG", _with_rest(box_muller.LOG, log)),
         patch.object(box_muller, "_SINE", _with_rest(box_muller.SINE, sine)),
-        patch.object(box_muller, "_MINUS_TWO_LN_2", _around(box_muller.MINUS_TWO_LN_2, float(off) * 2.0**-52)),
+        patch.object(
+            box_muller, "_MINUS_TWO_LN_2", _around(box_muller.MINUS_TWO_LN_2, float(off) * 2.0**-52)
+        ),
     ):
         r, s, c, unused = (Bounded(0, 0) for _ in range(4))
         mantissa = Bounded(lo - err, hi + err, err).spread(1)
         power = Bounded(exponent * 2.0**52, exponent * 2.0**52).spread(1)
         box_muller.radius(*_any(mantissa, power, Bounded(scales[:-1], scales[1:]), unused, r))
-        f = Bounded(edges[:-1], edges[1:] + 2.0**-52, 2.0**-52)  # computed: t*2^-52 - 1/2; true: up to 2^-52 above
+        f = Bounded(
+            edges[:-1], edges[1:] + 2.0**-52, 2.0**-52
+        )  # computed: t*2^-52 - 1/2; true: up to 2^-52 above
         box_muller.sine_cosine(*_any(f, s, c))
         box_muller.cartesian(*_any(r.spread(2), s, c))
     return float(max(np.max(x.err / scales[:-1, None]) for x in (s, c)))

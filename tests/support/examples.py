@@ -16,7 +16,9 @@ INFO = dp.RunInfo(
     label="example",
 )
 STEP = dp.Step(dp.Poisson(0.01), [dp.GaussianSum("grad", 1.0, 1.1)])
-OTHER_STEP = dp.Step(dp.Poisson(0.01), [dp.GaussianSum("grad", 1.0, 1.1), dp.GaussianSum("metric", 1.0, 40.0)])
+OTHER_STEP = dp.Step(
+    dp.Poisson(0.01), [dp.GaussianSum("grad", 1.0, 1.1), dp.GaussianSum("metric", 1.0, 40.0)]
+)
 METRIC_STEP = dp.Step(dp.Everything(), dp.LaplaceSum("metric", 1.0, 2.0))
 PLENTY = ((STEP, 100_000), (OTHER_STEP, 1_000), (METRIC_STEP, 100))
 
@@ -36,12 +38,15 @@ def roomy_ledger(path: Path | None = None) -> dp.Ledger:
 
 
 def varied_ledger(path: Path | None = None) -> dp.Ledger:
-    """A ledger with every kind of row: terms that change, runs that continue and end, spelled and referred steps, a mark.
+    """A ledger with every kind of row: terms that change, runs that continue and end, spelled and
+    referred steps, a mark.
 
     Leases are settled and open. No epsilon is computed.
     """
     ledger = dp.Ledger.in_memory() if path is None else dp.Ledger.open(path)
-    first = ledger.begin(INFO, [(STEP, 20), (OTHER_STEP, 5), (METRIC_STEP, 4)], plan='{"steps": 20}')
+    first = ledger.begin(
+        INFO, [(STEP, 20), (OTHER_STEP, 5), (METRIC_STEP, 4)], plan='{"steps": 20}'
+    )
     with first.reserve(STEP, count=10) as lease:
         for _ in range(7):
             lease.take()

@@ -1,4 +1,6 @@
-"""An engine in a few lines of NumPy that does what docs/proofs/sums.md, section 6, asks for; additions in the worst order."""
+"""An engine in a few lines of NumPy that does what docs/proofs/sums.md, section 6, asks for;
+additions in the worst order.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,8 +30,16 @@ class Leaf:
 
 
 def weights_of(leaves: Sequence[Leaf], inner: Group, spread: float) -> NDArray[np.float64]:
-    """Norms and spreads, certified, record by record; zero for a record with a number that is too large or none."""
-    squares = np.stack([ghost_squared_norms(leaf.a.astype(np.float64), leaf.b.astype(np.float64)) for leaf in leaves], axis=1)
+    """Norms and spreads, certified, record by record; zero for a record with a number that is too
+    large or none.
+    """
+    squares = np.stack(
+        [
+            ghost_squared_norms(leaf.a.astype(np.float64), leaf.b.astype(np.float64))
+            for leaf in leaves
+        ],
+        axis=1,
+    )
     spreads = np.stack([outer_spread(leaf.a, leaf.b) for leaf in leaves], axis=1)
     weights = inner.weights(precision.raised_squares(squares, spreads, most=spread))
     for leaf in leaves:
@@ -40,9 +50,15 @@ def weights_of(leaves: Sequence[Leaf], inner: Group, spread: float) -> NDArray[n
 
 
 def released(
-    leaves: Sequence[Leaf], weights: NDArray[np.float64], order: Sequence[int], group: Group, grid: Grid
+    leaves: Sequence[Leaf],
+    weights: NDArray[np.float64],
+    order: Sequence[int],
+    group: Group,
+    grid: Grid,
 ) -> NDArray[np.float64]:
-    """Sums on the grid, in grid units: places cut by the chunk, float32 inside, one product after the other, float64 across."""
+    """Sums on the grid, in grid units: places cut by the chunk, float32 inside, one product after
+    the other, float64 across.
+    """
     sums = []
     for leaf, scale in zip(leaves, group.scales, strict=True):
         factors = precision.sum_weights(weights, scale=scale).astype(np.float32)

@@ -1,4 +1,6 @@
-"""Reads command lines as JSON from stdin, runs each in a forked process, writes what came of them as JSON to stdout."""
+"""Reads command lines as JSON from stdin, runs each in a forked process, writes what came of them
+as JSON to stdout.
+"""
 
 import io
 import json
@@ -60,7 +62,14 @@ def in_terminal(arguments: list[str]) -> dict[str, object]:
 
 def warm_up() -> None:
     """Import what commands import when they run."""
-    for name in ("jinja2", "scipy.fft", "scipy.optimize", "scipy.special", "discreet.recipes", "discreet.verdict"):
+    for name in (
+        "jinja2",
+        "scipy.fft",
+        "scipy.optimize",
+        "scipy.special",
+        "discreet.recipes",
+        "discreet.verdict",
+    ):
         import_module(name)
 
     with redirect_stderr(io.StringIO()), suppress(SystemExit):

@@ -1,4 +1,5 @@
-"""The law of every outcome of a step for few records, by enumeration, and Pearson's test against it.
+"""The law of every outcome of a step for few records, by enumeration, and Pearson's test against
+it.
 
 See tests/statistics/test_samplers.py for the choice of the numbers.
 """
@@ -68,7 +69,10 @@ def fixed_law(records: int, size: int) -> Law:
 def shuffled_law(records: int, batches: int) -> Law:
     assert batches == 2
     firsts = list(itertools.combinations(range(records), records // 2))
-    return {(first, tuple(sorted(set(range(records)) - set(first)))): 1 / len(firsts) for first in firsts}
+    return {
+        (first, tuple(sorted(set(range(records)) - set(first)))): 1 / len(firsts)
+        for first in firsts
+    }
 
 
 def bins_law(records: int, batches: int) -> Law:
@@ -78,4 +82,7 @@ def bins_law(records: int, batches: int) -> Law:
 
 def in_bins(bins: Iterable[int], batches: int) -> Outcome:
     chosen = list(bins)
-    return tuple(tuple(record for record, bin_ in enumerate(chosen) if bin_ == batch) for batch in range(batches))
+    return tuple(
+        tuple(record for record, bin_ in enumerate(chosen) if bin_ == batch)
+        for batch in range(batches)
+    )

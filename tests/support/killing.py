@@ -1,8 +1,8 @@
 """Processes that are killed: at a named point of the charging path, or at a random moment.
 
-A victim is a fork of a warm parent. To die at a named point it patches, in itself, the function that stands there with a
-wrapper that sends SIGKILL at a chosen call; nothing in the library knows of it. A victim without a point is killed by its
-parent, after a random time.
+A victim is a fork of a warm parent. To die at a named point it patches, in itself, the function
+that stands there with a wrapper that sends SIGKILL at a chosen call; nothing in the library knows
+of it. A victim without a point is killed by its parent, after a random time.
 """
 
 from __future__ import annotations
@@ -27,7 +27,18 @@ from discreet.ledger import Ledger, Run, store
 from discreet.ledger.lease import Lease
 from discreet.ledger.store import Store
 
-__all__ = ["AT_RANDOM", "CHANGED", "EXTENDED", "POINTS", "Life", "Point", "Stage", "Victim", "release", "wait_for"]
+__all__ = [
+    "AT_RANDOM",
+    "CHANGED",
+    "EXTENDED",
+    "POINTS",
+    "Life",
+    "Point",
+    "Stage",
+    "Victim",
+    "release",
+    "wait_for",
+]
 
 _LONGEST_LIFE = 120  # seconds; a victim that hangs is ended by an alarm, which is no kill
 _PAUSE = 0.0005  # seconds between two looks at the victims
@@ -79,7 +90,9 @@ class Call:
 
     def commits(self, kind: str) -> bool:
         """Whether it commits a transaction whose last row is of this kind."""
-        return self.arguments[1] == "COMMIT" and bool(self.stored) and self.stored[-1]["kind"] == kind
+        return (
+            self.arguments[1] == "COMMIT" and bool(self.stored) and self.stored[-1]["kind"] == kind
+        )
 
 
 @dataclass(frozen=True)
@@ -169,7 +182,9 @@ def _around(
     def commits(call: Call) -> bool:
         return call.commits(row) and which(call.stored[-1])
 
-    def point(moment: str, attribute: str, only: Callable[[Call], bool], *, after: bool = False) -> Point:
+    def point(
+        moment: str, attribute: str, only: Callable[[Call], bool], *, after: bool = False
+    ) -> Point:
         return Point(f"{name}: {moment}", Store, attribute, after, only, calls, stage, life)
 
     return [
@@ -207,16 +222,23 @@ def _creation() -> list[Point]:
         Point("create: written, not in its place", os, "link", stage=first),
         Point("create: in its place, folder not synced", _files, "_sync_folder", stage=first),
         Point("create: after", store, "publish", after=True, stage=first),
-        *_around("terms", "held", which=lambda row: not row["reason"], stage=first, life=Life.WITH_BUDGET),
+        *_around(
+            "terms", "held", which=lambda row: not row["reason"], stage=first, life=Life.WITH_BUDGET
+        ),
     ]
 
 
 def _beginning() -> list[Point]:
-    resumed: dict[str, Any] = {"which": lambda row: row["continues"] is not None, "stage": Stage.LATER}
+    resumed: dict[str, Any] = {
+        "which": lambda row: row["continues"] is not None,
+        "stage": Stage.LATER,
+    }
     return [
         Point("begin: before", Ledger, "begin"),
         *_around("begin", "began"),
-        Point("begin: between Held and Began", Store, "append", only=_follows_held, stage=Stage.FIRST),
+        Point(
+            "begin: between Held and Began", Store, "append", only=_follows_held, stage=Stage.FIRST
+        ),
         Point("begin: after", Ledger, "begin", after=True),
         *_around("resume", "began", **resumed),
     ]
@@ -241,7 +263,11 @@ def _charging() -> list[Point]:
 
 
 def _ending() -> list[Point]:
-    reason: dict[str, Any] = {"which": lambda row: bool(row["reason"]), "life": Life.ENDING_FOR_A_REASON, "stage": Stage.FIRST}
+    reason: dict[str, Any] = {
+        "which": lambda row: bool(row["reason"]),
+        "life": Life.ENDING_FOR_A_REASON,
+        "stage": Stage.FIRST,
+    }
     closing = Life.CLOSING
     return [
         *_around("end", "ended", life=Life.ENDING),
@@ -254,7 +280,10 @@ def _ending() -> list[Point]:
 
 
 def _changes() -> list[Point]:
-    longer: dict[str, Any] = {"which": lambda row: row["reason"] == EXTENDED, "life": Life.EXTENDING}
+    longer: dict[str, Any] = {
+        "which": lambda row: row["reason"] == EXTENDED,
+        "life": Life.EXTENDING,
+    }
     other: dict[str, Any] = {"which": lambda row: row["reason"] == CHANGED, "life": Life.CHANGING}
     return [
         *_around("extend_list", "held", **longer, stage=Stage.LATER),
@@ -267,7 +296,14 @@ def _aggregation() -> list[Point]:
     return [
         Point("aggregator: before the sample is spent", Session, "spend", calls=60, life=life),
         Point("aggregator: spent, before the noise", Aggregator, "_noised", calls=60, life=life),
-        Point("aggregator: noise drawn, not returned", Aggregator, "_noised", after=True, calls=60, life=life),
+        Point(
+            "aggregator: noise drawn, not returned",
+            Aggregator,
+            "_noised",
+            after=True,
+            calls=60,
+            life=life,
+        ),
     ]
 
 

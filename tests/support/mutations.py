@@ -1,4 +1,6 @@
-"""Deliberate privacy bugs: what is broken, which test of the suite must notice, and a way to see that it does."""
+"""Deliberate privacy bugs: what is broken, which test of the suite must notice, and a way to see
+that it does.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +26,14 @@ Patch = Callable[[pytest.MonkeyPatch], None]
 
 @dataclass(frozen=True)
 class Mutation:
-    """A bug that is applied to the real code by patching, and the ordinary test that fails once it is there.
+    """A bug that is applied to the real code by patching, and the ordinary test that fails once it
+    is there.
 
-    name: what the bug is; it begins with the numbers of its pitfalls, if it is one of docs/pitfalls.md ("P33 ...", "T02 ...").
+    name: what the bug is; it begins with the numbers of its pitfalls, if it is one of
+        docs/pitfalls.md ("P33 ...", "T02 ...").
     patch: makes the bug.
-    caught_by: the test as pytest names it, from the folder `tests`; without a case, one case that fails is enough.
+    caught_by: the test as pytest names it, from the folder `tests`; without a case, one case that
+        fails is enough.
     """
 
     name: str
@@ -77,6 +82,8 @@ def broken(mutation: Mutation, folder: Path) -> Outcome:
 
 
 def assert_caught(mutation: Mutation, folder: Path) -> None:
-    """The suite's own test fails once the code is broken. That it passes without the bug, the suite shows by itself."""
+    """The suite's own test fails once the code is broken. That it passes without the bug, the suite
+    shows by itself.
+    """
     found = broken(mutation, folder)
     assert found.caught, f"{mutation.caught_by} does not notice: {found}\n{found.text}"

@@ -40,7 +40,9 @@ def small_cnn(momentum: float | None = 0.1) -> Any:
 def images(records: int, seed: int = 0) -> tuple[Tensor, Tensor]:
     """6 x 6, three classes."""
     random = torch.Generator().manual_seed(seed)
-    return 2.0 * torch.randn(records, 1, 6, 6, generator=random) + 0.5, torch.randint(0, 3, (records,), generator=random)
+    return 2.0 * torch.randn(records, 1, 6, 6, generator=random) + 0.5, torch.randint(
+        0, 3, (records,), generator=random
+    )
 
 
 def rows_of(found: Contributions, leaves: Mapping[str, int]) -> dict[str, Any]:
@@ -51,7 +53,9 @@ def rows_of(found: Contributions, leaves: Mapping[str, int]) -> dict[str, Any]:
         for piece in found.pieces.get(leaf, ()):
             sizes, strides, offset = piece.region
             values = piece.factor.dense().values
-            rows.as_strided((found.records, *sizes), (size, *strides), offset).add_(values.reshape(-1, *sizes))
+            rows.as_strided((found.records, *sizes), (size, *strides), offset).add_(
+                values.reshape(-1, *sizes)
+            )
         out[leaf] = rows.numpy()
     return out
 
@@ -62,13 +66,21 @@ def records_of(engine: Engine, data: Any, count: int) -> dict[str, Any]:
     pieces: list[dict[str, Any]] = []
     for found, statistics in engine.passes(loss, data, count, count):
         noted = {name: values.numpy() for name, values in statistics.items()}
-        nothing = {leaf: np.zeros((found.records, size)) for leaf, size in engine.batch_norm.leaves.items()}
+        nothing = {
+            leaf: np.zeros((found.records, size)) for leaf, size in engine.batch_norm.leaves.items()
+        }
         pieces.append(rows_of(found, gradients) | nothing | noted)
     return {leaf: np.concatenate([piece[leaf] for piece in pieces]) for leaf in engine.leaves}
 
 
 def steps(
-    model: nn.Module, data: tuple[Tensor, Tensor], mechanism: Any, *, batch: int, number: int, source: dp.Source | None = None
+    model: nn.Module,
+    data: tuple[Tensor, Tensor],
+    mechanism: Any,
+    *,
+    batch: int,
+    number: int,
+    source: dp.Source | None = None,
 ) -> Iterator[tuple[PrivateBatchNorm, dp.aggregation.Release]]:
     """Private steps through the NumPy engine: sets gradients, moves the running statistics, yields."""
     norm = PrivateBatchNorm(model)
@@ -79,10 +91,16 @@ def steps(
     run = dp.Aggregator(plan, ledger=dp.Ledger.in_memory(), source=source)
     for sample in run.samples():
         index = torch.from_numpy(np.asarray(sample.indices).copy())
-        rows = records_of(engine, (data[0][index], data[1][index]), len(sample)) if len(sample) else _none(engine)
+        rows = (
+            records_of(engine, (data[0][index], data[1][index]), len(sample))
+            if len(sample)
+            else _none(engine)
+        )
         released = run.release(sample, rows)
         for leaf, parameter in engine.parameters.items():
-            parameter.grad = torch.from_numpy(released.mean(leaf)).reshape(parameter.shape).to(parameter.dtype)
+            parameter.grad = (
+                torch.from_numpy(released.mean(leaf)).reshape(parameter.shape).to(parameter.dtype)
+            )
         norm.apply({leaf: released.mean(leaf) for leaf in norm.leaves})
         yield norm, released
 

@@ -1,4 +1,6 @@
-"""Pages whose code runs: the Python and shell blocks of a Markdown file, one after the other, in a process of its own."""
+"""Pages whose code runs: the Python and shell blocks of a Markdown file, one after the other, in a
+process of its own.
+"""
 
 import os
 import re
@@ -24,13 +26,17 @@ def blocks(text: str, *languages: str) -> list[tuple[str, str]]:
 
 
 def script(text: str) -> str:
-    """All blocks of a page as one program. A line of a shell block runs `discreet`; its comment may say how it exits."""
+    """All blocks of a page as one program. A line of a shell block runs `discreet`; its comment may
+    say how it exits.
+    """
     lines = ["import shlex, subprocess, sys"]
     for language, content in blocks(text, "python", "sh"):
         if language == "python":
             lines.append(content)
         else:
-            lines += [_shell(line) for line in content.splitlines() if line and not line.startswith("#")]
+            lines += [
+                _shell(line) for line in content.splitlines() if line and not line.startswith("#")
+            ]
     return "\n".join(lines)
 
 
@@ -48,16 +54,25 @@ def _shell(line: str) -> str:
 
 
 def run(text: str, folder: Path, *, without: Sequence[str] = ()) -> str:
-    """What a page prints, run in a folder where these modules are not installed. Warnings are errors."""
+    """What a page prints, run in a folder where these modules are not installed. Warnings are
+    errors.
+    """
     (folder / "page.py").write_text(script(text))
     environment = os.environ | {"OMP_NUM_THREADS": "1", "MPLCONFIGDIR": str(folder / "matplotlib")}
     if without:
         hidden = folder / "hidden"
         hidden.mkdir()
         (hidden / "sitecustomize.py").write_text(REFUSE.format(names=set(without)))
-        environment["PYTHONPATH"] = os.pathsep.join([str(hidden), *filter(None, [os.environ.get("PYTHONPATH")])])
+        environment["PYTHONPATH"] = os.pathsep.join(
+            [str(hidden), *filter(None, [os.environ.get("PYTHONPATH")])]
+        )
     result = subprocess.run(
-        [sys.executable, "-W", "error", "page.py"], cwd=folder, env=environment, capture_output=True, text=True, check=False
+        [sys.executable, "-W", "error", "page.py"],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert result.returncode == 0, result.stderr[-4000:]
     return result.stdout

@@ -1,4 +1,6 @@
-"""The batch-of-one oracle: torch's own gradients, one record at a time, and a comparison of the engine with them."""
+"""The batch-of-one oracle: torch's own gradients, one record at a time, and a comparison of the
+engine with them.
+"""
 
 from __future__ import annotations
 
@@ -43,22 +45,35 @@ def sums(contributions: Contributions, leaf: str, numel: int, weights: Tensor) -
     """sum_i w_i G_i of one leaf, flat."""
     total = torch.zeros(numel, dtype=torch.float64)
     for piece in contributions.pieces.get(leaf, ()):
-        piece.factor.add_to(piece.place_in(total), weights, most_spread(max(1, piece.factor.positions)))
+        piece.factor.add_to(
+            piece.place_in(total), weights, most_spread(max(1, piece.factor.positions))
+        )
     return total
 
 
 def assert_factor(factor: Factor, gradients: Tensor, tolerance: float) -> None:
-    """Norms, spreads, sums and the dense form of a factor are those of the gradients (m, *shape), float64."""
+    """Norms, spreads, sums and the dense form of a factor are those of the gradients (m, *shape),
+    float64.
+    """
     true = squares(gradients)
     norms, spreads = factor.measured()
-    assert (factor.records, norms.dtype, norms.shape) == (len(gradients), torch.float64, (len(gradients),))
+    assert (factor.records, norms.dtype, norms.shape) == (
+        len(gradients),
+        torch.float64,
+        (len(gradients),),
+    )
     assert torch.all(norms >= true * (1 - 1e-14))
     assert torch.all(norms <= spreads * (1 + 1e-12))
-    assert torch.all(norms - true <= tolerance * spreads + 1e-30)  # zeros may have a bound above zero
+    assert torch.all(
+        norms - true <= tolerance * spreads + 1e-30
+    )  # zeros may have a bound above zero
     weights = torch.linspace(0.2, 1.0, len(gradients), dtype=torch.float64)
     total = torch.zeros(gradients.shape[1:], dtype=torch.float64)
     factor.add_to(total.view(factor.shape), weights, most_spread(max(1, factor.positions)))
-    assert torch.all((total - torch.tensordot(weights, gradients, 1)).abs() <= tolerance * spreads.sqrt().sum() + 1e-300)
+    assert torch.all(
+        (total - torch.tensordot(weights, gradients, 1)).abs()
+        <= tolerance * spreads.sqrt().sum() + 1e-300
+    )
     dense = factor.dense().values.double().reshape(gradients.shape)
     assert torch.all(squares(dense - gradients) <= tolerance**2 * spreads + 1e-300)
 
@@ -72,8 +87,11 @@ class Compared:
     gradients: dict[str, Tensor]
 
 
-def compare(model: nn.Module, loss: Loss, batch: Any, *, form: str | None = None, loop: bool | None = False) -> Compared:
-    """The engine gives what the oracle gives, in two passes (the second with forms chosen and uses counted).
+def compare(
+    model: nn.Module, loss: Loss, batch: Any, *, form: str | None = None, loop: bool | None = False
+) -> Compared:
+    """The engine gives what the oracle gives, in two passes (the second with forms chosen and uses
+    counted).
 
     Args:
         model: on the CPU.
@@ -97,16 +115,21 @@ def compare(model: nn.Module, loss: Loss, batch: Any, *, form: str | None = None
         else:
             assert len(passes) == records
             for row, (one, _) in enumerate(passes):
-                check_contributions(engine, one, {leaf: g[row : row + 1] for leaf, g in want.items()}, tolerance)
+                check_contributions(
+                    engine, one, {leaf: g[row : row + 1] for leaf, g in want.items()}, tolerance
+                )
     return Compared(engine, passes[0][0], want)
 
 
-def check_contributions(engine: Engine, found: Contributions, want: dict[str, Tensor], tolerance: float) -> None:
+def check_contributions(
+    engine: Engine, found: Contributions, want: dict[str, Tensor], tolerance: float
+) -> None:
     """Squared norms and weighted sums of every leaf.
 
-    A leaf whose gradient is zero in truth (a key bias) holds rounding noise in both, so everything is relative to the largest
-    leaf norm of the record. What the oracle itself rounds is a few units of its precision. A norm that is computed without the
-    gradient may be above the truth by about 2 (p + q + T) u S^2, S the spread; written out, it may not.
+    A leaf whose gradient is zero in truth (a key bias) holds rounding noise in both, so everything
+    is relative to the largest leaf norm of the record. What the oracle itself rounds is a few units
+    of its precision. A norm that is computed without the gradient may be above the truth by about 2
+    (p + q + T) u S^2, S the spread; written out, it may not.
     """
     records = next(iter(want.values())).shape[0]
     true = torch.stack([squares(want[leaf]) for leaf in engine.leaves], 1)
@@ -115,7 +138,9 @@ def check_contributions(engine: Engine, found: Contributions, want: dict[str, Te
     unit = tolerance * largest + 1e-30
     assert torch.all(torch.isfinite(norms))
     assert torch.all(true - norms <= unit), _worst(engine.leaves, (true - norms) / unit)
-    assert torch.all(norms - true <= 100 * unit + 4 * tolerance * spreads), _worst(engine.leaves, (norms - true) / unit)
+    assert torch.all(norms - true <= 100 * unit + 4 * tolerance * spreads), _worst(
+        engine.leaves, (norms - true) / unit
+    )
     formed = torch.stack([_formed(found, leaf) for leaf in engine.leaves], 1)
     assert torch.all((formed - true).abs() <= unit), _worst(engine.leaves, (formed - true) / unit)
     weights = torch.linspace(0.3, 1.0, records, dtype=torch.float64)
@@ -129,11 +154,18 @@ def check_contributions(engine: Engine, found: Contributions, want: dict[str, Te
 def _formed(found: Contributions, leaf: str) -> Tensor:
     """Squared norms of the gradients, written out."""
     rows = [one.factor.dense().values.double() for one in found.pieces.get(leaf, ())]
-    return torch.stack([squares(row) for row in rows]).sum(0) if rows else torch.zeros(found.records, dtype=torch.float64)
+    return (
+        torch.stack([squares(row) for row in rows]).sum(0)
+        if rows
+        else torch.zeros(found.records, dtype=torch.float64)
+    )
 
 
 def _worst(leaves: Iterable[str], ratios: Tensor) -> str:
-    return ", ".join(f"{leaf} {ratio:.3g}" for leaf, ratio in zip(leaves, ratios.max(0).values.tolist(), strict=True))
+    return ", ".join(
+        f"{leaf} {ratio:.3g}"
+        for leaf, ratio in zip(leaves, ratios.max(0).values.tolist(), strict=True)
+    )
 
 
 def _rows(batch: Any) -> int:

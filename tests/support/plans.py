@@ -5,12 +5,23 @@ from typing import Any
 from hypothesis import strategies as st
 
 import discreet as dp
-from discreet.mechanisms import AdaptiveClip, Gaussian, Groups, Joint, Microbatches, Normalised, NotPrivate, Split
+from discreet.mechanisms import (
+    AdaptiveClip,
+    Gaussian,
+    Groups,
+    Joint,
+    Microbatches,
+    Normalised,
+    NotPrivate,
+    Split,
+)
 from discreet.plan import Schedule, Target
 from discreet.sampling import Sampler
 from support.strategies import probabilities
 
-names = st.text(st.characters(codec="utf-8", categories=("L", "N", "P", "S")), min_size=1, max_size=12)
+names = st.text(
+    st.characters(codec="utf-8", categories=("L", "N", "P", "S")), min_size=1, max_size=12
+)
 numbers = st.floats(min_value=1e-3, max_value=1e3)
 shares = st.floats(min_value=1e-2, max_value=1e2)
 wholes = st.integers(1, 10**12)
@@ -19,12 +30,21 @@ wholes = st.integers(1, 10**12)
 @st.composite
 def splits(draw: st.DrawFn) -> Split:
     parts: dict[str, str] | str = "each leaf"
-    clips, noises = st.sampled_from(["equal", "by dimension"]), st.sampled_from(["proportional", "by dimension"])
+    clips, noises = (
+        st.sampled_from(["equal", "by dimension"]),
+        st.sampled_from(["proportional", "by dimension"]),
+    )
     if draw(st.booleans()):
         patterns = draw(st.lists(names, min_size=1, max_size=3, unique=True))
         parts = dict(zip(patterns, patterns, strict=True))
         by_share = st.fixed_dictionaries(dict.fromkeys(patterns, shares))
-        return Split(draw(numbers), draw(numbers), parts=parts, clip=draw(clips | by_share), noise=draw(noises | by_share))
+        return Split(
+            draw(numbers),
+            draw(numbers),
+            parts=parts,
+            clip=draw(clips | by_share),
+            noise=draw(noises | by_share),
+        )
     return Split(draw(numbers), draw(numbers), parts=parts, clip=draw(clips), noise=draw(noises))
 
 
@@ -36,7 +56,9 @@ def adaptives(draw: st.DrawFn) -> AdaptiveClip:
 
 
 gaussians = st.builds(Gaussian, numbers, numbers)
-joints = st.builds(Joint, st.floats(1e-3, 1.0), numbers, st.dictionaries(names, numbers, min_size=1, max_size=4))
+joints = st.builds(
+    Joint, st.floats(1e-3, 1.0), numbers, st.dictionaries(names, numbers, min_size=1, max_size=4)
+)
 normalised = st.builds(Normalised, numbers, numbers, numbers)
 singles: st.SearchStrategy[Any] = gaussians | joints | normalised | splits() | adaptives()
 microbatches = st.builds(Microbatches, singles, st.integers(1, 10**6))

@@ -1,8 +1,9 @@
-"""Other processors than the present one, as far as environment variables make the libraries believe in them.
+"""Other processors than the present one, as far as environment variables make the libraries believe
+in them.
 
-Each library asks the processor by itself which instructions there are: NumPy, ATen, oneDNN, MKL, OpenBLAS, numba and the C
-library. All have to be told the same, or most of the numbers stay what they were: ATEN_CPU_CAPABILITY alone changes neither the
-products of matrices nor exp.
+Each library asks the processor by itself which instructions there are: NumPy, ATen, oneDNN, MKL,
+OpenBLAS, numba and the C library. All have to be told the same, or most of the numbers stay what
+they were: ATEN_CPU_CAPABILITY alone changes neither the products of matrices nor exp.
 """
 
 import os
@@ -17,12 +18,16 @@ import numpy as np
 
 AMX = "ONEDNN_MAX_CPU_ISA"
 WITHOUT_AMX = "AVX512_CORE_FP16"  # everything below
-PRODUCT = "import torch\nx = torch.ones(64, 64, dtype=torch.bfloat16)\ntorch.nn.functional.linear(x, x)\n"
+PRODUCT = (
+    "import torch\nx = torch.ones(64, 64, dtype=torch.bfloat16)\ntorch.nn.functional.linear(x, x)\n"
+)
 _SIMD = np.show_config(mode="dicts")["SIMD Extensions"]
 
 
 def dispatched() -> tuple[str, ...]:
-    """Beyond its baseline, what NumPy found here and could be told to do without, by the names that it takes."""
+    """Beyond its baseline, what NumPy found here and could be told to do without, by the names that
+    it takes.
+    """
     return tuple(_SIMD.get("found", ()))
 
 
@@ -32,8 +37,13 @@ def has_avx2() -> bool:
 
 
 def settings() -> dict[str, dict[str, str]]:
-    """Variables that stand for a processor and a number of threads, by name; older processors than this one only."""
-    found = {f"as it is, {threads}": {"OMP_NUM_THREADS": threads[0]} for threads in ("1 thread", "2 threads")}
+    """Variables that stand for a processor and a number of threads, by name; older processors than
+    this one only.
+    """
+    found = {
+        f"as it is, {threads}": {"OMP_NUM_THREADS": threads[0]}
+        for threads in ("1 thread", "2 threads")
+    }
     plain = {"ATEN_CPU_CAPABILITY": "default", "OMP_NUM_THREADS": "1"} | _without(dispatched())
     if platform.machine() not in {"x86_64", "AMD64"}:
         return found | {"baseline": plain}
@@ -62,7 +72,8 @@ def settings() -> dict[str, dict[str, str]]:
 def announces_amx_in_vain() -> bool:
     """Whether products of matrices in bfloat16 end the process.
 
-    Some virtual machines announce the instructions for tiles (AMX) of their host, and do not execute them. oneDNN relies on it.
+    Some virtual machines announce the instructions for tiles (AMX) of their host, and do not
+    execute them. oneDNN relies on it.
     """
     try:
         announced = "amx_bf16" in Path("/proc/cpuinfo").read_text(encoding="utf-8")
@@ -70,7 +81,10 @@ def announces_amx_in_vain() -> bool:
         return False
     if not announced or AMX in os.environ:
         return False
-    return subprocess.run([sys.executable, "-c", PRODUCT], capture_output=True, check=False).returncode == -signal.SIGILL
+    return (
+        subprocess.run([sys.executable, "-c", PRODUCT], capture_output=True, check=False).returncode
+        == -signal.SIGILL
+    )
 
 
 def _without(names: list[str] | tuple[str, ...]) -> dict[str, str]:

@@ -37,7 +37,11 @@ REFUSED = {(dp.FixedSize, dp.Adjacency.ADD_OR_REMOVE), (dp.Shuffled, dp.Adjacenc
 def analysed() -> list[tuple[dp.ledger.Sampling, dp.Adjacency]]:
     """Every sampling policy with every adjacency for which there is an analysis."""
     cases = itertools.product(SAMPLINGS, dp.Adjacency)
-    return [(sampling, adjacency) for sampling, adjacency in cases if (type(sampling), adjacency) not in REFUSED]
+    return [
+        (sampling, adjacency)
+        for sampling, adjacency in cases
+        if (type(sampling), adjacency) not in REFUSED
+    ]
 
 
 def step_of(sampling: dp.ledger.Sampling, noise_std: float = 5.0) -> dp.Step:
@@ -47,7 +51,9 @@ def step_of(sampling: dp.ledger.Sampling, noise_std: float = 5.0) -> dp.Step:
 STEP = step_of(dp.Poisson(0.05))
 
 
-def ledger_of(*charges: tuple[dp.Step, int], info: dp.RunInfo = INFO, budget: HasTerms | None = None) -> dp.Ledger:
+def ledger_of(
+    *charges: tuple[dp.Step, int], info: dp.RunInfo = INFO, budget: HasTerms | None = None
+) -> dp.Ledger:
     """A ledger with one run, all of whose steps were taken."""
     ledger = dp.Ledger.in_memory(budget=budget)
     extend(ledger, *charges, info=info)
@@ -68,15 +74,27 @@ def listed(*charges: tuple[dp.Step, int]) -> dp.Budget:
     return dp.Budget(plans=Snapshot(runs=(RunRecord(info=INFO, charged=charges),)))
 
 
-def planned(steps: int = 20, noise_multiplier: float = 5.0, epsilon: float | None = None) -> dp.Plan:
+def planned(
+    steps: int = 20, noise_multiplier: float = 5.0, epsilon: float | None = None
+) -> dp.Plan:
     if epsilon is None:
-        return dp.Plan.dpsgd(records=1000, sampling_probability=0.05, steps=steps, noise_multiplier=noise_multiplier)
-    return dp.Plan.dpsgd(records=1000, sampling_probability=0.05, steps=steps, epsilon=epsilon, delta=DELTA)
+        return dp.Plan.dpsgd(
+            records=1000, sampling_probability=0.05, steps=steps, noise_multiplier=noise_multiplier
+        )
+    return dp.Plan.dpsgd(
+        records=1000, sampling_probability=0.05, steps=steps, epsilon=epsilon, delta=DELTA
+    )
 
 
-def executed(plan: dp.Plan, steps: int | None = None, label: str = "final", budget: HasTerms | None = None) -> dp.Ledger:
+def executed(
+    plan: dp.Plan, steps: int | None = None, label: str = "final", budget: HasTerms | None = None
+) -> dp.Ledger:
     """The ledger of a plan, as an engine would leave it."""
-    return ledger_of((plan.step, plan.steps if steps is None else steps), info=plan.run_info(label), budget=budget)
+    return ledger_of(
+        (plan.step, plan.steps if steps is None else steps),
+        info=plan.run_info(label),
+        budget=budget,
+    )
 
 
 def audit_of(ledger: dp.Ledger, lower: float = 0.1) -> Audit:
@@ -127,8 +145,13 @@ def items(report: dp.Report, form: str) -> dict[str, str]:
     if form == "md":
         part = report.markdown().split("## The statement", 1)[1].split("\n## ", 1)[0]
         found = dict(re.findall(r"^### (\S+) (.*?)(?=^### |\Z)", part, re.MULTILINE | re.DOTALL))
-        return {number: html.unescape(re.sub(r"\\(.)", r"\1", " ".join(text.split()))) for number, text in found.items()}
-    return {item["number"]: " ".join(_texts(item)) for item in json.loads(report.json())["checklist"]}
+        return {
+            number: html.unescape(re.sub(r"\\(.)", r"\1", " ".join(text.split())))
+            for number, text in found.items()
+        }
+    return {
+        item["number"]: " ".join(_texts(item)) for item in json.loads(report.json())["checklist"]
+    }
 
 
 def _texts(value: object) -> Iterator[str]:

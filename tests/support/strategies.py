@@ -30,7 +30,13 @@ def correlated_sums(draw: st.DrawFn) -> dp.CorrelatedGaussianSum:
     participations, separation = draw(st.integers(1, 1000)), draw(st.integers(1, 1000))
     rounds = (participations - 1) * separation + draw(st.integers(1, 1000))
     return dp.CorrelatedGaussianSum(
-        draw(groups), draw(positives), draw(positives), draw(positives), rounds, participations, separation
+        draw(groups),
+        draw(positives),
+        draw(positives),
+        draw(positives),
+        rounds,
+        participations,
+        separation,
     )
 
 
@@ -49,7 +55,11 @@ queries: st.SearchStrategy[dp.ledger.Query] = st.one_of(
     responses(),
     correlated_sums(),
 )
-steps = st.builds(dp.Step, samplings, st.lists(queries, min_size=1, max_size=5, unique_by=lambda query: query.group))
+steps = st.builds(
+    dp.Step,
+    samplings,
+    st.lists(queries, min_size=1, max_size=5, unique_by=lambda query: query.group),
+)
 infos = st.builds(
     dp.RunInfo,
     unit=st.builds(dp.Unit, groups),

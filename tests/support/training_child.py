@@ -1,10 +1,13 @@
-"""A training that is meant to be killed: it saves every few steps, and resumes from its last checkpoint if there is one.
+"""A training that is meant to be killed: it saves every few steps, and resumes from its last
+checkpoint if there is one.
 
     python training_child.py        then, for each line "terms folder" on standard input, a fork trains there
 
-The terms are "odometer": steps that a kill lost are taken again, and cost more; or "list": they are lost.
-This process says "started <pid>" and, when the fork has ended, "ended <status>". What the fork does is witnessed in files
-that survive it: `drawn` gets a byte before the noise of a step is drawn, `noise` the noise itself after it.
+The terms are "odometer": steps that a kill lost are taken again, and cost more; or "list": they are
+lost. This process says "started <pid>" and, when the fork has ended, "ended <status>". What the
+fork does is witnessed in files
+that survive it: `drawn` gets a byte before the noise of a step is drawn, `noise` the noise itself
+    after it.
 """
 
 from __future__ import annotations
@@ -47,7 +50,9 @@ def plan() -> dp.Plan:
         sampler=dp.Sampler(dp.Poisson(0.25), records=RECORDS, steps=STEPS),
         mechanism=dp.Groups(
             {
-                "grad/*": dp.AdaptiveClip(dp.Gaussian(1.0, 3.0), quantile=0.5, count_noise_std=20.0),
+                "grad/*": dp.AdaptiveClip(
+                    dp.Gaussian(1.0, 3.0), quantile=0.5, count_noise_std=20.0
+                ),
                 "metric/nothing": dp.Gaussian(1.0, 9.0),
             }
         ),
@@ -56,7 +61,9 @@ def plan() -> dp.Plan:
 
 def data() -> TensorDataset:
     generator = torch.Generator().manual_seed(3)
-    return TensorDataset(torch.randn(RECORDS, 4, generator=generator), torch.randn(RECORDS, 2, generator=generator))
+    return TensorDataset(
+        torch.randn(RECORDS, 4, generator=generator), torch.randn(RECORDS, 2, generator=generator)
+    )
 
 
 def network() -> nn.Module:
@@ -66,12 +73,19 @@ def network() -> nn.Module:
 def loss(model: nn.Module, batch: Any) -> tuple[Tensor, dict[str, Tensor]]:
     """And a statistic that is zero for every record: what is released of it is the noise."""
     x, y = batch
-    return mse_loss(model(x), y, reduction="none").sum(1), {"metric/nothing": x.new_zeros(len(x), 2)}
+    return mse_loss(model(x), y, reduction="none").sum(1), {
+        "metric/nothing": x.new_zeros(len(x), 2)
+    }
 
 
 def train(terms: str, folder: Path) -> None:
-    """From the last checkpoint, or from the beginning, to the last step, or to the last that a list has."""
-    drawn, noise = (os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND) for name in ("drawn", "noise"))
+    """From the last checkpoint, or from the beginning, to the last step, or to the last that a list
+    has.
+    """
+    drawn, noise = (
+        os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        for name in ("drawn", "noise")
+    )
     right = step.Stepping.release
 
     def witnessed(self: step.Stepping, sample: Any, sums: Any) -> Any:
@@ -85,7 +99,9 @@ def train(terms: str, folder: Path) -> None:
     checkpoint = folder / "checkpoint"
     listed = terms == "list"
     budget = dp.Budget(plans=plan()) if listed else dp.Odometer(delta=DELTA)
-    with PrivateRun(model, plan(), ledger=folder / "ledger", budget=budget, statistics={"metric/nothing": 2}) as run:
+    with PrivateRun(
+        model, plan(), ledger=folder / "ledger", budget=budget, statistics={"metric/nothing": 2}
+    ) as run:
         if checkpoint.exists():
             run.load(checkpoint, optimizer=optimizer, scheduler=scheduler, others={"count": count})
         for batch in run.batches(data(), until_budget=listed):
@@ -96,7 +112,9 @@ def train(terms: str, folder: Path) -> None:
             scheduler.step()
             count.steps += 1
             if run.step % EVERY == 0 or run.step == STEPS:
-                run.save(checkpoint, optimizer=optimizer, scheduler=scheduler, others={"count": count})
+                run.save(
+                    checkpoint, optimizer=optimizer, scheduler=scheduler, others={"count": count}
+                )
 
 
 def say(line: str) -> None:

@@ -1,4 +1,6 @@
-"""Private data to tune on, and trials that are fast: one noised sum, and validation records of which a known share is right."""
+"""Private data to tune on, and trials that are fast: one noised sum, and validation records of
+which a known share is right.
+"""
 
 from collections.abc import Callable
 
@@ -22,13 +24,19 @@ Answers = Callable[[Settings], object]
 
 
 def private(
-    budget: dp.Budget | dp.Filter | dp.Odometer = BUDGET, noise_std: float = 8.0, ledger: dp.Ledger | None = None
+    budget: dp.Budget | dp.Filter | dp.Odometer = BUDGET,
+    noise_std: float = 8.0,
+    ledger: dp.Ledger | None = None,
 ) -> Private:
     own = dp.Ledger.in_memory(budget=budget) if ledger is None else ledger
     return Private(own, "patients", "of one hospital", records=RECORDS, noise_std=noise_std)
 
 
-def train(settings: Settings, ledger: dp.Ledger, parameters: dp.Parameters = dp.Parameters.CHOSEN_FROM_OUTPUTS) -> None:
+def train(
+    settings: Settings,
+    ledger: dp.Ledger,
+    parameters: dp.Parameters = dp.Parameters.CHOSEN_FROM_OUTPUTS,
+) -> None:
     """Charged as training is."""
     run = dp.Aggregator(settings.plan, ledger=ledger, label=settings.label, parameters=parameters)
     for sample in run.samples():
@@ -68,7 +76,10 @@ def public_record() -> Tuning:
         kind=Kind.PUBLIC,
         name="digits",
         about="of other people",
-        trials=(Trial({"learning_rate": 0.5, "momentum": 0.9}, 0.91), Trial({"learning_rate": 2.0, "momentum": 0.9}, None)),
+        trials=(
+            Trial({"learning_rate": 0.5, "momentum": 0.9}, 0.91),
+            Trial({"learning_rate": 2.0, "momentum": 0.9}, None),
+        ),
         chosen=0,
         made="2026-01-31T12:00:00+00:00",
     )

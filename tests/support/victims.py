@@ -1,7 +1,8 @@
 """What a process does on a ledger before it is killed, on every kind of ledger.
 
 All steps cost the same, so that what a budget admits is a number of steps that is known beforehand.
-Each process is one run, named after it; each step that it releases is one byte in a file of its own.
+Each process is one run, named after it; each step that it releases is one byte in a file of its
+own.
 """
 
 from __future__ import annotations
@@ -101,7 +102,13 @@ KINDS = (
     Kind("Renyi filter", dp.Filter(**_BUDGET, order=8.0), (), 3.2),
     Kind("odometer", dp.Odometer(delta=DELTA), (), 3.5),
     Kind("odometer with a limit", dp.Odometer(**_BUDGET), (), 3.5),
-    Kind("budget, two writers", dp.Budget(**_BUDGET, plans=_whole_list()), tuple(_TWICE.items()), 3.5, writers=2),
+    Kind(
+        "budget, two writers",
+        dp.Budget(**_BUDGET, plans=_whole_list()),
+        tuple(_TWICE.items()),
+        3.5,
+        writers=2,
+    ),
     Kind("Gaussian filter, two writers", dp.Filter(**_BUDGET), (), 2.9, writers=2),
     Kind("odometer with a limit, two writers", dp.Odometer(**_BUDGET), (), 3.5, writers=2),
     Kind("aggregator", None, ((PLAN.step, PLAN.steps),), 3.5, aggregates=True),
@@ -116,7 +123,9 @@ def most_steps(kind: Kind, epsilon: float) -> int:
         budget = replace(budget, epsilon=epsilon, plans=None)
         return Ledger.in_memory(budget=budget).fitting(INFO, FIRST, 10_000)
     with Ledger.in_memory(budget=replace(budget, epsilon=epsilon)) as ledger:
-        first = ledger.begin(INFO, planned=WANTED.items())  # an odometer's levels are multiples of the first plan
+        first = ledger.begin(
+            INFO, planned=WANTED.items()
+        )  # an odometer's levels are multiples of the first plan
         with first.reserve(FIRST, count=1) as lease:
             lease.take()
         return 1 + ledger.fitting(INFO, FIRST, 10_000, continues=first.number)
@@ -185,7 +194,9 @@ def live(kind: Kind, place: Place, life: Life, chance: random.Random) -> None:
 
 
 def draw_all(kind: Kind, place: Place) -> None:
-    """One process that nobody kills: it takes all that the ledger still admits, and is refused one step more."""
+    """One process that nobody kills: it takes all that the ledger still admits, and is refused one
+    step more.
+    """
     if kind.aggregates:
         _aggregate(place)
         return
@@ -217,7 +228,9 @@ def _open(kind: Kind, place: Place) -> Ledger:
     try:
         return Ledger.open(place.ledger, budget=kind.budget)
     except LedgerMisuse:
-        return Ledger.open(place.ledger, "r+")  # an earlier process changed the budget: the file's own holds
+        return Ledger.open(
+            place.ledger, "r+"
+        )  # an earlier process changed the budget: the file's own holds
 
 
 def _interrupted(snapshot: Snapshot, writer: str) -> int | None:
@@ -226,7 +239,9 @@ def _interrupted(snapshot: Snapshot, writer: str) -> int | None:
     mine = [
         run.number
         for run in snapshot.runs
-        if run.info.label.startswith(f"{writer}.") and not run.reason and run.number not in continued
+        if run.info.label.startswith(f"{writer}.")
+        and not run.reason
+        and run.number not in continued
     ]
     return mine[-1] if mine else None
 
@@ -238,7 +253,10 @@ def _begin(ledger: Ledger, kind: Kind, label: str, before: int | None) -> Run | 
     if kind.listed and kind.writers == 1 and not ledger.runs():
         plans = [LISTED]  # which becomes the list
     else:
-        fitting = [(step, ledger.fitting(info, step, count, continues=before)) for step, count in WANTED.items()]
+        fitting = [
+            (step, ledger.fitting(info, step, count, continues=before))
+            for step, count in WANTED.items()
+        ]
         some = [(step, count) for step, count in fitting if count]
         plans = [some, some[:1], some[1:]]  # both may not fit together
     for planned in plans:
@@ -291,9 +309,13 @@ def _end(run: Run, life: Life, chance: random.Random) -> None:
 
 
 def _extend(ledger: Ledger, extended: int) -> None:
-    """Ask for a longer list; what was asked for is witnessed before, for it may or may not be written."""
+    """Ask for a longer list; what was asked for is witnessed before, for it may or may not be
+    written.
+    """
     os.write(extended, b"a" * LONGER)
-    with suppress(dp.LedgerError):  # above the budget; or no list yet: the first process died before its run began
+    with suppress(
+        dp.LedgerError
+    ):  # above the budget; or no list yet: the first process died before its run began
         ledger.extend_list([(FIRST, LONGER)], reason=EXTENDED)
 
 

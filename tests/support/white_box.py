@@ -1,4 +1,6 @@
-"""Plans to attack: every mechanism, on every sampler, under every adjacency that the accountant admits."""
+"""Plans to attack: every mechanism, on every sampler, under every adjacency that the accountant
+admits.
+"""
 
 import math
 from itertools import product
@@ -47,7 +49,9 @@ def source_of(name: str) -> dp.Source:
 
 
 def claimed_advantage(plan: dp.Plan) -> float:
-    """The most by which any attack's hit rate can exceed its false-positive rate, by the accountant."""
+    """The most by which any attack's hit rate can exceed its false-positive rate, by the
+    accountant.
+    """
     return membership_advantage(profile_of(plan))
 
 
@@ -58,6 +62,8 @@ def advantage(scores: Scores) -> float:
 
 
 def slack(scores: Scores, alpha: float) -> float:
-    """By how much `advantage` exceeds its expectation with probability at most alpha (Hoeffding, given the coins)."""
+    """By how much `advantage` exceeds its expectation with probability at most alpha (Hoeffding,
+    given the coins).
+    """
     inside = int(scores.inside.sum())
     return math.sqrt(math.log(1.0 / alpha) * (1.0 / inside + 1.0 / (len(scores) - inside)) / 2.0)

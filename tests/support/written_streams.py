@@ -1,4 +1,6 @@
-"""A stream whose words a test writes itself, so that every case can be enumerated; and streams from fixed test keys."""
+"""A stream whose words a test writes itself, so that every case can be enumerated; and streams from
+fixed test keys.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Budgets, filters and odometers: rows of the ledger that hold whoever opens it, and what may be claimed under each."""
+"""Budgets, filters and odometers: rows of the ledger that hold whoever opens it, and what may be
+claimed under each.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ STEP = step_of()
 FULL = step_of(20.0, dp.Everything())
 
 
-def tight(count: int, step: dp.Step = STEP, delta: float = DELTA, tolerance: float = 1e-3) -> dp.Guarantee:
+def tight(
+    count: int, step: dp.Step = STEP, delta: float = DELTA, tolerance: float = 1e-3
+) -> dp.Guarantee:
     return dp.account([(step, count)], delta=delta, tolerance=tolerance, adjacency=FIXED.adjacency)
 
 
@@ -66,7 +70,8 @@ def test_nothing_fits_a_budget_of_nearly_nothing() -> None:
 
 
 def test_p38_exactly_the_target_fits_and_anything_more_does_not() -> None:
-    # One full-batch Gaussian: the accountant has a closed form, so the bound is the same whatever the tolerance.
+    # One full-batch Gaussian: the accountant has a closed form, so the bound is the same whatever
+    # the tolerance.
     step = step_of(2.0, dp.Everything())
     exact = tight(1, step).upper
     held_to(dp.Budget(epsilon=exact, delta=DELTA), (step, 1))
@@ -89,7 +94,10 @@ def test_the_claim_of_a_list_is_what_its_steps_cost_and_not_the_budget() -> None
 
 
 def test_plans_are_the_list_and_other_steps_are_refused_for_good() -> None:
-    plans = [dp.Plan.dpsgd(sampling_probability=0.01, steps=30, noise_multiplier=noise) for noise in (2.0, 3.0)]
+    plans = [
+        dp.Plan.dpsgd(sampling_probability=0.01, steps=30, noise_multiplier=noise)
+        for noise in (2.0, 3.0)
+    ]
     both = dp.Programme({"first": plans[0], "second": plans[1]})
     ledger = dp.Ledger.in_memory(budget=dp.Budget(plans=both))
     for plan in reversed(plans):
@@ -101,7 +109,9 @@ def test_plans_are_the_list_and_other_steps_are_refused_for_good() -> None:
     with pytest.raises(dp.BudgetExceeded):
         costs = dp.account(both, delta=DELTA).lower
         held = dp.Ledger.in_memory(budget=dp.Budget(epsilon=0.5 * costs, delta=DELTA, plans=both))
-        held.begin(plans[0].run_info(), [(plans[0].step, 1)])  # all of the list counts from the first run on
+        held.begin(
+            plans[0].run_info(), [(plans[0].step, 1)]
+        )  # all of the list counts from the first run on
 
 
 # --- a filter ---
@@ -110,14 +120,18 @@ def test_plans_are_the_list_and_other_steps_are_refused_for_good() -> None:
 def test_p39_what_is_chosen_from_outputs_gets_a_filter_and_not_the_tight_accountant() -> None:
     most = steps_that_fit(dp.Budget(epsilon=2.0, delta=DELTA))
     filtered = steps_that_fit(dp.Filter(epsilon=2.0, delta=DELTA), CHOSEN)
-    assert 0.5 * most < filtered < most  # a running tight accountant (the bug of P39) would give the same number
+    assert (
+        0.5 * most < filtered < most
+    )  # a running tight accountant (the bug of P39) would give the same number
     assert steps_that_fit(dp.Filter(epsilon=2.0, delta=DELTA), FIXED) == filtered
     with pytest.raises(dp.BudgetExceeded, match="filter"):
         held_to(dp.Filter(epsilon=2.0, delta=DELTA), (STEP, most), info=CHOSEN)
 
 
 def test_t01_a_filter_counts_every_charge_fixed_ones_too() -> None:
-    """Fixed and adaptive runs under one budget, each by its own rule, exceeded it: delta 1.9 times that of the budget."""
+    """Fixed and adaptive runs under one budget, each by its own rule, exceeded it: delta 1.9 times
+    that of the budget.
+    """
     ledger = dp.Ledger.in_memory(budget=dp.Filter(epsilon=2.0, delta=DELTA))
     most = ledger.fitting(CHOSEN, STEP, 100_000)
     for info in (FIXED, CHOSEN):
@@ -129,7 +143,9 @@ def test_t01_a_filter_counts_every_charge_fixed_ones_too() -> None:
 
 
 def test_t01_the_attack_of_three_runs_is_refused_on_either_path() -> None:
-    """`Budget(3, 1e-5)`: run 1, then run 2 by the tight accountant or run 3 by the filter, whichever run 1 made look better."""
+    """`Budget(3, 1e-5)`: run 1, then run 2 by the tight accountant or run 3 by the filter,
+    whichever run 1 made look better.
+    """
     first, second, third = (
         step_of(1.5547, dp.Everything()),
         step_of(0.2, dp.Poisson(2.518e-5)),
@@ -154,14 +170,23 @@ def test_t01_the_attack_of_three_runs_is_refused_on_either_path() -> None:
 
 def test_the_claim_of_a_filter_is_the_budget_and_says_so() -> None:
     claim = dp.account(held_to(dp.Filter(epsilon=2.0, delta=DELTA), (STEP, 10), info=CHOSEN))
-    assert (claim.lower, claim.upper, claim.delta, claim.estimate) == (0.0, 2.0, DELTA, None)  # not what ten steps cost
+    assert (claim.lower, claim.upper, claim.delta, claim.estimate) == (
+        0.0,
+        2.0,
+        DELTA,
+        None,
+    )  # not what ten steps cost
     assert "filter" in claim.accountant
     assert "the whole budget, whatever decided on runs and steps" in claim.basis
     assert claim.unit == dp.Unit.USER
 
 
-@pytest.mark.parametrize("asked", [{"delta": 1e-5}, {"delta": 1e-7}, {"epsilon": 2.0}, {"accountant": "rdp"}])
-def test_t03_a_filter_has_one_delta_and_one_analysis_which_nobody_chooses_afterwards(asked: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "asked", [{"delta": 1e-5}, {"delta": 1e-7}, {"epsilon": 2.0}, {"accountant": "rdp"}]
+)
+def test_t03_a_filter_has_one_delta_and_one_analysis_which_nobody_chooses_afterwards(
+    asked: dict[str, Any],
+) -> None:
     for budget in (dp.Filter(epsilon=2.0, delta=DELTA), dp.Odometer(delta=DELTA)):
         with pytest.raises(dp.AccountingError, match="fixed before the first release"):
             dp.account(held_to(budget, (STEP, 10)), **asked)
@@ -186,7 +211,10 @@ def test_the_filter_is_decided_by_what_the_first_run_plans() -> None:
     for step in (step_of(5.0), step_of(40.0, dp.Everything())):
         ledger.begin(CHOSEN, [(step, 1)]).reserve(step, count=1)
     assert dp.account(ledger).accountant == before
-    assert [held.terms.rule for held in ledger.snapshot().history] == [Rule.FILTER, Rule.RENYI_FILTER]
+    assert [held.terms.rule for held in ledger.snapshot().history] == [
+        Rule.FILTER,
+        Rule.RENYI_FILTER,
+    ]
 
 
 def test_a_filter_that_was_not_obeyed_is_no_guarantee() -> None:
@@ -203,7 +231,9 @@ def test_a_filter_that_was_not_obeyed_is_no_guarantee() -> None:
 
 
 def charge_what_fits(path: Path, kind: str, start: Any) -> None:
-    """A writer of its own: opens the file without a word about a budget, and charges as much as it is allowed to."""
+    """A writer of its own: opens the file without a word about a budget, and charges as much as it
+    is allowed to.
+    """
     ledger = dp.Ledger.open(path)
     info = FIXED if kind == "list" else CHOSEN
     start.wait()
@@ -228,7 +258,9 @@ def charge_what_fits(path: Path, kind: str, start: Any) -> None:
     ],
     ids=["list", "filter", "odometer"],
 )
-def test_t02_four_writers_without_a_budget_of_their_own_are_held_to_the_files(tmp_path: Path, kind: str, budget: Any) -> None:
+def test_t02_four_writers_without_a_budget_of_their_own_are_held_to_the_files(
+    tmp_path: Path, kind: str, budget: Any
+) -> None:
     path = tmp_path / "a.ledger"
     dp.Ledger.open(path, budget=budget).close()
     context = multiprocessing.get_context("fork")
@@ -258,28 +290,38 @@ def test_t02_four_writers_without_a_budget_of_their_own_are_held_to_the_files(tm
         dp.Odometer(epsilon=2.0, delta=DELTA),
     ],
 )
-def test_t02_t03_a_ledger_that_is_reopened_with_another_budget_is_refused(tmp_path: Path, another: Any) -> None:
+def test_t02_t03_a_ledger_that_is_reopened_with_another_budget_is_refused(
+    tmp_path: Path, another: Any
+) -> None:
     path, budget = tmp_path / "a.ledger", dp.Filter(epsilon=2.0, delta=DELTA)
     with dp.Ledger.open(path, budget=budget) as ledger:
         head = ledger.head()
     for _ in range(2):
         with pytest.raises(dp.LedgerMisuse, match="Leave the budget out: the ledger has its own"):
             dp.Ledger.open(path, budget=another)
-        with dp.Ledger.open(path, budget=budget) as ledger:  # the same is welcome, before and after the first run
+        with dp.Ledger.open(
+            path, budget=budget
+        ) as ledger:  # the same is welcome, before and after the first run
             assert ledger.verify(head)
             ledger.begin(CHOSEN, [(STEP, 1)]).reserve(STEP, count=1)
     assert dp.account(dp.Ledger.open(path, "r")).upper == 2.0
 
 
-@pytest.mark.parametrize("budget", [dp.Budget(epsilon=9.0, delta=DELTA), dp.Filter(epsilon=9.0, delta=DELTA)])
-def test_t03_a_ledger_that_began_without_a_budget_gets_none_by_opening_it(tmp_path: Path, budget: Any) -> None:
+@pytest.mark.parametrize(
+    "budget", [dp.Budget(epsilon=9.0, delta=DELTA), dp.Filter(epsilon=9.0, delta=DELTA)]
+)
+def test_t03_a_ledger_that_began_without_a_budget_gets_none_by_opening_it(
+    tmp_path: Path, budget: Any
+) -> None:
     path = tmp_path / "a.ledger"
     with dp.Ledger.open(path) as ledger:
         ledger.begin(FIXED, [(STEP, 100)]).reserve(STEP, count=100)
         head = ledger.head()
     with pytest.raises(dp.LedgerMisuse, match="the ledger has its own"):
         dp.Ledger.open(path, budget=budget)
-    assert dp.Ledger.open(path, "r").verify(head).terms == replace(budget.terms(), **_OF_THE_FIRST_RUN)
+    assert dp.Ledger.open(path, "r").verify(head).terms == replace(
+        budget.terms(), **_OF_THE_FIRST_RUN
+    )
 
 
 _OF_THE_FIRST_RUN = {"rule": Rule.LIST, "epsilon": None, "delta": None, "planned": ((STEP, 100),)}
@@ -354,7 +396,9 @@ def test_a_list_gets_a_budget_by_a_row_if_what_it_plans_fits() -> None:
 # --- an odometer ---
 
 
-def test_an_odometer_reads_what_the_plan_costs_at_half_of_delta_and_grows_with_further_runs() -> None:
+def test_an_odometer_reads_what_the_plan_costs_at_half_of_delta_and_grows_with_further_runs() -> (
+    None
+):
     ledger = dp.Ledger.in_memory(budget=dp.Odometer(delta=DELTA))
     readings = []
     for number in range(1, 5):
@@ -410,8 +454,13 @@ def test_several_ledgers_are_one_composition() -> None:
     together = dp.account([first, second], delta=DELTA)
     pairs = dp.account([(STEP, 150), (FULL, 2)], delta=DELTA, adjacency=FIXED.adjacency)
     assert together.upper == pytest.approx(pairs.upper, rel=1e-9)
-    assert any("the runs of all ledgers named were fixed before the first release" in line for line in together.assumptions)
-    plan = dp.Plan.dpsgd(sampling_probability=0.01, steps=30, noise_multiplier=2.0, unit=dp.Unit.USER)
+    assert any(
+        "the runs of all ledgers named were fixed before the first release" in line
+        for line in together.assumptions
+    )
+    plan = dp.Plan.dpsgd(
+        sampling_probability=0.01, steps=30, noise_multiplier=2.0, unit=dp.Unit.USER
+    )
     with_plan: list[dp.Ledger | dp.Plan] = [first, plan]
     assert dp.account(with_plan, delta=DELTA).upper > dp.account(first, delta=DELTA).upper
     assert dp.account([first], delta=DELTA).upper == dp.account(first, delta=DELTA).upper
@@ -419,7 +468,10 @@ def test_several_ledgers_are_one_composition() -> None:
 
 def test_what_several_ledgers_cannot_say_together_is_refused(tmp_path: Path) -> None:
     first = held_to(None, (STEP, 100))
-    for other in (replace(FIXED, unit=dp.Unit.EXAMPLE), replace(FIXED, adjacency=dp.Adjacency.ZERO_OUT)):
+    for other in (
+        replace(FIXED, unit=dp.Unit.EXAMPLE),
+        replace(FIXED, adjacency=dp.Adjacency.ZERO_OUT),
+    ):
         with pytest.raises(dp.AccountingError, match="in all runs"):
             dp.account([first, held_to(None, (STEP, 1), info=other)], delta=DELTA)
     with pytest.raises(dp.AccountingError, match="two copies of the same one"):
@@ -427,14 +479,19 @@ def test_what_several_ledgers_cannot_say_together_is_refused(tmp_path: Path) -> 
     with pytest.raises(dp.ParameterError, match="delta"):
         dp.account([first, held_to(None, (STEP, 1))])
     with pytest.raises(dp.AccountingError):
-        dp.account([first, held_to(dp.Filter(epsilon=2.0, delta=DELTA), (STEP, 1), info=CHOSEN)], delta=DELTA)
+        dp.account(
+            [first, held_to(dp.Filter(epsilon=2.0, delta=DELTA), (STEP, 1), info=CHOSEN)],
+            delta=DELTA,
+        )
     path = tmp_path / "a.ledger"
     with dp.Ledger.open(path) as ledger:
         ledger.begin(FIXED, [(STEP, 1)])
         shutil.copyfile(path, tmp_path / "copy.ledger")
         ledger.begin(FIXED)
     with pytest.raises(dp.AccountingError, match="Name each ledger once, in its latest state"):
-        dp.account([dp.Ledger.open(path, "r"), dp.Ledger.open(tmp_path / "copy.ledger", "r")], delta=DELTA)
+        dp.account(
+            [dp.Ledger.open(path, "r"), dp.Ledger.open(tmp_path / "copy.ledger", "r")], delta=DELTA
+        )
 
 
 # --- a void ledger ---
@@ -442,7 +499,12 @@ def test_what_several_ledgers_cannot_say_together_is_refused(tmp_path: Path) -> 
 
 @pytest.mark.parametrize(
     "budget",
-    [None, dp.Budget(epsilon=2.0, delta=DELTA), dp.Filter(epsilon=2.0, delta=DELTA), dp.Odometer(delta=DELTA)],
+    [
+        None,
+        dp.Budget(epsilon=2.0, delta=DELTA),
+        dp.Filter(epsilon=2.0, delta=DELTA),
+        dp.Odometer(delta=DELTA),
+    ],
     ids=["no budget", "list", "filter", "odometer"],
 )
 def test_t05_a_void_ledger_has_no_number_under_any_rule(budget: Any) -> None:
@@ -450,7 +512,12 @@ def test_t05_a_void_ledger_has_no_number_under_any_rule(budget: Any) -> None:
     ledger.mark(ledger.runs()[0].number, "unsafe_thing")
     for source in (ledger, [ledger, held_to(None, (STEP, 10))]):
         claim = dp.account(source, delta=DELTA)
-        assert (claim.upper, claim.lower, claim.estimate, claim.if_fixed) == (math.inf, 0.0, None, None)
+        assert (claim.upper, claim.lower, claim.estimate, claim.if_fixed) == (
+            math.inf,
+            0.0,
+            None,
+            None,
+        )
         assert claim.voided_by == ("unsafe_thing",)
         assert str(claim) == "NO GUARANTEE: voided by unsafe_thing."
 
@@ -487,13 +554,20 @@ def test_an_order_that_allows_nothing_is_refused() -> None:
 
 
 def test_an_empty_ledger_has_no_claim_under_any_rule() -> None:
-    for budget in (None, dp.Budget(epsilon=1.0, delta=DELTA), dp.Filter(epsilon=1.0, delta=DELTA), dp.Odometer(delta=DELTA)):
+    for budget in (
+        None,
+        dp.Budget(epsilon=1.0, delta=DELTA),
+        dp.Filter(epsilon=1.0, delta=DELTA),
+        dp.Odometer(delta=DELTA),
+    ):
         with pytest.raises(dp.AccountingError, match="empty"):
             dp.account(dp.Ledger.in_memory(budget=budget), delta=DELTA)
 
 
 def test_a_list_given_in_advance_counts_before_anything_is_charged() -> None:
-    """Its first run may be charged with all of it: the claim is about what may be released, not what was."""
+    """Its first run may be charged with all of it: the claim is about what may be released, not
+    what was.
+    """
     plans = Snapshot(runs=(RunRecord(info=FIXED, charged=((STEP, 100),)),))
     ledger = dp.Ledger.in_memory(budget=dp.Budget(plans=plans))
     ledger.begin(FIXED, [(STEP, 1)])

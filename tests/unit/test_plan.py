@@ -1,4 +1,6 @@
-"""A plan says what will be charged, finds its one missing number on the safe side, and cannot be changed."""
+"""A plan says what will be charged, finds its one missing number on the safe side, and cannot be
+changed.
+"""
 
 import json
 import math
@@ -56,7 +58,11 @@ def test_executing_a_plan_charges_the_ledger_what_the_plan_says() -> None:
 
 def test_a_run_declares_where_its_randomness_comes_from() -> None:
     info = plan().run_info("first", randomness=dp.Randomness.UNSAFE_TEST_KEY)
-    assert (info.label, info.randomness, info.numerics) == ("first", dp.Randomness.UNSAFE_TEST_KEY, dp.Numerics.CERTIFIED)
+    assert (info.label, info.randomness, info.numerics) == (
+        "first",
+        dp.Randomness.UNSAFE_TEST_KEY,
+        dp.Numerics.CERTIFIED,
+    )
     assert plan(numerics=dp.Numerics.IDEALISED).run_info().numerics is dp.Numerics.IDEALISED
 
 
@@ -73,7 +79,9 @@ def test_p24_the_bit_of_adaptive_clipping_is_charged() -> None:
 
 
 def test_an_epoch_is_one_step_where_it_is_one_draw() -> None:
-    made = plan(sampler=Sampler(dp.Shuffled(20), records=1_000, steps=3), adjacency=dp.Adjacency.ZERO_OUT)
+    made = plan(
+        sampler=Sampler(dp.Shuffled(20), records=1_000, steps=3), adjacency=dp.Adjacency.ZERO_OUT
+    )
     assert isinstance(made.sampler, Sampler)
     assert (made.steps, made.sampler.batches, made.expected_batch_size) == (3, 60, 50.0)
     assert made.charges()[0].count == 3
@@ -97,7 +105,9 @@ def test_every_leaf_is_claimed_before_the_first_step() -> None:
     with pytest.raises(dp.ParameterError, match="metric/loss"):
         made.for_leaves({"grad/w": 3, "metric/loss": 1})
     with pytest.raises(dp.ParameterError, match=r"grad/\*"):
-        plan(Groups({"bn/*": Gaussian(1.0, 1.0), "grad/*": Gaussian(1.0, 1.0)})).for_leaves({"bn/w": 3})
+        plan(Groups({"bn/*": Gaussian(1.0, 1.0), "grad/*": Gaussian(1.0, 1.0)})).for_leaves(
+            {"bn/w": 3}
+        )
 
 
 @pytest.mark.parametrize("leaves", [{"a": 2}, {"a": 1, "b": 1}, {"b": 1}])
@@ -138,7 +148,9 @@ def test_one_group_without_privacy_voids_the_whole_plan() -> None:
     for version in (made, bound):
         assert (version.private, version.noise_multiplier) == (False, 0.0)
         assert version.run_info().groups == ("debug/*", "grad/*")
-        assert version.marks() == dp.account(version, delta=1e-5).voided_by == ("unsafe_no_privacy",)
+        assert (
+            version.marks() == dp.account(version, delta=1e-5).voided_by == ("unsafe_no_privacy",)
+        )
         assert "NO GUARANTEE" in version.explain(delta=1e-5)
     with pytest.raises(dp.AccountingError, match="unsafe_no_privacy"):
         made.certified(Target(1e9, 0.5))
@@ -163,7 +175,17 @@ def test_explain_shows_every_number_and_no_epsilon_unasked() -> None:
         {"grad/w": 30, "metric/a": 1}
     )
     text = made.explain()
-    for word in ("grad/w", "metric/a", "30", "0.5", "40", "99.8 %", "Poisson with probability 0.01", "10 steps", "0.1 passes"):
+    for word in (
+        "grad/w",
+        "metric/a",
+        "30",
+        "0.5",
+        "40",
+        "99.8 %",
+        "Poisson with probability 0.01",
+        "10 steps",
+        "0.1 passes",
+    ):
         assert word in text
     assert "epsilon" not in text
     assert str(dp.account(made, delta=1e-5)) in made.explain(delta=1e-5)
@@ -174,7 +196,16 @@ def test_explain_shows_every_number_and_no_epsilon_unasked() -> None:
 
 def test_a_plan_cannot_be_changed() -> None:
     made = plan(leaves={"w": 3})
-    for name in ("sampler", "mechanism", "unit", "adjacency", "leaves", "numerics", "target", "_bound"):
+    for name in (
+        "sampler",
+        "mechanism",
+        "unit",
+        "adjacency",
+        "leaves",
+        "numerics",
+        "target",
+        "_bound",
+    ):
         with pytest.raises(FrozenInstanceError):
             setattr(made, name, None)
     with pytest.raises((AttributeError, TypeError)):
@@ -256,7 +287,12 @@ NAMED = [
 
 @pytest.mark.parametrize(("name", "value"), NAMED)
 def test_p45_bad_arguments_of_dpsgd_are_named(name: str, value: object) -> None:
-    good: dict[str, Any] = {"records": 1_000, "expected_batch_size": 10, "epochs": 2, "noise_multiplier": 1.0}
+    good: dict[str, Any] = {
+        "records": 1_000,
+        "expected_batch_size": 10,
+        "epochs": 2,
+        "noise_multiplier": 1.0,
+    }
     with pytest.raises(dp.ParameterError) as refused:
         dp.Plan.dpsgd(**good | {name: value})
     assert refused.value.name == name
@@ -303,9 +339,16 @@ def sensible(given: set[str]) -> bool:
         return False
     if "expected_batch_size" in given and "records" not in given:
         return False
-    if ("delta" in given and "epsilon" not in given) or ("epsilon" in given and not given & {"delta", "records"}):
+    if ("delta" in given and "epsilon" not in given) or (
+        "epsilon" in given and not given & {"delta", "records"}
+    ):
         return False
-    four = [{"sampling_probability", "expected_batch_size"}, {"steps", "epochs"}, {"noise_multiplier"}, {"epsilon"}]
+    four = [
+        {"sampling_probability", "expected_batch_size"},
+        {"steps", "epochs"},
+        {"noise_multiplier"},
+        {"epsilon"},
+    ]
     if sum(not given & one for one in four) != 1:
         return False
     return bool(given & four[0]) or "steps" in given or "records" in given
@@ -314,7 +357,9 @@ def sensible(given: set[str]) -> bool:
 def test_p45_every_combination_of_arguments_is_a_plan_or_refused() -> None:
     made = 0
     for pattern in product([False, True], repeat=len(CHOICES)):
-        arguments: dict[str, Any] = {name: value for (name, value), on in zip(CHOICES.items(), pattern, strict=True) if on}
+        arguments: dict[str, Any] = {
+            name: value for (name, value), on in zip(CHOICES.items(), pattern, strict=True) if on
+        }
         if not sensible(set(arguments)):
             with pytest.raises(dp.ParameterError):
                 dp.Plan.dpsgd(**arguments)
@@ -324,7 +369,9 @@ def test_p45_every_combination_of_arguments_is_a_plan_or_refused() -> None:
         if "epsilon" in arguments:
             target = found.target or Target(1.0, 0.5)
             assert target == Target(1.5, arguments.get("delta", default_delta(500)))
-            assert 1.5 * 0.9 <= dp.account(found, delta=target.delta).upper <= 1.5  # whole numbers may stay below
+            assert (
+                1.5 * 0.9 <= dp.account(found, delta=target.delta).upper <= 1.5
+            )  # whole numbers may stay below
         else:
             assert found.target is None
         for name in ("steps", "expected_batch_size"):
@@ -334,8 +381,16 @@ def test_p45_every_combination_of_arguments_is_a_plan_or_refused() -> None:
 
 
 @pytest.mark.parametrize("adjacency", dp.Adjacency)
-def test_p38_the_certified_epsilon_is_at_most_the_target_and_near_it(adjacency: dp.Adjacency) -> None:
-    size: dict[str, Any] = {"records": 60_000, "epsilon": 3.0, "delta": 1e-6, "adjacency": adjacency, "clip_norm": 0.3}
+def test_p38_the_certified_epsilon_is_at_most_the_target_and_near_it(
+    adjacency: dp.Adjacency,
+) -> None:
+    size: dict[str, Any] = {
+        "records": 60_000,
+        "epsilon": 3.0,
+        "delta": 1e-6,
+        "adjacency": adjacency,
+        "clip_norm": 0.3,
+    }
     for arguments in (
         {"expected_batch_size": 512, "epochs": 20},
         {"expected_batch_size": 512, "noise_multiplier": 2.5},
@@ -352,7 +407,9 @@ def test_p38_one_step_or_one_record_more_would_exceed_the_target() -> None:
     longest = dp.Plan.dpsgd(**size, expected_batch_size=50, epsilon=1.0, delta=1e-5).steps
     largest = dp.Plan.dpsgd(**size, epochs=4, epsilon=1.0, delta=1e-5)
     longer = dp.Plan.dpsgd(**size, expected_batch_size=50, steps=round(longest * 1.01))
-    larger = dp.Plan.dpsgd(**size, epochs=4, expected_batch_size=round(largest.expected_batch_size) + 1)
+    larger = dp.Plan.dpsgd(
+        **size, epochs=4, expected_batch_size=round(largest.expected_batch_size) + 1
+    )
     for beyond in (longer, larger):
         assert dp.account(beyond, delta=1e-5).upper > 1.0 * (1 - 1e-3)
     assert largest.steps == steps_of(4, round(largest.expected_batch_size), 2_000)
@@ -395,7 +452,9 @@ def test_a_search_on_a_cost_that_is_not_monotone_still_meets_the_target() -> Non
         (1e-9, 5, 10, 1),
     ],
 )
-def test_p32_epochs_become_steps_by_one_stated_rule(epochs: float, batch: float, records: int, steps: int) -> None:
+def test_p32_epochs_become_steps_by_one_stated_rule(
+    epochs: float, batch: float, records: int, steps: int
+) -> None:
     assert steps_of(epochs, batch, records) == steps
 
 
@@ -405,7 +464,9 @@ def test_p32_one_epoch_at_one_in_n_is_n_steps(probability: float) -> None:
     assert made.steps == round(1 / probability)
 
 
-@pytest.mark.parametrize("records", [1, 2, 9, 10, 11, 99, 100, 101, 60_000, 10**6, 10**6 + 1, 2**63 - 1])
+@pytest.mark.parametrize(
+    "records", [1, 2, 9, 10, 11, 99, 100, 101, 60_000, 10**6, 10**6 + 1, 2**63 - 1]
+)
 def test_the_default_delta_is_a_power_of_ten_below_one_in_ten_records(records: int) -> None:
     delta = default_delta(records)
     assert delta * 10 * records <= 1.0 + 1e-12 < 100 * delta * 10 * records
@@ -429,10 +490,13 @@ def test_a_plan_is_saved_and_loaded(tmp_path: Path, suffix: str) -> None:
 
 def test_p45_a_file_that_was_cut_off_is_no_plan() -> None:
     """Cut inside a number, TOML would be valid, with another number."""
-    made = dp.Plan.dpsgd(records=60_000, expected_batch_size=512, epochs=20, epsilon=3.25, delta=1.25e-6).for_leaves(
-        {"grad/w": 785}
-    )
-    for written, read in ((made.to_toml(), dp.Plan.from_toml), (made.to_json().rstrip(), dp.Plan.from_json)):
+    made = dp.Plan.dpsgd(
+        records=60_000, expected_batch_size=512, epochs=20, epsilon=3.25, delta=1.25e-6
+    ).for_leaves({"grad/w": 785})
+    for written, read in (
+        (made.to_toml(), dp.Plan.from_toml),
+        (made.to_json().rstrip(), dp.Plan.from_json),
+    ):
         for end in range(len(written)):
             try:
                 found = read(written[:end])
@@ -503,7 +567,14 @@ def test_p45_p46_what_a_file_may_not_say(old: str, new: str, name: str) -> None:
 def test_p45_json_may_not_say_it_twice_or_nest_without_end() -> None:
     written = plan().to_json()
     twice = written.replace('"schema": 1', '"schema": 1, "schema": 1')
-    for source in (twice, "[" * 100_000, '{"a":' * 100_000, "NaN", "null", written.replace("1.1", "1" * 5000)):
+    for source in (
+        twice,
+        "[" * 100_000,
+        '{"a":' * 100_000,
+        "NaN",
+        "null",
+        written.replace("1.1", "1" * 5000),
+    ):
         with pytest.raises(dp.ParameterError):
             dp.Plan.from_json(source)
     with pytest.raises(dp.ParameterError):
@@ -512,6 +583,8 @@ def test_p45_json_may_not_say_it_twice_or_nest_without_end() -> None:
 
 def test_the_order_of_patterns_survives_sorting_tools() -> None:
     """The first pattern that matches wins, so order may not hang on the order of a table's keys."""
-    made = plan(Groups({"z*": Gaussian(1.0, 5.0), "*": Gaussian(1.0, 1.0)})).for_leaves({"z": 1, "a": 1})
+    made = plan(Groups({"z*": Gaussian(1.0, 5.0), "*": Gaussian(1.0, 1.0)})).for_leaves(
+        {"z": 1, "a": 1}
+    )
     shuffled = json.dumps(json.loads(made.to_json()), sort_keys=True)
     assert dp.Plan.from_json(shuffled) == made

@@ -11,7 +11,9 @@ from discreet import _process
 from discreet.numerics import Grid
 from discreet.randomness import GaussianNoise, NoiseAhead, Purpose, Source
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")  # from Python 3.12 on, where a thread is alive
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:.*fork.*:DeprecationWarning"
+)  # from Python 3.12 on, where a thread is alive
 
 
 def ends_well(work: Callable[[], object]) -> bool:
@@ -25,7 +27,9 @@ def ends_well(work: Callable[[], object]) -> bool:
 
 def draw_on_threads() -> None:
     stream = Source.system().stream(Purpose.NOISE, step=0)
-    thread = threading.Thread(target=lambda: GaussianNoise(stream, scale=8.0, size=3).take(3), daemon=True)
+    thread = threading.Thread(
+        target=lambda: GaussianNoise(stream, scale=8.0, size=3).take(3), daemon=True
+    )
     thread.start()
     thread.join(30)
     if thread.is_alive():
@@ -38,7 +42,9 @@ def fork_again() -> None:
 
 
 def test_every_thread_of_a_fork_can_draw() -> None:
-    """The lock of all streams is taken over the fork; a child that kept it let its own threads wait for ever."""
+    """The lock of all streams is taken over the fork; a child that kept it let its own threads wait
+    for ever.
+    """
     assert ends_well(draw_on_threads)
 
 
@@ -49,13 +55,17 @@ def test_so_can_those_of_a_fork_of_a_fork() -> None:
 def test_noise_ahead_in_a_fork() -> None:
     def work() -> None:
         grid = Grid.for_noise(noise_std=1.0, clip_norm=1.0)
-        with NoiseAhead(Source.system().stream(Purpose.NOISE, step=0), grid=grid, noise_std=1.0, size=8):
+        with NoiseAhead(
+            Source.system().stream(Purpose.NOISE, step=0), grid=grid, noise_std=1.0, size=8
+        ):
             pass
 
     assert ends_well(work)
 
 
-def test_a_lock_that_another_thread_holds_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lock_that_another_thread_holds_is_waited_for_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(_process, "_LONGEST_WAIT", 0.2)
     lock, taken, end = threading.RLock(), threading.Event(), threading.Event()
     _process.hold_over_forks(lock)

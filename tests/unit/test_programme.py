@@ -1,4 +1,6 @@
-"""Several plans on one data set: accounted together, calibrated together, and never for less than they cost."""
+"""Several plans on one data set: accounted together, calibrated together, and never for less than
+they cost.
+"""
 
 import dataclasses
 from typing import Any
@@ -11,16 +13,24 @@ from discreet.errors import AccountingError, ParameterError
 from discreet.plan.scaling import with_clip_norm, with_noise_times
 
 RECORDS = 2_000
-LOOK = dp.Plan(sampler=dp.Sampler(dp.Everything(), records=RECORDS, steps=1), mechanism=dp.Gaussian(1.0, 20.0))
-TRAIN = dp.Plan.dpsgd(records=RECORDS, expected_batch_size=200, steps=50, noise_multiplier=1.0, clip_norm=0.5)
+LOOK = dp.Plan(
+    sampler=dp.Sampler(dp.Everything(), records=RECORDS, steps=1), mechanism=dp.Gaussian(1.0, 20.0)
+)
+TRAIN = dp.Plan.dpsgd(
+    records=RECORDS, expected_batch_size=200, steps=50, noise_multiplier=1.0, clip_norm=0.5
+)
 BOTH = dp.Programme({"look": LOOK, "train": TRAIN})
 
 
 def test_the_cost_of_a_programme_is_that_of_all_its_charges_not_of_the_last_plan() -> None:
     whole = dp.account(BOTH, delta=1e-6)
     pairs = [(LOOK.step, 1), (TRAIN.step, 50)]
-    assert whole.upper == pytest.approx(dp.account(pairs, delta=1e-6, adjacency=dp.Adjacency.ADD_OR_REMOVE).upper, rel=1e-6)
-    assert whole.lower > dp.account(TRAIN, delta=1e-6).upper  # a programme that forgets what was looked at before would fail
+    assert whole.upper == pytest.approx(
+        dp.account(pairs, delta=1e-6, adjacency=dp.Adjacency.ADD_OR_REMOVE).upper, rel=1e-6
+    )
+    assert (
+        whole.lower > dp.account(TRAIN, delta=1e-6).upper
+    )  # a programme that forgets what was looked at before would fail
 
 
 def test_a_ledger_of_both_runs_says_what_the_programme_said() -> None:
@@ -29,7 +39,9 @@ def test_a_ledger_of_both_runs_says_what_the_programme_said() -> None:
         run = dp.Aggregator(plan.for_leaves({"grad/x": 1}), ledger=ledger, label=name)
         for sample in run.samples():
             run.release(sample, {"grad/x": np.zeros((len(sample), 1))})
-    assert dp.account(ledger, delta=1e-6).upper == pytest.approx(dp.account(BOTH, delta=1e-6).upper, rel=1e-6)
+    assert dp.account(ledger, delta=1e-6).upper == pytest.approx(
+        dp.account(BOTH, delta=1e-6).upper, rel=1e-6
+    )
 
 
 @pytest.mark.parametrize("scale", [None, ["train"], "train", ["look", "train"]])
@@ -44,7 +56,9 @@ def test_calibration_meets_the_target_and_wastes_little(scale: list[str] | None)
 
 
 def test_what_is_fixed_alone_costs_too_much() -> None:
-    dear = dp.Programme({"look": dataclasses.replace(LOOK, mechanism=dp.Gaussian(1.0, 0.5)), "train": TRAIN})
+    dear = dp.Programme(
+        {"look": dataclasses.replace(LOOK, mechanism=dp.Gaussian(1.0, 0.5)), "train": TRAIN}
+    )
     with pytest.raises(AccountingError, match="floor"):
         dear.calibrated(epsilon=1.0, delta=1e-6, scale=["train"])
 
@@ -58,11 +72,15 @@ def test_a_plan_without_privacy_cannot_be_calibrated_and_voids_the_account() -> 
 
 
 def test_plans_of_different_data_are_refused() -> None:
-    other = dp.Plan.dpsgd(records=RECORDS + 1, expected_batch_size=200, steps=5, noise_multiplier=1.0)
+    other = dp.Plan.dpsgd(
+        records=RECORDS + 1, expected_batch_size=200, steps=5, noise_multiplier=1.0
+    )
     with pytest.raises(ParameterError, match="number of records"):
         dp.Programme({"a": TRAIN, "b": other})
     with pytest.raises(ParameterError, match="adjacency"):
-        dp.Programme({"a": TRAIN, "b": dataclasses.replace(LOOK, adjacency=dp.Adjacency.REPLACE_ONE)})
+        dp.Programme(
+            {"a": TRAIN, "b": dataclasses.replace(LOOK, adjacency=dp.Adjacency.REPLACE_ONE)}
+        )
     with pytest.raises(ParameterError, match="unit"):
         dp.Programme({"a": TRAIN, "b": dataclasses.replace(LOOK, unit=dp.Unit.USER)})
     with pytest.raises(ParameterError, match="at least one entry"):
@@ -144,13 +162,19 @@ def test_noise_of_every_kind_is_scaled_and_what_has_none_is_refused() -> None:
         dp.Groups({"a": dp.Gaussian(1.0, 1.0), "b": dp.Gaussian(1.0, 3.0)}),
     ]
     for kind in kinds:
-        plain, scaled = (mechanism.bind({"a": 2, "b": 2}).noise_multiplier for mechanism in (kind, with_noise_times(kind, 1.5)))
+        plain, scaled = (
+            mechanism.bind({"a": 2, "b": 2}).noise_multiplier
+            for mechanism in (kind, with_noise_times(kind, 1.5))
+        )
         assert scaled == pytest.approx(1.5 * plain)
     with pytest.raises(ParameterError, match="noise to scale"):
         with_noise_times(dp.NotPrivate(), 2.0)
 
 
-@pytest.mark.parametrize("wrong", [{"steps": 0}, {"steps": 2.5}, {"steps": 1, "noise": 0.0}, {"steps": 1, "clip_norm": -1.0}])
+@pytest.mark.parametrize(
+    "wrong",
+    [{"steps": 0}, {"steps": 2.5}, {"steps": 1, "noise": 0.0}, {"steps": 1, "clip_norm": -1.0}],
+)
 def test_a_phase_has_steps_noise_and_a_clip_norm(wrong: dict[str, float]) -> None:
     with pytest.raises(ParameterError):
         dp.Phase(**wrong)  # type: ignore[arg-type]

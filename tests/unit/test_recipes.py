@@ -10,7 +10,16 @@ from typing import Any
 import pytest
 
 import discreet as dp
-from discreet.mechanisms import AdaptiveClip, Gaussian, Groups, Joint, Microbatches, Normalised, NotPrivate, Split
+from discreet.mechanisms import (
+    AdaptiveClip,
+    Gaussian,
+    Groups,
+    Joint,
+    Microbatches,
+    Normalised,
+    NotPrivate,
+    Split,
+)
 from discreet.plan import default_delta
 from discreet.plan.calibrated import steps_of
 from discreet.recipes import noise_curve, plan_at_average_noise, plan_with_scaled_noise
@@ -26,7 +35,10 @@ def test_every_row_is_certified_at_its_own_numbers(held: dict[str, Any]) -> None
         assert row.steps == held.get("steps", steps_of(20, row.expected_batch_size, 60_000))
         assert row.average_noise == row.noise_multiplier / row.expected_batch_size
         made = dp.Plan.dpsgd(
-            records=60_000, expected_batch_size=row.expected_batch_size, steps=row.steps, noise_multiplier=row.noise_multiplier
+            records=60_000,
+            expected_batch_size=row.expected_batch_size,
+            steps=row.steps,
+            noise_multiplier=row.noise_multiplier,
         )
         assert 0.99 * 3.0 <= dp.account(made, delta=1e-5).upper <= 3.0
         assert row.guarantee.upper <= 3.0
@@ -61,7 +73,12 @@ def test_a_curve_that_does_not_reach_the_knee_says_so() -> None:
 
 @pytest.mark.parametrize("held", [{"steps": 2_000}, {"epochs": 20}])
 def test_the_smallest_batch_for_a_noise_on_the_average(held: dict[str, Any]) -> None:
-    arguments: dict[str, Any] = {"records": 60_000, "average_noise": 0.0008, "clip_norm": 0.4, "epsilon": 3.0} | held
+    arguments: dict[str, Any] = {
+        "records": 60_000,
+        "average_noise": 0.0008,
+        "clip_norm": 0.4,
+        "epsilon": 3.0,
+    } | held
     made = plan_at_average_noise(**arguments)
     batch = round(made.expected_batch_size)
     (query,) = made.step.queries
@@ -72,14 +89,20 @@ def test_the_smallest_batch_for_a_noise_on_the_average(held: dict[str, Any]) -> 
     assert made.target is not None
     assert dp.account(made, delta=made.target.delta).upper <= 3.0
     assert made.target.delta == default_delta(60_000)
-    less = batch * 0.98  # a smaller batch at the same noise on the average costs more than the target
-    smaller = dp.Plan.dpsgd(records=60_000, expected_batch_size=less, noise_multiplier=less * 0.0008 / 0.4, **held)
+    less = (
+        batch * 0.98
+    )  # a smaller batch at the same noise on the average costs more than the target
+    smaller = dp.Plan.dpsgd(
+        records=60_000, expected_batch_size=less, noise_multiplier=less * 0.0008 / 0.4, **held
+    )
     assert dp.account(smaller, delta=made.target.delta).upper > 3.0
 
 
 def test_the_curve_and_the_plan_agree() -> None:
     row = noise_curve(records=60_000, epsilon=3.0, steps=2_000, batches=[400]).rows[0]
-    made = plan_at_average_noise(records=60_000, average_noise=row.average_noise, epsilon=3.0, steps=2_000)
+    made = plan_at_average_noise(
+        records=60_000, average_noise=row.average_noise, epsilon=3.0, steps=2_000
+    )
     assert made.expected_batch_size == pytest.approx(400, rel=0.01)
 
 
@@ -119,7 +142,13 @@ def test_p45_bad_batches_are_named(batches: Any) -> None:
 
 @pytest.mark.parametrize("name", ["average_noise", "clip_norm"])
 def test_p45_bad_scales_are_named(name: str) -> None:
-    good: dict[str, Any] = {"records": 100, "average_noise": 0.1, "epsilon": 1.0, "steps": 5, "clip_norm": 1.0}
+    good: dict[str, Any] = {
+        "records": 100,
+        "average_noise": 0.1,
+        "epsilon": 1.0,
+        "steps": 5,
+        "clip_norm": 1.0,
+    }
     with pytest.raises(dp.ParameterError) as refused:
         plan_at_average_noise(**good | {name: -1.0})
     assert refused.value.name == name
@@ -144,21 +173,34 @@ def test_the_noise_of_all_groups_is_scaled_by_one_factor(sampling: Any) -> None:
     for epsilon in (0.5, 8.0):
         after = plan_with_scaled_noise(before, epsilon=epsilon, delta=1e-5)
         assert 0.99 * epsilon <= dp.account(after, delta=1e-5).upper <= epsilon
-        factors = [new.noise_std / old.noise_std for new, old in zip(after.queries(), before.queries(), strict=True)]
+        factors = [
+            new.noise_std / old.noise_std
+            for new, old in zip(after.queries(), before.queries(), strict=True)
+        ]
         assert factors == pytest.approx([factors[0]] * len(factors), rel=1e-12)
-        assert [query.sensitivity for query in after.queries()] == [query.sensitivity for query in before.queries()]
-        assert (after.sampler, after.leaves, after.unit) == (before.sampler, before.leaves, before.unit)
+        assert [query.sensitivity for query in after.queries()] == [
+            query.sensitivity for query in before.queries()
+        ]
+        assert (after.sampler, after.leaves, after.unit) == (
+            before.sampler,
+            before.leaves,
+            before.unit,
+        )
 
 
 def test_noise_on_the_others_does_not_make_an_open_group_private() -> None:
     open_plan = dp.Plan(
-        sampler=Sampler(dp.Poisson(0.1), records=100, steps=5), mechanism=Groups({"a": Gaussian(1.0, 1.0), "b": NotPrivate()})
+        sampler=Sampler(dp.Poisson(0.1), records=100, steps=5),
+        mechanism=Groups({"a": Gaussian(1.0, 1.0), "b": NotPrivate()}),
     )
     with pytest.raises(dp.AccountingError, match="b without noise"):
         plan_with_scaled_noise(open_plan, epsilon=100.0, delta=1e-5)
 
 
-@pytest.mark.parametrize(("change", "name"), [({"epsilon": 0.0}, "epsilon"), ({"delta": 0.0}, "delta"), ({"plan": 3}, "plan")])
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [({"epsilon": 0.0}, "epsilon"), ({"delta": 0.0}, "delta"), ({"plan": 3}, "plan")],
+)
 def test_p45_bad_arguments_of_scaling_are_named(change: dict[str, Any], name: str) -> None:
     made = dp.Plan.dpsgd(sampling_probability=0.1, steps=5, noise_multiplier=1.0)
     good: dict[str, Any] = {"plan": made, "epsilon": 1.0, "delta": 1e-5}
@@ -168,9 +210,18 @@ def test_p45_bad_arguments_of_scaling_are_named(change: dict[str, Any], name: st
 
 
 def test_the_example_runs_and_draws(tmp_path: Path) -> None:
-    command = [sys.executable, "-W", "error", str(ROOT / "examples" / "choosing_batch_size.py"), "--records", "2000"]
+    command = [
+        sys.executable,
+        "-W",
+        "error",
+        str(ROOT / "examples" / "choosing_batch_size.py"),
+        "--records",
+        "2000",
+    ]
     environment = os.environ | {"MPLCONFIGDIR": str(tmp_path / "matplotlib")}
-    result = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    result = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
     assert result.returncode == 0, result.stderr
     assert "differentially private for one example" in result.stdout
     assert (tmp_path / "out" / "choosing_batch_size.png").stat().st_size > 10_000
@@ -178,7 +229,9 @@ def test_the_example_runs_and_draws(tmp_path: Path) -> None:
 
 def test_the_table_of_the_tutorial_is_true() -> None:
     page = (ROOT / "docs" / "tutorials" / "choosing-parameters.md").read_text()
-    curve = noise_curve(records=60_000, epsilon=3.0, delta=1e-6, steps=2_000, batches=[58, 468, 3_750, 60_000])
+    curve = noise_curve(
+        records=60_000, epsilon=3.0, delta=1e-6, steps=2_000, batches=[58, 468, 3_750, 60_000]
+    )
     for row in curve.rows:
         size = f"{row.expected_batch_size:,}"
         (line,) = [line for line in page.splitlines() if line.startswith(f"| {size} ")]

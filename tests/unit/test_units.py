@@ -42,7 +42,9 @@ def test_p48_the_sentence_has_every_item() -> None:
 
 def test_p48_no_item_may_be_left_out() -> None:
     for name in ("unit", "adjacency", "sampling", "delta", "accountant", "numerics", "assumptions"):
-        complete = {field: getattr(guarantee(), field) for field in dp.Guarantee.__dataclass_fields__}
+        complete = {
+            field: getattr(guarantee(), field) for field in dp.Guarantee.__dataclass_fields__
+        }
         del complete[name]
         with pytest.raises(TypeError, match=name):
             dp.Guarantee(**complete)
@@ -74,7 +76,10 @@ def test_t05_marks_void_it_and_no_number_is_said() -> None:
 def test_what_counts_and_what_would_if_all_were_fixed_are_said() -> None:
     words = str(guarantee(basis="20 steps, a list", if_fixed=2.12345678))
     assert "What counts: 20 steps, a list." in words
-    assert "If all runs had been fixed before the first release, epsilon would be at most 2.124." in words
+    assert (
+        "If all runs had been fixed before the first release, epsilon would be at most 2.124."
+        in words
+    )
     assert "What counts" not in str(guarantee())
 
 

@@ -11,7 +11,10 @@ from discreet import _validate as check
 from discreet.errors import ParameterError
 
 
-@pytest.mark.parametrize("value", [1, 1.0, np.float32(1), np.float64(1), np.float16(1), np.int8(1), np.uint64(1), Fraction(1)])
+@pytest.mark.parametrize(
+    "value",
+    [1, 1.0, np.float32(1), np.float64(1), np.float16(1), np.int8(1), np.uint64(1), Fraction(1)],
+)
 def test_every_kind_of_number_becomes_the_same_float(value: object) -> None:
     number = check.real("Owner", "name", value)
     assert type(number) is float
@@ -19,10 +22,26 @@ def test_every_kind_of_number_becomes_the_same_float(value: object) -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [True, "1", None, b"1", [1.0], np.array([1.0]), np.array(1.0), 1j, math.nan, math.inf, -math.inf, 10**400]
+    "value",
+    [
+        True,
+        "1",
+        None,
+        b"1",
+        [1.0],
+        np.array([1.0]),
+        np.array(1.0),
+        1j,
+        math.nan,
+        math.inf,
+        -math.inf,
+        10**400,
+    ],
 )
 def test_what_is_no_finite_number_is_refused(value: object) -> None:
-    with pytest.raises(ParameterError, match="The 'name' parameter of Owner must be a finite number"):
+    with pytest.raises(
+        ParameterError, match="The 'name' parameter of Owner must be a finite number"
+    ):
         check.real("Owner", "name", value)
 
 
@@ -66,5 +85,14 @@ def test_the_error_has_its_parts_and_survives_a_worker_process() -> None:
     with pytest.raises(ParameterError) as caught:
         check.positive("Poisson", "probability", -1)
     error = pickle.loads(pickle.dumps(caught.value))
-    assert str(error) == str(caught.value) == "The 'probability' parameter of Poisson must be a finite number above 0. Got -1."
-    assert (error.owner, error.name, error.expected, error.got) == ("Poisson", "probability", "a finite number above 0", "-1")
+    assert (
+        str(error)
+        == str(caught.value)
+        == "The 'probability' parameter of Poisson must be a finite number above 0. Got -1."
+    )
+    assert (error.owner, error.name, error.expected, error.got) == (
+        "Poisson",
+        "probability",
+        "a finite number above 0",
+        "-1",
+    )

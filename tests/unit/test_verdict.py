@@ -1,4 +1,6 @@
-"""Claim against measurement: when it is FAIL, when PASS, when neither; and that all bounds share one probability of error."""
+"""Claim against measurement: when it is FAIL, when PASS, when neither; and that all bounds share
+one probability of error.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -32,7 +34,9 @@ class Asked:
         def estimate(scores: Scores, *, confidence: float, **options: Any) -> Estimate:
             self.calls[name] = {"scores": scores, "confidence": confidence} | options
             assumes = ASSUMED if name == "scaled" else ""
-            return Estimate(method=name, lower=lower, delta=DELTA, confidence=confidence, assumes=assumes)
+            return Estimate(
+                method=name, lower=lower, delta=DELTA, confidence=confidence, assumes=assumes
+            )
 
         return estimate
 
@@ -64,7 +68,10 @@ def test_p43_all_bounds_share_the_probability_of_an_error(monkeypatch: pytest.Mo
         (APART, True, ["one_run", "threshold", "scaled"]),
     ):
         asked = Asked(monkeypatch)
-        assert audit(ledger(), scores, delta=DELTA, confidence=0.9, assume_scaled=assume).confidence == 0.9
+        assert (
+            audit(ledger(), scores, delta=DELTA, confidence=0.9, assume_scaled=assume).confidence
+            == 0.9
+        )
         assert sorted(asked.calls) == sorted(used)
         total = sum(1.0 - call["confidence"] for call in asked.calls.values())
         assert total == pytest.approx(0.1, rel=1e-12)
@@ -97,15 +104,21 @@ def test_what_is_scaled_is_the_noise_of_the_claim(monkeypatch: pytest.MonkeyPatc
     assert epsilon(2.0) == claim(twice).lower
     assert profile(2.0)(0.1) < profile(1.0)(0.1) < profile(0.5)(0.1)
     assert profile(1.0)(verdict.claim.upper) <= DELTA * 1.02
-    assert epsilon(2.0**-9) > epsilon(2.0**-3) > epsilon(1.0)  # also where the accountant knows no lower bound
+    assert (
+        epsilon(2.0**-9) > epsilon(2.0**-3) > epsilon(1.0)
+    )  # also where the accountant knows no lower bound
 
 
 @pytest.mark.parametrize(
-    "query", [dp.LaplaceSum("grad", 1.0, 3.0), dp.ExponentialChoice("grad", 1.0, 3.0)], ids=lambda query: type(query).__name__
+    "query",
+    [dp.LaplaceSum("grad", 1.0, 3.0), dp.ExponentialChoice("grad", 1.0, 3.0)],
+    ids=lambda query: type(query).__name__,
 )
 def test_other_noise_is_scaled_too(query: dp.ledger.Query, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = Asked(monkeypatch)
-    audit(ledger_of((dp.Step(dp.Everything(), [query]), 2)), SCORES, delta=DELTA, assume_scaled=True)
+    audit(
+        ledger_of((dp.Step(dp.Everything(), [query]), 2)), SCORES, delta=DELTA, assume_scaled=True
+    )
     profile = asked.calls["scaled"]["profile"]
     assert profile(2.0)(0.1) < profile(1.0)(0.1) < profile(0.5)(0.1)
 
@@ -131,7 +144,9 @@ def test_a_ledger_that_is_void_never_passes(lower: float, monkeypatch: pytest.Mo
     assert "Claimed: nothing." in str(verdict)
 
 
-def test_steps_chosen_from_outputs_are_held_to_the_budget_of_their_ledger(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_steps_chosen_from_outputs_are_held_to_the_budget_of_their_ledger(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     Asked(monkeypatch, one_run=1.5)
     info = replace(INFO, parameters=dp.Parameters.CHOSEN_FROM_OUTPUTS)
     chosen = ledger_of((STEP, 5), info=info, budget=dp.Filter(epsilon=2.0, delta=DELTA))
@@ -182,7 +197,9 @@ def test_a_report_shows_the_record(monkeypatch: pytest.MonkeyPatch) -> None:
         assert f"at least {lower:g}, if {ASSUMED}" in report.markdown()
 
 
-def test_the_words_say_what_was_claimed_measured_and_cannot_be_concluded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_words_say_what_was_claimed_measured_and_cannot_be_concluded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     Asked(monkeypatch, one_run=0.012345, scaled=0.02)
     words = str(audit(ledger(), SCORES, delta=DELTA, assume_scaled=True))
     for part in (
@@ -202,7 +219,11 @@ def test_the_words_say_what_was_claimed_measured_and_cannot_be_concluded(monkeyp
     assert "Do not rely on the claim" in refuted
 
 
-@pytest.mark.parametrize("wrong", [{"delta": 0.0}, {"confidence": 1.0}, {"confidence": 0.0}, {"confidence": "high"}], ids=str)
+@pytest.mark.parametrize(
+    "wrong",
+    [{"delta": 0.0}, {"confidence": 1.0}, {"confidence": 0.0}, {"confidence": "high"}],
+    ids=str,
+)
 def test_parameters_out_of_range_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(dp.ParameterError, match=next(iter(wrong))):
         audit(ledger(), SCORES, **{"delta": DELTA} | wrong)
@@ -222,7 +243,11 @@ def test_a_bound_of_zero_says_where_delta_may_be_the_reason() -> None:
     inside = np.random.default_rng(5).random(2000) < 0.5
     weak = Scores(np.random.default_rng(6).normal(size=2000), inside)
     hint = "compare at a smaller delta, or be less sure"
-    for delta, confidence, said in ((1e-5, 0.9999, True), (1e-5, 0.95, False), (1e-9, 0.9999, False)):
+    for delta, confidence, said in (
+        (1e-5, 0.9999, True),
+        (1e-5, 0.95, False),
+        (1e-9, 0.9999, False),
+    ):
         assert (hint in str(audit(ledger(), weak, delta=delta, confidence=confidence))) is said
     assert hint not in str(
         audit(ledger(), Scores(inside * 1.0, inside), delta=1e-5, confidence=0.9999)
@@ -238,9 +263,16 @@ def test_a_verdict_is_a_value() -> None:
 def test_samples_that_are_cut_are_audited_under_zero_out_where_a_canary_that_is_out_keeps_its_place(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Compared with add-or-remove, honest code could be said to FAIL: what canaries tell apart may cost more."""
-    cut = dp.ledger.Step(dp.TruncatedPoisson(0.5, 400, 1000), [dp.ledger.GaussianSum("g", 1.0, 2.0)])
-    removed, zeroed = (account([(cut, 10)], delta=DELTA, adjacency=kind) for kind in (INFO.adjacency, dp.Adjacency.ZERO_OUT))
+    """Compared with add-or-remove, honest code could be said to FAIL: what canaries tell apart may
+    cost more.
+    """
+    cut = dp.ledger.Step(
+        dp.TruncatedPoisson(0.5, 400, 1000), [dp.ledger.GaussianSum("g", 1.0, 2.0)]
+    )
+    removed, zeroed = (
+        account([(cut, 10)], delta=DELTA, adjacency=kind)
+        for kind in (INFO.adjacency, dp.Adjacency.ZERO_OUT)
+    )
     assert removed.adjacency is dp.Adjacency.ADD_OR_REMOVE
     assert removed.upper < zeroed.upper
     Asked(monkeypatch, one_run=0.5 * (removed.upper + zeroed.upper))

@@ -14,7 +14,11 @@ __all__ = ["recipes"]
 
 def recipes() -> dict[str, Recipe[Any]]:
     """All of them by name, those of one data set together."""
-    modules = [import_module(f"{__name__}.{found.name}") for found in pkgutil.iter_modules(__path__) if found.name[0] != "_"]
+    modules = [
+        import_module(f"{__name__}.{found.name}")
+        for found in pkgutil.iter_modules(__path__)
+        if found.name[0] != "_"
+    ]
     order = list(DATA_SETS)
     every: list[Recipe[Any]] = [recipe for module in modules for recipe in module.RECIPES]
     every.sort(key=lambda recipe: (order.index(recipe.data_set), recipe.name))

@@ -53,8 +53,12 @@ def loss(model: nn.Module, batch: list[Tensor]) -> Tensor:
     return functional.cross_entropy(model(inputs), labels, reduction="none")
 
 
-def train(prepared: People, target: Target | None, ledger: Path, source: Source | None = None) -> float:
-    """Gradient descent with momentum on all records at once, and the average of the later half of the weights."""
+def train(
+    prepared: People, target: Target | None, ledger: Path, source: Source | None = None
+) -> float:
+    """Gradient descent with momentum on all records at once, and the average of the later half of
+    the weights.
+    """
     inputs, _ = prepared.train.tensors
     model = nn.Linear(inputs.shape[1], 2, bias=False)
     nn.init.zeros_(model.weight)
@@ -63,7 +67,9 @@ def train(prepared: People, target: Target | None, ledger: Path, source: Source 
         run = PlainRun(model, batch_size=len(inputs), steps=STEPS)
     else:
         everything = dp.Sampler(dp.Everything(), records=len(inputs), steps=STEPS)
-        plan = dp.Plan(sampler=everything, mechanism=dp.Groups({"grad/*": dp.Gaussian(CLIP_NORM, 1.0)}))
+        plan = dp.Plan(
+            sampler=everything, mechanism=dp.Groups({"grad/*": dp.Gaussian(CLIP_NORM, 1.0)})
+        )
         plan = plan_with_scaled_noise(plan, epsilon=target.epsilon, delta=target.delta)
         run = PrivateRun(model, plan, ledger=ledger, source=source, label="adult")
     optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE, momentum=MOMENTUM)

@@ -1,4 +1,6 @@
-"""MNIST end to end: a small convolutional network with tanh, in the manner of tempered sigmoids [PapernotEtAl2021]."""
+"""MNIST end to end: a small convolutional network with tanh, in the manner of tempered sigmoids
+[PapernotEtAl2021].
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ def prepare(folder: Path) -> Images:
     def part(name: str) -> TensorDataset:
         pixels = torch.from_numpy(arrays[f"x_{name}"]).float().unsqueeze(1)
         spread, mean = torch.std_mean(pixels, dim=(1, 2, 3), keepdim=True)
-        return TensorDataset((pixels - mean) / spread.clamp_min(1.0), torch.from_numpy(arrays[f"y_{name}"]).long())
+        return TensorDataset(
+            (pixels - mean) / spread.clamp_min(1.0), torch.from_numpy(arrays[f"y_{name}"]).long()
+        )
 
     return Images(part("train"), part("test"))
 
@@ -75,12 +79,18 @@ def loss(model: nn.Module, batch: list[Tensor]) -> Tensor:
     return functional.cross_entropy(model(images), labels, reduction="none")
 
 
-def train(prepared: Images, target: Target | None, ledger: Path, source: Source | None = None) -> float:
-    """DP-SGD with momentum, a learning rate that falls as a cosine, and the average of the later weights."""
+def train(
+    prepared: Images, target: Target | None, ledger: Path, source: Source | None = None
+) -> float:
+    """DP-SGD with momentum, a learning rate that falls as a cosine, and the average of the later
+    weights.
+    """
     model, records = network(), len(prepared.train)
     rate = PLAIN_LEARNING_RATE if target is None else LEARNING_RATE * min(1.0, target.epsilon / 3.0)
     optimizer = torch.optim.SGD(model.parameters(), lr=rate, momentum=MOMENTUM)
-    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 0.5 + 0.5 * math.cos(math.pi * step / STEPS))
+    scheduler = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda step: 0.5 + 0.5 * math.cos(math.pi * step / STEPS)
+    )
     average = WeightAverage(model, start=round((1.0 - AVERAGED) * STEPS))
     run: PrivateRun | PlainRun
     if target is None:
@@ -110,12 +120,18 @@ RECIPES = (
     Recipe(
         name="cnn",
         data_set="mnist",
-        model="Two convolutions with tanh and one linear layer, end to end; momentum, weights averaged over the last quarter.",
+        model=(
+            "Two convolutions with tanh and one linear layer, end to end; momentum, weights "
+            "averaged over the last quarter."
+        ),
         epsilons=(3.0,),
         goals=(Goal(3.0, accuracy=0.981),),
         tuned="network and learning rate, on the last 10,000 training images, in about thirty short trials at epsilon 3 or "
         "without noise. None of them is charged.",
-        without_privacy="the same network, batches, steps and averaging, with another learning rate; no clipping, no noise.",
+        without_privacy=(
+            "the same network, batches, steps and averaging, with another learning rate; no "
+            "clipping, no noise."
+        ),
         prepare=prepare,
         train=train,
     ),

@@ -8,7 +8,14 @@ from benchmarks.utility.recipe import Goal, Recipe
 from discreet.cli.demo import plan_for
 from discreet.plan import Target
 from discreet.randomness import Source
-from discreet.training.extras.demo import RECORDS, STATISTIC, Digits, accuracy, load, train_without_privacy
+from discreet.training.extras.demo import (
+    RECORDS,
+    STATISTIC,
+    Digits,
+    accuracy,
+    load,
+    train_without_privacy,
+)
 from discreet.training.extras.demo import train as train_privately
 
 __all__ = ["RECIPES"]
@@ -19,7 +26,9 @@ def prepare(folder: Path) -> Digits:  # noqa: ARG001  (the digits come with scik
     return load()
 
 
-def train(prepared: Digits, target: Target | None, ledger: Path, source: Source | None = None) -> float:
+def train(
+    prepared: Digits, target: Target | None, ledger: Path, source: Source | None = None
+) -> float:
     """As the demo does."""
     plan = plan_for(target or Target(3.0, 1e-5), RECORDS, STATISTIC)
     if target is None:

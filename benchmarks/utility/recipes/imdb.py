@@ -40,12 +40,18 @@ class Reviews:
 
 
 def prepare(folder: Path) -> Reviews:
-    """Each review as a bag. The file has the four parts of the data set in order: test, train (bad), test, train (good)."""
+    """Each review as a bag. The file has the four parts of the data set in order: test, train
+    (bad), test, train (good).
+    """
     rows = [json.loads(str(row)) for row in load(folder, "imdb")["rows"]]
     quarter = len(rows) // 4
 
     def part(first: int) -> TensorDataset:
-        chosen = [row for start in (first, first + 2) for row in rows[start * quarter : (start + 1) * quarter]]
+        chosen = [
+            row
+            for start in (first, first + 2)
+            for row in rows[start * quarter : (start + 1) * quarter]
+        ]
         words, taken = bags([row["t"] for row in chosen], buckets=BUCKETS, length=LENGTH)
         labels = torch.tensor([float(row["s"]) for row in chosen])
         return TensorDataset(torch.from_numpy(words), torch.from_numpy(taken), labels)
@@ -61,28 +67,48 @@ def loss(model: nn.Module, batch: list[Tensor]) -> Tensor:
 
 
 def presence(model: nn.Module, batch: list[Tensor]) -> Tensor:
-    """The score itself, of the bag at length 1: its gradient is that bag, so that a step on all records counts words."""
+    """The score itself, of the bag at length 1: its gradient is that bag, so that a step on all
+    records counts words.
+    """
     words, taken, _ = batch
     scores: Tensor = model(words, per_sample_weights=functional.normalize(taken))
     return scores.squeeze(1)
 
 
-def train(prepared: Reviews, target: Target | None, ledger: Path, source: Source | None = None) -> float:
-    """Counts of words, then gradient descent on all records at once, and the average of the later half of the weights."""
+def train(
+    prepared: Reviews, target: Target | None, ledger: Path, source: Source | None = None
+) -> float:
+    """Counts of words, then gradient descent on all records at once, and the average of the later
+    half of the weights.
+    """
     records = len(prepared.train)
     counting, model = bag(), bag()
     if target is None:
         counts = counted(counting, PlainRun(counting, batch_size=records, steps=1), prepared.train)
         rarity = rarity_of(counts, records, least=1.0)
-        descend(model, PlainRun(model, batch_size=records, steps=STEPS), weighted(prepared.train, rarity))
+        descend(
+            model,
+            PlainRun(model, batch_size=records, steps=STEPS),
+            weighted(prepared.train, rarity),
+        )
     else:
         looking, training = plan(records, 1, 1.0, COUNT_NOISE), plan(records, STEPS, CLIP_NORM, 1.0)
         programme = dp.Programme({"words": looking, "training": training})
-        programme = programme.calibrated(epsilon=target.epsilon, delta=target.delta, scale=["training"])
-        with dp.Ledger.open(ledger, budget=dp.Budget(plans=programme)) as book:  # both are fixed before the first answer
-            run = PrivateRun(counting, programme["words"], ledger=book, label="words")  # a source serves one run only
-            rarity = rarity_of(counted(counting, run, prepared.train), records, least=2.0 * COUNT_NOISE)
-            run = PrivateRun(model, programme["training"], ledger=book, source=source, label="training")
+        programme = programme.calibrated(
+            epsilon=target.epsilon, delta=target.delta, scale=["training"]
+        )
+        with dp.Ledger.open(
+            ledger, budget=dp.Budget(plans=programme)
+        ) as book:  # both are fixed before the first answer
+            run = PrivateRun(
+                counting, programme["words"], ledger=book, label="words"
+            )  # a source serves one run only
+            rarity = rarity_of(
+                counted(counting, run, prepared.train), records, least=2.0 * COUNT_NOISE
+            )
+            run = PrivateRun(
+                model, programme["training"], ledger=book, source=source, label="training"
+            )
             descend(model, run, weighted(prepared.train, rarity))
     return accuracy(model, weighted(prepared.test, rarity))
 
@@ -90,7 +116,9 @@ def train(prepared: Reviews, target: Target | None, ledger: Path, source: Source
 def plan(records: int, steps: int, clip_norm: float, noise_multiplier: float) -> dp.Plan:
     """All records in every step."""
     sampler = dp.Sampler(dp.Everything(), records=records, steps=steps)
-    return dp.Plan(sampler=sampler, mechanism=dp.Groups({"grad/*": dp.Gaussian(clip_norm, noise_multiplier)}))
+    return dp.Plan(
+        sampler=sampler, mechanism=dp.Groups({"grad/*": dp.Gaussian(clip_norm, noise_multiplier)})
+    )
 
 
 def bag() -> nn.EmbeddingBag:
@@ -101,7 +129,9 @@ def bag() -> nn.EmbeddingBag:
 
 
 def counted(model: nn.EmbeddingBag, run: PrivateRun | PlainRun, reviews: TensorDataset) -> Tensor:
-    """How many reviews have a word of each bucket, each review with weight 1 / sqrt(its different words)."""
+    """How many reviews have a word of each bucket, each review with weight 1 / sqrt(its different
+    words).
+    """
     with run:
         for batch in run.batches(reviews):
             run.backward(presence, batch)  # type: ignore[arg-type]
@@ -110,7 +140,9 @@ def counted(model: nn.EmbeddingBag, run: PrivateRun | PlainRun, reviews: TensorD
 
 
 def rarity_of(counts: Tensor, records: int, least: float) -> Tensor:
-    """log(records / reviews with the word), from 0.05 on; smaller counts than `least` are taken for `least`."""
+    """log(records / reviews with the word), from 0.05 on; smaller counts than `least` are taken for
+    `least`.
+    """
     return torch.log(records / (math.sqrt(WORDS) * counts.clamp_min(least))).clamp_min(0.05)
 
 
@@ -138,7 +170,11 @@ def descend(model: nn.EmbeddingBag, run: PrivateRun | PlainRun, reviews: TensorD
 def accuracy(model: nn.EmbeddingBag, reviews: TensorDataset) -> float:
     """The share of reviews whose score has the right sign."""
     words, weights, labels = reviews.tensors
-    return float(((model(words, per_sample_weights=weights).squeeze(1) > 0) == (labels > 0.5)).double().mean())
+    return float(
+        ((model(words, per_sample_weights=weights).squeeze(1) > 0) == (labels > 0.5))
+        .double()
+        .mean()
+    )
 
 
 RECIPES = (
@@ -151,7 +187,9 @@ RECIPES = (
         goals=(Goal(3.0, gap=0.04),),
         tuned="buckets, weighting, noise of the counts, steps, clip norm and learning rate, at epsilon 3, on the last 2,500 "
         "training reviews of each class; not charged.",
-        without_privacy="the same bags with exact counts and the same loop, without clipping and noise.",
+        without_privacy=(
+            "the same bags with exact counts and the same loop, without clipping and noise."
+        ),
         prepare=prepare,
         train=train,
     ),

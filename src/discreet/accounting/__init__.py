@@ -15,7 +15,13 @@ from discreet.accounting.group_privacy import group_guarantee
 from discreet.accounting.live import LiveEpsilon
 from discreet.accounting.tiers import Tier, tier
 from discreet.accounting.tight.group_mixture import group_epsilon
-from discreet.accounting.tradeoff import TradeOff, hit_rate, membership_advantage, posterior, profile_of
+from discreet.accounting.tradeoff import (
+    TradeOff,
+    hit_rate,
+    membership_advantage,
+    posterior,
+    profile_of,
+)
 from discreet.accounting.tuning import selection_epsilon
 
 __all__ = [

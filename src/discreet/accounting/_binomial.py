@@ -1,12 +1,14 @@
 """Certified bounds on the tails of a binomial distribution.
 
-Only two things are computed: one probability mass, and the ratios of neighbouring masses, whose products are summed up.
+Only two things are computed: one probability mass, and the ratios of neighbouring masses, whose
+    products are summed up.
 
     ln pmf(k) = ln C(n, k) + k ln q + (n-k) ln(1-q),          C exact in integers, if k or n-k is small
               = -n KL(k/n || q) - ln sqrt(2 pi k (n-k) / n) + r(n) - r(k) - r(n-k),     else,
 
-r(m) = ln m! - ln(sqrt(2 pi m) (m/e)^m), for which 1/(12m) - 1/(360m^3) < r(m) < 1/(12m) [Robbins1955 gives the idea of such
-bounds; these two are consecutive partial sums of Stirling's alternating series, which encloses].
+r(m) = ln m! - ln(sqrt(2 pi m) (m/e)^m), for which 1/(12m) - 1/(360m^3) < r(m) < 1/(12m)
+[Robbins1955 gives the idea of such bounds; these two are consecutive partial sums of Stirling's
+alternating series, which encloses].
 """
 
 from __future__ import annotations
@@ -45,7 +47,9 @@ def at_least(count: int, trials: int, probability: float) -> tuple[float, float]
 
 
 def _upper_tail(k: int, n: int, q: float, rest: float) -> tuple[float, float]:
-    """P[X >= k] for k >= the mean: pmf(k) times the sum of products of the ratios (n-m)/(m+1) q/(1-q), m = k, k+1, ..."""
+    """P[X >= k] for k >= the mean: pmf(k) times the sum of products of the ratios (n-m)/(m+1)
+    q/(1-q), m = k, k+1, ...
+    """
     log, error = _log_mass(k, n, q, rest)
     reach = min(n - k, 64 + math.ceil(_DEVIATIONS * math.sqrt(n * q * rest)))
     if reach > _LONGEST or error > 0.1:  # so many trials that nothing is known for certain
@@ -66,7 +70,9 @@ def _upper_tail(k: int, n: int, q: float, rest: float) -> tuple[float, float]:
 
 
 def _log_mass(k: int, n: int, q: float, rest: float) -> tuple[float, float]:
-    """The logarithm of pmf(k) and a bound on its error; `rest` is 1-q, computed without loss by the caller or rounded once."""
+    """The logarithm of pmf(k) and a bound on its error; `rest` is 1-q, computed without loss by the
+    caller or rounded once.
+    """
     if min(k, n - k) <= _EXACT:
         choose = math.log(math.comb(n, k))
         yes = k * math.log(q)

@@ -1,10 +1,20 @@
-"""About how much privacy steps cost, as the Gaussian they come to in the limit: where searches start, never an answer."""
+"""About how much privacy steps cost, as the Gaussian they come to in the limit: where searches
+start, never an answer.
+"""
 
 from __future__ import annotations
 
 import math
 
-from discreet.ledger.events import BallsInBins, FixedSize, GaussianSum, Poisson, Sampling, Step, TruncatedPoisson
+from discreet.ledger.events import (
+    BallsInBins,
+    FixedSize,
+    GaussianSum,
+    Poisson,
+    Sampling,
+    Step,
+    TruncatedPoisson,
+)
 from discreet.ledger.folding import folded_noise_multiplier
 
 __all__ = ["amplification", "inverse_square", "log_expm1", "noise_slope", "square_parameter"]

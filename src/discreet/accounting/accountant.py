@@ -41,19 +41,24 @@ def account(  # noqa: PLR0913  (a source and one level; everything else has a de
 ) -> Guarantee:
     """State what a source costs: epsilon at a delta, or delta at an epsilon.
 
-    Guarantee: with `accountant="tight"`, `lower <= truth <= upper` for the composition of the steps' dominating pairs,
-    where `lower` counts only pairs that some two data sets attain; rounding included (docs/proofs/tight.md). With "rdp"
-    only `upper` is a bound and `lower` is 0 (docs/proofs/rdp.md). A ledger that is held to a filter or an odometer has one
-    analysis and one delta, which were fixed before its first release; whatever decided on its runs, the claim is valid
-    (docs/proofs/filters.md). A ledger that something voided has no number: `upper` is infinite.
+    Guarantee: with `accountant="tight"`, `lower <= truth <= upper` for the composition of the
+    steps' dominating pairs, where `lower` counts only pairs that some two data sets attain;
+    rounding included (docs/proofs/tight.md). With "rdp" only `upper` is a bound and `lower` is 0
+    (docs/proofs/rdp.md). A ledger that is held to a filter or an odometer has one analysis and one
+    delta, which were fixed before its first release; whatever decided on its runs, the claim is
+    valid (docs/proofs/filters.md). A ledger that something voided has no number: `upper` is
+    infinite.
 
     Args:
-        source: a ledger, a plan, several ledgers of one data set, or pairs (step, count). All of them public.
+        source: a ledger, a plan, several ledgers of one data set, or pairs (step, count). All of
+            them public.
         delta: in (0, 1); give this or epsilon. Left out, it is that of the ledger's budget.
         epsilon: at least 0.
         accountant: "tight" (default) or "rdp".
-        tolerance: relative width (upper - lower)/upper that "tight" aims at; a wider bracket is still a valid one.
-        limit: an epsilon that matters: the bracket is narrowed while it lies inside. By default that of the ledger's budget.
+        tolerance: relative width (upper - lower)/upper that "tight" aims at; a wider bracket is
+            still a valid one.
+        limit: an epsilon that matters: the bracket is narrowed while it lies inside. By default
+            that of the ledger's budget.
         adjacency: needed with pairs; with a ledger or plan it must be theirs.
         unit: likewise; pairs without one are about examples.
 
@@ -70,7 +75,9 @@ def account(  # noqa: PLR0913  (a source and one level; everything else has a de
     """
     tolerance = check.positive("account", "tolerance", tolerance)
     if accountant not in ("tight", "rdp"):
-        raise ParameterError(owner="account", name="accountant", expected="'tight' or 'rdp'", got=repr(accountant))
+        raise ParameterError(
+            owner="account", name="accountant", expected="'tight' or 'rdp'", got=repr(accountant)
+        )
     if limit is not None:
         limit = check.positive("account", "limit", limit)
     found = read(source, adjacency, unit)
@@ -78,7 +85,12 @@ def account(  # noqa: PLR0913  (a source and one level; everything else has a de
     if delta is None and epsilon is None and terms is not None and terms.delta is not None:
         delta = terms.delta
     if (delta is None) == (epsilon is None):
-        raise ParameterError(owner="account", name="delta", expected="given, or epsilon, but not both", got="both or neither")
+        raise ParameterError(
+            owner="account",
+            name="delta",
+            expected="given, or epsilon, but not both",
+            got="both or neither",
+        )
     if found.voided_by:
         return _void(found, delta)
     if terms is not None and terms.rule is not Rule.LIST:
@@ -99,13 +111,22 @@ def account(  # noqa: PLR0913  (a source and one level; everything else has a de
     return _epsilon_near(found, delta, accountant, tolerance, limit)
 
 
-def _fixed_analysis(found: Read, terms: Terms, delta: float | None, accountant: Accountant) -> Guarantee:
+def _fixed_analysis(
+    found: Read, terms: Terms, delta: float | None, accountant: Accountant
+) -> Guarantee:
     """The claim of a filter or an odometer, whose analysis was fixed before the first release."""
     if delta != terms.delta or accountant != "tight":
         raise AccountingError(
-            expected=f"delta {terms.delta!r} and the {terms.rule.value}, which were fixed before the first release",
-            got=f"accountant {accountant!r}, " + ("an epsilon" if delta is None else f"delta {delta!r}"),
-            do="Leave delta and accountant out. What was fixed by looking at what was released proves nothing.",
+            expected=(
+                f"delta {terms.delta!r} and the {terms.rule.value}, which were fixed before the "
+                "first release"
+            ),
+            got=f"accountant {accountant!r}, "
+            + ("an epsilon" if delta is None else f"delta {delta!r}"),
+            do=(
+                "Leave delta and accountant out. What was fixed by looking at what was released "
+                "proves nothing."
+            ),
         )
     if terms.rule is Rule.ODOMETER:
         return _odometer_claim(found, terms)
@@ -121,7 +142,10 @@ def _fixed_analysis(found: Read, terms: Terms, delta: float | None, accountant: 
             do="Whoever wrote this ledger did not obey its budget: there is no guarantee.",
         ) from None
     claim = _state(found, analysis.name, terms.delta or 0.0, Interval(0.0, epsilon, epsilon))
-    basis = f"the whole budget, whatever decided on runs and steps; the {analysis.name}, fixed before the first release"
+    basis = (
+        f"the whole budget, whatever decided on runs and steps; the {analysis.name}, fixed before "
+        "the first release"
+    )
     return replace(claim, estimate=None, basis=f"{basis}, admitted every charge")
 
 
@@ -130,7 +154,10 @@ def _odometer_claim(found: Read, terms: Terms) -> Guarantee:
     delta = terms.delta or 0.0
     fixed = tight_epsilon(normalise(found.steps, found.adjacency), delta, 1e-3)
     interval = Interval(min(fixed.lower, reading.epsilon), reading.epsilon, reading.epsilon)
-    basis = f"what was charged, whatever decided on runs and steps; {reading.rule}, fixed before the first release"
+    basis = (
+        f"what was charged, whatever decided on runs and steps; {reading.rule}, fixed before the "
+        "first release"
+    )
     return replace(_state(found, "odometer", delta, interval), if_fixed=fixed.upper, basis=basis)
 
 
@@ -150,17 +177,23 @@ def _void(found: Read, delta: float | None) -> Guarantee:
     )
 
 
-def _epsilon_near(found: Read, delta: float, accountant: Accountant, tolerance: float, limit: float | None) -> Guarantee:
+def _epsilon_near(
+    found: Read, delta: float, accountant: Accountant, tolerance: float, limit: float | None
+) -> Guarantee:
     """Epsilon at a delta, in a bracket that is narrowed while the limit lies inside."""
     leaves = normalise(found.steps, found.adjacency)
     interval = _epsilon(leaves, delta, accountant, tolerance)
     if accountant == "tight":
-        while limit is not None and interval.lower <= limit < interval.upper and tolerance > _FINEST:
+        while (
+            limit is not None and interval.lower <= limit < interval.upper and tolerance > _FINEST
+        ):
             tolerance /= 10.0
             finer = _epsilon(leaves, delta, accountant, tolerance)
             interval = finer if finer.upper < interval.upper else interval
         explicit = min(attained_lower(found, leaves, delta, tolerance), interval.upper)
-        interval = replace(interval, lower=max(interval.lower, explicit), estimate=max(interval.estimate, explicit))
+        interval = replace(
+            interval, lower=max(interval.lower, explicit), estimate=max(interval.estimate, explicit)
+        )
     return _state(found, accountant, delta, interval)
 
 
@@ -171,10 +204,14 @@ def _epsilon(leaves: Counted, delta: float, accountant: str, tolerance: float) -
     return Interval(0.0, upper, upper)
 
 
-def _delta(leaves: Counted, epsilon: float | None, accountant: str, tolerance: float) -> tuple[float, Interval]:
+def _delta(
+    leaves: Counted, epsilon: float | None, accountant: str, tolerance: float
+) -> tuple[float, Interval]:
     level = check.real("account", "epsilon", epsilon)
     if level < 0.0:
-        raise ParameterError(owner="account", name="epsilon", expected="at least 0", got=repr(level))
+        raise ParameterError(
+            owner="account", name="epsilon", expected="at least 0", got=repr(level)
+        )
     if accountant == "tight":
         return level, tight_delta(leaves, level, tolerance)
     upper = rdp.delta(leaves, epsilon=level).value if leaves else 0.0
@@ -194,7 +231,9 @@ def _state(found: Read, accountant: str, delta: float, interval: Interval) -> Gu
         assumptions=found.assumptions,
         voided_by=found.voided_by,
         basis=found.basis,
-        estimate=interval.estimate if accountant == "tight" and math.isfinite(interval.estimate) else None,
+        estimate=interval.estimate
+        if accountant == "tight" and math.isfinite(interval.estimate)
+        else None,
     )
 
 

@@ -1,8 +1,9 @@
 """Approximations: fast, often close, and never a guarantee.
 
-The central limit approximation of [Bu2020] replaces the composition of many sampled Gaussians by one Gaussian. It is below the
-truth wherever we checked, sometimes by half (P37). It starts searches and draws sketches; nothing here has an `epsilon` or an
-`upper`, so that it cannot be mistaken for, or turned into, a `Guarantee`.
+The central limit approximation of [Bu2020] replaces the composition of many sampled Gaussians by
+one Gaussian. It is below the truth wherever we checked, sometimes by half (P37). It starts searches
+and draws sketches; nothing here has an `epsilon` or an `upper`, so that it cannot be mistaken for,
+or turned into, a `Guarantee`.
 """
 
 from __future__ import annotations
@@ -32,10 +33,15 @@ class Approximation:
     method: str
 
     def __str__(self) -> str:
-        return f"about {self.about:.4g} at delta {self.delta!r} ({self.method}; an approximation, not a guarantee)"
+        return (
+            f"about {self.about:.4g} at delta {self.delta!r} ({self.method}; an approximation, "
+            "not a guarantee)"
+        )
 
 
-def central_limit(*, probability: float, noise_multiplier: float, steps: int, delta: float) -> Approximation:
+def central_limit(
+    *, probability: float, noise_multiplier: float, steps: int, delta: float
+) -> Approximation:
     """Steps of a Poisson-sampled Gaussian as one Gaussian of parameter q sqrt(T (e^(1/s^2) - 1)).
 
     >>> print(central_limit(probability=0.005, noise_multiplier=1.0, steps=200, delta=1e-6))  # the truth is 0.587
@@ -52,7 +58,9 @@ def central_limit(*, probability: float, noise_multiplier: float, steps: int, de
 
 
 def gaussian_parameter(*, epsilon: float, delta: float) -> float:
-    """About the mu whose Gaussian N(mu, 1) against N(0, 1) has this epsilon at this delta: a start for searches."""
+    """About the mu whose Gaussian N(mu, 1) against N(0, 1) has this epsilon at this delta: a start
+    for searches.
+    """
     target = math.log(delta)
     low, high = 1e-12, 2.0 * math.sqrt(2.0 * epsilon) + 60.0
     if _log_delta(low, epsilon) > target:
@@ -60,7 +68,10 @@ def gaussian_parameter(*, epsilon: float, delta: float) -> float:
     return math.exp(
         float(
             scipy.optimize.brentq(
-                lambda x: _log_delta(math.exp(x), epsilon) - target, math.log(low), math.log(high), xtol=1e-10
+                lambda x: _log_delta(math.exp(x), epsilon) - target,
+                math.log(low),
+                math.log(high),
+                xtol=1e-10,
             )
         )
     )
@@ -71,11 +82,19 @@ def _epsilon_about(mu: float, delta: float) -> float:
     if _log_delta(mu, 0.0) <= target:
         return 0.0
     high = 0.5 * mu**2 + mu * math.sqrt(-2.0 * target) + 1e-9
-    return float(scipy.optimize.brentq(lambda epsilon: _log_delta(mu, epsilon) - target, 0.0, high, xtol=1e-14))
+    return float(
+        scipy.optimize.brentq(
+            lambda epsilon: _log_delta(mu, epsilon) - target, 0.0, high, xtol=1e-14
+        )
+    )
 
 
 def _log_delta(mu: float, epsilon: float) -> float:
     """Logarithm of Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu)."""
     first = float(scipy.special.log_ndtr(0.5 * mu - epsilon / mu))
     second = epsilon + float(scipy.special.log_ndtr(-0.5 * mu - epsilon / mu))
-    return first + math.log(-math.expm1(min(-1e-300, second - first))) if second - first < -1e-16 else first - 36.7
+    return (
+        first + math.log(-math.expm1(min(-1e-300, second - first)))
+        if second - first < -1e-16
+        else first - 36.7
+    )

@@ -1,9 +1,10 @@
 """Lower bounds from explicit data sets, for policies whose upper bound is not known to be attained.
 
-The tight accountant's own lower bound counts only steps whose dominating pair some two data sets attain. For samples of fixed
-size and for shuffled epochs other, weaker pairs are attained; they are shown beside the upper bound, so that one sees how much
-of it is proven to be real. Only for sources in which every step is of that kind: data sets that are worst for one policy need
-not be for another.
+The tight accountant's own lower bound counts only steps whose dominating pair some two data sets
+attain. For samples of fixed size and for shuffled epochs other, weaker pairs are attained; they are
+shown beside the upper bound, so that one sees how much of it is proven to be real. Only for sources
+in which every step is of that kind: data sets that are worst for one policy need not be for
+another.
 """
 
 from __future__ import annotations
@@ -28,9 +29,11 @@ def attained_lower(found: Read, leaves: Counted, delta: float, tolerance: float)
 
 
 def _fixed_size(found: Read, leaves: Counted, delta: float, tolerance: float) -> float:
-    """Replace-one, every other record at -1, the one in question at +1 or -1: the sum is -size, or with it -size + 2.
+    """Replace-one, every other record at -1, the one in question at +1 or -1: the sum is -size, or
+    with it -size + 2.
 
-    That is the pair of a Poisson sample with probability size/records, at half the noise (docs/proofs/fixed_size.md).
+    That is the pair of a Poisson sample with probability size/records, at half the noise
+    (docs/proofs/fixed_size.md).
     """
     if found.adjacency is not Adjacency.REPLACE_ONE:
         return 0.0
@@ -48,7 +51,9 @@ def _shuffled(found: Read, delta: float) -> float:
     """The published bound, where all epochs are alike [ChuaEtAl2024] (docs/proofs/shuffled.md)."""
     steps = [(step, count) for step, count in found.steps if count]
     batches = {step.sampling.batches for step, _ in steps if isinstance(step.sampling, Shuffled)}
-    sums = [[query for query in step.queries if isinstance(query, GaussianSum)] for step, _ in steps]
+    sums = [
+        [query for query in step.queries if isinstance(query, GaussianSum)] for step, _ in steps
+    ]
     noises = {folded_noise_multiplier(gaussians) for gaussians in sums if gaussians}
     shuffled = all(isinstance(step.sampling, Shuffled) for step, _ in steps)
     if not shuffled or len(batches) != 1 or len(noises) != 1:

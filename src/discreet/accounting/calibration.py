@@ -3,9 +3,10 @@
     result = calibrate(epsilon=3.0, delta=1e-6, probability=0.005, steps=20_000)   # noise_multiplier is missing
     result = solve(Steps(step), epsilon=3.0, delta=1e-6)                           # anything of `unknowns`
 
-The answer is a value whose *certified upper* epsilon was computed and is at most the target: the guarantee in the result is
-that computation, not an interpolation. The search is a safeguarded secant in (ln value, ln epsilon); that epsilon is
-monotone is a theorem for every unknown (docs/proofs/calibration.md), and even a wrong start costs only time.
+The answer is a value whose *certified upper* epsilon was computed and is at most the target: the
+guarantee in the result is that computation, not an interpolation. The search is a safeguarded
+secant in (ln value, ln epsilon); that epsilon is monotone is a theorem for every unknown
+(docs/proofs/calibration.md), and even a wrong start costs only time.
 """
 
 from __future__ import annotations
@@ -50,7 +51,10 @@ class Calibration:
     evaluations: int
 
     def __str__(self) -> str:
-        return f"{self.unknown.name} {self.value!r}: ({self.guarantee.upper:.6g}, {self.guarantee.delta!r})"
+        return (
+            f"{self.unknown.name} {self.value!r}: ({self.guarantee.upper:.6g}, "
+            f"{self.guarantee.delta!r})"
+        )
 
 
 def calibrate(
@@ -63,7 +67,8 @@ def calibrate(
     adjacency: Adjacency = Adjacency.ADD_OR_REMOVE,
     tolerance: float = 1e-3,
 ) -> Calibration:
-    """Poisson-sampled Gaussian sums: find whichever of probability, noise multiplier and steps is left out.
+    """Poisson-sampled Gaussian sums: find whichever of probability, noise multiplier and steps is
+    left out.
 
     Args:
         epsilon: the target.
@@ -72,7 +77,8 @@ def calibrate(
         noise_multiplier: noise standard deviation over sensitivity.
         steps: number of steps.
         adjacency: which change of the data the target is about.
-        tolerance: the certified epsilon is at least (1 - tolerance) times the target, unless the value is at its limit.
+        tolerance: the certified epsilon is at least (1 - tolerance) times the target, unless the
+            value is at its limit.
 
     >>> round(calibrate(epsilon=3.0, delta=1e-6, probability=0.005, steps=20_000).value, 2)
     1.3
@@ -85,7 +91,9 @@ def calibrate(
         raise ParameterError(owner="calibrate", name="steps", expected=expected, got=got)
     unknown: Unknown
     if steps is None:
-        unknown = Steps(Step(Poisson(probability or 0.0), (GaussianSum("sum", 1.0, noise_multiplier or 0.0),)))
+        unknown = Steps(
+            Step(Poisson(probability or 0.0), (GaussianSum("sum", 1.0, noise_multiplier or 0.0),))
+        )
     elif noise_multiplier is None:
         unknown = NoiseMultiplier(Poisson(probability or 0.0), steps)
     else:
@@ -105,14 +113,21 @@ def solve(
     """The value of any `unknown` that just meets the target.
 
     Raises:
-        AccountingError: the target is infeasible (the message names the floor), or the accountant could not answer.
+        AccountingError: the target is infeasible (the message names the floor), or the accountant
+            could not answer.
     """
     target = check.positive("solve", "epsilon", epsilon)
     at = check.fraction("solve", "delta", delta)
     share = check.fraction("solve", "tolerance", tolerance)
 
     def evaluate(value: float, width: float) -> Guarantee:
-        return account(unknown.steps_at(value), delta=at, accountant=accountant, tolerance=width, adjacency=adjacency)
+        return account(
+            unknown.steps_at(value),
+            delta=at,
+            accountant=accountant,
+            tolerance=width,
+            adjacency=adjacency,
+        )
 
     return _Search(unknown, target, at, share, evaluate).run()
 
@@ -128,7 +143,9 @@ class _Search:
     evaluate: Callable[[float, float], Guarantee]  # value, relative width of the bracket
     safe: tuple[float, Guarantee] | None = None
     unsafe: float | None = None
-    points: list[tuple[float, float]] = field(default_factory=list)  # ln value, ln(epsilon / target)
+    points: list[tuple[float, float]] = field(
+        default_factory=list
+    )  # ln value, ln(epsilon / target)
 
     def run(self) -> Calibration:
         low, high = (math.log(limit) for limit in self.unknown.limits(self.delta))
@@ -144,27 +161,42 @@ class _Search:
         else:
             raise AccountingError(
                 expected=f"the search for the {self.unknown.name} to settle",
-                got=f"no value within {self.tolerance!r} of the target after {_MOST_EVALUATIONS} tries",
+                got=(
+                    f"no value within {self.tolerance!r} of the target after {_MOST_EVALUATIONS} "
+                    "tries"
+                ),
                 do="Ask for a larger tolerance.",
             )
         if self.safe is None:
-            floor = self.evaluate(self._value(low if self.unknown.costs_more else high), self.tolerance).upper
+            floor = self.evaluate(
+                self._value(low if self.unknown.costs_more else high), self.tolerance
+            ).upper
             raise infeasible(self.unknown, self.target, self.delta, floor)
         value, guarantee = self.safe
-        return Calibration(int(value) if self.unknown.whole else value, guarantee, self.unknown, len(self.points))
+        return Calibration(
+            int(value) if self.unknown.whole else value, guarantee, self.unknown, len(self.points)
+        )
 
     def _try(self, value: float) -> None:
-        """Account at this value: roughly while far from the target, at the full tolerance where it could be the answer."""
+        """Account at this value: roughly while far from the target, at the full tolerance where it
+        could be the answer.
+        """
         rough = max(self.tolerance, _ROUGH)
         guarantee = self.evaluate(value, rough if self._far() else self.tolerance)
-        if guarantee.lower <= self.target and guarantee.upper >= self.target * (1.0 - self.tolerance) and self._far():
+        if (
+            guarantee.lower <= self.target
+            and guarantee.upper >= self.target * (1.0 - self.tolerance)
+            and self._far()
+        ):
             guarantee = self.evaluate(value, self.tolerance)
         level = guarantee.upper if guarantee.estimate is None else guarantee.estimate
         self.points.append((math.log(value), _log_ratio(level, self.target)))
         if guarantee.upper <= self.target:
             if self.safe is None or guarantee.upper > self.safe[1].upper:
                 self.safe = (value, guarantee)
-        elif self.unsafe is None or (value < self.unsafe if self.unknown.costs_more else value > self.unsafe):
+        elif self.unsafe is None or (
+            value < self.unsafe if self.unknown.costs_more else value > self.unsafe
+        ):
             self.unsafe = value
 
     def _far(self) -> bool:
@@ -175,26 +207,42 @@ class _Search:
         low, high = self.unknown.limits(self.delta)
         if not self.unknown.whole:
             return min(high, max(low, value))
-        # Towards the safe side, but a whole number already reached must not be missed by the rounding of exp.
-        whole = math.floor(value * (1 + 1e-12)) if self.unknown.costs_more else math.ceil(value * (1 - 1e-12))
+        # Towards the safe side, but a whole number already reached must not be missed by the
+        # rounding of exp.
+        whole = (
+            math.floor(value * (1 + 1e-12))
+            if self.unknown.costs_more
+            else math.ceil(value * (1 - 1e-12))
+        )
         return float(min(high, max(low, whole)))
 
     def _close(self) -> bool:
         return self.safe is not None and self.safe[1].upper >= self.target * (1.0 - self.tolerance)
 
     def _next(self, slope: float) -> float:
-        """Aim a little inside the safe side: secant through the last two points, kept inside the bracket."""
+        """Aim a little inside the safe side: secant through the last two points, kept inside the
+        bracket.
+        """
         position, height = self.points[-1]
         if len(self.points) > 1:
             (x0, y0), (x1, y1) = self.points[-2:]
             if x0 != x1 and (y1 - y0) / (x1 - x0) * slope > 0.0 and abs(y0) < 40.0 > abs(y1):
                 slope = (y1 - y0) / (x1 - x0)
-        # The estimate lies below the upper bound by up to half the tolerance, hence 0.7 and not 0.4.
+        # The estimate lies below the upper bound by up to half the tolerance, hence 0.7 and not
+        # 0.4.
         aim = position + max(-3.0, min(3.0, (0.7 * math.log1p(-self.tolerance) - height) / slope))
         if self.safe is None or self.unsafe is None:
             value = self._value(position)
-            if self.unknown.whole and self._value(aim) == value:  # a whole number must move by one at least
-                aim = math.log(max(0.5, value + (1.0 if self.unknown.costs_more == (self.safe is not None) else -1.0)))
+            if (
+                self.unknown.whole and self._value(aim) == value
+            ):  # a whole number must move by one at least
+                aim = math.log(
+                    max(
+                        0.5,
+                        value
+                        + (1.0 if self.unknown.costs_more == (self.safe is not None) else -1.0),
+                    )
+                )
             return aim
         inner, outer = math.log(self.safe[0]), math.log(self.unsafe)
         share = (aim - inner) / (outer - inner) if outer != inner else 0.5

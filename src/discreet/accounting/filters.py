@@ -1,13 +1,15 @@
 """Privacy filters: stopping soundly when the next step may depend on what was released (P39).
 
-If noise or probability of a step are chosen from earlier outputs, the running value of a tight accountant is not a valid
-stopping rule. Valid is to fix, *before the first release*, one quantity that adds along every path, and a limit for it:
+If noise or probability of a step are chosen from earlier outputs, the running value of a tight
+accountant is not a valid stopping rule. Valid is to fix, *before the first release*, one quantity
+that adds along every path, and a limit for it:
 
     RenyiFilter      sum of the Rényi divergences at one order            [FeldmanZrnic2021; Lecuyer2021]
     GaussianFilter   sum of 1/noise_multiplier^2, un-sampled Gaussians    [SmithThakurta2022; Koskela2023]
 
-A step is taken only if the sum with it stays within the limit; then the whole adaptive process is (epsilon, delta)-private,
-wherever it stops. What was spent so far is *not* a smaller guarantee: the claim is the budget.
+A step is taken only if the sum with it stays within the limit; then the whole adaptive process is
+(epsilon, delta)-private, wherever it stops. What was spent so far is *not* a smaller guarantee: the
+claim is the budget.
 Filters are values: `spend` returns the filter afterwards. Proofs: docs/proofs/filters.md.
 """
 
@@ -36,7 +38,8 @@ __all__ = ["Filter", "GaussianFilter", "RenyiFilter", "choose_filter", "filter_o
 class RenyiFilter:
     """At most `limit` of Rényi divergence of one order, whatever the leaves.
 
-    limit = epsilon - ln((a-1)/a) + (ln delta + ln a)/(a-1), rounded down: `rdp.conversion` solved for the divergence.
+    limit = epsilon - ln((a-1)/a) + (ln delta + ln a)/(a-1), rounded down: `rdp.conversion` solved
+    for the divergence.
 
     Args:
         epsilon, delta: the budget.
@@ -53,7 +56,9 @@ class RenyiFilter:
         _check_budget("RenyiFilter", self.epsilon, self.delta)
         order = check.real("RenyiFilter", "order", self.order)
         if order <= 1.0:
-            raise ParameterError(owner="RenyiFilter", name="order", expected="a number above 1", got=repr(order))
+            raise ParameterError(
+                owner="RenyiFilter", name="order", expected="a number above 1", got=repr(order)
+            )
         if self.limit <= 0.0:
             raise AccountingError(
                 expected=f"an order whose limit at ({self.epsilon!r}, {self.delta!r}) is above 0",
@@ -88,9 +93,11 @@ class RenyiFilter:
 
 @dataclass(frozen=True, slots=True)
 class GaussianFilter:
-    """At most `limit` of sum count / noise_multiplier^2, for Gaussian leaves without amplification; nothing is lost.
+    """At most `limit` of sum count / noise_multiplier^2, for Gaussian leaves without amplification;
+    nothing is lost.
 
-    limit = mu^2 for the largest mu with delta_mu(epsilon) <= delta, where N(mu, 1) against N(0, 1) has the profile delta_mu.
+    limit = mu^2 for the largest mu with delta_mu(epsilon) <= delta, where N(mu, 1) against N(0, 1)
+    has the profile delta_mu.
 
     Args:
         epsilon, delta: the budget.
@@ -131,11 +138,19 @@ class GaussianFilter:
         for leaf, count in counted:
             if not isinstance(leaf, Gaussian):
                 raise AccountingError(
-                    expected="Gaussian steps without amplification by sampling, for the Gaussian filter",
+                    expected=(
+                        "Gaussian steps without amplification by sampling, for the Gaussian filter"
+                    ),
                     got=repr(leaf),
-                    do="A filter cannot be exchanged after the first release. Give another ledger an order: Filter(order=...).",
+                    do=(
+                        "A filter cannot be exchanged after the first release. Give another "
+                        "ledger an order: Filter(order=...)."
+                    ),
                 )
-            total += check.whole("GaussianFilter", "count", count, least=0) / Fraction(leaf.noise_multiplier) ** 2
+            total += (
+                check.whole("GaussianFilter", "count", count, least=0)
+                / Fraction(leaf.noise_multiplier) ** 2
+            )
         return _sum_up(self.spent, float(total) if total < 2**1000 else math.inf)
 
 
@@ -152,9 +167,11 @@ def filter_of(terms: Terms) -> Filter:
 
 
 def choose_filter(first: Sequence[tuple[Leaf, int]], *, epsilon: float, delta: float) -> Filter:
-    """The filter that allows what the first run plans most often: chosen before anything was released, hence valid.
+    """The filter that allows what the first run plans most often: chosen before anything was
+    released, hence valid.
 
-    Un-sampled Gaussians get the Gaussian filter; everything else the Rényi filter at the best order for that step.
+    Un-sampled Gaussians get the Gaussian filter; everything else the Rényi filter at the best order
+    for that step.
     """
     if first and all(isinstance(leaf, Gaussian) for leaf, _ in first):
         return GaussianFilter(epsilon, delta)
@@ -178,7 +195,9 @@ def _renyi_limit(epsilon: float, delta: float, order: float) -> float:
 
 
 def _gaussian_limit(epsilon: float, delta: float) -> float:
-    """1/s^2, rounded down, for the smallest noise multiplier s whose certified delta is met: bisection on that side."""
+    """1/s^2, rounded down, for the smallest noise multiplier s whose certified delta is met:
+    bisection on that side.
+    """
 
     def met(noise_multiplier: float) -> bool:
         return gaussian_delta(noise_multiplier, epsilon)[1] <= delta

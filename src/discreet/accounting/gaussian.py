@@ -4,13 +4,15 @@ N(mu, 1) against N(0, 1) has [BalleWang2018, Theorem 8; DongRothSu2022, Corollar
 
     delta(eps) = Phi(a) - e^eps Phi(b),    a = mu/2 - eps/mu,   b = -mu/2 - eps/mu,
 
-and k of them with mu_1 ... mu_k compose to one with mu^2 = sum mu_i^2, exactly, also when chosen in advance one by one. With
-a^2 = b^2 - 2 eps and the scaled function erfcx(t) = e^(t^2) erfc(t), nothing over- or underflows:
+and k of them with mu_1 ... mu_k compose to one with mu^2 = sum mu_i^2, exactly, also when chosen in
+advance one by one. With a^2 = b^2 - 2 eps and the scaled function erfcx(t) = e^(t^2) erfc(t),
+nothing over- or underflows:
 
     a < 0:   delta = e^(-a^2/2) (erfcx(-a/sqrt 2) - erfcx(-b/sqrt 2)) / 2
     a >= 0:  delta = Phi(a) - e^(-a^2/2) erfcx(-b/sqrt 2) / 2.
 
-Rounding: assumption R of `tight._rounding`, and a relative error of erfcx on t >= 0 of at most 32u (u = 2^-53; 10,000 arguments
+Rounding: assumption R of `tight._rounding`, and a relative error of erfcx on t >= 0 of at most 32u
+    (u = 2^-53; 10,000 arguments
 up to 1000 against 60 digits: below 9u).
 """
 
@@ -34,12 +36,15 @@ _ROOT = math.sqrt(2.0)
 
 
 def fold(gaussians: Iterable[tuple[float, int]]) -> float:
-    """One noise multiplier for (noise multiplier, count) pairs: (sum count / z^2)^(-1/2), rounded down.
+    """One noise multiplier for (noise multiplier, count) pairs: (sum count / z^2)^(-1/2), rounded
+    down.
 
     >>> fold([(2.0, 4)])
     1.0
     """
-    return root_below(1 / sum_above([count / Fraction(multiplier) ** 2 for multiplier, count in gaussians]))
+    return root_below(
+        1 / sum_above([count / Fraction(multiplier) ** 2 for multiplier, count in gaussians])
+    )
 
 
 def gaussian_delta(noise_multiplier: float, epsilon: float) -> tuple[float, float]:
@@ -52,15 +57,22 @@ def gaussian_delta(noise_multiplier: float, epsilon: float) -> tuple[float, floa
     if abs(a) >= 38.0:
         return (0.0, 1e-300) if a < 0.0 else (1.0 - 1e-15, 1.0)
     second = 0.5 * size * float(scipy.special.erfcx(-b / _ROOT))
-    first = 0.5 * size * float(scipy.special.erfcx(-a / _ROOT)) if a < 0.0 else float(scipy.special.ndtr(a))
-    # d Phi(a) = phi(a) da with phi <= size/2; relative errors of functions, of their arguments, and of the exponential.
+    first = (
+        0.5 * size * float(scipy.special.erfcx(-a / _ROOT))
+        if a < 0.0
+        else float(scipy.special.ndtr(a))
+    )
+    # d Phi(a) = phi(a) da with phi <= size/2; relative errors of functions, of their arguments, and
+    # of the exponential.
     relative = 64.0 * _U * (1.0 + a * a)
     shift = (abs(a) + 1.0) * a_error
     error = (first + second) * (relative + shift) + 1e-300
     # The two parts share the error of e^(-a^2/2) where a < 0: only the difference carries it.
     if a < 0.0:
         own = 64.0 * _U * (first + second) + 0.5 * size * a_error * 2.0
-        error = own + (first - second) * (4.0 * _U * (1.0 + a * a) + abs(a) * a_error) * 1.01 + 1e-300
+        error = (
+            own + (first - second) * (4.0 * _U * (1.0 + a * a) + abs(a) * a_error) * 1.01 + 1e-300
+        )
     value = first - second
     return max(value - error, 0.0), min(max(value, 0.0) + error, 1.0)
 
@@ -68,11 +80,17 @@ def gaussian_delta(noise_multiplier: float, epsilon: float) -> tuple[float, floa
 def gaussian_epsilon(noise_multiplier: float, delta: float) -> tuple[float, float]:
     """Certified (lower, upper) epsilon of one Gaussian at delta in (0, 1)."""
     mu = 1.0 / noise_multiplier
-    return invert(lambda epsilon: gaussian_delta(noise_multiplier, epsilon), delta, 0.5 * mu * mu + 8.0 * mu)
+    return invert(
+        lambda epsilon: gaussian_delta(noise_multiplier, epsilon), delta, 0.5 * mu * mu + 8.0 * mu
+    )
 
 
-def invert(curve: Callable[[float], tuple[float, float]], delta: float, start: float) -> tuple[float, float]:
-    """(lower, upper) epsilon from certified bounds on a decreasing delta(epsilon): each end is proven by its own evaluation."""
+def invert(
+    curve: Callable[[float], tuple[float, float]], delta: float, start: float
+) -> tuple[float, float]:
+    """(lower, upper) epsilon from certified bounds on a decreasing delta(epsilon): each end is
+    proven by its own evaluation.
+    """
     if curve(0.0)[1] <= delta:
         return 0.0, 0.0
     below, above = 0.0, max(start, 1e-300)
@@ -94,7 +112,9 @@ def invert(curve: Callable[[float], tuple[float, float]], delta: float, start: f
 
 
 def _root(curve: Callable[[float], float], delta: float, below: float, above: float) -> float:
-    """Where a decreasing curve crosses delta: regula falsi (Illinois) on ln delta, with bisection where that fails."""
+    """Where a decreasing curve crosses delta: regula falsi (Illinois) on ln delta, with bisection
+    where that fails.
+    """
     goal = math.log(delta)
 
     def off(epsilon: float) -> float:

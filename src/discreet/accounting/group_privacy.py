@@ -4,8 +4,9 @@ Generic: k neighbouring steps lead from one data set to the other, each (epsilon
 
     (k epsilon, delta (1 + e^epsilon + ... + e^((k-1) epsilon))).
 
-Gaussian: the sensitivity is k times as large and nothing is lost. Poisson-sampled Gaussians have a tight form too (the
-number of the k units in a sample is binomial); it belongs to the tight accountant.
+Gaussian: the sensitivity is k times as large and nothing is lost. Poisson-sampled Gaussians have a
+tight form too (the number of the k units in a sample is binomial); it belongs to the tight
+accountant.
 """
 
 from __future__ import annotations
@@ -29,7 +30,10 @@ def group_gaussian(leaf: Gaussian, *, size: int) -> Gaussian:
     """
     k = check.whole("group_gaussian", "size", size, least=1)
     exact = leaf.noise_multiplier / k
-    return Gaussian(exact if exact * k <= leaf.noise_multiplier else math.nextafter(exact, 0.0), attained=leaf.attained)
+    return Gaussian(
+        exact if exact * k <= leaf.noise_multiplier else math.nextafter(exact, 0.0),
+        attained=leaf.attained,
+    )
 
 
 def group_guarantee(guarantee: Guarantee, *, size: int) -> Guarantee:
@@ -45,10 +49,17 @@ def group_guarantee(guarantee: Guarantee, *, size: int) -> Guarantee:
         return guarantee
     epsilon = guarantee.upper
     total = k * epsilon * (1.0 + 2.0**-52)
-    delta = guarantee.delta * _geometric(k, epsilon) * (1.0 + 2.0**-40) if guarantee.delta > 0.0 else 0.0
+    delta = (
+        guarantee.delta * _geometric(k, epsilon) * (1.0 + 2.0**-40)
+        if guarantee.delta > 0.0
+        else 0.0
+    )
     if not delta < 1.0 or math.isinf(total):
         raise AccountingError(
-            expected="a guarantee small enough for the group: delta * (e^(k epsilon) - 1)/(e^epsilon - 1) below 1",
+            expected=(
+                "a guarantee small enough for the group: delta * (e^(k epsilon) - 1)/(e^epsilon - "
+                "1) below 1"
+            ),
             got=f"{delta:.3g} for {k} units at ({epsilon:.4g}, {guarantee.delta!r})",
             do="Account at a smaller delta first, or state the group as the unit of the run.",
         )

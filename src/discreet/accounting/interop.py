@@ -1,7 +1,7 @@
 """To and from the events of dp-accounting, so that a result can be checked by another library.
 
-Their conventions differ from ours, and from each other (P35). With s the noise multiplier of our event vocabulary (noise over
-the change when one unit is added or removed):
+Their conventions differ from ours, and from each other (P35). With s the noise multiplier of our
+event vocabulary (noise over the change when one unit is added or removed):
 
 | adjacency | sampling | for their RDP accountant | for their PLD accountant |
 |---|---|---|---|
@@ -10,10 +10,12 @@ the change when one unit is added or removed):
 | replace-one | Poisson | refuses | s (it doubles the sensitivity itself) |
 | zero-out, replace-one | fixed size | s/2, REPLACE_ONE only | refuses |
 
-So an export names the accountant that it is for. Their PLD accountant ignores the count of randomized response (P33); it is
-exported as that many separate events. What they have no event for is refused, not approximated.
+So an export names the accountant that it is for. Their PLD accountant ignores the count of
+randomized response (P33); it is exported as that many separate events. What they have no event for
+is refused, not approximated.
 
-Events travel as plain descriptions, `{"class": ..., field: ...}`; only `to_dp_event` needs dp-accounting itself.
+Events travel as plain descriptions, `{"class": ..., field: ...}`; only `to_dp_event` needs
+dp-accounting itself.
 """
 
 from __future__ import annotations
@@ -69,7 +71,9 @@ class Exported:
     relation: str
 
 
-def describe(steps: Iterable[tuple[Step, int]], *, adjacency: Adjacency, accountant: str) -> Exported:
+def describe(
+    steps: Iterable[tuple[Step, int]], *, adjacency: Adjacency, accountant: str
+) -> Exported:
     """The steps as one event for their accountant "pld" or "rdp".
 
     >>> from discreet.ledger.events import GaussianSum, Poisson, Step
@@ -78,41 +82,61 @@ def describe(steps: Iterable[tuple[Step, int]], *, adjacency: Adjacency, account
     5
     """
     if accountant not in ("pld", "rdp"):
-        raise ParameterError(owner="describe", name="accountant", expected="'pld' or 'rdp'", got=repr(accountant))
+        raise ParameterError(
+            owner="describe", name="accountant", expected="'pld' or 'rdp'", got=repr(accountant)
+        )
     counted = normalise(steps, adjacency)
     fixed_size = any(isinstance(leaf, FixedSizeGaussian) for leaf, _ in counted)
     replace = adjacency is Adjacency.REPLACE_ONE or fixed_size
     if fixed_size and adjacency is not Adjacency.REPLACE_ONE and len(counted) > 1:
         raise _no_event("a mixture of fixed-size and other steps under zero-out")
-    events = [_described(leaf, count, replace=replace, accountant=accountant) for leaf, count in counted]
-    return Exported({"class": "ComposedDpEvent", "events": events}, "REPLACE_ONE" if replace else "ADD_OR_REMOVE_ONE")
+    events = [
+        _described(leaf, count, replace=replace, accountant=accountant) for leaf, count in counted
+    ]
+    return Exported(
+        {"class": "ComposedDpEvent", "events": events},
+        "REPLACE_ONE" if replace else "ADD_OR_REMOVE_ONE",
+    )
 
 
-def to_dp_event(steps: Iterable[tuple[Step, int]], *, adjacency: Adjacency, accountant: str) -> tuple[Any, Any]:
+def to_dp_event(
+    steps: Iterable[tuple[Step, int]], *, adjacency: Adjacency, accountant: str
+) -> tuple[Any, Any]:
     """A real DpEvent and NeighborRel; needs the package dp-accounting."""
     exported = describe(steps, adjacency=adjacency, accountant=accountant)
     try:
         library = importlib.import_module("dp_accounting")
     except ImportError as error:
         raise AccountingError(
-            expected="the package dp-accounting", got=f"{error}", do="Install it: pip install dp-accounting."
+            expected="the package dp-accounting",
+            got=f"{error}",
+            do="Install it: pip install dp-accounting.",
         ) from error
     return _built(exported.event, library), library.NeighboringRelation[exported.relation]
 
 
-def from_dp_event(event: object, *, adjacency: Adjacency, accountant: str) -> tuple[tuple[Step, int], ...]:
-    """Our steps for one of their events, read as `accountant` ("pld" or "rdp") would read it under `adjacency`.
+def from_dp_event(
+    event: object, *, adjacency: Adjacency, accountant: str
+) -> tuple[tuple[Step, int], ...]:
+    """Our steps for one of their events, read as `accountant` ("pld" or "rdp") would read it under
+    `adjacency`.
 
-    Needs no import: the event's class is read by name, its fields by attribute, and anything unknown is refused.
+    Needs no import: the event's class is read by name, its fields by attribute, and anything
+        unknown is refused.
     """
     return steps_of(_read(event), adjacency=adjacency, accountant=accountant)
 
 
-def steps_of(description: Description, *, adjacency: Adjacency, accountant: str) -> tuple[tuple[Step, int], ...]:
+def steps_of(
+    description: Description, *, adjacency: Adjacency, accountant: str
+) -> tuple[tuple[Step, int], ...]:
     """Our steps for a description; see `from_dp_event`."""
     if accountant not in ("pld", "rdp"):
-        raise ParameterError(owner="steps_of", name="accountant", expected="'pld' or 'rdp'", got=repr(accountant))
-    # Their number times this is ours: RDP under replace-one takes noise over the doubled sensitivity.
+        raise ParameterError(
+            owner="steps_of", name="accountant", expected="'pld' or 'rdp'", got=repr(accountant)
+        )
+    # Their number times this is ours: RDP under replace-one takes noise over the doubled
+    # sensitivity.
     scale = 2.0 if adjacency is Adjacency.REPLACE_ONE and accountant == "rdp" else 1.0
     return tuple(_steps(description, 1, scale, adjacency))
 
@@ -121,9 +145,15 @@ def _described(leaf: Leaf, count: int, *, replace: bool, accountant: str) -> Des
     pld = accountant == "pld"
     match leaf:
         case Gaussian(noise_multiplier=noise):
-            one = _gaussian(noise * 2.0 if replace and pld else noise)  # the leaf has the doubled sensitivity inside
+            one = _gaussian(
+                noise * 2.0 if replace and pld else noise
+            )  # the leaf has the doubled sensitivity inside
         case PoissonGaussian(probability=probability, noise_multiplier=noise) if pld or not replace:
-            one = {"class": "PoissonSampledDpEvent", "sampling_probability": probability, "event": _gaussian(noise)}
+            one = {
+                "class": "PoissonSampledDpEvent",
+                "sampling_probability": probability,
+                "event": _gaussian(noise),
+            }
         case TruncatedPoissonGaussian(zero_out=False) if pld:
             one = {
                 "class": "TruncatedSubsampledGaussianDpEvent",
@@ -143,7 +173,11 @@ def _described(leaf: Leaf, count: int, *, replace: bool, accountant: str) -> Des
             one = {"class": "LaplaceDpEvent", "noise_multiplier": noise}
         case Response(categories=categories, truth_probability=truth):
             noise = (1.0 - truth) * categories / (categories - 1)
-            one = {"class": "RandomizedResponseDpEvent", "noise_parameter": noise, "num_buckets": categories}
+            one = {
+                "class": "RandomizedResponseDpEvent",
+                "noise_parameter": noise,
+                "num_buckets": categories,
+            }
             if pld:
                 return _copies(one, count)
         case _:
@@ -171,7 +205,9 @@ def _no_event(what: str) -> AccountingError:
 
 
 def _built(description: Description, library: Any) -> Any:
-    fields = {name: _value(value, library) for name, value in description.items() if name != "class"}
+    fields = {
+        name: _value(value, library) for name, value in description.items() if name != "class"
+    }
     return getattr(library, description["class"])(**fields)
 
 
@@ -216,11 +252,15 @@ def _read(event: object) -> Description:
 
 def _not_ours(name: str) -> AccountingError:
     return AccountingError(
-        expected=f"one of {', '.join(sorted(_FIELDS))}", got=name, do="Only events with an equal in our vocabulary are read."
+        expected=f"one of {', '.join(sorted(_FIELDS))}",
+        got=name,
+        do="Only events with an equal in our vocabulary are read.",
     )
 
 
-def _steps(description: Description, times: int, scale: float, adjacency: Adjacency) -> Iterable[tuple[Step, int]]:
+def _steps(
+    description: Description, times: int, scale: float, adjacency: Adjacency
+) -> Iterable[tuple[Step, int]]:
     name = description["class"]
     if name == "NoOpDpEvent":
         return
@@ -242,15 +282,22 @@ def _one_step(description: Description, scale: float, adjacency: Adjacency) -> S
     queries: list[Query]
     match name:
         case "PoissonSampledDpEvent":
-            sampling, queries = Poisson(description["sampling_probability"]), _gaussians(description["event"], scale)
+            sampling, queries = (
+                Poisson(description["sampling_probability"]),
+                _gaussians(description["event"], scale),
+            )
         case "SampledWithoutReplacementDpEvent":
             if adjacency is not Adjacency.REPLACE_ONE:
-                raise _no_event("sampling without replacement, which dp-accounting has under replace-one only")
+                raise _no_event(
+                    "sampling without replacement, which dp-accounting has under replace-one only"
+                )
             sampling = FixedSize(description["sample_size"], description["source_dataset_size"])
             queries = _gaussians(description["event"], scale)
         case "TruncatedSubsampledGaussianDpEvent":
             sampling = TruncatedPoisson(
-                description["sampling_probability"], description["truncated_batch_size"], description["dataset_size"]
+                description["sampling_probability"],
+                description["truncated_batch_size"],
+                description["dataset_size"],
             )
             queries = [GaussianSum("sum", 1.0, scale * description["noise_multiplier"])]
         case "LaplaceDpEvent":
@@ -273,10 +320,15 @@ def _gaussians(description: Description, scale: float) -> list[Query]:
 def _noises(description: Description, times: int) -> Iterable[float]:
     name = description["class"]
     if name == "GaussianDpEvent":
-        # `times` equal Gaussians on one sample fold into one with sqrt(times) times the sensitivity.
-        yield check.positive(name, "noise_multiplier", description["noise_multiplier"]) / math.sqrt(times)
+        # `times` equal Gaussians on one sample fold into one with sqrt(times) times the
+        # sensitivity.
+        yield check.positive(name, "noise_multiplier", description["noise_multiplier"]) / math.sqrt(
+            times
+        )
     elif name == "SelfComposedDpEvent":
-        yield from _noises(description["event"], times * check.whole(name, "count", description["count"], least=1))
+        yield from _noises(
+            description["event"], times * check.whole(name, "count", description["count"], least=1)
+        )
     elif name == "ComposedDpEvent":
         for one in description["events"]:
             yield from _noises(one, times)

@@ -1,15 +1,16 @@
 """The leaves: what one step costs, with adjacency and groups already folded in.
 
-A leaf names the pair of output distributions (or the family of pairs) that an attacker has to tell apart after one
-step. Every accountant reads leaves and counts, never events, so the convention on sensitivity is applied once, in
-`normalise`, and no accountant has an adjacency of its own (P35).
+A leaf names the pair of output distributions (or the family of pairs) that an attacker has to tell
+apart after one step. Every accountant reads leaves and counts, never events, so the convention on
+sensitivity is applied once, in `normalise`, and no accountant has an adjacency of its own (P35).
 
-Convention, for every leaf: `noise_multiplier` is noise divided by the sensitivity of rule 5 of the event
-vocabulary (one unit added, removed or zeroed out). Where a leaf stands for replace-one, its text says how far apart
-the two means are in that unit.
+Convention, for every leaf: `noise_multiplier` is noise divided by the sensitivity of rule 5 of the
+event vocabulary (one unit added, removed or zeroed out). Where a leaf stands for replace-one, its
+text says how far apart the two means are in that unit.
 
-`attained` says that two data sets exist on which the step has exactly this pair, so that a lower bound on the pair's
-epsilon is a lower bound on the mechanism's. Where it is False the pair only dominates, and no lower bound follows.
+`attained` says that two data sets exist on which the step has exactly this pair, so that a lower
+bound on the pair's epsilon is a lower bound on the mechanism's. Where it is False the pair only
+dominates, and no lower bound follows.
 """
 
 from __future__ import annotations
@@ -36,9 +37,11 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Gaussian:
-    """N(1, s^2) against N(0, s^2), s = `noise_multiplier`: no sampling, or sampling that does not amplify.
+    """N(1, s^2) against N(0, s^2), s = `noise_multiplier`: no sampling, or sampling that does not
+    amplify.
 
-    A replace-one step at twice the sensitivity is this leaf with half the noise multiplier (an exact operation).
+    A replace-one step at twice the sensitivity is this leaf with half the noise multiplier (an
+    exact operation).
 
     Args:
         noise_multiplier: noise standard deviation divided by the distance of the means.
@@ -54,10 +57,13 @@ class Gaussian:
 
 @dataclass(frozen=True, slots=True)
 class PoissonGaussian:
-    """Gaussian sum over a Poisson sample; with q = `probability` in (0, 1), s = `noise_multiplier`, N(m) = N(m, s^2):
+    """Gaussian sum over a Poisson sample; with q = `probability` in (0, 1), s = `noise_multiplier`,
+    N(m) = N(m, s^2):
 
-    * `replace` False (add-or-remove and zero-out): (1-q) N(0) + q N(1) against N(0), in both directions;
-    * `replace` True: (1-q) N(0) + q N(1) against (1-q) N(0) + q N(-1), symmetric in its two directions.
+    * `replace` False (add-or-remove and zero-out): (1-q) N(0) + q N(1) against N(0), in both
+      directions;
+    * `replace` True: (1-q) N(0) + q N(1) against (1-q) N(0) + q N(-1), symmetric in its two
+      directions.
     """
 
     probability: float
@@ -73,11 +79,13 @@ class PoissonGaussian:
 
 @dataclass(frozen=True, slots=True)
 class TruncatedPoissonGaussian:
-    """As `PoissonGaussian`, but a sample above `limit` of the `records` records is cut to a random subset of `limit`.
+    """As `PoissonGaussian`, but a sample above `limit` of the `records` records is cut to a random
+    subset of `limit`.
 
-    Fields as in `events.TruncatedPoisson`. Truncation couples the records: one unit more or less may exchange another for
-    it, which moves the sum by up to twice the sensitivity. `zero_out` is told apart from add-or-remove (both flags False),
-    because a zeroed record still takes another's place.
+    Fields as in `events.TruncatedPoisson`. Truncation couples the records: one unit more or less
+    may exchange another for it, which moves the sum by up to twice the sensitivity. `zero_out` is
+    told apart from add-or-remove (both flags False), because a zeroed record still takes another's
+    place.
     """
 
     probability: float
@@ -94,8 +102,9 @@ class TruncatedPoissonGaussian:
 class FixedSizeGaussian:
     """Gaussian sum over `size` of `records` records, without replacement, under replace-one.
 
-    A record that is exchanged, or drawn in another's place, moves the mean by up to 2 in the unit in which the noise has
-    standard deviation `noise_multiplier`. Zero-out is a special replacement and has this leaf as well.
+    A record that is exchanged, or drawn in another's place, moves the mean by up to 2 in the unit
+    in which the noise has standard deviation `noise_multiplier`. Zero-out is a special replacement
+    and has this leaf as well.
     """
 
     size: int
@@ -107,10 +116,12 @@ class FixedSizeGaussian:
 
 @dataclass(frozen=True, slots=True)
 class BallsInBinsGaussian:
-    """One epoch of balls in bins: mean over t of N(e_t, s^2 I) against N(0, s^2 I) in `batches` dimensions, both directions.
+    """One epoch of balls in bins: mean over t of N(e_t, s^2 I) against N(0, s^2 I) in `batches`
+    dimensions, both directions.
 
-    e_t is the t-th unit vector and s = `noise_multiplier`; add-or-remove and zero-out. Two data sets with this pair exist, but
-    what is composed is a lattice law above it, so no lower bound follows.
+    e_t is the t-th unit vector and s = `noise_multiplier`; add-or-remove and zero-out. Two data
+    sets with this pair exist, but what is composed is a lattice law above it, so no lower bound
+    follows.
     """
 
     batches: int
@@ -121,7 +132,9 @@ class BallsInBinsGaussian:
 
 @dataclass(frozen=True, slots=True)
 class Laplace:
-    """Lap(1, b) against Lap(0, b), b = `noise_multiplier` = scale / (L1 distance of the means), no sampling."""
+    """Lap(1, b) against Lap(0, b), b = `noise_multiplier` = scale / (L1 distance of the means), no
+    sampling.
+    """
 
     noise_multiplier: float
 
@@ -133,9 +146,11 @@ class Laplace:
 
 @dataclass(frozen=True, slots=True)
 class BoundedRange:
-    """A choice whose privacy loss lies in an interval of length `epsilon` that contains 0 (the exponential mechanism).
+    """A choice whose privacy loss lies in an interval of length `epsilon` that contains 0 (the
+    exponential mechanism).
 
-    The interval's place may depend on the data, so the leaf stands for a family of pairs. [DongDurfeeRogers2020]
+    The interval's place may depend on the data, so the leaf stands for a family of pairs.
+    [DongDurfeeRogers2020]
     """
 
     epsilon: float
@@ -148,7 +163,8 @@ class BoundedRange:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """Randomized response among `categories` values, the true one with `truth_probability`, under replace-one.
+    """Randomized response among `categories` values, the true one with `truth_probability`, under
+    replace-one.
 
     Loss ln(truth/other) with probability truth, its negative with probability other, 0 else;
     other = (1 - truth)/(categories - 1).

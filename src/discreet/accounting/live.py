@@ -1,8 +1,10 @@
 """Epsilon after every step of a run, at a small part of the step's cost.
 
-Epsilon grows with every step, so the certified upper bound of a somewhat longer run is a certified upper bound of every run
-before it. The meter computes the bound for a run that is longer by a small share, reports it until the run gets there,
-and only then computes again: never less than the truth, more by a share of about half the look-ahead.
+Epsilon grows with every step, so the certified upper bound of a somewhat longer run is a certified
+upper bound of every run before it. The meter computes the bound for a run that is longer by a small
+share, reports it until the run gets there,
+and only then computes again: never less than the truth, more by a share of about half the
+    look-ahead.
 """
 
 from __future__ import annotations
@@ -26,14 +28,17 @@ __all__ = ["LiveEpsilon"]
 class LiveEpsilon:
     """A running upper bound on epsilon at one delta; final.
 
-    Guarantee: `epsilon` is at least the epsilon of the steps added so far; equal to the certified upper bound for a run in
-    which the latest step was taken up to `look_ahead` times the number of steps more often.
+    Guarantee: `epsilon` is at least the epsilon of the steps added so far; equal to the certified
+    upper bound for a run in which the latest step was taken up to `look_ahead` times the number of
+    steps more often.
 
     Args:
         delta: in (0, 1).
         adjacency: of the run.
-        look_ahead: by which share of its length the run may grow before the bound is computed again.
-        tolerance: of the accountant between two computations; coarser than usual, as the look-ahead outweighs it.
+        look_ahead: by which share of its length the run may grow before the bound is computed
+            again.
+        tolerance: of the accountant between two computations; coarser than usual, as the look-ahead
+            outweighs it.
         before: steps that were taken already, with their counts.
 
     >>> from discreet.ledger.events import GaussianSum, Poisson, Step
@@ -62,7 +67,9 @@ class LiveEpsilon:
         self._upper = 0.0
         self._starts: Starts = {}
         for step, count in before:
-            self._counts[step] = self._counts.get(step, 0) + check.whole("LiveEpsilon", "before", count, least=0)
+            self._counts[step] = self._counts.get(step, 0) + check.whole(
+                "LiveEpsilon", "before", count, least=0
+            )
         if self._counts:
             self._cover(self._counts)
 
@@ -76,7 +83,9 @@ class LiveEpsilon:
         self._counts[step] = number  # last: a step that is refused was not added
 
     def _cover(self, counts: dict[Step, int]) -> None:
-        self._upper = tight_upper(normalise(counts.items(), self._adjacency), self._delta, self._tolerance, self._starts)
+        self._upper = tight_upper(
+            normalise(counts.items(), self._adjacency), self._delta, self._tolerance, self._starts
+        )
         self._covered = dict(counts)
 
     @property
@@ -91,4 +100,6 @@ class LiveEpsilon:
 
     def exact(self) -> float:
         """The certified upper bound for exactly the steps added so far, computed now."""
-        return tight_epsilon(normalise(self._counts.items(), self._adjacency), self._delta, 1e-3).upper
+        return tight_epsilon(
+            normalise(self._counts.items(), self._adjacency), self._delta, 1e-3
+        ).upper

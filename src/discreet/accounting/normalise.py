@@ -1,15 +1,16 @@
 """From what happened to canonical (leaf, count) pairs: the only place where a count exists.
 
-    steps that count -> for each step: sampling x queries x adjacency -> leaves -> counts of equal leaves summed
+    steps that count -> for each step: sampling x queries x adjacency -> leaves -> counts of equal
+    leaves summed
 
-Folding, Eq. 1 of [McMahan2018]: Gaussian sums with sensitivities S_g and noise sigma_g over one sample are one Gaussian sum
-with noise multiplier
+Folding, Eq. 1 of [McMahan2018]: Gaussian sums with sensitivities S_g and noise sigma_g over one
+sample are one Gaussian sum with noise multiplier
 
     z = ( sum_g (S_g / sigma_g)^2 )^(-1/2),
 
-for any number of groups, because the concatenation of (sum_g / sigma_g) has unit noise and one unit moves it by at most
-1/z. It is computed in exact rational arithmetic and rounded down once, so no order, width or size of the numbers
-matters (P34) and nothing under- or overflows unseen.
+for any number of groups, because the concatenation of (sum_g / sigma_g) has unit noise and one unit
+moves it by at most 1/z. It is computed in exact rational arithmetic and rounded down once, so no
+order, width or size of the numbers matters (P34) and nothing under- or overflows unseen.
 
 A combination without a valid analysis raises `AccountingError` with the reason; nothing is guessed.
 """
@@ -65,9 +66,11 @@ Counted: TypeAlias = tuple[tuple[Leaf, int], ...]
 
 
 def normalise(steps: Iterable[tuple[Step, int]], adjacency: Adjacency) -> Counted:
-    """Distinct leaves of the steps with their total counts; a count of 0 costs nothing and leaves no trace.
+    """Distinct leaves of the steps with their total counts; a count of 0 costs nothing and leaves
+    no trace.
 
-    The order of the result depends on the leaves only, so that the order of events cannot change a digit.
+    The order of the result depends on the leaves only, so that the order of events cannot change a
+    digit.
 
     >>> from discreet.ledger.events import GaussianSum, Poisson, Step
     >>> step = Step(Poisson(0.01), [GaussianSum("a", 3.0, 12.0), GaussianSum("b", 4.0, 16.0)])
@@ -88,8 +91,8 @@ def normalise(steps: Iterable[tuple[Step, int]], adjacency: Adjacency) -> Counte
 def leaves_of_step(step: Step, adjacency: Adjacency) -> tuple[Leaf, ...]:
     """Leaves whose composition is one execution of the step.
 
-    Without sampling the queries compose one by one (Gaussians folded). Under sampling they share one draw, so only
-    Gaussian sums, which fold into one, are analysed.
+    Without sampling the queries compose one by one (Gaussians folded). Under sampling they share
+    one draw, so only Gaussian sums, which fold into one, are analysed.
     """
     if isinstance(step.sampling, Everything) or step.sampling == Poisson(1.0):
         return _unsampled(step.queries, adjacency)
@@ -97,7 +100,8 @@ def leaves_of_step(step: Step, adjacency: Adjacency) -> tuple[Leaf, ...]:
     if len(gaussians) < len(step.queries):
         raise _refused(
             "Gaussian sums only, under a sampling that amplifies",
-            ", ".join(type(query).__name__ for query in step.queries) + f" on one {type(step.sampling).__name__} sample",
+            ", ".join(type(query).__name__ for query in step.queries)
+            + f" on one {type(step.sampling).__name__} sample",
             "Queries that share a sample cannot be composed as if sampled apart; ask the others of a step of their own "
             "over Everything.",
         )
@@ -107,14 +111,19 @@ def leaves_of_step(step: Step, adjacency: Adjacency) -> tuple[Leaf, ...]:
 def _unsampled(queries: Sequence[Query], adjacency: Adjacency) -> tuple[Leaf, ...]:
     """Full batch: replace-one is one removal and one addition, hence twice the sensitivity."""
     factor = 2 if adjacency is Adjacency.REPLACE_ONE else 1
-    gaussians = [query for query in queries if isinstance(query, GaussianSum | CorrelatedGaussianSum)]
-    leaves: list[Leaf] = [Gaussian(folded_noise_multiplier(gaussians) / factor)] if gaussians else []
+    gaussians = [
+        query for query in queries if isinstance(query, GaussianSum | CorrelatedGaussianSum)
+    ]
+    leaves: list[Leaf] = (
+        [Gaussian(folded_noise_multiplier(gaussians) / factor)] if gaussians else []
+    )
     for query in queries:
         if isinstance(query, LaplaceSum):
             ratio = Fraction(query.scale) / Fraction(query.sensitivity) / factor
             leaves.append(Laplace(_below(ratio)))
         elif isinstance(query, ExponentialChoice):
-            # A score moves by at most `sensitivity`, the normaliser by as much: the loss has range 2*sensitivity/scale.
+            # A score moves by at most `sensitivity`, the normaliser by as much: the loss has range
+            # 2*sensitivity/scale.
             ratio = 2 * factor * Fraction(query.sensitivity) / Fraction(query.scale)
             leaves.append(BoundedRange(_above(ratio)))
         elif isinstance(query, RandomizedResponse):
@@ -127,29 +136,42 @@ def _response(query: RandomizedResponse, adjacency: Adjacency) -> Leaf:
         raise _refused(
             "replace-one adjacency for randomized response",
             adjacency.value,
-            "Every unit's own report is released, so its presence is visible; state the run's adjacency as replace-one.",
+            (
+                "Every unit's own report is released, so its presence is visible; state the run's "
+                "adjacency as replace-one."
+            ),
         )
     return Response(query.categories, query.truth_probability)
 
 
 def _sampled(sampling: Sampling, noise_multiplier: float, adjacency: Adjacency) -> Leaf:
-    """One Gaussian sum over one draw; see docs/proofs/tight.md, section 2, for every row of this table."""
+    """One Gaussian sum over one draw; see docs/proofs/tight.md, section 2, for every row of this
+    table.
+    """
     replace = adjacency is Adjacency.REPLACE_ONE
     unamplified = noise_multiplier / (2 if replace else 1)  # exact: a power of two
     leaf: Leaf
     match sampling:
         case Poisson(probability):
             leaf = PoissonGaussian(probability, noise_multiplier, replace)
-        case TruncatedPoisson(probability, limit, records) if limit < records + (adjacency is Adjacency.ADD_OR_REMOVE):
+        case TruncatedPoisson(probability, limit, records) if limit < records + (
+            adjacency is Adjacency.ADD_OR_REMOVE
+        ):
             zero_out = adjacency is Adjacency.ZERO_OUT
-            leaf = TruncatedPoissonGaussian(probability, limit, records, noise_multiplier, replace, zero_out)
+            leaf = TruncatedPoissonGaussian(
+                probability, limit, records, noise_multiplier, replace, zero_out
+            )
         case TruncatedPoisson(1.0):
             leaf = Gaussian(unamplified)
         case TruncatedPoisson(probability):
             leaf = PoissonGaussian(probability, noise_multiplier, replace)
         case FixedSize(size, records):
             _number_public(sampling, adjacency)
-            leaf = Gaussian(unamplified) if size == records else FixedSizeGaussian(size, records, noise_multiplier)
+            leaf = (
+                Gaussian(unamplified)
+                if size == records
+                else FixedSizeGaussian(size, records, noise_multiplier)
+            )
         case Shuffled():
             _number_public(sampling, adjacency)
             leaf = Gaussian(unamplified, attained=False)
@@ -158,7 +180,11 @@ def _sampled(sampling: Sampling, noise_multiplier: float, adjacency: Adjacency) 
         case BallsInBins(batches):
             leaf = BallsInBinsGaussian(batches, noise_multiplier)
         case _:
-            raise _refused("a sampling policy of the vocabulary", type(sampling).__name__, "Add its analysis first.")
+            raise _refused(
+                "a sampling policy of the vocabulary",
+                type(sampling).__name__,
+                "Add its analysis first.",
+            )
     return leaf
 
 
@@ -188,7 +214,11 @@ def _directed(ratio: Fraction, towards: float) -> float:
     except OverflowError:
         near = math.inf
     if not 1e-300 < near < 1e300:
-        raise _refused("a ratio of noise to sensitivity between 1e-300 and 1e300", repr(near), "Check the units.")
+        raise _refused(
+            "a ratio of noise to sensitivity between 1e-300 and 1e300",
+            repr(near),
+            "Check the units.",
+        )
     wrong_side = Fraction(near) > ratio if towards == 0.0 else Fraction(near) < ratio
     return math.nextafter(near, towards) if wrong_side else near
 

@@ -1,13 +1,15 @@
-"""An odometer: what may be said of a ledger whose further runs were chosen by looking at the earlier ones.
+"""An odometer: what may be said of a ledger whose further runs were chosen by looking at the
+earlier ones.
 
-Before the first release delta is divided among the rules that may later be used, because which of them is used
-depends on what was released. A claim is the smallest epsilon that any of them gives:
+Before the first release delta is divided among the rules that may later be used, because which of
+them is used depends on what was released. A claim is the smallest epsilon that any of them gives:
 
     level n     all charges are within n times what the first run planned: the tight epsilon of n times that plan,
                 at the level's share of delta
     orders      whatever was charged: a mixture of Rényi orders, each with its share,
 
-                    epsilon = ln max over l > 0 of  l - delta * sum_j w_j l^(a_j) exp(-(a_j - 1) R_j),
+                    epsilon = ln max over l > 0 of  l - delta * sum_j w_j l^(a_j) exp(-(a_j - 1)
+                    R_j),
 
                 where R_j is the sum of the divergences of order a_j along the path
 
@@ -31,8 +33,17 @@ from discreet.units import Adjacency
 
 __all__ = ["Reading", "mixture_epsilon", "odometer_reading", "shares"]
 
-# Powers of two, so that the shares add up to exactly 1. A level is worth a share of its own if people stop there.
-_LEVELS = ((1, 1 / 2), (2, 1 / 8), (3, 1 / 16), (4, 1 / 32), (5, 1 / 32), (10, 1 / 32), (20, 1 / 32))
+# Powers of two, so that the shares add up to exactly 1. A level is worth a share of its own if
+# people stop there.
+_LEVELS = (
+    (1, 1 / 2),
+    (2, 1 / 8),
+    (3, 1 / 16),
+    (4, 1 / 32),
+    (5, 1 / 32),
+    (10, 1 / 32),
+    (20, 1 / 32),
+)
 _COPIES = (1, 2, 4, 10, 30, 100)  # times the first plan: for each the order that serves it best
 _ORDER_SHARE = 1 / 32
 _TOLERANCE = 1e-3
@@ -52,7 +63,9 @@ class Reading:
 def shares(
     planned: Planned, adjacency: Adjacency, delta: float
 ) -> tuple[tuple[tuple[int, float], ...], tuple[tuple[float, float], ...]]:
-    """Levels and orders with their shares of delta, from what the first run plans; all of it is public."""
+    """Levels and orders with their shares of delta, from what the first run plans; all of it is
+    public.
+    """
     orders: dict[float, float] = {}
     for copies in _COPIES:
         leaves = normalise([(step, copies * count) for step, count in planned], adjacency)
@@ -66,8 +79,9 @@ def shares(
 def odometer_reading(terms: Terms, charged: Planned, adjacency: Adjacency) -> Reading:
     """The smallest epsilon that a rule with a share gives for what was charged.
 
-    Guarantee: whatever decided on runs, their parameters and their ends, for every set S of outcomes
-    P[S] <= sum over readings e of exp(e) P'[S and the reading is e] + delta, rounding included.
+    Guarantee: whatever decided on runs, their parameters and their ends, for every set S of
+    outcomes P[S] <= sum over readings e of exp(e) P'[S and the reading is e] + delta, rounding
+    included.
 
     Args:
         terms: complete ones of an odometer.
@@ -101,7 +115,9 @@ def _level(terms: Terms, charged: Planned) -> tuple[int, float] | None:
     return None
 
 
-def mixture_epsilon(leaves: Sequence[tuple[Leaf, int]], orders: Sequence[tuple[float, float]], delta: float) -> float:
+def mixture_epsilon(
+    leaves: Sequence[tuple[Leaf, int]], orders: Sequence[tuple[float, float]], delta: float
+) -> float:
     """The epsilon of a mixture of Rényi orders, rounded up.
 
     With one order and share 1 it is the usual conversion of a Rényi divergence.
@@ -124,7 +140,9 @@ def mixture_epsilon(leaves: Sequence[tuple[Leaf, int]], orders: Sequence[tuple[f
     if not math.isfinite(high) or high == 0.0:
         return high  # no order gives a bound; or it is largest at l <= 1, where it is at most 1
     # The function is concave in l: its tangent at exp(low) bounds it up to exp(high).
-    height = 1.0 - sum(term.value(low) for term in terms) + _slope(terms, low) * math.expm1(high - low)
+    height = (
+        1.0 - sum(term.value(low) for term in terms) + _slope(terms, low) * math.expm1(high - low)
+    )
     return max(0.0, low + math.log(height) + 2.0**-45 * (1.0 + low))
 
 
@@ -144,12 +162,16 @@ class _Term:
 
 
 def _slope(terms: Sequence[_Term], log_ratio: float) -> float:
-    """1 minus the derivative of the sum by l: it falls as l grows, and is 0 where l minus the sum is largest."""
+    """1 minus the derivative of the sum by l: it falls as l grows, and is 0 where l minus the sum
+    is largest.
+    """
     return 1.0 - sum(term.order * term.value(log_ratio) for term in terms)
 
 
 def _around_the_top(terms: Sequence[_Term]) -> tuple[float, float]:
-    """A narrow interval of ln l around the place where l minus the sum is largest; (0, 0) if that is below 1."""
+    """A narrow interval of ln l around the place where l minus the sum is largest; (0, 0) if that
+    is below 1.
+    """
     low, high = 0.0, 1.0
     if not terms:
         return 0.0, math.inf

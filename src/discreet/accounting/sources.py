@@ -1,4 +1,6 @@
-"""What an accountant must know of a source besides its leaves: what is protected, how it ran, what would void it."""
+"""What an accountant must know of a source besides its leaves: what is protected, how it ran, what
+would void it.
+"""
 
 from __future__ import annotations
 
@@ -30,15 +32,22 @@ _T = TypeVar("_T")
 _WITHOUT_TERMS = 1  # schema of ledgers that hold neither budgets nor commitments
 
 _COMPUTATIONAL = (
-    "the generator that keyed noise and samples is cryptographically secure (privacy is computational in that respect)"
+    "the generator that keyed noise and samples is cryptographically secure (privacy is "
+    "computational in that respect)"
 )
-_OWN = "what a record contributes was computed from that record and from public or released values alone"
+_OWN = (
+    "what a record contributes was computed from that record and from public or released values "
+    "alone"
+)
 _CERTIFIED = (
     "floating-point sums were rounded as IEEE 754 says, and a record's place in a batch changed what it contributes by no more "
     "than the engine allows for (numerics: certified)"
 )
 _IDEALISED = "floating-point sums and noise behave as real numbers (numerics: idealised)"
-_FIXED = "the steps and their number were fixed before the first release or depend on public values only, as every run declares"
+_FIXED = (
+    "the steps and their number were fixed before the first release or depend on public values "
+    "only, as every run declares"
+)
 _FILES = "the runs of all ledgers named were fixed before the first release from any of them"
 _RUNNING = "reserved steps that are not settled count as taken"
 
@@ -80,14 +89,17 @@ class Read:
     @property
     def sampling(self) -> tuple[str, ...]:
         """One phrase per sampling policy, in alphabetical order."""
-        return tuple(sorted({phrase(step.sampling) for step, count in self.steps if count})) or ("nothing was released",)
+        return tuple(sorted({phrase(step.sampling) for step, count in self.steps if count})) or (
+            "nothing was released",
+        )
 
 
 def read(source: Source, adjacency: Adjacency | None, unit: Unit | None) -> Read:
     """Read a ledger, a plan, several of them, or (step, count) pairs with an explicit adjacency.
 
     Raises:
-        AccountingError: if runs protect different things, or the caller names something else than they do.
+        AccountingError: if runs protect different things, or the caller names something else than
+            they do.
     """
     if adjacency is not None:
         check.instance("account", "adjacency", adjacency, Adjacency)
@@ -109,34 +121,55 @@ def _read_pairs(entries: Sequence[object], adjacency: Adjacency | None, unit: Un
     if adjacency is None:
         expected = "given, when the source is (step, count) pairs"
         raise ParameterError(
-            owner="account", name="adjacency", expected=expected, got="None", do="Pass adjacency=Adjacency...."
+            owner="account",
+            name="adjacency",
+            expected=expected,
+            got="None",
+            do="Pass adjacency=Adjacency....",
         )
     check.instance("account", "adjacency", adjacency, Adjacency)
     pairs = []
     for pair in entries:
         if not isinstance(pair, tuple) or len(pair) != 2:
-            raise ParameterError(owner="account", name="source", expected="(step, count) pairs", got=repr(pair)[:80])
+            raise ParameterError(
+                owner="account", name="source", expected="(step, count) pairs", got=repr(pair)[:80]
+            )
         step, count = pair
-        pairs.append((check.instance("account", "step", step, Step), check.whole("account", "count", count, least=0)))
+        pairs.append(
+            (
+                check.instance("account", "step", step, Step),
+                check.whole("account", "count", count, least=0),
+            )
+        )
     about = Unit.EXAMPLE if unit is None else check.instance("account", "unit", unit, Unit)
     assumed = ("the steps are executed as described, with exact noise, from a secure generator",)
-    return Read(tuple(pairs), adjacency, about, Numerics.EXACT, Parameters.FIXED_IN_ADVANCE, assumed, ())
+    return Read(
+        tuple(pairs), adjacency, about, Numerics.EXACT, Parameters.FIXED_IN_ADVANCE, assumed, ()
+    )
 
 
-def _read_snapshots(snapshots: tuple[Snapshot, ...], adjacency: Adjacency | None, unit: Unit | None) -> Read:
+def _read_snapshots(
+    snapshots: tuple[Snapshot, ...], adjacency: Adjacency | None, unit: Unit | None
+) -> Read:
     _refuse_copies(snapshots)
     marks = {mark for snapshot in snapshots for mark in snapshot.marks}
     infos = [run.info for snapshot in snapshots for run in snapshot.runs]
-    marks |= {info.randomness.value for info in infos if info.randomness is Randomness.UNSAFE_TEST_KEY}
+    marks |= {
+        info.randomness.value for info in infos if info.randomness is Randomness.UNSAFE_TEST_KEY
+    }
     if len(snapshots) > 1 and not marks:
         _refuse_chosen(snapshots)
     steps = tuple(pair for snapshot in snapshots for pair in snapshot.counted())
     if not infos or not (steps or marks):
         void = f", void by {', '.join(sorted(marks))}" if marks else ""
         do = "There is no guarantee." if marks else "Nothing was spent: account for a run."
-        raise AccountingError(expected="at least one run with a charge", got=f"an empty source{void}", do=do)
+        raise AccountingError(
+            expected="at least one run with a charge", got=f"an empty source{void}", do=do
+        )
     levels = {info.numerics for info in infos}
-    level = next(kind for kind in (Numerics.IDEALISED, Numerics.CERTIFIED, Numerics.EXACT) if kind in levels)
+    level = next(
+        kind for kind in (Numerics.IDEALISED, Numerics.CERTIFIED, Numerics.EXACT) if kind in levels
+    )
     one = snapshots[0] if len(snapshots) == 1 else None
     chosen = any(snapshot.chosen_from_outputs for snapshot in snapshots)
     assumptions = [_OWN, _COMPUTATIONAL]
@@ -145,7 +178,11 @@ def _read_snapshots(snapshots: tuple[Snapshot, ...], adjacency: Adjacency | None
     assumptions += [_CERTIFIED] if Numerics.CERTIFIED in levels else []
     assumptions += [_IDEALISED] if level is Numerics.IDEALISED else []
     assumptions += [_RUNNING] if any(snapshot.unsettled for snapshot in snapshots) else []
-    budgets = [held.terms.epsilon for held in one.history if held.terms.epsilon is not None] if one is not None else []
+    budgets = (
+        [held.terms.epsilon for held in one.history if held.terms.epsilon is not None]
+        if one is not None
+        else []
+    )
     return Read(
         steps,
         _common("adjacency", {info.adjacency for info in infos}, adjacency),
@@ -161,7 +198,9 @@ def _read_snapshots(snapshots: tuple[Snapshot, ...], adjacency: Adjacency | None
 
 
 def _refuse_copies(snapshots: tuple[Snapshot, ...]) -> None:
-    """Refuse the same ledger twice: which of two copies tells the whole story cannot be seen from either."""
+    """Refuse the same ledger twice: which of two copies tells the whole story cannot be seen from
+    either.
+    """
     identities = [snapshot.ledger for snapshot in snapshots if snapshot.ledger]
     if len(set(identities)) < len(identities):
         raise AccountingError(
@@ -184,7 +223,9 @@ def _refuse_chosen(snapshots: tuple[Snapshot, ...]) -> None:
 
 
 def _fixed_in_advance(snapshot: Snapshot) -> list[str]:
-    """The word of every run that its steps were fixed in advance, where nothing better is known: in files of schema 1."""
+    """The word of every run that its steps were fixed in advance, where nothing better is known: in
+    files of schema 1.
+    """
     return [_FIXED] if snapshot.terms is None and not snapshot.chosen_from_outputs else []
 
 
@@ -198,10 +239,15 @@ def _basis(snapshot: Snapshot) -> str:
     counted = sum(count for _, count in snapshot.counted())
     listed = sum(count for _, count in snapshot.terms.planned) if snapshot.terms is not None else 0
     if counted < listed:
-        return f"{_steps(counted)} of {listed} that were planned: runs ended early for a public reason, as was declared"
+        return (
+            f"{_steps(counted)} of {listed} that were planned: runs ended early for a public "
+            "reason, as was declared"
+        )
     were = "1 was" if snapshot.steps == 1 else f"{snapshot.steps} were"
     taken = "all were charged" if snapshot.steps >= counted else f"{were} charged, and all count"
-    grown = " and grew since, for a public reason, as was declared" if any(_growths(snapshot)) else ""
+    grown = (
+        " and grew since, for a public reason, as was declared" if any(_growths(snapshot)) else ""
+    )
     return f"{_steps(counted)}, a list that was fixed before the first release{grown}; {taken}"
 
 
@@ -233,7 +279,10 @@ def _common(name: str, found: set[_T], asked: _T | None) -> _T:
     """The one value that all runs share, which must be the one asked for."""
     if len(found) > 1 or (asked is not None and asked not in found):
         got = ", ".join(sorted(map(_name, found)))
-        do = "Account for these runs apart: one statement protects one thing against one change of the data."
+        do = (
+            "Account for these runs apart: one statement protects one thing against one change of "
+            "the data."
+        )
         wanted = "" if asked is None else f" {_name(asked)}"
         raise AccountingError(expected=f"one {name}{wanted} in all runs", got=got, do=do)
     return next(iter(found))
@@ -242,7 +291,9 @@ def _common(name: str, found: set[_T], asked: _T | None) -> _T:
 def _iterable(source: object) -> Iterable[object]:
     if not isinstance(source, Iterable):
         expected = "a ledger, a plan, a list of them, or (step, count) pairs"
-        raise ParameterError(owner="account", name="source", expected=expected, got=type(source).__name__)
+        raise ParameterError(
+            owner="account", name="source", expected=expected, got=type(source).__name__
+        )
     return source
 
 
@@ -270,5 +321,7 @@ def phrase(sampling: Sampling) -> str:
         case BallsInBins(batches):
             words = f"balls in bins, epochs of {batches} batches"
         case _:
-            raise AccountingError(expected="a sampling policy", got=type(sampling).__name__, do="Add its phrase.")
+            raise AccountingError(
+                expected="a sampling policy", got=type(sampling).__name__, do="Add its phrase."
+            )
     return words

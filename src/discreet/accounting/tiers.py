@@ -12,7 +12,9 @@ __all__ = ["Tier", "TierReading", "tier"]
 
 
 class Tier(Enum):
-    """STRONG: epsilon <= 1. REASONABLE: epsilon <= 10. WEAK: above. NONE: no finite or no valid guarantee."""
+    """STRONG: epsilon <= 1. REASONABLE: epsilon <= 10. WEAK: above. NONE: no finite or no valid
+    guarantee.
+    """
 
     STRONG = "tier 1: strong formal privacy guarantee"
     REASONABLE = "tier 2: reasonable privacy guarantee"
@@ -26,7 +28,8 @@ class TierReading:
 
     Args:
         tier: of the upper bound, never of the estimate.
-        remarks: conditions under which the guide's tiers apply and that the guarantee alone does not show.
+        remarks: conditions under which the guide's tiers apply and that the guarantee alone does
+            not show.
     """
 
     tier: Tier
@@ -38,10 +41,13 @@ def tier(guarantee: Guarantee) -> TierReading:
     check.instance("tier", "guarantee", guarantee, Guarantee)
     remarks = []
     if guarantee.unit == Unit.EXAMPLE:
-        remarks.append("the tiers are meant for users: they apply if no user has more than one example")
+        remarks.append(
+            "the tiers are meant for users: they apply if no user has more than one example"
+        )
     if guarantee.adjacency is Adjacency.REPLACE_ONE:
         remarks.append(
-            "the tiers are meant for add-or-remove and zero-out; under replace-one the same release has a larger epsilon"
+            "the tiers are meant for add-or-remove and zero-out; under replace-one the same "
+            "release has a larger epsilon"
         )
     if guarantee.voided_by:
         return TierReading(Tier.NONE, (f"voided by {', '.join(guarantee.voided_by)}", *remarks))
@@ -51,7 +57,10 @@ def tier(guarantee: Guarantee) -> TierReading:
         found = Tier.REASONABLE
     elif guarantee.upper < float("inf"):
         found = Tier.WEAK
-        remarks.append("epsilon alone is no evidence of anonymisation here: add an audit or other measures before release")
+        remarks.append(
+            "epsilon alone is no evidence of anonymisation here: add an audit or other "
+            "measures before release"
+        )
     else:
         found = Tier.NONE
     return TierReading(found, tuple(remarks))

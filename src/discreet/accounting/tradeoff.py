@@ -1,13 +1,15 @@
 """What a guarantee means for an attacker: trade-off curve, advantage, best hit rate, posterior.
 
-A *privacy profile* is a function epsilon -> delta(epsilon), the least delta (or anything above it) at which the release is
-(epsilon, delta)-differentially private, in both directions of the adjacency. An attacker who has to tell two neighbouring data
-sets apart, with false-positive rate x and hit rate (true-positive rate) y, satisfies for every epsilon >= 0
+A *privacy profile* is a function epsilon -> delta(epsilon), the least delta (or anything above it)
+at which the release is (epsilon, delta)-differentially private, in both directions of the
+adjacency. An attacker who has to tell two neighbouring data sets apart, with false-positive rate x
+and hit rate (true-positive rate) y, satisfies for every epsilon >= 0
 
     y <= delta + e^epsilon x      and      1 - x <= delta + e^epsilon (1 - y).
 
-Each such line is a valid limit on its own, so taking the best of *some* epsilons is valid too, and with a profile that is
-rounded up every limit here errs on the side of the attacker. Proof: docs/proofs/tradeoff.md.
+Each such line is a valid limit on its own, so taking the best of *some* epsilons is valid too, and
+with a profile that is rounded up every limit here errs on the side of the attacker. Proof:
+docs/proofs/tradeoff.md.
 """
 
 from __future__ import annotations
@@ -30,20 +32,32 @@ if TYPE_CHECKING:
     from discreet.accounting.sources import Source
     from discreet.units import Adjacency
 
-__all__ = ["Profile", "TradeOff", "attack_success", "hit_rate", "membership_advantage", "posterior", "profile_of"]
+__all__ = [
+    "Profile",
+    "TradeOff",
+    "attack_success",
+    "hit_rate",
+    "membership_advantage",
+    "posterior",
+    "profile_of",
+]
 
 Profile: TypeAlias = Callable[[float], float]
 
 _UP = 1.0 + 2.0**-48
 _FURTHEST = 700.0  # beyond, e^epsilon overflows and nothing is claimed
-_SCAN = (0.0, *np.geomspace(2e-3, 65.0, 16).tolist())  # epsilons that are tried first, each twice the one before
+_SCAN = (
+    0.0,
+    *np.geomspace(2e-3, 65.0, 16).tolist(),
+)  # epsilons that are tried first, each twice the one before
 
 
 @dataclass(frozen=True, slots=True)
 class TradeOff:
     """A lower bound on the attacker's miss rate as a function of its false-positive rate.
 
-    f(x) = max over the points (epsilon, delta) of 0, 1 - delta - e^epsilon x, e^-epsilon (1 - delta - x); convex and falling.
+    f(x) = max over the points (epsilon, delta) of 0, 1 - delta - e^epsilon x, e^-epsilon (1 - delta
+    - x); convex and falling.
 
     Args:
         epsilons, deltas: points of a profile, each a valid statement.
@@ -59,11 +73,21 @@ class TradeOff:
     def __post_init__(self) -> None:
         if not self.epsilons or len(self.epsilons) != len(self.deltas):
             got = f"{len(self.epsilons)} epsilons and {len(self.deltas)} deltas"
-            raise ParameterError(owner="TradeOff", name="epsilons", expected="one delta for each, at least one", got=got)
+            raise ParameterError(
+                owner="TradeOff",
+                name="epsilons",
+                expected="one delta for each, at least one",
+                got=got,
+            )
         for epsilon, delta in zip(self.epsilons, self.deltas, strict=True):
             if not epsilon >= 0.0 or not 0.0 <= delta <= 1.0:
                 expected = "points with epsilon >= 0 and delta in [0, 1]"
-                raise ParameterError(owner="TradeOff", name="epsilons", expected=expected, got=f"({epsilon!r}, {delta!r})")
+                raise ParameterError(
+                    owner="TradeOff",
+                    name="epsilons",
+                    expected=expected,
+                    got=f"({epsilon!r}, {delta!r})",
+                )
 
     @classmethod
     def of(cls, profile: Profile, epsilons: Sequence[float]) -> TradeOff:
@@ -76,13 +100,20 @@ class TradeOff:
         kept = (1.0 - np.asarray(self.deltas)) * (1.0 - 2.0**-50)
         epsilons = np.asarray(self.epsilons)
         growth = np.exp(np.minimum(epsilons, _FURTHEST)) * _UP
-        lines = np.where(epsilons <= _FURTHEST, np.maximum(kept - growth * x, (kept - x) / growth) - 2.0**-50, 0.0)
+        lines = np.where(
+            epsilons <= _FURTHEST,
+            np.maximum(kept - growth * x, (kept - x) / growth) - 2.0**-50,
+            0.0,
+        )
         result: FloatArray = np.clip(lines.max(axis=-1), 0.0, 1.0)
         return result
 
 
-def profile_of(source: Source, *, adjacency: Adjacency | None = None, accountant: Accountant = "tight") -> Profile:
-    """The certified upper profile of a ledger, a plan or (step, count) pairs, each epsilon computed once.
+def profile_of(
+    source: Source, *, adjacency: Adjacency | None = None, accountant: Accountant = "tight"
+) -> Profile:
+    """The certified upper profile of a ledger, a plan or (step, count) pairs, each epsilon computed
+    once.
 
     >>> from discreet.ledger.events import Everything, GaussianSum, Step
     >>> from discreet.units import Adjacency
@@ -93,7 +124,9 @@ def profile_of(source: Source, *, adjacency: Adjacency | None = None, accountant
 
     @cache
     def delta(epsilon: float) -> float:
-        return account(source, epsilon=epsilon, adjacency=adjacency, accountant=accountant, tolerance=1e-2).delta
+        return account(
+            source, epsilon=epsilon, adjacency=adjacency, accountant=accountant, tolerance=1e-2
+        ).delta
 
     return delta
 
@@ -118,12 +151,16 @@ def hit_rate(profile: Profile, *, false_positive_rate: float) -> float:
     values: list[float] = []
     for epsilon in _SCAN:
         # Whatever delta is, no bound from here on is below this.
-        if values and min(math.exp(epsilon) * x, 1.0 - math.exp(-epsilon) * (1.0 - x)) > min(values):
+        if values and min(math.exp(epsilon) * x, 1.0 - math.exp(-epsilon) * (1.0 - x)) > min(
+            values
+        ):
             break
         values.append(bound(epsilon))
     best = int(np.argmin(values))
     low, high = _SCAN[max(0, best - 1)], _SCAN[min(len(_SCAN) - 1, best + 1)]
-    found = scipy.optimize.minimize_scalar(bound, bounds=(low, high), method="bounded", options={"xatol": 1e-2 * high})
+    found = scipy.optimize.minimize_scalar(
+        bound, bounds=(low, high), method="bounded", options={"xatol": 1e-2 * high}
+    )
     return min(1.0, min(values[best], float(found.fun)) * _UP)
 
 
@@ -144,20 +181,27 @@ def posterior(profile: Profile, *, prior: float, false_positive_rate: float) -> 
 def attack_success(profile: Profile, *, prior: float) -> float:
     """The largest probability that any attack guesses membership rightly, with this prior.
 
-    With odds t = (1-p)/p >= 1 it is (1-p) + p * delta(ln t), and the same with p and 1-p exchanged for t < 1: the
-    hockey-stick divergence at t *is* the Bayes risk.
+    With odds t = (1-p)/p >= 1 it is (1-p) + p * delta(ln t), and the same with p and 1-p exchanged
+    for t < 1: the hockey-stick divergence at t *is* the Bayes risk.
 
     >>> attack_success(lambda epsilon: 0.2, prior=0.5)
     0.6...
     """
     p = check.fraction("attack_success", "prior", prior)
     rarer, commoner = min(p, 1.0 - p), max(p, 1.0 - p)
-    odds = max(0.0, math.log(commoner / rarer) * (1.0 - 2.0**-50))  # rounded down: delta falls with epsilon
+    odds = max(
+        0.0, math.log(commoner / rarer) * (1.0 - 2.0**-50)
+    )  # rounded down: delta falls with epsilon
     return min(1.0, (commoner + rarer * _delta(profile, odds)) * _UP)
 
 
 def _delta(profile: Profile, epsilon: float) -> float:
     delta = float(profile(epsilon))
     if not 0.0 <= delta <= 1.0:
-        raise ParameterError(owner="profile", name="delta", expected="a number in [0, 1] for every epsilon", got=repr(delta))
+        raise ParameterError(
+            owner="profile",
+            name="delta",
+            expected="a number in [0, 1] for every epsilon",
+            got=repr(delta),
+        )
     return delta

@@ -1,18 +1,22 @@
-"""Tuning: the privacy of training a random number of times and releasing the best [PapernotSteinke2022].
+"""Tuning: the privacy of training a random number of times and releasing the best
+[PapernotSteinke2022].
 
-The number of runs K is drawn once, from a distribution that does not look at the data; each run is the same mechanism with
-its own random hyperparameters; only the best run is released. With D(a) the Rényi divergence of one run:
+The number of runs K is drawn once, from a distribution that does not look at the data; each run is
+the same mechanism with its own random hyperparameters; only the best run is released. With D(a) the
+Rényi divergence of one run:
 
 Theorem 2, truncated negative binomial K, any second order b >= 1:
 
     D'(a) <= D(a) + (1 + eta) (1 - 1/b) D(b) + (1 + eta) ln(1/gamma) / b + ln E[K] / (a-1)
 
-Theorem 6, Poisson K, if one run is (epsilon-hat, delta-hat)-private with e^(epsilon-hat) <= 1 + 1/(a-1):
+Theorem 6, Poisson K, if one run is (epsilon-hat, delta-hat)-private with e^(epsilon-hat) <= 1 +
+1/(a-1):
 
     D'(a) <= D(a) + mean * delta-hat + ln(mean) / (a-1)
 
-The order b and the delta-hat are free: any choice is valid, the best is searched for, and delta-hat may come from the tight
-accountant. (The guide's appendix C prints 1 - 1/a for 1 - 1/b, and epsilon-hat = 1 + 1/(a-1) without the exponential.)
+The order b and the delta-hat are free: any choice is valid, the best is searched for, and delta-hat
+may come from the tight accountant. (The guide's appendix C prints 1 - 1/a for 1 - 1/b, and
+epsilon-hat = 1 + 1/(a-1) without the exponential.)
 """
 
 from __future__ import annotations
@@ -41,7 +45,8 @@ _UP = 1.0 + 2.0**-44
 
 @dataclass(frozen=True, slots=True)
 class TruncatedNegativeBinomial:
-    """K >= 1 with P[K = k] proportional to (1-gamma)^k C(k + eta - 1, k); eta = 0 is logarithmic, eta = 1 geometric.
+    """K >= 1 with P[K = k] proportional to (1-gamma)^k C(k + eta - 1, k); eta = 0 is logarithmic,
+    eta = 1 geometric.
 
     Args:
         shape: eta, above -1; larger concentrates K and costs more.
@@ -54,7 +59,12 @@ class TruncatedNegativeBinomial:
     def __post_init__(self) -> None:
         shape = check.real("TruncatedNegativeBinomial", "shape", self.shape)
         if shape <= -1.0:
-            raise ParameterError(owner="TruncatedNegativeBinomial", name="shape", expected="above -1", got=repr(shape))
+            raise ParameterError(
+                owner="TruncatedNegativeBinomial",
+                name="shape",
+                expected="above -1",
+                got=repr(shape),
+            )
         check.fraction("TruncatedNegativeBinomial", "gamma", self.gamma)
 
     @classmethod
@@ -66,16 +76,22 @@ class TruncatedNegativeBinomial:
         """
         wanted = check.positive("TruncatedNegativeBinomial", "mean", mean)
         if wanted <= 1.0:
-            raise ParameterError(owner="TruncatedNegativeBinomial", name="mean", expected="above 1", got=repr(wanted))
+            raise ParameterError(
+                owner="TruncatedNegativeBinomial", name="mean", expected="above 1", got=repr(wanted)
+            )
 
         def missing(log_gamma: float) -> float:
             return math.log(cls(shape, math.exp(log_gamma)).mean / wanted)
 
-        return cls(shape, math.exp(float(scipy.optimize.brentq(missing, -300.0, -1e-9, xtol=1e-13))))
+        return cls(
+            shape, math.exp(float(scipy.optimize.brentq(missing, -300.0, -1e-9, xtol=1e-13)))
+        )
 
     @property
     def mean(self) -> float:
-        """E[K] = eta (1-gamma) / (gamma (1 - gamma^eta)), in the limit (1/gamma - 1) / ln(1/gamma) for eta = 0."""
+        """E[K] = eta (1-gamma) / (gamma (1 - gamma^eta)), in the limit (1/gamma - 1) / ln(1/gamma)
+        for eta = 0.
+        """
         log = math.log(self.gamma)
         if abs(self.shape * log) < 1e-9:
             return (1.0 / self.gamma - 1.0) / -log
@@ -86,14 +102,21 @@ class TruncatedNegativeBinomial:
         k = check.whole("TruncatedNegativeBinomial", "runs", runs, least=1)
         if abs(self.shape) < 1e-12:
             return (1.0 - self.gamma) ** k / (k * -math.log(self.gamma))
-        ways = math.exp(math.lgamma(k + self.shape) - math.lgamma(self.shape + 1.0) - math.lgamma(k + 1.0)) * self.shape
+        ways = (
+            math.exp(
+                math.lgamma(k + self.shape) - math.lgamma(self.shape + 1.0) - math.lgamma(k + 1.0)
+            )
+            * self.shape
+        )
         return (1.0 - self.gamma) ** k * ways / math.expm1(-self.shape * math.log(self.gamma))
 
     def divergence(self, one: Callable[[float], float], order: float) -> float:
         """Theorem 2 at the best second order."""
 
         def extra(second: float) -> float:
-            return (1.0 + self.shape) * ((1.0 - 1.0 / second) * one(second) - math.log(self.gamma) / second)
+            return (1.0 + self.shape) * (
+                (1.0 - 1.0 / second) * one(second) - math.log(self.gamma) / second
+            )
 
         best = extra(best_order(extra))
         return (one(order) + best + math.log(self.mean) / (order - 1.0)) * _UP
@@ -105,7 +128,8 @@ class PoissonTrials:
 
     Args:
         mean: expected number of runs, at least 1.
-        delta_of: a valid delta of one run at any epsilon > 0; by default the Rényi accountant's. The tight one is far better.
+        delta_of: a valid delta of one run at any epsilon > 0; by default the Rényi accountant's.
+            The tight one is far better.
     """
 
     mean: float
@@ -113,9 +137,13 @@ class PoissonTrials:
 
     def __post_init__(self) -> None:
         if check.positive("PoissonTrials", "mean", self.mean) < 1.0:
-            raise ParameterError(owner="PoissonTrials", name="mean", expected="at least 1", got=repr(self.mean))
+            raise ParameterError(
+                owner="PoissonTrials", name="mean", expected="at least 1", got=repr(self.mean)
+            )
 
-    def divergence(self, one: Callable[[float], float], order: float, delta_of: Callable[[float], float]) -> float:
+    def divergence(
+        self, one: Callable[[float], float], order: float, delta_of: Callable[[float], float]
+    ) -> float:
         """Theorem 6."""
         hat = math.log1p(1.0 / (order - 1.0)) * (1.0 - 2.0**-50)
         return (one(order) + self.mean * delta_of(hat) + math.log(self.mean) / (order - 1.0)) * _UP
@@ -124,7 +152,9 @@ class PoissonTrials:
 Trials: TypeAlias = TruncatedNegativeBinomial | PoissonTrials
 
 
-def selection_epsilon(counted: Sequence[tuple[Leaf, int]], trials: Trials, *, delta: float) -> rdp.RenyiBound:
+def selection_epsilon(
+    counted: Sequence[tuple[Leaf, int]], trials: Trials, *, delta: float
+) -> rdp.RenyiBound:
     """Epsilon of releasing the best of a random number of runs, each consisting of these leaves.
 
     >>> from discreet.accounting.leaves import PoissonGaussian
@@ -134,7 +164,9 @@ def selection_epsilon(counted: Sequence[tuple[Leaf, int]], trials: Trials, *, de
     """
     target = check.fraction("selection_epsilon", "delta", delta)
     if not counted:
-        raise AccountingError(expected="at least one leaf in a run", got="none", do="Pass the leaves of one run.")
+        raise AccountingError(
+            expected="at least one leaf in a run", got="none", do="Pass the leaves of one run."
+        )
 
     def one(order: float) -> float:
         return rdp.composed(counted, order)

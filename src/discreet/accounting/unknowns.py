@@ -1,7 +1,9 @@
-"""What can be solved for: each class holds everything that is known and names the one value that is not.
+"""What can be solved for: each class holds everything that is known and names the one value that is
+not.
 
-Every class says how a value becomes a step and a count, whether more of it costs more or less privacy, and where a search
-may start. The directions are theorems, proven in docs/proofs/calibration.md; none is guessed from numbers.
+Every class says how a value becomes a step and a count, whether more of it costs more or less
+privacy, and where a search may start. The directions are theorems, proven in
+docs/proofs/calibration.md; none is guessed from numbers.
 """
 
 from __future__ import annotations
@@ -11,7 +13,13 @@ from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
 from discreet import _validate as check
-from discreet.accounting._starts import amplification, inverse_square, log_expm1, noise_slope, square_parameter
+from discreet.accounting._starts import (
+    amplification,
+    inverse_square,
+    log_expm1,
+    noise_slope,
+    square_parameter,
+)
 from discreet.errors import AccountingError, ParameterError
 from discreet.ledger.events import GaussianSum, Poisson, Sampling, Step
 from discreet.ledger.folding import folded_noise_multiplier
@@ -38,7 +46,9 @@ _SMALLEST = 1e-12  # probability below which no search goes
 
 @dataclass(frozen=True, slots=True)
 class NoiseMultiplier:
-    """Noise standard deviation over sensitivity, for `steps` steps of one Gaussian sum; more costs less (post-processing)."""
+    """Noise standard deviation over sensitivity, for `steps` steps of one Gaussian sum; more costs
+    less (post-processing).
+    """
 
     sampling: Sampling
     steps: int
@@ -55,7 +65,9 @@ class NoiseMultiplier:
         return 1e-3, 1e9
 
     def start(self, mu: float) -> tuple[float, float]:
-        """A first value for a target that a Gaussian of parameter `mu` would meet, and d ln(epsilon) / d ln(value) there."""
+        """A first value for a target that a Gaussian of parameter `mu` would meet, and d
+        ln(epsilon) / d ln(value) there.
+        """
         probability, draws, distance = amplification(self.sampling)
         total = draws * self.steps
         if probability == 1.0:
@@ -70,7 +82,9 @@ class NoiseMultiplier:
 
 @dataclass(frozen=True, slots=True)
 class Probability:
-    """Probability of a Poisson sample at a fixed noise multiplier; more costs more (a rarer sample mixes in nothing)."""
+    """Probability of a Poisson sample at a fixed noise multiplier; more costs more (a rarer sample
+    mixes in nothing).
+    """
 
     noise_multiplier: float
     steps: int
@@ -98,7 +112,9 @@ class Probability:
 
 @dataclass(frozen=True, slots=True)
 class ExpectedBatchSize:
-    """Largest expected size of a Poisson sample of `records` records at a fixed noise multiplier; more costs more."""
+    """Largest expected size of a Poisson sample of `records` records at a fixed noise multiplier;
+    more costs more.
+    """
 
     records: int
     noise_multiplier: float
@@ -129,11 +145,13 @@ class ExpectedBatchSize:
 
 @dataclass(frozen=True, slots=True)
 class ProbabilityAtAverageNoise:
-    """Probability of a Poisson sample when the noise on the *average* is fixed [McMahan2018, section 4].
+    """Probability of a Poisson sample when the noise on the *average* is fixed [McMahan2018,
+    section 4].
 
-    The noise multiplier is z = q n * average_noise. More costs less: every Rényi moment of whole order falls with q
-    (docs/proofs/calibration.md, theorem 4). At probabilities so small that the record is hardly ever drawn (q * steps near
-    delta) epsilon falls again, for the wrong reason; the search keeps to the branch that ends at q = 1.
+    The noise multiplier is z = q n * average_noise. More costs less: every Rényi moment of whole
+    order falls with q (docs/proofs/calibration.md, theorem 4). At probabilities so small that the
+    record is hardly ever drawn (q * steps near delta) epsilon falls again, for the wrong reason;
+    the search keeps to the branch that ends at q = 1.
 
     Args:
         records: number of records, n.
@@ -176,7 +194,9 @@ class ProbabilityAtAverageNoise:
 
 @dataclass(frozen=True, slots=True)
 class ExpectedBatchSizeAtAverageNoise:
-    """Smallest expected size of a Poisson sample when the noise on the average is fixed; see `ProbabilityAtAverageNoise`."""
+    """Smallest expected size of a Poisson sample when the noise on the average is fixed; see
+    `ProbabilityAtAverageNoise`.
+    """
 
     records: int
     average_noise: float
@@ -241,7 +261,8 @@ class Steps:
 
 @dataclass(frozen=True, slots=True)
 class GroupNoise:
-    """Noise standard deviation of one group, the other groups of the step being fixed; more costs less.
+    """Noise standard deviation of one group, the other groups of the step being fixed; more costs
+    less.
 
     The others alone set a floor: no noise on this group brings epsilon below what they cost.
 
@@ -265,16 +286,24 @@ class GroupNoise:
         named = [query for query in self.step.queries if query.group == self.group]
         if not named or not isinstance(named[0], GaussianSum):
             expected = f"one of the Gaussian groups {', '.join(self.step.groups)}"
-            raise ParameterError(owner="GroupNoise", name="group", expected=expected, got=repr(self.group))
+            raise ParameterError(
+                owner="GroupNoise", name="group", expected=expected, got=repr(self.group)
+            )
 
     def limits(self, delta: float) -> tuple[float, float]:  # noqa: ARG002 one protocol for all
         """Smallest and largest value to be tried."""
         return 1e-3 * self._sensitivity(), 1e6 * self._sensitivity()
 
     def start(self, mu: float) -> tuple[float, float]:
-        """The value that folds to the noise multiplier one group would need; the slope of the share it has."""
+        """The value that folds to the noise multiplier one group would need; the slope of the share
+        it has.
+        """
         noise, slope = NoiseMultiplier(self.step.sampling, self.steps).start(mu)
-        others = [query for query in self.step.queries if isinstance(query, GaussianSum) and query.group != self.group]
+        others = [
+            query
+            for query in self.step.queries
+            if isinstance(query, GaussianSum) and query.group != self.group
+        ]
         rest = noise**-2 - (folded_noise_multiplier(others) ** -2 if others else 0.0)
         share = max(0.05, rest * noise**2)
         return self._sensitivity() / math.sqrt(share) * noise, slope * share
@@ -290,12 +319,17 @@ class GroupNoise:
         return ((Step(self.step.sampling, queries), self.steps),)
 
     def _sensitivity(self) -> float:
-        return next(q.sensitivity for q in self.step.queries if isinstance(q, GaussianSum) and q.group == self.group)
+        return next(
+            q.sensitivity
+            for q in self.step.queries
+            if isinstance(q, GaussianSum) and q.group == self.group
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class NoiseFactor:
-    """One factor on the noise of some steps, other steps being fixed; more costs less (post-processing, step by step).
+    """One factor on the noise of some steps, other steps being fixed; more costs less
+    (post-processing, step by step).
 
     The fixed steps alone set a floor, as in `GroupNoise`.
 
@@ -315,10 +349,17 @@ class NoiseFactor:
         for step, count in (*self.scaled, *self.fixed):
             check.instance("NoiseFactor", "step", step, Step)
             check.whole("NoiseFactor", "count", count, least=1)
-        others = [query.group for step, _ in self.scaled for query in step.queries if not isinstance(query, GaussianSum)]
+        others = [
+            query.group
+            for step, _ in self.scaled
+            for query in step.queries
+            if not isinstance(query, GaussianSum)
+        ]
         if others or not self.scaled:
             got = f"other queries: {', '.join(others)}" if others else "none"
-            raise ParameterError(owner="NoiseFactor", name="scaled", expected="steps of Gaussian sums", got=got)
+            raise ParameterError(
+                owner="NoiseFactor", name="scaled", expected="steps of Gaussian sums", got=got
+            )
 
     def limits(self, delta: float) -> tuple[float, float]:  # noqa: ARG002 one protocol for all
         """Smallest and largest value to be tried."""
@@ -330,7 +371,9 @@ class NoiseFactor:
         low, high = math.log(1e-4), math.log(1e7)
         for _ in range(60):
             middle = 0.5 * (low + high)
-            cost = fixed + sum(square_parameter(step, count, math.exp(middle)) for step, count in self.scaled)
+            cost = fixed + sum(
+                square_parameter(step, count, math.exp(middle)) for step, count in self.scaled
+            )
             low, high = (middle, high) if cost > mu**2 else (low, middle)
         return math.exp(high), -max(0.05, 1.0 - fixed / mu**2)
 

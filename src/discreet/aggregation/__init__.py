@@ -1,4 +1,6 @@
-"""The NumPy engines: records as arrays, charged, clipped, summed exactly, noised once; the session that engines share."""
+"""The NumPy engines: records as arrays, charged, clipped, summed exactly, noised once; the session
+that engines share.
+"""
 
 from discreet.aggregation.aggregator import Aggregator, aggregate
 from discreet.aggregation.release import Release
@@ -6,4 +8,13 @@ from discreet.aggregation.second_moments import SecondMoments, symmetrised
 from discreet.aggregation.session import Session
 from discreet.aggregation.sums import PartialSums, Records
 
-__all__ = ["Aggregator", "PartialSums", "Records", "Release", "SecondMoments", "Session", "aggregate", "symmetrised"]
+__all__ = [
+    "Aggregator",
+    "PartialSums",
+    "Records",
+    "Release",
+    "SecondMoments",
+    "Session",
+    "aggregate",
+    "symmetrised",
+]

@@ -1,9 +1,10 @@
 """The NumPy engine: one charge, one sample, one noised release, step after step.
 
-    plan -> ledger (charged, durable) -> sample -> records -> clipped sums -> noise -> release -> next state
+    plan -> ledger (charged, durable) -> sample -> records -> clipped sums -> noise -> release ->
+    next state
 
-It serves any iterative procedure whose records are arrays (k-means, logistic regression, federated averaging), and is the
-reference for engines that compute their clipped sums elsewhere.
+It serves any iterative procedure whose records are arrays (k-means, logistic regression, federated
+averaging), and is the reference for engines that compute their clipped sums elsewhere.
 """
 
 from __future__ import annotations
@@ -33,18 +34,22 @@ __all__ = ["Aggregator", "aggregate"]
 class Aggregator:
     """Executes a plan on records that the caller computes.
 
-    Guarantee: what `release` returns is post-processing of the Gaussian queries that the ledger was charged with before the
-    sample was drawn: integer sums whose sensitivity is checked record by record, exact noise, numerics `exact`. This holds if a
-    record's arrays are computed from that record and from released values alone, bit for bit (docs/proofs/sums.md,
+    Guarantee: what `release` returns is post-processing of the Gaussian queries that the ledger was
+        charged with before the
+    sample was drawn: integer sums whose sensitivity is checked record by record, exact noise,
+    numerics `exact`. This holds if a record's arrays are computed from that record and from
+    released values alone, bit for bit (docs/proofs/sums.md,
     assumption A: a matrix product may round a record otherwise in a batch of another size).
 
     Args:
         plan: with leaves (see `Plan.for_leaves`).
         ledger: of the data set, open to append.
         source: of noise and samples; a fresh one from the operating system by default.
-        label: what this run is, for the ledger; public. Left out, the name of the script or notebook.
-        parameters: `CHOSEN_FROM_OUTPUTS` declares that what was released from these data had a part in choosing this plan:
-            refused on a ledger that is held to a list, covered by a `Filter` or an `Odometer`.
+        label: what this run is, for the ledger; public. Left out, the name of the script or
+            notebook.
+        parameters: `CHOSEN_FROM_OUTPUTS` declares that what was released from these data had a part
+            in choosing this plan: refused on a ledger that is held to a list, covered by a `Filter`
+            or an `Odometer`.
 
     >>> from discreet.ledger.events import Everything
     >>> from discreet.mechanisms import Gaussian
@@ -66,7 +71,14 @@ class Aggregator:
         label: str | None = None,
         parameters: Parameters = Parameters.FIXED_IN_ADVANCE,
     ) -> None:
-        self._session = Session(plan, ledger=ledger, numerics=Numerics.EXACT, source=source, label=label, parameters=parameters)
+        self._session = Session(
+            plan,
+            ledger=ledger,
+            numerics=Numerics.EXACT,
+            source=source,
+            label=label,
+            parameters=parameters,
+        )
         _rehearse(self._session.bound)
         self._pieces = itertools.count()
         self._lock = threading.Lock()
@@ -87,15 +99,24 @@ class Aggregator:
         return self._session.state
 
     def samples(
-        self, start: int = 0, state: State | None = None, *, until_budget: bool = False, lost: str = ""
+        self,
+        start: int = 0,
+        state: State | None = None,
+        *,
+        until_budget: bool = False,
+        lost: str = "",
     ) -> Iterator[Sample]:
-        """The plan's samples, each charged before it is drawn; release each before taking the next. Once for each run.
+        """The plan's samples, each charged before it is drawn; release each before taking the next.
+        Once for each run.
 
         Args:
-            start: first step, for a run that is resumed. Steps that ran before are in the ledger already.
+            start: first step, for a run that is resumed. Steps that ran before are in the ledger
+                already.
             state: of the resumed run.
-            until_budget: end with the last step that the ledger admits, instead of refusing a plan that does not fit.
-            lost: a public reason for which steps that were charged and lost may be taken again, such as "power failure".
+            until_budget: end with the last step that the ledger admits, instead of refusing a plan
+                that does not fit.
+            lost: a public reason for which steps that were charged and lost may be taken again,
+                such as "power failure".
 
         Raises:
             BudgetExceeded: not all steps fit; nothing was charged.
@@ -103,10 +124,12 @@ class Aggregator:
         return self._session.samples(start, state, until_budget=until_budget, lost=lost)
 
     def stop(self, reason: str) -> None:
-        """Declare that the loop ends early for a public reason: what was taken counts, not all that was planned.
+        """Declare that the loop ends early for a public reason: what was taken counts, not all that
+        was planned.
 
         Args:
-            reason: one that owes nothing to what was released; it stands in the guarantee, in your words.
+            reason: one that owes nothing to what was released; it stands in the guarantee, in your
+                words.
         """
         self._session.stop(reason)
 
@@ -120,17 +143,25 @@ class Aggregator:
 
         in_slots = any(group.slots for group in session.bound.start)
         piece = next(self._pieces)
-        return PartialSums(session.bound, session.state, place=place, piece=piece, slots=slots if in_slots else None)
+        return PartialSums(
+            session.bound,
+            session.state,
+            place=place,
+            piece=piece,
+            slots=slots if in_slots else None,
+        )
 
     def release(self, sample: Sample, records: Records | PartialSums) -> Release:
         """Clip, sum, add noise, once for each sample.
 
         Args:
             sample: from `samples()` of this run.
-            records: one row for each record of the sample, in any order; or sums of them from `partial`. Sensitive.
+            records: one row for each record of the sample, in any order; or sums of them from
+                `partial`. Sensitive.
 
         Raises:
-            SampleMisuse: another run's sample, a second release, sums of another sample, or not as many records as were drawn.
+            SampleMisuse: another run's sample, a second release, sums of another sample, or not as
+                many records as were drawn.
         """
         self._session.check_issued(sample)
         if isinstance(records, PartialSums):
@@ -162,13 +193,17 @@ class Aggregator:
         session.update(values)
         return Release(sample.step, sample.batch, values, noise_std, divisors)
 
-    def _noised(self, integers: NDArray[np.float64], group: Group, sample: Sample, lane: int) -> NDArray[np.float64]:
+    def _noised(
+        self, integers: NDArray[np.float64], group: Group, sample: Sample, lane: int
+    ) -> NDArray[np.float64]:
         """The noised sum of a group, in its scaled unit; in the place of its integers."""
         if not group.private:
             return integers
         grid = grid_of(group)
         stream = self._session.noise_stream(sample, lane)
-        GaussianNoise(stream, scale=grid.scale(group.noise_std), size=integers.size).add_to(integers)
+        GaussianNoise(stream, scale=grid.scale(group.noise_std), size=integers.size).add_to(
+            integers
+        )
         integers *= grid.spacing
         return integers
 
@@ -182,14 +217,21 @@ def _held(sums: PartialSums, group: Group) -> NDArray[np.float64]:
 
 def _rehearse(bound: Bound) -> None:
     """Sums of no records: whatever is out of range is refused here, before anything is charged."""
-    PartialSums(bound, bound.initial_state, place=("", 0, 0), slots=lambda *_: np.empty(0, np.int64)).add([])
+    PartialSums(
+        bound, bound.initial_state, place=("", 0, 0), slots=lambda *_: np.empty(0, np.int64)
+    ).add([])
     for group in bound.start:
         if group.private:
             grid_of(group).scale(group.noise_std)
 
 
 def aggregate(
-    records: Records, plan: Plan, *, ledger: Ledger, source: Source | None = None, label: str | None = None
+    records: Records,
+    plan: Plan,
+    *,
+    ledger: Ledger,
+    source: Source | None = None,
+    label: str | None = None,
 ) -> Release:
     """One release from a whole data set: for plans of one step.
 
@@ -198,18 +240,27 @@ def aggregate(
         plan: of one step and one batch.
         ledger: of the data set, open to append.
         source: of noise and samples; a fresh one from the operating system by default.
-        label: what this run is, for the ledger; public. Left out, the name of the script or notebook.
+        label: what this run is, for the ledger; public. Left out, the name of the script or
+            notebook.
     """
     run = Aggregator(plan, ledger=ledger, source=source, label=label)
     sampler = run.sampler
     if sampler.batches != 1 or sampler.owners is not None:
         expected = "of one step and one batch, over records that are rows"
-        raise ParameterError(owner="aggregate", name="plan", expected=expected, got=f"{sampler.batches} batches")
-    sizes = {len(rows) for rows in records.values()} if isinstance(records, Mapping) else {len(records)}
+        raise ParameterError(
+            owner="aggregate", name="plan", expected=expected, got=f"{sampler.batches} batches"
+        )
+    sizes = (
+        {len(rows) for rows in records.values()} if isinstance(records, Mapping) else {len(records)}
+    )
     if sizes != {sampler.records}:
         expected = f"one row for each of the {sampler.records} records that the plan names"
-        raise ParameterError(owner="aggregate", name="records", expected=expected, got="another number of rows")
+        raise ParameterError(
+            owner="aggregate", name="records", expected=expected, got="another number of rows"
+        )
     (sample,) = run.samples()
     if isinstance(records, Mapping):
-        return run.release(sample, {leaf: bare(rows)[sample.indices] for leaf, rows in records.items()})
+        return run.release(
+            sample, {leaf: bare(rows)[sample.indices] for leaf, rows in records.items()}
+        )
     return run.release(sample, [records[index] for index in sample.indices])

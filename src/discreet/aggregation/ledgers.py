@@ -11,7 +11,9 @@ from discreet.ledger.rules import HasTerms
 __all__ = ["opened_ledger"]
 
 
-def opened_ledger(ledger: Ledger | str | os.PathLike[str], budget: HasTerms | None) -> tuple[bool, Ledger]:
+def opened_ledger(
+    ledger: Ledger | str | os.PathLike[str], budget: HasTerms | None
+) -> tuple[bool, Ledger]:
     """Whether the ledger is the run's own to close, and the ledger."""
     if not isinstance(ledger, Ledger):
         return True, Ledger.open(ledger, budget=budget)

@@ -17,10 +17,12 @@ class Release(Mapping[str, NDArray[np.float64]]):
 
     Args:
         step, batch: place in the run.
-        sums: the noised sum of each leaf, in the leaf's own unit, as one axis of its dimension: were it the shape that records
-            had, an empty sample, which has no records to tell it, would show.
+        sums: the noised sum of each leaf, in the leaf's own unit, as one axis of its dimension:
+            were it the shape that records had, an empty sample, which has no records to tell it,
+            would show.
         noise_std: standard deviation of the noise on every coordinate of the sum, by leaf.
-        divisors: what turns a sum into an average: the expected batch size, or the number of slots. Never a realised size.
+        divisors: what turns a sum into an average: the expected batch size, or the number of slots.
+            Never a realised size.
     """
 
     step: int

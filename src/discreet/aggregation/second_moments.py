@@ -1,11 +1,13 @@
-"""The second NumPy engine: the noised sum of the outer products x x^T of a sample's records, as fast as a matrix product.
+"""The second NumPy engine: the noised sum of the outer products x x^T of a sample's records, as
+fast as a matrix product.
 
-    vectors -> clipped -> integers k of a grid, |k|^2 checked exactly -> sum of k k^T, exact in any order
+    vectors -> clipped -> integers k of a grid, |k|^2 checked exactly -> sum of k k^T, exact in any
+    order
             -> + noise on each of the d x d entries, exact -> * spacing -> release;   symmetrised afterwards
 
-The Frobenius norm of k k^T is |k|^2, so a bound on a record's squared norm is the sensitivity of the whole matrix. Sums of
-whole numbers below 2^53 are exact in float64, so the order in which a library multiplies and adds does not matter
-(docs/proofs/features.md).
+The Frobenius norm of k k^T is |k|^2, so a bound on a record's squared norm is the sensitivity of
+the whole matrix. Sums of whole numbers below 2^53 are exact in float64, so the order in which a
+library multiplies and adds does not matter (docs/proofs/features.md).
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ SECOND_MOMENTS = "second_moments"
 
 _MOST_SCALE_BITS = 32  # the noise's standard deviation is below 2^32 grid units
 _LEAST_SCALE = 2.0**-16  # below this there is hardly any noise, and soon none that can be drawn
-_CLIP_BITS = 400  # the clip norm is within 2^400 of 1, so that its square, by which weights go, is a float64
+_CLIP_BITS = (
+    400  # the clip norm is within 2^400 of 1, so that its square, by which weights go, is a float64
+)
 _HEADROOM_BITS = 52  # sums stay below 2^52 grid units, so that noise still fits into 53 bits
 _SLACK = 2.0**-40  # relative; more than all roundings between a certified norm and the integers
 _CHUNK = 2**22  # numbers at a time: enough rows for a fast product, little memory
@@ -45,10 +49,12 @@ _CHUNK = 2**22  # numbers at a time: enough rows for a fast product, little memo
 class OuterSums:
     """The sum of k k^T over some records of one sample, in integers of the grid. Sensitive.
 
-    Guarantee: adding, removing or zeroing out one record moves the matrix by at most the group's clip norm in Frobenius norm,
-    exactly, whatever the record holds; replacing one by at most twice that. A record with NaN or infinities contributes zeros.
-    What is assumed: a record's numbers are a function of that record alone, bit for bit. Neither the order of records, nor how
-    they were split into calls, nor the number of threads matters. No clipping code is trusted.
+    Guarantee: adding, removing or zeroing out one record moves the matrix by at most the group's
+    clip norm in Frobenius norm, exactly, whatever the record holds; replacing one by at most twice
+    that. A record with NaN or infinities contributes zeros.
+    What is assumed: a record's numbers are a function of that record alone, bit for bit. Neither
+    the order of records, nor how they were split into calls, nor the number of threads matters. No
+    clipping code is trusted.
 
     Args:
         group: clip norm and clipping rule; the norm of a record is that of x x^T, |x|^2. Public.
@@ -57,7 +63,18 @@ class OuterSums:
         place: of the sample: sums of another sample are not released in its place.
     """
 
-    __slots__ = ("_factor", "_group", "_most", "_place", "_radius", "_total", "_turn", "dimension", "grid", "records")
+    __slots__ = (
+        "_factor",
+        "_group",
+        "_most",
+        "_place",
+        "_radius",
+        "_total",
+        "_turn",
+        "dimension",
+        "grid",
+        "records",
+    )
 
     def __init__(self, group: Group, *, dimension: int, records: int, place: Place) -> None:
         self._group, self._place = group, place
@@ -67,7 +84,9 @@ class OuterSums:
         self._factor = math.sqrt(self._radius / group.clip_norm) * (1.0 - _SLACK)
         self._most = records
         self._total = np.zeros((dimension, dimension))
-        self._turn = [None]  # empty while a call is under way, and for ever if it is broken off; taken in one step: pop()
+        self._turn = [
+            None
+        ]  # empty while a call is under way, and for ever if it is broken off; taken in one step: pop()
         self.records = 0
 
     def add(self, vectors: NDArray[np.floating]) -> None:
@@ -77,10 +96,17 @@ class OuterSums:
             vectors: one row of `dimension` numbers per record; sensitive.
         """
         rows = bare(vectors)
-        if rows.ndim and not len(rows):  # an empty sample may have lost the shape and kind of its rows
+        if rows.ndim and not len(
+            rows
+        ):  # an empty sample may have lost the shape and kind of its rows
             rows = np.empty((0, self.dimension))
-        if rows.dtype not in (np.float16, np.float32, np.float64) or rows.shape[1:] != (self.dimension,):
-            expected, got = f"floating-point rows of {self.dimension} numbers", f"{rows.dtype}, rows of shape {rows.shape[1:]}"
+        if rows.dtype not in (np.float16, np.float32, np.float64) or rows.shape[1:] != (
+            self.dimension,
+        ):
+            expected, got = (
+                f"floating-point rows of {self.dimension} numbers",
+                f"{rows.dtype}, rows of shape {rows.shape[1:]}",
+            )
             raise ParameterError(owner="OuterSums.add", name="vectors", expected=expected, got=got)
         if self.records + len(rows) > self._most:
             raise _wrong_number()
@@ -93,13 +119,17 @@ class OuterSums:
         self._turn.append(None)
 
     def _integers(self, rows: NDArray[np.floating]) -> NDArray[np.float64]:
-        """Integers of each row, elementwise, so that they depend on their own record only; zeros where the check fails."""
+        """Integers of each row, elementwise, so that they depend on their own record only; zeros
+        where the check fails.
+        """
         squares = squared_norms(rows)  # of x; their squares are those of x x^T
         with np.errstate(all="ignore"):  # no record may raise; what is not finite fails the check
             weights = np.sqrt(self._group.weights((squares * squares)[:, np.newaxis]))
             units = np.multiply(rows, (weights * self._factor)[:, np.newaxis], dtype=np.float64)
             np.trunc(units, out=units)
-            within = np.einsum("bd,bd->b", units, units) <= self._radius  # false for NaN; exact where it is true, in any order
+            within = (
+                np.einsum("bd,bd->b", units, units) <= self._radius
+            )  # false for NaN; exact where it is true, in any order
         units[~within] = 0.0
         return np.asarray(units)
 
@@ -110,7 +140,9 @@ class OuterSums:
             raise _wrong_number()
 
     def integers(self) -> NDArray[np.float64]:
-        """The matrix in grid units, as whole numbers, row after row; sensitive until noise is added."""
+        """The matrix in grid units, as whole numbers, row after row; sensitive until noise is
+        added.
+        """
         self._check_whole()
         return self._total.reshape(-1).copy()
 
@@ -128,16 +160,20 @@ class OuterSums:
 class SecondMoments:
     """Executes a plan whose records are vectors x and whose one leaf is the matrix x x^T.
 
-    Guarantee: what `release` returns is post-processing of the Gaussian query that the ledger was charged with before the
-    sample was drawn: sensitivity checked record by record in integers, exact noise, numerics `exact`. This holds if a record's
-    vector is computed from that record and from released values alone, bit for bit (docs/proofs/sums.md, assumption A).
+    Guarantee: what `release` returns is post-processing of the Gaussian query that the ledger was
+        charged with before the
+    sample was drawn: sensitivity checked record by record in integers, exact noise, numerics
+    `exact`. This holds if a record's vector is computed from that record and from released values
+    alone, bit for bit (docs/proofs/sums.md, assumption A).
 
     Args:
-        plan: with the one leaf "second_moments" of d*d numbers in one group that is clipped flat. The group's clip norm bounds
+        plan: with the one leaf "second_moments" of d*d numbers in one group that is clipped flat.
+            The group's clip norm bounds
             |x x^T| = |x|^2.
         ledger: of the data set, open to append.
         source: of noise and samples; a fresh one from the operating system by default.
-        label: what this run is, for the ledger; public. Left out, the name of the script or notebook.
+        label: what this run is, for the ledger; public. Left out, the name of the script or
+            notebook.
         parameters: as for `Aggregator`.
 
     >>> from discreet.ledger.events import Everything
@@ -160,9 +196,18 @@ class SecondMoments:
         label: str | None = None,
         parameters: Parameters = Parameters.FIXED_IN_ADVANCE,
     ) -> None:
-        self._session = Session(plan, ledger=ledger, numerics=Numerics.EXACT, source=source, label=label, parameters=parameters)
+        self._session = Session(
+            plan,
+            ledger=ledger,
+            numerics=Numerics.EXACT,
+            source=source,
+            label=label,
+            parameters=parameters,
+        )
         self._group, self.dimension = _only_group(plan)
-        _grid(self._group, self.sampler.records)  # refuses what is out of range, before anything is charged
+        _grid(
+            self._group, self.sampler.records
+        )  # refuses what is out of range, before anything is charged
         self._lock = threading.Lock()
 
     @property
@@ -186,17 +231,22 @@ class SecondMoments:
     def partial(self, sample: Sample) -> OuterSums:
         """Empty sums for the records of this sample, to be filled in pieces."""
         place = self._session.place(sample)
-        return OuterSums(self._group, dimension=self.dimension, records=self.sampler.records, place=place)
+        return OuterSums(
+            self._group, dimension=self.dimension, records=self.sampler.records, place=place
+        )
 
     def release(self, sample: Sample, vectors: NDArray[np.floating] | OuterSums) -> Release:
-        """Clip, sum, add noise to every entry, once for each sample. The matrix is not symmetric: see `symmetrised`.
+        """Clip, sum, add noise to every entry, once for each sample. The matrix is not symmetric:
+        see `symmetrised`.
 
         Args:
             sample: from `samples()` of this run.
-            vectors: one row for each record of the sample, in any order; or sums of them from `partial`. Sensitive.
+            vectors: one row for each record of the sample, in any order; or sums of them from
+                `partial`. Sensitive.
 
         Raises:
-            SampleMisuse: another run's sample, a second release, sums of another sample, or not as many records as were drawn.
+            SampleMisuse: another run's sample, a second release, sums of another sample, or not as
+                many records as were drawn.
         """
         session = self._session
         session.check_issued(sample)
@@ -206,24 +256,33 @@ class SecondMoments:
             sums = self.partial(sample)
             sums.add(vectors)
         with self._lock:
-            matrix = sums.integers()  # before the check: what another thread adds after it does not count
+            matrix = (
+                sums.integers()
+            )  # before the check: what another thread adds after it does not count
             sums.check_complete(session.place(sample), len(sample))
             session.spend(sample)
             stream = session.noise_stream(sample, 0)
-            GaussianNoise(stream, scale=sums.grid.scale(self._group.noise_std), size=matrix.size).add_to(matrix)
+            GaussianNoise(
+                stream, scale=sums.grid.scale(self._group.noise_std), size=matrix.size
+            ).add_to(matrix)
             matrix *= sums.grid.spacing
         divisor = self._group.divisor(self.plan.expected_batch_size)
         noise_std = self._group.noise_std
         return Release(
-            sample.step, sample.batch, {SECOND_MOMENTS: matrix}, {SECOND_MOMENTS: noise_std}, {SECOND_MOMENTS: divisor}
+            sample.step,
+            sample.batch,
+            {SECOND_MOMENTS: matrix},
+            {SECOND_MOMENTS: noise_std},
+            {SECOND_MOMENTS: divisor},
         )
 
 
 def symmetrised(released: Release) -> NDArray[np.float64]:
     """The average second moment, (A + A^T)/2 over the public divisor: post-processing.
 
-    With independent noise of standard deviation s on every entry of A, the noise is s/sqrt(2) off the diagonal, s on it. A
-    mechanism on the upper triangle, whose entries off the diagonal count sqrt(2) times in the norm, would have the same.
+    With independent noise of standard deviation s on every entry of A, the noise is s/sqrt(2) off
+    the diagonal, s on it. A mechanism on the upper triangle, whose entries off the diagonal count
+    sqrt(2) times in the norm, would have the same.
     """
     flat = released.mean(SECOND_MOMENTS)
     matrix = flat.reshape(math.isqrt(flat.size), -1)
@@ -240,25 +299,48 @@ def _only_group(plan: Plan) -> tuple[Group, int]:
         group is None
         or list(dimensions) != [SECOND_MOMENTS]
         or dimension * dimension != size
-        or not (group.private and group.scales == (1.0,) and group.slots is None and not plan.bound.thresholds)
+        or not (
+            group.private
+            and group.scales == (1.0,)
+            and group.slots is None
+            and not plan.bound.thresholds
+        )
     ):
-        expected = f"of one leaf {SECOND_MOMENTS!r} with d*d numbers, clipped flat in one private group"
-        raise ParameterError(owner="SecondMoments", name="plan", expected=expected, got=f"{dimensions} in {len(groups)} groups")
+        expected = (
+            f"of one leaf {SECOND_MOMENTS!r} with d*d numbers, clipped flat in one private group"
+        )
+        raise ParameterError(
+            owner="SecondMoments",
+            name="plan",
+            expected=expected,
+            got=f"{dimensions} in {len(groups)} groups",
+        )
     return group, dimension
 
 
 def _grid(group: Group, records: int) -> tuple[Grid, int]:
-    """The finest grid on which sums and noise are exact; and the largest |k|^2: the clip norm in its units, rounded down.
+    """The finest grid on which sums and noise are exact; and the largest |k|^2: the clip norm in
+    its units, rounded down.
 
     Vectors have the root of its spacing, so it is finer than that of other sums.
     """
-    noise_bits, clip_bits = math.frexp(group.noise_std)[1], math.frexp(group.clip_norm)[1]  # 2^bits is above
+    noise_bits, clip_bits = (
+        math.frexp(group.noise_std)[1],
+        math.frexp(group.clip_norm)[1],
+    )  # 2^bits is above
     exponent = max(noise_bits - _MOST_SCALE_BITS, clip_bits + records.bit_length() - _HEADROOM_BITS)
-    grid = Grid(math.ldexp(1.0, exponent)) if abs(clip_bits) < _CLIP_BITS and abs(exponent) < 900 else None
+    grid = (
+        Grid(math.ldexp(1.0, exponent))
+        if abs(clip_bits) < _CLIP_BITS and abs(exponent) < 900
+        else None
+    )
     radius = 0 if grid is None else math.floor(group.clip_norm / grid.spacing)
     if grid is None or radius < 1 or grid.scale(group.noise_std) < _LEAST_SCALE:
         raise NumericsError(
-            expected="clip norm and noise within 2^400 of 1, and neither thousands of millions of times the other",
+            expected=(
+                "clip norm and noise within 2^400 of 1, and neither thousands of millions of "
+                "times the other"
+            ),
             got=f"clip_norm {group.clip_norm!r}, noise_std {group.noise_std!r}",
             do="Choose other units, or less noise.",
         )
@@ -268,7 +350,10 @@ def _grid(group: Group, records: int) -> tuple[Grid, int]:
 def _torn() -> SampleMisuse:
     return SampleMisuse(
         expected="sums to which every record was added once",
-        got="sums that an error or an interruption left half changed, or that another thread is changing",
+        got=(
+            "sums that an error or an interruption left half changed, or that another thread is "
+            "changing"
+        ),
         do="Start again from new sums: SecondMoments.partial(sample).",
     )
 
@@ -277,5 +362,8 @@ def _wrong_number() -> SampleMisuse:
     return SampleMisuse(
         expected="one row for each record of the sample, each added once",
         got="another number of rows, or sums of another sample",
-        do="Compute vectors for exactly sample.indices (or sample.units), also for an empty sample.",
+        do=(
+            "Compute vectors for exactly sample.indices (or sample.units), also for an empty "
+            "sample."
+        ),
     )

@@ -1,8 +1,11 @@
-"""What every engine shares: one plan executed once on one ledger, with samples that are charged before they are drawn.
+"""What every engine shares: one plan executed once on one ledger, with samples that are charged
+before they are drawn.
 
-    plan -> ledger (charged, durable) -> sample -> [the engine: clipped sums] -> noise of its own stream -> spent -> next state
+    plan -> ledger (charged, durable) -> sample -> [the engine: clipped sums] -> noise of its own
+    stream -> spent -> next state
 
-A session knows nothing of arrays or tensors: how clipped sums are computed is the business of the engine that holds it.
+A session knows nothing of arrays or tensors: how clipped sums are computed is the business of the
+    engine that holds it.
 """
 
 from __future__ import annotations
@@ -33,23 +36,28 @@ _OWNER = "a run"  # in errors: users know the engine, not the session that it ho
 
 
 class Session:
-    """One run of a plan: its ledger, its source, its samples and its state. One pass, then it is over.
+    """One run of a plan: its ledger, its source, its samples and its state. One pass, then it is
+    over.
 
-    Guarantee: every sample that `samples` yields was charged before it was drawn; no two samples, groups or purposes share
-    random bits; the state is a function of released values. That the sums which are noised have the sensitivity of the plan,
-    and that the numerics are those executed, is the engine's to ensure.
+    Guarantee: every sample that `samples` yields was charged before it was drawn; no two samples,
+    groups or purposes share random bits; the state is a function of released values. That the sums
+    which are noised have the sensitivity of the plan, and that the numerics are those executed, is
+    the engine's to ensure.
 
-    An engine, for each sample: `check_issued`, clipped sums for `groups()`, then, as one, `spend`, noise from `noise_stream`,
-    `update`. It holds a lock of its own where several threads may release.
+    An engine, for each sample: `check_issued`, clipped sums for `groups()`, then, as one, `spend`,
+    noise from `noise_stream`, `update`. It holds a lock of its own where several threads may
+    release.
 
     Args:
         plan: with leaves (see `Plan.for_leaves`).
         ledger: of the data set, open to append.
         numerics: level that the engine executes; at least the plan's.
         source: of noise and samples; a fresh one from the operating system by default.
-        label: what this run is, for the ledger; public. Left out, the name of the script or notebook.
-        parameters: `CHOSEN_FROM_OUTPUTS` declares that what was released from these data had a part in choosing this plan:
-            refused on a ledger that is held to a list, covered by a `Filter` or an `Odometer`.
+        label: what this run is, for the ledger; public. Left out, the name of the script or
+            notebook.
+        parameters: `CHOSEN_FROM_OUTPUTS` declares that what was released from these data had a part
+            in choosing this plan: refused on a ledger that is held to a list, covered by a `Filter`
+            or an `Odometer`.
 
     >>> from discreet.ledger.events import Poisson
     >>> from discreet.mechanisms import Gaussian
@@ -91,7 +99,9 @@ class Session:
         self._plan = check.instance(_OWNER, "plan", plan, Plan)
         if not isinstance(plan.sampler, Sampler):
             expected = "a plan with a number of records, from which samples are drawn"
-            raise ParameterError(owner=_OWNER, name="plan", expected=expected, got="a schedule", do="Give `records`.")
+            raise ParameterError(
+                owner=_OWNER, name="plan", expected=expected, got="a schedule", do="Give `records`."
+            )
         self._bound = plan.bound
         self._sampler = plan.sampler
         self._ledger = check.instance(_OWNER, "ledger", ledger, Ledger)
@@ -102,15 +112,26 @@ class Session:
                 got=f"groups without noise: {', '.join(plan.open_groups())}",
                 do="No budget covers them. Run a baseline on another ledger, without a budget.",
             )
-        self._source = Source.system() if source is None else check.instance(_OWNER, "source", source, Source)
+        self._source = (
+            Source.system() if source is None else check.instance(_OWNER, "source", source, Source)
+        )
         self._numerics = numerics
-        self._label = script_name() if label is None else check.label(_OWNER, "label", label, empty=True)
+        self._label = (
+            script_name() if label is None else check.label(_OWNER, "label", label, empty=True)
+        )
         self._parameters = check.instance(_OWNER, "parameters", parameters, Parameters)
-        if parameters is Parameters.CHOSEN_FROM_OUTPUTS and (terms is None or terms.rule is Rule.LIST):
+        if parameters is Parameters.CHOSEN_FROM_OUTPUTS and (
+            terms is None or terms.rule is Rule.LIST
+        ):
             raise LedgerMisuse(
                 expected="a filter or an odometer, for a run that is chosen from outputs",
-                got="a ledger for what its first run plans" if terms is None else "a ledger that is held to a list",
-                do="Open it with budget=dp.Filter(epsilon=..., delta=...) or dp.Odometer(delta=...) before its first run.",
+                got="a ledger for what its first run plans"
+                if terms is None
+                else "a ledger that is held to a list",
+                do=(
+                    "Open it with budget=dp.Filter(epsilon=..., delta=...) or "
+                    "dp.Odometer(delta=...) before its first run."
+                ),
             )
         self._state = self._bound.initial_state
         self._name = secrets.token_hex(16)
@@ -166,15 +187,20 @@ class Session:
         until_budget: bool = False,
         lost: str = "",
     ) -> Generator[Sample]:
-        """The plan's samples, each charged before it is drawn; release each before taking the next. Once for each run.
+        """The plan's samples, each charged before it is drawn; release each before taking the next.
+        Once for each run.
 
-        The run commits to all of its steps before the first; under a list all of them count, whenever the loop ends.
+        The run commits to all of its steps before the first; under a list all of them count,
+        whenever the loop ends.
 
         Args:
-            start: first step, for a run that is resumed: it takes the place of the run before, whose steps are charged.
+            start: first step, for a run that is resumed: it takes the place of the run before,
+                whose steps are charged.
             state: of the resumed run.
-            until_budget: end with the last step that the ledger admits, instead of refusing a plan that does not fit.
-            lost: a public reason, such as "power failure", for which a list grows by steps that were charged and lost.
+            until_budget: end with the last step that the ledger admits, instead of refusing a plan
+                that does not fit.
+            lost: a public reason, such as "power failure", for which a list grows by steps that
+                were charged and lost.
 
         Raises:
             BudgetExceeded: not all steps fit; nothing was charged.
@@ -188,7 +214,9 @@ class Session:
         if until_budget and snapshot.terms is None:
             expected, got = "False on a ledger that nothing limits yet", "True"
             do = "Open the ledger with budget=Budget(...)."
-            raise ParameterError(owner=_OWNER, name="until_budget", expected=expected, got=got, do=do)
+            raise ParameterError(
+                owner=_OWNER, name="until_budget", expected=expected, got=got, do=do
+            )
         continues = self._interrupted(snapshot) if start or lost else None
         steps = self.plan.steps - start
         if self.plan.queries() and steps > 0:
@@ -214,14 +242,17 @@ class Session:
             )
 
     def stop(self, reason: str) -> None:
-        """Declare the public reason for which the run takes fewer steps than planned; see `Run.end`.
+        """Declare the public reason for which the run takes fewer steps than planned; see
+        `Run.end`.
 
         Raises:
             SampleMisuse: the run did not begin.
         """
         if self._run is None:
             expected, got = "a run that began", "one that did not"
-            raise SampleMisuse(expected=expected, got=got, do="Call it when the loop over samples has ended early.")
+            raise SampleMisuse(
+                expected=expected, got=got, do="Call it when the loop over samples has ended early."
+            )
         self._run.end(check.label(_OWNER, "reason", reason))
 
     def close(self) -> None:
@@ -231,7 +262,9 @@ class Session:
 
     def _begin(self, steps: int, continues: int | None) -> Run:
         planned = [(self.plan.step, steps)] if self.plan.queries() and steps > 0 else []
-        run = self._ledger.begin(self._info(), planned, continues=continues, plan=self.plan.as_row())
+        run = self._ledger.begin(
+            self._info(), planned, continues=continues, plan=self.plan.as_row()
+        )
         self._run = run
         for mark in self.plan.marks():
             run.mark(mark)
@@ -245,7 +278,9 @@ class Session:
         candidates = [
             run.number
             for run in snapshot.runs
-            if run.number not in continued and not run.reason and self.plan.step in dict(run.planned)
+            if run.number not in continued
+            and not run.reason
+            and self.plan.step in dict(run.planned)
         ]
         return candidates[-1] if candidates else None
 
@@ -276,18 +311,32 @@ class Session:
         snapshot = self._ledger.snapshot()
         going = [run.number for run in snapshot.runs if not run.over]
         held = f"the ledger has {snapshot.steps} charged steps of {len(snapshot.runs)} run(s)"
-        still = f"; run {going[-1]} is not over; if it failed or was killed, until_budget=True takes its place" if going else ""
+        still = (
+            (
+                f"; run {going[-1]} is not over; if it failed or was killed, until_budget=True "
+                "takes its place"
+            )
+            if going
+            else ""
+        )
         return held + still
 
     def _info(self) -> RunInfo:
         return self.plan.run_info(
-            self._label, randomness=self._source.randomness, parameters=self._parameters, numerics=self._numerics
+            self._label,
+            randomness=self._source.randomness,
+            parameters=self._parameters,
+            numerics=self._numerics,
         )
 
     def _charged(self, draw: Iterator[Sample], run: Run | None, steps: int) -> Generator[Sample]:
         if run is None:
             return
-        charged = run.steps(self.plan.step, steps, then_end=True) if self.plan.queries() and steps > 0 else range(steps)
+        charged = (
+            run.steps(self.plan.step, steps, then_end=True)
+            if self.plan.queries() and steps > 0
+            else range(steps)
+        )
         try:
             for _ in charged:
                 for _ in range(self.sampler.batches_per_step):
@@ -341,30 +390,39 @@ class Session:
         return self._source.stream(Purpose.NOISE, step=self.number(sample), lane=lane)
 
     def slots_stream(self, sample: Sample, lane: int) -> Stream:
-        """For the slots of the records of one group with slots, on one sample. Once, as `noise_stream`."""
+        """For the slots of the records of one group with slots, on one sample. Once, as
+        `noise_stream`.
+        """
         return self._source.stream(Purpose.SLOTS, step=self.number(sample), lane=lane)
 
     def order(self, sample: Sample) -> NDArray[np.int64]:
-        """A uniformly random order of the sample's records. Sensitive; once, as `noise_stream`: a second is not independent.
+        """A uniformly random order of the sample's records. Sensitive; once, as `noise_stream`: a
+        second is not independent.
 
-        Record order[i] of the sample takes place i. An engine that cuts the places into microbatches by a rule that does not
-        depend on the sample has at most two microbatches that differ between neighbours (docs/proofs/sums.md, section 3).
+        Record order[i] of the sample takes place i. An engine that cuts the places into
+        microbatches by a rule that does not depend on the sample has at most two microbatches that
+        differ between neighbours (docs/proofs/sums.md, section 3).
         """
-        return permutation(self._source.stream(Purpose.ORDER, step=self.number(sample)), len(sample))
+        return permutation(
+            self._source.stream(Purpose.ORDER, step=self.number(sample)), len(sample)
+        )
 
     def places(self, sample: Sample, size: int, attempt: int = 0) -> tuple[NDArray[np.int64], int]:
-        """Which record of the order stands where, in passes of `size` places, -1 where nobody does; and a seed. Once.
+        """Which record of the order stands where, in passes of `size` places, -1 where nobody does;
+        and a seed. Once.
 
-        Places are sensitive. The seed is secret: for what a model itself draws at random, such as dropout, so that it is
-        independent of the data.
+        Places are sensitive. The seed is secret: for what a model itself draws at random, such as
+        dropout, so that it is independent of the data.
 
-        All passes but the last are full; in the last, places are taken at random. So of two neighbouring samples with fewer
-        than `size` records the smaller one leaves a place empty, and nobody else moves (docs/proofs/sums.md, section 3).
+        All passes but the last are full; in the last, places are taken at random. So of two
+        neighbouring samples with fewer than `size` records the smaller one leaves a place empty,
+        and nobody else moves (docs/proofs/sums.md, section 3).
 
         Args:
             sample: of this run.
             size: places of one pass [public].
-            attempt: number of this attempt at the sample; an earlier one failed before anything was released.
+            attempt: number of this attempt at the sample; an earlier one failed before anything was
+                released.
         """
         count = check.whole(_OWNER, "size", size, least=1)
         full = len(sample) // count * count
@@ -373,10 +431,14 @@ class Session:
         stream = self._source.stream(Purpose.ORDER, step=self.number(sample), lane=1 + attempt)
         free = permutation(stream, count)
         found[full + free[: len(sample) - full]] = np.arange(full, len(sample))
-        return found, int(stream.words(1, count)[0])  # the first word that the permutation did not read
+        return found, int(
+            stream.words(1, count)[0]
+        )  # the first word that the permutation did not read
 
     def entries_seed(self, sample: Sample) -> int:
-        """A secret seed of 256 bits for what is drawn at random while the sample's entries are fetched. Once."""
+        """A secret seed of 256 bits for what is drawn at random while the sample's entries are
+        fetched. Once.
+        """
         stream = self._source.stream(Purpose.ENTRIES, step=self.number(sample))
         return int.from_bytes(stream.words(4).tobytes(), "little")
 
@@ -395,6 +457,9 @@ class Session:
         """Go on to the next state.
 
         Args:
-            released: the noised sum of each leaf, in its own unit. Other than released values must never come here.
+            released: the noised sum of each leaf, in its own unit. Other than released values must
+                never come here.
         """
-        self._state = self._bound.update(self._state, released, expected_batch_size=self.plan.expected_batch_size)
+        self._state = self._bound.update(
+            self._state, released, expected_batch_size=self.plan.expected_batch_size
+        )

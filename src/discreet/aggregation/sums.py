@@ -1,4 +1,5 @@
-"""Clipped sums of records, exact on the grid: what workers compute and merge before noise is added, once.
+"""Clipped sums of records, exact on the grid: what workers compute and merge before noise is added,
+once.
 
     records -> squared norms -> weights -> integers of the grid -> PartialSums, merged in any order
 
@@ -23,7 +24,9 @@ from discreet.numerics import ExactSum, Grid, squared_norms
 __all__ = ["PartialSums", "Place", "Records", "bare", "grid_of"]
 
 Records: TypeAlias = Mapping[str, NDArray[Any]] | Sequence[Mapping[str, NDArray[Any]]]
-"""Leaf name to an array with one row per record; or a sequence of records, each leaf name to an array. Sensitive."""
+"""Leaf name to an array with one row per record; or a sequence of records, each leaf name to an
+array. Sensitive.
+"""
 
 Place: TypeAlias = tuple[str, int, int]
 """Of a sample: a name that no other run has, step and batch."""
@@ -33,28 +36,55 @@ _Slots: TypeAlias = Callable[[int, int, int], NDArray[np.int64]]
 
 
 class PartialSums:
-    """The clipped sums of some records of one sample. Sensitive; workers may send it to one another.
+    """The clipped sums of some records of one sample. Sensitive; workers may send it to one
+    another.
 
-    Guarantee: one record moves the integers of each group by at most the group's clip norm, exactly, whatever the record holds
-    (with slots: twice that). Without slots, neither the order of records nor how they were split and merged matters.
+    Guarantee: one record moves the integers of each group by at most the group's clip norm,
+    exactly, whatever the record holds (with slots: twice that). Without slots, neither the order of
+    records nor how they were split and merged matters.
 
     Args:
         bound: the plan's mechanism, bound to its leaves.
         state: of this step.
-        place: of the sample: sums of different samples do not merge, and are not released in each other's place.
-        piece: number of these sums among those of the sample; a copy has the same, and does not merge a second time.
-        slots: for groups of microbatches: (group number, records, slots) to the slot of each record. None elsewhere.
+        place: of the sample: sums of different samples do not merge, and are not released in each
+            other's place.
+        piece: number of these sums among those of the sample; a copy has the same, and does not
+            merge a second time.
+        slots: for groups of microbatches: (group number, records, slots) to the slot of each
+            record. None elsewhere.
     """
 
-    __slots__ = ("_bound", "_pieces", "_place", "_plain", "_slots", "_state", "_sums", "_whole", "records")
+    __slots__ = (
+        "_bound",
+        "_pieces",
+        "_place",
+        "_plain",
+        "_slots",
+        "_state",
+        "_sums",
+        "_whole",
+        "records",
+    )
 
-    def __init__(self, bound: Bound, state: State, *, place: Place, piece: int = 0, slots: _Slots | None = None) -> None:
+    def __init__(
+        self,
+        bound: Bound,
+        state: State,
+        *,
+        place: Place,
+        piece: int = 0,
+        slots: _Slots | None = None,
+    ) -> None:
         self._bound = bound
         self._state = state
         self._place = place
         self._pieces = frozenset({piece})
         self._slots = slots
-        self._sums = {group.name: _empty(group, bound.dimensions) for group in bound.groups(state) if group.private}
+        self._sums = {
+            group.name: _empty(group, bound.dimensions)
+            for group in bound.groups(state)
+            if group.private
+        }
         self._plain = {leaf: np.zeros(bound.dimensions[leaf]) for leaf in _unprotected(bound)}
         self._whole = True
         self.records = 0
@@ -73,13 +103,19 @@ class PartialSums:
         vectors = {}  # of each group: what is clipped, records or averages of slots
         for number, group in enumerate(groups):
             own = {leaf: rows[leaf] for leaf in group.leaves if leaf in rows}
-            vectors[group.name] = own if group.slots is None or not own else self._averages(number, group, own)
+            vectors[group.name] = (
+                own if group.slots is None or not own else self._averages(number, group, own)
+            )
         norms = {name: _norms(own) for name, own in vectors.items() if own}
         bits = self._bound.observations(self._state, norms)
         for group in groups:
-            vectors[group.name] = vectors[group.name] or {leaf: bits[leaf][:, np.newaxis] for leaf in group.leaves}
+            vectors[group.name] = vectors[group.name] or {
+                leaf: bits[leaf][:, np.newaxis] for leaf in group.leaves
+            }
         norms |= {name: _norms(own) for name, own in vectors.items() if name not in norms}
-        weights = {group.name: group.weights(norms[group.name]) for group in groups if group.private}
+        weights = {
+            group.name: group.weights(norms[group.name]) for group in groups if group.private
+        }
         with self._changing():
             for group in groups:
                 if group.private:
@@ -90,7 +126,9 @@ class PartialSums:
             self.records += count
 
     def add_nothing(self, records: int) -> None:
-        """Count records of the sample that contribute nothing, as if each were zeroed out: no vector, no bit, no slot."""
+        """Count records of the sample that contribute nothing, as if each were zeroed out: no
+        vector, no bit, no slot.
+        """
         count = check.whole("PartialSums.add_nothing", "records", records, least=0)
         with self._changing():
             self.records += count
@@ -102,8 +140,13 @@ class PartialSums:
         if again or mine != (other._bound, dict(other._state), other._place):
             raise SampleMisuse(
                 expected="other sums of the same sample",
-                got="sums that are in these already, or a copy of them" if again else "sums of another sample, state or plan",
-                do="Merge each worker's sums of this sample once; each worker starts from sums of its own.",
+                got="sums that are in these already, or a copy of them"
+                if again
+                else "sums of another sample, state or plan",
+                do=(
+                    "Merge each worker's sums of this sample once; each worker starts from sums "
+                    "of its own."
+                ),
             )
         if any(group.slots for group in self._bound.start):
             raise SampleMisuse(
@@ -129,7 +172,10 @@ class PartialSums:
             raise SampleMisuse(
                 expected="one row for each record of the sample, each added once",
                 got="another number of rows" if alike else "sums of another sample, state or run",
-                do="Compute records for exactly sample.indices (or sample.units), also for an empty sample.",
+                do=(
+                    "Compute records for exactly sample.indices (or sample.units), also for an "
+                    "empty sample."
+                ),
             )
 
     def integers(self, group: Group) -> NDArray[np.float64]:
@@ -143,7 +189,9 @@ class PartialSums:
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
-        """Whatever interrupts a change leaves the sums unusable: tried again, it could add a record twice."""
+        """Whatever interrupts a change leaves the sums unusable: tried again, it could add a record
+        twice.
+        """
         self._check_whole()
         self._whole = False
         yield
@@ -153,22 +201,31 @@ class PartialSums:
         if not self._whole:
             raise SampleMisuse(
                 expected="sums to which every record was added once",
-                got="sums that an error or an interruption left half changed, or that another thread is changing",
+                got=(
+                    "sums that an error or an interruption left half changed, or that another "
+                    "thread is changing"
+                ),
                 do="Start again from new sums: Aggregator.partial(sample).",
             )
 
     def _averages(self, number: int, group: Group, rows: _Rows) -> _Rows:
-        """The average of each slot's records; zeros where a slot is empty. A record that is not finite is in no slot."""
+        """The average of each slot's records; zeros where a slot is empty. A record that is not
+        finite is in no slot.
+        """
         if self._slots is None or group.slots is None:
             raise SampleMisuse(
-                expected="a source for the slots of records", got="none", do="Use Aggregator.partial(sample) to make the sums."
+                expected="a source for the slots of records",
+                got="none",
+                do="Use Aggregator.partial(sample) to make the sums.",
             )
         count = len(next(iter(rows.values())))
         finite = np.all([np.isfinite(values).all(axis=1) for values in rows.values()], axis=0)
         slot = self._slots(number, count, group.slots)[finite]
         sizes = np.maximum(np.bincount(slot, minlength=group.slots), 1)[:, np.newaxis]
         averages: _Rows = {}
-        with np.errstate(over="ignore", invalid="ignore"):  # what overflows is dropped by the check on the integers
+        with np.errstate(
+            over="ignore", invalid="ignore"
+        ):  # what overflows is dropped by the check on the integers
             for leaf, values in rows.items():
                 total = np.zeros((group.slots, values.shape[1]))
                 np.add.at(total, slot, values[finite])
@@ -209,7 +266,12 @@ def _rows(records: Records, bound: Bound) -> _Rows:
     _check_names(columns, expected)
     rows = {leaf: _numbers(leaf, bare(columns[leaf]), bound.dimensions[leaf]) for leaf in expected}
     if len({len(values) for values in rows.values()}) > 1:
-        raise ParameterError(owner="records", name="leaves", expected="equally many rows", got="different numbers of rows")
+        raise ParameterError(
+            owner="records",
+            name="leaves",
+            expected="equally many rows",
+            got="different numbers of rows",
+        )
     return rows
 
 
@@ -223,18 +285,36 @@ def bare(values: Any) -> NDArray[Any]:
 
 def _numbers(leaf: str, values: NDArray[Any], dimension: int) -> NDArray[np.floating]:
     """Rows of floating-point numbers. No message says how many rows there are: it is sensitive."""
-    if values.ndim and not len(values):  # an empty sample may have lost the shape and kind of its rows
+    if values.ndim and not len(
+        values
+    ):  # an empty sample may have lost the shape and kind of its rows
         return np.empty((0, dimension))
-    if values.dtype.kind not in "iubf" or not values.ndim or math.prod(values.shape[1:]) != dimension:
-        got = f"{values.dtype}, rows of shape {values.shape[1:]}" if values.ndim else f"{values.dtype} without rows"
-        raise ParameterError(owner="records", name=leaf, expected=f"numbers, one row of {dimension} per record", got=got)
+    if (
+        values.dtype.kind not in "iubf"
+        or not values.ndim
+        or math.prod(values.shape[1:]) != dimension
+    ):
+        got = (
+            f"{values.dtype}, rows of shape {values.shape[1:]}"
+            if values.ndim
+            else f"{values.dtype} without rows"
+        )
+        raise ParameterError(
+            owner="records",
+            name=leaf,
+            expected=f"numbers, one row of {dimension} per record",
+            got=got,
+        )
     kind = values.dtype if values.dtype in (np.float16, np.float32, np.float64) else np.float64
     with np.errstate(all="ignore"):  # what has no float64 is infinite, and contributes nothing
-        # A copy: whoever fills the caller's array anew cannot come between the check of a record and its sum.
+        # A copy: whoever fills the caller's array anew cannot come between the check of a record
+        # and its sum.
         return values.astype(kind, order="C").reshape(len(values), dimension)
 
 
-def _stacked(records: Sequence[Mapping[str, NDArray[Any]]], leaves: list[str]) -> dict[str, NDArray[Any]]:
+def _stacked(
+    records: Sequence[Mapping[str, NDArray[Any]]], leaves: list[str]
+) -> dict[str, NDArray[Any]]:
     """A sequence of records as one array per leaf, rows flat."""
     listed = list(records)
     for record in listed:
@@ -242,11 +322,18 @@ def _stacked(records: Sequence[Mapping[str, NDArray[Any]]], leaves: list[str]) -
     flat = {leaf: [bare(record[leaf]).reshape(-1) for record in listed] for leaf in leaves}
     for leaf, rows in flat.items():
         if len({len(row) for row in rows}) > 1:
-            raise ParameterError(owner="records", name=leaf, expected="rows of one size", got="rows of different sizes")
+            raise ParameterError(
+                owner="records",
+                name=leaf,
+                expected="rows of one size",
+                got="rows of different sizes",
+            )
     return {leaf: np.stack(rows) if rows else np.empty(0) for leaf, rows in flat.items()}
 
 
 def _check_names(columns: Mapping[str, Any], leaves: list[str]) -> None:
     if sorted(map(str, columns)) != sorted(leaves):
         got = str(sorted(map(str, columns)))
-        raise ParameterError(owner="records", name="leaves", expected=f"exactly {sorted(leaves)}", got=got)
+        raise ParameterError(
+            owner="records", name="leaves", expected=f"exactly {sorted(leaves)}", got=got
+        )

@@ -2,7 +2,13 @@
 
 from discreet.auditing.audit import Audit
 from discreet.auditing.estimate import Estimate
-from discreet.auditing.exposure import Exposure, exposure_by_fit, exposure_by_rank, exposure_chance, exposure_limit
+from discreet.auditing.exposure import (
+    Exposure,
+    exposure_by_fit,
+    exposure_by_rank,
+    exposure_chance,
+    exposure_limit,
+)
 from discreet.auditing.hits import Hits, hits
 from discreet.auditing.membership import Membership, lira, logit_confidence, loss_attack
 from discreet.auditing.one_run import one_run

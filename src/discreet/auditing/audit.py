@@ -27,9 +27,10 @@ _HEAD = re.compile(r"[0-9a-f]{64}")
 class Audit:
     """A measured lower bound on epsilon. It can refute a claim; it can never prove one.
 
-    Guarantee: none of its own. It says: unless an event happened that has probability at most 1 - confidence, what was
-    audited is not (epsilon, delta)-differentially private for any epsilon below `lower`, for this unit and adjacency; nor, if
-    what `assumes` says is true, for any below `assumed_lower`.
+    Guarantee: none of its own. It says: unless an event happened that has probability at most 1 -
+    confidence, what was audited is not (epsilon, delta)-differentially private for any epsilon
+    below `lower`, for this unit and adjacency; nor, if what `assumes` says is true, for any below
+    `assumed_lower`.
 
     Args:
         method: how it was measured, in a few words; public.
@@ -41,8 +42,8 @@ class Audit:
         unit, adjacency: between which two data sets the attack told.
         ledger_head: `ledger.head()` of what was audited.
         made: date and time of the audit, ISO 8601 with its offset from UTC.
-        assumed_lower: another bound, that holds under an assumption besides; None if there is none. The confidence is that of
-            both bounds together.
+        assumed_lower: another bound, that holds under an assumption besides; None if there is none.
+            The confidence is that of both bounds together.
         assumes: the assumption, in words; empty if there is none.
 
     >>> audit = Audit(method="one run", lower=0.7, delta=1e-6, confidence=0.95, canaries=1000, trials=1, unit=Unit.EXAMPLE,
@@ -67,16 +68,25 @@ class Audit:
     def __post_init__(self) -> None:
         owner = "Audit"
         if bool(self.assumes) != (self.assumed_lower is not None):
-            expected = "the words of an assumption where there is a bound under it, and nowhere else"
-            raise ParameterError(owner=owner, name="assumes", expected=expected, got=f"{self.assumes!r:.80}")
+            expected = (
+                "the words of an assumption where there is a bound under it, and nowhere else"
+            )
+            raise ParameterError(
+                owner=owner, name="assumes", expected=expected, got=f"{self.assumes!r:.80}"
+            )
         if not _HEAD.fullmatch(check.label(owner, "ledger_head", self.ledger_head)):
             expected = "the digest that ledger.head() gives: 64 digits of 0-9a-f"
-            raise ParameterError(owner=owner, name="ledger_head", expected=expected, got=repr(self.ledger_head))
+            raise ParameterError(
+                owner=owner, name="ledger_head", expected=expected, got=repr(self.ledger_head)
+            )
         check.member(owner, "unit", self.unit, (Unit,))
         for name, value in (
             ("method", check.label(owner, "method", self.method)),
             ("lower", _bound("lower", self.lower)),
-            ("assumed_lower", None if self.assumed_lower is None else _bound("assumed_lower", self.assumed_lower)),
+            (
+                "assumed_lower",
+                None if self.assumed_lower is None else _bound("assumed_lower", self.assumed_lower),
+            ),
             ("assumes", check.label(owner, "assumes", self.assumes, empty=True)),
             ("delta", check.fraction(owner, "delta", self.delta, zero=True)),
             ("confidence", check.fraction(owner, "confidence", self.confidence)),
@@ -89,7 +99,9 @@ class Audit:
 
     def to_json(self) -> str:
         """The audit as JSON; `from_json` gives an equal one."""
-        table = {"schema": SCHEMA} | {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
+        table = {"schema": SCHEMA} | {
+            field.name: _plain(getattr(self, field.name)) for field in fields(self)
+        }
         return json.dumps(table, indent=2, allow_nan=False, ensure_ascii=True) + "\n"
 
     @property
@@ -102,21 +114,30 @@ class Audit:
         """The audit behind `to_json`.
 
         Raises:
-            ParameterError: no JSON, another schema, a field too many or too few, a key twice, a value out of its range.
+            ParameterError: no JSON, another schema, a field too many or too few, a key twice, a
+                value out of its range.
         """
         table = _parsed(text)
         version = table.pop("schema", None)
         if type(version) is not int or version != SCHEMA:
             raise _wrong(
-                "schema", f"{SCHEMA}, in a file that Audit.save or `discreet audit --output` wrote", repr(version)[:80]
+                "schema",
+                f"{SCHEMA}, in a file that Audit.save or `discreet audit --output` wrote",
+                repr(version)[:80],
             )
         names = {field.name for field in fields(cls)}
         if table.keys() != names:
             unknown, missing = sorted(table.keys() - names), sorted(names - table.keys())
-            raise _wrong("fields", ", ".join(sorted(names)), f"unknown {unknown}, missing {missing}"[:200])
+            raise _wrong(
+                "fields", ", ".join(sorted(names)), f"unknown {unknown}, missing {missing}"[:200]
+            )
         adjacency = next((kind for kind in Adjacency if kind.value == table["adjacency"]), None)
         if adjacency is None:
-            raise _wrong("adjacency", f"one of {', '.join(kind.value for kind in Adjacency)}", repr(table["adjacency"])[:80])
+            raise _wrong(
+                "adjacency",
+                f"one of {', '.join(kind.value for kind in Adjacency)}",
+                repr(table["adjacency"])[:80],
+            )
         return cls(**table | {"adjacency": adjacency, "unit": Unit(table["unit"])})
 
     def save(self, path: str | Path) -> None:

@@ -14,9 +14,9 @@ __all__ = ["Estimate"]
 class Estimate:
     """What one estimator made of the scores of an attack.
 
-    Guarantee: unless an event happened that has probability at most 1 - confidence, what was attacked is not
-    (epsilon, delta)-differentially private for any epsilon below `lower`, if what it `assumes` is true
-    (docs/proofs/auditing.md). It can refute a claim; it can never prove one.
+    Guarantee: unless an event happened that has probability at most 1 - confidence, what was
+    attacked is not (epsilon, delta)-differentially private for any epsilon below `lower`, if what
+    it `assumes` is true (docs/proofs/auditing.md). It can refute a claim; it can never prove one.
 
     Args:
         method: name of the estimator.

@@ -1,11 +1,14 @@
-"""How well a model remembers a secret: the rank of its loss among those of all that it could have been [Carlini2019].
+"""How well a model remembers a secret: the rank of its loss among those of all that it could have
+been [Carlini2019].
 
-Legend: N candidates, of which the secret is one, drawn uniformly; r the rank of its loss, 1 for the smallest;
+Legend: N candidates, of which the secret is one, drawn uniformly; r the rank of its loss, 1 for the
+    smallest;
 
     exposure = log2 N - log2 r   [bits],
 
-from 0 (all others are likelier) to log2 N (none is). A model that never saw the secret has P[exposure >= k] <= 2^-k; one with
-(epsilon, delta)-differential privacy for the record that holds it
+from 0 (all others are likelier) to log2 N (none is). A model that never saw the secret has
+P[exposure >= k] <= 2^-k; one with (epsilon, delta)-differential privacy for the record that holds
+it
 
     P[exposure >= k] <= e^epsilon 2^-k + delta.          Proof: docs/proofs/exposure.md.
 """
@@ -38,7 +41,8 @@ class Exposure:
     Args:
         bits: the exposure.
         candidates: N, the secret included.
-        fit: p-value of the test that the fitted curve describes candidates it was not fitted to; None if nothing was fitted.
+        fit: p-value of the test that the fitted curve describes candidates it was not fitted to;
+            None if nothing was fitted.
 
     >>> print(Exposure(bits=9.97, candidates=1000, fit=None))
     Exposure 10.0 bits of at most 10.0, by rank among 1000 candidates. ...
@@ -57,20 +61,32 @@ class Exposure:
             if self.fit < _DOUBTFUL:
                 how += f" The curve does not fit (p = {self.fit:.1g}): do not use this figure."
             else:
-                how += f" The curve fits where there are candidates (p = {self.fit:.2g}); beyond, it is extrapolated."
-        chance = f"A model that never saw the secret reaches this with probability {min(1.0, 2.0**-self.bits):.2g}."
-        return f"Exposure {self.bits:.1f} bits {how} {chance} A low exposure proves nothing: a better attack may exist."
+                how += (
+                    f" The curve fits where there are candidates (p = {self.fit:.2g}); beyond, it "
+                    "is extrapolated."
+                )
+        chance = (
+            "A model that never saw the secret reaches this with probability "
+            f"{min(1.0, 2.0**-self.bits):.2g}."
+        )
+        return (
+            f"Exposure {self.bits:.1f} bits {how} {chance} A low exposure proves nothing: a "
+            "better attack may exist."
+        )
 
 
 def exposure_by_rank(loss: float, candidates: ArrayLike) -> Exposure:
-    """The exposure of a secret whose loss, and the losses of candidates that were not planted, are known.
+    """The exposure of a secret whose loss, and the losses of candidates that were not planted, are
+    known.
 
-    Ties count against the attack: a secret is ranked behind every candidate of the same loss. So a model that tells nothing
-    apart exposes nothing, and the limits above hold whatever the losses are.
+    Ties count against the attack: a secret is ranked behind every candidate of the same loss. So a
+    model that tells nothing apart exposes nothing, and the limits above hold whatever the losses
+    are.
 
     Args:
         loss: of the secret; sensitive.
-        candidates: losses of the N - 1 others: all that the secret could have been, or an independent uniform sample.
+        candidates: losses of the N - 1 others: all that the secret could have been, or an
+            independent uniform sample.
 
     >>> exposure_by_rank(0.5, [2.0, 3.0, 1.0]).bits, exposure_by_rank(2.0, [2.0, 3.0, 1.0]).bits
     (2.0, 0.415...)
@@ -81,11 +97,12 @@ def exposure_by_rank(loss: float, candidates: ArrayLike) -> Exposure:
 
 
 def exposure_by_fit(loss: float, candidates: ArrayLike) -> Exposure:
-    """The exposure beyond log2 N: minus log2 of the probability that a curve through the candidates' losses gives to less.
+    """The exposure beyond log2 N: minus log2 of the probability that a curve through the
+    candidates' losses gives to less.
 
-    The curve is a skew normal, fitted to every second candidate; the others test it (Kolmogorov and Smirnov), so the p-value is
-    that of a test on fresh data. It says nothing of the tail, where there are no candidates: take the result for an order of
-    magnitude.
+    The curve is a skew normal, fitted to every second candidate; the others test it (Kolmogorov and
+    Smirnov), so the p-value is that of a test on fresh data. It says nothing of the tail, where
+    there are no candidates: take the result for an order of magnitude.
 
     Args:
         loss: of the secret; sensitive.
@@ -103,7 +120,9 @@ def exposure_by_fit(loss: float, candidates: ArrayLike) -> Exposure:
     found, others = _checked(owner, loss, candidates)
     if others.size < _LEAST_TO_FIT:
         expected = f"at least {_LEAST_TO_FIT} losses"
-        raise ParameterError(owner=owner, name="candidates", expected=expected, got=str(others.size))
+        raise ParameterError(
+            owner=owner, name="candidates", expected=expected, got=str(others.size)
+        )
     centre, width = float(others.mean()), float(others.std())
     if not width > 1e-9 * (1.0 + abs(centre)):
         raise _no_curve("candidates that all have the same loss")
@@ -118,11 +137,13 @@ def exposure_by_fit(loss: float, candidates: ArrayLike) -> Exposure:
 
 
 def exposure_chance(bits: float, *, epsilon: float, delta: float = 0.0) -> float:
-    """The largest probability, rounded up, that the exposure by rank of a uniformly drawn secret reaches this many bits.
+    """The largest probability, rounded up, that the exposure by rank of a uniformly drawn secret
+    reaches this many bits.
 
     Args:
         bits: k, at least 0.
-        epsilon: of the guarantee for all that holds the secret: if it stands in several records, of that group.
+        epsilon: of the guarantee for all that holds the secret: if it stands in several records, of
+            that group.
         delta: of the same guarantee.
 
     >>> round(exposure_chance(10.0, epsilon=2.0, delta=1e-5), 5)  # e^2 / 1024 + 1e-5
@@ -136,7 +157,8 @@ def exposure_chance(bits: float, *, epsilon: float, delta: float = 0.0) -> float
 
 
 def exposure_limit(*, epsilon: float, delta: float = 0.0, probability: float = 0.05) -> float:
-    """The bits, rounded up, that the exposure by rank of a uniformly drawn secret reaches with at most this probability.
+    """The bits, rounded up, that the exposure by rank of a uniformly drawn secret reaches with at
+    most this probability.
 
     Args:
         epsilon: as for `exposure_chance`.
@@ -151,22 +173,30 @@ def exposure_limit(*, epsilon: float, delta: float = 0.0, probability: float = 0
     rest = check.fraction(owner, "delta", delta, zero=True)
     allowed = check.fraction(owner, "probability", probability)
     if not allowed > rest:
-        raise ParameterError(owner=owner, name="probability", expected=f"above delta={rest!r}", got=repr(allowed))
+        raise ParameterError(
+            owner=owner, name="probability", expected=f"above delta={rest!r}", got=repr(allowed)
+        )
     return (spent - math.log(allowed - rest)) / math.log(2.0) * _UP + 2.0**-40
 
 
 def _log_cdf(curve: scipy.stats.distributions.rv_frozen, x: float) -> float:
-    """The logarithm of P[X <= x]. Left of the middle the density is integrated relative to that at x: the rest underflows."""
+    """The logarithm of P[X <= x]. Left of the middle the density is integrated relative to that at
+    x: the rest underflows.
+    """
     if x >= curve.median():
         return float(curve.logcdf(x))
     top = float(curve.logpdf(x))
-    area, _ = scipy.integrate.quad(lambda t: math.exp(min(0.0, float(curve.logpdf(x - t)) - top)), 0.0, np.inf)
+    area, _ = scipy.integrate.quad(
+        lambda t: math.exp(min(0.0, float(curve.logpdf(x - t)) - top)), 0.0, np.inf
+    )
     return top + math.log(area)
 
 
 def _no_curve(got: str) -> NumericsError:
     do = "Use the exposure by rank."
-    return NumericsError(expected="losses that a skew-normal curve can be fitted to", got=got, do=do)
+    return NumericsError(
+        expected="losses that a skew-normal curve can be fitted to", got=got, do=do
+    )
 
 
 def _nonnegative(owner: str, name: str, value: float) -> float:
@@ -179,7 +209,17 @@ def _nonnegative(owner: str, name: str, value: float) -> float:
 def _checked(owner: str, loss: float, candidates: ArrayLike) -> tuple[float, NDArray[np.float64]]:
     found = check.real(owner, "loss", loss)
     others = array_of(candidates)
-    if others.ndim != 1 or not others.size or others.dtype.kind not in "iuf" or not np.isfinite(others).all():
+    if (
+        others.ndim != 1
+        or not others.size
+        or others.dtype.kind not in "iuf"
+        or not np.isfinite(others).all()
+    ):
         expected = "finite losses in one axis, at least one"
-        raise ParameterError(owner=owner, name="candidates", expected=expected, got=f"{others.dtype}, shape {others.shape}")
+        raise ParameterError(
+            owner=owner,
+            name="candidates",
+            expected=expected,
+            got=f"{others.dtype}, shape {others.shape}",
+        )
     return found, others.astype(np.float64)

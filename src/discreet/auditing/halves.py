@@ -31,7 +31,8 @@ class Half:
 
 
 def halves(owner: str, scores: Scores) -> tuple[Half, Half]:
-    """Every other canary that was in, and every other that was out, in the order given: never by their scores.
+    """Every other canary that was in, and every other that was out, in the order given: never by
+    their scores.
 
     Raises:
         ParameterError: fewer than 2 in or 2 out.
@@ -44,6 +45,8 @@ def halves(owner: str, scores: Scores) -> tuple[Half, Half]:
     ins, outs = scores.values[scores.inside], scores.values[~scores.inside]
     if min(ins.size, outs.size) < 2:
         got = f"{ins.size} in, {outs.size} out"
-        raise ParameterError(owner=owner, name="scores", expected="at least 2 canaries in and 2 out", got=got)
+        raise ParameterError(
+            owner=owner, name="scores", expected="at least 2 canaries in and 2 out", got=got
+        )
     first, second = (Half(np.sort(ins[start::2]), np.sort(outs[start::2])) for start in (0, 1))
     return first, second

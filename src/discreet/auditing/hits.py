@@ -16,9 +16,10 @@ __all__ = ["Hits", "hits"]
 class Hits:
     """How many members an attack finds when it accuses few others.
 
-    Guarantee: unless an event happened that has probability at most 1 - confidence, the hit rate of the attack with this limit
-    is in [lower, upper] and its false-positive rate in [false_lower, false_upper], if the scores are independent. It describes
-    this attack; it says nothing of other attacks, nor of epsilon.
+    Guarantee: unless an event happened that has probability at most 1 - confidence, the hit rate of
+    the attack with this limit is in [lower, upper] and its false-positive rate in [false_lower,
+    false_upper], if the scores are independent. It describes this attack; it says nothing of other
+    attacks, nor of epsilon.
 
     Args:
         asked: the false-positive rate for which the limit was chosen, on one half of the scores.
@@ -40,15 +41,20 @@ class Hits:
 
     def __str__(self) -> str:
         hits_part = f"{self.rate:.4f} of the members found ({self.lower:.4f} to {self.upper:.4f})"
-        false_part = f"{self.false_rate:.4f} of the others accused ({self.false_lower:.4f} to {self.false_upper:.4f})"
+        false_part = (
+            f"{self.false_rate:.4f} of the others accused ({self.false_lower:.4f} to "
+            f"{self.false_upper:.4f})"
+        )
         return f"{hits_part}, {false_part}, confidence {self.confidence!r}"
 
 
 def hits(scores: Scores, *, false_positive_rate: float, confidence: float = 0.95) -> Hits:
-    """Hit rate where one half of the scores has at most this false-positive rate, measured on the other half.
+    """Hit rate where one half of the scores has at most this false-positive rate, measured on the
+    other half.
 
     Args:
-        scores: of at least 2 canaries in and 2 out; independent of each other. No coins are needed. Sensitive.
+        scores: of at least 2 canaries in and 2 out; independent of each other. No coins are needed.
+            Sensitive.
         false_positive_rate: in (0, 1).
         confidence: in (0, 1).
 
@@ -62,7 +68,9 @@ def hits(scores: Scores, *, false_positive_rate: float, confidence: float = 0.95
     asked = check.fraction("hits", "false_positive_rate", false_positive_rate)
     sure = check.fraction("hits", "confidence", confidence)
     chosen, measured = halves("hits", scores)
-    allowed = min(int(asked * chosen.outs.size), chosen.outs.size - 1)  # of the chosen half, so many may be accused
+    allowed = min(
+        int(asked * chosen.outs.size), chosen.outs.size - 1
+    )  # of the chosen half, so many may be accused
     limit = float(chosen.outs[chosen.outs.size - 1 - allowed])
     found = measured.ins.size - measured.missed(limit)
     false = measured.false(limit)

@@ -1,11 +1,12 @@
 """Bounds on a probability from counts [ClopperPearson1934], rounded outward.
 
-Legend: X successes in n independent trials with probability p. The upper bound of X = k at error a is the smallest p with
-P[Bin(n, p) <= k] <= a; it is below the truth with probability at most a. The lower bound is the same with the roles of
-successes and failures exchanged.
+Legend: X successes in n independent trials with probability p. The upper bound of X = k at error a
+is the smallest p with P[Bin(n, p) <= k] <= a; it is below the truth with probability at most a. The
+lower bound is the same with the roles of successes and failures exchanged.
 
-Rounding: a bound is found by bisection and is always the end at which the inequality was evaluated and held, the tail made
-larger by 1 + 2^-30. Assumption B: SciPy's incomplete beta function, which is that tail, has a relative error below 2^-30 (up to
+Rounding: a bound is found by bisection and is always the end at which the inequality was evaluated
+and held, the tail made larger by 1 + 2^-30. Assumption B: SciPy's incomplete beta function, which
+is that tail, has a relative error below 2^-30 (up to
 a million trials, against 50 digits: below 2^-40).
 """
 
@@ -35,7 +36,9 @@ def at_least(count: int, trials: int, probability: float) -> float:
         return 1.0
     if count > trials:
         return 0.0
-    return min(1.0, _UP * float(scipy.special.betainc(count, trials - count + 1, probability)) + _TINY)
+    return min(
+        1.0, _UP * float(scipy.special.betainc(count, trials - count + 1, probability)) + _TINY
+    )
 
 
 def lowest_rate(successes: int, trials: int, *, error: float) -> float:
@@ -48,7 +51,9 @@ def lowest_rate(successes: int, trials: int, *, error: float) -> float:
     k = check.whole("lowest_rate", "successes", successes, least=0)
     a = check.fraction("lowest_rate", "error", error)
     if k > n:
-        raise ParameterError(owner="lowest_rate", name="successes", expected=f"at most {n}, the trials", got=str(k))
+        raise ParameterError(
+            owner="lowest_rate", name="successes", expected=f"at most {n}, the trials", got=str(k)
+        )
     low, high = 0.0, 1.0
     for _ in range(_STEPS if k else 0):
         middle = 0.5 * (low + high)
@@ -64,6 +69,9 @@ def highest_rate(successes: int, trials: int, *, error: float) -> float:
     """
     if successes > trials:
         raise ParameterError(
-            owner="highest_rate", name="successes", expected=f"at most {trials}, the trials", got=str(successes)
+            owner="highest_rate",
+            name="successes",
+            expected=f"at most {trials}, the trials",
+            got=str(successes),
         )
     return min(1.0, math.nextafter(1.0 - lowest_rate(trials - successes, trials, error=error), 2.0))

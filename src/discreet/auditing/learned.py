@@ -15,11 +15,14 @@ _FIRST = 32
 
 
 def wrong_guesses(scores: Scores) -> tuple[int, int]:
-    """How many guesses were wrong, and how many there were: score above a limit, guessed in; else out.
+    """How many guesses were wrong, and how many there were: score above a limit, guessed in; else
+    out.
 
-    The limit is the one that would have made the fewest errors on all canaries before. It is learned anew whenever their
-    number has doubled; the first 32, or the first half of fewer, are only learned from. So nearly all canaries count, and
-    still no canary has a part in its own limit: that is all that docs/proofs/auditing.md, section 4, needs.
+    The limit is the one that would have made the fewest errors on all canaries before. It is
+    learned anew whenever their number has doubled; the first 32, or the first half of fewer, are
+    only learned from. So nearly all canaries count, and
+    still no canary has a part in its own limit: that is all that docs/proofs/auditing.md, section
+        4, needs.
 
     >>> wrong_guesses(Scores([1.0, 0.0] * 100, [True, False] * 100))
     (0, 168)

@@ -1,6 +1,8 @@
-"""Membership attacks on finished models: who was in the training data, judged by losses [Carlini2022].
+"""Membership attacks on finished models: who was in the training data, judged by losses
+[Carlini2022].
 
-An attack needs the losses of members and of others that were set apart by a random split. It measures what *this* attack finds.
+An attack needs the losses of members and of others that were set apart by a random split. It
+measures what *this* attack finds.
 """
 
 from __future__ import annotations
@@ -22,8 +24,13 @@ __all__ = ["Membership", "lira", "logit_confidence", "loss_attack"]
 _Floats = NDArray[np.float64]
 
 _LEAST_LOSS = 2.0**-53  # below, 1 - e^-loss is zero in float64
-_MANY = 32  # models on each side of every record, from which on each record has a variance of its own
-_RATES, _ACCUSED = (0.1, 0.01, 0.001), 10  # what is shown, if so many others are accused: fewer tell nothing
+_MANY = (
+    32  # models on each side of every record, from which on each record has a variance of its own
+)
+_RATES, _ACCUSED = (
+    (0.1, 0.01, 0.001),
+    10,
+)  # what is shown, if so many others are accused: fewer tell nothing
 _LEAST_STD = 1e-6  # of models that all agree
 
 
@@ -31,9 +38,10 @@ _LEAST_STD = 1e-6  # of models that all agree
 class Membership:
     """What an attack found out about members and non-members.
 
-    Guarantee: none. Rates describe this attack on these records; intervals take records for independent. A bound on epsilon
-    needs more: that each record was in or out by a fair coin of `Canaries`. Then, and only then, `one_run(membership.scores)`
-    is one.
+    Guarantee: none. Rates describe this attack on these records; intervals take records for
+        independent. A bound on epsilon
+    needs more: that each record was in or out by a fair coin of `Canaries`. Then, and only then,
+    `one_run(membership.scores)` is one.
 
     Args:
         scores: of the attack, with who was a member; several models pooled by `Scores.pooled`.
@@ -54,14 +62,17 @@ class Membership:
 
     @property
     def auc(self) -> float:
-        """The probability that a random member scores higher than a random non-member, ties counted half; 0.5 is chance."""
+        """The probability that a random member scores higher than a random non-member, ties counted
+        half; 0.5 is chance.
+        """
         inside = self.scores.inside
         members, others = int(inside.sum()), int((~inside).sum())
         ranks = scipy.stats.rankdata(self.scores.values)
         return float((ranks[inside].sum() - members * (members + 1) / 2) / (members * others))
 
     def roc(self) -> tuple[_Floats, _Floats]:
-        """False-positive rates and hit rates of all thresholds, both rising from 0 to 1. To look at: it has no interval.
+        """False-positive rates and hit rates of all thresholds, both rising from 0 to 1. To look
+        at: it has no interval.
 
         >>> found = loss_attack([0.1, 1.5], [True, False])
         >>> [rates.tolist() for rates in found.roc()]
@@ -69,18 +80,24 @@ class Membership:
         """
         order = np.argsort(-self.scores.values, kind="stable")
         values, inside = self.scores.values[order], self.scores.inside[order]
-        last = np.append(values[1:] != values[:-1], True)  # equal scores are on the same side of every threshold
+        last = np.append(
+            values[1:] != values[:-1], True
+        )  # equal scores are on the same side of every threshold
         found, wrong = np.cumsum(inside)[last], np.cumsum(~inside)[last]
         return np.append(0.0, wrong / wrong[-1]), np.append(0.0, found / found[-1])
 
     def hits(self, false_positive_rate: float, *, confidence: float = 0.95) -> Hits:
-        """The hit rate at this false-positive rate, with an interval (see `discreet.auditing.hits`)."""
+        """The hit rate at this false-positive rate, with an interval (see
+        `discreet.auditing.hits`).
+        """
         return hits(self.scores, false_positive_rate=false_positive_rate, confidence=confidence)
 
     def __str__(self) -> str:
         members, everyone = int(self.scores.inside.sum()), len(self.scores)
         shown = [rate for rate in _RATES if rate * (everyone - members) >= _ACCUSED]
-        rates = "".join(f"At a false-positive rate of {rate:.1%}: {self.hits(rate)}.\n" for rate in shown)
+        rates = "".join(
+            f"At a false-positive rate of {rate:.1%}: {self.hits(rate)}.\n" for rate in shown
+        )
         return (
             f"{self.scores.attack}: area under the curve {self.auc:.3f} (chance: 0.5), "
             f"from {members} members and {everyone - members} others.\n{rates}"
@@ -91,7 +108,8 @@ class Membership:
 
 
 def logit_confidence(losses: ArrayLike) -> _Floats:
-    """log(p / (1 - p)) of the confidence p = e^-loss in the right answer, without cancellation; nearly normal over models.
+    """log(p / (1 - p)) of the confidence p = e^-loss in the right answer, without cancellation;
+    nearly normal over models.
 
     Losses are cross entropies. Below 2^-53, where p is 1 in float64, they count as 2^-53.
 
@@ -101,7 +119,9 @@ def logit_confidence(losses: ArrayLike) -> _Floats:
     found = _numbers("logit_confidence", "losses", losses, axes=None)
     if (found < 0.0).any():
         expected = "cross entropies, which are at least 0"
-        raise ParameterError(owner="logit_confidence", name="losses", expected=expected, got="some below")
+        raise ParameterError(
+            owner="logit_confidence", name="losses", expected=expected, got="some below"
+        )
     kept = np.maximum(found, _LEAST_LOSS)
     result: _Floats = -kept - np.log(-np.expm1(-kept))
     return result
@@ -126,18 +146,21 @@ def lira(
     *,
     online: bool = True,
 ) -> Membership:
-    """How much likelier a record's confidence is among models that were trained on it than among models that were not.
+    """How much likelier a record's confidence is among models that were trained on it than among
+    models that were not.
 
-    For each record, normal curves are fitted to the confidences x of reference models: N(m1, s1) of those that had it, and
-    N(m0, s0) of those that had not. The score is log N(x; m1, s1) - log N(x; m0, s0). Offline, for reference models that never
-    had the record, it is (x - m0) / s0. Where a record has fewer than 32 models on a side, one variance of that side serves
-    all records. A record without any model on a side that is needed scores 0: nothing is known.
+    For each record, normal curves are fitted to the confidences x of reference models: N(m1, s1) of
+    those that had it, and N(m0, s0) of those that had not. The score is log N(x; m1, s1) - log N(x;
+    m0, s0). Offline, for reference models that never had the record, it is (x - m0) / s0. Where a
+    record has fewer than 32 models on a side, one variance of that side serves all records. A
+    record without any model on a side that is needed scores 0: nothing is known.
 
     Args:
-        confidences: of the model under attack, one for each record, scaled by `logit_confidence`; sensitive.
+        confidences: of the model under attack, one for each record, scaled by `logit_confidence`;
+            sensitive.
         members: whether it was trained on the record.
-        references: confidences of the reference models, models x records. They are trained as the attacked one is, on random
-            subsets of the same records, drawn apart from its members.
+        references: confidences of the reference models, models x records. They are trained as the
+            attacked one is, on random subsets of the same records, drawn apart from its members.
         reference_members: which model was trained on which record, models x records.
         online: whether to use the models that had a record.
     """
@@ -153,13 +176,20 @@ def lira(
     score = (x - middle) / width
     if online:
         middle_in, width_in, known_in = _fitted(models, had)
-        score = 0.5 * score**2 + np.log(width) - 0.5 * ((x - middle_in) / width_in) ** 2 - np.log(width_in)
+        score = (
+            0.5 * score**2
+            + np.log(width)
+            - 0.5 * ((x - middle_in) / width_in) ** 2
+            - np.log(width_in)
+        )
         known &= known_in
     name = f"likelihood ratio, {'online' if online else 'offline'}, {len(models)} reference models"
     return Membership(Scores(np.where(known, score, 0.0), members, attack=name))
 
 
-def _fitted(models: _Floats, chosen: NDArray[np.bool_]) -> tuple[_Floats, _Floats, NDArray[np.bool_]]:
+def _fitted(
+    models: _Floats, chosen: NDArray[np.bool_]
+) -> tuple[_Floats, _Floats, NDArray[np.bool_]]:
     """Mean and standard deviation of the chosen models of each record, and whether it has any."""
     counts = chosen.sum(axis=0)
     middle = np.where(chosen, models, 0.0).sum(axis=0) / np.maximum(counts, 1)
@@ -167,8 +197,12 @@ def _fitted(models: _Floats, chosen: NDArray[np.bool_]) -> tuple[_Floats, _Float
     freedom = np.maximum(counts - 1, 0)
     if freedom.sum() == 0:
         expected = "two reference models, at least, on the same side of some record"
-        raise ParameterError(owner="lira", name="references", expected=expected, got=f"{len(models)} models")
-    variance = squares / np.maximum(freedom, 1) if counts.min() >= _MANY else squares.sum() / freedom.sum()
+        raise ParameterError(
+            owner="lira", name="references", expected=expected, got=f"{len(models)} models"
+        )
+    variance = (
+        squares / np.maximum(freedom, 1) if counts.min() >= _MANY else squares.sum() / freedom.sum()
+    )
     width = np.maximum(np.sqrt(np.broadcast_to(variance, counts.shape)), _LEAST_STD)
     return middle, width, counts > 0
 
@@ -176,8 +210,14 @@ def _fitted(models: _Floats, chosen: NDArray[np.bool_]) -> tuple[_Floats, _Float
 def _numbers(owner: str, name: str, given: ArrayLike, *, axes: int | None) -> _Floats:
     array = array_of(given)
     if (axes is not None and array.ndim != axes) or not array.size or array.dtype.kind not in "iuf":
-        expected = "numbers" if axes is None else f"numbers in {axes} {'axis' if axes == 1 else 'axes'}"
-        raise ParameterError(owner=owner, name=name, expected=expected, got=f"{array.dtype}, shape {array.shape}")
+        expected = (
+            "numbers" if axes is None else f"numbers in {axes} {'axis' if axes == 1 else 'axes'}"
+        )
+        raise ParameterError(
+            owner=owner, name=name, expected=expected, got=f"{array.dtype}, shape {array.shape}"
+        )
     if not np.isfinite(array).all():
-        raise ParameterError(owner=owner, name=name, expected="finite numbers", got="some that are not")
+        raise ParameterError(
+            owner=owner, name=name, expected="finite numbers", got="some that are not"
+        )
     return array.astype(np.float64)

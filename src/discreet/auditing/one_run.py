@@ -1,14 +1,17 @@
 """Many canaries in one run: a lower bound on epsilon that holds whatever the mechanism is.
 
-Legend: m canaries with fair coins; r of them are guessed in or out from what was released, v of the guesses are right;
-q = e^eps / (1 + e^eps). If the mechanism is (eps, delta)-differentially private, then
+Legend: m canaries with fair coins; r of them are guessed in or out from what was released, v of the
+guesses are right; q = e^eps / (1 + e^eps). If the mechanism is (eps, delta)-differentially private,
+then
 
     P[v or more are right] <= P[Bin(r, q) >= v] + m delta / (1 + e^eps) * (1/r) sum_{n<r} g(n),
     g(n) = the largest P[Bin(n, 1-q) = w] over w <= r - v.
 
-The first term (chance) is that of [Steinke2023]; the second (leak) is our own, proven in docs/proofs/auditing.md. Numbers of
-guesses are chosen from what was released, so each term has a share of the error probability that is fixed in advance. The leak
-stays a hurdle: it is at least m delta / (1 + e^eps) / r, so few guesses among more than 1/delta canaries conclude nothing.
+The first term (chance) is that of [Steinke2023]; the second (leak) is our own, proven in
+docs/proofs/auditing.md. Numbers of guesses are chosen from what was released, so each term has a
+share of the error probability that is fixed in advance. The leak
+stays a hurdle: it is at least m delta / (1 + e^eps) / r, so few guesses among more than 1/delta
+    canaries conclude nothing.
 """
 
 from __future__ import annotations
@@ -30,7 +33,9 @@ _Counts: TypeAlias = NDArray[np.int64]
 _Floats: TypeAlias = NDArray[np.float64]
 
 _UP = 1.0 + 2.0**-20  # more than all rounding together, for up to ten million canaries
-_CELLS = np.linspace(0.0, 1.0, 33) ** 4  # g falls: its sum over a cell is at most its first value times the width
+_CELLS = (
+    np.linspace(0.0, 1.0, 33) ** 4
+)  # g falls: its sum over a cell is at most its first value times the width
 _FURTHEST = 40.0
 _STEPS = 40
 _ROUGH = 12  # steps that suffice to compare numbers of guesses
@@ -42,9 +47,10 @@ _LEAK = 0.25  # share of the error probability that the second term may have
 def one_run(scores: Scores, *, delta: float, confidence: float = 0.95) -> Estimate:
     """A lower bound on epsilon from canaries of one run, or of several.
 
-    Guarantee: as of `Estimate`, for every mechanism and every score, if the coins were fair and independent. Half of the
-    canaries, every other one, choose how many of the highest scores are guessed in and of the lowest out; the other half is
-    counted. Equal scores on both sides of the limit are taken as the wrong guesses among them.
+    Guarantee: as of `Estimate`, for every mechanism and every score, if the coins were fair and
+    independent. Half of the canaries, every other one, choose how many of the highest scores are
+    guessed in and of the lowest out; the other half is counted. Equal scores on both sides of the
+    limit are taken as the wrong guesses among them.
 
     Args:
         scores: at least 8; sensitive.
@@ -62,12 +68,24 @@ def one_run(scores: Scores, *, delta: float, confidence: float = 0.95) -> Estima
     error = 1.0 - sure
     chosen, counted = _Ranked(scores, 0), _Ranked(scores, 1)
     ins, outs = _choices(counted.canaries)
-    rough = _bounds(ins + outs, chosen.right(ins, outs), counted.canaries, level, error, steps=_ROUGH, caution=_CAUTION)
+    rough = _bounds(
+        ins + outs,
+        chosen.right(ins, outs),
+        counted.canaries,
+        level,
+        error,
+        steps=_ROUGH,
+        caution=_CAUTION,
+    )
     lower = 0.0
     if rough.any():  # else there is nothing to choose
         best = slice(int(np.argmax(rough)), int(np.argmax(rough)) + 1)
         ins, outs = ins[best], outs[best]
-        lower = float(_bounds(ins + outs, counted.right(ins, outs), counted.canaries, level, error, steps=_STEPS)[0])
+        lower = float(
+            _bounds(
+                ins + outs, counted.right(ins, outs), counted.canaries, level, error, steps=_STEPS
+            )[0]
+        )
     return Estimate(method="one run", lower=lower, delta=level, confidence=sure)
 
 
@@ -85,13 +103,17 @@ class _Ranked:
         self.canaries = values.size
 
     def right(self, ins: _Counts, outs: _Counts) -> _Counts:
-        """How many guesses are right if so many of the highest are guessed in and of the lowest out, at least."""
+        """How many guesses are right if so many of the highest are guessed in and of the lowest
+        out, at least.
+        """
         counts: _Counts = self._from_above[ins] + self._from_below[outs]
         return counts
 
 
 def _choices(canaries: int) -> tuple[_Counts, _Counts]:
-    """Numbers of guesses (in, out) among which to choose: all pairs of a list that grows geometrically."""
+    """Numbers of guesses (in, out) among which to choose: all pairs of a list that grows
+    geometrically.
+    """
     sizes = np.unique(np.geomspace(1, canaries // 2, _CHOICES).astype(np.int64))
     ins, outs = np.meshgrid(np.append(0, sizes), np.append(0, sizes))
     some = (ins + outs) > 0
@@ -99,9 +121,18 @@ def _choices(canaries: int) -> tuple[_Counts, _Counts]:
 
 
 def _bounds(
-    guesses: _Counts, right: _Counts, canaries: int, delta: float, error: float, *, steps: int, caution: float = 1.0
+    guesses: _Counts,
+    right: _Counts,
+    canaries: int,
+    delta: float,
+    error: float,
+    *,
+    steps: int,
+    caution: float = 1.0,
 ) -> _Floats:
-    """For each pair of counts an epsilon for which both terms were computed and are within their shares of `error`, or 0."""
+    """For each pair of counts an epsilon for which both terms were computed and are within their
+    shares of `error`, or 0.
+    """
     share = 0.0 if delta == 0.0 else _LEAK
     low, high = np.zeros(guesses.size), np.full(guesses.size, _FURTHEST)
     for _ in range(steps):
@@ -112,8 +143,11 @@ def _bounds(
     return low
 
 
-def p_value(guesses: _Counts, right: _Counts, *, canaries: int, epsilon: _Floats, delta: float) -> tuple[_Floats, _Floats]:
-    """Two numbers, each rounded up, whose sum bounds the probability of so many right guesses or more: (chance, leak).
+def p_value(
+    guesses: _Counts, right: _Counts, *, canaries: int, epsilon: _Floats, delta: float
+) -> tuple[_Floats, _Floats]:
+    """Two numbers, each rounded up, whose sum bounds the probability of so many right guesses or
+    more: (chance, leak).
 
     Args:
         guesses: r, from 1 to `canaries`; one for each case.
@@ -127,17 +161,29 @@ def p_value(guesses: _Counts, right: _Counts, *, canaries: int, epsilon: _Floats
     ([0.0625], [0.0])
     """
     q, rest = scipy.special.expit(epsilon), scipy.special.expit(-epsilon)
-    chance = np.where(right > 0, scipy.special.betainc(np.maximum(right, 1), guesses - right + 1, q), 1.0)
-    leak = canaries * delta * rest * _largest(guesses, right, q, rest) if delta > 0.0 else np.zeros(guesses.size)
+    chance = np.where(
+        right > 0, scipy.special.betainc(np.maximum(right, 1), guesses - right + 1, q), 1.0
+    )
+    leak = (
+        canaries * delta * rest * _largest(guesses, right, q, rest)
+        if delta > 0.0
+        else np.zeros(guesses.size)
+    )
     return chance * _UP, leak * _UP
 
 
 def _largest(guesses: _Counts, right: _Counts, q: _Floats, rest: _Floats) -> _Floats:
-    """The mean of g(n) over n < r, at least. Its w is the mode of Bin(n, 1-q), or the nearest to it that is allowed."""
+    """The mean of g(n) over n < r, at least. Its w is the mode of Bin(n, 1-q), or the nearest to it
+    that is allowed.
+    """
     ends = np.floor(guesses[:, np.newaxis] * _CELLS)
     n, q, rest = ends[:, :-1], q[:, np.newaxis], rest[:, np.newaxis]
     w = np.minimum(np.floor((n + 1.0) * rest), np.minimum((guesses - right)[:, np.newaxis], n))
-    ways = scipy.special.gammaln(n + 1.0) - scipy.special.gammaln(w + 1.0) - scipy.special.gammaln(n - w + 1.0)
+    ways = (
+        scipy.special.gammaln(n + 1.0)
+        - scipy.special.gammaln(w + 1.0)
+        - scipy.special.gammaln(n - w + 1.0)
+    )
     g = np.exp(ways + scipy.special.xlogy(w, rest) + scipy.special.xlogy(n - w, q))
     mean: _Floats = np.sum(g * np.diff(ends), axis=1) / guesses
     return mean

@@ -1,12 +1,15 @@
-"""How much noise the scores allow: most of epsilon from few canaries, if the noise is of a known kind.
+"""How much noise the scores allow: most of epsilon from few canaries, if the noise is of a known
+kind.
 
-Legend: x the false-positive rate, y the miss rate of a guess; delta(0) of a mechanism is the total variation between the
-data sets with and without the canary, so x + y >= 1 - delta(0). With a fair coin a guess is wrong with probability (x + y) / 2:
-one binomial count, the sharpest test of one number.
+Legend: x the false-positive rate, y the miss rate of a guess; delta(0) of a mechanism is the total
+variation between the data sets with and without the canary, so x + y >= 1 - delta(0). With a fair
+coin a guess is wrong with probability (x + y) / 2: one binomial count, the sharpest test of one
+number.
 
-If n guesses that are made one after the other have k errors, the error rate is at most p = highest_rate(k, n). All mechanisms
-with (1 - delta(0)) / 2 > p are refuted. More noise of the same kind is post-processing, so the refuted scales of the noise are
-all from some scale on, and epsilon at the least of them is a lower bound (docs/proofs/auditing.md).
+If n guesses that are made one after the other have k errors, the error rate is at most p =
+highest_rate(k, n). All mechanisms with (1 - delta(0)) / 2 > p are refuted. More noise of the same
+kind is post-processing, so the refuted scales of the noise are all from some scale on, and epsilon
+at the least of them is a lower bound (docs/proofs/auditing.md).
 """
 
 from __future__ import annotations
@@ -41,15 +44,17 @@ def scaled(
     delta: float,
     confidence: float = 0.95,
 ) -> Estimate:
-    """A lower bound on epsilon: that of the least noise, in units of what is recorded, which the scores refute.
+    """A lower bound on epsilon: that of the least noise, in units of what is recorded, which the
+    scores refute.
 
-    Guarantee: as of `Estimate`. A noise that is too small by a factor is found with that factor; a noise of another kind may be
-    misjudged. If scale 1 is refuted, so is the claim.
+    Guarantee: as of `Estimate`. A noise that is too small by a factor is found with that factor; a
+    noise of another kind may be misjudged. If scale 1 is refuted, so is the claim.
 
     Args:
         scores: at least 8, with fair coins; sensitive.
         epsilon: of a scale s of all recorded noise: a lower bound on epsilon at the claimed delta.
-        profile: of a scale s: its profile, an upper bound on delta(eps); asked at eps = 0, at most 13 times.
+        profile: of a scale s: its profile, an upper bound on delta(eps); asked at eps = 0, at most
+            13 times.
         delta: the claimed one, in (0, 1).
         confidence: in (0, 1).
 
@@ -69,11 +74,14 @@ def scaled(
         low, high = (low, middle) if _refuted(profile, middle, rate) else (middle, high)
     lower = epsilon(2.0**high) if refuted else 0.0
     assumes = f"the noise is of the ledger's kind, some factor aside, and {_INDEPENDENT}"
-    return Estimate(method="scaled noise", lower=lower, delta=level, confidence=confidence, assumes=assumes)
+    return Estimate(
+        method="scaled noise", lower=lower, delta=level, confidence=confidence, assumes=assumes
+    )
 
 
 def gaussian(scores: Scores, *, delta: float, confidence: float = 0.95) -> Estimate:
-    """The same in closed form for Gaussian noise without sampling: one number mu, 1 / noise multiplier of the whole run.
+    """The same in closed form for Gaussian noise without sampling: one number mu, 1 / noise
+    multiplier of the whole run.
 
     With error rate at most p, mu >= -2 Phi^-1(p) [DongRothSu2022].
 
@@ -93,7 +101,9 @@ def gaussian(scores: Scores, *, delta: float, confidence: float = 0.95) -> Estim
     mu = -2.0 * float(scipy.special.ndtri(rate)) * (1.0 - 2.0**-40)
     lower = _epsilon(mu, level) if mu > 0.0 else 0.0
     assumes = f"the noise is Gaussian, without sampling, and {_INDEPENDENT}"
-    return Estimate(method="Gaussian noise", lower=lower, delta=level, confidence=confidence, assumes=assumes)
+    return Estimate(
+        method="Gaussian noise", lower=lower, delta=level, confidence=confidence, assumes=assumes
+    )
 
 
 def _error_rate(owner: str, scores: Scores, confidence: float) -> tuple[float, float]:
@@ -102,15 +112,21 @@ def _error_rate(owner: str, scores: Scores, confidence: float) -> tuple[float, f
     return highest_rate(wrong, guesses, error=1.0 - level), level
 
 
-def _refuted(profile: Callable[[float], Callable[[float], float]], log_scale: float, rate: float) -> bool:
+def _refuted(
+    profile: Callable[[float], Callable[[float], float]], log_scale: float, rate: float
+) -> bool:
     variation = check.real("scaled", "profile", profile(2.0**log_scale)(0.0))
     if not 0.0 <= variation <= 1.0:
-        raise ParameterError(owner="scaled", name="profile", expected="a delta in [0, 1]", got=repr(variation))
+        raise ParameterError(
+            owner="scaled", name="profile", expected="a delta in [0, 1]", got=repr(variation)
+        )
     return math.nextafter(1.0 - variation, 0.0) > 2.0 * rate
 
 
 def _epsilon(mu: float, delta: float) -> float:
-    """An epsilon at which N(mu, 1) against N(0, 1) has more than this delta: Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu)."""
+    """An epsilon at which N(mu, 1) against N(0, 1) has more than this delta: Phi(mu/2 - eps/mu) -
+    e^eps Phi(-mu/2 - eps/mu).
+    """
 
     def more(eps: float) -> bool:
         first = float(scipy.special.ndtr(0.5 * mu - eps / mu))

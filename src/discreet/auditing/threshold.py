@@ -1,7 +1,9 @@
-"""The classical audit: independent runs, one canary each, rates with exact intervals [Jagielski2020; Nasr2023].
+"""The classical audit: independent runs, one canary each, rates with exact intervals
+[Jagielski2020; Nasr2023].
 
-Legend: x the false-positive rate, h the hit rate of "score above a limit". A mechanism that is (eps, delta)-differentially
-private has h <= delta + e^eps x and, for the opposite guess, 1 - x <= delta + e^eps (1 - h). So
+Legend: x the false-positive rate, h the hit rate of "score above a limit". A mechanism that is
+(eps, delta)-differentially private has h <= delta + e^eps x and, for the opposite guess, 1 - x <=
+delta + e^eps (1 - h). So
 
     eps >= log((h - delta) / x)    and    eps >= log((1 - x - delta) / (1 - h)).
 """
@@ -30,11 +32,13 @@ _LEAST = 8
 
 
 def threshold(scores: Scores, *, delta: float, confidence: float = 0.95) -> Estimate:
-    """A lower bound on epsilon from runs that repeat one experiment, each with a canary that is in or out.
+    """A lower bound on epsilon from runs that repeat one experiment, each with a canary that is in
+    or out.
 
-    Guarantee: as of `Estimate`, for every mechanism and every score, if the runs are independent and the same but for the
-    canary. The limit, and which of the two inequalities is used, are chosen on one half of the runs; the other half is
-    measured; the two rates share the probability of an error.
+    Guarantee: as of `Estimate`, for every mechanism and every score, if the runs are independent
+    and the same but for the canary. The limit, and which of the two inequalities is used, are
+    chosen on one half of the runs; the other half is measured; the two rates share the probability
+    of an error.
 
     Args:
         scores: of runs with one canary each, at least 8; sensitive.
@@ -42,7 +46,8 @@ def threshold(scores: Scores, *, delta: float, confidence: float = 0.95) -> Esti
         confidence: in (0, 1).
 
     Raises:
-        ParameterError: canaries shared a run, so that their scores are not independent, or there are too few.
+        ParameterError: canaries shared a run, so that their scores are not independent, or there
+            are too few.
 
     >>> rng = np.random.default_rng(1)
     >>> coins = rng.random(4000) < 0.5
@@ -58,12 +63,22 @@ def threshold(scores: Scores, *, delta: float, confidence: float = 0.95) -> Esti
             name="scores",
             expected="one canary in each run",
             got=f"{len(scores)} canaries in {scores.runs} run{'' if scores.runs == 1 else 's'}",
-            do="Canaries that share a run are not independent: use one_run, or scaled if what it assumes is true.",
+            do=(
+                "Canaries that share a run are not independent: use one_run, or scaled if what it "
+                "assumes is true."
+            ),
         )
     if len(scores) < _LEAST:
-        raise ParameterError(owner="threshold", name="scores", expected=f"at least {_LEAST} runs", got=str(len(scores)))
+        raise ParameterError(
+            owner="threshold",
+            name="scores",
+            expected=f"at least {_LEAST} runs",
+            got=str(len(scores)),
+        )
     lower = 0.0
-    if 2 <= int(np.count_nonzero(scores.inside)) <= len(scores) - 2:  # else chance left nothing to compare
+    if (
+        2 <= int(np.count_nonzero(scores.inside)) <= len(scores) - 2
+    ):  # else chance left nothing to compare
         chosen, measured = halves("threshold", scores)
         lower = _measured(measured, *_choice(chosen, level), level, 0.5 * (1.0 - sure))
     return Estimate(method="threshold", lower=lower, delta=level, confidence=sure)
@@ -81,7 +96,9 @@ def _measured(half: Half, limit: float, direction: int, delta: float, share: flo
 
 
 def _choice(half: Half, delta: float) -> tuple[float, int]:
-    """The limit, and the inequality (0: hits, 1: rejections), that promise most, rates two standard errors less."""
+    """The limit, and the inequality (0: hits, 1: rejections), that promise most, rates two standard
+    errors less.
+    """
     limits = np.unique(np.concatenate([half.ins, half.outs]))
     false = 1.0 - np.searchsorted(half.outs, limits, side="right") / half.outs.size
     missed = np.searchsorted(half.ins, limits, side="right") / half.ins.size
@@ -95,7 +112,9 @@ def _choice(half: Half, delta: float) -> tuple[float, int]:
     return float(limits[best]), int(direction)
 
 
-def _promise(right: _Floats, right_trials: int, wrong: _Floats, wrong_trials: int, delta: float) -> _Floats:
+def _promise(
+    right: _Floats, right_trials: int, wrong: _Floats, wrong_trials: int, delta: float
+) -> _Floats:
     low = right - 2.0 * np.sqrt(right * (1.0 - right) / right_trials) - 3.0 / right_trials
     high = wrong + 2.0 * np.sqrt(wrong * (1.0 - wrong) / wrong_trials) + 3.0 / wrong_trials
     promised: _Floats = np.log(np.maximum(low - delta, 1e-300) / high)

@@ -1,10 +1,12 @@
-"""The strongest audit of a plan: its own sampler and mechanism, executed on canaries that nothing else touches.
+"""The strongest audit of a plan: its own sampler and mechanism, executed on canaries that nothing
+else touches.
 
-    plan -> the NumPy engine, on a ledger in memory -> what it releases -> likelihood ratio of each canary -> Scores
+    plan -> the NumPy engine, on a ledger in memory -> what it releases -> likelihood ratio of each
+    canary -> Scores
 
-No data and no model: a canary is a vector far longer than the clip norm on a coordinate of its own, in every group. So the
-scores tell whether sampling, clipping, noise and scaling together do what the ledger is told; what a model makes of a record
-is not looked at.
+No data and no model: a canary is a vector far longer than the clip norm on a coordinate of its own,
+in every group. So the scores tell whether sampling, clipping, noise and scaling together do what
+the ledger is told; what a model makes of a record is not looked at.
 """
 
 from __future__ import annotations
@@ -34,7 +36,10 @@ from discreet.units import Adjacency
 
 __all__ = ["ATTACK", "independent", "white_box"]
 
-ATTACK = "the plan's mechanism on canaries alone, not the run itself: no data, no model; likelihood ratios"
+ATTACK = (
+    "the plan's mechanism on canaries alone, not the run itself: no data, no model; likelihood "
+    "ratios"
+)
 """What the scores of `white_box` are called."""
 
 _OWNER = "white_box"
@@ -53,21 +58,25 @@ def white_box(
 ) -> Scores:
     """Execute a plan on canaries, and score what it releases.
 
-    The first `canaries` of the plan's records are canaries, each in by a fair coin. One that is out contributes nothing (under
-    replace-one: the opposite), and so do all other records. Queries, policy and number of steps are the plan's, checked; leaves
-    get one coordinate for each canary. Units that own several rows are one row each here.
+    The first `canaries` of the plan's records are canaries, each in by a fair coin. One that is out
+    contributes nothing (under replace-one: the opposite), and so do all other records. Queries,
+    policy and number of steps are the plan's, checked; leaves get one coordinate for each canary.
+    Units that own several rows are one row each here.
 
     Args:
         plan: private, and with leaves where its noise depends on them.
-        canaries: in one run; all records of the plan, if it has fewer. What is in memory grows with their square.
+        canaries: in one run; all records of the plan, if it has fewer. What is in memory grows with
+            their square.
         trials: independent runs.
         source: for tests; left out, each trial has a fresh one from the operating system.
-        processes: that share the trials. More than 1 starts new ones: a script then needs `if __name__ == "__main__":`.
+        processes: that share the trials. More than 1 starts new ones: a script then needs `if
+            __name__ == "__main__":`.
         progress: called with the number of trials that are over, and of all.
 
     Returns:
-        One score for each canary of each trial; the best that these releases admit, but for the bits of adaptive clipping, and
-        for slots of microbatches that hold several canaries (docs/proofs/verdict.md).
+        One score for each canary of each trial; the best that these releases admit, but for the
+        bits of adaptive clipping, and for slots of microbatches that hold several canaries
+        (docs/proofs/verdict.md).
 
     >>> from discreet.ledger.events import Poisson
     >>> from discreet.mechanisms import Gaussian
@@ -80,7 +89,9 @@ def white_box(
     total = check.whole(_OWNER, "trials", trials, least=1)
     workers = check.whole(_OWNER, "processes", processes, least=1)
     audited = _for_canaries(check.instance(_OWNER, "plan", plan, Plan), count)
-    keys = _keys(None if source is None else check.instance(_OWNER, "source", source, Source), total)
+    keys = _keys(
+        None if source is None else check.instance(_OWNER, "source", source, Source), total
+    )
     parts = []
     for part in _each(partial(_trial, audited), keys, workers):
         parts.append(part)
@@ -90,10 +101,11 @@ def white_box(
 
 
 def independent(plan: Plan) -> bool:
-    """Whether the scores of `white_box` are proven to be independent of each other, as `auditing.scaled` assumes.
+    """Whether the scores of `white_box` are proven to be independent of each other, as
+    `auditing.scaled` assumes.
 
-    That takes samples in which every record is drawn for itself, and no microbatches: canaries that fall into one slot are
-    averaged and clipped together (docs/proofs/verdict.md, section 3).
+    That takes samples in which every record is drawn for itself, and no microbatches: canaries that
+    fall into one slot are averaged and clipped together (docs/proofs/verdict.md, section 3).
 
     >>> from discreet.ledger.events import FixedSize, Poisson
     >>> from discreet.mechanisms import Gaussian
@@ -102,7 +114,11 @@ def independent(plan: Plan) -> bool:
     True
     False
     """
-    parts = plan.mechanism.mechanisms.values() if isinstance(plan.mechanism, Groups) else [plan.mechanism]
+    parts = (
+        plan.mechanism.mechanisms.values()
+        if isinstance(plan.mechanism, Groups)
+        else [plan.mechanism]
+    )
     slotted = any(isinstance(part, Microbatches) for part in parts)
     return not slotted and isinstance(plan.sampler.policy, Everything | Poisson | BallsInBins)
 
@@ -114,7 +130,9 @@ def _keys(source: Source | None, trials: int) -> list[bytes | None]:
     return [source.stream(Purpose.CANARY, step=trial).words(4).tobytes() for trial in range(trials)]
 
 
-def _each(work: Callable[[bytes | None], Scores], keys: list[bytes | None], workers: int) -> Iterator[Scores]:
+def _each(
+    work: Callable[[bytes | None], Scores], keys: list[bytes | None], workers: int
+) -> Iterator[Scores]:
     if workers == 1:
         yield from map(work, keys)
         return
@@ -125,14 +143,19 @@ def _each(work: Callable[[bytes | None], Scores], keys: list[bytes | None], work
 
 def _trial(plan: Plan, key: bytes | None) -> Scores:
     """One run of the plan."""
-    # Nothing that is released here is anybody's data, so a key that is derived, not drawn, voids nothing.
+    # Nothing that is released here is anybody's data, so a key that is derived, not drawn, voids
+    # nothing.
     source = Source.system() if key is None else Source.unsafe_test_key(key)
     planted = Canaries(np.arange(max(plan.bound.dimensions.values())), source=source)
     signs = np.where(planted.inside, 1.0, -1.0 if plan.adjacency is Adjacency.REPLACE_ONE else 0.0)
     likelihood = Likelihood(plan.sampler.event, canaries=len(planted), adjacency=plan.adjacency)
     run = Aggregator(plan, ledger=Ledger.in_memory(), source=source)
     for sample in run.samples():
-        groups = [group for group in plan.bound.groups(run.state) if group.leaves[0] not in plan.bound.observed]
+        groups = [
+            group
+            for group in plan.bound.groups(run.state)
+            if group.leaves[0] not in plan.bound.observed
+        ]
         units = [group.clip_norm * group.scales[0] for group in groups]
         lengths = {
             group.leaves[0]: _FAR * (unit + group.stability * group.scales[0])
@@ -141,12 +164,17 @@ def _trial(plan: Plan, key: bytes | None) -> Scores:
         released = run.release(sample, _sums(run, sample, signs, lengths))
         firsts = [group.leaves[0] for group in groups]
         likelihood.observe(
-            [(released[leaf] / unit, released.noise_std[leaf] / unit) for leaf, unit in zip(firsts, units, strict=True)]
+            [
+                (released[leaf] / unit, released.noise_std[leaf] / unit)
+                for leaf, unit in zip(firsts, units, strict=True)
+            ]
         )
     return Scores(likelihood.scores(), planted.inside, attack=ATTACK)
 
 
-def _sums(run: Aggregator, sample: Sample, signs: NDArray[np.float64], lengths: Mapping[str, float]) -> PartialSums:
+def _sums(
+    run: Aggregator, sample: Sample, signs: NDArray[np.float64], lengths: Mapping[str, float]
+) -> PartialSums:
     """The clipped sums of a sample: rows for those that contribute, none for all others."""
     drawn = sample.units[: np.searchsorted(sample.units, signs.size)]
     some = drawn[signs[drawn] != 0.0]
@@ -177,14 +205,25 @@ def _pieces(drawn: NDArray[np.int64], width: int) -> Iterator[NDArray[np.int64]]
 def _for_canaries(plan: Plan, canaries: int) -> Plan:
     """A plan with the same step, whose groups have one coordinate for each canary."""
     if not plan.private:
-        expected, got = "with noise on every group", f"{', '.join(plan.open_groups())} is released without noise"
-        raise ParameterError(owner=_OWNER, name="plan", expected=expected, got=got, do="There is no claim to be audited.")
+        expected, got = (
+            "with noise on every group",
+            f"{', '.join(plan.open_groups())} is released without noise",
+        )
+        raise ParameterError(
+            owner=_OWNER,
+            name="plan",
+            expected=expected,
+            got=got,
+            do="There is no claim to be audited.",
+        )
     sampler = plan.sampler
     if isinstance(sampler, Sampler):
         sampler = replace(sampler, owners=None, rows_per_unit=None)
     else:  # a policy for any number of records
         sampler = Sampler(sampler.policy, records=canaries, steps=sampler.steps)
-    named = dict(plan.leaves) if plan.leaves is not None else dict.fromkeys(_names(plan.mechanism), 1)
+    named = (
+        dict(plan.leaves) if plan.leaves is not None else dict.fromkeys(_names(plan.mechanism), 1)
+    )
     try:
         mechanism = _with_shares(plan.mechanism, named)
         firsts = {group.leaves[0] for group in plan.mechanism.bind(named).start}
@@ -213,7 +252,11 @@ def _names(mechanism: Mechanism) -> list[str]:
     """A leaf for each pattern of a mechanism that was not told its leaves."""
     match mechanism:
         case Groups():
-            return [name for pattern, part in mechanism.mechanisms.items() for name in (_inner(part) or [_witness(pattern)])]
+            return [
+                name
+                for pattern, part in mechanism.mechanisms.items()
+                for name in (_inner(part) or [_witness(pattern)])
+            ]
         case _:
             return _inner(mechanism) or ["canaries"]
 
@@ -240,13 +283,17 @@ def _witness(pattern: str) -> str:
 
 
 def _with_shares(mechanism: Mechanism, sizes: Mapping[str, int]) -> Mechanism:
-    """The same mechanism with shares by dimension written out, so that other sizes do not change them."""
+    """The same mechanism with shares by dimension written out, so that other sizes do not change
+    them.
+    """
     match mechanism:
         case Groups():
             claimed = claim("Groups", "mechanisms", mechanism.mechanisms, sizes)
             return Groups(
                 {
-                    pattern: _with_shares(mechanism.mechanisms[pattern], {leaf: sizes[leaf] for leaf in its})
+                    pattern: _with_shares(
+                        mechanism.mechanisms[pattern], {leaf: sizes[leaf] for leaf in its}
+                    )
                     for pattern, its in claimed.items()
                 }
             )
@@ -257,8 +304,15 @@ def _with_shares(mechanism: Mechanism, sizes: Mapping[str, int]) -> Mechanism:
             shares: Mapping[str, float] = sizes
             if isinstance(mechanism.parts, Mapping):
                 claimed = claim("Split", "parts", mechanism.parts.values(), sizes)
-                shares = {part: sum(sizes[leaf] for leaf in claimed[its]) for part, its in mechanism.parts.items()}
-            policies = {name: shares for name in ("clip", "noise") if getattr(mechanism, name) == "by dimension"}
+                shares = {
+                    part: sum(sizes[leaf] for leaf in claimed[its])
+                    for part, its in mechanism.parts.items()
+                }
+            policies = {
+                name: shares
+                for name in ("clip", "noise")
+                if getattr(mechanism, name) == "by dimension"
+            }
             return replace(mechanism, **policies)  # type: ignore[arg-type]
         case _:
             return mechanism

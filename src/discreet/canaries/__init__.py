@@ -1,4 +1,6 @@
-"""Records that are planted to be looked for: which, in or out by a fair coin, and what an attack saw of each."""
+"""Records that are planted to be looked for: which, in or out by a fair coin, and what an attack
+saw of each.
+"""
 
 from discreet.canaries.canaries import Canaries
 from discreet.canaries.likelihood import Likelihood

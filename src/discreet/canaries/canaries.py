@@ -18,13 +18,16 @@ __all__ = ["Canaries"]
 
 
 class Canaries:
-    """Records of a plan that are in the data with probability 1/2 each, so that an attack can be put to the test.
+    """Records of a plan that are in the data with probability 1/2 each, so that an attack can be
+    put to the test.
 
-    A canary is a record like any other: it is among the plan's `records`, is drawn as they are, clipped and charged as they
-    are. One that is out is absent: an engine lets it contribute nothing, in whatever sample it is drawn. So the data sets
-    with and without a canary are neighbours under add-or-remove and zero-out.
+    A canary is a record like any other: it is among the plan's `records`, is drawn as they are,
+    clipped and charged as they are. One that is out is absent: an engine lets it contribute
+    nothing, in whatever sample it is drawn. So the data sets with and without a canary are
+    neighbours under add-or-remove and zero-out.
 
-    Guarantee: the coins are independent and exactly fair, and independent of samples and noise (docs/proofs/auditing.md). They
+    Guarantee: the coins are independent and exactly fair, and independent of samples and noise
+        (docs/proofs/auditing.md). They
     are for whoever audits: an attack must not see them before it has made its scores.
 
     Args:
@@ -38,7 +41,9 @@ class Canaries:
 
     __slots__ = ("_inside", "_places")
 
-    def __init__(self, places: Sequence[int] | NDArray[np.int64], *, source: Source | None = None) -> None:
+    def __init__(
+        self, places: Sequence[int] | NDArray[np.int64], *, source: Source | None = None
+    ) -> None:
         found = array_of(places)
         if (
             found.ndim != 1
@@ -47,12 +52,24 @@ class Canaries:
             or not 0 <= int(found.min()) <= int(found.max()) < 2**63
         ):
             expected = "places in the data set, at least one: whole numbers from 0"
-            raise ParameterError(owner="Canaries", name="places", expected=expected, got=f"{found.dtype}, shape {found.shape}")
+            raise ParameterError(
+                owner="Canaries",
+                name="places",
+                expected=expected,
+                got=f"{found.dtype}, shape {found.shape}",
+            )
         self._places = np.unique(found.astype(np.int64))
         if self._places.size != found.size:
-            expected, got = "each place once", f"{found.size} places, {self._places.size} of them different"
+            expected, got = (
+                "each place once",
+                f"{found.size} places, {self._places.size} of them different",
+            )
             raise ParameterError(owner="Canaries", name="places", expected=expected, got=got)
-        drawn = Source.system() if source is None else check.instance("Canaries", "source", source, Source)
+        drawn = (
+            Source.system()
+            if source is None
+            else check.instance("Canaries", "source", source, Source)
+        )
         self._inside = np.zeros(found.size, bool)
         self._inside[bernoulli(drawn.stream(Purpose.CANARY, step=0), 0.5, 0, found.size)] = True
         self._places.flags.writeable = self._inside.flags.writeable = False
@@ -71,7 +88,9 @@ class Canaries:
         return self._inside
 
     def numbers(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
-        """For records of a sample: the number of the canary that each is, -1 for all others. Sensitive, as the sample is."""
+        """For records of a sample: the number of the canary that each is, -1 for all others.
+        Sensitive, as the sample is.
+        """
         nearest = np.searchsorted(self._places, indices).clip(max=len(self) - 1)
         return np.where(self._places[nearest] == indices, nearest, -1)
 

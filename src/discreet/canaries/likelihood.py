@@ -1,12 +1,14 @@
-"""The best score that a plan's own releases admit: how much likelier they are with the canary than without.
+"""The best score that a plan's own releases admit: how much likelier they are with the canary than
+without.
 
-Legend: m canaries, each alone on a coordinate of its own; x what was released there, in units of the clip norm; z the noise
-multiplier of the group. If the canary was in the batch, x is 1 plus noise of standard deviation z, else only noise, so
+Legend: m canaries, each alone on a coordinate of its own; x what was released there, in units of
+the clip norm; z the noise multiplier of the group. If the canary was in the batch, x is 1 plus
+noise of standard deviation z, else only noise, so
 
     l = log density ratio of the batch = sum over groups of (x - 1/2) / z^2.
 
-Whether the canary was drawn is not known, only how: the ratio of a step is the average of e^l over the draw, that of a run the
-product over its steps.
+Whether the canary was drawn is not known, only how: the ratio of a step is the average of e^l over
+the draw, that of a run the product over its steps.
 """
 
 from __future__ import annotations
@@ -16,7 +18,15 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.ledger.events import BallsInBins, Everything, FixedSize, Poisson, Sampling, Shuffled, TruncatedPoisson
+from discreet.ledger.events import (
+    BallsInBins,
+    Everything,
+    FixedSize,
+    Poisson,
+    Sampling,
+    Shuffled,
+    TruncatedPoisson,
+)
 from discreet.units import Adjacency
 
 __all__ = ["Likelihood"]
@@ -25,13 +35,15 @@ __all__ = ["Likelihood"]
 class Likelihood:
     """Log-likelihood ratios of m canaries, batch after batch.
 
-    Whoever audits may use any score; this one is the most powerful against a plan's mechanism if nothing but the canary lies
-    on its coordinate (Neyman and Pearson). Other records that do only weaken it.
+    Whoever audits may use any score; this one is the most powerful against a plan's mechanism if
+    nothing but the canary lies on its coordinate (Neyman and Pearson). Other records that do only
+    weaken it.
 
     Args:
         policy: how samples are drawn.
         canaries: m.
-        adjacency: under replace-one a canary that is out has the opposite sign; else it contributes nothing.
+        adjacency: under replace-one a canary that is out has the opposite sign; else it contributes
+            nothing.
 
     >>> likelihood = Likelihood(Everything(), canaries=2)
     >>> likelihood.observe([(np.array([1.2, -0.3]), 2.0)])
@@ -41,16 +53,22 @@ class Likelihood:
 
     __slots__ = ("_adjacency", "_batches", "_canaries", "_policy", "_step", "_total")
 
-    def __init__(self, policy: Sampling, *, canaries: int, adjacency: Adjacency = Adjacency.ADD_OR_REMOVE) -> None:
+    def __init__(
+        self, policy: Sampling, *, canaries: int, adjacency: Adjacency = Adjacency.ADD_OR_REMOVE
+    ) -> None:
         self._policy = policy
         self._canaries = canaries
         self._adjacency = adjacency
         self._total = np.zeros(canaries)
         self._batches = policy.batches if isinstance(policy, Shuffled | BallsInBins) else 1
-        self._step: list[NDArray[np.float64]] = []  # log ratios of the batches of a step that is not over
+        self._step: list[
+            NDArray[np.float64]
+        ] = []  # log ratios of the batches of a step that is not over
 
     def observe(self, groups: list[tuple[NDArray[np.float64], float]]) -> None:
-        """Take in one batch: for each group, x of every canary and the noise multiplier z. Released values only."""
+        """Take in one batch: for each group, x of every canary and the noise multiplier z. Released
+        values only.
+        """
         signs = (1.0, -1.0) if self._adjacency is Adjacency.REPLACE_ONE else (1.0,)
         ratios = np.zeros((len(signs), self._canaries))
         for x, z in groups:
@@ -84,5 +102,7 @@ class Likelihood:
 def _mixed(ratios: NDArray[np.float64], probability: float) -> NDArray[np.float64]:
     if probability >= 1.0:
         return ratios
-    mixed: NDArray[np.float64] = np.logaddexp(math.log1p(-probability), math.log(probability) + ratios)
+    mixed: NDArray[np.float64] = np.logaddexp(
+        math.log1p(-probability), math.log(probability) + ratios
+    )
     return mixed

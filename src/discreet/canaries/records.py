@@ -1,6 +1,7 @@
 """Canaries for the data set itself: records that a model can only get right by remembering them.
 
-What a canary looks like decides how far an attack gets, never whether its bound is valid: that rests on the coins alone.
+What a canary looks like decides how far an attack gets, never whether its bound is valid: that
+    rests on the coins alone.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ _LARGEST = float(np.finfo(np.float32).max)
 _BITS = np.uint64(24)  # of an input: as many as float32 holds
 
 
-def mislabelled(labels: ArrayLike, classes: int, *, source: Source | None = None) -> NDArray[np.int64]:
+def mislabelled(
+    labels: ArrayLike, classes: int, *, source: Source | None = None
+) -> NDArray[np.int64]:
     """A wrong label for each record, uniform over the classes that are not its own.
 
     Args:
@@ -40,7 +43,9 @@ def mislabelled(labels: ArrayLike, classes: int, *, source: Source | None = None
     right = array_of(labels)
     expected = f"whole numbers from 0 to {number - 1}, one for each record, at least one"
     if right.ndim != 1 or right.dtype.kind not in "iu" or not right.size:
-        raise ParameterError(owner=owner, name="labels", expected=expected, got=f"{right.dtype}, shape {right.shape}")
+        raise ParameterError(
+            owner=owner, name="labels", expected=expected, got=f"{right.dtype}, shape {right.shape}"
+        )
     if right.min() < 0 or right.max() >= number:
         raise ParameterError(owner=owner, name="labels", expected=expected, got="some beyond")
     steps = below(_stream(owner, source, _LABELS), number - 1, right.size)
@@ -58,7 +63,8 @@ def out_of_distribution(
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """Inputs that are noise, with labels that mean nothing.
 
-    Every entry is uniform on 2^24 equally spaced numbers from `low` up to, not including, `high`; labels are uniform.
+    Every entry is uniform on 2^24 equally spaced numbers from `low` up to, not including, `high`;
+    labels are uniform.
 
     Args:
         count: of the records, at least 1.
@@ -78,16 +84,26 @@ def out_of_distribution(
     owner = "out_of_distribution"
     number = check.whole(owner, "count", count, least=1)
     kinds = check.whole(owner, "classes", classes, least=1)
-    sizes = [check.whole(owner, "shape", size, least=1) for size in check.instance(owner, "shape", shape, tuple)]
+    sizes = [
+        check.whole(owner, "shape", size, least=1)
+        for size in check.instance(owner, "shape", shape, tuple)
+    ]
     least, most = check.real(owner, "low", low), check.real(owner, "high", high)
     if not least < most:
-        raise ParameterError(owner=owner, name="high", expected=f"above low={least!r}", got=repr(most))
+        raise ParameterError(
+            owner=owner, name="high", expected=f"above low={least!r}", got=repr(most)
+        )
     if max(-least, most) > _LARGEST:
         raise ParameterError(
-            owner=owner, name="high", expected=f"with low, numbers of float32, at most {_LARGEST:.4g}", got=repr(most)
+            owner=owner,
+            name="high",
+            expected=f"with low, numbers of float32, at most {_LARGEST:.4g}",
+            got=repr(most),
         )
     drawn = Source.system() if source is None else source
-    words = _stream(owner, drawn, _INPUTS).words(number * math.prod(sizes)) >> (np.uint64(64) - _BITS)
+    words = _stream(owner, drawn, _INPUTS).words(number * math.prod(sizes)) >> (
+        np.uint64(64) - _BITS
+    )
     inputs = least + (most - least) * (words.astype(np.float64) / 2.0 ** int(_BITS))
     labels = below(_stream(owner, drawn, _LABELS), kinds, number)
     return inputs.astype(np.float32).reshape(number, *sizes), labels

@@ -30,16 +30,18 @@ _HEAD = re.compile(r"[0-9a-f]{64}")
 class Scores:
     """The scores of an attack on canaries: the higher, the surer it is that the canary was in.
 
-    Scores must not depend on the coins but through what was released, and the coins must be fair and independent: then the
-    bounds of `discreet.auditing` hold whatever the attack is.
+    Scores must not depend on the coins but through what was released, and the coins must be fair
+    and independent: then the bounds of `discreet.auditing` hold whatever the attack is.
 
     Args:
         values: one finite score for each canary.
         inside: whether it was in.
-        trials: number of the run that each canary was in. Runs are independent of each other; canaries of one run need not be.
+        trials: number of the run that each canary was in. Runs are independent of each other;
+            canaries of one run need not be.
             Left out: all in one run.
         attack: what was done, in a few words; public.
-        heads: `ledger.head()` of the ledger of each run when it began, if known: then `audit` refuses another ledger; public.
+        heads: `ledger.head()` of the ledger of each run when it began, if known: then `audit`
+            refuses another ledger; public.
 
     >>> scores = Scores([2.0, -1.0, 0.5], [True, False, True])
     >>> len(scores), scores.runs, scores.independent
@@ -64,12 +66,20 @@ class Scores:
         with np.errstate(over="ignore"):  # what float64 cannot hold is refused below
             found = _array("values", values, "iuf").astype(np.float64)
         if not np.isfinite(found).all():
-            raise ParameterError(owner="Scores", name="values", expected="finite numbers", got="some that are not")
+            raise ParameterError(
+                owner="Scores", name="values", expected="finite numbers", got="some that are not"
+            )
         coins = _array("inside", inside, "b")
-        runs = np.zeros(found.size, np.int64) if trials is None else _numbered(_array("trials", trials, "iu"))
+        runs = (
+            np.zeros(found.size, np.int64)
+            if trials is None
+            else _numbered(_array("trials", trials, "iu"))
+        )
         if not found.size == coins.size == runs.size:
             got = f"{found.size} values, {coins.size} coins, {runs.size} numbers of runs"
-            raise ParameterError(owner="Scores", name="inside", expected="one for each value", got=got)
+            raise ParameterError(
+                owner="Scores", name="inside", expected="one for each value", got=got
+            )
         for name, array in (("values", found), ("inside", coins), ("trials", runs)):
             own = array.copy()
             own.flags.writeable = False
@@ -93,11 +103,23 @@ class Scores:
     @classmethod
     def pooled(cls, parts: Sequence[Scores]) -> Scores:
         """The scores of several runs of the same attack, which are independent of each other."""
-        if not isinstance(parts, Sequence) or not parts or not all(isinstance(part, Scores) for part in parts):
+        if (
+            not isinstance(parts, Sequence)
+            or not parts
+            or not all(isinstance(part, Scores) for part in parts)
+        ):
             got = f"{type(parts).__name__}, or something else in it"
-            raise ParameterError(owner="Scores.pooled", name="parts", expected="a list of Scores, at least one", got=got)
+            raise ParameterError(
+                owner="Scores.pooled",
+                name="parts",
+                expected="a list of Scores, at least one",
+                got=got,
+            )
         shifts = np.cumsum([0, *(part.runs for part in parts[:-1])])
-        runs = [np.unique(part.trials, return_inverse=True)[1] + shift for part, shift in zip(parts, shifts, strict=True)]
+        runs = [
+            np.unique(part.trials, return_inverse=True)[1] + shift
+            for part, shift in zip(parts, shifts, strict=True)
+        ]
         return cls(
             np.concatenate([part.values for part in parts]),
             np.concatenate([part.inside for part in parts]),
@@ -123,12 +145,15 @@ class Scores:
         """The scores behind `to_json`.
 
         Raises:
-            ParameterError: no JSON, another schema, a field too many or too few, values of another kind.
+            ParameterError: no JSON, another schema, a field too many or too few, values of another
+                kind.
         """
         try:
             table: Any = json.loads(text)
         except (ValueError, RecursionError, TypeError) as wrong:
-            raise ParameterError(owner="Scores", name="text", expected="a JSON object", got=str(wrong)[:200]) from None
+            raise ParameterError(
+                owner="Scores", name="text", expected="a JSON object", got=str(wrong)[:200]
+            ) from None
         if (
             not isinstance(table, dict)
             or table.keys() != _FIELDS
@@ -136,9 +161,19 @@ class Scores:
             or table["schema"] != SCHEMA
         ):
             expected = f"an object with {', '.join(sorted(_FIELDS))}, schema {SCHEMA}"
-            got = ", ".join(sorted(map(str, table)))[:200] if isinstance(table, dict) else type(table).__name__
+            got = (
+                ", ".join(sorted(map(str, table)))[:200]
+                if isinstance(table, dict)
+                else type(table).__name__
+            )
             raise ParameterError(owner="Scores", name="text", expected=expected, got=got)
-        return cls(table["values"], table["inside"], trials=table["trials"], attack=table["attack"], heads=table["heads"])
+        return cls(
+            table["values"],
+            table["inside"],
+            trials=table["trials"],
+            attack=table["attack"],
+            heads=table["heads"],
+        )
 
     def save(self, path: str | Path) -> None:
         """Write a new JSON file, whole or not at all; never over another."""
@@ -151,21 +186,32 @@ class Scores:
 
 
 def _heads(given: object) -> tuple[str, ...]:
-    if not isinstance(given, tuple | list) or not all(isinstance(head, str) and _HEAD.fullmatch(head) for head in given):
-        expected, got = "digests that ledger.head() gives: 64 digits of 0-9a-f each", repr(given)[:80]
+    if not isinstance(given, tuple | list) or not all(
+        isinstance(head, str) and _HEAD.fullmatch(head) for head in given
+    ):
+        expected, got = (
+            "digests that ledger.head() gives: 64 digits of 0-9a-f each",
+            repr(given)[:80],
+        )
         raise ParameterError(owner="Scores", name="heads", expected=expected, got=got)
     return tuple(given)
 
 
 def _numbered(runs: NDArray[Any]) -> NDArray[np.int64]:
     if int(runs.max()) >= 2**63:
-        raise ParameterError(owner="Scores", name="trials", expected="whole numbers below 2^63", got="a larger one")
+        raise ParameterError(
+            owner="Scores", name="trials", expected="whole numbers below 2^63", got="a larger one"
+        )
     return runs.astype(np.int64)
 
 
 def _array(name: str, given: ArrayLike, kinds: str) -> NDArray[Any]:
     array = array_of(given)
     if array.ndim != 1 or not array.size or array.dtype.kind not in kinds:
-        expected = {"b": "booleans", "iu": "whole numbers"}.get(kinds, "numbers") + ", one for each canary, at least one"
-        raise ParameterError(owner="Scores", name=name, expected=expected, got=f"{array.dtype}, shape {array.shape}")
+        expected = {"b": "booleans", "iu": "whole numbers"}.get(
+            kinds, "numbers"
+        ) + ", one for each canary, at least one"
+        raise ParameterError(
+            owner="Scores", name=name, expected=expected, got=f"{array.dtype}, shape {array.shape}"
+        )
     return array

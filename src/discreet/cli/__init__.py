@@ -1,4 +1,6 @@
-"""The command line: `discreet plan | account | verify | report | audit | ledger | demo`. Only `demo` needs torch."""
+"""The command line: `discreet plan | account | verify | report | audit | ledger | demo`. Only
+`demo` needs torch.
+"""
 
 from discreet.cli.app import main
 

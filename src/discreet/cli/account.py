@@ -45,7 +45,9 @@ class Accountants(Enum):
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """One of the files: its kind, what it holds, and what it costs alone (None where nothing can be stated)."""
+    """One of the files: its kind, what it holds, and what it costs alone (None where nothing can be
+    stated).
+    """
 
     path: Path
     kind: str
@@ -73,26 +75,38 @@ def account(
         list[Path],
         typer.Argument(
             metavar="SOURCE...",
-            help="A ledger, a JSON Lines export, or a plan; told apart by content. Several of one data set are added up.",
+            help=(
+                "A ledger, a JSON Lines export, or a plan; told apart by content. Several of one "
+                "data set are added up."
+            ),
             show_default=False,
         ),
     ],
     delta: Delta = None,
     epsilon: Annotated[
-        float | None, typer.Option(parser=finite, metavar="EPSILON", help="Instead of --delta: find delta at this epsilon.")
+        float | None,
+        typer.Option(
+            parser=finite, metavar="EPSILON", help="Instead of --delta: find delta at this epsilon."
+        ),
     ] = None,
-    accountant: Annotated[Accountants, typer.Option(help="Which analysis; both are valid.")] = Accountants.TIGHT,
+    accountant: Annotated[
+        Accountants, typer.Option(help="Which analysis; both are valid.")
+    ] = Accountants.TIGHT,
     at_most: Annotated[
         float | None,
-        typer.Option(parser=finite, metavar="EPSILON", help="Exit with 1 if epsilon at --delta may be above this."),
+        typer.Option(
+            parser=finite,
+            metavar="EPSILON",
+            help="Exit with 1 if epsilon at --delta may be above this.",
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> Answer:
     """State what a ledger, an export or a plan costs: epsilon at a delta, or delta at an epsilon.
 
-    Nothing is written; a ledger is only read, and checked from its first row to its last. --delta can be left out where the
-    ledger names one. Of several ledgers of one data set the cost of all of them together is stated. Exits with 1 if there is
-    no guarantee.
+    Nothing is written; a ledger is only read, and checked from its first row to its last. --delta
+    can be left out where the ledger names one. Of several ledgers of one data set the cost of all
+    of them together is stated. Exits with 1 if there is no guarantee.
     """
     _check_levels(delta, epsilon, at_most)
     sources = [_read(path) for path in source]
@@ -104,11 +118,18 @@ def account(
     void = bool(found[0].voided_by)
     lines, data = meaning(found[0], attack(together, found[0]))
     shown: list[RenderableType] = [_heading(sources), str(found[0])]
-    shown += [f"A second analysis of the same steps. {_accountant_line(other)}" for other in found[1:] if not void]
+    shown += [
+        f"A second analysis of the same steps. {_accountant_line(other)}"
+        for other in found[1:]
+        if not void
+    ]
     shown += [] if void else lines
     if epsilon is not None and not void:
         shown.append(
-            "Delta at epsilon " + "; ".join(f"{epsilon!r} by {one.accountant}: at most {up(one.delta)}" for one in found)
+            "Delta at epsilon "
+            + "; ".join(
+                f"{epsilon!r} by {one.accountant}: at most {up(one.delta)}" for one in found
+            )
         )
     if len(sources) > 1:
         sources = [_alone(one, level, void=void) for one in sources]
@@ -125,7 +146,10 @@ def account(
         best = min(one.upper for one in found)
         within = best <= at_most and not void
         code = YES if within else NO
-        verdict = f"{'Within' if within else 'ABOVE'} the limit: epsilon {up(best)}, at most {at_most!r} is allowed."
+        verdict = (
+            f"{'Within' if within else 'ABOVE'} the limit: epsilon {up(best)}, at most "
+            f"{at_most!r} is allowed."
+        )
         shown += [] if void else [verdict]
         result |= {"at_most": at_most, "within": within}
     return Answer(data=result, shown=shown, code=code, as_json=as_json)
@@ -137,12 +161,20 @@ def _check_levels(delta: float | None, epsilon: float | None, at_most: float | N
         raise DiscreetError(expected="--delta, or --epsilon, but not both", got="both", do=do)
     if at_most is not None and (epsilon is not None or at_most <= 0.0):
         got = f"--at-most {at_most!r}" + (" with --epsilon" if epsilon is not None else "")
-        raise DiscreetError(expected="--at-most above 0, at a delta", got=got, do="Give both, or leave it out.")
+        raise DiscreetError(
+            expected="--at-most above 0, at a delta", got=got, do="Give both, or leave it out."
+        )
 
 
 def _read(path: Path) -> _Source:
     found = read_source(path)
-    kind = "ledger" if isinstance(found, dp.Ledger) else "plan" if isinstance(found, dp.Plan) else "programme"
+    kind = (
+        "ledger"
+        if isinstance(found, dp.Ledger)
+        else "plan"
+        if isinstance(found, dp.Plan)
+        else "programme"
+    )
     snapshot = found.snapshot()
     if isinstance(found, dp.Ledger):
         found.close()
@@ -169,7 +201,9 @@ def _alone(one: _Source, delta: float | None, *, void: bool) -> _Source:
     if void or delta is None:
         return one
     try:
-        return _Source(one.path, one.kind, one.snapshot, dp.account(one.snapshot, delta=delta).upper)
+        return _Source(
+            one.path, one.kind, one.snapshot, dp.account(one.snapshot, delta=delta).upper
+        )
     except AccountingError:  # nothing was charged, or a filter with another delta
         return one
 
@@ -189,5 +223,7 @@ def _sources_table(sources: Sequence[_Source]) -> RenderableType:
     for one in sources:
         alone = "none" if one.epsilon is None else up(one.epsilon)
         identity = f"{one.snapshot.ledger[:16]}..." if one.snapshot.ledger else "-"
-        made.add_row(str(one.path), one.kind, identity, str(len(one.snapshot.runs)), str(one.steps), alone)
+        made.add_row(
+            str(one.path), one.kind, identity, str(len(one.snapshot.runs)), str(one.steps), alone
+        )
     return made

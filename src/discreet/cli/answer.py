@@ -1,7 +1,8 @@
-"""What a command found, and how it reaches the terminal: as text for people, or as one JSON object for scripts.
+"""What a command found, and how it reaches the terminal: as text for people, or as one JSON object
+for scripts.
 
-Commands return an `Answer` and print nothing themselves, so that what goes to stdout is whole, and a reader that goes away
-(`| head`) is noticed in one place.
+Commands return an `Answer` and print nothing themselves, so that what goes to stdout is whole, and
+a reader that goes away (`| head`) is noticed in one place.
 """
 
 from __future__ import annotations
@@ -51,7 +52,9 @@ class Answer:
             return self.verbatim
         if self.as_json:
             return json.dumps(plain_json(self.data), indent=2, allow_nan=False) + "\n"
-        console = Console(markup=False, highlight=False, emoji=False, width=None if on_terminal() else _WIDE)
+        console = Console(
+            markup=False, highlight=False, emoji=False, width=None if on_terminal() else _WIDE
+        )
         with console.capture() as captured:
             for block in self.shown:
                 console.print(block, soft_wrap=isinstance(block, str) and not on_terminal())
@@ -61,11 +64,17 @@ class Answer:
 
 def on_terminal() -> bool:
     """Whether stdout is a terminal that shows more than ASCII; else output is plain."""
-    return sys.stdout is not None and sys.stdout.isatty() and "utf" in (sys.stdout.encoding or "").lower()
+    return (
+        sys.stdout is not None
+        and sys.stdout.isatty()
+        and "utf" in (sys.stdout.encoding or "").lower()
+    )
 
 
 def table(*header: str, texts: int = 1) -> Table:
-    """An empty table, its first `texts` columns aligned to the left; in Markdown where stdout is no terminal."""
+    """An empty table, its first `texts` columns aligned to the left; in Markdown where stdout is no
+    terminal.
+    """
     made = Table(box=box.SIMPLE_HEAD if on_terminal() else box.MARKDOWN, header_style="bold")
     for number, name in enumerate(header):
         made.add_column(name, justify="left" if number < texts else "right", overflow="fold")

@@ -27,7 +27,8 @@ from discreet.errors import DiscreetError, LedgerCorrupt, ParameterError
 __all__ = ["main"]
 
 _WRONG_INPUT, _BUG, _INTERRUPTED, _UNREAD = 2, 70, 130, 141
-# Newer typers bring their own click along, older ones use the installed one; this is UsageError of either.
+# Newer typers bring their own click along, older ones use the installed one; this is UsageError of
+# either.
 _USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
 _OWNERS = (
     "Plan.dpsgd",
@@ -66,7 +67,12 @@ _rows = typer.Typer(
     help="Look into a ledger, move it, or add a row: show, export, import, budget, stop.",
     no_args_is_help=True,
 )
-_plans = typer.Typer(cls=PlainGroup, invoke_without_command=True, subcommand_metavar="[show LEDGER]", epilog=plan.EXAMPLES)
+_plans = typer.Typer(
+    cls=PlainGroup,
+    invoke_without_command=True,
+    subcommand_metavar="[show LEDGER]",
+    epilog=plan.EXAMPLES,
+)
 _plans.callback()(plan.plan)
 _plans.command(name="show", cls=PlainCommand, epilog=plan_show.EXAMPLES)(plan_show.plan_show)
 _app.add_typer(_plans, name="plan")
@@ -97,12 +103,21 @@ def _print_version(wanted: bool) -> None:  # noqa: FBT001  (typer calls it so)
 def _root(
     context: typer.Context,
     version: Annotated[  # noqa: ARG001  (its callback does it all)
-        bool, typer.Option("--version", metavar="", help="Print the version.", callback=_print_version, is_eager=True)
+        bool,
+        typer.Option(
+            "--version",
+            metavar="",
+            help="Print the version.",
+            callback=_print_version,
+            is_eager=True,
+        ),
     ] = False,
 ) -> None:
-    """Differential privacy for iterative training: plan it, account for it, verify it, attack it, report it.
+    """Differential privacy for iterative training: plan it, account for it, verify it, attack it,
+    report it.
 
-    Exit codes: 0 done; 1 the answer is no (corrupt, deviates, above a limit, refuted); 2 wrong input, and nothing was written.
+    Exit codes: 0 done; 1 the answer is no (corrupt, deviates, above a limit, refuted); 2 wrong
+        input, and nothing was written.
     """
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
@@ -136,10 +151,18 @@ def _outcome(arguments: list[str]) -> int:  # noqa: PLR0911  (one for each kind 
     except (KeyboardInterrupt, typer.Abort):
         return _say("Interrupted.", _INTERRUPTED)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or Python would complain when it flushes at the end
+        os.dup2(
+            os.open(os.devnull, os.O_WRONLY), 1
+        )  # or Python would complain when it flushes at the end
         return _UNREAD
     except OSError as refused:
-        return _say(f"Expected the system to do as asked. Got {refused}. Check files, permissions and space.", _WRONG_INPUT)
+        return _say(
+            (
+                f"Expected the system to do as asked. Got {refused}. Check files, permissions and "
+                "space."
+            ),
+            _WRONG_INPUT,
+        )
     except Exception:  # noqa: BLE001  (1 would be an answer; a crash is none)
         return _say(f"This is a bug of discreet; please report it.\n{traceback.format_exc()}", _BUG)
 

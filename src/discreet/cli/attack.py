@@ -1,4 +1,6 @@
-"""What an attacker can do at most, in a moment: a few points of the profile, chosen where a Gaussian would have its best."""
+"""What an attacker can do at most, in a moment: a few points of the profile, chosen where a
+Gaussian would have its best.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +22,12 @@ _UP = 1.0 + 2.0**-48
 
 
 def attack(source: Source, guarantee: Guarantee) -> float | None:
-    """The largest share of members that an attack finds which is wrong about 1 % of the others; None without a guarantee.
+    """The largest share of members that an attack finds which is wrong about 1 % of the others;
+    None without a guarantee.
 
-    Guarantee: every point (epsilon, delta) of a profile bounds all attacks, so the choice of points decides how near the
-    bound is to the best one (`hit_rate`, which asks for many more points), never whether it holds.
+    Guarantee: every point (epsilon, delta) of a profile bounds all attacks, so the choice of points
+    decides how near the bound is to the best one (`hit_rate`, which asks for many more points),
+    never whether it holds.
 
     Args:
         source: what is accounted for.
@@ -56,15 +60,19 @@ def _bound(epsilon: float, delta: float) -> float:
 
 
 def _best_epsilon(guarantee: Guarantee) -> float | None:
-    """Where the tangent at 1 % touches the trade-off curve of the Gaussian with this claim; None where it does not help.
+    """Where the tangent at 1 % touches the trade-off curve of the Gaussian with this claim; None
+    where it does not help.
 
-    With mu the Gaussian's ratio of distance to noise, the curve is Phi(Phi^-1(1 - x) - mu), whose slope at x is -e^epsilon for
-    epsilon = mu z - mu^2/2, z = Phi^-1(1 - x).
+    With mu the Gaussian's ratio of distance to noise, the curve is Phi(Phi^-1(1 - x) - mu), whose
+    slope at x is -e^epsilon for epsilon = mu z - mu^2/2, z = Phi^-1(1 - x).
     """
     from discreet.accounting.gaussian import gaussian_delta
 
     low, high = 1e-6, 8.0
-    if guarantee.upper <= 0.0 or not gaussian_delta(1.0 / high, guarantee.upper)[1] > guarantee.delta > 0.0:
+    if (
+        guarantee.upper <= 0.0
+        or not gaussian_delta(1.0 / high, guarantee.upper)[1] > guarantee.delta > 0.0
+    ):
         return None
     for _ in range(40):
         middle = math.sqrt(low * high)

@@ -14,7 +14,16 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from discreet import _validate as check
 from discreet.cli.answer import NO, YES, Answer
 from discreet.cli.files import check_outputs, read_ledger, read_plan, read_scores
-from discreet.cli.options import AsJson, BudgetDelta, BudgetEpsilon, Delta, finite, flag, refuse_budget, whole
+from discreet.cli.options import (
+    AsJson,
+    BudgetDelta,
+    BudgetEpsilon,
+    Delta,
+    finite,
+    flag,
+    refuse_budget,
+    whole,
+)
 from discreet.cli.words import guarantee_data
 from discreet.errors import DiscreetError
 from discreet.units import Parameters
@@ -39,24 +48,34 @@ EXAMPLES = """Examples
 """
 _CANARIES, _TRIALS = 1000, 20  # reached 90 % of epsilon 3 for 2344 steps of DP-SGD (docs/cli.md)
 _MECHANISM = (
-    "What was attacked is the plan's mechanism as this installation executes it: no data, no model, and not the run itself."
+    "What was attacked is the plan's mechanism as this installation executes it: no data, no "
+    "model, and not the run itself."
 )
 
 
 def audit(
     path: Annotated[
         Path | None,
-        typer.Argument(metavar="LEDGER", help="The ledger whose claim is tested, or an export of it.", show_default=False),
+        typer.Argument(
+            metavar="LEDGER",
+            help="The ledger whose claim is tested, or an export of it.",
+            show_default=False,
+        ),
     ] = None,
     scores: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Scores (JSON) of an attack on the runs of LEDGER.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Scores (JSON) of an attack on the runs of LEDGER."),
     ] = None,
     plan: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Attack the mechanism of this plan (TOML or JSON) instead.")
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Attack the mechanism of this plan (TOML or JSON) instead."
+        ),
     ] = None,
     delta: Delta = None,
     confidence: Annotated[
-        float, typer.Option(parser=finite, metavar="NUMBER", help="Of all bounds together, in (0, 1).")
+        float,
+        typer.Option(parser=finite, metavar="NUMBER", help="Of all bounds together, in (0, 1)."),
     ] = 0.95,
     assume_scaled: Annotated[
         bool,
@@ -67,32 +86,53 @@ def audit(
         ),
     ] = False,
     canaries: Annotated[
-        int | None, typer.Option(parser=whole, metavar="N", help="With --plan: in each run; 1000 by default.")
+        int | None,
+        typer.Option(parser=whole, metavar="N", help="With --plan: in each run; 1000 by default."),
     ] = None,
-    trials: Annotated[int | None, typer.Option(parser=whole, metavar="N", help="With --plan: runs; 20 by default.")] = None,
+    trials: Annotated[
+        int | None,
+        typer.Option(parser=whole, metavar="N", help="With --plan: runs; 20 by default."),
+    ] = None,
     processes: Annotated[
-        int | None, typer.Option(parser=whole, metavar="N", help="With --plan: that share the runs; 1 by default.")
+        int | None,
+        typer.Option(
+            parser=whole, metavar="N", help="With --plan: that share the runs; 1 by default."
+        ),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the audit of LEDGER, for `discreet report --audit`.")
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Write the audit of LEDGER, for `discreet report --audit`."
+        ),
     ] = None,
     as_json: AsJson = False,
     budget_epsilon: BudgetEpsilon = None,
     budget_delta: BudgetDelta = None,
 ) -> Answer:
-    """Test a claim by attack: PASS, or FAIL if what was measured is above what is claimed. Exits with 1 unless it is PASS.
+    """Test a claim by attack: PASS, or FAIL if what was measured is above what is claimed. Exits
+    with 1 unless it is PASS.
 
-    Either with the scores of an attack on training runs, or, with --plan, by an attack on the plan's own mechanism. Of a true
-    claim FAIL is said with probability 1 - confidence at most; PASS proves nothing.
+    Either with the scores of an attack on training runs, or, with --plan, by an attack on the
+    plan's own mechanism. Of a true claim FAIL is said with probability 1 - confidence at most; PASS
+    proves nothing.
     """
     refuse_budget(budget_epsilon, budget_delta)
     _check_inputs(path, scores, plan, output)
     _check_options(
         "--plan" if scores is None else "--scores",
-        {"--canaries": canaries, "--trials": trials, "--processes": processes, "--assume-scaled": assume_scaled or None},
+        {
+            "--canaries": canaries,
+            "--trials": trials,
+            "--processes": processes,
+            "--assume-scaled": assume_scaled or None,
+        },
     )
-    check_outputs([output], suffixes=(".json",), force=False, inputs=[path, scores, plan], forcible=False)
-    check.fraction("audit", "confidence", confidence)  # as everything that can be refused before anything long runs
+    check_outputs(
+        [output], suffixes=(".json",), force=False, inputs=[path, scores, plan], forcible=False
+    )
+    check.fraction(
+        "audit", "confidence", confidence
+    )  # as everything that can be refused before anything long runs
     found = None if scores is None else read_scores(scores)
     declared = None if plan is None else read_plan(plan)
     from discreet import verdict
@@ -125,14 +165,24 @@ def audit(
         )
     if output is not None and made.audit is not None:
         made.audit.save(output)
-    shown = [str(made), *([_MECHANISM] if plan is not None else []), *([f"Written: {output}"] if output is not None else [])]
-    return Answer(data=_data(made, output), shown=shown, code=YES if made.passed else NO, as_json=as_json)
+    shown = [
+        str(made),
+        *([_MECHANISM] if plan is not None else []),
+        *([f"Written: {output}"] if output is not None else []),
+    ]
+    return Answer(
+        data=_data(made, output), shown=shown, code=YES if made.passed else NO, as_json=as_json
+    )
 
 
-def _check_inputs(path: Path | None, scores: Path | None, plan: Path | None, output: Path | None) -> None:
+def _check_inputs(
+    path: Path | None, scores: Path | None, plan: Path | None, output: Path | None
+) -> None:
     if (scores is None) == (plan is None):
         got = "neither" if scores is None else "both"
-        raise DiscreetError(expected="--scores or --plan, but not both", got=got, do="Give what is to be attacked.")
+        raise DiscreetError(
+            expected="--scores or --plan, but not both", got=got, do="Give what is to be attacked."
+        )
     if path is None and (scores is not None or output is not None):
         option = "--scores" if scores is not None else "--output"
         do = "Name the ledger: what is written, and what scores say, is about one."
@@ -146,7 +196,9 @@ def _check_options(mode: str, given: Mapping[str, object]) -> None:
             continue
         if mode == "--plan":
             do = "Leave it out: with --plan this bound is asked wherever what it assumes is proven."
-            raise DiscreetError(expected="--assume-scaled with --scores", got="it with --plan", do=do)
+            raise DiscreetError(
+                expected="--assume-scaled with --scores", got="it with --plan", do=do
+            )
         do = "Leave it out: the scores say how many canaries and runs there were."
         raise DiscreetError(expected=f"{option} with --plan", got="it with --scores", do=do)
 
@@ -169,7 +221,9 @@ def _attack(plan: Plan, canaries: int, trials: int, processes: int) -> Scores:
     from discreet.auditing import white_box
 
     with _bar(trials) as progress:
-        return white_box(plan, canaries=canaries, trials=trials, processes=processes, progress=progress)
+        return white_box(
+            plan, canaries=canaries, trials=trials, processes=processes, progress=progress
+        )
 
 
 @contextmanager
@@ -177,7 +231,9 @@ def _bar(trials: int) -> Iterator[Callable[[int, int], None]]:
     """On standard error, if it is a terminal."""
     console = Console(stderr=True)
     columns = (TextColumn("attacking"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
+    with Progress(
+        *columns, console=console, disable=not console.is_terminal, transient=True
+    ) as bar:
         task = bar.add_task("attacking", total=trials)
         yield lambda done, _: bar.update(task, completed=done)
 
@@ -188,7 +244,10 @@ def _data(made: Verdict, output: Path | None) -> dict[str, Any]:
         "passed": made.passed,
         "reached": made.reached,
         "claim": guarantee_data(made.claim),
-        "estimates": [{"method": one.method, "epsilon_lower": one.lower, "assumes": one.assumes} for one in made.estimates],
+        "estimates": [
+            {"method": one.method, "epsilon_lower": one.lower, "assumes": one.assumes}
+            for one in made.estimates
+        ],
         "confidence": made.confidence,
         "attack": made.attack,
         "canaries": made.canaries,

@@ -1,4 +1,6 @@
-"""Curves around a plan: noise on the average against the batch, epsilon against the steps; drawn in text or as a figure."""
+"""Curves around a plan: noise on the average against the batch, epsilon against the steps; drawn in
+text or as a figure.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,8 @@ def curve_of(kind: Kind, plan: Plan, guarantee: Guarantee, *, epochs: float | No
         kind: which.
         plan: one that `Plan.dpsgd` made.
         guarantee: of the plan; its delta is that of the curve.
-        epochs: held fixed along the batch, where the plan was asked for by epochs; else its steps are.
+        epochs: held fixed along the batch, where the plan was asked for by epochs; else its steps
+            are.
     """
     if kind is Kind.EPSILON:
         return _epsilon_against_steps(plan, guarantee)
@@ -69,7 +72,9 @@ def curve_of(kind: Kind, plan: Plan, guarantee: Guarantee, *, epochs: float | No
 
     if not isinstance(plan.sampler, Sampler):
         do = "Give --records, or draw --curve epsilon."
-        raise DiscreetError(expected="--records for the curve over batch sizes", got="a probability only", do=do)
+        raise DiscreetError(
+            expected="--records for the curve over batch sizes", got="a probability only", do=do
+        )
     records, own = plan.sampler.records, max(1, round(plan.expected_batch_size))
     epsilon = guarantee.upper if plan.target is None else plan.target.epsilon
     held = noise_curve(
@@ -84,7 +89,10 @@ def curve_of(kind: Kind, plan: Plan, guarantee: Guarantee, *, epochs: float | No
     fixed = f"{plan.steps} steps" if epochs is None else f"{number(epochs)} epochs"
     knee = "beyond the curve" if held.flattens_at is None else f"near {held.flattens_at}"
     return Curve(
-        title=f"Noise on the average / clip norm, at epsilon {number(epsilon)} and {fixed}; it flattens {knee}",
+        title=(
+            f"Noise on the average / clip norm, at epsilon {number(epsilon)} and {fixed}; it "
+            f"flattens {knee}"
+        ),
         across="batch",
         along="noise on average",
         points=tuple((float(row.expected_batch_size), row.average_noise) for row in held.rows),
@@ -99,10 +107,15 @@ def _epsilon_against_steps(plan: Plan, guarantee: Guarantee) -> Curve:
 
     policy = plan.sampler.event
     if not isinstance(policy, Poisson):
-        raise DiscreetError(expected="a plan with Poisson sampling", got=type(policy).__name__, do="Draw no curve.")
+        raise DiscreetError(
+            expected="a plan with Poisson sampling", got=type(policy).__name__, do="Draw no curve."
+        )
     counts = sorted({max(1, plan.steps * eighths // 8) for eighths in range(1, 17)} | {plan.steps})
     multiplier = plan.noise_multiplier
-    found = [guarantee_of((policy.probability, steps, multiplier), guarantee.delta, plan.adjacency).upper for steps in counts]
+    found = [
+        guarantee_of((policy.probability, steps, multiplier), guarantee.delta, plan.adjacency).upper
+        for steps in counts
+    ]
     return Curve(
         title=f"Epsilon at delta {guarantee.delta!r}, with noise multiplier {number(multiplier)}",
         across="steps",
@@ -139,7 +152,11 @@ def chart(curve: Curve, *, blocks: bool) -> str:
         if row:
             full = _length(values[row - 1], values, logarithmic=curve.logarithmic)
             line += " " + (_blocks(full) if blocks else "#" * max(1, round(full)))
-            line += (" ◀ this plan" if blocks else " <- this plan") if curve.points[row - 1][0] == curve.here else ""
+            line += (
+                (" ◀ this plan" if blocks else " <- this plan")
+                if curve.points[row - 1][0] == curve.here
+                else ""
+            )
         lines.append(line)
     return "\n".join(lines)
 
@@ -163,7 +180,9 @@ def require_matplotlib() -> None:
         import matplotlib.figure  # noqa: F401
     except ImportError:
         do = "Install it: pip install 'discreet[plots]'. Nothing was written."
-        raise DiscreetError(expected="matplotlib, to draw a figure", got="an installation without it", do=do) from None
+        raise DiscreetError(
+            expected="matplotlib, to draw a figure", got="an installation without it", do=do
+        ) from None
 
 
 def figure(curve: Curve, suffix: str) -> bytes:
@@ -173,7 +192,13 @@ def figure(curve: Curve, suffix: str) -> bytes:
     drawing = Figure(figsize=(7.0, 4.2), layout="constrained")
     axes = drawing.subplots()
     axes.plot([x for x, _ in curve.points], [y for _, y in curve.points], marker=".")
-    axes.plot([curve.here], [y for x, y in curve.points if x == curve.here], marker="o", linestyle="none", label="this plan")
+    axes.plot(
+        [curve.here],
+        [y for x, y in curve.points if x == curve.here],
+        marker="o",
+        linestyle="none",
+        label="this plan",
+    )
     axes.set(xlabel=curve.across, ylabel=curve.along)
     axes.set_title(curve.title, fontsize="small", wrap=True)
     if curve.logarithmic:

@@ -37,15 +37,22 @@ _LAST = 20  # steps over which the private accuracy is averaged
 
 
 def demo(
-    epsilon: Annotated[float, typer.Option(parser=finite, metavar="EPSILON", help="The target.")] = 3.0,
-    delta: Annotated[float, typer.Option(parser=finite, metavar="DELTA", help="Of the target.")] = 1e-5,
-    into: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the files go; made if it does not exist.")] = Path("out"),
+    epsilon: Annotated[
+        float, typer.Option(parser=finite, metavar="EPSILON", help="The target.")
+    ] = 3.0,
+    delta: Annotated[
+        float, typer.Option(parser=finite, metavar="DELTA", help="Of the target.")
+    ] = 1e-5,
+    into: Annotated[
+        Path, typer.Option(metavar="FOLDER", help="Where the files go; made if it does not exist.")
+    ] = Path("out"),
     as_json: AsJson = False,
 ) -> Answer:
-    """Train a small model privately on scikit-learn's digits: plan, live epsilon, guarantee, ledger, report. Needs torch.
+    """Train a small model privately on scikit-learn's digits: plan, live epsilon, guarantee,
+    ledger, report. Needs torch.
 
-    The digits are public, so the ledger of an earlier demo is replaced. The ledger of private data is never replaced: it is
-    what their budget is counted by.
+    The digits are public, so the ledger of an earlier demo is replaced. The ledger of private data
+    is never replaced: it is what their budget is counted by.
     """
     began = time.perf_counter()
     target = Target(epsilon, delta)
@@ -61,11 +68,18 @@ def demo(
         path.unlink(missing_ok=True)
     plan.save(into / "plan.toml")
     seen: list[Logged] = []
-    model, guarantee = training.train(digits, plan, ledger=files[0], label=_LABEL, logs=[seen.append])
+    model, guarantee = training.train(
+        digits, plan, ledger=files[0], label=_LABEL, logs=[seen.append]
+    )
     _write_report(files[0], plan, into)
 
-    plain = training.train_without_privacy(digits, steps=plan.steps, batch_size=round(plan.expected_batch_size))
-    private_accuracy, plain_accuracy = training.accuracy(model, digits), training.accuracy(plain, digits)
+    plain = training.train_without_privacy(
+        digits, steps=plan.steps, batch_size=round(plan.expected_batch_size)
+    )
+    private_accuracy, plain_accuracy = (
+        training.accuracy(model, digits),
+        training.accuracy(plain, digits),
+    )
     metric, error = _averaged(seen[-_LAST:], training.STATISTIC)
     seconds = time.perf_counter() - began
     lines, facts = meaning(guarantee, None)
@@ -89,7 +103,9 @@ def demo(
         f"The digits are public: that is why {files[0]} may be replaced by the next demo, and why model and learning rate "
         "could be chosen by looking at them. The ledger of private data is never deleted."
     )
-    return Answer(data=data, shown=[str(guarantee), *lines, "", sheet(words), "", note], as_json=as_json)
+    return Answer(
+        data=data, shown=[str(guarantee), *lines, "", sheet(words), "", note], as_json=as_json
+    )
 
 
 def _training() -> ModuleType:
@@ -97,12 +113,15 @@ def _training() -> ModuleType:
         from discreet.training.extras import demo as training
     except ImportError as missing:
         do = "Install it: pip install 'discreet[demo,torch]'. The other commands need no torch."
-        raise DiscreetError(expected="PyTorch, for the demo", got=f"an installation without it ({missing})", do=do) from None
+        raise DiscreetError(
+            expected="PyTorch, for the demo", got=f"an installation without it ({missing})", do=do
+        ) from None
     return training
 
 
 def plan_for(target: Target, records: int, statistic: str) -> dp.Plan:
-    """Gradients and the private accuracy of all records, 40 times; the accuracy takes less than 1 % of the budget.
+    """Gradients and the private accuracy of all records, 40 times; the accuracy takes less than 1 %
+    of the budget.
 
     Args:
         target: to calibrate for.
@@ -113,15 +132,23 @@ def plan_for(target: Target, records: int, statistic: str) -> dp.Plan:
 
     groups = dp.Groups({"grad/*": dp.Gaussian(_CLIP_NORM, 1.0), statistic: dp.Gaussian(1.0, 12.0)})
     sampler = dp.Sampler(dp.Everything(), records=records, steps=_STEPS)
-    return plan_with_scaled_noise(dp.Plan(sampler=sampler, mechanism=groups), epsilon=target.epsilon, delta=target.delta)
+    return plan_with_scaled_noise(
+        dp.Plan(sampler=sampler, mechanism=groups), epsilon=target.epsilon, delta=target.delta
+    )
 
 
 def _check_folder(into: Path) -> None:
     """Refuse to replace anything that no earlier demo wrote."""
     taken = [into / name for name in (_LEDGER, *_OTHERS) if os.path.lexists(into / name)]
-    nearest = next(folder for folder in (into.absolute(), *into.absolute().parents) if os.path.lexists(folder))
+    nearest = next(
+        folder for folder in (into.absolute(), *into.absolute().parents) if os.path.lexists(folder)
+    )
     if not (nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)):
-        raise DiscreetError(expected="a folder to write to", got=str(into), do="Choose another --into. Nothing was written.")
+        raise DiscreetError(
+            expected="a folder to write to",
+            got=str(into),
+            do="Choose another --into. Nothing was written.",
+        )
     if not taken:
         return
     if into / _LEDGER in taken:
@@ -130,7 +157,9 @@ def _check_folder(into: Path) -> None:
                 return
     got = ", ".join(map(str, taken))
     raise DiscreetError(
-        expected="a new folder, or one that an earlier demo wrote", got=got, do="Choose another --into. Nothing was written."
+        expected="a new folder, or one that an earlier demo wrote",
+        got=got,
+        do="Choose another --into. Nothing was written.",
     )
 
 
@@ -139,7 +168,13 @@ def _write_report(path: Path, plan: dp.Plan, into: Path) -> None:
 
     with dp.Ledger.open(path, "r") as ledger:
         found = Report.of(ledger, plan=plan)
-    write_all({into / "report.html": found.html().encode(), into / "report.md": found.markdown().encode()}, force=True)
+    write_all(
+        {
+            into / "report.html": found.html().encode(),
+            into / "report.md": found.markdown().encode(),
+        },
+        force=True,
+    )
 
 
 def _averaged(seen: list[Logged], statistic: str) -> tuple[float, float]:

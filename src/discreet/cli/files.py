@@ -1,4 +1,6 @@
-"""Files that commands read, recognised by their content, and files that they write: checked before, whole or not at all."""
+"""Files that commands read, recognised by their content, and files that they write: checked before,
+whole or not at all.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,9 @@ def read_ledger(path: Path) -> Ledger:
 
     expected = "a ledger, or a JSON Lines export of one"
     if not _is_ledger(path, expected):
-        raise DiscreetError(expected=expected, got=f"{path}, which is neither", do="Pass the path of the ledger.")
+        raise DiscreetError(
+            expected=expected, got=f"{path}, which is neither", do="Pass the path of the ledger."
+        )
     return Ledger.load(path) if is_export(path) else Ledger.open(path, "r")
 
 
@@ -73,23 +77,33 @@ def read_plan(path: Path) -> Plan:
     found = read_declared(path, expected)
     if not isinstance(found, Plan):
         got = f"{path}, a programme of {len(found.plans)} plans"
-        raise DiscreetError(expected=expected, got=got, do="Save one of its plans: programme[name].save(...).")
+        raise DiscreetError(
+            expected=expected, got=got, do="Save one of its plans: programme[name].save(...)."
+        )
     return found
 
 
-def read_declared(path: Path, expected: str = "a plan or a programme of several (TOML or JSON)") -> Plan | Programme:
+def read_declared(
+    path: Path, expected: str = "a plan or a programme of several (TOML or JSON)"
+) -> Plan | Programme:
     """A plan or a programme, whatever the name of its file."""
     from discreet.plan.programme import from_text
 
     beginning = _beginning(path, expected)
     if beginning.startswith((_LEDGER, _EXPORT)):
-        raise DiscreetError(expected=expected, got=f"{path}, which is a ledger", do="Pass the file that `--save` wrote.")
+        raise DiscreetError(
+            expected=expected,
+            got=f"{path}, which is a ledger",
+            do="Pass the file that `--save` wrote.",
+        )
     if b"\0" in beginning or path.stat().st_size > _LARGEST_PLAN:
         raise DiscreetError(expected=expected, got=f"{path}, which is none", do="Check the path.")
     try:
         return from_text(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as refused:
-        raise DiscreetError(expected=expected, got=f"{path}: {refused}", do="Check the path.") from None
+        raise DiscreetError(
+            expected=expected, got=f"{path}: {refused}", do="Check the path."
+        ) from None
     except DiscreetError as wrong:
         do = "Check the path; a plan's file is written by `discreet plan --save` or plan.save()."
         raise DiscreetError(expected=expected, got=_unreadable(path, wrong), do=do) from None
@@ -104,7 +118,9 @@ def read_page(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as refused:
-        raise DiscreetError(expected=expected, got=f"{path}: {refused}", do="Check the path.") from None
+        raise DiscreetError(
+            expected=expected, got=f"{path}: {refused}", do="Check the path."
+        ) from None
 
 
 def read_audit(path: Path) -> Audit:
@@ -133,7 +149,9 @@ def _loaded(path: Path, expected: str, load: Callable[[Path], _T]) -> _T:
     try:
         return load(path)
     except DiscreetError as wrong:
-        raise DiscreetError(expected=expected, got=_unreadable(path, wrong), do="Check the path.") from None
+        raise DiscreetError(
+            expected=expected, got=_unreadable(path, wrong), do="Check the path."
+        ) from None
 
 
 def _unreadable(path: Path, wrong: DiscreetError) -> str:
@@ -143,19 +161,25 @@ def _unreadable(path: Path, wrong: DiscreetError) -> str:
 def _is_ledger(path: Path, expected: str) -> bool:
     beginning = _beginning(path, expected)
     if not beginning:
-        raise LedgerCorrupt(expected=expected, got=f"{path}, an empty file", do="Restore it from a copy.")
+        raise LedgerCorrupt(
+            expected=expected, got=f"{path}, an empty file", do="Restore it from a copy."
+        )
     return beginning.startswith((_LEDGER, _EXPORT))
 
 
 def _beginning(path: Path, expected: str) -> bytes:
     if not path.is_file():
-        got = "a folder" if path.is_dir() else "no file" if os.path.lexists(path) else "nothing there"
+        got = (
+            "a folder" if path.is_dir() else "no file" if os.path.lexists(path) else "nothing there"
+        )
         raise DiscreetError(expected=f"{expected}, at {path}", got=got, do="Check the path.")
     try:
         with path.open("rb") as file:
             return file.read(4096)
     except OSError as refused:
-        raise DiscreetError(expected=f"{expected}, at {path}", got=str(refused), do="Check the permissions.") from None
+        raise DiscreetError(
+            expected=f"{expected}, at {path}", got=str(refused), do="Check the permissions."
+        ) from None
 
 
 def check_outputs(
@@ -181,9 +205,15 @@ def check_outputs(
             continue
         trouble = _trouble(path, suffixes, force=force) or seen.get(path.resolve())
         if trouble:
-            do = "Choose another path, or pass --force." if trouble == _EXISTS and forcible else "Choose another path."
+            do = (
+                "Choose another path, or pass --force."
+                if trouble == _EXISTS and forcible
+                else "Choose another path."
+            )
             expected = f"a path to write to that ends in {' or '.join(suffixes)}"
-            raise DiscreetError(expected=expected, got=f"{path}: {trouble}", do=f"{do} Nothing was written.")
+            raise DiscreetError(
+                expected=expected, got=f"{path}: {trouble}", do=f"{do} Nothing was written."
+            )
         seen[path.resolve()] = "named twice"
 
 
@@ -196,7 +226,9 @@ def _trouble(path: Path, suffixes: Sequence[str], *, force: bool) -> str:
         return _EXISTS
     if not path.parent.is_dir():
         return "no such folder"
-    return "" if os.access(path.parent, os.W_OK | os.X_OK) else "a folder that may not be written to"
+    return (
+        "" if os.access(path.parent, os.W_OK | os.X_OK) else "a folder that may not be written to"
+    )
 
 
 def write_all(contents: Mapping[Path, bytes], *, force: bool) -> None:
@@ -220,7 +252,9 @@ def write_all(contents: Mapping[Path, bytes], *, force: bool) -> None:
             path.unlink(missing_ok=True)
         got = f"{', '.join(map(str, contents))}: {refused.strerror}"
         raise DiscreetError(
-            expected="to write what was asked for", got=got, do="Check the folder. Nothing was written."
+            expected="to write what was asked for",
+            got=got,
+            do="Check the folder. Nothing was written.",
         ) from None
     finally:
         for draft in drafts.values():

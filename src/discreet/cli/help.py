@@ -1,7 +1,8 @@
 """Help in which flags are flags and examples can be copied.
 
-Typer shows a type beside every option, of flags and of its own `--help` too, and folds the examples below a command's help to
-the width of the terminal, filled up with spaces, so that neither a long line nor a backslash survives.
+Typer shows a type beside every option, of flags and of its own `--help` too, and folds the examples
+below a command's help to the width of the terminal, filled up with spaces, so that neither a long
+line nor a backslash survives.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ __all__ = ["PlainCommand", "PlainGroup"]
 
 
 class PlainCommand(TyperCommand):
-    """A command whose `--help` is a plain flag, and whose examples stand below the help as they are written."""
+    """A command whose `--help` is a plain flag, and whose examples stand below the help as they are
+    written.
+    """
 
     def get_help_option(self, ctx: Any) -> Any:
         """The option that typer makes itself, without a type."""

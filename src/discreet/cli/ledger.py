@@ -36,59 +36,96 @@ STOP = """Example
 """
 
 _WritableLedger: TypeAlias = Annotated[
-    Path, typer.Argument(metavar="LEDGER", help="A ledger that exists. A row is added to it.", show_default=False)
+    Path,
+    typer.Argument(
+        metavar="LEDGER", help="A ledger that exists. A row is added to it.", show_default=False
+    ),
 ]
 
 
 def export(
     path: LedgerFile,
-    out: Annotated[Path, typer.Argument(metavar="OUT.jsonl", help="A new file.", show_default=False)],
+    out: Annotated[
+        Path, typer.Argument(metavar="OUT.jsonl", help="A new file.", show_default=False)
+    ],
     as_json: AsJson = False,
 ) -> Answer:
-    """Write all rows of a ledger to a new JSON Lines file, with their digests and a seal. An existing file is refused."""
+    """Write all rows of a ledger to a new JSON Lines file, with their digests and a seal. An
+    existing file is refused.
+    """
     check_outputs([out], suffixes=(".jsonl",), force=False, inputs=[path], forcible=False)
     with read_ledger(path) as ledger:
         ledger.verify().export(out)
         facts = {"ledger": str(path), "written": str(out), "head": ledger.head()}
     rows = len(lines_of(out))
-    return Answer(data=facts | {"rows": rows}, shown=[f"{rows} rows written to {out}. Head: {facts['head']}"], as_json=as_json)
+    return Answer(
+        data=facts | {"rows": rows},
+        shown=[f"{rows} rows written to {out}. Head: {facts['head']}"],
+        as_json=as_json,
+    )
 
 
 def import_(
-    source: Annotated[Path, typer.Argument(metavar="IN.jsonl", help="A JSON Lines export.", show_default=False)],
+    source: Annotated[
+        Path, typer.Argument(metavar="IN.jsonl", help="A JSON Lines export.", show_default=False)
+    ],
     path: Annotated[Path, typer.Argument(metavar="LEDGER", help="A new file.", show_default=False)],
     as_json: AsJson = False,
 ) -> Answer:
     """Make a ledger of an export; it goes on where the export ended. An existing file is refused.
 
-    A ledger belongs to a data set. After an import there are two, and each knows only its own later charges: spend on one.
+    A ledger belongs to a data set. After an import there are two, and each knows only its own later
+    charges: spend on one.
     """
     if not is_export(source):
         do = "Pass the file that `discreet ledger export` wrote. Nothing was written."
-        raise DiscreetError(expected="a JSON Lines export of a ledger", got=f"{source}, which is none", do=do)
+        raise DiscreetError(
+            expected="a JSON Lines export of a ledger", got=f"{source}, which is none", do=do
+        )
     if os.path.lexists(path) or not path.parent.is_dir():
-        got = f"{path}, which exists" if os.path.lexists(path) else f"{path}, in a folder that does not exist"
+        got = (
+            f"{path}, which exists"
+            if os.path.lexists(path)
+            else f"{path}, in a folder that does not exist"
+        )
         do = "Choose another path; a ledger is never overwritten. Nothing was written."
         raise DiscreetError(expected="the path of a new ledger", got=got, do=do)
     with dp.Ledger.load(source, path) as ledger:
         facts = {"source": str(source), "written": str(path), "head": ledger.head()}
     rows = len(lines_of(path))
-    return Answer(data=facts | {"rows": rows}, shown=[f"{rows} rows written to {path}. Head: {facts['head']}"], as_json=as_json)
+    return Answer(
+        data=facts | {"rows": rows},
+        shown=[f"{rows} rows written to {path}. Head: {facts['head']}"],
+        as_json=as_json,
+    )
 
 
 def budget(
     path: _WritableLedger,
-    epsilon: Annotated[float, typer.Option(parser=finite, metavar="EPSILON", help="From now on, above 0.", show_default=False)],
-    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; every report shows it.", show_default=False)],
+    epsilon: Annotated[
+        float,
+        typer.Option(
+            parser=finite, metavar="EPSILON", help="From now on, above 0.", show_default=False
+        ),
+    ],
+    reason: Annotated[
+        str, typer.Option(metavar="TEXT", help="Why; every report shows it.", show_default=False)
+    ],
     delta: Annotated[
         float | None,
-        typer.Option(parser=finite, metavar="DELTA", help="Only where a list had no budget: delta is fixed once and for all."),
+        typer.Option(
+            parser=finite,
+            metavar="DELTA",
+            help="Only where a list had no budget: delta is fixed once and for all.",
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> Answer:
-    """Hold a ledger to another epsilon from now on: a row that every report shows, and that nobody can take back.
+    """Hold a ledger to another epsilon from now on: a row that every report shows, and that nobody
+    can take back.
 
-    What is charged, or promised to runs that are going, must fit. A filter's claim stays the largest epsilon it ever had.
+    What is charged, or promised to runs that are going, must fit. A filter's claim stays the
+    largest epsilon it ever had.
     """
     with _open_to_write(path) as ledger:
         before = ledger.terms
@@ -97,31 +134,58 @@ def budget(
     earlier, limit = (None if terms is None else terms.epsilon for terms in (before, after))
     level = None if after is None else after.delta
     was = "no limit" if earlier is None else repr(earlier)
-    words = [f"{path} is held to epsilon {limit!r} at delta {level!r}; before: {was}.", f"Head: {head}"]
-    data = {"ledger": str(path), "epsilon": limit, "epsilon_before": earlier, "delta": level, "reason": reason, "head": head}
+    words = [
+        f"{path} is held to epsilon {limit!r} at delta {level!r}; before: {was}.",
+        f"Head: {head}",
+    ]
+    data = {
+        "ledger": str(path),
+        "epsilon": limit,
+        "epsilon_before": earlier,
+        "delta": level,
+        "reason": reason,
+        "head": head,
+    }
     return Answer(data=data, shown=words, as_json=as_json)
 
 
 def stop(
     path: _WritableLedger,
-    run: Annotated[int, typer.Option(parser=whole, metavar="N", help="Number of the run, as `show` says.", show_default=False)],
+    run: Annotated[
+        int,
+        typer.Option(
+            parser=whole, metavar="N", help="Number of the run, as `show` says.", show_default=False
+        ),
+    ],
     reason: Annotated[
-        str, typer.Option(metavar="TEXT", help='The public reason, such as "power failure".', show_default=False)
+        str,
+        typer.Option(
+            metavar="TEXT", help='The public reason, such as "power failure".', show_default=False
+        ),
     ],
     as_json: AsJson = False,
 ) -> Answer:
     """Declare that a run is over, and the public reason for which it took fewer steps than planned.
 
-    A public reason owes nothing to what was released. On a ledger that is held to a list, what the run left is then not
-    counted; the reason stands in every guarantee, on the word of whoever gave it. It cannot be taken back.
+    A public reason owes nothing to what was released. On a ledger that is held to a list, what the
+    run left is then not counted; the reason stands in every guarantee, on the word of whoever gave
+    it. It cannot be taken back.
     """
     with _open_to_write(path) as ledger:
         ledger.end(run, check.label("stop", "reason", reason))
         record = next(each for each in ledger.runs() if each.number == run)
         head = ledger.head()
     taken = f"{record.steps} of {record.planned_steps} planned steps"
-    words = [f"Run {run} of {path} is over after {taken}, as was declared: {reason}.", f"Head: {head}"]
-    facts = {"ledger": str(path), "run": run, "charged": record.steps, "planned": record.planned_steps}
+    words = [
+        f"Run {run} of {path} is over after {taken}, as was declared: {reason}.",
+        f"Head: {head}",
+    ]
+    facts = {
+        "ledger": str(path),
+        "run": run,
+        "charged": record.steps,
+        "planned": record.planned_steps,
+    }
     return Answer(data={**facts, "reason": reason, "head": head}, shown=words, as_json=as_json)
 
 

@@ -55,23 +55,36 @@ def whole(text: str | int) -> int:
 def flag(name: str, text: str) -> Any:
     """An option without a value.
 
-    Newer typers show the type of every option, of a flag too (`--json <bool>`), as if it took one; an empty metavar says
-    that it takes none.
+    Newer typers show the type of every option, of a flag too (`--json <bool>`), as if it took one;
+    an empty metavar says that it takes none.
     """
     return typer.Option(name, help=text, metavar="")
 
 
-AsJson: TypeAlias = Annotated[bool, flag("--json", "One JSON object on stdout, numbers not rounded.")]
+AsJson: TypeAlias = Annotated[
+    bool, flag("--json", "One JSON object on stdout, numbers not rounded.")
+]
 Delta: TypeAlias = Annotated[
     float | None,
-    typer.Option("--delta", parser=finite, metavar="DELTA", help="Delta of the claim, in (0, 1); by default the ledger's own."),
+    typer.Option(
+        "--delta",
+        parser=finite,
+        metavar="DELTA",
+        help="Delta of the claim, in (0, 1); by default the ledger's own.",
+    ),
 ]
 Force: TypeAlias = Annotated[bool, flag("--force", "Replace output files that exist.")]
 LedgerFile: TypeAlias = Annotated[
-    Path, typer.Argument(metavar="LEDGER", help="A ledger, or a JSON Lines export of one. It is only read.", show_default=False)
+    Path,
+    typer.Argument(
+        metavar="LEDGER",
+        help="A ledger, or a JSON Lines export of one. It is only read.",
+        show_default=False,
+    ),
 ]
 PlanFile: TypeAlias = Annotated[
-    Path | None, typer.Option("--plan", metavar="FILE", help="The plan (TOML or JSON) that was to be executed.")
+    Path | None,
+    typer.Option("--plan", metavar="FILE", help="The plan (TOML or JSON) that was to be executed."),
 ]
 BudgetEpsilon: TypeAlias = Annotated[str | None, typer.Option("--budget-epsilon", hidden=True)]
 BudgetDelta: TypeAlias = Annotated[str | None, typer.Option("--budget-delta", hidden=True)]

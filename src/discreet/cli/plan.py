@@ -34,44 +34,81 @@ _CHOICE = "--batch-size (or --probability), --steps (or --epochs), --noise-multi
 
 def plan(
     context: typer.Context,
-    records: Annotated[int | None, typer.Option(parser=whole, metavar="N", help="Size of the data set; public.")] = None,
+    records: Annotated[
+        int | None, typer.Option(parser=whole, metavar="N", help="Size of the data set; public.")
+    ] = None,
     batch_size: Annotated[
-        float | None, typer.Option(parser=finite, metavar="SIZE", help="Expected size of a sample.", rich_help_panel=_FOUR)
+        float | None,
+        typer.Option(
+            parser=finite, metavar="SIZE", help="Expected size of a sample.", rich_help_panel=_FOUR
+        ),
     ] = None,
     probability: Annotated[
         float | None,
-        typer.Option(parser=finite, metavar="P", help="Of each record in each step, instead.", rich_help_panel=_FOUR),
+        typer.Option(
+            parser=finite,
+            metavar="P",
+            help="Of each record in each step, instead.",
+            rich_help_panel=_FOUR,
+        ),
     ] = None,
     epochs: Annotated[
-        float | None, typer.Option(parser=finite, metavar="EPOCHS", help="Passes over the data.", rich_help_panel=_FOUR)
+        float | None,
+        typer.Option(
+            parser=finite, metavar="EPOCHS", help="Passes over the data.", rich_help_panel=_FOUR
+        ),
     ] = None,
-    steps: Annotated[int | None, typer.Option(parser=whole, metavar="N", help="Steps, instead.", rich_help_panel=_FOUR)] = None,
+    steps: Annotated[
+        int | None,
+        typer.Option(parser=whole, metavar="N", help="Steps, instead.", rich_help_panel=_FOUR),
+    ] = None,
     noise_multiplier: Annotated[
         float | None,
-        typer.Option(parser=finite, metavar="FACTOR", help="Noise on the sum / clip norm.", rich_help_panel=_FOUR),
+        typer.Option(
+            parser=finite,
+            metavar="FACTOR",
+            help="Noise on the sum / clip norm.",
+            rich_help_panel=_FOUR,
+        ),
     ] = None,
     epsilon: Annotated[
-        float | None, typer.Option(parser=finite, metavar="EPSILON", help="The target.", rich_help_panel=_FOUR)
+        float | None,
+        typer.Option(parser=finite, metavar="EPSILON", help="The target.", rich_help_panel=_FOUR),
     ] = None,
     delta: Delta = None,
-    clip_norm: Annotated[float, typer.Option(parser=finite, metavar="NORM", help="Bound on a record's gradient.")] = 1.0,
-    adjacency: Annotated[Adjacency, typer.Option(help="Against which change of the data.")] = Adjacency.ADD_OR_REMOVE,
-    unit: Annotated[str, typer.Option(metavar="NAME", help="What is protected: example, user, or another name.")] = "example",
-    numerics: Annotated[Numerics, typer.Option(help="Least level of the arithmetic.")] = Numerics.CERTIFIED,
+    clip_norm: Annotated[
+        float, typer.Option(parser=finite, metavar="NORM", help="Bound on a record's gradient.")
+    ] = 1.0,
+    adjacency: Annotated[
+        Adjacency, typer.Option(help="Against which change of the data.")
+    ] = Adjacency.ADD_OR_REMOVE,
+    unit: Annotated[
+        str, typer.Option(metavar="NAME", help="What is protected: example, user, or another name.")
+    ] = "example",
+    numerics: Annotated[
+        Numerics, typer.Option(help="Least level of the arithmetic.")
+    ] = Numerics.CERTIFIED,
     curve: Annotated[
-        Kind | None, typer.Option(help="Draw the noise on the average against the batch, or epsilon against the steps.")
+        Kind | None,
+        typer.Option(
+            help="Draw the noise on the average against the batch, or epsilon against the steps."
+        ),
     ] = None,
     plot: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw the curve to a .png or .svg file (matplotlib).")
+        Path | None,
+        typer.Option(metavar="FILE", help="Draw the curve to a .png or .svg file (matplotlib)."),
     ] = None,
-    save: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the plan to a .toml or .json file.")] = None,
+    save: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the plan to a .toml or .json file.")
+    ] = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> Answer:
     """Find the one number of DP-SGD that is missing: batch, duration, noise or epsilon.
 
-    What comes back was certified by the accountant at exactly these numbers. No data is touched: planning costs nothing.
-    Delta, if left out, is the largest power of ten that is at most 1 / (10 records).
+    What comes back was certified by the accountant at exactly these numbers. No data is touched:
+    planning costs nothing. Delta, if left out, is the largest power of ten that is at most 1 / (10
+    records).
 
     `discreet plan show LEDGER` gives back the plan of a run from the ledger's own row.
     """
@@ -110,20 +147,35 @@ def plan(
         contents[plot] = figure(drawn, plot.suffix)
     shown, data = planned.shown(), planned.data()
     write_all(contents, force=force)
-    shown += ["", chart(drawn, blocks=on_terminal())] if drawn is not None and curve is not None else []
+    shown += (
+        ["", chart(drawn, blocks=on_terminal())] if drawn is not None and curve is not None else []
+    )
     shown += ["", *(f"Written: {path}" for path in contents)] if contents else []
-    data |= {"curve": None if drawn is None else drawn.data, "written": [str(path) for path in contents]}
+    data |= {
+        "curve": None if drawn is None else drawn.data,
+        "written": [str(path) for path in contents],
+    }
     return Answer(data=data, shown=shown, as_json=as_json)
 
 
 def _refuse_options(context: typer.Context) -> None:
-    """Refuse options of the plan to be made before a command that makes none: they would be ignored."""
+    """Refuse options of the plan to be made before a command that makes none: they would be
+    ignored.
+    """
     sources = {name: context.get_parameter_source(name) for name in context.params}
-    ignored = [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
+    ignored = [
+        name
+        for name, source in sources.items()
+        if source is not None and source.name == "COMMANDLINE"
+    ]
     if ignored:
         got = f"--{ignored[0].replace('_', '-')} before it"
         do = f"Put its own options after it: discreet plan {context.invoked_subcommand} --help"
-        raise DiscreetError(expected=f"`discreet plan {context.invoked_subcommand}` without options to plan by", got=got, do=do)
+        raise DiscreetError(
+            expected=f"`discreet plan {context.invoked_subcommand}` without options to plan by",
+            got=got,
+            do=do,
+        )
 
 
 def _missing(four: tuple[float | None, ...]) -> str:
@@ -131,10 +183,21 @@ def _missing(four: tuple[float | None, ...]) -> str:
     names = ("batch", "steps", "noise_multiplier", "epsilon")
     missing = [name for name, value in zip(names, four, strict=True) if value is None]
     if len(missing) != 1:
-        flags = {"batch": "--batch-size", "steps": "--steps", "noise_multiplier": "--noise-multiplier", "epsilon": "--epsilon"}
-        got = f"{' and '.join(flags[name] for name in missing)} left out" if missing else "all of them"
+        flags = {
+            "batch": "--batch-size",
+            "steps": "--steps",
+            "noise_multiplier": "--noise-multiplier",
+            "epsilon": "--epsilon",
+        }
+        got = (
+            f"{' and '.join(flags[name] for name in missing)} left out"
+            if missing
+            else "all of them"
+        )
         expected = f"three of {_CHOICE}"
-        raise DiscreetError(expected=expected, got=got, do="Leave out exactly the one that is to be found.")
+        raise DiscreetError(
+            expected=expected, got=got, do="Leave out exactly the one that is to be found."
+        )
     return missing[0]
 
 
@@ -147,5 +210,9 @@ def _delta(made: dp.Plan, delta: float | None, records: int | None) -> float:
     if delta is not None:
         return delta
     if records is None:
-        raise DiscreetError(expected="--delta, or --records to choose it by", got="neither", do="Give --delta, such as 1e-6.")
+        raise DiscreetError(
+            expected="--delta, or --records to choose it by",
+            got="neither",
+            do="Give --delta, such as 1e-6.",
+        )
     return default_delta(records)

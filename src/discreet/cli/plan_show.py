@@ -28,9 +28,16 @@ EXAMPLES = """Examples
 def plan_show(
     path: LedgerFile,
     run: Annotated[
-        int | None, typer.Option(parser=whole, metavar="N", help="Number of the run; needed where there are several plans.")
+        int | None,
+        typer.Option(
+            parser=whole,
+            metavar="N",
+            help="Number of the run; needed where there are several plans.",
+        ),
     ] = None,
-    save: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the plan to a .toml or .json file.")] = None,
+    save: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the plan to a .toml or .json file.")
+    ] = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> Answer:
@@ -45,10 +52,17 @@ def plan_show(
     if plan is None:
         raise DiscreetError(
             expected=f"a plan in the row of run {chosen.number}",
-            got="a run without one: charged by hand, with owners of rows (which are data), or of schema 1",
+            got=(
+                "a run without one: charged by hand, with owners of rows (which are data), or of "
+                "schema 1"
+            ),
             do="Ask whoever ran it for the plan's file.",
         )
-    contents = {} if save is None else {save: (plan.to_json() if save.suffix == ".json" else plan.to_toml()).encode()}
+    contents = (
+        {}
+        if save is None
+        else {save: (plan.to_json() if save.suffix == ".json" else plan.to_toml()).encode()}
+    )
     write_all(contents, force=force)
     shown = [
         f"Plan of run {chosen.number} ({run_name(chosen)}), began {chosen.began}:",
@@ -56,19 +70,36 @@ def plan_show(
         plan.explain(delta=None if plan.target is None else plan.target.delta),
         *(f"Written: {file}" for file in contents),
     ]
-    data = {"ledger": str(path), "run": chosen.number, "name": run_name(chosen), "plan": json.loads(plan.to_json())}
-    return Answer(data=data | {"written": [str(file) for file in contents]}, shown=shown, as_json=as_json)
+    data = {
+        "ledger": str(path),
+        "run": chosen.number,
+        "name": run_name(chosen),
+        "plan": json.loads(plan.to_json()),
+    }
+    return Answer(
+        data=data | {"written": [str(file) for file in contents]}, shown=shown, as_json=as_json
+    )
 
 
 def _run(runs: tuple[RunRecord, ...], number: int | None, path: Path) -> RunRecord:
-    """The run that is asked for: by its number, or the only one; several that share one plan are one."""
+    """The run that is asked for: by its number, or the only one; several that share one plan are
+    one.
+    """
     numbers = ", ".join(str(run.number) for run in runs[:20]) or "none"
     if number is not None:
         matching = [run for run in runs if run.number == number]
     else:
         matching = list({run.plan: run for run in reversed(runs)}.values())
     if len(matching) != 1:
-        got = f"--run {number}" if number is not None else f"{len(matching)} different plans" if runs else "no run"
+        got = (
+            f"--run {number}"
+            if number is not None
+            else f"{len(matching)} different plans"
+            if runs
+            else "no run"
+        )
         expected = "the number of a run" if number is not None or runs else "a ledger with a run"
-        raise DiscreetError(expected=expected, got=got, do=f"Runs of {path}: {numbers}. Give --run.")
+        raise DiscreetError(
+            expected=expected, got=got, do=f"Runs of {path}: {numbers}. Give --run."
+        )
     return matching[0]

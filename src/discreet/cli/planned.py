@@ -58,7 +58,9 @@ class Planned:
     @classmethod
     def of(cls, plan: Plan, found: str, guarantee: Guarantee) -> Planned:
         """Compute what is shown beside the plan."""
-        return cls(plan, found, guarantee, attack(plan, guarantee), tuple(_nearby(plan, guarantee.delta)))
+        return cls(
+            plan, found, guarantee, attack(plan, guarantee), tuple(_nearby(plan, guarantee.delta))
+        )
 
     @property
     def _probability(self) -> float:
@@ -94,11 +96,15 @@ class Planned:
             "clip_norm": query.sensitivity,
             "noise_multiplier": plan.noise_multiplier,
             "noise_std": query.noise_std,
-            "target": None if plan.target is None else {"epsilon": plan.target.epsilon, "delta": plan.target.delta},
+            "target": None
+            if plan.target is None
+            else {"epsilon": plan.target.epsilon, "delta": plan.target.delta},
             "guarantee": guarantee_data(self.guarantee),
             **facts,
             "notes": plan.notes,
-            "nearby": [{name: getattr(row, name) for name in Nearby.__slots__} for row in self.nearby],
+            "nearby": [
+                {name: getattr(row, name) for name in Nearby.__slots__} for row in self.nearby
+            ],
         }
 
     def _words(self) -> dict[str, str]:
@@ -107,7 +113,9 @@ class Planned:
         sampler = plan.sampler
         batch = f"each record with probability {number(self._probability)}"
         if isinstance(sampler, Sampler):
-            batch = f"{number(plan.expected_batch_size)} expected of {sampler.records} records, {batch}"
+            batch = (
+                f"{number(plan.expected_batch_size)} expected of {sampler.records} records, {batch}"
+            )
         rows = {
             "protected": f"one {plan.unit}, {plan.adjacency.value} adjacency; numerics {plan.numerics.value}",
             "batch": batch,
@@ -118,16 +126,25 @@ class Planned:
             + ("" if plan.target is None else f"; target {plan.target.epsilon!r}"),
         }
         if isinstance(sampler, Sampler):
-            rows["noise on average"] = f"{number(query.noise_std / plan.expected_batch_size)} per coordinate"
+            rows["noise on average"] = (
+                f"{number(query.noise_std / plan.expected_batch_size)} per coordinate"
+            )
         name = self.found.replace("_", " ")
         return {key: f"{value}  <- found" if key == name else value for key, value in rows.items()}
 
     def _table(self) -> Table:
         sized = isinstance(self.plan.sampler, Sampler)
-        made = table("change", "batch" if sized else "probability", "steps", "noise multiplier", "epsilon")
+        made = table(
+            "change", "batch" if sized else "probability", "steps", "noise multiplier", "epsilon"
+        )
         for row in self.nearby:
             scale = self.plan.expected_batch_size / self._probability if sized else 1.0
-            numbers = (number(row.probability * scale), str(row.steps), number(row.noise_multiplier), up(row.epsilon))
+            numbers = (
+                number(row.probability * scale),
+                str(row.steps),
+                number(row.noise_multiplier),
+                up(row.epsilon),
+            )
             made.add_row(row.change, *numbers)
         return made
 

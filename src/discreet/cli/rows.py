@@ -36,7 +36,10 @@ def opening(lines: list[Line]) -> Opened:
     row = decode(lines[0][0], 0)
     if not isinstance(row, Opened):
         raise LedgerCorrupt(
-            expected="the row that opens the ledger", got=type(row).__name__, do="Restore it from a copy.", row=0
+            expected="the row that opens the ledger",
+            got=type(row).__name__,
+            do="Restore it from a copy.",
+            row=0,
         )
     return row
 
@@ -48,7 +51,9 @@ def event_data(event: Sampling | Query) -> dict[str, Any]:
     >>> event_data(Poisson(0.01))
     {'kind': 'Poisson', 'probability': 0.01}
     """
-    return {"kind": type(event).__name__} | {field.name: getattr(event, field.name) for field in fields(event)}
+    return {"kind": type(event).__name__} | {
+        field.name: getattr(event, field.name) for field in fields(event)
+    }
 
 
 def event_words(event: Sampling | Query) -> str:
@@ -58,5 +63,7 @@ def event_words(event: Sampling | Query) -> str:
     >>> event_words(Poisson(0.01))
     'Poisson(probability 0.01)'
     """
-    values = ", ".join(f"{name} {value}" for name, value in event_data(event).items() if name != "kind")
+    values = ", ".join(
+        f"{name} {value}" for name, value in event_data(event).items() if name != "kind"
+    )
     return f"{type(event).__name__}({values})"

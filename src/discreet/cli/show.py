@@ -30,7 +30,8 @@ SHOW = """Examples
 
 
 def show(path: LedgerFile, delta: Delta = None, as_json: AsJson = False) -> Answer:
-    """Show what a ledger is held to, its runs with the epsilon of each, its charges and its marks. It is only read.
+    """Show what a ledger is held to, its runs with the epsilon of each, its charges and its marks.
+    It is only read.
 
     Epsilon is stated where a delta is known: the ledger's own, or --delta.
     """
@@ -86,7 +87,11 @@ def _total(snapshot: Snapshot, delta: float) -> Guarantee | None:
     try:
         return dp.account(snapshot, delta=delta)
     except DiscreetError:
-        if snapshot.steps and snapshot.terms is not None and snapshot.terms.delta not in (None, delta):
+        if (
+            snapshot.steps
+            and snapshot.terms is not None
+            and snapshot.terms.delta not in (None, delta)
+        ):
             raise  # a filter or an odometer, asked for another delta
         return None
 
@@ -96,7 +101,11 @@ def _claim_words(total: Guarantee | None) -> dict[str, str]:
         return {}
     if total.voided_by:
         return {"epsilon": "NO GUARANTEE"}
-    beside = "" if total.if_fixed is None else f"; {up(total.if_fixed)} if all runs had been fixed before the first release"
+    beside = (
+        ""
+        if total.if_fixed is None
+        else f"; {up(total.if_fixed)} if all runs had been fixed before the first release"
+    )
     return {"epsilon": f"{up(total.upper)} at delta {total.delta!r}, all runs together{beside}"}
 
 
@@ -163,21 +172,44 @@ def _history_table(history: tuple[Held, ...]) -> Table:
         terms = held.terms
         steps = sum(count for _, count in terms.planned)
         limits = ("-" if value is None else repr(value) for value in (terms.epsilon, terms.delta))
-        made.add_row(held.since, rule_words(terms), held.reason or "-", *limits, str(steps) if steps else "-")
+        made.add_row(
+            held.since, rule_words(terms), held.reason or "-", *limits, str(steps) if steps else "-"
+        )
     return made
 
 
-def _runs_table(snapshot: Snapshot, alone: dict[int, float], total: Guarantee | None) -> Table | str:
+def _runs_table(
+    snapshot: Snapshot, alone: dict[int, float], total: Guarantee | None
+) -> Table | str:
     from discreet.report.runs import run_name, run_state
 
     if not snapshot.runs:
         return "No run has begun."
-    made = table("number", "run", "began", "state", "public reason", "planned", "charged", "epsilon alone", texts=5)
+    made = table(
+        "number",
+        "run",
+        "began",
+        "state",
+        "public reason",
+        "planned",
+        "charged",
+        "epsilon alone",
+        texts=5,
+    )
     for run in snapshot.runs:
         planned = str(run.planned_steps) if run.planned else "-"
         epsilon = up(alone[run.number]) if run.number in alone else "-"
         state = run_state(snapshot, run)
-        made.add_row(str(run.number), run_name(run), run.began, state, run.reason or "-", planned, str(run.steps), epsilon)
+        made.add_row(
+            str(run.number),
+            run_name(run),
+            run.began,
+            state,
+            run.reason or "-",
+            planned,
+            str(run.steps),
+            epsilon,
+        )
     if total is not None:
         epsilon = "none" if total.voided_by else up(total.upper)
         made.add_row("all", "together", "", "", "", "", str(snapshot.steps), epsilon)
@@ -191,5 +223,10 @@ def _charges_table(charges: tuple[Charge, ...]) -> Table | str:
     for charge in charges:
         queries = "; ".join(map(event_words, charge.step.queries))
         numbers = (str(charge.count), str(charge.unsettled))
-        made.add_row(charge.run.label or f"run {charge.number}", event_words(charge.step.sampling), queries, *numbers)
+        made.add_row(
+            charge.run.label or f"run {charge.number}",
+            event_words(charge.step.sampling),
+            queries,
+            *numbers,
+        )
     return made

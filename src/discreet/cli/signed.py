@@ -59,10 +59,15 @@ class Comparison:
         lines = [f"DEVIATION: {problem}" for problem in self.problems]
         if self.added:
             rows = "1 row was" if self.added == 1 else f"{self.added} rows were"
-            lines.append(f"{rows} added to the ledger since {name} was made; the claim was computed from the rows before them.")
+            lines.append(
+                f"{rows} added to the ledger since {name} was made; the claim was computed "
+                "from the rows before them."
+            )
         if self.agrees:
             claim = (
-                "no guarantee" if self.recomputed is None else f"epsilon {up(self.recomputed)} at delta {self.stamp.delta!r}"
+                "no guarantee"
+                if self.recomputed is None
+                else f"epsilon {up(self.recomputed)} at delta {self.stamp.delta!r}"
             )
             lines.append(f"The ledger contains the head of {name} and says what it says: {claim}.")
             lines.append("Names, and what was written on it by hand, no ledger can confirm.")
@@ -83,7 +88,10 @@ def compare(page: str, lines: list[Line]) -> Comparison:
     problems = list(stamp.contradictions(page))
     before, after = _until(lines, stamp.head), _until(lines, lines[-1][1].hex())
     if before is None:
-        problems.append(f"The head of the report, {stamp.head[:16]}..., is not in this ledger: another one, or rewritten.")
+        problems.append(
+            f"The head of the report, {stamp.head[:16]}..., is not in this ledger: another "
+            "one, or rewritten."
+        )
         return Comparison(stamp, tuple(problems), None, None)
     then, rows = before
     try:
@@ -94,7 +102,10 @@ def compare(page: str, lines: list[Line]) -> Comparison:
     problems += _differences(stamp, then, claim)
     if after is not None and set(after[0].marks) > set(then.marks):
         marks = ", ".join(sorted(set(after[0].marks) - set(then.marks)))
-        problems.append(f"Since the report was made the ledger was marked {marks}: there is no guarantee any more.")
+        problems.append(
+            f"Since the report was made the ledger was marked {marks}: there is no guarantee "
+            "any more."
+        )
     epsilon = None if claim.voided_by or math.isinf(claim.upper) else claim.upper
     return Comparison(stamp, tuple(problems), epsilon, len(lines) - rows)
 
@@ -120,15 +131,31 @@ def _claim(snapshot: Snapshot, stamp: Stamp) -> Guarantee:
 def _differences(stamp: Stamp, snapshot: Snapshot, claim: Guarantee) -> list[str]:
     """Where the claim that was computed again is not the one that is stated."""
     epsilon = math.inf if stamp.epsilon is None else stamp.epsilon
-    same = epsilon == claim.upper or (math.isfinite(claim.upper) and math.isclose(epsilon, claim.upper, rel_tol=_SAME))
+    same = epsilon == claim.upper or (
+        math.isfinite(claim.upper) and math.isclose(epsilon, claim.upper, rel_tol=_SAME)
+    )
     pairs = (
         ("epsilon", _epsilon(epsilon), _epsilon(claim.upper), same),
         ("unit", stamp.unit, claim.unit.name, stamp.unit == claim.unit.name),
-        ("adjacency", stamp.adjacency, claim.adjacency.value, stamp.adjacency == claim.adjacency.value),
+        (
+            "adjacency",
+            stamp.adjacency,
+            claim.adjacency.value,
+            stamp.adjacency == claim.adjacency.value,
+        ),
         ("ledger", stamp.ledger, snapshot.ledger, stamp.ledger == snapshot.ledger),
-        ("marks", stamp.voided_by, ", ".join(claim.voided_by), stamp.voided_by == ", ".join(claim.voided_by)),
+        (
+            "marks",
+            stamp.voided_by,
+            ", ".join(claim.voided_by),
+            stamp.voided_by == ", ".join(claim.voided_by),
+        ),
     )
-    return [f"The report says {name} {stated}; the rows say {found}." for name, stated, found, equal in pairs if not equal]
+    return [
+        f"The report says {name} {stated}; the rows say {found}."
+        for name, stated, found, equal in pairs
+        if not equal
+    ]
 
 
 def _epsilon(value: float) -> str:

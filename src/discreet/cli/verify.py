@@ -1,4 +1,6 @@
-"""`discreet verify`: is this ledger whole, is it the one I know, and did its runs do what their plans say?"""
+"""`discreet verify`: is this ledger whole, is it the one I know, and did its runs do what their
+plans say?
+"""
 
 from __future__ import annotations
 
@@ -36,19 +38,25 @@ EXAMPLES = """Examples
 def verify(
     path: LedgerFile,
     head: Annotated[
-        str | None, typer.Option(metavar="DIGEST", help="A head noted earlier; it must still be in the chain.")
+        str | None,
+        typer.Option(metavar="DIGEST", help="A head noted earlier; it must still be in the chain."),
     ] = None,
     plan: PlanFile = None,
     report: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A report (.html, .md or .json): does the ledger still say so?")
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="A report (.html, .md or .json): does the ledger still say so?"
+        ),
     ] = None,
     delta: Delta = None,
     as_json: AsJson = False,
 ) -> Answer:
-    """Read a ledger from its first row to its last, check everything, and compare its runs with the plans in its own rows.
+    """Read a ledger from its first row to its last, check everything, and compare its runs with the
+    plans in its own rows.
 
-    Exits with 1 if the ledger is corrupt or void, does not contain the head given, deviates from a plan, or does not say what
-    the report says. A ledger to which runs were added since the head was noted, or the report made, is fine.
+    Exits with 1 if the ledger is corrupt or void, does not contain the head given, deviates from a
+    plan, or does not say what the report says. A ledger to which runs were added since the head was
+    noted, or the report made, is fine.
     """
     declared = None if plan is None else read_declared(plan)
     page = None if report is None else read_page(report)
@@ -58,7 +66,9 @@ def verify(
         if not as_json:
             raise
         return Answer(
-            data={"ledger": str(path), "sound": False, "problem": str(corrupt), "row": corrupt.row}, code=NO, as_json=True
+            data={"ledger": str(path), "sound": False, "problem": str(corrupt), "row": corrupt.row},
+            code=NO,
+            as_json=True,
         )
     with ledger:
         lines, snapshot = lines_of(path), ledger.snapshot()
@@ -96,7 +106,9 @@ def verify(
     return Answer(data=facts, shown=shown, code=max(code, NO if wrong else YES), as_json=as_json)
 
 
-def _read(path: Path, snapshot: Snapshot, lines: list[Line], head: str | None) -> tuple[dict[str, Any], dict[str, str]]:
+def _read(
+    path: Path, snapshot: Snapshot, lines: list[Line], head: str | None
+) -> tuple[dict[str, Any], dict[str, str]]:
     """What was read, for scripts and for people."""
     from discreet.report.held import terms_words
 

@@ -71,7 +71,8 @@ def guarantee_data(guarantee: Guarantee) -> dict[str, Any]:
 
 
 def meaning(guarantee: Guarantee, hits: float | None) -> tuple[list[str], dict[str, Any]]:
-    """What the guarantee means: the guide's tier [Ponomareva2023, section 5.2.1], and what an attacker can do.
+    """What the guarantee means: the guide's tier [Ponomareva2023, section 5.2.1], and what an
+    attacker can do.
 
     Args:
         guarantee: as computed.
@@ -90,6 +91,8 @@ def meaning(guarantee: Guarantee, hits: float | None) -> tuple[list[str], dict[s
     data = {
         "tier": reading.tier.value,
         "tier_remarks": reading.remarks,
-        "attack": None if hits is None else {"false_positive_rate": FALSE_POSITIVES, "hit_rate": hits},
+        "attack": None
+        if hits is None
+        else {"false_positive_rate": FALSE_POSITIVES, "hit_rate": hits},
     }
     return lines, data

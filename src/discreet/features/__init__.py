@@ -1,7 +1,10 @@
-"""Statistics of private vectors, as private queries; what comes out is public, and applies to any vectors. NumPy only.
+"""Statistics of private vectors, as private queries; what comes out is public, and applies to any
+vectors. NumPy only.
 
-vectors -> standardise: means and variances of coordinates, one query -> unit_ball: norms, by the row alone
-        -> whiten: second moments, one query; strong directions are shrunk -> a linear model learns from what is left
+vectors -> standardise: means and variances of coordinates, one query -> unit_ball: norms, by the
+row alone
+        -> whiten: second moments, one query; strong directions are shrunk -> a linear model learns
+        from what is left
 """
 
 from discreet.features.rows import unit_ball

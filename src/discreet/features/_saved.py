@@ -31,7 +31,8 @@ def save(owner: str, path: object, arrays: Mapping[str, NDArray[np.float64]]) ->
     """Write a new npz file, whole or not at all.
 
     Raises:
-        ParameterError: in the name of the owner: no path, something is there, or the folder does not allow it.
+        ParameterError: in the name of the owner: no path, something is there, or the folder does
+            not allow it.
     """
     place = checked_path(owner, path)
     content = io.BytesIO()
@@ -58,8 +59,23 @@ def load(owner: str, path: object, names: tuple[str, ...]) -> dict[str, NDArray[
         with np.load(place, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
         right = str(arrays.pop(_KIND)) == owner and set(arrays) == set(names)
-    except (OSError, EOFError, KeyError, ValueError, TypeError, AttributeError, RuntimeError, zipfile.BadZipFile, zlib.error):
+    except (
+        OSError,
+        EOFError,
+        KeyError,
+        ValueError,
+        TypeError,
+        AttributeError,
+        RuntimeError,
+        zipfile.BadZipFile,
+        zlib.error,
+    ):
         right = False
     if not right or any(array.dtype != np.float64 for array in arrays.values()):
-        raise ParameterError(owner=owner, name="path", expected=f"a file that {owner}.save wrote", got="none, or another")
+        raise ParameterError(
+            owner=owner,
+            name="path",
+            expected=f"a file that {owner}.save wrote",
+            got="none, or another",
+        )
     return arrays

@@ -1,7 +1,8 @@
 """Operations on rows in which every row's result is a function of that row alone, bit for bit.
 
-This is assumption A of docs/proofs/sums.md, without which clipping bounds nothing. A library's matrix product does not keep it:
-with another number of rows it may add in another order. In whole numbers below 2^53 the order does not matter.
+This is assumption A of docs/proofs/sums.md, without which clipping bounds nothing. A library's
+matrix product does not keep it: with another number of rows it may add in another order. In whole
+numbers below 2^53 the order does not matter.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ def unit_ball(vectors: NDArray[Any], *, radius: float = 1.0) -> NDArray[np.float
 
     Args:
         vectors: one row per record; sensitive or public, and so is the result.
-        radius: norm that becomes 1; longer rows become 1 as well. With 0, all rows but zeros have norm 1. Public.
+        radius: norm that becomes 1; longer rows become 1 as well. With 0, all rows but zeros have
+            norm 1. Public.
 
     >>> unit_ball(np.array([[3.0, 4.0], [0.3, 0.4]])).round(6).tolist()
     [[0.6, 0.8], [0.3, 0.4]]
@@ -47,17 +49,26 @@ def unit_ball(vectors: NDArray[Any], *, radius: float = 1.0) -> NDArray[np.float
     result = np.empty_like(rows)
     for part in chunks(rows):
         norms = np.maximum(l2_norms(rows[part]), least)
-        with np.errstate(all="ignore"):  # infinite norms: not a number, or too large; zeros stay zeros
-            np.divide(rows[part], np.where(norms == 0.0, 1.0, norms)[:, np.newaxis], out=result[part], casting="same_kind")
+        with np.errstate(
+            all="ignore"
+        ):  # infinite norms: not a number, or too large; zeros stay zeros
+            np.divide(
+                rows[part],
+                np.where(norms == 0.0, 1.0, norms)[:, np.newaxis],
+                out=result[part],
+                casting="same_kind",
+            )
     return result
 
 
 def own_product(rows: NDArray[np.floating], matrix: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The product rows @ matrix, for columns of norm about 1, in which a row depends on its own row only, bit for bit.
+    """The product rows @ matrix, for columns of norm about 1, in which a row depends on its own row
+    only, bit for bit.
 
-    With integers k of a row, |k| <= 2^26, and integers m of a column, |m| <= 1.5 * 2^25, every sum of some of the products
-    k_i m_i is at most |k||m| < 2^52 in size: exact in float64, in any order. For columns of norm 1 and rows of d
-    numbers, not smaller than 2^-900, a number of the result is off by at most 2^-24 sqrt(d) |x|.
+    With integers k of a row, |k| <= 2^26, and integers m of a column, |m| <= 1.5 * 2^25, every sum
+    of some of the products k_i m_i is at most |k||m| < 2^52 in size: exact in float64, in any
+    order. For columns of norm 1 and rows of d numbers, not smaller than 2^-900, a number of the
+    result is off by at most 2^-24 sqrt(d) |x|.
 
     Args:
         rows: any numbers; a row with NaN or infinities gives NaN. Sensitive.
@@ -65,13 +76,19 @@ def own_product(rows: NDArray[np.floating], matrix: NDArray[np.float64]) -> NDAr
     """
     if not (l2_norms(matrix.T.copy()) <= _LONGEST_COLUMN).all():
         raise NumericsError(
-            expected="a matrix whose columns have norms of at most 1.5", got="another", do="Use orthonormal columns."
+            expected="a matrix whose columns have norms of at most 1.5",
+            got="another",
+            do="Use orthonormal columns.",
         )
     norms = l2_norms(rows)
     finite = np.isfinite(norms)
-    exponents = np.maximum(np.frexp(np.where(finite, norms, 1.0))[1], _LEAST_EXPONENT)  # 2^exponent is above the norm
+    exponents = np.maximum(
+        np.frexp(np.where(finite, norms, 1.0))[1], _LEAST_EXPONENT
+    )  # 2^exponent is above the norm
     with np.errstate(all="ignore"):  # no row may raise
-        units = np.multiply(rows, np.ldexp(1.0, _ROW_BITS - exponents)[:, np.newaxis], dtype=np.float64)
+        units = np.multiply(
+            rows, np.ldexp(1.0, _ROW_BITS - exponents)[:, np.newaxis], dtype=np.float64
+        )
         units[~finite] = 0.0
         np.trunc(units, out=units)
         product = units @ np.trunc(matrix * 2.0**_COLUMN_BITS)
@@ -80,14 +97,24 @@ def own_product(rows: NDArray[np.floating], matrix: NDArray[np.float64]) -> NDAr
     return np.asarray(product)
 
 
-def as_vectors(owner: str, vectors: NDArray[Any], dimension: int | None = None) -> NDArray[np.floating]:
-    """Rows of float32 or float64, one per record. What is masked is not a number. No message says how many there are."""
+def as_vectors(
+    owner: str, vectors: NDArray[Any], dimension: int | None = None
+) -> NDArray[np.floating]:
+    """Rows of float32 or float64, one per record. What is masked is not a number. No message says
+    how many there are.
+    """
     values = bare(vectors)
     wrong = values.dtype.kind not in "iubf" or values.ndim < 2
     size = 0 if wrong else math.prod(values.shape[1:])
     if wrong or (size != dimension if dimension is not None else size < 1):
-        expected = "numbers, one row for each record" + ("" if dimension is None else f" of {dimension} numbers")
-        got = f"{values.dtype}, rows of shape {values.shape[1:]}" if values.ndim else f"{values.dtype} without rows"
+        expected = "numbers, one row for each record" + (
+            "" if dimension is None else f" of {dimension} numbers"
+        )
+        got = (
+            f"{values.dtype}, rows of shape {values.shape[1:]}"
+            if values.ndim
+            else f"{values.dtype} without rows"
+        )
         raise ParameterError(owner=owner, name="vectors", expected=expected, got=got)
     kind: type[np.floating] = np.float32 if values.dtype in (np.float16, np.float32) else np.float64
     with np.errstate(all="ignore"):  # what has no float64 is infinite, and contributes nothing
@@ -109,15 +136,22 @@ def pieces(indices: NDArray[np.int64], width: int) -> Iterator[NDArray[np.int64]
 
 
 def check_plan(owner: str, plan: Plan, leaves: dict[str, int], rows: int) -> None:
-    """Refuse a plan that is not one sample of these rows with these leaves, before anything is charged."""
+    """Refuse a plan that is not one sample of these rows with these leaves, before anything is
+    charged.
+    """
     sampler = check.instance(owner, "plan", plan, Plan).sampler
     if not isinstance(sampler, Sampler) or sampler.batches != 1 or sampler.owners is not None:
         expected = "of one step and one batch, over records that are rows"
         raise ParameterError(owner=owner, name="plan", expected=expected, got="another sampler")
     if dict(plan.bound.dimensions) != leaves:
         raise ParameterError(
-            owner=owner, name="plan", expected=f"with the leaves {leaves}", got=str(dict(plan.bound.dimensions))
+            owner=owner,
+            name="plan",
+            expected=f"with the leaves {leaves}",
+            got=str(dict(plan.bound.dimensions)),
         )
     if rows != sampler.records:
         expected = f"one row for each of the {sampler.records} records that the plan names"
-        raise ParameterError(owner=owner, name="vectors", expected=expected, got="another number of rows")
+        raise ParameterError(
+            owner=owner, name="vectors", expected=expected, got="another number of rows"
+        )

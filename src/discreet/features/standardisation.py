@@ -1,11 +1,13 @@
 """Means and standard deviations of the coordinates of private vectors, by one query.
 
-With a public reference (mean mu, standard deviation v of each of D coordinates) and y = (x - mu)/v, a record's row is
+With a public reference (mean mu, standard deviation v of each of D coordinates) and y = (x - mu)/v,
+a record's row is
 
     (y_1 ... y_D, y_1^2 - 1 ... y_D^2 - 1) / sqrt(2D),
 
-as in `mechanisms.BatchNorm`: a norm of about 1 means one standard deviation off in every coordinate. Clipping the row by its
-norm, and not each coordinate by a bound, is what makes many coordinates cost little.
+as in `mechanisms.BatchNorm`: a norm of about 1 means one standard deviation off in every
+coordinate. Clipping the row by its norm, and not each coordinate by a bound, is what makes many
+coordinates cost little.
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ __all__ = ["MOMENTS", "Standardisation", "standardise", "standardise_plan"]
 MOMENTS = "moments"
 """Name of the leaf: means, then variances, both relative to the reference."""
 
-_LEAST_FLOOR = 1e-3  # of a standard deviation, relative to the reference, where there is hardly any noise
+_LEAST_FLOOR = (
+    1e-3  # of a standard deviation, relative to the reference, where there is hardly any noise
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,9 +59,19 @@ class Standardisation:
     std: NDArray[np.float64]
 
     def __post_init__(self) -> None:
-        mean, std = (_saved.frozen(np.atleast_1d(np.asarray(part, np.float64))) for part in (self.mean, self.std))
-        if mean.ndim != 1 or mean.shape != std.shape or not (np.isfinite([mean, std]).all() and (std > 0.0).all()):
-            expected, got = "finite means and as many standard deviations above 0", f"shapes {mean.shape} and {std.shape}"
+        mean, std = (
+            _saved.frozen(np.atleast_1d(np.asarray(part, np.float64)))
+            for part in (self.mean, self.std)
+        )
+        if (
+            mean.ndim != 1
+            or mean.shape != std.shape
+            or not (np.isfinite([mean, std]).all() and (std > 0.0).all())
+        ):
+            expected, got = (
+                "finite means and as many standard deviations above 0",
+                f"shapes {mean.shape} and {std.shape}",
+            )
             raise ParameterError(owner="Standardisation", name="std", expected=expected, got=got)
         object.__setattr__(self, "mean", mean)
         object.__setattr__(self, "std", std)
@@ -95,8 +109,10 @@ def standardise_plan(
     Args:
         records: number of records [public].
         dimension: coordinates of a vector [public].
-        noise_multiplier: 40 costs next to nothing beside training, and is enough for tens of thousands of records.
-        clip_norm: of a record's row. Vectors with the reference's means and variances have about 1.2 if they are normal.
+        noise_multiplier: 40 costs next to nothing beside training, and is enough for tens of
+            thousands of records.
+        clip_norm: of a record's row. Vectors with the reference's means and variances have about
+            1.2 if they are normal.
         unit: what is protected.
         adjacency: against which change of the data.
 
@@ -124,22 +140,27 @@ def standardise(
     floor: float | None = None,
     groups: Sequence[int] | NDArray[np.integer] | None = None,
 ) -> Standardisation:
-    """Means and standard deviations of all coordinates, by one private query that is charged to the ledger.
+    """Means and standard deviations of all coordinates, by one private query that is charged to the
+    ledger.
 
-    Guarantee: the result is post-processing of one Gaussian query with the plan's sensitivity and noise, exact numerics. This
-    holds if a record's vector is computed from that record and released values alone (docs/proofs/features.md).
+    Guarantee: the result is post-processing of one Gaussian query with the plan's sensitivity and
+    noise, exact numerics. This holds if a record's vector is computed from that record and released
+    values alone (docs/proofs/features.md).
 
     Args:
         vectors: one row for each record of the data set; the sample is drawn from them. Sensitive.
         plan: from `standardise_plan`, or one with its leaf, of one step and one batch.
-            Not chosen from anything that these data released: the run is declared as fixed in advance.
+            Not chosen from anything that these data released: the run is declared as fixed in
+                advance.
         ledger: of the data set, open to append.
         source: of noise and samples; a fresh one from the operating system by default.
-        reference: mean and standard deviation that are expected, for each coordinate or for all. Public: not from these data,
-            unless released. Far from the truth, rows are long and clipped, and the result lies between reference and truth.
-        floor: least std, as a part of the reference's; left out, the root of the noise on a variance: no coordinate is
-            magnified on the strength of noise. Public.
-        groups: a number for each coordinate; those with the same number share one variance, with less noise. Public.
+        reference: mean and standard deviation that are expected, for each coordinate or for all.
+            Public: not from these data, unless released. Far from the truth, rows are long and
+            clipped, and the result lies between reference and truth.
+        floor: least std, as a part of the reference's; left out, the root of the noise on a
+            variance: no coordinate is magnified on the strength of noise. Public.
+        groups: a number for each coordinate; those with the same number share one variance, with
+            less noise. Public.
 
     >>> rng = np.random.default_rng(0)
     >>> vectors = rng.normal([0.5, -0.5], [1.0, 0.5], (20_000, 2)).astype(np.float32)
@@ -162,16 +183,26 @@ def standardise(
         sums.add({MOMENTS: _encoded(rows[some], centre, spread)})
     released = run.release(sample, sums)
     first, second = released.mean(MOMENTS).reshape(2, dimension) * math.sqrt(2 * dimension)
-    noise = released.noise_std[MOMENTS] / released.divisors[MOMENTS] * math.sqrt(2 * dimension)  # on every mean and variance
+    noise = (
+        released.noise_std[MOMENTS] / released.divisors[MOMENTS] * math.sqrt(2 * dimension)
+    )  # on every mean and variance
     sizes = np.bincount(group)
-    variance = 1.0 + second - first**2 + noise**2  # the noise on the mean, squared, is expected in first^2
+    variance = (
+        1.0 + second - first**2 + noise**2
+    )  # the noise on the mean, squared, is expected in first^2
     shared = np.bincount(group, variance) / np.maximum(sizes, 1)
-    lowest = np.sqrt(np.clip(noise / np.sqrt(np.maximum(sizes, 1)), _LEAST_FLOOR**2, 1.0)) if least is None else least
+    lowest = (
+        np.sqrt(np.clip(noise / np.sqrt(np.maximum(sizes, 1)), _LEAST_FLOOR**2, 1.0))
+        if least is None
+        else least
+    )
     std = np.maximum(np.sqrt(np.maximum(shared, 0.0)), lowest)[group]
     return Standardisation(mean=centre + spread * first, std=spread * std)
 
 
-def _encoded(rows: NDArray[np.floating], centre: NDArray[np.float64], spread: NDArray[np.float64]) -> NDArray[np.float64]:
+def _encoded(
+    rows: NDArray[np.floating], centre: NDArray[np.float64], spread: NDArray[np.float64]
+) -> NDArray[np.float64]:
     """One row for each record, elementwise, so that it depends on its own record only."""
     dimension = rows.shape[1]
     encoded = np.empty((len(rows), 2 * dimension))
@@ -182,21 +213,39 @@ def _encoded(rows: NDArray[np.floating], centre: NDArray[np.float64], spread: ND
     return encoded
 
 
-def _reference(reference: tuple[ArrayLike, ArrayLike], dimension: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _reference(
+    reference: tuple[ArrayLike, ArrayLike], dimension: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Mean and standard deviation of each coordinate."""
     try:
-        centre, spread = (np.broadcast_to(np.asarray(part, np.float64), dimension) for part in reference)
+        centre, spread = (
+            np.broadcast_to(np.asarray(part, np.float64), dimension) for part in reference
+        )
     except (TypeError, ValueError):
         centre = spread = np.zeros(1)
     if not (np.isfinite(centre).all() and np.isfinite(spread).all() and (spread > 0.0).all()):
-        expected = f"a finite mean and a standard deviation above 0, for all {dimension} coordinates or for each"
-        raise ParameterError(owner="standardise", name="reference", expected=expected, got="something else")
+        expected = (
+            f"a finite mean and a standard deviation above 0, for all {dimension} coordinates or "
+            "for each"
+        )
+        raise ParameterError(
+            owner="standardise", name="reference", expected=expected, got="something else"
+        )
     return centre, spread
 
 
 def _groups(groups: Sequence[int] | NDArray[np.integer], dimension: int) -> NDArray[np.intp]:
     numbers = np.asarray(groups)
-    if numbers.shape != (dimension,) or numbers.dtype.kind not in "iu" or not 0 <= numbers.min() <= numbers.max() < dimension:
+    if (
+        numbers.shape != (dimension,)
+        or numbers.dtype.kind not in "iu"
+        or not 0 <= numbers.min() <= numbers.max() < dimension
+    ):
         expected = f"{dimension} whole numbers from 0 to {dimension - 1}, one for each coordinate"
-        raise ParameterError(owner="standardise", name="groups", expected=expected, got=f"{numbers.dtype}, {numbers.shape}")
+        raise ParameterError(
+            owner="standardise",
+            name="groups",
+            expected=expected,
+            got=f"{numbers.dtype}, {numbers.shape}",
+        )
     return numbers.astype(np.intp)

@@ -1,10 +1,12 @@
 """Strong directions of private vectors, found by one query, and shrunk.
 
-    rows (of a subspace) -> second moments, noised -> eigenvalues, corrected for the noise -> gain of each strong direction
+    rows (of a subspace) -> second moments, noised -> eigenvalues, corrected for the noise -> gain
+    of each strong direction
 
-What all records share dominates gradients and uses up the clip norm, but tells little apart. Noise makes eigenvalues larger:
-with standard deviation s off the diagonal of an m x m matrix, eigenvalues of the noise alone fill [-2 s sqrt(m), 2 s sqrt(m)]
-(Wigner's semicircle), and an eigenvalue t > s sqrt(m) appears at t + s^2 m / t. Both are undone here, from public numbers.
+What all records share dominates gradients and uses up the clip norm, but tells little apart. Noise
+makes eigenvalues larger: with standard deviation s off the diagonal of an m x m matrix, eigenvalues
+of the noise alone fill [-2 s sqrt(m), 2 s sqrt(m)] (Wigner's semicircle), and an eigenvalue t > s
+sqrt(m) appears at t + s^2 m / t. Both are undone here, from public numbers.
 """
 
 from __future__ import annotations
@@ -33,13 +35,16 @@ from discreet.units import Adjacency, Numerics, Unit
 __all__ = ["Whitening", "whiten", "whiten_plan"]
 
 _ORTHONORMAL = 1e-3  # most that the product of two columns of a basis may be off
-_BEYOND_THE_EDGE = 2.0  # the largest eigenvalue of noise alone is hardly ever farther out, in units of s m^(-1/6)
+_BEYOND_THE_EDGE = (
+    2.0  # the largest eigenvalue of noise alone is hardly ever farther out, in units of s m^(-1/6)
+)
 _LEAST_LEFT = 1e-4  # of the mean squared norm, whatever the noise says
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Whitening:
-    """x -> x + U (gains - 1) U^T x: what lies in the directions U is multiplied by their gains. Public: from released values.
+    """x -> x + U (gains - 1) U^T x: what lies in the directions U is multiplied by their gains.
+    Public: from released values.
 
     Args:
         directions: U, dimension x directions, orthonormal columns; the strongest first.
@@ -63,7 +68,10 @@ class Whitening:
             or not self.directions.shape[1:] == count == self.eigenvalues.shape
             or not ((self.gains > 0.0) & (self.gains <= 1.0)).all()
         ):
-            expected, got = "gains in (0, 1], one for each direction", f"shapes {self.directions.shape} and {count}"
+            expected, got = (
+                "gains in (0, 1], one for each direction",
+                f"shapes {self.directions.shape} and {count}",
+            )
             raise ParameterError(owner="Whitening", name="gains", expected=expected, got=got)
         _check_orthonormal("Whitening", "directions", self.directions)
 
@@ -105,14 +113,17 @@ def whiten_plan(
         records: number of records [public].
         dimension: coordinates of a vector, or columns of the basis [public].
         noise_multiplier: of the matrix of second moments.
-        clip_norm: bound on the norm of x x^T, which is the square of that of x; 1 for rows in the unit ball.
+        clip_norm: bound on the norm of x x^T, which is the square of that of x; 1 for rows in the
+            unit ball.
         unit: what is protected.
         adjacency: against which change of the data.
 
     >>> whiten_plan(records=60_000, dimension=100, noise_multiplier=12.0).step.queries
     (GaussianSum(group='second_moments', sensitivity=1.0, noise_std=12.0),)
     """
-    size = check.whole("whiten_plan", "dimension", dimension, least=1)  # and one for what the basis does not see
+    size = check.whole(
+        "whiten_plan", "dimension", dimension, least=1
+    )  # and one for what the basis does not see
     return Plan(
         sampler=Sampler(Everything(), records=records, steps=1),
         mechanism=Groups({SECOND_MOMENTS: Gaussian(clip_norm, noise_multiplier)}),
@@ -133,24 +144,29 @@ def whiten(
     power: float = 0.5,
     level: float | None = None,
 ) -> Whitening:
-    """The directions in which rows are longest, by one private query that is charged to the ledger, and their gains.
+    """The directions in which rows are longest, by one private query that is charged to the ledger,
+    and their gains.
 
-    A direction with second moment t gets the gain min(1, (level/t)^power); one that does not rise above the noise keeps 1. With
-    power 1/2, all that were above the level end there.
+    A direction with second moment t gets the gain min(1, (level/t)^power); one that does not rise
+    above the noise keeps 1. With power 1/2, all that were above the level end there.
 
-    Guarantee: the result is post-processing of one Gaussian query with the plan's sensitivity and noise, exact numerics. This
-    holds if a record's vector is computed from that record and released values alone (docs/proofs/features.md).
+    Guarantee: the result is post-processing of one Gaussian query with the plan's sensitivity and
+    noise, exact numerics. This holds if a record's vector is computed from that record and released
+    values alone (docs/proofs/features.md).
 
     Args:
         vectors: one row for each record of the data set, such as `unit_ball` gives. Sensitive.
         plan: from `whiten_plan`, or one with its leaf, of one step and one batch.
-            Not chosen from anything that these data released: the run is declared as fixed in advance.
+            Not chosen from anything that these data released: the run is declared as fixed in
+                advance.
         ledger: of the data set, open to append.
         source: of noise and samples; a fresh one from the operating system by default.
-        basis: what to look at: a matrix with orthonormal columns, or whole numbers of coordinates; everything by default. The
-            fewer dimensions, the less the noise hides. Public.
-        power: 0 leaves everything as it is, 1/2 makes directions equally strong, more turns their order around. Public.
-        level: second moment that needs no shrinking; left out, that of a direction that just rises above the noise. Public.
+        basis: what to look at: a matrix with orthonormal columns, or whole numbers of coordinates;
+            everything by default. The fewer dimensions, the less the noise hides. Public.
+        power: 0 leaves everything as it is, 1/2 makes directions equally strong, more turns their
+            order around. Public.
+        level: second moment that needs no shrinking; left out, that of a direction that just rises
+            above the noise. Public.
 
     >>> rng = np.random.default_rng(0)
     >>> vectors = rng.normal(0.0, [0.9] + 9 * [0.1], (5_000, 10))
@@ -183,8 +199,11 @@ def whiten(
     return Whitening(_whole(directions, chosen, rows.shape[1]), gains, values, norm=math.sqrt(left))
 
 
-def _strong(matrix: NDArray[np.float64], noise: float) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
-    """Eigenvalues that rise above the noise, corrected, with their vectors; and the least that could. Strongest first.
+def _strong(
+    matrix: NDArray[np.float64], noise: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
+    """Eigenvalues that rise above the noise, corrected, with their vectors; and the least that
+    could. Strongest first.
 
     Args:
         matrix: of second moments, noised.
@@ -194,7 +213,9 @@ def _strong(matrix: NDArray[np.float64], noise: float) -> tuple[NDArray[np.float
     eigenvalues, vectors = np.linalg.eigh(matrix)
     eigenvalues, vectors = eigenvalues[::-1], vectors[:, ::-1]
     edge = noise * math.sqrt(size)
-    centre = max(float(eigenvalues[-1]) + 2.0 * edge, 0.0)  # what weak directions have: noise spreads them to both sides
+    centre = max(
+        float(eigenvalues[-1]) + 2.0 * edge, 0.0
+    )  # what weak directions have: noise spreads them to both sides
     seen = eigenvalues - centre > 2.0 * edge + _BEYOND_THE_EDGE * noise * size ** (-1.0 / 6.0)
     above = eigenvalues[seen] - centre
     corrected = centre + (above + np.sqrt(np.maximum(above**2 - 4.0 * edge**2, 0.0))) / 2.0
@@ -202,19 +223,29 @@ def _strong(matrix: NDArray[np.float64], noise: float) -> tuple[NDArray[np.float
 
 
 def _seen(rows: NDArray[np.floating], basis: NDArray[Any] | None) -> NDArray[np.float64]:
-    """What of each row the basis sees, and the length of the rest; from its own row alone, bit for bit.
+    """What of each row the basis sees, and the length of the rest; from its own row alone, bit for
+    bit.
 
-    The rest makes the trace of the second moments that of whole rows, and costs nothing: together they are as long as the row.
+    The rest makes the trace of the second moments that of whole rows, and costs nothing: together
+        they are as long as the row.
     """
-    seen = rows if basis is None else rows[:, basis] if basis.ndim == 1 else own_product(rows, basis)
+    seen = (
+        rows if basis is None else rows[:, basis] if basis.ndim == 1 else own_product(rows, basis)
+    )
     result = np.empty((len(rows), seen.shape[1] + 1))
     with np.errstate(all="ignore"):  # what is not finite contributes nothing
         result[:, :-1] = seen
-        result[:, -1] = 0.0 if basis is None else np.sqrt(np.maximum(squared_norms(rows) - squared_norms(seen), 0.0))
+        result[:, -1] = (
+            0.0
+            if basis is None
+            else np.sqrt(np.maximum(squared_norms(rows) - squared_norms(seen), 0.0))
+        )
     return result
 
 
-def _whole(directions: NDArray[np.float64], basis: NDArray[Any] | None, dimension: int) -> NDArray[np.float64]:
+def _whole(
+    directions: NDArray[np.float64], basis: NDArray[Any] | None, dimension: int
+) -> NDArray[np.float64]:
     """Directions of the basis as directions of whole vectors."""
     if basis is None:
         return directions
@@ -231,15 +262,28 @@ def _basis(basis: NDArray[Any], dimension: int) -> NDArray[Any]:
     if given.ndim == 1 and given.dtype.kind in "iu" and given.size == np.unique(given).size > 0:
         if given.min() >= 0 and given.max() < dimension:
             return given.astype(np.intp)
-    elif given.ndim == 2 and given.dtype.kind == "f" and given.shape[0] == dimension >= given.shape[1] > 0:
+    elif (
+        given.ndim == 2
+        and given.dtype.kind == "f"
+        and given.shape[0] == dimension >= given.shape[1] > 0
+    ):
         _check_orthonormal("whiten", "basis", given)
         return given.astype(np.float64)
-    expected = f"a matrix of {dimension} rows with orthonormal columns, or different whole numbers from 0 to {dimension - 1}"
-    raise ParameterError(owner="whiten", name="basis", expected=expected, got=f"{given.dtype}, shape {given.shape}")
+    expected = (
+        f"a matrix of {dimension} rows with orthonormal columns, or different whole numbers from "
+        f"0 to {dimension - 1}"
+    )
+    raise ParameterError(
+        owner="whiten", name="basis", expected=expected, got=f"{given.dtype}, shape {given.shape}"
+    )
 
 
 def _check_orthonormal(owner: str, name: str, matrix: NDArray[Any]) -> None:
     columns = matrix.astype(np.float64)
-    if not np.abs(columns.T @ columns - np.eye(matrix.shape[1])).max(initial=0.0) <= _ORTHONORMAL:  # also for NaN
+    if (
+        not np.abs(columns.T @ columns - np.eye(matrix.shape[1])).max(initial=0.0) <= _ORTHONORMAL
+    ):  # also for NaN
         got = "columns whose products are off by more than 0.001"
-        raise ParameterError(owner=owner, name=name, expected="a matrix with orthonormal columns", got=got)
+        raise ParameterError(
+            owner=owner, name=name, expected="a matrix with orthonormal columns", got=got
+        )

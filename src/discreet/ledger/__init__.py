@@ -1,4 +1,6 @@
-"""The record of what happened: a closed vocabulary of events, and a ledger of steps charged before their release."""
+"""The record of what happened: a closed vocabulary of events, and a ledger of steps charged before
+their release.
+"""
 
 from discreet.ledger.events import (
     BallsInBins,

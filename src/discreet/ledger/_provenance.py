@@ -18,7 +18,9 @@ _RECORDED = ("numpy", "scipy", "torch", "cryptography", "numba")
 def software() -> tuple[tuple[str, str], ...]:
     """Versions of what is executing, of a fixed list of packages."""
     used = ["discreet", *(name for name in _RECORDED if name in sys.modules)]
-    return tuple(sorted([("python", platform.python_version()), *((name, _version(name)) for name in used)]))
+    return tuple(
+        sorted([("python", platform.python_version()), *((name, _version(name)) for name in used)])
+    )
 
 
 def now() -> str:

@@ -1,8 +1,8 @@
 """What a sequence of rows says: the chain is whole, every row makes sense after those before it.
 
-The chain: digest_n = SHA-256(digest_{n-1} || row_n), digest_{-1} = SHA-256 of a fixed text. It has no secret in it, so it
-finds accidents and careless edits, not a forger who computes it anew; against a forger, keep the head digest elsewhere and
-pass it to `Ledger.verify`.
+The chain: digest_n = SHA-256(digest_{n-1} || row_n), digest_{-1} = SHA-256 of a fixed text. It has
+no secret in it, so it finds accidents and careless edits, not a forger who computes it anew;
+against a forger, keep the head digest elsewhere and pass it to `Ledger.verify`.
 """
 
 from __future__ import annotations
@@ -56,7 +56,10 @@ class _Run:
 
     def left(self) -> tuple[tuple[Step, int], ...]:
         """What was planned and is not charged."""
-        rest = ((step, count - self.totals.get(step, _Total()).count) for step, count in self.planned.items())
+        rest = (
+            (step, count - self.totals.get(step, _Total()).count)
+            for step, count in self.planned.items()
+        )
         return tuple((step, count) for step, count in rest if count > 0)
 
     def record(self, number: int) -> RunRecord:
@@ -79,7 +82,8 @@ class _Run:
 class Book:
     """Rows read so far, checked one by one, and what they add up to.
 
-    Guarantee: a settled reservation counts as the steps taken under it, any other in full; no list was exceeded.
+    Guarantee: a settled reservation counts as the steps taken under it, any other in full; no list
+        was exceeded.
     """
 
     def __init__(self) -> None:
@@ -102,26 +106,43 @@ class Book:
         expected = follow(self.digest, body)
         if digest != expected:
             raise LedgerCorrupt(
-                expected=f"digest {expected.hex()[:16]}..., which follows from the row before and this row's content",
-                got=f"digest {digest.hex()[:16]}...; this row was edited or moved, or one before it was left out or put in",
+                expected=(
+                    f"digest {expected.hex()[:16]}..., which follows from the row before and this "
+                    "row's content"
+                ),
+                got=(
+                    f"digest {digest.hex()[:16]}...; this row was edited or moved, or one before "
+                    "it was left out or put in"
+                ),
                 do=_RESTORE,
                 row=self.rows,
             )
         schema, row = decode_with_schema(body, self.rows)
         if self.schema not in (None, schema):
-            raise self._wrong(f"rows of schema {self.schema}, as the first", f"one of schema {schema}")
+            raise self._wrong(
+                f"rows of schema {self.schema}, as the first", f"one of schema {schema}"
+            )
         self._take_in(row)
         self.schema = schema
         self.rows += 1
         self.digest = digest
 
     def has(self, row: Row) -> bool:
-        """Whether this very settlement was read before: written by somebody who was interrupted before learning of it."""
+        """Whether this very settlement was read before: written by somebody who was interrupted
+        before learning of it.
+        """
         lease = self._reservations.get(row.lease) if isinstance(row, Settled) else None
-        return lease is not None and lease.settled and isinstance(row, Settled) and lease.taken == row.taken
+        return (
+            lease is not None
+            and lease.settled
+            and isinstance(row, Settled)
+            and lease.taken == row.taken
+        )
 
     def check_head(self, rows: int, digest: bytes) -> None:
-        """Compare with the head that was written together with the last row: nothing is missing at the end."""
+        """Compare with the head that was written together with the last row: nothing is missing at
+        the end.
+        """
         if (rows, digest) != (self.rows, self.digest):
             raise LedgerCorrupt(
                 expected=f"{rows} rows that end in digest {digest.hex()[:16]}..., as the head says",
@@ -145,7 +166,9 @@ class Book:
 
     def _take_in(self, row: Row) -> None:
         if isinstance(row, Opened) != (self.rows == 0):
-            raise self._wrong("the row that opens the ledger first, and only there", type(row).__name__)
+            raise self._wrong(
+                "the row that opens the ledger first, and only there", type(row).__name__
+            )
         match row:
             case Opened():
                 self._ledger = row.ledger
@@ -169,14 +192,18 @@ class Book:
         self._history.append(row)
 
     def _check_change(self, before: Terms, after: Terms, reason: str) -> None:
-        """Refuse another rule, delta, share or order than those that were settled before the first charge.
+        """Refuse another rule, delta, share or order than those that were settled before the first
+        charge.
 
-        Only three things may change: what is not complete is completed; a budget becomes another one, except that a Gaussian
-        filter's may not be raised; a list grows. The last two need a reason (docs/proofs/filters.md, "Changes").
+        Only three things may change: what is not complete is completed; a budget becomes another
+        one, except that a Gaussian filter's may not be raised; a list grows. The last two need a
+        reason (docs/proofs/filters.md, "Changes").
         """
         settles = before.rule is Rule.FILTER and after.rule.is_filter
         if after.rule is not before.rule and not settles:
-            raise self._wrong(f"the rule {before.rule.value!r}, which stays", repr(after.rule.value))
+            raise self._wrong(
+                f"the rule {before.rule.value!r}, which stays", repr(after.rule.value)
+            )
         gets_a_budget = before.rule is Rule.LIST and before.delta is None
         if after.delta != before.delta and not gets_a_budget:
             raise self._wrong(f"the delta {before.delta!r}, which stays", repr(after.delta))
@@ -187,19 +214,30 @@ class Book:
 
     def _check_another_budget(self, before: Terms, after: Terms, reason: str) -> None:
         if not reason or after.epsilon is None:
-            raise self._wrong("a number, and a reason for a budget that changes", f"{after.epsilon!r}, {reason!r}")
+            raise self._wrong(
+                "a number, and a reason for a budget that changes", f"{after.epsilon!r}, {reason!r}"
+            )
         if before.rule is Rule.GAUSSIAN_FILTER and after.epsilon > (before.epsilon or 0.0):
-            raise self._wrong("a Gaussian filter whose budget is not raised", f"{before.epsilon} raised to {after.epsilon}")
+            raise self._wrong(
+                "a Gaussian filter whose budget is not raised",
+                f"{before.epsilon} raised to {after.epsilon}",
+            )
 
     def _check_shares_and_list(self, before: Terms, after: Terms, reason: str) -> None:
         if (after.levels, after.orders) != (before.levels, before.orders):
-            raise self._wrong("the levels and orders that were fixed before the first charge", "others")
+            raise self._wrong(
+                "the levels and orders that were fixed before the first charge", "others"
+            )
         if after.planned == before.planned:
             return
         listed = dict(after.planned)
-        grows = before.rule is Rule.LIST and all(listed.get(step, 0) >= count for step, count in before.planned)
+        grows = before.rule is Rule.LIST and all(
+            listed.get(step, 0) >= count for step, count in before.planned
+        )
         if not grows or not reason:
-            raise self._wrong("what was planned as it was, or a list that only grows, for a reason", "another one")
+            raise self._wrong(
+                "what was planned as it was, or a list that only grows, for a reason", "another one"
+            )
 
     def _begin(self, row: Began) -> None:
         if row.continues is not None:
@@ -227,7 +265,9 @@ class Book:
         if total.count > run.planned.get(step, 0):
             self._check_list()
         if self.schema != OLDEST and not (self._history and self._history[-1].terms.complete):
-            raise self._wrong("terms that were complete before the first charge", "terms that are not")
+            raise self._wrong(
+                "terms that were complete before the first charge", "terms that are not"
+            )
 
     def _spelled_out(self, row: Reserved) -> Step:
         if isinstance(row.step, Step):
@@ -242,7 +282,9 @@ class Book:
         if lease is None or lease.settled:
             raise self._wrong("the number of a reservation that is not settled yet", str(row.lease))
         if row.taken > lease.count:
-            raise self._wrong(f"at most the {lease.count} steps that were reserved", f"{row.taken} taken")
+            raise self._wrong(
+                f"at most the {lease.count} steps that were reserved", f"{row.taken} taken"
+            )
         lease.total.count -= lease.count - row.taken
         lease.total.unsettled -= lease.count
         lease.settled, lease.taken = True, row.taken

@@ -1,6 +1,7 @@
 """Rows and events to bytes and back: JSON with a schema version and a closed table of names.
 
-Nothing is imported, unpickled or looked up outside the tables below. A name that is not in them, a field too many or
+Nothing is imported, unpickled or looked up outside the tables below. A name that is not in them, a
+field too many or
 too few, a key given twice, a value outside its range: an error, never a guess.
 """
 
@@ -21,7 +22,9 @@ from discreet.units import Adjacency, Numerics, Parameters, Randomness, Unit
 __all__ = ["OLDEST", "SCHEMA", "decode", "decode_with_schema", "encode"]
 
 SCHEMA = 2
-"""Version of the vocabulary that is written. It grows when a name is added; a reader refuses newer ones."""
+"""Version of the vocabulary that is written. It grows when a name is added; a reader refuses newer
+ones.
+"""
 OLDEST = 1
 """Oldest version that is read. Its files hold neither budgets nor commitments."""
 
@@ -42,12 +45,15 @@ _EVENT_NAMES = {kind: name for name, kind in _EVENTS.items()}
 _FIELDS = {kind: tuple(field.name for field in fields(kind)) for kind in (*_EVENT_NAMES, RunInfo)}
 
 
-# --- to bytes ----------------------------------------------------------------------------------------------------
+# --- to bytes
+# ----------------------------------------------------------------------------------------------------
 
 
 def encode(row: Row) -> bytes:
     """One row as one line of JSON, the same bytes for equal rows."""
-    return json.dumps(_row_to_json(row), sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
+    return json.dumps(
+        _row_to_json(row), sort_keys=True, separators=(",", ":"), allow_nan=False
+    ).encode("ascii")
 
 
 def _row_to_json(row: Row) -> dict[str, Any]:
@@ -60,7 +66,11 @@ def _content(row: Row) -> tuple[str, dict[str, Any]]:  # noqa: PLR0911  (one for
         case Opened():
             return "opened", {"ledger": row.ledger, "opened": row.opened}
         case Held():
-            return "held", {"terms": _terms_to_json(row.terms), "reason": row.reason, "since": row.since}
+            return "held", {
+                "terms": _terms_to_json(row.terms),
+                "reason": row.reason,
+                "since": row.since,
+            }
         case Began():
             return "began", {
                 "info": {name: _plain(getattr(row.info, name)) for name in _FIELDS[RunInfo]},
@@ -98,7 +108,10 @@ def _planned_to_json(planned: Planned) -> list[list[Any]]:
 
 
 def _step_to_json(step: events.Step) -> dict[str, Any]:
-    return {"sampling": _event_to_json(step.sampling), "queries": [_event_to_json(query) for query in step.queries]}
+    return {
+        "sampling": _event_to_json(step.sampling),
+        "queries": [_event_to_json(query) for query in step.queries],
+    }
 
 
 def _event_to_json(event: events.Sampling | events.Query) -> dict[str, Any]:
@@ -118,7 +131,8 @@ def _plain(value: object) -> object:
             return value
 
 
-# --- and back ----------------------------------------------------------------------------------------------------
+# --- and back
+# ----------------------------------------------------------------------------------------------------
 
 
 def decode(body: bytes, number: int) -> Row:
@@ -140,7 +154,9 @@ def decode_with_schema(body: bytes, number: int) -> tuple[int, Row]:
     try:
         return _row_from_json(_parse(body.decode("ascii")))
     except UnknownEvent as unknown:
-        raise UnknownEvent(expected=unknown.expected, got=unknown.got, do=unknown.do, row=number) from None
+        raise UnknownEvent(
+            expected=unknown.expected, got=unknown.got, do=unknown.do, row=number
+        ) from None
     except (ParameterError, ValueError, TypeError, KeyError, RecursionError) as wrong:
         raise LedgerCorrupt(
             expected=f"a row of schema {OLDEST} to {SCHEMA}",
@@ -151,7 +167,9 @@ def decode_with_schema(body: bytes, number: int) -> tuple[int, Row]:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> Any:
-    """A JSON object: an event if its kind is in the table (then with exactly its fields), else a dictionary."""
+    """A JSON object: an event if its kind is in the table (then with exactly its fields), else a
+    dictionary.
+    """
     content = dict(pairs)
     if len(content) != len(pairs):
         raise ValueError("a key stands twice")
@@ -216,7 +234,9 @@ def _began(content: dict[str, Any]) -> Began:
 def _reserved(content: dict[str, Any]) -> Reserved:
     _exactly(content, {"run", "step", "count"})
     step = content["step"]
-    return Reserved(content["run"], step if isinstance(step, int) else _step_from_json(step), content["count"])
+    return Reserved(
+        content["run"], step if isinstance(step, int) else _step_from_json(step), content["count"]
+    )
 
 
 def _settled(content: dict[str, Any]) -> Settled:

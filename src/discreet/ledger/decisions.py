@@ -1,7 +1,7 @@
 """Which rows may follow what a ledger holds: pure functions from a snapshot to rows, or an error.
 
-The ledger calls them inside the transaction that writes their rows, so that no other process comes between
-the decision and the row. Every error here means that nothing was written.
+The ledger calls them inside the transaction that writes their rows, so that no other process comes
+between the decision and the row. Every error here means that nothing was written.
 """
 
 from __future__ import annotations
@@ -42,14 +42,19 @@ def check_writable(snapshot: Snapshot) -> None:
 
 
 def first_terms(snapshot: Snapshot, wanted: Terms) -> list[Row]:
-    """The terms that a handle was opened with: written where there are none, else compared with those that are there."""
+    """The terms that a handle was opened with: written where there are none, else compared with
+    those that are there.
+    """
     if snapshot.terms is None:
         return [Held(wanted, "", now())]
     if not _same(snapshot.terms, wanted):
         raise LedgerMisuse(
             expected=f"what the ledger is held to: {_words(snapshot.terms)}",
             got=_words(wanted),
-            do="Leave the budget out: the ledger has its own. `change_budget` makes it another one, in a row.",
+            do=(
+                "Leave the budget out: the ledger has its own. `change_budget` makes it another "
+                "one, in a row."
+            ),
         )
     return []
 
@@ -64,13 +69,21 @@ def beginning(snapshot: Snapshot, row: Began) -> list[Row]:
     _refuse_another_kind(snapshot, row)
     after, held = _completed(snapshot, row.planned, row.info.adjacency)
     if row.continues is not None and row.continues not in _open_to_be_continued(snapshot):
-        expected = "the number of a run that did not end for a public reason, and that nobody continued yet"
-        raise ParameterError(owner="Ledger.begin", name="continues", expected=expected, got=repr(row.continues))
+        expected = (
+            "the number of a run that did not end for a public reason, and that nobody continued "
+            "yet"
+        )
+        raise ParameterError(
+            owner="Ledger.begin", name="continues", expected=expected, got=repr(row.continues)
+        )
     if row.info.parameters is Parameters.CHOSEN_FROM_OUTPUTS and after.rule in (None, Rule.LIST):
         raise LedgerMisuse(
             expected="a filter or an odometer, for a run that is chosen from outputs",
             got="a ledger that is held to a list fixed in advance",
-            do="Open it with budget=dp.Filter(epsilon=..., delta=...) or dp.Odometer(delta=...) before its first run.",
+            do=(
+                "Open it with budget=dp.Filter(epsilon=..., delta=...) or dp.Odometer(delta=...) "
+                "before its first run."
+            ),
         )
     _admit(after.proposing(RunRecord(info=row.info, planned=row.planned, continues=row.continues)))
     return [*held, row]
@@ -82,7 +95,9 @@ def _open_to_be_continued(snapshot: Snapshot) -> set[int]:
 
 
 def fitting(snapshot: Snapshot, row: Began) -> int:
-    """How many of the steps of its one kind that the row plans a run could begin with; by bisection."""
+    """How many of the steps of its one kind that the row plans a run could begin with; by
+    bisection.
+    """
     ((step, count),) = row.planned
     low, high, probe = 0, count + 1, count  # all of them at first: the usual answer
     while high - low > 1:
@@ -96,7 +111,9 @@ def fitting(snapshot: Snapshot, row: Began) -> int:
 
 
 def _refuse_another_kind(snapshot: Snapshot, row: Began) -> None:
-    """Refuse a run that protects something else than those before it: no one statement would cover both."""
+    """Refuse a run that protects something else than those before it: no one statement would cover
+    both.
+    """
     for run in snapshot.runs:
         for name in ("unit", "adjacency"):
             before, now_ = getattr(run.info, name), getattr(row.info, name)
@@ -104,7 +121,10 @@ def _refuse_another_kind(snapshot: Snapshot, row: Began) -> None:
                 raise LedgerMisuse(
                     expected=f"one {name} in all runs of a ledger: {_shown(before)}",
                     got=_shown(now_),
-                    do="One statement protects one thing against one change of the data. Use another ledger.",
+                    do=(
+                        "One statement protects one thing against one change of the data. Use "
+                        "another ledger."
+                    ),
                 )
 
 
@@ -128,7 +148,9 @@ def reservation(snapshot: Snapshot, row: Reserved, step: Step) -> list[Row]:
         )
     charged = dict(run.charged)
     total = charged.get(step, 0) + row.count
-    if total <= dict(run.planned).get(step, 0):  # within the commitment, which was admitted as a whole
+    if total <= dict(run.planned).get(
+        step, 0
+    ):  # within the commitment, which was admitted as a whole
         return [row]
     after, held = _completed(snapshot, ((step, total),), run.info.adjacency)
     more = replace(run, charged=tuple({**charged, step: total}.items()))
@@ -139,8 +161,8 @@ def reservation(snapshot: Snapshot, row: Reserved, step: Step) -> list[Row]:
 def ending(snapshot: Snapshot, row: Ended) -> list[Row]:
     """The row that ends a run, or that adds a public reason to an end without one.
 
-    None for a run that is over already: it ended before, or another one took its place meanwhile. A reason is left out where
-    there is nothing that it could free.
+    None for a run that is over already: it ended before, or another one took its place meanwhile. A
+    reason is left out where there is nothing that it could free.
     """
     run = next((run for run in snapshot.runs if run.number == row.run), None)
     if run is not None and row.reason and not run.left() and not run.reason:
@@ -152,13 +174,19 @@ def ending(snapshot: Snapshot, row: Ended) -> list[Row]:
         raise LedgerMisuse(
             expected="the number of a run that is not over",
             got=f"{row.run!r}",
-            do="`discreet ledger show` lists the runs. A reason can be added once, and not to a run that was continued.",
+            do=(
+                "`discreet ledger show` lists the runs. A reason can be added once, and not to a "
+                "run that was continued."
+            ),
         )
     if row.reason and run.continues is not None:
         raise LedgerMisuse(
             expected="a public reason of a run that took nobody's place",
             got=f"run {row.run}, which took that of run {run.continues}",
-            do="What the other run left may have been left by looking: all that was planned counts. End it without a reason.",
+            do=(
+                "What the other run left may have been left by looking: all that was planned "
+                "counts. End it without a reason."
+            ),
         )
     return [row]
 
@@ -180,18 +208,31 @@ def _run(snapshot: Snapshot, number: int) -> RunRecord:
     )
 
 
-def another_budget(snapshot: Snapshot, epsilon: float, delta: float | None, reason: str) -> list[Row]:
+def another_budget(
+    snapshot: Snapshot, epsilon: float, delta: float | None, reason: str
+) -> list[Row]:
     """The row that holds the ledger to another epsilon."""
     before = snapshot.terms
-    if before is None or (before.rule is Rule.GAUSSIAN_FILTER and epsilon > (before.epsilon or 0.0)):
+    if before is None or (
+        before.rule is Rule.GAUSSIAN_FILTER and epsilon > (before.epsilon or 0.0)
+    ):
         raise LedgerMisuse(
             expected="a ledger whose budget can be changed",
-            got="one that is not held to anything yet" if before is None else "a Gaussian filter, to be raised",
-            do="Open the ledger with budget=..., or plan further runs on another one and account for both.",
+            got="one that is not held to anything yet"
+            if before is None
+            else "a Gaussian filter, to be raised",
+            do=(
+                "Open the ledger with budget=..., or plan further runs on another one and account "
+                "for both."
+            ),
         )
-    if delta not in (None, before.delta) and (before.rule is not Rule.LIST or before.delta is not None):
+    if delta not in (None, before.delta) and (
+        before.rule is not Rule.LIST or before.delta is not None
+    ):
         expected = f"left out, or {before.delta!r}: delta is fixed before the first charge"
-        raise ParameterError(owner="Ledger.change_budget", name="delta", expected=expected, got=repr(delta))
+        raise ParameterError(
+            owner="Ledger.change_budget", name="delta", expected=expected, got=repr(delta)
+        )
     after = replace(before, epsilon=epsilon, delta=before.delta if delta is None else delta)
     return _held_to(snapshot, after, reason)
 
@@ -200,7 +241,10 @@ def longer_list(snapshot: Snapshot, planned: Planned, reason: str) -> list[Row]:
     """The row that lets a list grow, for a public reason."""
     before = snapshot.terms
     if before is None or before.rule is not Rule.LIST or not before.complete:
-        expected, do = "a ledger that is held to a list", "Other rules admit further runs as they are."
+        expected, do = (
+            "a ledger that is held to a list",
+            "Other rules admit further runs as they are.",
+        )
         raise LedgerMisuse(expected=expected, got="one that is not", do=do)
     return _held_to(snapshot, replace(before, planned=(*before.planned, *planned)), reason)
 
@@ -211,7 +255,9 @@ def _held_to(snapshot: Snapshot, terms: Terms, reason: str) -> list[Row]:
     return [held]
 
 
-def _completed(snapshot: Snapshot, planned: Planned, adjacency: Adjacency) -> tuple[Snapshot, list[Row]]:
+def _completed(
+    snapshot: Snapshot, planned: Planned, adjacency: Adjacency
+) -> tuple[Snapshot, list[Row]]:
     """The snapshot with terms that are complete, and the row that completes them, if one is needed."""
     before = snapshot.terms
     if not planned or (before is not None and before.complete):
@@ -227,19 +273,35 @@ def _completed(snapshot: Snapshot, planned: Planned, adjacency: Adjacency) -> tu
 def _admit(snapshot: Snapshot) -> None:
     """Refuse what the terms of the snapshot do not admit."""
     snapshot.check_list()
-    if snapshot.terms is not None and snapshot.terms.complete and snapshot.terms.epsilon is not None:
+    if (
+        snapshot.terms is not None
+        and snapshot.terms.complete
+        and snapshot.terms.epsilon is not None
+    ):
         installed().admit(snapshot)
 
 
 def _same(present: Terms, wanted: Terms) -> bool:
-    """Whether what is wanted is what a ledger is held to; what is left open in `wanted` fits anything."""
-    same_rule = present.rule is wanted.rule or (wanted.rule is Rule.FILTER and present.rule.is_filter)
+    """Whether what is wanted is what a ledger is held to; what is left open in `wanted` fits
+    anything.
+    """
+    same_rule = present.rule is wanted.rule or (
+        wanted.rule is Rule.FILTER and present.rule.is_filter
+    )
     same_orders = not wanted.orders or wanted.orders == present.orders
-    same_list = wanted.rule is not Rule.LIST or not wanted.planned or dict(wanted.planned) == dict(present.planned)
+    same_list = (
+        wanted.rule is not Rule.LIST
+        or not wanted.planned
+        or dict(wanted.planned) == dict(present.planned)
+    )
     same_budget = (present.epsilon, present.delta) == (wanted.epsilon, wanted.delta)
     return same_rule and same_orders and same_list and same_budget
 
 
 def _words(terms: Terms) -> str:
-    limit = "no budget" if terms.epsilon is None else f"epsilon {terms.epsilon!r} at delta {terms.delta!r}"
+    limit = (
+        "no budget"
+        if terms.epsilon is None
+        else f"epsilon {terms.epsilon!r} at delta {terms.delta!r}"
+    )
     return f"{limit}, by the rule {terms.rule.value!r}"

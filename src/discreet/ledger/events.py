@@ -4,16 +4,18 @@ Constitution of this file:
 
 1.  An event is never removed, renamed or given another meaning. A new meaning is a new name.
 2.  The vocabulary is closed. Whoever reads an event it does not know refuses; nobody subclasses.
-3.  An event holds public values only: what was planned and executed, never what was seen in the data
-    (no realised batch size, no norm, no loss, no key).
-4.  An event is frozen, hashable and equal by value. Numbers are normalised to float64 or int on construction,
-    so 1, 1.0, np.float32(1) and np.int64(1) make one event.
-5.  **One convention for sensitivity, for every adjacency**: it is the largest change of the sum (L2 for Gaussian, L1 for
-    Laplace, of any score for a choice) when one unit of the sample is *added, removed or zeroed out*. Replace-one is one
-    removal and one addition; the accountant, and nobody else, derives it from this number.
-6.  A `Step` is one draw of a sampling policy with every query asked of that draw. A count of k means that the
-    step was executed k times with independent draws and independent noise; composition of k equal steps is therefore
-    always k-fold composition. Where a policy draws once per epoch (`Shuffled`, `BallsInBins`), the step is the epoch.
+3.  An event holds public values only: what was planned and executed, never what was seen in the
+    data (no realised batch size, no norm, no loss, no key).
+4.  An event is frozen, hashable and equal by value. Numbers are normalised to float64 or int on
+    construction, so 1, 1.0, np.float32(1) and np.int64(1) make one event.
+5.  **One convention for sensitivity, for every adjacency**: it is the largest change of the sum (L2
+    for Gaussian, L1 for Laplace, of any score for a choice) when one unit of the sample is *added,
+    removed or zeroed out*. Replace-one is one removal and one addition; the accountant, and nobody
+    else, derives it from this number.
+6.  A `Step` is one draw of a sampling policy with every query asked of that draw. A count of k
+    means that the step was executed k times with independent draws and independent noise;
+    composition of k equal steps is therefore always k-fold composition. Where a policy draws once
+    per epoch (`Shuffled`, `BallsInBins`), the step is the epoch.
 
 References: [McMahan2018, sections 3, 5 and 6] resolved in docs/references.bib.
 """
@@ -49,7 +51,8 @@ __all__ = [
 
 _set = object.__setattr__  # writes the normalised fields of a frozen event during its construction
 
-# --- how the sample was drawn ------------------------------------------------------------------------------------
+# --- how the sample was drawn
+# ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +71,17 @@ class Poisson:
     probability: float
 
     def __post_init__(self) -> None:
-        _set(self, "probability", check.fraction("Poisson", "probability", self.probability, one=True))
+        _set(
+            self,
+            "probability",
+            check.fraction("Poisson", "probability", self.probability, one=True),
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class TruncatedPoisson:
-    """A Poisson sample; if it exceeds `limit`, a uniformly random subset of `limit` records is kept.
+    """A Poisson sample; if it exceeds `limit`, a uniformly random subset of `limit` records is
+    kept.
 
     Args:
         probability: of each record, before truncation, in (0, 1].
@@ -94,7 +102,9 @@ class TruncatedPoisson:
 
 @dataclass(frozen=True, slots=True)
 class FixedSize:
-    """A uniformly random subset of exactly `size` of the `records` records, without replacement, anew in each step."""
+    """A uniformly random subset of exactly `size` of the `records` records, without replacement,
+    anew in each step.
+    """
 
     size: int
     records: int
@@ -103,16 +113,20 @@ class FixedSize:
         records = check.whole("FixedSize", "records", self.records, least=1)
         size = check.whole("FixedSize", "size", self.size, least=1)
         if size > records:
-            raise ParameterError(owner="FixedSize", name="size", expected=f"at most records={records}", got=str(size))
+            raise ParameterError(
+                owner="FixedSize", name="size", expected=f"at most records={records}", got=str(size)
+            )
         _set(self, "size", size)
         _set(self, "records", records)
 
 
 @dataclass(frozen=True, slots=True)
 class Shuffled:
-    """One epoch: a random permutation cut into `batches` disjoint batches; every query is asked of every batch.
+    """One epoch: a random permutation cut into `batches` disjoint batches; every query is asked of
+    every batch.
 
-    The step is the whole epoch, because the permutation is drawn once. A run of one and a half epochs is two steps.
+    The step is the whole epoch, because the permutation is drawn once. A run of one and a half
+    epochs is two steps.
 
     Args:
         batches: number of batches in one epoch.
@@ -126,7 +140,8 @@ class Shuffled:
 
 @dataclass(frozen=True, slots=True)
 class BallsInBins:
-    """One epoch: each record is put, independently and uniformly, into one of `batches` batches; queries as in `Shuffled`.
+    """One epoch: each record is put, independently and uniformly, into one of `batches` batches;
+    queries as in `Shuffled`.
 
     Args:
         batches: number of batches in one epoch.
@@ -141,16 +156,19 @@ class BallsInBins:
 Sampling: TypeAlias = Everything | Poisson | TruncatedPoisson | FixedSize | Shuffled | BallsInBins
 
 
-# --- what was asked of the sample --------------------------------------------------------------------------------
+# --- what was asked of the sample
+# --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class GaussianSum:
-    """A sum of vectors plus spherical Gaussian noise: the paper's privacy tuple (S_g, sigma-tilde_g).
+    """A sum of vectors plus spherical Gaussian noise: the paper's privacy tuple (S_g,
+    sigma-tilde_g).
 
     Args:
         group: name of the group of vectors that shares clipping and noise.
-        sensitivity: L2, see rule 5 above, in the sum's unit (or in the scaled unit of joint clipping).
+        sensitivity: L2, see rule 5 above, in the sum's unit (or in the scaled unit of joint
+            clipping).
         noise_std: standard deviation of the noise on the sum, in the same unit as the sensitivity.
     """
 
@@ -186,7 +204,8 @@ class LaplaceSum:
 
 @dataclass(frozen=True, slots=True)
 class ExponentialChoice:
-    """One candidate, chosen with probability proportional to exp(score/scale) (the exponential mechanism).
+    """One candidate, chosen with probability proportional to exp(score/scale) (the exponential
+    mechanism).
 
     Args:
         group: name of the choice.
@@ -200,13 +219,18 @@ class ExponentialChoice:
 
     def __post_init__(self) -> None:
         _set(self, "group", check.label("ExponentialChoice", "group", self.group))
-        _set(self, "sensitivity", check.positive("ExponentialChoice", "sensitivity", self.sensitivity))
+        _set(
+            self,
+            "sensitivity",
+            check.positive("ExponentialChoice", "sensitivity", self.sensitivity),
+        )
         _set(self, "scale", check.positive("ExponentialChoice", "scale", self.scale))
 
 
 @dataclass(frozen=True, slots=True)
 class RandomizedResponse:
-    """Every record reports one of `categories` values: its own with `truth_probability`, else one of the others, uniformly.
+    """Every record reports one of `categories` values: its own with `truth_probability`, else one
+    of the others, uniformly.
 
     Args:
         group: name of the answer.
@@ -224,7 +248,9 @@ class RandomizedResponse:
         truth = check.fraction(owner, "truth_probability", self.truth_probability)
         if truth < 1.0 / categories:
             expected = f"at least 1/categories = {1.0 / categories:.6g}"
-            raise ParameterError(owner=owner, name="truth_probability", expected=expected, got=repr(truth))
+            raise ParameterError(
+                owner=owner, name="truth_probability", expected=expected, got=repr(truth)
+            )
         _set(self, "group", check.label(owner, "group", self.group))
         _set(self, "categories", categories)
         _set(self, "truth_probability", truth)
@@ -232,19 +258,22 @@ class RandomizedResponse:
 
 @dataclass(frozen=True, slots=True)
 class CorrelatedGaussianSum:
-    """A series of `rounds` sums with correlated noise (matrix factorisation, DP-FTRL), charged once, before its first round.
+    """A series of `rounds` sums with correlated noise (matrix factorisation, DP-FTRL), charged
+    once, before its first round.
 
-    With strategy matrix C the release is a function of C x + z, z spherical Gaussian; it is one Gaussian query
-    with L2 sensitivity `sensitivity * strategy_sensitivity`.
+    With strategy matrix C the release is a function of C x + z, z spherical Gaussian; it is one
+    Gaussian query with L2 sensitivity `sensitivity * strategy_sensitivity`.
 
     Args:
         group: name of the group.
         sensitivity: L2 bound on one unit's contribution to one round's sum, see rule 5 above.
         noise_std: standard deviation of z, in the sum's unit.
-        strategy_sensitivity: max over participation patterns u of ||C u||_2, for the pattern stated below.
+        strategy_sensitivity: max over participation patterns u of ||C u||_2, for the pattern stated
+            below.
         rounds: number of rounds in the series.
         participations: most rounds that one unit takes part in.
-        separation: fewest rounds from one participation of a unit to its next; 1 allows consecutive rounds.
+        separation: fewest rounds from one participation of a unit to its next; 1 allows consecutive
+            rounds.
     """
 
     group: str
@@ -267,27 +296,48 @@ class CorrelatedGaussianSum:
         _set(self, "group", check.label(owner, "group", self.group))
         _set(self, "sensitivity", check.positive(owner, "sensitivity", self.sensitivity))
         _set(self, "noise_std", check.positive(owner, "noise_std", self.noise_std))
-        _set(self, "strategy_sensitivity", check.positive(owner, "strategy_sensitivity", self.strategy_sensitivity))
+        _set(
+            self,
+            "strategy_sensitivity",
+            check.positive(owner, "strategy_sensitivity", self.strategy_sensitivity),
+        )
         _set(self, "rounds", rounds)
         _set(self, "participations", participations)
         _set(self, "separation", separation)
 
 
-Query: TypeAlias = GaussianSum | LaplaceSum | ExponentialChoice | RandomizedResponse | CorrelatedGaussianSum
+Query: TypeAlias = (
+    GaussianSum | LaplaceSum | ExponentialChoice | RandomizedResponse | CorrelatedGaussianSum
+)
 
 
-# --- one draw with all its queries -------------------------------------------------------------------------------
+# --- one draw with all its queries
+# -------------------------------------------------------------------------------
 
-_SAMPLINGS: tuple[type, ...] = (Everything, Poisson, TruncatedPoisson, FixedSize, Shuffled, BallsInBins)
+_SAMPLINGS: tuple[type, ...] = (
+    Everything,
+    Poisson,
+    TruncatedPoisson,
+    FixedSize,
+    Shuffled,
+    BallsInBins,
+)
 _group = attrgetter("group")
-_QUERIES: tuple[type, ...] = (GaussianSum, LaplaceSum, ExponentialChoice, RandomizedResponse, CorrelatedGaussianSum)
+_QUERIES: tuple[type, ...] = (
+    GaussianSum,
+    LaplaceSum,
+    ExponentialChoice,
+    RandomizedResponse,
+    CorrelatedGaussianSum,
+)
 
 
 @dataclass(frozen=True, slots=True, init=False)
 class Step:
     """One draw of a sample, and every query asked of it.
 
-    Queries are kept in the order of their group names, so the order in which they were asked does not make another step.
+    Queries are kept in the order of their group names, so the order in which they were asked does
+    not make another step.
 
     Args:
         sampling: how the sample was drawn.

@@ -50,12 +50,18 @@ def read(path: Path) -> list[Line]:
     try:
         content = path.read_bytes()
     except OSError as refused:
-        raise LedgerNotFound(expected=f"an export at {path}", got=str(refused), do="Check the path.") from refused
+        raise LedgerNotFound(
+            expected=f"an export at {path}", got=str(refused), do="Check the path."
+        ) from refused
     if content.startswith(b"SQLite format 3"):
-        raise LedgerCorrupt(expected="an export in JSON Lines", got="a ledger", do="Open it with Ledger.open.")
+        raise LedgerCorrupt(
+            expected="an export in JSON Lines", got="a ledger", do="Open it with Ledger.open."
+        )
     *texts, seal = content.split(b"\n")[:-1] or [b""]
     if not content.endswith(b"\n") or not texts:
-        raise LedgerCorrupt(expected="rows and a seal, each on a line of its own", got="a file cut off", do=_AGAIN)
+        raise LedgerCorrupt(
+            expected="rows and a seal, each on a line of its own", got="a file cut off", do=_AGAIN
+        )
     book = Book()
     lines = []
     for text in texts:
@@ -84,5 +90,7 @@ def _split(text: bytes, number: int) -> Line:
     except ValueError:
         digest = b""
     if text != _BEFORE + digest.hex().encode() + _BETWEEN + body + _AFTER:
-        raise LedgerCorrupt(expected="a line with a digest and a row", got=f"{text[:100]!r}", do=_AGAIN, row=number)
+        raise LedgerCorrupt(
+            expected="a line with a digest and a row", got=f"{text[:100]!r}", do=_AGAIN, row=number
+        )
     return body, digest

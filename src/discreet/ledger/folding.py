@@ -1,4 +1,5 @@
-"""Several Gaussian queries on one sample are one: the paper's Eq. 1, in exact rational arithmetic, rounded once and down.
+"""Several Gaussian queries on one sample are one: the paper's Eq. 1, in exact rational arithmetic,
+rounded once and down.
 
 Groups with sensitivities S_g and noise sigma_g over one sample are one Gaussian query with
 
@@ -26,16 +27,22 @@ def folded_noise_multiplier(queries: Sequence[GaussianSum | CorrelatedGaussianSu
     >>> folded_noise_multiplier([GaussianSum("a", 3.0, 15.0), GaussianSum("b", 4.0, 15.0)])
     3.0
     """
-    return root_below(1 / sum_above([(_sensitivity(query) / Fraction(query.noise_std)) ** 2 for query in queries]))
+    return root_below(
+        1 / sum_above([(_sensitivity(query) / Fraction(query.noise_std)) ** 2 for query in queries])
+    )
 
 
 def sum_above(terms: Sequence[Fraction]) -> Fraction:
-    """The sum of positive terms: exactly for a few, else rounded up at 256 bits, as denominators grow with every term."""
+    """The sum of positive terms: exactly for a few, else rounded up at 256 bits, as denominators
+    grow with every term.
+    """
     if len(terms) <= _EXACT:
         return sum(terms, Fraction(0))
     largest = max(terms)
     bits = 256 + largest.denominator.bit_length() - largest.numerator.bit_length()
-    scaled = (-((-term.numerator << bits) // term.denominator) if bits >= 0 else term for term in terms)
+    scaled = (
+        -((-term.numerator << bits) // term.denominator) if bits >= 0 else term for term in terms
+    )
     return Fraction(sum(scaled)) / (Fraction(2) ** max(bits, 0))
 
 
@@ -68,7 +75,11 @@ def _near(square: Fraction) -> float:
     if not Fraction(2) ** -900 < root < Fraction(2) ** 900:
         raise NumericsError(
             expected="sensitivities, noise and their ratios between 2^-900 and 2^900",
-            got=f"a square with about {square.numerator.bit_length() - square.denominator.bit_length()} bits before the point",
+            got=(
+                "a square with about "
+                f"{square.numerator.bit_length() - square.denominator.bit_length()} bits before "
+                "the point"
+            ),
             do="Check the units of sensitivity (or clip_norm), noise and scales.",
         )
     return root.numerator / root.denominator

@@ -1,6 +1,8 @@
-"""The rows of one ledger as one handle sees them: what is committed, by whomever, and what may follow it.
+"""The rows of one ledger as one handle sees them: what is committed, by whomever, and what may
+follow it.
 
-    decide(snapshot) -> rows -> encoded -> checked as a reader would -> stored, all in one transaction
+    decide(snapshot) -> rows -> encoded -> checked as a reader would -> stored, all in one
+    transaction
 
 A handle belongs to the process that opened it, and does one thing after the other.
 """
@@ -53,7 +55,9 @@ class Journal:
         self._lock = threading.RLock()
         with self.reading():
             pass
-        _process.hold_over_forks(self._lock)  # else a child would take the journal of a transaction for its own
+        _process.hold_over_forks(
+            self._lock
+        )  # else a child would take the journal of a transaction for its own
 
     @property
     def own(self) -> bool:
@@ -73,10 +77,16 @@ class Journal:
             raise LedgerMisuse(expected=expected, got=got, do="Open the ledger again in the child.")
         with self._lock:
             if self._closed:
-                raise LedgerMisuse(expected="an open ledger", got=f"{self.store.name}, closed", do="Open it again.")
-            if self.store.in_transaction:  # from the rules, a signal handler or a finaliser of the same thread
+                raise LedgerMisuse(
+                    expected="an open ledger", got=f"{self.store.name}, closed", do="Open it again."
+                )
+            if (
+                self.store.in_transaction
+            ):  # from the rules, a signal handler or a finaliser of the same thread
                 expected, got = "one call after the other", "a call from inside another"
-                raise LedgerMisuse(expected=expected, got=got, do="Call again when that one is done.")
+                raise LedgerMisuse(
+                    expected=expected, got=got, do="Call again when that one is done."
+                )
             yield
 
     @contextmanager
@@ -87,7 +97,8 @@ class Journal:
             yield self._book
 
     def append(self, decide: Decision) -> list[int]:
-        """Append what is decided about the present state, all or nothing, after whatever other processes appended.
+        """Append what is decided about the present state, all or nothing, after whatever other
+        processes appended.
 
         Returns the numbers of the rows.
         """
@@ -114,7 +125,9 @@ class Journal:
         body = encode(row)
         digest = follow(self._book.digest, body)
         try:
-            self._book.read(body, digest)  # refuses, before it is written, what no reader would accept
+            self._book.read(
+                body, digest
+            )  # refuses, before it is written, what no reader would accept
         except LedgerCorrupt as refused:
             do = "The ledger is whole, and nothing was written."
             raise LedgerMisuse(expected=refused.expected, got=refused.got, do=do) from None
@@ -122,7 +135,9 @@ class Journal:
         return number
 
     def verify(self, expected_head: str | None) -> None:
-        """Read all rows again from disk; the heads that this handle and the caller know must be in the chain."""
+        """Read all rows again from disk; the heads that this handle and the caller know must be in
+        the chain.
+        """
         book = Book()
         digests = set()
         with self.alive(), self._anew() as store, store.reading():

@@ -17,9 +17,9 @@ _Written = TypeVar("_Written")
 class Lease:
     """The right to take `count` steps that are already charged; got from `Ledger.reserve`.
 
-    Call `take()` once before each release. Leaving the `with` block, also by an exception, settles the charge to what was
-    taken. A lease never settled (the process died) counts in full. It cannot be copied, pickled or used over a fork: each would
-    allow two releases for one charge.
+    Call `take()` once before each release. Leaving the `with` block, also by an exception, settles
+    the charge to what was taken. A lease never settled (the process died) counts in full. It cannot
+    be copied, pickled or used over a fork: each would allow two releases for one charge.
     """
 
     def __init__(self, count: int, write_settlement: Callable[[int], None]) -> None:
@@ -29,7 +29,9 @@ class Lease:
         self._ended = False
         self._settled = False
         self._owner = _process.current()
-        self._lock = threading.RLock()  # re-entrant: a signal handler may settle while a step is being taken
+        self._lock = (
+            threading.RLock()
+        )  # re-entrant: a signal handler may settle while a step is being taken
 
     @property
     def taken(self) -> int:
@@ -42,7 +44,8 @@ class Lease:
         return 0 if self._ended else self._count - self._taken
 
     def take(self) -> int:
-        """Take one step; returns its number within the lease, from 0. After that, and only then, draw noise and release.
+        """Take one step; returns its number within the lease, from 0. After that, and only then,
+        draw noise and release.
 
         Raises:
             LedgerMisuse: all steps are taken, the lease has ended, or this is another process.
@@ -51,14 +54,20 @@ class Lease:
         with self._lock:
             if self._ended or self._taken >= self._count:
                 state = "settled" if self._ended else f"used up: all {self._count} steps were taken"
-                raise LedgerMisuse(expected="a lease with steps left", got=f"one that is {state}", do="Reserve more steps.")
+                raise LedgerMisuse(
+                    expected="a lease with steps left",
+                    got=f"one that is {state}",
+                    do="Reserve more steps.",
+                )
             self._taken += 1
             return self._taken - 1
 
     def settle(self) -> None:
-        """End the lease: no more steps, and what was not taken is no longer charged. Once settled, nothing happens.
+        """End the lease: no more steps, and what was not taken is no longer charged. Once settled,
+        nothing happens.
 
-        If the settlement cannot be written, the lease has ended all the same and goes on counting in full; try again.
+        If the settlement cannot be written, the lease has ended all the same and goes on counting
+        in full; try again.
         """
         self._refuse_a_fork()
         with self._lock:
@@ -68,11 +77,12 @@ class Lease:
                 self._settled = True
 
     def settle_with(self, write: Callable[[int | None], _Written]) -> _Written:
-        """The same, where `write` puts the settlement into one transaction with something else, such as the next lease.
+        """The same, where `write` puts the settlement into one transaction with something else,
+        such as the next lease.
 
         Args:
-            write: gets the number of steps taken, None if that is settled already; what it returns is returned. If it
-                raises, nothing is settled.
+            write: gets the number of steps taken, None if that is settled already; what it returns
+                is returned. If it raises, nothing is settled.
         """
         self._refuse_a_fork()
         with self._lock:

@@ -1,8 +1,9 @@
 """The ledger: charge, then release.
 
-A reservation is durable before the first of its steps can be taken; a clean end settles it to what was taken; without that it
-counts in full. So whatever happens to the process (an exception, SIGKILL, power loss), the ledger never says
-less than what was released. Proof: docs/proofs/ledger.md.
+A reservation is durable before the first of its steps can be taken; a clean end settles it to what
+was taken; without that it counts in full. So whatever happens to the process (an exception,
+SIGKILL, power loss), the ledger never says less than what was released. Proof:
+docs/proofs/ledger.md.
 """
 
 from __future__ import annotations
@@ -54,11 +55,13 @@ def _close_all() -> None:
 class Ledger:
     """What happened to one data set, in one or more runs.
 
-    A ledger belongs to a data set: every run on it, also a tuning run, charges the same ledger. Several processes may
-    hold the same file open; each opens it for itself (a handle does not survive a fork).
+    A ledger belongs to a data set: every run on it, also a tuning run, charges the same ledger.
+    Several processes may hold the same file open; each opens it for itself (a handle does not
+    survive a fork).
 
-    What it is held to (`Terms`) is written before the first charge and holds for whoever opens the file. Without a word about
-    it, a ledger is for the steps that its first run plans, and for nothing else.
+    What it is held to (`Terms`) is written before the first charge and holds for whoever opens the
+    file. Without a word about it, a ledger is for the steps that its first run plans, and for
+    nothing else.
 
     >>> from discreet.ledger.events import GaussianSum, Poisson
     >>> from discreet.units import Adjacency, Numerics, Parameters, Randomness, Unit
@@ -75,7 +78,9 @@ class Ledger:
     (3, [100])
     """
 
-    def __init__(self, store: Store, *, read_only: bool = False, budget: HasTerms | None = None) -> None:
+    def __init__(
+        self, store: Store, *, read_only: bool = False, budget: HasTerms | None = None
+    ) -> None:
         self._runs: weakref.WeakSet[Run] = weakref.WeakSet()  # begun through this handle
         self._leases: weakref.WeakSet[Lease] = weakref.WeakSet()
         self._created = False  # whether this handle made the file
@@ -92,14 +97,18 @@ class Ledger:
     # --- opening and closing ---
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str], mode: _Mode = "a", *, budget: HasTerms | None = None) -> Ledger:
+    def open(
+        cls, path: str | os.PathLike[str], mode: _Mode = "a", *, budget: HasTerms | None = None
+    ) -> Ledger:
         """The ledger at `path`, read and checked from its first row to its last.
 
         Args:
             path: of the file.
-            mode: "a" to append, creating the file if there is none; "r+" to append to a file that must exist; "r" to read.
-            budget: what the ledger is held to from its first charge on: a `Budget`, a `Filter` or an `Odometer`. It becomes a
-                row of the file. A file that has one already need not be told; another one is refused.
+            mode: "a" to append, creating the file if there is none; "r+" to append to a file that
+                must exist; "r" to read.
+            budget: what the ledger is held to from its first charge on: a `Budget`, a `Filter` or
+                an `Odometer`. It becomes a row of the file. A file that has one already need not be
+                told; another one is refused.
 
         Raises:
             LedgerNotFound: mode "r" or "r+" and nothing there.
@@ -108,7 +117,9 @@ class Ledger:
         """
         place = checked_path("Ledger.open", path).absolute()
         if mode not in ("a", "r+", "r"):
-            raise ParameterError(owner="Ledger.open", name="mode", expected="'a', 'r+' or 'r'", got=repr(mode))
+            raise ParameterError(
+                owner="Ledger.open", name="mode", expected="'a', 'r+' or 'r'", got=repr(mode)
+            )
         check_budget("Ledger.open", budget)
         created = False
         if mode == "a" and not os.path.lexists(place):
@@ -126,8 +137,12 @@ class Ledger:
         return cls(Store.in_memory(first_line()), budget=budget)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], into: str | os.PathLike[str] | None = None) -> Ledger:
-        """Read a JSON Lines export: in memory and read-only, or into a new file `into` that goes on where the export ended."""
+    def load(
+        cls, path: str | os.PathLike[str], into: str | os.PathLike[str] | None = None
+    ) -> Ledger:
+        """Read a JSON Lines export: in memory and read-only, or into a new file `into` that goes on
+        where the export ended.
+        """
         lines = exchange.read(checked_path("Ledger.load", path))
         if into is None:
             return cls(Store.in_memory(lines), read_only=True)
@@ -135,7 +150,9 @@ class Ledger:
         return cls.open(into)
 
     def export(self, path: str | os.PathLike[str]) -> None:
-        """Write all rows as JSON Lines, with the digests and a seal as last line. An existing file is refused."""
+        """Write all rows as JSON Lines, with the digests and a seal as last line. An existing file
+        is refused.
+        """
         with self._journal.reading():
             lines = self._journal.store.lines(0)
         exchange.write(checked_path("Ledger.export", path), lines)
@@ -157,10 +174,11 @@ class Ledger:
             self._journal.close()
 
     def withdraw(self) -> None:
-        """Remove the file and close, if this handle made it and no run began: as if it had never been opened.
+        """Remove the file and close, if this handle made it and no run began: as if it had never
+        been opened.
 
-        A ledger that somebody expected at this path, and that was not there, must not be replaced by an empty one. Otherwise
-        nothing happens.
+        A ledger that somebody expected at this path, and that was not there, must not be replaced
+        by an empty one. Otherwise nothing happens.
         """
         if self._created and not self.runs():
             self._journal.remove()
@@ -175,7 +193,9 @@ class Ledger:
     # --- reading ---
 
     def snapshot(self) -> Snapshot:
-        """Everything that the ledger holds now, by all runs and processes: what accountants, budgets and reports read."""
+        """Everything that the ledger holds now, by all runs and processes: what accountants,
+        budgets and reports read.
+        """
         with self._journal.reading() as book:
             return book.snapshot()
 
@@ -205,12 +225,17 @@ class Ledger:
         """Read the whole ledger again from disk, from its first row, and check everything.
 
         Args:
-            expected_head: what `head()` said earlier. Rows appended since are fine; that head must still be in the chain.
+            expected_head: what `head()` said earlier. Rows appended since are fine; that head must
+                still be in the chain.
 
         Raises:
             LedgerCorrupt: names the first row that is wrong and why.
         """
-        expected = None if expected_head is None else check.label("Ledger.verify", "expected_head", expected_head).lower()
+        expected = (
+            None
+            if expected_head is None
+            else check.label("Ledger.verify", "expected_head", expected_head).lower()
+        )
         self._journal.verify(expected)
         return self
 
@@ -224,19 +249,22 @@ class Ledger:
         continues: int | None = None,
         plan: str = "",
     ) -> Run:
-        """Begin a run, and commit to what it will take at most; everything it is charged goes through what is returned.
+        """Begin a run, and commit to what it will take at most; everything it is charged goes
+        through what is returned.
 
         Args:
             info: what the run declares.
-            planned: the commitment, (step, count) pairs. It is checked against the ledger's terms now, so that no run is
-                refused half way. The first run of a ledger without terms settles them: a list of what it plans.
-            continues: number of the run whose place this one takes, such as one that was killed: that one is over, and what
-                it did not take is free again.
+            planned: the commitment, (step, count) pairs. It is checked against the ledger's terms
+                now, so that no run is refused half way. The first run of a ledger without terms
+                settles them: a list of what it plans.
+            continues: number of the run whose place this one takes, such as one that was killed:
+                that one is over, and what it did not take is free again.
             plan: text of the whole plan; it can be had back from the ledger.
 
         Raises:
             BudgetExceeded: what is planned does not fit; nothing was written.
-            LedgerMisuse: a file of schema 1, which is read only; or a run chosen from outputs on a list.
+            LedgerMisuse: a file of schema 1, which is read only; or a run chosen from outputs on a
+                list.
         """
         check.member("Ledger.begin", "info", info, (RunInfo,))
         steps, identity = planned_steps("Ledger.begin", planned), secrets.token_hex(8)
@@ -249,7 +277,9 @@ class Ledger:
             self._runs.add(run)
         return run
 
-    def check_admits(self, info: RunInfo, planned: Iterable[tuple[Step, int]], *, continues: int | None = None) -> None:
+    def check_admits(
+        self, info: RunInfo, planned: Iterable[tuple[Step, int]], *, continues: int | None = None
+    ) -> None:
         """Refuse what `begin` would refuse now; nothing is written.
 
         Raises:
@@ -258,15 +288,19 @@ class Ledger:
         row = Began(info, (), now(), planned_steps("Ledger.check_admits", planned), continues)
         decisions.beginning(self.snapshot(), row)
 
-    def fitting(self, info: RunInfo, step: Step, count: int, *, continues: int | None = None) -> int:
+    def fitting(
+        self, info: RunInfo, step: Step, count: int, *, continues: int | None = None
+    ) -> int:
         """How many of `count` steps a run could plan now; nothing is written."""
-        return decisions.fitting(self.snapshot(), Began(info, (), now(), ((step, count),), continues))
+        return decisions.fitting(
+            self.snapshot(), Began(info, (), now(), ((step, count),), continues)
+        )
 
     def change_budget(self, epsilon: float, *, delta: float | None = None, reason: str) -> None:
         """Hold the ledger to another epsilon from now on: a row that every report shows.
 
-        The claim of a filter is the largest epsilon that it ever had; a Gaussian filter's cannot be raised. Delta is fixed
-        once and for all.
+        The claim of a filter is the largest epsilon that it ever had; a Gaussian filter's cannot be
+        raised. Delta is fixed once and for all.
 
         Args:
             epsilon: above 0. What is charged already must fit.
@@ -282,7 +316,8 @@ class Ledger:
         self._journal.append(lambda snapshot: decisions.another_budget(snapshot, limit, delta, why))
 
     def extend_list(self, planned: Iterable[tuple[Step, int]], *, reason: str) -> None:
-        """Let a list grow for a public reason, such as steps that a crash lost; it stands in every guarantee.
+        """Let a list grow for a public reason, such as steps that a crash lost; it stands in every
+        guarantee.
 
         Args:
             planned: what may be charged in addition.
@@ -292,11 +327,13 @@ class Ledger:
         why = check.label("Ledger.extend_list", "reason", reason)
         self._journal.append(lambda snapshot: decisions.longer_list(snapshot, more, why))
 
-    def end(self, run: int, reason: str = "", *, if_going: bool = False, settled: Settled | None = None) -> None:
+    def end(
+        self, run: int, reason: str = "", *, if_going: bool = False, settled: Settled | None = None
+    ) -> None:
         """Say that run number `run` takes no more steps; see `Run.end`.
 
-        With `if_going`, a run that is over already, such as one whose place another took, is left as it is. `settled` is the
-        settlement of its last lease, written in the same transaction.
+        With `if_going`, a run that is over already, such as one whose place another took, is left
+        as it is. `settled` is the settlement of its last lease, written in the same transaction.
         """
         row = Ended(run, check.label("Ledger.end", "reason", reason, empty=True))
         before = [] if settled is None else [settled]
@@ -310,17 +347,26 @@ class Ledger:
     # --- what a `Run` writes ---
 
     def reserve(
-        self, run: int, step: Step, count: int, *, spelled_out_in: int | None, settled: Settled | None = None
+        self,
+        run: int,
+        step: Step,
+        count: int,
+        *,
+        spelled_out_in: int | None,
+        settled: Settled | None = None,
     ) -> tuple[int, Lease]:
-        """Charge `count` times `step` to run number `run`; for `Run.reserve`. Returns the row's number and the lease.
+        """Charge `count` times `step` to run number `run`; for `Run.reserve`. Returns the row's
+        number and the lease.
 
-        `settled` is the settlement of a lease that is used up, written in the same transaction. As all its steps were taken, it
-        has no part in the decision.
+        `settled` is the settlement of a lease that is used up, written in the same transaction. As
+        all its steps were taken, it has no part in the decision.
         """
         row = Reserved(run, step if spelled_out_in is None else spelled_out_in, count)
         before = [] if settled is None else [settled]
         with self._journal.alive():
-            *_, number = self._journal.append(lambda snapshot: [*before, *decisions.reservation(snapshot, row, step)])
+            *_, number = self._journal.append(
+                lambda snapshot: [*before, *decisions.reservation(snapshot, row, step)]
+            )
             lease = Lease(count, lambda taken: self._settle(number, taken))
             self._leases.add(lease)
         return number, lease
@@ -336,4 +382,6 @@ class Ledger:
 
     def __reduce_ex__(self, _: object) -> NoReturn:
         expected, got = "one handle in one process", "an attempt to copy or pickle it"
-        raise LedgerMisuse(expected=expected, got=got, do="Pass the path, and open the ledger again.")
+        raise LedgerMisuse(
+            expected=expected, got=got, do="Pass the path, and open the ledger again."
+        )

@@ -9,8 +9,8 @@
     Ended       a run is over; for a public reason, if it names one
     Marked      something unsafe happened to a run; its guarantee is void
 
-A reservation without a settlement counts in full. All values are public. Files of schema 1 have no rows
-`Held` and `Ended`, and no commitments: they are read, and no longer written.
+A reservation without a settlement counts in full. All values are public. Files of schema 1 have no
+rows `Held` and `Ended`, and no commitments: they are read, and no longer written.
 """
 
 from __future__ import annotations
@@ -24,7 +24,19 @@ from discreet.ledger.events import Step
 from discreet.ledger.terms import Planned, Terms, planned_steps
 from discreet.units import Adjacency, Numerics, Parameters, Randomness, Unit
 
-__all__ = ["LONGEST_PLAN", "Began", "Charge", "Ended", "Held", "Marked", "Opened", "Reserved", "Row", "RunInfo", "Settled"]
+__all__ = [
+    "LONGEST_PLAN",
+    "Began",
+    "Charge",
+    "Ended",
+    "Held",
+    "Marked",
+    "Opened",
+    "Reserved",
+    "Row",
+    "RunInfo",
+    "Settled",
+]
 
 LONGEST_PLAN = 2**20
 """Characters of the text of a plan that a row may hold."""
@@ -36,7 +48,8 @@ class RunInfo:
 
     Args:
         unit, adjacency: what is protected, against which change of the data.
-        groups: every group of vectors that the run may release; a step that asks for another is refused.
+        groups: every group of vectors that the run may release; a step that asks for another is
+            refused.
         numerics: level of the arithmetic.
         randomness: where noise and samples come from.
         parameters: whether the steps were fixed before the first release.
@@ -72,7 +85,9 @@ class RunInfo:
         strangers = sorted(set(step.groups).difference(self.groups))
         if strangers:
             expected = f"a step on groups that the run declared, {list(self.groups)}"
-            raise ParameterError(owner=owner, name="step", expected=expected, got=f"groups {strangers}")
+            raise ParameterError(
+                owner=owner, name="step", expected=expected, got=f"groups {strangers}"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +138,8 @@ class Began:
         planned: the commitment: what the run will take at most. Empty in files of schema 1.
         continues: number of the run whose place it takes, such as one that was killed.
         plan: text of the whole plan, for `discreet plan show`; empty where there is none.
-        identity: random. It tells the run from an equal one that began on a copy of the ledger: their heads differ.
-            Empty in files of schema 1.
+        identity: random. It tells the run from an equal one that began on a copy of the ledger:
+            their heads differ. Empty in files of schema 1.
     """
 
     info: RunInfo
@@ -144,10 +159,14 @@ class Began:
         check.label("Began", "identity", self.identity, empty=True)
         object.__setattr__(self, "planned", planned_steps("Began", self.planned))
         if self.continues is not None:
-            object.__setattr__(self, "continues", check.whole("Began", "continues", self.continues, least=1))
+            object.__setattr__(
+                self, "continues", check.whole("Began", "continues", self.continues, least=1)
+            )
         if not isinstance(self.plan, str) or len(self.plan) > LONGEST_PLAN:
             expected = f"the text of a plan, of at most {LONGEST_PLAN} characters"
-            raise ParameterError(owner="Began", name="plan", expected=expected, got=type(self.plan).__name__)
+            raise ParameterError(
+                owner="Began", name="plan", expected=expected, got=type(self.plan).__name__
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,8 +203,8 @@ class Settled:
 class Ended:
     """Run number `run` takes no more steps.
 
-    `reason` is a public reason for taking fewer than it planned, in the words of whoever declares it.
-    Without one, what was planned counts in full, where it is a list that was fixed in advance.
+    `reason` is a public reason for taking fewer than it planned, in the words of whoever declares
+    it. Without one, what was planned counts in full, where it is a list that was fixed in advance.
     """
 
     run: int
@@ -206,7 +225,12 @@ class Marked:
     def __post_init__(self) -> None:
         check.whole("Marked", "run", self.run, least=1)
         if not check.label("Marked", "mark", self.mark).startswith("unsafe_"):
-            raise ParameterError(owner="Marked", name="mark", expected="a name that begins with unsafe_", got=repr(self.mark))
+            raise ParameterError(
+                owner="Marked",
+                name="mark",
+                expected="a name that begins with unsafe_",
+                got=repr(self.mark),
+            )
 
 
 Row: TypeAlias = Opened | Held | Began | Reserved | Settled | Ended | Marked
@@ -216,8 +240,8 @@ Row: TypeAlias = Opened | Held | Began | Reserved | Settled | Ended | Marked
 class Charge:
     """What was charged: in run `run`, `step` counts `count` times.
 
-    `unsettled` of them are reserved but not (yet) known to have been taken: a run still going, or one that was killed.
-    `number` is that of the run in its ledger, 0 for a plan.
+    `unsettled` of them are reserved but not (yet) known to have been taken: a run still going, or
+    one that was killed. `number` is that of the run in its ledger, 0 for a plan.
     """
 
     run: RunInfo

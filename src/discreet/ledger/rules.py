@@ -1,8 +1,8 @@
 """Whoever decides, for a ledger, what a rule means: the one door through which costs come in.
 
-The ledger needs the standard library only and computes no cost. `discreet.budget`, which knows ledger and
-accountants, installs its rules here when `discreet` is imported, which importing any part of it does. Without
-them a ledger with a budget admits nothing.
+The ledger needs the standard library only and computes no cost. `discreet.budget`, which knows
+ledger and accountants, installs its rules here when `discreet` is imported, which importing any
+part of it does. Without them a ledger with a budget admits nothing.
 """
 
 from __future__ import annotations

@@ -24,9 +24,10 @@ _Numbered: TypeAlias = tuple[int, Lease]  # with the number of the row that char
 def block_size(taken: int) -> int:
     """How many steps to reserve at once after `taken` steps: an eighth of them, at least 32.
 
-    So a crash over-counts by at most an eighth (or 32 steps), n steps need about 8 ln(n) blocks, and a million equal
-    steps are about 150 rows. It depends on the number of steps alone: a size chosen by measured time would write into
-    the ledger how long steps take, and with it how large the samples were.
+    So a crash over-counts by at most an eighth (or 32 steps), n steps need about 8 ln(n) blocks,
+    and a million equal steps are about 150 rows. It depends on the number of steps alone: a size
+    chosen by measured time would write into the ledger how long steps take, and with it how large
+    the samples were.
 
     >>> block_size(0), block_size(1_000)
     (32, 125)
@@ -64,21 +65,26 @@ class Run:
 
         Raises:
             ParameterError: a group that the run did not declare, a count below 1.
-            BudgetExceeded: more than the run planned, and the ledger's terms do not admit it. Nothing is charged then.
+            BudgetExceeded: more than the run planned, and the ledger's terms do not admit it.
+                Nothing is charged then.
         """
         self._info.check_groups("Run.reserve", step)
         _, lease = self._reserve(step, check.whole("Run.reserve", "count", count, least=1))
         return lease
 
-    def steps(self, step: Step, total: int, *, block: int | None = None, then_end: bool = False) -> Iterator[int]:
+    def steps(
+        self, step: Step, total: int, *, block: int | None = None, then_end: bool = False
+    ) -> Iterator[int]:
         """Take `total` steps one after the other, reserved in blocks.
 
-        Yields the number of each step, from 0, once it is charged and taken; the body of the loop may then release.
+        Yields the number of each step, from 0, once it is charged and taken; the body of the loop
+        may then release.
 
         Args:
             step: what each of them does.
             total: how many at most.
-            block: how many to reserve at once; None grows the block by `block_size`. Fewer where the budget admits fewer.
+            block: how many to reserve at once; None grows the block by `block_size`. Fewer where
+                the budget admits fewer.
             then_end: whether the run is over with the last of them, or when the iterator is closed.
 
         Raises:
@@ -91,19 +97,24 @@ class Run:
         return self._take(step, total, block, then_end=then_end)
 
     def mark(self, name: str) -> None:
-        """Record, for good, that something unsafe happened to this run; `name` begins with `unsafe_`."""
+        """Record, for good, that something unsafe happened to this run; `name` begins with
+        `unsafe_`.
+        """
         self._ledger.mark(self._number, name)
 
     def end(self, reason: str = "") -> None:
         """Say that the run takes no more steps.
 
         Args:
-            reason: a public reason for taking fewer steps than planned, such as "power failure": one that owes nothing to
-                what was released. It stands in the guarantee. Without one, all that was planned counts.
+            reason: a public reason for taking fewer steps than planned, such as "power failure":
+                one that owes nothing to what was released. It stands in the guarantee. Without one,
+                all that was planned counts.
 
-        Its leases end with it: what was reserved and not taken is given back first, and nothing can be taken afterwards.
-        A run that is over stays over: ending it without a reason then does nothing, also if another run took its place. A
-        reason can be added once. What came over a fork ends nothing: the run is the parent's.
+        Its leases end with it: what was reserved and not taken is given back first, and nothing can
+            be taken afterwards.
+        A run that is over stays over: ending it without a reason then does nothing, also if another
+        run took its place. A reason can be added once. What came over a fork ends nothing: the run
+        is the parent's.
 
         Raises:
             LedgerMisuse: a reason, and another run took its place or a reason was given before.
@@ -139,7 +150,9 @@ class Run:
                 self.end()
             return
         number, lease = last
-        lease.settle_with(lambda taken: self._end_with(None if taken is None else Settled(number, taken)))
+        lease.settle_with(
+            lambda taken: self._end_with(None if taken is None else Settled(number, taken))
+        )
 
     def _end_with(self, settled: Settled | None) -> None:
         self._ledger.end(self._number, if_going=True, settled=settled)
@@ -148,11 +161,16 @@ class Run:
     def _next_block(self, step: Step, count: int, last: _Numbered | None) -> _Numbered:
         """Reserve as many as the terms admit of count, its half, its quarter, ..., 1.
 
-        The block before, which is used up, is settled in the same transaction: half as many for the disk to sync.
+        The block before, which is used up, is settled in the same transaction: half as many for the
+            disk to sync.
         """
         while True:
             try:
-                return self._reserve(step, count) if last is None else self._settle_and_reserve(step, count, last)
+                return (
+                    self._reserve(step, count)
+                    if last is None
+                    else self._settle_and_reserve(step, count, last)
+                )
             except BudgetExceeded:
                 if count == 1:
                     raise
@@ -160,11 +178,17 @@ class Run:
 
     def _settle_and_reserve(self, step: Step, count: int, last: _Numbered) -> _Numbered:
         number, used_up = last
-        return used_up.settle_with(lambda taken: self._reserve(step, count, None if taken is None else Settled(number, taken)))
+        return used_up.settle_with(
+            lambda taken: self._reserve(
+                step, count, None if taken is None else Settled(number, taken)
+            )
+        )
 
     def _reserve(self, step: Step, count: int, settled: Settled | None = None) -> _Numbered:
         spelled = self._spelled.get(step)
-        number, lease = self._ledger.reserve(self._number, step, count, spelled_out_in=spelled, settled=settled)
+        number, lease = self._ledger.reserve(
+            self._number, step, count, spelled_out_in=spelled, settled=settled
+        )
         self._spelled.setdefault(step, number)
         self._leases.add(lease)
         return number, lease

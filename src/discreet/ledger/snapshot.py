@@ -1,7 +1,7 @@
 """What a ledger holds at one moment, or a plan would put there: the one thing that others read.
 
-Accountants, budgets, reports and audits see a `Snapshot` and nothing else of a ledger, so that all of them
-speak of the same rows.
+Accountants, budgets, reports and audits see a `Snapshot` and nothing else of a ledger, so that all
+of them speak of the same rows.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ class RunRecord:
         unsettled: of that, reserved and not known to have been taken.
         over: whether it takes no more steps: it ended, or another run took its place.
         reason: the public reason that was declared for ending early; empty if none was.
-        freed: what the run had planned and not been charged when it declared that reason: it does not count.
+        freed: what the run had planned and not been charged when it declared that reason: it does
+            not count.
         continues: number of the run whose place it took.
         plan: text of its plan; empty where there is none.
         software: versions of what executed it.
@@ -95,7 +96,9 @@ class Snapshot:
 
     @property
     def terms(self) -> Terms | None:
-        """What the ledger is held to; None for a plan, for a file of schema 1, and before the first run."""
+        """What the ledger is held to; None for a plan, for a file of schema 1, and before the first
+        run.
+        """
         return self.history[-1].terms if self.history else None
 
     @property
@@ -139,9 +142,9 @@ class Snapshot:
     def counted(self) -> Planned:
         """What the claim counts, by kind of step.
 
-        Of a list that was fixed in advance all counts, whether it was taken or not: when a run ends may depend on what it
-        showed. What a run left for a public reason, which it declared, does not. Under a filter or an odometer, and in
-        files without terms, it is what was charged.
+        Of a list that was fixed in advance all counts, whether it was taken or not: when a run ends
+        may depend on what it showed. What a run left for a public reason, which it declared, does
+        not. Under a filter or an odometer, and in files without terms, it is what was charged.
         """
         charged = self.charged()
         if self.rule is not Rule.LIST:
@@ -150,7 +153,14 @@ class Snapshot:
         listed, promised = self._listed(), self._promised()
         # A reason frees what its own run left, not what another run promised and left by looking.
         return tuple(
-            (step, max(charged.get(step, 0), listed.get(step, 0), min(whole.get(step, 0), promised.get(step, 0))))
+            (
+                step,
+                max(
+                    charged.get(step, 0),
+                    listed.get(step, 0),
+                    min(whole.get(step, 0), promised.get(step, 0)),
+                ),
+            )
             for step in {**whole, **charged}
         )
 
@@ -173,10 +183,16 @@ class Snapshot:
 
         Of a run whose place another took, what its successor planned is the successor's promise.
         """
-        taken_over = {run.continues: dict(run.planned) for run in self.runs if run.continues is not None}
+        taken_over = {
+            run.continues: dict(run.planned) for run in self.runs if run.continues is not None
+        }
         promises: list[tuple[Step, int]] = []
         for run in self.runs:
-            charged, freed, passed_on = dict(run.charged), dict(run.freed), taken_over.get(run.number, {})
+            charged, freed, passed_on = (
+                dict(run.charged),
+                dict(run.freed),
+                taken_over.get(run.number, {}),
+            )
             for step in {**dict(run.planned), **charged}:
                 rest = dict(run.planned).get(step, 0) - freed.get(step, 0)
                 left = max(0, rest - charged.get(step, 0) - passed_on.get(step, 0))
@@ -184,7 +200,9 @@ class Snapshot:
         return _added(promises)
 
     def _taken_or_left(self) -> dict[Step, int]:
-        """What is charged, and what the runs that are not over may still be charged within their commitments."""
+        """What is charged, and what the runs that are not over may still be charged within their
+        commitments.
+        """
         left = (pair for run in self.runs if not run.over for pair in run.left().items())
         return _added((*self.charged().items(), *left))
 
@@ -192,7 +210,10 @@ class Snapshot:
 
     def proposing(self, run: RunRecord) -> Snapshot:
         """The same with one run more; if it continues another, that one is over."""
-        before = tuple(replace(other, over=True) if other.number == run.continues else other for other in self.runs)
+        before = tuple(
+            replace(other, over=True) if other.number == run.continues else other
+            for other in self.runs
+        )
         return replace(self, runs=(*before, run))
 
     def check_list(self) -> None:
@@ -216,7 +237,10 @@ class Snapshot:
         else:
             wanted = f"{surplus} more; {charged.get(step, 0)} of {listed[step]} are charged already"
         return BudgetExceeded(
-            expected=f"steps of the list that was fixed before the first release: {sum(listed.values())} in all",
+            expected=(
+                "steps of the list that was fixed before the first release: "
+                f"{sum(listed.values())} in all"
+            ),
             got=wanted,
             do="A further run is chosen by looking at what the earlier ones showed. To allow that, hold the ledger to a "
             "Filter or an Odometer before its first run: Ledger.open(path, budget=dp.Odometer(delta=...)). To take what is "

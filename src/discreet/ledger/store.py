@@ -1,4 +1,5 @@
-"""Rows on disk: one SQLite file, append-only, durable when a write returns, several processes at once.
+"""Rows on disk: one SQLite file, append-only, durable when a write returns, several processes at
+once.
 
 Why these settings:
 
@@ -30,13 +31,24 @@ __all__ = ["Line", "Store"]
 
 _APPLICATION = 0x64697363  # "disc", in the file's header
 _WAIT_SECONDS = 60.0
-_PAUSE_SECONDS = 0.0005  # short against a commit, so that one busy writer does not keep the others out
+_PAUSE_SECONDS = (
+    0.0005  # short against a commit, so that one busy writer does not keep the others out
+)
 _RESTORE = "Restore the ledger from a copy; do not spend on this one."
 _SCHEMA = (
     "CREATE TABLE rows (number INTEGER PRIMARY KEY, body BLOB NOT NULL, digest BLOB NOT NULL)",
-    "CREATE TABLE head (one INTEGER PRIMARY KEY CHECK (one = 1), rows INTEGER NOT NULL, digest BLOB NOT NULL)",
-    "CREATE TRIGGER no_edit BEFORE UPDATE ON rows BEGIN SELECT RAISE(ABORT, 'a ledger is append-only'); END",
-    "CREATE TRIGGER no_removal BEFORE DELETE ON rows BEGIN SELECT RAISE(ABORT, 'a ledger is append-only'); END",
+    (
+        "CREATE TABLE head (one INTEGER PRIMARY KEY CHECK (one = 1), rows INTEGER NOT NULL, "
+        "digest BLOB NOT NULL)"
+    ),
+    (
+        "CREATE TRIGGER no_edit BEFORE UPDATE ON rows BEGIN SELECT RAISE(ABORT, 'a ledger is "
+        "append-only'); END"
+    ),
+    (
+        "CREATE TRIGGER no_removal BEFORE DELETE ON rows BEGIN SELECT RAISE(ABORT, 'a ledger is "
+        "append-only'); END"
+    ),
 )
 # Errors that say "not now" about a sound file; every other one says that the file is not sound.
 _PASSING = {
@@ -76,7 +88,8 @@ class Store:
         """Put a whole new file at `path`, or nothing.
 
         Raises:
-            LedgerExists: if something is there already, be it the journal of a ledger that was deleted.
+            LedgerExists: if something is there already, be it the journal of a ledger that was
+                deleted.
         """
         journal = path.with_name(path.name + "-journal")
         if os.path.lexists(journal):
@@ -101,11 +114,14 @@ class Store:
         try:
             size = path.stat().st_size
         except OSError as missing:
-            raise LedgerNotFound(expected=f"a ledger at {path}", got=str(missing), do="Check the path.") from missing
+            raise LedgerNotFound(
+                expected=f"a ledger at {path}", got=str(missing), do="Check the path."
+            ) from missing
         if not size:
             raise LedgerCorrupt(expected=f"a ledger at {path}", got="an empty file", do=_RESTORE)
         writable = os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
-        # Where possible even a reader opens for writing: a journal that a killed writer left behind must be rolled back.
+        # Where possible even a reader opens for writing: a journal that a killed writer left behind
+        # must be rolled back.
         store = cls(_connect(_uri(path, "rw" if writable or not read_only else "ro")), path)
         try:
             store._check_form()
@@ -129,14 +145,18 @@ class Store:
 
     @contextmanager
     def appending(self) -> Iterator[None]:
-        """What is appended inside is durable when the block is left, or not there at all if it raises."""
+        """What is appended inside is durable when the block is left, or not there at all if it
+        raises.
+        """
         with _only_writer(self.path), self._transaction("BEGIN IMMEDIATE"):
             yield
 
     def lines(self, start: int) -> list[Line]:
         """Rows from number `start` on."""
         least = start or -(2**63)  # from the beginning on, also a number below 0 would be seen
-        found = self._sql("SELECT number, body, digest FROM rows WHERE number >= ? ORDER BY number", (least,))
+        found = self._sql(
+            "SELECT number, body, digest FROM rows WHERE number >= ? ORDER BY number", (least,)
+        )
         lines: list[Line] = []
         for expected, (number, body, digest) in enumerate(found, start):
             if number != expected or not isinstance(body, bytes) or not isinstance(digest, bytes):
@@ -167,7 +187,9 @@ class Store:
         self._connection.close()
 
     def remove(self, *, rows: int) -> None:
-        """Remove the file, if it has so many rows and no more; who has it open cannot write to it any longer."""
+        """Remove the file, if it has so many rows and no more; who has it open cannot write to it
+        any longer.
+        """
         if self.path is None:
             return
         with _only_writer(self.path):
@@ -175,7 +197,9 @@ class Store:
                 self.path.unlink(missing_ok=True)
 
     def _fill(self, lines: Iterable[Line]) -> None:
-        with self._transaction("BEGIN IMMEDIATE"):  # one transaction: each would cost a sync of its own
+        with self._transaction(
+            "BEGIN IMMEDIATE"
+        ):  # one transaction: each would cost a sync of its own
             for command in (f"PRAGMA application_id = {_APPLICATION}", *_SCHEMA):
                 self._sql(command)
             for number, (body, digest) in enumerate(lines):
@@ -184,15 +208,22 @@ class Store:
     def _check_form(self) -> None:
         """A file that this class wrote: mark, tables and triggers as made, rollback journal."""
         if self._sql("PRAGMA application_id") != [(_APPLICATION,)]:
-            raise LedgerCorrupt(expected="a file that discreet wrote", got=self.name, do="Check the path.")
+            raise LedgerCorrupt(
+                expected="a file that discreet wrote", got=self.name, do="Check the path."
+            )
         form = self._sql("SELECT sql FROM sqlite_schema ORDER BY rowid")
         if form != [(command.encode(),) for command in _SCHEMA]:
-            raise LedgerCorrupt(expected="the tables and triggers of a ledger", got=repr(form)[:200], do=_RESTORE)
+            raise LedgerCorrupt(
+                expected="the tables and triggers of a ledger", got=repr(form)[:200], do=_RESTORE
+            )
         if self._sql("PRAGMA journal_mode = DELETE") != [(b"delete",)]:
             raise LedgerUnavailable(
                 expected=f"{self.name} with a rollback journal",
                 got="another journal mode, which cannot be changed now",
-                do="Close all other programs that use the file, and open it once where it can be written.",
+                do=(
+                    "Close all other programs that use the file, and open it once where it can be "
+                    "written."
+                ),
             )
 
     def _sql(self, command: str, values: tuple[object, ...] = ()) -> list[tuple[object, ...]]:
@@ -217,7 +248,9 @@ def _uri(path: Path, mode: str) -> str:
 
 def _connect(uri: str) -> sqlite3.Connection:
     with _said_plainly(uri):
-        connection = sqlite3.connect(uri, timeout=_WAIT_SECONDS, isolation_level=None, check_same_thread=False, uri=True)
+        connection = sqlite3.connect(
+            uri, timeout=_WAIT_SECONDS, isolation_level=None, check_same_thread=False, uri=True
+        )
         connection.text_factory = bytes  # a damaged column type must not become a decoding error
         for setting in ("trusted_schema = OFF", "cell_size_check = ON", "synchronous = EXTRA"):
             connection.execute(f"PRAGMA {setting}")
@@ -233,13 +266,17 @@ def _only_writer(path: Path | None) -> Iterator[None]:
     try:
         folder = os.open(path.resolve().parent, os.O_RDONLY)
     except OSError as refused:
-        raise LedgerUnavailable(expected=f"the folder of {path}", got=str(refused), do="Check the path.") from refused
+        raise LedgerUnavailable(
+            expected=f"the folder of {path}", got=str(refused), do="Check the path."
+        ) from refused
     try:
         deadline = time.monotonic() + _WAIT_SECONDS
         while not _locked(folder):
             if time.monotonic() > deadline:
                 raise LedgerUnavailable(
-                    expected=f"to write to {path}", got="another writer for a minute", do="Nothing was written. Try again."
+                    expected=f"to write to {path}",
+                    got="another writer for a minute",
+                    do="Nothing was written. Try again.",
                 )
             time.sleep(_PAUSE_SECONDS)
         yield
@@ -260,16 +297,29 @@ def _said_plainly(name: str) -> Iterator[None]:
     """Turn SQLite's errors into ours."""
     try:
         yield
-    except (sqlite3.Error, UnicodeDecodeError) as error:  # the latter: a message that quotes damaged bytes
+    except (
+        sqlite3.Error,
+        UnicodeDecodeError,
+    ) as error:  # the latter: a message that quotes damaged bytes
         code = getattr(error, "sqlite_errorcode", None)  # absent on errors of Python's own making
         if code == sqlite3.SQLITE_READONLY_DBMOVED:
             raise LedgerUnavailable(
                 expected=f"{name} where it was opened",
-                got="nothing there, or another file: it was moved, removed or replaced while it was in use",
-                do="Put it back and go on from the last checkpoint. A new ledger in its place would not know what was spent.",
+                got=(
+                    "nothing there, or another file: it was moved, removed or replaced while it "
+                    "was in use"
+                ),
+                do=(
+                    "Put it back and go on from the last checkpoint. A new ledger in its place "
+                    "would not know what was spent."
+                ),
             ) from error
         if code is not None and code & 0xFF in _PASSING:
             raise LedgerUnavailable(
-                expected=f"to read or write {name}", got=str(error), do="The ledger is whole. Mend the cause and try again."
+                expected=f"to read or write {name}",
+                got=str(error),
+                do="The ledger is whole. Mend the cause and try again.",
             ) from error
-        raise LedgerCorrupt(expected=f"{name} to be a ledger", got=str(error), do=_RESTORE) from error
+        raise LedgerCorrupt(
+            expected=f"{name} to be a ledger", got=str(error), do=_RESTORE
+        ) from error

@@ -5,8 +5,9 @@
                 its analysis is settled when the first run says what it will take: RENYI or GAUSSIAN
     ODOMETER    whatever is chosen from outputs, with no budget: what it cost is stated as it grows
 
-The terms are rows of the ledger, written before the first charge. Everybody who opens the file is held
-to them; whether a rule is obeyed is decided by `Rules`, because the ledger itself does not compute costs.
+The terms are rows of the ledger, written before the first charge. Everybody who opens the file is
+held to them; whether a rule is obeyed is decided by `Rules`, because the ledger itself does not
+compute costs.
 Proofs: docs/proofs/filters.md.
 """
 
@@ -55,7 +56,8 @@ class Terms:
         delta: of the budget, or of the odometer's claims; None for a list without a budget.
         planned: for a list all that may be charged; for an odometer what its first run planned, of
             which the levels are multiples. Empty until the first run begins, unless given before.
-        levels: for an odometer, (n, share of delta): the claim for n times what the first run planned.
+        levels: for an odometer, (n, share of delta): the claim for n times what the first run
+            planned.
         orders: (order, share of delta): of a Rényi filter one with share 1, of an odometer several.
     """
 
@@ -92,8 +94,13 @@ class Terms:
                 expected = f"what the rule {self.rule.value!r} takes"
                 got = repr(getattr(self, name))[:80]
                 raise ParameterError(owner=_OWNER, name=name, expected=expected, got=got)
-        if any(order <= 1.0 for order, _ in self.orders) or any(level < 1 for level, _ in self.levels):
-            expected, got = "orders above 1 and levels of at least 1", f"{self.orders}, {self.levels}"
+        if any(order <= 1.0 for order, _ in self.orders) or any(
+            level < 1 for level, _ in self.levels
+        ):
+            expected, got = (
+                "orders above 1 and levels of at least 1",
+                f"{self.orders}, {self.levels}",
+            )
             raise ParameterError(owner=_OWNER, name="orders", expected=expected, got=got[:80])
         shares = [Fraction(share) for _, share in (*self.levels, *self.orders)]
         if sum(shares) > 1:
@@ -137,7 +144,9 @@ def planned_steps(owner: str, planned: Iterable[tuple[Step, int]]) -> Planned:
 def _pairs(name: str, pairs: object) -> tuple[tuple[float, float], ...]:
     """Numbers with their shares, all finite, shares above 0."""
     if not isinstance(pairs, tuple):
-        raise ParameterError(owner=_OWNER, name=name, expected="a tuple of pairs", got=repr(pairs)[:80])
+        raise ParameterError(
+            owner=_OWNER, name=name, expected="a tuple of pairs", got=repr(pairs)[:80]
+        )
     checked = []
     for pair in pairs:
         if not isinstance(pair, tuple | list) or len(pair) != 2:

@@ -1,4 +1,6 @@
-"""Mechanisms: how norms become weights, how much noise, which event, next state. Numbers only; no tensor is touched here."""
+"""Mechanisms: how norms become weights, how much noise, which event, next state. Numbers only; no
+tensor is touched here.
+"""
 
 from discreet.mechanisms.adaptive import AdaptiveClip
 from discreet.mechanisms.bound import Bound, Mechanism, Row, State, Threshold

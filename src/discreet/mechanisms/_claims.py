@@ -16,15 +16,21 @@ def checked_leaves(owner: str, leaves: Mapping[str, int]) -> dict[str, int]:
     """Names and dimensions of the vectors of a record; at least one."""
     if not isinstance(leaves, Mapping) or not leaves:
         expected = "a mapping from the name of each leaf to its dimension, not empty"
-        raise ParameterError(owner=f"{owner}.bind", name="leaves", expected=expected, got=f"{leaves!r:.80}")
+        raise ParameterError(
+            owner=f"{owner}.bind", name="leaves", expected=expected, got=f"{leaves!r:.80}"
+        )
     where = f"{owner}.bind"
     return {
-        label(where, "leaves", leaf): check.whole(where, f"leaves[{leaf!r}]", size, least=1) for leaf, size in leaves.items()
+        label(where, "leaves", leaf): check.whole(where, f"leaves[{leaf!r}]", size, least=1)
+        for leaf, size in leaves.items()
     }
 
 
-def claim(owner: str, name: str, patterns: Iterable[str], leaves: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """For each pattern its leaves: the first pattern that matches (`*`, `?`, `[...]`, case counts) has the leaf.
+def claim(
+    owner: str, name: str, patterns: Iterable[str], leaves: Iterable[str]
+) -> dict[str, tuple[str, ...]]:
+    """For each pattern its leaves: the first pattern that matches (`*`, `?`, `[...]`, case counts)
+    has the leaf.
 
     Raises:
         ParameterError: a leaf is claimed by no pattern, or a pattern claims no leaf.
@@ -46,7 +52,10 @@ def claim(owner: str, name: str, patterns: Iterable[str], leaves: Iterable[str])
         raise ParameterError(
             owner=owner,
             name=name,
-            expected="patterns that claim every leaf, each at least one (the first that matches has the leaf)",
+            expected=(
+                "patterns that claim every leaf, each at least one (the first that matches has "
+                "the leaf)"
+            ),
             got=f"leaves that nobody claims {orphans}, patterns that claim nothing {idle}; "
             f"leaves {list(leaves)}, patterns {list(claimed)}",
             do="Add a pattern for the former, remove or reorder the latter.",

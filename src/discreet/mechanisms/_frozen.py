@@ -1,4 +1,6 @@
-"""A mapping that cannot be changed: equal by its pairs and their order, hashable, shown as a dictionary."""
+"""A mapping that cannot be changed: equal by its pairs and their order, hashable, shown as a
+dictionary.
+"""
 
 from __future__ import annotations
 
@@ -37,8 +39,14 @@ class Frozen(Mapping[str, _V]):
 
 
 def frozen(owner: str, name: str, mapping: Mapping[str, _V]) -> Frozen[_V]:
-    """A copy that shares nothing with the dictionary passed in; every key a label, at least one pair."""
+    """A copy that shares nothing with the dictionary passed in; every key a label, at least one
+    pair.
+    """
     if not isinstance(mapping, Mapping) or not mapping:
         got = f"{type(mapping).__name__}, {mapping!r:.80}"
-        raise ParameterError(owner=owner, name=name, expected="a mapping with at least one entry", got=got)
-    return Frozen(tuple((check.label(owner, f"key of {name}", key), value) for key, value in mapping.items()))
+        raise ParameterError(
+            owner=owner, name=name, expected="a mapping with at least one entry", got=got
+        )
+    return Frozen(
+        tuple((check.label(owner, f"key of {name}", key), value) for key, value in mapping.items())
+    )

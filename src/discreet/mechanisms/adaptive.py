@@ -24,24 +24,27 @@ _HALF = 0.5
 
 @dataclass(frozen=True, slots=True)
 class AdaptiveClip:
-    """A threshold C_t that follows the quantile gamma of the norms |v|. In step t, with expected batch size B:
+    """A threshold C_t that follows the quantile gamma of the norms |v|. In step t, with expected
+    batch size B:
 
         vectors:  sum of (v/C_t) min(1, C_t/|v|), noise_std z_v, times C_t        (sensitivity 1 in the unit of C_t)
         bits:     sum of [|v| <= C_t] - 1/2, noise_std count_noise_std            (sensitivity 1/2, as it is centred)
         then:     C_{t+1} = C_t exp(-learning_rate (bits/B + 1/2 - gamma))
 
-    z_v is chosen so that both queries together have the noise multiplier z that was asked for, in every step:
-    1/z^2 = 1/z_v^2 + 1/(2 count_noise_std)^2. So z_v > z: the bit is paid for, not free.
+    z_v is chosen so that both queries together have the noise multiplier z that was asked for, in
+    every step: 1/z^2 = 1/z_v^2 + 1/(2 count_noise_std)^2. So z_v > z: the bit is paid for, not
+    free.
 
-    Guarantee: as two Gaussian sums over the same sample, with the same parameters in every step. The threshold is a function of
-    released values; C_t is one number in one group, which clips, noises and scales back in step t. A zeroed-out record
-    contributes neither vector nor bit.
+    Guarantee: as two Gaussian sums over the same sample, with the same parameters in every step.
+    The threshold is a function of released values; C_t is one number in one group, which clips,
+    noises and scales back in step t. A zeroed-out record contributes neither vector nor bit.
 
     Args:
-        mechanism: `Gaussian` whose clip_norm is the first threshold C_0 and whose noise_multiplier is z, of vectors and bits
-            together.
+        mechanism: `Gaussian` whose clip_norm is the first threshold C_0 and whose noise_multiplier
+            is z, of vectors and bits together.
         quantile: gamma, in (0, 1); public.
-        count_noise_std: noise on the sum of bits, in records, above z/2; a twentieth of the expected batch size serves. Public.
+        count_noise_std: noise on the sum of bits, in records, above z/2; a twentieth of the
+            expected batch size serves. Public.
         learning_rate: of the geometric update; public.
 
     >>> adaptive = AdaptiveClip(Gaussian(1.0, noise_multiplier=1.1), quantile=0.5, count_noise_std=26.0)
@@ -58,34 +61,61 @@ class AdaptiveClip:
         owner = "AdaptiveClip"
         check.member(owner, "mechanism", self.mechanism, (Gaussian,))
         _set(self, "quantile", check.fraction(owner, "quantile", self.quantile))
-        _set(self, "count_noise_std", check.positive(owner, "count_noise_std", self.count_noise_std))
+        _set(
+            self, "count_noise_std", check.positive(owner, "count_noise_std", self.count_noise_std)
+        )
         _set(self, "learning_rate", check.positive(owner, "learning_rate", self.learning_rate))
         if 2 * Fraction(self.count_noise_std) <= Fraction(self.mechanism.noise_multiplier):
             raise ParameterError(
                 owner=owner,
                 name="count_noise_std",
-                expected=f"above half the noise multiplier, {self.mechanism.noise_multiplier / 2!r}",
+                expected=(
+                    f"above half the noise multiplier, {self.mechanism.noise_multiplier / 2!r}"
+                ),
                 got=repr(self.count_noise_std),
-                do="Less noise on the bits than that would alone cost more than the multiplier allows.",
+                do=(
+                    "Less noise on the bits than that would alone cost more than the multiplier "
+                    "allows."
+                ),
             )
         self._vector_noise()  # refuses what has no float64
 
     def bind(self, leaves: Mapping[str, int], name: str = "all") -> Bound:
-        """The mechanism for these leaves (name to dimension), with one leaf more: the bit, `name/below`."""
+        """The mechanism for these leaves (name to dimension), with one leaf more: the bit,
+        `name/below`.
+        """
         sizes = checked_leaves("AdaptiveClip", leaves)
         start = self.mechanism.clip_norm
         below = f"{check.label('AdaptiveClip.bind', 'name', name)}/below"
         vectors = Group(
-            name=name, leaves=tuple(sizes), scales=(start,) * len(sizes), clip_norm=1.0, noise_std=self._vector_noise()
+            name=name,
+            leaves=tuple(sizes),
+            scales=(start,) * len(sizes),
+            clip_norm=1.0,
+            noise_std=self._vector_noise(),
         )
-        bits = Group(name=below, leaves=(below,), scales=(1.0,), clip_norm=_HALF, noise_std=self.count_noise_std)
-        threshold = Threshold(group=name, observed=below, start=start, quantile=self.quantile, learning_rate=self.learning_rate)
+        bits = Group(
+            name=below,
+            leaves=(below,),
+            scales=(1.0,),
+            clip_norm=_HALF,
+            noise_std=self.count_noise_std,
+        )
+        threshold = Threshold(
+            group=name,
+            observed=below,
+            start=start,
+            quantile=self.quantile,
+            learning_rate=self.learning_rate,
+        )
         dimensions = Frozen((*sizes.items(), (below, 1)))
         return Bound(dimensions=dimensions, start=(vectors, bits), thresholds=(threshold,))
 
     def queries(self, name: str = "all") -> tuple[GaussianSum, ...]:
         """The two queries of each step."""
-        return GaussianSum(name, 1.0, self._vector_noise()), GaussianSum(f"{name}/below", _HALF, self.count_noise_std)
+        return GaussianSum(name, 1.0, self._vector_noise()), GaussianSum(
+            f"{name}/below", _HALF, self.count_noise_std
+        )
 
     def _vector_noise(self) -> float:
         """z_v, rounded up."""

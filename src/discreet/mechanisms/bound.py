@@ -20,7 +20,8 @@ from discreet.mechanisms.group import Array, Group
 __all__ = ["Bound", "Mechanism", "Row", "State", "Threshold"]
 
 State: TypeAlias = Mapping[str, float]
-"""What changes from step to step: public numbers by group name, functions of released values only."""
+"""What changes from step to step: public numbers by group name, functions of released values only.
+"""
 
 _WIDEST = 2.0**30  # a threshold stays within this factor of its start
 
@@ -67,9 +68,11 @@ class Threshold:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One leaf of `explain()`. Sensitivity and noise_std are in the group's scaled unit; times `scale` in the leaf's own.
+    """One leaf of `explain()`. Sensitivity and noise_std are in the group's scaled unit; times
+    `scale` in the leaf's own.
 
-    `share` is what the leaf's whole group costs, (S_g/noise_std_g)^2 as a part of the sum over groups.
+    `share` is what the leaf's whole group costs, (S_g/noise_std_g)^2 as a part of the sum over
+    groups.
     """
 
     leaf: str
@@ -86,7 +89,8 @@ class Row:
 class Bound:
     """Groups for every step, and how they follow what was released. Every field is public.
 
-    The queries are the same in every step, so that parameters are fixed in advance even where thresholds adapt.
+    The queries are the same in every step, so that parameters are fixed in advance even where
+    thresholds adapt.
 
     Args:
         dimensions: of every leaf, those observed included.
@@ -104,7 +108,12 @@ class Bound:
         _distinct("leaf", list(self.dimensions))
         if {leaf for group in self.start for leaf in group.leaves} != set(self.dimensions):
             got = f"{sorted(self.dimensions)} for {[group.leaves for group in self.start]}"
-            raise ParameterError(owner="Bound", name="dimensions", expected="one for each leaf of the groups", got=got)
+            raise ParameterError(
+                owner="Bound",
+                name="dimensions",
+                expected="one for each leaf of the groups",
+                got=got,
+            )
 
     @classmethod
     def merged(cls, bounds: Iterable[Bound]) -> Bound:
@@ -118,7 +127,9 @@ class Bound:
 
     @property
     def private(self) -> bool:
-        """False if any group is not clipped and noised. The run must then be marked `unsafe_no_privacy`."""
+        """False if any group is not clipped and noised. The run must then be marked
+        `unsafe_no_privacy`.
+        """
         return all(group.private for group in self.start)
 
     @property
@@ -142,25 +153,30 @@ class Bound:
         return folded_noise_multiplier(self.queries) if self.private else 0.0
 
     def groups(self, state: State) -> tuple[Group, ...]:
-        """The groups of one step: the same object clips, noises and scales back, so all three use one threshold (P02, P24)."""
+        """The groups of one step: the same object clips, noises and scales back, so all three use
+        one threshold (P02, P24).
+        """
         now = self._checked(state)
         if not now:
             return self.start
         return tuple(
-            replace(group, scales=(now[group.name],) * len(group.leaves)) if group.name in now else group
+            replace(group, scales=(now[group.name],) * len(group.leaves))
+            if group.name in now
+            else group
             for group in self.start
         )
 
     def observations(self, state: State, squared_norms: Mapping[str, Array]) -> dict[str, Array]:
-        """The centred bits of this step: +1/2 for a norm up to the threshold, -1/2 above, 0 for a norm that is not a number.
+        """The centred bits of this step: +1/2 for a norm up to the threshold, -1/2 above, 0 for a
+        norm that is not a number.
 
         Args:
             state: of this step.
             squared_norms: by group name, records x leaves, as for `Group.weights`; sensitive.
 
         Returns:
-            For each observed leaf one value per row of the squared norms (a record, or a slot: not to be averaged again), to be
-            clipped, summed and noised as every other leaf. Sensitive.
+            For each observed leaf one value per row of the squared norms (a record, or a slot: not
+            to be averaged again), to be clipped, summed and noised as every other leaf. Sensitive.
         """
         bits: dict[str, Array] = {}
         if not self.thresholds:
@@ -168,19 +184,28 @@ class Bound:
         by_name = {group.name: group for group in self.groups(state)}
         for threshold in self.thresholds:
             if threshold.group not in squared_norms:
-                expected, got = f"squared norms of group {threshold.group!r}", f"groups {sorted(squared_norms)}"
-                raise ParameterError(owner="Bound.observations", name="squared_norms", expected=expected, got=got)
+                expected, got = (
+                    f"squared norms of group {threshold.group!r}",
+                    f"groups {sorted(squared_norms)}",
+                )
+                raise ParameterError(
+                    owner="Bound.observations", name="squared_norms", expected=expected, got=got
+                )
             ratio, valid = by_name[threshold.group].ratios(squared_norms[threshold.group])
             bits[threshold.observed] = ((ratio <= 1.0) * 1.0 - 0.5) * valid
         return bits
 
-    def update(self, state: State, released: Mapping[str, Array], *, expected_batch_size: float) -> State:
+    def update(
+        self, state: State, released: Mapping[str, Array], *, expected_batch_size: float
+    ) -> State:
         """The next state, from released values only.
 
         Args:
             state: of this step.
-            released: the noised sum of each observed leaf, one number each. Other leaves are ignored.
-            expected_batch_size: public; a sum of bits divided by it (or by the number of slots) plus 1/2 is the fraction below.
+            released: the noised sum of each observed leaf, one number each. Other leaves are
+                ignored.
+            expected_batch_size: public; a sum of bits divided by it (or by the number of slots)
+                plus 1/2 is the fraction below.
         """
         now = self._checked(state)
         by_name = {group.name: group for group in self.start}
@@ -201,7 +226,16 @@ class Bound:
             share = _share(costs[group.name], total, unbounded)
             multiplier = folded_noise_multiplier([group.query]) if group.private else 0.0
             rows += [
-                Row(leaf, group.name, self.dimensions[leaf], scale, group.sensitivity, group.noise_std, multiplier, share)
+                Row(
+                    leaf,
+                    group.name,
+                    self.dimensions[leaf],
+                    scale,
+                    group.sensitivity,
+                    group.noise_std,
+                    multiplier,
+                    share,
+                )
                 for leaf, scale in zip(group.leaves, group.scales, strict=True)
             ]
         return tuple(rows)
@@ -211,7 +245,12 @@ class Bound:
             return {}
         names = [threshold.group for threshold in self.thresholds]
         if sorted(state) != sorted(names):
-            raise ParameterError(owner="Bound", name="state", expected=f"thresholds for {names}", got=f"{sorted(state)}")
+            raise ParameterError(
+                owner="Bound",
+                name="state",
+                expected=f"thresholds for {names}",
+                got=f"{sorted(state)}",
+            )
         return {name: check.positive("Bound", f"state[{name!r}]", state[name]) for name in names}
 
 
@@ -230,14 +269,27 @@ def _share(cost: Fraction | None, total: Fraction, unbounded: int) -> float:
 def _number(released: Mapping[str, Array], leaf: str) -> float:
     owner = "Bound.update"
     if leaf not in released:
-        raise ParameterError(owner=owner, name="released", expected=f"a value for {leaf!r}", got=f"{sorted(released)}")
+        raise ParameterError(
+            owner=owner,
+            name="released",
+            expected=f"a value for {leaf!r}",
+            got=f"{sorted(released)}",
+        )
     values = np.asarray(released[leaf], np.float64).reshape(-1)
     if values.size != 1:
-        raise ParameterError(owner=owner, name=f"released[{leaf!r}]", expected="one number", got=f"{values.size}")
+        raise ParameterError(
+            owner=owner, name=f"released[{leaf!r}]", expected="one number", got=f"{values.size}"
+        )
     return check.real(owner, f"released[{leaf!r}]", float(values[0]))
 
 
 def _distinct(kind: str, names: list[str]) -> None:
-    twice = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
+    twice = (
+        sorted({name for name in names if names.count(name) > 1})
+        if len(set(names)) < len(names)
+        else []
+    )
     if twice:
-        raise ParameterError(owner="Bound", name=kind, expected="names that differ", got=f"{twice} more than once")
+        raise ParameterError(
+            owner="Bound", name=kind, expected="names that differ", got=f"{twice} more than once"
+        )

@@ -23,10 +23,12 @@ _set = object.__setattr__  # writes the normalised fields of a frozen value duri
 
 @dataclass(frozen=True, slots=True)
 class Gaussian:
-    """Flat clipping: the leaves are one concatenated vector, clipped to norm `clip_norm`: v * min(1, clip_norm/|v|).
+    """Flat clipping: the leaves are one concatenated vector, clipped to norm `clip_norm`: v *
+    min(1, clip_norm/|v|).
 
-    Guarantee: one Gaussian sum with sensitivity clip_norm and noise_std >= noise_multiplier * clip_norm (the nearest float64
-    above), under add-or-remove and zero-out adjacency. [McMahan2018, section 2, "separate"]
+    Guarantee: one Gaussian sum with sensitivity clip_norm and noise_std >= noise_multiplier *
+    clip_norm (the nearest float64 above), under add-or-remove and zero-out adjacency. [McMahan2018,
+    section 2, "separate"]
 
     Args:
         clip_norm: bound on the norm of one record, in its own unit; public.
@@ -54,15 +56,18 @@ class Gaussian:
 
 @dataclass(frozen=True, slots=True)
 class Joint:
-    """Joint clipping of vectors that live on different scales: clip (v_1/alpha_1, ..., v_k/alpha_k), multiply back by alpha_j.
+    """Joint clipping of vectors that live on different scales: clip (v_1/alpha_1, ...,
+    v_k/alpha_k), multiply back by alpha_j.
 
-    Guarantee: one Gaussian sum, in the scaled unit, with sensitivity clip_norm; the release is a post-processing of it. The
-    noise on leaf j is alpha_j * noise_std. [McMahan2018, section 2, "joint"]
+    Guarantee: one Gaussian sum, in the scaled unit, with sensitivity clip_norm; the release is a
+    post-processing of it. The noise on leaf j is alpha_j * noise_std. [McMahan2018, section 2,
+    "joint"]
 
     Args:
         clip_norm: S, in the scaled unit, in (0, sqrt k] for k leaves; public.
         noise_multiplier: noise_std / clip_norm; public.
-        scales: alpha by pattern over the leaves, first match wins: what the norm of a leaf is expected not to exceed; public.
+        scales: alpha by pattern over the leaves, first match wins: what the norm of a leaf is
+            expected not to exceed; public.
 
     >>> joint = Joint(clip_norm=1.0, noise_multiplier=0.5, scales={"small": 1.0, "large": 100.0})
     >>> [(row.leaf, row.scale * row.noise_std) for row in joint.bind({"small": 3, "large": 3}).explain()]
@@ -76,7 +81,9 @@ class Joint:
     def __post_init__(self) -> None:
         _store_numbers(self)
         scales = frozen("Joint", "scales", self.scales)
-        checked = ((key, check.positive("Joint", f"scales[{key!r}]", value)) for key, value in scales.pairs)
+        checked = (
+            (key, check.positive("Joint", f"scales[{key!r}]", value)) for key, value in scales.pairs
+        )
         _set(self, "scales", Frozen(tuple(checked)))
 
     def bind(self, leaves: Mapping[str, int], name: str = "all") -> Bound:
@@ -86,9 +93,17 @@ class Joint:
         if self.clip_norm > math.sqrt(len(sizes)):
             expected = f"at most the root of the number of leaves, {math.sqrt(len(sizes))!r}"
             do = "It is in the unit of the scaled vectors: enlarge the scales instead."
-            raise ParameterError(owner="Joint", name="clip_norm", expected=expected, got=repr(self.clip_norm), do=do)
+            raise ParameterError(
+                owner="Joint", name="clip_norm", expected=expected, got=repr(self.clip_norm), do=do
+            )
         scale = {leaf: self.scales[pattern] for pattern, its in claimed.items() for leaf in its}
-        return _one(sizes, name, self.clip_norm, self.noise_multiplier, scales=tuple(scale[leaf] for leaf in sizes))
+        return _one(
+            sizes,
+            name,
+            self.clip_norm,
+            self.noise_multiplier,
+            scales=tuple(scale[leaf] for leaf in sizes),
+        )
 
     def queries(self, name: str = "all") -> tuple[GaussianSum, ...]:
         """The one query of each step, in the scaled unit."""
@@ -97,15 +112,17 @@ class Joint:
 
 @dataclass(frozen=True, slots=True)
 class Normalised:
-    """Automatic clipping: every record is scaled to almost the same norm, v * clip_norm / (|v| + stability). [Bu2023]
+    """Automatic clipping: every record is scaled to almost the same norm, v * clip_norm / (|v| +
+    stability). [Bu2023]
 
     Guarantee: as `Gaussian`, since |v| / (|v| + stability) < 1.
 
     Args:
-        clip_norm: bound on the norm of one record; with normalised updates it only sets the unit. Public.
+        clip_norm: bound on the norm of one record; with normalised updates it only sets the unit.
+            Public.
         noise_multiplier: noise_std / clip_norm; public.
-        stability: in the unit of |v|, at least 2^-40 and clip_norm * 2^-40; public. Records far below it keep
-            their relative size.
+        stability: in the unit of |v|, at least 2^-40 and clip_norm * 2^-40; public. Records far
+            below it keep their relative size.
 
     >>> import numpy as np
     >>> group, = Normalised(clip_norm=1.0, noise_multiplier=1.0, stability=1.0).bind({"w": 2}).start
@@ -134,7 +151,8 @@ class Normalised:
 
 @dataclass(frozen=True, slots=True)
 class NotPrivate:
-    """No clipping and no noise: a baseline. It has no event, and the run must be marked `unsafe_no_privacy`.
+    """No clipping and no noise: a baseline. It has no event, and the run must be marked
+    `unsafe_no_privacy`.
 
     >>> bound = NotPrivate().bind({"w": 2})
     >>> bound.private, bound.queries, bound.noise_multiplier
@@ -163,7 +181,11 @@ class NotPrivate:
 def _store_numbers(mechanism: Gaussian | Joint | Normalised) -> None:
     owner = type(mechanism).__name__
     _set(mechanism, "clip_norm", check.positive(owner, "clip_norm", mechanism.clip_norm))
-    _set(mechanism, "noise_multiplier", check.positive(owner, "noise_multiplier", mechanism.noise_multiplier))
+    _set(
+        mechanism,
+        "noise_multiplier",
+        check.positive(owner, "noise_multiplier", mechanism.noise_multiplier),
+    )
     _noise_std(mechanism.clip_norm, mechanism.noise_multiplier)  # refuses what has no float64
 
 

@@ -2,11 +2,13 @@
 
 For the vectors v_1 ... v_k of one record, with public scales alpha_j and the clip norm S:
 
-    v_j / alpha_j  ->  n = sqrt(sum_j |v_j|^2 / alpha_j^2)  ->  one weight w(n)  ->  sum over records of w * v_j / alpha_j
+    v_j / alpha_j  ->  n = sqrt(sum_j |v_j|^2 / alpha_j^2)  ->  one weight w(n)  ->  sum over
+    records of w * v_j / alpha_j
                    ->  + noise_std on every coordinate, once  ->  * alpha_j (post-processing)
 
-Flat clipping is alpha_j = 1; joint clipping has scales of its own; adaptive clipping has alpha_j = the current threshold and
-S = 1. So there is one code path, and the event (S, noise_std) is in the scaled unit, which is the unit the noise is added in.
+Flat clipping is alpha_j = 1; joint clipping has scales of its own; adaptive clipping has alpha_j =
+the current threshold and S = 1. So there is one code path, and the event (S, noise_std) is in the
+scaled unit, which is the unit the noise is added in.
 """
 
 from __future__ import annotations
@@ -28,12 +30,17 @@ __all__ = ["Array", "Clipping", "Group"]
 Array: TypeAlias = Any
 """An array of NumPy or torch (or anything with their operators): float32 or float64."""
 
-# By bytes of one number: unit roundoff, least and most scale * clip_norm. The least is such that a square that underflows, or
-# is flushed to zero, is below the roundoff when divided by (scale * clip_norm)^2.
+# By bytes of one number: unit roundoff, least and most scale * clip_norm. The least is such that a
+# square that underflows, or is flushed to zero, is below the roundoff when divided by (scale *
+# clip_norm)^2.
 _RANGES = {4: (2.0**-24, 2.0**-48, 2.0**120), 8: (2.0**-53, 2.0**-480, 2.0**1000)}
 _NO_RANGE = (math.nan, math.nan, math.nan)  # nothing compares
-_ROUNDINGS = 16  # besides two per leaf; docs/proofs/mechanisms.md, section 1, counts 8.5 and one per leaf
-_LEAST_STABILITY = 2.0**-40  # relative to the clip norm and to 1: far above what squares of float32 lose by underflow
+_ROUNDINGS = (
+    16  # besides two per leaf; docs/proofs/mechanisms.md, section 1, counts 8.5 and one per leaf
+)
+_LEAST_STABILITY = (
+    2.0**-40
+)  # relative to the clip norm and to 1: far above what squares of float32 lose by underflow
 
 
 class Clipping(Enum):
@@ -46,11 +53,13 @@ class Clipping(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """The vectors that share a clipping rule and a noise scale. Made by `bind`; every field is public.
+    """The vectors that share a clipping rule and a noise scale. Made by `bind`; every field is
+    public.
 
-    Guarantee: for squared norms that are not below the true ones, |w * (v_1/alpha_1, ..., v_k/alpha_k)| <= clip_norm in real
-    arithmetic, whatever the record (docs/proofs/mechanisms.md, section 1). What an engine's own products and sums round is the
-    engine's to add or to check. Without a guarantee: `Clipping.NONE`.
+    Guarantee: for squared norms that are not below the true ones, |w * (v_1/alpha_1, ...,
+    v_k/alpha_k)| <= clip_norm in real arithmetic, whatever the record (docs/proofs/mechanisms.md,
+    section 1). What an engine's own products and sums round is the engine's to add or to check.
+    Without a guarantee: `Clipping.NONE`.
 
     Args:
         name: of the group, in the ledger.
@@ -60,7 +69,8 @@ class Group:
         noise_std: on every coordinate of the scaled sum; 0 without clipping.
         clipping: how norms become weights.
         stability: added to the norm where it is normalised, in the scaled unit.
-        slots: None, or the number of slots whose averages are clipped in the place of records (see `Microbatches`).
+        slots: None, or the number of slots whose averages are clipped in the place of records (see
+            `Microbatches`).
     """
 
     name: str
@@ -75,7 +85,9 @@ class Group:
     def __post_init__(self) -> None:
         if not self.leaves or len(self.scales) != len(self.leaves):
             got = f"{len(self.leaves)} leaves, {len(self.scales)} scales"
-            raise ParameterError(owner="Group", name="scales", expected="one for each leaf, at least one", got=got)
+            raise ParameterError(
+                owner="Group", name="scales", expected="one for each leaf, at least one", got=got
+            )
         check.label("Group", "name", self.name)
         for scale in self.scales:
             check.positive("Group", "scales", scale)
@@ -86,12 +98,24 @@ class Group:
             check.positive("Group", "noise_std", self.noise_std)
         elif (self.clip_norm, self.noise_std) != (math.inf, 0.0):
             got = f"{self.clip_norm!r} and {self.noise_std!r}"
-            raise ParameterError(owner="Group", name="clip_norm", expected="infinite, noise_std 0, without clipping", got=got)
+            raise ParameterError(
+                owner="Group",
+                name="clip_norm",
+                expected="infinite, noise_std 0, without clipping",
+                got=got,
+            )
 
         least = _LEAST_STABILITY * max(self.clip_norm, 1.0 / min(self.scales))
-        if self.clipping is Clipping.NORMALISE and not least <= check.positive("Group", "stability", self.stability):
-            expected = f"at least 2^-40 of the clip norm, and 2^-40 in the unit of the vectors: {least:.3g}"
-            raise ParameterError(owner="Group", name="stability", expected=expected, got=repr(self.stability))
+        if self.clipping is Clipping.NORMALISE and not least <= check.positive(
+            "Group", "stability", self.stability
+        ):
+            expected = (
+                "at least 2^-40 of the clip norm, and 2^-40 in the unit of the vectors: "
+                f"{least:.3g}"
+            )
+            raise ParameterError(
+                owner="Group", name="stability", expected=expected, got=repr(self.stability)
+            )
 
     @property
     def private(self) -> bool:
@@ -100,33 +124,51 @@ class Group:
 
     @property
     def sensitivity(self) -> float:
-        """Largest change of the scaled sum when one record is added, removed or zeroed out; twice the bound for slots."""
+        """Largest change of the scaled sum when one record is added, removed or zeroed out; twice
+        the bound for slots.
+        """
         return self.clip_norm if self.slots is None else 2.0 * self.clip_norm
 
     @property
     def query(self) -> GaussianSum:
-        """What is executed, as the ledger records it. A group that is not private has no event: an error."""
+        """What is executed, as the ledger records it. A group that is not private has no event: an
+        error.
+        """
         if not self.private:
-            expected, got = "a group that is clipped and noised", f"{self.name!r} with clipping none"
-            raise ParameterError(owner="Group", name="query", expected=expected, got=got, do="Mark the run unsafe_no_privacy.")
+            expected, got = (
+                "a group that is clipped and noised",
+                f"{self.name!r} with clipping none",
+            )
+            raise ParameterError(
+                owner="Group",
+                name="query",
+                expected=expected,
+                got=got,
+                do="Mark the run unsafe_no_privacy.",
+            )
         return GaussianSum(self.name, self.sensitivity, self.noise_std)
 
     def divisor(self, expected_batch_size: float) -> float:
-        """What turns the released sum into an average: the number of slots, or else the expected batch size. Public."""
+        """What turns the released sum into an average: the number of slots, or else the expected
+        batch size. Public.
+        """
         size = check.positive("Group.divisor", "expected_batch_size", expected_batch_size)
         return size if self.slots is None else float(self.slots)
 
     def weights(self, squared_norms: Array) -> Array:
         """One weight for each record (or slot), rounded down.
 
-        A record with a norm that is not finite, or negative, has weight 0. Leave such a record out: 0 * NaN is NaN. Without
-        clipping needed (n <= S up to the margin) the weight is exactly 1; a zero norm has weight 1, or S/stability.
+        A record with a norm that is not finite, or negative, has weight 0. Leave such a record out:
+        0 * NaN is NaN. Without clipping needed (n <= S up to the margin) the weight is exactly 1; a
+        zero norm has weight 1, or S/stability.
 
         Args:
-            squared_norms: |v_j|^2 of the unscaled vectors, records x leaves, float32 or float64; sensitive.
+            squared_norms: |v_j|^2 of the unscaled vectors, records x leaves, float32 or float64;
+                sensitive.
 
         Raises:
-            NumericsError: half precision, in which a squared norm is meaningless, or a scale outside the range of the numbers.
+            NumericsError: half precision, in which a squared norm is meaningless, or a scale
+                outside the range of the numbers.
 
         >>> group = Group(name="g", leaves=("a", "b"), scales=(1.0, 100.0), clip_norm=1.0, noise_std=1.0)
         >>> group.weights(np.array([[0.25, 0.0], [4.0, 0.0], [0.0, 90_000.0], [math.nan, 0.0]])).round(6).tolist()
@@ -144,7 +186,9 @@ class Group:
             return weights
 
     def ratios(self, squared_norms: Array) -> tuple[Array, Array]:
-        """n/S of each record, rounded up, and whether its norms are numbers (sensitive). Without clipping: zeros."""
+        """n/S of each record, rounded up, and whether its norms are numbers (sensitive). Without
+        clipping: zeros.
+        """
         self._check_shape(squared_norms)
         valid = ((squared_norms >= 0.0) & (squared_norms < math.inf)).all(-1)
         columns: dict[float, list[int]] = {}
@@ -162,17 +206,30 @@ class Group:
 
     def _check_shape(self, squared_norms: Array) -> None:
         if len(squared_norms.shape) != 2 or squared_norms.shape[1] != len(self.leaves):
-            expected, got = f"of shape (records, {len(self.leaves)})", str(tuple(squared_norms.shape))
-            raise ParameterError(owner="Group.weights", name="squared_norms", expected=expected, got=got)
+            expected, got = (
+                f"of shape (records, {len(self.leaves)})",
+                str(tuple(squared_norms.shape)),
+            )
+            raise ParameterError(
+                owner="Group.weights", name="squared_norms", expected=expected, got=got
+            )
 
     def _margin(self, width: int) -> float:
         """More than all roundings of `ratios` and `weights` together, relative."""
         unit_roundoff, least, most = _RANGES.get(width, _NO_RANGE)
         bounds = [scale * self.clip_norm for scale in self.scales] if self.private else [1.0]
-        if not (least <= min(bounds) and max(bounds) <= most and len(self.leaves) * unit_roundoff < 0.1):
+        if not (
+            least <= min(bounds) and max(bounds) <= most and len(self.leaves) * unit_roundoff < 0.1
+        ):
             raise NumericsError(
-                expected="squared norms in float32 or float64, and scale * clip_norm well inside their range",
-                got=f"{8 * width} bits, {len(self.leaves)} leaves, scale * clip_norm from {min(bounds):g} to {max(bounds):g}",
+                expected=(
+                    "squared norms in float32 or float64, and scale * clip_norm well inside their "
+                    "range"
+                ),
+                got=(
+                    f"{8 * width} bits, {len(self.leaves)} leaves, scale * clip_norm from "
+                    f"{min(bounds):g} to {max(bounds):g}"
+                ),
                 do="Measure norms in float32 or float64; check the units of clip_norm and scales.",
             )
         return (2 * len(self.leaves) + _ROUNDINGS) * unit_roundoff

@@ -22,13 +22,15 @@ _MEMBERS = (Gaussian, Joint, Normalised, Split, AdaptiveClip, Microbatches, NotP
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """Each leaf goes to the first pattern that matches; every leaf must be claimed, and every pattern must claim one.
+    """Each leaf goes to the first pattern that matches; every leaf must be claimed, and every
+    pattern must claim one.
 
-    Guarantee: the queries of all mechanisms share one sample and one charge; folded, they have the noise multiplier
-    (sum_g (S_g/noise_std_g)^2)^(-1/2) [McMahan2018, Eq. 1].
+    Guarantee: the queries of all mechanisms share one sample and one charge; folded, they have the
+    noise multiplier (sum_g (S_g/noise_std_g)^2)^(-1/2) [McMahan2018, Eq. 1].
 
     Args:
-        mechanisms: by pattern (`*`, `?`, `[...]`; case counts). The pattern is the name in the ledger. Public.
+        mechanisms: by pattern (`*`, `?`, `[...]`; case counts). The pattern is the name in the
+            ledger. Public.
 
     >>> groups = Groups({"grad/*": Gaussian(1.0, noise_multiplier=1.25), "metric/*": Gaussian(1.0, noise_multiplier=40.0)})
     >>> bound = groups.bind({"grad/w": 10, "metric/accuracy": 1})
@@ -54,14 +56,20 @@ class Groups:
         sizes = checked_leaves("Groups", leaves)
         claimed = claim("Groups", "mechanisms", self.mechanisms, sizes)
         return Bound.merged(
-            self.mechanisms[pattern].bind({leaf: sizes[leaf] for leaf in its}, _under(name, pattern))
+            self.mechanisms[pattern].bind(
+                {leaf: sizes[leaf] for leaf in its}, _under(name, pattern)
+            )
             for pattern, its in claimed.items()
         )
 
     def queries(self, name: str = "") -> tuple[GaussianSum, ...]:
-        """The queries of each step, where no mechanism's depend on the leaves. Claims are checked by `bind`."""
+        """The queries of each step, where no mechanism's depend on the leaves. Claims are checked
+        by `bind`.
+        """
         return tuple(
-            query for pattern, mechanism in self.mechanisms.items() for query in mechanism.queries(_under(name, pattern))
+            query
+            for pattern, mechanism in self.mechanisms.items()
+            for query in mechanism.queries(_under(name, pattern))
         )
 
 

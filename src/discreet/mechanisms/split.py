@@ -26,13 +26,15 @@ _BY_DIMENSION = "by dimension"
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A total clip norm S* and a noise multiplier z, shared out over parts that are clipped and noised one by one.
+    """A total clip norm S* and a noise multiplier z, shared out over parts that are clipped and
+    noised one by one.
 
     With shares c_g of the clipping and b_g of the budget, each adding up to 1 over the parts:
 
         S_g = S* sqrt(c_g),    noise_std_g = z S_g / sqrt(b_g),
 
-    so that sum_g S_g^2 = S*^2 (rounded down) and the folded multiplier is z (rounded up): sum_g (S_g/noise_std_g)^2 = 1/z^2.
+    so that sum_g S_g^2 = S*^2 (rounded down) and the folded multiplier is z (rounded up): sum_g
+    (S_g/noise_std_g)^2 = 1/z^2.
 
     ==================  ==========================  ==================================================================
     clip                c_g                         S_g
@@ -71,7 +73,11 @@ class Split:
 
     def __post_init__(self) -> None:
         _set(self, "clip_norm", check.positive("Split", "clip_norm", self.clip_norm))
-        _set(self, "noise_multiplier", check.positive("Split", "noise_multiplier", self.noise_multiplier))
+        _set(
+            self,
+            "noise_multiplier",
+            check.positive("Split", "noise_multiplier", self.noise_multiplier),
+        )
         _set(self, "parts", _checked_parts(self.parts))
         _set(self, "clip", _checked_policy("clip", self.clip, (_EQUAL, _BY_DIMENSION)))
         _set(self, "noise", _checked_policy("noise", self.noise, (_PROPORTIONAL, _BY_DIMENSION)))
@@ -89,7 +95,13 @@ class Split:
             parts = {part: by_pattern[pattern] for part, pattern in self.parts.items()}
         dimensions = {part: sum(sizes[leaf] for leaf in its) for part, its in parts.items()}
         groups = tuple(
-            Group(name=f"{name}/{part}", leaves=parts[part], scales=(1.0,) * len(parts[part]), clip_norm=bound, noise_std=std)
+            Group(
+                name=f"{name}/{part}",
+                leaves=parts[part],
+                scales=(1.0,) * len(parts[part]),
+                clip_norm=bound,
+                noise_std=std,
+            )
             for part, (bound, std) in self._numbers(dimensions).items()
         )
         return Bound(dimensions=Frozen(tuple(sizes.items())), start=groups)
@@ -109,7 +121,9 @@ class Split:
                 do="Bind the mechanism first: split.bind(leaves).queries.",
             )
         numbers = self._numbers(dict.fromkeys(self.parts, 1))
-        return tuple(GaussianSum(f"{name}/{part}", bound, std) for part, (bound, std) in numbers.items())
+        return tuple(
+            GaussianSum(f"{name}/{part}", bound, std) for part, (bound, std) in numbers.items()
+        )
 
     def _numbers(self, dimensions: dict[str, int]) -> dict[str, tuple[float, float]]:
         """(S_g, noise_std_g) of each part: S_g rounded down, the noise for that S_g rounded up."""
@@ -118,11 +132,16 @@ class Split:
         numbers = {}
         for part in dimensions:
             bound = root_below(Fraction(self.clip_norm) ** 2 * clip[part])
-            numbers[part] = bound, root_above((Fraction(bound) * Fraction(self.noise_multiplier)) ** 2 / noise[part])
+            numbers[part] = (
+                bound,
+                root_above((Fraction(bound) * Fraction(self.noise_multiplier)) ** 2 / noise[part]),
+            )
         return numbers
 
 
-def _shares(name: str, policy: str | Mapping[str, float], dimensions: dict[str, int]) -> dict[str, Fraction]:
+def _shares(
+    name: str, policy: str | Mapping[str, float], dimensions: dict[str, int]
+) -> dict[str, Fraction]:
     """Positive fractions that add up to 1 exactly."""
     _check_names(name, policy, list(dimensions))
     if policy == _BY_DIMENSION:
@@ -144,21 +163,34 @@ def _checked_parts(parts: str | Mapping[str, str]) -> str | Frozen[str]:
     fixed = frozen("Split", "parts", parts)
     patterns = [check.label("Split", f"parts[{part!r}]", pattern) for part, pattern in fixed.pairs]
     if len(set(patterns)) < len(patterns):
-        raise ParameterError(owner="Split", name="parts", expected="patterns that differ", got=repr(patterns))
+        raise ParameterError(
+            owner="Split", name="parts", expected="patterns that differ", got=repr(patterns)
+        )
     return Frozen(tuple(zip(fixed, patterns, strict=True)))
 
 
-def _checked_policy(name: str, policy: str | Mapping[str, float], words: tuple[str, ...]) -> str | Frozen[float]:
+def _checked_policy(
+    name: str, policy: str | Mapping[str, float], words: tuple[str, ...]
+) -> str | Frozen[float]:
     if isinstance(policy, str):
         if policy not in words:
-            expected = " or ".join(f'"{word}"' for word in words) + ", or a mapping from parts to shares"
+            expected = (
+                " or ".join(f'"{word}"' for word in words) + ", or a mapping from parts to shares"
+            )
             raise ParameterError(owner="Split", name=name, expected=expected, got=repr(policy))
         return str(policy)
     shares = frozen("Split", name, policy)
-    return Frozen(tuple((part, check.positive("Split", f"{name}[{part!r}]", share)) for part, share in shares.pairs))
+    return Frozen(
+        tuple(
+            (part, check.positive("Split", f"{name}[{part!r}]", share))
+            for part, share in shares.pairs
+        )
+    )
 
 
 def _check_names(name: str, policy: str | Mapping[str, float], parts: list[str]) -> None:
     if not isinstance(policy, str) and set(policy) != set(parts):
         got = f"shares for {list(policy)}, parts {parts}"
-        raise ParameterError(owner="Split", name=name, expected="a share for each part and no other", got=got)
+        raise ParameterError(
+            owner="Split", name=name, expected="a share for each part and no other", got=got
+        )

@@ -1,10 +1,13 @@
-"""Statistics as records and decoders: a value becomes a vector of bounded norm, and a released sum becomes an estimate.
+"""Statistics as records and decoders: a value becomes a vector of bounded norm, and a released sum
+becomes an estimate.
 
-    values -> encode: one row per record -> (an engine clips, sums, adds noise) -> decode: post-processing
+    values -> encode: one row per record -> (an engine clips, sums, adds noise) -> decode:
+    post-processing
 
-`encode` sees data and is sensitive. It never raises for what a value is: an exception that depends on one record would be a
-release. Every record is read by itself, so that no value changes how another is read. A record that is not the right number
-of numbers is not a number, has weight 0 and contributes nothing. `decode` sees released sums only. Give the group
+`encode` sees data and is sensitive. It never raises for what a value is: an exception that depends
+on one record would be a release. Every record is read by itself, so that no value changes how
+another is read. A record that is not the right number of numbers is not a number, has weight 0 and
+contributes nothing. `decode` sees released sums only. Give the group
 `clip_norm=statistic.clip_norm`, so that no valid record is clipped.
 """
 
@@ -53,7 +56,8 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """How many records of each category: each contributes 1 to one of them, so that all bins together cost as much as one.
+    """How many records of each category: each contributes 1 to one of them, so that all bins
+    together cost as much as one.
 
     Args:
         categories: their number; public.
@@ -79,7 +83,9 @@ class Histogram:
 
     def encode(self, values: ArrayLike) -> NDArray[np.float64]:
         """One row per record, values 0 ... categories - 1; any other value counts nowhere."""
-        return np.asarray(_numbers("Histogram", values, 1) == np.arange(self.categories), np.float64)
+        return np.asarray(
+            _numbers("Histogram", values, 1) == np.arange(self.categories), np.float64
+        )
 
     def decode(self, released: ArrayLike) -> NDArray[np.float64]:
         """The noised counts; they may be negative or broken."""
@@ -99,8 +105,9 @@ class MomentEstimate:
 class Moments:
     """Count, means and variances of values in [low, high], by one query.
 
-    With y = (x - centre)/radius in [-1, 1] for each of d coordinates, a row is (1, y_1 ... y_d, y_1^2 - 1/2 ... y_d^2 - 1/2).
-    As y^2 + (y^2 - 1/2)^2 = y^4 + 1/4 <= 5/4, its norm is at most sqrt(1 + 5d/4).
+    With y = (x - centre)/radius in [-1, 1] for each of d coordinates, a row is (1, y_1 ... y_d,
+    y_1^2 - 1/2 ... y_d^2 - 1/2). As y^2 + (y^2 - 1/2)^2 = y^4 + 1/4 <= 5/4, its norm is at most
+    sqrt(1 + 5d/4).
 
     Args:
         low: values below are raised to it; public, chosen without looking at the data.
@@ -121,7 +128,12 @@ class Moments:
         _set(self, "low", check.real("Moments", "low", self.low))
         _set(self, "high", check.real("Moments", "high", self.high))
         if not 0.0 < self._radius < math.inf:
-            raise ParameterError(owner="Moments", name="high", expected=f"above low={self.low!r}", got=repr(self.high))
+            raise ParameterError(
+                owner="Moments",
+                name="high",
+                expected=f"above low={self.low!r}",
+                got=repr(self.high),
+            )
         _set(self, "coordinates", check.whole("Moments", "coordinates", self.coordinates, least=1))
 
     @property
@@ -138,16 +150,24 @@ class Moments:
         """One row per record, from records x coordinates."""
         rows = _numbers("Moments", values, self.coordinates)
         with np.errstate(all="ignore"):  # what overflows is brought back into the interval
-            unit = np.clip((rows - self._centre) / self._radius, -1.0, 1.0)  # last: rounding must not lead outside
+            unit = np.clip(
+                (rows - self._centre) / self._radius, -1.0, 1.0
+            )  # last: rounding must not lead outside
         return np.concatenate([unit[:, :1] * 0.0 + 1.0, unit, unit**2 - 0.5], axis=1)
 
     def decode(self, released: ArrayLike) -> MomentEstimate:
         """Estimates inside their possible ranges; the noised count is taken as at least 1."""
         sums = _sums("Moments", released, self.dimension)
-        count, first, second = max(float(sums[0]), 1.0), sums[1 : 1 + self.coordinates], sums[1 + self.coordinates :]
+        count, first, second = (
+            max(float(sums[0]), 1.0),
+            sums[1 : 1 + self.coordinates],
+            sums[1 + self.coordinates :],
+        )
         mean = np.clip(first / count, -1.0, 1.0)
         variance = np.clip(second / count + 0.5 - mean**2, 0.0, 1.0)
-        return MomentEstimate(float(sums[0]), self._centre + self._radius * mean, self._radius**2 * variance)
+        return MomentEstimate(
+            float(sums[0]), self._centre + self._radius * mean, self._radius**2 * variance
+        )
 
     @property
     def _centre(self) -> float:
@@ -160,16 +180,19 @@ class Moments:
 
 @dataclass(frozen=True, slots=True)
 class BatchNorm:
-    """Mean and variance of each channel of a layer, for batch normalisation with private statistics.
+    """Mean and variance of each channel of a layer, for batch normalisation with private
+    statistics.
 
-    Rows tell how far a record is from the statistics that are already public, mean mu and variance v of each of C channels:
-    with y = (x - mu)/sqrt(v), and averages over the record's own positions, a row is
+    Rows tell how far a record is from the statistics that are already public, mean mu and variance
+    v of each of C channels: with y = (x - mu)/sqrt(v), and averages over the record's own
+    positions, a row is
 
         (avg y_1 ... avg y_C, avg y_1^2 - 1 ... avg y_C^2 - 1) / sqrt(2C).
 
-    So a norm of about 1 means: one standard deviation off in every channel; and a sum of zero means: as before. What clipping
-    takes away, and a sample smaller than expected, make the statistics move more slowly, not towards zero. Activations have no
-    bound of their own, so the group's clip_norm is a choice. [Ponomareva2023, section 5.5.1 (b)]
+    So a norm of about 1 means: one standard deviation off in every channel; and a sum of zero
+    means: as before. What clipping takes away, and a sample smaller than expected, make the
+    statistics move more slowly, not towards zero. Activations have no bound of their own, so the
+    group's clip_norm is a choice. [Ponomareva2023, section 5.5.1 (b)]
 
     Args:
         channels: C; public.
@@ -193,8 +216,11 @@ class BatchNorm:
         """Of a row."""
         return 2 * self.channels
 
-    def encode(self, activations: ArrayLike, *, mean: ArrayLike = 0.0, variance: ArrayLike = 1.0) -> NDArray[np.float64]:
-        """One row per record, from records x channels x positions (any number of axes of positions, or none).
+    def encode(
+        self, activations: ArrayLike, *, mean: ArrayLike = 0.0, variance: ArrayLike = 1.0
+    ) -> NDArray[np.float64]:
+        """One row per record, from records x channels x positions (any number of axes of positions,
+        or none).
 
         Args:
             activations: sensitive.
@@ -202,14 +228,23 @@ class BatchNorm:
             variance: of each channel; public.
         """
         values = np.asarray(activations, np.float64)
-        values = np.ascontiguousarray(values.reshape(len(values), self.channels, math.prod(values.shape[2:])))
+        values = np.ascontiguousarray(
+            values.reshape(len(values), self.channels, math.prod(values.shape[2:]))
+        )
         centre, scale = (column[:, np.newaxis] for column in self._reference(mean, variance))
         with np.errstate(all="ignore"):  # what overflows is not finite and contributes nothing
             unit = (values - centre) / scale
-            return np.concatenate([unit.mean(-1), (unit**2).mean(-1) - 1.0], axis=1) / math.sqrt(self.dimension)
+            return np.concatenate([unit.mean(-1), (unit**2).mean(-1) - 1.0], axis=1) / math.sqrt(
+                self.dimension
+            )
 
     def decode(
-        self, released: ArrayLike, *, expected_batch_size: float, mean: ArrayLike = 0.0, variance: ArrayLike = 1.0
+        self,
+        released: ArrayLike,
+        *,
+        expected_batch_size: float,
+        mean: ArrayLike = 0.0,
+        variance: ArrayLike = 1.0,
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Mean and variance of each channel. The divisor is public, never the realised size (P29).
 
@@ -225,30 +260,45 @@ class BatchNorm:
         first, second = sums.reshape(2, self.channels) / size
         return centre + scale * first, np.maximum(scale**2 * (1.0 + second - first**2), self.floor)
 
-    def _reference(self, mean: ArrayLike, variance: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _reference(
+        self, mean: ArrayLike, variance: ArrayLike
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Mean and standard deviation of each channel."""
         centre = np.broadcast_to(np.asarray(mean, np.float64), self.channels)
         spread = np.broadcast_to(np.asarray(variance, np.float64), self.channels)
         if not (np.isfinite(centre).all() and np.isfinite(spread).all() and (spread > 0.0).all()):
             expected = "positive finite variances and finite means, those that are public already"
-            raise ParameterError(owner="BatchNorm", name="variance", expected=expected, got="others")
+            raise ParameterError(
+                owner="BatchNorm", name="variance", expected=expected, got="others"
+            )
         return centre, np.sqrt(spread)
 
 
 def _numbers(owner: str, values: ArrayLike, width: int) -> NDArray[np.float64]:
-    """Records x width numbers; NaN for a record that is something else. An array of another shape is an error."""
+    """Records x width numbers; NaN for a record that is something else. An array of another shape
+    is an error.
+    """
     try:
-        array = np.asarray(np.ma.filled(values.astype(np.float64), np.nan) if isinstance(values, np.ma.MaskedArray) else values)
+        array = np.asarray(
+            np.ma.filled(values.astype(np.float64), np.nan)
+            if isinstance(values, np.ma.MaskedArray)
+            else values
+        )
     except ValueError:  # a list of records of different lengths
         array = np.empty(0, object)
     if array.dtype.kind in "biuf" and array.ndim and math.prod(array.shape[1:]) == width:
         return array.reshape(len(array), width).astype(np.float64)
     if array.dtype.kind in "biuf" and not isinstance(values, list | tuple):
-        expected, got = f"records of {width} numbers", f"an array whose records have shape {array.shape[1:]}"
+        expected, got = (
+            f"records of {width} numbers",
+            f"an array whose records have shape {array.shape[1:]}",
+        )
         raise ParameterError(owner=f"{owner}.encode", name="values", expected=expected, got=got)
     # One text among numbers would turn all of them into texts: each record by itself.
     records = values if isinstance(values, list | tuple) else array
-    return np.array([_record(value, width) for value in records], np.float64).reshape(len(records), width)
+    return np.array([_record(value, width) for value in records], np.float64).reshape(
+        len(records), width
+    )
 
 
 def _record(value: ArrayLike, width: int) -> NDArray[np.float64]:

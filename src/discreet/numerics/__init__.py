@@ -1,4 +1,6 @@
-"""From floating-point numbers to exact ones: the grid, certified norms, sums with a proven sensitivity."""
+"""From floating-point numbers to exact ones: the grid, certified norms, sums with a proven
+sensitivity.
+"""
 
 from discreet.numerics.exact import ExactSum, quantise
 from discreet.numerics.ghost import ghost_squared_norms, outer_spread

@@ -1,11 +1,14 @@
-"""Certified norms and exact sums compiled by numba: the operations of `norms` and `exact`, with fewer passes over memory.
+"""Certified norms and exact sums compiled by numba: the operations of `norms` and `exact`, with
+fewer passes over memory.
 
-Norms are added in the same order as by NumPy, and sums are sums of integers, which have one value in any order: so both paths
-give the same bits, and it does not matter which one is taken. Compiled without fast-math: nothing is reordered or fused.
+Norms are added in the same order as by NumPy, and sums are sums of integers, which have one value
+in any order: so both paths give the same bits, and it does not matter which one is taken. Compiled
+without fast-math: nothing is reordered or fused.
 
-Compiling takes about a second for each type, once in a process (nothing is cached on disk: see `randomness._compiled`). So it
-happens once NumPy has worked for about as long: no run takes much more than twice the time of the better choice. The first use
-is checked against the same functions run by the interpreter.
+Compiling takes about a second for each type, once in a process (nothing is cached on disk: see
+`randomness._compiled`). So it
+happens once NumPy has worked for about as long: no run takes much more than twice the time of the
+better choice. The first use is checked against the same functions run by the interpreter.
 """
 
 from __future__ import annotations
@@ -23,7 +26,9 @@ from discreet.errors import NumericsError
 __all__ = ["LANES", "add_units", "sums_of_squares", "worth_it"]
 
 LANES = 512
-"""Columns j, j + LANES, j + 2*LANES, ... of a record are added one after the other, then the lanes in a tree."""
+"""Columns j, j + LANES, j + 2*LANES, ... of a record are added one after the other, then the lanes
+in a tree.
+"""
 
 _WORTH = 2**29  # numbers that NumPy takes one or two seconds for
 _PIECE = 2048  # columns that are added at a time: their sums stay in the first cache
@@ -34,8 +39,12 @@ _seen: Counter[np.dtype[np.floating]] = Counter()  # numbers so far
 
 
 def worth_it(rows: NDArray[np.floating]) -> bool:
-    """Whether these rows go through compiled code: it takes their type and layout, numba is there, and the work pays for it."""
-    if rows.dtype not in (np.float32, np.float64) or not (rows.flags.c_contiguous and rows.flags.aligned):
+    """Whether these rows go through compiled code: it takes their type and layout, numba is there,
+    and the work pays for it.
+    """
+    if rows.dtype not in (np.float32, np.float64) or not (
+        rows.flags.c_contiguous and rows.flags.aligned
+    ):
         return False
     _seen[rows.dtype] += rows.size
     return _seen[rows.dtype] > _WORTH and _kernels(rows.dtype) is not None
@@ -48,10 +57,18 @@ def sums_of_squares(rows: NDArray[np.floating]) -> _Floats:
     return out
 
 
-def add_units(rows: NDArray[np.floating], weight: _Floats, chosen: NDArray[np.intp], total: _Floats, squares: _Floats) -> None:
-    """Add trunc(row * weight) of the chosen rows to `total`, and the sums of their squares to `squares`, in one pass.
+def add_units(
+    rows: NDArray[np.floating],
+    weight: _Floats,
+    chosen: NDArray[np.intp],
+    total: _Floats,
+    squares: _Floats,
+) -> None:
+    """Add trunc(row * weight) of the chosen rows to `total`, and the sums of their squares to
+    `squares`, in one pass.
 
-    The squares are exact as long as they are below 2^53, and stay above once they are not. For rows that are `worth_it`.
+    The squares are exact as long as they are below 2^53, and stay above once they are not. For rows
+    that are `worth_it`.
     """
     _compiled(rows)[1](rows, weight, chosen, total, squares)
 
@@ -104,7 +121,9 @@ _Kernels = tuple[Callable[..., None], Callable[..., None]]
 def _compiled(rows: NDArray[np.floating]) -> _Kernels:
     kernels = _kernels(rows.dtype)
     if kernels is None:
-        raise NumericsError(expected="numba", got="none", do="Install numba, or use the NumPy path.")
+        raise NumericsError(
+            expected="numba", got="none", do="Install numba, or use the NumPy path."
+        )
     return kernels
 
 
@@ -116,19 +135,31 @@ def _kernels(dtype: np.dtype[np.floating]) -> _Kernels | None:
     except ImportError:
         return None
     number = types.float32 if dtype == np.float32 else types.float64
-    rows = types.Array(number, 2, "C", readonly=True)  # arrays that may be written to are taken as well
+    rows = types.Array(
+        number, 2, "C", readonly=True
+    )  # arrays that may be written to are taken as well
     floats, places = types.Array(types.float64, 1, "C"), types.Array(types.intp, 1, "C")
     norms = njit(types.void(rows, floats), nogil=True, error_model="numpy")(_sums_of_squares)
-    sums = njit(types.void(rows, floats, places, floats, floats), nogil=True, error_model="numpy")(_add_units)
+    sums = njit(types.void(rows, floats, places, floats, floats), nogil=True, error_model="numpy")(
+        _add_units
+    )
     _check(dtype, norms, sums)
     return norms, sums
 
 
-def _check(dtype: np.dtype[np.floating], norms: Callable[..., None], sums: Callable[..., None]) -> None:
+def _check(
+    dtype: np.dtype[np.floating], norms: Callable[..., None], sums: Callable[..., None]
+) -> None:
     """Compare with the interpreter on a few well spread numbers."""
     count, columns = 8, _PIECE + 77
-    rows = (np.arange(count * columns) * 0.6180339887498949 % 1.0 - 0.5).astype(dtype).reshape(count, columns)
-    rows[2:, np.arange(columns) % LANES != 0] = 0.0  # one lane alone: the others would hide a rounding that is missing
+    rows = (
+        (np.arange(count * columns) * 0.6180339887498949 % 1.0 - 0.5)
+        .astype(dtype)
+        .reshape(count, columns)
+    )
+    rows[2:, np.arange(columns) % LANES != 0] = (
+        0.0  # one lane alone: the others would hide a rounding that is missing
+    )
     weight, chosen = np.linspace(2.0**20, 2.0**21, count), np.arange(count)
     results = []
     for square, add in ((norms, sums), (_sums_of_squares, _add_units)):

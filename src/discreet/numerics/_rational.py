@@ -1,4 +1,6 @@
-"""Bounds as exact fractions, rounded up once at the end, so that no step of a formula can round the wrong way."""
+"""Bounds as exact fractions, rounded up once at the end, so that no step of a formula can round the
+wrong way.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +18,13 @@ __all__ = ["UNIT", "binary", "gamma", "root_up", "tiny", "up"]
 UNIT = {np.dtype(np.float32): Fraction(1, 2**24), np.dtype(np.float64): Fraction(1, 2**53)}
 """Unit roundoff u: a rounded operation is off by at most the factor 1 + u."""
 
-_SMALLEST_NORMAL = {np.dtype(np.float32): Fraction(1, 2**126), np.dtype(np.float64): Fraction(1, 2**1022)}
+_SMALLEST_NORMAL = {
+    np.dtype(np.float32): Fraction(1, 2**126),
+    np.dtype(np.float64): Fraction(1, 2**1022),
+}
 _TOO_COARSE = (
-    "half precision carries 8 to 11 bits: its bound exceeds the clip norm for a few dozen terms. Sum in float32 or float64."
+    "half precision carries 8 to 11 bits: its bound exceeds the clip norm for a few dozen terms. "
+    "Sum in float32 or float64."
 )
 
 
@@ -29,20 +35,36 @@ def binary(owner: str, dtype: DTypeLike) -> np.dtype[np.floating]:
     except TypeError:  # NumPy has no bfloat16
         kind = None
     if kind is None or kind not in UNIT:
-        raise ParameterError(owner=owner, name="dtype", expected="float32 or float64", got=repr(dtype), do=_TOO_COARSE)
+        raise ParameterError(
+            owner=owner,
+            name="dtype",
+            expected="float32 or float64",
+            got=repr(dtype),
+            do=_TOO_COARSE,
+        )
     return kind
 
 
 def gamma(roundings: int, dtype: np.dtype[np.floating]) -> Fraction:
-    """n*u / (1 - n*u): the relative error of a sum of products in which each term is rounded at most n times, in any order.
+    """n*u / (1 - n*u): the relative error of a sum of products in which each term is rounded at
+    most n times, in any order.
 
     >>> float(gamma(1024, np.dtype(np.float32))) < 6.2e-5
     True
     """
     share = roundings * UNIT[dtype]
     if share >= Fraction(1, 2):
-        expected = f"few enough roundings that the bound stays below 1 (at most {1 / UNIT[dtype] / 2} in {dtype})"
-        raise ParameterError(owner="gamma", name="roundings", expected=expected, got=str(roundings), do="Use smaller blocks.")
+        expected = (
+            f"few enough roundings that the bound stays below 1 (at most {1 / UNIT[dtype] / 2} in "
+            f"{dtype})"
+        )
+        raise ParameterError(
+            owner="gamma",
+            name="roundings",
+            expected=expected,
+            got=str(roundings),
+            do="Use smaller blocks.",
+        )
     return share / (1 - share)
 
 

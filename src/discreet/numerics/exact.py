@@ -1,10 +1,12 @@
-"""Exact sums: every record becomes integers of the grid, and the norm of these is checked: no rounding in the sensitivity.
+"""Exact sums: every record becomes integers of the grid, and the norm of these is checked: no
+rounding in the sensitivity.
 
     k = trunc(v * weight / (scale * spacing)),    K = floor(clip_norm / spacing),
     a record counts if the sum of k^2 over all its leaves is at most K^2
 
-A record that fails the check contributes zeros: one with NaN or infinities, one whose weight was too large, one whose norm was
-wrong. The clip is the caller's business; the check is what the guarantee rests on (docs/proofs/sums.md, section 2).
+A record that fails the check contributes zeros: one with NaN or infinities, one whose weight was
+too large, one whose norm was wrong. The clip is the caller's business; the check is what the
+guarantee rests on (docs/proofs/sums.md, section 2).
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ __all__ = ["ExactSum", "quantise"]
 _FloatArray: TypeAlias = NDArray[np.float64]
 
 _HEADROOM = 2**52  # grid units; the sum stays below, so that noise still fits into 53 bits
-_SLACK = Fraction(1, 2**46)  # relative; more than all roundings between a certified norm and the integers
+_SLACK = Fraction(
+    1, 2**46
+)  # relative; more than all roundings between a certified norm and the integers
 _CHUNK = 2**16  # numbers at a time; they stay in the cache
 _WIDTH = 2**14  # columns at a time
 
@@ -40,16 +44,18 @@ _WIDTH = 2**14  # columns at a time
 class ExactSum:
     """The sum of clipped records of one group, in integers of the grid.
 
-    Guarantee: adding, removing or zeroing out one record changes `integers()` times the spacing, over all leaves together, by
-    at most `sensitivity` in L2 norm; replacing one by at most twice that. No clipping code is trusted. What is assumed: a
-    record's numbers and weight are a function of that record alone, bit for bit. The sum does not depend on the order of the
-    records, on how they were split into calls, or on how partial sums were merged.
+    Guarantee: adding, removing or zeroing out one record changes `integers()` times the spacing,
+    over all leaves together, by at most `sensitivity` in L2 norm; replacing one by at most twice
+    that. No clipping code is trusted. What is assumed: a record's numbers and weight are a function
+    of that record alone, bit for bit. The sum does not depend on the order of the records, on how
+    they were split into calls, or on how partial sums were merged.
 
     Args:
         dimensions: number of coordinates of each leaf of the group, by name; public.
         clip_norm: bound on one record's norm over all leaves, each divided by its scale; public.
         grid: at most 2^26 spacings per clip_norm; public.
-        scales: what each leaf is divided by; 1 where not named; public. The integers are those of the divided leaves.
+        scales: what each leaf is divided by; 1 where not named; public. The integers are those of
+            the divided leaves.
 
     >>> total = ExactSum({"weight": 2, "bias": 1}, clip_norm=1.0, grid=Grid(2.0**-20))
     >>> leaves = {"weight": np.array([[3.0, 0.0], [np.nan, 1.0]]), "bias": np.array([[4.0], [1.0]])}
@@ -58,10 +64,26 @@ class ExactSum:
     {'weight': [0.6, 0.0], 'bias': [0.8]}
     """
 
-    __slots__ = ("_dimensions", "_factors", "_most", "_radius", "_records", "_scales", "_sums", "_turn", "clip_norm", "grid")
+    __slots__ = (
+        "_dimensions",
+        "_factors",
+        "_most",
+        "_radius",
+        "_records",
+        "_scales",
+        "_sums",
+        "_turn",
+        "clip_norm",
+        "grid",
+    )
 
     def __init__(
-        self, dimensions: Mapping[str, int], *, clip_norm: float, grid: Grid, scales: Mapping[str, float] | None = None
+        self,
+        dimensions: Mapping[str, int],
+        *,
+        clip_norm: float,
+        grid: Grid,
+        scales: Mapping[str, float] | None = None,
     ) -> None:
         owner = "ExactSum"
         named = {
@@ -71,18 +93,28 @@ class ExactSum:
         if not named or not set(scales or {}) <= set(named):
             got = f"{sorted(named)} and scales for {sorted(scales or {})}"
             raise ParameterError(
-                owner=owner, name="dimensions", expected="at least one leaf, and all that have a scale", got=got
+                owner=owner,
+                name="dimensions",
+                expected="at least one leaf, and all that have a scale",
+                got=got,
             )
         self._dimensions = named
-        self._scales = {name: check.positive(owner, "scales", (scales or {}).get(name, 1.0)) for name in named}
+        self._scales = {
+            name: check.positive(owner, "scales", (scales or {}).get(name, 1.0)) for name in named
+        }
         self.clip_norm = check.positive(owner, "clip_norm", clip_norm)
         self.grid = check.instance(owner, "grid", grid, Grid)
         self._radius = self.grid.radius(self.clip_norm)
         self._most = (_HEADROOM - 1) // self._radius
-        self._factors = {name: _factor(self.clip_norm, self.grid, self._radius, scale) for name, scale in self._scales.items()}
+        self._factors = {
+            name: _factor(self.clip_norm, self.grid, self._radius, scale)
+            for name, scale in self._scales.items()
+        }
         self._sums = {name: np.zeros(d) for name, d in named.items()}
         self._records = 0
-        self._turn = [None]  # empty while a call is under way, and for ever if it is broken off; taken in one step: pop()
+        self._turn = [
+            None
+        ]  # empty while a call is under way, and for ever if it is broken off; taken in one step: pop()
 
     @property
     def dimensions(self) -> Mapping[str, int]:
@@ -102,10 +134,12 @@ class ExactSum:
     def add(self, leaves: Mapping[str, Records], weights: NDArray[np.floating]) -> None:
         """Add a batch of records: `leaves[name]` is (B, ...), `weights` is (B,); both sensitive.
 
-        What is added is what was checked. If a record fails, all are read once more, and must be as they were.
+        What is added is what was checked. If a record fails, all are read once more, and must be as
+        they were.
 
         Raises:
-            NumericsError: more records than stay exact; nothing was added. Or the arrays changed meanwhile.
+            NumericsError: more records than stay exact; nothing was added. Or the arrays changed
+                meanwhile.
         """
         self._refuse_torn()
         rows, weight = _checked("ExactSum.add", self._dimensions, leaves, weights)
@@ -126,18 +160,26 @@ class ExactSum:
     def _with(
         self, rows: Mapping[str, Records], weight: _FloatArray, chosen: NDArray[np.intp] | None
     ) -> tuple[dict[str, _FloatArray], NDArray[np.bool_]]:
-        """The sums with the chosen records (None: all), and which of these pass the check. Unless all do: not a sum to use."""
+        """The sums with the chosen records (None: all), and which of these pass the check. Unless
+        all do: not a sum to use.
+        """
         sums = {name: total.copy() for name, total in self._sums.items()}
-        squares = [_add_units(leaf, weight, self._factors[name], chosen, sums[name]) for name, leaf in rows.items()]
+        squares = [
+            _add_units(leaf, weight, self._factors[name], chosen, sums[name])
+            for name, leaf in rows.items()
+        ]
         return sums, _within(squares, self._radius)
 
     def merge(self, other: ExactSum) -> None:
-        """Take over another partial sum of the same group, such as another worker's; it is empty afterwards.
+        """Take over another partial sum of the same group, such as another worker's; it is empty
+        afterwards.
 
-        What was merged is not there to count twice. A copy that was made before is the caller's business.
+        What was merged is not there to count twice. A copy that was made before is the caller's
+        business.
         """
         alike = isinstance(other, ExactSum) and all(
-            getattr(self, name) == getattr(other, name) for name in ("_dimensions", "_scales", "clip_norm", "grid")
+            getattr(self, name) == getattr(other, name)
+            for name in ("_dimensions", "_scales", "clip_norm", "grid")
         )
         if not alike or other is self:
             expected = "another sum with the same leaves, scales, clip norm and grid"
@@ -176,7 +218,10 @@ class ExactSum:
     def _count(self, records: int) -> None:
         if self._records + records > self._most:
             raise NumericsError(
-                expected=f"at most {self._most} records at {self._radius} grid units each, which add up to less than 2^52",
+                expected=(
+                    f"at most {self._most} records at {self._radius} grid units each, which add "
+                    "up to less than 2^52"
+                ),
                 got="more",
                 do="Use a coarser grid.",
             )
@@ -187,14 +232,18 @@ def _torn() -> NumericsError:
     return NumericsError(
         expected="a sum of whole records",
         got="one whose last addition was broken off, or is under way on another thread",
-        do="Throw it away: adding the batch again would count some records twice. Give each thread a sum of its own.",
+        do=(
+            "Throw it away: adding the batch again would count some records twice. Give each "
+            "thread a sum of its own."
+        ),
     )
 
 
 def quantise(
     leaves: Mapping[str, Records], weights: NDArray[np.floating], *, clip_norm: float, grid: Grid
 ) -> dict[str, _FloatArray]:
-    """Each record's own integers, as `ExactSum` adds them: their joint norm is at most clip_norm / spacing, or they are zero.
+    """Each record's own integers, as `ExactSum` adds them: their joint norm is at most clip_norm /
+    spacing, or they are zero.
 
     >>> quantise({"a": np.array([[3.0, 4.0], [30.0, 40.0]])}, np.array([0.2, 0.2]), clip_norm=1.0, grid=Grid(2.0**-4))
     {'a': array([[ 9., 12.],
@@ -211,7 +260,9 @@ def quantise(
 
 @lru_cache(64)
 def _factor(clip_norm: float, grid: Grid, radius: int, scale: float) -> float:
-    """What a weight is multiplied by: 1 / (scale * spacing), lowered so that a record clipped to clip_norm passes the check."""
+    """What a weight is multiplied by: 1 / (scale * spacing), lowered so that a record clipped to
+    clip_norm passes the check.
+    """
     exact = Fraction(radius) / Fraction(clip_norm) / Fraction(scale) * (1 - _SLACK)
     factor = -up(-exact)
     if not 0.0 < factor < math.inf or Fraction(grid.spacing) * radius > Fraction(clip_norm):
@@ -221,41 +272,64 @@ def _factor(clip_norm: float, grid: Grid, radius: int, scale: float) -> float:
 
 
 def _checked(
-    owner: str, dimensions: Mapping[str, int], leaves: Mapping[str, Records], weights: NDArray[np.floating]
+    owner: str,
+    dimensions: Mapping[str, int],
+    leaves: Mapping[str, Records],
+    weights: NDArray[np.floating],
 ) -> tuple[dict[str, Records], _FloatArray]:
     weight = as_rows(owner, "weights", weights)
     if set(leaves) != set(dimensions):
         raise ParameterError(
-            owner=owner, name="leaves", expected=f"exactly the leaves {sorted(dimensions)}", got=str(sorted(leaves))
+            owner=owner,
+            name="leaves",
+            expected=f"exactly the leaves {sorted(dimensions)}",
+            got=str(sorted(leaves)),
         )
     rows = {name: as_rows(owner, f"leaves[{name!r}]", leaves[name]) for name in dimensions}
     for name, leaf in rows.items():
         if leaf.shape != (len(weight), dimensions[name]) or weight.shape[1] != 1:
             expected = f"of shape (B, {dimensions[name]}), with weights of shape (B,)"
             count = "one" if leaf.shape[0] == len(weight) else "not one"  # B itself is sensitive
-            got = f"{leaf.shape[1]} numbers per record, and {count} row of {weight.shape[1]} weights for each"
+            got = (
+                f"{leaf.shape[1]} numbers per record, and {count} row of {weight.shape[1]} "
+                "weights for each"
+            )
             raise ParameterError(owner=owner, name=f"leaves[{name!r}]", expected=expected, got=got)
     return rows, weight[:, 0].astype(np.float64)
 
 
 def _within(squares: Sequence[_FloatArray], radius: int) -> NDArray[np.bool_]:
-    """Which records have integers of joint norm at most the radius, from their squared norms in each leaf; decided exactly.
+    """Which records have integers of joint norm at most the radius, from their squared norms in
+    each leaf; decided exactly.
 
-    A float64 sum of whole numbers is exact while it is below 2^53, and once it is not it never comes back below: so a computed
-    sum of at most radius^2 <= 2^52 is the true one, in any order. NaN and infinity compare as false.
+    A float64 sum of whole numbers is exact while it is below 2^53, and once it is not it never
+    comes back below: so a computed sum of at most radius^2 <= 2^52 is the true one, in any order.
+    NaN and infinity compare as false.
     """
     with np.errstate(all="ignore"):
         return np.asarray(sum(squares) <= float(radius * radius))
 
 
 def _add_units(
-    leaf: Records, weight: _FloatArray, factor: float, chosen: NDArray[np.intp] | None, total: _FloatArray
+    leaf: Records,
+    weight: _FloatArray,
+    factor: float,
+    chosen: NDArray[np.intp] | None,
+    total: _FloatArray,
 ) -> _FloatArray:
-    """Add the integers of the chosen rows (None: all) to `total`. Returns the sums of their squares, 0 for the others."""
+    """Add the integers of the chosen rows (None: all) to `total`. Returns the sums of their
+    squares, 0 for the others.
+    """
     squares = np.zeros(len(weight))
     with np.errstate(all="ignore"):
         if _compiled.worth_it(leaf):
-            _compiled.add_units(leaf, weight * factor, np.arange(len(weight)) if chosen is None else chosen, total, squares)
+            _compiled.add_units(
+                leaf,
+                weight * factor,
+                np.arange(len(weight)) if chosen is None else chosen,
+                total,
+                squares,
+            )
             return squares
         for part, columns in _pieces(len(weight if chosen is None else chosen), leaf.shape[1]):
             some = part if chosen is None else chosen[part]

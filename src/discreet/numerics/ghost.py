@@ -1,12 +1,14 @@
 """Norms of products that are never formed, as certified upper bounds.
 
-A layer's gradient for one record is A^T B = sum_t a_t b_t^T, with a_t its input and b_t its output gradient at position t.
+A layer's gradient for one record is A^T B = sum_t a_t b_t^T, with a_t its input and b_t its output
+gradient at position t.
 
     |A^T B|^2 = sum_(t,s) (a_t.a_s)(b_t.b_s)                                                                 ("ghost norm")
     truth <= computed + (gamma_p + gamma_q + gamma_p gamma_q + rest) * S^2,       S = sum_t |a_t||b_t|        ("spread")
 
-The terms of the first line cancel, so its float32 value may be far below the truth; the second line adds what may be missing.
-Also |A^T B| <= S, whatever the arithmetic. Proof: docs/proofs/sums.md, section 4.
+The terms of the first line cancel, so its float32 value may be far below the truth; the second line
+adds what may be missing. Also |A^T B| <= S, whatever the arithmetic. Proof: docs/proofs/sums.md,
+section 4.
 """
 
 from __future__ import annotations
@@ -43,17 +45,22 @@ def outer_spread(inputs: Records, gradients: Records) -> NDArray[np.float64]:
         first, second = _lengths(inputs), _lengths(gradients)
         lengths = first * second
         # A product may underflow: each position may lose up to the smallest normal number.
-        lost = lengths.shape[1] * float(np.finfo(np.float64).tiny) * np.any((first > 0.0) & (second > 0.0), axis=1)
+        lost = (
+            lengths.shape[1]
+            * float(np.finfo(np.float64).tiny)
+            * np.any((first > 0.0) & (second > 0.0), axis=1)
+        )
         total = np.sum(lengths, axis=1) + lost
         return _infinite_if_nan(total * up(1 / (1 - gamma(lengths.shape[1] + 3, _WIDE))) * _MORE)
 
 
 def ghost_squared_norms(inputs: Records, gradients: Records) -> NDArray[np.float64]:
-    """An upper bound of |A^T B|^2 for each record, from Gram matrices in the arrays' own precision (float32 or float64).
+    """An upper bound of |A^T B|^2 for each record, from Gram matrices in the arrays' own precision
+    (float32 or float64).
 
-    Guarantee: at or above the truth for any order of additions inside the products. It exceeds it by at most about
-    2 (p + q) u S^2, so records whose terms nearly cancel are clipped more than needed, never less.
-    Where that matters, pass float64 arrays.
+    Guarantee: at or above the truth for any order of additions inside the products. It exceeds it
+    by at most about 2 (p + q) u S^2, so records whose terms nearly cancel are clipped more than
+    needed, never less. Where that matters, pass float64 arrays.
 
     Args:
         inputs: the a_t, shape (B, T, p); sensitive.
@@ -68,7 +75,9 @@ def ghost_squared_norms(inputs: Records, gradients: Records) -> NDArray[np.float
     _same_positions(owner, inputs, gradients)
     kind = binary(owner, inputs.dtype)
     if gradients.dtype != kind:
-        raise ParameterError(owner=owner, name="gradients", expected=f"of dtype {kind}", got=str(gradients.dtype))
+        raise ParameterError(
+            owner=owner, name="gradients", expected=f"of dtype {kind}", got=str(gradients.dtype)
+        )
     inputs, gradients = np.asarray(inputs), np.asarray(gradients)
     with np.errstate(all="ignore"):
         gram_inputs = np.matmul(inputs, inputs.swapaxes(1, 2)).astype(np.float64)
@@ -76,20 +85,35 @@ def ghost_squared_norms(inputs: Records, gradients: Records) -> NDArray[np.float
         computed = np.einsum("bts,bts->b", gram_inputs, gram_gradients)
         spread = outer_spread(inputs, gradients)
         high = np.nextafter(computed + _missing(inputs, gradients, spread), math.inf)
-        high = np.where(np.isfinite(computed), high, math.inf)  # overflow says nothing; the spread still does
+        high = np.where(
+            np.isfinite(computed), high, math.inf
+        )  # overflow says nothing; the spread still does
         return _infinite_if_nan(
-            np.minimum(high, np.where(spread > 0.0, np.nextafter(_MORE * spread * spread, math.inf), spread))
+            np.minimum(
+                high,
+                np.where(spread > 0.0, np.nextafter(_MORE * spread * spread, math.inf), spread),
+            )
         )
 
 
-def _missing(inputs: Records, gradients: Records, spread: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The most by which the computed value is below the truth: relative errors of the terms, and underflow."""
+def _missing(
+    inputs: Records, gradients: Records, spread: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """The most by which the computed value is below the truth: relative errors of the terms, and
+    underflow.
+    """
     kind = binary("ghost_squared_norms", inputs.dtype)
     positions, p, q = inputs.shape[1], inputs.shape[2], gradients.shape[2]
-    relative = (1 + gamma(p, kind)) * (1 + gamma(q, kind)) * (1 + gamma(positions**2 + 1, _WIDE)) - 1
+    relative = (1 + gamma(p, kind)) * (1 + gamma(q, kind)) * (
+        1 + gamma(positions**2 + 1, _WIDE)
+    ) - 1
     lost = up(16 * tiny(kind))
     sums = p * _lengths(gradients).sum(axis=1) ** 2 + q * _lengths(inputs).sum(axis=1) ** 2
-    underflow = lost * sums + lost * lost * p * q * positions**2 + 2.0**-1000 * (p + 1) * (q + 1) * (positions + 1) ** 2
+    underflow = (
+        lost * sums
+        + lost * lost * p * q * positions**2
+        + 2.0**-1000 * (p + 1) * (q + 1) * (positions + 1) ** 2
+    )
     return np.asarray((up(relative) * spread * spread + underflow) * _MORE)
 
 

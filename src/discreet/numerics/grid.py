@@ -1,9 +1,12 @@
-"""The grid on which sums and noise live: multiples of a power of two, so that every step from sum to release is exact.
+"""The grid on which sums and noise live: multiples of a power of two, so that every step from sum
+to release is exact.
 
-    sums -> integers of the grid (exact records, or rounded once) -> + integer noise -> * spacing -> release
+    sums -> integers of the grid (exact records, or rounded once) -> + integer noise -> * spacing ->
+    release
 
-For a spacing g that is a power of two, x/g and k*g are exact in float64, and integers below 2^53 add exactly. So the release
-g*(S + round(s*Z)) is a function of S*g + (s*g)*Z alone: post-processing of the ideal Gaussian mechanism (docs/proofs/noise.md).
+For a spacing g that is a power of two, x/g and k*g are exact in float64, and integers below 2^53
+add exactly. So the release g*(S + round(s*Z)) is a function of S*g + (s*g)*Z alone: post-processing
+of the ideal Gaussian mechanism (docs/proofs/noise.md).
 """
 
 from __future__ import annotations
@@ -41,26 +44,36 @@ class Grid:
         spacing = check.positive("Grid", "spacing", self.spacing)
         mantissa, exponent = math.frexp(spacing)
         if mantissa != 0.5 or not -900 <= exponent <= 900:
-            raise ParameterError(owner="Grid", name="spacing", expected="a power of two in 2^±900", got=repr(spacing))
+            raise ParameterError(
+                owner="Grid", name="spacing", expected="a power of two in 2^±900", got=repr(spacing)
+            )
         object.__setattr__(self, "spacing", spacing)
 
     @classmethod
     def for_noise(cls, *, noise_std: float, clip_norm: float) -> Grid:
         """Fine enough that rounding is far below the noise, coarse enough that everything is exact.
 
-        The spacing is about noise_std * 2^-23; clip_norm * 2^-26 where the noise is far smaller than the clip norm; clip_norm *
-        2^-12 where it is thousands of times larger, as for a private metric, down to noise_std * 2^-32.
+        The spacing is about noise_std * 2^-23; clip_norm * 2^-26 where the noise is far smaller
+        than the clip norm; clip_norm * 2^-12 where it is thousands of times larger, as for a
+        private metric, down to noise_std * 2^-32.
         """
         deviation = check.positive("Grid.for_noise", "noise_std", noise_std)
         clip = check.positive("Grid.for_noise", "clip_norm", clip_norm)
-        noise_bits, clip_bits = math.frexp(deviation)[1], math.frexp(clip)[1]  # 2^bits is above, by at most a factor of 2
+        noise_bits, clip_bits = (
+            math.frexp(deviation)[1],
+            math.frexp(clip)[1],
+        )  # 2^bits is above, by at most a factor of 2
         fine = min(noise_bits - 1 - _FINENESS, clip_bits - 1 - _CLIP_BITS)
-        exact = max(noise_bits - round(math.log2(_MOST_SCALE)), clip_bits - round(math.log2(_MOST_CLIP)))
+        exact = max(
+            noise_bits - round(math.log2(_MOST_SCALE)), clip_bits - round(math.log2(_MOST_CLIP))
+        )
         exponent = max(fine, exact)
         if not -900 < exponent < 900:
             expected = "within a factor of 2^800 of 1"
             got = f"noise_std {deviation!r}, clip_norm {clip!r}"
-            raise ParameterError(owner="Grid.for_noise", name="noise_std", expected=expected, got=got)
+            raise ParameterError(
+                owner="Grid.for_noise", name="noise_std", expected=expected, got=got
+            )
         return cls(math.ldexp(1.0, exponent))
 
     def scale(self, noise_std: float) -> float:
@@ -68,14 +81,17 @@ class Grid:
         scale = check.positive("Grid.scale", "noise_std", noise_std) / self.spacing
         if not scale <= _MOST_SCALE or scale * self.spacing != noise_std:
             raise NumericsError(
-                expected=f"a noise_std of at most {_MOST_SCALE:g} times the spacing {self.spacing!r}",
+                expected=(
+                    f"a noise_std of at most {_MOST_SCALE:g} times the spacing {self.spacing!r}"
+                ),
                 got=repr(noise_std),
                 do="Use a coarser grid: Grid.for_noise(...) chooses one.",
             )
         return scale
 
     def radius(self, clip_norm: float) -> int:
-        """The clip norm in grid units, rounded down: the largest norm of a record's integers in exact sums.
+        """The clip norm in grid units, rounded down: the largest norm of a record's integers in
+        exact sums.
 
         >>> Grid(0.25).radius(1.1)
         4
@@ -83,19 +99,24 @@ class Grid:
         units = check.positive("Grid.radius", "clip_norm", clip_norm) / self.spacing
         if not 1.0 <= units <= _MOST_CLIP:
             raise NumericsError(
-                expected=f"a clip_norm between {self.spacing!r} and {_MOST_CLIP:g} times that spacing",
+                expected=(
+                    f"a clip_norm between {self.spacing!r} and {_MOST_CLIP:g} times that spacing"
+                ),
                 got=repr(clip_norm),
                 do="Use another grid: Grid.for_noise(...) chooses one.",
             )
         return math.floor(units)
 
     def integers(self, values: NDArray[np.floating]) -> NDArray[np.float64]:
-        """The nearest integers of the grid, as float64: rounded once, exact where a value is on the grid.
+        """The nearest integers of the grid, as float64: rounded once, exact where a value is on the
+        grid.
 
         Raises:
             NumericsError: a value is not finite or too large to stay exact when noise is added.
         """
-        with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # what overflows is refused below
+        with np.errstate(
+            over="ignore", under="ignore", invalid="ignore"
+        ):  # what overflows is refused below
             units = np.rint(np.asarray(values, np.float64) / self.spacing)
         if not np.all(np.abs(units) < _HEADROOM):  # also false for NaN
             raise NumericsError(
@@ -105,8 +126,12 @@ class Grid:
             )
         return np.asarray(units)
 
-    def checked_integers(self, values: NDArray[np.floating], out: NDArray[np.float64]) -> NDArray[np.float64]:
-        """As `integers`, into `out`, for values between two that `integers` took: rounding is monotone, so these fit too."""
+    def checked_integers(
+        self, values: NDArray[np.floating], out: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """As `integers`, into `out`, for values between two that `integers` took: rounding is
+        monotone, so these fit too.
+        """
         np.copyto(out, values)
         out *= 1.0 / self.spacing  # a power of two, as is its inverse
         return np.rint(out, out=out)

@@ -2,7 +2,8 @@
 
     P[Binomial(n, q) >= k] <= exp(-n KL(k/n || q)),   k >= n q                                                        (Chernoff)
 
-Computed in decimal arithmetic with 80 digits, whose logarithm and exponential are correctly rounded, then rounded up.
+Computed in decimal arithmetic with 80 digits, whose logarithm and exponential are correctly
+rounded, then rounded up.
 """
 
 from __future__ import annotations
@@ -17,14 +18,18 @@ __all__ = ["overflow_probability", "sample_limit"]
 
 _DIGITS = Context(prec=80)
 _SMALLEST = Decimal("1e-340")  # below every float64; smaller bounds are not told apart
-_SLACK = Decimal("1e-30")  # absolute, on the exponent: cancellation costs at most 20 of the 80 digits, below 1e-50
+_SLACK = Decimal(
+    "1e-30"
+)  # absolute, on the exponent: cancellation costs at most 20 of the 80 digits, below 1e-50
 
 
 def overflow_probability(limit: int, *, records: int, probability: float) -> float:
-    """An upper bound of the probability that a Poisson sample among `records` others has `limit` records or more.
+    """An upper bound of the probability that a Poisson sample among `records` others has `limit`
+    records or more.
 
-    Then the sample with the record in question may be larger than `limit`. The delta to charge is this times the number of
-    steps (docs/proofs/sums.md, section 5); `records` is the public size of the data set.
+    Then the sample with the record in question may be larger than `limit`. The delta to charge is
+    this times the number of steps (docs/proofs/sums.md, section 5); `records` is the public size of
+    the data set.
 
     >>> overflow_probability(200, records=10_000, probability=0.01) < 1e-16
     True

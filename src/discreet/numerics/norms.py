@@ -1,11 +1,13 @@
 """Certified upper bounds of the L2 norms of records.
 
-    squares in float64 -> added in lanes of columns -> lanes added in a tree -> times 1/(1 - k*u), rounded up
+    squares in float64 -> added in lanes of columns -> lanes added in a tree -> times 1/(1 - k*u),
+    rounded up
 
-k is the number of roundings on the longest path, u = 2^-53. Lanes and tree use elementwise additions only, so the order, and
-with it every bit of a norm, depends on the number of columns and on nothing else: not on the record's place in the batch, the
-size of the batch or the memory layout. Without that, one added record could change the weights of all others
-(docs/proofs/sums.md).
+k is the number of roundings on the longest path, u = 2^-53. Lanes and tree use elementwise
+additions only, so the order, and
+with it every bit of a norm, depends on the number of columns and on nothing else: not on the
+record's place in the batch, the size of the batch or the memory layout. Without that, one added
+record could change the weights of all others (docs/proofs/sums.md).
 """
 
 from __future__ import annotations
@@ -25,20 +27,33 @@ from discreet.numerics import _compiled
 from discreet.numerics._compiled import LANES
 from discreet.numerics._rational import binary, gamma, tiny, up
 
-__all__ = ["NormError", "Records", "as_rows", "l2_norms", "norm_error", "squared_norms", "tree_sums"]
+__all__ = [
+    "NormError",
+    "Records",
+    "as_rows",
+    "l2_norms",
+    "norm_error",
+    "squared_norms",
+    "tree_sums",
+]
 
 Records: TypeAlias = NDArray[np.floating]
 """Float16, float32 or float64, one record per entry of the first axis."""
 
 _CHUNK = 2**16  # numbers converted at a time; they stay in the cache
-_SAFE_LEAST, _SAFE_MOST = 2.0**-500, 2.0**1000  # squared norms that float64 squares give without over- or underflow
+_SAFE_LEAST, _SAFE_MOST = (
+    2.0**-500,
+    2.0**1000,
+)  # squared norms that float64 squares give without over- or underflow
 _WIDE = np.dtype(np.float64)
 
 
 def l2_norms(records: Records) -> NDArray[np.float64]:
-    """An upper bound of each record's L2 norm, relative excess below 1e-12 up to 10^6 columns, 1e-9 up to 10^9.
+    """An upper bound of each record's L2 norm, relative excess below 1e-12 up to 10^6 columns, 1e-9
+    up to 10^9.
 
-    Guarantee: at or above the true norm of the numbers given. A function of the record alone, bit for bit.
+    Guarantee: at or above the true norm of the numbers given. A function of the record alone, bit
+        for bit.
 
     | record | bound |
     |---|---|
@@ -59,7 +74,8 @@ def l2_norms(records: Records) -> NDArray[np.float64]:
 
 
 def squared_norms(records: Records) -> NDArray[np.float64]:
-    """An upper bound of each record's squared L2 norm; edge cases as for `l2_norms`, with the range of float64 for the square.
+    """An upper bound of each record's squared L2 norm; edge cases as for `l2_norms`, with the range
+    of float64 for the square.
 
     A record that is not zero has a bound above zero even where its square underflows.
 
@@ -75,7 +91,8 @@ def squared_norms(records: Records) -> NDArray[np.float64]:
 
 @dataclass(frozen=True, slots=True)
 class NormError:
-    """How far a computed sum of squares may be below the truth: truth <= (computed + absolute) * factor.
+    """How far a computed sum of squares may be below the truth: truth <= (computed + absolute) *
+    factor.
 
     >>> error = norm_error(np.float32, dimension=10**6, block=1024)
     >>> error.factor < 1.0000613, error.bound(np.array([1.0])).round(6).tolist()
@@ -86,21 +103,28 @@ class NormError:
     absolute: float
 
     def bound(self, computed: NDArray[np.floating]) -> NDArray[np.float64]:
-        """Upper bounds of the squared norms, for sums of squares computed as described; +infinity where not finite."""
+        """Upper bounds of the squared norms, for sums of squares computed as described; +infinity
+        where not finite.
+        """
         wide = np.asarray(computed, np.float64)
         with np.errstate(all="ignore"):
-            high = np.nextafter(np.nextafter(wide + self.absolute, math.inf) * self.factor, math.inf)
+            high = np.nextafter(
+                np.nextafter(wide + self.absolute, math.inf) * self.factor, math.inf
+            )
         return np.where(wide >= 0.0, high, math.inf)  # also for NaN
 
 
 def norm_error(dtype: DTypeLike, dimension: int, block: int) -> NormError:
-    """The error of squares and sums over blocks in `dtype`, in any order, block sums added in float64 in any order.
+    """The error of squares and sums over blocks in `dtype`, in any order, block sums added in
+    float64 in any order.
 
-    For an engine that computes its sums of squares elsewhere. Each term is rounded at most 1 + (block - 1) times in `dtype` and
-    less than dimension/block times in float64; each operation may lose an underflowed value, flushed to zero or not.
+    For an engine that computes its sums of squares elsewhere. Each term is rounded at most 1 +
+    (block - 1) times in `dtype` and less than dimension/block times in float64; each operation may
+    lose an underflowed value, flushed to zero or not.
 
     Args:
-        dtype: float32 or float64 (not TF32 or bfloat16 products, which round the factors first); public.
+        dtype: float32 or float64 (not TF32 or bfloat16 products, which round the factors first);
+            public.
         dimension: columns of a record; public.
         block: columns summed in `dtype`; public.
     """
@@ -109,19 +133,34 @@ def norm_error(dtype: DTypeLike, dimension: int, block: int) -> NormError:
     columns = check.whole(owner, "dimension", dimension, least=0)
     width = check.whole(owner, "block", block, least=1)
     blocks = -(-columns // width)
-    lost = 6 * columns * tiny(kind)  # three operations per column, later rounded up by less than a factor of 2
-    # All terms are positive: computed >= (1 - a)(1 - b) (truth - lost), with a and b the shares below.
+    lost = (
+        6 * columns * tiny(kind)
+    )  # three operations per column, later rounded up by less than a factor of 2
+    # All terms are positive: computed >= (1 - a)(1 - b) (truth - lost), with a and b the shares
+    # below.
     least = (1 - _share(min(width, columns), kind)) * (1 - _share(blocks, _WIDE))
     return NormError(up(1 / least), up(lost))
 
 
 def as_rows(owner: str, name: str, records: Records) -> Records:
     """The records as (B, d), or an error that says what is wrong."""
-    if not isinstance(records, np.ndarray) or records.dtype not in (np.float16, np.float32, np.float64) or records.ndim < 1:
-        got = f"{records.dtype}, {records.ndim} axes" if isinstance(records, np.ndarray) else type(records).__name__
-        expected = "an array of float16, float32 or float64 with one record per entry of the first axis"
+    if (
+        not isinstance(records, np.ndarray)
+        or records.dtype not in (np.float16, np.float32, np.float64)
+        or records.ndim < 1
+    ):
+        got = (
+            f"{records.dtype}, {records.ndim} axes"
+            if isinstance(records, np.ndarray)
+            else type(records).__name__
+        )
+        expected = (
+            "an array of float16, float32 or float64 with one record per entry of the first axis"
+        )
         raise ParameterError(owner=owner, name=name, expected=expected, got=got)
-    return np.asarray(records).reshape(len(records), math.prod(records.shape[1:]))  # a mask would hide numbers from the norm
+    return np.asarray(records).reshape(
+        len(records), math.prod(records.shape[1:])
+    )  # a mask would hide numbers from the norm
 
 
 def _bounds(rows: Records) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
@@ -129,7 +168,9 @@ def _bounds(rows: Records) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
     square = _sums_of_squares(rows)
     exponent = np.zeros(len(rows), np.int32)
     if rows.dtype == _WIDE:  # narrower numbers have squares well inside the range
-        odd = np.flatnonzero(~((square >= _SAFE_LEAST) & (square <= _SAFE_MOST)))  # rare, and true for NaN
+        odd = np.flatnonzero(
+            ~((square >= _SAFE_LEAST) & (square <= _SAFE_MOST))
+        )  # rare, and true for NaN
         height = max(1, _CHUNK // max(1, rows.shape[1]))
         for start in range(0, len(odd), height):
             some = odd[start : start + height]
@@ -144,7 +185,8 @@ def _scaled(rows: Records) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
     largest = np.max(np.abs(rows), axis=1, initial=0.0)
     finite = np.isfinite(largest)  # false for NaN
     exponent = np.where(finite, np.frexp(np.where(finite, largest, 0.0))[1], 0).astype(np.int32)
-    # What underflows here is below 2^-500 of the largest entry: less than one more rounding for any number of columns.
+    # What underflows here is below 2^-500 of the largest entry: less than one more rounding for any
+    # number of columns.
     total = _sums_of_squares(np.ldexp(rows, -exponent[:, np.newaxis]))
     return np.where(finite, _above(total), math.inf), exponent
 
@@ -171,10 +213,12 @@ def _sums_of_squares(rows: Records) -> NDArray[np.float64]:
 
 
 def tree_sums(terms: Any) -> Any:
-    """Row sums by elementwise additions, in an order that depends on the number of columns only. Overwrites its argument.
+    """Row sums by elementwise additions, in an order that depends on the number of columns only.
+    Overwrites its argument.
 
-    A library's own sum may take another order for another number of rows or another layout: then a record that comes or goes
-    would move the norms of all others (docs/proofs/sums.md, assumption A). For arrays of NumPy or torch.
+    A library's own sum may take another order for another number of rows or another layout: then a
+    record that comes or goes would move the norms of all others (docs/proofs/sums.md, assumption
+    A). For arrays of NumPy or torch.
     """
     width = terms.shape[1]
     while width > 1:

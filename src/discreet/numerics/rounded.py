@@ -1,13 +1,15 @@
-"""Floating-point sums with a proven sensitivity: what rounding adds when records are summed in float32 or float64.
+"""Floating-point sums with a proven sensitivity: what rounding adds when records are summed in
+float32 or float64.
 
     Delta = C' + (gamma * N + gamma_64 * (2L - 1)) * kappa * C' + L * rho * C' + underflow + g * sqrt(d),     C' = C * (1 + eta)
 
 (and gamma(S) * N_S more where the sums of S microbatches are joined before they go to float64).
 
-C clip norm, eta how far it may be exceeded, L most records in a sample, g spacing of the grid, d dimension, gamma the relative
-error of one coordinate of a microbatch and gamma_64 that of the float64 sum over microbatches, kappa and rho the spread and
-drift of `FloatSum`. N counts the records of both neighbours whose sums may differ: 2L - 1, or 2mk - 1 if at most k microbatches
-of m records do. Proof: docs/proofs/sums.md, section 3.
+C clip norm, eta how far it may be exceeded, L most records in a sample, g spacing of the grid, d
+dimension, gamma the relative error of one coordinate of a microbatch and gamma_64 that of the
+float64 sum over microbatches, kappa and rho the spread and drift of `FloatSum`. N counts the
+records of both neighbours whose sums may differ: 2L - 1, or 2mk - 1 if at most k microbatches of m
+records do. Proof: docs/proofs/sums.md, section 3.
 """
 
 from __future__ import annotations
@@ -27,29 +29,37 @@ from discreet.numerics.grid import Grid
 __all__ = ["FloatSum", "float_sum_sensitivity"]
 
 _WIDE = np.dtype(np.float64)
-_EXTRA = 2  # roundings of a term beside those of a sum of products, such as by its weight and its scale
+_EXTRA = (
+    2  # roundings of a term beside those of a sum of products, such as by its weight and its scale
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FloatSum:
-    """How a sum is computed: at most `microbatch` records at a time in `dtype`, then microbatches in float64, in any order.
+    """How a sum is computed: at most `microbatch` records at a time in `dtype`, then microbatches
+    in float64, in any order.
 
     Args:
-        records: most records in a sample, or the limit whose overflow is charged to delta (`sample_limit`); public.
-        microbatch: most records of one sum in `dtype`; equal to `records` if everything is summed in `dtype`; public.
+        records: most records in a sample, or the limit whose overflow is charged to delta
+            (`sample_limit`); public.
+        microbatch: most records of one sum in `dtype`; equal to `records` if everything is summed
+            in `dtype`; public.
         dtype: float32 or float64. Half precision is refused: 2^8 roundings lose everything.
         dimension: coordinates of all leaves of the group together; public.
-        terms: products that a record contributes to one coordinate of one sum in `dtype`, such as the length of a sequence;
+        terms: products that a record contributes to one coordinate of one sum in `dtype`, such as
+            the length of a sequence; public.
+        pieces: into how many sums in `dtype`, added in float64, a microbatch is split by its terms;
             public.
-        pieces: into how many sums in `dtype`, added in float64, a microbatch is split by its terms; public.
-        joined: how many sums of consecutive microbatches are added up in `dtype`, before float64, by a rule that does not
-            depend on the sample; public.
-        spread: bound on sum_t |a_t||b_t| of a weighted record in units of clip_norm; 1 where terms is 1. See `outer_spread`.
-        drift: most that one record's own contribution may change, in units of clip_norm, when other records come or go. Zero if
-            its bits depend on nothing but the record.
-        changed_microbatches: in how many microbatches at most the neighbours differ, where a microbatch with the same contents
-            has the same sum, bit for bit. None: in all. 1: a record's coming or going leaves every other record in its
-            microbatch and place. 2: the records stand in a uniformly random order, drawn for this sample alone, and the places
+        joined: how many sums of consecutive microbatches are added up in `dtype`, before float64,
+            by a rule that does not depend on the sample; public.
+        spread: bound on sum_t |a_t||b_t| of a weighted record in units of clip_norm; 1 where terms
+            is 1. See `outer_spread`.
+        drift: most that one record's own contribution may change, in units of clip_norm, when other
+            records come or go. Zero if its bits depend on nothing but the record.
+        changed_microbatches: in how many microbatches at most the neighbours differ, where a
+            microbatch with the same contents has the same sum, bit for bit. None: in all. 1: a
+            record's coming or going leaves every other record in its microbatch and place. 2: the
+            records stand in a uniformly random order, drawn for this sample alone, and the places
             are cut by a rule that does not depend on the sample (`Session.order`).
 
     >>> FloatSum(records=1024, microbatch=32, dtype="float32", dimension=10**6).relative_error < 2.1e-6
@@ -74,15 +84,23 @@ class FloatSum:
             object.__setattr__(self, name, check.whole(owner, name, getattr(self, name), least=1))
         if self.microbatch > self.records:
             got = str(self.microbatch)
-            raise ParameterError(owner=owner, name="microbatch", expected=f"at most records={self.records}", got=got)
+            raise ParameterError(
+                owner=owner, name="microbatch", expected=f"at most records={self.records}", got=got
+            )
         spread = check.positive(owner, "spread", self.spread)
         if spread < 1.0:
             expected = "at least 1: the sum of |a_t||b_t| is never below the norm"
-            raise ParameterError(owner=owner, name="spread", expected=expected, got=repr(self.spread))
+            raise ParameterError(
+                owner=owner, name="spread", expected=expected, got=repr(self.spread)
+            )
         object.__setattr__(self, "dtype", kind)
-        object.__setattr__(self, "dimension", check.whole(owner, "dimension", self.dimension, least=0))
+        object.__setattr__(
+            self, "dimension", check.whole(owner, "dimension", self.dimension, least=0)
+        )
         object.__setattr__(self, "spread", spread)
-        object.__setattr__(self, "drift", check.fraction(owner, "drift", self.drift, zero=True, one=True))
+        object.__setattr__(
+            self, "drift", check.fraction(owner, "drift", self.drift, zero=True, one=True)
+        )
         if self.changed_microbatches is not None:
             changed = check.whole(owner, "changed_microbatches", self.changed_microbatches, least=1)
             object.__setattr__(self, "changed_microbatches", changed)
@@ -96,15 +114,26 @@ class FloatSum:
         return gamma(self.microbatch * self.terms + _EXTRA, binary("FloatSum", self.dtype))
 
     def _joining(self) -> Fraction:
-        return gamma(self.joined, binary("FloatSum", self.dtype)) if self.joined > 1 else Fraction(0)
+        return (
+            gamma(self.joined, binary("FloatSum", self.dtype)) if self.joined > 1 else Fraction(0)
+        )
 
     def _across(self) -> Fraction:
         return gamma(self.records * self.pieces, _WIDE)  # no more microbatches than records
 
     def _excess(self) -> Fraction:
-        """What rounding adds to the difference of two neighbours, in units of the largest contribution."""
-        within, joining, across, most = self._within(), self._joining(), self._across(), 2 * self.records - 1
-        rounding = within * self._differing(1) + joining * (1 + within) * self._differing(self.joined)
+        """What rounding adds to the difference of two neighbours, in units of the largest
+        contribution.
+        """
+        within, joining, across, most = (
+            self._within(),
+            self._joining(),
+            self._across(),
+            2 * self.records - 1,
+        )
+        rounding = within * self._differing(1) + joining * (1 + within) * self._differing(
+            self.joined
+        )
         rounding = (rounding + across * (1 + within) * (1 + joining) * most) * Fraction(self.spread)
         return rounding + self.records * Fraction(self.drift)
 
@@ -119,21 +148,25 @@ class FloatSum:
 def float_sum_sensitivity(
     how: FloatSum, *others: FloatSum, clip_norm: float, grid: Grid, norm_error: float = 2.0**-23
 ) -> float:
-    """The most that one record moves the sum after it was rounded to the grid, in L2 norm; rounded up.
+    """The most that one record moves the sum after it was rounded to the grid, in L2 norm; rounded
+    up.
 
-    Guarantee: for any two samples of at most `how.records` records that differ by one (added, removed or zeroed out), whose
-    contributions have norm at most clip_norm * (1 + norm_error), the sums computed as `how` says and rounded by
-    `grid.integers` differ by at most this. Replace-one: at most twice this.
+    Guarantee: for any two samples of at most `how.records` records that differ by one (added,
+    removed or zeroed out), whose contributions have norm at most clip_norm * (1 + norm_error), the
+    sums computed as `how` says and rounded by `grid.integers` differ by at most this. Replace-one:
+    at most twice this.
 
     Args:
         how: public.
-        others: how further leaves of the same group are summed, each part with its own leaves and so its own dimension. Their
-            errors stand at right angles, but do not merge into the worst one: neighbours may differ in other records' sums in
-            each part. Public.
+        others: how further leaves of the same group are summed, each part with its own leaves and
+            so its own dimension. Their
+            errors stand at right angles, but do not merge into the worst one: neighbours may differ
+            in other records' sums in each part. Public.
         clip_norm: bound that the weights were computed for, over all leaves together; public.
         grid: to which the float64 sum is rounded, once; public.
-        norm_error: how far contributions may exceed clip_norm, relative; the default covers weights from certified norms that
-            were rounded to float32, and the product of weight and vector if that is rounded before the sum.
+        norm_error: how far contributions may exceed clip_norm, relative; the default covers weights
+            from certified norms that were rounded to float32, and the product of weight and vector
+            if that is rounded before the sum.
 
     >>> how = FloatSum(records=1024, microbatch=32, dtype="float32", dimension=10**6)
     >>> round(float_sum_sensitivity(how, clip_norm=1.0, grid=Grid(2.0**-24)), 4)
@@ -145,12 +178,16 @@ def float_sum_sensitivity(
         check.instance(owner, "how", part, FloatSum)
         if part.records != how.records:
             expected = f"of the same sample, with records={how.records}"
-            raise ParameterError(owner=owner, name="others", expected=expected, got=str(part.records))
+            raise ParameterError(
+                owner=owner, name="others", expected=expected, got=str(part.records)
+            )
     check.instance(owner, "grid", grid, Grid)
     clip = Fraction(check.positive(owner, "clip_norm", clip_norm))
     slack = Fraction(check.real(owner, "norm_error", norm_error))
     if slack < 0:
-        raise ParameterError(owner=owner, name="norm_error", expected="at least 0", got=repr(norm_error))
+        raise ParameterError(
+            owner=owner, name="norm_error", expected="at least 0", got=repr(norm_error)
+        )
     most = clip * (1 + slack)
     for part in parts:
         _refuse_overflow(part, most, binary(owner, part.dtype))
@@ -158,7 +195,11 @@ def float_sum_sensitivity(
     excess = _length([part._excess() for part in parts])  # noqa: SLF001  (two halves of one formula)
     value = up(most * (1 + excess) + (max(map(_underflow, parts)) + Fraction(grid.spacing)) * side)
     if not math.isfinite(value):
-        raise NumericsError(expected="a sensitivity that is a float64", got="one beyond its range", do="Rescale the records.")
+        raise NumericsError(
+            expected="a sensitivity that is a float64",
+            got="one beyond its range",
+            do="Rescale the records.",
+        )
     return value
 
 
@@ -171,8 +212,17 @@ def _length(sizes: list[Fraction]) -> Fraction:
 
 
 def _underflow(how: FloatSum) -> Fraction:
-    """Of one coordinate: at most three operations per term, four where sums are joined, doubled by later roundings, twice."""
-    return 2 * (6 if how.joined == 1 else 8) * how.records * how.terms * how.pieces * tiny(binary("FloatSum", how.dtype))
+    """Of one coordinate: at most three operations per term, four where sums are joined, doubled by
+    later roundings, twice.
+    """
+    return (
+        2
+        * (6 if how.joined == 1 else 8)
+        * how.records
+        * how.terms
+        * how.pieces
+        * tiny(binary("FloatSum", how.dtype))
+    )
 
 
 def _refuse_overflow(how: FloatSum, most: Fraction, kind: np.dtype[np.floating]) -> None:

@@ -1,12 +1,14 @@
-"""DP-SGD in four numbers: batch, duration, noise, target. Three of them are given, the fourth follows, on the safe side.
+"""DP-SGD in four numbers: batch, duration, noise, target. Three of them are given, the fourth
+follows, on the safe side.
 
     batch       sampling_probability, or expected_batch_size of `records` records
     duration    steps, or epochs
     noise       noise_multiplier
     target      epsilon at delta
 
-Without a target the three others are taken as they are. With one, the missing value is searched for; the answer is a value
-at which the accountant itself computed an upper bound that is at most epsilon (docs/proofs/calibration.md).
+Without a target the three others are taken as they are. With one, the missing value is searched
+for; the answer is a value at which the accountant itself computed an upper bound that is at most
+epsilon (docs/proofs/calibration.md).
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ from discreet.units import Adjacency, Guarantee
 __all__ = ["Numbers", "Request", "Target", "default_delta", "guarantee_of", "search", "steps_of"]
 
 _OWNER = "Plan.dpsgd"
-_TOLERANCE = 1e-3  # a search ends when the certified epsilon is this close, relatively, below the target
+_TOLERANCE = (
+    1e-3  # a search ends when the certified epsilon is this close, relatively, below the target
+)
 _FORGIVEN = Fraction(1, 10**12)  # 1/3 is not a float: three draws of it are one epoch all the same
 
 
@@ -67,8 +71,8 @@ class Numbers:
 def default_delta(records: int) -> float:
     """The largest power of ten that is at most 1/(10 records).
 
-    At delta = 1/records, publishing one record chosen at random would count as private; a tenth of that is the usual
-    distance to keep [Ponomareva2023].
+    At delta = 1/records, publishing one record chosen at random would count as private; a tenth of
+    that is the usual distance to keep [Ponomareva2023].
 
     >>> default_delta(60_000), default_delta(1_000_000)
     (1e-06, 1e-07)
@@ -80,9 +84,9 @@ def default_delta(records: int) -> float:
 def steps_of(epochs: float, expected_batch_size: float, records: int) -> int:
     """Steps for a number of passes: epochs * records / expected_batch_size, rounded up.
 
-    The numbers are read as the decimals that Python prints, and one part in 10^12 is forgiven, so that 0.1 epochs of batches
-    of 10 of 1,000 records are 10 steps and not 11. The result is what is drawn and what is charged, so that rounding can
-    never come between the two (P32).
+    The numbers are read as the decimals that Python prints, and one part in 10^12 is forgiven, so
+    that 0.1 epochs of batches of 10 of 1,000 records are 10 steps and not 11. The result is what is
+    drawn and what is charged, so that rounding can never come between the two (P32).
 
     >>> steps_of(20, 512, 60_000), steps_of(0.1, 10, 1_000), steps_of(1, 1 / 3, 1)
     (2344, 10, 3)
@@ -93,11 +97,15 @@ def steps_of(epochs: float, expected_batch_size: float, records: int) -> int:
     nearest = round(exact)
     steps = nearest if abs(exact - nearest) <= _FORGIVEN * exact else math.ceil(exact)
     if steps >= 2**63:
-        raise ParameterError(owner=_OWNER, name="epochs", expected="fewer than 2^63 steps", got=f"{epochs!r}")
+        raise ParameterError(
+            owner=_OWNER, name="epochs", expected="fewer than 2^63 steps", got=f"{epochs!r}"
+        )
     return max(1, steps)
 
 
-def guarantee_of(numbers: tuple[float, int, float], delta: float, adjacency: Adjacency) -> Guarantee:
+def guarantee_of(
+    numbers: tuple[float, int, float], delta: float, adjacency: Adjacency
+) -> Guarantee:
     """What (probability, steps, noise multiplier) costs, certified."""
     probability, steps, noise_multiplier = numbers
     step = Step(Poisson(probability), GaussianSum("sum", 1.0, noise_multiplier))
@@ -107,7 +115,8 @@ def guarantee_of(numbers: tuple[float, int, float], delta: float, adjacency: Adj
 def search(cost: Callable[[int], Guarantee], most: int, target: Target, *, rising: bool) -> int:
     """The whole number in 1..most nearest to the target among those that meet it.
 
-    `cost` should rise (or fall) with the number. If it does not everywhere, the answer may waste budget but still meets the
+    `cost` should rise (or fall) with the number. If it does not everywhere, the answer may waste
+    budget but still meets the
     target: only a number whose own certified cost is at most the target is returned.
 
     Raises:
@@ -138,7 +147,9 @@ def search(cost: Callable[[int], Guarantee], most: int, target: Target, *, risin
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What the caller of `Plan.dpsgd` said: nothing twice, nothing half, and exactly one of the four numbers left out."""
+    """What the caller of `Plan.dpsgd` said: nothing twice, nothing half, and exactly one of the
+    four numbers left out.
+    """
 
     records: int | None = None
     expected_batch_size: float | None = None
@@ -156,12 +167,18 @@ class Request:
             raise _refused("epochs", "left out when steps is given", repr(self.epochs))
         if self.sampling_probability is not None and self.expected_batch_size is not None:
             raise _refused(
-                "sampling_probability", "left out when expected_batch_size is given", repr(self.sampling_probability)
+                "sampling_probability",
+                "left out when expected_batch_size is given",
+                repr(self.sampling_probability),
             )
         if self.expected_batch_size is not None and self.records is None:
             raise _refused("records", "given with expected_batch_size", "None")
         if self.expected_batch_size is not None and self.expected_batch_size > (self.records or 0):
-            raise _refused("expected_batch_size", f"at most records={self.records}", repr(self.expected_batch_size))
+            raise _refused(
+                "expected_batch_size",
+                f"at most records={self.records}",
+                repr(self.expected_batch_size),
+            )
         if self.delta is not None and self.epsilon is None:
             raise _refused("delta", "left out when no epsilon is asked for", repr(self.delta))
         if self.epsilon is not None and self.delta is None and self.records is None:
@@ -170,13 +187,17 @@ class Request:
     def _normalise(self) -> None:
         for name in ("records", "steps"):
             if getattr(self, name) is not None:
-                object.__setattr__(self, name, check.whole(_OWNER, name, getattr(self, name), least=1))
+                object.__setattr__(
+                    self, name, check.whole(_OWNER, name, getattr(self, name), least=1)
+                )
         for name in ("expected_batch_size", "epochs", "noise_multiplier", "epsilon"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, check.positive(_OWNER, name, getattr(self, name)))
         for name, one in (("sampling_probability", True), ("delta", False)):
             if getattr(self, name) is not None:
-                object.__setattr__(self, name, check.fraction(_OWNER, name, getattr(self, name), one=one))
+                object.__setattr__(
+                    self, name, check.fraction(_OWNER, name, getattr(self, name), one=one)
+                )
         check.instance(_OWNER, "adjacency", self.adjacency, Adjacency)
 
     @property
@@ -191,7 +212,11 @@ class Request:
         """Epsilon with its delta: the given one, else `default_delta`."""
         if self.epsilon is None:
             return None
-        delta = default_delta(check.whole(_OWNER, "records", self.records, least=1)) if self.delta is None else self.delta
+        delta = (
+            default_delta(check.whole(_OWNER, "records", self.records, least=1))
+            if self.delta is None
+            else self.delta
+        )
         return Target(self.epsilon, delta)
 
     def complete(self) -> Numbers:
@@ -212,7 +237,13 @@ class Request:
 
     def _steps(self) -> int | float | None:
         """The duration in steps where it is known, else in epochs."""
-        match (self.steps, self.epochs, self.expected_batch_size, self.records, self.sampling_probability):
+        match (
+            self.steps,
+            self.epochs,
+            self.expected_batch_size,
+            self.records,
+            self.sampling_probability,
+        ):
             case (None, float(epochs), float(batch), int(records), _):
                 return steps_of(epochs, batch, records)
             case (None, float(epochs), _, _, float(probability)):
@@ -220,7 +251,9 @@ class Request:
         return self.epochs if self.steps is None else self.steps
 
     def _batch(self, noise: float, target: Target) -> Numbers:
-        """The largest batch that meets the target; a whole number where the number of records is known."""
+        """The largest batch that meets the target; a whole number where the number of records is
+        known.
+        """
         match (self.records, self.steps, self.epochs):
             case (None, int(steps), _):
                 return Numbers(self._solve(Probability(noise, steps), target), steps, noise, target)
@@ -237,15 +270,22 @@ class Request:
                 return Numbers(batch / records, steps_of(epochs, batch, records), noise, target)
         raise _refused("records", "given, to find the batch for a number of epochs", "None")
 
-    def _solve(self, unknown: NoiseMultiplier | Probability | ExpectedBatchSize | Steps, target: Target) -> float:
+    def _solve(
+        self, unknown: NoiseMultiplier | Probability | ExpectedBatchSize | Steps, target: Target
+    ) -> float:
         epsilon, delta = target.epsilon, target.delta
-        return solve(unknown, epsilon=epsilon, delta=delta, adjacency=self.adjacency, tolerance=_TOLERANCE).value
+        return solve(
+            unknown, epsilon=epsilon, delta=delta, adjacency=self.adjacency, tolerance=_TOLERANCE
+        ).value
 
 
 def _not_one_missing(four: tuple[object, ...]) -> ParameterError:
     names = ("expected_batch_size", "steps", "noise_multiplier", "epsilon")
     missing = [name for name, value in zip(names, four, strict=True) if value is None]
-    choice = "one of expected_batch_size (or sampling_probability), steps (or epochs), noise_multiplier and epsilon"
+    choice = (
+        "one of expected_batch_size (or sampling_probability), steps (or epochs), "
+        "noise_multiplier and epsilon"
+    )
     got = f"{' and '.join(missing)} left out" if missing else "all four"
     return _refused((missing or ["epsilon"])[0], f"such that exactly {choice} is left out", got)
 

@@ -21,7 +21,10 @@ _HEADER = ("leaf", "group", "dimension", "sensitivity", "noise_std", "multiplier
 def explanation(plan: Plan, delta: float | None) -> str:
     """See `Plan.explain`. Sensitivity and noise are in the unit in which the group is clipped."""
     lines = [
-        f"Protected: one {plan.unit}, {plan.adjacency.value} adjacency. Numerics: {plan.numerics.value}.",
+        (
+            f"Protected: one {plan.unit}, {plan.adjacency.value} adjacency. Numerics: "
+            f"{plan.numerics.value}."
+        ),
         f"Sampling: {phrase(plan.sampler.event)}; {_counted(plan.steps, 'step')}.",
     ]
     if isinstance(plan.sampler, Sampler):
@@ -30,12 +33,19 @@ def explanation(plan: Plan, delta: float | None) -> str:
         work = f"{_counted(batches, 'batch')} of {number(size)} records expected"
         lines.append(f"Work: {work}, {passes} passes over {plan.sampler.records} records.")
     if plan.target is not None:
-        lines.append(f"Target, which is no guarantee: epsilon {plan.target.epsilon!r} at delta {plan.target.delta!r}.")
+        lines.append(
+            f"Target, which is no guarantee: epsilon {plan.target.epsilon!r} at delta "
+            f"{plan.target.delta!r}."
+        )
     lines += ["", *_aligned(_HEADER, _rows(plan), texts=2), ""]
     lines.append(f"Folded noise multiplier of a step: {number(plan.noise_multiplier)}")
     lines += [f"Note: {note}." for note in plan.notes]
     if delta is not None:
-        found = str(account(plan, delta=delta)) if plan.queries() else "NO GUARANTEE: nothing is clipped or noised."
+        found = (
+            str(account(plan, delta=delta))
+            if plan.queries()
+            else "NO GUARANTEE: nothing is clipped or noised."
+        )
         lines += ["", "If executed as planned:", found]
     return "\n".join(lines)
 

@@ -1,4 +1,6 @@
-"""What is declared before the first step: what is protected, how samples are drawn, what is done with them."""
+"""What is declared before the first step: what is protected, how samples are drawn, what is done
+with them.
+"""
 
 from __future__ import annotations
 
@@ -32,16 +34,18 @@ _NO_PRIVACY = "unsafe_no_privacy"
 class Plan:
     """A run that has not happened yet. An accountant reads it as it reads a ledger.
 
-    A plan is the one source of truth for clip norms, noise and sampling. It is frozen, shares no mutable object with whoever
-    made it, and is equal by value.
+    A plan is the one source of truth for clip norms, noise and sampling. It is frozen, shares no
+    mutable object with whoever made it, and is equal by value.
 
     Args:
-        sampler: policy, number of records and number of steps; a `Schedule` where the number of records is not yet known.
+        sampler: policy, number of records and number of steps; a `Schedule` where the number of
+            records is not yet known.
         mechanism: what is done with the named vectors of a record.
         unit, adjacency: what is protected, against which change of the data.
-        leaves: name and dimension of every vector of a record; usually filled in by the engine, see `for_leaves`.
-        numerics: least level of the arithmetic with which the plan is to be executed; an engine that cannot must refuse. The
-            ledger says which level it was.
+        leaves: name and dimension of every vector of a record; usually filled in by the engine, see
+            `for_leaves`.
+        numerics: least level of the arithmetic with which the plan is to be executed; an engine
+            that cannot must refuse. The ledger says which level it was.
         target: what the plan was calibrated for, if anything: a wish, never a guarantee.
 
     >>> plan = Plan.dpsgd(records=60_000, expected_batch_size=600, epochs=10, noise_multiplier=1.1)
@@ -76,8 +80,15 @@ class Plan:
         bound = None
         if self.leaves is not None:
             pairs = frozen(owner, "leaves", self.leaves).pairs
-            leaves = Frozen(tuple((leaf, check.whole(owner, f"leaves[{leaf!r}]", size, least=1)) for leaf, size in pairs))
-            bound = self.mechanism.bind(leaves)  # also: every leaf is claimed, every pattern claims one
+            leaves = Frozen(
+                tuple(
+                    (leaf, check.whole(owner, f"leaves[{leaf!r}]", size, least=1))
+                    for leaf, size in pairs
+                )
+            )
+            bound = self.mechanism.bind(
+                leaves
+            )  # also: every leaf is claimed, every pattern claims one
             object.__setattr__(self, "leaves", leaves)
         object.__setattr__(self, "_bound", bound)
 
@@ -98,16 +109,20 @@ class Plan:
         adjacency: Adjacency = Adjacency.ADD_OR_REMOVE,
         numerics: Numerics = Numerics.CERTIFIED,
     ) -> Plan:
-        """Poisson samples, one clipped and noised sum of gradients in each step; the one missing number is calibrated.
+        """Poisson samples, one clipped and noised sum of gradients in each step; the one missing
+        number is calibrated.
 
-        Of batch, duration, noise_multiplier and epsilon, exactly one is left out. Without epsilon the plan is taken as it is;
-        otherwise the missing number is searched for, and the plan's certified epsilon is at most the one asked for.
+        Of batch, duration, noise_multiplier and epsilon, exactly one is left out. Without epsilon
+        the plan is taken as it is; otherwise the missing number is searched for, and the plan's
+        certified epsilon is at most the one asked for.
 
         Args:
-            records: number of records [public]; needed to draw samples, and for `expected_batch_size`.
+            records: number of records [public]; needed to draw samples, and for
+                `expected_batch_size`.
             expected_batch_size: of one sample; divided by records it is the probability.
             sampling_probability: of each record in each step, in the place of expected_batch_size.
-            epochs: passes over the data; epochs * records / expected_batch_size steps, rounded up (`calibrated.steps_of`).
+            epochs: passes over the data; epochs * records / expected_batch_size steps, rounded up
+                (`calibrated.steps_of`).
             steps: number of steps, in the place of epochs.
             clip_norm: bound on the norm of one record's gradient.
             noise_multiplier: noise standard deviation on the sum, divided by clip_norm.
@@ -140,7 +155,9 @@ class Plan:
         policy = Poisson(found.probability)
         size = request.records
         plan = cls(
-            sampler=Schedule(policy, steps=found.steps) if size is None else Sampler(policy, records=size, steps=found.steps),
+            sampler=Schedule(policy, steps=found.steps)
+            if size is None
+            else Sampler(policy, records=size, steps=found.steps),
             mechanism=Groups({"grad/*": Gaussian(clip, found.noise_multiplier)}),
             unit=unit,
             adjacency=adjacency,
@@ -184,13 +201,24 @@ class Plan:
         """What every step asks of its sample, as the ledger records it."""
         queries = self.queries()
         if not queries:
-            expected, got = "a mechanism with noise: without, there is no event", type(self.mechanism).__name__
-            raise ParameterError(owner="Plan", name="mechanism", expected=expected, got=got, do=f"Mark the run {_NO_PRIVACY}.")
+            expected, got = (
+                "a mechanism with noise: without, there is no event",
+                type(self.mechanism).__name__,
+            )
+            raise ParameterError(
+                owner="Plan",
+                name="mechanism",
+                expected=expected,
+                got=got,
+                do=f"Mark the run {_NO_PRIVACY}.",
+            )
         return Step(self.sampler.event, queries)
 
     @property
     def noise_multiplier(self) -> float:
-        """All groups folded into one, (sum_g (S_g/noise_std_g)^2)^(-1/2), rounded down; 0 if any group is not private."""
+        """All groups folded into one, (sum_g (S_g/noise_std_g)^2)^(-1/2), rounded down; 0 if any
+        group is not private.
+        """
         return folded_noise_multiplier(self.queries()) if self.private else 0.0
 
     @property
@@ -199,17 +227,27 @@ class Plan:
         notes = []
         if not self.private:
             groups = ", ".join(self.open_groups())
-            notes.append(f"NOT PRIVATE: {groups} is released without clipping and noise; the run must be marked {_NO_PRIVACY}")
+            notes.append(
+                f"NOT PRIVATE: {groups} is released without clipping and noise; the run must "
+                f"be marked {_NO_PRIVACY}"
+            )
         records = self.sampler.records if isinstance(self.sampler, Sampler) else None
         if self.target is not None and records is not None and self.target.delta >= 1.0 / records:
             notes.append(
                 f"delta {self.target.delta!r} is not below 1/records = {number(1.0 / records)}: "
                 "publishing one record at random would already meet it"
             )
-        if self.unit != Unit.EXAMPLE and (not isinstance(self.sampler, Sampler) or self.sampler.owners is None):
-            notes.append(f"each record must hold everything of one {self.unit}; the sampler cannot check it")
+        if self.unit != Unit.EXAMPLE and (
+            not isinstance(self.sampler, Sampler) or self.sampler.owners is None
+        ):
+            notes.append(
+                f"each record must hold everything of one {self.unit}; the sampler cannot check it"
+            )
         if self.numerics is Numerics.IDEALISED:
-            notes.append("floating-point sums and noise may be taken for real numbers, which is an assumption")
+            notes.append(
+                "floating-point sums and noise may be taken for real numbers, which is an "
+                "assumption"
+            )
         return tuple(notes)
 
     # --- towards execution ---
@@ -220,17 +258,21 @@ class Plan:
         Raises:
             AccountingError: it does not.
         """
-        found = account(self, delta=check.instance("Plan.certified", "target", target, Target).delta)
+        found = account(
+            self, delta=check.instance("Plan.certified", "target", target, Target).delta
+        )
         if found.voided_by or not found.upper <= target.epsilon:
             raise AccountingError(
                 expected=f"a plan that meets epsilon {target.epsilon!r} at delta {target.delta!r}",
-                got=f"a certified upper bound of {found.upper!r}" + "".join(f", void: {mark}" for mark in found.voided_by),
+                got=f"a certified upper bound of {found.upper!r}"
+                + "".join(f", void: {mark}" for mark in found.voided_by),
                 do="Ask for a larger epsilon, or change the plan.",
             )
         return replace(self, target=target)
 
     def for_leaves(self, leaves: Mapping[str, int]) -> Plan:
-        """The same plan for these vectors: every one must be claimed by a group, and every group must claim one.
+        """The same plan for these vectors: every one must be claimed by a group, and every group
+        must claim one.
 
         Args:
             leaves: dimension of each vector, by name [public].
@@ -238,7 +280,10 @@ class Plan:
         bound = replace(self, leaves=leaves)
         if self.leaves is not None and bound.leaves != self.leaves:
             raise ParameterError(
-                owner="Plan.for_leaves", name="leaves", expected=f"the plan's {self.leaves}", got=repr(bound.leaves)
+                owner="Plan.for_leaves",
+                name="leaves",
+                expected=f"the plan's {self.leaves}",
+                got=repr(bound.leaves),
             )
         return bound
 
@@ -256,13 +301,19 @@ class Plan:
             label: the run's name, for people.
             numerics: level that is executed; that of the plan by default. Below it: ParameterError.
             randomness: where noise and samples really come from.
-            parameters: whether the plan, and after how many of its steps to stop, was settled without a look at releases.
+            parameters: whether the plan, and after how many of its steps to stop, was settled
+                without a look at releases.
 
         Raises:
-            AccountingError: no analysis covers this sampling, these queries and this adjacency together. A run could be
-                executed and charged, but nothing could ever be said about it, nor about its ledger.
+            AccountingError: no analysis covers this sampling, these queries and this adjacency
+                together. A run could be executed and charged, but nothing could ever be said about
+                it, nor about its ledger.
         """
-        level = self.numerics if numerics is None else check.instance("Plan.run_info", "numerics", numerics, Numerics)
+        level = (
+            self.numerics
+            if numerics is None
+            else check.instance("Plan.run_info", "numerics", numerics, Numerics)
+        )
         if not level.serves(self.numerics):
             raise ParameterError(
                 owner="Plan.run_info",
@@ -285,12 +336,18 @@ class Plan:
         )
 
     def snapshot(self) -> Snapshot:
-        """What a ledger would hold if the plan were executed: what accountants and reports read of it."""
+        """What a ledger would hold if the plan were executed: what accountants and reports read of
+        it.
+        """
         charged = ((self.step, self.steps),) if self.queries() else ()
-        return Snapshot(runs=(RunRecord(info=self.run_info(), charged=charged),), marks=self.marks())
+        return Snapshot(
+            runs=(RunRecord(info=self.run_info(), charged=charged),), marks=self.marks()
+        )
 
     def charges(self) -> tuple[Charge, ...]:
-        """What the whole run will be charged; nothing if no group has noise, and then there is no guarantee either."""
+        """What the whole run will be charged; nothing if no group has noise, and then there is no
+        guarantee either.
+        """
         return self.snapshot().charges
 
     @property
@@ -299,7 +356,9 @@ class Plan:
         return {"": self}
 
     def marks(self) -> tuple[str, ...]:
-        """Names of what voids the guarantee; a run of this plan must be marked with each of them before its first step."""
+        """Names of what voids the guarantee; a run of this plan must be marked with each of them
+        before its first step.
+        """
         return () if self.private else (_NO_PRIVACY,)
 
     def queries(self) -> tuple[GaussianSum, ...]:
@@ -312,14 +371,19 @@ class Plan:
             case NotPrivate():
                 return ("all",)
             case Groups():
-                return tuple(name for name, part in self.mechanism.mechanisms.items() if isinstance(part, NotPrivate))
+                return tuple(
+                    name
+                    for name, part in self.mechanism.mechanisms.items()
+                    if isinstance(part, NotPrivate)
+                )
             case _:
                 return ()
 
     # --- for people and files ---
 
     def explain(self, *, delta: float | None = None) -> str:
-        """The plan as a table: what is done with each leaf, what share of the budget it takes, what is worth knowing.
+        """The plan as a table: what is done with each leaf, what share of the budget it takes, what
+        is worth knowing.
 
         Args:
             delta: states the guarantee at this delta; without it no epsilon is claimed.
@@ -331,7 +395,9 @@ class Plan:
         return text.to_json(plain(self))
 
     def as_row(self) -> str:
-        """The plan as a ledger holds it: JSON; empty where it is very long, or holds data, which no ledger does."""
+        """The plan as a ledger holds it: JSON; empty where it is very long, or holds data, which no
+        ledger does.
+        """
         owners = self.sampler.owners if isinstance(self.sampler, Sampler) else None
         written = self.to_json() if owners is None else ""
         return written if len(written) <= LONGEST_PLAN else ""
@@ -347,16 +413,22 @@ class Plan:
 
     @classmethod
     def from_json(cls, source: str) -> Plan:
-        """The plan behind `to_json`. Unknown names, fields too many or too few, another schema: ParameterError."""
+        """The plan behind `to_json`. Unknown names, fields too many or too few, another schema:
+        ParameterError.
+        """
         return cls(**vocabulary.read(text.from_json(source)))
 
     @classmethod
     def from_toml(cls, source: str) -> Plan:
-        """The plan behind `to_toml`. Unknown names, fields too many or too few, another schema: ParameterError."""
+        """The plan behind `to_toml`. Unknown names, fields too many or too few, another schema:
+        ParameterError.
+        """
         return cls(**vocabulary.read(text.from_toml(source)))
 
     def save(self, path: str | Path) -> None:
-        """Write a new file, TOML or JSON by its suffix. A file that holds another plan is never overwritten."""
+        """Write a new file, TOML or JSON by its suffix. A file that holds another plan is never
+        overwritten.
+        """
         place, is_json = text.place("Plan.save", path)
         text.write_new(place, self.to_json() if is_json else self.to_toml())
 
@@ -371,6 +443,9 @@ class Plan:
 def plain(plan: Plan) -> dict[str, text.Plain]:
     """What a file of this plan holds."""
     if isinstance(plan.sampler, Sampler) and plan.sampler.owners is not None:
-        expected = "a sampler without owners: who owns which row is data, and a plan holds declarations only"
+        expected = (
+            "a sampler without owners: who owns which row is data, and a plan holds declarations "
+            "only"
+        )
         raise ParameterError(owner="Plan", name="sampler", expected=expected, got="owners")
     return vocabulary.written({name: getattr(plan, name) for name in vocabulary.PLAN_FIELDS})

@@ -1,9 +1,11 @@
-"""Several plans on one data set: what is looked at before training, and training itself, or training in phases.
+"""Several plans on one data set: what is looked at before training, and training itself, or
+training in phases.
 
     Programme({"moments": ..., "covariance": ..., "training": ...})      statistics of the data, then a model: one budget
     Programme.phases(plan, [Phase(steps=100, noise=1.5), ...])           noise and clip norms that change on a schedule
 
-Each plan becomes a run of its own on the one ledger of the data set. Accountants read a programme as they read a ledger.
+Each plan becomes a run of its own on the one ledger of the data set. Accountants read a programme
+as they read a ledger.
 """
 
 from __future__ import annotations
@@ -55,12 +57,15 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class Programme:
-    """Plans by name, executed one after the other on one ledger; accounted for and calibrated together.
+    """Plans by name, executed one after the other on one ledger; accounted for and calibrated
+    together.
 
-    Guarantee: none of its own. `dp.account` composes the charges of all plans; what was executed is in the ledger.
+    Guarantee: none of its own. `dp.account` composes the charges of all plans; what was executed is
+        in the ledger.
 
     Args:
-        plans: in the order in which they run; all protect the same unit under the same adjacency, over as many records.
+        plans: in the order in which they run; all protect the same unit under the same adjacency,
+            over as many records.
         target: what the plans together were calibrated for, if anything: a wish, never a guarantee.
 
     >>> from discreet.ledger.events import Everything
@@ -85,19 +90,25 @@ class Programme:
             check.instance(_OWNER, "target", self.target, Target)
         _same("unit", {name: str(plan.unit) for name, plan in plans.items()})
         _same("adjacency", {name: plan.adjacency.value for name, plan in plans.items()})
-        records = {name: plan.sampler.records for name, plan in plans.items() if isinstance(plan.sampler, Sampler)}
+        records = {
+            name: plan.sampler.records
+            for name, plan in plans.items()
+            if isinstance(plan.sampler, Sampler)
+        }
         _same("number of records", {name: str(number) for name, number in records.items()})
         object.__setattr__(self, "plans", plans)
 
     @classmethod
     def phases(cls, plan: Plan, phases: Iterable[Phase]) -> Programme:
-        """A schedule of noise and clip norms, settled in advance: the plan with other numbers in each phase.
+        """A schedule of noise and clip norms, settled in advance: the plan with other numbers in
+        each phase.
 
-        Give each phase to a run of its own, on the same model, optimizer and ledger. What a phase is must not depend on what
-        an earlier one released.
+        Give each phase to a run of its own, on the same model, optimizer and ledger. What a phase
+        is must not depend on what an earlier one released.
 
         Args:
-            plan: whose sampling and mechanism all phases share; its number of steps is replaced by theirs.
+            plan: whose sampling and mechanism all phases share; its number of steps is replaced by
+                theirs.
             phases: in order; they are named "phase 1", "phase 2" and so on.
 
         >>> plan = Plan.dpsgd(records=60_000, expected_batch_size=600, steps=1, noise_multiplier=1.0, clip_norm=1.0)
@@ -109,7 +120,9 @@ class Programme:
         owner = "Programme.phases"
         base = replace(check.instance(owner, "plan", plan, Plan), target=None)
         listed = [check.instance(owner, "phases", phase, Phase) for phase in phases]
-        return cls({f"phase {number}": _phase(base, phase) for number, phase in enumerate(listed, start=1)})
+        return cls(
+            {f"phase {number}": _phase(base, phase) for number, phase in enumerate(listed, start=1)}
+        )
 
     def __getitem__(self, name: str) -> Plan:
         if name not in self.plans:
@@ -120,7 +133,9 @@ class Programme:
     # --- what it costs ---
 
     def snapshot(self) -> Snapshot:
-        """What a ledger would hold if all plans were executed: what accountants and reports read of it."""
+        """What a ledger would hold if all plans were executed: what accountants and reports read of
+        it.
+        """
         runs = tuple(run for plan in self.plans.values() for run in plan.snapshot().runs)
         return Snapshot(runs=runs, marks=self.marks())
 
@@ -138,28 +153,40 @@ class Programme:
         Raises:
             AccountingError: it does not.
         """
-        found = account(self, delta=check.instance("Programme.certified", "target", target, Target).delta)
+        found = account(
+            self, delta=check.instance("Programme.certified", "target", target, Target).delta
+        )
         if found.voided_by or not found.upper <= target.epsilon:
             raise AccountingError(
-                expected=f"plans that together meet epsilon {target.epsilon!r} at delta {target.delta!r}",
-                got=f"a certified upper bound of {found.upper!r}" + "".join(f", void: {mark}" for mark in found.voided_by),
+                expected=(
+                    f"plans that together meet epsilon {target.epsilon!r} at delta {target.delta!r}"
+                ),
+                got=f"a certified upper bound of {found.upper!r}"
+                + "".join(f", void: {mark}" for mark in found.voided_by),
                 do="Ask for a larger epsilon, or change the plans.",
             )
         return replace(self, target=target)
 
-    def calibrated(self, *, epsilon: float, delta: float, scale: Iterable[str] | None = None) -> Programme:
-        """The noise of the named plans multiplied by one factor, such that all plans together just meet the target.
+    def calibrated(
+        self, *, epsilon: float, delta: float, scale: Iterable[str] | None = None
+    ) -> Programme:
+        """The noise of the named plans multiplied by one factor, such that all plans together just
+        meet the target.
 
         Args:
             epsilon: the target, of everything.
             delta: of the target.
-            scale: names of the plans whose noise is found; the others stay as they are. All by default.
+            scale: names of the plans whose noise is found; the others stay as they are. All by
+                default.
 
         Raises:
-            AccountingError: a plan is not private, or no factor meets the target: the others alone cost too much.
+            AccountingError: a plan is not private, or no factor meets the target: the others alone
+                cost too much.
         """
         target = Target(epsilon, delta)
-        open_groups = [f"{name}: {group}" for name, plan in self.plans.items() for group in plan.open_groups()]
+        open_groups = [
+            f"{name}: {group}" for name, plan in self.plans.items() for group in plan.open_groups()
+        ]
         if open_groups:
             do = "No noise on the others makes it private."
             got = f"{', '.join(open_groups)} without noise"
@@ -173,9 +200,14 @@ class Programme:
             fixed=tuple(pair for name, pair in pairs.items() if name not in chosen),
         )
         adjacency = next(iter(self.plans.values())).adjacency
-        factor = solve(unknown, epsilon=target.epsilon, delta=target.delta, adjacency=adjacency).value * (1.0 + 1e-12)
+        factor = solve(
+            unknown, epsilon=target.epsilon, delta=target.delta, adjacency=adjacency
+        ).value * (1.0 + 1e-12)
         return Programme(
-            {name: _noised(plan, factor) if name in chosen else plan for name, plan in self.plans.items()}
+            {
+                name: _noised(plan, factor) if name in chosen else plan
+                for name, plan in self.plans.items()
+            }
         ).certified(target)
 
     # --- for people and files ---
@@ -189,10 +221,13 @@ class Programme:
         parts = [f"=== {name} ===\n{plan.explain()}" for name, plan in self.plans.items()]
         if self.target is not None:
             parts.append(
-                f"Target of all, which is no guarantee: epsilon {self.target.epsilon!r} at delta {self.target.delta!r}."
+                f"Target of all, which is no guarantee: epsilon {self.target.epsilon!r} at "
+                f"delta {self.target.delta!r}."
             )
         if delta is not None:
-            parts.append(f"All plans together, if executed as planned:\n{account(self, delta=delta)}")
+            parts.append(
+                f"All plans together, if executed as planned:\n{account(self, delta=delta)}"
+            )
         return "\n\n".join(parts)
 
     def to_json(self) -> str:
@@ -214,7 +249,9 @@ class Programme:
         return cls._read(text.from_toml(source))
 
     def save(self, path: str | Path) -> None:
-        """Write a new file, TOML or JSON by its suffix. A file that holds something else is never overwritten."""
+        """Write a new file, TOML or JSON by its suffix. A file that holds something else is never
+        overwritten.
+        """
         place, is_json = text.place("Programme.save", path)
         text.write_new(place, self.to_json() if is_json else self.to_toml())
 
@@ -243,7 +280,11 @@ def from_text(source: str) -> Plan | Programme:
 
 
 def _phase(base: Plan, phase: Phase) -> Plan:
-    mechanism = base.mechanism if phase.clip_norm is None else with_clip_norm(base.mechanism, phase.clip_norm)
+    mechanism = (
+        base.mechanism
+        if phase.clip_norm is None
+        else with_clip_norm(base.mechanism, phase.clip_norm)
+    )
     sampler = replace(base.sampler, steps=phase.steps)
     return replace(base, sampler=sampler, mechanism=with_noise_times(mechanism, phase.noise))
 
@@ -264,4 +305,9 @@ def _names(scale: Iterable[str]) -> list[str]:
 def _same(what: str, values: Mapping[str, str]) -> None:
     if len(set(values.values())) > 1:
         got = ", ".join(f"{name}: {value}" for name, value in values.items())
-        raise ParameterError(owner=_OWNER, name=_PLANS, expected=f"the same {what} in every plan: it is one data set", got=got)
+        raise ParameterError(
+            owner=_OWNER,
+            name=_PLANS,
+            expected=f"the same {what} in every plan: it is one data set",
+            got=got,
+        )

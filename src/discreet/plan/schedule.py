@@ -1,4 +1,6 @@
-"""A sampling policy and a number of steps, for a plan that is accounted before the number of records is known."""
+"""A sampling policy and a number of steps, for a plan that is accounted before the number of
+records is known.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +17,12 @@ __all__ = ["Schedule"]
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Enough to account for a run, not enough to draw its samples: everything that needs the number of records is an error.
+    """Enough to account for a run, not enough to draw its samples: everything that needs the number
+    of records is an error.
 
     Args:
-        policy: how samples will be drawn, one of the ledger's sampling policies that do not state the number themselves.
+        policy: how samples will be drawn, one of the ledger's sampling policies that do not state
+            the number themselves.
         steps: how many steps, fixed in advance.
 
     >>> from discreet.ledger.events import Poisson
@@ -34,7 +38,9 @@ class Schedule:
         check.member("Schedule", "policy", self.policy, get_args(Sampling))
         if isinstance(self.policy, TruncatedPoisson | FixedSize):
             expected = "one that leaves the number of records open; here it is known: use Sampler"
-            raise ParameterError(owner="Schedule", name="policy", expected=expected, got=repr(self.policy))
+            raise ParameterError(
+                owner="Schedule", name="policy", expected=expected, got=repr(self.policy)
+            )
         object.__setattr__(self, "steps", check.whole("Schedule", "steps", self.steps, least=1))
 
     @property

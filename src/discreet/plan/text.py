@@ -1,7 +1,8 @@
-"""Plain data (tables, lists, texts, numbers) to JSON and TOML and back; every number survives bit for bit.
+"""Plain data (tables, lists, texts, numbers) to JSON and TOML and back; every number survives bit
+for bit.
 
-Nothing here knows what a plan is. A key given twice is an error in both formats; NaN and infinity are never written
-and never read.
+Nothing here knows what a plan is. A key given twice is an error in both formats; NaN and infinity
+are never written and never read.
 """
 
 from __future__ import annotations
@@ -15,7 +16,16 @@ from typing import Any, TypeAlias
 from discreet._files import checked_path, publish
 from discreet.errors import LedgerExists, LedgerUnavailable, ParameterError
 
-__all__ = ["Plain", "from_json", "from_toml", "place", "read_text", "to_json", "to_toml", "write_new"]
+__all__ = [
+    "Plain",
+    "from_json",
+    "from_toml",
+    "place",
+    "read_text",
+    "to_json",
+    "to_toml",
+    "write_new",
+]
 
 Plain: TypeAlias = str | int | float | list[Any] | dict[str, Any]
 """What both formats can hold; the leaves of lists and tables are again plain."""
@@ -27,7 +37,8 @@ def to_json(table: dict[str, Plain]) -> str:
 
 
 def to_toml(table: dict[str, Plain]) -> str:
-    """A TOML document: plain values first, then one section for each table; lists of lists take a line for each entry.
+    """A TOML document: plain values first, then one section for each table; lists of lists take a
+    line for each entry.
 
     >>> print(to_toml({"schema": 1, "sampler": {"records": 100, "policy": {"probability": 1e-05}}}))
     schema = 1
@@ -37,11 +48,17 @@ def to_toml(table: dict[str, Plain]) -> str:
     policy = {probability = 1e-05}
     <BLANKLINE>
     """
-    lines = [f"{_key(name)} = {_value(value, lines=True)}" for name, value in table.items() if not isinstance(value, dict)]
+    lines = [
+        f"{_key(name)} = {_value(value, lines=True)}"
+        for name, value in table.items()
+        if not isinstance(value, dict)
+    ]
     for name, section in table.items():
         if isinstance(section, dict):
             lines += ["", f"[{_key(name)}]"]
-            lines += [f"{_key(inner)} = {_value(value, lines=True)}" for inner, value in section.items()]
+            lines += [
+                f"{_key(inner)} = {_value(value, lines=True)}" for inner, value in section.items()
+            ]
     return "\n".join(lines) + "\n"
 
 
@@ -58,20 +75,34 @@ def _value(value: Plain, *, lines: bool = False) -> str:
         case int():
             text = str(value)
         case float():
-            text = repr(_finite(value))  # the shortest text that reads back as the same float64; each of its forms is TOML
+            text = repr(
+                _finite(value)
+            )  # the shortest text that reads back as the same float64; each of its forms is TOML
         case list():
             inner = [_value(entry) for entry in value]
             long = lines and any(isinstance(entry, list | dict) for entry in value)
-            text = "[\n" + "".join(f"    {entry},\n" for entry in inner) + "]" if long else f"[{', '.join(inner)}]"
+            text = (
+                "[\n" + "".join(f"    {entry},\n" for entry in inner) + "]"
+                if long
+                else f"[{', '.join(inner)}]"
+            )
         case dict():
-            text = "{" + ", ".join(f"{_key(name)} = {_value(entry)}" for name, entry in value.items()) + "}"
+            text = (
+                "{"
+                + ", ".join(f"{_key(name)} = {_value(entry)}" for name, entry in value.items())
+                + "}"
+            )
     return text
 
 
 def _text(text: str) -> str:
     """A TOML basic string."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return '"' + "".join(char if char.isprintable() else f"\\U{ord(char):08x}" for char in escaped) + '"'
+    return (
+        '"'
+        + "".join(char if char.isprintable() else f"\\U{ord(char):08x}" for char in escaped)
+        + '"'
+    )
 
 
 def _finite(number: float) -> float:
@@ -88,7 +119,9 @@ def from_json(text: str) -> dict[str, Plain]:
     """
     _check_text("Plan.from_json", text)
     try:
-        table = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_parse_float)
+        table = json.loads(
+            text, object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_parse_float
+        )
     except (ValueError, RecursionError) as wrong:
         raise _unreadable("Plan.from_json", "a JSON object", wrong) from None
     if not isinstance(table, dict):
@@ -100,8 +133,8 @@ def from_toml(text: str) -> dict[str, Plain]:
     """The table behind `to_toml`.
 
     Raises:
-        ParameterError: if the text is no TOML document, does not end in a line break (it may have been cut off inside a
-            number), or holds NaN or infinity.
+        ParameterError: if the text is no TOML document, does not end in a line break (it may have
+            been cut off inside a number), or holds NaN or infinity.
     """
     if not _check_text("Plan.from_toml", text).endswith("\n"):
         raise _unreadable("Plan.from_toml", "whole: ending in a line break", repr(text[-40:]))
@@ -140,7 +173,12 @@ def place(owner: str, path: str | Path) -> tuple[Path, bool]:
     """The path, and whether it is JSON (else TOML), by its suffix."""
     found = checked_path(owner, path)
     if found.suffix not in (".json", ".toml"):
-        raise ParameterError(owner=owner, name="path", expected="one that ends in .toml or .json", got=repr(str(path)))
+        raise ParameterError(
+            owner=owner,
+            name="path",
+            expected="one that ends in .toml or .json",
+            got=repr(str(path)),
+        )
     return found, found.suffix == ".json"
 
 
@@ -149,7 +187,9 @@ def read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, ValueError) as wrong:
-        raise ParameterError(owner="Plan.load", name="path", expected="a readable UTF-8 file", got=str(wrong)) from None
+        raise ParameterError(
+            owner="Plan.load", name="path", expected="a readable UTF-8 file", got=str(wrong)
+        ) from None
 
 
 def write_new(path: Path, content: str) -> None:
@@ -163,6 +203,10 @@ def write_new(path: Path, content: str) -> None:
     except LedgerExists:
         if read_text(path) != content:
             expected = "a file that does not exist, or holds this very plan"
-            raise ParameterError(owner="Plan.save", name="path", expected=expected, got=repr(str(path))) from None
+            raise ParameterError(
+                owner="Plan.save", name="path", expected=expected, got=repr(str(path))
+            ) from None
     except LedgerUnavailable as wrong:
-        raise ParameterError(owner="Plan.save", name="path", expected="a path to write to", got=wrong.got) from None
+        raise ParameterError(
+            owner="Plan.save", name="path", expected="a path to write to", got=wrong.got
+        ) from None

@@ -1,9 +1,10 @@
-"""Mechanisms, samplers and what a plan protects, to plain data and back: a closed vocabulary with a schema version.
+"""Mechanisms, samplers and what a plan protects, to plain data and back: a closed vocabulary with a
+schema version.
 
-A value is a table whose `kind` names it, with exactly its fields; a field that is None is left out. A mapping is a list of
-[name, value] pairs, because its order counts (the first pattern that matches wins) and no format promises to keep the order of
-a table. Nothing is imported or looked up outside the tables below (P46); an unknown name, a field too many or too few is an
-error (P45).
+A value is a table whose `kind` names it, with exactly its fields; a field that is None is left out.
+A mapping is a list of [name, value] pairs, because its order counts (the first pattern that matches
+wins) and no format promises to keep the order of a table. Nothing is imported or looked up outside
+the tables below (P46); an unknown name, a field too many or too few is an error (P45).
 """
 
 from __future__ import annotations
@@ -15,19 +16,39 @@ from typing import Any, TypeAlias, TypeVar
 
 from discreet.errors import ParameterError
 from discreet.ledger import events
-from discreet.mechanisms import AdaptiveClip, Gaussian, Groups, Joint, Microbatches, Normalised, NotPrivate, Split
+from discreet.mechanisms import (
+    AdaptiveClip,
+    Gaussian,
+    Groups,
+    Joint,
+    Microbatches,
+    Normalised,
+    NotPrivate,
+    Split,
+)
 from discreet.plan.calibrated import Target
 from discreet.plan.schedule import Schedule
 from discreet.plan.text import Plain
 from discreet.sampling import Sampler
 from discreet.units import Adjacency, Numerics, Unit
 
-__all__ = ["MECHANISMS", "PLAN_FIELDS", "SCHEMA", "AnyMechanism", "plain", "read", "read_programme", "written"]
+__all__ = [
+    "MECHANISMS",
+    "PLAN_FIELDS",
+    "SCHEMA",
+    "AnyMechanism",
+    "plain",
+    "read",
+    "read_programme",
+    "written",
+]
 
 SCHEMA = 1
 """Version of the vocabulary. It grows when a name is added; a reader refuses any other version."""
 
-AnyMechanism: TypeAlias = Gaussian | Joint | Normalised | Split | AdaptiveClip | Microbatches | Groups | NotPrivate
+AnyMechanism: TypeAlias = (
+    Gaussian | Joint | Normalised | Split | AdaptiveClip | Microbatches | Groups | NotPrivate
+)
 """Every mechanism that a plan can have."""
 
 MECHANISMS: dict[str, type] = {
@@ -57,21 +78,26 @@ PLAN_FIELDS = ("unit", "adjacency", "numerics", "leaves", "sampler", "mechanism"
 """What a plan's file holds, besides the schema."""
 
 _NAMES = {kind: name for name, kind in _KINDS.items()}
-_MAPPINGS = frozenset({(Groups, "mechanisms"), (Joint, "scales"), (Split, "parts"), (Split, "clip"), (Split, "noise")})
+_MAPPINGS = frozenset(
+    {(Groups, "mechanisms"), (Joint, "scales"), (Split, "parts"), (Split, "clip"), (Split, "noise")}
+)
 _NEVER = frozenset({(Sampler, "owners")})  # data, not a declaration
 _E = TypeVar("_E", bound=Enum)
 
 
 def written(plan: Mapping[str, object]) -> dict[str, Plain]:
     """Plain data for the fields of a plan, with the schema."""
-    return {"schema": SCHEMA} | {name: plain(part) for name, part in plan.items() if part is not None}
+    return {"schema": SCHEMA} | {
+        name: plain(part) for name, part in plan.items() if part is not None
+    }
 
 
 def read(data: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a plan behind `written`.
 
     Raises:
-        ParameterError: for another schema, an unknown name, a field too many or too few, a value outside its range.
+        ParameterError: for another schema, an unknown name, a field too many or too few, a value
+            outside its range.
     """
     content = _of_schema(data)
     _exactly("file", content, PLAN_FIELDS, {"leaves", "target"})
@@ -85,7 +111,9 @@ def read(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_programme(data: Mapping[str, Any]) -> tuple[dict[str, dict[str, Any]], Target | None]:
-    """The fields of each plan of a programme, by name, and the programme's target. Errors as for `read`."""
+    """The fields of each plan of a programme, by name, and the programme's target. Errors as for
+    `read`.
+    """
     content = _of_schema(data)
     _exactly("file", content, ("plans", "target"), {"target"})
     plans = _listed("plans", content["plans"])
@@ -107,7 +135,9 @@ def plain(thing: object) -> Plain:
     """Plain data for a value of the vocabulary."""
     if type(thing) in _NAMES:
         parts = {name: getattr(thing, name) for name in _fields(type(thing))}
-        return {"kind": _NAMES[type(thing)]} | {name: plain(part) for name, part in parts.items() if part is not None}
+        return {"kind": _NAMES[type(thing)]} | {
+            name: plain(part) for name, part in parts.items() if part is not None
+        }
     match thing:
         case Enum():
             return str(thing.value)
@@ -129,8 +159,15 @@ def _value(where: str, data: object) -> Any:
     kind = _KINDS.get(name) if isinstance(name, str) else None
     if kind is None:
         raise _wrong(f"{where}.kind", f"one of {', '.join(_KINDS)}", repr(name)[:80])
-    _exactly(where, content, _fields(kind), {field.name for field in fields(kind) if field.default is None})
-    return kind(**{name: _part(kind, name, f"{where}.{name}", part) for name, part in content.items()})
+    _exactly(
+        where,
+        content,
+        _fields(kind),
+        {field.name for field in fields(kind) if field.default is None},
+    )
+    return kind(
+        **{name: _part(kind, name, f"{where}.{name}", part) for name, part in content.items()}
+    )
 
 
 def _part(kind: type, name: str, where: str, data: object) -> object:
@@ -144,14 +181,22 @@ def _part(kind: type, name: str, where: str, data: object) -> object:
 def _pairs(where: str, data: object) -> dict[str, Any]:
     """A mapping from its list of pairs; tables among the values are read."""
     found = _listed(where, data)
-    return {name: _value(f"{where}[{name!r}]", part) if isinstance(part, dict) else part for name, part in found.items()}
+    return {
+        name: _value(f"{where}[{name!r}]", part) if isinstance(part, dict) else part
+        for name, part in found.items()
+    }
 
 
 def _listed(where: str, data: object) -> dict[str, Any]:
     """A mapping from its list of pairs, values as they stand."""
     found: dict[str, Any] = {}
     for pair in data if isinstance(data, list) else [data]:
-        if not isinstance(pair, list) or len(pair) != 2 or not isinstance(pair[0], str) or pair[0] in found:
+        if (
+            not isinstance(pair, list)
+            or len(pair) != 2
+            or not isinstance(pair[0], str)
+            or pair[0] in found
+        ):
             raise _wrong(where, "a list of [name, value] pairs, no name twice", repr(pair)[:80])
         found[pair[0]] = pair[1]
     return found
@@ -161,10 +206,14 @@ def _enumerated(where: str, kinds: type[_E], data: object) -> _E:
     for member in kinds:
         if isinstance(data, str) and member.value == data:
             return member
-    raise _wrong(where, f"one of {', '.join(str(member.value) for member in kinds)}", repr(data)[:80])
+    raise _wrong(
+        where, f"one of {', '.join(str(member.value) for member in kinds)}", repr(data)[:80]
+    )
 
 
-def _exactly(where: str, content: Mapping[str, Any], known: Iterable[str], optional: set[str]) -> None:
+def _exactly(
+    where: str, content: Mapping[str, Any], known: Iterable[str], optional: set[str]
+) -> None:
     names = list(known)
     unknown, missing = content.keys() - set(names), set(names) - optional - content.keys()
     if unknown or missing:

@@ -1,6 +1,8 @@
-"""AES-256 in counter mode and HKDF-SHA256, from `cryptography`, checked by known answers before their first use.
+"""AES-256 in counter mode and HKDF-SHA256, from `cryptography`, checked by known answers before
+their first use.
 
-Keys come as functions that reveal them, so that no local variable holds one: error trackers show the locals of every frame.
+Keys come as functions that reveal them, so that no local variable holds one: error trackers show
+    the locals of every frame.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ __all__ = ["Cursor", "derive", "keystream"]
 
 _WORD = 8  # bytes
 _BLOCK = 16
-_ZEROS = memoryview(bytes(2**16))  # plain text; small, so that the words that it becomes stay in the cache too
+_ZEROS = memoryview(
+    bytes(2**16)
+)  # plain text; small, so that the words that it becomes stay in the cache too
 
 # NIST SP 800-38A, F.5.5 (CTR-AES256.Encrypt, first block) and RFC 5869, test case 1 (expand).
 _AES_KEY = bytes.fromhex("603deb1015ca71be2b73aef0857d77811f352c073b6108d72d9810a30914dff4")
@@ -42,7 +46,9 @@ _HKDF_OUT = bytes.fromhex("3cb25f25faacd57a90434f64d0362f2a2d2d0a90cf1a5a4c5db02
 
 
 class Cursor:
-    """A cipher between two reads: who goes on where it stands, with the same key, needs no new one. For one thread."""
+    """A cipher between two reads: who goes on where it stands, with the same key, needs no new one.
+    For one thread.
+    """
 
     __slots__ = ("_stands",)
 
@@ -50,7 +56,9 @@ class Cursor:
         self._stands: tuple[Callable[[], bytes], int, CipherContext] | None = None
 
     def take(self, reveal: Callable[[], bytes], block: int) -> CipherContext:
-        """A cipher that stands before this block. It is gone from here: an interruption leaves none that stands elsewhere."""
+        """A cipher that stands before this block. It is gone from here: an interruption leaves none
+        that stands elsewhere.
+        """
         stands, self._stands = self._stands, None
         if stands is not None and stands[:2] == (reveal, block):
             return stands[2]
@@ -60,8 +68,12 @@ class Cursor:
         self._stands = reveal, block, cipher
 
 
-def keystream(reveal: Callable[[], bytes], start: int, out: NDArray[np.uint64], cursor: Cursor | None = None) -> None:
-    """Fill a contiguous array with the 64-bit words `start`, `start + 1`, ... of the key's stream (little-endian)."""
+def keystream(
+    reveal: Callable[[], bytes], start: int, out: NDArray[np.uint64], cursor: Cursor | None = None
+) -> None:
+    """Fill a contiguous array with the 64-bit words `start`, `start + 1`, ... of the key's stream
+    (little-endian).
+    """
     _check()
     cursor = cursor or Cursor()
     target = out.view(np.uint8).data
@@ -86,7 +98,12 @@ def _fill(reveal: Callable[[], bytes], block: int, target: memoryview, cursor: C
 def derive(reveal: Callable[[], bytes], *labels: str) -> bytes:
     """A 32-byte key for these labels; different lists of labels give independent keys."""
     _check()
-    info = b"".join([len(name).to_bytes(4, "big") + name for name in [label.encode() for label in ("discreet", *labels)]])
+    info = b"".join(
+        [
+            len(name).to_bytes(4, "big") + name
+            for name in [label.encode() for label in ("discreet", *labels)]
+        ]
+    )
     return HKDFExpand(SHA256(), 32, info).derive(reveal())
 
 

@@ -1,11 +1,14 @@
-"""The fast path of the Gaussian noise, compiled by numba: the operations of `box_muller`, in the first cache.
+"""The fast path of the Gaussian noise, compiled by numba: the operations of `box_muller`, in the
+first cache.
 
-The same operations in the same order on the same coefficients, so the error budget of `box_muller` is that of this file too; a
-test compares the bits of x1 and x2 before rounding. There is no branch per pair, so that the compiler uses the widest vectors
-there are. Compiled without fast-math: nothing is reordered and nothing fused (a test reads the machine code).
+The same operations in the same order on the same coefficients, so the error budget of `box_muller`
+is that of this file too; a test compares the bits of x1 and x2 before rounding. There is no branch
+per pair, so that the compiler uses the widest vectors there are. Compiled without fast-math:
+nothing is reordered and nothing fused (a test reads the machine code).
 
-Nothing is cached on disk: numba's cache is a pickle, and its age is told from the date of one file, so that an old kernel could
-run with new coefficients. Compiling takes about a second, once in a process. The first use is checked against `box_muller`.
+Nothing is cached on disk: numba's cache is a pickle, and its age is told from the date of one file,
+so that an old kernel could run with new coefficients. Compiling takes about a second, once in a
+process. The first use is checked against `box_muller`.
 """
 
 from __future__ import annotations
@@ -37,7 +40,9 @@ _BITS_OF_ROOT = np.uint64(0x3FE6A09E667F3BCD)  # of sqrt(1/2): a mantissa is in 
 _ROOT_TO_1 = np.uint64((0x3FF << 52) - 0x3FE6A09E667F3BCD)
 _OFFSETS = 2.0**84 + 2.0**52
 _BIAS = 2.0**52 + 1023.0 + 63.0
-_ROUNDER = 1.5 * 2.0**52  # added and subtracted, it rounds to the nearest integer, ties to even, and never to -0.0
+_ROUNDER = (
+    1.5 * 2.0**52
+)  # added and subtracted, it rounds to the nearest integer, ties to even, and never to -0.0
 _LOWEST, _HIGHEST = box_muller.LOWEST, box_muller.HIGHEST
 _MINUS_TWO_LN_2 = box_muller.MINUS_TWO_LN_2 * 2.0**52
 _L0, _L1, _L2, _L3, _L4, _L5 = box_muller.LOG
@@ -45,7 +50,9 @@ _S0, _S1, _S2, _S3, _S4, _S5 = box_muller.SINE
 
 
 def _radius(w1: Any, w2: Any, scale: Any) -> tuple[Any, Any]:
-    """(r with the sign of the pair, u). This and the next two functions run on numbers, compiled, and on arrays."""
+    """(r with the sign of the pair, u). This and the next two functions run on numbers, compiled,
+    and on arrays.
+    """
     high = np.uint64(w1 >> _HIGH | _BITS_OF_2_84).view(np.float64)
     low = np.uint64(w1 >> _ONE_BIT & _LOW | _BITS_OF_2_52).view(np.float64)
     u = (high - _OFFSETS) + low  # one rounding, as in a conversion of u
@@ -69,11 +76,16 @@ def _cartesian(radius: Any, sine: Any) -> tuple[Any, Any]:
     return radius * np.sqrt(1.0 - sine * sine), radius * sine
 
 
-_inlined_radius, _inlined_sine, _inlined_cartesian = (njit(inline="always")(f) for f in (_radius, _sine, _cartesian))
+_inlined_radius, _inlined_sine, _inlined_cartesian = (
+    njit(inline="always")(f) for f in (_radius, _sine, _cartesian)
+)
 
 
-def _block(words: Any, scale: float, limit: float, integers: Any, sine: Any, radius: Any, margin: Any) -> int:
-    """Add the integers of the decided pairs of a block. Count the others, and mark them by NaN as their margin.
+def _block(
+    words: Any, scale: float, limit: float, integers: Any, sine: Any, radius: Any, margin: Any
+) -> int:
+    """Add the integers of the decided pairs of a block. Count the others, and mark them by NaN as
+    their margin.
 
     In three loops, as a processor keeps more pairs of a short loop in flight.
     """
@@ -120,7 +132,8 @@ _compiled_walk = njit(nogil=True, error_model="numpy")(_walk)
 
 
 def add(words: NDArray[np.uint64], scale: float, integers: NDArray[np.float64]) -> NDArray[np.intp]:
-    """Add the noise integers of all decided pairs; nothing is added for the others, whose indices are returned.
+    """Add the noise integers of all decided pairs; nothing is added for the others, whose indices
+    are returned.
 
     Args:
         words: 2m random words, contiguous [secret].
@@ -128,28 +141,37 @@ def add(words: NDArray[np.uint64], scale: float, integers: NDArray[np.float64]) 
         integers: 2m float64, contiguous [sensitive].
 
     Raises:
-        NumericsError: this thread does not round to nearest, or the compiled code does not agree with `box_muller`.
+        NumericsError: this thread does not round to nearest, or the compiled code does not agree
+            with `box_muller`.
     """
     compile_now()
     box_muller.check_rounding()
     return _add(words, scale, integers)
 
 
-def candidates(words: NDArray[np.uint64], scale: float, out: NDArray[np.float64]) -> NDArray[np.intp]:
+def candidates(
+    words: NDArray[np.uint64], scale: float, out: NDArray[np.float64]
+) -> NDArray[np.intp]:
     """As `box_muller.candidates`. An undecided pair gets zeros."""
     out[:] = 0.0
     return add(words, scale, out)
 
 
-def _add(words: NDArray[np.uint64], scale: float, integers: NDArray[np.float64]) -> NDArray[np.intp]:
+def _add(
+    words: NDArray[np.uint64], scale: float, integers: NDArray[np.float64]
+) -> NDArray[np.intp]:
     found: NDArray[np.intp] = _compiled_walk(words, scale, box_muller.threshold(scale), integers)
     return found
 
 
 @cache
 def compile_now() -> None:
-    """Compile, and compare with `box_muller`. Not left to a background thread: a fork in the middle could never compile."""
-    words = np.arange(1, 4 * _BLOCK + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)  # well spread
+    """Compile, and compare with `box_muller`. Not left to a background thread: a fork in the middle
+    could never compile.
+    """
+    words = np.arange(1, 4 * _BLOCK + 1, dtype=np.uint64) * np.uint64(
+        0x9E3779B97F4A7C15
+    )  # well spread
     scale = 1.1 * 2.0**23
     ours, theirs = np.zeros(words.size), np.empty(words.size)
     undecided = np.union1d(_add(words, scale, ours), box_muller.candidates(words, scale, theirs))
@@ -158,6 +180,9 @@ def compile_now() -> None:
     if wrong.any() or undecided.size > 4:
         raise NumericsError(
             expected="a compiled kernel that agrees with the NumPy path",
-            got=f"{int(wrong.sum())} other numbers of {words.size}, {undecided.size} pairs undecided",
+            got=(
+                f"{int(wrong.sum())} other numbers of {words.size}, {undecided.size} pairs "
+                "undecided"
+            ),
             do="Repair or remove numba: without it the NumPy path is used.",
         )

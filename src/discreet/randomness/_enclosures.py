@@ -1,7 +1,8 @@
 """Proven enclosures of logarithm, sine and cosine, in integers.
 
-A number y is enclosed by two integers: lo <= y * 2^bits <= hi. Divisions and shifts round down; what they lose is counted and
-added to hi. The counts are derived at each function; docs/proofs/noise.md repeats them.
+A number y is enclosed by two integers: lo <= y * 2^bits <= hi. Divisions and shifts round down;
+what they lose is counted and added to hi. The counts are derived at each function;
+docs/proofs/noise.md repeats them.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ _Enclosure = tuple[int, int]
 def atanh(numerator: int, denominator: int, bits: int) -> _Enclosure:
     """Inverse hyperbolic tangent of a fraction in [0, 1/3].
 
-    With y = floor(z 2^bits): z^2 and every odd power of z lose less than 2 units (2 -> 1 + 2/9 + 2/3 < 2), every term less
-    than 3, and the terms after the last one, whose power is below 2 units, sum to less than 3.
+    With y = floor(z 2^bits): z^2 and every odd power of z lose less than 2 units (2 -> 1 + 2/9 +
+    2/3 < 2), every term less than 3, and the terms after the last one, whose power is below 2
+    units, sum to less than 3.
     """
     power = (numerator << bits) // denominator
     square = power * power >> bits
@@ -62,7 +64,8 @@ def _arctan_of_inverse(n: int, bits: int) -> _Enclosure:
 def minus_log(numerator: int, exponent: int, bits: int) -> _Enclosure:
     """-ln(numerator / 2^exponent) for 0 < numerator <= 2^exponent.
 
-    numerator = 2^k m with m in [1, 2); m = (point/64) (1 + d) with 0 <= d < 1/64; ln(1 + d) = 2 atanh(d / (2 + d)).
+    numerator = 2^k m with m in [1, 2); m = (point/64) (1 + d) with 0 <= d < 1/64; ln(1 + d) = 2
+    atanh(d / (2 + d)).
     """
     k = numerator.bit_length() - 1
     point = numerator >> (k - _TABLE_BITS) if k >= _TABLE_BITS else numerator << (_TABLE_BITS - k)
@@ -76,12 +79,14 @@ def minus_log(numerator: int, exponent: int, bits: int) -> _Enclosure:
 
 
 def sine_cosine(numerator: int, exponent: int, bits: int) -> tuple[_Enclosure, _Enclosure]:
-    """Sine and cosine of the angles from f*pi/2 to (f + 2^-exponent)*pi/2, f = numerator / 2^exponent in [0, 1/2).
+    """Sine and cosine of the angles from f*pi/2 to (f + 2^-exponent)*pi/2, f = numerator /
+    2^exponent in [0, 1/2).
 
-    Let y = floor(f * lower pi/2 * 2^bits) stand for the angle; its sine is at most that of the true angle, and less by at most
-    the difference of the angles. In the series of y the square loses less than 1 unit, every term less than 2 since
-    1 + (2 + 1)/6 < 2, and the terms after the last one less than 1 together. Over the interval the sine rises by less than
-    pi/2 * 2^-exponent < 2^(1 - exponent). The cosine follows by sqrt(1 - sine^2).
+    Let y = floor(f * lower pi/2 * 2^bits) stand for the angle; its sine is at most that of the true
+    angle, and less by at most the difference of the angles. In the series of y the square loses
+    less than 1 unit, every term less than 2 since 1 + (2 + 1)/6 < 2, and the terms after the last
+    one less than 1 together. Over the interval the sine rises by less than pi/2 * 2^-exponent <
+    2^(1 - exponent). The cosine follows by sqrt(1 - sine^2).
     """
     pi_lo, pi_hi = half_pi(bits)
     angle = numerator * pi_lo >> exponent

@@ -1,6 +1,8 @@
-"""Noise computed ahead: on a background thread, while the step computes the sums that it will be added to.
+"""Noise computed ahead: on a background thread, while the step computes the sums that it will be
+added to.
 
-Noise does not depend on data, so it can be drawn while gradients are computed; on a core that is free it costs no time at all.
+Noise does not depend on data, so it can be drawn while gradients are computed; on a core that is
+free it costs no time at all.
 """
 
 from __future__ import annotations
@@ -26,10 +28,12 @@ _PIECE = 2**20  # numbers between two looks at whether somebody still wants them
 
 
 class NoiseAhead:
-    """The noise of one release, drawn from now on in the background. `release` waits for it and uses it, once.
+    """The noise of one release, drawn from now on in the background. `release` waits for it and
+    uses it, once.
 
-    Guarantee: as `gaussian.release`, and the same numbers. The stream is claimed at once, so noise that is given up (`close`,
-    an exception, a lost reference, a fork) is gone: nothing can draw it again.
+    Guarantee: as `gaussian.release`, and the same numbers. The stream is claimed at once, so noise
+    that is given up (`close`, an exception, a lost reference, a fork) is gone: nothing can draw it
+    again.
 
     It holds 8 bytes per number. Make one when a step begins, use it when the step's sums are ready.
 
@@ -51,16 +55,22 @@ class NoiseAhead:
 
     __slots__ = ("_grid", "_owner", "_size", "_thread", "_work")
 
-    def __init__(self, stream: Stream, *, grid: Grid, noise_std: float, size: int, threads: int = 1) -> None:
+    def __init__(
+        self, stream: Stream, *, grid: Grid, noise_std: float, size: int, threads: int = 1
+    ) -> None:
         self._grid = check.instance("NoiseAhead", "grid", grid, Grid)
         noise = GaussianNoise(stream, scale=grid.scale(noise_std), size=size, threads=threads)
         self._size = noise.size
         self._owner = _process.current()
         self._work = _Work(noise)
-        self._thread = threading.Thread(target=self._work.run, name="noise ahead")  # it holds the work, not this object
+        self._thread = threading.Thread(
+            target=self._work.run, name="noise ahead"
+        )  # it holds the work, not this object
         self._thread.start()
 
-    def release(self, sums: NDArray[np.floating], out: NDArray[np.floating] | None = None) -> NDArray[np.floating]:
+    def release(
+        self, sums: NDArray[np.floating], out: NDArray[np.floating] | None = None
+    ) -> NDArray[np.floating]:
         """As `gaussian.release`, with the noise drawn ahead.
 
         Args:
@@ -73,11 +83,15 @@ class NoiseAhead:
             Exception: whatever stopped the background thread; nothing was released.
         """
         owner = "NoiseAhead.release"
-        if self._owner is not _process.current():  # the thread that we would wait for is not here, the numbers may be
+        if (
+            self._owner is not _process.current()
+        ):  # the thread that we would wait for is not here, the numbers may be
             raise _misuse("the process that draws the noise", "a fork of it")
         values, target = prepare(owner, sums, self._grid, out)
         if values.size != self._size:
-            raise ParameterError(owner=owner, name="sums", expected=f"{self._size} numbers", got=f"{values.size}")
+            raise ParameterError(
+                owner=owner, name="sums", expected=f"{self._size} numbers", got=f"{values.size}"
+            )
         self._thread.join()
         numbers = self._work.hand_over()
         for start in range(0, values.size, _CHUNK):  # what lies in between stays in the cache
@@ -88,7 +102,9 @@ class NoiseAhead:
         return target.reshape(sums.shape) if out is None else out
 
     def close(self) -> None:
-        """Give up what was not used, and wait for the background thread to end. A second call does nothing."""
+        """Give up what was not used, and wait for the background thread to end. A second call does
+        nothing.
+        """
         self._work.unwanted.set()
         if self._owner is _process.current():
             self._thread.join()
@@ -97,7 +113,12 @@ class NoiseAhead:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.close()
 
     def __reduce_ex__(self, _: object) -> NoReturn:
@@ -132,13 +153,17 @@ class _Work:
             self._error = error
 
     def hand_over(self) -> NDArray[np.float64]:
-        """The numbers, once: they are gone from here before anybody uses them, so that no interruption lets them come twice."""
+        """The numbers, once: they are gone from here before anybody uses them, so that no
+        interruption lets them come twice.
+        """
         with self._lock:
             numbers, self._numbers = self._numbers, None
         if self._error is not None:
             raise self._error
         if numbers is None or not self.ready:
-            raise _misuse("noise that is still to be used", "noise that was used or given up before")
+            raise _misuse(
+                "noise that is still to be used", "noise that was used or given up before"
+            )
         return numbers
 
     def forget(self) -> None:
@@ -147,4 +172,6 @@ class _Work:
 
 
 def _misuse(expected: str, got: str) -> RandomnessMisuse:
-    return RandomnessMisuse(expected=expected, got=got, do="Ask the source for the stream of a new step or lane.")
+    return RandomnessMisuse(
+        expected=expected, got=got, do="Ask the source for the stream of a new step or lane."
+    )

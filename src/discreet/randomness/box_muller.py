@@ -1,27 +1,31 @@
-"""Box-Muller in float64: from random words to noise integers, and to the few pairs that float64 cannot decide.
+"""Box-Muller in float64: from random words to noise integers, and to the few pairs that float64
+cannot decide.
 
-Pair j reads w1 = words[2j] and w2 = words[2j+1]. The words are the first bits of two infinite binary expansions:
+Pair j reads w1 = words[2j] and w2 = words[2j+1]. The words are the first bits of two infinite
+binary expansions:
 
     U in [u, u+1] * 2^-63                    u = w1 >> 1
     b in [t, t+1] * 2^-52 * pi/2 - pi/4      t = low 52 bits of w2
     r = scale * sqrt(-2 ln U),  (x1, x2) = (r cos b, r sin b)
     exchanged if bit 62 of w2 is set, both negated if bit 63 is set
 
-and the noise of positions 2j and 2j+1 is the integer nearest to x1 and x2: exactly a rounded Gaussian (docs/proofs/noise.md).
-Every backend implements this map. This one computes x1 and x2 in float64, with an error below scale * ERROR, and calls a pair
-*decided* if no expansion with these first bits rounds to another integer. `refine` decides the others with further bits, so a
-backend may leave any pair undecided and the noise is the same.
+and the noise of positions 2j and 2j+1 is the integer nearest to x1 and x2: exactly a rounded
+Gaussian (docs/proofs/noise.md). Every backend implements this map. This one computes x1 and x2 in
+float64, with an error below scale * ERROR, and calls a pair *decided* if no expansion with these
+first bits rounds to another integer. `refine` decides the others with further bits, so a backend
+may leave any pair undecided and the noise is the same.
 
-Error budget, in units of scale, with U in [2^-20, 1 - 2^-18]. Each entry is the largest value on its own; all together stay
-below 2^-44.3, since they are large at different places:
+Error budget, in units of scale, with U in [2^-20, 1 - 2^-18]. Each entry is the largest value on
+its own; all together stay below 2^-44.3, since they are large at different places:
 
     U to float64, then 1/r at U near 1      2^-44.4      further bits of U, at U near 2^-20    2^-45.3
     polynomial of ln, degree 5              2^-46.1      further bits of b                     2^-48.7
     polynomial of sin, degree 5             2^-45.5      rounding of all operations            2^-47.9
 
-Only + - * / sqrt of IEEE 754 and integer operations are used, so nothing is assumed about a mathematical library. A program
-walks the same functions with a number type that carries its error bound and confirms ERROR (tests/support/error_budget.py).
-Contraction to fused multiply-add leaves out roundings, so the bound covers it.
+Only + - * / sqrt of IEEE 754 and integer operations are used, so nothing is assumed about a
+mathematical library. A program walks the same functions with a number type that carries its error
+bound and confirms ERROR (tests/support/error_budget.py). Contraction to fused multiply-add leaves
+out roundings, so the bound covers it.
 """
 
 from __future__ import annotations
@@ -50,11 +54,14 @@ __all__ = [
 ]
 
 CHUNK = 16_384  # pairs at a time: the scratch stays in the cache, the calls do not count
-ERROR = 2.0**-43  # |x computed - x| < scale * ERROR for every pair in the window and all further bits
+ERROR = (
+    2.0**-43
+)  # |x computed - x| < scale * ERROR for every pair in the window and all further bits
 LOWEST = 2.0**43  # the window of u, as float64: U from 2^-20 ...
 HIGHEST = 2.0**63 - 2.0**45  # ... to 1 - 2^-18
 
-# Coefficients of t^0, t^1, ..., near minimax: 4 atanh(z)/z for t = z^2, |z| <= 3 - sqrt(8); sin(pi f/2)/f for t = f^2 <= 1/4.
+# Coefficients of t^0, t^1, ..., near minimax: 4 atanh(z)/z for t = z^2, |z| <= 3 - sqrt(8); sin(pi
+# f/2)/f for t = f^2 <= 1/4.
 LOG = (
     float.fromhex("0x1.fffffffffff12p+1"),
     float.fromhex("0x1.555555567148cp+0"),
@@ -71,7 +78,9 @@ SINE = (
     float.fromhex("0x1.5071ce4b47930p-13"),
     float.fromhex("-0x1.dd54805f3f706p-19"),
 )
-MINUS_TWO_LN_2 = float.fromhex("-0x1.62e42fefa39efp+0") * 2.0**-52  # times the exponent, which comes times 2^52
+MINUS_TWO_LN_2 = (
+    float.fromhex("-0x1.62e42fefa39efp+0") * 2.0**-52
+)  # times the exponent, which comes times 2^52
 
 # Arrays without an axis: NumPy takes a microsecond to convert a Python number.
 _LOG = tuple(np.array(c) for c in LOG)
@@ -83,7 +92,9 @@ _TOP = np.array(2.0**63)
 _LEFT = np.array(1, np.int64)
 _RIGHT = np.array(63, np.int64)
 _HALF = np.array(1, np.uint64)
-_ROOT_HALF = np.array(2.0**63 * float.fromhex("0x1.6a09e667f3bcdp-1")).view(np.int64)  # a mantissa is in sqrt(1/2) * [1, 2)
+_ROOT_HALF = np.array(2.0**63 * float.fromhex("0x1.6a09e667f3bcdp-1")).view(
+    np.int64
+)  # a mantissa is in sqrt(1/2) * [1, 2)
 _EXPONENT = np.array(-(2**52), np.int64)  # mask of sign and exponent
 _FRACTION = np.array(2**52 - 1, np.uint64)  # mask of the fraction
 _SIGN = np.array(1 << 63, np.uint64)
@@ -93,7 +104,8 @@ _Floats = NDArray[np.float64]
 
 
 def candidates(words: NDArray[np.uint64], scale: float, out: _Floats) -> NDArray[np.intp]:
-    """Write the noise integers of all pairs and return the indices of the pairs that are not decided.
+    """Write the noise integers of all pairs and return the indices of the pairs that are not
+    decided.
 
     Args:
         words: 2m random words [secret].
@@ -111,12 +123,15 @@ def candidates(words: NDArray[np.uint64], scale: float, out: _Floats) -> NDArray
 
 
 def threshold(scale: float) -> float:
-    """Largest distance from an integer at which the error bound still decides the rounding; rounded down."""
+    """Largest distance from an integer at which the error bound still decides the rounding; rounded
+    down.
+    """
     return float(np.nextafter(0.5 - scale * ERROR, 0.0))  # scale * ERROR is exact
 
 
 def radius(mantissa: _Floats, exponent: _Floats, scale: _Floats, a: _Floats, r: _Floats) -> None:
-    """Compute r = scale * sqrt(-2 ln U) with U = mantissa * 2^(exponent - 63). Overwrites mantissa, exponent (* 2^52) and a.
+    """Compute r = scale * sqrt(-2 ln U) with U = mantissa * 2^(exponent - 63). Overwrites mantissa,
+    exponent (* 2^52) and a.
 
     ln m = -2 atanh(z), z = (1 - m)/(1 + m).
     """
@@ -158,7 +173,9 @@ def _polynomial(coefficients: tuple[_Floats, ...], t: _Floats, out: _Floats) -> 
 
 
 class _Scratch:
-    """Buffers for one chunk, as numbers and as bits (a view takes NumPy as long as a thousand sums)."""
+    """Buffers for one chunk, as numbers and as bits (a view takes NumPy as long as a thousand
+    sums).
+    """
 
     __slots__ = ("bits", "numbers", "signed", "x")
 
@@ -222,14 +239,20 @@ def _chunk(words: NDArray[np.uint64], scale: _Floats, out: _Floats) -> NDArray[n
 
 
 def _split(bits: NDArray[np.int64], power: NDArray[np.int64]) -> None:
-    """Split a number into mantissa * 2^exponent, exactly; the mantissa in place, the exponent as an integer times 2^52."""
+    """Split a number into mantissa * 2^exponent, exactly; the mantissa in place, the exponent as an
+    integer times 2^52.
+    """
     np.subtract(bits, _ROOT_HALF, power)
     np.bitwise_and(power, _EXPONENT, power)
     np.subtract(bits, power, bits)
 
 
 def _exchange(
-    x1: NDArray[np.int64], x2: NDArray[np.int64], w2: NDArray[np.int64], a: NDArray[np.int64], out: NDArray[np.int64]
+    x1: NDArray[np.int64],
+    x2: NDArray[np.int64],
+    w2: NDArray[np.int64],
+    a: NDArray[np.int64],
+    out: NDArray[np.int64],
 ) -> None:
     """Interleave the bits of x1 and x2, exchanged where bit 62 of w2 is set. Overwrites w2 and a."""
     np.left_shift(w2, _LEFT, w2)
@@ -246,9 +269,11 @@ _BELOW_THREE = 2.9999
 
 
 def check_rounding() -> None:
-    """Refuse a thread whose arithmetic does not round to nearest, ties to even, in double precision.
+    """Refuse a thread whose arithmetic does not round to nearest, ties to even, in double
+    precision.
 
-    Flushing of subnormal numbers to zero does not matter: no intermediate result is that small and not zero.
+    Flushing of subnormal numbers to zero does not matter: no intermediate result is that small and
+        not zero.
 
     Raises:
         NumericsError: another rounding mode is set.
@@ -263,5 +288,8 @@ def check_rounding() -> None:
         raise NumericsError(
             expected="IEEE 754 arithmetic that rounds to nearest",
             got="another rounding mode in this thread",
-            do="Find what changed it (fesetround, a compiler flag); exactness is proven for rounding to nearest only.",
+            do=(
+                "Find what changed it (fesetround, a compiler flag); exactness is proven for "
+                "rounding to nearest only."
+            ),
         )

@@ -1,10 +1,12 @@
 """Exact draws from a stream of random words: coins, integers, subsets, permutations.
 
-Each is a pure function of the stream's words. *Exact* means: if the words are independent and uniform, the result has the
-stated law with no error at all, not even one of rounding. Random bits are read lazily, as many as a decision needs.
+Each is a pure function of the stream's words. *Exact* means: if the words are independent and
+uniform, the result has the stated law with no error at all, not even one of rounding. Random bits
+are read lazily, as many as a decision needs.
 Proofs: docs/proofs/sampling.md.
 
-Give each call a stream of its own (`Stream.child`): two draws from the same words are not independent.
+Give each call a stream of its own (`Stream.child`): two draws from the same words are not
+independent.
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ from discreet.randomness.source import Stream
 
 __all__ = ["below", "bernoulli", "permutation", "smallest_keys", "subset"]
 
-_BLOCK = 2**18  # positions of a coin's block; part of the meaning of a stream's words, like the two widths below
+_BLOCK = (
+    2**18
+)  # positions of a coin's block; part of the meaning of a stream's words, like the two widths below
 _FIRST = 16  # bits of the first digit of a coin
 _DIGIT = 64  # bits of each further digit
 _COINS_PER_WORD = _DIGIT // _FIRST
@@ -28,11 +32,13 @@ _SPARSE = 16  # a subset below this part of the population is drawn element by e
 def bernoulli(stream: Stream, probability: float, start: int, stop: int) -> NDArray[np.int64]:
     """The positions in start ... stop-1 whose coin fell on heads, sorted.
 
-    Position i has a real number U_i, uniform on [0, 1), of which only as many binary digits are read as decide whether
-    U_i < probability: 16 first, then 64 more for the one position in 65536 that is still undecided, and so on.
-    The coin of a position does not depend on start and stop, so ranges can be drawn apart and joined.
+    Position i has a real number U_i, uniform on [0, 1), of which only as many binary digits are
+    read as decide whether U_i < probability: 16 first, then 64 more for the one position in 65536
+    that is still undecided, and so on. The coin of a position does not depend on start and stop, so
+    ranges can be drawn apart and joined.
 
-    Guarantee: the coins are independent, and each falls on heads with exactly `probability`, the float64 taken as a fraction.
+    Guarantee: the coins are independent, and each falls on heads with exactly `probability`, the
+        float64 taken as a fraction.
     Memory: O(heads), plus a constant.
 
     Args:
@@ -66,7 +72,9 @@ def bernoulli(stream: Stream, probability: float, start: int, stop: int) -> NDAr
 
 
 def _digits(probability: float) -> list[int]:
-    """The binary digits of a fraction below 1, in groups of 16, 64, 64, ... bits, without trailing zeros."""
+    """The binary digits of a fraction below 1, in groups of 16, 64, 64, ... bits, without trailing
+    zeros.
+    """
     numerator, denominator = probability.as_integer_ratio()  # the denominator is a power of two
     digits: list[int] = []
     width = _FIRST
@@ -77,11 +85,13 @@ def _digits(probability: float) -> list[int]:
     return digits
 
 
-def _heads(coins: NDArray[np.uint16], digits: list[int], further: list[Stream], block: int) -> NDArray[np.int64]:
+def _heads(
+    coins: NDArray[np.uint16], digits: list[int], further: list[Stream], block: int
+) -> NDArray[np.int64]:
     """Indices of the coins below the number with these digits; a tie is decided by the next digit.
 
-    The j-th tie of a block reads word block + j of the next digit's stream. Which coin that is depends on earlier digits only,
-    so given these the words of the ties are independent.
+    The j-th tie of a block reads word block + j of the next digit's stream. Which coin that is
+    depends on earlier digits only, so given these the words of the ties are independent.
     """
     candidates = np.flatnonzero(coins <= digits[0]).astype(np.int64, copy=False)
     coins_there = coins[candidates]
@@ -99,7 +109,8 @@ def _heads(coins: NDArray[np.uint16], digits: list[int], further: list[Stream], 
 def below(stream: Stream, bound: int, count: int) -> NDArray[np.int64]:
     """Independent integers, uniform on 0 ... bound-1.
 
-    Words at or above the largest multiple of `bound` are passed over, the others taken modulo `bound`: no value is preferred.
+    Words at or above the largest multiple of `bound` are passed over, the others taken modulo
+        `bound`: no value is preferred.
 
     >>> from discreet.randomness import Purpose, Source
     >>> rolls = 1 + below(Source.system().stream(Purpose.SAMPLE, step=0), 6, 1000)
@@ -137,7 +148,8 @@ class _Integers:
 def subset(stream: Stream, size: int, population: int) -> NDArray[np.int64]:
     """A uniformly random subset of `size` of the integers 0 ... population-1, sorted.
 
-    Integers are drawn until `size` different ones were seen; where many would be seen twice, a permutation is cut instead.
+    Integers are drawn until `size` different ones were seen; where many would be seen twice, a
+    permutation is cut instead.
     Memory: O(size).
 
     >>> from discreet.randomness import Purpose, Source
@@ -148,7 +160,9 @@ def subset(stream: Stream, size: int, population: int) -> NDArray[np.int64]:
     population = check.whole(owner, "population", population, least=0)
     size = check.whole(owner, "size", size, least=0)
     if size > population:
-        raise ParameterError(owner=owner, name="size", expected=f"at most population={population}", got=str(size))
+        raise ParameterError(
+            owner=owner, name="size", expected=f"at most population={population}", got=str(size)
+        )
     if size > population // _SPARSE:
         return np.sort(permutation(stream, population)[:size])
     integers = _Integers(stream, max(population, 1))
@@ -162,8 +176,8 @@ def subset(stream: Stream, size: int, population: int) -> NDArray[np.int64]:
 def permutation(stream: Stream, count: int) -> NDArray[np.int64]:
     """A uniformly random order of 0 ... count-1.
 
-    Every element gets a random key, and elements are sorted by key. Key and element share a word, which sorts fast; where keys
-    of the first bits are equal, more bits decide.
+    Every element gets a random key, and elements are sorted by key. Key and element share a word,
+    which sorts fast; where keys of the first bits are equal, more bits decide.
 
     >>> from discreet.randomness import Purpose, Source
     >>> sorted(permutation(Source.system().stream(Purpose.SAMPLE, step=0), 5).tolist())
@@ -183,7 +197,9 @@ def permutation(stream: Stream, count: int) -> NDArray[np.int64]:
 
 def _order_ties(stream: Stream, packed: NDArray[np.uint64], bits: np.uint64) -> None:
     """Put the elements of each run of equal keys, which stand by number, in a random order."""
-    first = np.flatnonzero(packed[1:] ^ packed[:-1] < np.uint64(1) << bits)  # its key and the next one's are equal
+    first = np.flatnonzero(
+        packed[1:] ^ packed[:-1] < np.uint64(1) << bits
+    )  # its key and the next one's are equal
     if not first.size:
         return
     tied = np.union1d(first, first + 1)
@@ -191,7 +207,9 @@ def _order_ties(stream: Stream, packed: NDArray[np.uint64], bits: np.uint64) -> 
     attempt = 0
     while tied.size:
         more = stream.child(f"tie/{attempt}").words(tied.size)
-        order = np.lexsort((more, keys))  # keys are sorted already: this reorders inside the runs only
+        order = np.lexsort(
+            (more, keys)
+        )  # keys are sorted already: this reorders inside the runs only
         more = more[order]
         if not np.any((more[1:] == more[:-1]) & (keys[1:] == keys[:-1])):
             packed[tied] = packed[tied[order]]
@@ -199,11 +217,14 @@ def _order_ties(stream: Stream, packed: NDArray[np.uint64], bits: np.uint64) -> 
         attempt += 1
 
 
-def smallest_keys(stream: Stream, starts: NDArray[np.int64], stops: NDArray[np.int64], most: int) -> NDArray[np.int64]:
-    """For each range of positions a uniformly random subset of at most `most` positions, ranges one after the other.
+def smallest_keys(
+    stream: Stream, starts: NDArray[np.int64], stops: NDArray[np.int64], most: int
+) -> NDArray[np.int64]:
+    """For each range of positions a uniformly random subset of at most `most` positions, ranges one
+    after the other.
 
-    The word at a position is its key; those with the smallest keys are taken, sorted by position. The choice from a range
-    depends on that range alone, so ranges can be drawn apart and joined.
+    The word at a position is its key; those with the smallest keys are taken, sorted by position.
+    The choice from a range depends on that range alone, so ranges can be drawn apart and joined.
 
     Args:
         stream: used for nothing else.
@@ -219,7 +240,9 @@ def smallest_keys(stream: Stream, starts: NDArray[np.int64], stops: NDArray[np.i
     """
     most = check.whole("smallest_keys", "most", most, least=1)
     sizes = stops - starts
-    begins = np.cumsum(sizes) - sizes  # where each range begins in the arrays below, which hold the ranges one after the other
+    begins = (
+        np.cumsum(sizes) - sizes
+    )  # where each range begins in the arrays below, which hold the ranges one after the other
     group = np.repeat(np.arange(sizes.size), sizes)
     place = np.arange(group.size) - begins[group]
     keys = np.zeros(group.size, np.uint64)
@@ -232,7 +255,9 @@ def smallest_keys(stream: Stream, starts: NDArray[np.int64], stops: NDArray[np.i
             source.fill(keys[begins[one] : begins[one] + sizes[one]], int(starts[one]))
         order = np.lexsort((keys, group))
         equal = (np.diff(keys[order]) == 0) & (np.diff(group) == 0)
-        undecided = np.intersect1d(group[1:][equal], undecided)  # equal keys in a range: all its keys are drawn again
+        undecided = np.intersect1d(
+            group[1:][equal], undecided
+        )  # equal keys in a range: all its keys are drawn again
         attempt += 1
     chosen = np.sort(order[place < most])
     taken: NDArray[np.int64] = starts[group[chosen]] + place[chosen]

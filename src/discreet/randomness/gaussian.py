@@ -1,10 +1,12 @@
-"""Exact Gaussian noise on a grid: the integers nearest to scale * Z, Z standard normal, and the release that they make.
+"""Exact Gaussian noise on a grid: the integers nearest to scale * Z, Z standard normal, and the
+release that they make.
 
     sums ──grid──> integers ──+ noise──> integers ──* spacing──> release ──cast──> the caller's type
 
-Guarantee: with ideal bits and integers S, g*(S + round(scale*Z)) = g*round((g*S + noise_std*Z)/g) for a spacing g: this is
-a function of what the ideal Gaussian mechanism gives, so that every analysis of it holds, and nothing is added to delta
-(docs/proofs/noise.md). Every step from the integers on is exact in float64; the cast at the end is post-processing.
+Guarantee: with ideal bits and integers S, g*(S + round(scale*Z)) = g*round((g*S + noise_std*Z)/g)
+for a spacing g: this is a function of what the ideal Gaussian mechanism gives, so that every
+analysis of it holds, and nothing is added to delta (docs/proofs/noise.md). Every step from the
+integers on is exact in float64; the cast at the end is post-processing.
 """
 
 from __future__ import annotations
@@ -41,12 +43,16 @@ _WORTH_COMPILING = 2**27  # numbers that NumPy takes about as long for as compil
 
 _Floats = NDArray[np.float64]
 _Numbers = NDArray[np.floating]
-_Part = Callable[[int, int, int], None]  # numbers first ... last - 1 of an array whose number 0 has this position
+_Part = Callable[
+    [int, int, int], None
+]  # numbers first ... last - 1 of an array whose number 0 has this position
 _Candidates = Callable[[NDArray[np.uint64], float, _Floats], NDArray[np.intp]]
 
 
 class _Reader:
-    """Reads the words of a stream, for one thread: with one buffer, and one cipher as long as it reads on."""
+    """Reads the words of a stream, for one thread: with one buffer, and one cipher as long as it
+    reads on.
+    """
 
     __slots__ = ("_cursor", "_stream", "_words")
 
@@ -58,7 +64,11 @@ class _Reader:
     def read(self, start: int, count: int) -> NDArray[np.uint64]:
         words = self._words[:count]
         if words.size != count:  # fewer words would leave sums without noise
-            raise RandomnessMisuse(expected=f"at most {words.size} words at once", got=f"{count}", do="Read them in pieces.")
+            raise RandomnessMisuse(
+                expected=f"at most {words.size} words at once",
+                got=f"{count}",
+                do="Read them in pieces.",
+            )
         self._stream.fill(words, start, self._cursor)
         return words
 
@@ -66,7 +76,8 @@ class _Reader:
 class GaussianNoise:
     """The noise of one release: `size` independent integers, each given out once.
 
-    Which number a position gets depends on the stream alone, not on how the positions are cut into pieces.
+    Which number a position gets depends on the stream alone, not on how the positions are cut into
+    pieces.
 
     >>> from discreet.randomness import Source
     >>> stream = Source.system().stream(Purpose.NOISE, step=0)
@@ -78,7 +89,8 @@ class GaussianNoise:
     discreet.errors.RandomnessMisuse: Expected an unused stream of the purpose noise, as Source.stream gives it. Got ...
 
     Args:
-        stream: of the purpose noise; taken over, so that nothing else can be drawn from it [secret].
+        stream: of the purpose noise; taken over, so that nothing else can be drawn from it
+            [secret].
         scale: standard deviation, a float64 in 2^-32 ... 2^32 [grid units, public].
         size: how many numbers there are [public].
         threads: how many threads may share the work of a large array; the numbers are the same.
@@ -92,7 +104,9 @@ class GaussianNoise:
         self.scale = check.positive(owner, "scale", scale)
         self.size = check.whole(owner, "size", size, least=0)
         if not _SMALLEST_SCALE <= self.scale <= _LARGEST_SCALE:
-            raise ParameterError(owner=owner, name="scale", expected="a number in 2^-32 ... 2^32", got=repr(scale))
+            raise ParameterError(
+                owner=owner, name="scale", expected="a number in 2^-32 ... 2^32", got=repr(scale)
+            )
         self._threads = check.whole(owner, "threads", threads, least=1)
         box_muller.check_rounding()
         _asked_for["numbers"] += self.size
@@ -116,16 +130,21 @@ class GaussianNoise:
         """Add the next numbers, in place and exactly.
 
         Args:
-            integers: contiguous float64 array of any shape, integers below 2^52 in size [grid units, sensitive].
+            integers: contiguous float64 array of any shape, integers below 2^52 in size [grid
+                units, sensitive].
 
         Raises:
             NumericsError: a value is not such an integer. Nothing was added.
             RandomnessMisuse: fewer numbers are left. Nothing was added.
         """
-        flat: _Floats = _flat("GaussianNoise.add_to", "integers", integers, np.float64, writable=True)
+        flat: _Floats = _flat(
+            "GaussianNoise.add_to", "integers", integers, np.float64, writable=True
+        )
         for start in range(0, flat.size, _PIECE):
             piece = flat[start : start + _PIECE]
-            small = np.minimum.reduce(piece) > -LARGEST and np.maximum.reduce(piece) < LARGEST  # false for NaN
+            small = (
+                np.minimum.reduce(piece) > -LARGEST and np.maximum.reduce(piece) < LARGEST
+            )  # false for NaN
             if not (small and np.array_equal(np.rint(piece), piece)):
                 raise NumericsError(
                     expected="integers below 2^52 in size",
@@ -150,13 +169,17 @@ class GaussianNoise:
             work(0, size, start)
             return
         cuts = [size * part // parts for part in range(parts + 1)]
-        with ThreadPoolExecutor(parts) as pool:  # made anew: a pool that lives on would be dead in a fork
+        with ThreadPoolExecutor(
+            parts
+        ) as pool:  # made anew: a pool that lives on would be dead in a fork
             running = [pool.submit(work, first, last, start) for first, last in pairwise(cuts)]
         for part in running:
             part.result()  # raises what the thread raised
 
     def _add_chunk(self, piece: _Floats, start: int, reader: _Reader) -> None:
-        """Add the numbers of positions start, start + 1, ...; a pair that is cut in two is computed for either half."""
+        """Add the numbers of positions start, start + 1, ...; a pair that is cut in two is computed
+        for either half.
+        """
         first, last = start // 2, (start + piece.size + 1) // 2
         if 2 * (last - first) == piece.size:
             self._add_pairs(first, piece, reader)
@@ -186,11 +209,16 @@ class GaussianNoise:
         return start
 
     def __repr__(self) -> str:
-        return f"GaussianNoise(scale={self.scale!r}, size={self.size}, left={self.left}, {self._stream!r})"
+        return (
+            f"GaussianNoise(scale={self.scale!r}, size={self.size}, left={self.left}, "
+            f"{self._stream!r})"
+        )
 
     def __reduce_ex__(self, _: object) -> NoReturn:
         raise RandomnessMisuse(
-            expected="noise that is given out once", got="an attempt to copy or pickle it", do="Make another from a new stream."
+            expected="noise that is given out once",
+            got="an attempt to copy or pickle it",
+            do="Make another from a new stream.",
         )
 
 
@@ -203,7 +231,8 @@ def release(
     out: NDArray[np.floating] | None = None,
     threads: int = 1,
 ) -> NDArray[np.floating]:
-    """Sums with Gaussian noise: spacing * (integers of the sums + noise), exact, then cast to the type of `out` once.
+    """Sums with Gaussian noise: spacing * (integers of the sums + noise), exact, then cast to the
+    type of `out` once.
 
     >>> from discreet.randomness import Source
     >>> grid = Grid.for_noise(noise_std=1.1, clip_norm=1.0)
@@ -212,19 +241,24 @@ def release(
     (2, 3)
 
     Args:
-        sums: contiguous float32 or float64 array of any shape; rounded to the grid if it is not on it [sensitive].
+        sums: contiguous float32 or float64 array of any shape; rounded to the grid if it is not on
+            it [sensitive].
         grid: where sums and noise live [public].
         noise_std: standard deviation on the sum [the sums' unit, public].
         stream: of the purpose noise, for this release only [secret].
-        out: where the release goes: contiguous float32 or float64 of the same shape, may be `sums` itself; a new array of the
-            type of `sums` if None. Values beyond its range become infinite.
+        out: where the release goes: contiguous float32 or float64 of the same shape, may be `sums`
+            itself; a new array of the type of `sums` if None. Values beyond its range become
+            infinite.
         threads: how many threads may share the work; the release is the same.
 
     Raises:
-        NumericsError: a sum is not finite or too large for the grid; nothing was written and the stream is still unused.
+        NumericsError: a sum is not finite or too large for the grid; nothing was written and the
+            stream is still unused.
         RandomnessMisuse: the stream was used before.
     """
-    target = np.empty(sums.shape, sums.dtype) if out is None and isinstance(sums, np.ndarray) else out
+    target = (
+        np.empty(sums.shape, sums.dtype) if out is None and isinstance(sums, np.ndarray) else out
+    )
     release_all([(sums, target)], grid=grid, noise_std=noise_std, stream=stream, threads=threads)
     return target
 
@@ -237,7 +271,8 @@ def release_all(
     stream: Stream,
     threads: int = 1,
 ) -> None:
-    """Several arrays with the noise of one release, one after the other: the same as if they were one array.
+    """Several arrays with the noise of one release, one after the other: the same as if they were
+    one array.
 
     >>> from discreet.randomness import Source
     >>> grid = Grid.for_noise(noise_std=1.1, clip_norm=1.0)
@@ -255,13 +290,18 @@ def release_all(
         threads: as for `release`.
 
     Raises:
-        NumericsError: a sum is not finite or too large for the grid; nothing was written and the stream is still unused.
+        NumericsError: a sum is not finite or too large for the grid; nothing was written and the
+            stream is still unused.
         RandomnessMisuse: the stream was used before.
     """
     prepared = [_views("release", sums, grid, out) for sums, out in pairs]
     size = sum(values.size for values, _ in prepared)
     # Few numbers in several arrays cost what the arrays cost: make one of them.
-    joined = np.concatenate([values for values, _ in prepared], dtype=np.float64) if 0 < size <= _RELEASED else None
+    joined = (
+        np.concatenate([values for values, _ in prepared], dtype=np.float64)
+        if 0 < size <= _RELEASED
+        else None
+    )
     parts = [_fitting(grid, *pair) for pair in (prepared if joined is None else [(joined, joined)])]
     noise = GaussianNoise(stream, scale=grid.scale(noise_std), size=size, threads=threads)
     for values, target in parts:
@@ -283,7 +323,9 @@ def _release_part(
     last: int,
     start: int,
 ) -> None:
-    """Release the numbers first ... last - 1 of an array whose number 0 has the position `start`, in pieces."""
+    """Release the numbers first ... last - 1 of an array whose number 0 has the position `start`,
+    in pieces.
+    """
     size = min(_RELEASED, last - first)
     reader, buffer = _Reader(noise._stream, size), np.empty(size)  # noqa: SLF001
     for cut in range(first, last, _RELEASED):
@@ -293,31 +335,51 @@ def _release_part(
         publish(units, grid, target[piece])
 
 
-def prepare(owner: str, sums: _Numbers, grid: Grid, out: _Numbers | None) -> tuple[_Numbers, _Numbers]:
-    """All checks of a release: the sums, and where the release goes, as arrays of one axis that can be worked on in pieces."""
+def prepare(
+    owner: str, sums: _Numbers, grid: Grid, out: _Numbers | None
+) -> tuple[_Numbers, _Numbers]:
+    """All checks of a release: the sums, and where the release goes, as arrays of one axis that can
+    be worked on in pieces.
+    """
     return _fitting(grid, *_views(owner, sums, grid, out))
 
 
 def _fitting(grid: Grid, values: _Numbers, target: _Numbers) -> tuple[_Numbers, _Numbers]:
-    """Refuse what does not fit the grid; a copy where a piece that is written would change sums that are still to be read."""
-    if values.size:  # rounding is monotone: if the ends are right, all are; NaN is an end wherever it is
+    """Refuse what does not fit the grid; a copy where a piece that is written would change sums
+    that are still to be read.
+    """
+    if (
+        values.size
+    ):  # rounding is monotone: if the ends are right, all are; NaN is an end wherever it is
         grid.integers(np.array([np.minimum.reduce(values), np.maximum.reduce(values)]))
-    if values is target or (values.ctypes.data == target.ctypes.data and values.dtype == target.dtype):
+    if values is target or (
+        values.ctypes.data == target.ctypes.data and values.dtype == target.dtype
+    ):
         return values, target
     return values.copy() if np.may_share_memory(values, target) else values, target
 
 
-def _views(owner: str, sums: _Numbers, grid: Grid, out: _Numbers | None) -> tuple[_Numbers, _Numbers]:
+def _views(
+    owner: str, sums: _Numbers, grid: Grid, out: _Numbers | None
+) -> tuple[_Numbers, _Numbers]:
     check.instance(owner, "grid", grid, Grid)
     values = _flat(owner, "sums", sums, np.float32, np.float64)
-    target = np.empty_like(values) if out is None else _flat(owner, "out", out, np.float32, np.float64, writable=True)
+    target = (
+        np.empty_like(values)
+        if out is None
+        else _flat(owner, "out", out, np.float32, np.float64, writable=True)
+    )
     if out is not None and out.shape != sums.shape:
-        raise ParameterError(owner=owner, name="out", expected=f"of shape {sums.shape}", got=f"shape {out.shape}")
+        raise ParameterError(
+            owner=owner, name="out", expected=f"of shape {sums.shape}", got=f"shape {out.shape}"
+        )
     return values, target
 
 
 def publish(units: _Floats, grid: Grid, target: NDArray[np.floating]) -> None:
-    """The last step of a release: noised integers times the spacing, exactly, then one cast. Overwrites `units`."""
+    """The last step of a release: noised integers times the spacing, exactly, then one cast.
+    Overwrites `units`.
+    """
     with np.errstate(over="ignore", under="ignore"):
         np.multiply(units, grid.spacing, out=units)
         np.copyto(target, units, casting="same_kind")
@@ -337,7 +399,8 @@ _asked_for: Counter[str] = Counter()  # numbers, in this process, announced or d
 
 
 def announce(numbers: int) -> None:
-    """Say how many numbers are going to be drawn: whoever draws many need not wait until compiling was worth it.
+    """Say how many numbers are going to be drawn: whoever draws many need not wait until compiling
+    was worth it.
 
     Args:
         numbers: of a whole run; the noise is the same whatever is said here [public].
@@ -346,7 +409,9 @@ def announce(numbers: int) -> None:
 
 
 def _backend() -> _Candidates:
-    """Whoever computes candidates fastest; the numbers are the same. A process that asks for few does not wait for numba."""
+    """Whoever computes candidates fastest; the numbers are the same. A process that asks for few
+    does not wait for numba.
+    """
     kernel = _compiled() if _asked_for["numbers"] >= _WORTH_COMPILING else None
     return box_muller.candidates if kernel is None else kernel.candidates
 
@@ -365,7 +430,9 @@ def _adder(candidates: _Candidates) -> _Candidates:
         try:
             noise: _Floats = _per_thread.noise
         except AttributeError:
-            noise = _per_thread.noise = np.empty(_PIECE)  # kept: fresh memory costs a tenth of the time
+            noise = _per_thread.noise = np.empty(
+                _PIECE
+            )  # kept: fresh memory costs a tenth of the time
         found = [np.empty(0, np.intp)]
         for start in range(0, words.size, _PIECE):
             piece = slice(start, start + _PIECE)
@@ -380,10 +447,13 @@ def _adder(candidates: _Candidates) -> _Candidates:
     return adder
 
 
-def _flat(owner: str, name: str, array: object, *kinds: type, writable: bool = False) -> NDArray[Any]:
+def _flat(
+    owner: str, name: str, array: object, *kinds: type, writable: bool = False
+) -> NDArray[Any]:
     """A plain view of one axis onto a contiguous array.
 
-    Subclasses change what indexing and `+=` mean: a matrix keeps two axes, a masked array would leave numbers without noise.
+    Subclasses change what indexing and `+=` mean: a matrix keeps two axes, a masked array would
+    leave numbers without noise.
     """
     given = check.instance(owner, name, array, np.ndarray)
     values = given.view(np.ndarray)
@@ -391,10 +461,18 @@ def _flat(owner: str, name: str, array: object, *kinds: type, writable: bool = F
     if isinstance(given, np.ma.MaskedArray):
         expected = "without a mask: what it hides would still be released"
         raise ParameterError(
-            owner=owner, name=name, expected=expected, got=type(given).__name__, do="Fill or drop what is masked."
+            owner=owner,
+            name=name,
+            expected=expected,
+            got=type(given).__name__,
+            do="Fill or drop what is masked.",
         )
     if right and (values.flags.writeable or not writable):
-        return values.view(np.ndarray).reshape(-1)  # a subclass may have two axes always, or hide values
-    expected = f"a contiguous{', writable' if writable else ''} array of " + " or ".join(kind.__name__ for kind in kinds)
+        return values.view(np.ndarray).reshape(
+            -1
+        )  # a subclass may have two axes always, or hide values
+    expected = f"a contiguous{', writable' if writable else ''} array of " + " or ".join(
+        kind.__name__ for kind in kinds
+    )
     flags = f"contiguous: {values.flags.c_contiguous}, writable: {values.flags.writeable}"
     raise ParameterError(owner=owner, name=name, expected=expected, got=f"{values.dtype} ({flags})")

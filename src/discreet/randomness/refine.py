@@ -1,7 +1,9 @@
-"""The exact path: a pair decided by as many further bits as it takes, in integer interval arithmetic.
+"""The exact path: a pair decided by as many further bits as it takes, in integer interval
+arithmetic.
 
-Round i = 1, 2, ... of pair j appends to u the 64 bits of word 2j and to t those of word 2j+1 of the stream's child "refine/i".
-The bits of a pair are addressed by the pair, so it does not matter which backend asked, in which order, or how often.
+Round i = 1, 2, ... of pair j appends to u the 64 bits of word 2j and to t those of word 2j+1 of the
+stream's child "refine/i". The bits of a pair are addressed by the pair, so it does not matter which
+backend asked, in which order, or how often.
 """
 
 from __future__ import annotations
@@ -27,8 +29,9 @@ _MOST_ROUNDS = 1_000
 def refine(stream: Stream, pair: int, words: NDArray[np.uint64], scale: float) -> tuple[int, int]:
     """The noise integers of one pair, exactly.
 
-    Guarantee: the integers nearest to (x1, x2) of `box_muller` for the infinite expansions that begin with `words` and go on
-    with the pair's refinement bits. It ends with probability 1: the enclosures shrink by 2^-64 with every round.
+    Guarantee: the integers nearest to (x1, x2) of `box_muller` for the infinite expansions that
+    begin with `words` and go on with the pair's refinement bits. It ends with probability 1: the
+    enclosures shrink by 2^-64 with every round.
 
     Args:
         stream: the one that the words come from; its children hold the further bits [secret].
@@ -37,14 +40,17 @@ def refine(stream: Stream, pair: int, words: NDArray[np.uint64], scale: float) -
         scale: standard deviation, as the rational that the float is [grid units, public].
 
     Raises:
-        NumericsError: noise of 2^52 or more, or more than 1,000 rounds. Neither has a probability above 2^-800.
+        NumericsError: noise of 2^52 or more, or more than 1,000 rounds. Neither has a probability
+            above 2^-800.
     """
     first, second = (int(word) for word in words)
     u, u_bits = first >> 1, 63
     t, t_bits = second & (2**52 - 1), 52
     for i in range(_MOST_ROUNDS):
         if i:
-            more, further = (int(word) for word in stream.child(f"refine/{i}").words(2, start=2 * pair))
+            more, further = (
+                int(word) for word in stream.child(f"refine/{i}").words(2, start=2 * pair)
+            )
             u, u_bits = u << _ROUND | more, u_bits + _ROUND
             t, t_bits = t << _ROUND | further, t_bits + _ROUND
         decided = _decide(u, u_bits, t, t_bits, scale)
@@ -63,7 +69,9 @@ def refine(stream: Stream, pair: int, words: NDArray[np.uint64], scale: float) -
 
 
 def _decide(u: int, u_bits: int, t: int, t_bits: int, scale: float) -> tuple[int, int] | None:
-    """Both nearest integers, if they are the same for all U in [u, u+1] * 2^-u_bits and all angles of [t, t+1] * 2^-t_bits."""
+    """Both nearest integers, if they are the same for all U in [u, u+1] * 2^-u_bits and all angles
+    of [t, t+1] * 2^-t_bits.
+    """
     if u == 0:  # the radius has no bound yet
         return None
     bits = _BITS + u_bits - 63

@@ -1,11 +1,14 @@
-"""The one place where random bits come from: AES-256 in counter mode, keyed by the operating system.
+"""The one place where random bits come from: AES-256 in counter mode, keyed by the operating
+system.
 
-    Source.system() ──HKDF──> key of (purpose, step, lane) ──HKDF, AES-CTR──> Stream: 64-bit words, addressed by position
+    Source.system() ──HKDF──> key of (purpose, step, lane) ──HKDF, AES-CTR──> Stream: 64-bit words,
+    addressed by position
 
-Guarantee: the words of all streams of all sources together are indistinguishable from independent uniform words, by anyone who
-does not hold a key, as far as AES-256 is a pseudorandom permutation and HKDF-SHA256 a pseudorandom function
-(docs/proofs/randomness.md). Each address (purpose, step, lane) of a source is given out once, so no two consumers share bits.
-A key exists in this process's memory only: it is never written, copied, pickled or shown, and a fork cannot use it.
+Guarantee: the words of all streams of all sources together are indistinguishable from independent
+uniform words, by anyone who does not hold a key, as far as AES-256 is a pseudorandom permutation
+and HKDF-SHA256 a pseudorandom function (docs/proofs/randomness.md). Each address (purpose, step,
+lane) of a source is given out once, so no two consumers share bits. A key exists in this process's
+memory only: it is never written, copied, pickled or shown, and a fork cannot use it.
 """
 
 from __future__ import annotations
@@ -77,15 +80,18 @@ _process.hold_over_forks(_first_use)
 class Stream:
     """Words of one address: the same position always holds the same word. Got from `Source.stream`.
 
-    A stream can be read in any order, in pieces and by several threads. That no word serves two releases is the business of
-    the one consumer that it was given to; noise takes the stream over with `claim`.
+    A stream can be read in any order, in pieces and by several threads. That no word serves two
+    releases is the business of the one consumer that it was given to; noise takes the stream over
+    with `claim`.
     """
 
     __slots__ = ("_key", "_purpose", "_touched", "_words", "randomness")
 
     def __init__(self, key: _Key, randomness: Randomness, purpose: Purpose | None = None) -> None:
         self._key: _Key | None = key
-        self._words: _Key | None = None  # of the cipher, made when it is first read: a key serves one function only
+        self._words: _Key | None = (
+            None  # of the cipher, made when it is first read: a key serves one function only
+        )
         self._purpose = purpose  # None: derived from another stream, which may be derived again
         self._touched = False
         self.randomness = randomness
@@ -94,13 +100,20 @@ class Stream:
         """Hand the words over to one consumer: a new handle, while this one can no longer be read.
 
         Raises:
-            RandomnessMisuse: the stream was claimed or read before, is for another purpose, or is the child of a stream.
+            RandomnessMisuse: the stream was claimed or read before, is for another purpose, or is
+                the child of a stream.
         """
         with _first_use:
             if self._touched or self._purpose is not purpose:
                 raise RandomnessMisuse(
-                    expected=f"an unused stream of the purpose {purpose.value}, as Source.stream gives it",
-                    got="a stream that was claimed or read before, of another purpose, or derived from another",
+                    expected=(
+                        f"an unused stream of the purpose {purpose.value}, as Source.stream gives "
+                        "it"
+                    ),
+                    got=(
+                        "a stream that was claimed or read before, of another purpose, or derived "
+                        "from another"
+                    ),
                     do="Ask the source for the stream of a new step or lane.",
                 )
             handed_on = Stream(_Key(self._reveal()), self.randomness)
@@ -114,11 +127,18 @@ class Stream:
         """
         if out.dtype != np.uint64 or out.ndim != 1 or not out.flags.c_contiguous:
             expected = "a contiguous array of uint64 with one axis"
-            raise ParameterError(owner="Stream.fill", name="out", expected=expected, got=f"{out.dtype}, {out.ndim} axes")
+            raise ParameterError(
+                owner="Stream.fill",
+                name="out",
+                expected=expected,
+                got=f"{out.dtype}, {out.ndim} axes",
+            )
         start = check.whole("Stream.fill", "start", start, least=0)
         if start + out.size > _MOST_WORDS:
             expected = f"at most {_MOST_WORDS} words from one stream"
-            raise RandomnessMisuse(expected=expected, got=f"position {start + out.size}", do="Take another stream.")
+            raise RandomnessMisuse(
+                expected=expected, got=f"position {start + out.size}", do="Take another stream."
+            )
         self._reveal()  # refuses a fork and a spent stream, also where the cursor holds a cipher already
         if self._words is None:
             self._words = _Key(derive(self._reveal, "words"))
@@ -156,7 +176,8 @@ class Stream:
 class SharedSecret:
     """What all ranks of a distributed run share, so that they draw one and the same global sample.
 
-    Make one with `generate()` in one rank, carry `to_bytes()` over a private channel, and `from_bytes()` in the others. It
+    Make one with `generate()` in one rank, carry `to_bytes()` over a private channel, and
+    `from_bytes()` in the others. It
     serves samples only: noise always comes from a rank's own `Source.system()`.
     """
 
@@ -173,7 +194,9 @@ class SharedSecret:
 
     @classmethod
     def from_bytes(cls, secret: bytes) -> SharedSecret:
-        """The secret that another rank generated. It must be fresh for this run and known to nobody else."""
+        """The secret that another rank generated. It must be fresh for this run and known to nobody
+        else.
+        """
         return cls(_Key(_checked_key("SharedSecret.from_bytes", "secret", secret)))
 
     def use_for(self, context: str) -> None:
@@ -183,7 +206,10 @@ class SharedSecret:
                 raise RandomnessMisuse(
                     expected="a context that this secret did not serve",
                     got="the same context again, which would repeat its samples",
-                    do="Use the ledger's head() as context; ranks that are threads make a SharedSecret of their own each.",
+                    do=(
+                        "Use the ledger's head() as context; ranks that are threads make a "
+                        "SharedSecret of their own each."
+                    ),
                 )
             self._contexts.add(context)
 
@@ -201,8 +227,9 @@ class SharedSecret:
 class Source:
     """Gives out streams, each once.
 
-    Steps of the same purpose and lane must rise: asking again for an address, or for an earlier one, is an error, so a loop
-    that is started again cannot draw the same noise. A new run or a resumed one makes a new `Source` with a new key.
+    Steps of the same purpose and lane must rise: asking again for an address, or for an earlier
+    one, is an error, so a loop that is started again cannot draw the same noise. A new run or a
+    resumed one makes a new `Source` with a new key.
 
     >>> source = Source.system()
     >>> stream = source.stream(Purpose.NOISE, step=0)
@@ -235,21 +262,29 @@ class Source:
 
         Args:
             secret: the same in all ranks, fresh for this run.
-            context: the same in all ranks and in no other run, such as the ledger's `head()` before the run. It enters the key,
-                so that even a secret that is used again does not repeat a sample.
+            context: the same in all ranks and in no other run, such as the ledger's `head()` before
+                the run. It enters the key, so that even a secret that is used again does not repeat
+                a sample.
 
         Raises:
-            RandomnessMisuse: this secret served this context already, and would draw the same samples again.
+            RandomnessMisuse: this secret served this context already, and would draw the same
+                samples again.
         """
         check.instance("Source.shared", "secret", secret, SharedSecret)
         label = check.label("Source.shared", "context", context)
         secret.use_for(label)
-        return cls(_Key(derive(secret.to_bytes, "shared", label)), Randomness.SYSTEM, only=Purpose.SAMPLE)
+        return cls(
+            _Key(derive(secret.to_bytes, "shared", label)), Randomness.SYSTEM, only=Purpose.SAMPLE
+        )
 
     @classmethod
     def unsafe_test_key(cls, key: bytes) -> Source:
-        """Reproducible bits for tests, from 32 bytes. What is drawn from it is marked, and a marked ledger has no guarantee."""
-        return cls(_Key(_checked_key("Source.unsafe_test_key", "key", key)), Randomness.UNSAFE_TEST_KEY)
+        """Reproducible bits for tests, from 32 bytes. What is drawn from it is marked, and a marked
+        ledger has no guarantee.
+        """
+        return cls(
+            _Key(_checked_key("Source.unsafe_test_key", "key", key)), Randomness.UNSAFE_TEST_KEY
+        )
 
     @property
     def shared_by_ranks(self) -> bool:
@@ -265,7 +300,8 @@ class Source:
             lane: which of several independent streams of the same step, such as one per group.
 
         Raises:
-            RandomnessMisuse: the address was given out, this is a fork, or the source is for samples only.
+            RandomnessMisuse: the address was given out, this is a fork, or the source is for
+                samples only.
         """
         owner = "Source.stream"
         check.instance(owner, "purpose", purpose, Purpose)
@@ -282,9 +318,15 @@ class Source:
             last = self._last.get((purpose, lane), -1)
             if step <= last:
                 expected = f"a step above {last} for {purpose.value}, lane {lane}"
-                raise RandomnessMisuse(expected=expected, got=f"step {step}", do="Its bits were given out already.")
+                raise RandomnessMisuse(
+                    expected=expected, got=f"step {step}", do="Its bits were given out already."
+                )
             self._last[purpose, lane] = step
-        return Stream(_Key(derive(self._key.reveal, "stream", purpose.value, str(step), str(lane))), self.randomness, purpose)
+        return Stream(
+            _Key(derive(self._key.reveal, "stream", purpose.value, str(step), str(lane))),
+            self.randomness,
+            purpose,
+        )
 
     def __repr__(self) -> str:
         return f"Source({self.randomness.value}, {self._key!r})"
@@ -298,7 +340,9 @@ def _entropy() -> bytes:
         return os.urandom(_KEY_BYTES)
     except (OSError, NotImplementedError) as error:
         raise RandomnessUnavailable(
-            expected="entropy from the operating system", got=repr(error), do="There is no substitute: mend the system."
+            expected="entropy from the operating system",
+            got=repr(error),
+            do="There is no substitute: mend the system.",
         ) from error
 
 

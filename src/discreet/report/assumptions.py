@@ -1,4 +1,6 @@
-"""What the claim rests on, and whether it holds: item 3b of the guide's checklist [Ponomareva2023, section 5.3.3]."""
+"""What the claim rests on, and whether it holds: item 3b of the guide's checklist [Ponomareva2023,
+section 5.3.3].
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,15 @@ from enum import Enum
 from itertools import pairwise
 
 from discreet.accounting.sources import phrase
-from discreet.ledger import BallsInBins, FixedSize, Poisson, Rule, Sampling, Shuffled, TruncatedPoisson
+from discreet.ledger import (
+    BallsInBins,
+    FixedSize,
+    Poisson,
+    Rule,
+    Sampling,
+    Shuffled,
+    TruncatedPoisson,
+)
 from discreet.report.facts import Facts
 from discreet.report.runs import run_name
 from discreet.report.words import amplifies, counted, mark_words
@@ -43,7 +53,14 @@ class Assumption:
 
 def assumptions(facts: Facts) -> tuple[Assumption, ...]:
     """All of them."""
-    return (*_ledger(facts), *_samples(facts), *_arithmetic(facts), *_randomness(facts), *_choice(facts), *_records(facts))
+    return (
+        *_ledger(facts),
+        *_samples(facts),
+        *_arithmetic(facts),
+        *_randomness(facts),
+        *_choice(facts),
+        *_records(facts),
+    )
 
 
 def _ledger(facts: Facts) -> Iterator[Assumption]:
@@ -55,11 +72,18 @@ def _ledger(facts: Facts) -> Iterator[Assumption]:
     )
     marks = facts.guarantee.voided_by
     if marks:
-        yield Assumption("Nothing unsafe happened", Basis.VIOLATED, f"Marked: {'; '.join(map(mark_words, marks))}.")
+        yield Assumption(
+            "Nothing unsafe happened",
+            Basis.VIOLATED,
+            f"Marked: {'; '.join(map(mark_words, marks))}.",
+        )
     else:
         yield Assumption("Nothing unsafe happened", Basis.CHECKED, "The ledger bears no mark.")
     if facts.snapshot.unsettled:
-        how = f"{counted(facts.snapshot.unsettled, 'step')} were reserved and not settled; they count in full."
+        how = (
+            f"{counted(facts.snapshot.unsettled, 'step')} were reserved and not settled; they "
+            "count in full."
+        )
     else:
         how = "All reservations are settled: what was charged is what was taken."
     yield Assumption("Every step that was taken is counted", Basis.CHECKED, how)
@@ -71,7 +95,9 @@ def _ledger(facts: Facts) -> Iterator[Assumption]:
 
 
 def _samples(facts: Facts) -> Iterator[Assumption]:
-    policies = sorted({charge.step.sampling for charge in facts.snapshot.charges if charge.count}, key=phrase)
+    policies = sorted(
+        {charge.step.sampling for charge in facts.snapshot.charges if charge.count}, key=phrase
+    )
     for policy in policies:
         yield Assumption(
             f"Samples were drawn as accounted for: {phrase(policy)}",
@@ -93,11 +119,17 @@ def _drawn(policy: Sampling) -> str:
         case Poisson():
             return "Each record enters each sample by a coin of its own."
         case TruncatedPoisson():
-            return "Each record enters by a coin of its own, and a sample above the limit keeps a random subset."
+            return (
+                "Each record enters by a coin of its own, and a sample above the limit keeps a "
+                "random subset."
+            )
         case FixedSize():
             return "Each sample is a random subset of fixed size, drawn anew."
         case Shuffled():
-            return "Each epoch is one random permutation, cut into batches; no amplification is claimed for it."
+            return (
+                "Each epoch is one random permutation, cut into batches; no amplification is "
+                "claimed for it."
+            )
         case BallsInBins():
             return "In each epoch every record goes into one batch, chosen by itself."
         case _:
@@ -109,7 +141,11 @@ def _arithmetic(facts: Facts) -> Iterator[Assumption]:
     text = "Noise and sums are those of the analysis"
     match level:
         case Numerics.EXACT:
-            yield Assumption(f"{text} (numerics: exact)", Basis.ENGINE, "Integer sums on a grid, and exactly sampled noise.")
+            yield Assumption(
+                f"{text} (numerics: exact)",
+                Basis.ENGINE,
+                "Integer sums on a grid, and exactly sampled noise.",
+            )
         case Numerics.CERTIFIED:
             yield Assumption(
                 f"{text} (numerics: certified)",
@@ -144,7 +180,10 @@ def _choice(facts: Facts) -> Iterator[Assumption]:
     match snapshot.rule:
         case None:
             yield Assumption(
-                "Noise, sampling and number of steps were fixed in advance, or depend on public values only",
+                (
+                    "Noise, sampling and number of steps were fixed in advance, or depend on "
+                    "public values only"
+                ),
                 Basis.TRUSTED,
                 "This file holds no budget and no list. Every run declared it. It fails if somebody stopped, or changed the "
                 "noise, because of what had been released.",
@@ -204,23 +243,37 @@ def _records(facts: Facts) -> Iterator[Assumption]:
     owners = [getattr(plan.sampler, "owners", None) for plan in facts.plans.values()]
     if owners and None not in owners:
         yield Assumption(
-            f"Each record holds everything of one {unit}", Basis.ENGINE, "The plan's sampler draws owners of rows."
+            f"Each record holds everything of one {unit}",
+            Basis.ENGINE,
+            "The plan's sampler draws owners of rows.",
         )
     elif unit == Unit.EXAMPLE:
         yield Assumption(
             "Each record is one example",
             Basis.TRUSTED,
-            "A copy, or another example of the same person, is another record: someone with several is protected less.",
+            (
+                "A copy, or another example of the same person, is another record: someone with "
+                "several is protected less."
+            ),
         )
     else:
         yield Assumption(
-            f"Each record holds everything of one {unit}", Basis.TRUSTED, "Whoever grouped the data answers for it."
+            f"Each record holds everything of one {unit}",
+            Basis.TRUSTED,
+            "Whoever grouped the data answers for it.",
         )
     if facts.guarantee.adjacency is not Adjacency.ADD_OR_REMOVE:
         yield Assumption(
-            "The number of records is public", Basis.TRUSTED, f"So says {facts.guarantee.adjacency.value} adjacency."
+            "The number of records is public",
+            Basis.TRUSTED,
+            f"So says {facts.guarantee.adjacency.value} adjacency.",
         )
-    elif any(isinstance(charge.step.sampling, TruncatedPoisson | FixedSize) for charge in facts.snapshot.charges):
+    elif any(
+        isinstance(charge.step.sampling, TruncatedPoisson | FixedSize)
+        for charge in facts.snapshot.charges
+    ):
         yield Assumption(
-            "The number of records that the sampling names may be published", Basis.TRUSTED, "The ledger holds it in clear."
+            "The number of records that the sampling names may be published",
+            Basis.TRUSTED,
+            "The ledger holds it in clear.",
         )

@@ -64,7 +64,9 @@ class BarDrawing:
 
 
 def draw_line(line: Line) -> LineDrawing:
-    """A line chart. The trade-off has a logarithmic axis of false positives and the diagonal of guessing."""
+    """A line chart. The trade-off has a logarithmic axis of false positives and the diagonal of
+    guessing.
+    """
     logarithmic = line.key == "tradeoff"
     right, bottom = _WIDTH - _RIGHT, _HEIGHT - _BOTTOM
     most_x = max(x for x, _ in line.points)
@@ -101,7 +103,9 @@ def draw_line(line: Line) -> LineDrawing:
         dots=() if logarithmic else tuple(points),
         guess=_guessing(across, down, [x for x, _ in line.points]) if logarithmic else "",
         limit=None if line.limit is None else Tick(down(line.limit[0]), line.limit[1]),
-        named=None if line.named is None else (across(line.named[0]), down(line.named[1]), line.named[2]),
+        named=None
+        if line.named is None
+        else (across(line.named[0]), down(line.named[1]), line.named[2]),
     )
 
 
@@ -109,7 +113,9 @@ def _path(points: list[tuple[float, float]]) -> str:
     return "M" + " L".join(f"{x:g} {y:g}" for x, y in points)
 
 
-def _guessing(across: Callable[[float], float], down: Callable[[float], float], rates: list[float]) -> str:
+def _guessing(
+    across: Callable[[float], float], down: Callable[[float], float], rates: list[float]
+) -> str:
     return _path([(across(rate), down(rate)) for rate in rates])
 
 
@@ -123,7 +129,9 @@ def _round_numbers(most: float, about: int) -> list[float]:
         return [0.0]
     rough = most / about
     power = 10.0 ** math.floor(math.log10(rough))
-    width = power * next(factor for factor in (1.0, 2.0, 2.5, 5.0, 10.0) if factor * power >= rough * 0.8)
+    width = power * next(
+        factor for factor in (1.0, 2.0, 2.5, 5.0, 10.0) if factor * power >= rough * 0.8
+    )
     return [float(f"{i * width:.6g}") for i in range(int(most / width + 1e-9) + 1)]
 
 

@@ -1,4 +1,6 @@
-"""The guide's checklist for reporting a guarantee [Ponomareva2023, section 5.3.3]: each item with its own answer (P48)."""
+"""The guide's checklist for reporting a guarantee [Ponomareva2023, section 5.3.3]: each item with
+its own answer (P48).
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,15 @@ from discreet.report.assumptions import Basis, assumptions
 from discreet.report.document import Item, Row, Table
 from discreet.report.facts import Facts
 from discreet.report.tuned import tuned
-from discreet.report.words import adjacency_words, counted, downward, exact, named, query_words, upward
+from discreet.report.words import (
+    adjacency_words,
+    counted,
+    downward,
+    exact,
+    named,
+    query_words,
+    upward,
+)
 from discreet.units import Unit
 
 __all__ = ["CHECKLIST", "checklist"]
@@ -43,11 +53,17 @@ def _named(charge: Charge) -> str:
 
 _LISTED = 20  # charges that are spelled out
 _NOT_COVERED = (
-    "looking at the data outside the ledger: exploring and cleaning them, statistics for scaling, a vocabulary",
+    (
+        "looking at the data outside the ledger: exploring and cleaning them, statistics for "
+        "scaling, a vocabulary"
+    ),
     "tuning runs that charged another ledger, or nothing",
     "the choice of architecture and parameters after looking at these data",
     "losses, accuracies and norms that were read off without noise",
-    "validation and test sets that were read without a charge, if their records are to be protected too",
+    (
+        "validation and test sets that were read without a charge, if their records are to be "
+        "protected too"
+    ),
 )
 
 
@@ -56,17 +72,26 @@ def _accesses(facts: Facts) -> Item:
     charges = [charge for charge in snapshot.charges if charge.count]
     covered = [
         f"Covered: {_named(charge)}, {counted(charge.count, 'step')}"
-        + (f", of which {charge.unsettled:,} are reserved and not settled." if charge.unsettled else ".")
+        + (
+            f", of which {charge.unsettled:,} are reserved and not settled."
+            if charge.unsettled
+            else "."
+        )
         for charge in charges[:_LISTED]
     ]
     if len(charges) > _LISTED:
-        covered.append(f"Covered: {len(charges) - _LISTED:,} more, listed under “What was charged”.")
+        covered.append(
+            f"Covered: {len(charges) - _LISTED:,} more, listed under “What was charged”."
+        )
     runs = counted(len(snapshot.runs), "run")
     everything = f"{counted(snapshot.steps, 'step')} of {runs}: everything charged to this ledger."
     total = sum(count for _, count in snapshot.counted())
     if total > snapshot.steps:
         everything += f" The claim counts {total:,}: all of the list that was fixed in advance."
-    tuning = "Tuning runs that charged it are covered with the rest, and choosing among their results costs nothing more."
+    tuning = (
+        "Tuning runs that charged it are covered with the rest, and choosing among their results "
+        "costs nothing more."
+    )
     return Item(
         "2a",
         "Data accesses covered",
@@ -78,7 +103,10 @@ def _accesses(facts: Facts) -> Item:
 def _output(facts: Facts) -> Item:
     charges = [charge for charge in facts.snapshot.charges if charge.count]
     kinds = sorted({query_words(query) for charge in charges for query in charge.step.queries})
-    releases = sum(charge.count * len(charge.step.queries) * _batches(charge.step.sampling) for charge in charges)
+    releases = sum(
+        charge.count * len(charge.step.queries) * _batches(charge.step.sampling)
+        for charge in charges
+    )
     if not charges:
         first = "Nothing was charged, so nothing that was released is covered."
     else:
@@ -107,9 +135,14 @@ def _batches(sampling: object) -> int:
 def _unit(facts: Facts) -> Item:
     unit = facts.guarantee.unit
     if unit == Unit.EXAMPLE:
-        several = "A person with several examples is protected less: epsilon and delta grow with their number."
+        several = (
+            "A person with several examples is protected less: epsilon and delta grow with their "
+            "number."
+        )
     else:
-        several = f"All records of one {unit} are protected together, if the data were grouped by {unit}."
+        several = (
+            f"All records of one {unit} are protected together, if the data were grouped by {unit}."
+        )
     return Item(
         "2c",
         "Unit of privacy",
@@ -125,7 +158,12 @@ def _adjacency(facts: Facts) -> Item:
     return Item(
         "2d",
         "Adjacency",
-        (f"{guarantee.adjacency.value.capitalize()}. {adjacency_words(guarantee.adjacency, guarantee.unit)}",),
+        (
+            (
+                f"{guarantee.adjacency.value.capitalize()}. "
+                f"{adjacency_words(guarantee.adjacency, guarantee.unit)}"
+            ),
+        ),
     )
 
 
@@ -169,7 +207,10 @@ def _accounting(facts: Facts) -> Item:
 
 
 def _assumptions(facts: Facts) -> Item:
-    rows = tuple(Row((found.text, found.basis.value, found.how), found.basis is Basis.VIOLATED) for found in assumptions(facts))
+    rows = tuple(
+        Row((found.text, found.basis.value, found.how), found.basis is Basis.VIOLATED)
+        for found in assumptions(facts)
+    )
     return Item(
         "3b",
         "Assumptions, and whether they hold",
@@ -195,19 +236,34 @@ def _statement(facts: Facts) -> Item:
             f"epsilon at most {upward(facts.unamplified.upper)} at delta {exact(guarantee.delta)}."
         )
     elif facts.second is not None:
-        points.append("No amplification by sampling is claimed; the guarantee is the same if every sample is known.")
+        points.append(
+            "No amplification by sampling is claimed; the guarantee is the same if every "
+            "sample is known."
+        )
     elif facts.snapshot.rule is Rule.ODOMETER:
         points.append("Under an odometer no guarantee without amplification is stated.")
     else:
-        points.append("Under a filter no guarantee without amplification is stated: the claim is the budget, as analysed.")
+        points.append(
+            "Under a filter no guarantee without amplification is stated: the claim is the "
+            "budget, as analysed."
+        )
     if not facts.void:
         points.append(
             "The statement is about all runs of the ledger together, the final model and its tuning alike; each of them "
             "alone has at most this epsilon."
         )
-    rows = tuple(Row((exact(found.delta), upward(found.upper), downward(found.lower))) for found in facts.at_deltas)
+    rows = tuple(
+        Row((exact(found.delta), upward(found.upper), downward(found.lower)))
+        for found in facts.at_deltas
+    )
     table = Table(("delta", "epsilon, at most", "at least"), rows, numbers=(0, 1, 2))
-    return Item("3c", "Formal statement", tuple(str(guarantee).splitlines()), tuple(points), None if facts.void else table)
+    return Item(
+        "3c",
+        "Formal statement",
+        tuple(str(guarantee).splitlines()),
+        tuple(points),
+        None if facts.void else table,
+    )
 
 
 def _against_records(facts: Facts) -> str:
@@ -218,12 +274,21 @@ def _against_records(facts: Facts) -> str:
             "1/records. Neither plan nor ledger say how many records there are."
         )
     limit = 1.0 / facts.records
-    verdict = "which it is" if delta < limit else "WHICH IT IS NOT: publishing one record at random would already meet it"
-    return f"Delta {exact(delta)} should be below 1/records = {downward(limit)} ({facts.records:,} records), {verdict}."
+    verdict = (
+        "which it is"
+        if delta < limit
+        else "WHICH IT IS NOT: publishing one record at random would already meet it"
+    )
+    return (
+        f"Delta {exact(delta)} should be below 1/records = {downward(limit)} ({facts.records:,} "
+        f"records), {verdict}."
+    )
 
 
 def _transparency(facts: Facts) -> Item:
-    software = sorted({f"{name} {version}" for run in facts.snapshot.runs for name, version in run.software})
+    software = sorted(
+        {f"{name} {version}" for run in facts.snapshot.runs for name, version in run.software}
+    )
     return Item(
         "4",
         "Transparency and verification",

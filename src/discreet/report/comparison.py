@@ -15,7 +15,16 @@ from discreet.report.deviations import comparable, contradicted, of_the_plan, st
 from discreet.report.document import Row, Table, capped
 from discreet.report.facts import Facts
 from discreet.report.own_plans import agreement
-from discreet.report.words import counted, downward, exact, measured, moment, multiplier, noise_of, upward
+from discreet.report.words import (
+    counted,
+    downward,
+    exact,
+    measured,
+    moment,
+    multiplier,
+    noise_of,
+    upward,
+)
 
 __all__ = ["comparison", "comparison_notes"]
 
@@ -25,8 +34,14 @@ _SHOWN = 3  # different values in one cell
 
 def comparison(facts: Facts) -> Table:
     """One row for each thing that can differ; alarming where it does."""
-    parts = [row for name, plan in facts.plans.items() or [("", None)] for row in _part(facts, name, plan)]
-    return Table(("", "plan", "ledger", "audit"), (*_terms(facts), *parts, *_others(facts), *_epsilon(facts)))
+    parts = [
+        row
+        for name, plan in facts.plans.items() or [("", None)]
+        for row in _part(facts, name, plan)
+    ]
+    return Table(
+        ("", "plan", "ledger", "audit"), (*_terms(facts), *parts, *_others(facts), *_epsilon(facts))
+    )
 
 
 def _part(facts: Facts, name: str, plan: Plan | None) -> Iterator[Row]:
@@ -42,7 +57,9 @@ def comparison_notes(facts: Facts) -> tuple[str, ...]:
     if facts.plan is None:
         notes.append(f"No plan was given to this report. {agreement(facts.snapshot)}")
     if facts.audit is None:
-        notes.append("No audit was given to this report: nothing was measured, everything here is computed.")
+        notes.append(
+            "No audit was given to this report: nothing was measured, everything here is computed."
+        )
     else:
         if comparable(facts) and not contradicted(facts):
             notes.append("The audit passes: nothing that was measured contradicts the claim.")
@@ -61,8 +78,18 @@ def _terms(facts: Facts) -> Iterator[Row]:
     audit, runs = facts.audit, [run.info for run in facts.snapshot.runs]
     plan = next(iter(facts.plans.values()), None)  # unit and adjacency are the same in all
     for name, planned, found, audited in (
-        ("unit", plan and str(plan.unit), {str(run.unit) for run in runs}, audit and str(audit.unit)),
-        ("adjacency", plan and plan.adjacency.value, {run.adjacency.value for run in runs}, audit and audit.adjacency.value),
+        (
+            "unit",
+            plan and str(plan.unit),
+            {str(run.unit) for run in runs},
+            audit and str(audit.unit),
+        ),
+        (
+            "adjacency",
+            plan and plan.adjacency.value,
+            {run.adjacency.value for run in runs},
+            audit and audit.adjacency.value,
+        ),
     ):
         differs = planned is not None and found != {planned}
         yield _row(name, planned or _NONE, _joined(found), audited or _NONE, alarming=differs)
@@ -97,7 +124,11 @@ def _steps(facts: Facts, plan: Plan | None, own: list[Charge]) -> Iterator[Row]:
     )
     total = sum(charge.count for charge in own)
     unsettled = sum(charge.unsettled for charge in own)
-    alike = [each.steps for each in facts.plans.values() if plan is not None and step_of(each) == step_of(plan)]
+    alike = [
+        each.steps
+        for each in facts.plans.values()
+        if plan is not None and step_of(each) == step_of(plan)
+    ]
     steps = sum(alike)
     yield _row(
         "steps",
@@ -109,17 +140,25 @@ def _steps(facts: Facts, plan: Plan | None, own: list[Charge]) -> Iterator[Row]:
         "noise multiplier, folded",
         _NONE if plan is None else downward(plan.noise_multiplier, 6),
         _joined({_folded(charge) for charge in own}),
-        alarming=plan is not None and plan.private and any(charge.step != plan.step for charge in own),
+        alarming=plan is not None
+        and plan.private
+        and any(charge.step != plan.step for charge in own),
     )
 
 
 def _folded(charge: Charge) -> str:
-    found = [query for query in charge.step.queries if isinstance(query, GaussianSum | CorrelatedGaussianSum)]
+    found = [
+        query
+        for query in charge.step.queries
+        if isinstance(query, GaussianSum | CorrelatedGaussianSum)
+    ]
     return downward(folded_noise_multiplier(found), 6) if found else "not Gaussian"
 
 
 def _groups(plan: Plan | None, own: list[Charge]) -> Iterator[Row]:
-    planned: dict[str, Query] = {} if plan is None else {query.group: query for query in plan.queries()}
+    planned: dict[str, Query] = (
+        {} if plan is None else {query.group: query for query in plan.queries()}
+    )
     taken: dict[str, set[Query]] = {}
     for charge in own:
         for query in charge.step.queries:
@@ -141,7 +180,10 @@ def _noise(query: Query) -> str:
     ratio = multiplier(query)
     if sensitivity is None or noise is None or ratio is None:
         return "randomised response"
-    return f"sensitivity {exact(sensitivity)}, noise {downward(noise, 6)}, multiplier {downward(ratio, 6)}"
+    return (
+        f"sensitivity {exact(sensitivity)}, noise {downward(noise, 6)}, multiplier "
+        f"{downward(ratio, 6)}"
+    )
 
 
 def _epsilon(facts: Facts) -> Iterator[Row]:
@@ -165,20 +207,36 @@ def _epsilon(facts: Facts) -> Iterator[Row]:
         )
         if audit.assumed_lower is not None:
             under = f"at least {measured(audit.assumed_lower)}, if {audit.assumes}"
-            yield _row("measured, under an assumption", _NONE, _NONE, under, alarming=contradicted(facts))
+            yield _row(
+                "measured, under an assumption", _NONE, _NONE, under, alarming=contradicted(facts)
+            )
         if comparable(facts) and facts.audited_claim:
-            yield _row("share of the claim reached", _NONE, _NONE, _reached(audit, facts.audited_claim))
-        how = f"{audit.method}; {counted(audit.canaries, 'canary')}, {counted(audit.trials, 'trial')}; {moment(audit.made)}"
+            yield _row(
+                "share of the claim reached", _NONE, _NONE, _reached(audit, facts.audited_claim)
+            )
+        how = (
+            f"{audit.method}; {counted(audit.canaries, 'canary')}, "
+            f"{counted(audit.trials, 'trial')}; {moment(audit.made)}"
+        )
         yield _row("measured how", _NONE, _NONE, how)
         place = _NONE if facts.audited is None else facts.audited.value
-        yield _row("measured for", _NONE, facts.snapshot.head[:16] + "…", f"{audit.ledger_head[:16]}…: {place}")
+        yield _row(
+            "measured for",
+            _NONE,
+            facts.snapshot.head[:16] + "…",
+            f"{audit.ledger_head[:16]}…: {place}",
+        )
 
 
 def _reached(audit: Audit, claim: float) -> str:
     """How far up to the claim the audit came, in percent, rounded down."""
     assumed = audit.assumed_lower
     free = f"{math.floor(100.0 * audit.lower / claim):,} %"
-    return free if assumed is None else f"{free}; {math.floor(100.0 * assumed / claim):,} % under the assumption"
+    return (
+        free
+        if assumed is None
+        else f"{free}; {math.floor(100.0 * assumed / claim):,} % under the assumption"
+    )
 
 
 def _joined(values: Iterable[str]) -> str:

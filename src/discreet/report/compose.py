@@ -14,8 +14,24 @@ from discreet.report.deviations import Deviation, contradicted
 from discreet.report.document import Bar, Bars, Document, Line, Row, Table
 from discreet.report.facts import Facts
 from discreet.report.held import held_to, run_table
-from discreet.report.tables import charges_table, commands, cost_share, executions_table, share_words
-from discreet.report.words import counted, downward, exact, moment, multiplier, people, percent, query_words, upward
+from discreet.report.tables import (
+    charges_table,
+    commands,
+    cost_share,
+    executions_table,
+    share_words,
+)
+from discreet.report.words import (
+    counted,
+    downward,
+    exact,
+    moment,
+    multiplier,
+    people,
+    percent,
+    query_words,
+    upward,
+)
 
 __all__ = ["SCHEMA", "compose"]
 
@@ -24,7 +40,18 @@ SCHEMA = 2
 
 _BARS = 12  # of one chart
 _KINDS = 3  # of steps that get a chart of their own
-_RATES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)  # of false positives, in the table
+_RATES = (
+    0.001,
+    0.002,
+    0.005,
+    0.01,
+    0.02,
+    0.05,
+    0.1,
+    0.2,
+    0.5,
+    1.0,
+)  # of false positives, in the table
 
 
 def compose(facts: Facts, deviations: tuple[Deviation, ...]) -> Document:
@@ -66,7 +93,9 @@ def _compared(facts: Facts) -> str:
     if any(run.plan for run in facts.snapshot.runs):
         there.append("the plans in its own rows")
     with_what = f"with {' and '.join(there)}" if there else "with nothing but itself"
-    return f"The ledger was compared {with_what}." + (f" Not given: {', '.join(missing)}." if missing else "")
+    return f"The ledger was compared {with_what}." + (
+        f" Not given: {', '.join(missing)}." if missing else ""
+    )
 
 
 # --- charts ---
@@ -79,12 +108,16 @@ def _tradeoff(facts: Facts) -> Line | None:
     rates = np.geomspace(1e-3, 1.0, 61)
     best = np.minimum(1.0, 1.0 - facts.tradeoff.miss_rate(rates) + 2.0**-50)
     rows = tuple(
-        Row((f"{100.0 * rate:g} %", percent(min(1.0, 1.0 - float(facts.tradeoff.miss_rate(rate)))))) for rate in _RATES
+        Row((f"{100.0 * rate:g} %", percent(min(1.0, 1.0 - float(facts.tradeoff.miss_rate(rate))))))
+        for rate in _RATES
     )
     return Line(
         "tradeoff",
         "What an attacker can do",
-        f"No attack lies above the line. One that wrongly accuses 1 of 100 finds at most {people(hits)} of 100 members.",
+        (
+            "No attack lies above the line. One that wrongly accuses 1 of 100 finds at most "
+            f"{people(hits)} of 100 members."
+        ),
         ("wrongly accused (false positives)", "members found (true positives), at most"),
         tuple(zip(rates.tolist(), best.tolist(), strict=True)),
         Table(("wrongly accused", "members found, at most"), rows, numbers=(0, 1)),
@@ -118,7 +151,10 @@ def _spending(facts: Facts) -> Line | None:
 def _chart_notes(facts: Facts) -> tuple[str, ...]:
     notes = []
     if contradicted(facts):
-        notes.append("The claim is contradicted. The curves follow from it all the same, and are no more reliable than it is.")
+        notes.append(
+            "The claim is contradicted. The curves follow from it all the same, and are no "
+            "more reliable than it is."
+        )
     if facts.void:
         notes.append("There is no guarantee, so no curve is drawn: an attacker might do anything.")
     elif facts.snapshot.rule is Rule.ODOMETER:
@@ -141,12 +177,17 @@ def _groups(facts: Facts) -> tuple[Bars, ...]:
         if charge.count:
             counts[charge.step] = counts.get(charge.step, 0) + charge.count
     kinds = sorted(counts.items(), key=lambda kind: -kind[1])
-    found = [_bars(f"groups-{i + 1}", step, count) for i, (step, count) in enumerate(kinds[:_KINDS])]
+    found = [
+        _bars(f"groups-{i + 1}", step, count) for i, (step, count) in enumerate(kinds[:_KINDS])
+    ]
     return tuple(found)
 
 
 def _bars(key: str, step: Step, count: int) -> Bars:
-    shares = sorted(((query, cost_share(query, step)) for query in step.queries), key=lambda pair: -(pair[1] or 0.0))
+    shares = sorted(
+        ((query, cost_share(query, step)) for query in step.queries),
+        key=lambda pair: -(pair[1] or 0.0),
+    )
     bars = [Bar(query.group, share, _bar_note(query, share)) for query, share in shares[:_BARS]]
     words = (
         "A group's share of the cost is (sensitivity/noise)² over the sum of all groups."
@@ -161,5 +202,7 @@ def _bars(key: str, step: Step, count: int) -> Bars:
 
 def _bar_note(query: Query, share: float | None) -> str:
     ratio = multiplier(query)
-    noise = query_words(query) if ratio is None else f"noise {downward(ratio)} times the sensitivity"
+    noise = (
+        query_words(query) if ratio is None else f"noise {downward(ratio)} times the sensitivity"
+    )
     return f"{share_words(share)}; {noise}" if share is not None else f"counted apart; {noise}"

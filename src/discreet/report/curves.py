@@ -1,4 +1,6 @@
-"""Numbers behind the charts: epsilon over steps, the attacker's trade-off, the claim without amplification."""
+"""Numbers behind the charts: epsilon over steps, the attacker's trade-off, the claim without
+amplification.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,19 @@ FALSE_POSITIVES = 0.01
 _POINTS = 20
 _PLENTY = 10  # different steps; with more of them, charts and tables get fewer points, because each point costs more
 _TOLERANCE = 4e-3  # of the points of a chart; the last one is the claim itself
-_SHAPE = (0.0, 0.06, 0.12, 0.2, 0.28, 0.36, 0.45, 0.55, 0.65, 0.8, 1.0)  # epsilons of the trade-off, as shares of the furthest
+_SHAPE = (
+    0.0,
+    0.06,
+    0.12,
+    0.2,
+    0.28,
+    0.36,
+    0.45,
+    0.55,
+    0.65,
+    0.8,
+    1.0,
+)  # epsilons of the trade-off, as shares of the furthest
 _FURTHEST = 30.0  # beyond, nothing is left to be said
 
 
@@ -32,7 +46,8 @@ def detail(steps: Sequence[tuple[Step, int]]) -> float:
 
 
 def spending(snapshot: Snapshot, guarantee: Guarantee) -> tuple[tuple[int, float], ...]:
-    """(steps, certified upper bound on epsilon after them) in the order of the ledger, from (0, 0) to the claim.
+    """(steps, certified upper bound on epsilon after them) in the order of the ledger, from (0, 0)
+    to the claim.
 
     Epsilon grows with every step, so what bounds a point bounds every point before it as well.
     """
@@ -59,15 +74,18 @@ def _first(counted: Sequence[tuple[Step, int]], steps: int) -> Iterator[tuple[St
 def tradeoff(source: Snapshot | None, guarantee: Guarantee) -> TradeOff:
     """What an attacker can do at most. Without a source (a filter): what the claim alone proves.
 
-    Each point of the profile is a valid limit, so the choice of points decides how near the curve is to the best one, never
-    whether it holds. They lie between 0 and the claim, and closer where the limit at 1 % is decided.
+    Each point of the profile is a valid limit, so the choice of points decides how near the curve
+    is to the best one, never whether it holds. They lie between 0 and the claim, and closer where
+    the limit at 1 % is decided.
     """
     if source is None:
         return TradeOff((guarantee.upper,), (guarantee.delta,))
     profile = profile_of(source)
     furthest = min(guarantee.upper, _FURTHEST)
     plenty = detail(source.counted()) < 1.0
-    seen = {furthest * share: profile(furthest * share) for share in (_SHAPE[::3] if plenty else _SHAPE)}
+    seen = {
+        furthest * share: profile(furthest * share) for share in (_SHAPE[::3] if plenty else _SHAPE)
+    }
     best = min(seen, key=lambda epsilon: _limit(epsilon, seen[epsilon]))
     places = sorted(seen)
     place = places.index(best)
@@ -85,26 +103,39 @@ def _limit(epsilon: float, delta: float) -> float:
 
 
 def unamplified(source: Snapshot, delta: float, guarantee: Guarantee) -> Guarantee | None:
-    """The claim if an attacker knew every sample, and the record had been in each; None if samples play no part anyway.
+    """The claim if an attacker knew every sample, and the record had been in each; None if samples
+    play no part anyway.
 
-    Guarantee: an upper bound for every way of drawing the samples that does not look at the records.
+    Guarantee: an upper bound for every way of drawing the samples that does not look at the
+        records.
     """
     counted = source.counted()
     if not any(count and amplifies(step.sampling, guarantee.adjacency) for step, count in counted):
         return None
     steps = [(_known(step, guarantee.adjacency), count) for step, count in counted]
     found = account(steps, delta=delta, adjacency=guarantee.adjacency, unit=guarantee.unit)
-    return replace(found, numerics=guarantee.numerics, assumptions=guarantee.assumptions, voided_by=guarantee.voided_by)
+    return replace(
+        found,
+        numerics=guarantee.numerics,
+        assumptions=guarantee.assumptions,
+        voided_by=guarantee.voided_by,
+    )
 
 
 def _known(step: Step, adjacency: Adjacency) -> Step:
     """The step with every record in its sample (of an epoch: in one of its batches)."""
     queries = step.queries
     sampling = step.sampling
-    if isinstance(sampling, TruncatedPoisson) and adjacency is Adjacency.ADD_OR_REMOVE and sampling.limit <= sampling.records:
+    if (
+        isinstance(sampling, TruncatedPoisson)
+        and adjacency is Adjacency.ADD_OR_REMOVE
+        and sampling.limit <= sampling.records
+    ):
         # One record more may push another one out of a full sample: two contributions change.
         queries = tuple(
-            replace(query, sensitivity=2.0 * query.sensitivity) if isinstance(query, GaussianSum) else query
+            replace(query, sensitivity=2.0 * query.sensitivity)
+            if isinstance(query, GaussianSum)
+            else query
             for query in queries
         )
     return Step(Everything(), queries)

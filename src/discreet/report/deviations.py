@@ -13,9 +13,26 @@ from discreet.plan import Plan
 from discreet.report.facts import AuditedHead, Facts
 from discreet.report.own_plans import differences
 from discreet.report.runs import growth
-from discreet.report.words import counted, downward, exact, mark_words, measured, named, noise_of, upward
+from discreet.report.words import (
+    counted,
+    downward,
+    exact,
+    mark_words,
+    measured,
+    named,
+    noise_of,
+    upward,
+)
 
-__all__ = ["Deviation", "comparable", "contradicted", "deviations", "of_the_plan", "refuted", "step_of"]
+__all__ = [
+    "Deviation",
+    "comparable",
+    "contradicted",
+    "deviations",
+    "of_the_plan",
+    "refuted",
+    "step_of",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +40,8 @@ class Deviation:
     """One disagreement.
 
     Args:
-        severity: "wrong" for what somebody must look into, "note" for what is allowed and worth knowing.
+        severity: "wrong" for what somebody must look into, "note" for what is allowed and worth
+            knowing.
         text: one or two sentences.
     """
 
@@ -47,12 +65,16 @@ def deviations(facts: Facts) -> tuple[Deviation, ...]:
 
 
 def contradicted(facts: Facts) -> bool:
-    """Whether the audit of this ledger measured more than the claim allows, or one accountant refutes the other."""
+    """Whether the audit of this ledger measured more than the claim allows, or one accountant
+    refutes the other.
+    """
     return refuted(facts) or _disagree(facts)
 
 
 def comparable(facts: Facts) -> bool:
-    """Whether the audit measured what is claimed: this ledger, unit and adjacency, at a delta for which there is a claim."""
+    """Whether the audit measured what is claimed: this ledger, unit and adjacency, at a delta for
+    which there is a claim.
+    """
     audit = facts.audit
     return (
         audit is not None
@@ -112,7 +134,10 @@ def _limits(facts: Facts) -> Iterator[Deviation]:
     for limit in facts.ceilings:
         stated = f"the {limit.name} of epsilon {exact(limit.epsilon)} at delta {exact(limit.delta)}"
         if limit.spent is None:
-            yield _note(f"What was spent cannot be compared with {stated}: the claim is about another delta.")
+            yield _note(
+                f"What was spent cannot be compared with {stated}: the claim is about another "
+                "delta."
+            )
         elif not limit.spent <= limit.epsilon:
             yield _wrong(f"Epsilon {upward(limit.spent)} was spent, which is above {stated}.")
 
@@ -121,9 +146,11 @@ def _limits(facts: Facts) -> Iterator[Deviation]:
 
 
 def of_the_plan(facts: Facts, plan: Plan | None) -> tuple[Charge, ...]:
-    """Charges of the runs that executed a plan: those with its step, and those that bear the same name.
+    """Charges of the runs that executed a plan: those with its step, and those that bear the same
+    name.
 
-    If no run has its step, those of the same groups that belong to no other plan: they were executed in its place. If no run
+    If no run has its step, those of the same groups that belong to no other plan: they were
+        executed in its place. If no run
     has the step of any plan, all of them: then something else than what was planned was executed.
     """
     charges = facts.snapshot.charges
@@ -134,13 +161,17 @@ def of_the_plan(facts: Facts, plan: Plan | None) -> tuple[Charge, ...]:
     names = {charge.run.label for charge in charges if charge.step == own}
     if names or own is None:
         return tuple(
-            charge for charge in charges if charge.step == own or (charge.step not in steps and charge.run.label in names)
+            charge
+            for charge in charges
+            if charge.step == own or (charge.step not in steps and charge.run.label in names)
         )
     taken = {charge.run.label for charge in charges if charge.step in steps}
     return tuple(
         charge
         for charge in charges
-        if charge.step not in steps and charge.run.label not in taken and set(charge.step.groups) == set(own.groups)
+        if charge.step not in steps
+        and charge.run.label not in taken
+        and set(charge.step.groups) == set(own.groups)
     )
 
 
@@ -163,7 +194,10 @@ def _plan(facts: Facts) -> Iterator[Deviation]:
         names = ", ".join(sorted({named(charge.run.label) for charge in others}))
         total = counted(sum(charge.count for charge in others), "step")
         whose = "this plan" if len(facts.plans) == 1 else "these plans"
-        yield _note(f"{total} of runs that are not of {whose} are in the ledger ({names}). The claim covers them too.")
+        yield _note(
+            f"{total} of runs that are not of {whose} are in the ledger ({names}). The claim "
+            "covers them too."
+        )
 
 
 def step_of(plan: Plan) -> Step | None:
@@ -175,18 +209,33 @@ def _steps(charges: list[Charge], facts: Facts, names: list[str]) -> Iterator[De
     """How many steps were charged, of plans that have the same step."""
     steps = sum(facts.plans[name].steps for name in names)
     whose = "the plan" if names == [""] else " and ".join(f"plan {named(name)}" for name in names)
-    total, unsettled = (sum(values) for values in zip(*((c.count, c.unsettled) for c in charges), (0, 0), strict=True))
+    total, unsettled = (
+        sum(values)
+        for values in zip(*((c.count, c.unsettled) for c in charges), (0, 0), strict=True)
+    )
     snapshot, step = facts.snapshot, step_of(facts.plans[names[0]])
-    promised = dict(snapshot.counted()).get(step, 0) if step is not None and snapshot.rule is Rule.LIST else 0
+    promised = (
+        dict(snapshot.counted()).get(step, 0)
+        if step is not None and snapshot.rule is Rule.LIST
+        else 0
+    )
     grown = sum(count for added, count in growth(snapshot) if added == step)
     most = max(total, promised)
     if steps < most <= steps + unsettled + grown:
-        why = f"{unsettled:,} were reserved and never settled" + (f", {grown:,} lost for a public reason" if grown else "")
-        yield _note(f"{counted(most, 'step')} count for the {steps:,} of {whose}. The surplus is no more than this: {why}.")
+        why = f"{unsettled:,} were reserved and never settled" + (
+            f", {grown:,} lost for a public reason" if grown else ""
+        )
+        yield _note(
+            f"{counted(most, 'step')} count for the {steps:,} of {whose}. The surplus is no "
+            f"more than this: {why}."
+        )
     elif total > steps:
         yield _wrong(f"{counted(total, 'step')} were charged; {whose} has {steps:,}.")
     elif promised > steps:
-        yield _wrong(f"{counted(promised, 'step')} are on the ledger's list, and all count; {whose} has {steps:,}.")
+        yield _wrong(
+            f"{counted(promised, 'step')} are on the ledger's list, and all count; {whose} "
+            f"has {steps:,}."
+        )
     elif total < steps and promised < steps:
         why = _reasons(facts) or "The claim is about those charged."
         yield _note(f"{counted(total, 'step')} were charged; {whose} has {steps:,}. {why}")
@@ -204,7 +253,11 @@ def _reasons(facts: Facts) -> str:
 
 
 def _terms(facts: Facts, plan: Plan, own: tuple[Charge, ...]) -> Iterator[Deviation]:
-    runs = {charge.run for charge in own} if facts.snapshot.charges else {run.info for run in facts.snapshot.runs}
+    runs = (
+        {charge.run for charge in own}
+        if facts.snapshot.charges
+        else {run.info for run in facts.snapshot.runs}
+    )
     if facts.snapshot.charges and not runs:  # a plan of a programme that did not run
         return
     for name, planned, found in (
@@ -212,7 +265,10 @@ def _terms(facts: Facts, plan: Plan, own: tuple[Charge, ...]) -> Iterator[Deviat
         ("adjacency", plan.adjacency.value, {run.adjacency.value for run in runs}),
     ):
         if found != {planned}:
-            yield _wrong(f"The plan's {name} is {planned}; the ledger has {', '.join(sorted(found)) or 'no run'}.")
+            yield _wrong(
+                f"The plan's {name} is {planned}; the ledger has "
+                f"{', '.join(sorted(found)) or 'no run'}."
+            )
     for run in sorted(runs, key=lambda run: run.label):
         if not run.numerics.serves(plan.numerics):
             yield _wrong(
@@ -229,7 +285,9 @@ def _otherwise(charge: Charge, planned: Step | None) -> str:
     parts = []
     if charge.step.sampling != planned.sampling:
         parts.append(f"sampling is {phrase(charge.step.sampling)}, not {phrase(planned.sampling)}")
-    asked, expected = ({query.group: query for query in step.queries} for step in (charge.step, planned))
+    asked, expected = (
+        {query.group: query for query in step.queries} for step in (charge.step, planned)
+    )
     for group in sorted(asked.keys() | expected.keys()):
         if group not in asked:
             parts.append(f"group {group} is missing")
@@ -252,7 +310,11 @@ def _noise(query: Query) -> str:
 
 def refuted(facts: Facts) -> bool:
     """Whether the audit of this ledger measured more than the claim allows."""
-    return comparable(facts) and facts.audit is not None and facts.audit.strongest > (facts.audited_claim or 0.0)
+    return (
+        comparable(facts)
+        and facts.audit is not None
+        and facts.audit.strongest > (facts.audited_claim or 0.0)
+    )
 
 
 def _audit(facts: Facts) -> Iterator[Deviation]:
@@ -260,10 +322,16 @@ def _audit(facts: Facts) -> Iterator[Deviation]:
     if audit is None:
         return
     if facts.audited is AuditedHead.OTHER:
-        yield _wrong(f"The audit was made for another ledger (head {audit.ledger_head[:16]}…) and says nothing about this one.")
+        yield _wrong(
+            f"The audit was made for another ledger (head {audit.ledger_head[:16]}…) and says "
+            "nothing about this one."
+        )
         return
     if facts.audited is AuditedHead.EARLIER:
-        yield _note("The audit was made for an earlier state of this ledger; what was charged since was not audited.")
+        yield _note(
+            "The audit was made for an earlier state of this ledger; what was charged since "
+            "was not audited."
+        )
     if not comparable(facts) and not facts.void:
         what = f"one {audit.unit}, {audit.adjacency.value} adjacency, delta {exact(audit.delta)}"
         yield _note(f"The audit measured something else than what is claimed: {what}.")

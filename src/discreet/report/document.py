@@ -2,8 +2,8 @@
 
     facts -> Document -> Markdown | HTML | JSON
 
-A document holds texts and numbers only. Some of the texts are other people's (labels of runs, names of groups): each format
-escapes all of them.
+A document holds texts and numbers only. Some of the texts are other people's (labels of runs, names
+of groups): each format escapes all of them.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ class Table:
 
 
 def capped(rows: Sequence[Row], columns: int, most: int = 300) -> tuple[Row, ...]:
-    """So many rows that a page stays readable, alarming ones before others; a last row says how many are missing.
+    """So many rows that a page stays readable, alarming ones before others; a last row says how
+    many are missing.
 
     >>> [row.cells for row in capped([Row(("a", "b"))] * 5, 2, most=2)]
     [('a', 'b'), ('a', 'b'), ('and 3 more, in the ledger', '')]
@@ -76,7 +77,8 @@ class Status:
     """Whether the claim holds.
 
     Args:
-        key: "holds", "deviates" (it holds, and something differs from plan or budget), "contradicted" or "void".
+        key: "holds", "deviates" (it holds, and something differs from plan or budget),
+            "contradicted" or "void".
         badge: in two or three words.
         text: in a sentence.
     """
@@ -113,7 +115,8 @@ class Signature:
 
     Args:
         words: what a signature says.
-        subject: (name, value) pairs, on the word of whoever gave them; a value that nobody gave is empty.
+        subject: (name, value) pairs, on the word of whoever gave them; a value that nobody gave is
+            empty.
         identity: (name, value) pairs that name the ledger and its state, whole.
         roles: who signs; each has a place for name, date and signature.
     """
@@ -126,7 +129,9 @@ class Signature:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line chart: points (x, y), a horizontal limit, one point that is named; `table` says the same in numbers."""
+    """A line chart: points (x, y), a horizontal limit, one point that is named; `table` says the
+    same in numbers.
+    """
 
     key: str
     title: str
@@ -159,10 +164,12 @@ class Bars:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """The guarantee in numbers, for programs. Bounds are not rounded; None stands for "no such number".
+    """The guarantee in numbers, for programs. Bounds are not rounded; None stands for "no such
+    number".
 
-    `epsilon_upper` is the claim, and None where it does not hold; `epsilon_accounted` is what the accountant computed, and
-    None where there is no guarantee at all. `epsilon_if_fixed` stands beside the claim of an odometer.
+    `epsilon_upper` is the claim, and None where it does not hold; `epsilon_accounted` is what the
+    accountant computed, and None where there is no guarantee at all. `epsilon_if_fixed` stands
+    beside the claim of an odometer.
     """
 
     holds: bool

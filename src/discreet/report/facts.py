@@ -1,4 +1,6 @@
-"""Everything a report is about, gathered once: what the ledger holds, what follows from it, what was planned and measured."""
+"""Everything a report is about, gathered once: what the ledger holds, what follows from it, what
+was planned and measured.
+"""
 
 from __future__ import annotations
 
@@ -59,16 +61,18 @@ class Facts:
     Args:
         snapshot: what the ledger holds.
         guarantee: the claim. Infinite epsilon where there is no guarantee.
-        second: the same steps by the RDP accountant; None under a filter or an odometer, which has one analysis only.
-        unamplified: the same steps if an attacker knew every sample; None where the claim does not count on samples anyway,
-            and under a filter or an odometer.
+        second: the same steps by the RDP accountant; None under a filter or an odometer, which has
+            one analysis only.
+        unamplified: the same steps if an attacker knew every sample; None where the claim does not
+            count on samples anyway, and under a filter or an odometer.
         at_deltas: the claim at other deltas.
         ceilings: target and budget.
         limit: the target's epsilon near which the claim was computed more closely; None for none.
         alone: epsilon of each run by itself, by the number of the run.
         plan, audit, tuning, subject: as given.
         audited: which ledger the audit was made for.
-        audited_claim: upper bound on epsilon at the audit's delta; None where the two cannot be compared.
+        audited_claim: upper bound on epsilon at the audit's delta; None where the two cannot be
+            compared.
         spending: (steps, upper bound on epsilon), in the order of the ledger.
         tradeoff: what an attacker can do at most; None where there is no guarantee.
         made: date and time in UTC.
@@ -101,7 +105,9 @@ class Facts:
 
     @property
     def by_fixed_analysis(self) -> bool:
-        """Whether a filter or an odometer states the claim: one analysis and one delta, fixed before the first release."""
+        """Whether a filter or an odometer states the claim: one analysis and one delta, fixed
+        before the first release.
+        """
         return self.snapshot.rule not in (None, Rule.LIST)
 
     @property
@@ -114,7 +120,9 @@ class Facts:
         """Number of records, where plan or ledger say it."""
         plans = (*self.plans.values(), *own_plans(self.snapshot))
         planned = [getattr(plan.sampler, "records", None) for plan in plans]
-        stated = [getattr(charge.step.sampling, "records", None) for charge in self.snapshot.charges]
+        stated = [
+            getattr(charge.step.sampling, "records", None) for charge in self.snapshot.charges
+        ]
         known = [int(records) for records in (*planned, *stated) if records is not None]
         return known[0] if known else None
 
@@ -171,7 +179,11 @@ def _check_leaves(plan: Plan | Programme) -> None:
     except ParameterError as wrong:
         expected = "one that knows its leaves, as the plan of a run does"
         raise ParameterError(
-            owner=_OWNER, name="plan", expected=expected, got=wrong.got, do="Pass run.plan, or plan.for_leaves({...})."
+            owner=_OWNER,
+            name="plan",
+            expected=expected,
+            got=wrong.got,
+            do="Pass run.plan, or plan.for_leaves({...}).",
         ) from None
 
 
@@ -179,7 +191,10 @@ def _delta(snapshot: Snapshot, delta: float | None, plan: Plan | Programme | Non
     terms = snapshot.terms
     if terms is not None and terms.rule is not Rule.LIST and terms.delta is not None:
         if delta not in (None, terms.delta):
-            expected = f"the ledger's own {terms.delta!r}: nothing is proved at a delta that is chosen afterwards"
+            expected = (
+                f"the ledger's own {terms.delta!r}: nothing is proved at a delta that is chosen "
+                "afterwards"
+            )
             raise ParameterError(owner=_OWNER, name="delta", expected=expected, got=repr(delta))
         return terms.delta
     if delta is not None:
@@ -190,7 +205,9 @@ def _delta(snapshot: Snapshot, delta: float | None, plan: Plan | Programme | Non
     if own is not None:
         return own
     expected = "given, where neither the ledger's budget nor a plan with a target names it"
-    raise ParameterError(owner=_OWNER, name="delta", expected=expected, got="None", do="A claim needs a delta.")
+    raise ParameterError(
+        owner=_OWNER, name="delta", expected=expected, got="None", do="A claim needs a delta."
+    )
 
 
 def _limit_at(delta: float, plan: Plan | Programme | None) -> float | None:
@@ -205,23 +222,38 @@ def _at_deltas(snapshot: Snapshot, claim: Guarantee) -> tuple[Guarantee, ...]:
         return (claim,)
     levels = [float(f"{claim.delta * factor:.12g}") for factor in _DELTAS]
     larger = [account(snapshot, delta=level) for level in levels if claim.delta < level <= 0.5]
-    return (*larger, claim, *(account(snapshot, delta=level) for level in levels if 1e-300 < level < claim.delta))
+    return (
+        *larger,
+        claim,
+        *(account(snapshot, delta=level) for level in levels if 1e-300 < level < claim.delta),
+    )
 
 
-def _ceilings(snapshot: Snapshot, guarantee: Guarantee, plan: Plan | Programme | None) -> tuple[Ceiling, ...]:
+def _ceilings(
+    snapshot: Snapshot, guarantee: Guarantee, plan: Plan | Programme | None
+) -> tuple[Ceiling, ...]:
     if guarantee.voided_by:
         return ()  # nothing that could be compared
-    limits = [] if plan is None or plan.target is None else [("target", plan.target.epsilon, plan.target.delta)]
+    limits = (
+        []
+        if plan is None or plan.target is None
+        else [("target", plan.target.epsilon, plan.target.delta)]
+    )
     terms = snapshot.terms
     if terms is not None and terms.epsilon is not None and terms.delta is not None:
         limits.append(("budget", terms.epsilon, terms.delta))
     return tuple(
-        Ceiling(name, epsilon, delta, _claim_at(snapshot, delta, guarantee, epsilon)) for name, epsilon, delta in limits
+        Ceiling(name, epsilon, delta, _claim_at(snapshot, delta, guarantee, epsilon))
+        for name, epsilon, delta in limits
     )
 
 
-def _claim_at(snapshot: Snapshot, delta: float, guarantee: Guarantee, limit: float | None = None) -> float | None:
-    """The upper bound on epsilon at another delta, if one can be stated; finer where a limit lies inside the bracket."""
+def _claim_at(
+    snapshot: Snapshot, delta: float, guarantee: Guarantee, limit: float | None = None
+) -> float | None:
+    """The upper bound on epsilon at another delta, if one can be stated; finer where a limit lies
+    inside the bracket.
+    """
     if guarantee.voided_by:
         return None
     if delta == guarantee.delta:
@@ -235,11 +267,15 @@ def _claim_at(snapshot: Snapshot, delta: float, guarantee: Guarantee, limit: flo
 def _audited(ledger: Ledger, snapshot: Snapshot, audit: Audit) -> AuditedHead:
     if audit.ledger_head == snapshot.head:
         return AuditedHead.THIS
-    return AuditedHead.EARLIER if _has_head(ledger, snapshot, audit.ledger_head) else AuditedHead.OTHER
+    return (
+        AuditedHead.EARLIER if _has_head(ledger, snapshot, audit.ledger_head) else AuditedHead.OTHER
+    )
 
 
 def _tuning(ledger: Ledger, snapshot: Snapshot, given: object) -> tuple[Tuning, ...]:
-    """The records of tuning; those of private data must be of this ledger, and of runs that it was charged with."""
+    """The records of tuning; those of private data must be of this ledger, and of runs that it was
+    charged with.
+    """
     records = given if isinstance(given, tuple | list) else (given,)
     charged = {charge.run.label for charge in snapshot.charges if charge.count}
     for record in records:
@@ -252,8 +288,13 @@ def _tuning(ledger: Ledger, snapshot: Snapshot, given: object) -> tuple[Tuning, 
                 owner=_OWNER,
                 name="tuning",
                 expected="of this ledger, where it says that trials on private data were charged",
-                got=f"a record whose run {missing[0]!r} charged nothing here" if missing else "the record of another ledger",
-                do="Pass the record that was made with this ledger. Without the charges, tuning is not covered.",
+                got=f"a record whose run {missing[0]!r} charged nothing here"
+                if missing
+                else "the record of another ledger",
+                do=(
+                    "Pass the record that was made with this ledger. Without the charges, tuning "
+                    "is not covered."
+                ),
             )
     return tuple(records)
 

@@ -13,10 +13,28 @@ from discreet.report.deviations import Deviation, comparable, contradicted, refu
 from discreet.report.document import Claim, Figure, Signature, Status
 from discreet.report.facts import Facts
 from discreet.report.stamp import Stamp
-from discreet.report.words import counted, downward, exact, mark_words, moment, people, percent, upward
+from discreet.report.words import (
+    counted,
+    downward,
+    exact,
+    mark_words,
+    moment,
+    people,
+    percent,
+    upward,
+)
 from discreet.units import Adjacency, Guarantee
 
-__all__ = ["claim", "figures", "hits_at_one_percent", "meaning", "sentence", "signature", "stamp", "status"]
+__all__ = [
+    "claim",
+    "figures",
+    "hits_at_one_percent",
+    "meaning",
+    "sentence",
+    "signature",
+    "stamp",
+    "status",
+]
 
 
 def status(facts: Facts, deviations: Sequence[Deviation]) -> Status:
@@ -26,14 +44,29 @@ def status(facts: Facts, deviations: Sequence[Deviation]) -> Status:
         marks = "; ".join(map(mark_words, facts.guarantee.voided_by))
         return Status("void", "No guarantee", f"NO GUARANTEE: voided by {marks}.")
     if facts.void:
-        return Status("void", "No guarantee", "NO GUARANTEE: no finite epsilon is known for what was released.")
+        return Status(
+            "void",
+            "No guarantee",
+            "NO GUARANTEE: no finite epsilon is known for what was released.",
+        )
     if contradicted(facts):
-        return Status("contradicted", "Contradicted", "The claim is contradicted. Do not rely on it; see the deviations.")
+        return Status(
+            "contradicted",
+            "Contradicted",
+            "The claim is contradicted. Do not rely on it; see the deviations.",
+        )
     if wrong:
-        text = f"The claim is about what the ledger holds, and it holds. But {counted(wrong, 'deviation')} must be looked into."
+        text = (
+            "The claim is about what the ledger holds, and it holds. But "
+            f"{counted(wrong, 'deviation')} must be looked into."
+        )
         return Status("deviates", counted(wrong, "deviation"), text)
     audited = f" {_audit_words(facts)}" if facts.audit is not None else ""
-    return Status("holds", "Guarantee holds", f"The guarantee holds under the assumptions listed below.{audited}")
+    return Status(
+        "holds",
+        "Guarantee holds",
+        f"The guarantee holds under the assumptions listed below.{audited}",
+    )
 
 
 def _audit_words(facts: Facts) -> str:
@@ -54,16 +87,29 @@ def sentence(facts: Facts) -> str:
     """The claim in one plain sentence."""
     guarantee = facts.guarantee
     if facts.void:
-        return f"There is no guarantee: what was released might tell anything about any one {guarantee.unit} in these data."
+        return (
+            "There is no guarantee: what was released might tell anything about any one "
+            f"{guarantee.unit} in these data."
+        )
     change = _CHANGES[guarantee.adjacency].format(guarantee.unit)
     factor = (
-        upward(math.exp(guarantee.upper) * (1.0 + 2.0**-40), 3) if guarantee.upper < 20.0 else f"e^{upward(guarantee.upper)}"
+        upward(math.exp(guarantee.upper) * (1.0 + 2.0**-40), 3)
+        if guarantee.upper < 20.0
+        else f"e^{upward(guarantee.upper)}"
     )
-    plain = f"{change} changes the probability of any outcome by at most a factor of {factor}, plus {exact(guarantee.delta)}"
+    plain = (
+        f"{change} changes the probability of any outcome by at most a factor of {factor}, plus "
+        f"{exact(guarantee.delta)}"
+    )
     if contradicted(facts):
-        plain = f"The claim of the ledger, which is contradicted, reads: {plain[0].lower()}{plain[1:]}"
+        plain = (
+            f"The claim of the ledger, which is contradicted, reads: {plain[0].lower()}{plain[1:]}"
+        )
     claim = f"({upward(guarantee.upper)}, {exact(guarantee.delta)})-differentially private"
-    return f"{plain}: what was released is {claim} for one {guarantee.unit} under {guarantee.adjacency.value} adjacency."
+    return (
+        f"{plain}: what was released is {claim} for one {guarantee.unit} under "
+        f"{guarantee.adjacency.value} adjacency."
+    )
 
 
 _CHANGES = {
@@ -74,13 +120,13 @@ _CHANGES = {
 
 
 def meaning(facts: Facts) -> tuple[str, ...]:
-    """What the claim means, in words. Of a void ledger nothing more is said than that there is no guarantee."""
+    """What the claim means, in words. Of a void ledger nothing more is said than that there is no
+    guarantee.
+    """
     if facts.void:
         return ()
     reading = tier(facts.guarantee)
-    words = (
-        f"In the terms of the guide (Ponomareva et al. 2023, section 5.2.1): {reading.tier.value}. {_remarks(reading)}".strip()
-    )
+    words = f"In the terms of the guide (Ponomareva et al. 2023, section 5.2.1): {reading.tier.value}. {_remarks(reading)}".strip()
     hits = hits_at_one_percent(facts)
     attack = () if hits is None else (_attack(hits, facts.guarantee),)
     return (*_beside(facts), *attack, words)
@@ -93,7 +139,9 @@ def _beside(facts: Facts) -> tuple[str, ...]:
         return ()
     condition = "If all runs had been fixed before the first release, epsilon would be at most"
     doubt = "whether they were, the ledger does not show"
-    return (f"This holds whatever decided on runs and steps. {condition} {upward(fixed)}; {doubt}.",)
+    return (
+        f"This holds whatever decided on runs and steps. {condition} {upward(fixed)}; {doubt}.",
+    )
 
 
 def _remarks(reading: TierReading) -> str:
@@ -130,9 +178,19 @@ def figures(facts: Facts) -> tuple[Figure, ...]:
         Figure("tier of the guide", name.removeprefix("tier ").capitalize(), words),
     ]
     if guarantee.if_fixed is not None:
-        found.append(Figure("if all was fixed in advance", upward(guarantee.if_fixed), "only if no run was chosen by looking"))
+        found.append(
+            Figure(
+                "if all was fixed in advance",
+                upward(guarantee.if_fixed),
+                "only if no run was chosen by looking",
+            )
+        )
     if facts.second is not None:
-        found.append(Figure("second opinion (RDP)", upward(facts.second.upper), "at most, by another analysis"))
+        found.append(
+            Figure(
+                "second opinion (RDP)", upward(facts.second.upper), "at most, by another analysis"
+            )
+        )
     hits = hits_at_one_percent(facts)
     if hits is not None:
         found.append(Figure("attacker's best", percent(hits), "of members, at 1 % false alarms"))
@@ -145,7 +203,11 @@ def _beside_epsilon(facts: Facts) -> str:
     match facts.snapshot.rule:
         case None | Rule.LIST:
             lower = facts.guarantee.lower
-            return f"at least {downward(lower)}" if lower else "a bound, nothing smaller is proven impossible"
+            return (
+                f"at least {downward(lower)}"
+                if lower
+                else "a bound, nothing smaller is proven impossible"
+            )
         case Rule.ODOMETER:
             return "whatever decided on the runs"
         case _:
@@ -171,7 +233,9 @@ def claim(facts: Facts) -> Claim:
         epsilon_lower=None if facts.void else guarantee.lower,
         epsilon_if_fixed=guarantee.if_fixed,
         epsilon_rdp=None if facts.second is None else facts.second.upper,
-        epsilon_without_amplification=None if facts.unamplified is None else facts.unamplified.upper,
+        epsilon_without_amplification=None
+        if facts.unamplified is None
+        else facts.unamplified.upper,
         delta=guarantee.delta,
         unit=str(guarantee.unit),
         adjacency=guarantee.adjacency.value,
@@ -203,7 +267,11 @@ def stamp(facts: Facts) -> Stamp:
 def signature(facts: Facts) -> Signature:
     """What is signed, and places for who signs."""
     subject, guarantee = facts.subject, facts.guarantee
-    stated = "no guarantee" if facts.void else f"epsilon {upward(guarantee.upper)} at delta {exact(guarantee.delta)}"
+    stated = (
+        "no guarantee"
+        if facts.void
+        else f"epsilon {upward(guarantee.upper)} at delta {exact(guarantee.delta)}"
+    )
     return Signature(
         "Names are on the word of whoever gave them: the ledger knows none. Whoever signs has read the deviations and the "
         "assumptions, and compared the head above with a copy that was kept elsewhere.",
@@ -214,7 +282,10 @@ def signature(facts: Facts) -> Signature:
             ("run by", subject.who),
         ),
         (
-            ("statement", f"{stated}, for one {guarantee.unit} under {guarantee.adjacency.value} adjacency"),
+            (
+                "statement",
+                f"{stated}, for one {guarantee.unit} under {guarantee.adjacency.value} adjacency",
+            ),
             ("ledger", facts.snapshot.ledger),
             ("head", facts.snapshot.head),
             ("report made", moment(facts.made)),

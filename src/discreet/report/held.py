@@ -29,18 +29,27 @@ _RULES = {
 def rule_words(terms: Terms) -> str:
     """The rule that admits charges, in a few words."""
     orders = ", ".join(f"{order:.4g}" for order, _ in terms.orders)
-    return f"{_RULES[terms.rule]} of order {orders}" if terms.rule is Rule.RENYI_FILTER else _RULES[terms.rule]
+    return (
+        f"{_RULES[terms.rule]} of order {orders}"
+        if terms.rule is Rule.RENYI_FILTER
+        else _RULES[terms.rule]
+    )
 
 
 def terms_words(terms: Terms | None, *, oldest: bool = False) -> str:
     """What a ledger is held to, in a sentence."""
     if terms is None:
         return (
-            "This file holds no budget: it is of schema 1, which knew none. Nothing in it limited what was charged."
+            (
+                "This file holds no budget: it is of schema 1, which knew none. Nothing in it "
+                "limited what was charged."
+            )
             if oldest
             else "Nothing yet: the first run settles it."
         )
-    limit = "" if terms.epsilon is None else f"({exact(terms.epsilon)}, {exact(terms.delta or 0.0)})"
+    limit = (
+        "" if terms.epsilon is None else f"({exact(terms.epsilon)}, {exact(terms.delta or 0.0)})"
+    )
     if terms.rule is Rule.LIST:
         steps = sum(count for _, count in terms.planned)
         fixed = (
@@ -48,12 +57,22 @@ def terms_words(terms: Terms | None, *, oldest: bool = False) -> str:
             if steps
             else "What its first run plans"
         )
-        return f"{fixed}, and never more than {limit}." if limit else f"{fixed}. No epsilon limits it."
+        return (
+            f"{fixed}, and never more than {limit}." if limit else f"{fixed}. No epsilon limits it."
+        )
     if terms.rule.is_filter:
-        return f"Whatever is chosen by looking at outputs, within {limit} in all ({rule_words(terms)})."
-    within = f", and never more than epsilon {exact(terms.epsilon)}" if terms.epsilon is not None else ""
+        return (
+            f"Whatever is chosen by looking at outputs, within {limit} in all "
+            f"({rule_words(terms)})."
+        )
+    within = (
+        f", and never more than epsilon {exact(terms.epsilon)}" if terms.epsilon is not None else ""
+    )
     delta = exact(terms.delta or 0.0)
-    return f"Whatever is chosen by looking at outputs; its epsilon at delta {delta} is stated as it grows (odometer){within}."
+    return (
+        f"Whatever is chosen by looking at outputs; its epsilon at delta {delta} is stated as it "
+        f"grows (odometer){within}."
+    )
 
 
 def held_to(facts: Facts) -> Section:
@@ -67,10 +86,17 @@ def held_to(facts: Facts) -> Section:
         )
     table = Table(
         ("since", "rule", "epsilon", "delta", "steps on the list", "reason"),
-        capped([_held_row(held, first=held is snapshot.history[0]) for held in snapshot.history], 6),
+        capped(
+            [_held_row(held, first=held is snapshot.history[0]) for held in snapshot.history], 6
+        ),
         numbers=(2, 3, 4),
     )
-    return Section("What the ledger is held to", tuple(paragraphs), stops(facts), table if snapshot.history else None)
+    return Section(
+        "What the ledger is held to",
+        tuple(paragraphs),
+        stops(facts),
+        table if snapshot.history else None,
+    )
 
 
 def _held_row(held: Held, *, first: bool) -> Row:
@@ -93,23 +119,41 @@ def stops(facts: Facts) -> tuple[str, ...]:
     """How runs ended and went on, and how the list grew, in words."""
     sentences = [text for run in facts.snapshot.runs if (text := _stop(facts, run))]
     more = len(sentences) - _LISTED
-    shown = (*sentences[:_LISTED], f"And {more:,} more runs like these.") if more > 0 else tuple(sentences)
+    shown = (
+        (*sentences[:_LISTED], f"And {more:,} more runs like these.")
+        if more > 0
+        else tuple(sentences)
+    )
     return (*shown, *_growth(facts))
 
 
 def _stop(facts: Facts, run: RunRecord) -> str:
     snapshot = facts.snapshot
-    taken = f"Run {run.number} (“{run_name(run)}”) was charged {run.steps:,} of {counted(run.planned_steps, 'planned step')}"
+    taken = (
+        f"Run {run.number} (“{run_name(run)}”) was charged {run.steps:,} of "
+        f"{counted(run.planned_steps, 'planned step')}"
+    )
     resumed = "" if run.continues is None else f" It took the place of run {run.continues}."
     successor = continued_by(snapshot, run)
     if run.reason:
         counts = " What it left does not count." if snapshot.rule is Rule.LIST else ""
-        return f"{taken} and ended for a public reason, as was declared: “{run.reason}”.{counts}{resumed}"
+        return (
+            f"{taken} and ended for a public reason, as was declared: "
+            f"“{run.reason}”.{counts}{resumed}"
+        )
     if successor is not None:
         return f"{taken}, then run {successor.number} took its place.{resumed}"
     if run.planned and run.steps < run.planned_steps:
-        state = "and is over, without a public reason" if run.over else "and is still going, or was killed"
-        counts = "All that it planned counts" if snapshot.rule is Rule.LIST else "What was charged counts"
+        state = (
+            "and is over, without a public reason"
+            if run.over
+            else "and is still going, or was killed"
+        )
+        counts = (
+            "All that it planned counts"
+            if snapshot.rule is Rule.LIST
+            else "What was charged counts"
+        )
         return f"{taken} {state}. {counts}.{resumed}"
     return f"{taken}.{resumed}" if resumed else ""
 
@@ -119,14 +163,25 @@ def _growth(facts: Facts) -> Iterator[str]:
     for before, after in pairwise(history):
         if before.terms.rule is not Rule.LIST or not before.terms.complete:
             continue
-        more = sum(count for _, count in after.terms.planned) - sum(count for _, count in before.terms.planned)
+        more = sum(count for _, count in after.terms.planned) - sum(
+            count for _, count in before.terms.planned
+        )
         if more > 0:
             yield f"The list grew by {counted(more, 'step')} for a public reason, as was declared: “{after.reason}”."
 
 
 def run_table(facts: Facts) -> Table:
     """One row for each run, what each would cost alone, and what all cost together."""
-    header = ("number", "run", "began", "planned", "charged", "state", "public reason", "epsilon alone")
+    header = (
+        "number",
+        "run",
+        "began",
+        "planned",
+        "charged",
+        "state",
+        "public reason",
+        "epsilon alone",
+    )
     rows = [
         Row(
             (

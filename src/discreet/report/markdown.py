@@ -10,7 +10,9 @@ from discreet.report.document import Bars, Document, Item, Line, Section, Signat
 __all__ = ["escaped", "markdown"]
 
 _SPECIAL = re.compile(r"([\\`*\[\]|~$])|(?<![^\W_])(_)|(_)(?![^\W_])")
-_OPENING = re.compile(r"^(\s*\d*)((?<=\d)[.)]|(?<!\d)[#+=-])(?=\s|#)")  # of a heading, a list or a line below a heading
+_OPENING = re.compile(
+    r"^(\s*\d*)((?<=\d)[.)]|(?<!\d)[#+=-])(?=\s|#)"
+)  # of a heading, a list or a line below a heading
 _ROOM = "." * 40  # to write on
 _HTML = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
@@ -35,7 +37,13 @@ def _lines(document: Document) -> Iterator[str]:
     yield from ("## The statement", "")
     for item in document.checklist:
         yield from _item(item)
-    yield from ("## Plan, ledger, audit", "", *_table(document.comparison), "", *_paragraphs(document.comparison_notes))
+    yield from (
+        "## Plan, ledger, audit",
+        "",
+        *_table(document.comparison),
+        "",
+        *_paragraphs(document.comparison_notes),
+    )
     yield from ("## Curves", "", *_paragraphs(document.chart_notes))
     for line in filter(None, (document.tradeoff, document.spending)):
         yield from _chart(line)
@@ -111,7 +119,17 @@ def _bars(chart: Bars) -> Iterator[str]:
 
 def _table(table: Table) -> Iterator[str]:
     yield "| " + " | ".join(map(escaped, table.header)) + " |"
-    yield "|" + "|".join("--:" if column in table.numbers else "---" for column in range(len(table.header))) + "|"
+    yield (
+        "|"
+        + "|".join(
+            "--:" if column in table.numbers else "---" for column in range(len(table.header))
+        )
+        + "|"
+    )
     for row in table.rows:
         cells = [escaped(cell) for cell in row.cells]
-        yield "| " + " | ".join([f"**{cells[0]} (!)**" if row.alarming else cells[0], *cells[1:]]) + " |"
+        yield (
+            "| "
+            + " | ".join([f"**{cells[0]} (!)**" if row.alarming else cells[0], *cells[1:]])
+            + " |"
+        )

@@ -1,6 +1,7 @@
 """The plans that a ledger holds in its own rows, and whether its runs kept to them.
 
-A run writes its plan before its first charge, so that nobody needs the plan's file to compare the two.
+A run writes its plan before its first charge, so that nobody needs the plan's file to compare the
+two.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ def own_plans(snapshot: Snapshot) -> tuple[Plan, ...]:
 
 
 def differences(snapshot: Snapshot) -> tuple[str, ...]:
-    """Where the commitment or the charges of a run are not those of the plan in its own row; one sentence each."""
+    """Where the commitment or the charges of a run are not those of the plan in its own row; one
+    sentence each.
+    """
     return tuple(text for run in snapshot.runs if (text := _difference(run)))
 
 
@@ -55,15 +58,23 @@ def _difference(run: RunRecord) -> str:
         plan = own_plan(run)
         allowed = {plan.step: plan.steps} if plan is not None and plan.queries() else {}
     except DiscreetError as unreadable:
-        return f"{name} holds a text in the place of its plan that cannot be read: {unreadable.got}."
+        return (
+            f"{name} holds a text in the place of its plan that cannot be read: {unreadable.got}."
+        )
     if plan is None:
         return ""
     for verb, steps in (("committed to", run.planned), ("was charged", run.charged)):
         for step, count in steps:
             if step not in allowed:
-                return f"{name} {verb} {counted(count, 'step')} of another kind than the plan in its own row has."
+                return (
+                    f"{name} {verb} {counted(count, 'step')} of another kind than the plan in its "
+                    "own row has."
+                )
             if count > allowed[step]:
-                return f"{name} {verb} {counted(count, 'step')}; the plan in its own row has {allowed[step]:,}."
+                return (
+                    f"{name} {verb} {counted(count, 'step')}; the plan in its own row has "
+                    f"{allowed[step]:,}."
+                )
     return ""
 
 
@@ -76,13 +87,18 @@ def agreement(snapshot: Snapshot) -> str:
         return "No run has begun, so there is no plan to compare with."
     if not with_plan:
         return "The rows hold no plan: the runs can only be compared with a plan's file."
-    kept = f"{counted(len(with_plan) - wrong, 'run')} of {len(with_plan):,} kept to the plan in the ledger's own rows."
+    kept = (
+        f"{counted(len(with_plan) - wrong, 'run')} of {len(with_plan):,} kept to the plan in the "
+        "ledger's own rows."
+    )
     missing = f" No plan is in the rows of run {', '.join(without[:10])}." if without else ""
     return kept + missing
 
 
 def known_delta(snapshot: Snapshot) -> float | None:
-    """The delta that the ledger itself names: of its terms, or of the target that all of its plans share."""
+    """The delta that the ledger itself names: of its terms, or of the target that all of its plans
+    share.
+    """
     if snapshot.terms is not None and snapshot.terms.delta is not None:
         return snapshot.terms.delta
     plans = own_plans(snapshot)

@@ -18,8 +18,14 @@ _TEMPLATES = Path(__file__).parent / "templates"
 
 
 def page(document: Document) -> str:
-    """The page. Labels of runs and names of groups are other people's texts: the templates escape everything."""
-    return _environment().get_template("report.html.jinja").render(document=document, draw_line=draw_line, draw_bars=draw_bars)
+    """The page. Labels of runs and names of groups are other people's texts: the templates escape
+    everything.
+    """
+    return (
+        _environment()
+        .get_template("report.html.jinja")
+        .render(document=document, draw_line=draw_line, draw_bars=draw_bars)
+    )
 
 
 @cache
@@ -27,5 +33,9 @@ def _environment() -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined  # noqa: PLC0415  (`import discreet` stays cheap)
 
     return Environment(
-        loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )

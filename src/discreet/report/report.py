@@ -29,7 +29,8 @@ __all__ = ["Report"]
 
 
 class Report:
-    """What a ledger says, with everything that a guarantee must say [Ponomareva2023, section 5.3.3]; final.
+    """What a ledger says, with everything that a guarantee must say [Ponomareva2023, section
+    5.3.3]; final.
 
     Made by `Report.of`; a report is about the ledger as it was then. All formats say the same.
 
@@ -45,7 +46,9 @@ class Report:
 
     __slots__ = ("_deviations", "_document", "_guarantee")
 
-    def __init__(self, document: Document, guarantee: Guarantee, found: tuple[Deviation, ...]) -> None:
+    def __init__(
+        self, document: Document, guarantee: Guarantee, found: tuple[Deviation, ...]
+    ) -> None:
         self._document = document
         self._guarantee = guarantee
         self._deviations = found
@@ -65,18 +68,23 @@ class Report:
 
         Args:
             ledger: of the data set.
-            delta: of the claim; left out: that of the plan's target, of the ledger's budget, or of the target of the plans in
-                its rows. Under a filter or an odometer only the ledger's own is possible.
-            plan: what was declared, one plan or a programme of several; compared with what was charged. Take the plan of the
-                run, which knows its leaves.
+            delta: of the claim; left out: that of the plan's target, of the ledger's budget, or of
+                the target of the plans in its rows. Under a filter or an odometer only the ledger's
+                own is possible.
+            plan: what was declared, one plan or a programme of several; compared with what was
+                charged. Take the plan of the run, which knows its leaves.
             audit: what was measured.
-            tuning: how parameters were chosen, and on what data. Left out, the report says that it is not stated.
-            subject: names for whoever signs: data set, model, purpose, who ran it. Left out, there is room to write them.
+            tuning: how parameters were chosen, and on what data. Left out, the report says that it
+                is not stated.
+            subject: names for whoever signs: data set, model, purpose, who ran it. Left out, there
+                is room to write them.
 
         Raises:
-            AccountingError: nothing can be stated: nothing was charged, or runs protect different things.
+            AccountingError: nothing can be stated: nothing was charged, or runs protect different
+                things.
             LedgerCorrupt: a row is wrong.
-            ParameterError: no delta is known; or tuning on private data whose runs are not in this ledger.
+            ParameterError: no delta is known; or tuning on private data whose runs are not in this
+                ledger.
         """
         facts = gather(ledger, delta=delta, plan=plan, audit=audit, tuning=tuning, subject=subject)
         found = deviations(facts)
@@ -102,10 +110,14 @@ class Report:
 
     def json(self) -> str:
         """The report for programs: the same words and numbers, not rounded where they are numbers."""
-        return json.dumps(_plain(asdict(self._document)), indent=2, allow_nan=False, ensure_ascii=True) + "\n"
+        return (
+            json.dumps(_plain(asdict(self._document)), indent=2, allow_nan=False, ensure_ascii=True)
+            + "\n"
+        )
 
     def write(self, path: str | os.PathLike[str]) -> Path:
-        """Write .html, .md or .json, by the suffix of the path: whole or not at all, over an earlier report.
+        """Write .html, .md or .json, by the suffix of the path: whole or not at all, over an
+        earlier report.
 
         Returns:
             The path.
@@ -114,12 +126,16 @@ class Report:
         formats = {".html": self.html, ".md": self.markdown, ".json": self.json}
         if place.suffix not in formats:
             expected = f"one that ends in {', '.join(formats)}"
-            raise ParameterError(owner="Report.write", name="path", expected=expected, got=repr(str(place)))
+            raise ParameterError(
+                owner="Report.write", name="path", expected=expected, got=repr(str(place))
+            )
         content = formats[place.suffix]()
         try:
             overwrite(place, lambda draft: _write(draft, content))
         except OSError as wrong:
-            raise ParameterError(owner="Report.write", name="path", expected="a path to write to", got=str(wrong)) from None
+            raise ParameterError(
+                owner="Report.write", name="path", expected="a path to write to", got=str(wrong)
+            ) from None
         return place
 
 

@@ -34,35 +34,52 @@ def run_state(snapshot: Snapshot, run: RunRecord) -> str:
         return "ended early"
     if run.over:
         return "over"
-    taken = run.planned_steps and run.steps >= run.planned_steps and not sum(count for _, count in run.unsettled)
+    taken = (
+        run.planned_steps
+        and run.steps >= run.planned_steps
+        and not sum(count for _, count in run.unsettled)
+    )
     return "all steps taken" if taken else "going, or killed"
 
 
 def steps_of(snapshot: Snapshot, run: RunRecord) -> Planned:
-    """What counts of one run: all that it planned where a list is fixed in advance, else what it was charged.
+    """What counts of one run: all that it planned where a list is fixed in advance, else what it
+    was charged.
 
     What a run left for a public reason, or to the run that took its place, is not its own.
     """
     charged = dict(run.charged)
     whole = snapshot.rule is Rule.LIST and not run.reason and continued_by(snapshot, run) is None
     planned = dict(run.planned) if whole else {}
-    return tuple((step, max(planned.get(step, 0), charged.get(step, 0))) for step in {**planned, **charged})
+    return tuple(
+        (step, max(planned.get(step, 0), charged.get(step, 0))) for step in {**planned, **charged}
+    )
 
 
 def growth(snapshot: Snapshot) -> Planned:
     """By which steps the list grew after the first release, for public reasons that were declared."""
-    lists = [held.terms.planned for held in snapshot.history if held.terms.rule is Rule.LIST and held.terms.complete]
+    lists = [
+        held.terms.planned
+        for held in snapshot.history
+        if held.terms.rule is Rule.LIST and held.terms.complete
+    ]
     if len(lists) < 2:
         return ()
     first, last = dict(lists[0]), dict(lists[-1])
-    return tuple((step, count - first.get(step, 0)) for step, count in last.items() if count > first.get(step, 0))
+    return tuple(
+        (step, count - first.get(step, 0))
+        for step, count in last.items()
+        if count > first.get(step, 0)
+    )
 
 
 def epsilon_of_each(snapshot: Snapshot, delta: float) -> dict[int, float]:
-    """Epsilon of each run alone at this delta, by its number, as if it had been fixed before its first release.
+    """Epsilon of each run alone at this delta, by its number, as if it had been fixed before its
+    first release.
 
-    These are for comparison and no claims: who sees several runs sees what they cost together. A void ledger has none, and
-    neither has a run that was charged nothing. Of many different runs only the first few are computed.
+    These are for comparison and no claims: who sees several runs sees what they cost together. A
+    void ledger has none, and neither has a run that was charged nothing. Of many different runs
+    only the first few are computed.
     """
     if snapshot.marks:
         return {}
@@ -82,7 +99,9 @@ def epsilon_of_each(snapshot: Snapshot, delta: float) -> dict[int, float]:
 
 
 def _alone(steps: Planned, delta: float, run: RunRecord) -> float | None:
-    """Epsilon of these steps; None where the tight accountant has no analysis for them, which a filter may have."""
+    """Epsilon of these steps; None where the tight accountant has no analysis for them, which a
+    filter may have.
+    """
     try:
         return account(steps, delta=delta, adjacency=run.info.adjacency).upper
     except AccountingError:

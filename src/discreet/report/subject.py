@@ -11,7 +11,8 @@ __all__ = ["Subject"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """The names on a report that is to be signed; all public, and on the word of whoever gives them.
+    """The names on a report that is to be signed; all public, and on the word of whoever gives
+    them.
 
     Args:
         data_set: which data the ledger belongs to.

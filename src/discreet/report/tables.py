@@ -14,10 +14,14 @@ __all__ = ["charges_table", "commands", "cost_share", "executions_table", "share
 
 
 def cost_share(query: Query, step: Step) -> float | None:
-    """(S_g/noise_g)^2 as a part of the sum over the step's Gaussian groups; None for others, which compose apart."""
+    """(S_g/noise_g)^2 as a part of the sum over the step's Gaussian groups; None for others, which
+    compose apart.
+    """
     if not isinstance(query, GaussianSum | CorrelatedGaussianSum):
         return None
-    gaussians = [other for other in step.queries if isinstance(other, GaussianSum | CorrelatedGaussianSum)]
+    gaussians = [
+        other for other in step.queries if isinstance(other, GaussianSum | CorrelatedGaussianSum)
+    ]
     return min(1.0, (folded_noise_multiplier(gaussians) / folded_noise_multiplier([query])) ** 2)
 
 
@@ -28,7 +32,18 @@ def share_words(share: float | None) -> str:
 
 def charges_table(facts: Facts) -> Table:
     """Every charge with its noise."""
-    header = ("run", "steps", "unsettled", "sampling", "group", "query", "sensitivity", "noise_std", "multiplier", "share")
+    header = (
+        "run",
+        "steps",
+        "unsettled",
+        "sampling",
+        "group",
+        "query",
+        "sensitivity",
+        "noise_std",
+        "multiplier",
+        "share",
+    )
     rows = [row for charge in facts.snapshot.charges for row in _charge_rows(charge)]
     return Table(header, capped(rows, len(header)), numbers=(1, 2, 6, 7, 8, 9))
 
@@ -60,7 +75,11 @@ def _charge_rows(charge: Charge) -> list[Row]:
 def _noise(query: Query, noise: float | None) -> str:
     if noise is None:
         return "—"
-    return exact(noise) if isinstance(query, GaussianSum | CorrelatedGaussianSum) else f"scale {exact(noise)}"
+    return (
+        exact(noise)
+        if isinstance(query, GaussianSum | CorrelatedGaussianSum)
+        else f"scale {exact(noise)}"
+    )
 
 
 def executions_table(facts: Facts) -> Table:
@@ -79,16 +98,28 @@ def executions_table(facts: Facts) -> Table:
         )
         for run in facts.snapshot.runs
     ]
-    return Table(("number", "run", "parameters", "numerics", "randomness", "software"), capped(rows, 6))
+    return Table(
+        ("number", "run", "parameters", "numerics", "randomness", "software"), capped(rows, 6)
+    )
 
 
 def commands(facts: Facts) -> tuple[tuple[str, str], ...]:
     """What anybody can run on the ledger to check this report."""
     delta = exact(facts.guarantee.delta)
-    second = ((f"discreet account LEDGER --delta {delta} --accountant rdp", "The second opinion."),) if facts.second else ()
+    second = (
+        ((f"discreet account LEDGER --delta {delta} --accountant rdp", "The second opinion."),)
+        if facts.second
+        else ()
+    )
     return (
-        ("discreet verify LEDGER --report REPORT", "This report is about that ledger, and says what it says."),
-        (f"discreet verify LEDGER --head {facts.snapshot.head}", "The file is whole, and has this history."),
+        (
+            "discreet verify LEDGER --report REPORT",
+            "This report is about that ledger, and says what it says.",
+        ),
+        (
+            f"discreet verify LEDGER --head {facts.snapshot.head}",
+            "The file is whole, and has this history.",
+        ),
         (f"discreet account LEDGER --delta {delta}", "The claim, computed again."),
         *second,
         ("discreet plan show LEDGER", "What a run planned, from its own row."),

@@ -1,4 +1,6 @@
-"""How parameters were chosen, and on what data: a part of the data accesses that a guarantee must list."""
+"""How parameters were chosen, and on what data: a part of the data accesses that a guarantee must
+list.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +11,21 @@ from discreet.tuning import Kind, Tuning
 __all__ = ["tuned"]
 
 _SHOWN = 12  # values of one name
-_FREE = "That costs no privacy if those data owe nothing to the protected ones, which is on the word of whoever ran it"
+_FREE = (
+    "That costs no privacy if those data owe nothing to the protected ones, which is on the word "
+    "of whoever ran it"
+)
 
 
 def tuned(facts: Facts) -> tuple[str, ...]:
     """What each record says; without any, that nothing was stated."""
     if not facts.tuning:
-        return ("Tuning: not stated. Nobody said on what data clip norm, learning rate and the like were chosen.",)
+        return (
+            (
+                "Tuning: not stated. Nobody said on what data clip norm, learning rate and the "
+                "like were chosen."
+            ),
+        )
     return tuple(f"{_trials(record)} {_cost(record)}" for record in facts.tuning)
 
 
@@ -40,7 +50,10 @@ def _tried(record: Tuning) -> str:
     for name in record.names:
         values = sorted({trial.values[name] for trial in record.trials})
         shown = ", ".join(f"{value:g}" for value in values[:_SHOWN])
-        parts.append(f"{name} {shown}" + (f" and {len(values) - _SHOWN} more" if len(values) > _SHOWN else ""))
+        parts.append(
+            f"{name} {shown}"
+            + (f" and {len(values) - _SHOWN} more" if len(values) > _SHOWN else "")
+        )
     return "; ".join(parts)
 
 
@@ -49,4 +62,6 @@ def _chosen(record: Tuning) -> str:
         return "none"
     trial = record.trials[record.chosen]
     what = ", ".join(f"{name} {value:g}" for name, value in trial.values.items())
-    return f"{what}, score {trial.score:.4g}" + (f" with noise {record.score_noise:.2g}" if record.score_noise > 0.0 else "")
+    return f"{what}, score {trial.score:.4g}" + (
+        f" with noise {record.score_noise:.2g}" if record.score_noise > 0.0 else ""
+    )

@@ -115,7 +115,11 @@ def counted(count: int, noun: str) -> str:
     """
     if count == 1:
         return f"1 {noun}"
-    plural = noun.removesuffix("y") + "ies" if noun.endswith("y") else noun + ("es" if noun.endswith("ch") else "s")
+    plural = (
+        noun.removesuffix("y") + "ies"
+        if noun.endswith("y")
+        else noun + ("es" if noun.endswith("ch") else "s")
+    )
     return f"{count:,} {plural}"
 
 
@@ -189,10 +193,19 @@ def query_words(query: Query) -> str:
         case ExponentialChoice():
             return "choice of one candidate by the exponential mechanism"
         case RandomizedResponse(_, categories, truth):
-            return f"randomised response: one of {categories} answers, the true one with probability {exact(truth)}"
+            return (
+                f"randomised response: one of {categories} answers, the true one with probability "
+                f"{exact(truth)}"
+            )
         case CorrelatedGaussianSum(_, _, _, strategy, rounds, participations, separation):
-            pattern = f"each unit in at most {counted(participations, 'round')}, at least {separation} apart"
-            return f"{rounds} sums with correlated Gaussian noise (strategy sensitivity {exact(strategy)}; {pattern})"
+            pattern = (
+                f"each unit in at most {counted(participations, 'round')}, at least {separation} "
+                "apart"
+            )
+            return (
+                f"{rounds} sums with correlated Gaussian noise (strategy sensitivity "
+                f"{exact(strategy)}; {pattern})"
+            )
 
 
 def adjacency_words(adjacency: Adjacency, unit: Unit) -> str:

@@ -1,4 +1,6 @@
-"""Which records a step sees: one sampler for every sampling policy of the ledger, exact and single-use."""
+"""Which records a step sees: one sampler for every sampling policy of the ledger, exact and
+single-use.
+"""
 
 from discreet.sampling.owners import Owners
 from discreet.sampling.sample import Sample

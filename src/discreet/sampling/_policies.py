@@ -8,17 +8,28 @@ from typing import assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.ledger.events import BallsInBins, Everything, FixedSize, Poisson, Sampling, Shuffled, TruncatedPoisson
+from discreet.ledger.events import (
+    BallsInBins,
+    Everything,
+    FixedSize,
+    Poisson,
+    Sampling,
+    Shuffled,
+    TruncatedPoisson,
+)
 from discreet.randomness.draws import below, bernoulli, permutation, subset
 from discreet.randomness.source import Stream
 
 __all__ = ["positions"]
 
 
-def positions(policy: Sampling, records: int, stream: Stream, part: range) -> Iterator[NDArray[np.int64]]:
+def positions(
+    policy: Sampling, records: int, stream: Stream, part: range
+) -> Iterator[NDArray[np.int64]]:
     """The batches of one step, each as sorted positions in 0 ... records-1 that lie in `part`.
 
-    The step is drawn for all records, whatever the part, so that the parts of several ranks join to one sample.
+    The step is drawn for all records, whatever the part, so that the parts of several ranks join to
+    one sample.
     """
     match policy:
         case Everything():
@@ -36,14 +47,18 @@ def positions(policy: Sampling, records: int, stream: Stream, part: range) -> It
             edges = np.array([records * batch // batches for batch in range(batches + 1)])
             yield from _cut(permutation(stream, records), edges, part)
         case BallsInBins(batches):
-            chosen = below(stream, batches, records).astype(np.min_scalar_type(batches))  # a small type sorts faster
+            chosen = below(stream, batches, records).astype(
+                np.min_scalar_type(batches)
+            )  # a small type sorts faster
             edges = np.concatenate([[0], np.cumsum(np.bincount(chosen, minlength=batches))])
             yield from _cut(np.argsort(chosen, kind="stable"), edges, part)
         case _:
             assert_never(policy)
 
 
-def _cut(order: NDArray[np.int64], edges: NDArray[np.int64], part: range) -> Iterator[NDArray[np.int64]]:
+def _cut(
+    order: NDArray[np.int64], edges: NDArray[np.int64], part: range
+) -> Iterator[NDArray[np.int64]]:
     for batch in range(edges.size - 1):
         yield _within(np.sort(order[edges[batch] : edges[batch + 1]]), part)
 

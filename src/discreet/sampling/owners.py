@@ -20,7 +20,8 @@ _ALL_ROWS = 2**62
 
 
 class Owners:
-    """The rows of each unit. Sensitive, except for `unit` and, where it is declared, the number of units.
+    """The rows of each unit. Sensitive, except for `unit` and, where it is declared, the number of
+    units.
 
     >>> owners = Owners.from_ids(["ann", "bob", "ann", "eve"])
     >>> owners.units, owners.unit.name
@@ -35,12 +36,15 @@ class Owners:
         self.unit = check.instance("Owners", "unit", unit, Unit)
 
     @classmethod
-    def from_ids(cls, ids: Sequence[int] | Sequence[str] | NDArray[np.generic], unit: Unit = Unit.USER) -> Owners:
+    def from_ids(
+        cls, ids: Sequence[int] | Sequence[str] | NDArray[np.generic], unit: Unit = Unit.USER
+    ) -> Owners:
         """From the owner of each row; units are numbered in the order of their ids.
 
         Args:
-            ids: one whole number or text per row, sensitive. Numbers with a fraction and missing values are refused: rows
-                without an owner would be nobody's, and their owner's rows not bounded together.
+            ids: one whole number or text per row, sensitive. Numbers with a fraction and missing
+                values are refused: rows without an owner would be nobody's, and their owner's rows
+                not bounded together.
             unit: what an owner is, public.
         """
         array = _whole_or_text(ids)
@@ -66,8 +70,8 @@ class Owners:
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The rows of some units, unit after unit, and where each unit's rows begin.
 
-        A unit that owns more than `most` rows gives a uniformly random subset of that many. Its choice does not depend on
-        which other units are asked for.
+        A unit that owns more than `most` rows gives a uniformly random subset of that many. Its
+        choice does not depend on which other units are asked for.
 
         Args:
             units: numbers of the units, sensitive.
@@ -77,7 +81,9 @@ class Owners:
         starts, stops = self._begins[units], self._begins[units + 1]
         most = _ALL_ROWS if most is None else most
         places = smallest_keys(stream, starts, stops, most)
-        offsets = np.concatenate([[0], np.cumsum(np.minimum(stops - starts, most))]).astype(np.int64)
+        offsets = np.concatenate([[0], np.cumsum(np.minimum(stops - starts, most))]).astype(
+            np.int64
+        )
         return self._rows[places], offsets
 
     def __repr__(self) -> str:
@@ -85,15 +91,22 @@ class Owners:
 
 
 def _whole_or_text(ids: object) -> NDArray[np.generic] | None:
-    """The ids as an array, if none is missing; NumPy alone would turn a missing one into the text "nan".
+    """The ids as an array, if none is missing; NumPy alone would turn a missing one into the text
+    "nan".
 
-    It also drops null characters at the end of a text: two owners would become one, and each of them could move its record
-    by twice the clip norm.
+    It also drops null characters at the end of a text: two owners would become one, and each of
+    them could move its record by twice the clip norm.
     """
-    if not isinstance(ids, np.ndarray) or isinstance(ids, np.ma.MaskedArray) or ids.dtype.kind == "O":
+    if (
+        not isinstance(ids, np.ndarray)
+        or isinstance(ids, np.ma.MaskedArray)
+        or ids.dtype.kind == "O"
+    ):
         listed: list[Any] = list(ids) if isinstance(ids, Iterable) else [None]
         kinds = {type(one) for one in listed}
-        texts = all(issubclass(kind, str) for kind in kinds) and not any(one.endswith("\0") for one in listed)
+        texts = all(issubclass(kind, str) for kind in kinds) and not any(
+            one.endswith("\0") for one in listed
+        )
         numbers = all(issubclass(kind, int | np.integer) and kind is not bool for kind in kinds)
         if not texts and not numbers:
             return None

@@ -18,16 +18,27 @@ __all__ = ["Sample"]
 class Sample:
     """The records that one batch of one step sees. Sensitive: who is in it, and how many are.
 
-    Made by `Sampler.draw`, and by nothing else. It serves one release: `spend()` works once. It cannot be copied, pickled or
-    carried into a fork, where it could serve a second one.
+    Made by `Sampler.draw`, and by nothing else. It serves one release: `spend()` works once. It
+    cannot be copied, pickled or carried into a fork, where it could serve a second one.
 
     Attributes:
         step: number of the ledger's step, public.
-        batch: number of the batch within the step, public; 0 unless the policy draws an epoch at once.
+        batch: number of the batch within the step, public; 0 unless the policy draws an epoch at
+            once.
         event: the sampling policy that it was drawn by, public.
     """
 
-    __slots__ = ("_issuer", "_offsets", "_process", "_rows", "_token", "_units", "batch", "event", "step")
+    __slots__ = (
+        "_issuer",
+        "_offsets",
+        "_process",
+        "_rows",
+        "_token",
+        "_units",
+        "batch",
+        "event",
+        "step",
+    )
 
     def __init__(
         self,
@@ -42,17 +53,21 @@ class Sample:
         self.step, self.batch = place
         self._issuer = issuer
         self._process = _process.current()
-        self._token = threading.Lock()  # taken once, also when two threads try at the same time, and never given back
+        self._token = (
+            threading.Lock()
+        )  # taken once, also when two threads try at the same time, and never given back
         self._units = _read_only(units)
         self._rows = None if grouped is None else _read_only(grouped[0])
         self._offsets = None if grouped is None else _read_only(grouped[1])
 
     @property
     def indices(self) -> NDArray[np.int64]:
-        """Positions of the records in the data set, sorted, where every record is one row. Sensitive, read-only.
+        """Positions of the records in the data set, sorted, where every record is one row.
+        Sensitive, read-only.
 
         Raises:
-            SampleMisuse: units own several rows here; a position could be taken for a unit or for a row.
+            SampleMisuse: units own several rows here; a position could be taken for a unit or for a
+                row.
         """
         if self._rows is not None:
             raise SampleMisuse(
@@ -70,22 +85,32 @@ class Sample:
 
     @property
     def rows(self) -> NDArray[np.int64]:
-        """Positions of the rows drawn, unit after unit; without owners the same as `units`. Sensitive, read-only."""
+        """Positions of the rows drawn, unit after unit; without owners the same as `units`.
+        Sensitive, read-only.
+        """
         self._refuse_fork()
         return self._units if self._rows is None else self._rows
 
     @property
     def offsets(self) -> NDArray[np.int64]:
-        """Where each unit's rows begin: unit i of the sample has rows[offsets[i]:offsets[i+1]]. Sensitive, read-only."""
+        """Where each unit's rows begin: unit i of the sample has rows[offsets[i]:offsets[i+1]].
+        Sensitive, read-only.
+        """
         self._refuse_fork()
-        return _read_only(np.arange(len(self) + 1, dtype=np.int64)) if self._offsets is None else self._offsets
+        return (
+            _read_only(np.arange(len(self) + 1, dtype=np.int64))
+            if self._offsets is None
+            else self._offsets
+        )
 
     def __len__(self) -> int:
         """Number of records (units) drawn. Sensitive."""
         return int(self._units.size)
 
     def __bool__(self) -> bool:
-        """Refused: an empty sample is a sample, and a loop that skips it runs another mechanism (P28)."""
+        """Refused: an empty sample is a sample, and a loop that skips it runs another mechanism
+        (P28).
+        """
         raise SampleMisuse(
             expected="every sample to be used, also an empty one",
             got="a test whether it is empty",
@@ -120,7 +145,9 @@ class Sample:
             )
 
     def __repr__(self) -> str:
-        return f"Sample(step={self.step}, batch={self.batch}, event={self.event!r}, records not shown)"
+        return (
+            f"Sample(step={self.step}, batch={self.batch}, event={self.event!r}, records not shown)"
+        )
 
     def __reduce_ex__(self, _: object) -> NoReturn:
         raise SampleMisuse(

@@ -10,7 +10,14 @@ from typing import get_args
 from discreet import _process
 from discreet import _validate as check
 from discreet.errors import ParameterError, RandomnessMisuse, SampleMisuse
-from discreet.ledger.events import BallsInBins, FixedSize, Poisson, Sampling, Shuffled, TruncatedPoisson
+from discreet.ledger.events import (
+    BallsInBins,
+    FixedSize,
+    Poisson,
+    Sampling,
+    Shuffled,
+    TruncatedPoisson,
+)
 from discreet.randomness.source import Purpose, Source
 from discreet.sampling._policies import positions
 from discreet.sampling.owners import Owners
@@ -22,21 +29,25 @@ __all__ = ["Draw", "Sampler"]
 
 @dataclass(frozen=True, slots=True)
 class Sampler:
-    """Draws the samples of a run. The policy is the ledger's own event, so what is drawn is what is charged.
+    """Draws the samples of a run. The policy is the ledger's own event, so what is drawn is what is
+    charged.
 
-    A step is a step of the ledger: one draw. Where the policy draws a whole epoch at once (`Shuffled`, `BallsInBins`), a step
-    has `batches_per_step` batches; every other policy has one. The number of steps is fixed, and every step yields its
-    batches, also empty ones.
+    A step is a step of the ledger: one draw. Where the policy draws a whole epoch at once
+    (`Shuffled`, `BallsInBins`), a step has `batches_per_step` batches; every other policy has one.
+    The number of steps is fixed, and every step yields its batches, also empty ones.
 
-    Guarantee: given ideal random words, samples of different steps are independent and each has exactly the law that its
-    event states (docs/proofs/sampling.md).
+    Guarantee: given ideal random words, samples of different steps are independent and each has
+    exactly the law that its event states (docs/proofs/sampling.md).
 
     Args:
         policy: how samples are drawn, one of the ledger's sampling policies.
-        records: number of records; positions run from 0 to records-1. With owners: the number of units.
+        records: number of records; positions run from 0 to records-1. With owners: the number of
+            units.
         steps: how many steps, fixed in advance.
-        owners: which rows each unit owns, if units own several; the draw is then over units. Sensitive.
-        rows_per_unit: with owners: a unit with more rows gives a random subset of this many, anew in each draw. None: all rows.
+        owners: which rows each unit owns, if units own several; the draw is then over units.
+            Sensitive.
+        rows_per_unit: with owners: a unit with more rows gives a random subset of this many, anew
+            in each draw. None: all rows.
 
     >>> sampler = Sampler(Poisson(0.01), records=60_000, steps=100)
     >>> sampler.expected_batch_size, sampler.batches
@@ -57,20 +68,37 @@ class Sampler:
         check.member(owner, "policy", self.policy, get_args(Sampling))
         object.__setattr__(self, "records", check.whole(owner, "records", self.records, least=1))
         object.__setattr__(self, "steps", check.whole(owner, "steps", self.steps, least=1))
-        if isinstance(self.policy, TruncatedPoisson | FixedSize) and self.policy.records != self.records:
+        if (
+            isinstance(self.policy, TruncatedPoisson | FixedSize)
+            and self.policy.records != self.records
+        ):
             raise ParameterError(
-                owner=owner, name="records", expected=f"the policy's {self.policy.records}", got=str(self.records)
+                owner=owner,
+                name="records",
+                expected=f"the policy's {self.policy.records}",
+                got=str(self.records),
             )
         if self.owners is not None:
             units = check.instance(owner, "owners", self.owners, Owners).units
             if units != self.records:
                 expected = f"the number of units that own rows, {units}: units are the records"
-                raise ParameterError(owner=owner, name="records", expected=expected, got=str(self.records))
+                raise ParameterError(
+                    owner=owner, name="records", expected=expected, got=str(self.records)
+                )
         if self.rows_per_unit is not None:
             if self.owners is None:
                 expected = "left out where every record is one row"
-                raise ParameterError(owner=owner, name="rows_per_unit", expected=expected, got=repr(self.rows_per_unit))
-            object.__setattr__(self, "rows_per_unit", check.whole(owner, "rows_per_unit", self.rows_per_unit, least=1))
+                raise ParameterError(
+                    owner=owner,
+                    name="rows_per_unit",
+                    expected=expected,
+                    got=repr(self.rows_per_unit),
+                )
+            object.__setattr__(
+                self,
+                "rows_per_unit",
+                check.whole(owner, "rows_per_unit", self.rows_per_unit, least=1),
+            )
 
     @property
     def event(self) -> Sampling:
@@ -84,7 +112,9 @@ class Sampler:
 
     @property
     def expected_batch_size(self) -> float:
-        """Public divisor of sums, in records per batch; never the realised size, and before any truncation."""
+        """Public divisor of sums, in records per batch; never the realised size, and before any
+        truncation.
+        """
         match self.policy:
             case Poisson(probability) | TruncatedPoisson(probability):
                 return probability * self.records
@@ -104,17 +134,21 @@ class Sampler:
         return self.steps * self.batches_per_step
 
     def draw(self, source: Source, *, start: int = 0, rank: int = 0, ranks: int = 1) -> Draw:
-        """The samples of all steps from `start` on, one after the other, each drawn when it is asked for.
+        """The samples of all steps from `start` on, one after the other, each drawn when it is
+        asked for.
 
         Args:
             source: of a run that is resumed: a new one, so that no randomness repeats.
             start: first step, in 0 ... steps.
-            rank: which part of each sample to yield: records from records*rank//ranks to records*(rank+1)//ranks.
-            ranks: number of parts. All ranks hold the same secret, see `Source.shared`, and have equally many batches; their
-                parts together are the sample that one rank alone would draw.
+            rank: which part of each sample to yield: records from records*rank//ranks to
+                records*(rank+1)//ranks.
+            ranks: number of parts. All ranks hold the same secret, see `Source.shared`, and have
+                equally many batches; their parts together are the sample that one rank alone would
+                draw.
 
         Raises:
-            RandomnessMisuse: several ranks with sources of their own, which would draw different samples.
+            RandomnessMisuse: several ranks with sources of their own, which would draw different
+                samples.
         """
         owner = "Sampler.draw"
         check.instance(owner, "source", source, Source)
@@ -122,9 +156,13 @@ class Sampler:
         ranks = check.whole(owner, "ranks", ranks, least=1)
         rank = check.whole(owner, "rank", rank, least=0)
         if start > self.steps:
-            raise ParameterError(owner=owner, name="start", expected=f"at most steps={self.steps}", got=str(start))
+            raise ParameterError(
+                owner=owner, name="start", expected=f"at most steps={self.steps}", got=str(start)
+            )
         if rank >= ranks:
-            raise ParameterError(owner=owner, name="rank", expected=f"below ranks={ranks}", got=str(rank))
+            raise ParameterError(
+                owner=owner, name="rank", expected=f"below ranks={ranks}", got=str(rank)
+            )
         if ranks > 1 and not _in_all_ranks(source):
             raise RandomnessMisuse(
                 expected="one secret in all ranks",
@@ -136,7 +174,9 @@ class Sampler:
 
 
 class Draw:
-    """The samples of one run, in order. Got from `Sampler.draw`; a sample knows the draw that issued it."""
+    """The samples of one run, in order. Got from `Sampler.draw`; a sample knows the draw that
+    issued it.
+    """
 
     __slots__ = ("_left", "_lock", "_part", "_process", "_samples", "_source", "sampler")
 
@@ -153,12 +193,22 @@ class Draw:
         sampler = self.sampler
         for step in range(start, sampler.steps):
             stream = self._source.stream(Purpose.SAMPLE, step=step)
-            for batch, units in enumerate(positions(sampler.policy, sampler.records, stream, self._part)):
+            for batch, units in enumerate(
+                positions(sampler.policy, sampler.records, stream, self._part)
+            ):
                 grouped = None
                 if sampler.owners is not None:
-                    rows = stream.child("rows")  # a unit is in one batch of a step, so no row's bits are read twice
+                    rows = stream.child(
+                        "rows"
+                    )  # a unit is in one batch of a step, so no row's bits are read twice
                     grouped = sampler.owners.grouped(units, sampler.rows_per_unit, rows)
-                yield Sample(issuer=self, event=sampler.policy, place=(step, batch), units=units, grouped=grouped)
+                yield Sample(
+                    issuer=self,
+                    event=sampler.policy,
+                    place=(step, batch),
+                    units=units,
+                    grouped=grouped,
+                )
 
     def __iter__(self) -> Draw:
         return self

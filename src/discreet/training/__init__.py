@@ -1,11 +1,18 @@
-"""PyTorch: per-record gradients of any model, clipped, summed and noised. The only folder that imports torch."""
+"""PyTorch: per-record gradients of any model, clipped, summed and noised. The only folder that
+imports torch.
+"""
 
 from discreet.training.canaries import GradientCanaries
 from discreet.training.check import Problem, Problems, check
 from discreet.training.data.batch import Batch
 from discreet.training.data.copies import augmented
 from discreet.training.engine import Engine
-from discreet.training.extending import check_rule, check_separation, register_rule, register_separation
+from discreet.training.extending import (
+    check_rule,
+    check_separation,
+    register_rule,
+    register_separation,
+)
 from discreet.training.extras.averaging import WeightAverage
 from discreet.training.extras.images import mirrored, shifted
 from discreet.training.extras.losses import losses

@@ -1,9 +1,12 @@
-"""Canaries in gradient space: records that are nothing but one long spike, each on a coordinate of its own.
+"""Canaries in gradient space: records that are nothing but one long spike, each on a coordinate of
+its own.
 
-    drawn, and in ──> a spike far longer than the clip norm ──> clipped, summed and noised as every record is
-    released value on the canary's coordinate ──> log-likelihood ratio, step after step (`Likelihood`)
+    drawn, and in ──> a spike far longer than the clip norm ──> clipped, summed and noised as every
+    record is released value on the canary's coordinate ──> log-likelihood ratio, step after step
+    (`Likelihood`)
 
-Nothing of it is special but where the vector comes from: it goes through the same norms, weights, sums and noise as gradients.
+Nothing of it is special but where the vector comes from: it goes through the same norms, weights,
+    sums and noise as gradients.
 """
 
 from __future__ import annotations
@@ -36,16 +39,19 @@ _FAR = 10  # binary digits by which a spike is longer than the clip norm
 
 
 class GradientCanaries:
-    """The last `count` records of a plan, as spikes that the engine makes; give them to one `PrivateRun`.
+    """The last `count` records of a plan, as spikes that the engine makes; give them to one
+    `PrivateRun`.
 
-    The data set of the run then has `count` entries fewer than the plan has records. In every group of gradients that has
-    room, a canary has one coordinate, drawn at random from all of the group's (so every layer is looked at in proportion to its
-    size, and nothing of the data has a say); no two canaries share one. A canary that is in contributes a spike there, at least
-    2^10 times the clip norm, whenever it is drawn; one that is out contributes nothing, or under replace-one adjacency the
-    opposite spike. A group that is not private gets spikes of length 1.
+    The data set of the run then has `count` entries fewer than the plan has records. In every group
+    of gradients that has room, a canary has one coordinate, drawn at random from all of the group's
+    (so every layer is looked at in proportion to its size, and nothing of the data has a say); no
+    two canaries share one. A canary that is in contributes a spike there, at least 2^10 times the
+    clip norm, whenever it is drawn; one that is out contributes nothing, or under replace-one
+    adjacency the opposite spike. A group that is not private gets spikes of length 1.
 
-    Guarantee: that of the run, unchanged: a canary is one of its records (docs/proofs/sums.md, section 6). Scores are functions
-    of what was released, and of public values. Spikes are visible in the run's gradients, and do a model no good.
+    Guarantee: that of the run, unchanged: a canary is one of its records (docs/proofs/sums.md,
+    section 6). Scores are functions of what was released, and of public values. Spikes are visible
+    in the run's gradients, and do a model no good.
 
     Args:
         count: how many, below the number of records; public.
@@ -66,7 +72,11 @@ class GradientCanaries:
 
     def __init__(self, count: int, *, source: Source | None = None) -> None:
         self._count = check.whole("GradientCanaries", "count", count, least=1)
-        self._source = Source.system() if source is None else check.instance("GradientCanaries", "source", source, Source)
+        self._source = (
+            Source.system()
+            if source is None
+            else check.instance("GradientCanaries", "source", source, Source)
+        )
         self._coins: Canaries | None = None
         self._likelihood: Likelihood | None = None
         self._adjacency = Adjacency.ADD_OR_REMOVE
@@ -81,7 +91,8 @@ class GradientCanaries:
 
         Raises:
             SampleMisuse: they have a run already; coins that served twice are not independent.
-            ParameterError: no record besides them, or no group of gradients with as many coordinates.
+            ParameterError: no record besides them, or no group of gradients with as many
+                coordinates.
         """
         if self._coins is not None:
             raise SampleMisuse(
@@ -109,18 +120,26 @@ class GradientCanaries:
         }
         self._head = session.ledger.head()  # which no other ledger has: scores say whose they are
         self._adjacency = session.plan.adjacency
-        self._likelihood = Likelihood(session.sampler.event, canaries=self._count, adjacency=self._adjacency)
+        self._likelihood = Likelihood(
+            session.sampler.event, canaries=self._count, adjacency=self._adjacency
+        )
         self._coins = Canaries(np.arange(records - self._count, records), source=self._source)
 
     def _drawn(self, lane: int, sizes: list[int]) -> _Spots:
         stream = self._source.stream(Purpose.CANARY, step=1, lane=1 + lane)
-        found = subset(stream.child("which"), self._count, sum(sizes))[permutation(stream.child("order"), self._count)]
+        found = subset(stream.child("which"), self._count, sum(sizes))[
+            permutation(stream.child("order"), self._count)
+        ]
         ends: NDArray[np.int64] = np.cumsum(sizes, dtype=np.int64)
         leaves = np.searchsorted(ends, found, side="right")
         return _Spots(leaves, found - np.append(0, ends)[leaves])
 
-    def spikes(self, sample: Sample, bound: Bound, groups: tuple[Group, ...], device: torch.device) -> Contributions | None:
-        """What the canaries of a sample contribute, in the place of gradients; None if none does. Sensitive."""
+    def spikes(
+        self, sample: Sample, bound: Bound, groups: tuple[Group, ...], device: torch.device
+    ) -> Contributions | None:
+        """What the canaries of a sample contribute, in the place of gradients; None if none does.
+        Sensitive.
+        """
         coins = self._begun()
         numbers = coins.numbers(sample.indices)
         numbers = numbers[numbers >= 0]
@@ -137,7 +156,13 @@ class GradientCanaries:
             for number, (leaf, scale) in enumerate(zip(group.leaves, group.scales, strict=True)):
                 here = spots.leaves[numbers] == number
                 if here.any():
-                    rows = _rows(here, spots.places[numbers], signs * _length(group, scale), bound.dimensions[leaf], device)
+                    rows = _rows(
+                        here,
+                        spots.places[numbers],
+                        signs * _length(group, scale),
+                        bound.dimensions[leaf],
+                        device,
+                    )
                     pieces[leaf] = (Piece(((bound.dimensions[leaf],), (1,), 0), rows),)
         return Contributions(pieces, numbers.size, numbers.size)
 
@@ -152,11 +177,16 @@ class GradientCanaries:
             for number, (leaf, scale) in enumerate(zip(group.leaves, group.scales, strict=True)):
                 here = spots.leaves == number
                 if here.any():
-                    found[here] = released[leaf][spots.places[here]].astype(np.float64) / _unit(group, scale)
-            # Without noise there is no ratio; any number in the place of the noise orders canaries by what was read.
+                    found[here] = released[leaf][spots.places[here]].astype(np.float64) / _unit(
+                        group, scale
+                    )
+            # Without noise there is no ratio; any number in the place of the noise orders canaries
+            # by what was read.
             seen.append((found, group.noise_std / group.clip_norm if group.private else 1.0))
         if self._likelihood is not None:
-            with np.errstate(all="ignore"):  # without noise anything may come; `scores` refuses what is no number
+            with np.errstate(
+                all="ignore"
+            ):  # without noise anything may come; `scores` refuses what is no number
                 self._likelihood.observe(seen)
 
     def scores(self) -> Scores:
@@ -167,7 +197,12 @@ class GradientCanaries:
         """
         coins = self._begun()
         values = np.zeros(self._count) if self._likelihood is None else self._likelihood.scores()
-        return Scores(values, coins.inside, attack="gradient canaries, likelihood ratio of every release", heads=[self._head])
+        return Scores(
+            values,
+            coins.inside,
+            attack="gradient canaries, likelihood ratio of every release",
+            heads=[self._head],
+        )
 
     def _begun(self) -> Canaries:
         if self._coins is None:
@@ -208,7 +243,13 @@ def _length(group: Group, scale: float) -> float:
     return min(math.ldexp(1.0, digits + _FAR), 0.5 * LARGEST_INPUT)
 
 
-def _rows(here: NDArray[np.bool_], places: NDArray[np.int64], values: Any, size: int, device: torch.device) -> Rows:
-    """One number for each canary, nowhere where it is not `here`: as rows of one number, looked up once."""
+def _rows(
+    here: NDArray[np.bool_], places: NDArray[np.int64], values: Any, size: int, device: torch.device
+) -> Rows:
+    """One number for each canary, nowhere where it is not `here`: as rows of one number, looked up
+    once.
+    """
     ids = torch.from_numpy(np.where(here, places, -1))[:, None].to(device)
-    return Rows(ids, torch.from_numpy(np.where(here, values, 0.0))[:, None, None].to(device), (size, 1))
+    return Rows(
+        ids, torch.from_numpy(np.where(here, values, 0.0))[:, None, None].to(device), (size, 1)
+    )

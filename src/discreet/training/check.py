@@ -1,7 +1,9 @@
-"""Can this model train privately? What is proved, what is computed one by one, what is refused and how to mend it.
+"""Can this model train privately? What is proved, what is computed one by one, what is refused and
+how to mend it.
 
-Nothing is released or charged. The model, what its modules hold and global random numbers are left as they were
-(`snapshot.py`). Asked is what a run asks: before it begins, before its first `backward`, and in a step.
+Nothing is released or charged. The model, what its modules hold and global random numbers are left
+as they were (`snapshot.py`). Asked is what a run asks: before it begins, before its first
+`backward`, and in a step.
 """
 
 from __future__ import annotations
@@ -91,22 +93,30 @@ class Problems:
 
 
 def check(
-    model: nn.Module, loss: Loss, batch: Any, plan: Plan | None = None, *, statistics: Mapping[str, int] | None = None
+    model: nn.Module,
+    loss: Loss,
+    batch: Any,
+    plan: Plan | None = None,
+    *,
+    statistics: Mapping[str, int] | None = None,
 ) -> Problems:
-    """List what is proved of a model, a loss and a batch, what is computed one by one, and what is refused.
+    """List what is proved of a model, a loss and a batch, what is computed one by one, and what is
+    refused.
 
-    One pass is tried as in a run: it is proved that no record changes what another contributes, or the operation and the layer
-    are named because of which records would be computed one by one, with what that costs; state that would keep records is
-    refused by name. Also looked at: layers that normalise over the batch, hooks, wrappers for several devices, gradients that
-    are there already, shape of the loss and of the batch, parameters that are not real numbers, or not used; with a plan,
-    whether its groups claim every parameter and statistic.
+    One pass is tried as in a run: it is proved that no record changes what another contributes, or
+    the operation and the layer are named because of which records would be computed one by one,
+    with what that costs; state that would keep records is refused by name. Also looked at: layers
+    that normalise over the batch, hooks, wrappers for several devices, gradients that are there
+    already, shape of the loss and of the batch, parameters that are not real numbers, or not used;
+    with a plan, whether its groups claim every parameter and statistic.
 
     Args:
         model: in the mode it will train in.
         loss: (model, batch) to one loss for each record.
         batch: a few records, at least two; sensitive. No number of it appears in the list.
         plan: of the run, if it is known: a group for batch statistics makes such layers private.
-        statistics: as for `PrivateRun`: name and size of what the loss returns for each record besides its loss.
+        statistics: as for `PrivateRun`: name and size of what the loss returns for each record
+            besides its loss.
 
     >>> model = nn.Sequential(nn.Linear(2, 4), nn.BatchNorm1d(4), nn.Linear(4, 1))
     >>> print(check(model, lambda model, x: model(x).mean(), torch.eye(2)))
@@ -117,7 +127,12 @@ def check(
     with unchanged(model, loss):
         gradients = [*_of_gradients(model)]
         norms, notices = _of_layers(model, plan)
-        notices += [*_of_parameters(model), *_of_rows(batch), *_of_hooks(model), *_of_wrappers(model)]
+        notices += [
+            *_of_parameters(model),
+            *_of_rows(batch),
+            *_of_hooks(model),
+            *_of_wrappers(model),
+        ]
         if not any(problem.refused for problem in notices):
             notices += _of_passes(model, loss, batch, _Run(norms, plan, statistics))
         notices += gradients
@@ -152,7 +167,9 @@ class _Run:
             Inner(session.bound, session.sampler, level, None).check(session.bound.start)
 
     def check_statistics(self, returned: Mapping[str, Tensor], engine: Engine) -> None:
-        """Ask of the statistics what a run asks before its first step, where it is known which they should be."""
+        """Ask of the statistics what a run asks before its first step, where it is known which they
+        should be.
+        """
         if self.plan is not None or self.statistics is not None:
             check_statistics(returned, self.statistics or {}, engine)
 
@@ -165,8 +182,12 @@ def _refused(where: str, question: Callable[[], object]) -> Iterator[Problem]:
         yield Problem(where, error.got, error.do or f"Expected is {error.expected}.")
 
 
-def _of_layers(model: nn.Module, plan: Plan | None) -> tuple[PrivateBatchNorm | None, list[Problem]]:
-    """Private statistics, if the plan has them; layers that normalise over the batch, and nothing makes them private."""
+def _of_layers(
+    model: nn.Module, plan: Plan | None
+) -> tuple[PrivateBatchNorm | None, list[Problem]]:
+    """Private statistics, if the plan has them; layers that normalise over the batch, and nothing
+    makes them private.
+    """
     if plan is not None:
         try:
             return PrivateBatchNorm.in_plan(model, plan), []
@@ -176,12 +197,25 @@ def _of_layers(model: nn.Module, plan: Plan | None) -> tuple[PrivateBatchNorm | 
     problems = []
     for name, layer in model.named_modules():
         if isinstance(layer, kind) and (layer.training or layer.running_mean is None):
-            what = f"{type(layer).__name__} uses statistics of the whole batch, so every record changes all others"
+            what = (
+                f"{type(layer).__name__} uses statistics of the whole batch, so every record "
+                "changes all others"
+            )
             instead = _replacement(name, layer.num_features) if name else "Use GroupNorm"
-            private = '; or put it in eval mode, or plan a group "bn/*"' if layer.running_mean is not None else ""
+            private = (
+                '; or put it in eval mode, or plan a group "bn/*"'
+                if layer.running_mean is not None
+                else ""
+            )
             problems.append(Problem(_layer(name), what, f"{instead}{private}."))
-        if isinstance(layer, (nn.Embedding, nn.EmbeddingBag)) and layer.sparse and layer.weight.requires_grad:
-            what = "sparse gradients would show which rows were looked up; private gradients are dense"
+        if (
+            isinstance(layer, (nn.Embedding, nn.EmbeddingBag))
+            and layer.sparse
+            and layer.weight.requires_grad
+        ):
+            what = (
+                "sparse gradients would show which rows were looked up; private gradients are dense"
+            )
             fix = "Use an optimizer for dense gradients, and sparse=False."
             problems.append(Problem(_layer(name), what, fix, refused=False))
     return None, problems
@@ -193,7 +227,11 @@ def _replacement(name: str, channels: int) -> str:
     >>> _replacement("blocks.0.norm", 48)
     'model.set_submodule("blocks.0.norm", torch.nn.GroupNorm(12, 48))'
     """
-    groups = max(count for count in range(1, 33) if channels % count == 0 and (count == 1 or 4 * count <= channels))
+    groups = max(
+        count
+        for count in range(1, 33)
+        if channels % count == 0 and (count == 1 or 4 * count <= channels)
+    )
     return f'model.set_submodule("{name}", torch.nn.GroupNorm({groups}, {channels}))'
 
 
@@ -208,7 +246,10 @@ def _of_parameters(model: nn.Module) -> Iterator[Problem]:
             yield Problem(_name(leaf), "complex numbers", fix)
     half = [_name(leaf) for leaf, parameter in parameters.items() if parameter.dtype in _HALF]
     if half:
-        what = "half precision: clipping, sums and noise are computed in float32 and float64, then rounded to these parameters"
+        what = (
+            "half precision: clipping, sums and noise are computed in float32 and float64, then "
+            "rounded to these parameters"
+        )
         fix = "Prefer float32 parameters with autocast: small steps are not lost."
         yield Problem(_some(half), what, fix, refused=False)
 
@@ -217,7 +258,9 @@ def _of_rows(batch: Any) -> Iterator[Problem]:
     counts = count_rows(batch)
     if len(counts) != 1:
         what = "tensors with different numbers of rows" if counts else "no tensor with rows"
-        yield Problem("the batch", what, "Collate one row for each record; keep constants out of the batch.")
+        yield Problem(
+            "the batch", what, "Collate one row for each record; keep constants out of the batch."
+        )
     elif counts == {0}:
         yield Problem("the batch", "no records", "Pass a batch with a few records.")
 
@@ -246,7 +289,10 @@ def _of_passes(model: nn.Module, loss: Loss, batch: Any, run: _Run) -> list[Prob
         return [Problem("the loss", error.got, error.do)]
     except USER_ERRORS as error:
         what = f"raises {type(error).__name__} for {count} records"
-        fix = "Run loss(model, batch) by itself first, with other numbers of records: take sizes from x.shape[0]."
+        fix = (
+            "Run loss(model, batch) by itself first, with other numbers of records: take sizes "
+            "from x.shape[0]."
+        )
         return [Problem("the loss", what, fix)]
     returned = passes[0][1]
     return [
@@ -261,7 +307,10 @@ def _of_speed(engine: Engine, loss: Loss, few: Any, count: int) -> Iterator[Prob
     if engine.one_by_one is not None:
         cost = _times_slower(engine, loss, few, count)
         what = f"records are computed one by one, {cost} a plain pass: {engine.one_by_one}"
-        fix = "It is exact, and slow. Let every layer and the loss treat each record by itself, with operations of torch."
+        fix = (
+            "It is exact, and slow. Let every layer and the loss treat each record by itself, "
+            "with operations of torch."
+        )
         yield Problem("speed", what, fix, refused=False)
 
 

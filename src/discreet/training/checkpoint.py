@@ -1,11 +1,12 @@
 """A checkpoint: everything that a run needs to go on, and nothing that could repeat its randomness.
 
-    plan, step, adaptive state, head of the ledger, state_dicts of the model, the optimizer and whatever else was named
+    plan, step, adaptive state, head of the ledger, state_dicts of the model, the optimizer and
+    whatever else was named
 
-It holds released and public values, tensors and plain numbers only, is written whole or not at all, and is read without
-executing anything (`weights_only`, P46). There is no key in it: a run that goes on draws fresh samples and noise (P20), and
-every step that it takes is charged, also one that was taken before from the same checkpoint (docs/proofs/ledger.md, on
-checkpoints).
+It holds released and public values, tensors and plain numbers only, is written whole or not at all,
+and is read without executing anything (`weights_only`, P46). There is no key in it: a run that goes
+on draws fresh samples and noise (P20), and every step that it takes is charged, also one that was
+taken before from the same checkpoint (docs/proofs/ledger.md, on checkpoints).
 """
 
 from __future__ import annotations
@@ -68,7 +69,8 @@ class Checkpoint:
         """Replace the file at `path`, whole or not at all.
 
         Raises:
-            CheckpointError: a state holds something else than tensors and plain values, or the disk refuses.
+            CheckpointError: a state holds something else than tensors and plain values, or the disk
+                refuses.
         """
         content = {
             "format": _FORMAT,
@@ -84,7 +86,9 @@ class Checkpoint:
             overwrite(place, lambda draft: torch.save(content, draft))
         except (OSError, RuntimeError) as refused:  # torch reports a full disk as RuntimeError
             raise CheckpointError(
-                expected=f"to write {place}", got=str(refused), do="Check the folder and the space left; the old file is whole."
+                expected=f"to write {place}",
+                got=str(refused),
+                do="Check the folder and the space left; the old file is whole.",
             ) from refused
 
     @classmethod
@@ -98,24 +102,36 @@ class Checkpoint:
         content = _loaded(place)
         if not isinstance(content, dict) or set(content) != _FIELDS or content["format"] != _FORMAT:
             got = sorted(map(str, content)) if isinstance(content, dict) else type(content).__name__
-            raise CheckpointError(expected=f"a file that PrivateRun.save wrote ({_FORMAT})", got=f"{place}: {got}", do=_OTHER)
+            raise CheckpointError(
+                expected=f"a file that PrivateRun.save wrote ({_FORMAT})",
+                got=f"{place}: {got}",
+                do=_OTHER,
+            )
         try:
             return cls(
                 plan=check.instance("checkpoint", "plan", content["plan"], str),
                 step=check.whole("checkpoint", "step", content["step"], least=0),
-                state={name: check.real("checkpoint", "state", value) for name, value in dict(content["state"]).items()},
+                state={
+                    name: check.real("checkpoint", "state", value)
+                    for name, value in dict(content["state"]).items()
+                },
                 head=check.label("checkpoint", "head", content["head"]),
-                objects={check.instance("checkpoint", "objects", name, str): s for name, s in dict(content["objects"]).items()},
+                objects={
+                    check.instance("checkpoint", "objects", name, str): s
+                    for name, s in dict(content["objects"]).items()
+                },
             )
         except (ParameterError, TypeError, ValueError) as wrong:
-            raise CheckpointError(expected="a whole checkpoint", got=f"{place}: {wrong}", do=_OTHER) from wrong
+            raise CheckpointError(
+                expected="a whole checkpoint", got=f"{place}: {wrong}", do=_OTHER
+            ) from wrong
 
     def refuse_another(self, plan: Plan, ledger: Ledger) -> None:
         """Refuse what was not saved by a run of this plan, or what is ahead of the ledger.
 
         Raises:
-            CheckpointError: also for an older copy of the ledger, from which the checkpoint's steps are missing, and for an
-                empty one, which opening a path makes where no file is.
+            CheckpointError: also for an older copy of the ledger, from which the checkpoint's steps
+                are missing, and for an empty one, which opening a path makes where no file is.
         """
         if self.plan != plan.to_json() or self.step > plan.steps:
             raise CheckpointError(
@@ -126,7 +142,9 @@ class Checkpoint:
         try:
             plan.bound.groups(self.state)
         except ParameterError as wrong:
-            raise CheckpointError(expected="thresholds of this plan's groups", got=str(wrong), do=_OTHER) from wrong
+            raise CheckpointError(
+                expected="thresholds of this plan's groups", got=str(wrong), do=_OTHER
+            ) from wrong
         self._refuse_another_ledger(ledger)
 
     def _refuse_another_ledger(self, ledger: Ledger) -> None:
@@ -137,30 +155,49 @@ class Checkpoint:
             if not ledger.runs():
                 raise CheckpointError(
                     expected=expected,
-                    got="a ledger without a single run: no ledger was at that path, and an empty one has just been made",
+                    got=(
+                        "a ledger without a single run: no ledger was at that path, and an empty "
+                        "one has just been made"
+                    ),
                     do="Give the path of the ledger that was charged. If it is lost, so is the account of what was released: "
                     "train anew on a new ledger only if nothing of the lost run is used.",
                 ) from wrong
             raise CheckpointError(
                 expected=expected,
                 got=str(wrong),
-                do="Restore the ledger of this data set: an older copy would not say what was released.",
+                do=(
+                    "Restore the ledger of this data set: an older copy would not say what was "
+                    "released."
+                ),
             ) from wrong
 
 
 def named(
-    model: Stateful, optimizer: Stateful | None, scheduler: Stateful | None, others: Mapping[str, Stateful] | None
+    model: Stateful,
+    optimizer: Stateful | None,
+    scheduler: Stateful | None,
+    others: Mapping[str, Stateful] | None,
 ) -> dict[str, Stateful]:
     """What is saved and restored, by name."""
     usual = {"model": model, "optimizer": optimizer, "scheduler": scheduler}
     taken = sorted(usual.keys() & (others or {}).keys())
     if taken:
-        raise ParameterError(owner="PrivateRun", name="others", expected="names of their own", got=", ".join(taken))
-    found = {**{name: thing for name, thing in usual.items() if thing is not None}, **(others or {})}
+        raise ParameterError(
+            owner="PrivateRun", name="others", expected="names of their own", got=", ".join(taken)
+        )
+    found = {
+        **{name: thing for name, thing in usual.items() if thing is not None},
+        **(others or {}),
+    }
     for name, thing in found.items():
-        if not (callable(getattr(thing, "state_dict", None)) and callable(getattr(thing, "load_state_dict", None))):
+        if not (
+            callable(getattr(thing, "state_dict", None))
+            and callable(getattr(thing, "load_state_dict", None))
+        ):
             expected = "something with state_dict() and load_state_dict()"
-            raise ParameterError(owner="PrivateRun", name=str(name), expected=expected, got=type(thing).__name__)
+            raise ParameterError(
+                owner="PrivateRun", name=str(name), expected=expected, got=type(thing).__name__
+            )
     return found
 
 
@@ -171,8 +208,14 @@ def _loaded(place: Path) -> Any:
     try:
         return torch.load(place, map_location="cpu", weights_only=True)
     except Exception as error:  # whatever torch makes of a damaged or foreign file; it advises to execute it: not repeated
-        got = str(error) if isinstance(error, OSError) else f"{place}, which is damaged or something else"
-        raise CheckpointError(expected="a checkpoint of tensors and plain values", got=got, do=_OTHER) from error
+        got = (
+            str(error)
+            if isinstance(error, OSError)
+            else f"{place}, which is damaged or something else"
+        )
+        raise CheckpointError(
+            expected="a checkpoint of tensors and plain values", got=got, do=_OTHER
+        ) from error
 
 
 def _refuse_to_replace(place: Path) -> None:
@@ -193,7 +236,9 @@ def _is_ours(place: Path) -> bool:
         return file.read(len(_ZIP)) in (b"", _ZIP)
 
 
-def restore(objects: Mapping[str, Stateful], states: Mapping[str, Any], then: Callable[[], None]) -> None:
+def restore(
+    objects: Mapping[str, Stateful], states: Mapping[str, Any], then: Callable[[], None]
+) -> None:
     """Give every object its state: all of them, or none.
 
     Args:
@@ -202,7 +247,8 @@ def restore(objects: Mapping[str, Stateful], states: Mapping[str, Any], then: Ca
         then: what else must take over the model's new state, or refuse it.
 
     Raises:
-        CheckpointError: other names than were saved, or a state that an object refuses; all are as before.
+        CheckpointError: other names than were saved, or a state that an object refuses; all are as
+            before.
     """
     if set(objects) != set(states):
         raise CheckpointError(
@@ -231,13 +277,18 @@ def restore(objects: Mapping[str, Stateful], states: Mapping[str, Any], then: Ca
 
 
 def _plain(where: str, value: Any) -> Any:
-    """The same in types that can be read without executing anything: subclasses and numbers of NumPy become Python's own."""
+    """The same in types that can be read without executing anything: subclasses and numbers of
+    NumPy become Python's own.
+    """
     match value:
         case Tensor() if holds_records(value):
             raise CheckpointError(
                 expected="released values in what is saved",
                 got=f"a tensor in {where} that holds what a pass computed from its records",
-                do="Leave it out: it would be released without noise. A loss must keep nothing of its batch.",
+                do=(
+                    "Leave it out: it would be released without noise. A loss must keep nothing "
+                    "of its batch."
+                ),
             )
         case Tensor() if type(value.detach()) is Tensor:
             return _alone(value.detach())
@@ -248,7 +299,9 @@ def _plain(where: str, value: Any) -> Any:
         case str() | int() | float():
             return _exactly(value)
         case Mapping():
-            return {_key(where, name): _plain(f"{where}.{name}", part) for name, part in value.items()}
+            return {
+                _key(where, name): _plain(f"{where}.{name}", part) for name, part in value.items()
+            }
         case list() | tuple():
             parts = [_plain(f"{where}[{number}]", part) for number, part in enumerate(value)]
             return parts if isinstance(value, list) else tuple(parts)
@@ -256,20 +309,30 @@ def _plain(where: str, value: Any) -> Any:
             raise CheckpointError(
                 expected="tensors, numbers, texts, lists and dictionaries in what is saved",
                 got=f"{type(value).__name__} in {where}",
-                do="Save it apart, or make it a number. Anything else could not be read back without executing code.",
+                do=(
+                    "Save it apart, or make it a number. Anything else could not be read back "
+                    "without executing code."
+                ),
             )
 
 
 def _alone(tensor: Tensor) -> Tensor:
-    """Without the rest of its memory, which torch would write too: a part of something that is not to be saved."""
-    whole = tensor.layout is not torch.strided or tensor.untyped_storage().nbytes() == tensor.numel() * tensor.element_size()
+    """Without the rest of its memory, which torch would write too: a part of something that is not
+    to be saved.
+    """
+    whole = (
+        tensor.layout is not torch.strided
+        or tensor.untyped_storage().nbytes() == tensor.numel() * tensor.element_size()
+    )
     return tensor if whole else tensor.clone()
 
 
 def _key(where: str, name: object) -> str | int | float:
     if isinstance(name, str | int) and not isinstance(name, bool):
         return _exactly(name)
-    raise CheckpointError(expected=f"texts or numbers as names in {where}", got=repr(name), do="Save it apart.")
+    raise CheckpointError(
+        expected=f"texts or numbers as names in {where}", got=repr(name), do="Save it apart."
+    )
 
 
 def _exactly(value: str | float) -> str | int | float:

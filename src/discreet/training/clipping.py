@@ -1,6 +1,8 @@
-"""Clipped sums of one sample, in float64: one record moves them by at most the clip norm of its group, rounding included.
+"""Clipped sums of one sample, in float64: one record moves them by at most the clip norm of its
+group, rounding included.
 
-    contributions ──> squared norms ──> weights (inner clip norm) ──> weighted sums of float32 chunks, added up in float64
+    contributions ──> squared norms ──> weights (inner clip norm) ──> weighted sums of float32
+    chunks, added up in float64
 
 Everything here is sensitive until noise is added.
 """
@@ -54,7 +56,9 @@ class Sums:
         self._totals: dict[str, Tensor] = {}
 
     def add(self, contributions: Contributions, statistics: Mapping[str, Tensor]) -> None:
-        """Add the records of one pass, each clipped by itself; one that is not finite contributes zeros, in every group."""
+        """Add the records of one pass, each clipped by itself; one that is not finite contributes
+        zeros, in every group.
+        """
         with full_precision(self._device):
             self._add(contributions, statistics)
 
@@ -65,9 +69,13 @@ class Sums:
             self._totals = {leaf: total.double() for leaf, total in self._totals.items()}
         self._adds += 1
         given = contributions.joined_by(_as_pieces(statistics, self._bound))
-        measures = {group.name: _measured(given, group) for group in self._groups if self._own(group)}
+        measures = {
+            group.name: _measured(given, group) for group in self._groups if self._own(group)
+        }
         finite = np.logical_and.reduce([_all_finite(*both) for both in measures.values()])
-        bits = self._bound.observations(self._state, {name: squares for name, (squares, _) in measures.items()})
+        bits = self._bound.observations(
+            self._state, {name: squares for name, (squares, _) in measures.items()}
+        )
         given = given if finite.all() else given.keep(torch.from_numpy(finite))
         seen = {leaf: torch.from_numpy(rows * present) for leaf, rows in bits.items()}
         given = given.joined_by(_as_pieces(seen, self._bound))
@@ -76,20 +84,29 @@ class Sums:
             weights, most = self._weights(group, given, measured)
             self._sum_up(group, given, weights * (finite & present), most)
 
-    def _weights(self, group: Group, given: Contributions, measured: _Measures) -> tuple[NDArray[np.float64], float]:
+    def _weights(
+        self, group: Group, given: Contributions, measured: _Measures
+    ) -> tuple[NDArray[np.float64], float]:
         """The weight of every record in a group, and the most spread that it may have."""
         squares, spreads = measured
         inner, most = self._inner(group, given.positions(group.leaves))
-        if inner is not group and spreads is not squares:  # else rounding is idealised, no bound to keep, or no spread
+        if (
+            inner is not group and spreads is not squares
+        ):  # else rounding is idealised, no bound to keep, or no spread
             squares = raised_squares(squares, np.sqrt(spreads) * _UP, most=most)
         return inner.weights(squares), most
 
-    def _sum_up(self, group: Group, given: Contributions, weights: NDArray[np.float64], most: float) -> None:
+    def _sum_up(
+        self, group: Group, given: Contributions, weights: NDArray[np.float64], most: float
+    ) -> None:
         scaled: dict[float, tuple[Tensor, Tensor]] = {}
         for leaf, scale in zip(group.leaves, group.scales, strict=True):
             if scale not in scaled:
                 factors = torch.from_numpy(sum_weights(weights, scale=scale)).to(self._device)
-                scaled[scale] = factors, factors.float()  # what float32 sums round them to, once for all of them
+                scaled[scale] = (
+                    factors,
+                    factors.float(),
+                )  # what float32 sums round them to, once for all of them
             pieces = given.pieces.get(leaf, ())
             single = all(piece.factor.single(most) for piece in pieces)
             total = self._total(leaf, narrow=single)
@@ -97,21 +114,30 @@ class Sums:
                 piece.factor.add_to(piece.place_in(total), scaled[scale][single], most)
 
     def _total(self, leaf: str, *, narrow: bool) -> Tensor:
-        """Of all records so far. The first sum of a leaf may stay as it is, in half the memory, if it is one float32 sum."""
+        """Of all records so far. The first sum of a leaf may stay as it is, in half the memory, if
+        it is one float32 sum.
+        """
         if leaf not in self._totals:
             kind = torch.float32 if self._adds <= 1 and narrow else torch.float64
-            self._totals[leaf] = torch.zeros(self._bound.dimensions[leaf], dtype=kind, device=self._device)
+            self._totals[leaf] = torch.zeros(
+                self._bound.dimensions[leaf], dtype=kind, device=self._device
+            )
         return self._totals[leaf]
 
     def _check_statistics(self, statistics: Mapping[str, Tensor]) -> None:
         expected = {
-            leaf for leaf in self._bound.dimensions if not leaf.startswith("grad/") and leaf not in self._bound.observed
+            leaf
+            for leaf in self._bound.dimensions
+            if not leaf.startswith("grad/") and leaf not in self._bound.observed
         }
         if set(statistics) != expected:
             raise ModelError(
                 expected=f"a loss that returns the statistics of the plan: {sorted(expected)}",
                 got=f"{sorted(statistics)}",
-                do="Return (losses, {name: values}) with one row for each record, or change the plan.",
+                do=(
+                    "Return (losses, {name: values}) with one row for each record, or change the "
+                    "plan."
+                ),
             )
 
     def _own(self, group: Group) -> bool:
@@ -129,7 +155,9 @@ class Sums:
 
 
 def _measured(given: Contributions, group: Group) -> _Measures:
-    """Squared norms and squared spreads of a group's leaves, as arrays of NumPy, which has less to do with small ones."""
+    """Squared norms and squared spreads of a group's leaves, as arrays of NumPy, which has less to
+    do with small ones.
+    """
     squares, spreads = given.measured(group.leaves)
     array = squares.numpy()
     return array, array if spreads is squares else spreads.numpy()
@@ -137,7 +165,9 @@ def _measured(given: Contributions, group: Group) -> _Measures:
 
 def _all_finite(squares: NDArray[np.float64], spreads: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Of each record, all leaves."""
-    finite = np.isfinite(squares) if spreads is squares else np.isfinite(squares) & np.isfinite(spreads)
+    finite = (
+        np.isfinite(squares) if spreads is squares else np.isfinite(squares) & np.isfinite(spreads)
+    )
     return np.asarray(finite.all(1))
 
 
@@ -150,7 +180,10 @@ def refuse_slots(groups: tuple[Group, ...]) -> None:
                 name="plan",
                 expected="groups in which records are clipped one by one",
                 got=f"slots in {group.name!r}",
-                do="Microbatches serve the Aggregator; here physical microbatches are the engine's own business.",
+                do=(
+                    "Microbatches serve the Aggregator; here physical microbatches are the "
+                    "engine's own business."
+                ),
             )
 
 
@@ -164,7 +197,9 @@ def _as_pieces(rows: Mapping[str, Tensor], bound: Bound) -> dict[str, tuple[Piec
                 got=f"rows of shape {tuple(values.shape[1:])}",
                 do="Make the plan's size of this statistic that of its rows.",
             )
-        flat = wide(values.double() if not values.is_floating_point() else values).reshape(len(values), -1)
+        flat = wide(values.double() if not values.is_floating_point() else values).reshape(
+            len(values), -1
+        )
         size = flat.shape[1]
         pieces[leaf] = (Piece(((size,), (1,), 0), Dense(flat)),)
     return pieces

@@ -1,8 +1,10 @@
 """From a user's loss to what each record contributes: all records of a pass at once, or one by one.
 
-    loss(model, batch), proved and taped ──> one backward to the anchor ──> factors by leaf ──> Contributions
+    loss(model, batch), proved and taped ──> one backward to the anchor ──> factors by leaf ──>
+    Contributions
 
-The model is not wrapped, renamed or changed. A pass of which it is not proved that records do not touch each other, or which
+The model is not wrapped, renamed or changed. A pass of which it is not proved that records do not
+touch each other, or which
 no rule covers, is computed record by record: slower, and exact.
 """
 
@@ -48,13 +50,18 @@ _PASS = 1.5  # memory of a pass, in units of plain training's
 
 def trained(model: nn.Module) -> dict[str, Tensor]:
     """The parameters that are trained, by leaf; a shared one once."""
-    return {f"grad/{name}": parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+    return {
+        f"grad/{name}": parameter
+        for name, parameter in model.named_parameters()
+        if parameter.requires_grad
+    }
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class _Understanding:
-    """What is known of a loss: under which circumstances, and why its records are computed one by one, if they are. Public.
+    """What is known of a loss: under which circumstances, and why its records are computed one by
+    one, if they are. Public.
 
     Args:
         circumstances: the code of the loss, rows of a record, and which layers are in train mode.
@@ -70,8 +77,10 @@ class Engine:
 
     Args:
         model: with at least one parameter that requires a gradient.
-        batch_norm: private statistics of batch normalisation; without, such layers are refused in train mode.
-        memory_budget: bytes that the gradients of single records may take in one pass; more are never formed.
+        batch_norm: private statistics of batch normalisation; without, such layers are refused in
+            train mode.
+        memory_budget: bytes that the gradients of single records may take in one pass; more are
+            never formed.
         form: fixed form of factors ("ghost", "direct"), instead of what is fastest.
     """
 
@@ -97,7 +106,9 @@ class Engine:
     @property
     def leaves(self) -> dict[str, int]:
         """Dimension of every leaf, those of private statistics included."""
-        return {leaf: parameter.numel() for leaf, parameter in self.parameters.items()} | self.batch_norm.leaves
+        return {
+            leaf: parameter.numel() for leaf, parameter in self.parameters.items()
+        } | self.batch_norm.leaves
 
     @property
     def choices(self) -> tuple[Choice, ...]:
@@ -106,7 +117,9 @@ class Engine:
 
     @property
     def one_by_one(self) -> str | None:
-        """Why records are computed one by one; None if they are not, or if nothing was computed yet. Public."""
+        """Why records are computed one by one; None if they are not, or if nothing was computed
+        yet. Public.
+        """
         if self._always_alone:
             return "asked for"
         return None if self._understanding is None else self._understanding.one_by_one
@@ -122,7 +135,9 @@ class Engine:
         return all(parameter.dtype != torch.float64 for parameter in self.parameters.values())
 
     def explain(self) -> str:
-        """A table: form, seconds by form and megabytes of every leaf, as chosen in the first step. Public."""
+        """A table: form, seconds by form and megabytes of every leaf, as chosen in the first step.
+        Public.
+        """
         if self.one_by_one is not None:
             return f"Records are computed one by one: {self.one_by_one}."
         return table(self.choices) if self.choices else "Nothing is chosen before the first step."
@@ -140,7 +155,8 @@ class Engine:
 
         Args:
             loss: of the user; if it is `Augmented`, a row becomes several, which contribute as one.
-            batch: structure with `records` rows, or a `Portion` of another; sensitive. A loss may write into it: it is copied.
+            batch: structure with `records` rows, or a `Portion` of another; sensitive. A loss may
+                write into it: it is copied.
             records: rows of the pass, the padding included; public.
             present: which rows are records: how many of the first, or one bool for each; sensitive.
         """
@@ -153,7 +169,9 @@ class Engine:
             try:
                 yield self._together(row_loss, rows, mask, copies)
             except OneByOne as failure:
-                self._understanding = _Understanding(self._circumstances(row_loss, copies), str(failure))
+                self._understanding = _Understanding(
+                    self._circumstances(row_loss, copies), str(failure)
+                )
             else:
                 return
         yield from self._one_by_one(row_loss, rows, mask, copies)
@@ -162,7 +180,9 @@ class Engine:
         """The loss of rows, the rows, and how many there are of each record."""
         if not isinstance(loss, Augmented):
             return loss, portion, 1
-        rows = self._passes.augmented(loss.augment, portion.take(torch.arange(records)), records, loss.copies)
+        rows = self._passes.augmented(
+            loss.augment, portion.take(torch.arange(records)), records, loss.copies
+        )
         return loss.loss, Portion(rows), loss.copies
 
     def _reason(self, loss: Loss, rows: Portion, count: int, copies: int) -> str | None:
@@ -174,7 +194,8 @@ class Engine:
             self._understanding = _Understanding(circumstances)
             tried = min(count, _TRIED)
             few = rows.take(torch.arange(tried))
-            # Records must not decide how they are computed: the rules are tested on numbers that are made up.
+            # Records must not decide how they are computed: the rules are tested on numbers that
+            # are made up.
             if self._try(loss, made_up(few), tried, copies) is None:
                 self._try(loss, few, tried, copies, compare=False)
         return self._understanding.one_by_one
@@ -183,7 +204,9 @@ class Engine:
         code = getattr(loss, "__code__", type(loss))
         return code, copies, *[module.training for module in modules_of(self.model)]
 
-    def _together(self, loss: Loss, rows: Portion, mask: Tensor, copies: int) -> tuple[Contributions, dict[str, Tensor]]:
+    def _together(
+        self, loss: Loss, rows: Portion, mask: Tensor, copies: int
+    ) -> tuple[Contributions, dict[str, Tensor]]:
         def finish(use: Use, factor: Factor) -> Factor:
             joined = factor if copies == 1 else factor.joined(copies)
             value = use.value
@@ -221,17 +244,24 @@ class Engine:
             if parameter.requires_grad
         }
         if trained_now != self._trained:
-            changed = sorted(set(trained(self.model)) ^ set(self.parameters)) or ["others of the same names"]
+            changed = sorted(set(trained(self.model)) ^ set(self.parameters)) or [
+                "others of the same names"
+            ]
             raise ModelError(
                 expected="the parameters that the run began with",
                 got=f"changed: {', '.join(changed)}",
-                do="Freeze and unfreeze before the run begins: every trained parameter belongs to the plan's leaves.",
+                do=(
+                    "Freeze and unfreeze before the run begins: every trained parameter belongs "
+                    "to the plan's leaves."
+                ),
             )
 
     # --- before ---
 
     def fitting(self, loss: Loss, batch: Any, records: int, budget: int, most: int) -> int:
-        """How many records one pass may have, by an estimate of the memory that each takes; at most `most`. Public."""
+        """How many records one pass may have, by an estimate of the memory that each takes; at most
+        `most`. Public.
+        """
         if self._understanding is None:
             few = min(_TRIED, records)
             with seeded(0):  # for the shapes alone
@@ -240,12 +270,15 @@ class Engine:
         return max(1, min(most, budget // max(1, int(_PASS * self._chooser.activations.peak))))
 
     def plain_pass(self, loss: Loss, batch: Any, records: int) -> None:
-        """A forward and a backward pass as torch does them, without a trace: to see how long they take."""
+        """A forward and a backward pass as torch does them, without a trace: to see how long they
+        take.
+        """
         row_loss, rows, copies = self._rows_of(loss, Portion(batch), records)
         self._passes.plain(row_loss, rows.batch, records * copies)
 
     def rehearse(self, loss: Loss, batch: Any, records: int) -> tuple[Tensor, dict[str, Tensor]]:
-        """Losses and statistics of one pass that leaves no trace, checked as in earnest; for made-up records.
+        """Losses and statistics of one pass that leaves no trace, checked as in earnest; for
+        made-up records.
 
         Raises:
             ModelError: there is not one loss for each record, or one row of each statistic.
@@ -261,10 +294,12 @@ class Engine:
     def _try(
         self, loss: Loss, rows: Any, count: int, copies: int, *, compare: bool = True
     ) -> tuple[Tensor, dict[str, Tensor]] | None:
-        """Losses and statistics of a trial; memory, and whether the rules compute torch's own gradients, are learned from it.
+        """Losses and statistics of a trial; memory, and whether the rules compute torch's own
+        gradients, are learned from it.
 
-        A few rows decide nothing about separation: the pass in earnest proves it, or is computed one by one. A model that
-        cannot bear so few is not tried; a mistake of the user's shows in earnest.
+        A few rows decide nothing about separation: the pass in earnest proves it, or is computed
+        one by one. A model that cannot bear so few is not tried; a mistake of the user's shows in
+        earnest.
         """
         if count == 1:
             return None
@@ -276,7 +311,9 @@ class Engine:
         self._uses = _counted(trial.taped.uses)
         agrees = True
         try:
-            agrees = not compare or SelfTest(self.parameters, self._passes.alone).passes(loss, rows, trial)
+            agrees = not compare or SelfTest(self.parameters, self._passes.alone).passes(
+                loss, rows, trial
+            )
         except USER_ERRORS:
             pass
         finally:
@@ -289,11 +326,15 @@ class Engine:
 
 
 def _counted(uses: Iterable[Use]) -> dict[str, int]:
-    """How often each leaf was used; one that was used otherwise than as it is, or in part, counts as used several times."""
+    """How often each leaf was used; one that was used otherwise than as it is, or in part, counts
+    as used several times.
+    """
     count: dict[str, int] = {}
     for use in uses:
         value = use.value
-        leaves = [leaf for leaf, _ in value.sources] if isinstance(value, Computed) else [value.leaf]
+        leaves = (
+            [leaf for leaf, _ in value.sources] if isinstance(value, Computed) else [value.leaf]
+        )
         for leaf in leaves:
             count[leaf] = count.get(leaf, 0) + (1 if isinstance(value, Part) else 2)
     return count

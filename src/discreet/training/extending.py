@@ -1,12 +1,14 @@
-"""Rules of your own: for functions whose per-record gradients no rule covers, and for custom operators.
+"""Rules of your own: for functions whose per-record gradients no rule covers, and for custom
+operators.
 
     register_rule          the per-record gradient of a function
     register_separation    what a custom operator makes of records
     check_rule, check_separation    the oracles that test them, as the library tests its own
 
-A wrong rule for a gradient costs accuracy, not privacy: norms and sums come from the same numbers, and what it makes of a
-gradient is proved to have rows. A wrong rule for separation costs privacy. So the first is compared with torch's own gradients
-in the first step of every run, and the second should be tested with every shape and kind of input that the operator has.
+A wrong rule for a gradient costs accuracy, not privacy: norms and sums come from the same numbers,
+and what it makes of a gradient is proved to have rows. A wrong rule for separation costs privacy.
+So the first is compared with torch's own gradients in the first step of every run, and the second
+should be tested with every shape and kind of input that the operator has.
 """
 
 from __future__ import annotations
@@ -47,11 +49,14 @@ _Change: TypeAlias = Callable[[Tensor, int], Tensor]
 """From an argument and the axis of its records to other numbers in all of its places."""
 
 
-def register_rule(rule: Callable[[Call], Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def register_rule(
+    rule: Callable[[Call], Any],
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Decorate a function of tensors whose per-record gradients a rule of yours computes.
 
-    The rule gets a `Call`: it computes the result from `call.plain(...)` values and taps it with what makes the factor of
-    each weight from the result's gradient (`call.tap`); `discreet.training.rules.linear` is an example to read.
+    The rule gets a `Call`: it computes the result from `call.plain(...)` values and taps it with
+    what makes the factor of each weight from the result's gradient (`call.tap`);
+    `discreet.training.rules.linear` is an example to read.
 
     Args:
         rule: from a `Call` to the result.
@@ -85,8 +90,9 @@ def register_rule(rule: Callable[[Call], Any]) -> Callable[[Callable[..., Any]],
 def register_separation(operator: str, rule: Callable[[Operands], Any]) -> None:
     """Say what a custom operator makes of records.
 
-    Guarantee: that of a run rests on this rule: each entry of a result that it claims for a record must be a function of the
-    entries of the arguments that belong to the record, and of public arguments. Test it with `check_separation`.
+    Guarantee: that of a run rests on this rule: each entry of a result that it claims for a record
+    must be a function of the entries of the arguments that belong to the record, and of public
+    arguments. Test it with `check_separation`.
 
     Args:
         operator: its name, "library::operator", as registered with torch.library.
@@ -96,7 +102,12 @@ def register_separation(operator: str, rule: Callable[[Operands], Any]) -> None:
         ParameterError: an operator of torch's own, one that does not exist, or one that has a rule.
     """
     given: object = operator
-    if not isinstance(given, str) or not _exists(given) or given.startswith("aten::") or given in SEPARATION_RULES:
+    if (
+        not isinstance(given, str)
+        or not _exists(given)
+        or given.startswith("aten::")
+        or given in SEPARATION_RULES
+    ):
         raise ParameterError(
             owner="register_separation",
             name="operator",
@@ -106,7 +117,9 @@ def register_separation(operator: str, rule: Callable[[Operands], Any]) -> None:
     function: object = rule
     if not callable(function):
         expected = "a function of Operands"
-        raise ParameterError(owner="register_separation", name="rule", expected=expected, got=type(rule).__name__)
+        raise ParameterError(
+            owner="register_separation", name="rule", expected=expected, got=type(rule).__name__
+        )
     SEPARATION_RULES[operator] = rule
     forget_operations()
     Effects.forget()
@@ -124,14 +137,15 @@ def check_rule(model: nn.Module, loss: Loss, batch: Any, records: int) -> None:
     """Compare what the rules make of a batch with torch's own gradients of its single records.
 
     Args:
-        model: that uses the function; without random numbers, dropout aside, which keeps everything here.
+        model: that uses the function; without random numbers, dropout aside, which keeps everything
+            here.
         loss: one value for each record.
         batch: with `records` rows, of the numbers and kinds that the function will meet.
         records: at least 2.
 
     Raises:
-        ModelError: no rule covers the pass, or the gradients are not torch's; or the pass draws random numbers, so that they
-            cannot be compared.
+        ModelError: no rule covers the pass, or the gradients are not torch's; or the pass draws
+            random numbers, so that they cannot be compared.
         ParameterError: fewer records.
     """
     check.whole("check_rule", "records", records, least=2)
@@ -157,12 +171,17 @@ def _compare(engine: Engine, passes: Passes, loss: Loss, batch: Any, trial: Tria
     """Refuse a pass in which a record has other gradients than by itself, with torch's own."""
     if trial.random:
         raise ModelError(
-            expected="a pass without random numbers, so that a record can be compared with itself in another pass",
+            expected=(
+                "a pass without random numbers, so that a record can be compared with itself in "
+                "another pass"
+            ),
             got="one that draws some: nothing was compared",
             do="Put layers that add noise in eval mode for the check.",
         )
     taped, count = trial.taped, len(trial.taped.losses)
-    contributions = Contributions(gathered(taped.uses, engine.parameters, lambda _, factor: factor), count, count)
+    contributions = Contributions(
+        gathered(taped.uses, engine.parameters, lambda _, factor: factor), count, count
+    )
     kinds = [torch.empty(0, dtype=use.dtype) for use in taped.uses]
     tolerance = within([*engine.parameters.values(), *kinds])
     for row in range(count):
@@ -178,26 +197,35 @@ def _wrong_rule(got: str) -> ModelError:
     return ModelError(
         expected="a pass that the rules cover, with torch's own gradients",
         got=got,
-        do="Look at the operation that is named; compare the rule with one of discreet.training.rules.",
+        do=(
+            "Look at the operation that is named; compare the rule with one of "
+            "discreet.training.rules."
+        ),
     )
 
 
 # --- separation ---
 
 
-def check_separation(function: Callable[..., Any], arguments: Sequence[Any], axes: Mapping[int, int], records: int) -> bool:
-    """Test a separation rule: what it claims for a record must keep every bit while all other records change, or change places.
+def check_separation(
+    function: Callable[..., Any], arguments: Sequence[Any], axes: Mapping[int, int], records: int
+) -> bool:
+    """Test a separation rule: what it claims for a record must keep every bit while all other
+    records change, or change places.
 
-    Results are compared, and arguments, which the operator may have written. In the place of other records there are those
-    of others, zeros, large numbers, the smallest and the largest, NaN, infinity, and other truth values. Where the operator
-    raises an error for such numbers, that trial is left out. An operator that draws random numbers finds the same ones
-    each time, and is not tried with records in other places.
+    Results are compared, and arguments, which the operator may have written. In the place of other
+    records there are those of others, zeros, large numbers, the smallest and the largest, NaN,
+    infinity, and other truth values. Where the operator raises an error for such numbers, that
+    trial is left out. An operator that draws random numbers finds the same ones each time, and is
+    not tried with records in other places.
 
     Args:
         function: of the arguments, to a tensor or several; such as `torch.ops.library.operator`.
         arguments: of which some hold records.
-        axes: place of an argument to the axis that tells the record, for those that do; negative axes count from the last.
-        records: how many there are along these axes, at least 2; each may have several rows, one after the other.
+        axes: place of an argument to the axis that tells the record, for those that do; negative
+            axes count from the last.
+        records: how many there are along these axes, at least 2; each may have several rows, one
+            after the other.
 
     Returns:
         Whether rows are claimed for a result; False if everything is `Mixed`, which is never wrong.
@@ -218,14 +246,19 @@ def check_separation(function: Callable[..., Any], arguments: Sequence[Any], axe
             raise ModelError(
                 expected="an operator that computes something of other records",
                 got="errors for all that were tried",
-                do="Pass arguments of several records that the operator can bear in the place of each other.",
+                do=(
+                    "Pass arguments of several records that the operator can bear in the place of "
+                    "each other."
+                ),
             )
         for trial in bearable:
             claim.compare(states, (truth, record), (trial, record), "when other records do")
     for order in () if draws else claim.orders():
         moved, _ = claim.outcome(claim.reordered(order))
         for place, record in enumerate(order.tolist() if moved else ()):
-            claim.compare(states, (truth, record), (moved, place), "when records are put in other places")
+            claim.compare(
+                states, (truth, record), (moved, place), "when records are put in other places"
+            )
     return any(isinstance(state, Rows) for state in states[: claim.results])
 
 
@@ -238,14 +271,23 @@ def _normalised(arguments: Sequence[Any], axes: Mapping[int, int], records: int)
         argument = arguments[place] if 0 <= place < len(arguments) else None
         if not isinstance(argument, Tensor) or not -argument.ndim <= axis < argument.ndim:
             expected = "from places of tensors to axes that they have"
-            raise ParameterError(owner=owner, name="axes", expected=expected, got=f"{{{place}: {axis}}}")
+            raise ParameterError(
+                owner=owner, name="axes", expected=expected, got=f"{{{place}: {axis}}}"
+            )
         rows = argument.shape[axis]
         if not rows or rows % records:
             expected = f"axes with so many rows for each of {records} records"
-            raise ParameterError(owner=owner, name="axes", expected=expected, got=f"{rows} rows along {{{place}: {axis}}}")
+            raise ParameterError(
+                owner=owner,
+                name="axes",
+                expected=expected,
+                got=f"{rows} rows along {{{place}: {axis}}}",
+            )
         counted[place] = axis % argument.ndim
     if not counted:
-        raise ParameterError(owner=owner, name="axes", expected="at least one argument with records", got="none")
+        raise ParameterError(
+            owner=owner, name="axes", expected="at least one argument with records", got="none"
+        )
     return counted
 
 
@@ -287,7 +329,9 @@ class _Claim:
         return [proof.state(tensor) for tensor in (*results, *tensors_in(placed))]
 
     def outcome(self, arguments: Sequence[Any]) -> tuple[list[Tensor], bool]:
-        """Results, then arguments after the call, none if it raises; and whether it draws random numbers."""
+        """Results, then arguments after the call, none if it raises; and whether it draws random
+        numbers.
+        """
         own = [_copied(argument) for argument in arguments]
         with seeded(0):
             before = torch.get_rng_state()
@@ -299,13 +343,18 @@ class _Claim:
         return [*results, *tensors_in(own)], draws
 
     def changed_around(self, record: int) -> Iterator[list[Any]]:
-        """The arguments with other numbers in the place of all records but one: in one argument, or in all at once."""
+        """The arguments with other numbers in the place of all records but one: in one argument, or
+        in all at once.
+        """
         by_place = {place: _changes(self.arguments[place], self.records) for place in self.axes}
         for place, changes in by_place.items():
             for change in changes:
                 yield self._changed(record, {place: change})
         for number in range(max(map(len, by_place.values()))):
-            yield self._changed(record, {place: changes[number % len(changes)] for place, changes in by_place.items()})
+            yield self._changed(
+                record,
+                {place: changes[number % len(changes)] for place, changes in by_place.items()},
+            )
 
     def _changed(self, record: int, changes: Mapping[int, _Change]) -> list[Any]:
         changed = list(self.arguments)
@@ -328,24 +377,39 @@ class _Claim:
         for place, axis in self.axes.items():
             inner = self.arguments[place].shape[axis] // self.records
             rows = (order[:, None] * inner + torch.arange(inner)).flatten()
-            moved[place] = self.arguments[place].index_select(axis, rows.to(self.arguments[place].device))
+            moved[place] = self.arguments[place].index_select(
+                axis, rows.to(self.arguments[place].device)
+            )
         return moved
 
     def compare(
-        self, states: Sequence[Any], before: tuple[list[Tensor], int], after: tuple[list[Tensor], int], when: str
+        self,
+        states: Sequence[Any],
+        before: tuple[list[Tensor], int],
+        after: tuple[list[Tensor], int],
+        when: str,
     ) -> None:
-        """Refuse outcomes that are different in what is claimed for a record, given with its place in each of them."""
+        """Refuse outcomes that are different in what is claimed for a record, given with its place
+        in each of them.
+        """
         (first, place), (second, other_place) = before, after
         same_number = len(states) == len(first) == len(second)
         for state, one, other in zip(states, first, second, strict=False):
             if isinstance(state, Mixed):
                 continue
             same_shape = one.shape == other.shape
-            if not (same_number and same_shape and _same(self._rows(one, state, place), self._rows(other, state, other_place))):
+            if not (
+                same_number
+                and same_shape
+                and _same(self._rows(one, state, place), self._rows(other, state, other_place))
+            ):
                 raise ModelError(
                     expected=f"a result or a written argument that is {state}, as the rule says",
                     got=f"one that changes {when}",
-                    do="Name every argument that may hold records, and refuse what the rule does not know.",
+                    do=(
+                        "Name every argument that may hold records, and refuse what the rule does "
+                        "not know."
+                    ),
                 )
 
     def _rows(self, result: Tensor, state: Any, place: int) -> Tensor:
@@ -378,7 +442,10 @@ def _changes(tensor: Tensor, records: int) -> list[_Change]:
     numbers = tensor.flatten().tolist()
     least, most = min(numbers, default=0), max(numbers, default=0)
     values = {*_WHOLE, limits.min, min(limits.max, 2**63 - 1), least, most, most + 1}
-    return [*moved, *(filled(value) for value in sorted(values) if limits.min <= value <= limits.max)]
+    return [
+        *moved,
+        *(filled(value) for value in sorted(values) if limits.min <= value <= limits.max),
+    ]
 
 
 def _same(x: Tensor, y: Tensor) -> bool:

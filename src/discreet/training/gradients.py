@@ -33,7 +33,10 @@ from discreet.training.separation.marks import holds_records, preserved
 
 __all__ = ["GradientWatch", "refuse_parallel"]
 
-_PUBLIC = "For gradients of public data: with run.public_gradients(). For gradients of inputs: torch.autograd.grad."
+_PUBLIC = (
+    "For gradients of public data: with run.public_gradients(). For gradients of inputs: "
+    "torch.autograd.grad."
+)
 _SCALING = frozenset(
     {torch.amp.GradScaler.step.__code__, torch.amp.GradScaler._maybe_opt_step.__code__}  # noqa: SLF001  (frames to look for)
 )
@@ -61,7 +64,9 @@ class GradientWatch:
     __slots__ = ("_handles", "_leaves", "_parameters", "_public")
 
     def __init__(self, parameters: Mapping[str, Tensor]) -> None:
-        self._parameters = {leaf.removeprefix("grad/"): parameter for leaf, parameter in parameters.items()}
+        self._parameters = {
+            leaf.removeprefix("grad/"): parameter for leaf, parameter in parameters.items()
+        }
         self._leaves = {id(parameter): leaf for leaf, parameter in self._parameters.items()}
         self._handles: list[RemovableHandle] = []
         self._public = 0  # contexts for public gradients that are open
@@ -168,7 +173,10 @@ class GradientWatch:
             raise ModelError(
                 expected="an optimizer whose settings and state come from released values",
                 got="a tensor in it that holds what a pass computed from its records",
-                do="A loss must leave the optimizer alone: set learning rates in the loop, from released values.",
+                do=(
+                    "A loss must leave the optimizer alone: set learning rates in the loop, from "
+                    "released values."
+                ),
             )
         for leaf, parameter in trained:
             if parameter.grad is not None and _is_foreign(parameter.grad):
@@ -183,7 +191,9 @@ class GradientWatch:
 def _tensors_of(optimizer: Any) -> list[Tensor]:
     """In the settings and the state of an optimizer, parameters aside."""
     registers = [*optimizer.param_groups, *optimizer.state.values()]
-    entries = [entry for register in registers if isinstance(register, dict) for entry in register.values()]
+    entries = [
+        entry for register in registers if isinstance(register, dict) for entry in register.values()
+    ]
     return [entry for entry in entries if isinstance(entry, Tensor)]
 
 
@@ -241,7 +251,10 @@ def refuse_parallel(model: nn.Module) -> None:
         raise ModelError(
             expected="one process",
             got=f"one of {processes}: each would draw, be charged and train a model of its own",
-            do="Start the script with python in place of torchrun, or unset WORLD_SIZE: one process for now.",
+            do=(
+                "Start the script with python in place of torchrun, or unset WORLD_SIZE: one "
+                "process for now."
+            ),
         )
 
 

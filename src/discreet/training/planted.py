@@ -1,4 +1,6 @@
-"""The canaries of a run as its engine sees them: which records come from the data set, and what the others contribute."""
+"""The canaries of a run as its engine sees them: which records come from the data set, and what the
+others contribute.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,8 @@ class Planted:
         session: of the run.
 
     Raises:
-        ParameterError: canaries that the plan has no place for, or replace-one adjacency and records that are left out.
+        ParameterError: canaries that the plan has no place for, or replace-one adjacency and
+            records that are left out.
     """
 
     def __init__(self, canaries: Canaries | GradientCanaries | None, session: Session) -> None:
@@ -48,10 +51,15 @@ class Planted:
     def entries(self) -> int:
         """How many the data set of the run must have; public."""
         records = self._session.sampler.records
-        return records - len(self._canaries) if isinstance(self._canaries, GradientCanaries) else records
+        return (
+            records - len(self._canaries)
+            if isinstance(self._canaries, GradientCanaries)
+            else records
+        )
 
     def refuse_other_size(self, entries: int) -> None:
-        """Refuse a data set that does not have one entry for each record of the plan, less those that the engine makes.
+        """Refuse a data set that does not have one entry for each record of the plan, less those
+        that the engine makes.
 
         Raises:
             ModelError: it has another number of entries, or units own several rows.
@@ -64,17 +72,24 @@ class Planted:
         whole = "this data set and its canaries together" if canaries else "this data set"
         owners = ", and units that own several rows" if sampler.owners is not None else ""
         raise ModelError(
-            expected=f"a data set of {self.entries} records, as the plan says{besides}, one entry for each",
+            expected=(
+                f"a data set of {self.entries} records, as the plan says{besides}, one entry for "
+                "each"
+            ),
             got=f"{entries} entries{owners}",
-            do=f"Make the plan for {whole}; an entry is what is protected (for users: everything of one user).",
+            do=(
+                f"Make the plan for {whole}; an entry is what is protected (for users: everything "
+                "of one user)."
+            ),
         )
 
     def chosen(self, sample: Sample) -> tuple[NDArray[np.int64], NDArray[np.int64] | None]:
-        """Entries to fetch for a sample, in random order, and for each record of the order its row among these. Once.
+        """Entries to fetch for a sample, in random order, and for each record of the order its row
+        among these. Once.
 
-        Rows are -1 for records that are out, or do not come from the data set; None where all are in their order. Where the
-        engine makes records and no other was drawn, entry 0 is fetched, so that the pass has a shape; it is nobody's row, and
-        contributes nothing.
+        Rows are -1 for records that are out, or do not come from the data set; None where all are
+        in their order. Where the engine makes records and no other was drawn, entry 0 is fetched,
+        so that the pass has a shape; it is nobody's row, and contributes nothing.
         """
         indices = sample.indices[self._session.order(sample)]
         match self._canaries:
@@ -93,17 +108,33 @@ class Planted:
         if batch.rows is None:
             return len(batch.sample)
         found = 1 + int(batch.rows.max(initial=-1))
-        return max(found, min(1, len(batch.sample))) if isinstance(self._canaries, GradientCanaries) else found
+        return (
+            max(found, min(1, len(batch.sample)))
+            if isinstance(self._canaries, GradientCanaries)
+            else found
+        )
 
     def add_to(self, sums: Sums, sample: Sample, device: torch.device) -> None:
-        """What canaries contribute that the engine makes. After the passes over data: these say what is clipped to."""
+        """What canaries contribute that the engine makes. After the passes over data: these say
+        what is clipped to.
+        """
         if not isinstance(self._canaries, GradientCanaries):
             return
         bound = self._session.bound
         spikes = self._canaries.spikes(sample, bound, self._session.groups(), device)
         if spikes is not None:
-            others = [leaf for leaf in bound.dimensions if not leaf.startswith("grad/") and leaf not in bound.observed]
-            sums.add(spikes, {leaf: torch.zeros(spikes.records, bound.dimensions[leaf], device=device) for leaf in others})
+            others = [
+                leaf
+                for leaf in bound.dimensions
+                if not leaf.startswith("grad/") and leaf not in bound.observed
+            ]
+            sums.add(
+                spikes,
+                {
+                    leaf: torch.zeros(spikes.records, bound.dimensions[leaf], device=device)
+                    for leaf in others
+                },
+            )
 
     def observe(self, groups: tuple[Group, ...], released: Mapping[str, Any]) -> None:
         """Let canaries see what was released: sums with noise, by leaf."""
@@ -116,7 +147,10 @@ class Planted:
             raise CheckpointError(
                 expected="checkpoints of a run without canaries",
                 got="canaries, whose coins are nowhere but in this process",
-                do="Audit a run from its first step to its last; keep a model with torch.save(model.state_dict(), ...).",
+                do=(
+                    "Audit a run from its first step to its last; keep a model with "
+                    "torch.save(model.state_dict(), ...)."
+                ),
             )
 
 
@@ -129,7 +163,10 @@ def _refuse_unfit(canaries: Canaries, session: Session) -> None:
         raise ParameterError(
             owner=_OWNER,
             name="canaries",
-            expected="a plan under add-or-remove or zero-out adjacency: a record that is left out was not replaced by another",
+            expected=(
+                "a plan under add-or-remove or zero-out adjacency: a record that is left out was "
+                "not replaced by another"
+            ),
             got=session.plan.adjacency.value,
             do="Use GradientCanaries, which are one spike or the opposite one.",
         )

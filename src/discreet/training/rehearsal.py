@@ -1,9 +1,12 @@
-"""A loss is tried on made-up records before the first sample is charged: what can be refused from shapes alone is.
+"""A loss is tried on made-up records before the first sample is charged: what can be refused from
+shapes alone is.
 
-Made-up records have the shapes and types of real ones and none of their numbers, so what is found out
-here is public: that the loss does not give one number for each record, that statistics of the plan are
-missing or have another size, or that others are returned, that a loss is no floating-point number, that
-it writes into parameters or calls backward(). A model that cannot bear such records is not judged.
+Made-up records have the shapes and types of real ones and none of their numbers, so what is found
+out
+here is public: that the loss does not give one number for each record, that statistics of the plan
+are missing or have another size, or that others are returned, that a loss is no floating-point
+number, that it writes into parameters or calls backward(). A model that cannot bear such records is
+not judged.
 """
 
 from __future__ import annotations
@@ -31,7 +34,9 @@ def own_names(statistics: Mapping[str, int]) -> Mapping[str, int]:
     for name in statistics:
         if name.startswith(("grad/", "bn/")):
             expected = 'names such as "metric/accuracy", none that begins with "grad/" or "bn/"'
-            raise ParameterError(owner="PrivateRun", name="statistics", expected=expected, got=repr(name))
+            raise ParameterError(
+                owner="PrivateRun", name="statistics", expected=expected, got=repr(name)
+            )
     return statistics
 
 
@@ -50,7 +55,9 @@ def rehearse(engine: Engine, loss: Loss, loading: Loading, statistics: Mapping[s
     try:
         entries = np.arange(_RECORDS) % max(1, len(loading.dataset))
         batch = made_up(loading.fetch(entries))
-        if count_rows(batch) != {_RECORDS} or not all(isinstance(leaf, Tensor | None) for leaf in leaves(batch)):
+        if count_rows(batch) != {_RECORDS} or not all(
+            isinstance(leaf, Tensor | None) for leaf in leaves(batch)
+        ):
             return  # for texts and other objects nothing can be made up
     except USER_ERRORS:
         return  # the data set or its collate function cannot bear it; what is wrong shows when a sample comes
@@ -65,7 +72,8 @@ def rehearse(engine: Engine, loss: Loss, loading: Loading, statistics: Mapping[s
 
 
 def _refuse_backward(engine: Engine, loss: Loss, batch: Any) -> None:
-    """Refuse a loss that calls backward(): without a graph, as it was tried, that is an error like any other.
+    """Refuse a loss that calls backward(): without a graph, as it was tried, that is an error like
+    any other.
 
     Raises:
         ModelError: in a plain pass it would add to gradients. Nothing was charged.
@@ -83,11 +91,14 @@ def _check_losses(losses: Tensor) -> None:
         )
 
 
-def check_statistics(returned: Mapping[str, Tensor], statistics: Mapping[str, int], engine: Engine) -> None:
+def check_statistics(
+    returned: Mapping[str, Tensor], statistics: Mapping[str, int], engine: Engine
+) -> None:
     """Refuse a loss whose statistics are not those that were declared.
 
     Args:
-        returned: by the loss, those of private batch normalisation included; only names and shapes are looked at.
+        returned: by the loss, those of private batch normalisation included; only names and shapes
+            are looked at.
         statistics: name and size of what was declared.
         engine: of the run.
 
@@ -111,7 +122,10 @@ def _check_statistic(name: str, size: int, values: Tensor | None) -> None:
         raise ModelError(
             expected=f"a loss that returns (losses, statistics) with {name!r}, as the plan says",
             got="none of that name",
-            do=f"Return it for each record, or leave {name!r} out of plan and run. Nothing was charged.",
+            do=(
+                f"Return it for each record, or leave {name!r} out of plan and run. Nothing was "
+                "charged."
+            ),
         )
     entries = values[0].numel() if values.ndim else 0
     if entries != size:

@@ -52,21 +52,27 @@ __all__ = ["PrivateRun"]
 class PrivateRun:
     """Executes a plan on a PyTorch model.
 
-    Guarantee: what `backward` writes into the parameters' gradients, and returns, is post-processing of the Gaussian queries
-    that the ledger was charged with before the sample was drawn. Clipped sums are floating-point numbers whose rounding is part
-    of the sensitivity, noise is exact: numerics `certified`. That no record touches another is proved in every pass, or its
-    records are computed one by one (docs/proofs/separation.md). Whatever else is made of losses and outputs is not covered.
+    Guarantee: what `backward` writes into the parameters' gradients, and returns, is
+    post-processing of the Gaussian queries that the ledger was charged with before the sample was
+    drawn. Clipped sums are floating-point numbers whose rounding is part
+    of the sensitivity, noise is exact: numerics `certified`. That no record touches another is
+    proved in every pass, or its records are computed one by one (docs/proofs/separation.md).
+    Whatever else is made of losses and outputs is not covered.
 
     Args:
-        model: every parameter that requires a gradient is trained: leaf "grad/<name>". Batch normalisation in train mode needs
+        model: every parameter that requires a gradient is trained: leaf "grad/<name>". Batch
+            normalisation in train mode needs
             a group of the plan for its statistics: leaf "bn/<name>" (see `PrivateBatchNorm`).
         plan: with a number of records; its leaves are filled in here.
         ledger: of the data set: a path, or a ledger that is open to append.
-        budget: for a ledger given as a path: what it is held to from its first charge on, a `Budget`, a `Filter` or an
-            `Odometer`. A ledger that exists has its own. Without any, it is for the steps of this plan and for nothing else.
-        statistics: further leaves that the loss returns for each record, name to size, such as {"metric/accuracy": 1}.
-        canaries: records to look for in what is released, some of them left out by a coin: `Canaries` are entries of the data
-            set, `GradientCanaries` further records of the plan that the engine makes up. Such a run has no checkpoints.
+        budget: for a ledger given as a path: what it is held to from its first charge on, a
+            `Budget`, a `Filter` or an `Odometer`. A ledger that exists has its own. Without any, it
+            is for the steps of this plan and for nothing else.
+        statistics: further leaves that the loss returns for each record, name to size, such as
+            {"metric/accuracy": 1}.
+        canaries: records to look for in what is released, some of them left out by a coin:
+            `Canaries` are entries of the data set, `GradientCanaries` further records of the plan
+            that the engine makes up. Such a run has no checkpoints.
         logs: called after every release with released values, such as `CsvLog`.
         microbatch: records of one pass; by default as many as memory allows.
         memory_budget: bytes that a pass may take, by estimate.
@@ -109,11 +115,23 @@ class PrivateRun:
         level = Numerics.IDEALISED if plan.numerics is Numerics.IDEALISED else Numerics.CERTIFIED
         self._own_ledger, book = opened_ledger(ledger, budget)
         try:
-            self._session = Session(bound, ledger=book, numerics=level, source=source, label=label, parameters=parameters)
+            self._session = Session(
+                bound,
+                ledger=book,
+                numerics=level,
+                source=source,
+                label=label,
+                parameters=parameters,
+            )
             self._watch = Watch(self._session, statistics=shown, logs=logs)
             self._planted = Planted(canaries, self._session)
             self._stepping = Stepping(
-                self._engine, self._session, self._planted, numerics=level, microbatch=rows, memory_budget=memory
+                self._engine,
+                self._session,
+                self._planted,
+                numerics=level,
+                microbatch=rows,
+                memory_budget=memory,
             )
         except BaseException:
             self._close(book)
@@ -158,7 +176,8 @@ class PrivateRun:
         """What can be stated of everything that the ledger holds, this run and all others.
 
         Args:
-            delta: of the statement; by default that of the budget, of the plan's target, or `default_delta(records)`.
+            delta: of the statement; by default that of the budget, of the plan's target, or
+                `default_delta(records)`.
 
         Raises:
             AccountingError: nothing was charged, or no one statement covers it.
@@ -176,14 +195,18 @@ class PrivateRun:
         progress: bool | None = None,
         until_budget: bool = False,
     ) -> Iterator[Batch]:
-        """The plan's batches. Each must go through `backward` before the next is taken. Once for each run.
+        """The plan's batches. Each must go through `backward` before the next is taken. Once for
+        each run.
 
         Args:
-            dataset: as many entries as the plan has records, less gradient canaries; sensitive. Or a `DataLoader` of it: its
-                data set, collate function and workers are used; how samples are drawn is the plan's business. That an entry
-                is made from its own record alone is assumed (docs/training.md, "What the library cannot see").
-            collate: makes rows of a list of entries, of a fixed shape; it is given one entry at a time.
-            workers: processes that fetch ahead. What they fetched when a loop is broken off was charged.
+            dataset: as many entries as the plan has records, less gradient canaries; sensitive. Or
+                a `DataLoader` of it: its data set, collate function and workers are used; how
+                samples are drawn is the plan's business. That an entry is made from its own record
+                alone is assumed (docs/training.md, "What the library cannot see").
+            collate: makes rows of a list of entries, of a fixed shape; it is given one entry at a
+                time.
+            workers: processes that fetch ahead. What they fetched when a loop is broken off was
+                charged.
             progress: whether to show a bar on standard error; None: if that is a terminal.
             until_budget: end with the last step that the ledger's budget admits.
 
@@ -203,7 +226,9 @@ class PrivateRun:
         kept_alive.append(issued := self._issued(loading, samples, kept_alive))
         return issued
 
-    def _issued(self, loading: Loading, samples: Generator[Sample], kept_alive: list[object]) -> Iterator[Batch]:
+    def _issued(
+        self, loading: Loading, samples: Generator[Sample], kept_alive: list[object]
+    ) -> Iterator[Batch]:
         showing = self._watch.showing(self._session.sampler.batches, self._done)
         with (
             closing(self._session),
@@ -213,7 +238,11 @@ class PrivateRun:
             prepared(),
             closing(self._loaded(loading, samples)) as batches,
         ):
-            batch = Batch.first_of(batches, kept_alive) if self._session.planned else next(batches, None)
+            batch = (
+                Batch.first_of(batches, kept_alive)
+                if self._session.planned
+                else next(batches, None)
+            )
             while batch is not None:
                 self._attempts, self._waiting = 0, batch
                 yield batch
@@ -226,13 +255,19 @@ class PrivateRun:
 
     def _refuse_waiting(self) -> None:
         if self._waiting is not None:
-            expected, got = "a backward for every batch, also an empty one", "the next batch asked for before the last was used"
-            raise SampleMisuse(expected=expected, got=got, do="Call run.backward(loss, batch) for each batch.")
+            expected, got = (
+                "a backward for every batch, also an empty one",
+                "the next batch asked for before the last was used",
+            )
+            raise SampleMisuse(
+                expected=expected, got=got, do="Call run.backward(loss, batch) for each batch."
+            )
 
     # --- steps ---
 
     def backward(self, loss: Loss, batch: Batch) -> Release:
-        """Clip, sum, add noise; every trained parameter's gradient grows by the noised average, as with torch's backward.
+        """Clip, sum, add noise; every trained parameter's gradient grows by the noised average, as
+        with torch's backward.
 
         Args:
             loss: (model, data) to one loss for each record; or to (losses, statistics).
@@ -242,13 +277,16 @@ class PrivateRun:
             The noised sums of the statistics. Gradients are in the parameters.
 
         Raises:
-            ModelError: the model or the loss cannot be served; nothing was released, the batch can be tried again.
+            ModelError: the model or the loss cannot be served; nothing was released, the batch can
+                be tried again.
             SampleMisuse: a batch of another run, or used before.
         """
         given: object = loss
         if not callable(given):
             expected = "a function of (model, data) that gives one loss for each record"
-            raise ParameterError(owner="PrivateRun.backward", name="loss", expected=expected, got=type(loss).__name__)
+            raise ParameterError(
+                owner="PrivateRun.backward", name="loss", expected=expected, got=type(loss).__name__
+            )
         Batch.checked(batch)
         with self._order:
             refuse_hooks(self._model, self._engine.parameters)
@@ -267,14 +305,18 @@ class PrivateRun:
             sums = self._stepping.sums(loss, batch, attempt=attempt)
             self._session.spend(sample)
             self._waiting = None
-            self._done = self._session.number(sample) + 1  # also if what follows is interrupted: its noise may be out
+            self._done = (
+                self._session.number(sample) + 1
+            )  # also if what follows is interrupted: its noise may be out
             released = self._stepping.release(sample, sums)
             self._gradients.note_written()
         self._watch.note(released, self.state)
         return released
 
     def public_gradients(self) -> AbstractContextManager[None]:
-        """For the time of a block, gradients of public data may be added to those of the run; nothing checks that."""
+        """For the time of a block, gradients of public data may be added to those of the run;
+        nothing checks that.
+        """
         return self._gradients.public()
 
     def _rehearse(self, loss: Loss, batch: Batch) -> None:  # before the first sample is charged
@@ -292,10 +334,12 @@ class PrivateRun:
         scheduler: Stateful | None = None,
         others: Mapping[str, Stateful] | None = None,
     ) -> None:
-        """Write a checkpoint, whole or not at all, over an earlier one. Call it after `optimizer.step()`.
+        """Write a checkpoint, whole or not at all, over an earlier one. Call it after
+        `optimizer.step()`.
 
-        It holds the state of the model and of what is named here, plan, step, adaptive state and head of the ledger; no key and
-        nothing that was not released. A batch that did not go through `backward` is not part of it.
+        It holds the state of the model and of what is named here, plan, step, adaptive state and
+        head of the ledger; no key and nothing that was not released. A batch that did not go
+        through `backward` is not part of it.
 
         Args:
             path: of the file.
@@ -305,8 +349,8 @@ class PrivateRun:
 
         Raises:
             SampleMisuse: in the middle of a step that has several batches.
-            CheckpointError: canaries, a state that holds something else than tensors and plain values, a path where there is
-                something else than a checkpoint, or the disk refuses.
+            CheckpointError: canaries, a state that holds something else than tensors and plain
+                values, a path where there is something else than a checkpoint, or the disk refuses.
         """
         self._planted.refuse_checkpoint()
         if self._done % self._session.sampler.batches_per_step:
@@ -333,31 +377,38 @@ class PrivateRun:
         others: Mapping[str, Stateful] | None = None,
         lost: str = "",
     ) -> int:
-        """Go on from a checkpoint, before `batches`: at its step, on the same ledger, with fresh samples and noise.
+        """Go on from a checkpoint, before `batches`: at its step, on the same ledger, with fresh
+        samples and noise.
 
-        All steps from there on are charged. Steps that were charged after the checkpoint are lost on a ledger that is held to a
-        list, because going back may be a choice from outputs: `batches(until_budget=True)` takes what is left. For a public
-        reason, or under a filter or an odometer, they are taken again at their price.
+        All steps from there on are charged. Steps that were charged after the checkpoint are lost
+        on a ledger that is held to a
+        list, because going back may be a choice from outputs: `batches(until_budget=True)` takes
+        what is left. For a public reason, or under a filter or an odometer, they are taken again at
+        their price.
 
         Args:
             path: of the file.
             optimizer: the same that was saved.
             scheduler: likewise.
             others: by the same names.
-            lost: the public reason for which steps were lost and may be taken again, such as "power failure".
+            lost: the public reason for which steps were lost and may be taken again, such as "power
+                failure".
 
         Returns:
             The step at which the run goes on.
 
         Raises:
-            CheckpointError: canaries, or damaged, of another plan or ledger, or of other objects; everything is as before.
+            CheckpointError: canaries, or damaged, of another plan or ledger, or of other objects;
+                everything is as before.
             NumericsError: thresholds out of range; likewise.
             SampleMisuse: the run began already.
         """
         self._planted.refuse_checkpoint()
         if self._began:
             expected, got = "a checkpoint loaded before the first batch", "a run that began"
-            raise SampleMisuse(expected=expected, got=got, do="Make another PrivateRun, and load into that.")
+            raise SampleMisuse(
+                expected=expected, got=got, do="Make another PrivateRun, and load into that."
+            )
         found = Checkpoint.read(path)
         try:
             found.refuse_another(self.plan, self.ledger)
@@ -366,7 +417,11 @@ class PrivateRun:
                 self.ledger.withdraw()  # if it was made just now, where the checkpoint's ledger should have been
             raise
         self._stepping.check(self._session.bound.groups(found.state))
-        restore(named(self._model, optimizer, scheduler, others), found.objects, self._engine.batch_norm.take_over)
+        restore(
+            named(self._model, optimizer, scheduler, others),
+            found.objects,
+            self._engine.batch_norm.take_over,
+        )
         self._start, self._first_state = found.step, found.state
         self._lost = check.label("PrivateRun.load", "lost", lost, empty=True)
         self._done = found.step * self._session.sampler.batches_per_step
@@ -375,9 +430,11 @@ class PrivateRun:
     # --- the end ---
 
     def stop(self, reason: str) -> None:
-        """Declare that the loop ends early for a public reason, such as "the machine was needed": what was taken counts.
+        """Declare that the loop ends early for a public reason, such as "the machine was needed":
+        what was taken counts.
 
-        Without it all planned steps count, however the loop ends. So it may end because of a validation score.
+        Without it all planned steps count, however the loop ends. So it may end because of a
+        validation score.
 
         Args:
             reason: one that owes nothing to what was released; it stands in the guarantee.

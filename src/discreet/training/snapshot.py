@@ -4,8 +4,9 @@
     containers    entries of lists, dicts, sets and deques, and attributes of modules and objects
     generators    of torch, NumPy and Python: the global ones, and those that modules hold
 
-Everything is put back in place: the same objects have the same contents. Not looked at are closures, globals, objects without
-a `__dict__`, and what is deeper than a few containers and objects below a module.
+Everything is put back in place: the same objects have the same contents. Not looked at are
+closures, globals, objects without a `__dict__`, and what is deeper than a few containers and
+objects below a module.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ _PutBack: TypeAlias = Callable[[], object]
 
 @contextmanager
 def unchanged(*roots: object) -> Iterator[None]:
-    """For the time of a block modules may do what they like: afterwards they, and global generators, are what they were.
+    """For the time of a block modules may do what they like: afterwards they, and global
+    generators, are what they were.
 
     Args:
         roots: modules; anything else is passed over.
@@ -159,7 +161,10 @@ def _of_tensor(tensor: Tensor) -> list[_PutBack]:
         return []
     memory = tensor.detach()
     cells = _cells(memory)
-    steps: list[_PutBack] = [partial(_move_back, tensor, memory), partial(_write_back, cells, cells.clone())]
+    steps: list[_PutBack] = [
+        partial(_move_back, tensor, memory),
+        partial(_write_back, cells, cells.clone()),
+    ]
     if tensor.is_leaf:
         steps.append(partial(_require, tensor, tensor.grad, required=tensor.requires_grad))
     return steps

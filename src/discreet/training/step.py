@@ -35,8 +35,8 @@ __all__ = ["Stepping"]
 class Stepping:
     """The steps of one run.
 
-    Guarantee: see `PrivateRun`. One record moves the sums by at most the clip norm of each group; what `release` gives out is
-    post-processing of these sums with the plan's noise.
+    Guarantee: see `PrivateRun`. One record moves the sums by at most the clip norm of each group;
+    what `release` gives out is post-processing of these sums with the plan's noise.
 
     Args:
         engine: of the model.
@@ -67,9 +67,13 @@ class Stepping:
         self.check(session.bound.start)
 
     def announce(self, steps: int) -> None:
-        """Say how much is to be computed, so that what compiles does so where it pays; results are the same. Public."""
+        """Say how much is to be computed, so that what compiles does so where it pays; results are
+        the same. Public.
+        """
         passes = steps * self._session.sampler.batches_per_step
-        noised = [leaf for group in self._session.groups() if group.private for leaf in group.leaves]
+        noised = [
+            leaf for group in self._session.groups() if group.private for leaf in group.leaves
+        ]
         announce_noise(passes * sum(self._session.bound.dimensions[leaf] for leaf in noised))
         announce_passes(passes)
 
@@ -91,15 +95,20 @@ class Stepping:
         if not records:
             return sums
         check_rows(data, records)
-        size = self._microbatch or engine.fitting(loss, data, records, self._memory_budget, self._inner.places)
+        size = self._microbatch or engine.fitting(
+            loss, data, records, self._memory_budget, self._inner.places
+        )
         places, seed = session.places(sample, size, attempt)
         if batch.rows is not None:
-            places = np.where(places >= 0, batch.rows[places], -1)  # who has no row leaves a place empty
+            places = np.where(
+                places >= 0, batch.rows[places], -1
+            )  # who has no row leaves a place empty
         rows = torch.from_numpy(places)
         with seeded(seed):
             for start in range(0, len(rows), size):
                 some = rows[start : start + size]
-                # One pass over all of them has them in the order of the sample, which is random too.
+                # One pass over all of them has them in the order of the sample, which is random
+                # too.
                 chosen = None if size == records == len(sample) else some.clamp(min=0)
                 portion = Portion(data, chosen, lent=batch.in_new_memory)
                 for contributions, statistics in engine.passes(loss, portion, size, some >= 0):
@@ -136,13 +145,23 @@ class Stepping:
         out = {leaf: self._room(leaf, values) for leaf, values in found.items()}
         pairs = [(found[leaf], out[leaf]) for leaf in group.leaves]
         stream = self._session.noise_stream(sample, lane)
-        release_all(pairs, grid=grid_of(group), noise_std=group.noise_std, stream=stream, threads=torch.get_num_threads())
+        release_all(
+            pairs,
+            grid=grid_of(group),
+            noise_std=group.noise_std,
+            stream=stream,
+            threads=torch.get_num_threads(),
+        )
         return out
 
     def _room(self, leaf: str, values: Any) -> Any:
-        """Where the release of a leaf goes: gradients into their own precision, over the sums where that is the same."""
+        """Where the release of a leaf goes: gradients into their own precision, over the sums where
+        that is the same.
+        """
         parameter = self._engine.parameters.get(leaf)
-        kind = np.dtype(np.float32 if parameter is not None and parameter.dtype != torch.float64 else np.float64)
+        kind = np.dtype(
+            np.float32 if parameter is not None and parameter.dtype != torch.float64 else np.float64
+        )
         return values if values.dtype == kind else np.empty(values.shape, kind)
 
 

@@ -1,4 +1,6 @@
-"""Tuning as the guide describes it, with every use of private data charged, and a record of it for the report."""
+"""Tuning as the guide describes it, with every use of private data charged, and a record of it for
+the report.
+"""
 
 from discreet.tuning.accuracy import AccuracyTuning, tune_for_accuracy
 from discreet.tuning.clipping import ClipSearch, clip_search

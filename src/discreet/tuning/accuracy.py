@@ -1,9 +1,11 @@
-"""Tuning when privacy and accuracy are given: how much noise the model tolerates, and which batch reaches epsilon with it.
+"""Tuning when privacy and accuracy are given: how much noise the model tolerates, and which batch
+reaches epsilon with it.
 
-For a large enough batch, the accuracy is essentially determined by the standard deviation of the noise in the average
-gradient, noise_std / expected_batch_size, if steps, clip norm and everything else stay the same [Ponomareva2023, section
-5.4.1]. So trials at a small batch, which are cheap, tell how much noise is tolerated; the accountant then finds the batch at
-which as much noise meets epsilon. It is a prediction, and it rests on that assumption.
+For a large enough batch, the accuracy is essentially determined by the standard deviation of the
+noise in the average gradient, noise_std / expected_batch_size, if steps, clip norm and everything
+else stay the same [Ponomareva2023, section 5.4.1]. So trials at a small batch, which are cheap,
+tell how much noise is tolerated; the accountant then finds the batch at which as much noise meets
+epsilon. It is a prediction, and it rests on that assumption.
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ class AccuracyTuning:
     Args:
         tuning: all trials, for the report.
         accuracy: that was asked for.
-        plan: the smallest batch that meets the target with the noise of the chosen trial; None where there is none.
+        plan: the smallest batch that meets the target with the noise of the chosen trial; None
+            where there is none.
         trouble: why there is no plan, or fewer trials than asked for; empty if neither.
     """
 
@@ -47,7 +50,9 @@ class AccuracyTuning:
 
     @property
     def average_noise(self) -> float | None:
-        """The largest noise in the average gradient such that its trial, and all with less, reached the accuracy; or None."""
+        """The largest noise in the average gradient such that its trial, and all with less, reached
+        the accuracy; or None.
+        """
         chosen = self.tuning.chosen
         return None if chosen is None else self.tuning.trials[chosen].values["average_noise"]
 
@@ -57,7 +62,11 @@ class AccuracyTuning:
         if self.plan is None:
             return f"No prediction: {self.trouble}."
         goal = self.plan.target
-        stated = "" if goal is None else f", which by itself meets epsilon {goal.epsilon:g} at delta {goal.delta:g},"
+        stated = (
+            ""
+            if goal is None
+            else f", which by itself meets epsilon {goal.epsilon:g} at delta {goal.delta:g},"
+        )
         return (
             f"Predicted, not measured: a plan with an expected batch of {self.plan.expected_batch_size:g} and noise multiplier "
             f"{self.plan.noise_multiplier:.4g}{stated} reaches a score of {self.accuracy:g}. It assumes that the score depends "
@@ -66,7 +75,9 @@ class AccuracyTuning:
         )
 
     def __str__(self) -> str:
-        stopped = [f"Stopped early: {self.trouble}."] if self.trouble and self.plan is not None else []
+        stopped = (
+            [f"Stopped early: {self.trouble}."] if self.trouble and self.plan is not None else []
+        )
         return "\n".join([*lines(self.tuning), *stopped, self.prediction])
 
     def plot(self, path: str | os.PathLike[str]) -> Path:
@@ -93,18 +104,22 @@ def tune_for_accuracy(
     data: Data,
     progress: bool | None = None,
 ) -> AccuracyTuning:
-    """Try several amounts of noise at a small batch, and find the batch that meets the plan's target with the most tolerated.
+    """Try several amounts of noise at a small batch, and find the batch that meets the plan's
+    target with the most tolerated.
 
-    The plan that comes back meets epsilon by the accountant; that it reaches the accuracy is predicted.
+    The plan that comes back meets epsilon by the accountant; that it reaches the accuracy is
+    predicted.
 
     Args:
         trial: trains once with `settings.plan` (or `settings.plan_for(records)`).
         plan: for the private data, with a small batch, the steps and the target:
-            `Plan.dpsgd(records=, expected_batch_size=small, steps=, clip_norm=, epsilon=, delta=)`. Its noise does not matter.
+            `Plan.dpsgd(records=, expected_batch_size=small, steps=, clip_norm=, epsilon=, delta=)`.
+            Its noise does not matter.
         average_noises: to try: noise_std / expected_batch_size, in the gradient's unit.
         accuracy: score that is wanted.
-        data: on which. On private data every trial is charged, the most noise first, until one reaches the accuracy: less
-            noise costs more. What is left of the budget must then hold the plan that comes back.
+        data: on which. On private data every trial is charged, the most noise first, until one
+            reaches the accuracy: less noise costs more. What is left of the budget must then hold
+            the plan that comes back.
         progress: whether a bar is shown; None: in a terminal.
 
     >>> from discreet.tuning import Synthetic
@@ -121,8 +136,20 @@ def tune_for_accuracy(
     asked = []
     for noise in sorted(distinct(owner, "average_noises", average_noises), reverse=True):
         multiplier = noise * small.expected_batch_size / clip_norm
-        asked.append(({"average_noise": noise}, with_gaussian(small, clip_norm=clip_norm, noise_multiplier=multiplier)))
-    made = sweep(owner, trial, asked, data=data, enough=wanted if isinstance(data, Private) else None, progress=progress)
+        asked.append(
+            (
+                {"average_noise": noise},
+                with_gaussian(small, clip_norm=clip_norm, noise_multiplier=multiplier),
+            )
+        )
+    made = sweep(
+        owner,
+        trial,
+        asked,
+        data=data,
+        enough=wanted if isinstance(data, Private) else None,
+        progress=progress,
+    )
     made.scored(owner)
     chosen = _tolerated(made.trials, wanted)
     record = made.record(Method.ACCURACY, chosen)
@@ -133,7 +160,9 @@ def tune_for_accuracy(
 
 
 def _tolerated(trials: Sequence[Trial], wanted: float) -> int | None:
-    """Number of the trial with the most noise such that it, and all with less, reach the score. The most noise comes first."""
+    """Number of the trial with the most noise such that it, and all with less, reach the score. The
+    most noise comes first.
+    """
     chosen = None
     for number, trial in reversed(list(enumerate(trials))):
         if trial.score is None or trial.score < wanted:
@@ -142,7 +171,9 @@ def _tolerated(trials: Sequence[Trial], wanted: float) -> int | None:
     return chosen
 
 
-def _planned(found: AccuracyTuning, small: Plan, clip_norm: float, target: Target) -> AccuracyTuning:
+def _planned(
+    found: AccuracyTuning, small: Plan, clip_norm: float, target: Target
+) -> AccuracyTuning:
     if not isinstance(small.sampler, Sampler) or found.average_noise is None:
         return found
     try:
@@ -155,7 +186,12 @@ def _planned(found: AccuracyTuning, small: Plan, clip_norm: float, target: Targe
             clip_norm=clip_norm,
         )
     except AccountingError as wrong:
-        return AccuracyTuning(found.tuning, found.accuracy, None, f"not even all records at once meet epsilon ({wrong.got})")
+        return AccuracyTuning(
+            found.tuning,
+            found.accuracy,
+            None,
+            f"not even all records at once meet epsilon ({wrong.got})",
+        )
     return AccuracyTuning(found.tuning, found.accuracy, plan, found.trouble)
 
 

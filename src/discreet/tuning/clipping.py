@@ -1,8 +1,10 @@
-"""ClipSearch: the smallest clip norm that hurts only slightly, without noise [Ponomareva2023, section 5.4.1].
+"""ClipSearch: the smallest clip norm that hurts only slightly, without noise [Ponomareva2023,
+section 5.4.1].
 
-A clip norm that is too large lets the noise drown the gradients, one that is too small cuts all of them to the same length.
-Without noise only the second is seen: scores fall below some clip norm. The smallest one above that is taken, as what is lost
-there comes back when the learning rate is tuned with the noise on.
+A clip norm that is too large lets the noise drown the gradients, one that is too small cuts all of
+them to the same length.
+Without noise only the second is seen: scores fall below some clip norm. The smallest one above that
+is taken, as what is lost there comes back when the learning rate is tuned with the noise on.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ from discreet.tuning.values import distinct
 
 __all__ = ["ClipSearch", "clip_search"]
 
-_NEXT_TO_NOTHING = 1e-6  # noise multiplier: engines execute no plan without noise, and nobody can see this much
+_NEXT_TO_NOTHING = (
+    1e-6  # noise multiplier: engines execute no plan without noise, and nobody can see this much
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +58,12 @@ class ClipSearch:
     def notes(self) -> tuple[str, ...]:
         """What a reader should know before taking the number."""
         if self.clip_norm == self.tuning.trials[0].values["clip_norm"]:
-            return ("The smallest clip norm that was tried is good enough: a smaller one may be too. Try smaller ones.",)
+            return (
+                (
+                    "The smallest clip norm that was tried is good enough: a smaller one may be "
+                    "too. Try smaller ones."
+                ),
+            )
         return ()
 
     def __str__(self) -> str:
@@ -85,11 +94,12 @@ def clip_search(
 ) -> ClipSearch:
     """Try clip norms without noise, and take the smallest that hurts only slightly.
 
-    Guarantee: none; there is no privacy without noise. Private data are refused. Trials get a plan with a noise multiplier of
-    a millionth, which engines can execute.
+    Guarantee: none; there is no privacy without noise. Private data are refused. Trials get a plan
+    with a noise multiplier of a millionth, which engines can execute.
 
     Args:
-        trial: trains once with `settings.plan` (or `settings.plan_for(records)`), everything else as is good without privacy.
+        trial: trains once with `settings.plan` (or `settings.plan_for(records)`), everything else
+            as is good without privacy.
         plan: with one clip norm, as `Plan.dpsgd` makes it; its noise does not matter.
         clip_norms: to try, two or more, on a logarithmic scale.
         data: public or synthetic.
@@ -120,7 +130,10 @@ def clip_search(
     if slack < 0.0:
         raise ParameterError(owner=owner, name="tolerance", expected="at least 0", got=repr(slack))
     asked = [
-        ({"clip_norm": clip_norm}, with_gaussian(plan, clip_norm=clip_norm, noise_multiplier=_NEXT_TO_NOTHING))
+        (
+            {"clip_norm": clip_norm},
+            with_gaussian(plan, clip_norm=clip_norm, noise_multiplier=_NEXT_TO_NOTHING),
+        )
         for clip_norm in sorted(distinct(owner, "clip_norms", clip_norms, least=2))
     ]
     made = sweep(owner, trial, asked, data=data, progress=progress)

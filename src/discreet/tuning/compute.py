@@ -1,4 +1,5 @@
-"""Tuning when privacy and computation are given: the best learning rate at a calibrated plan [Ponomareva2023, section 5.4.1].
+"""Tuning when privacy and computation are given: the best learning rate at a calibrated plan
+[Ponomareva2023, section 5.4.1].
 
 The guide's steps, and who does them:
 
@@ -38,7 +39,8 @@ class ComputeTuning:
 
     Args:
         tuning: all trials, for the report.
-        plan: with the best clip norm; of the same noise multiplier, batch and steps, and thus the same epsilon.
+        plan: with the best clip norm; of the same noise multiplier, batch and steps, and thus the
+            same epsilon.
         stopped: why there are fewer trials than asked for; empty if there are not.
     """
 
@@ -63,7 +65,10 @@ class ComputeTuning:
         for name in self.tuning.names:
             tried = sorted({trial.values[name] for trial in self.tuning.trials})
             if len(tried) > 2 and self.best.values[name] in (tried[0], tried[-1]):
-                found.append(f"The best {name} lies at the end of those that were tried: there may be better ones beyond.")
+                found.append(
+                    f"The best {name} lies at the end of those that were tried: there may be "
+                    "better ones beyond."
+                )
         return (*found, *([f"Stopped early: {self.stopped}."] if self.stopped else []))
 
     def __str__(self) -> str:
@@ -81,7 +86,10 @@ class ComputeTuning:
             title=f"Noise multiplier {self.plan.noise_multiplier:.4g}, on {source(self.tuning)}",
             across="learning rate",
             lines=tuple(
-                Line("score" if clip_norm is None else f"clip norm {clip_norm:g}", tuple(sorted(points)))
+                Line(
+                    "score" if clip_norm is None else f"clip norm {clip_norm:g}",
+                    tuple(sorted(points)),
+                )
                 for clip_norm, points in by_clip.items()
             ),
             chosen=None if score is None else (self.learning_rate, score),
@@ -99,17 +107,22 @@ def tune_for_compute(
     data: Data,
     progress: bool | None = None,
 ) -> ComputeTuning:
-    """Try learning rates, and clip norms if several are given, at the plan's noise, batch and steps.
+    """Try learning rates, and clip norms if several are given, at the plan's noise, batch and
+    steps.
 
-    Epsilon is the same for every one of them: it depends on the noise multiplier, and not on the clip norm. On private data
-    every trial is charged, in the order given; the sweep ends where the budget does. The model of the best trial is then
+    Epsilon is the same for every one of them: it depends on the noise multiplier, and not on the
+    clip norm. On private data every trial is charged, in the order given; the sweep ends where the
+    budget does. The model of the best trial is then
     already paid for: keep it, and no final training is needed.
 
     Args:
-        trial: trains once with `settings.plan` (or `settings.plan_for(records)`) and `settings.learning_rate`.
-        plan: calibrated, for the private data: `Plan.dpsgd(records=, expected_batch_size=, epochs=, epsilon=, delta=)`.
+        trial: trains once with `settings.plan` (or `settings.plan_for(records)`) and
+            `settings.learning_rate`.
+        plan: calibrated, for the private data: `Plan.dpsgd(records=, expected_batch_size=, epochs=,
+            epsilon=, delta=)`.
         learning_rates: to try.
-        clip_norms: to try with each of them, in the vicinity of what `clip_search` found; None: that of the plan.
+        clip_norms: to try with each of them, in the vicinity of what `clip_search` found; None:
+            that of the plan.
         data: on which.
         progress: whether a bar is shown; None: in a terminal.
 
@@ -129,7 +142,10 @@ def tune_for_compute(
     rates = distinct(owner, "learning_rates", learning_rates)
     plans: dict[float | None, Plan] = {None: plan}
     if clip_norms is not None:
-        plans = {clip_norm: _clipped(owner, plan, clip_norm) for clip_norm in distinct(owner, "clip_norms", clip_norms)}
+        plans = {
+            clip_norm: _clipped(owner, plan, clip_norm)
+            for clip_norm in distinct(owner, "clip_norms", clip_norms)
+        }
     asked = [
         ({"learning_rate": rate} | ({} if clip_norm is None else {"clip_norm": clip_norm}), own)
         for clip_norm, own in plans.items()
@@ -148,6 +164,8 @@ def _clipped(owner: str, plan: Plan, clip_norm: float) -> Plan:
         mechanism = with_clip_norm(plan.mechanism, clip_norm)
     except ParameterError as wrong:
         do = "Leave clip_norms out, or make it with Plan.dpsgd."
-        raise ParameterError(owner=owner, name="plan", expected=_ONE_CLIP_NORM, got=wrong.got, do=do) from None
+        raise ParameterError(
+            owner=owner, name="plan", expected=_ONE_CLIP_NORM, got=wrong.got, do=do
+        ) from None
     changed = replace(plan, mechanism=mechanism, target=None)
     return changed if plan.target is None else changed.certified(plan.target)

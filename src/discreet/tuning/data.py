@@ -15,7 +15,8 @@ __all__ = ["Data", "Private", "Public", "Synthetic"]
 
 @dataclass(frozen=True, slots=True)
 class Public:
-    """Data that anybody may see. A trial costs nothing; that the data are public is the word of whoever says so.
+    """Data that anybody may see. A trial costs nothing; that the data are public is the word of
+    whoever says so.
 
     Args:
         name: of the data set.
@@ -36,7 +37,8 @@ class Public:
 class Synthetic:
     """Data that were made up. A trial costs nothing if they owe nothing to the private data.
 
-    Data that were generated from the private ones are private, unless the generator itself was charged to their ledger.
+    Data that were generated from the private ones are private, unless the generator itself was
+    charged to their ledger.
 
     Args:
         name: of the data set.
@@ -52,15 +54,19 @@ class Synthetic:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Private:
-    """The data that are to be protected. Every trial and every score is charged to their ledger, within its budget.
+    """The data that are to be protected. Every trial and every score is charged to their ledger,
+    within its budget.
 
     Args:
-        ledger: of the data set, open to append. What is tried next may depend on what came out, so it is held to a `Filter` or
-            an `Odometer`; or, where all trials are fixed in advance, to a `Budget` whose plans are `planned_trials`.
+        ledger: of the data set, open to append. What is tried next may depend on what came out, so
+            it is held to a `Filter` or an `Odometer`; or, where all trials are fixed in advance, to
+            a `Budget` whose plans are `planned_trials`.
         name: of the data set; public.
         about: anything worth knowing; public.
-        records: number of validation records [public]. As everywhere, a record holds everything of one unit.
-        noise_std: of the noise on the number of right answers; the noise on the score is noise_std / records.
+        records: number of validation records [public]. As everywhere, a record holds everything of
+            one unit.
+        noise_std: of the noise on the number of right answers; the noise on the score is noise_std
+            / records.
 
     >>> from discreet.budget import Filter
     >>> ledger = Ledger.in_memory(budget=Filter(epsilon=3.0, delta=1e-6))
@@ -81,12 +87,16 @@ class Private:
         object.__setattr__(self, "records", check.whole(owner, "records", self.records, least=1))
         object.__setattr__(self, "noise_std", check.positive(owner, "noise_std", self.noise_std))
         terms = check.instance(owner, "ledger", self.ledger, Ledger).terms
-        # A list that the first run settles would hold the first trial and nothing else, not even its score.
+        # A list that the first run settles would hold the first trial and nothing else, not even
+        # its score.
         if terms is None or (terms.rule is Rule.LIST and not terms.complete):
             raise ParameterError(
                 owner=owner,
                 name="ledger",
-                expected="one that is held to a filter, an odometer, or a list of all trials and their scores",
+                expected=(
+                    "one that is held to a filter, an odometer, or a list of all trials and their "
+                    "scores"
+                ),
                 got="a ledger that is for the steps of its first run",
                 do="Open it with budget=dp.Filter(epsilon=..., delta=...), as what is tried next may depend on what came out; "
                 "or with budget=dp.Budget(plans=planned_trials(...)), if all of it is fixed now.",
@@ -94,7 +104,9 @@ class Private:
 
     @property
     def parameters(self) -> Parameters:
-        """What the runs of trials and scores declare: that they were fixed in advance, where the ledger holds them to it."""
+        """What the runs of trials and scores declare: that they were fixed in advance, where the
+        ledger holds them to it.
+        """
         terms = self.ledger.terms
         listed = terms is not None and terms.rule is Rule.LIST
         return Parameters.FIXED_IN_ADVANCE if listed else Parameters.CHOSEN_FROM_OUTPUTS

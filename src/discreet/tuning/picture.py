@@ -45,7 +45,8 @@ class Picture:
 
 
 def draw(owner: str, path: str | os.PathLike[str], picture: Picture) -> Path:
-    """Write a PNG or SVG file, by the suffix of the path: whole or not at all, over an earlier picture.
+    """Write a PNG or SVG file, by the suffix of the path: whole or not at all, over an earlier
+    picture.
 
     Returns:
         The path.
@@ -61,7 +62,9 @@ def draw(owner: str, path: str | os.PathLike[str], picture: Picture) -> Path:
     try:
         overwrite(place, lambda draft: _write(draft, content))
     except OSError as wrong:
-        raise ParameterError(owner=owner, name="path", expected="a path to write to", got=str(wrong)) from None
+        raise ParameterError(
+            owner=owner, name="path", expected="a path to write to", got=str(wrong)
+        ) from None
     return place
 
 
@@ -74,19 +77,33 @@ def _figure(picture: Picture, suffix: str) -> bytes:
         from matplotlib.figure import Figure  # noqa: PLC0415  (only who draws needs it)
     except ImportError:
         do = "Install it: pip install 'discreet[plots]'. Nothing was written."
-        raise DiscreetError(expected="matplotlib, to draw a figure", got="an installation without it", do=do) from None
+        raise DiscreetError(
+            expected="matplotlib, to draw a figure", got="an installation without it", do=do
+        ) from None
     drawing = Figure(figsize=(7.0, 4.2), layout="constrained")
     axes = drawing.subplots()
     for line in picture.lines:
         x, y = zip(*line.points, strict=True)
         axes.errorbar(x, y, yerr=picture.noise or None, marker=".", capsize=3.0, label=line.name)
     if picture.level is not None:
-        axes.axhline(picture.level[0], linestyle="--", linewidth=1.0, color="grey", label=picture.level[1])
+        axes.axhline(
+            picture.level[0], linestyle="--", linewidth=1.0, color="grey", label=picture.level[1]
+        )
     if picture.chosen is not None:
         across, score = picture.chosen
-        axes.scatter([across], [score], s=120.0, facecolors="none", edgecolors="black", zorder=3.0, label="chosen")
+        axes.scatter(
+            [across],
+            [score],
+            s=120.0,
+            facecolors="none",
+            edgecolors="black",
+            zorder=3.0,
+            label="chosen",
+        )
     axes.set(xlabel=picture.across, ylabel="score", xscale="log")
-    axes.set_title(picture.title, fontsize="small", wrap=True, parse_math=False)  # names are other people's
+    axes.set_title(
+        picture.title, fontsize="small", wrap=True, parse_math=False
+    )  # names are other people's
     axes.grid(visible=True, alpha=0.3)
     axes.legend(fontsize="small")
     file = io.BytesIO()

@@ -32,7 +32,12 @@ def trials_bar(total: int, *, shown: bool | None) -> Iterator[Callable[[float | 
         TextColumn("{task.fields[best]}"),
     )
     visible = _is_terminal(sys.stderr) if shown is None else shown
-    with Progress(*columns, console=Console(stderr=True), disable=not visible, redirect_stdout=_is_terminal(sys.stdout)) as bar:
+    with Progress(
+        *columns,
+        console=Console(stderr=True),
+        disable=not visible,
+        redirect_stdout=_is_terminal(sys.stdout),
+    ) as bar:
         task = bar.add_task("tuning", total=total, best="")
 
         def advance(best: float | None) -> None:

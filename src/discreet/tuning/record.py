@@ -34,7 +34,9 @@ class Kind(Enum):
 
 
 class Method(Enum):
-    """How settings were chosen [Ponomareva2023, section 5.4.1]. OTHER: by hand, or by a program of one's own."""
+    """How settings were chosen [Ponomareva2023, section 5.4.1]. OTHER: by hand, or by a program of
+    one's own.
+    """
 
     CLIP_SEARCH = "ClipSearch, without noise"
     COMPUTE = "given computation and privacy"
@@ -48,8 +50,10 @@ class Trial:
 
     Args:
         values: what was tried: number by name.
-        score: the higher, the better; None where there is none, because training diverged or the budget ended.
-        runs: labels of the runs that the trial charged to the ledger; none for public and synthetic data.
+        score: the higher, the better; None where there is none, because training diverged or the
+            budget ended.
+        runs: labels of the runs that the trial charged to the ledger; none for public and synthetic
+            data.
     """
 
     values: Mapping[str, float]
@@ -59,20 +63,31 @@ class Trial:
     def __post_init__(self) -> None:
         owner = "Trial"
         pairs = frozen(owner, "values", self.values).pairs
-        _set(self, "values", Frozen(tuple((name, check.real(owner, f"values[{name!r}]", value)) for name, value in pairs)))
+        _set(
+            self,
+            "values",
+            Frozen(
+                tuple(
+                    (name, check.real(owner, f"values[{name!r}]", value)) for name, value in pairs
+                )
+            ),
+        )
         _set(self, "score", None if self.score is None else check.real(owner, "score", self.score))
         given: object = self.runs
         if not isinstance(given, tuple | list):
-            raise ParameterError(owner=owner, name="runs", expected="a tuple of labels", got=type(given).__name__)
+            raise ParameterError(
+                owner=owner, name="runs", expected="a tuple of labels", got=type(given).__name__
+            )
         _set(self, "runs", tuple(check.label(owner, "runs", run) for run in given))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tuning:
-    """What a report says about tuning. Made by the functions of `discreet.tuning`, or by hand for what was done elsewhere.
+    """What a report says about tuning. Made by the functions of `discreet.tuning`, or by hand for
+    what was done elsewhere.
 
-    Guarantee: none of its own. Of private data it names the runs, and the report refuses it unless the ledger has them; that
-    data are public or synthetic is the word of whoever made the record.
+    Guarantee: none of its own. Of private data it names the runs, and the report refuses it unless
+    the ledger has them; that data are public or synthetic is the word of whoever made the record.
 
     Args:
         method: how the choice was made.
@@ -128,16 +143,30 @@ class Tuning:
         """What is private was charged, and what is not names no ledger."""
         if self.kind is not Kind.PRIVATE:
             if self.ledger_head is not None or any(trial.runs for trial in self.trials):
-                raise _wrong("ledger_head", f"None, and no runs, for {self.kind.value} data: nothing was charged", "others")
+                raise _wrong(
+                    "ledger_head",
+                    f"None, and no runs, for {self.kind.value} data: nothing was charged",
+                    "others",
+                )
             return
         if self.method is Method.CLIP_SEARCH:
             raise _wrong("method", "one with noise, for private data", self.method.value)
         if not isinstance(self.ledger_head, str) or not _HEAD.fullmatch(self.ledger_head):
-            raise _wrong("ledger_head", "the digest that ledger.head() gives, for private data", repr(self.ledger_head)[:80])
+            raise _wrong(
+                "ledger_head",
+                "the digest that ledger.head() gives, for private data",
+                repr(self.ledger_head)[:80],
+            )
         if not all(trial.runs for trial in self.trials):
-            raise _wrong("trials", "the runs that each trial charged, for private data", "a trial without")
+            raise _wrong(
+                "trials", "the runs that each trial charged, for private data", "a trial without"
+            )
         if len(set(self.runs)) < len(self.runs):
-            raise _wrong("trials", "runs of its own for each trial, for private data", "a run that is named twice")
+            raise _wrong(
+                "trials",
+                "runs of its own for each trial, for private data",
+                "a run that is named twice",
+            )
         if self.score_noise == 0.0 and any(trial.score is not None for trial in self.trials):
             raise _wrong("score_noise", "above 0, for scores of private data", "0")
 
@@ -153,10 +182,13 @@ class Tuning:
 
     def to_json(self) -> str:
         """The record as JSON; `from_json` gives an equal one."""
-        table: dict[str, Any] = {"schema": SCHEMA} | {field.name: getattr(self, field.name) for field in fields(self)}
+        table: dict[str, Any] = {"schema": SCHEMA} | {
+            field.name: getattr(self, field.name) for field in fields(self)
+        }
         table |= {"method": self.method.value, "kind": self.kind.value}
         table["trials"] = [
-            {"values": dict(trial.values), "score": trial.score, "runs": list(trial.runs)} for trial in self.trials
+            {"values": dict(trial.values), "score": trial.score, "runs": list(trial.runs)}
+            for trial in self.trials
         ]
         return json.dumps(table, indent=2, allow_nan=False, ensure_ascii=True) + "\n"
 
@@ -165,12 +197,15 @@ class Tuning:
         """The record behind `to_json`.
 
         Raises:
-            ParameterError: no JSON, another schema, a field too many or too few, a key twice, a value out of its range.
+            ParameterError: no JSON, another schema, a field too many or too few, a key twice, a
+                value out of its range.
         """
         table = _parsed(text)
         version = table.pop("schema", None)
         if type(version) is not int or version != SCHEMA:
-            raise _wrong("schema", f"{SCHEMA}, in a file that Tuning.save wrote", repr(version)[:80])
+            raise _wrong(
+                "schema", f"{SCHEMA}, in a file that Tuning.save wrote", repr(version)[:80]
+            )
         _check_fields(table, cls)
         if not isinstance(table["trials"], list):
             raise _wrong("trials", "a list", type(table["trials"]).__name__)
@@ -202,7 +237,9 @@ def _check_fields(table: dict[str, Any], kind: type[Tuning | Trial]) -> None:
     names = {field.name for field in fields(kind)}
     if table.keys() != names:
         unknown, missing = sorted(table.keys() - names), sorted(names - table.keys())
-        raise _wrong("fields", ", ".join(sorted(names)), f"unknown {unknown}, missing {missing}"[:200])
+        raise _wrong(
+            "fields", ", ".join(sorted(names)), f"unknown {unknown}, missing {missing}"[:200]
+        )
 
 
 def _named(kind: type[Enum], name: str, value: object) -> Enum:

@@ -1,10 +1,14 @@
-"""The score of a trial on private data: the number of right answers, released with noise and charged like everything else.
+"""The score of a trial on private data: the number of right answers, released with noise and
+charged like everything else.
 
-    trial -> one value in [0, 1] for each validation record -> sum, clipped record by record -> noise -> score
+    trial -> one value in [0, 1] for each validation record -> sum, clipped record by record ->
+    noise -> score
 
-Guarantee: one Gaussian query of sensitivity 1 on the validation records, charged to the ledger before it is answered. Records
-that train and records that validate may be the same or not: both are charged in full. It holds if the value of a record is
-computed from that record and from released values (the trained model) alone.
+Guarantee: one Gaussian query of sensitivity 1 on the validation records, charged to the ledger
+    before it is answered. Records
+that train and records that validate may be the same or not: both are charged in full. It holds if
+the value of a record is computed from that record and from released values (the trained model)
+alone.
 """
 
 from __future__ import annotations
@@ -30,13 +34,15 @@ _LEAF = "score"
 
 
 def planned_trials(plans: Iterable[Plan], *, records: int, noise_std: float) -> Snapshot:
-    """What trials with these plans and their scores take together: for `Budget(plans=...)`, where all are fixed in advance.
+    """What trials with these plans and their scores take together: for `Budget(plans=...)`, where
+    all are fixed in advance.
 
-    A list is accounted for tightly, where a filter asks for about a tenth more. In return every trial counts, whether it is
-    made or not, and a value that comes to mind later is refused.
+    A list is accounted for tightly, where a filter asks for about a tenth more. In return every
+    trial counts, whether it is made or not, and a value that comes to mind later is refused.
 
     Args:
-        plans: of the trials, one for each, in any order; a final training too, if there is to be one.
+        plans: of the trials, one for each, in any order; a final training too, if there is to be
+            one.
         records: number of validation records [public], as for `Private`.
         noise_std: of the noise on the number of right answers, as for `Private`.
 
@@ -46,7 +52,9 @@ def planned_trials(plans: Iterable[Plan], *, records: int, noise_std: float) -> 
     """
     trials = [checked_plan("planned_trials", plan) for plan in plans]
     if not trials:
-        raise ParameterError(owner="planned_trials", name="plans", expected="one plan for each trial", got="none")
+        raise ParameterError(
+            owner="planned_trials", name="plans", expected="one plan for each trial", got="none"
+        )
     validation = check.whole("planned_trials", "records", records, least=1)
     noise = check.positive("planned_trials", "noise_std", noise_std)
 
@@ -84,19 +92,31 @@ def released_score(values: object, data: Private, plan: Plan, label: str) -> flo
         BudgetExceeded: the score does not fit; nothing was charged or released.
     """
     rows = _rows(values, data.records)
-    run = Aggregator(score_plan(data, plan), ledger=data.ledger, label=label, parameters=data.parameters)
+    run = Aggregator(
+        score_plan(data, plan), ledger=data.ledger, label=label, parameters=data.parameters
+    )
     (sample,) = run.samples()
     released = run.release(sample, {_LEAF: rows[sample.indices]})
     return float(released[_LEAF][0]) / data.records
 
 
 def _rows(values: object, records: int) -> NDArray[np.float64]:
-    """One row for each record, in [0, 1]; what is not a number counts as wrong. No error depends on a value."""
-    expected = f"one value in [0, 1] for each of {records} validation records, for private data: the tuner releases their sum"
+    """One row for each record, in [0, 1]; what is not a number counts as wrong. No error depends on
+    a value.
+    """
+    expected = (
+        f"one value in [0, 1] for each of {records} validation records, for private data: the "
+        "tuner releases their sum"
+    )
     array = np.asarray(values) if isinstance(values, np.ndarray) else np.empty(())
     if array.dtype.kind not in "biuf" or array.shape != (records,):
-        # Not how many there are: of a selection, such as all that are right, that would be the score.
-        got = f"another array, of {array.dtype}" if isinstance(values, np.ndarray) else f"a {type(values).__name__}"
+        # Not how many there are: of a selection, such as all that are right, that would be the
+        # score.
+        got = (
+            f"another array, of {array.dtype}"
+            if isinstance(values, np.ndarray)
+            else f"a {type(values).__name__}"
+        )
         do = "Return a NumPy array, such as (predicted == labels). Nothing was released."
         raise ParameterError(owner="trial", name="score", expected=expected, got=got, do=do)
     with np.errstate(all="ignore"):  # no record may raise

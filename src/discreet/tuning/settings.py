@@ -41,7 +41,9 @@ class Settings:
             return self.values["learning_rate"]
         expected, got = "a sweep of learning rates", f"a sweep of {', '.join(self.values)}"
         do = "Take the learning rate that is good without privacy."
-        raise ParameterError(owner="Settings", name="learning_rate", expected=expected, got=got, do=do)
+        raise ParameterError(
+            owner="Settings", name="learning_rate", expected=expected, got=got, do=do
+        )
 
     @property
     def clip_norm(self) -> float:
@@ -50,21 +52,30 @@ class Settings:
         return gaussian_of("Settings", self.plan).clip_norm if tried is None else tried
 
     def plan_for(self, records: int) -> Plan:
-        """The same batch, steps, clip norm and noise for a data set of another size, such as public data.
+        """The same batch, steps, clip norm and noise for a data set of another size, such as public
+        data.
 
         Args:
             records: of that data set, at least the expected batch size.
         """
         owner, sampler = "Settings.plan_for", self.plan.sampler
         size = check.whole(owner, "records", records, least=1)
-        if not isinstance(sampler, Sampler) or not isinstance(sampler.policy, Poisson) or sampler.owners is not None:
+        if (
+            not isinstance(sampler, Sampler)
+            or not isinstance(sampler.policy, Poisson)
+            or sampler.owners is not None
+        ):
             expected = "one with Poisson samples of records that are rows"
-            raise ParameterError(owner=owner, name="plan", expected=expected, got=type(sampler.event).__name__)
+            raise ParameterError(
+                owner=owner, name="plan", expected=expected, got=type(sampler.event).__name__
+            )
         if self.plan.expected_batch_size > size:
             expected = f"at least the expected batch size, {self.plan.expected_batch_size:g}"
             raise ParameterError(owner=owner, name="records", expected=expected, got=str(size))
         policy = Poisson(self.plan.expected_batch_size / size)
-        return replace(self.plan, sampler=Sampler(policy, records=size, steps=sampler.steps), target=None)
+        return replace(
+            self.plan, sampler=Sampler(policy, records=size, steps=sampler.steps), target=None
+        )
 
 
 def checked_plan(owner: str, plan: object) -> Plan:
@@ -73,22 +84,36 @@ def checked_plan(owner: str, plan: object) -> Plan:
     if not found.private or not isinstance(found.sampler, Sampler):
         expected = "a private plan with a number of records"
         got = "one without noise" if not found.private else "one that states a probability only"
-        raise ParameterError(owner=owner, name="plan", expected=expected, got=got, do="Make it with Plan.dpsgd(records=...).")
+        raise ParameterError(
+            owner=owner,
+            name="plan",
+            expected=expected,
+            got=got,
+            do="Make it with Plan.dpsgd(records=...).",
+        )
     return found
 
 
 def gaussian_of(owner: str, plan: Plan) -> Gaussian:
     """The mechanism of a plan such as `Plan.dpsgd` makes, with one clip norm and one noise."""
-    parts = list(plan.mechanism.mechanisms.values()) if isinstance(plan.mechanism, Groups) else [plan.mechanism]
+    parts = (
+        list(plan.mechanism.mechanisms.values())
+        if isinstance(plan.mechanism, Groups)
+        else [plan.mechanism]
+    )
     if len(parts) == 1 and isinstance(parts[0], Gaussian):
         return parts[0]
     expected = "one with a single clip norm, as Plan.dpsgd makes it"
-    raise ParameterError(owner=owner, name="plan", expected=expected, got=type(plan.mechanism).__name__)
+    raise ParameterError(
+        owner=owner, name="plan", expected=expected, got=type(plan.mechanism).__name__
+    )
 
 
 def with_gaussian(plan: Plan, *, clip_norm: float, noise_multiplier: float) -> Plan:
     """The same plan with other numbers; without its target, which they may not meet."""
     changed = Gaussian(clip_norm, noise_multiplier)
     if isinstance(plan.mechanism, Groups):
-        return replace(plan, mechanism=Groups(dict.fromkeys(plan.mechanism.mechanisms, changed)), target=None)
+        return replace(
+            plan, mechanism=Groups(dict.fromkeys(plan.mechanism.mechanisms, changed)), target=None
+        )
     return replace(plan, mechanism=changed, target=None)

@@ -1,13 +1,16 @@
-"""Trials one after the other; on private data each is charged, scored with noise, and stopped by the budget.
+"""Trials one after the other; on private data each is charged, scored with noise, and stopped by
+the budget.
 
 For each trial on private data:
 
     does it fit, with its score? -> trial (trains, and charges the ledger under the trial's label)
-    -> the ledger has that charge, which its budget admitted -> score (charged, noised) -> next trial
+    -> the ledger has that charge, which its budget admitted -> score (charged, noised) -> next
+    trial
 
-Guarantee, for private data: every released score was charged before it was drawn, to the ledger that the trial charged; after a
-trial that charged nothing, or past the budget, nothing more is released. The ledger is held to a filter or an odometer, which
-covers whatever is chosen from outputs (P39), or to a list of all trials. What a trial does beside the ledger, no ledger shows.
+Guarantee, for private data: every released score was charged before it was drawn, to the ledger
+that the trial charged; after a trial that charged nothing, or past the budget, nothing more is
+released. The ledger is held to a filter or an odometer, which covers whatever is chosen from
+outputs (P39), or to a list of all trials. What a trial does beside the ledger, no ledger shows.
 """
 
 from __future__ import annotations
@@ -34,7 +37,9 @@ from discreet.units import Parameters
 __all__ = ["Sweep", "TrialFunction", "sweep"]
 
 TrialFunction: TypeAlias = Callable[[Settings], Any]
-"""Trains once. Returns the score (public and synthetic data), or one value in [0, 1] per validation record (private data)."""
+"""Trains once. Returns the score (public and synthetic data), or one value in [0, 1] per validation
+record (private data).
+"""
 
 _LONGEST = 190  # characters of a label, which the score's is a little longer than
 _SCORE = ", score"  # ends the label of a score's run
@@ -58,13 +63,25 @@ class Sweep:
 
     def scored(self, owner: str) -> list[tuple[float, int]]:
         """(score, number) of all trials that have a score; an error if none has."""
-        found = [(trial.score, number) for number, trial in enumerate(self.trials) if trial.score is not None]
+        found = [
+            (trial.score, number)
+            for number, trial in enumerate(self.trials)
+            if trial.score is not None
+        ]
         if found:
             return found
         if self.stopped:
-            raise BudgetExceeded(expected="a budget for one trial and its score", got=self.stopped, do=_advice(self.data))
+            raise BudgetExceeded(
+                expected="a budget for one trial and its score",
+                got=self.stopped,
+                do=_advice(self.data),
+            )
         raise ParameterError(
-            owner=owner, name="trial", expected="a finite score, once at least", got="none", do="Widen the sweep."
+            owner=owner,
+            name="trial",
+            expected="a finite score, once at least",
+            got="none",
+            do="Widen the sweep.",
         )
 
     def record(self, method: Method, chosen: int | None) -> Tuning:
@@ -87,7 +104,10 @@ class Sweep:
 def _advice(data: Data) -> str:
     """What to do where not one trial fits."""
     if isinstance(data, Private) and data.parameters is Parameters.FIXED_IN_ADVANCE:
-        return "Only trials that were fixed before the first release fit a list; a filter or an odometer admits others."
+        return (
+            "Only trials that were fixed before the first release fit a list; a filter or an "
+            "odometer admits others."
+        )
     return "Give the plan more noise, or another ledger a larger budget before its first run."
 
 
@@ -112,10 +132,13 @@ def sweep(
     """
     check.member(owner, "data", data, (Public, Synthetic, Private))
     if not callable(trial):
-        raise ParameterError(owner=owner, name="trial", expected="a function of settings", got=type(trial).__name__)
+        raise ParameterError(
+            owner=owner, name="trial", expected="a function of settings", got=type(trial).__name__
+        )
     name = secrets.token_hex(4)
     settings = [
-        Settings(label=_label(name, number, values), plan=plan, values=values) for number, (values, plan) in enumerate(asked, 1)
+        Settings(label=_label(name, number, values), plan=plan, values=values)
+        for number, (values, plan) in enumerate(asked, 1)
     ]
     done: list[Trial] = []
     stopped = ""
@@ -130,7 +153,9 @@ def sweep(
             if stopped or (best is not None and enough is not None and best >= enough):
                 break
             advance(best)
-    return Sweep(tuple(done), data, stopped, data.ledger.head() if isinstance(data, Private) else None)
+    return Sweep(
+        tuple(done), data, stopped, data.ledger.head() if isinstance(data, Private) else None
+    )
 
 
 def _label(name: str, number: int, values: Mapping[str, float]) -> str:
@@ -161,12 +186,16 @@ def _private(trial: TrialFunction, settings: Settings, data: Private) -> tuple[T
         score = released_score(values, data, settings.plan, label + _SCORE)
     except BudgetExceeded as wrong:
         charged = _charged(ledger, label)
-        return Trial(settings.values, None, (label,)) if charged else None, f"the budget refused {label}: {wrong.got}"
+        return Trial(
+            settings.values, None, (label,)
+        ) if charged else None, f"the budget refused {label}: {wrong.got}"
     return Trial(settings.values, score, (label, label + _SCORE)), ""
 
 
 def _without_room(settings: Settings, data: Private) -> str:
-    """Why the trial and its score would not fit what is left of the budget; empty if they do. Nothing is charged."""
+    """Why the trial and its score would not fit what is left of the budget; empty if they do.
+    Nothing is charged.
+    """
     _check_unmarked(data.ledger)
     score = score_plan(data, settings.plan)
     info = settings.plan.run_info(parameters=data.parameters)
@@ -186,9 +215,15 @@ def _charged(ledger: Ledger, label: str) -> int:
 def _check_charged(ledger: Ledger, label: str) -> None:
     if not _charged(ledger, label):
         raise LedgerMisuse(
-            expected=f"a trial that charges its run to the ledger of the private data, under the label {label!r}",
+            expected=(
+                "a trial that charges its run to the ledger of the private data, under the label "
+                f"{label!r}"
+            ),
             got="a trial that charged nothing there",
-            do="Train with PrivateRun(..., ledger=..., label=settings.label), or Aggregator. No score was released.",
+            do=(
+                "Train with PrivateRun(..., ledger=..., label=settings.label), or Aggregator. No "
+                "score was released."
+            ),
         )
     _check_unmarked(ledger)
 
@@ -196,5 +231,8 @@ def _check_charged(ledger: Ledger, label: str) -> None:
 def _check_unmarked(ledger: Ledger) -> None:
     marks = ledger.marks()
     if marks:
-        expected, do = "a ledger without marks", "There is no guarantee to tune within. No score was released."
+        expected, do = (
+            "a ledger without marks",
+            "There is no guarantee to tune within. No score was released.",
+        )
         raise LedgerMisuse(expected=expected, got=f"one that is marked {', '.join(marks)}", do=do)

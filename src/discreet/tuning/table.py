@@ -14,7 +14,10 @@ def lines(record: Tuning) -> list[str]:
     for row, trial in zip(rows, record.trials, strict=True):
         row.append("none" if trial.score is None else f"{trial.score:.4f}")
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-    shown = ["  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True)) for row in [header, *rows]]
+    shown = [
+        "  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True))
+        for row in [header, *rows]
+    ]
     if record.chosen is not None:
         shown[record.chosen + 1] += "  <- chosen"
     if record.score_noise > 0.0:

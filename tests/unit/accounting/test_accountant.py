@@ -10,7 +10,15 @@ import pytest
 
 from discreet.accounting import LiveEpsilon, account
 from discreet.errors import AccountingError, ParameterError
-from discreet.ledger.events import Everything, ExponentialChoice, GaussianSum, Poisson, RandomizedResponse, Shuffled, Step
+from discreet.ledger.events import (
+    Everything,
+    ExponentialChoice,
+    GaussianSum,
+    Poisson,
+    RandomizedResponse,
+    Shuffled,
+    Step,
+)
 from discreet.ledger.rows import RunInfo
 from discreet.ledger.snapshot import RunRecord, Snapshot
 from discreet.units import Adjacency, Numerics, Parameters, Randomness, Unit
@@ -27,9 +35,14 @@ RUN = RunInfo(
 )
 
 
-def ledger_of(*runs: tuple[RunInfo, int], unsettled: int = 0, marks: tuple[str, ...] = ()) -> Snapshot:
+def ledger_of(
+    *runs: tuple[RunInfo, int], unsettled: int = 0, marks: tuple[str, ...] = ()
+) -> Snapshot:
     """What a file of schema 1 holds: runs with so many steps charged, and no terms."""
-    records = [RunRecord(info=info, charged=((STEP, count),), unsettled=((STEP, unsettled),)) for info, count in runs]
+    records = [
+        RunRecord(info=info, charged=((STEP, count),), unsettled=((STEP, unsettled),))
+        for info, count in runs
+    ]
     return Snapshot(runs=tuple(records), marks=marks, schema=1)
 
 
@@ -51,17 +64,28 @@ def test_a_ledger_states_its_own_terms() -> None:
     assert found.sampling == ("Poisson with probability 0.01",)
     assert any("not settled" in line for line in found.assumptions)
     assert any("cryptographically" in line for line in found.assumptions)
-    assert any("as every run declares" in line for line in found.assumptions)  # nothing better is known of such files
+    assert any(
+        "as every run declares" in line for line in found.assumptions
+    )  # nothing better is known of such files
 
 
 def test_t05_a_void_ledger_has_no_number() -> None:
     marked = ledger_of((RUN, 1), marks=("unsafe_seed",))
     keyed = ledger_of((RUN, 1), (replace(RUN, randomness=Randomness.UNSAFE_TEST_KEY), 1))
     for ledger, mark in ((marked, "unsafe_seed"), (keyed, "unsafe_test_key")):
-        levels: list[dict[str, Any]] = [{"delta": 1e-5}, {"epsilon": 1.0}, {"delta": 1e-5, "accountant": "rdp"}]
+        levels: list[dict[str, Any]] = [
+            {"delta": 1e-5},
+            {"epsilon": 1.0},
+            {"delta": 1e-5, "accountant": "rdp"},
+        ]
         for level in levels:
             found = account(ledger, **level)
-            assert (found.lower, found.upper, found.estimate, found.delta_lower) == (0.0, math.inf, None, None)
+            assert (found.lower, found.upper, found.estimate, found.delta_lower) == (
+                0.0,
+                math.inf,
+                None,
+                None,
+            )
             assert found.voided_by == (mark,)
             assert str(found) == f"NO GUARANTEE: voided by {mark}."
 
@@ -73,8 +97,16 @@ def test_idealised_numerics_are_named() -> None:
 
 
 def test_certified_numerics_are_named_with_what_they_rest_on() -> None:
-    idealised, exact = (replace(RUN, numerics=level) for level in (Numerics.IDEALISED, Numerics.EXACT))
-    for runs, named in ((RUN,), True), ((RUN, exact), True), ((RUN, idealised), True), ((exact,), False), ((idealised,), False):
+    idealised, exact = (
+        replace(RUN, numerics=level) for level in (Numerics.IDEALISED, Numerics.EXACT)
+    )
+    for runs, named in (
+        ((RUN,), True),
+        ((RUN, exact), True),
+        ((RUN, idealised), True),
+        ((exact,), False),
+        ((idealised,), False),
+    ):
         found = account(ledger_of(*((run, 1) for run in runs)), delta=1e-5)
         assert any("IEEE 754" in line for line in found.assumptions) is named
 
@@ -114,7 +146,10 @@ def test_an_empty_ledger_is_no_guarantee() -> None:
 def test_several_sources_are_one_composition_and_say_what_they_rest_on() -> None:
     both = account([ledger_of((RUN, 100)), ledger_of((RUN, 100))], delta=1e-5)
     assert both.upper == account(ledger_of((RUN, 200)), delta=1e-5).upper
-    assert any("the runs of all ledgers named were fixed before the first release" in line for line in both.assumptions)
+    assert any(
+        "the runs of all ledgers named were fixed before the first release" in line
+        for line in both.assumptions
+    )
     with pytest.raises(ParameterError, match="but not both"):
         account([ledger_of((RUN, 1)), (STEP, 1)], delta=1e-5)  # type: ignore[arg-type]
 
@@ -180,7 +215,11 @@ def test_p37_no_release_costs_nothing_and_tiny_costs_are_not_zero() -> None:
 
 
 def test_huge_epsilon_does_not_crash() -> None:
-    for sampling, noise, count in ((Poisson(0.5), 0.3, 10**6), (Poisson(0.5), 0.01, 10), (Everything(), 0.001, 1000)):
+    for sampling, noise, count in (
+        (Poisson(0.5), 0.3, 10**6),
+        (Poisson(0.5), 0.01, 10),
+        (Everything(), 0.001, 1000),
+    ):
         step = Step(sampling, [GaussianSum("grad", 1.0, noise)])
         found = account([(step, count)], delta=1e-5, adjacency=ADD)
         assert 900.0 < found.upper < float("inf")

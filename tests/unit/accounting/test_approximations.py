@@ -41,4 +41,6 @@ def test_an_approximation_cannot_become_a_guarantee() -> None:
 def test_gaussian_parameter_is_the_inverse() -> None:
     mu = gaussian_parameter(epsilon=1.0, delta=1e-5)
     assert 1 / mu == pytest.approx(3.730632, rel=1e-6)  # analytic Gaussian mechanism
-    assert central_limit(probability=1.0, noise_multiplier=1 / mu, steps=1, delta=1e-5).about == pytest.approx(1.0, rel=1e-6)
+    assert central_limit(
+        probability=1.0, noise_multiplier=1 / mu, steps=1, delta=1e-5
+    ).about == pytest.approx(1.0, rel=1e-6)

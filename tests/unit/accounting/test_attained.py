@@ -5,11 +5,19 @@ import pytest
 import discreet as dp
 
 
-def account(sampling: dp.ledger.Sampling, count: int, adjacency: dp.Adjacency, noise: float = 1.0) -> dp.Guarantee:
-    return dp.account([(dp.Step(sampling, dp.GaussianSum("g", 1.0, noise)), count)], delta=1e-6, adjacency=adjacency)
+def account(
+    sampling: dp.ledger.Sampling, count: int, adjacency: dp.Adjacency, noise: float = 1.0
+) -> dp.Guarantee:
+    return dp.account(
+        [(dp.Step(sampling, dp.GaussianSum("g", 1.0, noise)), count)],
+        delta=1e-6,
+        adjacency=adjacency,
+    )
 
 
-def test_p26_shuffled_epochs_cost_about_the_unamplified_gaussian_and_never_the_poisson_number() -> None:
+def test_p26_shuffled_epochs_cost_about_the_unamplified_gaussian_and_never_the_poisson_number() -> (
+    None
+):
     shuffled = account(dp.Shuffled(200), 1, dp.Adjacency.ZERO_OUT)
     poisson = account(dp.Poisson(1 / 200), 200, dp.Adjacency.ZERO_OUT)
     assert shuffled.lower == pytest.approx(4.512, abs=1e-3)  # [ChuaEtAl2024], recomputed

@@ -20,7 +20,15 @@ from discreet.accounting.unknowns import (
     Unknown,
 )
 from discreet.errors import AccountingError, ParameterError
-from discreet.ledger.events import Everything, FixedSize, GaussianSum, LaplaceSum, Poisson, Shuffled, Step
+from discreet.ledger.events import (
+    Everything,
+    FixedSize,
+    GaussianSum,
+    LaplaceSum,
+    Poisson,
+    Shuffled,
+    Step,
+)
 from discreet.units import Adjacency
 
 TWO = Step(Poisson(0.01), [GaussianSum("a", 1.0, 2.0), GaussianSum("b", 3.0, 7.0)])
@@ -42,7 +50,9 @@ def check_result(found: Calibration, epsilon: float, tolerance: float = 1e-3) ->
         (0.08192, 1_000, 3.0, 1e-5, 3.71426),
     ],
 )
-def test_noise_multiplier(probability: float, steps: int, epsilon: float, delta: float, stored: float) -> None:
+def test_noise_multiplier(
+    probability: float, steps: int, epsilon: float, delta: float, stored: float
+) -> None:
     start = time.process_time()
     found = calibrate(epsilon=epsilon, delta=delta, probability=probability, steps=steps)
     assert time.process_time() - start < 2.0
@@ -56,10 +66,14 @@ def test_noise_multiplier(probability: float, steps: int, epsilon: float, delta:
     ("epsilon", "delta", "noise"),
     [(0.1, 1e-5, 30.749566), (1.0, 1e-5, 3.730632), (1.0, 1e-6, 4.224679), (10.0, 1e-5, 0.499889)],
 )
-def test_full_batch_is_the_analytic_gaussian_mechanism(epsilon: float, delta: float, noise: float) -> None:
+def test_full_batch_is_the_analytic_gaussian_mechanism(
+    epsilon: float, delta: float, noise: float
+) -> None:
     found = solve(NoiseMultiplier(Everything(), 1), epsilon=epsilon, delta=delta, tolerance=1e-5)
     assert found.value == pytest.approx(noise, rel=2e-5)
-    assert found.value >= noise * (1 - 1e-6)  # the classic formula at epsilon 10 gives 0.484: too little
+    assert found.value >= noise * (
+        1 - 1e-6
+    )  # the classic formula at epsilon 10 gives 0.484: too little
     many = solve(NoiseMultiplier(Poisson(1.0), 100), epsilon=epsilon, delta=delta, tolerance=1e-5)
     assert many.value == pytest.approx(10 * noise, rel=2e-5)
 
@@ -73,7 +87,9 @@ def test_probability_and_its_limit() -> None:
 
 def test_steps_are_whole_and_one_more_would_exceed() -> None:
     # A published example: probability 0.1, noise 3, delta 1e-6: 155 steps for epsilon 2 (1.99626).
-    found = calibrate(epsilon=2.0, delta=1e-6, probability=0.1, noise_multiplier=3.0, tolerance=1e-6)
+    found = calibrate(
+        epsilon=2.0, delta=1e-6, probability=0.1, noise_multiplier=3.0, tolerance=1e-6
+    )
     assert found.value == 155
     assert isinstance(found.value, int)
     with pytest.raises(AccountingError, match="the floor is"):
@@ -116,10 +132,16 @@ def test_moments_fall_with_the_probability_at_fixed_average_noise() -> None:
 
 def test_one_factor_on_the_noise_of_some_steps() -> None:
     look = Step(Everything(), [GaussianSum("look", 1.0, 12.0)])
-    found = solve(NoiseFactor(scaled=((TWO, 1000), (look, 1)), fixed=((look, 2),)), epsilon=1.0, delta=1e-5)
+    found = solve(
+        NoiseFactor(scaled=((TWO, 1000), (look, 1)), fixed=((look, 2),)), epsilon=1.0, delta=1e-5
+    )
     check_result(found, 1.0)
     pairs = NoiseFactor(scaled=((TWO, 1000), (look, 1)), fixed=((look, 2),)).steps_at(2.0)
-    assert [[query.noise_std for query in step.queries] for step, _ in pairs] == [[4.0, 14.0], [24.0], [12.0]]  # type: ignore[union-attr]
+    assert [[query.noise_std for query in step.queries] for step, _ in pairs] == [
+        [4.0, 14.0],
+        [24.0],
+        [12.0],
+    ]  # type: ignore[union-attr]
     assert [count for _, count in pairs] == [1000, 1, 2]
     with pytest.raises(AccountingError, match="the floor is"):
         solve(NoiseFactor(scaled=((TWO, 1000),), fixed=((look, 10_000),)), epsilon=1.0, delta=1e-5)
@@ -159,13 +181,20 @@ def test_any_sampling_and_adjacency_by_renyi(unknown: Unknown, adjacency: Adjace
 
 
 def test_steps_without_a_gaussian() -> None:
-    found = solve(Steps(Step(Everything(), [LaplaceSum("a", 1.0, 20.0)])), epsilon=3.0, delta=1e-6, accountant="rdp")
+    found = solve(
+        Steps(Step(Everything(), [LaplaceSum("a", 1.0, 20.0)])),
+        epsilon=3.0,
+        delta=1e-6,
+        accountant="rdp",
+    )
     assert found.value == 154
 
 
 def test_adjacency_matters() -> None:
     plain = calibrate(epsilon=3.0, delta=1e-6, probability=0.01, steps=1000).value
-    replace = calibrate(epsilon=3.0, delta=1e-6, probability=0.01, steps=1000, adjacency=Adjacency.REPLACE_ONE).value
+    replace = calibrate(
+        epsilon=3.0, delta=1e-6, probability=0.01, steps=1000, adjacency=Adjacency.REPLACE_ONE
+    ).value
     assert replace > 1.02 * plain
 
 

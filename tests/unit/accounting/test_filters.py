@@ -16,9 +16,17 @@ from discreet.errors import AccountingError, BudgetExceeded, ParameterError
 
 @pytest.mark.parametrize(
     ("epsilon", "delta", "noise"),  # analytic Gaussian mechanism, dp-accounting 0.6.0
-    [(0.1, 1e-5, 30.749566), (1.0, 1e-5, 3.730632), (1.0, 1e-6, 4.224679), (8.0, 1e-5, 0.600229), (10.0, 1e-5, 0.499889)],
+    [
+        (0.1, 1e-5, 30.749566),
+        (1.0, 1e-5, 3.730632),
+        (1.0, 1e-6, 4.224679),
+        (8.0, 1e-5, 0.600229),
+        (10.0, 1e-5, 0.499889),
+    ],
 )
-def test_gaussian_limit_is_the_analytic_gaussian_mechanism(epsilon: float, delta: float, noise: float) -> None:
+def test_gaussian_limit_is_the_analytic_gaussian_mechanism(
+    epsilon: float, delta: float, noise: float
+) -> None:
     assert GaussianFilter(epsilon, delta).limit ** -0.5 == pytest.approx(noise, rel=1e-6)
     assert GaussianFilter(epsilon, delta).limit ** -0.5 >= noise * (1 - 1e-6)
 
@@ -53,7 +61,9 @@ def test_gaussian_filter_refuses_what_it_has_no_theorem_for() -> None:
 
 @settings(max_examples=30, deadline=None)
 @given(order=st.floats(1.5, 200.0), epsilon=st.floats(0.5, 10.0), exponent=st.floats(-12.0, -3.0))
-def test_renyi_limit_is_the_conversion_solved_for_the_divergence(order: float, epsilon: float, exponent: float) -> None:
+def test_renyi_limit_is_the_conversion_solved_for_the_divergence(
+    order: float, epsilon: float, exponent: float
+) -> None:
     delta = 10**exponent
     try:
         limit = RenyiFilter(epsilon, delta, order).limit
@@ -67,7 +77,11 @@ def test_renyi_limit_is_the_conversion_solved_for_the_divergence(order: float, e
 def test_renyi_filter_adds_along_the_path_at_one_order() -> None:
     budget = choose_filter([(PoissonGaussian(0.01, 1.0), 1)], epsilon=2.0, delta=1e-6)
     assert isinstance(budget, RenyiFilter)
-    path: list[tuple[Leaf, int]] = [(PoissonGaussian(0.01, 1.0), 100), (PoissonGaussian(0.02, 2.0), 50), (Laplace(10.0), 1)]
+    path: list[tuple[Leaf, int]] = [
+        (PoissonGaussian(0.01, 1.0), 100),
+        (PoissonGaussian(0.02, 2.0), 50),
+        (Laplace(10.0), 1),
+    ]
     spent = budget
     for leaf, count in path:
         spent = spent.spend([(leaf, count)])
@@ -79,7 +93,8 @@ def test_renyi_filter_adds_along_the_path_at_one_order() -> None:
 
 
 def test_chosen_order_is_as_good_as_the_renyi_accountant_for_the_first_step() -> None:
-    # Number of steps that fit: the filter fixed for this step reaches what the order-optimised accountant reaches.
+    # Number of steps that fit: the filter fixed for this step reaches what the order-optimised
+    # accountant reaches.
     leaf = PoissonGaussian(0.01, 1.0)
     budget = choose_filter([(leaf, 1)], epsilon=2.0, delta=1e-6)
     assert isinstance(budget, RenyiFilter)
@@ -91,7 +106,8 @@ def test_chosen_order_is_as_good_as_the_renyi_accountant_for_the_first_step() ->
 
 
 def test_a_filter_picked_by_the_best_order_so_far_would_admit_more() -> None:
-    # The named wrong implementation: re-optimising the order along the path. It admits a path that the filter refuses.
+    # The named wrong implementation: re-optimising the order along the path. It admits a path that
+    # the filter refuses.
     first, then = PoissonGaussian(0.001, 0.4), Gaussian(20.0)
     budget = choose_filter([(first, 1)], epsilon=6.0, delta=1e-6)
     count = next(k for k in range(1, 5000) if not budget.admits([(first, 1), (then, k)]))
@@ -100,7 +116,9 @@ def test_a_filter_picked_by_the_best_order_so_far_would_admit_more() -> None:
 
 def test_gaussian_first_steps_choose_the_gaussian_filter() -> None:
     assert isinstance(choose_filter([(Gaussian(5.0), 1)], epsilon=1.0, delta=1e-5), GaussianFilter)
-    assert isinstance(choose_filter([(Gaussian(5.0), 1), (Laplace(9.0), 1)], epsilon=1.0, delta=1e-5), RenyiFilter)
+    assert isinstance(
+        choose_filter([(Gaussian(5.0), 1), (Laplace(9.0), 1)], epsilon=1.0, delta=1e-5), RenyiFilter
+    )
 
 
 def test_refusals() -> None:

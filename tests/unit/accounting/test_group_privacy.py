@@ -43,7 +43,8 @@ def test_one_unit_is_no_group_and_pure_stays_pure() -> None:
 
 
 @pytest.mark.parametrize(
-    ("epsilon", "delta", "size"), [(2.0, 1e-6, 20), (1.0, 0.5, 2), (500.0, 1e-300, 3), (math.inf, 1e-6, 2)]
+    ("epsilon", "delta", "size"),
+    [(2.0, 1e-6, 20), (1.0, 0.5, 2), (500.0, 1e-300, 3), (math.inf, 1e-6, 2)],
 )
 def test_a_group_without_a_guarantee_is_refused(epsilon: float, delta: float, size: int) -> None:
     guarantee = one(1.0, delta)

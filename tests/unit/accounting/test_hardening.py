@@ -1,4 +1,6 @@
-"""Inputs on which an earlier version claimed too little, crashed or hung: each was found by attack, and must stay closed."""
+"""Inputs on which an earlier version claimed too little, crashed or hung: each was found by attack,
+and must stay closed.
+"""
 
 import math
 import time
@@ -22,21 +24,29 @@ INFO = dp.RunInfo(
 )
 
 
-def account(sampling: dp.ledger.Sampling, query: dp.ledger.Query, count: int = 1, **asked: Any) -> dp.Guarantee:
+def account(
+    sampling: dp.ledger.Sampling, query: dp.ledger.Query, count: int = 1, **asked: Any
+) -> dp.Guarantee:
     adjacency = asked.pop("adjacency", dp.Adjacency.ADD_OR_REMOVE)
     return dp.account([(dp.Step(sampling, query), count)], adjacency=adjacency, **asked)
 
 
 @pytest.mark.parametrize("scale", [1e-5, 1e-3, 1 / 800, 1 / 400])
 @pytest.mark.parametrize("count", [1, 3])
-def test_p37_losses_beyond_the_range_of_floats_are_not_taken_for_nothing(scale: float, count: int) -> None:
+def test_p37_losses_beyond_the_range_of_floats_are_not_taken_for_nothing(
+    scale: float, count: int
+) -> None:
     laplace = dp.LaplaceSum("l", 1.0, scale)
-    assert account(EVERYTHING, laplace, count, delta=1e-6).upper == pytest.approx(count / scale, rel=1e-2)
+    assert account(EVERYTHING, laplace, count, delta=1e-6).upper == pytest.approx(
+        count / scale, rel=1e-2
+    )
     assert account(EVERYTHING, laplace, count, epsilon=1.0).delta > 0.99
     choice = dp.ExponentialChoice("c", 1.0, scale)
     assert account(EVERYTHING, choice, delta=1e-6).upper == pytest.approx(2 / scale, rel=1e-2)
     with pytest.raises(dp.BudgetExceeded):
-        dp.Ledger.in_memory(budget=dp.Budget(epsilon=1.0, delta=1e-6)).begin(INFO, [(dp.Step(EVERYTHING, laplace), count)])
+        dp.Ledger.in_memory(budget=dp.Budget(epsilon=1.0, delta=1e-6)).begin(
+            INFO, [(dp.Step(EVERYTHING, laplace), count)]
+        )
 
 
 @pytest.mark.parametrize(
@@ -46,10 +56,14 @@ def test_p37_losses_beyond_the_range_of_floats_are_not_taken_for_nothing(scale: 
 def test_a_limit_equal_to_the_number_of_records_cuts_the_neighbour(
     probability: float, records: int, epsilon: float, truth: float
 ) -> None:
-    """The truth by brute force over two data sets: one has `records` records, its neighbour one more, which is cut."""
+    """The truth by brute force over two data sets: one has `records` records, its neighbour one
+    more, which is cut.
+    """
     for accountant in ("tight", "rdp"):
         sampling = dp.TruncatedPoisson(probability, records, records)
-        found = account(sampling, dp.GaussianSum("g", 1.0, 1.0), epsilon=epsilon, accountant=accountant)
+        found = account(
+            sampling, dp.GaussianSum("g", 1.0, 1.0), epsilon=epsilon, accountant=accountant
+        )
         assert found.delta >= truth
 
 
@@ -57,7 +71,10 @@ def test_binomial_tails_of_very_many_trials_are_bounded_by_what_is_known() -> No
     low, high = at_least(int(0.3e16) + 10**8, 10**16, 0.3)
     assert low <= 0.0146 <= high
     assert at_least(2**61, 2**62, 0.5) == (0.0, 1.0)
-    assert account(dp.TruncatedPoisson(0.5, 2**61, 2**62), dp.GaussianSum("g", 1, 1), delta=1e-6).upper > 4.0
+    assert (
+        account(dp.TruncatedPoisson(0.5, 2**61, 2**62), dp.GaussianSum("g", 1, 1), delta=1e-6).upper
+        > 4.0
+    )
 
 
 def test_an_atom_at_the_edge_is_counted() -> None:
@@ -70,13 +87,22 @@ def test_an_atom_at_the_edge_is_counted() -> None:
         adjacency=dp.Adjacency.REPLACE_ONE,
     )
     assert found.delta >= 5.6e-16
-    tiny = account(EVERYTHING, dp.RandomizedResponse("r", 5, 0.2), delta=1e-18, adjacency=dp.Adjacency.REPLACE_ONE)
+    tiny = account(
+        EVERYTHING,
+        dp.RandomizedResponse("r", 5, 0.2),
+        delta=1e-18,
+        adjacency=dp.Adjacency.REPLACE_ONE,
+    )
     assert tiny.upper > 0.0
 
 
 @pytest.mark.parametrize("noise", [1e-3, 1e-4, 1e-6, 1e-200, 1e155, 1e200])
-@pytest.mark.parametrize("sampling", [dp.Poisson(0.5), dp.BallsInBins(2), dp.TruncatedPoisson(0.5, 700, 1000)])
-def test_noise_of_any_size_is_answered_or_refused_at_once(sampling: dp.ledger.Sampling, noise: float) -> None:
+@pytest.mark.parametrize(
+    "sampling", [dp.Poisson(0.5), dp.BallsInBins(2), dp.TruncatedPoisson(0.5, 700, 1000)]
+)
+def test_noise_of_any_size_is_answered_or_refused_at_once(
+    sampling: dp.ledger.Sampling, noise: float
+) -> None:
     start = time.process_time()
     try:
         found = account(sampling, dp.GaussianSum("g", 1.0, noise), 10, delta=1e-6)
@@ -100,7 +126,13 @@ def test_a_lower_bound_from_some_leaves_and_an_estimate_from_all_agree() -> None
 def test_a_finer_tolerance_is_never_worse() -> None:
     before = math.inf
     for tolerance in (1e-3, 1e-4, 1e-5, 1e-6):
-        found = account(dp.Poisson(0.005), dp.GaussianSum("g", 1.0, 1.0), 20_000, delta=1e-6, tolerance=tolerance)
+        found = account(
+            dp.Poisson(0.005),
+            dp.GaussianSum("g", 1.0, 1.0),
+            20_000,
+            delta=1e-6,
+            tolerance=tolerance,
+        )
         assert found.upper - found.lower <= before
         assert found.lower <= 4.61056723 <= found.upper
         before = found.upper - found.lower

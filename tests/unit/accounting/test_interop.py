@@ -46,10 +46,28 @@ STORED: list[tuple[Step, Adjacency, str, dict[str, Any], str]] = [
         },
         "ADD_OR_REMOVE_ONE",
     ),
-    (gaussian(Everything()), ZERO, "rdp", {"class": "GaussianDpEvent", "noise_multiplier": 3.0}, "ADD_OR_REMOVE_ONE"),
+    (
+        gaussian(Everything()),
+        ZERO,
+        "rdp",
+        {"class": "GaussianDpEvent", "noise_multiplier": 3.0},
+        "ADD_OR_REMOVE_ONE",
+    ),
     # The trap: one event, one relation, two meanings.
-    (gaussian(Everything()), REPLACE, "rdp", {"class": "GaussianDpEvent", "noise_multiplier": 1.5}, "REPLACE_ONE"),
-    (gaussian(Everything()), REPLACE, "pld", {"class": "GaussianDpEvent", "noise_multiplier": 3.0}, "REPLACE_ONE"),
+    (
+        gaussian(Everything()),
+        REPLACE,
+        "rdp",
+        {"class": "GaussianDpEvent", "noise_multiplier": 1.5},
+        "REPLACE_ONE",
+    ),
+    (
+        gaussian(Everything()),
+        REPLACE,
+        "pld",
+        {"class": "GaussianDpEvent", "noise_multiplier": 3.0},
+        "REPLACE_ONE",
+    ),
     (
         gaussian(FixedSize(10, 100)),
         REPLACE,
@@ -85,7 +103,9 @@ STORED: list[tuple[Step, Adjacency, str, dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("step", "adjacency", "accountant", "stored", "relation"), STORED, ids=repr)
+@pytest.mark.parametrize(
+    ("step", "adjacency", "accountant", "stored", "relation"), STORED, ids=repr
+)
 def test_descriptions_are_the_stored_ones(
     step: Step, adjacency: Adjacency, accountant: str, stored: dict[str, Any], relation: str
 ) -> None:
@@ -97,7 +117,9 @@ def test_descriptions_are_the_stored_ones(
     }
 
 
-@pytest.mark.parametrize(("step", "adjacency", "accountant", "stored", "relation"), STORED, ids=repr)
+@pytest.mark.parametrize(
+    ("step", "adjacency", "accountant", "stored", "relation"), STORED, ids=repr
+)
 def test_there_and_back_is_the_same_leaf(
     step: Step, adjacency: Adjacency, accountant: str, stored: dict[str, Any], relation: str
 ) -> None:
@@ -108,7 +130,9 @@ def test_there_and_back_is_the_same_leaf(
 
 def test_several_groups_of_one_sample_fold_into_one_event_and_are_read_as_one_step() -> None:
     both = Step(Poisson(0.01), [GaussianSum("a", 3.0, 12.0), GaussianSum("b", 4.0, 16.0)])
-    event = interop.describe([(both, 1)], adjacency=ADD, accountant="pld").event["events"][0]["event"]
+    event = interop.describe([(both, 1)], adjacency=ADD, accountant="pld").event["events"][0][
+        "event"
+    ]
     assert event["event"]["noise_multiplier"] == pytest.approx(4.0 / math.sqrt(2))
     nested = {
         "class": "PoissonSampledDpEvent",
@@ -117,7 +141,11 @@ def test_several_groups_of_one_sample_fold_into_one_event_and_are_read_as_one_st
             "class": "ComposedDpEvent",
             "events": [
                 {"class": "GaussianDpEvent", "noise_multiplier": 4.0},
-                {"class": "SelfComposedDpEvent", "event": {"class": "GaussianDpEvent", "noise_multiplier": 4.0}, "count": 1},
+                {
+                    "class": "SelfComposedDpEvent",
+                    "event": {"class": "GaussianDpEvent", "noise_multiplier": 4.0},
+                    "count": 1,
+                },
             ],
         },
     }
@@ -129,7 +157,11 @@ def test_several_groups_of_one_sample_fold_into_one_event_and_are_read_as_one_st
 
 def test_randomized_response_is_copied_for_the_accountant_that_forgets_its_count() -> None:
     step = Step(Everything(), [RandomizedResponse("a", 4, 0.7)])
-    one = {"class": "RandomizedResponseDpEvent", "noise_parameter": pytest.approx(0.4), "num_buckets": 4}
+    one = {
+        "class": "RandomizedResponseDpEvent",
+        "noise_parameter": pytest.approx(0.4),
+        "num_buckets": 4,
+    }
     pld = interop.describe([(step, 3)], adjacency=REPLACE, accountant="pld").event["events"][0]
     assert pld == {"class": "ComposedDpEvent", "events": [one, one, one]}
     rdp = interop.describe([(step, 3)], adjacency=REPLACE, accountant="rdp").event["events"][0]
@@ -156,16 +188,24 @@ def test_randomized_response_is_copied_for_the_accountant_that_forgets_its_count
     ],
     ids=repr,
 )
-def test_what_they_have_no_valid_event_for_is_refused(step: Step, adjacency: Adjacency, accountant: str) -> None:
+def test_what_they_have_no_valid_event_for_is_refused(
+    step: Step, adjacency: Adjacency, accountant: str
+) -> None:
     with pytest.raises(AccountingError):
         interop.describe([(step, 1)], adjacency=adjacency, accountant=accountant)
 
 
 def test_zero_out_of_a_fixed_size_is_their_replace_one() -> None:
-    exported = interop.describe([(gaussian(FixedSize(10, 100)), 1)], adjacency=ZERO, accountant="rdp")
+    exported = interop.describe(
+        [(gaussian(FixedSize(10, 100)), 1)], adjacency=ZERO, accountant="rdp"
+    )
     assert exported.relation == "REPLACE_ONE"
     with pytest.raises(AccountingError, match="mixture"):
-        interop.describe([(gaussian(FixedSize(10, 100)), 1), (gaussian(Everything()), 1)], adjacency=ZERO, accountant="rdp")
+        interop.describe(
+            [(gaussian(FixedSize(10, 100)), 1), (gaussian(Everything()), 1)],
+            adjacency=ZERO,
+            accountant="rdp",
+        )
 
 
 @dataclass
@@ -185,25 +225,34 @@ class SurpriseDpEvent:
 
 
 def test_objects_are_read_by_name_and_unknown_ones_refused() -> None:
-    steps = interop.from_dp_event(SelfComposedDpEvent(GaussianDpEvent(2.0), 9), adjacency=ADD, accountant="pld")
+    steps = interop.from_dp_event(
+        SelfComposedDpEvent(GaussianDpEvent(2.0), 9), adjacency=ADD, accountant="pld"
+    )
     assert normalise(steps, ADD) == ((Gaussian(2.0), 9),)
-    assert normalise(interop.from_dp_event(GaussianDpEvent(2.0), adjacency=REPLACE, accountant="rdp"), REPLACE) == (
-        (Gaussian(2.0), 1),
-    )
-    assert normalise(interop.from_dp_event(GaussianDpEvent(2.0), adjacency=REPLACE, accountant="pld"), REPLACE) == (
-        (Gaussian(1.0), 1),
-    )
+    assert normalise(
+        interop.from_dp_event(GaussianDpEvent(2.0), adjacency=REPLACE, accountant="rdp"), REPLACE
+    ) == ((Gaussian(2.0), 1),)
+    assert normalise(
+        interop.from_dp_event(GaussianDpEvent(2.0), adjacency=REPLACE, accountant="pld"), REPLACE
+    ) == ((Gaussian(1.0), 1),)
     with pytest.raises(AccountingError, match="SurpriseDpEvent"):
         interop.from_dp_event(SurpriseDpEvent(1.0), adjacency=ADD, accountant="pld")
     with pytest.raises(AccountingError, match="SurpriseDpEvent"):
-        interop.from_dp_event(SelfComposedDpEvent(SurpriseDpEvent(1.0), 2), adjacency=ADD, accountant="pld")
+        interop.from_dp_event(
+            SelfComposedDpEvent(SurpriseDpEvent(1.0), 2), adjacency=ADD, accountant="pld"
+        )
     with pytest.raises(ParameterError):
         interop.from_dp_event(GaussianDpEvent(1.0), adjacency=ADD, accountant="gdp")
 
 
 def test_fixed_size_read_under_the_wrong_adjacency_is_refused() -> None:
-    event = interop.describe([(gaussian(FixedSize(10, 100)), 1)], adjacency=REPLACE, accountant="rdp").event
-    assert isinstance(normalise(interop.steps_of(event, adjacency=REPLACE, accountant="rdp"), REPLACE)[0][0], FixedSizeGaussian)
+    event = interop.describe(
+        [(gaussian(FixedSize(10, 100)), 1)], adjacency=REPLACE, accountant="rdp"
+    ).event
+    assert isinstance(
+        normalise(interop.steps_of(event, adjacency=REPLACE, accountant="rdp"), REPLACE)[0][0],
+        FixedSizeGaussian,
+    )
     with pytest.raises(AccountingError):
         interop.steps_of(event, adjacency=ADD, accountant="rdp")
 

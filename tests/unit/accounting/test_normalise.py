@@ -42,7 +42,11 @@ def test_p34_groups_fold_whatever_the_type_of_the_numbers() -> None:
     plain = [GaussianSum("a", 3.0, 12.0), GaussianSum("b", 4.0, 16.0)]
     other = [GaussianSum("a", 3, np.int64(12)), GaussianSum("b", np.float32(4), 16)]  # type: ignore[arg-type]
     expected = (2 * (1 / 4.0) ** 2) ** -0.5
-    assert folded_noise_multiplier(plain) == folded_noise_multiplier(other) == pytest.approx(expected, rel=1e-15)
+    assert (
+        folded_noise_multiplier(plain)
+        == folded_noise_multiplier(other)
+        == pytest.approx(expected, rel=1e-15)
+    )
     (leaf,) = leaves_of_step(Step(Poisson(0.1), plain), ADD)
     assert leaf == PoissonGaussian(0.1, folded_noise_multiplier(plain))
 
@@ -62,7 +66,10 @@ def test_fold_refuses_what_would_overflow_instead_of_failing_open() -> None:
         folded_noise_multiplier([GaussianSum("a", 1e-200, 1e200)])
     with pytest.raises(NumericsError):
         folded_noise_multiplier([GaussianSum("a", 1e200, 1e-200)])
-    tiny = [GaussianSum("a", 1e-200, 1.0), GaussianSum("b", 1.0, 1.0)]  # the square underflows; the sum must not
+    tiny = [
+        GaussianSum("a", 1e-200, 1.0),
+        GaussianSum("b", 1.0, 1.0),
+    ]  # the square underflows; the sum must not
     assert folded_noise_multiplier(tiny) <= 1.0
 
 
@@ -82,7 +89,11 @@ def test_p33_counts_of_equal_leaves_add_up() -> None:
         (Poisson(0.2), ZERO, PoissonGaussian(0.2, 1.5)),
         (Poisson(0.2), REPLACE, PoissonGaussian(0.2, 1.5, replace=True)),
         (TruncatedPoisson(0.2, 101, 100), ADD, PoissonGaussian(0.2, 1.5)),
-        (TruncatedPoisson(0.2, 100, 100), ADD, TruncatedPoissonGaussian(0.2, 100, 100, 1.5)),  # one record more is cut
+        (
+            TruncatedPoisson(0.2, 100, 100),
+            ADD,
+            TruncatedPoissonGaussian(0.2, 100, 100, 1.5),
+        ),  # one record more is cut
         (TruncatedPoisson(0.2, 100, 100), ZERO, PoissonGaussian(0.2, 1.5)),
         (TruncatedPoisson(1.0, 101, 100), ADD, Gaussian(1.5)),
         (FixedSize(10, 100), REPLACE, FixedSizeGaussian(10, 100, 1.5)),
@@ -95,12 +106,16 @@ def test_p33_counts_of_equal_leaves_add_up() -> None:
         (BallsInBins(1), ADD, Gaussian(1.5)),
     ],
 )
-def test_p35_one_convention_for_every_sampling_and_adjacency(sampling: object, adjacency: Adjacency, leaf: object) -> None:
+def test_p35_one_convention_for_every_sampling_and_adjacency(
+    sampling: object, adjacency: Adjacency, leaf: object
+) -> None:
     assert leaves_of_step(Step(sampling, [SUM]), adjacency) == (leaf,)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("sampling", [Shuffled(10), FixedSize(10, 100)])
-def test_p26_add_or_remove_is_refused_where_the_number_of_records_is_part_of_the_sampling(sampling: object) -> None:
+def test_p26_add_or_remove_is_refused_where_the_number_of_records_is_part_of_the_sampling(
+    sampling: object,
+) -> None:
     with pytest.raises(AccountingError, match="zero-out or replace-one"):
         leaves_of_step(Step(sampling, [SUM]), ADD)  # type: ignore[arg-type]
 
@@ -110,7 +125,9 @@ def test_full_batch_queries_compose_one_by_one() -> None:
         Everything(),
         [
             SUM,
-            CorrelatedGaussianSum("series", 1.0, 4.0, 2.0, rounds=10, participations=1, separation=1),
+            CorrelatedGaussianSum(
+                "series", 1.0, 4.0, 2.0, rounds=10, participations=1, separation=1
+            ),
             LaplaceSum("count", 1.0, 5.0),
             ExponentialChoice("pick", 1.0, 8.0),
             RandomizedResponse("vote", 2, 0.75),

@@ -9,7 +9,11 @@ from discreet.units import Adjacency, Guarantee, Numerics, Unit
 
 
 def guarantee(
-    upper: float, *, unit: Unit = Unit.USER, adjacency: Adjacency = Adjacency.ZERO_OUT, void: tuple[str, ...] = ()
+    upper: float,
+    *,
+    unit: Unit = Unit.USER,
+    adjacency: Adjacency = Adjacency.ZERO_OUT,
+    void: tuple[str, ...] = (),
 ) -> Guarantee:
     return Guarantee(
         lower=0.0,

@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 from scipy.special import ndtr
 from scipy.stats import norm
 
-from discreet.accounting.tradeoff import Profile, TradeOff, attack_success, hit_rate, membership_advantage, posterior
+from discreet.accounting.tradeoff import (
+    Profile,
+    TradeOff,
+    attack_success,
+    hit_rate,
+    membership_advantage,
+    posterior,
+)
 from discreet.errors import ParameterError
 
 
@@ -46,7 +53,8 @@ def test_advantage_of_a_gaussian(mu: float) -> None:
 
 @given(mu=mus, prior=st.floats(0.01, 0.99))
 def test_success_is_the_bayes_optimum(mu: float, prior: float) -> None:
-    # Likelihood-ratio test between N(mu) with this prior and N(0): a formula that used delta at the wrong sign of ln t fails.
+    # Likelihood-ratio test between N(mu) with this prior and N(0): a formula that used delta at the
+    # wrong sign of ln t fails.
     threshold = mu / 2 + math.log((1 - prior) / prior) / mu
     truth = prior * norm.sf(threshold - mu) + (1 - prior) * norm.cdf(threshold)
     assert truth - 1e-12 <= attack_success(gaussian(mu), prior=prior) <= truth + 1e-9
@@ -63,7 +71,8 @@ def test_pure_privacy_bounds_the_odds() -> None:
 
     found = posterior(pure, prior=0.5, false_positive_rate=1e-3)
     assert found >= math.e / (1 + math.e) - 1e-12
-    # Rates small enough, the odds grow by e and hardly more (the scan brackets epsilon = 1 from above).
+    # Rates small enough, the odds grow by e and hardly more (the scan brackets epsilon = 1 from
+    # above).
     assert found <= 0.80
 
 

@@ -13,7 +13,9 @@ PLAN = dp.Plan(
 
 
 def released(rows: int, nothing: int) -> dp.aggregation.Release:
-    run = dp.Aggregator(PLAN, ledger=dp.Ledger.in_memory(), source=dp.Source.unsafe_test_key(bytes(32)))
+    run = dp.Aggregator(
+        PLAN, ledger=dp.Ledger.in_memory(), source=dp.Source.unsafe_test_key(bytes(32))
+    )
     (sample,) = run.samples()
     sums = run.partial(sample)
     sums.add({"x": np.full((rows, 2), 0.1)})
@@ -25,7 +27,9 @@ def test_they_count_as_records_and_move_no_sum() -> None:
     some, all_zero = released(4, 5), released(0, 9)
     added = {leaf: some[leaf] - all_zero[leaf] for leaf in some}
     assert added["x"] == pytest.approx([0.4, 0.4], abs=1e-4)
-    assert added["all/below"] == pytest.approx([2.0], abs=1e-3)  # a bit of each of the four, none of the others
+    assert added["all/below"] == pytest.approx(
+        [2.0], abs=1e-3
+    )  # a bit of each of the four, none of the others
 
 
 @pytest.mark.parametrize(("rows", "nothing"), [(4, 4), (4, 6), (9, 1)])

@@ -1,4 +1,6 @@
-"""The NumPy engine: what it releases is what was planned and charged, once, whatever the records hold."""
+"""The NumPy engine: what it releases is what was planned and charged, once, whatever the records
+hold.
+"""
 
 import math
 import pickle
@@ -13,7 +15,15 @@ from numpy.typing import NDArray
 
 import discreet as dp
 from discreet.aggregation import Aggregator, PartialSums, aggregate
-from discreet.mechanisms import AdaptiveClip, Bound, Gaussian, Groups, Joint, Microbatches, NotPrivate
+from discreet.mechanisms import (
+    AdaptiveClip,
+    Bound,
+    Gaussian,
+    Groups,
+    Joint,
+    Microbatches,
+    NotPrivate,
+)
 from discreet.numerics import ExactSum
 from discreet.randomness import GaussianNoise, Source
 from discreet.sampling import Owners, Sampler
@@ -22,7 +32,14 @@ KEY = bytes(range(32))
 Array = NDArray[np.float64]
 
 
-def plan(mechanism: Any = None, *, records: int = 100, steps: int = 3, probability: float = 0.5, leaves: Any = None) -> dp.Plan:
+def plan(
+    mechanism: Any = None,
+    *,
+    records: int = 100,
+    steps: int = 3,
+    probability: float = 0.5,
+    leaves: Any = None,
+) -> dp.Plan:
     return dp.Plan(
         sampler=Sampler(dp.Poisson(probability), records=records, steps=steps),
         mechanism=mechanism or Gaussian(clip_norm=1.0, noise_multiplier=1.0),
@@ -31,7 +48,9 @@ def plan(mechanism: Any = None, *, records: int = 100, steps: int = 3, probabili
 
 
 def keyed(its: dp.Plan, ledger: dp.Ledger | None = None) -> Aggregator:
-    return Aggregator(its, ledger=ledger or dp.Ledger.in_memory(), source=Source.unsafe_test_key(KEY))
+    return Aggregator(
+        its, ledger=ledger or dp.Ledger.in_memory(), source=Source.unsafe_test_key(KEY)
+    )
 
 
 @pytest.fixture
@@ -58,7 +77,11 @@ def test_the_ledger_says_what_the_plan_said(data: Array) -> None:
     assert record.planned == executed.snapshot().counted()
     assert (dp.Plan.from_json(record.plan), record.over, record.reason) == (its, True, "")
     claim, expected = dp.account(ledger, delta=1e-6), dp.account(executed, delta=1e-6)
-    assert (claim.lower, claim.upper, claim.numerics) == (expected.lower, expected.upper, dp.Numerics.EXACT)
+    assert (claim.lower, claim.upper, claim.numerics) == (
+        expected.lower,
+        expected.upper,
+        dp.Numerics.EXACT,
+    )
     assert "a list that was fixed before the first release; all were charged" in claim.basis
     assert not ledger.marks()
 
@@ -83,24 +106,46 @@ class Recorder:
     [
         Gaussian(clip_norm=0.7, noise_multiplier=1.3),
         Joint(clip_norm=1.0, noise_multiplier=1.3, scales={"x": 1.0, "y": 100.0}),
-        Groups({"x": Gaussian(clip_norm=2.0, noise_multiplier=1.0), "y": Gaussian(clip_norm=0.1, noise_multiplier=7.0)}),
-        AdaptiveClip(Gaussian(clip_norm=0.3, noise_multiplier=1.1), quantile=0.5, count_noise_std=3.0, learning_rate=0.3),
+        Groups(
+            {
+                "x": Gaussian(clip_norm=2.0, noise_multiplier=1.0),
+                "y": Gaussian(clip_norm=0.1, noise_multiplier=7.0),
+            }
+        ),
+        AdaptiveClip(
+            Gaussian(clip_norm=0.3, noise_multiplier=1.1),
+            quantile=0.5,
+            count_noise_std=3.0,
+            learning_rate=0.3,
+        ),
         Microbatches(Gaussian(clip_norm=0.7, noise_multiplier=1.3), slots=5),
     ],
 )
-def test_an_interposed_recorder_sees_the_noise_of_the_ledger(mechanism: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interposed_recorder_sees_the_noise_of_the_ledger(
+    mechanism: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     recorder = Recorder(monkeypatch)
     ledger = dp.Ledger.in_memory()
     run = keyed(plan(mechanism, leaves={"x": 2, "y": 1}, steps=4), ledger)
     rng = np.random.default_rng(0)
     moved = []
     for sample in run.samples():
-        one, two = run.partial(sample), run.partial(sample) if run.plan.bound.start[0].slots is None else None
+        one, two = (
+            run.partial(sample),
+            run.partial(sample) if run.plan.bound.start[0].slots is None else None,
+        )
         rows = {"x": rng.normal(size=(len(sample), 2)), "y": rng.normal(size=(len(sample), 1))}
         one.add(rows)
         if two is not None:  # a neighbour: one record more, as large as it can be
-            two.add({leaf: np.concatenate([values, values[:1] * 1e9]) for leaf, values in rows.items()})
-            moved.append({g.name: np.linalg.norm(two.integers(g) - one.integers(g)) for g in run.plan.bound.groups(run.state)})
+            two.add(
+                {leaf: np.concatenate([values, values[:1] * 1e9]) for leaf, values in rows.items()}
+            )
+            moved.append(
+                {
+                    g.name: np.linalg.norm(two.integers(g) - one.integers(g))
+                    for g in run.plan.bound.groups(run.state)
+                }
+            )
         run.release(sample, one)
     (charge,) = ledger.charges()
     queries = {query.group: query for query in charge.step.queries}
@@ -116,7 +161,9 @@ def test_an_interposed_recorder_sees_the_noise_of_the_ledger(mechanism: Any, mon
         assert np.log2(spacing) == round(np.log2(spacing))
         for change in moved:
             assert change[group.name] * spacing <= query.sensitivity
-            assert change[group.name] * spacing >= 0.999 * query.sensitivity  # the bound is attained: nothing is wasted
+            assert (
+                change[group.name] * spacing >= 0.999 * query.sensitivity
+            )  # the bound is attained: nothing is wasted
 
 
 # --- once ---
@@ -181,7 +228,9 @@ def test_steps_not_taken_are_not_charged_and_a_resumed_run_goes_on(data: Array) 
     assert isinstance(samples, Iterator)
     samples.close()  # type: ignore[attr-defined]
     second = Aggregator(plan(steps=10), ledger=ledger)
-    rest = [second.release(sample, {"x": data[sample.indices]}) for sample in second.samples(start=4)]
+    rest = [
+        second.release(sample, {"x": data[sample.indices]}) for sample in second.samples(start=4)
+    ]
     assert [release.step for release in rest] == list(range(4, 10))
     assert sum(charge.count for charge in ledger.charges()) == 10
 
@@ -204,7 +253,9 @@ def test_p13_a_record_that_is_not_finite_changes_nothing_else(data: Array) -> No
         bad[17] = poison
         without = data.copy()
         without[17] = 0.0
-        for ours, reference in zip(releases(keyed(plan()), bad), releases(keyed(plan()), without), strict=True):
+        for ours, reference in zip(
+            releases(keyed(plan()), bad), releases(keyed(plan()), without), strict=True
+        ):
             if np.isfinite(poison):
                 assert np.linalg.norm(ours - reference) <= 1.0 + 1e-9
             else:
@@ -230,7 +281,11 @@ def test_invariant_1_order_split_and_merge_do_not_matter(data: Array) -> None:
         assert np.array_equal(whole, merged(pieces, reverse=reverse))
     as_dicts = keyed(plan())
     assert np.array_equal(
-        whole, [as_dicts.release(s, [{"x": row} for row in data[s.indices]])["x"] for s in as_dicts.samples()]
+        whole,
+        [
+            as_dicts.release(s, [{"x": row} for row in data[s.indices]])["x"]
+            for s in as_dicts.samples()
+        ],
     )
 
 
@@ -249,8 +304,12 @@ def test_workers_in_other_processes_send_partial_sums(data: Array) -> None:
     assert np.array_equal(run.release(sample, one)["x"], releases(keyed(plan(steps=1)), data)[0])
 
 
-def test_an_addition_broken_off_makes_the_sums_useless(data: Array, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = keyed(plan(Groups({"x": Gaussian(1.0, 1.0), "y": Gaussian(1.0, 1.0)}), leaves={"x": 2, "y": 2}))
+def test_an_addition_broken_off_makes_the_sums_useless(
+    data: Array, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = keyed(
+        plan(Groups({"x": Gaussian(1.0, 1.0), "y": Gaussian(1.0, 1.0)}), leaves={"x": 2, "y": 2})
+    )
     sample = next(run.samples())
     records = {"x": data[sample.indices], "y": data[sample.indices]}
     partial, right = run.partial(sample), ExactSum.add
@@ -327,7 +386,9 @@ def test_shapes_and_kinds_of_numbers() -> None:
 
 def test_joint_clipping_scales_back() -> None:
     its = plan(
-        Joint(clip_norm=1.0, noise_multiplier=1e-3, scales={"x": 1.0, "y": 100.0}), leaves={"x": 1, "y": 1}, probability=1.0
+        Joint(clip_norm=1.0, noise_multiplier=1e-3, scales={"x": 1.0, "y": 100.0}),
+        leaves={"x": 1, "y": 1},
+        probability=1.0,
     )
     run = keyed(its)
     sample = next(run.samples())
@@ -337,7 +398,11 @@ def test_joint_clipping_scales_back() -> None:
 
 
 def test_microbatches_average_within_slots_and_charge_twice_the_clip() -> None:
-    its = plan(Microbatches(Gaussian(clip_norm=1.0, noise_multiplier=1e-3), slots=4), leaves={"x": 1}, probability=1.0)
+    its = plan(
+        Microbatches(Gaussian(clip_norm=1.0, noise_multiplier=1e-3), slots=4),
+        leaves={"x": 1},
+        probability=1.0,
+    )
     (query,) = its.step.queries
     assert isinstance(query, dp.GaussianSum)
     assert query.sensitivity == 2.0
@@ -354,7 +419,12 @@ def test_p15_a_record_more_moves_one_slot_by_twice_the_clip() -> None:
     slot = np.random.default_rng(5).integers(0, 4, 101)
 
     def sums(rows: Array) -> float:
-        partial = PartialSums(bound, bound.initial_state, place=("", 0, 0), slots=lambda group, count, slots: slot[:count])
+        partial = PartialSums(
+            bound,
+            bound.initial_state,
+            place=("", 0, 0),
+            slots=lambda group, count, slots: slot[:count],
+        )
         partial.add({"x": rows})
         (group,) = bound.groups(bound.initial_state)
         return float(partial.integers(group)[0])
@@ -365,7 +435,9 @@ def test_p15_a_record_more_moves_one_slot_by_twice_the_clip() -> None:
 
 
 def test_microbatches_refuse_pieces() -> None:
-    run = keyed(plan(Microbatches(Gaussian(clip_norm=1.0, noise_multiplier=1.0), slots=4), leaves={"x": 1}))
+    run = keyed(
+        plan(Microbatches(Gaussian(clip_norm=1.0, noise_multiplier=1.0), slots=4), leaves={"x": 1})
+    )
     sample = next(run.samples())
     partial = run.partial(sample)
     partial.add({"x": np.zeros((len(sample), 1))})
@@ -375,7 +447,10 @@ def test_microbatches_refuse_pieces() -> None:
 
 def test_adaptive_clipping_follows_what_was_released() -> None:
     mechanism = AdaptiveClip(
-        Gaussian(clip_norm=10.0, noise_multiplier=1.0), quantile=0.5, count_noise_std=5.0, learning_rate=0.5
+        Gaussian(clip_norm=10.0, noise_multiplier=1.0),
+        quantile=0.5,
+        count_noise_std=5.0,
+        learning_rate=0.5,
     )
     ledger = dp.Ledger.in_memory()
     run = keyed(plan(mechanism, records=1000, steps=80, leaves={"x": 1}), ledger)
@@ -471,7 +546,10 @@ def test_a_budget_admits_no_baseline(data: Array) -> None:
     ledger = dp.Ledger.in_memory(budget=dp.Budget(epsilon=1.0, delta=1e-6))
     for mechanism in (NotPrivate(), Groups({"x": Gaussian(1.0, 100.0), "y": NotPrivate()})):
         with pytest.raises(dp.BudgetExceeded, match="without noise"):
-            keyed(plan(mechanism, leaves={"x": 2} if mechanism == NotPrivate() else {"x": 2, "y": 1}), ledger)
+            keyed(
+                plan(mechanism, leaves={"x": 2} if mechanism == NotPrivate() else {"x": 2, "y": 1}),
+                ledger,
+            )
     assert not ledger.runs()
 
 

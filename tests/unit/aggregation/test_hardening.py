@@ -12,12 +12,27 @@ import pytest
 import discreet as dp
 from discreet.aggregation import Aggregator, aggregate
 from discreet.ledger import Run
-from discreet.mechanisms import AdaptiveClip, Gaussian, Groups, Joint, Microbatches, NotPrivate, Split
+from discreet.mechanisms import (
+    AdaptiveClip,
+    Gaussian,
+    Groups,
+    Joint,
+    Microbatches,
+    NotPrivate,
+    Split,
+)
 from discreet.numerics import ExactSum, exact
 from discreet.sampling import Sampler
 
 
-def plan(mechanism: Any = None, *, leaves: Any = None, records: int = 4, probability: float = 1.0, **declared: Any) -> dp.Plan:
+def plan(
+    mechanism: Any = None,
+    *,
+    leaves: Any = None,
+    records: int = 4,
+    probability: float = 1.0,
+    **declared: Any,
+) -> dp.Plan:
     return dp.Plan(
         sampler=Sampler(dp.Poisson(probability), records=records, steps=8),
         mechanism=mechanism or Gaussian(clip_norm=1.0, noise_multiplier=1e-3),
@@ -34,9 +49,13 @@ def fresh(its: dp.Plan, ledger: dp.Ledger | None = None) -> Aggregator:
 
 
 def test_steps_are_charged_to_the_run_that_takes_them() -> None:
-    """Two runs that begin on one handle before either takes a step: the first was charged under the second's declaration."""
+    """Two runs that begin on one handle before either takes a step: the first was charged under the
+    second's declaration.
+    """
     ledger = dp.Ledger.in_memory(budget=dp.Odometer(delta=1e-5))
-    first = Aggregator(plan(), ledger=ledger, label="first", source=dp.Source.unsafe_test_key(bytes(32)))
+    first = Aggregator(
+        plan(), ledger=ledger, label="first", source=dp.Source.unsafe_test_key(bytes(32))
+    )
     second = Aggregator(plan(), ledger=ledger, label="second")
     samples = first.samples()
     second.samples()
@@ -46,8 +65,12 @@ def test_steps_are_charged_to_the_run_that_takes_them() -> None:
     assert (charge.run.label, charge.run.randomness) == ("first", dp.Randomness.UNSAFE_TEST_KEY)
 
 
-@pytest.mark.parametrize("otherwise", [{"adjacency": dp.Adjacency.REPLACE_ONE}, {"unit": dp.Unit.USER}])
-def test_a_run_that_protects_something_else_is_refused_before_it_begins(otherwise: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "otherwise", [{"adjacency": dp.Adjacency.REPLACE_ONE}, {"unit": dp.Unit.USER}]
+)
+def test_a_run_that_protects_something_else_is_refused_before_it_begins(
+    otherwise: dict[str, Any],
+) -> None:
     ledger = dp.Ledger.in_memory(budget=dp.Odometer(delta=1e-5))
     fresh(plan(), ledger).samples()
     with pytest.raises(dp.LedgerMisuse, match="Use another ledger"):
@@ -55,7 +78,9 @@ def test_a_run_that_protects_something_else_is_refused_before_it_begins(otherwis
     assert len(ledger.runs()) == 1
 
 
-def test_runs_that_begin_on_several_threads_are_charged_as_declared(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_that_begin_on_several_threads_are_charged_as_declared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     ledger, begin = dp.Ledger.in_memory(budget=dp.Odometer(delta=1e-5)), dp.Ledger.begin
 
     def slowly(self: dp.Ledger, info: dp.RunInfo, planned: Any = (), **options: Any) -> Run:
@@ -77,7 +102,9 @@ def test_runs_that_begin_on_several_threads_are_charged_as_declared(monkeypatch:
     for thread in threads:
         thread.join()
     charged = {charge.run.label: charge.step.queries[0] for charge in ledger.charges()}
-    assert charged == {f"run {number}": dp.GaussianSum("all", 1.0, 1.0 + number) for number in range(8)}
+    assert charged == {
+        f"run {number}": dp.GaussianSum("all", 1.0, 1.0 + number) for number in range(8)
+    }
 
 
 @pytest.mark.parametrize(
@@ -98,19 +125,27 @@ def test_numbers_out_of_range_are_refused_before_anything_is_charged(mechanism: 
 
 
 @pytest.mark.parametrize("policy", [dp.FixedSize(2, 4), dp.Shuffled(2)])
-def test_a_run_about_which_nothing_could_be_said_is_refused_before_it_is_charged(policy: Any) -> None:
+def test_a_run_about_which_nothing_could_be_said_is_refused_before_it_is_charged(
+    policy: Any,
+) -> None:
     """It once ran to its end, with a charge that no accountant reads: the whole ledger was lost."""
     ledger = dp.Ledger.in_memory()
-    its = dp.Plan(sampler=Sampler(policy, records=4, steps=1), mechanism=Gaussian(1.0, 1.0), leaves={"x": 2})
+    its = dp.Plan(
+        sampler=Sampler(policy, records=4, steps=1), mechanism=Gaussian(1.0, 1.0), leaves={"x": 2}
+    )
     with pytest.raises(dp.AccountingError, match="adjacency"):
         fresh(its, ledger)
     assert not ledger.runs()
 
 
 def test_a_run_that_stops_by_what_it_released_can_say_so() -> None:
-    """The settled number of steps depends on the outputs then: an accountant for fixed parameters would under-count."""
+    """The settled number of steps depends on the outputs then: an accountant for fixed parameters
+    would under-count.
+    """
     ledger = dp.Ledger.in_memory(budget=dp.Filter(epsilon=100.0, delta=1e-5))
-    run = Aggregator(plan(Gaussian(1.0, 4.0)), ledger=ledger, parameters=dp.Parameters.CHOSEN_FROM_OUTPUTS)
+    run = Aggregator(
+        plan(Gaussian(1.0, 4.0)), ledger=ledger, parameters=dp.Parameters.CHOSEN_FROM_OUTPUTS
+    )
     for sample in run.samples():
         if run.release(sample, {"x": np.ones((4, 2))})["x"][0] > -1e9:
             break
@@ -120,7 +155,9 @@ def test_a_run_that_stops_by_what_it_released_can_say_so() -> None:
 
 
 @pytest.mark.parametrize("budget", [None, dp.Budget(epsilon=100.0, delta=1e-5)])
-def test_t01_a_run_that_is_chosen_from_outputs_is_refused_on_a_list_at_construction(budget: dp.Budget | None) -> None:
+def test_t01_a_run_that_is_chosen_from_outputs_is_refused_on_a_list_at_construction(
+    budget: dp.Budget | None,
+) -> None:
     ledger = dp.Ledger.in_memory(budget=budget)
     with pytest.raises(dp.LedgerMisuse, match=r"dp\.Filter.* or dp\.Odometer"):
         Aggregator(plan(), ledger=ledger, parameters=dp.Parameters.CHOSEN_FROM_OUTPUTS)
@@ -130,7 +167,12 @@ def test_t01_a_run_that_is_chosen_from_outputs_is_refused_on_a_list_at_construct
 def test_a_budget_does_not_forget_what_was_released_without_noise() -> None:
     """A budget once stated a guarantee for a run that also released a plain sum."""
     ledger = dp.Ledger.in_memory()  # a ledger with a budget would refuse the run
-    next(fresh(plan(Groups({"x": Gaussian(1.0, 4.0), "y": NotPrivate()}), leaves={"x": 1, "y": 1}), ledger).samples())
+    next(
+        fresh(
+            plan(Groups({"x": Gaussian(1.0, 4.0), "y": NotPrivate()}), leaves={"x": 1, "y": 1}),
+            ledger,
+        ).samples()
+    )
     claim = dp.account(ledger, delta=1e-5)
     assert (claim.voided_by, claim.upper) == (("unsafe_no_privacy",), math.inf)
 
@@ -142,7 +184,10 @@ def test_a_label_that_no_ledger_takes_is_refused_at_once() -> None:
 
 def test_what_is_executed_cannot_be_swapped() -> None:
     run = fresh(plan())
-    for name, value in (("plan", plan(probability=0.5)), ("sampler", plan(probability=0.5).sampler)):
+    for name, value in (
+        ("plan", plan(probability=0.5)),
+        ("sampler", plan(probability=0.5).sampler),
+    ):
         with pytest.raises(AttributeError):
             setattr(run, name, value)
 
@@ -166,8 +211,12 @@ def test_a_state_that_does_not_fit_is_refused_and_nothing_is_lost() -> None:
 
 
 @pytest.mark.parametrize("moment", [1, 2])
-def test_sums_that_were_interrupted_are_not_used_again(moment: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C while records are added, then the cell once more: the first group held every record twice."""
+def test_sums_that_were_interrupted_are_not_used_again(
+    moment: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C while records are added, then the cell once more: the first group held every record
+    twice.
+    """
     run = fresh(plan(Split(clip_norm=1.0, noise_multiplier=1e-3), leaves={"x": 1, "y": 1}))
     sample = next(run.samples())
     records = {"x": np.ones((4, 1)), "y": np.ones((4, 1))}
@@ -192,11 +241,15 @@ def test_sums_that_were_interrupted_are_not_used_again(moment: int, monkeypatch:
     ):
         with pytest.raises(dp.SampleMisuse, match="half changed"):
             again()
-    assert run.release(sample, records)["x"] == pytest.approx(4 * 0.5**0.5, abs=0.02)  # the sample is still there
+    assert run.release(sample, records)["x"] == pytest.approx(
+        4 * 0.5**0.5, abs=0.02
+    )  # the sample is still there
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
-def test_an_array_that_is_filled_anew_meanwhile_changes_nothing(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_array_that_is_filled_anew_meanwhile_changes_nothing(
+    kind: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A loader's buffer, changed after the record was checked and before it was summed."""
     run, rows, within = fresh(plan()), np.ones((4, 2), kind), exact._within
 
@@ -206,7 +259,9 @@ def test_an_array_that_is_filled_anew_meanwhile_changes_nothing(kind: Any, monke
         return kept
 
     monkeypatch.setattr(exact, "_within", then_filled_anew)
-    assert run.release(next(run.samples()), {"x": rows})["x"] == pytest.approx(4 * np.full(2, 0.5**0.5), abs=0.02)
+    assert run.release(next(run.samples()), {"x": rows})["x"] == pytest.approx(
+        4 * np.full(2, 0.5**0.5), abs=0.02
+    )
 
 
 def test_an_interrupted_merge_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -243,7 +298,9 @@ def test_sums_of_one_run_are_not_released_by_another() -> None:
 
 @pytest.mark.parametrize("leaves", [{"x": 1}, {"x": 4}])
 @pytest.mark.parametrize("in_rows", [True, False])
-def test_the_shape_of_a_release_does_not_tell_an_empty_sample(leaves: dict[str, int], *, in_rows: bool) -> None:
+def test_the_shape_of_a_release_does_not_tell_an_empty_sample(
+    leaves: dict[str, int], *, in_rows: bool
+) -> None:
     run = fresh(plan(leaves=leaves, records=1, probability=0.5))
     record, shapes, sizes = np.ones((leaves["x"], 1, 1)), set(), set()
     for sample in run.samples():
@@ -256,7 +313,13 @@ def test_the_shape_of_a_release_does_not_tell_an_empty_sample(leaves: dict[str, 
 
 
 @pytest.mark.parametrize(
-    "rows", [np.ones((37, 3)), np.ones((37, 2), complex), np.array([["a", "b"]] * 37), np.ones((37, 2), "m8[s]")]
+    "rows",
+    [
+        np.ones((37, 3)),
+        np.ones((37, 2), complex),
+        np.array([["a", "b"]] * 37),
+        np.ones((37, 2), "m8[s]"),
+    ],
 )
 def test_no_error_says_how_many_records_were_drawn(rows: Any) -> None:
     run = fresh(plan(records=37))
@@ -285,14 +348,22 @@ def test_no_error_says_how_many_records_were_drawn(rows: Any) -> None:
 )
 def test_any_array_of_numbers_serves(rows: Any) -> None:
     run = fresh(plan())
-    assert run.release(next(run.samples()), {"x": rows})["x"] == pytest.approx(4 * np.full(2, 0.5**0.5), abs=0.02)
+    assert run.release(next(run.samples()), {"x": rows})["x"] == pytest.approx(
+        4 * np.full(2, 0.5**0.5), abs=0.02
+    )
 
 
 def test_a_masked_value_is_missing() -> None:
     masked: Any = np.ma.MaskedArray(np.ones((4, 2)), mask=[[True, False]] + [[False, False]] * 3)
     for records in ({"x": masked}, [{"x": row} for row in masked]):
         run = fresh(plan())
-        assert run.release(next(run.samples()), records)["x"] == pytest.approx(3 * np.full(2, 0.5**0.5), abs=0.02)
-    one_step = dp.Plan(sampler=Sampler(dp.Poisson(1.0), records=4, steps=1), mechanism=Gaussian(1.0, 1e-3), leaves={"x": 2})
+        assert run.release(next(run.samples()), records)["x"] == pytest.approx(
+            3 * np.full(2, 0.5**0.5), abs=0.02
+        )
+    one_step = dp.Plan(
+        sampler=Sampler(dp.Poisson(1.0), records=4, steps=1),
+        mechanism=Gaussian(1.0, 1e-3),
+        leaves={"x": 2},
+    )
     released = aggregate({"x": masked}, one_step, ledger=dp.Ledger.in_memory())
     assert released["x"] == pytest.approx(3 * np.full(2, 0.5**0.5), abs=0.02)

@@ -1,4 +1,6 @@
-"""The engine of second moments: what it releases is what was planned and charged, once, whatever the vectors hold."""
+"""The engine of second moments: what it releases is what was planned and charged, once, whatever
+the vectors hold.
+"""
 
 from dataclasses import replace
 from typing import Any
@@ -21,7 +23,9 @@ NO_PLACE = ("", 0, 0)
 
 def integers(vectors: NDArray[Any], clip_norm: float = 1.0) -> Array:
     (group,) = plan(vectors.shape[1], clip_norm=clip_norm).bound.start
-    sums = OuterSums(group, dimension=vectors.shape[1], records=max(1, len(vectors)), place=NO_PLACE)
+    sums = OuterSums(
+        group, dimension=vectors.shape[1], records=max(1, len(vectors)), place=NO_PLACE
+    )
     sums.add(vectors)
     return sums.integers() * sums.grid.spacing
 
@@ -62,7 +66,9 @@ def test_the_same_sum_in_any_order_and_in_any_pieces(monkeypatch: pytest.MonkeyP
 
 
 def test_the_product_is_that_of_exact_integers() -> None:
-    vectors = np.random.default_rng(5).normal(size=(200, 33)) * 10.0  # all are clipped to the largest integers there are
+    vectors = (
+        np.random.default_rng(5).normal(size=(200, 33)) * 10.0
+    )  # all are clipped to the largest integers there are
     (group,) = plan(33).bound.start
     sums = OuterSums(group, dimension=33, records=200, place=NO_PLACE)
     units = [[int(number) for number in row] for row in sums._integers(vectors)]
@@ -123,22 +129,32 @@ def test_sums_in_pieces_are_released_as_one() -> None:
     sums = run.partial(sample)
     sums.add(vectors[:4])
     sums.add(vectors[4:])
-    assert np.array_equal(run.release(sample, sums)["second_moments"], released(vectors)["second_moments"])
+    assert np.array_equal(
+        run.release(sample, sums)["second_moments"], released(vectors)["second_moments"]
+    )
 
 
-def test_an_addition_that_was_broken_off_leaves_nothing_to_release(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_addition_that_was_broken_off_leaves_nothing_to_release(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     run = keyed(plan(2))
     (sample,) = run.samples()
     sums = run.partial(sample)
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(OuterSums, "_integers", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         sums.add(np.zeros((10, 2)))
-    for use in (lambda: sums.add(np.zeros((10, 2))), lambda: run.release(sample, sums), sums.integers):
+    for use in (
+        lambda: sums.add(np.zeros((10, 2))),
+        lambda: run.release(sample, sums),
+        sums.integers,
+    ):
         with pytest.raises(dp.SampleMisuse):
             use()
 
 
-def test_rows_that_another_thread_adds_after_the_check_are_not_released(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_that_another_thread_adds_after_the_check_are_not_released(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     vectors = np.random.default_rng(0).normal(size=(10, 3))
     run = keyed(plan(3))
     (sample,) = run.samples()
@@ -165,7 +181,10 @@ def test_p28_an_empty_sample_releases_noise() -> None:
 
 def test_p20_steps_have_noise_of_their_own() -> None:
     run = keyed(plan(3, sampler=Sampler(dp.Poisson(0.5), records=5, steps=2)))
-    first, second = (run.release(sample, np.zeros((len(sample), 3)))["second_moments"] for sample in run.samples())
+    first, second = (
+        run.release(sample, np.zeros((len(sample), 3)))["second_moments"]
+        for sample in run.samples()
+    )
     assert not np.any(first == second)
 
 
@@ -175,7 +194,10 @@ def test_p20_steps_have_noise_of_their_own() -> None:
         {"leaves": {"x": 4}},
         {"leaves": {"second_moments": 5}},
         {"leaves": {"second_moments": 4, "x": 1}},
-        {"mechanism": Groups({"x": Gaussian(1.0, 1.0), "*": Gaussian(1.0, 1.0)}), "leaves": {"second_moments": 4, "x": 1}},
+        {
+            "mechanism": Groups({"x": Gaussian(1.0, 1.0), "*": Gaussian(1.0, 1.0)}),
+            "leaves": {"second_moments": 4, "x": 1},
+        },
         {"mechanism": NotPrivate()},
         {"mechanism": Joint(1.0, 1.0, scales={"*": 2.0})},
         {"mechanism": Microbatches(Gaussian(1.0, 1.0), slots=3)},
@@ -193,7 +215,9 @@ def test_another_plan_is_refused_before_anything_is_charged(other: Any) -> None:
     ("clip_norm", "noise_multiplier"),
     [(1.0, 1e12), (1.0, 1e-30), (1e280, 1.0), (1e-280, 1.0), (1e210, 1.0), (1e-210, 1.0)],
 )
-def test_what_no_grid_serves_is_refused_before_anything_is_charged(clip_norm: float, noise_multiplier: float) -> None:
+def test_what_no_grid_serves_is_refused_before_anything_is_charged(
+    clip_norm: float, noise_multiplier: float
+) -> None:
     with pytest.raises(dp.NumericsError):
         keyed(plan(2, clip_norm=clip_norm, noise_multiplier=noise_multiplier))
 
@@ -208,7 +232,9 @@ def test_sums_and_noise_stay_exact(noise_multiplier: float, records: int) -> Non
     assert grid.scale(group.noise_std) <= 2**32
 
 
-@pytest.mark.parametrize("vectors", [np.zeros((10, 3)), np.zeros((10, 2), int), np.array(1.0), np.zeros((10, 2, 1))])
+@pytest.mark.parametrize(
+    "vectors", [np.zeros((10, 3)), np.zeros((10, 2), int), np.array(1.0), np.zeros((10, 2, 1))]
+)
 def test_other_arrays_are_refused(vectors: Any) -> None:
     run = keyed(plan(2))
     (sample,) = run.samples()

@@ -1,4 +1,6 @@
-"""What engines share: samples that are charged, bits that are given out once, a state that follows releases."""
+"""What engines share: samples that are charged, bits that are given out once, a state that follows
+releases.
+"""
 
 import pickle
 from collections import Counter
@@ -29,12 +31,22 @@ def plan(mechanism: Any = None, *, records: int = 40, steps: int = 4, **declared
 
 
 def keyed(its: dp.Plan | None = None) -> Session:
-    return Session(its or plan(), ledger=dp.Ledger.in_memory(), numerics=dp.Numerics.EXACT, source=Source.unsafe_test_key(KEY))
+    return Session(
+        its or plan(),
+        ledger=dp.Ledger.in_memory(),
+        numerics=dp.Numerics.EXACT,
+        source=Source.unsafe_test_key(KEY),
+    )
 
 
 @pytest.mark.parametrize("numerics", list(dp.Numerics))
 def test_any_numerics_that_an_engine_names_reach_the_ledger(numerics: dp.Numerics) -> None:
-    session = Session(plan(numerics=dp.Numerics.IDEALISED), ledger=dp.Ledger.in_memory(), numerics=numerics, label="mine")
+    session = Session(
+        plan(numerics=dp.Numerics.IDEALISED),
+        ledger=dp.Ledger.in_memory(),
+        numerics=numerics,
+        label="mine",
+    )
     for sample in session.samples():
         session.spend(sample)
     (charge,) = session.ledger.charges()
@@ -94,7 +106,9 @@ def test_no_two_samples_share_a_number_or_a_place() -> None:
     session, other = (keyed(plan(policy=policy, adjacency=dp.Adjacency.ZERO_OUT)) for _ in range(2))
     drawn, elsewhere = list(session.samples()), list(other.samples())
     assert [session.number(sample) for sample in drawn] == list(range(12))
-    places = {session.place(sample) for sample in drawn} | {other.place(sample) for sample in elsewhere}
+    places = {session.place(sample) for sample in drawn} | {
+        other.place(sample) for sample in elsewhere
+    }
     assert len(places) == 24
 
 
@@ -144,7 +158,9 @@ def test_an_empty_sample_has_an_order() -> None:
 
 
 def test_the_order_has_bits_of_its_own() -> None:
-    """A stream is its address, so no purpose shares a word with another (that old ones kept theirs: tests/golden)."""
+    """A stream is its address, so no purpose shares a word with another (that old ones kept theirs:
+    tests/golden).
+    """
     source = Source.unsafe_test_key(KEY)
     words = {purpose: source.stream(purpose, step=0).words(64) for purpose in Purpose}
     assert len(np.unique(np.concatenate(list(words.values())))) == 64 * len(Purpose)
@@ -155,7 +171,9 @@ def test_the_order_has_bits_of_its_own() -> None:
 
 
 def test_places_and_seed_have_words_of_their_own_and_are_given_out_once() -> None:
-    """Wrong: a seed from the first word, which decides a place too, or the same one for a second attempt."""
+    """Wrong: a seed from the first word, which decides a place too, or the same one for a second
+    attempt.
+    """
     session = keyed()
     sample = next(session.samples())
     seeds = []
@@ -164,7 +182,9 @@ def test_places_and_seed_have_words_of_their_own_and_are_given_out_once() -> Non
         seeds.append(seed)
         assert sorted(found[found >= 0].tolist()) == list(range(len(sample)))
         assert found.size == 64
-        words = Source.unsafe_test_key(KEY).stream(Purpose.ORDER, step=0, lane=1 + attempt).words(65)
+        words = (
+            Source.unsafe_test_key(KEY).stream(Purpose.ORDER, step=0, lane=1 + attempt).words(65)
+        )
         assert seed == int(words[64])
         assert seed not in words[:64].tolist()
         with pytest.raises(dp.RandomnessMisuse):
@@ -175,8 +195,10 @@ def test_places_and_seed_have_words_of_their_own_and_are_given_out_once() -> Non
 def orders_are_uniform() -> bool:
     """Each of the 24 orders of four records equally often.
 
-    3000 independent orders, chi-square with 23 degrees of freedom at alpha = 1e-6. The wrong alternative, records in the order
-    of the data set, puts all of them into one cell: the statistic is 3000 * 23, beyond any threshold, with certainty.
+    3000 independent orders, chi-square with 23 degrees of freedom at alpha = 1e-6. The wrong
+    alternative, records in the order
+    of the data set, puts all of them into one cell: the statistic is 3000 * 23, beyond any
+        threshold, with certainty.
     """
     session = keyed(plan(records=4, steps=3000, policy=dp.Poisson(1.0)))
     counts = Counter(tuple(session.order(sample).tolist()) for sample in session.samples())
@@ -197,7 +219,9 @@ def test_the_state_follows_what_was_released_and_nothing_else() -> None:
     for _ in session.samples(state={"all": 2.0}):
         before = session.state["all"]
         assert session.groups()[0].scales == (before,)
-        session.update({"x": np.zeros(2), "all/below": np.array([20.0])})  # more norms below than the quantile
+        session.update(
+            {"x": np.zeros(2), "all/below": np.array([20.0])}
+        )  # more norms below than the quantile
         assert session.state["all"] < before
 
 
@@ -219,7 +243,11 @@ def test_a_session_does_not_travel() -> None:
     ],
 )
 def test_what_is_not_of_its_kind_is_refused(change: dict[str, Any], match: str) -> None:
-    arguments: dict[str, Any] = {"plan": plan(), "ledger": dp.Ledger.in_memory(), "numerics": dp.Numerics.EXACT} | change
+    arguments: dict[str, Any] = {
+        "plan": plan(),
+        "ledger": dp.Ledger.in_memory(),
+        "numerics": dp.Numerics.EXACT,
+    } | change
     with pytest.raises(dp.ParameterError, match=match):
         Session(arguments.pop("plan"), **arguments)
 
@@ -229,12 +257,18 @@ def test_what_is_not_of_its_kind_is_refused(change: dict[str, Any], match: str) 
 
 def budgeted(epsilon: float, steps: int) -> Session:
     ledger = dp.Ledger.in_memory(budget=dp.Budget(epsilon=epsilon, delta=1e-5))
-    return Session(plan(policy=dp.Everything(), steps=steps), ledger=ledger, numerics=dp.Numerics.EXACT)
+    return Session(
+        plan(policy=dp.Everything(), steps=steps), ledger=ledger, numerics=dp.Numerics.EXACT
+    )
 
 
 def steps_within(epsilon: float) -> int:
     step, adjacency = plan(policy=dp.Everything()).step, dp.Adjacency.ADD_OR_REMOVE
-    return max(count for count in range(1, 60) if dp.account([(step, count)], delta=1e-5, adjacency=adjacency).upper <= epsilon)
+    return max(
+        count
+        for count in range(1, 60)
+        if dp.account([(step, count)], delta=1e-5, adjacency=adjacency).upper <= epsilon
+    )
 
 
 def test_p38_a_plan_that_does_not_fit_is_refused_before_anything_is_charged() -> None:
@@ -262,7 +296,9 @@ def test_an_exhausted_budget_ends_a_run_before_its_first_step() -> None:
 
 
 def session_on(ledger: dp.Ledger, steps: int = 10) -> Session:
-    return Session(plan(policy=dp.Everything(), steps=steps), ledger=ledger, numerics=dp.Numerics.EXACT)
+    return Session(
+        plan(policy=dp.Everything(), steps=steps), ledger=ledger, numerics=dp.Numerics.EXACT
+    )
 
 
 def taken(session: Session, most: int, **options: Any) -> list[int]:

@@ -9,7 +9,13 @@ import scipy
 from hypothesis import given
 from hypothesis import strategies as st
 
-from discreet.auditing import Exposure, exposure_by_fit, exposure_by_rank, exposure_chance, exposure_limit
+from discreet.auditing import (
+    Exposure,
+    exposure_by_fit,
+    exposure_by_rank,
+    exposure_chance,
+    exposure_limit,
+)
 from discreet.errors import NumericsError, ParameterError
 
 
@@ -41,9 +47,11 @@ def test_without_the_secret_at_most_r_of_n_have_rank_r(losses: list[int]) -> Non
 
 
 def randomised_response(epsilon: float, candidates: int, runs: int) -> np.ndarray[Any, Any]:
-    """Exposures of secrets in an epsilon-private release: the secret itself with odds e^epsilon against each other one.
+    """Exposures of secrets in an epsilon-private release: the secret itself with odds e^epsilon
+    against each other one.
 
-    Its neighbour (no secret) releases a uniform candidate, whose probability 1/N is within a factor e^epsilon of both.
+    Its neighbour (no secret) releases a uniform candidate, whose probability 1/N is within a factor
+    e^epsilon of both.
     """
     rng = np.random.default_rng(5)
     secrets = rng.integers(candidates, size=runs)
@@ -55,9 +63,11 @@ def randomised_response(epsilon: float, candidates: int, runs: int) -> np.ndarra
 
 
 def test_the_limit_is_kept_and_reached() -> None:
-    """P[exposure >= 8 bits] is exactly e^2 / 256 = 0.0289; 100 000 runs: standard deviation 0.00053.
+    """P[exposure >= 8 bits] is exactly e^2 / 256 = 0.0289; 100 000 runs: standard deviation
+    0.00053.
 
-    Named wrong limits fail: 2^-k without e^epsilon (0.0039), and 2 epsilon in its place (0.21, far from reached).
+    Named wrong limits fail: 2^-k without e^epsilon (0.0039), and 2 epsilon in its place (0.21, far
+        from reached).
     """
     exposures = randomised_response(2.0, 256, 100_000)
     share = float((exposures >= 8.0).mean())
@@ -72,11 +82,15 @@ def test_chance_and_limit_are_inverse_and_rounded_up() -> None:
         true = (epsilon - math.log(probability - delta)) / math.log(2.0)
         assert true < bits < true + 1e-9
         assert exposure_chance(true, epsilon=epsilon, delta=delta) >= probability
-        assert exposure_chance(bits, epsilon=epsilon, delta=delta) == pytest.approx(probability, rel=1e-9)
+        assert exposure_chance(bits, epsilon=epsilon, delta=delta) == pytest.approx(
+            probability, rel=1e-9
+        )
     assert exposure_chance(0.0, epsilon=0.0) == 1.0
     assert exposure_chance(5.0, epsilon=4.0) == 1.0
     assert exposure_chance(5.0, epsilon=1e9) == 1.0
-    assert exposure_chance(1e6, epsilon=1e6 * math.log(2.0)) == 1.0  # where the difference is nothing but rounding
+    assert (
+        exposure_chance(1e6, epsilon=1e6 * math.log(2.0)) == 1.0
+    )  # where the difference is nothing but rounding
     assert exposure_chance(2000.0, epsilon=0.0, delta=0.25) >= 0.25
     assert exposure_chance(2000.0, epsilon=0.0) > 0.0  # 2^-2000 is not nothing
 
@@ -90,11 +104,15 @@ def test_a_fit_finds_the_tail_of_a_normal() -> None:
         assert found.fit is not None
         assert found.fit > 1e-3
     assert exposure_by_fit(200.0, losses).bits == pytest.approx(0.0, abs=1e-6)
-    assert exposure_by_fit(-400.0, losses).bits > 1000.0  # where the cumulative curve is zero in float64
+    assert (
+        exposure_by_fit(-400.0, losses).bits > 1000.0
+    )  # where the cumulative curve is zero in float64
 
 
 def test_a_fit_to_something_else_is_seen() -> None:
-    losses = np.random.default_rng(2).choice([0.0, 10.0], 1000) + np.random.default_rng(3).normal(size=1000)
+    losses = np.random.default_rng(2).choice([0.0, 10.0], 1000) + np.random.default_rng(3).normal(
+        size=1000
+    )
     found = exposure_by_fit(-5.0, losses)
     assert found.fit is not None
     assert found.fit < 1e-6
@@ -108,7 +126,15 @@ def test_what_it_says() -> None:
 
 @pytest.mark.parametrize(
     ("loss", "candidates"),
-    [(math.nan, [1.0]), (1.0, [math.nan]), (1.0, []), (1.0, [[1.0]]), (1.0, ["a"]), (True, [1.0]), (1.0, [math.inf])],
+    [
+        (math.nan, [1.0]),
+        (1.0, [math.nan]),
+        (1.0, []),
+        (1.0, [[1.0]]),
+        (1.0, ["a"]),
+        (True, [1.0]),
+        (1.0, [math.inf]),
+    ],
 )
 def test_wrong_losses_are_refused(loss: Any, candidates: Any) -> None:
     with pytest.raises(ParameterError):

@@ -15,12 +15,17 @@ COUNTS = [(0, 1), (1, 1), (0, 20), (1, 20), (7, 20), (19, 20), (20, 20), (9, 100
 
 def exact_tail(count: int, trials: int, probability: float) -> Fraction:
     p = Fraction(probability)
-    return sum((comb(trials, k) * p**k * (1 - p) ** (trials - k) for k in range(count, trials + 1)), Fraction(0))
+    return sum(
+        (comb(trials, k) * p**k * (1 - p) ** (trials - k) for k in range(count, trials + 1)),
+        Fraction(0),
+    )
 
 
 @pytest.mark.parametrize(("count", "trials"), COUNTS)
 @pytest.mark.parametrize("error", [0.25, 0.05, 1e-6])
-def test_bounds_satisfy_their_inequality_exactly_and_hardly_more(count: int, trials: int, error: float) -> None:
+def test_bounds_satisfy_their_inequality_exactly_and_hardly_more(
+    count: int, trials: int, error: float
+) -> None:
     low, high = lowest_rate(count, trials, error=error), highest_rate(count, trials, error=error)
     assert 0.0 <= low <= count / trials <= high <= 1.0
     if count:
@@ -55,13 +60,21 @@ def test_wrong_counts_are_refused() -> None:
 
 @pytest.mark.parametrize("probability", [0.001, 0.1, 0.5, 0.9])
 @pytest.mark.parametrize("deviations", [0.5, 2.0, 5.0])
-def test_tails_of_a_million_trials_against_fifty_digits(probability: float, deviations: float) -> None:
-    """Assumption B: masses by their ratios from the first one, whose logarithm is that of 50 digits."""
+def test_tails_of_a_million_trials_against_fifty_digits(
+    probability: float, deviations: float
+) -> None:
+    """Assumption B: masses by their ratios from the first one, whose logarithm is that of 50
+    digits.
+    """
     n = 1_000_000
     count = round(n * probability + deviations * math.sqrt(n * probability * (1.0 - probability)))
     with mpmath.workdps(50):
         p = mpmath.mpf(probability)
-        term = mpmath.exp(mpmath.log(mpmath.binomial(n, count)) + count * mpmath.log(p) + (n - count) * mpmath.log(1 - p))
+        term = mpmath.exp(
+            mpmath.log(mpmath.binomial(n, count))
+            + count * mpmath.log(p)
+            + (n - count) * mpmath.log(1 - p)
+        )
         total = term
         for k in range(count, n):
             term *= (n - k) * p / ((k + 1) * (1 - p))

@@ -14,7 +14,9 @@ Array = np.ndarray[Any, Any]
 
 
 def world(models: int, records: int, *, gain: float, seed: int = 0) -> tuple[Array, Array]:
-    """Confidences (models x records) that differ much between records, and by `gain` between members and others."""
+    """Confidences (models x records) that differ much between records, and by `gain` between
+    members and others.
+    """
     rng = np.random.default_rng(seed)
     had = rng.random((models, records)) < 0.5
     return rng.normal(0.0, 5.0, records) + gain * had + rng.normal(size=(models, records)), had
@@ -52,7 +54,9 @@ def test_members_have_the_smaller_losses() -> None:
 def test_hit_rates_have_intervals() -> None:
     rng = np.random.default_rng(2)
     inside = rng.random(4000) < 0.5
-    found = Membership(Scores(rng.normal(size=4000) + 3.0 * inside, inside)).hits(0.01, confidence=0.99)
+    found = Membership(Scores(rng.normal(size=4000) + 3.0 * inside, inside)).hits(
+        0.01, confidence=0.99
+    )
     assert found.lower < 0.749 < found.upper  # Phi(3 - 2.326)
     assert found.upper - found.lower < 0.2
 
@@ -73,7 +77,13 @@ def test_it_says_what_it_cannot_conclude() -> None:
 def test_confidences_are_exact_at_both_ends() -> None:
     """p/(1-p) computed from p itself would be infinite at 1e-20 and 0/0 at 800."""
     losses = np.array([1e-20, 1e-9, 0.5, 20.0, 800.0])
-    true = [53 * math.log(2.0), -math.log(1e-9) - 5e-10, math.log(1.0 / math.expm1(0.5)), -20.0, -800.0]
+    true = [
+        53 * math.log(2.0),
+        -math.log(1e-9) - 5e-10,
+        math.log(1.0 / math.expm1(0.5)),
+        -20.0,
+        -800.0,
+    ]
     assert logit_confidence(losses) == pytest.approx(np.array(true), rel=1e-8)
     assert logit_confidence([0.0])[0] == pytest.approx(53 * math.log(2.0))
     assert (np.diff(logit_confidence(losses)) < 0.0).all()
@@ -89,7 +99,8 @@ def test_a_negative_loss_is_no_cross_entropy() -> None:
 
 @pytest.mark.parametrize("models", [17, 101])
 def test_reference_models_see_what_a_threshold_cannot(models: int) -> None:
-    """Records differ by 5, members by 3: a threshold on confidences hardly helps, one curve for each record does.
+    """Records differ by 5, members by 3: a threshold on confidences hardly helps, one curve for
+    each record does.
 
     Known curves would have an area of Phi(3 / sqrt 2) = 0.983.
     """
@@ -105,7 +116,9 @@ def test_reference_models_see_what_a_threshold_cannot(models: int) -> None:
 def test_the_online_score_is_the_ratio_of_the_fitted_curves() -> None:
     references = np.array([[1.0], [3.0], [10.0], [16.0]])
     had = np.array([[False], [False], [True], [True]])
-    score = lira(np.array([6.0, 6.0]), [True, False], np.hstack([references] * 2), np.hstack([had] * 2)).scores.values[0]
+    score = lira(
+        np.array([6.0, 6.0]), [True, False], np.hstack([references] * 2), np.hstack([had] * 2)
+    ).scores.values[0]
     out = -0.5 * math.log(2.0) - (6.0 - 2.0) ** 2 / 4.0  # mean 2, variance 2
     member = -0.5 * math.log(18.0) - (6.0 - 13.0) ** 2 / 36.0  # mean 13, variance 18
     assert score == pytest.approx(member - out)
@@ -125,7 +138,9 @@ def test_with_many_models_every_record_has_its_own_spread() -> None:
     confidences = spread * rng.normal(size=(129, 1000)) + had
     many = lira(confidences[0], had[0], confidences[1:], had[1:]).auc
     few = lira(confidences[0], had[0], confidences[1:21], had[1:21]).auc
-    assert many > 0.72  # half of the records are told apart for sure, the others by chance: 0.75 + 0.02
+    assert (
+        many > 0.72
+    )  # half of the records are told apart for sure, the others by chance: 0.75 + 0.02
     assert few < many - 0.05
 
 
@@ -133,7 +148,9 @@ def test_a_record_without_references_on_a_side_scores_nothing() -> None:
     confidences, had = world(9, 50, gain=3.0)
     had[1:, 7] = True
     assert lira(confidences[0], had[0], confidences[1:], had[1:]).scores.values[7] == 0.0
-    assert lira(confidences[0], had[0], confidences[1:], had[1:], online=False).scores.values[7] == 0.0
+    assert (
+        lira(confidences[0], had[0], confidences[1:], had[1:], online=False).scores.values[7] == 0.0
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,6 @@
-"""The one-run bound against the worst mechanisms there are, and what it does with ties, coins and small numbers."""
+"""The one-run bound against the worst mechanisms there are, and what it does with ties, coins and
+small numbers.
+"""
 
 import math
 from collections.abc import Callable
@@ -15,14 +17,22 @@ from support.worst_mechanism import most_right_guesses
 
 
 def bound(canaries: int, guesses: int, right: int, *, epsilon: float, delta: float) -> float:
-    chance, leak = p_value(np.array([guesses]), np.array([right]), canaries=canaries, epsilon=np.array([epsilon]), delta=delta)
+    chance, leak = p_value(
+        np.array([guesses]),
+        np.array([right]),
+        canaries=canaries,
+        epsilon=np.array([epsilon]),
+        delta=delta,
+    )
     return float(chance[0] + leak[0])
 
 
 @pytest.mark.parametrize(("canaries", "guesses"), [(1, 1), (2, 1), (2, 2), (3, 1), (3, 2), (3, 3)])
 @pytest.mark.parametrize("epsilon", [0.0, 0.5, 2.0])
 @pytest.mark.parametrize("delta", [0.0, 0.01, 0.2])
-def test_p43_no_mechanism_betrays_more_than_the_bound(canaries: int, guesses: int, epsilon: float, delta: float) -> None:
+def test_p43_no_mechanism_betrays_more_than_the_bound(
+    canaries: int, guesses: int, epsilon: float, delta: float
+) -> None:
     for right in range(1, guesses + 1):
         worst = most_right_guesses(canaries, guesses, right, epsilon=epsilon, delta=delta)
         proven = bound(canaries, guesses, right, epsilon=epsilon, delta=delta)
@@ -40,9 +50,11 @@ def test_four_canaries(right: int) -> None:
 
 
 def test_the_published_term_for_delta_is_too_small_for_one_right_guess() -> None:
-    """Why the bound has a proof of its own: 2 m delta max_i P[v > Bin >= v-i] / i is below what a mechanism attains.
+    """Why the bound has a proof of its own: 2 m delta max_i P[v > Bin >= v-i] / i is below what a
+    mechanism attains.
 
-    It guesses uniformly with probability 1 - 7 delta, else uniformly among the seven answers that are not wholly wrong.
+    It guesses uniformly with probability 1 - 7 delta, else uniformly among the seven answers that
+    are not wholly wrong.
     """
     worst = most_right_guesses(3, 3, 1, epsilon=0.0, delta=0.01)
     published = 7 / 8 + 2 * 3 * 0.01 * (1 / 8)
@@ -54,9 +66,18 @@ def test_the_published_term_for_delta_is_too_small_for_one_right_guess() -> None
 def test_cells_bound_the_sum_from_above_and_closely(guesses: int, right: int) -> None:
     epsilon, delta, canaries = 0.7, 1e-3, 4000
     rest = 1.0 / (1.0 + math.exp(epsilon))
-    g = [stats.binom.pmf(np.arange(min(n, guesses - right) + 1), n, rest).max() for n in range(guesses)]
+    g = [
+        stats.binom.pmf(np.arange(min(n, guesses - right) + 1), n, rest).max()
+        for n in range(guesses)
+    ]
     exact = canaries * delta * rest * float(np.mean(g))
-    _, leak = p_value(np.array([guesses]), np.array([right]), canaries=canaries, epsilon=np.array([epsilon]), delta=delta)
+    _, leak = p_value(
+        np.array([guesses]),
+        np.array([right]),
+        canaries=canaries,
+        epsilon=np.array([epsilon]),
+        delta=delta,
+    )
     assert exact <= leak[0] <= 1.25 * exact
 
 
@@ -68,7 +89,12 @@ def test_an_attack_that_knows_everything_is_limited_by_the_number_of_canaries_on
     inside = coins(2000)
     found = one_run(Scores(np.where(inside, 1.0, 0.0), inside), delta=0.0)
     assert 5.0 < found.lower < -math.log(1.0 / 0.05 ** (1.0 / 1000) - 1.0)  # q^1000 = 0.05 at most
-    assert (found.method, found.delta, found.confidence, found.assumes) == ("one run", 0.0, 0.95, "")
+    assert (found.method, found.delta, found.confidence, found.assumes) == (
+        "one run",
+        0.0,
+        0.95,
+        "",
+    )
 
 
 def test_an_attack_that_knows_nothing_finds_nothing() -> None:
@@ -103,8 +129,12 @@ def test_what_is_no_coin_is_refused(inside: np.ndarray) -> None:
 
 @pytest.mark.parametrize("estimator", [one_run, gaussian])
 def test_p43_coins_that_served_in_two_runs_are_refused(estimator: Callable[..., Estimate]) -> None:
-    """A ranking by something public is right in both runs or in neither: honest code would be refuted far too often."""
-    run, other = (Scores(np.arange(100), coins(200)[part]) for part in (slice(100), slice(100, 200)))
+    """A ranking by something public is right in both runs or in neither: honest code would be
+    refuted far too often.
+    """
+    run, other = (
+        Scores(np.arange(100), coins(200)[part]) for part in (slice(100), slice(100, 200))
+    )
     in_turn = Scores(np.repeat(run.values, 2), np.repeat(run.inside, 2), trials=np.arange(200) % 2)
     for twice in (Scores.pooled([run, run]), Scores.pooled([run, other, run])):
         with pytest.raises(ParameterError, match="new coins in each run"):
@@ -115,11 +145,19 @@ def test_p43_coins_that_served_in_two_runs_are_refused(estimator: Callable[..., 
 
 
 def test_all_in_is_possible_by_chance_and_says_nothing() -> None:
-    assert one_run(Scores(np.arange(10), np.ones(10, bool)), delta=0.0, confidence=0.999).lower == 0.0
+    assert (
+        one_run(Scores(np.arange(10), np.ones(10, bool)), delta=0.0, confidence=0.999).lower == 0.0
+    )
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"delta": 1.0}, {"delta": -0.1}, {"delta": 0.0, "confidence": 1.0}, {"delta": 0.0, "confidence": 0}]
+    "wrong",
+    [
+        {"delta": 1.0},
+        {"delta": -0.1},
+        {"delta": 0.0, "confidence": 1.0},
+        {"delta": 0.0, "confidence": 0},
+    ],
 )
 def test_parameters_are_checked(wrong: dict[str, float]) -> None:
     with pytest.raises(ParameterError):

@@ -1,4 +1,6 @@
-"""Scaled noise with the real accountant: most of the claim, never more, and noise that is too small is found."""
+"""Scaled noise with the real accountant: most of the claim, never more, and noise that is too small
+is found.
+"""
 
 import math
 
@@ -32,7 +34,11 @@ def run(probability: float, noise: float, count: int, canaries: int, seed: int) 
     for _ in range(count):
         seen = noise * rng.normal(size=canaries) + (inside & (rng.random(canaries) < probability))
         ratio = (seen - 0.5) / noise**2
-        total += ratio if probability == 1.0 else np.logaddexp(math.log1p(-probability), math.log(probability) + ratio)
+        total += (
+            ratio
+            if probability == 1.0
+            else np.logaddexp(math.log1p(-probability), math.log(probability) + ratio)
+        )
     return Scores(total, inside)
 
 
@@ -41,10 +47,16 @@ def audited(scores: Scores, probability: float, noise: float, count: int) -> tup
 
     def profile(scale: float) -> Profile:
         asked.append(scale)
-        return profile_of(steps(probability, noise, count, scale), adjacency=dp.Adjacency.ADD_OR_REMOVE)
+        return profile_of(
+            steps(probability, noise, count, scale), adjacency=dp.Adjacency.ADD_OR_REMOVE
+        )
 
     def epsilon(scale: float) -> float:
-        return account(steps(probability, noise, count, scale), delta=DELTA, adjacency=dp.Adjacency.ADD_OR_REMOVE).lower
+        return account(
+            steps(probability, noise, count, scale),
+            delta=DELTA,
+            adjacency=dp.Adjacency.ADD_OR_REMOVE,
+        ).lower
 
     return scaled(scores, epsilon=epsilon, profile=profile, delta=DELTA), len(asked)
 
@@ -58,16 +70,24 @@ CASES = [  # probability, noise, steps, claimed epsilon at delta 1e-5 (rounded d
 
 
 @pytest.mark.parametrize(("probability", "noise", "count", "claim"), CASES)
-def test_most_of_the_claim_is_reached_and_never_more(probability: float, noise: float, count: int, claim: float) -> None:
-    found, asked = audited(run(probability, noise, count, 50_000, seed=5), probability, noise, count)
+def test_most_of_the_claim_is_reached_and_never_more(
+    probability: float, noise: float, count: int, claim: float
+) -> None:
+    found, asked = audited(
+        run(probability, noise, count, 50_000, seed=5), probability, noise, count
+    )
     assert 0.8 * claim < found.lower < claim * 1.001
     assert asked <= 13
     assert "ledger's kind" in found.assumes
 
 
 @pytest.mark.parametrize(("probability", "noise", "count", "claim"), CASES[1::2])
-def test_p23_half_the_noise_is_found(probability: float, noise: float, count: int, claim: float) -> None:
-    found, _ = audited(run(probability, noise / 2.0, count, 10_000, seed=6), probability, noise, count)
+def test_p23_half_the_noise_is_found(
+    probability: float, noise: float, count: int, claim: float
+) -> None:
+    found, _ = audited(
+        run(probability, noise / 2.0, count, 10_000, seed=6), probability, noise, count
+    )
     assert found.lower > 1.5 * claim
 
 
@@ -81,7 +101,9 @@ def test_no_noise_at_all_is_found() -> None:
 def test_the_closed_form_agrees_with_the_accountant(noise: float) -> None:
     scores = run(1.0, noise, 1, 20_000, seed=8)
     low, high = gaussian(scores, delta=DELTA).lower, audited(scores, 1.0, noise, 1)[0].lower
-    assert low == pytest.approx(high, rel=2e-2)  # scales are looked at in steps of 0.2 %, profiles are 1 % too high
+    assert low == pytest.approx(
+        high, rel=2e-2
+    )  # scales are looked at in steps of 0.2 %, profiles are 1 % too high
 
 
 @pytest.mark.parametrize("mu", [0.05, 0.3, 1.0, 4.0, 20.0])
@@ -100,14 +122,18 @@ def test_scores_without_information_bound_nothing() -> None:
 
 
 def test_no_canary_has_a_part_in_its_own_limit() -> None:
-    """Each but the first 32 is guessed by a limit that does not change with it; moving the last canary moves one guess."""
+    """Each but the first 32 is guessed by a limit that does not change with it; moving the last
+    canary moves one guess.
+    """
     inside = np.random.default_rng(5).random(200) < 0.5
     values = np.where(inside, 1.0, 0.0)
     wrong, guesses = wrong_guesses(Scores(values, inside))
     assert (wrong, guesses) == (0, 168)
     values[-1] = 1e6 if not inside[-1] else -1e6
     assert wrong_guesses(Scores(values, inside)) == (1, 168)
-    values[:32] = np.where(inside[:32], -1.0, 2.0)  # learned wrongly at first, and better with every block
+    values[:32] = np.where(
+        inside[:32], -1.0, 2.0
+    )  # learned wrongly at first, and better with every block
     assert 20 < wrong_guesses(Scores(values, inside))[0] < 80
 
 

@@ -20,9 +20,11 @@ def chi_square(counts: Any) -> float:
 
 
 def test_secrets_are_uniform_in_every_place() -> None:
-    """20 000 letters of 200 in each of two places: chi-square with 199 degrees of freedom is below 310 but for 1e-6.
+    """20 000 letters of 200 in each of two places: chi-square with 199 degrees of freedom is below
+    310 but for 1e-6.
 
-    The named wrong implementation takes random bytes modulo 200, so that 56 letters come twice as often: about 2700.
+    The named wrong implementation takes random bytes modulo 200, so that 56 letters come twice as
+        often: about 2700.
     """
     letters = "".join(chr(0x100 + place) for place in range(200))
     drawn = SecretText(template="{secret}", alphabet=letters, length=2).draw(20_000, source=key(1))
@@ -43,7 +45,16 @@ def test_more_secrets_than_any_integer_can_count() -> None:
 
 
 def test_every_secret_is_listed_once() -> None:
-    assert SecretText(alphabet="01", length=3).every() == ("000", "001", "010", "011", "100", "101", "110", "111")
+    assert SecretText(alphabet="01", length=3).every() == (
+        "000",
+        "001",
+        "010",
+        "011",
+        "100",
+        "101",
+        "110",
+        "111",
+    )
 
 
 def test_a_source_serves_once_and_two_draws_differ() -> None:
@@ -66,7 +77,9 @@ def test_exposure_ranks_the_secret_of_this_name_among_all() -> None:
 
     def losses(texts: Sequence[str]) -> list[float]:
         seen.extend(texts)
-        return [float(one == "Eve=010") for one in texts]  # the model finds the secret the *least* likely
+        return [
+            float(one == "Eve=010") for one in texts
+        ]  # the model finds the secret the *least* likely
 
     found = text.exposure("Eve", "010", losses)
     assert found.bits == 0.0

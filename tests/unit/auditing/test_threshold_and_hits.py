@@ -17,7 +17,9 @@ def separate(values: np.ndarray, inside: np.ndarray) -> Scores:
 
 
 def test_a_perfect_attack_by_hand() -> None:
-    """20 in, 20 out, all told apart: the measured half has 10 of 10 hits and 0 of 10 false positives."""
+    """20 in, 20 out, all told apart: the measured half has 10 of 10 hits and 0 of 10 false
+    positives.
+    """
     inside = np.arange(40) % 4 < 2
     found = threshold(separate(np.where(inside, 1.0, 0.0), inside), delta=1e-3, confidence=0.9)
     by_hand = math.log((lowest_rate(10, 10, error=0.05) - 1e-3) / highest_rate(0, 10, error=0.05))
@@ -26,7 +28,9 @@ def test_a_perfect_attack_by_hand() -> None:
 
 
 def test_both_directions_are_tried() -> None:
-    """Nobody who is out is ever below 0, so that low scores betray; high ones say little, or the reverse."""
+    """Nobody who is out is ever below 0, so that low scores betray; high ones say little, or the
+    reverse.
+    """
     rng = np.random.default_rng(1)
     inside = rng.random(4000) < 0.5
     rare = rng.random(4000) < 0.3
@@ -54,7 +58,9 @@ def test_no_hit_beyond_delta_says_nothing() -> None:
 
 
 def test_hits_by_hand() -> None:
-    """100 others with scores 0..99 twice: at most 10 of the 100 that choose are above their 11th highest, 89."""
+    """100 others with scores 0..99 twice: at most 10 of the 100 that choose are above their 11th
+    highest, 89.
+    """
     values = np.concatenate([np.repeat(np.arange(100.0), 2), np.full(20, 95.0), np.full(20, 50.0)])
     inside = np.arange(240) >= 200
     found = hits(Scores(values, inside), false_positive_rate=0.1, confidence=0.9)
@@ -74,8 +80,16 @@ def test_hits_need_members_and_others() -> None:
 
 
 def test_an_estimate_checks_itself_and_says_what_it_assumes() -> None:
-    found = Estimate(method="one run", lower=0.5, delta=0.0, confidence=0.9, assumes="the sun shines")
+    found = Estimate(
+        method="one run", lower=0.5, delta=0.0, confidence=0.9, assumes="the sun shines"
+    )
     assert str(found).endswith(", if the sun shines")
-    for wrong in ({"lower": -1.0}, {"lower": math.inf}, {"delta": 1.0}, {"confidence": 0.0}, {"method": ""}):
+    for wrong in (
+        {"lower": -1.0},
+        {"lower": math.inf},
+        {"delta": 1.0},
+        {"confidence": 0.0},
+        {"method": ""},
+    ):
         with pytest.raises(ParameterError):
             replace(found, **wrong)

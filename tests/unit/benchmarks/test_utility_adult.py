@@ -1,4 +1,6 @@
-"""Logistic regression on Adult at small scale: it learns, spends what it says, and its columns are public."""
+"""Logistic regression on Adult at small scale: it learns, spends what it says, and its columns are
+public.
+"""
 
 from pathlib import Path
 
@@ -18,7 +20,9 @@ def test_it_is_found_by_its_name() -> None:
     assert recipes()["adult"] is adult.RECIPES[0]
 
 
-def test_it_learns_and_its_ledger_is_within_the_target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_learns_and_its_ledger_is_within_the_target(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(adult, "STEPS", 10)
     write_adult(tmp_path)
     prepared, path = adult.prepare(tmp_path), tmp_path / "run.ledger"
@@ -29,7 +33,9 @@ def test_it_learns_and_its_ledger_is_within_the_target(tmp_path: Path, monkeypat
         assert 19.0 < epsilon_of_charges(ledger, 1e-5) <= 20.0
 
 
-def test_it_learns_without_privacy_and_leaves_no_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_learns_without_privacy_and_leaves_no_ledger(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(adult, "STEPS", 10)
     write_adult(tmp_path)
     assert adult.train(adult.prepare(tmp_path), None, tmp_path / "run.ledger") == 1.0
@@ -37,7 +43,9 @@ def test_it_learns_without_privacy_and_leaves_no_ledger(tmp_path: Path, monkeypa
 
 
 def test_rows_are_functions_of_single_lines_and_have_length_one() -> None:
-    """Ranges or categories that are looked up in the data would be a use of the data that nobody charged."""
+    """Ranges or categories that are looked up in the data would be a use of the data that nobody
+    charged.
+    """
     rows, labels = vectors([RICH, POOR, RICH + "."])
     assert labels.tolist() == [1, 0, 1]
     assert rows.shape == (3, DIMENSION)

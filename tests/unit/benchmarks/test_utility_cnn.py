@@ -1,4 +1,6 @@
-"""The convolutional recipe at small scale: it learns, with privacy and without, and spends what it says."""
+"""The convolutional recipe at small scale: it learns, with privacy and without, and spends what it
+says.
+"""
 
 from pathlib import Path
 
@@ -15,7 +17,9 @@ def test_it_is_found_by_its_name() -> None:
     assert recipes()["cnn"] is cnn.RECIPES[0]
 
 
-def test_it_learns_and_its_ledger_is_within_the_target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_learns_and_its_ledger_is_within_the_target(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(cnn, "STEPS", 12)
     monkeypatch.setattr(cnn, "PROBABILITY", 1.0)
     write_images(tmp_path, "mnist", train=120)
@@ -29,7 +33,9 @@ def test_it_learns_and_its_ledger_is_within_the_target(tmp_path: Path, monkeypat
         assert 90.0 < epsilon_of_charges(ledger, 1e-5) <= 100.0
 
 
-def test_it_learns_without_privacy_and_leaves_no_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_learns_without_privacy_and_leaves_no_ledger(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(cnn, "STEPS", 12)
     monkeypatch.setattr(cnn, "PROBABILITY", 1.0)
     write_images(tmp_path, "mnist", train=120)

@@ -29,7 +29,12 @@ def test_a_missing_file_is_described(tmp_path: Path, name: str) -> None:
 
 def broken(kind: str) -> dict[str, object]:
     pixels, labels = np.zeros((6, 28, 28), np.uint8), np.zeros(6, np.uint8)
-    arrays: dict[str, object] = {"x_train": pixels, "y_train": labels, "x_test": pixels, "y_test": labels}
+    arrays: dict[str, object] = {
+        "x_train": pixels,
+        "y_train": labels,
+        "x_test": pixels,
+        "y_test": labels,
+    }
     match kind:
         case "absent":
             del arrays["y_test"]

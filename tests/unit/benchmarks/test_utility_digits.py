@@ -12,7 +12,9 @@ from discreet.training.extras import demo
 from support.utility import epsilon_of_charges
 
 
-def test_it_is_found_learns_and_its_ledger_is_within_the_target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_found_learns_and_its_ledger_is_within_the_target(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(demo, "_WAVES", 100)  # faster, and not as good
     assert recipes()["digits"] is digits.RECIPES[0]
     prepared, path = digits.prepare(tmp_path), tmp_path / "run.ledger"

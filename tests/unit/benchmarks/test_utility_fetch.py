@@ -18,7 +18,9 @@ def test_every_data_set_that_is_a_file_can_be_fetched() -> None:
 
 
 def test_other_contents_are_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(FETCHED, "adult", lambda _: {"train": np.array(["a"]), "test": np.array(["b"])})
+    monkeypatch.setitem(
+        FETCHED, "adult", lambda _: {"train": np.array(["a"]), "test": np.array(["b"])}
+    )
     with pytest.raises(DiscreetError, match="other contents"):
         fetch("adult", tmp_path)
     assert not list(tmp_path.iterdir())

@@ -1,4 +1,6 @@
-"""The bag of words on IMDb at small scale: it learns, its counts of words are charged too, and hashing needs no vocabulary."""
+"""The bag of words on IMDb at small scale: it learns, its counts of words are charged too, and
+hashing needs no vocabulary.
+"""
 
 from pathlib import Path
 
@@ -18,7 +20,13 @@ from support.utility_text import write_imdb
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {"STEPS": 10, "BUCKETS": 256, "LENGTH": 16, "WORDS": 9.0, "COUNT_NOISE": 0.5}.items():
+    for name, value in {
+        "STEPS": 10,
+        "BUCKETS": 256,
+        "LENGTH": 16,
+        "WORDS": 9.0,
+        "COUNT_NOISE": 0.5,
+    }.items():
         monkeypatch.setattr(imdb, name, value)
 
 
@@ -29,7 +37,12 @@ def test_it_is_found_by_its_name() -> None:
 def test_it_learns_and_both_uses_of_the_data_are_charged(tmp_path: Path) -> None:
     write_imdb(tmp_path)
     path = tmp_path / "run.ledger"
-    assert imdb.train(imdb.prepare(tmp_path), Target(50.0, 1e-5), path, Source.unsafe_test_key(b"i" * 32)) > 0.9
+    assert (
+        imdb.train(
+            imdb.prepare(tmp_path), Target(50.0, 1e-5), path, Source.unsafe_test_key(b"i" * 32)
+        )
+        > 0.9
+    )
     with dp.Ledger.open(path, "r") as ledger:
         assert [charge.count for charge in ledger.verify().charges()] == [1, 10]
         assert 45.0 < epsilon_of_charges(ledger, 1e-5) <= 50.0
@@ -60,7 +73,9 @@ def test_rare_words_weigh_more_and_noise_does_not_make_a_word_rarer_than_the_lea
 
 
 def test_bags_are_functions_of_single_texts_with_each_bucket_once() -> None:
-    """Two words of one bucket would weigh twice; a vocabulary or a longest text of the data set would be a use of the data."""
+    """Two words of one bucket would weigh twice; a vocabulary or a longest text of the data set
+    would be a use of the data.
+    """
     texts = ["The film, the FILM!<br />the end", "", "a b c d e f g"]
     words, taken = bags(texts, buckets=1000, length=6)
     assert taken.sum(axis=1).tolist() == [4.0, 0.0, 6.0]  # the, film, !, end

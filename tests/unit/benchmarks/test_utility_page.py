@@ -23,28 +23,42 @@ RECIPE: Recipe[None] = Recipe(
 
 
 def run(accuracy: float, upper: float | None) -> Run:
-    certified = None if upper is None else Certified(upper - 0.01, upper, 1e-5, "a statement", ("a charge in words",))
+    certified = (
+        None
+        if upper is None
+        else Certified(upper - 0.01, upper, 1e-5, "a statement", ("a charge in words",))
+    )
     return Run(accuracy, certified, 10.0, 60.0, 90.0, 2, {"torch": "2.13.0"}, "2026-01-02")
 
 
 @pytest.fixture
 def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Three runs at 1.2, two at 3, one without privacy; the one recipe that there is."""
-    for epsilon, accuracies in ((1.2, (0.983, 0.984, 0.985)), (3.0, (0.98, 0.99)), (None, (0.995,))):
+    for epsilon, accuracies in (
+        (1.2, (0.983, 0.984, 0.985)),
+        (3.0, (0.98, 0.99)),
+        (None, (0.995,)),
+    ):
         upper = None if epsilon is None else epsilon - 0.0004
-        Results("made-up", epsilon, tuple(run(accuracy, upper) for accuracy in accuracies)).write(tmp_path)
+        Results("made-up", epsilon, tuple(run(accuracy, upper) for accuracy in accuracies)).write(
+            tmp_path
+        )
     monkeypatch.setattr(page, "recipes", lambda: {"made-up": RECIPE})
     return tmp_path
 
 
 def test_the_page_is_what_the_results_say() -> None:
-    """Of the repository itself: whoever changes results, recipes or the program writes the page anew."""
+    """Of the repository itself: whoever changes results, recipes or the program writes the page
+    anew.
+    """
     assert page.PAGE.read_text() == page.text(FOLDER)
     assert page.PICTURE.exists()
 
 
 def test_every_result_belongs_to_a_recipe_and_an_epsilon_of_the_page() -> None:
-    shown = {f"{recipe.name}-{epsilon:g}" for recipe in recipes().values() for epsilon in recipe.epsilons}
+    shown = {
+        f"{recipe.name}-{epsilon:g}" for recipe in recipes().values() for epsilon in recipe.epsilons
+    }
     shown |= {f"{name}-without-privacy" for name in recipes()}
     assert {path.stem for path in FOLDER.glob("*.json")} <= shown
 
@@ -59,7 +73,11 @@ def test_every_result_was_certified_within_its_target() -> None:
 
 
 def test_a_row_has_mean_spread_claim_gap_and_goal(written: Path) -> None:
-    row = next(line for line in page.text(written).splitlines() if line.startswith("| [MNIST: made-up](#made-up) | 1.2 "))
+    row = next(
+        line
+        for line in page.text(written).splitlines()
+        if line.startswith("| [MNIST: made-up](#made-up) | 1.2 ")
+    )
     assert row.split(" | ")[2:] == [
         "1.2",  # 1.1996, rounded up
         "3",
@@ -82,7 +100,9 @@ def test_a_goal_that_is_missed_says_by_how_much_and_two_runs_are_not_enough(writ
 def test_what_was_not_run_is_said(written: Path) -> None:
     (written / "made-up-3.json").unlink()
     (written / "made-up-without-privacy.json").unlink()
-    rows = [line for line in page.text(written).splitlines() if line.startswith("| [MNIST: made-up]")]
+    rows = [
+        line for line in page.text(written).splitlines() if line.startswith("| [MNIST: made-up]")
+    ]
     assert " | not run | " in rows[0]
     assert " | 0 | not run | " in rows[1]
 
@@ -100,7 +120,9 @@ def test_charges_tuning_and_how_it_goes_without_privacy_are_on_the_page(written:
 
 def test_figures_that_were_not_checked_are_marked(written: Path) -> None:
     text = page.text(written)
-    unchecked = [figure for figures in PUBLISHED.values() for figure in figures if not figure.read_in]
+    unchecked = [
+        figure for figures in PUBLISHED.values() for figure in figures if not figure.read_in
+    ]
     assert text.count("not checked: from memory") == len(unchecked) > 0
     assert "98.7%? at 2.93" in text
 

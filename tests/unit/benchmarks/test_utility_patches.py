@@ -1,4 +1,6 @@
-"""The recipe on patches at small scale: it learns, with privacy and without, and spends what it says."""
+"""The recipe on patches at small scale: it learns, with privacy and without, and spends what it
+says.
+"""
 
 from pathlib import Path
 
@@ -17,7 +19,14 @@ from support.utility import epsilon_of_charges, write_images
 
 @pytest.fixture
 def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name, value in {"LEAVES": 6, "PATCHES": 8, "DIRECTIONS": 10, "SHRUNK": 5, "STEPS": 20, "PROBABILITY": 1.0}.items():
+    for name, value in {
+        "LEAVES": 6,
+        "PATCHES": 8,
+        "DIRECTIONS": 10,
+        "SHRUNK": 5,
+        "STEPS": 20,
+        "PROBABILITY": 1.0,
+    }.items():
         monkeypatch.setattr(patches, name, value)
     write_images(tmp_path, "cifar10")
     return tmp_path
@@ -29,7 +38,9 @@ def test_it_is_found_by_its_name() -> None:
 
 def test_it_learns_and_its_ledger_is_within_the_target(small: Path) -> None:
     path = small / "run.ledger"
-    accuracy = patches.train(patches.prepare(small), Target(1000.0, 1e-5), path, Source.unsafe_test_key(b"u" * 32))
+    accuracy = patches.train(
+        patches.prepare(small), Target(1000.0, 1e-5), path, Source.unsafe_test_key(b"u" * 32)
+    )
     assert accuracy > 0.5  # chance is 0.1
     with dp.Ledger.open(path, "r") as ledger:
         counts = [charge.count for charge in ledger.verify().charges()]
@@ -53,8 +64,12 @@ def test_a_mirrored_image_has_the_same_features() -> None:
     images = dead_leaves(2)
     some = crops(images, 32, 16)
     describe = PatchFeatures(images, patches=8)
-    assert torch.allclose(describe(some), describe(np.ascontiguousarray(some[..., ::-1])), atol=1e-3)
-    assert not torch.allclose(describe(some), describe(np.ascontiguousarray(some[..., ::-1, :])), atol=1e-2)
+    assert torch.allclose(
+        describe(some), describe(np.ascontiguousarray(some[..., ::-1])), atol=1e-3
+    )
+    assert not torch.allclose(
+        describe(some), describe(np.ascontiguousarray(some[..., ::-1, :])), atol=1e-2
+    )
 
 
 def test_a_dictionary_has_the_size_and_order_it_says() -> None:

@@ -28,25 +28,39 @@ def spend(ledger: Path, plan: dp.Plan, source: Source | None = None) -> None:
             aggregator.release(sample, {"grad/w": np.ones((len(sample), 2))})
 
 
-def honest(prepared: int, target: Target | None, ledger: Path, source: Source | None = None) -> float:
+def honest(
+    prepared: int, target: Target | None, ledger: Path, source: Source | None = None
+) -> float:
     if target is not None:
-        plan = dp.Plan.dpsgd(records=prepared, sampling_probability=0.5, steps=3, epsilon=target.epsilon, delta=target.delta)
+        plan = dp.Plan.dpsgd(
+            records=prepared,
+            sampling_probability=0.5,
+            steps=3,
+            epsilon=target.epsilon,
+            delta=target.delta,
+        )
         spend(ledger, plan, source)
     return 0.75
 
 
-def twice(prepared: int, target: Target | None, ledger: Path, source: Source | None = None) -> float:
+def twice(
+    prepared: int, target: Target | None, ledger: Path, source: Source | None = None
+) -> float:
     """Calibrates each of two uses as if it were the only one, on a ledger that admits both."""
     dp.Ledger.open(ledger, budget=dp.Odometer(delta=DELTA)).close()
     honest(prepared, target, ledger, source)
     return honest(prepared, target, ledger, source)
 
 
-def uncharged(prepared: int, target: Target | None, ledger: Path, source: Source | None = None) -> float:
+def uncharged(
+    prepared: int, target: Target | None, ledger: Path, source: Source | None = None
+) -> float:
     return 1.0
 
 
-def with_a_test_key(prepared: int, target: Target | None, ledger: Path, source: Source | None = None) -> float:
+def with_a_test_key(
+    prepared: int, target: Target | None, ledger: Path, source: Source | None = None
+) -> float:
     return honest(prepared, target, ledger, Source.unsafe_test_key(b"k" * 32))
 
 
@@ -104,14 +118,20 @@ def test_files_hold_no_seed_and_no_path(tmp_path: Path) -> None:
     }
 
 
-def test_p41_p44_a_recipe_that_spends_more_than_its_target_is_not_written_down(tmp_path: Path) -> None:
+def test_p41_p44_a_recipe_that_spends_more_than_its_target_is_not_written_down(
+    tmp_path: Path,
+) -> None:
     with pytest.raises(AccountingError, match="within epsilon 1.0"):
         series(tmp_path, replace(RECIPE, train=twice)).run([1.0], 1)
     assert not (tmp_path / "results").exists()
 
 
-def test_p41_a_recipe_whose_second_use_nobody_planned_is_refused_by_its_ledger(tmp_path: Path) -> None:
-    def train(prepared: int, target: Target | None, ledger: Path, source: Source | None = None) -> float:
+def test_p41_a_recipe_whose_second_use_nobody_planned_is_refused_by_its_ledger(
+    tmp_path: Path,
+) -> None:
+    def train(
+        prepared: int, target: Target | None, ledger: Path, source: Source | None = None
+    ) -> float:
         honest(prepared, target, ledger, source)
         return honest(prepared, target, ledger, source)
 
@@ -134,14 +154,26 @@ def test_p18_a_run_with_a_test_key_is_not_written_down(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "otherwise",
-    [{"adjacency": dp.Adjacency.ZERO_OUT}, {"numerics": dp.Numerics.IDEALISED}, {"unit": dp.Unit("hospital")}],
+    [
+        {"adjacency": dp.Adjacency.ZERO_OUT},
+        {"numerics": dp.Numerics.IDEALISED},
+        {"unit": dp.Unit("hospital")},
+    ],
     ids=lambda otherwise: next(iter(otherwise)),
 )
-def test_p48_a_statement_of_something_else_is_not_written_down(tmp_path: Path, otherwise: dict[str, Any]) -> None:
-    """The page says for all of its rows what is protected, and that arithmetic was not taken for that of real numbers."""
+def test_p48_a_statement_of_something_else_is_not_written_down(
+    tmp_path: Path, otherwise: dict[str, Any]
+) -> None:
+    """The page says for all of its rows what is protected, and that arithmetic was not taken for
+    that of real numbers.
+    """
 
-    def train(prepared: int, target: Target | None, ledger: Path, source: Source | None = None) -> float:
-        plan = dp.Plan.dpsgd(records=prepared, sampling_probability=0.5, steps=3, noise_multiplier=20.0, **otherwise)
+    def train(
+        prepared: int, target: Target | None, ledger: Path, source: Source | None = None
+    ) -> float:
+        plan = dp.Plan.dpsgd(
+            records=prepared, sampling_probability=0.5, steps=3, noise_multiplier=20.0, **otherwise
+        )
         with dp.Ledger.open(ledger) as book:
             run = book.begin(plan.run_info(), plan.snapshot().counted())
             for _ in run.steps(plan.step, plan.steps):
@@ -154,10 +186,13 @@ def test_p48_a_statement_of_something_else_is_not_written_down(tmp_path: Path, o
 
 
 def test_charges_in_words() -> None:
-    plan = dp.Plan.dpsgd(records=100, expected_batch_size=50, steps=4, clip_norm=0.5, noise_multiplier=2.0)
+    plan = dp.Plan.dpsgd(
+        records=100, expected_batch_size=50, steps=4, clip_norm=0.5, noise_multiplier=2.0
+    )
     (charge,) = plan.charges()
     assert charge_words(charge) == (
-        "4 steps on samples of probability 0.5: grad/* (sum with Gaussian noise, noise multiplier 2)"
+        "4 steps on samples of probability 0.5: grad/* (sum with Gaussian noise, noise "
+        "multiplier 2)"
     )
 
 

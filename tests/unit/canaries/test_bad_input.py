@@ -1,4 +1,6 @@
-"""What is no array, no number or no list of scores gets a typed error, whatever NumPy would have said."""
+"""What is no array, no number or no list of scores gets a typed error, whatever NumPy would have
+said.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,7 +9,14 @@ import numpy as np
 import pytest
 
 from discreet import Plan
-from discreet.auditing import SecretText, exposure_by_rank, lira, logit_confidence, loss_attack, scaled
+from discreet.auditing import (
+    SecretText,
+    exposure_by_rank,
+    lira,
+    logit_confidence,
+    loss_attack,
+    scaled,
+)
 from discreet.canaries import Canaries, Scores, mislabelled, out_of_distribution
 from discreet.errors import ParameterError
 from discreet.verdict import audit
@@ -30,9 +39,13 @@ WRONG: dict[str, Callable[[], object]] = {
     "a version that is true": lambda: Scores.from_json(FILE),
     "a place that would wrap": lambda: Canaries(WRAPS),
     "labels": lambda: mislabelled(RAGGED, 3),
-    "inputs that are infinite": lambda: out_of_distribution(1, (2,), classes=2, low=-1e300, high=1e300),
+    "inputs that are infinite": lambda: out_of_distribution(
+        1, (2,), classes=2, low=-1e300, high=1e300
+    ),
     "candidates": lambda: exposure_by_rank(1.0, RAGGED),
-    "losses of texts": lambda: SecretText(length=1).exposure("A", "1", lambda texts: ["x"] * len(texts)),
+    "losses of texts": lambda: SecretText(length=1).exposure(
+        "A", "1", lambda texts: ["x"] * len(texts)
+    ),
     "losses": lambda: loss_attack(RAGGED, [True, False]),
     "confidences": lambda: logit_confidence(RAGGED),
     "references": lambda: lira([1.0, 2.0], [True, False], RAGGED, [[True, False]]),

@@ -29,9 +29,11 @@ def test_absent_are_the_canaries_that_are_out_and_nobody_else() -> None:
 
 
 def test_coins_are_fair_and_independent_of_each_other() -> None:
-    """Of 2^16 coins, heads and equal neighbours are Binomial(2^16, 1/2): beyond 5 standard deviations with probability 6e-7.
+    """Of 2^16 coins, heads and equal neighbours are Binomial(2^16, 1/2): beyond 5 standard
+    deviations with probability 6e-7.
 
-    Caught: coins of probability 0.49 (5.1 standard deviations off), and coins that are each tossed for two canaries.
+    Caught: coins of probability 0.49 (5.1 standard deviations off), and coins that are each tossed
+        for two canaries.
     """
     inside = Canaries(range(2**16), source=Source.unsafe_test_key(KEY)).inside
     assert abs(int(inside.sum()) - 2**15) <= 5 * 2**7

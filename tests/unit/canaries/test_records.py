@@ -15,7 +15,8 @@ def key(number: int) -> Source:
 
 
 def test_every_label_is_wrong_and_every_wrong_one_occurs_alike() -> None:
-    """With 30 000 draws over 9 wrong classes each occurs 3333 times, standard deviation 54; 7 of them is an alpha below 1e-10.
+    """With 30 000 draws over 9 wrong classes each occurs 3333 times, standard deviation 54; 7 of
+    them is an alpha below 1e-10.
 
     The named wrong implementation draws from all classes: a tenth of the labels would be right.
     """
@@ -56,7 +57,8 @@ def test_one_source_serves_coins_records_and_no_bit_twice() -> None:
 
 
 @pytest.mark.parametrize(
-    ("labels", "classes"), [([0, 3], 3), ([-1], 3), ([0.0], 3), ([], 3), ([[0]], 3), ([0], 1), ([0], True), ("ab", 3)]
+    ("labels", "classes"),
+    [([0, 3], 3), ([-1], 3), ([0.0], 3), ([], 3), ([[0]], 3), ([0], 1), ([0], True), ("ab", 3)],
 )
 def test_wrong_labels_are_refused(labels: Any, classes: Any) -> None:
     with pytest.raises(ParameterError):

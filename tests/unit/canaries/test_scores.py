@@ -10,11 +10,20 @@ import pytest
 from discreet.canaries import Scores
 from discreet.errors import ParameterError
 
-SCORES = Scores([0.1, -2.0, 1e-300, 3.0], [True, False, True, False], trials=[4, 4, 7, 9], attack="loss threshold")
+SCORES = Scores(
+    [0.1, -2.0, 1e-300, 3.0],
+    [True, False, True, False],
+    trials=[4, 4, 7, 9],
+    attack="loss threshold",
+)
 
 
 def same(one: Scores, other: Scores) -> bool:
-    pairs = zip((one.values, one.inside, one.trials), (other.values, other.inside, other.trials), strict=True)
+    pairs = zip(
+        (one.values, one.inside, one.trials),
+        (other.values, other.inside, other.trials),
+        strict=True,
+    )
     return all(np.array_equal(*pair) for pair in pairs) and one.attack == other.attack
 
 
@@ -73,7 +82,9 @@ def test_wrong_scores_are_refused(values: Any, inside: Any, more: dict[str, Any]
         Scores(values, inside, **more)
 
 
-@pytest.mark.parametrize("change", [{"schema": 2}, {"more": 1}, {"values": "x"}, {"inside": [1, 0, 1, 0]}])
+@pytest.mark.parametrize(
+    "change", [{"schema": 2}, {"more": 1}, {"values": "x"}, {"inside": [1, 0, 1, 0]}]
+)
 def test_another_file_is_refused(change: dict[str, object]) -> None:
     table = json.loads(SCORES.to_json()) | change
     with pytest.raises(ParameterError):

@@ -9,8 +9,14 @@ from discreet.cli.words import down, up
 
 
 def test_json_is_one_object_with_unrounded_numbers_and_infinity_in_words() -> None:
-    text = Answer(data={"epsilon": 0.1 + 0.2, "upper": float("inf"), "sampling": ("Poisson",)}, as_json=True).text()
-    assert json.loads(text) == {"epsilon": 0.30000000000000004, "upper": "infinity", "sampling": ["Poisson"]}
+    text = Answer(
+        data={"epsilon": 0.1 + 0.2, "upper": float("inf"), "sampling": ("Poisson",)}, as_json=True
+    ).text()
+    assert json.loads(text) == {
+        "epsilon": 0.30000000000000004,
+        "upper": "infinity",
+        "sampling": ["Poisson"],
+    }
 
 
 def test_nan_is_never_printed_as_json() -> None:
@@ -22,7 +28,13 @@ def test_texts_are_shown_as_they_are_without_markup_and_uncut() -> None:
     made = table("name", "value")
     made.add_row("[red]label[/red] :smile:", "x" * 500)
     text = Answer(shown=["[bold]one[/bold]", made, sheet({"head": "ab" * 200}), "y " * 300]).text()
-    for part in ("[bold]one[/bold]", "[red]label[/red] :smile:", "x" * 500, "ab" * 200, ("y " * 300).strip()):
+    for part in (
+        "[bold]one[/bold]",
+        "[red]label[/red] :smile:",
+        "x" * 500,
+        "ab" * 200,
+        ("y " * 300).strip(),
+    ):
         assert part in text
     assert "\n\n\n" not in text
 

@@ -19,17 +19,23 @@ def test_epsilon_rises_with_the_steps_and_passes_through_the_plan() -> None:
 
 
 @pytest.mark.parametrize("logarithmic", [True, False])
-def test_longer_bars_are_larger_values(logarithmic: bool) -> None:  # noqa: FBT001
+def test_longer_bars_are_larger_values(logarithmic: bool) -> None:
     points = ((1.0, 0.5), (2.0, 2.0), (3.0, 1.0))
-    curve = Curve(title="t", across="x", along="y", points=points, here=3.0, logarithmic=logarithmic)
+    curve = Curve(
+        title="t", across="x", along="y", points=points, here=3.0, logarithmic=logarithmic
+    )
     for blocks, mark in ((True, "█"), (False, "#")):
-        low, high, middle = (line.count(mark) for line in chart(curve, blocks=blocks).splitlines()[2:])
+        low, high, middle = (
+            line.count(mark) for line in chart(curve, blocks=blocks).splitlines()[2:]
+        )
         assert 0 < low < middle < high == 48
     assert chart(curve, blocks=False).isascii()
 
 
 def test_one_point_is_a_chart_too() -> None:
-    curve = Curve(title="t", across="x", along="y", points=((1.0, 0.5),), here=1.0, logarithmic=True)
+    curve = Curve(
+        title="t", across="x", along="y", points=((1.0, 0.5),), here=1.0, logarithmic=True
+    )
     assert "#" * 48 in chart(curve, blocks=False)
 
 
@@ -40,6 +46,13 @@ def test_a_curve_over_batches_needs_the_number_of_records() -> None:
 
 
 def test_a_figure_is_a_file_of_its_format() -> None:
-    curve = Curve(title="t", across="x", along="y", points=((1.0, 0.5), (2.0, 1.0)), here=1.0, logarithmic=True)
+    curve = Curve(
+        title="t",
+        across="x",
+        along="y",
+        points=((1.0, 0.5), (2.0, 1.0)),
+        here=1.0,
+        logarithmic=True,
+    )
     assert figure(curve, ".png").startswith(b"\x89PNG")
     assert b"<svg" in figure(curve, ".svg")

@@ -23,7 +23,9 @@ def test_all_files_or_none_are_written(tmp_path: Path, monkeypatch: pytest.Monke
         link(source, target)
 
     monkeypatch.setattr(os, "link", second_fails)
-    with pytest.raises(DiscreetError, match="No space left on device. Check the folder. Nothing was written."):
+    with pytest.raises(
+        DiscreetError, match="No space left on device. Check the folder. Nothing was written."
+    ):
         write_all({tmp_path / "one.md": b"1", tmp_path / "two.md": b"2"}, force=False)
     assert not list(tmp_path.iterdir())
 
@@ -43,7 +45,9 @@ def test_an_input_is_never_an_output_under_whatever_name(tmp_path: Path) -> None
     (tmp_path / "link.json").symlink_to("plan.json")
     for name in ("plan.json", "link.json", "./plan.json"):
         with pytest.raises(DiscreetError, match="a file that is read"):
-            check_outputs([tmp_path / name], suffixes=(".json",), force=True, inputs=[tmp_path / "plan.json"])
+            check_outputs(
+                [tmp_path / name], suffixes=(".json",), force=True, inputs=[tmp_path / "plan.json"]
+            )
 
 
 def test_a_dangling_link_counts_as_existing(tmp_path: Path) -> None:
@@ -58,7 +62,13 @@ def test_a_programme_is_told_from_a_plan_by_content(tmp_path: Path, suffix: str)
     programme = dp.Programme({"first": plan, "second": plan})
     programme.save(tmp_path / f"both{suffix}")
     plan.save(tmp_path / f"plan{suffix}")
-    assert read_declared(tmp_path / f"both{suffix}") == read_source(tmp_path / f"both{suffix}") == programme
-    assert read_declared(tmp_path / f"plan{suffix}") == read_plan(tmp_path / f"plan{suffix}") == plan
+    assert (
+        read_declared(tmp_path / f"both{suffix}")
+        == read_source(tmp_path / f"both{suffix}")
+        == programme
+    )
+    assert (
+        read_declared(tmp_path / f"plan{suffix}") == read_plan(tmp_path / f"plan{suffix}") == plan
+    )
     with pytest.raises(DiscreetError, match="a programme of 2 plans"):
         read_plan(tmp_path / f"both{suffix}")

@@ -45,7 +45,9 @@ def test_another_radius_is_refused(radius: Any) -> None:
         unit_ball(np.ones((2, 2)), radius=radius)
 
 
-@pytest.mark.parametrize("vectors", [np.ones(3), np.array(["a"]), np.ones((3, 0)), 4.0, np.ones((2, 2)) * 1j])
+@pytest.mark.parametrize(
+    "vectors", [np.ones(3), np.array(["a"]), np.ones((3, 0)), 4.0, np.ones((2, 2)) * 1j]
+)
 def test_what_is_not_rows_of_numbers_is_refused(vectors: Any) -> None:
     with pytest.raises(dp.ParameterError):
         unit_ball(vectors)
@@ -56,7 +58,10 @@ def test_rows_of_any_shape_become_flat() -> None:
 
 
 def test_the_product_is_near_the_true_one() -> None:
-    vectors = np.random.default_rng(1).normal(size=(20, 300)).astype(np.float32) * np.logspace(-20, 20, 20)[:, np.newaxis]
+    vectors = (
+        np.random.default_rng(1).normal(size=(20, 300)).astype(np.float32)
+        * np.logspace(-20, 20, 20)[:, np.newaxis]
+    )
     matrix = orthonormal(300, 7)
     error = np.abs(rows.own_product(vectors, matrix) - vectors @ matrix).max(axis=1)
     assert np.all(error <= 2.0**-24 * 300**0.5 * np.linalg.norm(vectors, axis=1))

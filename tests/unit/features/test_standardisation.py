@@ -23,10 +23,19 @@ def vectors(mean: Any = (0.3, -0.2, 0.0), std: Any = (1.0, 0.7, 1.2)) -> Any:
 
 def found(data: Any, **other: Any) -> Standardisation:
     plan = other.pop("plan", None) or standardise_plan(
-        records=N, dimension=data[0].size, noise_multiplier=other.pop("noise_multiplier", 5.0), clip_norm=6.0
+        records=N,
+        dimension=data[0].size,
+        noise_multiplier=other.pop("noise_multiplier", 5.0),
+        clip_norm=6.0,
     )
     source = Source.unsafe_test_key(KEY)
-    return standardise(data, plan=plan, ledger=other.pop("ledger", None) or dp.Ledger.in_memory(), source=source, **other)
+    return standardise(
+        data,
+        plan=plan,
+        ledger=other.pop("ledger", None) or dp.Ledger.in_memory(),
+        source=source,
+        **other,
+    )
 
 
 def test_mean_and_std_are_near_the_true_ones() -> None:
@@ -50,7 +59,9 @@ def test_one_charge_before_the_release_and_nothing_else() -> None:
     plan = standardise_plan(records=N, dimension=3, noise_multiplier=5.0)
     found(vectors(), plan=plan, ledger=ledger)
     (charge,) = ledger.charges()
-    assert charge.step == plan.step == dp.Step(dp.Everything(), dp.GaussianSum("moments", 2.0, 10.0))
+    assert (
+        charge.step == plan.step == dp.Step(dp.Everything(), dp.GaussianSum("moments", 2.0, 10.0))
+    )
     assert charge.count == 1
     assert charge.run.numerics is dp.Numerics.EXACT
 
@@ -83,7 +94,10 @@ def test_pieces_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_groups_share_one_std_with_less_noise() -> None:
     data = vectors((0.0,) * 40, (1.0,) * 40)
-    alone, shared = (found(data, noise_multiplier=40.0, groups=groups).std for groups in (None, [0] * 20 + [1] * 20))
+    alone, shared = (
+        found(data, noise_multiplier=40.0, groups=groups).std
+        for groups in (None, [0] * 20 + [1] * 20)
+    )
     assert len(np.unique(shared)) == 2
     assert np.abs(shared - 1.0).max() < 0.5 * np.abs(alone - 1.0).max()
 
@@ -97,7 +111,11 @@ def test_the_floor_is_kept() -> None:
 
 def test_p42_without_noise_is_marked() -> None:
     ledger = dp.Ledger.in_memory()
-    plan = dp.Plan(sampler=Sampler(dp.Everything(), records=N, steps=1), mechanism=dp.NotPrivate(), leaves={"moments": 6})
+    plan = dp.Plan(
+        sampler=Sampler(dp.Everything(), records=N, steps=1),
+        mechanism=dp.NotPrivate(),
+        leaves={"moments": 6},
+    )
     data = vectors()
     one = found(data, plan=plan, ledger=ledger)
     assert np.allclose(one.std, data.std(0), atol=1e-6)
@@ -126,7 +144,9 @@ def test_p29_a_poisson_sample_is_divided_by_its_expected_size() -> None:
         {"plan": standardise_plan(records=N + 1, dimension=3, noise_multiplier=1.0)},
         {
             "plan": dp.Plan(
-                sampler=Sampler(dp.Everything(), records=N, steps=2), mechanism=dp.Gaussian(1.0, 1.0), leaves={"moments": 6}
+                sampler=Sampler(dp.Everything(), records=N, steps=2),
+                mechanism=dp.Gaussian(1.0, 1.0),
+                leaves={"moments": 6},
             )
         },
         {"plan": dp.Plan.dpsgd(sampling_probability=0.1, steps=1, noise_multiplier=1.0)},
@@ -143,7 +163,9 @@ def test_wrong_parameters_charge_nothing(other: Any) -> None:
 def test_units_that_own_rows_are_refused() -> None:
     owners = Owners.from_ids(np.arange(N))
     sampler = Sampler(dp.Everything(), records=N, steps=1, owners=owners)
-    plan = dp.Plan(sampler=sampler, mechanism=dp.Gaussian(1.0, 1.0), leaves={"moments": 6}, unit=owners.unit)
+    plan = dp.Plan(
+        sampler=sampler, mechanism=dp.Gaussian(1.0, 1.0), leaves={"moments": 6}, unit=owners.unit
+    )
     with pytest.raises(dp.ParameterError):
         found(vectors(), plan=plan)
 
@@ -165,13 +187,24 @@ def test_p46_other_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "text.npz").write_text("no")
     (tmp_path / "empty.npz").write_bytes(b"")
     Standardisation(mean=np.ones(2), std=np.ones(2)).save(tmp_path / "right.npz")
-    with ZipFile(tmp_path / "right.npz") as right, ZipFile(tmp_path / "broken.npz", "w", ZIP_DEFLATED) as broken:
+    with (
+        ZipFile(tmp_path / "right.npz") as right,
+        ZipFile(tmp_path / "broken.npz", "w", ZIP_DEFLATED) as broken,
+    ):
         for part in right.namelist():
             broken.writestr(part, right.read(part))
         place = broken.getinfo("mean.npy").header_offset + 38  # of what is compressed
     whole = (tmp_path / "broken.npz").read_bytes()
     (tmp_path / "broken.npz").write_bytes(whole[:place] + 8 * b"\xff" + whole[place + 8 :])
-    for name in ("other.npz", "objects.npz", "array.npy", "text.npz", "empty.npz", "none.npz", "broken.npz"):
+    for name in (
+        "other.npz",
+        "objects.npz",
+        "array.npy",
+        "text.npz",
+        "empty.npz",
+        "none.npz",
+        "broken.npz",
+    ):
         with pytest.raises(dp.ParameterError):
             Standardisation.load(tmp_path / name)
 
@@ -188,7 +221,11 @@ class Touches:
 
 def test_p46_nothing_in_a_file_is_executed(tmp_path: Path) -> None:
     wild = np.array([Touches(tmp_path / "touched")], object)
-    parts: dict[str, Any] = {"discreet.features": np.array("Standardisation"), "mean": wild, "std": np.ones(1)}
+    parts: dict[str, Any] = {
+        "discreet.features": np.array("Standardisation"),
+        "mean": wild,
+        "std": np.ones(1),
+    }
     np.savez(tmp_path / "wild.npz", **parts)
     with pytest.raises(dp.ParameterError):
         Standardisation.load(tmp_path / "wild.npz")
@@ -205,7 +242,8 @@ def test_its_arrays_cannot_be_changed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("mean", "std"), [([0.0], [0.0]), ([0.0], [1.0, 1.0]), ([np.nan], [1.0]), ([0.0], [np.inf]), ([[0.0]], [[1.0]])]
+    ("mean", "std"),
+    [([0.0], [0.0]), ([0.0], [1.0, 1.0]), ([np.nan], [1.0]), ([0.0], [np.inf]), ([[0.0]], [[1.0]])],
 )
 def test_what_is_no_standardisation_is_refused(mean: Any, std: Any) -> None:
     with pytest.raises(dp.ParameterError):

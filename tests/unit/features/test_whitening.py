@@ -8,7 +8,16 @@ import pytest
 
 import discreet as dp
 from discreet.aggregation import Release, SecondMoments
-from discreet.features import Standardisation, Whitening, rows, standardise, standardise_plan, unit_ball, whiten, whiten_plan
+from discreet.features import (
+    Standardisation,
+    Whitening,
+    rows,
+    standardise,
+    standardise_plan,
+    unit_ball,
+    whiten,
+    whiten_plan,
+)
 from discreet.features.whitening import _strong
 from discreet.randomness import Source
 
@@ -24,8 +33,12 @@ def vectors() -> Any:
     return (signs * np.sqrt(MOMENTS * 0.95)) @ TURN.T
 
 
-def found(data: Any, *, dimension: int = D, noise_multiplier: float = 4.0, **other: Any) -> Whitening:
-    plan = other.pop("plan", None) or whiten_plan(records=N, dimension=dimension, noise_multiplier=noise_multiplier)
+def found(
+    data: Any, *, dimension: int = D, noise_multiplier: float = 4.0, **other: Any
+) -> Whitening:
+    plan = other.pop("plan", None) or whiten_plan(
+        records=N, dimension=dimension, noise_multiplier=noise_multiplier
+    )
     ledger = other.pop("ledger", None) or dp.Ledger.in_memory()
     return whiten(data, plan=plan, ledger=ledger, source=Source.unsafe_test_key(KEY), **other)
 
@@ -43,7 +56,9 @@ def test_strong_directions_are_found_and_made_equal() -> None:
 
 def test_the_power_says_how_much() -> None:
     data = vectors()
-    assert np.allclose(found(data, level=0.02, power=0.25).gains, found(data, level=0.02).gains ** 0.5)
+    assert np.allclose(
+        found(data, level=0.02, power=0.25).gains, found(data, level=0.02).gains ** 0.5
+    )
     nothing = found(data, power=0)
     assert nothing.gains.size == 0
     assert np.array_equal(nothing(data), data)
@@ -73,13 +88,17 @@ def test_one_charge_and_nothing_else() -> None:
 @pytest.mark.parametrize("kind", ["columns", "numbers"])
 def test_a_subspace_is_seen_and_the_rest_stays(kind: str) -> None:
     data = vectors() @ TURN  # second moments along the axes
-    basis: Any = np.array([2, 0, 5]) if kind == "numbers" else np.eye(D, dtype=np.float32)[:, [2, 0, 5]]
+    basis: Any = (
+        np.array([2, 0, 5]) if kind == "numbers" else np.eye(D, dtype=np.float32)[:, [2, 0, 5]]
+    )
     one = found(data, dimension=3, basis=basis, level=0.02)
     assert np.allclose(one.eigenvalues, 0.95 * MOMENTS[[0, 2]], atol=0.005)
     after = one(data)
     assert np.allclose((after[:, [0, 2]] ** 2).mean(0), 0.02, atol=0.003)
     assert np.allclose(np.delete(after, [0, 2], axis=1), np.delete(data, [0, 2], axis=1), atol=0.02)
-    assert np.isclose(one.norm, np.sqrt((after**2).sum(1).mean()), rtol=0.02)  # of whole rows, also what was not seen
+    assert np.isclose(
+        one.norm, np.sqrt((after**2).sum(1).mean()), rtol=0.02
+    )  # of whole rows, also what was not seen
 
 
 def test_columns_and_numbers_of_coordinates_are_the_same() -> None:
@@ -111,11 +130,17 @@ def test_p13_rows_that_are_not_finite_contribute_nothing_and_stay_so() -> None:
     ids=["large", "signalling", "small", "largest", "masked"],
 )
 def test_p13_no_row_raises_or_warns(row: Any) -> None:
-    """Whether a record is in the data must not show in an error or a warning, whatever the caller has set."""
+    """Whether a record is in the data must not show in an error or a warning, whatever the caller
+    has set.
+    """
     direction = np.array([[0.9], [0.3], [0.1**0.5]])
     whitening = Whitening(direction, np.array([0.01]), np.array([1.0]), norm=1.0)
     with np.errstate(all="raise"):
-        for transform in (whitening, unit_ball, Standardisation(mean=np.zeros(3), std=np.full(3, 0.5))):
+        for transform in (
+            whitening,
+            unit_ball,
+            Standardisation(mean=np.zeros(3), std=np.full(3, 0.5)),
+        ):
             assert transform(row[np.newaxis]).shape == (1, 3)
         for basis, size in ((None, 3), (np.eye(3)[:, :2], 2), (np.array([0, 2]), 2)):
             plan = whiten_plan(records=1, dimension=size, noise_multiplier=4.0)
@@ -130,7 +155,9 @@ def test_p15_a_row_alone_is_what_it_is_among_others(monkeypatch: pytest.MonkeyPa
     together = one(data)
     assert together.dtype == np.float32
     assert np.array_equal(one(data[7:]), together[7:])
-    assert np.array_equal(np.concatenate([one(data[[number]]) for number in range(9)]), together[:9])
+    assert np.array_equal(
+        np.concatenate([one(data[[number]]) for number in range(9)]), together[:9]
+    )
     monkeypatch.setattr(rows, "_CHUNK", 333)
     assert np.array_equal(one(data), together)
 

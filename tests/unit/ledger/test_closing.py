@@ -1,4 +1,6 @@
-"""The end of leases, runs and handles: what they still write, and that the file is let go whatever happens."""
+"""The end of leases, runs and handles: what they still write, and that the file is let go whatever
+happens.
+"""
 
 import json
 from contextlib import AbstractContextManager
@@ -11,7 +13,9 @@ from discreet.ledger.store import Store
 from support.victims import FIRST, INFO
 
 
-def test_a_run_that_another_process_took_the_place_of_is_over_and_closing_says_nothing(tmp_path: Path) -> None:
+def test_a_run_that_another_process_took_the_place_of_is_over_and_closing_says_nothing(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "a.ledger"
     with dp.Ledger.open(path) as first, dp.Ledger.open(path) as second:
         slow = first.begin(INFO, [(FIRST, 4)])
@@ -56,13 +60,20 @@ def rows_by_transaction(ledger: dp.Ledger, monkeypatch: pytest.MonkeyPatch) -> l
     return transactions
 
 
-def test_a_block_is_settled_in_the_transaction_that_reserves_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_block_is_settled_in_the_transaction_that_reserves_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     ledger = dp.Ledger.in_memory()
     run = ledger.begin(INFO, [(FIRST, 5)])
     transactions = rows_by_transaction(ledger, monkeypatch)
     for _ in run.steps(FIRST, 5, block=2):
         assert ledger.snapshot().unsettled <= 2
-    assert transactions == [["reserved"], ["settled", "reserved"], ["settled", "reserved"], ["settled"]]
+    assert transactions == [
+        ["reserved"],
+        ["settled", "reserved"],
+        ["settled", "reserved"],
+        ["settled"],
+    ]
     assert (ledger.snapshot().steps, ledger.snapshot().unsettled) == (5, 0)
 
 

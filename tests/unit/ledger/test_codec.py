@@ -33,7 +33,14 @@ ROWS: list[Row] = [
         "2026-01-01T00:00:00+00:00",
     ),
     Held(Terms(rule=Rule.LIST), "more noise", "2026-01-01T00:00:00+00:00"),
-    Began(INFO, (), "2026-01-01T00:00:00+00:00", ((STEP, 100), (OTHER_STEP, 1)), 3, '{"plan": "\u00e4\n"}'),
+    Began(
+        INFO,
+        (),
+        "2026-01-01T00:00:00+00:00",
+        ((STEP, 100), (OTHER_STEP, 1)),
+        3,
+        '{"plan": "\u00e4\n"}',
+    ),
 ]
 
 
@@ -68,7 +75,9 @@ def test_an_unknown_event_is_named_and_refused() -> None:
 
 def test_rows_that_schema_1_had_not_are_unknown_there_and_its_own_are_read() -> None:
     for row in (ROWS[6], ROWS[7]):
-        with pytest.raises(dp.UnknownEvent, match="opened or began or reserved or settled or marked"):
+        with pytest.raises(
+            dp.UnknownEvent, match="opened or began or reserved or settled or marked"
+        ):
             decode(changed(row, lambda row: row.update(schema=1)), 3)
     with pytest.raises(dp.LedgerCorrupt):
         decode(changed(ROWS[1], lambda row: row.update(schema=1)), 3)  # fields that it had not
@@ -81,7 +90,15 @@ def test_rows_that_schema_1_had_not_are_unknown_there_and_its_own_are_read() -> 
 
 
 def test_p46_a_name_is_looked_up_in_a_table_and_never_imported() -> None:
-    for name in ("os.system", "discreet.ledger.events.GaussianSum", "GaussianSum", "__class__", ["gaussian-sum"], {"a": 1}, 5):
+    for name in (
+        "os.system",
+        "discreet.ledger.events.GaussianSum",
+        "GaussianSum",
+        "__class__",
+        ["gaussian-sum"],
+        {"a": 1},
+        5,
+    ):
 
         def renamed(row: dict[str, Any], name: object = name) -> None:
             row["step"]["queries"][0]["kind"] = name
@@ -139,7 +156,9 @@ def test_p46_a_name_is_looked_up_in_a_table_and_never_imported() -> None:
 )
 def test_what_is_no_row_is_refused_with_its_number(body: bytes) -> None:
     assert body not in [encode(row) for row in ROWS]
-    with pytest.raises(dp.LedgerCorrupt, match=r"Row 4 of the ledger is wrong. Expected a row of schema 1 to 2") as caught:
+    with pytest.raises(
+        dp.LedgerCorrupt, match=r"Row 4 of the ledger is wrong. Expected a row of schema 1 to 2"
+    ) as caught:
         decode(body, 4)
     assert caught.value.row == 4
 

@@ -1,4 +1,6 @@
-"""What a run plans is its commitment: it counts, it is enforced, and another run may take what is left of it."""
+"""What a run plans is its commitment: it counts, it is enforced, and another run may take what is
+left of it.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,11 @@ def test_the_first_run_settles_the_list_before_anything_is_charged() -> None:
     run = ledger.begin(INFO, [(STEP, 60), (OTHER_STEP, 5), (STEP, 40)], plan='{"a": "plan"}')
     assert ledger.terms == Terms(rule=Rule.LIST, planned=((STEP, 100), (OTHER_STEP, 5)))
     (record,) = ledger.runs()
-    assert (record.number, record.planned, record.plan) == (run.number, ((STEP, 100), (OTHER_STEP, 5)), '{"a": "plan"}')
+    assert (record.number, record.planned, record.plan) == (
+        run.number,
+        ((STEP, 100), (OTHER_STEP, 5)),
+        '{"a": "plan"}',
+    )
     assert ledger.charges() == ()
     assert counted(ledger) == {STEP: 100, OTHER_STEP: 5}
 
@@ -47,14 +53,20 @@ def test_without_a_plan_the_first_reservation_is_the_list() -> None:
     run.reserve(STEP, count=10)
     head = ledger.head()
     for step in (STEP, OTHER_STEP):
-        with pytest.raises(dp.BudgetExceeded, match="the list that was fixed before the first release"):
+        with pytest.raises(
+            dp.BudgetExceeded, match="the list that was fixed before the first release"
+        ):
             run.reserve(step, count=1)
     assert ledger.head() == head
 
 
 def test_a_list_is_a_quota_for_each_kind_of_step_whichever_run_takes_it() -> None:
     ledger = dp.Ledger.in_memory(budget=list_of((STEP, 100), (OTHER_STEP, 10)))
-    for label, step, count in (("first", STEP, 60), ("second", OTHER_STEP, 10), ("third", STEP, 40)):
+    for label, step, count in (
+        ("first", STEP, 60),
+        ("second", OTHER_STEP, 10),
+        ("third", STEP, 40),
+    ):
         run = ledger.begin(replace(INFO, label=label), [(step, count)])
         take(run, count, step)
         run.end()
@@ -91,7 +103,9 @@ def test_a_second_run_of_the_same_plan_is_refused_and_says_what_to_do() -> None:
     take(first, 100)
     first.end()
     head = ledger.head()
-    with pytest.raises(dp.BudgetExceeded, match=r"Filter or an Odometer before its first run.*until_budget=True"):
+    with pytest.raises(
+        dp.BudgetExceeded, match=r"Filter or an Odometer before its first run.*until_budget=True"
+    ):
         ledger.begin(INFO, [(STEP, 100)])
     with pytest.raises(dp.BudgetExceeded, match="1 of another kind"):
         ledger.check_admits(INFO, [(OTHER_STEP, 1)])
@@ -110,7 +124,10 @@ def test_t04_a_run_that_ends_early_costs_all_that_it_planned() -> None:
     assert (ledger.snapshot().steps, counted(ledger)) == (10, {STEP: 100})
     claim = dp.account(ledger, delta=1e-5)
     assert claim.upper == upper(100)
-    assert "100 steps, a list that was fixed before the first release; 10 were charged, and all count" in claim.basis
+    assert (
+        "100 steps, a list that was fixed before the first release; 10 were charged, and all count"
+        in claim.basis
+    )
 
 
 def test_t04_a_public_reason_makes_it_what_was_charged_and_is_said() -> None:
@@ -122,7 +139,10 @@ def test_t04_a_public_reason_makes_it_what_was_charged_and_is_said() -> None:
     assert counted(ledger) == {STEP: 10}
     assert claim.upper == upper(10)
     assert "10 steps of 100 that were planned" in claim.basis
-    declared = "run 'example' ended after 10 of 100 planned steps for a public reason, as was declared: 'power failure'"
+    declared = (
+        "run 'example' ended after 10 of 100 planned steps for a public reason, as was declared: "
+        "'power failure'"
+    )
     assert declared in claim.assumptions
     with pytest.raises(dp.BudgetExceeded):
         ledger.begin(INFO, [(STEP, 1)])  # what it left is gone
@@ -146,7 +166,9 @@ def test_a_reason_can_be_added_once_and_a_run_that_is_over_takes_nothing() -> No
 
 
 def test_t04_a_reason_does_not_free_what_another_run_promised() -> None:
-    """The first run's reason is added after the second drew on what it left, and stopped by looking."""
+    """The first run's reason is added after the second drew on what it left, and stopped by
+    looking.
+    """
     ledger = dp.Ledger.in_memory()
     first = ledger.begin(INFO, [(STEP, 100)])
     take(first, 10)
@@ -218,7 +240,9 @@ def test_a_run_that_continues_another_takes_what_it_left() -> None:
 
 
 def test_t04_a_run_that_took_anothers_place_cannot_name_a_reason() -> None:
-    """What the other one left may have been left by looking; with a reason of its successor it would be forgotten."""
+    """What the other one left may have been left by looking; with a reason of its successor it
+    would be forgotten.
+    """
     ledger = dp.Ledger.in_memory()
     first = ledger.begin(INFO, [(STEP, 100)])
     take(first, 10)
@@ -265,7 +289,9 @@ def test_t04_a_loop_ends_with_its_run() -> None:
 
 
 def test_t04_a_reason_frees_nothing_that_is_decided_after_it(tmp_path: Path) -> None:
-    """An officer ends a run that is going elsewhere: what it has reserved it may still take, or not, by looking."""
+    """An officer ends a run that is going elsewhere: what it has reserved it may still take, or
+    not, by looking.
+    """
     path = tmp_path / "a.ledger"
     with dp.Ledger.open(path) as going, dp.Ledger.open(path) as officer:
         run = going.begin(INFO, [(STEP, 100)])
@@ -297,7 +323,9 @@ def test_a_reason_where_nothing_is_left_is_no_reason() -> None:
     take(run, 3)
     run.end("power failure")
     claim = dp.account(ledger, delta=1e-5)
-    assert claim.basis == "3 steps, a list that was fixed before the first release; all were charged"
+    assert (
+        claim.basis == "3 steps, a list that was fixed before the first release; all were charged"
+    )
     assert not any("power failure" in text for text in claim.assumptions)
 
 
@@ -347,8 +375,12 @@ def test_only_a_list_grows_and_only_within_its_budget() -> None:
 # --- under other rules a commitment is a promise to the run, and no part of the claim ---
 
 
-@pytest.mark.parametrize("budget", [dp.Filter(epsilon=2.0, delta=1e-5), dp.Odometer(delta=1e-5, epsilon=2.0)])
-def test_a_commitment_is_admitted_as_a_whole_so_that_no_run_is_refused_half_way(budget: dp.Filter | dp.Odometer) -> None:
+@pytest.mark.parametrize(
+    "budget", [dp.Filter(epsilon=2.0, delta=1e-5), dp.Odometer(delta=1e-5, epsilon=2.0)]
+)
+def test_a_commitment_is_admitted_as_a_whole_so_that_no_run_is_refused_half_way(
+    budget: dp.Filter | dp.Odometer,
+) -> None:
     ledger = dp.Ledger.in_memory(budget=budget)
     most = ledger.fitting(CHOSEN, STEP, 10**6)
     assert 1_000 < most < 10**6
@@ -362,7 +394,9 @@ def test_a_commitment_is_admitted_as_a_whole_so_that_no_run_is_refused_half_way(
 
 
 @pytest.mark.parametrize("budget", [dp.Filter(epsilon=2.0, delta=1e-5), dp.Odometer(delta=1e-5)])
-def test_what_a_run_left_is_free_again_under_a_filter_or_an_odometer(budget: dp.Filter | dp.Odometer) -> None:
+def test_what_a_run_left_is_free_again_under_a_filter_or_an_odometer(
+    budget: dp.Filter | dp.Odometer,
+) -> None:
     ledger = dp.Ledger.in_memory(budget=budget)
     first = ledger.begin(CHOSEN, [(STEP, 500)])
     take(first, 10)

@@ -22,7 +22,9 @@ def held_to(terms: Terms, *runs: RunRecord) -> Snapshot:
     return Snapshot(runs=runs, history=(Held(terms, "", "now"),), schema=2)
 
 
-def began(*planned: tuple[dp.Step, int], continues: int | None = None, info: dp.RunInfo = INFO) -> Began:
+def began(
+    *planned: tuple[dp.Step, int], continues: int | None = None, info: dp.RunInfo = INFO
+) -> Began:
     return Began(info, (), "now", planned, continues)
 
 
@@ -45,7 +47,10 @@ def test_the_first_terms_are_a_row_and_the_same_again_are_none() -> None:
     assert (row.terms, row.reason) == (LIST, "")
     for wanted in (LIST, Terms(rule=Rule.LIST)):  # what is left open fits
         assert decisions.first_terms(held_to(LIST), wanted) == []
-    assert decisions.first_terms(held_to(FILTER), Terms(rule=Rule.FILTER, epsilon=4.0, delta=1e-6)) == []
+    assert (
+        decisions.first_terms(held_to(FILTER), Terms(rule=Rule.FILTER, epsilon=4.0, delta=1e-6))
+        == []
+    )
 
 
 @pytest.mark.parametrize(
@@ -74,7 +79,9 @@ def test_t02_t03_another_budget_than_the_ledgers_is_refused(present: Terms, want
 
 def test_a_run_begins_with_the_row_that_completes_the_terms_before_it() -> None:
     assert kinds(decisions.beginning(EMPTY, began((STEP, 5)))) == [Held, Began]
-    assert kinds(decisions.beginning(EMPTY, began())) == [Began]  # nothing planned: nothing is settled yet
+    assert kinds(decisions.beginning(EMPTY, began())) == [
+        Began
+    ]  # nothing planned: nothing is settled yet
     assert kinds(decisions.beginning(held_to(LIST), began((STEP, 5)))) == [Began]
     open_filter = held_to(Terms(rule=Rule.FILTER, epsilon=2.0, delta=1e-6))
     completed, _ = decisions.beginning(open_filter, began((STEP, 5)))
@@ -88,7 +95,9 @@ def test_a_run_begins_with_the_row_that_completes_the_terms_before_it() -> None:
 
 
 def test_an_odometer_is_completed_with_levels_and_orders_whose_shares_are_the_whole() -> None:
-    completed, _ = decisions.beginning(held_to(Terms(rule=Rule.ODOMETER, delta=1e-6)), began((STEP, 100)))
+    completed, _ = decisions.beginning(
+        held_to(Terms(rule=Rule.ODOMETER, delta=1e-6)), began((STEP, 100))
+    )
     assert isinstance(completed, Held)
     terms = completed.terms
     assert terms.planned == ((STEP, 100),)
@@ -106,14 +115,32 @@ def test_an_odometer_is_completed_with_levels_and_orders_whose_shares_are_the_wh
         (held_to(FILTER), began((STEP, 10**9)), dp.BudgetExceeded),
         (held_to(LIST, RUN), began(continues=3), dp.ParameterError),
         (held_to(LIST, replace(RUN, reason="fire")), began(continues=2), dp.ParameterError),
-        (held_to(LIST, RUN, RunRecord(number=3, info=INFO, continues=2)), began(continues=2), dp.ParameterError),
-        (EMPTY, began(info=replace(INFO, parameters=dp.Parameters.CHOSEN_FROM_OUTPUTS)), dp.LedgerMisuse),
-        (held_to(LIST), began(info=replace(INFO, parameters=dp.Parameters.CHOSEN_FROM_OUTPUTS)), dp.LedgerMisuse),
+        (
+            held_to(LIST, RUN, RunRecord(number=3, info=INFO, continues=2)),
+            began(continues=2),
+            dp.ParameterError,
+        ),
+        (
+            EMPTY,
+            began(info=replace(INFO, parameters=dp.Parameters.CHOSEN_FROM_OUTPUTS)),
+            dp.LedgerMisuse,
+        ),
+        (
+            held_to(LIST),
+            began(info=replace(INFO, parameters=dp.Parameters.CHOSEN_FROM_OUTPUTS)),
+            dp.LedgerMisuse,
+        ),
         (held_to(FILTER, RUN), began(info=replace(INFO, unit=dp.Unit.USER)), dp.LedgerMisuse),
-        (held_to(FILTER, RUN), began(info=replace(INFO, adjacency=dp.Adjacency.ZERO_OUT)), dp.LedgerMisuse),
+        (
+            held_to(FILTER, RUN),
+            began(info=replace(INFO, adjacency=dp.Adjacency.ZERO_OUT)),
+            dp.LedgerMisuse,
+        ),
     ],
 )
-def test_what_the_terms_do_not_admit_does_not_begin(snapshot: Snapshot, row: Began, error: type[Exception]) -> None:
+def test_what_the_terms_do_not_admit_does_not_begin(
+    snapshot: Snapshot, row: Began, error: type[Exception]
+) -> None:
     with pytest.raises(error):
         decisions.beginning(snapshot, row)
 
@@ -132,11 +159,18 @@ def test_how_many_steps_fit_is_the_last_number_that_begins() -> None:
 
 
 def test_within_the_commitment_nothing_is_asked_and_beyond_it_the_terms_are() -> None:
-    two = (RUN, RunRecord(number=3, info=INFO, planned=((STEP, 40),)))  # the list is promised in full
-    assert kinds(decisions.reservation(held_to(LIST, *two), Reserved(2, STEP, 40), STEP)) == [Reserved]
+    two = (
+        RUN,
+        RunRecord(number=3, info=INFO, planned=((STEP, 40),)),
+    )  # the list is promised in full
+    assert kinds(decisions.reservation(held_to(LIST, *two), Reserved(2, STEP, 40), STEP)) == [
+        Reserved
+    ]
     with pytest.raises(dp.BudgetExceeded):
         decisions.reservation(held_to(LIST, *two), Reserved(2, STEP, 41), STEP)
-    assert kinds(decisions.reservation(held_to(LIST, RUN), Reserved(2, STEP, 80), STEP)) == [Reserved]
+    assert kinds(decisions.reservation(held_to(LIST, RUN), Reserved(2, STEP, 80), STEP)) == [
+        Reserved
+    ]
     with pytest.raises(dp.BudgetExceeded):
         decisions.reservation(held_to(LIST, RUN), Reserved(2, STEP, 81), STEP)
     with pytest.raises(dp.BudgetExceeded):
@@ -162,7 +196,9 @@ def test_a_reservation_without_terms_settles_them_first() -> None:
         lambda snapshot: decisions.ending(snapshot, Ended(5, "continued")),
     ],
 )
-def test_a_run_that_is_over_or_never_was_is_refused(decide: Callable[[Snapshot], list[Row]]) -> None:
+def test_a_run_that_is_over_or_never_was_is_refused(
+    decide: Callable[[Snapshot], list[Row]],
+) -> None:
     runs = (
         RUN,
         RunRecord(number=3, info=INFO, over=True),
@@ -203,10 +239,20 @@ def test_another_budget_is_a_row_with_its_reason() -> None:
     ("snapshot", "epsilon", "delta", "error"),
     [
         (EMPTY, 1.0, 1e-6, dp.LedgerMisuse),
-        (held_to(Terms(rule=Rule.GAUSSIAN_FILTER, epsilon=2.0, delta=1e-6)), 2.1, None, dp.LedgerMisuse),
+        (
+            held_to(Terms(rule=Rule.GAUSSIAN_FILTER, epsilon=2.0, delta=1e-6)),
+            2.1,
+            None,
+            dp.LedgerMisuse,
+        ),
         (held_to(FILTER, RUN), 4.0, 1e-5, dp.ParameterError),
         (held_to(FILTER, RUN), 1.5431, None, dp.BudgetExceeded),
-        (held_to(FILTER, RUN), 0.01, None, dp.BudgetExceeded),  # for which the order allows nothing at all
+        (
+            held_to(FILTER, RUN),
+            0.01,
+            None,
+            dp.BudgetExceeded,
+        ),  # for which the order allows nothing at all
         (held_to(LIST, RUN), 0.01, 1e-6, dp.BudgetExceeded),
         (held_to(LIST, RUN), 3.0, None, dp.ParameterError),  # a budget without a delta
         (held_to(replace(LIST, epsilon=3.0, delta=1e-6), RUN), 4.0, 1e-5, dp.ParameterError),
@@ -220,7 +266,9 @@ def test_a_budget_that_cannot_be_changed_stays(
 
 
 def test_a_longer_list_is_a_row_and_only_a_list_has_one() -> None:
-    (row,) = decisions.longer_list(held_to(LIST, RUN), ((STEP, 5), (OTHER_STEP, 1)), "power failure")
+    (row,) = decisions.longer_list(
+        held_to(LIST, RUN), ((STEP, 5), (OTHER_STEP, 1)), "power failure"
+    )
     assert isinstance(row, Held)
     assert row.terms.planned == ((STEP, 105), (OTHER_STEP, 1))
     for snapshot in (EMPTY, held_to(Terms(rule=Rule.LIST)), held_to(FILTER)):

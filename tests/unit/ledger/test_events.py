@@ -27,8 +27,12 @@ POSITIVES: list[Callable[[float], object]] = [
 
 
 @pytest.mark.parametrize("make", POSITIVES)
-@pytest.mark.parametrize("value", [0.0, -1.0, math.nan, math.inf, -math.inf, np.float32(0), True, "1", None])
-def test_zero_negative_and_non_finite_numbers_are_refused(make: Callable[[object], object], value: object) -> None:
+@pytest.mark.parametrize(
+    "value", [0.0, -1.0, math.nan, math.inf, -math.inf, np.float32(0), True, "1", None]
+)
+def test_zero_negative_and_non_finite_numbers_are_refused(
+    make: Callable[[object], object], value: object
+) -> None:
     with pytest.raises(dp.ParameterError):
         make(value)
 
@@ -96,4 +100,6 @@ def test_p34_an_int_or_float32_multiplier_makes_the_same_event() -> None:
     twos: list[Any] = [2, 2.0, np.float16(2), np.int64(2)]
     events = {dp.GaussianSum("g", one, two) for one in ones for two in twos}
     assert len(events) == 1
-    assert {type(value) for event in events for value in (event.sensitivity, event.noise_std)} == {float}
+    assert {type(value) for event in events for value in (event.sensitivity, event.noise_std)} == {
+        float
+    }

@@ -18,7 +18,10 @@ def exported(tmp_path: Path) -> Path:
 def test_an_export_comes_back_with_the_same_head_charges_and_marks(tmp_path: Path) -> None:
     original = varied_ledger(tmp_path / "a.ledger")
     original.export(tmp_path / "a.jsonl")
-    for loaded in (dp.Ledger.load(tmp_path / "a.jsonl"), dp.Ledger.load(tmp_path / "a.jsonl", into=tmp_path / "b.ledger")):
+    for loaded in (
+        dp.Ledger.load(tmp_path / "a.jsonl"),
+        dp.Ledger.load(tmp_path / "a.jsonl", into=tmp_path / "b.ledger"),
+    ):
         assert loaded.verify(expected_head=original.head()).head() == original.head()
         assert loaded.charges() == original.charges()
         assert loaded.marks() == original.marks()
@@ -31,7 +34,9 @@ def test_every_line_is_json(exported: Path) -> None:
     assert seal == {"head": rows[-1]["digest"], "rows": len(rows)}
 
 
-def test_a_loaded_ledger_goes_on_in_its_new_file_but_not_in_memory(exported: Path, tmp_path: Path) -> None:
+def test_a_loaded_ledger_goes_on_in_its_new_file_but_not_in_memory(
+    exported: Path, tmp_path: Path
+) -> None:
     ledger = dp.Ledger.load(exported, into=tmp_path / "b.ledger")
     ledger.begin(INFO).reserve(STEP, count=1)
     ledger.verify()

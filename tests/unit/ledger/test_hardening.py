@@ -39,7 +39,9 @@ def charge_in_another_process(path: Path, count: int) -> None:
 
 
 class RulesThat:
-    """Rules that call something whenever a ledger with a budget asks them, inside of its transaction."""
+    """Rules that call something whenever a ledger with a budget asks them, inside of its
+    transaction.
+    """
 
     def __init__(self, called: Callable[[Snapshot], None]) -> None:
         self.called = called
@@ -54,7 +56,9 @@ class RulesThat:
 BUDGET = dp.Filter(epsilon=2.0, delta=1e-6)
 
 
-def test_a_copy_made_by_another_thread_does_not_let_a_second_writer_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_copy_made_by_another_thread_does_not_let_a_second_writer_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Closing any descriptor of a file drops a process's POSIX locks on it, and with them SQLite's."""
     path, inside, go = tmp_path / "a.ledger", threading.Event(), threading.Event()
 
@@ -93,7 +97,9 @@ def test_a_refused_reservation_leaves_a_handle_that_works(tmp_path: Path) -> Non
     assert total(ledger.verify()) == 10
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # an interrupt inside a finalizer
+@pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning"
+)  # an interrupt inside a finalizer
 def test_an_interrupt_at_any_moment_leaves_a_handle_that_works(tmp_path: Path) -> None:
     ledger = roomy_ledger(tmp_path / "a.ledger")
     run = ledger.begin(INFO)
@@ -104,10 +110,16 @@ def test_an_interrupt_at_any_moment_leaves_a_handle_that_works(tmp_path: Path) -
 
     before = signal.signal(signal.SIGALRM, interrupt)
     try:
-        for microseconds in (*range(50, 8000, 150), 100_000, 300_000):  # the last ones for slow machines
+        for microseconds in (
+            *range(50, 8000, 150),
+            100_000,
+            300_000,
+        ):  # the last ones for slow machines
             try:  # around the timer too: an interrupt may arrive as late as that
                 signal.setitimer(signal.ITIMER_REAL, microseconds * 1e-6)
-                end = time.monotonic() + 1.0  # Python drops an interrupt that arrives inside a finalizer
+                end = (
+                    time.monotonic() + 1.0
+                )  # Python drops an interrupt that arrives inside a finalizer
                 while time.monotonic() < end:
                     with run.reserve(STEP, count=3) as lease:
                         lease.take()
@@ -143,11 +155,18 @@ def test_threads_that_share_a_handle_read_committed_charges_only(tmp_path: Path)
     assert seen == {40}
 
 
-def test_a_call_from_inside_another_is_refused_and_no_budget_is_passed_by_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_from_inside_another_is_refused_and_no_budget_is_passed_by_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     refused: list[Any] = []
 
     def call_from_inside(snapshot: Snapshot) -> None:
-        for call in (ledger.charges, ledger.verify, lambda: run.reserve(STEP, count=1), lease.settle):
+        for call in (
+            ledger.charges,
+            ledger.verify,
+            lambda: run.reserve(STEP, count=1),
+            lease.settle,
+        ):
             with pytest.raises(dp.LedgerMisuse, match="a call from inside another"):
                 call()
             refused.append(call)
@@ -212,7 +231,9 @@ def test_closing_settles_open_leases_even_after_an_exception_in_a_loop(tmp_path:
     assert counts(dp.Ledger.open(path, "r")) == {("example", STEP): 5}
 
 
-def test_a_settlement_that_could_not_be_written_can_be_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_settlement_that_could_not_be_written_can_be_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(store, "_WAIT_SECONDS", 0.05)
     ledger = roomy_ledger(tmp_path / "a.ledger")
     run = ledger.begin(INFO)
@@ -293,7 +314,9 @@ def test_odd_names_work(name: str, tmp_path: Path) -> None:
     assert counts(dp.Ledger.open(tmp_path / name, "r")) == before
 
 
-def test_a_relative_path_stays_the_same_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_relative_path_stays_the_same_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "other").mkdir()
     monkeypatch.chdir(tmp_path)
     ledger = roomy_ledger(Path("a.ledger"))
@@ -324,7 +347,9 @@ def test_a_subclass_cannot_say_one_thing_and_be_another() -> None:
     assert dp.GaussianSum(Text("grad"), 1, 1) == dp.GaussianSum("grad", 1, 1)
 
 
-def test_an_error_of_the_rules_own_is_not_taken_for_the_ledgers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_the_rules_own_is_not_taken_for_the_ledgers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def fail(_: Snapshot) -> None:
         raise sqlite3.OperationalError("of another database")
 
@@ -334,7 +359,9 @@ def test_an_error_of_the_rules_own_is_not_taken_for_the_ledgers(monkeypatch: pyt
         run.reserve(STEP, count=1)
 
 
-def test_without_rules_a_ledger_with_a_budget_admits_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_rules_a_ledger_with_a_budget_admits_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     ledger = dp.Ledger.in_memory(budget=BUDGET)
     run = ledger.begin(INFO)
     monkeypatch.setattr(rules, "_rules", [])

@@ -19,7 +19,15 @@ from discreet.ledger.book import Book, follow
 from discreet.ledger.codec import encode
 from discreet.ledger.rows import Began, Ended, Held, Marked, Opened, Reserved, Row, Settled
 from discreet.ledger.terms import Rule, Terms
-from support.examples import INFO, METRIC_STEP, OTHER_STEP, STEP, counts, roomy_ledger, varied_ledger
+from support.examples import (
+    INFO,
+    METRIC_STEP,
+    OTHER_STEP,
+    STEP,
+    counts,
+    roomy_ledger,
+    varied_ledger,
+)
 
 
 @pytest.fixture
@@ -60,11 +68,16 @@ def test_an_exception_settles_to_what_was_taken(ledger: dp.Ledger, run: Run) -> 
     assert total(ledger) == 1
 
 
-def test_a_lease_of_which_nothing_was_taken_costs_nothing_but_keeps_its_place(ledger: dp.Ledger, run: Run) -> None:
+def test_a_lease_of_which_nothing_was_taken_costs_nothing_but_keeps_its_place(
+    ledger: dp.Ledger, run: Run
+) -> None:
     first = run.reserve(STEP, count=10)
     run.reserve(OTHER_STEP, count=1).take()
     first.settle()
-    assert [(charge.step, charge.count) for charge in ledger.charges()] == [(STEP, 0), (OTHER_STEP, 1)]
+    assert [(charge.step, charge.count) for charge in ledger.charges()] == [
+        (STEP, 0),
+        (OTHER_STEP, 1),
+    ]
 
 
 def test_a_lease_gives_no_more_than_was_reserved(ledger: dp.Ledger, run: Run) -> None:
@@ -119,7 +132,13 @@ def test_p20_a_fork_can_neither_take_nor_settle_nor_write(tmp_path: Path) -> Non
 
     def child() -> None:
         refused = 0
-        for use in (lease.take, lease.settle, ledger.charges, lambda: run.reserve(STEP, count=1), ledger.verify):
+        for use in (
+            lease.take,
+            lease.settle,
+            ledger.charges,
+            lambda: run.reserve(STEP, count=1),
+            ledger.verify,
+        ):
             try:
                 use()
             except dp.LedgerMisuse as error:
@@ -143,7 +162,9 @@ def test_p20_a_fork_can_neither_take_nor_settle_nor_write(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("block", [None, 1, 7, 100])
-def test_steps_yields_each_number_once_and_charges_before(ledger: dp.Ledger, run: Run, block: int | None) -> None:
+def test_steps_yields_each_number_once_and_charges_before(
+    ledger: dp.Ledger, run: Run, block: int | None
+) -> None:
     seen = []
     for number in run.steps(STEP, 50, block=block):
         seen.append(number)
@@ -241,7 +262,10 @@ def test_p38_a_budget_sees_the_proposed_charge_and_its_refusal_charges_nothing()
 def test_a_closed_or_read_only_ledger_says_so(tmp_path: Path) -> None:
     path = tmp_path / "a.ledger"
     varied_ledger(path).close()
-    with dp.Ledger.open(path, "r") as reader, pytest.raises(dp.LedgerMisuse, match="opened to read"):
+    with (
+        dp.Ledger.open(path, "r") as reader,
+        pytest.raises(dp.LedgerMisuse, match="opened to read"),
+    ):
         reader.begin(INFO)
     with pytest.raises(dp.LedgerMisuse, match="closed"):
         reader.charges()
@@ -302,7 +326,10 @@ def test_power_loss_settings_are_in_force(tmp_path: Path) -> None:
 def test_sql_cannot_edit_or_delete_rows(tmp_path: Path) -> None:
     varied_ledger(tmp_path / "a.ledger").close()
     connection = sqlite3.connect(tmp_path / "a.ledger")
-    for command in ("DELETE FROM rows WHERE number = 3", "UPDATE rows SET body = x'00' WHERE number = 3"):
+    for command in (
+        "DELETE FROM rows WHERE number = 3",
+        "UPDATE rows SET body = x'00' WHERE number = 3",
+    ):
         with pytest.raises(sqlite3.IntegrityError, match="append-only"):
             connection.execute(command)
     connection.close()
@@ -369,7 +396,9 @@ def test_a_busy_ledger_is_unavailable_not_corrupt_and_nothing_is_charged(
 
 
 def test_a_full_disk_is_unavailable_and_nothing_is_charged(tmp_path: Path) -> None:
-    ledger = dp.Ledger.open(tmp_path / "a.ledger", budget=dp.Odometer(delta=1e-5))  # on which every step is welcome
+    ledger = dp.Ledger.open(
+        tmp_path / "a.ledger", budget=dp.Odometer(delta=1e-5)
+    )  # on which every step is welcome
     run = ledger.begin(INFO)
     pages = ledger._journal.store._connection.execute("PRAGMA page_count").fetchone()[0]
     ledger._journal.store._connection.execute(f"PRAGMA max_page_count = {pages}")
@@ -400,7 +429,12 @@ PLANNED = Began(INFO, (), "now", ((STEP, 2),))
 FILTER = Terms(rule=Rule.GAUSSIAN_FILTER, epsilon=2.0, delta=1e-6)
 UNSETTLED = Held(Terms(rule=Rule.FILTER, epsilon=2.0, delta=1e-6), "", "now")
 ODOMETER = Terms(
-    rule=Rule.ODOMETER, epsilon=5.0, delta=1e-6, planned=((STEP, 2),), levels=((1, 0.5),), orders=((9.0, 0.25), (20.0, 0.25))
+    rule=Rule.ODOMETER,
+    epsilon=5.0,
+    delta=1e-6,
+    planned=((STEP, 2),),
+    levels=((1, 0.5),),
+    orders=((9.0, 0.25), (20.0, 0.25)),
 )
 ELSEWHERE = dp.Step(dp.Everything(), dp.GaussianSum("x", 1, 1))
 
@@ -419,37 +453,67 @@ def after(terms: Terms, reason: str, **changes: Any) -> Held:
         ([OPENED, HELD, BEGAN, Reserved(2, ELSEWHERE, 1)], "groups that run 2 declared"),
         ([OPENED, HELD, BEGAN, Settled(2, 0)], "not settled yet"),
         ([OPENED, HELD, BEGAN, Reserved(2, STEP, 2), Settled(3, 3)], "at most the 2 steps"),
-        ([OPENED, HELD, BEGAN, Reserved(2, STEP, 2), Settled(3, 1), Settled(3, 0)], "not settled yet"),
+        (
+            [OPENED, HELD, BEGAN, Reserved(2, STEP, 2), Settled(3, 1), Settled(3, 0)],
+            "not settled yet",
+        ),
         ([OPENED, BEGAN, Reserved(1, STEP, 1)], "terms that were complete before the first charge"),
-        ([OPENED, UNSETTLED, BEGAN, Reserved(2, STEP, 1)], "terms that were complete before the first charge"),
+        (
+            [OPENED, UNSETTLED, BEGAN, Reserved(2, STEP, 1)],
+            "terms that were complete before the first charge",
+        ),
         ([OPENED, HELD, BEGAN, Reserved(2, STEP, 3)], "the list that was fixed"),
         ([OPENED, HELD, BEGAN, Reserved(2, OTHER_STEP, 1)], "the list that was fixed"),
         ([OPENED, HELD, PLANNED, BEGAN, Reserved(3, STEP, 1)], "the list that was fixed"),
         ([OPENED, HELD, PLANNED, PLANNED], "the list that was fixed"),
         ([OPENED, HELD, Began(INFO, (), "now", ((STEP, 3),))], "the list that was fixed"),
         ([OPENED, HELD, Began(INFO, (), "now", (), 7)], "a run that began"),
-        ([OPENED, HELD, BEGAN, Began(INFO, (), "now", (), 2), Began(INFO, (), "now", (), 2)], "nobody continued yet"),
-        ([OPENED, HELD, BEGAN, Began(INFO, (), "now", (), 2), Reserved(2, STEP, 1)], "a run that is not over"),
+        (
+            [OPENED, HELD, BEGAN, Began(INFO, (), "now", (), 2), Began(INFO, (), "now", (), 2)],
+            "nobody continued yet",
+        ),
+        (
+            [OPENED, HELD, BEGAN, Began(INFO, (), "now", (), 2), Reserved(2, STEP, 1)],
+            "a run that is not over",
+        ),
         ([OPENED, HELD, BEGAN, Ended(2, ""), Reserved(2, STEP, 1)], "a run that is not over"),
         ([OPENED, HELD, BEGAN, Ended(2, ""), Ended(2, "")], "a run that is not over"),
         ([OPENED, HELD, BEGAN, Ended(2, "fire"), Ended(2, "flood")], "a run that is not over"),
-        ([OPENED, HELD, BEGAN, Began(INFO, (), "now", (), 2), Ended(2, "fire")], "a run that is not over"),
+        (
+            [OPENED, HELD, BEGAN, Began(INFO, (), "now", (), 2), Ended(2, "fire")],
+            "a run that is not over",
+        ),
         ([OPENED, HELD, Ended(2, "")], "a run that began"),
         ([OPENED, HELD, Marked(2, "unsafe_thing")], "a run that began"),
         ([OPENED, HELD, after(LIST, "fewer", planned=((STEP, 1),))], "a list that only grows"),
         ([OPENED, HELD, after(LIST, "", planned=((STEP, 3),))], "a list that only grows"),
-        ([OPENED, HELD, after(LIST, "", epsilon=1.0, delta=1e-6)], "a reason for a budget that changes"),
+        (
+            [OPENED, HELD, after(LIST, "", epsilon=1.0, delta=1e-6)],
+            "a reason for a budget that changes",
+        ),
         ([OPENED, HELD, after(FILTER, "by looking")], "the rule 'list'"),
         ([OPENED, after(FILTER, ""), HELD], "the rule 'gaussian-filter'"),
         ([OPENED, UNSETTLED, after(ODOMETER, "by looking")], "the rule 'filter'"),
         ([OPENED, UNSETTLED, after(FILTER, "", epsilon=3.0)], "a reason for a budget that changes"),
         ([OPENED, UNSETTLED, after(FILTER, "by looking", delta=1e-5)], "the delta"),
         ([OPENED, after(FILTER, ""), after(FILTER, "by looking", delta=1e-5)], "the delta"),
-        ([OPENED, after(FILTER, ""), after(FILTER, "by looking", epsilon=3.0)], "whose budget is not raised"),
+        (
+            [OPENED, after(FILTER, ""), after(FILTER, "by looking", epsilon=3.0)],
+            "whose budget is not raised",
+        ),
         ([OPENED, after(ODOMETER, ""), after(ODOMETER, "no limit", epsilon=None)], "a number"),
-        ([OPENED, after(ODOMETER, ""), after(ODOMETER, "x", levels=((1, 0.25),))], "the levels and orders"),
-        ([OPENED, after(ODOMETER, ""), after(ODOMETER, "x", orders=((9.0, 0.5),))], "the levels and orders"),
-        ([OPENED, after(ODOMETER, ""), after(ODOMETER, "x", planned=((STEP, 9),))], "a list that only grows"),
+        (
+            [OPENED, after(ODOMETER, ""), after(ODOMETER, "x", levels=((1, 0.25),))],
+            "the levels and orders",
+        ),
+        (
+            [OPENED, after(ODOMETER, ""), after(ODOMETER, "x", orders=((9.0, 0.5),))],
+            "the levels and orders",
+        ),
+        (
+            [OPENED, after(ODOMETER, ""), after(ODOMETER, "x", planned=((STEP, 9),))],
+            "a list that only grows",
+        ),
     ],
 )
 def test_a_row_must_make_sense_after_those_before_it(rows: list[Row], reason: str) -> None:

@@ -1,4 +1,6 @@
-"""Files of schema 1, as version 0.1 wrote them: they are read for ever, say what they said, and hold no budget."""
+"""Files of schema 1, as version 0.1 wrote them: they are read for ever, say what they said, and
+hold no budget.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,11 @@ every_name = pytest.mark.parametrize("name", RECORDED)
 
 def stated(name: str) -> list[dict[str, Any]]:
     """The guarantees that version 0.1 gave, of files for which there still is one."""
-    return [] if RECORDED[name]["marks"] else [each for each in RECORDED[name]["guarantees"] if "upper" in each]
+    return (
+        []
+        if RECORDED[name]["marks"]
+        else [each for each in RECORDED[name]["guarantees"] if "upper" in each]
+    )
 
 
 def test_every_file_was_recorded_in_both_forms() -> None:
@@ -45,7 +51,9 @@ def test_charges_marks_runs_and_head_are_what_they_were(name: str, form: str) ->
     recorded, ledger = RECORDED[name], READERS[form](name)
     snapshot = ledger.verify(recorded["head"]).snapshot()
     assert snapshot.head == recorded["head"]
-    assert [[charge.run.label, charge.count, charge.unsettled] for charge in snapshot.charges] == recorded["charges"]
+    assert [
+        [charge.run.label, charge.count, charge.unsettled] for charge in snapshot.charges
+    ] == recorded["charges"]
     assert (list(snapshot.marks), len(snapshot.runs)) == (recorded["marks"], recorded["runs"])
 
 
@@ -100,7 +108,10 @@ def test_all_say_that_they_hold_no_budget(name: str, form: str) -> None:
 def test_none_can_be_appended_to(name: str, tmp_path: Path) -> None:
     path = tmp_path / "a.ledger"
     shutil.copyfile(FOLDER / f"{name}.ledger", path)
-    ledgers = [dp.Ledger.open(path), dp.Ledger.load(FOLDER / f"{name}.jsonl", into=tmp_path / "b.ledger")]
+    ledgers = [
+        dp.Ledger.open(path),
+        dp.Ledger.load(FOLDER / f"{name}.jsonl", into=tmp_path / "b.ledger"),
+    ]
     uses: list[Callable[[dp.Ledger], object]] = [
         lambda ledger: ledger.begin(INFO, [(STEP, 1)]),
         lambda ledger: ledger.change_budget(1.0, delta=1e-5, reason="afterwards"),
@@ -114,7 +125,11 @@ def test_none_can_be_appended_to(name: str, tmp_path: Path) -> None:
             with pytest.raises(dp.LedgerMisuse, match="which holds no budget and is read only"):
                 use(ledger)
         assert ledger.verify().head() == RECORDED[name]["head"]
-    for budget in (dp.Budget(epsilon=9.0, delta=1e-5), dp.Filter(epsilon=9.0, delta=1e-5), dp.Odometer(delta=1e-5)):
+    for budget in (
+        dp.Budget(epsilon=9.0, delta=1e-5),
+        dp.Filter(epsilon=9.0, delta=1e-5),
+        dp.Odometer(delta=1e-5),
+    ):
         with pytest.raises(dp.LedgerMisuse, match="which holds no budget and is read only"):
             dp.Ledger.open(path, budget=budget)
 
@@ -129,7 +144,9 @@ def test_an_old_and_a_new_ledger_are_accounted_for_together() -> None:
     assert both.upper == pytest.approx(pairs.upper, rel=1e-9)
 
 
-def test_t03_a_budget_row_put_after_the_rows_of_schema_1_is_refused_although_the_chain_is_whole() -> None:
+def test_t03_a_budget_row_put_after_the_rows_of_schema_1_is_refused_although_the_chain_is_whole() -> (
+    None
+):
     *lines, _ = [json.loads(line) for line in (FOLDER / "one_run.jsonl").read_text().splitlines()]
     book = Book()
     for line in lines:

@@ -1,4 +1,6 @@
-"""A snapshot: what was charged, what counts, what is committed, of ledgers and of plans; one reading for all."""
+"""A snapshot: what was charged, what counts, what is committed, of ledgers and of plans; one
+reading for all.
+"""
 
 from __future__ import annotations
 
@@ -13,17 +15,25 @@ from support.examples import INFO, METRIC_STEP, OTHER_STEP, STEP, varied_ledger
 
 
 def held(*terms: Terms) -> tuple[Held, ...]:
-    return tuple(Held(each, f"reason {number}" if number else "", "now") for number, each in enumerate(terms))
+    return tuple(
+        Held(each, f"reason {number}" if number else "", "now") for number, each in enumerate(terms)
+    )
 
 
 LIST = Terms(rule=Rule.LIST, planned=((STEP, 100), (OTHER_STEP, 7)))
-RUN = RunRecord(number=2, info=INFO, planned=((STEP, 60),), charged=((STEP, 20),), unsettled=((STEP, 5),))
+RUN = RunRecord(
+    number=2, info=INFO, planned=((STEP, 60),), charged=((STEP, 20),), unsettled=((STEP, 5),)
+)
 
 
 def test_a_ledger_is_read_as_a_whole() -> None:
     ledger = varied_ledger()
     snapshot = ledger.snapshot()
-    assert (snapshot.charges, snapshot.marks, snapshot.runs) == (ledger.charges(), ledger.marks(), ledger.runs())
+    assert (snapshot.charges, snapshot.marks, snapshot.runs) == (
+        ledger.charges(),
+        ledger.marks(),
+        ledger.runs(),
+    )
     assert (snapshot.head, snapshot.schema, snapshot.terms) == (ledger.head(), 2, ledger.terms)
     assert (snapshot.steps, snapshot.unsettled) == (15, 7)
     assert snapshot.charged() == {STEP: 12, OTHER_STEP: 1, METRIC_STEP: 2}
@@ -75,7 +85,10 @@ def test_a_run_that_is_proposed_is_refused_by_a_list_that_has_not_room() -> None
         with pytest.raises(dp.BudgetExceeded, match="107 in all"):
             snapshot.proposing(RunRecord(info=INFO, planned=planned)).check_list()
     snapshot.proposing(RunRecord(info=INFO, planned=((STEP, 80),), continues=2)).check_list()
-    assert [run.over for run in snapshot.proposing(RunRecord(info=INFO, continues=2)).runs] == [True, False]
+    assert [run.over for run in snapshot.proposing(RunRecord(info=INFO, continues=2)).runs] == [
+        True,
+        False,
+    ]
 
 
 def test_a_plan_and_a_programme_have_snapshots_without_a_ledger() -> None:

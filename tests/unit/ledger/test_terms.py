@@ -1,4 +1,6 @@
-"""Terms: what each rule takes, shares that never exceed the whole, plans in which every kind stands once."""
+"""Terms: what each rule takes, shares that never exceed the whole, plans in which every kind stands
+once.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,11 @@ RENYI = Terms(rule=Rule.RENYI_FILTER, epsilon=2.0, delta=1e-6, orders=((12.0, 1.
 GAUSSIAN = Terms(rule=Rule.GAUSSIAN_FILTER, epsilon=2.0, delta=1e-6)
 ODOMETER = Terms(rule=Rule.ODOMETER, delta=1e-6)
 READY = Terms(
-    rule=Rule.ODOMETER, delta=1e-6, planned=((STEP, 5),), levels=((1, 0.5), (2, 0.25)), orders=((4.0, 0.125), (9.0, 0.125))
+    rule=Rule.ODOMETER,
+    delta=1e-6,
+    planned=((STEP, 5),),
+    levels=((1, 0.5), (2, 0.25)),
+    orders=((4.0, 0.125), (9.0, 0.125)),
 )
 
 
@@ -79,14 +85,19 @@ def test_what_a_rule_does_not_take_is_refused(terms: Terms, changes: dict[str, A
 
 
 def test_t01_shares_of_all_rules_that_may_be_used_add_up_to_one_at_most_exactly() -> None:
-    """In fractions, not in floats: three tenths and seven tenths of delta, as floats, are more than the whole."""
+    """In fractions, not in floats: three tenths and seven tenths of delta, as floats, are more than
+    the whole.
+    """
     with pytest.raises(dp.ParameterError, match="add up to at most 1"):
         replace(READY, levels=((1, 0.5),), orders=((4.0, 0.25), (9.0, 0.25000000000000006)))
     assert replace(READY, levels=((1, 0.5),), orders=((4.0, 0.25), (9.0, 0.25))).complete
 
 
 def test_planned_steps_have_every_kind_once_in_the_order_they_came() -> None:
-    assert planned_steps("x", [(OTHER_STEP, 1), (STEP, 2), (OTHER_STEP, 3)]) == ((OTHER_STEP, 4), (STEP, 2))
+    assert planned_steps("x", [(OTHER_STEP, 1), (STEP, 2), (OTHER_STEP, 3)]) == (
+        (OTHER_STEP, 4),
+        (STEP, 2),
+    )
     assert planned_steps("x", ()) == ()
     with pytest.raises(dp.ParameterError, match="parameter of x must be"):
         planned_steps("x", [(STEP, 1, 2)])  # type: ignore[list-item]

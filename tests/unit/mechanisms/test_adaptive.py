@@ -1,4 +1,6 @@
-"""Adaptive clipping: numbers, direction, one threshold for everything in a step, released values only (P24)."""
+"""Adaptive clipping: numbers, direction, one threshold for everything in a step, released values
+only (P24).
+"""
 
 import math
 from typing import Any
@@ -10,7 +12,9 @@ import torch
 from discreet.errors import ParameterError
 from discreet.mechanisms import AdaptiveClip, Bound, Gaussian, Groups, Microbatches, Threshold
 
-ADAPTIVE = AdaptiveClip(Gaussian(clip_norm=2.0, noise_multiplier=1.1), quantile=0.5, count_noise_std=26.0)
+ADAPTIVE = AdaptiveClip(
+    Gaussian(clip_norm=2.0, noise_multiplier=1.1), quantile=0.5, count_noise_std=26.0
+)
 BOUND = ADAPTIVE.bind({"a": 3, "b": 1}, "g")
 
 
@@ -26,12 +30,16 @@ def test_p24_the_bit_is_centred_and_paid_for() -> None:
 
 
 def test_bits_of_torch_tensors() -> None:
-    values = BOUND.observations(BOUND.initial_state, {"g": torch.tensor([[1.0, 1.0], [9.0, 0.0], [math.nan, 0.0]])})
+    values = BOUND.observations(
+        BOUND.initial_state, {"g": torch.tensor([[1.0, 1.0], [9.0, 0.0], [math.nan, 0.0]])}
+    )
     assert values["g/below"].tolist() == [0.5, -0.5, 0.0]
 
 
 def test_p24_clip_noise_and_scaling_back_use_the_threshold_of_this_step() -> None:
-    """Noise in the leaf's unit is scale * noise_std: it moves with the bound, while the event stays."""
+    """Noise in the leaf's unit is scale * noise_std: it moves with the bound, while the event
+    stays.
+    """
     for threshold in (0.5, 2.0, 7.0):
         vectors, _ = BOUND.groups({"g": threshold})
         assert vectors.scales == (threshold, threshold)
@@ -42,7 +50,9 @@ def test_p24_clip_noise_and_scaling_back_use_the_threshold_of_this_step() -> Non
 
 def test_p24_the_threshold_moves_towards_the_quantile() -> None:
     def after(total: float) -> float:
-        return BOUND.update(BOUND.initial_state, {"g/below": np.array([total])}, expected_batch_size=100.0)["g"]
+        return BOUND.update(
+            BOUND.initial_state, {"g/below": np.array([total])}, expected_batch_size=100.0
+        )["g"]
 
     assert after(0.0) == 2.0
     assert after(50.0) == pytest.approx(2.0 * math.exp(-0.2 * 0.5))  # all below: too large
@@ -52,7 +62,9 @@ def test_p24_the_threshold_moves_towards_the_quantile() -> None:
 
 
 def test_the_threshold_never_moves_on_data_that_was_not_released() -> None:
-    """Only `update` makes a state, and it is given released values; whatever the norms, the groups of a state are the same."""
+    """Only `update` makes a state, and it is given released values; whatever the norms, the groups
+    of a state are the same.
+    """
     state = BOUND.initial_state
     before = BOUND.groups(state)
     for norm in (1e-9, 1.0, 1e9, math.nan):
@@ -77,7 +89,9 @@ def test_a_state_is_a_frozen_mapping_of_numbers() -> None:
             BOUND.groups(wrong)
 
 
-@pytest.mark.parametrize("released", [{}, {"g/below": math.nan}, {"g/below": math.inf}, {"g/below": np.zeros(2)}])
+@pytest.mark.parametrize(
+    "released", [{}, {"g/below": math.nan}, {"g/below": math.inf}, {"g/below": np.zeros(2)}]
+)
 def test_a_release_that_is_no_number_is_refused(released: dict[str, Any]) -> None:
     with pytest.raises(ParameterError):
         BOUND.update(BOUND.initial_state, released, expected_batch_size=10.0)
@@ -99,7 +113,9 @@ def test_p23_the_divisor_of_slots_is_their_number() -> None:
 
 def test_several_thresholds_follow_their_own_groups() -> None:
     bound: Bound = Groups({"a/*": ADAPTIVE, "b/*": ADAPTIVE}).bind({"a/x": 1, "b/x": 1})
-    state = bound.update(bound.initial_state, {"a/*/below": 50.0, "b/*/below": -50.0}, expected_batch_size=100.0)
+    state = bound.update(
+        bound.initial_state, {"a/*/below": 50.0, "b/*/below": -50.0}, expected_batch_size=100.0
+    )
     assert state["a/*"] < 2.0 < state["b/*"]
     with pytest.raises(ParameterError, match="squared norms of group"):
         bound.observations(state, {"a/*": np.zeros((1, 1))})
@@ -116,7 +132,10 @@ def test_too_little_noise_on_the_bits_is_refused() -> None:
     AdaptiveClip(Gaussian(1.0, 2.0), 0.5, count_noise_std=1.0001)
 
 
-@pytest.mark.parametrize("fields", [{"quantile": 0.0}, {"quantile": 1.0}, {"count_noise_std": 0}, {"learning_rate": -0.1}])
+@pytest.mark.parametrize(
+    "fields",
+    [{"quantile": 0.0}, {"quantile": 1.0}, {"count_noise_std": 0}, {"learning_rate": -0.1}],
+)
 def test_bad_parameters_are_refused(fields: dict[str, Any]) -> None:
     with pytest.raises(ParameterError):
         AdaptiveClip(Gaussian(1.0, 1.0), **{"quantile": 0.5, "count_noise_std": 10.0} | fields)

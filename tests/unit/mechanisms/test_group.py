@@ -17,7 +17,11 @@ GROUP = Group(name="g", leaves=("a", "b"), scales=(1.0, 100.0), clip_norm=1.0, n
 def test_p13_a_record_that_is_not_a_number_has_weight_zero_and_changes_nobody() -> None:
     good = np.array([[4.0, 0.0], [0.01, 0.0]])
     bad = np.array([[math.nan, 0.0], [0.0, math.inf], [-1.0, 4.0], [1e308, 1e308]])
-    for group in (GROUP, *Gaussian(1.0, 1.0).bind({"a": 1, "b": 1}).start, *Normalised(1.0, 1.0).bind({"a": 1, "b": 1}).start):
+    for group in (
+        GROUP,
+        *Gaussian(1.0, 1.0).bind({"a": 1, "b": 1}).start,
+        *Normalised(1.0, 1.0).bind({"a": 1, "b": 1}).start,
+    ):
         together = group.weights(np.concatenate([good, bad]))
         assert together[:2].tolist() == group.weights(good).tolist()
         assert together[2:5].tolist() == [0.0, 0.0, 0.0]
@@ -30,7 +34,11 @@ def test_a_zero_norm_breaks_nothing() -> None:
     (normalised,) = Normalised(2.0, 1.0, stability=0.5).bind({"a": 1, "b": 1}).start
     assert normalised.weights(zero).tolist() == [4.0]
     (baseline,) = NotPrivate().bind({"a": 1, "b": 1}).start
-    assert baseline.weights(np.array([[0.0, 0.0], [1e308, 1e308], [math.nan, 0.0]])).tolist() == [1.0, 1.0, 0.0]
+    assert baseline.weights(np.array([[0.0, 0.0], [1e308, 1e308], [math.nan, 0.0]])).tolist() == [
+        1.0,
+        1.0,
+        0.0,
+    ]
 
 
 def test_an_empty_sample_has_no_weights() -> None:
@@ -44,7 +52,9 @@ def test_numpy_and_torch_agree(dtype: torch.dtype) -> None:
     before = squares.clone()
     weights = GROUP.weights(squares)
     assert weights.dtype == dtype
-    assert np.allclose(weights.numpy(), GROUP.weights(squares.numpy()), rtol=4 * torch.finfo(dtype).eps)
+    assert np.allclose(
+        weights.numpy(), GROUP.weights(squares.numpy()), rtol=4 * torch.finfo(dtype).eps
+    )
     assert torch.equal(squares, before)  # the engine's norms are not written to
 
 
@@ -63,7 +73,9 @@ def test_a_bound_whose_square_would_vanish_in_float32_is_refused() -> None:
 
 
 def test_flushing_denormals_to_zero_breaks_no_bound() -> None:
-    """Training code may switch it on. At the least bound allowed, norms from far below to above it stay within."""
+    """Training code may switch it on. At the least bound allowed, norms from far below to above it
+    stay within.
+    """
     (clip,) = Gaussian(2.0**-48, 1.0).bind({"a": 1}).start
     (normalise,) = Normalised(2.0**-30, 1.0, stability=2.0**-40).bind({"a": 1}).start
     squares = 2.0 ** np.linspace(-149.0, -60.0, 2000, dtype=np.float32)[:, None]
@@ -75,7 +87,11 @@ def test_flushing_denormals_to_zero_breaks_no_bound() -> None:
         torch.set_flush_denormal(False)
     for group, its in zip((clip, normalise), weights, strict=True):
         assert sum(weight > 0.0 for weight in its) > 1000  # not empty of content
-        assert all(within_bound(group, row, weight) for row, weight in zip(squares.tolist(), its, strict=True) if weight > 0.0)
+        assert all(
+            within_bound(group, row, weight)
+            for row, weight in zip(squares.tolist(), its, strict=True)
+            if weight > 0.0
+        )
 
 
 def test_norms_of_another_shape_are_refused() -> None:
@@ -115,6 +131,12 @@ def test_what_is_not_private_has_no_event() -> None:
     ],
 )
 def test_a_group_that_makes_no_sense_is_refused(field: str, value: object) -> None:
-    fields = {"name": "g", "leaves": ("a", "b"), "scales": (1.0, 1.0), "clip_norm": 1.0, "noise_std": 1.0}
+    fields = {
+        "name": "g",
+        "leaves": ("a", "b"),
+        "scales": (1.0, 1.0),
+        "clip_norm": 1.0,
+        "noise_std": 1.0,
+    }
     with pytest.raises(ParameterError):
         Group(**fields | {field: value})  # type: ignore[arg-type]

@@ -8,7 +8,16 @@ import pytest
 
 from discreet.errors import NumericsError, ParameterError
 from discreet.ledger import GaussianSum, Poisson, Step
-from discreet.mechanisms import AdaptiveClip, Gaussian, Groups, Joint, Microbatches, Normalised, NotPrivate, Split
+from discreet.mechanisms import (
+    AdaptiveClip,
+    Gaussian,
+    Groups,
+    Joint,
+    Microbatches,
+    Normalised,
+    NotPrivate,
+    Split,
+)
 from support.mechanisms import LEAVES
 
 ONE = Gaussian(1.0, 2.0)
@@ -42,7 +51,10 @@ def test_a_group_name_cannot_stand_for_two() -> None:
 
 
 def test_the_order_of_patterns_is_part_of_the_value() -> None:
-    one, other = Groups({"a*": ONE, "*": Gaussian(3.0, 1.0)}), Groups({"*": Gaussian(3.0, 1.0), "a*": ONE})
+    one, other = (
+        Groups({"a*": ONE, "*": Gaussian(3.0, 1.0)}),
+        Groups({"*": Gaussian(3.0, 1.0), "a*": ONE}),
+    )
     assert one != other
 
 
@@ -70,12 +82,18 @@ def test_members_are_a_closed_list(value: Any) -> None:
 
 
 def test_joint_clipping_of_the_paper() -> None:
-    """Norms 1 and 100, tolerable noise 0.01 and 1: scales (1, 100), S = 1, noise 0.01 in the scaled unit."""
-    bound = Joint(1.0, 0.01, scales={"small": 1.0, "large": 100.0}).bind({"large": 5, "small": 5}, "g")
+    """Norms 1 and 100, tolerable noise 0.01 and 1: scales (1, 100), S = 1, noise 0.01 in the scaled
+    unit.
+    """
+    bound = Joint(1.0, 0.01, scales={"small": 1.0, "large": 100.0}).bind(
+        {"large": 5, "small": 5}, "g"
+    )
     assert bound.queries == (GaussianSum("g", 1.0, 0.01),)
     (group,) = bound.start
     assert dict(zip(group.leaves, group.scales, strict=True)) == {"large": 100.0, "small": 1.0}
-    assert group.weights(np.array([[100.0**2 * 0.999, 0.0], [0.0, 0.999], [1e4, 1.0]])).tolist()[:2] == [1.0, 1.0]
+    assert group.weights(np.array([[100.0**2 * 0.999, 0.0], [0.0, 0.999], [1e4, 1.0]])).tolist()[
+        :2
+    ] == [1.0, 1.0]
 
 
 def test_joint_clip_norm_lies_below_the_root_of_the_number_of_leaves() -> None:
@@ -92,16 +110,23 @@ def test_split_per_layer_and_by_dimension() -> None:
     equal = Split(2.0, 1.5).bind(leaves, "grad")
     assert [group.name for group in equal.start] == ["grad/w", "grad/b"]
     assert [group.clip_norm for group in equal.start] == pytest.approx([math.sqrt(2.0)] * 2)
-    assert [group.noise_std for group in equal.start] == pytest.approx([1.5 * math.sqrt(2) * math.sqrt(2)] * 2)
+    assert [group.noise_std for group in equal.start] == pytest.approx(
+        [1.5 * math.sqrt(2) * math.sqrt(2)] * 2
+    )
     sized = Split(2.0, 1.5, clip="by dimension", noise="by dimension").bind(leaves)
     assert [group.clip_norm for group in sized.start] == pytest.approx([2.0 * math.sqrt(0.96), 0.4])
-    assert [group.noise_std for group in sized.start] == pytest.approx([3.0, 3.0])  # spherical: flat noise again
+    assert [group.noise_std for group in sized.start] == pytest.approx(
+        [3.0, 3.0]
+    )  # spherical: flat noise again
 
 
 def test_split_by_named_parts_and_shares() -> None:
     split = Split(1.0, 2.0, parts={"body": "grad/a.*", "rest": "*"}, noise={"body": 3, "rest": 1})
     bound = split.bind(LEAVES, "g")
-    assert {row.group: round(row.share, 12) for row in bound.explain()} == {"g/body": 0.75, "g/rest": 0.25}
+    assert {row.group: round(row.share, 12) for row in bound.explain()} == {
+        "g/body": 0.75,
+        "g/rest": 0.25,
+    }
     assert split.queries("g") == bound.queries
 
 
@@ -130,7 +155,12 @@ def test_shares_must_name_the_leaves() -> None:
 
 
 @pytest.mark.parametrize(
-    "split", [Split(1.0, 1.0), Split(1.0, 1.0, parts={"a": "*"}, clip="by dimension"), Microbatches(Split(1.0, 1.0), 4)]
+    "split",
+    [
+        Split(1.0, 1.0),
+        Split(1.0, 1.0, parts={"a": "*"}, clip="by dimension"),
+        Microbatches(Split(1.0, 1.0), 4),
+    ],
 )
 def test_queries_that_depend_on_leaves_ask_for_binding(split: Any) -> None:
     with pytest.raises(ParameterError, match="Bind the mechanism first"):
@@ -166,7 +196,9 @@ def test_bad_leaves_are_refused(mechanism: Any, leaves: Any) -> None:
 
 
 @pytest.mark.parametrize("bad", [0.0, -1.0, math.nan, math.inf, "1", True, None])
-@pytest.mark.parametrize("kind", [Gaussian, Normalised, Split, lambda c, z: Joint(c, z, {"*": 1.0})])
+@pytest.mark.parametrize(
+    "kind", [Gaussian, Normalised, Split, lambda c, z: Joint(c, z, {"*": 1.0})]
+)
 def test_bad_numbers_are_refused(kind: Any, bad: Any) -> None:
     for numbers in ((bad, 1.0), (1.0, bad)):
         with pytest.raises(ParameterError):

@@ -42,19 +42,27 @@ def group_of(name: str) -> Group:
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("name", MANY)
-def test_a_weight_does_not_depend_on_how_many_other_records_there_are(name: str, layout: str) -> None:
-    """A library's own sum over leaves adds in another order for one row than for two: `sum(-1)` fails here."""
+def test_a_weight_does_not_depend_on_how_many_other_records_there_are(
+    name: str, layout: str
+) -> None:
+    """A library's own sum over leaves adds in another order for one row than for two: `sum(-1)`
+    fails here.
+    """
     group, arranged = group_of(name), LAYOUTS[layout]
     generator = np.random.default_rng(0)
     for _ in range(20):
         squares = generator.random((33, len(LEAVES)))
         together = np.asarray(group.weights(arranged(squares)))
         for count in (1, 2, 3, 8, 17):
-            assert np.array_equal(np.asarray(group.weights(arranged(squares[:count]))), together[:count])
+            assert np.array_equal(
+                np.asarray(group.weights(arranged(squares[:count]))), together[:count]
+            )
 
 
 def test_no_bit_flips_because_another_record_came() -> None:
-    """Records of one norm, at the threshold: with the library's sum all of their bits flip when a second one arrives."""
+    """Records of one norm, at the threshold: with the library's sum all of their bits flip when a
+    second one arrives.
+    """
     bound = MANY["adaptive"].bind(LEAVES)
     generator = np.random.default_rng(1)
     for _ in range(50):
@@ -68,7 +76,9 @@ def test_no_bit_flips_because_another_record_came() -> None:
 
 
 @pytest.mark.parametrize(
-    "odd", ["secret", b"secret", None, 10**400, 1j, [0.5, 0.25], [], object()], ids=lambda odd: type(odd).__name__
+    "odd",
+    ["secret", b"secret", None, 10**400, 1j, [0.5, 0.25], [], object()],
+    ids=lambda odd: type(odd).__name__,
 )
 def test_one_odd_value_changes_nobody_and_raises_nothing(odd: object) -> None:
     plain = [0, 1, 2]
@@ -97,4 +107,7 @@ def test_averages_over_positions_do_not_depend_on_other_records() -> None:
     norm, activations = BatchNorm(channels=1), np.random.default_rng(0).random((6, 1, 20))
     together = norm.encode(np.asfortranarray(activations))
     for record in range(6):
-        assert np.array_equal(norm.encode(np.asfortranarray(activations[record : record + 1])), together[record : record + 1])
+        assert np.array_equal(
+            norm.encode(np.asfortranarray(activations[record : record + 1])),
+            together[record : record + 1],
+        )

@@ -1,4 +1,6 @@
-"""The compiled norms and sums against the NumPy path: the same bits, for any numbers, types, shapes and layouts."""
+"""The compiled norms and sums against the NumPy path: the same bits, for any numbers, types, shapes
+and layouts.
+"""
 
 import re
 import sys
@@ -47,7 +49,12 @@ def layouts(rows: Records) -> Iterator[Records]:
 
 
 def total(leaves: dict[str, Records], weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    exact = ExactSum({name: leaf.shape[1] for name, leaf in leaves.items()}, clip_norm=1.0, grid=GRID, scales={"a": 0.7})
+    exact = ExactSum(
+        {name: leaf.shape[1] for name, leaf in leaves.items()},
+        clip_norm=1.0,
+        grid=GRID,
+        scales={"a": 0.7},
+    )
     exact.add(leaves, weights)
     exact.add(leaves, weights)
     return np.concatenate(list(exact.integers().values()))
@@ -65,7 +72,9 @@ def test_norms_have_the_bits_of_the_numpy_path(dtype: type[np.floating]) -> None
 
 
 @pytest.mark.parametrize("dtype", TYPES)
-def test_sums_are_those_of_the_numpy_path_and_of_the_records_one_by_one(dtype: type[np.floating]) -> None:
+def test_sums_are_those_of_the_numpy_path_and_of_the_records_one_by_one(
+    dtype: type[np.floating],
+) -> None:
     for columns in WIDTHS:
         rows = awkward(columns, dtype)
         leaves = {"a": rows, "b": rows[:, : columns // 3].astype(np.float64)}
@@ -82,7 +91,12 @@ def test_layout_and_type_of_memory_change_no_bit(dtype: type[np.floating]) -> No
     weights = np.full(len(rows), 0.01)
     expected = squared_norms(rows).tobytes(), total({"a": rows}, weights).tobytes()
     for other in layouts(rows):
-        for found in on_both(lambda other=other: (squared_norms(other).tobytes(), total({"a": other}, weights).tobytes())):  # type: ignore[misc]
+        for found in on_both(
+            lambda other=other: (
+                squared_norms(other).tobytes(),
+                total({"a": other}, weights).tobytes(),
+            )
+        ):  # type: ignore[misc]
             assert found == expected
 
 
@@ -96,7 +110,9 @@ def test_p15_a_record_has_its_bits_alone_and_in_any_company_on_either_path() -> 
 
 
 def test_p01_compiled_sums_drop_what_exceeds_the_clip_norm() -> None:
-    """Records of norm 1/2, 2, infinity and NaN, and one whose leaves are within the clip norm only one by one."""
+    """Records of norm 1/2, 2, infinity and NaN, and one whose leaves are within the clip norm only
+    one by one.
+    """
     a = np.array([[0.5], [2.0], [np.inf], [np.nan], [0.8]])
     b = np.array([[0.0], [0.0], [0.0], [0.0], [0.8]])
     with compiled_from(-1):
@@ -108,7 +124,9 @@ def test_p01_compiled_sums_drop_what_exceeds_the_clip_norm() -> None:
 
 
 def test_the_largest_radius_is_decided_exactly() -> None:
-    """2^52 passes and one unit more does not, also when the squares lie in different lanes and pieces."""
+    """2^52 passes and one unit more does not, also when the squares lie in different lanes and
+    pieces.
+    """
     units = np.zeros((2, 3000))
     units[:, [0, 1, 300, 2999]] = 2.0**25
     units[1, 1000] = 1.0
@@ -122,7 +140,9 @@ def test_the_largest_radius_is_decided_exactly() -> None:
 
 @pytest.mark.parametrize("dtype", TYPES)
 def test_the_machine_code_is_vectorised_and_fuses_nothing(dtype: type[np.floating]) -> None:
-    for kernel, packed in zip(_compiled._kernels(np.dtype(dtype)) or (), ("mulpd", "roundpd"), strict=True):
+    for kernel, packed in zip(
+        _compiled._kernels(np.dtype(dtype)) or (), ("mulpd", "roundpd"), strict=True
+    ):
         (code,) = kernel.inspect_asm().values()  # type: ignore[attr-defined]
         assert not re.search(r"\bv?fn?m(add|sub|la|ls)", code)
         if "xmm" in code:
@@ -151,7 +171,9 @@ def test_small_work_is_not_compiled_and_large_work_is(monkeypatch: pytest.Monkey
 
 def test_without_numba_the_numpy_path_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "numba", None)  # a module that is None cannot be imported
-    monkeypatch.setattr(_compiled, "_kernels", _compiled._kernels.__wrapped__)  # what was compiled before is kept
+    monkeypatch.setattr(
+        _compiled, "_kernels", _compiled._kernels.__wrapped__
+    )  # what was compiled before is kept
     with compiled_from(-1):
         assert squared_norms(np.ones((2, 4)))[0] >= 4.0
         with pytest.raises(NumericsError, match="Install numba"):
@@ -164,7 +186,9 @@ def fused(rows: NDArray[np.float64], out: NDArray[np.float64]) -> None:
         lanes = [Fraction(0)] * _compiled.LANES
         for j, x in enumerate(row.tolist()):
             if x:
-                lanes[j % _compiled.LANES] = Fraction(float(Fraction(x) ** 2 + lanes[j % _compiled.LANES]))
+                lanes[j % _compiled.LANES] = Fraction(
+                    float(Fraction(x) ** 2 + lanes[j % _compiled.LANES])
+                )
         out[i] = norms.tree_sums(np.array([lanes], np.float64))[0]
 
 

@@ -14,7 +14,9 @@ F32 = NDArray[np.float32]
 
 
 def cancelling(positions: int = 64) -> tuple[F32, F32]:
-    """Large terms that cancel in pairs and leave little: sum_t a_t b_t^T is about 1000 times smaller than its terms."""
+    """Large terms that cancel in pairs and leave little: sum_t a_t b_t^T is about 1000 times
+    smaller than its terms.
+    """
     generator = np.random.default_rng(5)
     a = np.repeat(generator.standard_normal((1, positions // 2, 16)), 2, axis=1) * 10
     b = np.repeat(generator.standard_normal((1, positions // 2, 16)), 2, axis=1) * 10
@@ -24,7 +26,9 @@ def cancelling(positions: int = 64) -> tuple[F32, F32]:
 
 
 def truth(a: F32, b: F32) -> float:
-    """In float64 of float32 numbers: relative error below 1e-9 here, which is checked by the tolerance of the tests."""
+    """In float64 of float32 numbers: relative error below 1e-9 here, which is checked by the
+    tolerance of the tests.
+    """
     return float(np.sum(np.square(a[0].astype(np.float64).T @ b[0].astype(np.float64))))
 
 
@@ -32,11 +36,15 @@ def test_p14_a_cancelling_ghost_norm_is_above_the_truth_where_plain_float32_is_n
     a, b = cancelling()
     plain = np.sum((a @ a.swapaxes(1, 2)) * (b @ b.swapaxes(1, 2)))
     exact = truth(a, b)
-    assert abs(float(plain) - exact) > 0.05 * exact  # what the other libraries compute is off by more than 5 %
+    assert (
+        abs(float(plain) - exact) > 0.05 * exact
+    )  # what the other libraries compute is off by more than 5 %
     assert ghost_squared_norms(a, b)[0] >= exact
     below = 0
     for seed in range(40):
-        sign = np.where(np.random.default_rng(seed).random((1, 64, 1)) < 0.5, -1.0, 1.0).astype(np.float32)
+        sign = np.where(np.random.default_rng(seed).random((1, 64, 1)) < 0.5, -1.0, 1.0).astype(
+            np.float32
+        )
         a1, b1 = (a * sign)[:, ::-1] * np.float32(1 + seed / 97), b[:, ::-1] * sign
         below += float(np.sum((a1 @ a1.swapaxes(1, 2)) * (b1 @ b1.swapaxes(1, 2)))) < truth(a1, b1)
         assert ghost_squared_norms(a1, b1)[0] >= truth(a1, b1) * (1 - 1e-9)
@@ -57,7 +65,9 @@ def test_p13_what_is_not_finite_or_overflows_is_never_small() -> None:
     assert ghost_squared_norms(a, b).tolist() == [math.inf]
     a[0, 0, 0] = np.inf
     assert ghost_squared_norms(a, np.zeros_like(b)).tolist() == [math.inf]
-    large = np.full((1, 2, 1), 1e25, np.float32)  # the Gram matrices overflow in float32, the spread does not
+    large = np.full(
+        (1, 2, 1), 1e25, np.float32
+    )  # the Gram matrices overflow in float32, the spread does not
     small = np.array([[[1e-20], [-1e-20]]], np.float32)
     assert 0.0 < ghost_squared_norms(large, small)[0] < 1e13
 

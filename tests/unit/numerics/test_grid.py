@@ -36,7 +36,9 @@ def test_integers_are_the_nearest() -> None:
 @pytest.mark.parametrize("multiplier", [1e-3, 0.5, 1.0, 40.0, 2000.0, 1e4, 1e5, 1e6])
 @pytest.mark.parametrize("clip_norm", [1e-3, 1.0, 100.0])
 def test_a_record_is_resolved_whatever_the_noise(multiplier: float, clip_norm: float) -> None:
-    """With 2^4 units per clip norm, as a multiplier of 10^6 once had, truncation would erase records of many coordinates."""
+    """With 2^4 units per clip norm, as a multiplier of 10^6 once had, truncation would erase
+    records of many coordinates.
+    """
     grid = Grid.for_noise(noise_std=multiplier * clip_norm, clip_norm=clip_norm)
     assert 2**11 <= grid.radius(clip_norm) <= 2**26
     assert grid.scale(multiplier * clip_norm) <= 2.0**32

@@ -10,13 +10,23 @@ import numpy as np
 import pytest
 
 from discreet.errors import NumericsError, ParameterError
-from discreet.numerics import ExactSum, Grid, exact, ghost_squared_norms, l2_norms, outer_spread, squared_norms
+from discreet.numerics import (
+    ExactSum,
+    Grid,
+    exact,
+    ghost_squared_norms,
+    l2_norms,
+    outer_spread,
+    squared_norms,
+)
 
 WHERE: Any = {"clip_norm": 1.0, "grid": Grid(2.0**-20)}
 
 
 def test_two_threads_that_add_at_the_same_time_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both had passed the check for a torn sum before either began; then one could overwrite what the other added."""
+    """Both had passed the check for a torn sum before either began; then one could overwrite what
+    the other added.
+    """
     total = ExactSum({"a": 3}, clip_norm=4.0, grid=Grid(0.5))
     both_checked = threading.Barrier(2)
     checked, units = exact._checked, exact._units
@@ -57,8 +67,10 @@ def test_the_smallest_excess_of_the_largest_norm_is_seen() -> None:
 
 
 @pytest.mark.parametrize("swapped", [False, True])
-def test_ghost_norms_count_the_roundings_of_both_gram_matrices(swapped: bool) -> None:  # noqa: FBT001
-    """x^2 = 1 + 2^-22 loses its last bit in every addition above 4; the spread is too far away to help."""
+def test_ghost_norms_count_the_roundings_of_both_gram_matrices(swapped: bool) -> None:
+    """x^2 = 1 + 2^-22 loses its last bit in every addition above 4; the spread is too far away to
+    help.
+    """
     width, x = 20_000, 1.0 + 2.0**-23
     wide = np.full((1, 2, width), x, np.float32)
     wide[0, 1, -2:] = 0.0
@@ -70,9 +82,13 @@ def test_ghost_norms_count_the_roundings_of_both_gram_matrices(swapped: bool) ->
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 def test_no_record_raises_whatever_the_caller_wants_to_be_raised(dtype: Any) -> None:
     """A record of zeros raised an underflow: whether a step fails would tell what is in it."""
-    records = np.array([[0.0, 0.0], [-0.0, 0.0], [np.nan, 1.0], [np.inf, 1.0], [6e-8, 0.0], [6e4, 6e4]], dtype)
+    records = np.array(
+        [[0.0, 0.0], [-0.0, 0.0], [np.nan, 1.0], [np.inf, 1.0], [6e-8, 0.0], [6e4, 6e4]], dtype
+    )
     if dtype is np.float64:
-        records = np.concatenate([records, [[5e-324, 1e-310], [1e-170, 0.0], [1.7e308, 1.7e308], [1.3e154, 0.0]]])
+        records = np.concatenate(
+            [records, [[5e-324, 1e-310], [1e-170, 0.0], [1.7e308, 1.7e308], [1.3e154, 0.0]]]
+        )
     with np.errstate(all="raise"):
         bounds = [l2_norms(records), squared_norms(records)]
         integers = exact.quantise({"a": records}, np.ones(len(records)), **WHERE)
@@ -85,7 +101,9 @@ def test_no_record_raises_whatever_the_caller_wants_to_be_raised(dtype: Any) -> 
 
 def test_messages_do_not_tell_how_many_records_were_drawn() -> None:
     wrong: dict[str, Callable[[], object]] = {
-        "columns": lambda: exact.quantise({"a": np.ones((4321, 2)), "b": np.ones((4321, 3))}, np.ones((4321, 2)), **WHERE),
+        "columns": lambda: exact.quantise(
+            {"a": np.ones((4321, 2)), "b": np.ones((4321, 3))}, np.ones((4321, 2)), **WHERE
+        ),
         "rows": lambda: exact.quantise({"a": np.ones((4321, 2))}, np.ones(4320), **WHERE),
         "positions": lambda: ghost_squared_norms(np.ones((4321, 2, 1)), np.ones((4321, 3, 1))),
         "records": lambda: ghost_squared_norms(np.ones((4321, 2, 1)), np.ones((4320, 2, 1))),
@@ -101,7 +119,10 @@ def test_a_mask_hides_no_number_from_the_norm_or_the_check() -> None:
     assert l2_norms(hidden)[0] >= 5.0
     total = ExactSum({"a": 2}, **WHERE)
     total.add({"a": hidden}, np.ones(2))
-    assert total.integers()["a"].tolist() == [2.0**19 - 1, 2.0**19 - 1]  # the first record is too long, mask or not
+    assert total.integers()["a"].tolist() == [
+        2.0**19 - 1,
+        2.0**19 - 1,
+    ]  # the first record is too long, mask or not
 
 
 @pytest.mark.parametrize(("spacing", "noise_std"), [(2.0**800, 1e-300), (2.0**800, 1e-80)])

@@ -16,7 +16,9 @@ def truth(row: Records) -> Fraction:
 
 
 def awkward(dtype: type[np.floating]) -> list[Records]:
-    """Rows whose sums round the wrong way: one large entry before many small ones, denormals, both ends of the range."""
+    """Rows whose sums round the wrong way: one large entry before many small ones, denormals, both
+    ends of the range.
+    """
     info = np.finfo(dtype)
     generator = np.random.default_rng(1)
     small = np.full((1, 3001), float(info.eps) * 0.7, dtype)
@@ -60,7 +62,9 @@ def test_a_plain_float_norm_is_below_the_truth_on_the_same_row() -> None:
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
-def test_p13_a_record_that_is_not_finite_has_an_infinite_norm(bad: float, dtype: type[np.floating]) -> None:
+def test_p13_a_record_that_is_not_finite_has_an_infinite_norm(
+    bad: float, dtype: type[np.floating]
+) -> None:
     rows = np.ones((3, 4), dtype)
     rows[1, 2] = bad
     assert np.isinf(l2_norms(rows)).tolist() == [False, True, False]
@@ -69,7 +73,12 @@ def test_p13_a_record_that_is_not_finite_has_an_infinite_norm(bad: float, dtype:
 
 def test_the_whole_range_of_float64_has_a_norm() -> None:
     rows = np.array([[1e200, 1e200], [1e-200, 1e-200], [5e-324, 0.0]])
-    assert np.allclose(l2_norms(rows), [math.sqrt(2) * 1e200, math.sqrt(2) * 1e-200, 5e-324], rtol=1e-9, atol=1e-323)
+    assert np.allclose(
+        l2_norms(rows),
+        [math.sqrt(2) * 1e200, math.sqrt(2) * 1e-200, 5e-324],
+        rtol=1e-9,
+        atol=1e-323,
+    )
     assert l2_norms(rows)[2] > 0.0
 
 
@@ -91,7 +100,9 @@ def test_p15_every_bit_of_a_norm_is_the_records_own() -> None:
         assert np.array_equal(l2_norms(rows[::-1]), alone[::-1])
 
 
-@pytest.mark.parametrize("bad", [np.ones((2, 2), np.int64), np.ones((2, 2), complex), [[1.0]], np.float64(1.0)])
+@pytest.mark.parametrize(
+    "bad", [np.ones((2, 2), np.int64), np.ones((2, 2), complex), [[1.0]], np.float64(1.0)]
+)
 def test_what_is_no_array_of_floats_is_refused(bad: Records) -> None:
     with pytest.raises(ParameterError, match="float16, float32 or float64"):
         l2_norms(bad)
@@ -109,8 +120,13 @@ def test_the_stated_error_covers_float32_sums_in_the_worst_order(block: int) -> 
             total += float(part)
         error = norm_error(np.float32, row.shape[1], block)
         assert Fraction(float(error.bound(np.array([total]))[0])) >= truth(row)
-    assert norm_error(np.float32, 3001, 1).factor < norm_error(np.float32, 3001, 1024).factor < 1.0001
-    assert norm_error(np.float32, 3001, 32).bound(np.array([np.nan, np.inf, -1.0])).tolist() == [math.inf] * 3
+    assert (
+        norm_error(np.float32, 3001, 1).factor < norm_error(np.float32, 3001, 1024).factor < 1.0001
+    )
+    assert (
+        norm_error(np.float32, 3001, 32).bound(np.array([np.nan, np.inf, -1.0])).tolist()
+        == [math.inf] * 3
+    )
 
 
 def test_p14_half_precision_is_refused_with_the_reason() -> None:

@@ -83,7 +83,9 @@ def test_p20_no_copy_and_no_pickle() -> None:
     drawn.close()
 
 
-def test_p20_an_interruption_while_noise_is_added_does_not_let_it_come_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_p20_an_interruption_while_noise_is_added_does_not_let_it_come_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
@@ -115,7 +117,9 @@ def test_p20_a_fork_cannot_use_it_and_does_not_wait_for_ever() -> None:
     assert drawn.release(np.zeros(10)).shape == (10,)
 
 
-def test_an_error_in_the_background_comes_out_where_somebody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_in_the_background_comes_out_where_somebody_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def broken(*_: object) -> None:
         raise NumericsError(expected="a sound machine", got="smoke", do="Run.")
 
@@ -138,8 +142,10 @@ def test_wrong_sums_are_refused_before_the_noise_is_used() -> None:
 
 
 @pytest.mark.parametrize("lost", [False, True], ids=["closed", "lost"])
-def test_no_thread_is_left_behind(lost: bool, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: FBT001
-    """The thread of noise that nobody wants stops at the next piece, or at the latest when it is through."""
+def test_no_thread_is_left_behind(lost: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread of noise that nobody wants stops at the next piece, or at the latest when it is
+    through.
+    """
     going = threading.Event()
     rounds = []
 

@@ -16,7 +16,11 @@ FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO = 0x800, 0x400, 0xC00  # x86
 
 
 def test_pieces_do_not_matter() -> None:
-    words = Source.unsafe_test_key(bytes(32)).stream(Purpose.NOISE, step=0).words(2 * box_muller.CHUNK * 2 + 10)
+    words = (
+        Source.unsafe_test_key(bytes(32))
+        .stream(Purpose.NOISE, step=0)
+        .words(2 * box_muller.CHUNK * 2 + 10)
+    )
     scale = 2.0**31  # many undecided pairs
     whole = np.empty(words.size)
     undecided = box_muller.candidates(words, scale, whole)
@@ -48,8 +52,13 @@ def test_undecided_pairs_are_those_near_a_boundary() -> None:
     found = box_muller.candidates(words, scale, out)
     source = Source.unsafe_test_key(bytes(32)).stream(Purpose.NOISE, step=0)
     exact = [refine(source, int(pair), words[2 * pair : 2 * pair + 2], scale) for pair in found]
-    close = [np.abs(np.array(e) - out[2 * p : 2 * p + 2]).max() <= 1 for e, p in zip(exact, found, strict=True)]
-    inside = (words[0::2][found] >> np.uint64(1) >= 2**43) & (words[0::2][found] >> np.uint64(1) <= 2**63 - 2**45)
+    close = [
+        np.abs(np.array(e) - out[2 * p : 2 * p + 2]).max() <= 1
+        for e, p in zip(exact, found, strict=True)
+    ]
+    inside = (words[0::2][found] >> np.uint64(1) >= 2**43) & (
+        words[0::2][found] >> np.uint64(1) <= 2**63 - 2**45
+    )
     assert np.all(np.array(close)[inside])
 
 
@@ -68,7 +77,10 @@ def test_the_signs_and_the_exchange() -> None:
     assert all_three == (-x2, -x1)
 
 
-@pytest.mark.skipif(sys.platform != "linux" or platform.machine() != "x86_64", reason="codes of fesetround on x86 Linux")
+@pytest.mark.skipif(
+    sys.platform != "linux" or platform.machine() != "x86_64",
+    reason="codes of fesetround on x86 Linux",
+)
 @pytest.mark.parametrize("mode", [FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO])
 def test_another_rounding_mode_is_refused(mode: int) -> None:
     libm = ctypes.CDLL("libm.so.6")

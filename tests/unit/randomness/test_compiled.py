@@ -1,4 +1,6 @@
-"""The compiled kernel against the NumPy path: the same bits before rounding, the same integers, a superset of doubts."""
+"""The compiled kernel against the NumPy path: the same bits before rounding, the same integers, a
+superset of doubts.
+"""
 
 import re
 import sys
@@ -19,17 +21,23 @@ def random_words(count: int, key: int = 1) -> NDArray[np.uint64]:
 
 
 def edge_words() -> NDArray[np.uint64]:
-    """Both ends of the window, powers of two, sqrt(1/2), and angles at the ends and in the middle, with all four signs."""
+    """Both ends of the window, powers of two, sqrt(1/2), and angles at the ends and in the middle,
+    with all four signs.
+    """
     firsts = [0, 1, 2, 2**64 - 1, 2**63, 2**63 - 1]
     for middle in [2**44, 2**64 - 2**46, 0xB504F333F9DE6484, *(2**k for k in range(40, 64))]:
-        firsts += [middle + d for d in (-(2**11), -3, -2, -1, 0, 1, 2, 3, 2**11) if middle + d < 2**64]
+        firsts += [
+            middle + d for d in (-(2**11), -3, -2, -1, 0, 1, 2, 3, 2**11) if middle + d < 2**64
+        ]
     angles = [0, 1, 2**51 - 1, 2**51, 2**51 + 1, 2**52 - 2, 2**52 - 1]
     seconds = [angle | quarter << 62 | 0x3FF << 52 for angle in angles for quarter in range(4)]
     pairs = [(first, second) for first in firsts for second in seconds]
     return np.array(pairs, np.uint64).reshape(-1)
 
 
-def both(words: NDArray[np.uint64], scale: float) -> tuple[NDArray[np.float64], NDArray[np.float64], set[int], set[int]]:
+def both(
+    words: NDArray[np.uint64], scale: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64], set[int], set[int]]:
     ours, theirs = np.empty(words.size), np.empty(words.size)
     doubts = set(_compiled.candidates(words, scale, ours).tolist())
     their_doubts = set(box_muller.candidates(words, scale, theirs).tolist())
@@ -38,7 +46,9 @@ def both(words: NDArray[np.uint64], scale: float) -> tuple[NDArray[np.float64], 
 
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("words", [random_words(2**16), edge_words()], ids=["random", "edges"])
-def test_same_integers_and_same_doubts_as_the_numpy_path(words: NDArray[np.uint64], scale: float) -> None:
+def test_same_integers_and_same_doubts_as_the_numpy_path(
+    words: NDArray[np.uint64], scale: float
+) -> None:
     ours, theirs, doubts, their_doubts = both(words, scale)
     assert doubts == their_doubts
     decided = [j for j in range(len(ours)) if j not in doubts]
@@ -54,7 +64,9 @@ def in_numpy(words: NDArray[np.uint64], scale: float) -> tuple[NDArray[np.float6
 
 
 def test_the_compiled_code_rounds_after_every_operation_as_numpy_does() -> None:
-    """The kernel's functions run by NumPy give the bits that the compiled code gives, so nothing was fused or reordered."""
+    """The kernel's functions run by NumPy give the bits that the compiled code gives, so nothing
+    was fused or reordered.
+    """
     words = random_words(2**12)
     for scale in SCALES:
         compiled = []
@@ -77,7 +89,9 @@ def test_the_operations_are_those_that_the_error_budget_is_proven_for() -> None:
     power, a, r = np.empty(u.size), np.empty(u.size), np.empty(u.size)
     box_muller._split(mantissa.view(np.int64), power.view(np.int64))
     box_muller.radius(mantissa, power.view(np.int64).astype(np.float64), scale, a, r)
-    fraction = ((words[1::2] & np.uint64(2**52 - 1)) | np.uint64(0x3FF << 52)).view(np.float64) - 1.5
+    fraction = ((words[1::2] & np.uint64(2**52 - 1)) | np.uint64(0x3FF << 52)).view(
+        np.float64
+    ) - 1.5
     sine, cosine = np.empty(u.size), np.empty(u.size)
     box_muller.sine_cosine(fraction, sine, cosine)
     r = np.where(words[1::2] >> np.uint64(63), -r, r)
@@ -91,7 +105,9 @@ def test_the_machine_code_is_vectorised_and_fuses_nothing() -> None:
     (code,) = _compiled._compiled_block.inspect_asm().values()
     assert not re.search(r"\bv?fn?m(add|sub|la|ls)", code)
     if has_avx2():  # with less, the compiler leaves the loop as it is: slower, and the same numbers
-        assert len(re.findall(r"v?sqrtpd", code)) >= 2, "a loop without packed square roots: it was not vectorised"
+        assert len(re.findall(r"v?sqrtpd", code)) >= 2, (
+            "a loop without packed square roots: it was not vectorised"
+        )
 
 
 def test_the_search_for_fused_instructions_finds_one() -> None:
@@ -120,7 +136,9 @@ def test_any_even_size(size: int) -> None:
 
 
 def test_p18_a_kernel_that_does_not_agree_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    def wrong(words: object, scale: float, limit: float, out: NDArray[np.float64]) -> NDArray[np.intp]:
+    def wrong(
+        words: object, scale: float, limit: float, out: NDArray[np.float64]
+    ) -> NDArray[np.intp]:
         out[:] = 1.0
         return np.empty(0, np.intp)
 
@@ -134,7 +152,9 @@ def test_p18_a_kernel_that_does_not_agree_is_refused(monkeypatch: pytest.MonkeyP
 
 
 def test_without_numba_the_numpy_path_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "discreet.randomness._compiled", None)  # a module that is None cannot be imported
+    monkeypatch.setitem(
+        sys.modules, "discreet.randomness._compiled", None
+    )  # a module that is None cannot be imported
     monkeypatch.delattr("discreet.randomness._compiled")
     monkeypatch.setitem(gaussian._asked_for, "numbers", 2**40)
     gaussian._compiled.cache_clear()
@@ -144,7 +164,9 @@ def test_without_numba_the_numpy_path_is_used(monkeypatch: pytest.MonkeyPatch) -
         gaussian._compiled.cache_clear()
 
 
-def test_with_numba_the_compiled_path_is_used_where_it_pays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_numba_the_compiled_path_is_used_where_it_pays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(gaussian._asked_for, "numbers", gaussian._WORTH_COMPILING - 1)
     assert gaussian._backend() is box_muller.candidates
     monkeypatch.setitem(gaussian._asked_for, "numbers", gaussian._WORTH_COMPILING)

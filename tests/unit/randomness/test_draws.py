@@ -32,14 +32,22 @@ def test_p27_the_digits_are_the_probability_exactly(probability: float) -> None:
 
 
 def check_all_first_digits(probability: float) -> None:
-    """Feed each of the 65536 first digits once: the heads are those below, and the one tie is decided by the next digit."""
+    """Feed each of the 65536 first digits once: the heads are those below, and the one tie is
+    decided by the next digit.
+    """
     first, *rest = draws._digits(probability)
     words = coins(EVERY_DIGIT)
     if not rest:
         assert bernoulli(written(words), probability, 0, 2**16).tolist() == list(range(first))
         return
-    below_it = bernoulli(written(words, digit_1=[rest[0] - 1]), probability, 0, 2**16) if rest[0] else None
-    above_it = bernoulli(written(words, digit_1=[rest[0] + 1]), probability, 0, 2**16) if rest[0] < 2**64 - 1 else None
+    below_it = (
+        bernoulli(written(words, digit_1=[rest[0] - 1]), probability, 0, 2**16) if rest[0] else None
+    )
+    above_it = (
+        bernoulli(written(words, digit_1=[rest[0] + 1]), probability, 0, 2**16)
+        if rest[0] < 2**64 - 1
+        else None
+    )
     assert below_it is None or below_it.tolist() == list(range(first + 1))
     assert above_it is None or above_it.tolist() == list(range(first))
 
@@ -67,8 +75,19 @@ def test_p27_the_smallest_float_is_decided_at_its_last_digit() -> None:
 def check_ranges_join() -> None:
     """Ties come first in a block and last, and ranges begin and end in the middle of blocks."""
     whole = bernoulli(stream(), 1.5 * 2.0**-10 + 2.0**-17, 0, 3 * draws._BLOCK + 7)
-    edges = [0, 1, draws._BLOCK - 1, draws._BLOCK + 5, 2 * draws._BLOCK, 3 * draws._BLOCK + 6, 3 * draws._BLOCK + 7]
-    parts = [bernoulli(stream(), 1.5 * 2.0**-10 + 2.0**-17, start, stop) for start, stop in itertools.pairwise(edges)]
+    edges = [
+        0,
+        1,
+        draws._BLOCK - 1,
+        draws._BLOCK + 5,
+        2 * draws._BLOCK,
+        3 * draws._BLOCK + 6,
+        3 * draws._BLOCK + 7,
+    ]
+    parts = [
+        bernoulli(stream(), 1.5 * 2.0**-10 + 2.0**-17, start, stop)
+        for start, stop in itertools.pairwise(edges)
+    ]
     np.testing.assert_array_equal(np.concatenate(parts), whole)
 
 
@@ -78,19 +97,29 @@ def test_p22_coins_do_not_depend_on_the_range_asked_for() -> None:
 
 def test_ties_of_one_block_read_different_words() -> None:
     first, second = draws._digits(0.3)
-    heads = bernoulli(written(coins([first] * 3), digit_1=[second - 1, second + 1, second - 1]), 0.3, 0, 3)
+    heads = bernoulli(
+        written(coins([first] * 3), digit_1=[second - 1, second + 1, second - 1]), 0.3, 0, 3
+    )
     assert heads.tolist() == [0, 2]
-    later = bernoulli(written(coins([first] * 3), digit_1=[second - 1, second + 1, second - 1]), 0.3, 2, 3)
+    later = bernoulli(
+        written(coins([first] * 3), digit_1=[second - 1, second + 1, second - 1]), 0.3, 2, 3
+    )
     assert later.tolist() == [2]
 
 
 def check_tie_words_belong_to_blocks() -> None:
-    """The first position of the second block ties: it reads that block's first tie word, however the range begins."""
+    """The first position of the second block ties: it reads that block's first tie word, however
+    the range begins.
+    """
     first, second = draws._digits(0.3)
     words = coins([2**16 - 1] * draws._BLOCK + [first])
     ties = [second + 1] + [0] * (draws._BLOCK - 1) + [second - 1]
-    assert bernoulli(written(words, digit_1=ties), 0.3, 0, draws._BLOCK + 1).tolist() == [draws._BLOCK]
-    assert bernoulli(written(words, digit_1=ties), 0.3, draws._BLOCK, draws._BLOCK + 1).tolist() == [draws._BLOCK]
+    assert bernoulli(written(words, digit_1=ties), 0.3, 0, draws._BLOCK + 1).tolist() == [
+        draws._BLOCK
+    ]
+    assert bernoulli(
+        written(words, digit_1=ties), 0.3, draws._BLOCK, draws._BLOCK + 1
+    ).tolist() == [draws._BLOCK]
 
 
 def test_p22_tie_words_belong_to_blocks() -> None:
@@ -131,7 +160,9 @@ def test_integers_pass_over_the_words_that_would_bias_them(bound: int) -> None:
 
 def test_integers_beyond_one_block_are_those_of_one_sequence() -> None:
     count = draws._BLOCK + 3
-    np.testing.assert_array_equal(below(stream(), 2**62 + 1, count)[:1000], below(stream(), 2**62 + 1, 1000))
+    np.testing.assert_array_equal(
+        below(stream(), 2**62 + 1, count)[:1000], below(stream(), 2**62 + 1, 1000)
+    )
 
 
 def test_a_bound_below_one_is_refused() -> None:
@@ -142,7 +173,10 @@ def test_a_bound_below_one_is_refused() -> None:
 # --- subsets ---
 
 
-@pytest.mark.parametrize(("size", "population"), [(0, 0), (0, 5), (5, 5), (1, 1), (3, 10**12), (6, 100), (7, 100), (99, 100)])
+@pytest.mark.parametrize(
+    ("size", "population"),
+    [(0, 0), (0, 5), (5, 5), (1, 1), (3, 10**12), (6, 100), (7, 100), (99, 100)],
+)
 def test_a_subset_has_its_size(size: int, population: int) -> None:
     drawn = subset(stream(), size, population)
     assert drawn.dtype == np.int64
@@ -164,8 +198,13 @@ def test_a_subset_larger_than_the_population_is_refused() -> None:
 
 
 def check_ties_are_put_in_random_order() -> None:
-    """All keys equal: the order is that of the tie words, so the 24 orders of these give the 24 permutations."""
-    seen = {tuple(permutation(written([5] * 4, tie_0=list(words)), 4).tolist()) for words in itertools.permutations(range(4))}
+    """All keys equal: the order is that of the tie words, so the 24 orders of these give the 24
+    permutations.
+    """
+    seen = {
+        tuple(permutation(written([5] * 4, tie_0=list(words)), 4).tolist())
+        for words in itertools.permutations(range(4))
+    }
     assert len(seen) == 24
 
 
@@ -176,7 +215,12 @@ def test_equal_keys_of_a_permutation_are_decided_by_more_bits() -> None:
 def test_a_tie_stays_in_its_run() -> None:
     words = [2**63, 1, 2**63, 2]  # elements 1 and 3 tie in front, 0 and 2 behind
     assert permutation(written(words, tie_0=[9, 1, 1, 9]), 4).tolist() == [3, 1, 0, 2]
-    assert permutation(written(words, tie_0=[9, 9, 1, 9], tie_1=[1, 9, 9, 1]), 4).tolist() == [1, 3, 2, 0]  # drawn again
+    assert permutation(written(words, tie_0=[9, 9, 1, 9], tie_1=[1, 9, 9, 1]), 4).tolist() == [
+        1,
+        3,
+        2,
+        0,
+    ]  # drawn again
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 64, 65, 1000])
@@ -198,7 +242,9 @@ def test_ranges_give_their_smallest_keys() -> None:
 
 def test_equal_keys_of_a_range_are_all_drawn_again() -> None:
     starts, stops = np.array([0, 3]), np.array([3, 6])
-    chosen = smallest_keys(written([], keys_0=[1, 1, 0, 5, 6, 7], keys_1=[0, 8, 9, 0, 0, 0]), starts, stops, 1)
+    chosen = smallest_keys(
+        written([], keys_0=[1, 1, 0, 5, 6, 7], keys_1=[0, 8, 9, 0, 0, 0]), starts, stops, 1
+    )
     assert chosen.tolist() == [0, 3]
 
 

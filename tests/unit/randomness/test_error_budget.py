@@ -1,4 +1,6 @@
-"""The error bound of the fast path, confirmed by the program in support/error_budget.py; and what the program would notice."""
+"""The error bound of the fast path, confirmed by the program in support/error_budget.py; and what
+the program would notice.
+"""
 
 from typing import Any
 
@@ -35,13 +37,17 @@ def test_the_cells_cover_the_window() -> None:
         ("HIGHEST", 2.0**63 - 2.0**40),
     ],
 )
-def test_a_wrong_constant_breaks_the_bound(monkeypatch: pytest.MonkeyPatch, name: str, value: object) -> None:
+def test_a_wrong_constant_breaks_the_bound(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: object
+) -> None:
     monkeypatch.setattr(box_muller, name, value)
     assert largest_error() > box_muller.ERROR
 
 
 def test_an_unsteady_order_of_operations_breaks_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Adding 2^70 and subtracting it again loses bits: the program walks what is executed, so it must notice."""
+    """Adding 2^70 and subtracting it again loses bits: the program walks what is executed, so it
+    must notice.
+    """
     stable = box_muller.radius
 
     def unsteady(mantissa: Any, *others: Any) -> None:
@@ -54,7 +60,9 @@ def test_an_unsteady_order_of_operations_breaks_the_bound(monkeypatch: pytest.Mo
 
 
 def test_true_errors_are_below_the_bound_and_not_far_below() -> None:
-    """Against 60 digits, at both ends of both prefixes. The program's bound must not be an accident of a wrong rule."""
+    """Against 60 digits, at both ends of both prefixes. The program's bound must not be an accident
+    of a wrong rule.
+    """
     words = adversarial(1_500, 1.0, seed=1)
     u = (words[0::2] >> np.uint64(1)).astype(np.int64).astype(float)
     inside = (u >= box_muller.LOWEST) & (u <= box_muller.HIGHEST)
@@ -73,5 +81,7 @@ def test_true_errors_are_below_the_bound_and_not_far_below() -> None:
             for end in (0, 1):
                 true = mpmath.sqrt(-2 * mpmath.log(mpmath.mpf((int(word) >> 1) + end) / 2**63))
                 b = (mpmath.mpf(int(angle) + end) / 2**52 - 0.5) * mpmath.pi / 2
-                worst = max(worst, abs(true * mpmath.cos(b) - c[j]), abs(true * mpmath.sin(b) - s[j]))
+                worst = max(
+                    worst, abs(true * mpmath.cos(b) - c[j]), abs(true * mpmath.sin(b) - s[j])
+                )
     assert 2.0**-46 < worst < largest_error()

@@ -1,4 +1,6 @@
-"""Noise of one release: every position once, the same numbers however they are taken, and what is refused."""
+"""Noise of one release: every position once, the same numbers however they are taken, and what is
+refused.
+"""
 
 import copy
 import multiprocessing
@@ -53,12 +55,17 @@ def test_pieces_longer_than_a_chunk() -> None:
     size = 2 * gaussian._CHUNK + 7
     whole = noise(size).take(size)
     parts = noise(size)
-    assert np.array_equal(whole, np.concatenate([parts.take(3), parts.take(gaussian._CHUNK + 2), parts.take(parts.left)]))
+    assert np.array_equal(
+        whole,
+        np.concatenate([parts.take(3), parts.take(gaussian._CHUNK + 2), parts.take(parts.left)]),
+    )
 
 
 def test_every_pair_refined_gives_the_same_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     """A backend may leave any pair undecided."""
-    monkeypatch.setattr(gaussian, "_backend", lambda: lambda words, scale, out: np.arange(out.size // 2))
+    monkeypatch.setattr(
+        gaussian, "_backend", lambda: lambda words, scale, out: np.arange(out.size // 2)
+    )
     assert np.array_equal(noise(1_000).take(1_000), WHOLE[:1_000])
 
 
@@ -125,7 +132,11 @@ def test_scales_outside_the_proof_are_refused(scale: float) -> None:
 def test_p20_a_stream_serves_one_release() -> None:
     source = stream()
     GaussianNoise(source, scale=SCALE, size=4)
-    for use in (lambda: GaussianNoise(source, scale=SCALE, size=4), lambda: source.words(1), lambda: source.child("x")):
+    for use in (
+        lambda: GaussianNoise(source, scale=SCALE, size=4),
+        lambda: source.words(1),
+        lambda: source.child("x"),
+    ):
         with pytest.raises(RandomnessMisuse):
             use()
 
@@ -201,7 +212,9 @@ def test_p18_nothing_shows_the_key() -> None:
     try:
         source.take(10)
     except RandomnessMisuse as error:
-        shown += "".join(traceback.TracebackException.from_exception(error, capture_locals=True).format())
+        shown += "".join(
+            traceback.TracebackException.from_exception(error, capture_locals=True).format()
+        )
     with pytest.raises(TypeError):
         vars(source)
     assert "not shown" in shown
@@ -230,9 +243,15 @@ def test_several_arrays_have_the_noise_of_one(sizes: tuple[int, ...]) -> None:
     """Wrong: the noise begins anew with every array, so that a difference of two shows its sums."""
     grid = Grid.for_noise(noise_std=1.1, clip_norm=1.0)
     kinds = [(size, number) for number, size in enumerate(sizes)]
-    sums: list[NDArray[np.floating]] = [np.linspace(-3.0, 5.0, size, dtype="f4" if at % 2 else "f8") for size, at in kinds]
-    outs: list[NDArray[np.floating]] = [np.empty(size, "f8" if at % 3 else "f4") for size, at in kinds]
-    whole = release(np.concatenate(sums, dtype=np.float64), grid=grid, noise_std=1.1, stream=stream())
+    sums: list[NDArray[np.floating]] = [
+        np.linspace(-3.0, 5.0, size, dtype="f4" if at % 2 else "f8") for size, at in kinds
+    ]
+    outs: list[NDArray[np.floating]] = [
+        np.empty(size, "f8" if at % 3 else "f4") for size, at in kinds
+    ]
+    whole = release(
+        np.concatenate(sums, dtype=np.float64), grid=grid, noise_std=1.1, stream=stream()
+    )
     gaussian.release_all([*zip(sums, outs, strict=True)], grid=grid, noise_std=1.1, stream=stream())
     for out, part in zip(outs, np.split(whole, np.cumsum(sizes)[:-1]), strict=True):
         assert np.array_equal(out, part.astype(out.dtype))
@@ -244,7 +263,9 @@ def test_one_bad_sum_among_several_arrays_is_refused_before_anything_is_written(
     with pytest.raises(NumericsError):
         gaussian.release_all([(one, one), (other, other)], grid=grid, noise_std=1.1, stream=unused)
     assert one.tolist() == [1.0, 1.0, 1.0]
-    gaussian.release_all([(one, one), (np.zeros(2), other)], grid=grid, noise_std=1.1, stream=unused)
+    gaussian.release_all(
+        [(one, one), (np.zeros(2), other)], grid=grid, noise_std=1.1, stream=unused
+    )
 
 
 def test_out_may_be_the_sums_or_of_another_type() -> None:
@@ -259,12 +280,16 @@ def test_out_may_be_the_sums_or_of_another_type() -> None:
 
 @pytest.mark.parametrize("shift", [-3, 0, 5])
 def test_out_may_overlap_the_sums(shift: int) -> None:
-    """A piece that is written must not become the sums of a later piece: noise would be added to noise."""
+    """A piece that is written must not become the sums of a later piece: noise would be added to
+    noise.
+    """
     size = 2 * gaussian._CHUNK + 11
     memory = np.linspace(-4, 4, size + 10)
     sums, out = memory[5 : size + 5], memory[5 + shift : size + 5 + shift]
     expected = release(sums.copy(), grid=GRID, noise_std=1.1, stream=stream())
-    assert np.array_equal(release(sums, grid=GRID, noise_std=1.1, stream=stream(), out=out), expected)
+    assert np.array_equal(
+        release(sums, grid=GRID, noise_std=1.1, stream=stream(), out=out), expected
+    )
 
 
 def test_a_bad_sum_in_the_last_of_many_pieces_is_refused_before_anything_is_written() -> None:
@@ -277,14 +302,18 @@ def test_a_bad_sum_in_the_last_of_many_pieces_is_refused_before_anything_is_writ
 
 
 def test_every_value_of_a_subclass_gets_noise() -> None:
-    """An array like this one keeps two axes: its slices are not pieces of numbers. A masked array is refused."""
+    """An array like this one keeps two axes: its slices are not pieces of numbers. A masked array
+    is refused.
+    """
 
     class Stubborn(np.ndarray):
         def reshape(self, *shape: Any, **_: Any) -> Any:
             return self if self.ndim == 2 else super().reshape(*shape)
 
     size = gaussian._CHUNK + 10
-    out = np.asarray(release(np.zeros((1, size)).view(Stubborn), grid=GRID, noise_std=1.1, stream=stream()))
+    out = np.asarray(
+        release(np.zeros((1, size)).view(Stubborn), grid=GRID, noise_std=1.1, stream=stream())
+    )
     assert np.count_nonzero(out) > size - 10
     with pytest.raises(ParameterError, match="mask"):
         release(np.ma.masked_array(np.zeros(3), True), grid=GRID, noise_std=1.1, stream=stream())
@@ -304,7 +333,9 @@ def test_a_view_of_a_torch_tensor() -> None:
 
 
 def test_a_release_has_no_negative_zeros() -> None:
-    """-0.0 + -0.0 is -0.0: with a negative zero in the noise, the sign of a sum that is zero would be released."""
+    """-0.0 + -0.0 is -0.0: with a negative zero in the noise, the sign of a sum that is zero would
+    be released.
+    """
     grid = Grid(1.0)
     for zero in (0.0, -0.0):
         out = release(np.full(4_000, zero), grid=grid, noise_std=0.3, stream=stream())
@@ -313,7 +344,9 @@ def test_a_release_has_no_negative_zeros() -> None:
 
 
 def test_a_number_and_an_empty_array() -> None:
-    assert release(np.zeros(()), grid=GRID, noise_std=1.1, stream=stream()) == GRID.spacing * WHOLE[0]
+    assert (
+        release(np.zeros(()), grid=GRID, noise_std=1.1, stream=stream()) == GRID.spacing * WHOLE[0]
+    )
     assert release(np.zeros((0, 3)), grid=GRID, noise_std=1.1, stream=stream()).shape == (0, 3)
 
 
@@ -326,7 +359,9 @@ def test_bad_sums_are_refused_before_anything_is_drawn(value: float) -> None:
     release(np.zeros(3), grid=GRID, noise_std=1.1, stream=source)
 
 
-@pytest.mark.parametrize("out", [np.zeros(4), np.zeros(3, np.float16), np.zeros(6)[::2], [0.0, 0.0, 0.0]])
+@pytest.mark.parametrize(
+    "out", [np.zeros(4), np.zeros(3, np.float16), np.zeros(6)[::2], [0.0, 0.0, 0.0]]
+)
 def test_a_wrong_out_is_refused_before_anything_is_drawn(out: Any) -> None:
     source = stream()
     with pytest.raises(ParameterError, match="out"):
@@ -341,7 +376,9 @@ def test_p20_one_stream_for_two_releases_is_refused() -> None:
         release(np.zeros(3), grid=GRID, noise_std=1.1, stream=source)
 
 
-def test_an_interrupted_release_does_not_give_its_stream_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_release_does_not_give_its_stream_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def interrupted(words: object, scale: object, out: object) -> None:
         raise KeyboardInterrupt
 

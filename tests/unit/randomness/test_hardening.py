@@ -28,11 +28,15 @@ FORKS = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 
 
 def noise(size: int) -> GaussianNoise:
-    return GaussianNoise(Source.unsafe_test_key(KEY).stream(Purpose.NOISE, step=0), scale=2.0**23, size=size)
+    return GaussianNoise(
+        Source.unsafe_test_key(KEY).stream(Purpose.NOISE, step=0), scale=2.0**23, size=size
+    )
 
 
 def exit_code_of(fork: Callable[[], int], work: Callable[[], int]) -> int:
-    """What the child answers; a child that hangs is ended by the alarm, and a failed one answers 99."""
+    """What the child answers; a child that hangs is ended by the alarm, and a failed one answers
+    99.
+    """
     child = fork()
     if child == 0:
         signal.alarm(20)
@@ -50,7 +54,9 @@ def exit_code_of(fork: Callable[[], int], work: Callable[[], int]) -> int:
 @FORKS
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork.*:DeprecationWarning")
 def test_a_fork_draws_noise_of_its_own_on_a_thread() -> None:
-    """The lock of first use was still held by the child's main thread, so that every other thread waited for ever."""
+    """The lock of first use was still held by the child's main thread, so that every other thread
+    waited for ever.
+    """
 
     def work() -> int:
         def fork_again() -> int:
@@ -104,9 +110,14 @@ def test_p22_the_context_of_a_run_enters_the_key_that_ranks_share() -> None:
 
 
 def test_every_round_of_refinement_has_bits_of_its_own() -> None:
-    """With u = 0 in the words and in the first round, only the second round says how large the radius is."""
+    """With u = 0 in the words and in the first round, only the second round says how large the
+    radius is.
+    """
     words = np.array([0, 2**50], np.uint64)
-    decided = [refine(written([], refine_1=[0, 5], refine_2=[more, 7]), 0, words, 2.0**20) for more in (2**63, 2**40)]
+    decided = [
+        refine(written([], refine_1=[0, 5], refine_2=[more, 7]), 0, words, 2.0**20)
+        for more in (2**63, 2**40)
+    ]
     assert decided[0] != decided[1]
 
 
@@ -119,11 +130,15 @@ def test_words_are_those_of_the_stated_construction_and_no_key_serves_two_functi
     """HKDF-Expand and AES-CTR as docs/proofs/randomness.md says, written a second time."""
 
     def expanded(key: bytes, *labels: str) -> bytes:
-        info = b"".join(len(label).to_bytes(4, "big") + label.encode() for label in ("discreet", *labels))
+        info = b"".join(
+            len(label).to_bytes(4, "big") + label.encode() for label in ("discreet", *labels)
+        )
         return hmac.digest(key, info + b"\1", "sha256")
 
     def words(key: bytes) -> list[int]:
-        encryptor = Cipher(AES256(expanded(key, "words")), ECB()).encryptor()  # of counters: this is CTR
+        encryptor = Cipher(
+            AES256(expanded(key, "words")), ECB()
+        ).encryptor()  # of counters: this is CTR
         blocks = encryptor.update(b"".join(block.to_bytes(16, "big") for block in range(2)))
         return [int.from_bytes(blocks[8 * i : 8 * i + 8], "little") for i in range(4)]
 
@@ -137,8 +152,12 @@ def test_words_are_those_of_the_stated_construction_and_no_key_serves_two_functi
 
 
 @pytest.mark.parametrize("backend", [None, box_muller.candidates])
-def test_a_matrix_gets_a_number_of_its_own_in_every_place(backend: object, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The compiled kernel took the matrix's one row for one number: all places got the same noise, or memory was overrun."""
+def test_a_matrix_gets_a_number_of_its_own_in_every_place(
+    backend: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The compiled kernel took the matrix's one row for one number: all places got the same noise,
+    or memory was overrun.
+    """
     if backend is not None:
         monkeypatch.setattr(gaussian, "_backend", lambda: backend)
     for size in (4, 70_000):
@@ -161,7 +180,7 @@ def test_a_matrix_is_released_like_an_array() -> None:
 
 
 @pytest.mark.parametrize("hard", [False, True])
-def test_a_masked_array_is_refused_before_any_noise_is_used(hard: bool) -> None:  # noqa: FBT001
+def test_a_masked_array_is_refused_before_any_noise_is_used(hard: bool) -> None:
     """Masked places were passed over by `+=`: their sums would have been left without noise."""
     masked = np.ma.array([1.0, 2.0, 3.0], mask=[False, True, False], hard_mask=hard)
     stream = Source.unsafe_test_key(KEY).stream(Purpose.NOISE, step=0)
@@ -187,14 +206,18 @@ def test_arrays_that_are_not_aligned_get_the_same_noise() -> None:
 # --- numba that does not load ---
 
 
-def test_numba_whose_libraries_do_not_load_is_as_good_as_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_numba_whose_libraries_do_not_load_is_as_good_as_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     class Broken:
         def find_spec(self, name: str, *_: object) -> None:
             if name == "numba":
                 raise OSError("a shared object that cannot be opened")
 
     expected = noise(9).take(9)
-    for module in [name for name in sys.modules if name.split(".")[0] == "numba"] + ["discreet.randomness._compiled"]:
+    for module in [name for name in sys.modules if name.split(".")[0] == "numba"] + [
+        "discreet.randomness._compiled"
+    ]:
         monkeypatch.delitem(sys.modules, module, raising=False)
     monkeypatch.delattr("discreet.randomness._compiled", raising=False)
     monkeypatch.setattr(sys, "meta_path", [Broken(), *sys.meta_path])

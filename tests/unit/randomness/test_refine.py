@@ -1,4 +1,6 @@
-"""The exact path against 200 digits, the enclosures that it rests on, and the agreement of both paths."""
+"""The exact path against 200 digits, the enclosures that it rests on, and the agreement of both
+paths.
+"""
 
 import mpmath
 import numpy as np
@@ -19,14 +21,20 @@ def stream(step: int = 0) -> Stream:
     return Source.unsafe_test_key(bytes(range(32))).stream(Purpose.NOISE, step=step)
 
 
-def reference(source: Stream, pair: int, words: NDArray[np.uint64], scale: float, rounds: int = 4) -> tuple[int, int]:
-    """The same map at 200 digits, from the words and the bits of several rounds at once; the value, not an enclosure."""
+def reference(
+    source: Stream, pair: int, words: NDArray[np.uint64], scale: float, rounds: int = 4
+) -> tuple[int, int]:
+    """The same map at 200 digits, from the words and the bits of several rounds at once; the value,
+    not an enclosure.
+    """
     u, t = int(words[0]) >> 1, int(words[1]) % 2**52
     for i in range(1, rounds + 1):
         more, further = (int(w) for w in source.child(f"refine/{i}").words(2, start=2 * pair))
         u, t = (u << 64) + more, (t << 64) + further
     with mpmath.workdps(200):
-        r = mpmath.mpf(scale) * mpmath.sqrt(-2 * mpmath.log((mpmath.mpf(u) + 0.5) / mpmath.mpf(2) ** (63 + 64 * rounds)))
+        r = mpmath.mpf(scale) * mpmath.sqrt(
+            -2 * mpmath.log((mpmath.mpf(u) + 0.5) / mpmath.mpf(2) ** (63 + 64 * rounds))
+        )
         b = ((mpmath.mpf(t) + 0.5) / mpmath.mpf(2) ** (52 + 64 * rounds) - 0.5) * mpmath.pi / 2
         x1, x2 = (int(mpmath.nint(r * f(b))) for f in (mpmath.cos, mpmath.sin))
     x1, x2 = (-x1, -x2) if int(words[1]) >> 63 else (x1, x2)
@@ -45,7 +53,9 @@ def test_it_is_the_map_at_200_digits(scale: float) -> None:
 @pytest.mark.parametrize("u", [0, 1, 2, 2**63 - 1])
 @pytest.mark.parametrize("t", [0, 2**51 - 1, 2**51, 2**52 - 1])
 def test_prefixes_that_need_more_bits(u: int, t: int) -> None:
-    """With u = 0 the radius has no bound until more bits come; with u = 2^63 - 1 the interval reaches U = 1."""
+    """With u = 0 the radius has no bound until more bits come; with u = 2^63 - 1 the interval
+    reaches U = 1.
+    """
     source = stream()
     for flags in range(4):
         words = np.array([u << 1, t | flags << 62], np.uint64)
@@ -130,6 +140,8 @@ def test_both_paths_agree_on_a_quarter_of_a_million_adversarial_words(scale: flo
     assert disagreements(250_000, scale, seed=11)[0] == 0
 
 
-def test_a_margin_that_is_too_small_is_caught_by_the_same_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_margin_that_is_too_small_is_caught_by_the_same_words(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(box_muller, "threshold", lambda scale: 0.5)
     assert disagreements(4_000, 1.1 * 2**23, seed=3)[0] > 0

@@ -50,10 +50,14 @@ def test_every_address_has_words_of_its_own() -> None:
 
 
 def test_p20_a_new_source_has_a_new_key() -> None:
-    assert first(Source.system().stream(Purpose.NOISE, step=0)) != first(Source.system().stream(Purpose.NOISE, step=0))
+    assert first(Source.system().stream(Purpose.NOISE, step=0)) != first(
+        Source.system().stream(Purpose.NOISE, step=0)
+    )
 
 
-@pytest.mark.parametrize(("start", "count"), [(0, 0), (0, 1), (1, 1), (1, 2), (7, 40_000), (32_769, 70_001)])
+@pytest.mark.parametrize(
+    ("start", "count"), [(0, 0), (0, 1), (1, 1), (1, 2), (7, 40_000), (32_769, 70_001)]
+)
 def test_the_same_position_holds_the_same_word(start: int, count: int) -> None:
     whole = Source.unsafe_test_key(KEY).stream(Purpose.NOISE, step=0).words(110_000)
     piece = Source.unsafe_test_key(KEY).stream(Purpose.NOISE, step=0).words(count, start=start)
@@ -61,7 +65,9 @@ def test_the_same_position_holds_the_same_word(start: int, count: int) -> None:
 
 
 def test_p20_a_cursor_changes_no_word() -> None:
-    """Whoever reads on, back, ahead, from the middle of a block, or from another stream: the cipher is where it should be."""
+    """Whoever reads on, back, ahead, from the middle of a block, or from another stream: the cipher
+    is where it should be.
+    """
     streams = [Source.unsafe_test_key(KEY).stream(Purpose.NOISE, step=step) for step in (0, 1)]
     whole, cursor = [stream.words(2_000) for stream in streams], _cipher.Cursor()
     position = 0
@@ -74,22 +80,36 @@ def test_p20_a_cursor_changes_no_word() -> None:
         position += count
 
 
-def test_p20_a_cursor_that_was_interrupted_is_not_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    stream, cursor, out = Source.unsafe_test_key(KEY).stream(Purpose.NOISE, step=0), _cipher.Cursor(), np.empty(8, np.uint64)
+def test_p20_a_cursor_that_was_interrupted_is_not_used_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stream, cursor, out = (
+        Source.unsafe_test_key(KEY).stream(Purpose.NOISE, step=0),
+        _cipher.Cursor(),
+        np.empty(8, np.uint64),
+    )
     stream.fill(out, 0, cursor)
 
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(_cipher.Cursor, "keep", interrupted)  # the cipher went on, and nobody noted where it stands
+        patch.setattr(
+            _cipher.Cursor, "keep", interrupted
+        )  # the cipher went on, and nobody noted where it stands
         stream.fill(out, 8, cursor)
     stream.fill(out, 8, cursor)
     assert np.array_equal(out, stream.words(8, start=8))
 
 
-def test_p20_a_cursor_does_not_help_a_fork_or_a_spent_stream(monkeypatch: pytest.MonkeyPatch) -> None:
-    stream, cursor, out = Source.unsafe_test_key(KEY).stream(Purpose.NOISE, step=0), _cipher.Cursor(), np.empty(8, np.uint64)
+def test_p20_a_cursor_does_not_help_a_fork_or_a_spent_stream(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stream, cursor, out = (
+        Source.unsafe_test_key(KEY).stream(Purpose.NOISE, step=0),
+        _cipher.Cursor(),
+        np.empty(8, np.uint64),
+    )
     claimed = stream.claim(Purpose.NOISE)
     claimed.fill(out, 0, cursor)
     with pytest.raises(RandomnessMisuse, match="serve a release"):
@@ -116,14 +136,21 @@ def test_wrong_parameters() -> None:
             Source.unsafe_test_key(key)  # type: ignore[arg-type]
     for out in (np.empty(2), np.empty((2, 2), np.uint64), np.empty(4, np.uint64)[::2]):
         with pytest.raises(ParameterError):
-            source.stream(Purpose.NOISE, step=int(source._last.get((Purpose.NOISE, 0), -1)) + 1).fill(out)  # type: ignore[arg-type]
+            source.stream(
+                Purpose.NOISE, step=int(source._last.get((Purpose.NOISE, 0), -1)) + 1
+            ).fill(out)  # type: ignore[arg-type]
 
 
 def test_a_test_key_marks_what_comes_from_it() -> None:
     source = Source.unsafe_test_key(KEY)
     stream = source.stream(Purpose.NOISE, step=0)
     handed_on = stream.claim(Purpose.NOISE)
-    marks = {source.randomness, stream.randomness, handed_on.randomness, handed_on.child("x").randomness}
+    marks = {
+        source.randomness,
+        stream.randomness,
+        handed_on.randomness,
+        handed_on.child("x").randomness,
+    }
     assert marks == {Randomness.UNSAFE_TEST_KEY}
     assert Source.system().stream(Purpose.NOISE, step=0).randomness is Randomness.SYSTEM
 
@@ -178,18 +205,24 @@ def test_p18_no_frame_holds_a_key_when_something_fails(monkeypatch: pytest.Monke
         try:
             call()
         except BaseException as error:  # noqa: BLE001  (an interruption is the point)
-            return "".join(traceback.TracebackException.from_exception(error, capture_locals=True).format())
+            return "".join(
+                traceback.TracebackException.from_exception(error, capture_locals=True).format()
+            )
         raise AssertionError
 
     source = Source.unsafe_test_key(KEY)
     stream = source.stream(Purpose.NOISE, step=0)
     other = source.stream(Purpose.NOISE, step=1)
     secret = repr(KEY)[2:12]
-    shown = locals_of(lambda: source.stream(Purpose.NOISE, step=0)) + locals_of(lambda: stream.claim(Purpose.SAMPLE))
+    shown = locals_of(lambda: source.stream(Purpose.NOISE, step=0)) + locals_of(
+        lambda: stream.claim(Purpose.SAMPLE)
+    )
     monkeypatch.setattr(_cipher, "CTR", interrupted)
     shown += locals_of(lambda: other.words(4))
     monkeypatch.setattr(_cipher, "HKDFExpand", interrupted)
-    shown += locals_of(lambda: source.stream(Purpose.NOISE, step=2)) + locals_of(lambda: other.child("x"))
+    shown += locals_of(lambda: source.stream(Purpose.NOISE, step=2)) + locals_of(
+        lambda: other.child("x")
+    )
     assert "KeyboardInterrupt" in shown
     assert secret not in shown
     assert repr(other._reveal())[2:-1] not in shown

@@ -8,7 +8,19 @@ import pytest
 import discreet as dp
 from discreet.accounting.sources import phrase
 from discreet.report.words import upward
-from support.reports import DELTA, INFO, REFUSED, SAMPLINGS, analysed, extend, items, ledger_of, listed, planned, step_of
+from support.reports import (
+    DELTA,
+    INFO,
+    REFUSED,
+    SAMPLINGS,
+    analysed,
+    extend,
+    items,
+    ledger_of,
+    listed,
+    planned,
+    step_of,
+)
 
 FORMATS = ("html", "md", "json")
 
@@ -23,15 +35,32 @@ def made(sampling: dp.ledger.Sampling, adjacency: dp.Adjacency) -> tuple[dp.Repo
     return dp.Report.of(ledger, delta=DELTA), ledger.head()
 
 
-def required(report: dp.Report, head: str, sampling: dp.ledger.Sampling, adjacency: dp.Adjacency) -> dict[str, list[str]]:
-    """What each item must say; written down here once more, so that an item that falls silent is noticed."""
+def required(
+    report: dp.Report, head: str, sampling: dp.ledger.Sampling, adjacency: dp.Adjacency
+) -> dict[str, list[str]]:
+    """What each item must say; written down here once more, so that an item that falls silent is
+    noticed.
+    """
     claim = report.guarantee
     return {
         "1": ["Setting", "Central differential privacy", "trusted"],
-        "2a": ["Data accesses", "7 steps of 2 runs", "tuning", "the final one", "Not covered", "validation", "architecture"],
+        "2a": [
+            "Data accesses",
+            "7 steps of 2 runs",
+            "tuning",
+            "the final one",
+            "Not covered",
+            "validation",
+            "architecture",
+        ],
         "2b": ["output", "full sequence", "every checkpoint", "final model"],
         "2c": ["Unit", "One patient", "features and labels"],
-        "2d": ["Adjacency", adjacency.value.capitalize(), "neighbours", "How many records there are"],
+        "2d": [
+            "Adjacency",
+            adjacency.value.capitalize(),
+            "neighbours",
+            "How many records there are",
+        ],
         "3a": ["accounting", "PLD", "RDP", phrase(sampling), f"at most {upward(claim.upper)}"],
         "3b": [
             "Assumptions",
@@ -47,7 +76,10 @@ def required(report: dp.Report, head: str, sampling: dp.ledger.Sampling, adjacen
             "by the engine",
         ],
         "3c": [
-            f"({upward(claim.upper)}, {DELTA!r})-differentially private for one patient under {adjacency.value} adjacency",
+            (
+                f"({upward(claim.upper)}, {DELTA!r})-differentially private for one patient under "
+                f"{adjacency.value} adjacency"
+            ),
             *claim.assumptions,
             "mplification by sampling",
             "1/records",
@@ -59,7 +91,9 @@ def required(report: dp.Report, head: str, sampling: dp.ledger.Sampling, adjacen
 
 
 @pytest.mark.parametrize(("sampling", "adjacency"), analysed(), ids=str)
-def test_p48_every_item_of_the_checklist_is_answered(sampling: dp.ledger.Sampling, adjacency: dp.Adjacency) -> None:
+def test_p48_every_item_of_the_checklist_is_answered(
+    sampling: dp.ledger.Sampling, adjacency: dp.Adjacency
+) -> None:
     report, head = made(sampling, adjacency)
     wanted = required(report, head, sampling, adjacency)
     for form in FORMATS:
@@ -73,7 +107,9 @@ def test_p48_every_item_of_the_checklist_is_answered(sampling: dp.ledger.Samplin
 def test_p48_the_cases_are_all_that_have_an_analysis() -> None:
     assert len(analysed()) == 3 * len(SAMPLINGS) - len(REFUSED) == 16
     assert {type(sampling) for sampling in SAMPLINGS} == set(dp.ledger.Sampling.__args__)
-    for sampling, adjacency in [(kind, adj) for kind in SAMPLINGS for adj in dp.Adjacency if (type(kind), adj) in REFUSED]:
+    for sampling, adjacency in [
+        (kind, adj) for kind in SAMPLINGS for adj in dp.Adjacency if (type(kind), adj) in REFUSED
+    ]:
         with pytest.raises(dp.AccountingError):
             dp.account([(step_of(sampling), 1)], delta=DELTA, adjacency=adjacency)
 
@@ -81,10 +117,17 @@ def test_p48_the_cases_are_all_that_have_an_analysis() -> None:
 @pytest.mark.parametrize("form", FORMATS)
 def test_p48_headline_has_claim_unit_adjacency_delta_tier_and_both_accountants(form: str) -> None:
     report, _ = made(dp.Poisson(0.05), dp.Adjacency.ADD_OR_REMOVE)
-    text = {"html": report.html, "md": report.markdown, "json": report.json}[form]().split("The statement", 1)[0]
+    text = {"html": report.html, "md": report.markdown, "json": report.json}[form]().split(
+        "The statement", 1
+    )[0]
     claim, second = (
         report.guarantee,
-        dp.account([(step_of(dp.Poisson(0.05)), 7)], delta=DELTA, accountant="rdp", adjacency=INFO.adjacency),
+        dp.account(
+            [(step_of(dp.Poisson(0.05)), 7)],
+            delta=DELTA,
+            accountant="rdp",
+            adjacency=INFO.adjacency,
+        ),
     )
     for needed in (
         upward(claim.upper),
@@ -100,10 +143,15 @@ def test_p48_headline_has_claim_unit_adjacency_delta_tier_and_both_accountants(f
 
 def test_samples_that_amplify_have_a_guarantee_without_amplification_too() -> None:
     amplified = items(made(dp.Poisson(0.05), dp.Adjacency.ADD_OR_REMOVE)[0], "md")["3c"]
-    full = dp.account([(step_of(dp.Everything()), 7)], delta=DELTA, adjacency=dp.Adjacency.ADD_OR_REMOVE)
+    full = dp.account(
+        [(step_of(dp.Everything()), 7)], delta=DELTA, adjacency=dp.Adjacency.ADD_OR_REMOVE
+    )
     assert f"epsilon at most {upward(full.upper)}" in amplified
     for plain in (dp.Everything(), dp.Shuffled(10)):
-        assert "No amplification by sampling is claimed" in items(made(plain, dp.Adjacency.ZERO_OUT)[0], "md")["3c"]
+        assert (
+            "No amplification by sampling is claimed"
+            in items(made(plain, dp.Adjacency.ZERO_OUT)[0], "md")["3c"]
+        )
 
 
 def test_delta_is_compared_with_the_number_of_records() -> None:
@@ -111,7 +159,10 @@ def test_delta_is_compared_with_the_number_of_records() -> None:
     assert "Neither plan nor ledger say how many records" in unknown
     plan = planned()
     ledger = ledger_of((plan.step, plan.steps), info=plan.run_info("final"))
-    assert "(1,000 records), which it is" in items(dp.Report.of(ledger, delta=DELTA, plan=plan), "md")["3c"]
+    assert (
+        "(1,000 records), which it is"
+        in items(dp.Report.of(ledger, delta=DELTA, plan=plan), "md")["3c"]
+    )
     large = dp.Report.of(ledger, delta=1e-3, plan=plan)
     assert "WHICH IT IS NOT" in items(large, "md")["3c"]
     assert [found.severity for found in large.deviations if "1/records" in found.text] == ["wrong"]

@@ -27,11 +27,17 @@ EVIL = (
 
 
 def evil_report(text: str) -> dp.Report:
-    step = dp.Step(dp.Poisson(0.05), [dp.GaussianSum(text, 1.0, 5.0), dp.GaussianSum("z", 1.0, 5.0)])
-    ledger = ledger_of((step, 3), info=replace(INFO, label=text, unit=dp.Unit(text)), budget=listed((step, 9)))
+    step = dp.Step(
+        dp.Poisson(0.05), [dp.GaussianSum(text, 1.0, 5.0), dp.GaussianSum("z", 1.0, 5.0)]
+    )
+    ledger = ledger_of(
+        (step, 3), info=replace(INFO, label=text, unit=dp.Unit(text)), budget=listed((step, 9))
+    )
     extend(ledger, (step, 1), info=replace(INFO, label=text + "2", unit=dp.Unit(text)))
     ledger.change_budget(50.0, delta=DELTA, reason=text)
-    stopped = ledger.begin(replace(INFO, label=text, unit=dp.Unit(text), groups=step.groups), [(step, 2)])
+    stopped = ledger.begin(
+        replace(INFO, label=text, unit=dp.Unit(text), groups=step.groups), [(step, 2)]
+    )
     stopped.end(text)
     audit = replace(audit_of(ledger), method=text, unit=dp.Unit(text))
     stopped.mark(f"unsafe_{text}")
@@ -84,7 +90,9 @@ def test_the_page_is_self_contained() -> None:
 
 
 def test_every_chart_is_labelled_for_who_cannot_see_it() -> None:
-    page = dp.Report.of(ledger_of((dp.Step(dp.Poisson(0.05), [dp.GaussianSum("grad", 1.0, 5.0)]), 3)), delta=DELTA).html()
+    page = dp.Report.of(
+        ledger_of((dp.Step(dp.Poisson(0.05), [dp.GaussianSum("grad", 1.0, 5.0)]), 3)), delta=DELTA
+    ).html()
     charts = re.findall(r"<svg.*?</svg>", page, re.DOTALL)
     assert len(charts) == 3
     for chart in charts:
@@ -124,23 +132,36 @@ def test_rows_of_a_markdown_table_have_as_many_cells_as_its_header() -> None:
 
 def test_points_lie_on_the_canvas_and_grow_upwards() -> None:
     line = Line(
-        "spending", "t", "w", ("x", "y"), ((0.0, 0.0), (10.0, 2.0), (40.0, 3.0)), Table((), ()), limit=(5.0, "target 5")
+        "spending",
+        "t",
+        "w",
+        ("x", "y"),
+        ((0.0, 0.0), (10.0, 2.0), (40.0, 3.0)),
+        Table((), ()),
+        limit=(5.0, "target 5"),
     )
     drawing = draw_line(line)
     assert [x for x, _ in drawing.dots] == sorted(x for x, _ in drawing.dots)
     assert [y for _, y in drawing.dots] == sorted((y for _, y in drawing.dots), reverse=True)
-    assert all(drawing.left <= x <= drawing.right and drawing.top <= y <= drawing.bottom for x, y in drawing.dots)
+    assert all(
+        drawing.left <= x <= drawing.right and drawing.top <= y <= drawing.bottom
+        for x, y in drawing.dots
+    )
     assert drawing.limit is not None
     assert drawing.top <= drawing.limit.at < drawing.dots[-1][1]
 
 
 def test_a_line_of_zeros_is_drawn() -> None:
-    drawing = draw_line(Line("spending", "t", "w", ("x", "y"), ((0.0, 0.0), (1.0, 0.0)), Table((), ())))
+    drawing = draw_line(
+        Line("spending", "t", "w", ("x", "y"), ((0.0, 0.0), (1.0, 0.0)), Table((), ()))
+    )
     assert {y for _, y in drawing.dots} == {drawing.bottom}
 
 
 def test_bars_are_as_long_as_their_shares_and_long_names_are_cut() -> None:
-    drawing = draw_bars(Bars("g", "t", "w", (Bar("a", 0.25, ""), Bar("b" * 200, 0.75, ""), Bar("c", None, ""))))
+    drawing = draw_bars(
+        Bars("g", "t", "w", (Bar("a", 0.25, ""), Bar("b" * 200, 0.75, ""), Bar("c", None, "")))
+    )
     assert [bar.width / drawing.width for bar in drawing.bars] == [0.25, 0.75, 0.0]
     assert len(drawing.bars[1].name) < 50
     assert drawing.bars[1].full_name == "b" * 200

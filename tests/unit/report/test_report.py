@@ -16,7 +16,19 @@ from discreet.report import Subject
 from discreet.report.curves import unamplified
 from discreet.report.stamp import read_stamp
 from discreet.report.words import upward
-from support.reports import DELTA, INFO, STEP, audit_of, executed, extend, items, ledger_of, listed, planned, step_of
+from support.reports import (
+    DELTA,
+    INFO,
+    STEP,
+    audit_of,
+    executed,
+    extend,
+    items,
+    ledger_of,
+    listed,
+    planned,
+    step_of,
+)
 from support.source import ROOT
 
 FILTERED = replace(INFO, parameters=dp.Parameters.CHOSEN_FROM_OUTPUTS)
@@ -35,7 +47,10 @@ def test_the_claim_is_the_accountants() -> None:
     report = dp.Report.of(ledger, delta=DELTA)
     assert report.guarantee == dp.account(ledger, delta=DELTA)
     claim = json.loads(report.json())["claim"]
-    assert (claim["epsilon_upper"], claim["epsilon_lower"]) == (report.guarantee.upper, report.guarantee.lower)
+    assert (claim["epsilon_upper"], claim["epsilon_lower"]) == (
+        report.guarantee.upper,
+        report.guarantee.lower,
+    )
     assert claim["epsilon_rdp"] == dp.account(ledger, delta=DELTA, accountant="rdp").upper
     assert claim["holds"]
     assert status(report) == "holds"
@@ -76,10 +91,17 @@ def test_several_runs_with_different_steps_are_one_claim() -> None:
     report = dp.Report.of(ledger, delta=DELTA)
     assert report.guarantee == dp.account(ledger, delta=DELTA)
     document = json.loads(report.json())
-    assert [row["cells"][:2] for row in document["charges"]["rows"]] == [["first", "20"], ["second", "3"], ["second", "7"]]
+    assert [row["cells"][:2] for row in document["charges"]["rows"]] == [
+        ["first", "20"],
+        ["second", "3"],
+        ["second", "7"],
+    ]
     assert [row["cells"][1] for row in document["runs"]["rows"]] == ["first", "second", "together"]
     alone = [row["cells"][-1] for row in document["runs"]["rows"]]
-    expected = [dp.account(steps, delta=DELTA, adjacency=INFO.adjacency).upper for steps in ([(STEP, 20)], others)]
+    expected = [
+        dp.account(steps, delta=DELTA, adjacency=INFO.adjacency).upper
+        for steps in ([(STEP, 20)], others)
+    ]
     assert alone == [upward(expected[0]), upward(expected[1]), upward(report.guarantee.upper)]
     assert len(document["groups"]) == 3
 
@@ -97,7 +119,10 @@ def test_other_queries_than_gaussian_sums(query: dp.ledger.Query) -> None:
     step = dp.Step(dp.Everything(), [query, dp.GaussianSum("metric", 1.0, 30.0)])
     report = dp.Report.of(ledger_of((step, 2)), delta=DELTA)
     assert "metric" in report.html() and "metric" in report.markdown()  # noqa: PT018
-    assert report.guarantee.upper == dp.account([(step, 2)], delta=DELTA, adjacency=INFO.adjacency).upper
+    assert (
+        report.guarantee.upper
+        == dp.account([(step, 2)], delta=DELTA, adjacency=INFO.adjacency).upper
+    )
 
 
 def test_randomized_response() -> None:
@@ -113,9 +138,16 @@ def test_unsettled_steps_count_and_are_named() -> None:
     run.reserve(STEP, count=20).settle()
     lease = run.reserve(STEP, count=12)
     report = dp.Report.of(ledger, delta=DELTA)
-    assert report.guarantee.upper == dp.account([(STEP, 32)], delta=DELTA, adjacency=INFO.adjacency).upper
-    assert [(found.severity, found.text[:14]) for found in report.deviations] == [("note", "12 steps of 12")]
-    assert "12 steps were reserved and not settled; they count in full" in items(report, "json")["3b"]
+    assert (
+        report.guarantee.upper
+        == dp.account([(STEP, 32)], delta=DELTA, adjacency=INFO.adjacency).upper
+    )
+    assert [(found.severity, found.text[:14]) for found in report.deviations] == [
+        ("note", "12 steps of 12")
+    ]
+    assert (
+        "12 steps were reserved and not settled; they count in full" in items(report, "json")["3b"]
+    )
     assert lease.left == 12
 
 
@@ -126,7 +158,9 @@ def test_nothing_taken_costs_the_plan_unless_a_public_reason_was_declared(reason
     run.reserve(STEP, count=5).settle()
     run.end(reason)
     report = dp.Report.of(ledger, delta=DELTA)
-    assert report.guarantee.upper == (0.0 if reason else dp.account([(STEP, 5)], delta=DELTA, adjacency=INFO.adjacency).upper)
+    assert report.guarantee.upper == (
+        0.0 if reason else dp.account([(STEP, 5)], delta=DELTA, adjacency=INFO.adjacency).upper
+    )
     assert (f"Declared: “{reason}”." in report.html()) is bool(reason)
 
 
@@ -161,7 +195,9 @@ def test_a_marked_ledger_has_no_guarantee_and_no_curve() -> None:
     document = json.loads(report.json())
     assert status(report) == "void"
     assert not document["claim"]["holds"]
-    numbers = [value for name, value in document["claim"].items() if name.startswith(("epsilon", "hit"))]
+    numbers = [
+        value for name, value in document["claim"].items() if name.startswith(("epsilon", "hit"))
+    ]
     assert numbers == [None] * 7
     assert document["stamp"]["epsilon"] is None
     assert document["sentence"].endswith("in these data.")
@@ -178,7 +214,9 @@ def test_a_marked_ledger_has_no_guarantee_and_no_curve() -> None:
 
 
 def test_a_plan_without_privacy_charges_nothing_and_has_no_guarantee() -> None:
-    plan = dp.Plan(sampler=dp.Sampler(dp.Poisson(0.1), records=100, steps=3), mechanism=dp.NotPrivate())
+    plan = dp.Plan(
+        sampler=dp.Sampler(dp.Poisson(0.1), records=100, steps=3), mechanism=dp.NotPrivate()
+    )
     ledger = dp.Ledger.in_memory()
     ledger.begin(plan.run_info("baseline")).mark("unsafe_no_privacy")
     report = dp.Report.of(ledger, delta=DELTA, plan=plan)
@@ -213,10 +251,17 @@ def test_p39_a_filtered_ledger_claims_all_of_its_budget() -> None:
     document = json.loads(report.json())
     assert document["spending"] is None
     assert document["claim"]["epsilon_rdp"] is None
-    assert math.exp(2.0) * 0.01 + DELTA <= document["claim"]["hit_rate_at_1_percent"] < 0.0739 + 2 * DELTA
+    assert (
+        math.exp(2.0) * 0.01 + DELTA
+        <= document["claim"]["hit_rate_at_1_percent"]
+        < 0.0739 + 2 * DELTA
+    )
     assert "filter" in items(report, "md")["3a"]
     assert "Under a filter" in items(report, "md")["3c"]
-    assert "Every charge fits a filter that was fixed before the first release yes, checked" in items(report, "json")["3b"]
+    assert (
+        "Every charge fits a filter that was fixed before the first release yes, checked"
+        in items(report, "json")["3b"]
+    )
     assert document["held_to"]["table"]["rows"][-1]["cells"][2:4] == ["2", "1e-05"]
 
 
@@ -237,10 +282,23 @@ def test_an_odometer_states_its_own_number_and_the_tight_one_beside_it_with_its_
     figures = {figure["name"]: figure for figure in document["figures"]}
     assert figures["epsilon, at most"]["value"] == upward(report.guarantee.upper)
     assert figures["if all was fixed in advance"]["value"] == upward(tight)
-    assert f"epsilon would be at most {upward(tight)}; whether they were, the ledger does not show." in document["meaning"][0]
-    assert f"({upward(report.guarantee.upper)}, {DELTA!r})-differentially private" in document["sentence"]
-    assert "What the odometer counts with was fixed before the first release yes, checked" in items(report, "json")["3b"]
-    assert [row["cells"][1] for row in document["runs"]["rows"]] == ["first", f"run {ledger.runs()[1].number}", "together"]
+    assert (
+        f"epsilon would be at most {upward(tight)}; whether they were, the ledger does not show."
+        in document["meaning"][0]
+    )
+    assert (
+        f"({upward(report.guarantee.upper)}, {DELTA!r})-differentially private"
+        in document["sentence"]
+    )
+    assert (
+        "What the odometer counts with was fixed before the first release yes, checked"
+        in items(report, "json")["3b"]
+    )
+    assert [row["cells"][1] for row in document["runs"]["rows"]] == [
+        "first",
+        f"run {ledger.runs()[1].number}",
+        "together",
+    ]
 
 
 # --- what the ledger is held to ---
@@ -259,7 +317,8 @@ def test_every_budget_that_a_ledger_had_is_shown_with_its_reason() -> None:
         [rule, "2", "1e-05", "20", "the board again"],
     ]
     assert document["paragraphs"][0] == (
-        "A list of 20 steps that was fixed before the first release, and never more than (2, 1e-05)."
+        "A list of 20 steps that was fixed before the first release, and never more than (2, "
+        "1e-05)."
     )
 
 
@@ -271,9 +330,18 @@ def test_a_list_is_checked_from_the_rows_and_reasons_are_on_somebodys_word() -> 
     run.end("power failure")
     report = dp.Report.of(ledger, delta=DELTA)
     assumptions = items(report, "json")["3b"]
-    assert "they are a list yes, checked The list is in the rows before the first charge" in assumptions
-    assert f"Run {run.number} (“first”) ended early for a public reason relied on Declared: “power failure”." in assumptions
-    assert report.guarantee.upper == dp.account([(STEP, 8)], delta=DELTA, adjacency=INFO.adjacency).upper
+    assert (
+        "they are a list yes, checked The list is in the rows before the first charge"
+        in assumptions
+    )
+    assert (
+        f"Run {run.number} (“first”) ended early for a public reason relied on Declared: "
+        "“power failure”."
+    ) in assumptions
+    assert (
+        report.guarantee.upper
+        == dp.account([(STEP, 8)], delta=DELTA, adjacency=INFO.adjacency).upper
+    )
     (row, _) = json.loads(report.json())["runs"]["rows"]
     assert row["cells"][3:7] == ["20", "8", "ended early", "power failure"]
 
@@ -286,17 +354,27 @@ def test_names_are_shown_and_what_nobody_named_has_room() -> None:
     subject = Subject(data_set="admissions", model="triage net", purpose="who is seen first")
     report = dp.Report.of(ledger, delta=DELTA, subject=subject)
     page, text, document = report.html(), report.markdown(), json.loads(report.json())
-    for name in ("admissions", "triage net", "who is seen first", ledger.head(), ledger.snapshot().ledger):
+    for name in (
+        "admissions",
+        "triage net",
+        "who is seen first",
+        ledger.head(),
+        ledger.snapshot().ledger,
+    ):
         assert name in page.split('id="signature"')[1]
         assert name in text.split("## Signature")[1]
-    assert page.split('id="signature"')[1].count('class="room"') == 1 + 2 * 3  # who ran it; name, date and signature of two
+    assert (
+        page.split('id="signature"')[1].count('class="room"') == 1 + 2 * 3
+    )  # who ran it; name, date and signature of two
     assert document["signature"]["subject"][3] == ["run by", ""]
     with pytest.raises(dp.ParameterError, match="'model'"):
         Subject(model="x" * 201)
 
 
 @pytest.mark.parametrize("form", ["html", "markdown", "json"])
-def test_the_stamp_says_which_rows_and_what_is_claimed_and_an_edited_page_contradicts_it(form: str) -> None:
+def test_the_stamp_says_which_rows_and_what_is_claimed_and_an_edited_page_contradicts_it(
+    form: str,
+) -> None:
     ledger = ledger_of((STEP, 20))
     report = dp.Report.of(ledger, delta=DELTA)
     page = getattr(report, form)()
@@ -307,11 +385,23 @@ def test_the_stamp_says_which_rows_and_what_is_claimed_and_an_edited_page_contra
     claim = f"({upward(report.guarantee.upper)}, {DELTA!r})-"
     assert "in its sentences" in stamp.contradictions(page.replace(claim, "(0.1, 1e-05)-", 1))[0]
     other = page.replace(ledger.head(), "ab" * 32)
-    assert stamp.contradictions(other) == ("The report names another head in its text than in its stamp.",)
+    assert stamp.contradictions(other) == (
+        "The report names another head in its text than in its stamp.",
+    )
 
 
 @pytest.mark.parametrize(
-    "text", ["", "# a page", "[]", "{}", '{"stamp": 3}', '{"stamp": {"head": "x"}}', '{"stamp": 1, "head": 3}'], ids=repr
+    "text",
+    [
+        "",
+        "# a page",
+        "[]",
+        "{}",
+        '{"stamp": 3}',
+        '{"stamp": {"head": "x"}}',
+        '{"stamp": 1, "head": 3}',
+    ],
+    ids=repr,
 )
 def test_what_is_no_report_has_no_stamp(text: str) -> None:
     with pytest.raises(dp.DiscreetError, match="report"):
@@ -332,14 +422,20 @@ def test_epsilon_over_steps_ends_in_the_claim_and_is_certified_before() -> None:
     assert all(one[0] < two[0] and one[1] <= two[1] for one, two in itertools.pairwise(points))
     for steps, epsilon in points[1:]:
         exact = dp.account(
-            [(STEP, min(int(steps), 40)), (other, max(int(steps) - 40, 0))], delta=DELTA, adjacency=INFO.adjacency
+            [(STEP, min(int(steps), 40)), (other, max(int(steps) - 40, 0))],
+            delta=DELTA,
+            adjacency=INFO.adjacency,
         )
         assert exact.lower <= epsilon <= exact.upper * 1.01
 
 
 def test_the_named_point_lies_on_the_curve_and_bounds_the_best_attack() -> None:
-    """One full-batch Gaussian of multiplier 1: the best attack at 1 % finds Phi(Phi^-1(0.01) + 1) = 0.09236."""
-    document = json.loads(dp.Report.of(ledger_of((step_of(dp.Everything(), 1.0), 1)), delta=DELTA).json())
+    """One full-batch Gaussian of multiplier 1: the best attack at 1 % finds Phi(Phi^-1(0.01) + 1) =
+    0.09236.
+    """
+    document = json.loads(
+        dp.Report.of(ledger_of((step_of(dp.Everything(), 1.0), 1)), delta=DELTA).json()
+    )
     rate, hits, words = document["tradeoff"]["named"]
     assert rate == 0.01
     assert 0.09236 <= hits <= 0.09236 * 1.05
@@ -361,18 +457,33 @@ def test_the_attackers_best_is_near_the_best_limit_known(step: dp.Step, count: i
 
 def test_without_amplification_a_full_truncated_sample_changes_in_two_records() -> None:
     sampling = dp.TruncatedPoisson(0.05, 90, 1000)
-    for adjacency, noise in ((dp.Adjacency.ADD_OR_REMOVE, 2.5), (dp.Adjacency.ZERO_OUT, 5.0), (dp.Adjacency.REPLACE_ONE, 2.5)):
+    for adjacency, noise in (
+        (dp.Adjacency.ADD_OR_REMOVE, 2.5),
+        (dp.Adjacency.ZERO_OUT, 5.0),
+        (dp.Adjacency.REPLACE_ONE, 2.5),
+    ):
         ledger = ledger_of((step_of(sampling), 4), info=replace(INFO, adjacency=adjacency))
-        found = unamplified(ledger.snapshot(), DELTA, dp.account(ledger, delta=DELTA, accountant="rdp"))
-        known = dp.account([(step_of(dp.Everything(), noise), 4)], delta=DELTA, adjacency=dp.Adjacency.ADD_OR_REMOVE)
+        found = unamplified(
+            ledger.snapshot(), DELTA, dp.account(ledger, delta=DELTA, accountant="rdp")
+        )
+        known = dp.account(
+            [(step_of(dp.Everything(), noise), 4)],
+            delta=DELTA,
+            adjacency=dp.Adjacency.ADD_OR_REMOVE,
+        )
         assert found is not None
         assert found.upper == pytest.approx(known.upper, rel=1e-9)
 
 
 def test_shares_of_groups_sum_to_one() -> None:
-    step = dp.Step(dp.Poisson(0.05), [dp.GaussianSum("grad", 3.0, 15.0), dp.GaussianSum("metric", 4.0, 15.0)])
+    step = dp.Step(
+        dp.Poisson(0.05), [dp.GaussianSum("grad", 3.0, 15.0), dp.GaussianSum("metric", 4.0, 15.0)]
+    )
     (bars,) = json.loads(dp.Report.of(ledger_of((step, 3)), delta=DELTA).json())["groups"]
-    assert {bar["name"]: pytest.approx(bar["share"]) for bar in bars["bars"]} == {"grad": 9 / 25, "metric": 16 / 25}
+    assert {bar["name"]: pytest.approx(bar["share"]) for bar in bars["bars"]} == {
+        "grad": 9 / 25,
+        "metric": 16 / 25,
+    }
 
 
 def test_a_ledger_with_many_different_steps_gets_fewer_points_and_still_its_claim() -> None:
@@ -387,13 +498,18 @@ def test_a_ledger_with_many_different_steps_gets_fewer_points_and_still_its_clai
 
 
 def test_a_plan_that_does_not_know_its_leaves_is_refused_with_advice() -> None:
-    plan = dp.Plan(sampler=dp.Sampler(dp.Poisson(0.05), records=1000, steps=2), mechanism=dp.Split(1.0, 2.0))
+    plan = dp.Plan(
+        sampler=dp.Sampler(dp.Poisson(0.05), records=1000, steps=2), mechanism=dp.Split(1.0, 2.0)
+    )
     with pytest.raises(dp.ParameterError, match="run.plan"):
         dp.Report.of(ledger_of((STEP, 2)), delta=DELTA, plan=plan)
 
 
 def test_many_groups_and_many_runs_stay_small() -> None:
-    step = dp.Step(dp.Poisson(0.05), [dp.GaussianSum(f"group {i:03}" + "x" * 180, 1.0, 100.0) for i in range(60)])
+    step = dp.Step(
+        dp.Poisson(0.05),
+        [dp.GaussianSum(f"group {i:03}" + "x" * 180, 1.0, 100.0) for i in range(60)],
+    )
     ledger = ledger_of((step, 5), budget=listed((step, 5), (STEP, 24)))
     for i in range(12):
         extend(ledger, (STEP, 2), info=replace(INFO, label=f"run {i}"))
@@ -407,7 +523,11 @@ def test_many_groups_and_many_runs_stay_small() -> None:
 
 def test_every_format_is_written_whole_over_an_earlier_report(tmp_path: Path) -> None:
     report = dp.Report.of(ledger_of((STEP, 3)), delta=DELTA)
-    for name, text in (("a.html", report.html()), ("a.md", report.markdown()), ("a.json", report.json())):
+    for name, text in (
+        ("a.html", report.html()),
+        ("a.md", report.markdown()),
+        ("a.json", report.json()),
+    ):
         (tmp_path / name).write_text("earlier")
         assert report.write(tmp_path / name) == tmp_path / name
         assert (tmp_path / name).read_text(encoding="utf-8") == text
@@ -429,14 +549,20 @@ def test_all_formats_have_the_same_facts() -> None:
     report = dp.Report.of(ledger, plan=plan, audit=audit_of(ledger))
     document = json.loads(report.json())
     page, text = report.html(), report.markdown()
-    for row in [*document["comparison"]["rows"], *document["charges"]["rows"], *document["runs"]["rows"]]:
+    for row in [
+        *document["comparison"]["rows"],
+        *document["charges"]["rows"],
+        *document["runs"]["rows"],
+    ]:
         for cell in row["cells"]:
             assert cell in page
             assert cell.replace("*", r"\*") in text
     for figure in document["figures"]:
         assert figure["value"] in page
         assert f"**{figure['value']}**" in text
-    assert items(report, "html").keys() == items(report, "md").keys() == items(report, "json").keys()
+    assert (
+        items(report, "html").keys() == items(report, "md").keys() == items(report, "json").keys()
+    )
 
 
 def test_the_report_is_about_the_ledger_as_it_was() -> None:

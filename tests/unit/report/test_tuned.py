@@ -1,4 +1,6 @@
-"""The report says on what data parameters were tuned, and believes a record of private tuning only with its ledger."""
+"""The report says on what data parameters were tuned, and believes a record of private tuning only
+with its ledger.
+"""
 
 from dataclasses import replace
 
@@ -23,8 +25,16 @@ def test_without_a_record_tuning_is_not_stated(form: str) -> None:
 def test_tuning_on_other_data_is_named_and_on_somebodys_word(form: str, kind: Kind) -> None:
     record = replace(public_record(), kind=kind)
     found = items(dp.Report.of(ledger_of((STEP, 3)), delta=DELTA, tuning=record), form)["2a"]
-    tried = "Tried: learning_rate 0.5, 2; momentum 0.9. Chosen: learning_rate 0.5, momentum 0.9, score 0.91."
-    for words in (f"{kind.value} data “digits” (of other people)", "on the word of", "by other means: 2 trials on", tried):
+    tried = (
+        "Tried: learning_rate 0.5, 2; momentum 0.9. Chosen: learning_rate 0.5, momentum 0.9, "
+        "score 0.91."
+    )
+    for words in (
+        f"{kind.value} data “digits” (of other people)",
+        "on the word of",
+        "by other means: 2 trials on",
+        tried,
+    ):
         assert words in found, words
     assert "not stated" not in found
 
@@ -63,14 +73,18 @@ def test_p39_a_record_of_another_ledger_is_refused(tuned: tuple[dp.Ledger, Tunin
         dp.Report.of(ledger_of((STEP, 3)), delta=DELTA, tuning=record)
 
 
-def test_p39_a_record_with_runs_that_were_never_charged_is_refused(tuned: tuple[dp.Ledger, Tuning]) -> None:
+def test_p39_a_record_with_runs_that_were_never_charged_is_refused(
+    tuned: tuple[dp.Ledger, Tuning],
+) -> None:
     ledger, record = tuned
     boast = replace(record, trials=(*record.trials, replace(record.trials[0], runs=("more",))))
     with pytest.raises(dp.ParameterError, match="'more' charged nothing here"):
         dp.Report.of(ledger, tuning=boast)
 
 
-def test_p39_the_right_names_on_another_ledger_are_not_enough(tuned: tuple[dp.Ledger, Tuning]) -> None:
+def test_p39_the_right_names_on_another_ledger_are_not_enough(
+    tuned: tuple[dp.Ledger, Tuning],
+) -> None:
     ledger, record = tuned
     with pytest.raises(dp.ParameterError, match="another ledger"):
         dp.Report.of(ledger, tuning=replace(record, ledger_head="ab" * 32))

@@ -13,7 +13,9 @@ from discreet.sampling._policies import positions
 from support.written_streams import source
 
 
-@pytest.mark.parametrize("ids", [["ann", "ann\0", "bob"], np.array(["ann", "ann\0"], object), ["\0"]])
+@pytest.mark.parametrize(
+    "ids", [["ann", "ann\0", "bob"], np.array(["ann", "ann\0"], object), ["\0"]]
+)
 def test_two_owners_that_numpy_takes_for_one_are_refused(ids: object) -> None:
     """Two units in one record: removing one of them moves the record by up to twice its clip norm."""
     with pytest.raises(ParameterError, match="ids"):
@@ -24,7 +26,9 @@ def test_two_owners_that_numpy_takes_for_one_are_refused(ids: object) -> None:
 def test_p28_a_draw_that_was_broken_off_does_not_end_like_a_whole_one(
     policy: Sampling, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A generator is over after an exception: a loop that went on would have had fewer steps, and nobody would have known."""
+    """A generator is over after an exception: a loop that went on would have had fewer steps, and
+    nobody would have known.
+    """
 
     def interrupted(*args: Any) -> Any:
         monkeypatch.setattr(module, "positions", positions)

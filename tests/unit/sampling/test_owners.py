@@ -15,7 +15,9 @@ IDS = np.array([7, 3, 7, 7, 5, 3, 7])  # units 0, 1, 2 are the owners 3, 5, 7
 
 
 def check_rows_belong_to_their_units(rows_per_unit: int | None) -> None:
-    sampler = Sampler(Poisson(0.7), records=3, steps=30, owners=Owners.from_ids(IDS), rows_per_unit=rows_per_unit)
+    sampler = Sampler(
+        Poisson(0.7), records=3, steps=30, owners=Owners.from_ids(IDS), rows_per_unit=rows_per_unit
+    )
     for sample in sampler.draw(source()):
         assert sample.offsets.size == len(sample) + 1
         assert sample.offsets[-1] == sample.rows.size
@@ -32,7 +34,9 @@ def test_rows_are_grouped_by_unit_and_capped(rows_per_unit: int | None) -> None:
 
 
 def test_the_rows_of_a_unit_are_chosen_anew_in_each_draw() -> None:
-    sampler = Sampler(Poisson(1.0), records=3, steps=30, owners=Owners.from_ids(IDS), rows_per_unit=1)
+    sampler = Sampler(
+        Poisson(1.0), records=3, steps=30, owners=Owners.from_ids(IDS), rows_per_unit=1
+    )
     seen = {tuple(sample.rows.tolist()) for sample in sampler.draw(source())}
     assert len(seen) == 2 * 1 * 4
 
@@ -48,7 +52,9 @@ def test_p10_units_are_the_records() -> None:
 
 
 def test_p10_the_positions_of_units_are_not_mistaken_for_rows() -> None:
-    sample = next(Sampler(Poisson(1.0), records=3, steps=1, owners=Owners.from_ids(IDS)).draw(source()))
+    sample = next(
+        Sampler(Poisson(1.0), records=3, steps=1, owners=Owners.from_ids(IDS)).draw(source())
+    )
     with pytest.raises(SampleMisuse, match="units that own rows"):
         _ = sample.indices
     assert len(sample) == 3
@@ -56,7 +62,9 @@ def test_p10_the_positions_of_units_are_not_mistaken_for_rows() -> None:
 
 
 def test_an_epoch_sees_every_unit_once() -> None:
-    sampler = Sampler(BallsInBins(3), records=3, steps=2, owners=Owners.from_ids(IDS), rows_per_unit=2)
+    sampler = Sampler(
+        BallsInBins(3), records=3, steps=2, owners=Owners.from_ids(IDS), rows_per_unit=2
+    )
     drawn = list(sampler.draw(source()))
     assert len(drawn) == 6
     for epoch in (drawn[:3], drawn[3:]):
@@ -65,7 +73,13 @@ def test_an_epoch_sees_every_unit_once() -> None:
 
 
 @pytest.mark.parametrize(
-    "ids", [["eve", "ann", "eve"], [3, 1, 3], np.array([b"b", b"a", b"b"]), np.array(["b", "a", "b"], object)]
+    "ids",
+    [
+        ["eve", "ann", "eve"],
+        [3, 1, 3],
+        np.array([b"b", b"a", b"b"]),
+        np.array(["b", "a", "b"], object),
+    ],
 )
 def test_ids_are_numbers_or_texts(ids: list[str]) -> None:
     owners = Owners.from_ids(ids, Unit("hospital"))

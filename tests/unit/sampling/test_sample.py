@@ -1,4 +1,6 @@
-"""A sample is used once, by the process and the draw that it came from, and shows nothing of itself."""
+"""A sample is used once, by the process and the draw that it came from, and shows nothing of
+itself.
+"""
 
 from __future__ import annotations
 
@@ -85,7 +87,9 @@ def test_arrays_are_read_only() -> None:
 
 def test_where_rows_are_records_all_views_agree() -> None:
     sample = one()
-    assert sample.indices.tolist() == sample.units.tolist() == sample.rows.tolist() == list(range(7))
+    assert (
+        sample.indices.tolist() == sample.units.tolist() == sample.rows.tolist() == list(range(7))
+    )
     assert sample.offsets.tolist() == list(range(8))
     assert len(sample) == 7
     assert (sample.step, sample.batch, sample.event) == (0, 0, Poisson(1.0))
@@ -104,7 +108,9 @@ def in_a_fork(work: object) -> bool:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
 
 
-@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # other tests of this run may have left threads
+@pytest.mark.filterwarnings(
+    "ignore:This process:DeprecationWarning"
+)  # other tests of this run may have left threads
 def test_p20_a_fork_cannot_use_a_sample_or_a_draw() -> None:
     draw = Sampler(Poisson(0.5), records=7, steps=2).draw(source())
     sample = next(draw)

@@ -9,12 +9,22 @@ import numpy as np
 import pytest
 
 from discreet.errors import ParameterError, RandomnessMisuse
-from discreet.ledger.events import BallsInBins, Everything, FixedSize, Poisson, Sampling, Shuffled, TruncatedPoisson
+from discreet.ledger.events import (
+    BallsInBins,
+    Everything,
+    FixedSize,
+    Poisson,
+    Sampling,
+    Shuffled,
+    TruncatedPoisson,
+)
 from discreet.randomness import SharedSecret, Source
 from discreet.sampling import Sampler
 from support.written_streams import source
 
-POLICIES: list[tuple[Sampling, float, int]] = [  # policy, expected batch size, batches in a step; for 40 records
+POLICIES: list[
+    tuple[Sampling, float, int]
+] = [  # policy, expected batch size, batches in a step; for 40 records
     (Everything(), 40.0, 1),
     (Poisson(0.25), 10.0, 1),
     (TruncatedPoisson(0.25, 12, 40), 10.0, 1),
@@ -25,7 +35,9 @@ POLICIES: list[tuple[Sampling, float, int]] = [  # policy, expected batch size, 
 
 
 @pytest.mark.parametrize(("policy", "expected", "batches"), POLICIES)
-def test_p29_p32_what_is_public_is_fixed_in_advance(policy: Sampling, expected: float, batches: int) -> None:
+def test_p29_p32_what_is_public_is_fixed_in_advance(
+    policy: Sampling, expected: float, batches: int
+) -> None:
     sampler = Sampler(policy, records=40, steps=7)
     assert sampler.event is policy
     assert sampler.expected_batch_size == expected
@@ -39,7 +51,9 @@ def check_empty_samples_are_samples() -> None:
     sizes = [len(sample) for sample in Sampler(Poisson(1e-3), records=10, steps=200).draw(source())]
     assert len(sizes) == 200
     assert 0 in sizes
-    assert [len(sample) for sample in Sampler(Shuffled(5), records=2, steps=1).draw(source())].count(0) == 3
+    assert [
+        len(sample) for sample in Sampler(Shuffled(5), records=2, steps=1).draw(source())
+    ].count(0) == 3
 
 
 def test_p28_an_empty_sample_is_a_sample() -> None:
@@ -47,7 +61,9 @@ def test_p28_an_empty_sample_is_a_sample() -> None:
 
 
 def check_every_sample_has_its_own_event(policy: Sampling) -> None:
-    assert {sample.event for sample in Sampler(policy, records=40, steps=3).draw(source())} == {policy}
+    assert {sample.event for sample in Sampler(policy, records=40, steps=3).draw(source())} == {
+        policy
+    }
 
 
 @pytest.mark.parametrize("policy", [policy for policy, _, _ in POLICIES])

@@ -1,4 +1,6 @@
-"""Attacks on the engine that once worked, or nearly: what one record moves stays within the clip norm, or is refused."""
+"""Attacks on the engine that once worked, or nearly: what one record moves stays within the clip
+norm, or is refused.
+"""
 
 from typing import Any
 
@@ -21,8 +23,12 @@ def _seeded() -> None:
     torch.manual_seed(1)
 
 
-def moved(model: nn.Module, loss: Loss, batches: tuple[Any, Any, Any], gone: int | None = None) -> float:
-    """By how much two batches' sums differ, after some passes over the first of three; in the last, one may be gone."""
+def moved(
+    model: nn.Module, loss: Loss, batches: tuple[Any, Any, Any], gone: int | None = None
+) -> float:
+    """By how much two batches' sums differ, after some passes over the first of three; in the last,
+    one may be gone.
+    """
     ordinary, one, other = batches
     found = []
     for batch in (one, other):
@@ -30,7 +36,11 @@ def moved(model: nn.Module, loss: Loss, batches: tuple[Any, Any, Any], gone: int
         rows = torch.ones(12, dtype=torch.bool)
         for _ in range(2):
             clipped_sum(engine, loss, ordinary, rows)
-        found.append(clipped_sum(engine, loss, batch, rows & (torch.arange(12) != (gone if batch is other else None))))
+        found.append(
+            clipped_sum(
+                engine, loss, batch, rows & (torch.arange(12) != (gone if batch is other else None))
+            )
+        )
     return float((found[0] - found[1]).norm())
 
 
@@ -46,7 +56,9 @@ def test_p09_a_norm_over_the_batch_that_cuts_only_large_ones_is_computed_record_
 
     def loss(model: Any, x: Tensor) -> Tensor:
         hidden = model[0](x)
-        out: Tensor = model[1](hidden * torch.clamp(1000.0 / hidden.norm(), max=1.0)).squeeze(1).square()
+        out: Tensor = (
+            model[1](hidden * torch.clamp(1000.0 / hidden.norm(), max=1.0)).squeeze(1).square()
+        )
         return out
 
     x = torch.randn(12, 6)
@@ -55,7 +67,9 @@ def test_p09_a_norm_over_the_batch_that_cuts_only_large_ones_is_computed_record_
 
 
 def test_p09_a_threshold_from_the_batch_is_computed_record_by_record() -> None:
-    """The hardest 64 of a batch, which are all of this one; also where the threshold is repeated for each record first."""
+    """The hardest 64 of a batch, which are all of this one; also where the threshold is repeated
+    for each record first.
+    """
 
     def hardest(model: Any, x: Tensor) -> Tensor:
         losses: Tensor = model(x).sum(1).square()
@@ -133,14 +147,19 @@ class Chosen(nn.Module):
 
 
 def test_p10_as_many_chosen_entries_as_records_are_not_one_for_each() -> None:
-    """One record with five entries, where four others have none: clipped row by row, it would move the sum by more than 1."""
+    """One record with five entries, where four others have none: clipped row by row, it would move
+    the sum by more than 1.
+    """
     x, mask = torch.randn(12, 5, 4), torch.zeros(12, 5, dtype=torch.bool)
     mask[:, 0] = True
     large, uneven = x.clone(), mask.clone()
     large[3] = 100.0 * torch.eye(5)[:, :4]
     uneven[3], uneven[8:] = True, False
     other = (large, uneven.clone())
-    assert moved(Chosen(), lambda m, b: m(*b), ((x, mask), (large, uneven), other), gone=3) <= 1.0 + 1e-5
+    assert (
+        moved(Chosen(), lambda m, b: m(*b), ((x, mask), (large, uneven), other), gone=3)
+        <= 1.0 + 1e-5
+    )
 
 
 # --- gradients past the run ---
@@ -148,7 +167,9 @@ def test_p10_as_many_chosen_entries_as_records_are_not_one_for_each() -> None:
 
 @pytest.mark.parametrize("how", ["backward", "grad", "data", "many", "out"])
 def test_p29_a_loss_that_writes_into_gradients_or_parameters_is_refused(how: str) -> None:
-    """A backward() that was left in the loss would put all records' gradients, as they are, beside the noised ones."""
+    """A backward() that was left in the loss would put all records' gradients, as they are, beside
+    the noised ones.
+    """
 
     def loss(model: Any, x: Tensor) -> Tensor:
         losses: Tensor = model(x).sum(1).square()
@@ -179,7 +200,9 @@ def test_p29_a_loss_that_writes_into_gradients_or_parameters_is_refused(how: str
 
 
 def test_p14_rows_that_are_looked_up_very_often_are_not_above_their_norm() -> None:
-    """1 and many halves of its last place: each addition in float32 rounds down, the sum in float64 does not."""
+    """1 and many halves of its last place: each addition in float32 rounds down, the sum in float64
+    does not.
+    """
     b = torch.full((1, 5000, 1), 2.0**-24)
     b[0, 0] = 1.0
     factor = Rows(torch.zeros(1, 5000, dtype=torch.int64), b, (2, 1))
@@ -190,7 +213,9 @@ def test_p14_rows_that_are_looked_up_very_often_are_not_above_their_norm() -> No
 
 @pytest.mark.parametrize("size", [1e10, 1e18, 1.5e19])
 def test_p30_a_convolution_whose_gradient_overflows_is_left_out_in_every_form(size: float) -> None:
-    """Windows and gradients of float32 whose products, added up, are none: as a finite norm with infinite numbers."""
+    """Windows and gradients of float32 whose products, added up, are none: as a finite norm with
+    infinite numbers.
+    """
     x = torch.full((2, 1, 4000), size)
     x[1] = 1.0
     for form in Convolved(Convolution.of((1, 1, 1), 1, 0, 1, 1), x, x.clone()).forms().values():
@@ -201,7 +226,9 @@ def test_p30_a_convolution_whose_gradient_overflows_is_left_out_in_every_form(si
 # --- how others are summed ---
 
 
-def test_no_record_decides_by_its_time_how_others_are_clipped_sum(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_record_decides_by_its_time_how_others_are_clipped_sum(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Forms are timed on zeros: numbers next to zero take a processor longer."""
     seen: list[bool] = []
     measured = Outer.measured

@@ -1,4 +1,6 @@
-"""Several augmentations of a record are one record: averaged before they are clipped, each made from its own record alone."""
+"""Several augmentations of a record are one record: averaged before they are clipped, each made
+from its own record alone.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -28,7 +30,9 @@ COPIES = 3
 
 
 def by_copy(rows: Any) -> Any:
-    """An augmentation without chance, so that passes can be compared: another one for each copy of a record."""
+    """An augmentation without chance, so that passes can be compared: another one for each copy of
+    a record.
+    """
     x, y = rows
     number = torch.arange(len(x)).remainder(COPIES).reshape(-1, *[1] * (x.ndim - 1))
     return (x + number * torch.cos(3.0 * x) if x.is_floating_point() else (x + number) % 11), y
@@ -51,7 +55,9 @@ class TiedText(nn.Module):
         self.recurrent = nn.GRU(6, 6, batch_first=True)
 
     def forward(self, ids: Tensor) -> Tensor:
-        return functional.linear(self.recurrent(self.words(ids))[0].tanh().mean(1), self.words.weight[:4])
+        return functional.linear(
+            self.recurrent(self.words(ids))[0].tanh().mean(1), self.words.weight[:4]
+        )
 
 
 class Scaled(nn.Module):
@@ -128,16 +134,23 @@ def test_any_number_of_copies(copies: int) -> None:
 @pytest.mark.parametrize(
     ("model", "batch"),
     [
-        (lambda: nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 4)), (torch.randn(8, 6), torch.arange(8) % 4)),
+        (
+            lambda: nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 4)),
+            (torch.randn(8, 6), torch.arange(8) % 4),
+        ),
         (TiedText, (torch.randint(11, (6, 5)), torch.arange(6) % 4)),
         (Scaled, (torch.randn(6, 6), torch.arange(6) % 4)),
         (
-            lambda: nn.Sequential(nn.Conv1d(3, 4, 2), nn.Flatten(), nn.LayerNorm(20), nn.Linear(20, 4)),
+            lambda: nn.Sequential(
+                nn.Conv1d(3, 4, 2), nn.Flatten(), nn.LayerNorm(20), nn.Linear(20, 4)
+            ),
             (torch.randn(6, 3, 6), torch.arange(6) % 4),
         ),
     ],
 )
-def test_other_models_give_what_a_loop_over_records_gives(model: Callable[[], nn.Module], batch: Any) -> None:
+def test_other_models_give_what_a_loop_over_records_gives(
+    model: Callable[[], nn.Module], batch: Any
+) -> None:
     compare(model(), several, batch)
 
 
@@ -151,7 +164,11 @@ def test_views_that_are_flattened_by_hand_are_right_and_slow_with_convolutions()
     def flattened(model: nn.Module, batch: Any) -> Tensor:
         x, y = batch
         rows = torch.stack([x, x.flip(-1)], 1).flatten(0, 1)
-        return functional.cross_entropy(model(rows), y.repeat_interleave(2), reduction="none").view(-1, 2).mean(1)
+        return (
+            functional.cross_entropy(model(rows), y.repeat_interleave(2), reduction="none")
+            .view(-1, 2)
+            .mean(1)
+        )
 
     compare(nn.Linear(6, 4), flattened, (torch.randn(5, 6), torch.arange(5) % 4))
     compare(convolutional(), flattened, images(3), loop=True)
@@ -181,12 +198,19 @@ def test_double_precision() -> None:
 @pytest.mark.parametrize("records", [1, 3, 11])
 def test_copies_of_a_convolution_in_every_form(records: int, kind: torch.dtype) -> None:
     how = Convolution.of((4, 3, 3, 3), padding=1)
-    x, g = torch.randn(records * 3, 3, 5, 5, dtype=kind), torch.randn(records * 3, 4, 5, 5, dtype=kind)
+    x, g = (
+        torch.randn(records * 3, 3, 5, 5, dtype=kind),
+        torch.randn(records * 3, 4, 5, 5, dtype=kind),
+    )
     rows = Convolved(how, x.double(), g.double()).dense().values
     copied = Convolved(how, x, g).joined(3)
     for form in copied.forms().values():
         assert_factor(form(), rows.reshape(records, 3, *rows.shape[1:]).sum(1), 1e-5)
-    assert_factor(copied.keep(torch.zeros(records, dtype=torch.bool)), torch.zeros(records, *how.weight_shape).double(), 1e-5)
+    assert_factor(
+        copied.keep(torch.zeros(records, dtype=torch.bool)),
+        torch.zeros(records, *how.weight_shape).double(),
+        1e-5,
+    )
     twice = Convolved(how, x, g).joined(1).joined(3)
     assert torch.equal(twice.x, copied.x)
 
@@ -195,7 +219,9 @@ def test_copies_of_a_convolution_in_every_form(records: int, kind: torch.dtype) 
 
 
 def test_p10_copies_are_clipped_as_one_record_not_one_by_one() -> None:
-    """Named wrong implementation: every copy is clipped to the clip norm, and the copies are added up."""
+    """Named wrong implementation: every copy is clipped to the clip norm, and the copies are added
+    up.
+    """
     model = convolutional()
     x, y = images(4)
     batch = 50.0 * x, y
@@ -223,10 +249,14 @@ def test_a_run_releases_clipped_averages_over_copies() -> None:
         run.backward(augmented(loss, by_copy, copies=COPIES), batch)
         found[microbatch] = gradients(model)
     each = oracle(network(), augmented(loss, by_copy, copies=COPIES), list(data().tensors), 40)
-    flat = torch.cat([one.reshape(40, -1) for one in each.values()], 1)[batch.sample.indices.tolist()]
+    flat = torch.cat([one.reshape(40, -1) for one in each.values()], 1)[
+        batch.sample.indices.tolist()
+    ]
     expected = (flat * (1.0 / flat.norm(dim=1, keepdim=True)).clamp(max=1.0)).sum(0) / 20.0
     for released in found.values():
-        torch.testing.assert_close(released.double(), expected, rtol=1e-2, atol=1e-3)  # clipped to a little less
+        torch.testing.assert_close(
+            released.double(), expected, rtol=1e-2, atol=1e-3
+        )  # clipped to a little less
         torch.testing.assert_close(released, found[None], rtol=1e-5, atol=1e-5)
 
 
@@ -244,14 +274,17 @@ def test_statistics_of_copies_are_averaged() -> None:
         marks = torch.arange(len(rows[0])).remainder(COPIES) == 0  # one copy of each record
         return loss(model, rows), {"metric/marks": marks}
 
-    its = plan(dp.Groups({"grad/*": dp.Gaussian(1.0, 1.0), "metric/*": dp.Gaussian(1.0, 1e-6)}), policy=dp.Poisson(1.0))
+    its = plan(
+        dp.Groups({"grad/*": dp.Gaussian(1.0, 1.0), "metric/*": dp.Gaussian(1.0, 1e-6)}),
+        policy=dp.Poisson(1.0),
+    )
     run = keyed(network(), its, statistics={"metric/marks": 1})
     released = run.backward(augmented(counted, by_copy, copies=COPIES), next(run.batches(data())))
     assert released.mean("metric/marks")[0] == pytest.approx(1.0 / COPIES, abs=1e-5)
 
 
 @pytest.mark.parametrize("seen", [True, False])
-def test_private_batch_norm_sees_the_average_over_copies(seen: bool) -> None:  # noqa: FBT001
+def test_private_batch_norm_sees_the_average_over_copies(seen: bool) -> None:
     torch.manual_seed(2)
     model = nn.Sequential(nn.BatchNorm1d(6), nn.Linear(6, 6) if seen else Unseen())
     mechanism = dp.Groups({"grad/*": dp.Gaussian(1.0, 1.0), "bn/*": dp.Gaussian(1e4, 1e-9)})
@@ -279,7 +312,13 @@ def test_p18_augmentations_follow_from_the_source_and_torch_keeps_its_own_number
         torch.manual_seed(seed)
         before = torch.get_rng_state()
         source = Source.unsafe_test_key(key)
-        run = PrivateRun(model, plan(policy=policy), ledger=dp.Ledger.in_memory(), source=source, microbatch=RECORDS)
+        run = PrivateRun(
+            model,
+            plan(policy=policy),
+            ledger=dp.Ledger.in_memory(),
+            source=source,
+            microbatch=RECORDS,
+        )
         run.backward(augmented(loss, noted, copies=2), next(run.batches(data())))
         assert torch.equal(torch.get_rng_state(), before)
         return seen[-1]
@@ -322,7 +361,9 @@ def test_p11_an_augmentation_that_would_mix_records_sees_one_at_a_time(
     seen: set[int] = set()
     right = Passes._augmented
 
-    def noted(self: Passes, augment: Any, rows: Any, records: int, copies: int, *, apart: bool = False) -> Any:
+    def noted(
+        self: Passes, augment: Any, rows: Any, records: int, copies: int, *, apart: bool = False
+    ) -> Any:
         seen.add(records)
         return right(self, augment, rows, records, copies, apart=apart)
 
@@ -334,7 +375,9 @@ def test_p11_an_augmentation_that_would_mix_records_sees_one_at_a_time(
 
 
 def test_copies_of_one_record_may_meet() -> None:
-    """They are one record: what they do to each other stays in it. Rows of a pass may not, so this is done in `augment`."""
+    """They are one record: what they do to each other stays in it. Rows of a pass may not, so this
+    is done in `augment`.
+    """
 
     def blended(rows: Any) -> Any:
         x, y = rows
@@ -362,7 +405,11 @@ def test_an_augmentation_that_changes_the_number_of_rows_is_refused() -> None:
         return rows[0][1:], rows[1][1:]
 
     with pytest.raises(dp.ModelError, match="one row for each record"):
-        list(Engine(network()).passes(augmented(loss, dropped, copies=2), tuple(data().tensors), 40, 40))
+        list(
+            Engine(network()).passes(
+                augmented(loss, dropped, copies=2), tuple(data().tensors), 40, 40
+            )
+        )
 
 
 # --- elsewhere ---
@@ -370,7 +417,10 @@ def test_an_augmentation_that_changes_the_number_of_rows_is_refused() -> None:
 
 def test_memory_counts_all_copies() -> None:
     model, batch = convolutional(), images(8)
-    one, four = (Engine(model).fitting(augmented(classified, by_copy, copies=n), batch, 8, 2**20, 10**9) for n in (1, 4))
+    one, four = (
+        Engine(model).fitting(augmented(classified, by_copy, copies=n), batch, 8, 2**20, 10**9)
+        for n in (1, 4)
+    )
     assert one // 4 - 1 <= four <= one // 4 + 1
 
 
@@ -379,7 +429,9 @@ def test_check_and_losses_take_such_a_loss() -> None:
     assert str(check(model, several, (x, y))).startswith("Ready for private training: proved")
     found = losses(model, several, TensorDataset(x, y), batch_size=3)
     rows = by_copy((x.repeat_interleave(COPIES, 0), y.repeat_interleave(COPIES)))
-    np.testing.assert_allclose(found, classified(model, rows).detach().view(8, COPIES).mean(1), rtol=1e-5)
+    np.testing.assert_allclose(
+        found, classified(model, rows).detach().view(8, COPIES).mean(1), rtol=1e-5
+    )
 
 
 def test_a_loss_of_the_wrong_shape_is_refused() -> None:
@@ -387,5 +439,9 @@ def test_a_loss_of_the_wrong_shape_is_refused() -> None:
         return loss(model, rows).sum()
 
     with pytest.raises(dp.ModelError, match="one loss for each record"):
-        list(Engine(network()).passes(augmented(summed, by_copy, copies=2), tuple(data().tensors), 40, 40))
+        list(
+            Engine(network()).passes(
+                augmented(summed, by_copy, copies=2), tuple(data().tensors), 40, 40
+            )
+        )
     assert isinstance(augmented(summed, by_copy, copies=2), Augmented)

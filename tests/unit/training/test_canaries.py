@@ -27,8 +27,15 @@ QUIET = dp.Groups({"grad/*": dp.Gaussian(2.0, 1e-5)})
 def data(records: int = RECORDS, weights: Any = None) -> TensorDataset:
     """Inputs, labels, and a weight of each record's loss."""
     generator = torch.Generator().manual_seed(1)
-    x, y = torch.randn(records, 6, generator=generator), torch.randint(3, (records,), generator=generator)
-    return TensorDataset(x, y, torch.ones(records) if weights is None else torch.as_tensor(weights, dtype=torch.float32))
+    x, y = (
+        torch.randn(records, 6, generator=generator),
+        torch.randint(3, (records,), generator=generator),
+    )
+    return TensorDataset(
+        x,
+        y,
+        torch.ones(records) if weights is None else torch.as_tensor(weights, dtype=torch.float32),
+    )
 
 
 def network() -> nn.Module:
@@ -44,7 +51,14 @@ def with_statistics(model: nn.Module, batch: Any) -> tuple[Tensor, dict[str, Ten
     return plain(model, batch), {"metric/right": batch[2] * 0.25}
 
 
-def plan(mechanism: Any = QUIET, *, policy: Any = None, records: int = RECORDS, steps: int = 3, **more: Any) -> dp.Plan:
+def plan(
+    mechanism: Any = QUIET,
+    *,
+    policy: Any = None,
+    records: int = RECORDS,
+    steps: int = 3,
+    **more: Any,
+) -> dp.Plan:
     sampler = dp.Sampler(policy or dp.Poisson(0.5), records=records, steps=steps)
     return dp.Plan(sampler=sampler, mechanism=mechanism, **more)
 
@@ -57,7 +71,15 @@ def spikes(count: int) -> GradientCanaries:
     return GradientCanaries(count, source=dp.Source.unsafe_test_key(COINS))
 
 
-def released(its: dp.Plan, rows: Any, *, loss: Any = plain, model: Any = None, workers: int | None = None, **more: Any) -> Any:
+def released(
+    its: dp.Plan,
+    rows: Any,
+    *,
+    loss: Any = plain,
+    model: Any = None,
+    workers: int | None = None,
+    **more: Any,
+) -> Any:
     """Gradients of every batch (as sums), flat; and what else was released."""
     own = model or network()
     source = dp.Source.unsafe_test_key(KEY)
@@ -65,7 +87,13 @@ def released(its: dp.Plan, rows: Any, *, loss: Any = plain, model: Any = None, w
     with PrivateRun(own, its, ledger=dp.Ledger.in_memory(), source=source, **more) as run:
         for batch in run.batches(rows, workers=workers):
             found = run.backward(loss, batch)
-            flat = torch.cat([parameter.grad.flatten() for parameter in own.parameters() if parameter.grad is not None])
+            flat = torch.cat(
+                [
+                    parameter.grad.flatten()
+                    for parameter in own.parameters()
+                    if parameter.grad is not None
+                ]
+            )
             out.append((flat * its.expected_batch_size, found.sums.get("metric/right"), run.state))
             own.zero_grad()
     return out
@@ -75,19 +103,30 @@ def released(its: dp.Plan, rows: Any, *, loss: Any = plain, model: Any = None, w
 
 
 @pytest.mark.parametrize(
-    ("policy", "microbatch"), [(dp.Poisson(0.5), None), (dp.Poisson(0.5), 1), (dp.Everything(), 7), (dp.BallsInBins(3), 64)]
+    ("policy", "microbatch"),
+    [(dp.Poisson(0.5), None), (dp.Poisson(0.5), 1), (dp.Everything(), 7), (dp.BallsInBins(3), 64)],
 )
-def test_out_is_the_release_without_the_record_bit_for_bit(policy: Any, microbatch: int | None) -> None:
-    """As if its loss and its statistics were zero; caught: canaries that are only left out of the gradient."""
+def test_out_is_the_release_without_the_record_bit_for_bit(
+    policy: Any, microbatch: int | None
+) -> None:
+    """As if its loss and its statistics were zero; caught: canaries that are only left out of the
+    gradient.
+    """
     canaries = coins(range(5, 35))
     weights = np.ones(RECORDS)
     weights[canaries.places[~canaries.inside]] = 0.0
     its = plan(BOTH, policy=policy)
-    more: dict[str, Any] = {"loss": with_statistics, "statistics": STATISTICS, "microbatch": microbatch}
+    more: dict[str, Any] = {
+        "loss": with_statistics,
+        "statistics": STATISTICS,
+        "microbatch": microbatch,
+    }
     ours = released(its, data(), canaries=canaries, **more)
     theirs = released(its, data(weights=weights), **more)
     everybody = released(its, data(), **more)
-    for (one, metric, _), (other, its_metric, _), (all_of_them, _, _) in zip(ours, theirs, everybody, strict=True):
+    for (one, metric, _), (other, its_metric, _), (all_of_them, _, _) in zip(
+        ours, theirs, everybody, strict=True
+    ):
         assert torch.equal(one, other)
         assert metric == its_metric
         assert not torch.equal(one, all_of_them)
@@ -98,7 +137,9 @@ def test_who_is_in_changes_nothing() -> None:
     keys = (bytes([number]) * 32 for number in range(99))
     while not canaries.inside[0]:
         canaries = coins([3], next(keys))
-    for (one, _, _), (other, _, _) in zip(released(plan(), data(), canaries=canaries), released(plan(), data()), strict=True):
+    for (one, _, _), (other, _, _) in zip(
+        released(plan(), data(), canaries=canaries), released(plan(), data()), strict=True
+    ):
         assert torch.equal(one, other)
 
 
@@ -125,7 +166,9 @@ def test_who_is_out_is_not_even_read() -> None:
 def test_workers_fetch_the_same() -> None:
     canaries = coins(range(1, RECORDS))
     rows = Forbidden(data(), canaries.places[~canaries.inside])
-    one, other = (released(plan(steps=2), rows, canaries=canaries, workers=workers) for workers in (0, 1))
+    one, other = (
+        released(plan(steps=2), rows, canaries=canaries, workers=workers) for workers in (0, 1)
+    )
     for (gradient, *_), (its, *_) in zip(one, other, strict=True):
         assert torch.equal(gradient, its)
 
@@ -141,10 +184,14 @@ def test_p28_where_all_are_out_nothing_is_read_and_every_step_is_taken(workers: 
 
 
 def test_p35_a_sample_of_absent_records_takes_its_step_and_moves_no_threshold() -> None:
-    """Caught: absent records that count as short ones, which would raise the number below the threshold."""
+    """Caught: absent records that count as short ones, which would raise the number below the
+    threshold.
+    """
     canaries = coins(range(RECORDS))
     object.__setattr__(canaries, "_inside", np.zeros(RECORDS, bool))
-    adaptive = dp.Groups({"grad/*": dp.AdaptiveClip(dp.Gaussian(1.0, 1e-3), quantile=0.5, count_noise_std=1e-2)})
+    adaptive = dp.Groups(
+        {"grad/*": dp.AdaptiveClip(dp.Gaussian(1.0, 1e-3), quantile=0.5, count_noise_std=1e-2)}
+    )
     found = released(plan(adaptive, policy=dp.Everything()), data(), canaries=canaries)
     assert len(found) == 3
     for _, _, state in found:
@@ -161,19 +208,25 @@ def test_a_plan_under_replace_one_is_refused() -> None:
 
 
 def heights(its: dp.Plan, canaries: GradientCanaries, **more: Any) -> tuple[list[Any], Any]:
-    """What was released on the coordinates of canaries in one group, batch by batch, and everything else that was."""
+    """What was released on the coordinates of canaries in one group, batch by batch, and everything
+    else that was.
+    """
     found = released(its, data(its.sampler.records - len(canaries)), canaries=canaries, **more)  # type: ignore[union-attr]
     (spots,) = canaries._spots.values()
     sizes = [parameter.numel() for parameter in (more.get("model") or network()).parameters()]
     flat = np.append(0, np.cumsum(sizes))[spots.leaves] + spots.places
     everything = [gradient.numpy() for gradient, _, _ in found]
-    return [gradient[flat] for gradient in everything], [np.delete(gradient, flat) for gradient in everything]
+    return [gradient[flat] for gradient in everything], [
+        np.delete(gradient, flat) for gradient in everything
+    ]
 
 
 @pytest.mark.parametrize("microbatch", [None, 1, 5])
 @pytest.mark.parametrize("clip", [dp.Gaussian(2.0, 1e-5), dp.Normalised(2.0, 1e-5, stability=1e-3)])
 def test_p01_a_spike_is_clipped_as_every_record_is(clip: Any, microbatch: int | None) -> None:
-    """1024 times too long; it arrives at the clip norm, a percent of rounding aside, and never above it."""
+    """1024 times too long; it arrives at the clip norm, a percent of rounding aside, and never
+    above it.
+    """
     canaries = spikes(30)
     silent = lambda model, batch: 0.0 * plain(model, batch)  # noqa: E731
     its = plan(dp.Groups({"grad/*": clip}), policy=dp.Everything())
@@ -190,7 +243,9 @@ def test_p01_a_spike_is_clipped_as_every_record_is(clip: Any, microbatch: int | 
 def test_under_replace_one_the_others_are_opposite() -> None:
     canaries = spikes(30)
     silent = lambda model, batch: 0.0 * plain(model, batch)  # noqa: E731
-    on, _ = heights(plan(policy=dp.Everything(), adjacency=dp.Adjacency.REPLACE_ONE), canaries, loss=silent)
+    on, _ = heights(
+        plan(policy=dp.Everything(), adjacency=dp.Adjacency.REPLACE_ONE), canaries, loss=silent
+    )
     signs = np.where(canaries.scores().inside, 1.0, -1.0)
     for spike in on:
         assert spike * signs == pytest.approx(np.full(30, 2.0), rel=0.015)
@@ -206,8 +261,14 @@ def test_a_spike_comes_when_its_canary_is_drawn() -> None:
     for batch in run.batches(data(10)):
         drawn = np.isin(np.arange(10, 40), batch.sample.indices)
         run.backward(silent, batch)
-        total = sum(float(parameter.grad.sum()) for parameter in model.parameters() if parameter.grad is not None)
-        assert total * its.expected_batch_size == pytest.approx(2.0 * (drawn & inside).sum(), rel=0.015, abs=1e-2)
+        total = sum(
+            float(parameter.grad.sum())
+            for parameter in model.parameters()
+            if parameter.grad is not None
+        )
+        assert total * its.expected_batch_size == pytest.approx(
+            2.0 * (drawn & inside).sum(), rel=0.015, abs=1e-2
+        )
         model.zero_grad()
 
 
@@ -229,13 +290,22 @@ def test_a_stand_in_never_contributes() -> None:
     its = plan(policy=dp.Poisson(0.1), records=31, steps=12)
     model = network()
     run = PrivateRun(
-        model, its, ledger=dp.Ledger.in_memory(), source=dp.Source.unsafe_test_key(KEY), canaries=canaries, microbatch=4
+        model,
+        its,
+        ledger=dp.Ledger.in_memory(),
+        source=dp.Source.unsafe_test_key(KEY),
+        canaries=canaries,
+        microbatch=4,
     )
     alone = 0
     for batch in run.batches(data(1)):
         run.backward(plain, batch)
         (spots,) = canaries._spots.values()
-        leaves = [parameter.grad.flatten() for parameter in model.parameters() if parameter.grad is not None]
+        leaves = [
+            parameter.grad.flatten()
+            for parameter in model.parameters()
+            if parameter.grad is not None
+        ]
         for number, leaf in enumerate(leaves):
             leaf[torch.from_numpy(spots.places[spots.leaves == number])] = 0.0
         rest = max(float(leaf.abs().max()) for leaf in leaves)
@@ -260,11 +330,19 @@ class Sequences(nn.Module):
 
 
 def test_p15_who_else_is_drawn_does_not_decide_what_a_spike_is_clipped_to() -> None:
-    """Caught: no pass where only canaries are drawn; then positions are not known, and the inner clip norm is another."""
+    """Caught: no pass where only canaries are drawn; then positions are not known, and the inner
+    clip norm is another.
+    """
     its = plan(policy=dp.Poisson(0.3), records=21, steps=1)
-    key = next(key for key in (bytes([number]) * 32 for number in range(99)) if 0 not in _first_sample(its, key))
+    key = next(
+        key
+        for key in (bytes([number]) * 32 for number in range(99))
+        if 0 not in _first_sample(its, key)
+    )
     source = dp.Source.unsafe_test_key(key)
-    run = PrivateRun(Sequences(), its, ledger=dp.Ledger.in_memory(), source=source, canaries=spikes(20))
+    run = PrivateRun(
+        Sequences(), its, ledger=dp.Ledger.in_memory(), source=source, canaries=spikes(20)
+    )
     run.engine._chooser = Chooser(2**20, "ghost")
     batch = next(run.batches(data(1)))
     assert len(batch.sample) > 0
@@ -279,7 +357,9 @@ def _first_sample(its: dp.Plan, key: bytes) -> Any:
 def test_statistics_of_canaries_are_zero() -> None:
     quiet = dp.Groups({"grad/*": dp.Gaussian(1.0, 1e-5), "metric/*": dp.Gaussian(1.0, 1e-5)})
     its = plan(quiet, policy=dp.Everything())
-    for _, metric, _ in released(its, data(10), loss=with_statistics, statistics=STATISTICS, canaries=spikes(30)):
+    for _, metric, _ in released(
+        its, data(10), loss=with_statistics, statistics=STATISTICS, canaries=spikes(30)
+    ):
         assert float(metric[0]) == pytest.approx(10 * 0.25, rel=0.015)
 
 
@@ -299,7 +379,11 @@ def test_statistics_of_batch_norm_are_those_of_the_data() -> None:
 
 def test_no_two_canaries_share_a_coordinate_and_small_groups_have_none() -> None:
     groups = dp.Groups(
-        {"grad/2.bias": dp.Gaussian(1.0, 3.0), "grad/0.*": dp.Gaussian(1.0, 3.0), "grad/*": dp.Gaussian(1.0, 3.0)}
+        {
+            "grad/2.bias": dp.Gaussian(1.0, 3.0),
+            "grad/0.*": dp.Gaussian(1.0, 3.0),
+            "grad/*": dp.Gaussian(1.0, 3.0),
+        }
     )
     canaries = GradientCanaries(15)
     PrivateRun(network(), plan(groups), ledger=dp.Ledger.in_memory(), canaries=canaries)
@@ -362,8 +446,12 @@ def test_canaries_that_do_not_fit_are_refused() -> None:
 def test_p28_a_batch_without_data_is_no_empty_sample(canaries: Any) -> None:
     """Caught: a collate function that gives nothing, taken for a sample of nobody."""
     planted = canaries()
-    run = PrivateRun(network(), plan(policy=dp.Everything()), ledger=dp.Ledger.in_memory(), canaries=planted)
-    batch = next(run.batches(data(1 if isinstance(planted, GradientCanaries) else RECORDS), lambda _: None))
+    run = PrivateRun(
+        network(), plan(policy=dp.Everything()), ledger=dp.Ledger.in_memory(), canaries=planted
+    )
+    batch = next(
+        run.batches(data(1 if isinstance(planted, GradientCanaries) else RECORDS), lambda _: None)
+    )
     with pytest.raises(ModelError, match="one row for each record"):
         run.backward(plain, batch)
 
@@ -393,6 +481,8 @@ def test_p41_scores_are_of_the_ledger_that_their_run_was_charged_to() -> None:
     first, foreign, second = found
     assert dp.audit(own, first, delta=1e-5).outcome == "PASS"
     assert dp.audit(own, dp.Scores.pooled([first, second]), delta=1e-5).trials == 2
-    assert dp.audit(own, dp.Scores.pooled([first, foreign]), delta=1e-5).trials == 2  # runs of the same plan, one ledger each
+    assert (
+        dp.audit(own, dp.Scores.pooled([first, foreign]), delta=1e-5).trials == 2
+    )  # runs of the same plan, one ledger each
     with pytest.raises(ParameterError, match="a run on another ledger"):
         dp.audit(own, foreign, delta=1e-5)

@@ -1,4 +1,6 @@
-"""The compatibility check: what is proved, what is computed alone, what is refused with a fix for each, and no trace left."""
+"""The compatibility check: what is proved, what is computed alone, what is refused with a fix for
+each, and no trace left.
+"""
 
 import random
 from typing import Any
@@ -84,7 +86,11 @@ def test_the_fixes_it_prints_mend_the_model_step_by_step() -> None:
 
 @pytest.mark.parametrize("size", [4, 7, 48, 64])
 def test_the_replacement_of_a_layer_normalises_more_than_one_number(size: int) -> None:
-    (problem,) = check(nn.Sequential(nn.Linear(3, size), nn.BatchNorm1d(size)), labelled, (torch.ones(2, 3), LABELS[:2]))
+    (problem,) = check(
+        nn.Sequential(nn.Linear(3, size), nn.BatchNorm1d(size)),
+        labelled,
+        (torch.ones(2, 3), LABELS[:2]),
+    )
     groups = {4: 1, 7: 1, 48: 12, 64: 16}[size]
     assert f"GroupNorm({groups}, {size}))" in problem.fix
 
@@ -109,7 +115,9 @@ def test_state_that_would_keep_records_is_refused_by_name() -> None:
 
 
 def test_a_loss_of_one_number_is_named() -> None:
-    (problem,) = check(nn.Linear(4, 3), lambda m, b: labelled(m, b).mean(), (torch.randn(6, 4), LABELS))
+    (problem,) = check(
+        nn.Linear(4, 3), lambda m, b: labelled(m, b).mean(), (torch.randn(6, 4), LABELS)
+    )
     assert problem.where == "the loss"
     assert 'reduction="none"' in problem.fix
 
@@ -120,7 +128,9 @@ def test_p10_a_loss_for_each_token_is_named() -> None:
     for shape in ((-1, 3), (-1,)):
 
         def loss(network: Any, batch: Any, shape: tuple[int, ...] = shape) -> Tensor:
-            return functional.cross_entropy(network(batch[0]).mT, batch[0], reduction="none").reshape(shape)
+            return functional.cross_entropy(
+                network(batch[0]).mT, batch[0], reduction="none"
+            ).reshape(shape)
 
         (problem,) = check(model, loss, (ids,))
         assert problem.where == "the loss"
@@ -176,7 +186,9 @@ def test_complex_parameters_are_named() -> None:
 
 
 def test_what_a_run_refuses_when_it_begins_is_refused() -> None:
-    """Wrong: to say "Ready" of a wrapper for several devices, or of a gradient that is there already."""
+    """Wrong: to say "Ready" of a wrapper for several devices, or of a gradient that is there
+    already.
+    """
     batch = (torch.randn(6, 4), LABELS)
     (problem,) = check(nn.DataParallel(nn.Linear(4, 3)), labelled, batch)
     assert "DataParallel" in problem.what
@@ -202,7 +214,11 @@ def test_all_records_of_a_small_batch_are_tried(rows: int) -> None:
 
 
 def test_what_is_proved_is_said_to_be() -> None:
-    found = check(nn.Sequential(nn.Linear(4, 5), nn.GELU(), nn.Linear(5, 3)), labelled, (torch.randn(6, 4), LABELS))
+    found = check(
+        nn.Sequential(nn.Linear(4, 5), nn.GELU(), nn.Linear(5, 3)),
+        labelled,
+        (torch.randn(6, 4), LABELS),
+    )
     assert found.ok
     assert len(found) == 0
     assert str(found) == READY
@@ -304,7 +320,9 @@ def counted(model: Any, batch: Any) -> Any:
 
 def test_a_plan_whose_groups_do_not_claim_every_parameter_is_refused() -> None:
     batch = (torch.randn(6, 4), LABELS)
-    (problem,) = check(nn.Linear(4, 3), labelled, batch, plan({"grad/weight": dp.Gaussian(1.0, 1.0)}))
+    (problem,) = check(
+        nn.Linear(4, 3), labelled, batch, plan({"grad/weight": dp.Gaussian(1.0, 1.0)})
+    )
     assert problem.where == "the plan"
     assert "grad/bias" in problem.what
     slots = dp.Plan(
@@ -326,9 +344,15 @@ def test_a_plan_whose_groups_do_not_claim_every_parameter_is_refused() -> None:
     ],
 )
 def test_statistics_are_those_that_a_run_is_told_of(loss: Any, statistics: Any, what: str) -> None:
-    groups = {"grad/*": dp.Gaussian(1.0, 1.0)} | ({} if statistics is None else {"metric/*": dp.Gaussian(1.0, 1.0)})
-    found = check(nn.Linear(4, 3), loss, (torch.randn(6, 4), LABELS), plan(groups), statistics=statistics)
-    assert [(problem.where, problem.what) for problem in found] == ([("statistics", what)] if what else [])
+    groups = {"grad/*": dp.Gaussian(1.0, 1.0)} | (
+        {} if statistics is None else {"metric/*": dp.Gaussian(1.0, 1.0)}
+    )
+    found = check(
+        nn.Linear(4, 3), loss, (torch.randn(6, 4), LABELS), plan(groups), statistics=statistics
+    )
+    assert [(problem.where, problem.what) for problem in found] == (
+        [("statistics", what)] if what else []
+    )
 
 
 def test_without_a_plan_statistics_are_not_judged() -> None:
@@ -339,7 +363,9 @@ def test_without_a_plan_statistics_are_not_judged() -> None:
 
 
 class Shrinking(nn.Module):
-    """A table whose rows are rescaled when they are looked up; noise; buffers that passes move without records."""
+    """A table whose rows are rescaled when they are looked up; noise; buffers that passes move
+    without records.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -405,5 +431,10 @@ def test_what_a_model_changes_is_put_back(*, raises: bool) -> None:
     model = Careless(raises=raises)
     states = str(np.random.get_state()), random.getstate()  # noqa: NPY002
     assert check(model, labelled, (torch.randn(6, 4), LABELS)).ok == (not raises)
-    assert (model.calls, model.sizes, model.frozen.tolist(), model.training) == (0, [0], [0.0], True)
+    assert (model.calls, model.sizes, model.frozen.tolist(), model.training) == (
+        0,
+        [0],
+        [0.0],
+        True,
+    )
     assert (str(np.random.get_state()), random.getstate()) == states  # noqa: NPY002

@@ -1,4 +1,6 @@
-"""Checkpoints: a run goes on where it was, on the same ledger, with other randomness, and nothing is executed to read them."""
+"""Checkpoints: a run goes on where it was, on the same ledger, with other randomness, and nothing
+is executed to read them.
+"""
 
 import enum
 import os
@@ -25,7 +27,9 @@ OPEN = dp.Odometer(delta=1e-5)  # for further runs, whatever decided on them
 
 def data() -> TensorDataset:
     generator = torch.Generator().manual_seed(5)
-    return TensorDataset(torch.randn(RECORDS, 3, generator=generator), torch.randn(RECORDS, 2, generator=generator))
+    return TensorDataset(
+        torch.randn(RECORDS, 3, generator=generator), torch.randn(RECORDS, 2, generator=generator)
+    )
 
 
 def network(width: int = 4) -> nn.Module:
@@ -35,7 +39,9 @@ def network(width: int = 4) -> nn.Module:
 
 def loss(model: nn.Module, batch: Any) -> tuple[Tensor, dict[str, Tensor]]:
     x, y = batch
-    return mse_loss(model(x), y, reduction="none").sum(1), {"metric/nothing": x.new_zeros(len(x), 1)}
+    return mse_loss(model(x), y, reduction="none").sum(1), {
+        "metric/nothing": x.new_zeros(len(x), 1)
+    }
 
 
 def plan(*, steps: int = STEPS, policy: Any = None, clip_norm: float = 1.0) -> dp.Plan:
@@ -43,7 +49,9 @@ def plan(*, steps: int = STEPS, policy: Any = None, clip_norm: float = 1.0) -> d
         sampler=dp.Sampler(policy or dp.Poisson(0.5), records=RECORDS, steps=steps),
         mechanism=dp.Groups(
             {
-                "grad/*": dp.AdaptiveClip(dp.Gaussian(clip_norm, 1.0), quantile=0.5, count_noise_std=5.0),
+                "grad/*": dp.AdaptiveClip(
+                    dp.Gaussian(clip_norm, 1.0), quantile=0.5, count_noise_std=5.0
+                ),
                 "metric/*": dp.Gaussian(1.0, 4.0),
             }
         ),
@@ -53,11 +61,15 @@ def plan(*, steps: int = STEPS, policy: Any = None, clip_norm: float = 1.0) -> d
 class Training:
     """A model, an optimizer, a scheduler and a run, as a user has them."""
 
-    def __init__(self, ledger: Any, its: dp.Plan | None = None, model: nn.Module | None = None, **more: Any) -> None:
+    def __init__(
+        self, ledger: Any, its: dp.Plan | None = None, model: nn.Module | None = None, **more: Any
+    ) -> None:
         self.model = model or network()
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=0.1)
         self.scheduler = torch.optim.lr_scheduler.ExponentialLR(self.optimizer, 0.9)
-        self.run = PrivateRun(self.model, its or plan(), ledger=ledger, statistics={"metric/nothing": 1}, **more)
+        self.run = PrivateRun(
+            self.model, its or plan(), ledger=ledger, statistics={"metric/nothing": 1}, **more
+        )
         self.noise: list[float] = []
 
     def train(self, steps: int | None = None) -> "Training":
@@ -83,7 +95,12 @@ class Training:
         """Whatever could be half-loaded."""
         moments = [part for state in self.optimizer.state.values() for part in state.values()]
         values = [value.clone() for value in (*self.model.state_dict().values(), *moments)]
-        return [*(value.tolist() for value in values), self.scheduler.last_epoch, dict(self.run.state), self.run.step]
+        return [
+            *(value.tolist() for value in values),
+            self.scheduler.last_epoch,
+            dict(self.run.state),
+            self.run.step,
+        ]
 
 
 def charged(ledger: dp.Ledger) -> list[int]:
@@ -143,12 +160,20 @@ def test_p18_no_key_is_in_a_checkpoint(tmp_path: Path) -> None:
     content = Checkpoint.read(tmp_path / "c")
     assert set(content.objects) == {"model", "optimizer", "scheduler"}
     with zipfile.ZipFile(tmp_path / "c") as parts:
-        assert all(key not in parts.read(name) and key.hex().encode() not in parts.read(name) for name in parts.namelist())
+        assert all(
+            key not in parts.read(name) and key.hex().encode() not in parts.read(name)
+            for name in parts.namelist()
+        )
 
 
-def test_everything_is_refused_that_does_not_belong_and_nothing_is_half_loaded(tmp_path: Path) -> None:
+def test_everything_is_refused_that_does_not_belong_and_nothing_is_half_loaded(
+    tmp_path: Path,
+) -> None:
     checkpoint = tmp_path / "a.checkpoint"
-    with dp.Ledger.open(tmp_path / "a.ledger", budget=OPEN) as ledger, dp.Ledger.open(tmp_path / "b.ledger") as another:
+    with (
+        dp.Ledger.open(tmp_path / "a.ledger", budget=OPEN) as ledger,
+        dp.Ledger.open(tmp_path / "b.ledger") as another,
+    ):
         Training(ledger).train(3).save(checkpoint)
         for wrong, message in (
             (Training(another), "the ledger that the checkpoint was saved with"),
@@ -161,7 +186,9 @@ def test_everything_is_refused_that_does_not_belong_and_nothing_is_half_loaded(t
                 wrong.load(checkpoint)
             assert wrong.everything() == before
         fewer = Training(ledger)
-        with pytest.raises(dp.CheckpointError, match="the objects that were saved: model, optimizer, scheduler"):
+        with pytest.raises(
+            dp.CheckpointError, match="the objects that were saved: model, optimizer, scheduler"
+        ):
             fewer.run.load(checkpoint, optimizer=fewer.optimizer)
         begun = Training(ledger).train(1)
         with pytest.raises(dp.SampleMisuse, match="before the first batch"):
@@ -187,7 +214,10 @@ def test_an_older_copy_of_the_ledger_is_refused(tmp_path: Path) -> None:
     shutil.copy(path, copy)
     with dp.Ledger.open(path) as ledger:
         Training(ledger).train(3).save(tmp_path / "c")
-    with dp.Ledger.open(copy) as rolled_back, pytest.raises(dp.CheckpointError, match="an older copy"):
+    with (
+        dp.Ledger.open(copy) as rolled_back,
+        pytest.raises(dp.CheckpointError, match="an older copy"),
+    ):
         Training(rolled_back).load(tmp_path / "c")
 
 
@@ -299,7 +329,11 @@ def test_private_batch_norm_goes_on_with_the_released_statistics(tmp_path: Path)
     its = dp.Plan(
         sampler=dp.Sampler(dp.Poisson(0.5), records=RECORDS, steps=6),
         mechanism=dp.Groups(
-            {"grad/*": dp.Gaussian(1.0, 1.0), "bn/*": dp.Gaussian(1.0, 1.0), "metric/*": dp.Gaussian(1.0, 1.0)}
+            {
+                "grad/*": dp.Gaussian(1.0, 1.0),
+                "bn/*": dp.Gaussian(1.0, 1.0),
+                "metric/*": dp.Gaussian(1.0, 1.0),
+            }
         ),
     )
     ledger = dp.Ledger.in_memory(budget=OPEN)
@@ -379,9 +413,19 @@ class Word(enum.StrEnum):
     A = "a"
 
 
-def test_what_was_written_can_be_read_whatever_class_a_text_or_a_number_is_of(tmp_path: Path) -> None:
+def test_what_was_written_can_be_read_whatever_class_a_text_or_a_number_is_of(
+    tmp_path: Path,
+) -> None:
     ledger = dp.Ledger.in_memory()
-    odd = {"n": np.int64(3), "f": np.float32(0.5), "b": np.bool_(1), "s": np.str_("x"), "w": Word.A, Word.A: 1, np.str_("k"): 2}
+    odd = {
+        "n": np.int64(3),
+        "f": np.float32(0.5),
+        "b": np.bool_(1),
+        "s": np.str_("x"),
+        "w": Word.A,
+        Word.A: 1,
+        np.str_("k"): 2,
+    }
     Training(ledger).run.save(tmp_path / "c", others={"kept": Kept(odd)})
     kept = Kept()
     Training(ledger).run.load(tmp_path / "c", others={"kept": kept})
@@ -392,13 +436,17 @@ def test_what_was_written_can_be_read_whatever_class_a_text_or_a_number_is_of(tm
         pass
 
     with pytest.raises(dp.CheckpointError, match="Own in kept"):
-        Training(ledger).run.save(tmp_path / "c", others={"kept": Kept(torch.zeros(2).as_subclass(Own))})
+        Training(ledger).run.save(
+            tmp_path / "c", others={"kept": Kept(torch.zeros(2).as_subclass(Own))}
+        )
 
 
 def test_p42_a_part_of_a_tensor_does_not_take_the_rest_into_the_file(tmp_path: Path) -> None:
     """By itself torch writes all memory that a tensor is a part of."""
     rest = torch.full((1000,), 3.0)
-    Training(dp.Ledger.in_memory()).run.save(tmp_path / "c", others={"kept": Kept({"first": rest[:1]})})
+    Training(dp.Ledger.in_memory()).run.save(
+        tmp_path / "c", others={"kept": Kept({"first": rest[:1]})}
+    )
     assert torch.load(tmp_path / "c")["objects"]["kept"]["first"].untyped_storage().nbytes() == 4
 
 
@@ -416,7 +464,9 @@ def test_p42_a_part_of_a_tensor_does_not_take_the_rest_into_the_file(tmp_path: P
         ("head", "0" * 64),
     ],
 )
-def test_p46_values_that_no_run_writes_are_refused_before_anything_is_charged(tmp_path: Path, field: str, value: Any) -> None:
+def test_p46_values_that_no_run_writes_are_refused_before_anything_is_charged(
+    tmp_path: Path, field: str, value: Any
+) -> None:
     ledger = dp.Ledger.in_memory()
     its = Training(ledger)
     its.save(tmp_path / "c")

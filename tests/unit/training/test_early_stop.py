@@ -101,14 +101,19 @@ def test_however_a_loop_ends_the_whole_plan_counts_and_the_guarantee_says_so(how
 
 
 @pytest.mark.parametrize("how", ENDS)
-def test_for_a_public_reason_the_steps_that_were_taken_count_and_the_reason_is_named(how: str) -> None:
+def test_for_a_public_reason_the_steps_that_were_taken_count_and_the_reason_is_named(
+    how: str,
+) -> None:
     ledger = dp.Ledger.in_memory()
     run = ended(how, ledger)
     run.stop("the machine was needed for something else")
     claim = run.guarantee(DELTA)
     assert claim.upper == epsilon(TAKEN)
     words = "run 'digits' ended after 10 of 100 planned steps for a public reason, as was declared"
-    assert any(words in text and "the machine was needed for something else" in text for text in claim.assumptions)
+    assert any(
+        words in text and "the machine was needed for something else" in text
+        for text in claim.assumptions
+    )
     assert "public reason" in claim.basis
     assert "the machine was needed for something else" in str(claim)
 
@@ -149,7 +154,9 @@ def test_a_reason_is_declared_once_and_of_a_run_that_began() -> None:
 
 
 def test_all_steps_of_a_list_count_for_a_second_run_too() -> None:
-    """An early stop leaves room on the list; whoever takes it pays nothing that was not claimed before."""
+    """An early stop leaves room on the list; whoever takes it pays nothing that was not claimed
+    before.
+    """
     ledger = dp.Ledger.in_memory()
     before = ended("break", ledger).guarantee(DELTA).upper
     again = PrivateRun(network(), PLAN, ledger=ledger)
@@ -189,10 +196,14 @@ for name, budget in {"list": None, "limit": limit, "odometer": dp.Odometer(delta
 
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folders of a ledger and a checkpoint at step 10, left by processes that were killed after step 12."""
+    """Folders of a ledger and a checkpoint at step 10, left by processes that were killed after
+    step 12.
+    """
     folder = tmp_path_factory.mktemp("killed")
     command = [sys.executable, "-c", _KILLED, repr(1.001 * epsilon(STEPS))]
-    subprocess.run(command, cwd=folder, env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}, check=True)
+    subprocess.run(
+        command, cwd=folder, env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}, check=True
+    )
     return folder
 
 
@@ -212,7 +223,9 @@ def test_of_a_killed_run_the_whole_plan_counts(killed: Path) -> None:
     assert f"{RESERVED} were charged, and all count" in claim.basis
 
 
-def test_a_resumed_run_that_no_longer_fits_its_list_is_refused_and_nothing_is_charged(killed: Path, tmp_path: Path) -> None:
+def test_a_resumed_run_that_no_longer_fits_its_list_is_refused_and_nothing_is_charged(
+    killed: Path, tmp_path: Path
+) -> None:
     with resumed(killed, tmp_path) as run:
         head = run.ledger.head()
         with pytest.raises(dp.BudgetExceeded, match=f"of which {STEPS - RESERVED} fit") as refused:
@@ -221,7 +234,9 @@ def test_a_resumed_run_that_no_longer_fits_its_list_is_refused_and_nothing_is_ch
         assert run.ledger.head() == head
 
 
-def test_until_budget_takes_what_is_left_and_the_total_never_exceeds_the_plan(killed: Path, tmp_path: Path) -> None:
+def test_until_budget_takes_what_is_left_and_the_total_never_exceeds_the_plan(
+    killed: Path, tmp_path: Path
+) -> None:
     with resumed(killed, tmp_path) as run:
         assert train(run, until_budget=True) == STEPS - RESERVED
         assert charged(run.ledger) == STEPS
@@ -233,7 +248,9 @@ def test_until_budget_takes_what_is_left_and_the_total_never_exceeds_the_plan(ki
         assert charged(third.ledger) == STEPS
 
 
-def test_for_a_public_reason_lost_steps_are_taken_again_and_the_guarantee_names_it(killed: Path, tmp_path: Path) -> None:
+def test_for_a_public_reason_lost_steps_are_taken_again_and_the_guarantee_names_it(
+    killed: Path, tmp_path: Path
+) -> None:
     with resumed(killed, tmp_path, lost="power failure") as run:
         assert train(run) == STEPS - TAKEN
         assert run.step == STEPS
@@ -241,7 +258,9 @@ def test_for_a_public_reason_lost_steps_are_taken_again_and_the_guarantee_names_
         assert charged(run.ledger) == total
         claim = run.guarantee(DELTA)
     assert claim.upper == epsilon(total) > epsilon(STEPS)
-    assert any("the list of steps grew" in text and "power failure" in text for text in claim.assumptions)
+    assert any(
+        "the list of steps grew" in text and "power failure" in text for text in claim.assumptions
+    )
     assert "power failure" in str(claim)
 
 

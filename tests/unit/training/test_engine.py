@@ -78,11 +78,17 @@ class Block(nn.Module):
         self.heads = heads
         self.one, self.two = nn.LayerNorm(width), nn.LayerNorm(width)
         self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.mlp = nn.Sequential(nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, width))
+        self.mlp = nn.Sequential(
+            nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, width)
+        )
 
     def forward(self, h: Tensor) -> Tensor:
         rows, length, width = h.shape
-        parts = self.qkv(self.one(h)).view(rows, length, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4)
+        parts = (
+            self.qkv(self.one(h))
+            .view(rows, length, 3, self.heads, width // self.heads)
+            .permute(2, 0, 3, 1, 4)
+        )
         met = F.scaled_dot_product_attention(parts[0], parts[1], parts[2], is_causal=True)
         h = h + self.out(met.transpose(1, 2).reshape(rows, length, width))
         return h + torch.as_tensor(self.mlp(self.two(h)))
@@ -113,7 +119,12 @@ def mnist() -> Any:
 def cifar() -> Any:
     layers: list[nn.Module] = []
     for before, after in ((3, 4), (4, 4), (4, 6)):
-        layers += [nn.Conv2d(before, after, 3, padding=1), nn.GroupNorm(2, after), nn.ReLU(inplace=True), nn.AvgPool2d(2)]
+        layers += [
+            nn.Conv2d(before, after, 3, padding=1),
+            nn.GroupNorm(2, after),
+            nn.ReLU(inplace=True),
+            nn.AvgPool2d(2),
+        ]
     return nn.Sequential(*layers, nn.Flatten(), nn.Linear(6, 3))
 
 
@@ -138,18 +149,29 @@ SEVEN: dict[str, Model] = {
 class UNet(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.down, self.low = nn.Conv2d(2, 4, 3, stride=2, padding=1), nn.Conv2d(4, 4, 3, padding=1, padding_mode="reflect")
-        self.up, self.out = nn.ConvTranspose2d(4, 2, 3, stride=2, padding=1, output_padding=1), nn.Conv2d(4, 1, 1)
+        self.down, self.low = (
+            nn.Conv2d(2, 4, 3, stride=2, padding=1),
+            nn.Conv2d(4, 4, 3, padding=1, padding_mode="reflect"),
+        )
+        self.up, self.out = (
+            nn.ConvTranspose2d(4, 2, 3, stride=2, padding=1, output_padding=1),
+            nn.Conv2d(4, 1, 1),
+        )
 
     def forward(self, x: Tensor) -> Tensor:
-        return torch.as_tensor(self.out(torch.cat([x, self.up(F.silu(self.low(F.silu(self.down(x)))))], 1)))
+        return torch.as_tensor(
+            self.out(torch.cat([x, self.up(F.silu(self.low(F.silu(self.down(x)))))], 1))
+        )
 
 
 class Vit(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.patch = nn.Conv2d(3, 8, 4, stride=4)
-        self.token, self.place = nn.Parameter(torch.randn(1, 1, 8)), nn.Parameter(torch.randn(1, 5, 8))
+        self.token, self.place = (
+            nn.Parameter(torch.randn(1, 1, 8)),
+            nn.Parameter(torch.randn(1, 5, 8)),
+        )
         self.blocks = nn.Sequential(Block(8, 2), Block(8, 2))
         self.head = nn.Linear(8, 3)
 
@@ -162,23 +184,35 @@ class Vit(nn.Module):
 class Translator(nn.Module):
     def __init__(self, *, batch_first: bool, norm_first: bool) -> None:
         super().__init__()
-        options: dict[str, Any] = {"dropout": 0.0, "batch_first": batch_first, "norm_first": norm_first}
+        options: dict[str, Any] = {
+            "dropout": 0.0,
+            "batch_first": batch_first,
+            "norm_first": norm_first,
+        }
         self.batch_first = batch_first
-        self.encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 12, **options), 2, enable_nested_tensor=False)
+        self.encoder = nn.TransformerEncoder(
+            nn.TransformerEncoderLayer(8, 2, 12, **options), 2, enable_nested_tensor=False
+        )
         self.decoder = nn.TransformerDecoder(nn.TransformerDecoderLayer(8, 2, 12, **options), 1)
 
     def forward(self, x: Tensor, padding: Tensor) -> Tensor:
         h = x if self.batch_first else x.transpose(0, 1)
         memory = self.encoder(h, src_key_padding_mask=padding)
         mask = nn.Transformer.generate_square_subsequent_mask(x.shape[1], dtype=x.dtype)
-        out = self.decoder(h, memory, tgt_mask=mask, tgt_is_causal=True, memory_key_padding_mask=padding)
+        out = self.decoder(
+            h, memory, tgt_mask=mask, tgt_is_causal=True, memory_key_padding_mask=padding
+        )
         return torch.as_tensor(out if self.batch_first else out.transpose(0, 1))
 
 
 def translator(*, batch_first: bool, norm_first: bool) -> tuple[Any, Any, Any]:
     padding = torch.zeros(B, 5, dtype=torch.bool)
     padding[1, 3:] = padding[2, 4:] = True
-    return Translator(batch_first=batch_first, norm_first=norm_first), squares, (torch.randn(B, 5, 8), padding)
+    return (
+        Translator(batch_first=batch_first, norm_first=norm_first),
+        squares,
+        (torch.randn(B, 5, 8), padding),
+    )
 
 
 TORCH: dict[str, Model] = {
@@ -206,13 +240,22 @@ def still(config: Any) -> Any:
 def causal(model: nn.Module, batch: Any) -> Tensor:
     (tokens,) = batch
     logits = model(input_ids=tokens).logits
-    losses = F.cross_entropy(logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten(), reduction="none")
+    losses = F.cross_entropy(
+        logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten(), reduction="none"
+    )
     return losses.view(len(tokens), -1).mean(1)
 
 
 def gpt2() -> Any:
     config = HF.GPT2Config(
-        vocab_size=20, n_positions=8, n_embd=8, n_layer=2, n_head=2, bos_token_id=0, eos_token_id=1, pad_token_id=1
+        vocab_size=20,
+        n_positions=8,
+        n_embd=8,
+        n_layer=2,
+        n_head=2,
+        bos_token_id=0,
+        eos_token_id=1,
+        pad_token_id=1,
     )
     return HF.GPT2LMHeadModel(still(config))
 
@@ -247,18 +290,32 @@ def bert() -> tuple[Any, Any, Any]:
 
     def loss(model: nn.Module, batch: Any) -> Tensor:
         tokens, seen, classes = batch
-        return F.cross_entropy(model(input_ids=tokens, attention_mask=seen).logits, classes, reduction="none")
+        return F.cross_entropy(
+            model(input_ids=tokens, attention_mask=seen).logits, classes, reduction="none"
+        )
 
     return HF.BertForSequenceClassification(still(config)), loss, (ids(20), mask, labels(2))
 
 
 def t5() -> tuple[Any, Any, Any]:
-    config = HF.T5Config(vocab_size=20, d_model=8, d_kv=4, d_ff=12, num_layers=2, num_heads=2, decoder_start_token_id=0)
+    config = HF.T5Config(
+        vocab_size=20,
+        d_model=8,
+        d_kv=4,
+        d_ff=12,
+        num_layers=2,
+        num_heads=2,
+        decoder_start_token_id=0,
+    )
 
     def loss(model: nn.Module, batch: Any) -> Tensor:
         (tokens,) = batch
         logits = model(input_ids=tokens, labels=tokens).logits
-        return F.cross_entropy(logits.flatten(0, 1), tokens.flatten(), reduction="none").view(len(tokens), -1).mean(1)
+        return (
+            F.cross_entropy(logits.flatten(0, 1), tokens.flatten(), reduction="none")
+            .view(len(tokens), -1)
+            .mean(1)
+        )
 
     return HF.T5ForConditionalGeneration(still(config)), loss, (ids(20),)
 
@@ -282,7 +339,9 @@ def hf_vit() -> tuple[Any, Any, Any]:
 
 
 def lora() -> Any:
-    config = LoraConfig(r=2, target_modules=["c_attn"], fan_in_fan_out=True, init_lora_weights=False)
+    config = LoraConfig(
+        r=2, target_modules=["c_attn"], fan_in_fan_out=True, init_lora_weights=False
+    )
     return get_peft_model(gpt2(), config)
 
 
@@ -338,14 +397,18 @@ def test_autocast_inside_the_loss(name: str) -> None:
 
 
 def test_p14_norms_are_not_computed_in_the_users_autocast() -> None:
-    """Gram matrices in bfloat16 lose three digits; a bound that does not know it would be below the truth."""
+    """Gram matrices in bfloat16 lose three digits; a bound that does not know it would be below the
+    truth.
+    """
     model, batch = nn.Linear(16, 16), (torch.randn(B, 32, 16),)
     engine = Engine(model, form="ghost")
     with torch.autocast("cpu", dtype=torch.bfloat16):
         ((found, _),) = engine.passes(squares, batch, B, B)
     norms, _ = found.measured(engine.leaves)
     assert found.pieces["grad/weight"][0].factor.dense().values.dtype == torch.float32
-    formed = found.pieces["grad/weight"][0].factor.dense().values.double().flatten(1).square().sum(1)
+    formed = (
+        found.pieces["grad/weight"][0].factor.dense().values.double().flatten(1).square().sum(1)
+    )
     assert torch.all(norms[:, 0] >= formed * (1 - 1e-6))
     assert torch.all(norms[:, 0] <= formed * (1 + 1e-3))
 
@@ -379,7 +442,10 @@ def test_checkpointing_changes_nothing(*, reentrant: bool) -> None:
     model = Checkpointed(inner, reentrant=reentrant).double()
     batch = (torch.randn(B, 6, dtype=torch.float64),)
     engine, plain = Engine(model), Engine(nn.Sequential(model.first, inner))
-    ((found, _),), ((want, _),) = engine.passes(squares, batch, B, B), plain.passes(squares, batch, B, B)
+    ((found, _),), ((want, _),) = (
+        engine.passes(squares, batch, B, B),
+        plain.passes(squares, batch, B, B),
+    )
     assert engine.one_by_one is None
     assert torch.equal(found.measured(engine.leaves)[0], want.measured(plain.leaves)[0])
 
@@ -402,14 +468,20 @@ def test_a_compiled_model_runs_as_written() -> None:
     engine = Engine(model)
     ((found, _),) = engine.passes(squares, batch, B, B)
     assert engine.one_by_one is None
-    want = {f"grad/_orig_mod.{leaf[5:]}": rows for leaf, rows in oracle(plain, squares, batch, B).items()}
+    want = {
+        f"grad/_orig_mod.{leaf[5:]}": rows
+        for leaf, rows in oracle(plain, squares, batch, B).items()
+    }
     check_contributions(engine, found, want, 1e-10)
 
 
 @pytest.mark.parametrize("train", [True, False])
 def test_train_and_eval(*, train: bool) -> None:
     model = nn.Sequential(
-        nn.Conv1d(2, 4, 3), nn.BatchNorm1d(4).eval(), nn.Dropout(0.0), nn.InstanceNorm1d(4, affine=True)
+        nn.Conv1d(2, 4, 3),
+        nn.BatchNorm1d(4).eval(),
+        nn.Dropout(0.0),
+        nn.InstanceNorm1d(4, affine=True),
     ).double()
     model.train(train)
     model[1].eval()
@@ -417,7 +489,9 @@ def test_train_and_eval(*, train: bool) -> None:
 
 
 def test_p09_batch_norm_that_is_put_back_into_train_mode_is_refused() -> None:
-    """Its scales are frozen, and the structure of the pass was learned before: only a look at every call finds it."""
+    """Its scales are frozen, and the structure of the pass was learned before: only a look at every
+    call finds it.
+    """
     model: Any = nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4, affine=False)).eval()
     engine, batch = Engine(model), (torch.randn(B, 6),)
     list(engine.passes(squares, batch, B, B))
@@ -429,7 +503,9 @@ def test_p09_batch_norm_that_is_put_back_into_train_mode_is_refused() -> None:
 
 
 def test_dropout_is_drawn_for_each_record_by_itself() -> None:
-    """With the same state of torch's generator, another first record leaves what the others contribute as it is."""
+    """With the same state of torch's generator, another first record leaves what the others
+    contribute as it is.
+    """
     model = nn.Sequential(nn.Linear(6, 32), nn.Dropout(0.5), nn.Linear(32, 3)).double()
     batch = (torch.randn(B, 6, dtype=torch.float64),)
     other = (torch.cat([torch.randn(1, 6, dtype=torch.float64), batch[0][1:]]),)
@@ -439,7 +515,9 @@ def test_dropout_is_drawn_for_each_record_by_itself() -> None:
     for one in (batch, other):
         torch.manual_seed(3)
         ((contributions, _),) = engine.passes(squares, one, B, B)
-        found.append([contributions.pieces[leaf][0].factor.dense().values for leaf in engine.leaves])
+        found.append(
+            [contributions.pieces[leaf][0].factor.dense().values for leaf in engine.leaves]
+        )
     assert all(torch.equal(a[1:], b[1:]) for a, b in zip(*found, strict=True))
     assert not torch.equal(found[0][0][0], found[0][0][1])
 
@@ -448,7 +526,9 @@ class Masked(nn.Module):
     """Dropout whose mask is a function of the record."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return x * (torch.sin(1e4 * x.sum(-1, keepdim=True) + torch.arange(x.shape[-1], dtype=x.dtype)) > 0)
+        return x * (
+            torch.sin(1e4 * x.sum(-1, keepdim=True) + torch.arange(x.shape[-1], dtype=x.dtype)) > 0
+        )
 
 
 def test_dropout_with_masks_of_the_record_agrees_with_the_loop() -> None:
@@ -478,7 +558,9 @@ class Counting(nn.Module):
 
 @pytest.mark.parametrize("fail", [1, 2])
 def test_everything_is_restored_after_an_exception(fail: int) -> None:
-    """The first pass is a trial on made-up numbers, which say nothing about the model: it may fail, and leaves no trace."""
+    """The first pass is a trial on made-up numbers, which say nothing about the model: it may fail,
+    and leaves no trace.
+    """
     model, batch = Counting(fail), (torch.randn(B, 6),)
     model.linear.weight.grad = torch.ones(3, 6)
     kept = torch.utils.checkpoint.CheckpointFunction
@@ -516,7 +598,9 @@ def test_p47_the_model_is_the_users_own() -> None:
     prompt = ids(20)[:1]
     before = copy.deepcopy(model.state_dict())
     model.eval()
-    text = model.generate(prompt, max_new_tokens=3, do_sample=False, attention_mask=torch.ones_like(prompt))
+    text = model.generate(
+        prompt, max_new_tokens=3, do_sample=False, attention_mask=torch.ones_like(prompt)
+    )
     engine = Engine(model)
     handle = model.transformer.h[0].register_forward_hook(lambda *_: None)
     with pytest.raises(ModelError, match=r"forward hook on the layer 'transformer\.h\.0'"):
@@ -529,7 +613,9 @@ def test_p47_the_model_is_the_users_own() -> None:
     assert all(p.grad is None for p in model.parameters())
     again = copy.deepcopy(model)
     for one in (model, again):
-        out = one.generate(prompt, max_new_tokens=3, do_sample=False, attention_mask=torch.ones_like(prompt))
+        out = one.generate(
+            prompt, max_new_tokens=3, do_sample=False, attention_mask=torch.ones_like(prompt)
+        )
         assert torch.equal(out, text)
 
 

@@ -1,4 +1,6 @@
-"""Rules of users: gradients of functions, separation of custom operators, and the oracles that test both."""
+"""Rules of users: gradients of functions, separation of custom operators, and the oracles that test
+both.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,13 @@ import torch
 from torch import Tensor, nn
 
 from discreet.errors import ModelError, ParameterError
-from discreet.training import Engine, check_rule, check_separation, register_rule, register_separation
+from discreet.training import (
+    Engine,
+    check_rule,
+    check_separation,
+    register_rule,
+    register_separation,
+)
 from discreet.training.factors.factors import Dense, Factor
 from discreet.training.rules.call import Call
 from discreet.training.rules.registry import RULES as GRADIENT_RULES
@@ -77,7 +85,9 @@ def test_a_rule_of_the_users_own_is_used_and_compared_with_torch() -> None:
 def test_a_wrong_rule_is_found_and_records_go_one_by_one() -> None:
     def wrong(call: Call) -> Any:
         x, weight = call.args
-        return call.tap(x * call.plain(weight), (call.value(weight), lambda g: Dense(2.0 * g * x.detach())))
+        return call.tap(
+            x * call.plain(weight), (call.value(weight), lambda g: Dense(2.0 * g * x.detach()))
+        )
 
     @register_rule(wrong)
     def doubled(x: Tensor, weight: Tensor) -> Tensor:
@@ -112,7 +122,9 @@ def test_a_rule_whose_factors_depend_on_other_records_is_not_believed() -> None:
     def quiet(x: Tensor, weight: Tensor) -> Tensor:
         return x * weight
 
-    with pytest.raises(ModelError, match="the rule of quiet makes of a gradient depends on several"):
+    with pytest.raises(
+        ModelError, match="the rule of quiet makes of a gradient depends on several"
+    ):
         check_rule(Scaling(quiet), squares, torch.randn(B, 4) / 100.0, B)
 
 
@@ -246,7 +258,9 @@ def looked_up(table: Tensor, ids: Tensor) -> Tensor:
     return table[ids]
 
 
-@torch.library.custom_op("discreet_tests::noisy", mutates_args=(), tags=(torch.Tag.nondeterministic_seeded,))
+@torch.library.custom_op(
+    "discreet_tests::noisy", mutates_args=(), tags=(torch.Tag.nondeterministic_seeded,)
+)
 def noisy_operator(x: Tensor) -> Tensor:
     """An operator that adds numbers that are drawn for each entry."""
     return x + torch.randn_like(x)
@@ -273,16 +287,44 @@ def _of_ids(operands: Operands) -> Any:
 @pytest.mark.parametrize(
     ("name", "rule", "arguments", "axes", "message"),
     [
-        ("longest", _with_numbers, [torch.ones(B, 3), torch.arange(B)], {0: 0, 1: 0}, "when other records do"),
-        ("any_of", _with_numbers, [torch.ones(B, 3), torch.zeros(B, dtype=torch.bool)], {0: 0, 1: 0}, "when other records do"),
+        (
+            "longest",
+            _with_numbers,
+            [torch.ones(B, 3), torch.arange(B)],
+            {0: 0, 1: 0},
+            "when other records do",
+        ),
+        (
+            "any_of",
+            _with_numbers,
+            [torch.ones(B, 3), torch.zeros(B, dtype=torch.bool)],
+            {0: 0, 1: 0},
+            "when other records do",
+        ),
         ("by_place", _entry_by_entry, [torch.ones(B, 3)], {0: 0}, "put in other places"),
-        ("doubled_and_written", _entry_by_entry, [torch.ones(B, 3)], {0: 0}, "when other records do"),
-        ("demanding", _entry_by_entry, [torch.arange(B * 3.0).view(B, 3).fmod(2.0) + 1.5], {0: 0}, "errors for all"),
+        (
+            "doubled_and_written",
+            _entry_by_entry,
+            [torch.ones(B, 3)],
+            {0: 0},
+            "when other records do",
+        ),
+        (
+            "demanding",
+            _entry_by_entry,
+            [torch.arange(B * 3.0).view(B, 3).fmod(2.0) + 1.5],
+            {0: 0},
+            "errors for all",
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_other_false_claims_of_separation_are_found(name: str, rule: Any, arguments: Any, axes: Any, message: str) -> None:
-    """Wrong: to keep whole numbers and truth values as they are, to look at results only, and in one order of the records."""
+def test_other_false_claims_of_separation_are_found(
+    name: str, rule: Any, arguments: Any, axes: Any, message: str
+) -> None:
+    """Wrong: to keep whole numbers and truth values as they are, to look at results only, and in
+    one order of the records.
+    """
     register_separation(f"discreet_tests::{name}", rule)
     copies = [argument.clone() for argument in arguments]
     with pytest.raises(ModelError, match=message):
@@ -290,9 +332,13 @@ def test_other_false_claims_of_separation_are_found(name: str, rule: Any, argume
     assert all(map(torch.equal, arguments, copies))
 
 
-def test_an_operator_that_cannot_bear_other_numbers_and_one_that_draws_some_are_judged_by_what_they_bear() -> None:
+def test_an_operator_that_cannot_bear_other_numbers_and_one_that_draws_some_are_judged_by_what_they_bear() -> (
+    None
+):
     register_separation("discreet_tests::looked_up", _of_ids)
-    assert check_separation(torch.ops.discreet_tests.looked_up, [torch.randn(9, 2), torch.arange(B)], {1: 0}, B)
+    assert check_separation(
+        torch.ops.discreet_tests.looked_up, [torch.randn(9, 2), torch.arange(B)], {1: 0}, B
+    )
     register_separation("discreet_tests::noisy", _entry_by_entry)
     check_separation(torch.ops.discreet_tests.noisy, [torch.randn(B, 3)], {0: 0}, B)
 
@@ -300,7 +346,9 @@ def test_an_operator_that_cannot_bear_other_numbers_and_one_that_draws_some_are_
 @pytest.mark.parametrize(("rows", "axis"), [(B, 0), (B, -2), (3 * B, 0)])
 def test_axes_may_be_negative_and_records_may_have_several_rows(rows: int, axis: int) -> None:
     register_separation("discreet_tests::shifted", _entry_by_entry)
-    assert check_separation(torch.ops.discreet_tests.shifted, [torch.randn(rows, 4), 0.5], {0: axis}, B)
+    assert check_separation(
+        torch.ops.discreet_tests.shifted, [torch.randn(rows, 4), 0.5], {0: axis}, B
+    )
 
 
 @pytest.mark.parametrize(
@@ -315,7 +363,9 @@ def test_axes_may_be_negative_and_records_may_have_several_rows(rows: int, axis:
         ({}, B, "at least one argument"),
     ],
 )
-def test_records_that_the_arguments_do_not_have_are_refused(axes: Any, records: int, message: str) -> None:
+def test_records_that_the_arguments_do_not_have_are_refused(
+    axes: Any, records: int, message: str
+) -> None:
     with pytest.raises(ParameterError, match=message):
         check_separation(torch.ops.discreet_tests.shifted, [torch.randn(B, 4), 0.5], axes, records)
 
@@ -327,7 +377,15 @@ def test_a_rule_that_is_no_function_is_refused() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["aten::add", "shifted", "discreet_tests::not_there", "nowhere::shifted", "discreet_tests::shifted.other", "::", 5],
+    [
+        "aten::add",
+        "shifted",
+        "discreet_tests::not_there",
+        "nowhere::shifted",
+        "discreet_tests::shifted.other",
+        "::",
+        5,
+    ],
 )
 def test_operators_of_torch_and_what_is_none_cannot_be_registered(name: Any) -> None:
     with pytest.raises(ParameterError, match="library of your own"):

@@ -74,7 +74,9 @@ def test_a_backward_left_in_the_loop_is_refused(when: str) -> None:
     before = weights(model)
     optimizer = SGD(model.parameters(), lr=1.0)
     run = private_run(model)
-    with pytest.raises(ModelError, match=r"backward\(\) that adds to the gradient of \d\.") as caught:
+    with pytest.raises(
+        ModelError, match=r"backward\(\) that adds to the gradient of \d\."
+    ) as caught:
         for batch in run.batches(data()):
             optimizer.zero_grad()
             if when == "before":
@@ -240,7 +242,7 @@ ALLOWED: dict[str, Callable[[Any, Any], Any]] = {
 
 @pytest.mark.parametrize("zero", [True, False, None])
 @pytest.mark.parametrize("kind", ALLOWED)
-def test_what_is_made_of_a_release_is_allowed(kind: str, zero: bool | None) -> None:  # noqa: FBT001
+def test_what_is_made_of_a_release_is_allowed(kind: str, zero: bool | None) -> None:
     """With gradients set to none, to zeros, or growing from step to step."""
     model = network()
     optimizer = Adam(model.parameters(), lr=0.1)

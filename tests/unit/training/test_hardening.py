@@ -18,7 +18,13 @@ KEY = bytes(range(32))
 
 
 def private(
-    model: nn.Module, *, records: int, policy: Any = None, steps: int = 1, mechanism: Any = None, **more: Any
+    model: nn.Module,
+    *,
+    records: int,
+    policy: Any = None,
+    steps: int = 1,
+    mechanism: Any = None,
+    **more: Any,
 ) -> PrivateRun:
     plan = dp.Plan(
         sampler=dp.Sampler(policy or dp.Everything(), records=records, steps=steps),
@@ -33,7 +39,10 @@ def sums(run: PrivateRun, rows: Any, loss: Any, **more: Any) -> Tensor:
     """Of the first step, before the average; hardly any noise."""
     run.backward(loss, next(run.batches(rows, **more)))
     parameters = run.engine.parameters.values()
-    return torch.cat([parameter.grad.flatten() for parameter in parameters]) * run.plan.expected_batch_size  # type: ignore[union-attr]
+    return (
+        torch.cat([parameter.grad.flatten() for parameter in parameters])
+        * run.plan.expected_batch_size
+    )  # type: ignore[union-attr]
 
 
 def squared(model: nn.Module, batch: Any) -> Tensor:
@@ -67,19 +76,27 @@ def detoured(value: float, numerics: dp.Numerics) -> Tensor:
     x[7] = value
     run = private(Detour(), records=30, numerics=numerics)
     found = sums(run, TensorDataset(x, torch.full((30,), 50.0)), squared)
-    assert run.engine.one_by_one is not None  # for whatever record: the question alone is the reason
+    assert (
+        run.engine.one_by_one is not None
+    )  # for whatever record: the question alone is the reason
     return found
 
 
 @pytest.mark.parametrize("numerics", [dp.Numerics.CERTIFIED, dp.Numerics.IDEALISED])
-def test_a_record_that_would_send_the_others_another_way_moves_itself_alone(numerics: dp.Numerics) -> None:
-    """Records one by one are clipped to another inner clip norm than sequences in one pass: all others would move."""
+def test_a_record_that_would_send_the_others_another_way_moves_itself_alone(
+    numerics: dp.Numerics,
+) -> None:
+    """Records one by one are clipped to another inner clip norm than sequences in one pass: all
+    others would move.
+    """
     one, other = (detoured(value, numerics) for value in (1.0, 1000.0))
     assert float((one - other).norm()) < 2.0 + 1e-3
 
 
 def test_no_spread_is_held_back_where_rounding_is_idealised() -> None:
-    """Terms that cancel have a weight that depends on the form they come in; without a bound to keep, they need not."""
+    """Terms that cancel have a weight that depends on the form they come in; without a bound to
+    keep, they need not.
+    """
 
     def loss(model: nn.Module, batch: Any) -> Tensor:
         signs = torch.tensor([1.0, -1.0]).repeat(8)
@@ -96,8 +113,8 @@ def test_no_spread_is_held_back_where_rounding_is_idealised() -> None:
 
 
 def test_other_lengths_that_the_program_chooses_are_public() -> None:
-    """The clip norm within, and the spread that is allowed, go by the longest so far; padding to the longest record of a
-    batch is refused where batches are made (P11, below).
+    """The clip norm within, and the spread that is allowed, go by the longest so far; padding to
+    the longest record of a batch is refused where batches are made (P11, below).
     """
     run = private(nn.Linear(3, 1), records=8, steps=2)
     batches = run.batches(TensorDataset(torch.randn(8, 5, 3), torch.zeros(8)))
@@ -111,7 +128,9 @@ def test_other_lengths_that_the_program_chooses_are_public() -> None:
 
 
 def test_a_tied_head_is_cut_as_its_inner_clip_norm_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One position of the head may cancel with the rows of the table: alone it was cut as if nothing could cancel."""
+    """One position of the head may cancel with the rows of the table: alone it was cut as if
+    nothing could cancel.
+    """
     used: list[Chunk] = []
     monkeypatch.setattr(factors, "add_outer", lambda *given: used.append(given[-1]))
     head = Outer(torch.ones(2, 1, 3), torch.ones(2, 1, 4), (4, 3))
@@ -178,7 +197,9 @@ def by_length(entries: list[Tensor]) -> Tensor:
     return padded(sorted(entries, key=len))
 
 
-@pytest.mark.parametrize("collate", [to_the_longest, centred, mixed_up, with_total, with_plain_total, by_length])
+@pytest.mark.parametrize(
+    "collate", [to_the_longest, centred, mixed_up, with_total, with_plain_total, by_length]
+)
 def test_p11_a_collate_function_that_mixes_records_is_refused(collate: Any) -> None:
     """The test of isolation begins with the batch; what was mixed before it, it cannot see."""
     run = private(nn.Linear(6, 1), records=6)
@@ -190,7 +211,12 @@ def test_p11_a_collate_function_that_mixes_records_is_refused(collate: Any) -> N
     "collate",
     [
         padded,
-        lambda entries: {"x": padded(entries), "names": ["a"] * len(entries), "constant": torch.tensor(3.0), "none": None},
+        lambda entries: {
+            "x": padded(entries),
+            "names": ["a"] * len(entries),
+            "constant": torch.tensor(3.0),
+            "none": None,
+        },
         lambda entries: padded(entries) + torch.rand(len(entries), 1),
     ],
 )
@@ -203,7 +229,9 @@ def test_collate_functions_that_keep_records_apart_pass(collate: Any) -> None:
 
 
 def test_memory_does_not_tell_whether_all_places_are_taken() -> None:
-    """A full pass took the user's own tensors, however they lie in memory; one with an empty place took copies."""
+    """A full pass took the user's own tensors, however they lie in memory; one with an empty place
+    took copies.
+    """
     seen: list[bool] = []
 
     def loss(model: nn.Module, batch: Any) -> Tensor:
@@ -221,7 +249,9 @@ def test_memory_does_not_tell_whether_all_places_are_taken() -> None:
 
 @pytest.mark.parametrize("name", ["grad/weight", "grad/other", "bn/norm"])
 def test_statistics_cannot_take_the_place_of_a_parameter(name: str) -> None:
-    """With another dimension for "grad/weight", two parameters were summed into the same coordinates."""
+    """With another dimension for "grad/weight", two parameters were summed into the same
+    coordinates.
+    """
     with pytest.raises(dp.ParameterError, match="statistics"):
         private(nn.Linear(4, 1), records=5, statistics={name: 1}, mechanism=dp.Gaussian(1.0, 1.0))
 

@@ -15,7 +15,9 @@ from discreet.training import PrivateRun
 
 PLAN = dp.Plan(
     sampler=dp.Sampler(dp.Poisson(0.2), records=40, steps=10),
-    mechanism=dp.Groups({"grad/*": dp.Gaussian(1.0, 2.0), "metric/accuracy": dp.Gaussian(1.0, 8.0)}),
+    mechanism=dp.Groups(
+        {"grad/*": dp.Gaussian(1.0, 2.0), "metric/accuracy": dp.Gaussian(1.0, 8.0)}
+    ),
 )
 
 
@@ -26,7 +28,9 @@ def network() -> nn.Module:
 
 def data() -> TensorDataset:
     generator = torch.Generator().manual_seed(0)
-    return TensorDataset(torch.randn(40, 3, generator=generator), torch.randint(0, 2, (40,), generator=generator))
+    return TensorDataset(
+        torch.randn(40, 3, generator=generator), torch.randint(0, 2, (40,), generator=generator)
+    )
 
 
 def right(model: nn.Module, batch: Any) -> Any:
@@ -113,7 +117,10 @@ def test_the_rehearsal_leaves_no_trace() -> None:
         return right(model, batch)
 
     model, rows = network(), data()
-    before, random_numbers = {name: value.clone() for name, value in model.state_dict().items()}, torch.get_rng_state()
+    before, random_numbers = (
+        {name: value.clone() for name, value in model.state_dict().items()},
+        torch.get_rng_state(),
+    )
     run = PrivateRun(model, PLAN, ledger=dp.Ledger.in_memory(), statistics={"metric/accuracy": 1})
     batch = next(run.batches(rows))
     run._rehearse(watching, batch)
@@ -148,7 +155,9 @@ def test_records_that_cannot_be_made_up_are_not_judged() -> None:
 
 def test_a_model_that_cannot_bear_made_up_records_is_not_judged() -> None:
     def loss(model: nn.Module, batch: Any) -> Any:
-        if batch[0].shape[0] == 2 and bool((batch[0] == torch.linspace(-1.0, 1.0, 6).reshape(2, 3)).all()):
+        if batch[0].shape[0] == 2 and bool(
+            (batch[0] == torch.linspace(-1.0, 1.0, 6).reshape(2, 3)).all()
+        ):
             raise ValueError("unlike any real record")
         return right(model, batch)
 

@@ -1,4 +1,6 @@
-"""Private runs: what reaches the gradients is what was planned and charged, once, whatever the records hold."""
+"""Private runs: what reaches the gradients is what was planned and charged, once, whatever the
+records hold.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,7 +22,10 @@ RECORDS = 40
 
 def data(records: int = RECORDS) -> TensorDataset:
     generator = torch.Generator().manual_seed(1)
-    return TensorDataset(torch.randn(records, 6, generator=generator), torch.randint(3, (records,), generator=generator))
+    return TensorDataset(
+        torch.randn(records, 6, generator=generator),
+        torch.randint(3, (records,), generator=generator),
+    )
 
 
 def network() -> nn.Module:
@@ -33,7 +38,14 @@ def loss(model: nn.Module, batch: Any) -> Tensor:
     return cross_entropy(model(x), y, reduction="none")
 
 
-def plan(mechanism: Any = None, *, policy: Any = None, steps: int = 3, records: int = RECORDS, **more: Any) -> dp.Plan:
+def plan(
+    mechanism: Any = None,
+    *,
+    policy: Any = None,
+    steps: int = 3,
+    records: int = RECORDS,
+    **more: Any,
+) -> dp.Plan:
     return dp.Plan(
         sampler=dp.Sampler(policy or dp.Poisson(0.5), records=records, steps=steps),
         mechanism=mechanism or dp.Groups({"grad/*": dp.Gaussian(1.0, 1e-5)}),
@@ -42,14 +54,20 @@ def plan(mechanism: Any = None, *, policy: Any = None, steps: int = 3, records: 
 
 
 def keyed(model: nn.Module, its: dp.Plan, **more: Any) -> PrivateRun:
-    return PrivateRun(model, its, ledger=dp.Ledger.in_memory(), source=Source.unsafe_test_key(KEY), **more)
+    return PrivateRun(
+        model, its, ledger=dp.Ledger.in_memory(), source=Source.unsafe_test_key(KEY), **more
+    )
 
 
 def gradients(model: nn.Module) -> Tensor:
-    return torch.cat([parameter.grad.flatten() for parameter in model.parameters() if parameter.grad is not None])
+    return torch.cat(
+        [parameter.grad.flatten() for parameter in model.parameters() if parameter.grad is not None]
+    )
 
 
-def first_gradient(its: dp.Plan, model: nn.Module | None = None, its_loss: Any = loss, **more: Any) -> Tensor:
+def first_gradient(
+    its: dp.Plan, model: nn.Module | None = None, its_loss: Any = loss, **more: Any
+) -> Tensor:
     own = model or network()
     run = keyed(own, its, **more)
     run.backward(its_loss, next(run.batches(data(its.sampler.records or 0))))  # type: ignore[union-attr]
@@ -70,7 +88,9 @@ def clipped_average(model: nn.Module, rows: Any, divisor: float, clip_norm: floa
 
 
 def test_gradients_are_clipped_sums_over_the_public_divisor() -> None:
-    """P23, P29: with hardly any noise, clipped gradients over the expected batch size, not over the realised one."""
+    """P23, P29: with hardly any noise, clipped gradients over the expected batch size, not over the
+    realised one.
+    """
     its = plan()
     model, rows = network(), data()
     run = keyed(model, its)
@@ -78,15 +98,23 @@ def test_gradients_are_clipped_sums_over_the_public_divisor() -> None:
     run.backward(loss, batch)
     chosen = [rows[int(index)] for index in batch.sample.indices]
     assert len(chosen) != its.expected_batch_size
-    assert torch.allclose(gradients(model), clipped_average(network(), chosen, its.expected_batch_size), atol=5e-3)
+    assert torch.allclose(
+        gradients(model), clipped_average(network(), chosen, its.expected_batch_size), atol=5e-3
+    )
     exact = clipped_average(network(), chosen, its.expected_batch_size)
-    assert float((gradients(model) - exact).norm()) < 0.02 * float(exact.norm())  # the inner clip norm costs half a percent
+    assert float((gradients(model) - exact).norm()) < 0.02 * float(
+        exact.norm()
+    )  # the inner clip norm costs half a percent
 
 
 def test_a_record_moves_the_sum_by_at_most_the_clip_norm() -> None:
-    """P01, P15: whatever the loss, the average of sums before noise is at most records * clip_norm long."""
+    """P01, P15: whatever the loss, the average of sums before noise is at most records * clip_norm
+    long.
+    """
     for scale in (1.0, 1e4, 1e-3):
-        found = first_gradient(plan(policy=dp.Everything(), records=1), its_loss=lambda m, b, s=scale: s * loss(m, b))
+        found = first_gradient(
+            plan(policy=dp.Everything(), records=1), its_loss=lambda m, b, s=scale: s * loss(m, b)
+        )
         assert float(found.norm()) <= 1.0 + 1e-3
 
 
@@ -103,9 +131,15 @@ def test_memory_decides_on_microbatches() -> None:
     assert run.engine.one_by_one is None
 
 
-@pytest.mark.parametrize("policy", [dp.Everything(), dp.FixedSize(7, RECORDS), dp.TruncatedPoisson(0.5, 9, RECORDS)], ids=str)
+@pytest.mark.parametrize(
+    "policy",
+    [dp.Everything(), dp.FixedSize(7, RECORDS), dp.TruncatedPoisson(0.5, 9, RECORDS)],
+    ids=str,
+)
 def test_every_policy_of_single_batches(policy: Any) -> None:
-    adjacency = dp.Adjacency.REPLACE_ONE if isinstance(policy, dp.FixedSize) else dp.Adjacency.ADD_OR_REMOVE
+    adjacency = (
+        dp.Adjacency.REPLACE_ONE if isinstance(policy, dp.FixedSize) else dp.Adjacency.ADD_OR_REMOVE
+    )
     if isinstance(policy, dp.TruncatedPoisson):
         adjacency = dp.Adjacency.ZERO_OUT
     model = network()
@@ -115,7 +149,9 @@ def test_every_policy_of_single_batches(policy: Any) -> None:
 
 
 def test_noise_is_on_every_coordinate_also_of_unused_parameters() -> None:
-    """P25, P28: an empty sample, an unused layer and untouched rows of a table are noised like everything else."""
+    """P25, P28: an empty sample, an unused layer and untouched rows of a table are noised like
+    everything else.
+    """
 
     class Model(nn.Module):
         def __init__(self) -> None:
@@ -147,7 +183,9 @@ def test_statistics_are_released_with_the_gradients() -> None:
     def with_accuracy(model: nn.Module, batch: Any) -> tuple[Tensor, dict[str, Tensor]]:
         x, y = batch
         outputs = model(x)
-        return cross_entropy(outputs, y, reduction="none"), {"metric/right": (outputs.argmax(1) == y).float()}
+        return cross_entropy(outputs, y, reduction="none"), {
+            "metric/right": (outputs.argmax(1) == y).float()
+        }
 
     model = network()
     run = keyed(model, plan(groups, policy=dp.Everything()), statistics={"metric/right": 1})
@@ -170,20 +208,26 @@ def test_statistics_that_the_plan_does_not_name_are_refused() -> None:
 
 
 def test_adaptive_thresholds_follow_releases() -> None:
-    mechanism = dp.Groups({"grad/*": dp.AdaptiveClip(dp.Gaussian(100.0, 1e-4), quantile=0.5, count_noise_std=1e-2)})
+    mechanism = dp.Groups(
+        {"grad/*": dp.AdaptiveClip(dp.Gaussian(100.0, 1e-4), quantile=0.5, count_noise_std=1e-2)}
+    )
     run = keyed(network(), plan(mechanism, policy=dp.Everything(), steps=30))
     before = dict(run.state)
     for batch in run.batches(data()):
         run.backward(loss, batch)
     after = dict(run.state)
     assert before != after
-    assert all(0.0 < after[name] < before[name] for name in before)  # the first threshold is far above all norms
+    assert all(
+        0.0 < after[name] < before[name] for name in before
+    )  # the first threshold is far above all norms
 
 
 def test_the_torch_engine_and_the_numpy_engine_agree() -> None:
     """The reference engine, fed with a loop's gradients, under joint clipping with scales."""
     names = [f"grad/{name}" for name, _ in network().named_parameters()]
-    mechanism = dp.Joint(clip_norm=1.0, noise_multiplier=1e-4, scales={"grad/0.*": 0.1, "grad/2.*": 2.0})
+    mechanism = dp.Joint(
+        clip_norm=1.0, noise_multiplier=1e-4, scales={"grad/0.*": 0.1, "grad/2.*": 2.0}
+    )
     its = plan(mechanism, policy=dp.Everything(), steps=1)
     model, rows = network(), data()
     found = first_gradient(its, model)
@@ -215,14 +259,18 @@ def test_half_precision_parameters_get_noise_of_full_precision() -> None:
     rows = TensorDataset(data().tensors[0].bfloat16(), data().tensors[1])
     run = keyed(model, plan(dp.Groups({"grad/*": dp.Gaussian(1.0, 1.0)})))
     run.backward(loss, next(run.batches(rows)))
-    assert {parameter.grad.dtype for parameter in model.parameters() if parameter.grad is not None} == {torch.bfloat16}
+    assert {
+        parameter.grad.dtype for parameter in model.parameters() if parameter.grad is not None
+    } == {torch.bfloat16}
 
 
 # --- records that are not numbers ---
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), 1e38])
-def test_p13_a_record_that_is_not_finite_contributes_nothing_and_changes_nothing_else(bad: float) -> None:
+def test_p13_a_record_that_is_not_finite_contributes_nothing_and_changes_nothing_else(
+    bad: float,
+) -> None:
     its = plan(policy=dp.Everything(), steps=1)
     x, y = (tensor.clone() for tensor in data().tensors)
     kept = [(x[index], y[index]) for index in range(1, RECORDS)]
@@ -246,7 +294,12 @@ def test_the_ledger_says_certified_and_what_was_planned() -> None:
     for batch in run.batches(data()):
         run.backward(loss, batch)
     (charge,) = ledger.charges()
-    assert (charge.count, charge.step, charge.run.numerics, charge.run.label) == (3, its.step, dp.Numerics.CERTIFIED, "mine")
+    assert (charge.count, charge.step, charge.run.numerics, charge.run.label) == (
+        3,
+        its.step,
+        dp.Numerics.CERTIFIED,
+        "mine",
+    )
 
 
 def test_a_plan_that_asks_for_exact_sums_is_refused() -> None:
@@ -261,14 +314,19 @@ def test_a_plan_may_allow_idealised_sums() -> None:
     run = PrivateRun(model, its, ledger=ledger)
     run.backward(loss, next(run.batches(data())))
     rows = list(zip(*data().tensors, strict=True))
-    assert torch.allclose(gradients(model), clipped_average(network(), rows, its.expected_batch_size), atol=1e-5)
+    assert torch.allclose(
+        gradients(model), clipped_average(network(), rows, its.expected_batch_size), atol=1e-5
+    )
     assert {charge.run.numerics for charge in ledger.charges()} == {dp.Numerics.IDEALISED}
 
 
 @pytest.mark.parametrize(
     ("change", "error"),
     [
-        (lambda: keyed(network(), plan(dp.Microbatches(dp.Gaussian(1.0, 1.0), slots=4))), dp.ParameterError),
+        (
+            lambda: keyed(network(), plan(dp.Microbatches(dp.Gaussian(1.0, 1.0), slots=4))),
+            dp.ParameterError,
+        ),
         (lambda: keyed(network().requires_grad_(requires_grad=False), plan()), dp.ModelError),
         (lambda: keyed(network(), plan(), microbatch=0), dp.ParameterError),
         (lambda: PrivateRun("model", plan(), ledger=dp.Ledger.in_memory()), dp.ParameterError),  # type: ignore[arg-type]
@@ -313,7 +371,9 @@ def test_a_batch_of_another_run_or_of_nobody_is_refused() -> None:
 def test_who_unpacks_a_batch_is_told_where_to_do_it() -> None:
     batch = next(keyed(network(), plan()).batches(data()))
     for take in (tuple, lambda it: it[0]):
-        with pytest.raises(dp.SampleMisuse, match=r"Unpack what the function loss\(model, data\) is given"):
+        with pytest.raises(
+            dp.SampleMisuse, match=r"Unpack what the function loss\(model, data\) is given"
+        ):
             take(batch)
 
 
@@ -371,7 +431,9 @@ def test_p42_records_in_the_wrong_place_are_not_shown() -> None:
         out: Tensor = model(rows[0]).squeeze(1)
         return out
 
-    run = PrivateRun(nn.Linear(2, 1), plan(policy=dp.Everything(), records=3), ledger=dp.Ledger.in_memory())
+    run = PrivateRun(
+        nn.Linear(2, 1), plan(policy=dp.Everything(), records=3), ledger=dp.Ledger.in_memory()
+    )
     secret = TensorDataset(torch.full((3, 2), 1234567.0))
     batch = next(run.batches(secret))
     mistakes: list[Any] = [

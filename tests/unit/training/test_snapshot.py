@@ -47,15 +47,32 @@ def contents(model: Any) -> list[Any]:
         *[None if tensor.grad is None else tensor.grad.tolist() for tensor in tensors],
         [module.training for module in model.modules()],
         sorted(vars(model)),
-        (model.calls, str(model.seen), str(model.by_name), model.kinds, model.last, model.array.tolist()),
-        (model.own.get_state().tolist(), model.pythons.getstate(), model.numpys.bit_generator.state),
+        (
+            model.calls,
+            str(model.seen),
+            str(model.by_name),
+            model.kinds,
+            model.last,
+            model.array.tolist(),
+        ),
+        (
+            model.own.get_state().tolist(),
+            model.pythons.getstate(),
+            model.numpys.bit_generator.state,
+        ),
         str(model.note),
     ]
 
 
 def write_numbers(model: Any) -> None:
     with torch.no_grad():
-        for tensor in (model.frozen, model.running, model.expanded[:1], model.layer.weight, model.hidden[0].weight):
+        for tensor in (
+            model.frozen,
+            model.running,
+            model.expanded[:1],
+            model.layer.weight,
+            model.hidden[0].weight,
+        ):
             tensor.add_(1.0)
     model.array += 1.0
 

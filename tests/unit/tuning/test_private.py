@@ -1,4 +1,6 @@
-"""Tuning on private data: every trial and every score is charged to the one ledger, within its terms, or nothing is said."""
+"""Tuning on private data: every trial and every score is charged to the one ledger, within its
+terms, or nothing is said.
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +11,19 @@ import pytest
 import discreet as dp
 from discreet.tuning import Kind, Private, Settings, tune_for_accuracy, tune_for_compute
 from discreet.tuning.score import _rows
-from support.tunings import BUDGET, PLAN, RATES, RECORDS, RIGHT, answers, charged, honest, private, scores, train
+from support.tunings import (
+    BUDGET,
+    PLAN,
+    RATES,
+    RECORDS,
+    RIGHT,
+    answers,
+    charged,
+    honest,
+    private,
+    scores,
+    train,
+)
 
 SCORE = dp.Step(dp.Everything(), dp.GaussianSum("score", 1.0, 8.0))
 
@@ -23,7 +37,9 @@ def test_every_trial_and_every_score_is_charged_to_the_ledger() -> None:
     assert sum(charged(data.ledger).values()) == len(RATES) * (PLAN.steps + 1)
     for charge in data.ledger.charges():
         assert charge.run.parameters is dp.Parameters.CHOSEN_FROM_OUTPUTS
-        if charge.step.groups == ("score",):  # one record changes the sum by 1 at most, and the noise is what was asked for
+        if charge.step.groups == (
+            "score",
+        ):  # one record changes the sum by 1 at most, and the noise is what was asked for
             assert charge.step == SCORE
     assert (found.tuning.kind, found.tuning.ledger_head) == (Kind.PRIVATE, data.ledger.head())
     assert found.tuning.score_noise == 8.0 / RECORDS
@@ -35,7 +51,9 @@ def test_scores_are_noised_and_near_the_truth() -> None:
     for trial in found.tuning.trials:
         right = RIGHT[trial.values["learning_rate"]]
         assert trial.score is not None
-        assert 0.0 < abs(trial.score - right) < 9 * data.score_noise  # exactly right: once in 10^16; nine deviations: 10^-18
+        assert (
+            0.0 < abs(trial.score - right) < 9 * data.score_noise
+        )  # exactly right: once in 10^16; nine deviations: 10^-18
     assert found.learning_rate == 1.0  # 0.25 ahead, twelve and a half deviations
 
 
@@ -43,13 +61,19 @@ def test_p39_what_a_trial_declares_of_itself_changes_nothing_about_the_claim() -
     data = private()
 
     def trial(settings: Settings) -> object:
-        train(settings, data.ledger, dp.Parameters.FIXED_IN_ADVANCE)  # declared as if nothing depended on anything
+        train(
+            settings, data.ledger, dp.Parameters.FIXED_IN_ADVANCE
+        )  # declared as if nothing depended on anything
         return answers(0.5)
 
     tune_for_compute(trial, PLAN, learning_rates=RATES, data=data)
     spent = [(PLAN.step, len(RATES) * PLAN.steps), (SCORE, len(RATES))]
-    assert dp.account(spent, delta=BUDGET.delta, adjacency=PLAN.adjacency).upper < 0.9 * BUDGET.epsilon
-    assert dp.account(data.ledger).upper == BUDGET.epsilon  # all of the budget: what was spent depends on outputs
+    assert (
+        dp.account(spent, delta=BUDGET.delta, adjacency=PLAN.adjacency).upper < 0.9 * BUDGET.epsilon
+    )
+    assert (
+        dp.account(data.ledger).upper == BUDGET.epsilon
+    )  # all of the budget: what was spent depends on outputs
     with pytest.raises(dp.AccountingError):
         dp.account(data.ledger, delta=2 * BUDGET.delta)
 
@@ -108,7 +132,9 @@ def test_p42_what_is_not_one_value_per_record_is_refused_unseen(returned: object
     with pytest.raises(dp.ParameterError, match="one value in") as wrong:
         tune_for_compute(trial, PLAN, learning_rates=RATES, data=data)
     assert "123456" not in str(wrong.value)
-    assert str(RECORDS - 1) not in str(wrong.value)  # how many came back: of a selection, that would be the score itself
+    assert str(RECORDS - 1) not in str(
+        wrong.value
+    )  # how many came back: of a selection, that would be the score itself
     assert scores(data.ledger) == 0
 
 
@@ -136,7 +162,9 @@ def test_p42_no_value_of_a_record_warns_or_raises_whatever_the_caller_has_set() 
 
 
 def room_for(trials: int) -> dp.Filter:
-    """A filter that admits so many trials and scores, and not one more: nothing is sampled, so it loses nothing."""
+    """A filter that admits so many trials and scores, and not one more: nothing is sampled, so it
+    loses nothing.
+    """
     spent = [(PLAN.step, trials * PLAN.steps), (SCORE, trials)]
     upper = dp.account(spent, delta=1e-5, adjacency=PLAN.adjacency).upper
     return dp.Filter(epsilon=upper * 1.001, delta=1e-5)
@@ -145,16 +173,23 @@ def room_for(trials: int) -> dp.Filter:
 def test_the_sweep_ends_where_the_budget_does_and_says_what_it_has() -> None:
     data = private(room_for(2))
     found = tune_for_compute(honest(data), PLAN, learning_rates=[10.0, 1.0, 0.1], data=data)
-    assert [trial.values["learning_rate"] for trial in found.tuning.trials] == [10.0, 1.0]  # in the order given
+    assert [trial.values["learning_rate"] for trial in found.tuning.trials] == [
+        10.0,
+        1.0,
+    ]  # in the order given
     assert (found.learning_rate, scores(data.ledger)) == (1.0, 2)
     assert "does not fit the budget" in found.stopped
     assert "Stopped early" in str(found)
-    assert charged(data.ledger) == {label: PLAN.steps if "score" not in label else 1 for label in found.tuning.runs}
+    assert charged(data.ledger) == {
+        label: PLAN.steps if "score" not in label else 1 for label in found.tuning.runs
+    }
 
 
 def test_without_room_for_one_trial_and_its_score_nothing_is_tried() -> None:
     spent = dp.account([(PLAN.step, PLAN.steps)], delta=1e-5, adjacency=PLAN.adjacency).upper
-    data = private(dp.Filter(epsilon=spent * 1.001, delta=1e-5))  # the training fits, its score does not
+    data = private(
+        dp.Filter(epsilon=spent * 1.001, delta=1e-5)
+    )  # the training fits, its score does not
 
     def trial(_: Settings) -> object:
         raise AssertionError("must not be tried")
@@ -194,7 +229,9 @@ def test_p38_a_handle_that_was_told_of_no_budget_is_held_to_it_too(tmp_path: Pat
         with pytest.raises(dp.BudgetExceeded, match="the budget refused"):
             tune_for_compute(trial, PLAN, learning_rates=RATES, data=private(ledger=ledger))
         spent = [(charge.step, charge.count) for charge in ledger.charges()]
-        assert spent == 4 * [(PLAN.step, PLAN.steps)]  # as many as fit in the place of one and its score; the fifth does not
+        assert spent == 4 * [
+            (PLAN.step, PLAN.steps)
+        ]  # as many as fit in the place of one and its score; the fifth does not
         assert dp.account(spent, delta=1e-5, adjacency=PLAN.adjacency).upper <= room_for(1).epsilon
 
 
@@ -218,7 +255,9 @@ def test_a_trial_that_marks_the_ledger_gets_no_score() -> None:
     assert scores(data.ledger) == 0
 
 
-@pytest.mark.parametrize("budget", [None, dp.Budget(epsilon=2.0, delta=1e-5)], ids=["nothing", "a budget without plans"])
+@pytest.mark.parametrize(
+    "budget", [None, dp.Budget(epsilon=2.0, delta=1e-5)], ids=["nothing", "a budget without plans"]
+)
 def test_a_ledger_for_the_steps_of_its_first_run_is_refused(budget: dp.Budget | None) -> None:
     ledger = dp.Ledger.in_memory(budget=budget)
     with pytest.raises(dp.ParameterError, match=r"dp\.Filter.*planned_trials"):
@@ -234,7 +273,9 @@ def test_a_ledger_to_read_only_is_refused(tmp_path: Path) -> None:
 
 
 def test_sampled_training_and_scores_share_one_filter() -> None:
-    plan = dp.Plan.dpsgd(records=50, expected_batch_size=5, steps=3, noise_multiplier=4.0).for_leaves({"grad/w": 2})
+    plan = dp.Plan.dpsgd(
+        records=50, expected_batch_size=5, steps=3, noise_multiplier=4.0
+    ).for_leaves({"grad/w": 2})
     data = private()
     found = tune_for_compute(honest(data), plan, learning_rates=RATES, data=data)
     assert len(found.tuning.trials) == 3
@@ -253,9 +294,18 @@ def test_a_model_trained_with_torch_is_tuned_alike() -> None:
     def trial(settings: Settings) -> object:
         model = torch.nn.Linear(3, 2)
         optimizer = torch.optim.SGD(model.parameters(), lr=settings.learning_rate)
-        run = PrivateRun(model, settings.plan, ledger=data.ledger, label=settings.label, parameters=data.parameters)
+        run = PrivateRun(
+            model,
+            settings.plan,
+            ledger=data.ledger,
+            label=settings.label,
+            parameters=data.parameters,
+        )
         for batch in run.batches(train_set):
-            run.backward(lambda m, b: torch.nn.functional.cross_entropy(m(b[0]), b[1], reduction="none"), batch)
+            run.backward(
+                lambda m, b: torch.nn.functional.cross_entropy(m(b[0]), b[1], reduction="none"),
+                batch,
+            )
             optimizer.step()
         return (model(inputs).argmax(1) == 0).numpy()
 
@@ -265,7 +315,9 @@ def test_a_model_trained_with_torch_is_tuned_alike() -> None:
 
 
 def test_given_accuracy_the_first_that_reaches_it_ends_the_sweep() -> None:
-    small = dp.Plan.dpsgd(records=2_000, expected_batch_size=200, steps=2, epsilon=2.0, delta=1e-5).for_leaves({"grad/w": 2})
+    small = dp.Plan.dpsgd(
+        records=2_000, expected_batch_size=200, steps=2, epsilon=2.0, delta=1e-5
+    ).for_leaves({"grad/w": 2})
     data = private(dp.Filter(epsilon=50.0, delta=1e-5), noise_std=1.0)
     tried = []
 
@@ -274,7 +326,9 @@ def test_given_accuracy_the_first_that_reaches_it_ends_the_sweep() -> None:
         tried.append(settings.values["average_noise"])
         return answers(0.4 if settings.values["average_noise"] > 0.03 else 0.9)
 
-    found = tune_for_accuracy(trial, small, average_noises=[0.01, 0.02, 0.04], accuracy=0.8, data=data)
+    found = tune_for_accuracy(
+        trial, small, average_noises=[0.01, 0.02, 0.04], accuracy=0.8, data=data
+    )
     assert tried == [0.04, 0.02]  # the least noise, which costs most, is not tried
     assert found.average_noise == 0.02
     assert found.plan is not None

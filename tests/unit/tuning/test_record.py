@@ -18,7 +18,10 @@ PRIVATE = replace(
     kind=Kind.PRIVATE,
     ledger_head=HEAD,
     score_noise=0.01,
-    trials=tuple(replace(t, runs=(f"run {number}", f"score {number}")) for number, t in enumerate(RECORD.trials)),
+    trials=tuple(
+        replace(t, runs=(f"run {number}", f"score {number}"))
+        for number, t in enumerate(RECORD.trials)
+    ),
 )
 
 
@@ -54,8 +57,12 @@ def changed(**fields: Any) -> str:
         changed(trials=[{"values": {}, "score": 0.5, "runs": ["a"]}]),
         changed(trials=[{"values": {"x": 1.0}, "score": "good", "runs": ["a"]}]),
         changed(trials=[{"values": {"x": 1.0}, "score": 0.5, "runs": "a"}]),
-        changed(trials=[{"values": {"x": 1.0}, "score": 0.5, "runs": []}]),  # private, and nothing charged
-        changed(trials=2 * [{"values": {"x": 1.0}, "score": 0.5, "runs": ["a"]}]),  # one run, named twice
+        changed(
+            trials=[{"values": {"x": 1.0}, "score": 0.5, "runs": []}]
+        ),  # private, and nothing charged
+        changed(
+            trials=2 * [{"values": {"x": 1.0}, "score": 0.5, "runs": ["a"]}]
+        ),  # one run, named twice
         changed(trials=[{"values": {"x": 1.0}, "score": 0.5, "runs": ["a", "a"]}]),
         changed(score_noise=0.0),  # private scores without noise
         changed(ledger_head=None),
@@ -94,4 +101,9 @@ def test_data_have_names() -> None:
         with pytest.raises(dp.ParameterError, match="name"):
             kind("")
     with pytest.raises(dp.ParameterError, match="noise_std"):
-        Private(dp.Ledger.in_memory(budget=dp.Filter(epsilon=1.0, delta=1e-5)), "x", records=5, noise_std=0.0)
+        Private(
+            dp.Ledger.in_memory(budget=dp.Filter(epsilon=1.0, delta=1e-5)),
+            "x",
+            records=5,
+            noise_std=0.0,
+        )

@@ -1,4 +1,6 @@
-"""Private tuning on each kind of terms: a filter, an odometer, a list of all trials and scores that was fixed in advance."""
+"""Private tuning on each kind of terms: a filter, an odometer, a list of all trials and scores that
+was fixed in advance.
+"""
 
 from collections.abc import Iterable
 
@@ -8,7 +10,9 @@ import discreet as dp
 from discreet.tuning import Settings, Synthetic, planned_trials, tune_for_accuracy, tune_for_compute
 from support.tunings import PLAN, RATES, RECORDS, answers, charged, honest, private, scores, train
 
-SAMPLED = dp.Plan.dpsgd(records=50, expected_batch_size=5, steps=30, noise_multiplier=2.0).for_leaves({"grad/w": 2})
+SAMPLED = dp.Plan.dpsgd(
+    records=50, expected_batch_size=5, steps=30, noise_multiplier=2.0
+).for_leaves({"grad/w": 2})
 DELTA = 1e-5
 
 
@@ -20,7 +24,9 @@ def listed(plans: Iterable[dp.Plan], *, epsilon: float | None = None) -> dp.Budg
 
 def tight(plan: dp.Plan, trials: int) -> float:
     """What so many trials and their scores cost together, if they are fixed in advance."""
-    return dp.account(planned_trials([plan] * trials, records=RECORDS, noise_std=8.0), delta=DELTA).upper
+    return dp.account(
+        planned_trials([plan] * trials, records=RECORDS, noise_std=8.0), delta=DELTA
+    ).upper
 
 
 # --- a filter ---
@@ -35,7 +41,9 @@ def test_a_filter_states_its_whole_budget_whatever_was_tried() -> None:
     assert dp.account(data.ledger).upper == 3.0
 
 
-def test_a_sampled_plan_that_meets_the_budget_tightly_does_not_fit_a_filter_and_is_not_tried() -> None:
+def test_a_sampled_plan_that_meets_the_budget_tightly_does_not_fit_a_filter_and_is_not_tried() -> (
+    None
+):
     data = private(dp.Filter(epsilon=tight(SAMPLED, 1), delta=DELTA))
     with pytest.raises(dp.BudgetExceeded, match="one trial and its score"):
         tune_for_compute(honest(data), SAMPLED, learning_rates=RATES, data=data)
@@ -82,7 +90,9 @@ def test_trials_that_were_fixed_in_advance_are_accounted_for_tightly() -> None:
     claim = dp.account(data.ledger, delta=DELTA)
     assert claim.upper == tight(SAMPLED, 3)
     assert {run.info.parameters for run in data.ledger.runs()} == {dp.Parameters.FIXED_IN_ADVANCE}
-    filtered = dp.Filter(epsilon=claim.upper, delta=DELTA)  # the same trials, chosen by looking, do not fit as much
+    filtered = dp.Filter(
+        epsilon=claim.upper, delta=DELTA
+    )  # the same trials, chosen by looking, do not fit as much
     short = private(filtered)
     assert tune_for_compute(honest(short), SAMPLED, learning_rates=RATES, data=short).stopped
 
@@ -91,7 +101,9 @@ def test_a_trial_that_comes_to_mind_later_is_refused_for_good() -> None:
     data = private(listed([PLAN] * 3))
     tune_for_compute(honest(data), PLAN, learning_rates=RATES, data=data)
     before = charged(data.ledger)
-    with pytest.raises(dp.BudgetExceeded, match="Only trials that were fixed before the first release fit a list"):
+    with pytest.raises(
+        dp.BudgetExceeded, match="Only trials that were fixed before the first release fit a list"
+    ):
         tune_for_compute(honest(data), PLAN, learning_rates=[3.0], data=data)
     assert charged(data.ledger) == before
 
@@ -104,7 +116,9 @@ def test_another_plan_than_those_listed_is_refused() -> None:
 
 
 def test_every_listed_trial_counts_though_a_good_score_ends_the_sweep() -> None:
-    small = dp.Plan.dpsgd(records=2_000, expected_batch_size=200, steps=2, epsilon=2.0, delta=DELTA).for_leaves({"grad/w": 2})
+    small = dp.Plan.dpsgd(
+        records=2_000, expected_batch_size=200, steps=2, epsilon=2.0, delta=DELTA
+    ).for_leaves({"grad/w": 2})
     noises = [0.04, 0.02, 0.01]
     plans: list[dp.Plan] = []
 
@@ -124,7 +138,10 @@ def test_every_listed_trial_counts_though_a_good_score_ends_the_sweep() -> None:
     found = tune_for_accuracy(trial, small, average_noises=noises, accuracy=0.8, data=data)
     assert len(found.tuning.trials) == 1
     claim = dp.account(data.ledger, delta=DELTA)
-    assert claim.upper == dp.account(planned_trials(plans, records=RECORDS, noise_std=8.0), delta=DELTA).upper
+    assert (
+        claim.upper
+        == dp.account(planned_trials(plans, records=RECORDS, noise_std=8.0), delta=DELTA).upper
+    )
     assert "all count" in claim.basis
 
 
@@ -149,9 +166,16 @@ def test_a_trial_chosen_from_outputs_has_no_place_on_a_list() -> None:
 
 @pytest.mark.parametrize(
     ("plans", "records", "noise_std", "name"),
-    [([], 5, 1.0, "plans"), ([5], 5, 1.0, "plan"), ([PLAN], 0, 1.0, "records"), ([PLAN], 5, 0.0, "noise_std")],
+    [
+        ([], 5, 1.0, "plans"),
+        ([5], 5, 1.0, "plan"),
+        ([PLAN], 0, 1.0, "records"),
+        ([PLAN], 5, 0.0, "noise_std"),
+    ],
     ids=["no trial", "no plan", "no records", "no noise"],
 )
-def test_a_list_of_trials_is_checked(plans: list[dp.Plan], records: int, noise_std: float, name: str) -> None:
+def test_a_list_of_trials_is_checked(
+    plans: list[dp.Plan], records: int, noise_std: float, name: str
+) -> None:
     with pytest.raises(dp.ParameterError, match=name):
         planned_trials(plans, records=records, noise_std=noise_std)

@@ -1,4 +1,6 @@
-"""The guide's three searches on public and synthetic data: what is tried, what is chosen, what is said."""
+"""The guide's three searches on public and synthetic data: what is tried, what is chosen, what is
+said.
+"""
 
 import math
 import sys
@@ -9,11 +11,21 @@ import numpy as np
 import pytest
 
 import discreet as dp
-from discreet.tuning import Kind, Public, Settings, Synthetic, clip_search, tune_for_accuracy, tune_for_compute
+from discreet.tuning import (
+    Kind,
+    Public,
+    Settings,
+    Synthetic,
+    clip_search,
+    tune_for_accuracy,
+    tune_for_compute,
+)
 from support.tunings import PLAN, private
 
 DATA = Public("digits", "of other people")
-DPSGD = dp.Plan.dpsgd(records=2_000, expected_batch_size=200, steps=10, epsilon=2.0, delta=1e-5, clip_norm=0.5)
+DPSGD = dp.Plan.dpsgd(
+    records=2_000, expected_batch_size=200, steps=10, epsilon=2.0, delta=1e-5, clip_norm=0.5
+)
 SCORES = {0.01: 0.2, 0.1: 0.895, 1.0: 0.9, 10.0: 0.88, 100.0: 0.86}
 
 
@@ -54,7 +66,9 @@ def test_without_noise_private_data_are_refused_before_any_trial() -> None:
 
 
 def test_a_trial_that_diverges_has_no_score_and_is_not_chosen() -> None:
-    found = clip_search(lambda s: np.float32(math.nan) if s.clip_norm < 1 else by_clip(s), DPSGD, data=DATA)
+    found = clip_search(
+        lambda s: np.float32(math.nan) if s.clip_norm < 1 else by_clip(s), DPSGD, data=DATA
+    )
     assert found.clip_norm == 1.0
     assert found.tuning.trials[0].score is None
     assert "none" in str(found)
@@ -62,7 +76,9 @@ def test_a_trial_that_diverges_has_no_score_and_is_not_chosen() -> None:
         clip_search(lambda _: math.nan, DPSGD, data=DATA)
 
 
-@pytest.mark.parametrize("wrong", [[1.0], [1.0, 1.0], [0.0, 1.0], [math.inf, 1.0], "12", 3.0, ["1", 2.0]])
+@pytest.mark.parametrize(
+    "wrong", [[1.0], [1.0, 1.0], [0.0, 1.0], [math.inf, 1.0], "12", 3.0, ["1", 2.0]]
+)
 def test_sweeps_of_other_things_are_refused(wrong: object) -> None:
     with pytest.raises(dp.ParameterError, match="clip_norms"):
         clip_search(by_clip, DPSGD, wrong, data=DATA)  # type: ignore[arg-type]
@@ -82,11 +98,19 @@ def test_other_mistakes_are_named() -> None:
     with pytest.raises(dp.ParameterError, match="tolerance"):
         clip_search(by_clip, DPSGD, data=DATA, tolerance=-0.1)
     with pytest.raises(dp.ParameterError, match="single clip norm"):
-        clip_search(by_clip, replace(DPSGD, mechanism=dp.Normalised(1.0, 1.0), target=None), data=DATA)
+        clip_search(
+            by_clip, replace(DPSGD, mechanism=dp.Normalised(1.0, 1.0), target=None), data=DATA
+        )
     with pytest.raises(dp.ParameterError, match="number of records"):
-        clip_search(by_clip, dp.Plan.dpsgd(sampling_probability=0.1, steps=5, noise_multiplier=1.0), data=DATA)
+        clip_search(
+            by_clip,
+            dp.Plan.dpsgd(sampling_probability=0.1, steps=5, noise_multiplier=1.0),
+            data=DATA,
+        )
     with pytest.raises(dp.ParameterError, match="private plan"):
-        tune_for_compute(by_clip, replace(PLAN, mechanism=dp.NotPrivate()), learning_rates=[1.0], data=DATA)
+        tune_for_compute(
+            by_clip, replace(PLAN, mechanism=dp.NotPrivate()), learning_rates=[1.0], data=DATA
+        )
     with pytest.raises(dp.ParameterError, match="learning rate"):
         clip_search(lambda settings: settings.learning_rate, DPSGD, data=DATA)
 
@@ -98,9 +122,17 @@ def test_the_best_pair_wins_and_its_plan_has_the_same_epsilon() -> None:
     def trial(settings: Settings) -> float:
         assert settings.plan.target == DPSGD.target
         assert settings.plan.noise_multiplier == pytest.approx(DPSGD.noise_multiplier)
-        return -abs(math.log(settings.learning_rate * settings.clip_norm / 2.0)) - settings.clip_norm  # 4 at 0.5, 20 at 0.1
+        return (
+            -abs(math.log(settings.learning_rate * settings.clip_norm / 2.0)) - settings.clip_norm
+        )  # 4 at 0.5, 20 at 0.1
 
-    found = tune_for_compute(trial, DPSGD, learning_rates=[4.0, 20.0, 100.0], clip_norms=[0.5, 0.1], data=Synthetic("made up"))
+    found = tune_for_compute(
+        trial,
+        DPSGD,
+        learning_rates=[4.0, 20.0, 100.0],
+        clip_norms=[0.5, 0.1],
+        data=Synthetic("made up"),
+    )
     assert (found.learning_rate, found.best.values["clip_norm"]) == (20.0, 0.1)
     assert found.plan.queries()[0].sensitivity == 0.1
     assert found.plan.target == DPSGD.target
@@ -108,13 +140,21 @@ def test_the_best_pair_wins_and_its_plan_has_the_same_epsilon() -> None:
     assert len(found.tuning.trials) == 6
     assert found.tuning.kind is Kind.SYNTHETIC
     assert "lies at the end" not in str(found)  # of two clip norms, one always does
-    found = tune_for_compute(lambda s: s.learning_rate, DPSGD, learning_rates=[4.0, 20.0, 100.0], data=DATA)
+    found = tune_for_compute(
+        lambda s: s.learning_rate, DPSGD, learning_rates=[4.0, 20.0, 100.0], data=DATA
+    )
     assert "The best learning_rate lies at the end" in str(found)
 
 
 def test_any_private_plan_will_do_where_its_clip_norm_stays() -> None:
-    plan = replace(PLAN, mechanism=dp.AdaptiveClip(dp.Gaussian(1.0, 1.0), quantile=0.5, count_noise_std=20.0), leaves=None)
-    found = tune_for_compute(lambda settings: -settings.learning_rate, plan, learning_rates=[2.0, 1.0], data=DATA)
+    plan = replace(
+        PLAN,
+        mechanism=dp.AdaptiveClip(dp.Gaussian(1.0, 1.0), quantile=0.5, count_noise_std=20.0),
+        leaves=None,
+    )
+    found = tune_for_compute(
+        lambda settings: -settings.learning_rate, plan, learning_rates=[2.0, 1.0], data=DATA
+    )
     assert (found.plan, found.learning_rate) == (plan, 1.0)
     with pytest.raises(dp.ParameterError, match="single clip norm"):
         tune_for_compute(lambda _: 0.0, plan, learning_rates=[1.0], clip_norms=[1.0], data=DATA)
@@ -123,7 +163,9 @@ def test_any_private_plan_will_do_where_its_clip_norm_stays() -> None:
 def test_clip_norms_are_those_of_gradients_and_metrics_keep_theirs() -> None:
     parts = {"grad/*": dp.Gaussian(1.0, 2.0), "metric/*": dp.Gaussian(1.0, 40.0)}
     plan = replace(DPSGD, mechanism=dp.Groups(parts), target=None)
-    found = tune_for_compute(lambda s: -s.clip_norm, plan, learning_rates=[1.0], clip_norms=[0.5, 0.1], data=DATA)
+    found = tune_for_compute(
+        lambda s: -s.clip_norm, plan, learning_rates=[1.0], clip_norms=[0.5, 0.1], data=DATA
+    )
     assert [query.sensitivity for query in found.plan.queries()] == [0.1, 1.0]
     assert found.plan.noise_multiplier == pytest.approx(plan.noise_multiplier)
 
@@ -131,7 +173,11 @@ def test_clip_norms_are_those_of_gradients_and_metrics_keep_theirs() -> None:
 def test_a_plan_for_a_public_data_set_of_another_size() -> None:
     settings = Settings(label="x", plan=DPSGD, values={"clip_norm": 1.0})
     plan = settings.plan_for(400)
-    assert (plan.expected_batch_size, plan.steps, plan.noise_multiplier) == (200.0, 10, DPSGD.noise_multiplier)
+    assert (plan.expected_batch_size, plan.steps, plan.noise_multiplier) == (
+        200.0,
+        10,
+        DPSGD.noise_multiplier,
+    )
     assert plan.target is None  # epsilon is another one there
     with pytest.raises(dp.ParameterError, match="expected batch size"):
         settings.plan_for(199)
@@ -164,7 +210,11 @@ def test_the_most_noise_that_is_tolerated_becomes_a_batch() -> None:
 def test_a_noise_beyond_one_that_failed_is_not_trusted() -> None:
     scores = {0.002: 0.9, 0.004: 0.7, 0.008: 0.9}
     found = tune_for_accuracy(
-        lambda settings: scores[settings.values["average_noise"]], DPSGD, average_noises=NOISES, accuracy=0.85, data=DATA
+        lambda settings: scores[settings.values["average_noise"]],
+        DPSGD,
+        average_noises=NOISES,
+        accuracy=0.85,
+        data=DATA,
     )
     assert found.average_noise == 0.002
 
@@ -177,7 +227,13 @@ def test_where_nothing_reaches_the_accuracy_or_no_batch_epsilon_there_is_no_plan
     assert (found.plan, found.average_noise) == (None, 1e-5)
     assert "not even all records" in str(found)
     with pytest.raises(dp.ParameterError, match="target"):
-        tune_for_accuracy(lambda _: 0.9, replace(DPSGD, target=None), average_noises=NOISES, accuracy=0.85, data=DATA)
+        tune_for_accuracy(
+            lambda _: 0.9,
+            replace(DPSGD, target=None),
+            average_noises=NOISES,
+            accuracy=0.85,
+            data=DATA,
+        )
 
 
 # --- pictures and bars ---
@@ -185,8 +241,16 @@ def test_where_nothing_reaches_the_accuracy_or_no_batch_epsilon_there_is_no_plan
 
 def test_pictures_are_written_whole_by_their_suffix(tmp_path: Path) -> None:
     searched = clip_search(by_clip, DPSGD, data=DATA)
-    rates = tune_for_compute(lambda s: s.learning_rate, DPSGD, learning_rates=[1.0, 2.0], clip_norms=[0.1, 1.0], data=DATA)
-    tolerated = tune_for_accuracy(lambda _: 0.5, DPSGD, average_noises=NOISES, accuracy=0.85, data=DATA)
+    rates = tune_for_compute(
+        lambda s: s.learning_rate,
+        DPSGD,
+        learning_rates=[1.0, 2.0],
+        clip_norms=[0.1, 1.0],
+        data=DATA,
+    )
+    tolerated = tune_for_accuracy(
+        lambda _: 0.5, DPSGD, average_noises=NOISES, accuracy=0.85, data=DATA
+    )
     for number, plot in enumerate((searched.plot, rates.plot, tolerated.plot)):
         assert plot(tmp_path / f"{number}.png").read_bytes().startswith(b"\x89PNG")
     assert b"<svg" in searched.plot(tmp_path / "clip.svg").read_bytes()
@@ -197,7 +261,9 @@ def test_pictures_are_written_whole_by_their_suffix(tmp_path: Path) -> None:
         searched.plot(tmp_path / "nowhere" / "clip.png")
 
 
-def test_without_matplotlib_a_picture_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_matplotlib_a_picture_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(dp.DiscreetError, match="discreet\\[plots\\]"):
         clip_search(by_clip, DPSGD, data=DATA).plot(tmp_path / "clip.png")

@@ -3,9 +3,10 @@
     exp_excess(v)  = e^v - 1 - v         >= 0
     log_deficit(u) = u - ln(1 + u)       >= 0,  u > -1
 
-Every Rényi moment is written as 1 plus a mean of such terms, so that a tiny divergence is computed as a sum of
-non-negative numbers and never as the difference of two numbers near 1. Both results are within `RELATIVE_ERROR` of the
-real value, given elementary functions that are right to 4 units in the last place.
+Every Rényi moment is written as 1 plus a mean of such terms, so that a tiny divergence is computed
+as a sum of non-negative numbers and never as the difference of two numbers near 1. Both results are
+within `RELATIVE_ERROR` of the real value, given elementary functions that are right to 4 units in
+the last place.
 """
 
 from __future__ import annotations
@@ -49,5 +50,7 @@ def log_deficit(offset: FloatArray) -> FloatArray:
     for coefficient in _ARTANH:
         series = series * square + coefficient
     outside = np.where(near, 1.0, offset)
-    result: FloatArray = np.where(near, ratio * (inside - 2.0 * square * series), outside - np.log1p(outside))
+    result: FloatArray = np.where(
+        near, ratio * (inside - 2.0 * square * series), outside - np.log1p(outside)
+    )
     return result

@@ -1,7 +1,8 @@
 """The Rényi accountant: add the divergences of all leaves at one order, convert at the best order.
 
-Rényi divergences of one order add under adaptive composition [Mironov2017, Proposition 1], so the sum over leaves,
-each times its count, converted at *any* order, is a valid bound; the order is searched for, without an end to the list.
+Rényi divergences of one order add under adaptive composition [Mironov2017, Proposition 1], so the
+sum over leaves, each times its count, converted at *any* order, is a valid bound; the order is
+searched for, without an end to the list.
 """
 
 from __future__ import annotations
@@ -73,7 +74,9 @@ def delta(counted: Sequence[tuple[Leaf, int]], *, epsilon: float) -> RenyiBound:
     """
     epsilon = check.real("rdp.delta", "epsilon", epsilon)
     if epsilon < 0.0:
-        raise ParameterError(owner="rdp.delta", name="epsilon", expected="at least 0", got=repr(epsilon))
+        raise ParameterError(
+            owner="rdp.delta", name="epsilon", expected="at least 0", got=repr(epsilon)
+        )
     if composed(counted, math.inf) <= epsilon:
         return RenyiBound(0.0, math.inf)
 
@@ -83,7 +86,9 @@ def delta(counted: Sequence[tuple[Leaf, int]], *, epsilon: float) -> RenyiBound:
 
 
 def _representatives(counted: Sequence[tuple[Leaf, int]]) -> Sequence[tuple[Leaf, int]]:
-    """A few leaves that stand for their neighbours: enough to choose an order, which cannot make a bound wrong."""
+    """A few leaves that stand for their neighbours: enough to choose an order, which cannot make a
+    bound wrong.
+    """
     block = -(-len(counted) // _ENOUGH)
     blocks = (counted[first : first + block] for first in range(0, len(counted), block or 1))
     return [(part[len(part) // 2][0], sum(count for _, count in part)) for part in blocks]
@@ -114,17 +119,25 @@ def composed(counted: Sequence[tuple[Leaf, int]], order: float) -> float:
     True
     """
     if not order > 1.0:
-        raise ParameterError(owner="rdp", name="order", expected="a number above 1", got=repr(order))
-    total = math.fsum(check.whole("rdp", "count", count, least=0) * divergence(leaf, order) for leaf, count in counted)
+        raise ParameterError(
+            owner="rdp", name="order", expected="a number above 1", got=repr(order)
+        )
+    total = math.fsum(
+        check.whole("rdp", "count", count, least=0) * divergence(leaf, order)
+        for leaf, count in counted
+    )
     return total * (1.0 + 2.0**-50)
 
 
 @lru_cache(maxsize=1 << 14)
 def divergence(leaf: Leaf, order: float) -> float:
-    """Rényi divergence of one leaf at one order above 1, the larger of its two directions, rounded up."""
+    """Rényi divergence of one leaf at one order above 1, the larger of its two directions, rounded
+    up.
+    """
     match leaf:
         case Gaussian(noise_multiplier=noise) | BallsInBinsGaussian(noise_multiplier=noise):
-            # Of balls in bins: a mixture is no further from N(0) than its furthest part; no amplification is claimed here.
+            # Of balls in bins: a mixture is no further from N(0) than its furthest part; no
+            # amplification is claimed here.
             value = divergences.gaussian(order, noise_multiplier=noise)
         case PoissonGaussian(probability=probability, noise_multiplier=noise, replace=replace):
             one = divergences.poisson_gaussian_replace if replace else divergences.poisson_gaussian
@@ -133,13 +146,17 @@ def divergence(leaf: Leaf, order: float) -> float:
             value = _truncated(leaf, order)
         case FixedSizeGaussian(size=size, records=records, noise_multiplier=noise):
             fraction = min(1.0, math.nextafter(size / records, 1.0))
-            value = divergences.fixed_size_gaussian(order, fraction=fraction, noise_multiplier=noise)
+            value = divergences.fixed_size_gaussian(
+                order, fraction=fraction, noise_multiplier=noise
+            )
         case Laplace(noise_multiplier=noise):
             value = divergences.laplace(order, scale=noise)
         case BoundedRange(epsilon=spread):
             value = divergences.bounded_range(order, spread=spread)
         case Response(categories=categories, truth_probability=truth):
-            value = divergences.randomized_response(order, categories=categories, truth_probability=truth)
+            value = divergences.randomized_response(
+                order, categories=categories, truth_probability=truth
+            )
         case _:
             raise AccountingError(
                 expected="a leaf of the vocabulary",

@@ -1,11 +1,13 @@
-"""From a Rényi divergence at one order to (epsilon, delta), and back [Canonne2020, Proposition 12; Asoodeh2021].
+"""From a Rényi divergence at one order to (epsilon, delta), and back [Canonne2020, Proposition 12;
+Asoodeh2021].
 
 If the Rényi divergence of order a is at most r, then for every real epsilon
 
     delta(epsilon) <= exp((a-1)(r - epsilon)) / (a-1) * (1 - 1/a)^a,
 
-because delta = E_P[(1 - e^(epsilon - L))_+] and (1 - e^-y)_+ <= e^((a-1) y) (1 - 1/a)^a / (a-1) for every y.
-An epsilon below 0 is therefore as valid as any other, and (0, delta) follows from it: only here is a result raised to 0.
+because delta = E_P[(1 - e^(epsilon - L))_+] and (1 - e^-y)_+ <= e^((a-1) y) (1 - 1/a)^a / (a-1) for
+every y. An epsilon below 0 is therefore as valid as any other, and (0, delta) follows from it: only
+here is a result raised to 0.
 """
 
 from __future__ import annotations
@@ -41,7 +43,9 @@ def delta_from(divergence: float, order: float, epsilon: float) -> float:
 
 
 def log_delta_from(divergence: float, order: float, epsilon: float) -> float:
-    """The logarithm of `delta_from` at a finite order, not cut at 1, so that a search sees where to go."""
+    """The logarithm of `delta_from` at a finite order, not cut at 1, so that a search sees where to
+    go.
+    """
     if math.isinf(divergence):
         return math.inf
     shape = math.log1p(-1.0 / order)

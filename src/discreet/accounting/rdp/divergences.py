@@ -1,7 +1,8 @@
 """Rényi divergence of each mechanism at one order, rounded up.
 
-`order` is a real number above 1, or infinity (the largest log-ratio, infinite where it is unbounded). The divergence is
-D = ln(A) / (order - 1) with the moment A = E_Q[(P/Q)^order]; all are the largest over both directions of their adjacency.
+`order` is a real number above 1, or infinity (the largest log-ratio, infinite where it is
+unbounded). The divergence is D = ln(A) / (order - 1) with the moment A = E_Q[(P/Q)^order]; all are
+the largest over both directions of their adjacency.
 Proofs: docs/proofs/rdp.md.
 """
 
@@ -38,7 +39,9 @@ _LINEAR = 30.0  # above e^30 a moment is summed as a logarithm
 
 def gaussian(order: float, *, noise_multiplier: float) -> float:
     """The Gaussian mechanism: order / (2 s^2) [Mironov2017, Proposition 7]."""
-    inverse = 1.0 / noise_multiplier  # products, not powers: they overflow to infinity without an exception
+    inverse = (
+        1.0 / noise_multiplier
+    )  # products, not powers: they overflow to infinity without an exception
     return max(_SMALLEST, 0.5 * order * inverse * inverse * _OUTWARD)
 
 
@@ -50,44 +53,62 @@ def zero_concentrated(order: float, *, rho: float) -> float:
 def poisson_gaussian(order: float, *, probability: float, noise_multiplier: float) -> float:
     """Poisson sample, one record added, removed or zeroed out: A = E[a^order] [Mironov2019].
 
-    The removal dominates the addition at every order (docs/proofs/rdp.md, theorem 2), so one moment serves both.
+    The removal dominates the addition at every order (docs/proofs/rdp.md, theorem 2), so one moment
+    serves both.
     """
     whole = gaussian(order, noise_multiplier=noise_multiplier)
     if probability == 1.0 or math.isinf(order):
         return whole
-    log = sampled_gaussian.log_moment(order, 0.0, probability=probability, noise_multiplier=noise_multiplier)
+    log = sampled_gaussian.log_moment(
+        order, 0.0, probability=probability, noise_multiplier=noise_multiplier
+    )
     return min(whole, _per_order(log, order))
 
 
 def poisson_gaussian_replace(order: float, *, probability: float, noise_multiplier: float) -> float:
-    """Poisson sample, one record exchanged: A = E[a^order b^(1-order)] (docs/proofs/rdp.md, theorem 3)."""
+    """Poisson sample, one record exchanged: A = E[a^order b^(1-order)] (docs/proofs/rdp.md, theorem
+    3).
+    """
     whole = gaussian(order, noise_multiplier=noise_multiplier / 2.0)
     if probability == 1.0 or math.isinf(order):
         return whole
-    log = sampled_gaussian.log_moment(order, order - 1.0, probability=probability, noise_multiplier=noise_multiplier)
+    log = sampled_gaussian.log_moment(
+        order, order - 1.0, probability=probability, noise_multiplier=noise_multiplier
+    )
     return min(whole, _per_order(log, order))
 
 
-def rough_poisson_gaussian(probability: float, noise_multiplier: float, order: float, *, replace: bool) -> float:
+def rough_poisson_gaussian(
+    probability: float, noise_multiplier: float, order: float, *, replace: bool
+) -> float:
     """About `poisson_gaussian` or `poisson_gaussian_replace`, for choosing an order; no bound."""
     down = order - 1.0 if replace else 0.0
-    log = sampled_gaussian.rough_log_moment(order, down, probability=probability, noise_multiplier=noise_multiplier)
-    return min(gaussian(order, noise_multiplier=noise_multiplier / 2.0 if replace else noise_multiplier), log / (order - 1.0))
+    log = sampled_gaussian.rough_log_moment(
+        order, down, probability=probability, noise_multiplier=noise_multiplier
+    )
+    return min(
+        gaussian(order, noise_multiplier=noise_multiplier / 2.0 if replace else noise_multiplier),
+        log / (order - 1.0),
+    )
 
 
 def fixed_size_gaussian(order: float, *, fraction: float, noise_multiplier: float) -> float:
-    """A sample of fixed size without replacement, one record exchanged (docs/proofs/rdp.md, theorem 4).
+    """A sample of fixed size without replacement, one record exchanged (docs/proofs/rdp.md, theorem
+    4).
 
-    A <= E[a^order] + E[a^(1-order)] - 1, with `fraction` = size / records for the probability and half the noise
-    multiplier, because the exchanged record may be as far as twice the sensitivity from the one that takes its place.
-    At least twice as tight at small fractions as [Wang2019, Theorem 27].
+    A <= E[a^order] + E[a^(1-order)] - 1, with `fraction` = size / records for the probability and
+    half the noise multiplier, because the exchanged record may be as far as twice the sensitivity
+    from the one that takes its place. At least twice as tight at small fractions as [Wang2019,
+    Theorem 27].
     """
     half = noise_multiplier / 2.0
     whole = gaussian(order, noise_multiplier=half)
     if fraction == 1.0 or math.isinf(order):
         return whole
     up = sampled_gaussian.log_moment(order, 0.0, probability=fraction, noise_multiplier=half)
-    down = sampled_gaussian.log_moment(0.0, order - 1.0, probability=fraction, noise_multiplier=half)
+    down = sampled_gaussian.log_moment(
+        0.0, order - 1.0, probability=fraction, noise_multiplier=half
+    )
     if math.isinf(up) or math.isinf(down):
         return whole
     both = _log_sum_minus_one(max(up, down), min(up, down))
@@ -99,8 +120,9 @@ def truncated_poisson_gaussian(
 ) -> float:
     """A Poisson sample cut to a limit (docs/proofs/rdp.md, theorem 5).
 
-    With `overflow` >= P[the other records alone fill the sample], A <= (1 - overflow) A_plain + overflow A_cut: A_plain
-    without any cut, A_cut as for a fixed size, since a cut may exchange one record for another. Every adjacency.
+    With `overflow` >= P[the other records alone fill the sample], A <= (1 - overflow) A_plain +
+    overflow A_cut: A_plain without any cut, A_cut as for a fixed size, since a cut may exchange one
+    record for another. Every adjacency.
     """
     cut = fixed_size_gaussian(order, fraction=probability, noise_multiplier=noise_multiplier)
     one = poisson_gaussian_replace if replace else poisson_gaussian
@@ -121,7 +143,8 @@ def overflow_probability(records: int, probability: float, limit: int) -> float:
 
 
 def laplace(order: float, *, scale: float) -> float:
-    """Laplace noise of `scale` times the L1 sensitivity, any dimension [Mironov2017, Proposition 6].
+    """Laplace noise of `scale` times the L1 sensitivity, any dimension [Mironov2017, Proposition
+    6].
 
     With x = 1/scale: (2a-1) (A - 1) = a E((a-1) x) + (a-1) E(-a x),  E(v) = e^v - 1 - v.
     """
@@ -142,10 +165,12 @@ def laplace(order: float, *, scale: float) -> float:
 
 
 def bounded_range(order: float, *, spread: float) -> float:
-    """Log-ratios that spread over at most `spread`, as of the exponential mechanism [DongDurfeeRogers2020].
+    """Log-ratios that spread over at most `spread`, as of the exponential mechanism
+    [DongDurfeeRogers2020].
 
-    A moment is convex in the ratio, so two values t and t - spread are worst; the best t is a stationary point in closed
-    form (docs/proofs/rdp.md, theorem 6). order*spread^2/8 [CesarRogers2021] takes over where that form would cancel.
+    A moment is convex in the ratio, so two values t and t - spread are worst; the best t is a
+    stationary point in closed form (docs/proofs/rdp.md, theorem 6). order*spread^2/8
+    [CesarRogers2021] takes over where that form would cancel.
     """
     if math.isinf(order):
         return spread * _OUTWARD
@@ -153,9 +178,16 @@ def bounded_range(order: float, *, spread: float) -> float:
     if spread > _FAR or (order - 1.0) * spread < 1e-6:
         return concentrated
     wide = math.log(-math.expm1(-order * spread))
-    ratio = math.log1p(-1.0 / order) + wide + spread - math.log(-math.expm1(-(order - 1.0) * spread))
+    ratio = (
+        math.log1p(-1.0 / order) + wide + spread - math.log(-math.expm1(-(order - 1.0) * spread))
+    )
     mass = wide - math.log(-math.expm1(-spread)) - math.log(order)
-    sizes = abs(ratio) + spread + (abs(mass) + abs(wide) + math.log(order)) / (order - 1.0) + 8.0 * order / (order - 1.0)
+    sizes = (
+        abs(ratio)
+        + spread
+        + (abs(mass) + abs(wide) + math.log(order)) / (order - 1.0)
+        + 8.0 * order / (order - 1.0)
+    )
     return min(concentrated, max(0.0, ratio + mass / (order - 1.0) + 2.0**-48 * sizes))
 
 
@@ -169,14 +201,18 @@ def pure(order: float, *, epsilon: float) -> float:
 
 
 def randomized_response(order: float, *, categories: int, truth_probability: float) -> float:
-    """One record exchanged: ratio p/r with probability r, r/p with probability p, else 1; r = (1-p)/(categories-1)."""
+    """One record exchanged: ratio p/r with probability r, r/p with probability p, else 1; r =
+    (1-p)/(categories-1).
+    """
     rest = (1.0 - truth_probability) / (categories - 1)
     gap = Response(categories, truth_probability).gap
     return _response(order, gap, truth_probability, max(0.0, (categories - 2) * rest))
 
 
 def _response(order: float, gap: float, truth: float, others: float) -> float:
-    """A - 1 = p e^-gap G(gap) + p G(-gap),  G(y) = E(order y) - order E(y): the distance of x^order from its tangent."""
+    """A - 1 = p e^-gap G(gap) + p G(-gap),  G(y) = E(order y) - order E(y): the distance of x^order
+    from its tangent.
+    """
     if math.isinf(order):
         return gap * _OUTWARD
     if order * gap > _LINEAR:

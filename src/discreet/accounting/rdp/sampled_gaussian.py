@@ -12,10 +12,11 @@ The moment is A = E[a^p b^-n]. Because E[a] = E[b] = 1,
 
     A - 1 = E[g],   g = a^p b^-n - 1 - p (a - 1) + n (b - 1),
 
-and g >= 0 whenever (p, n) is (order, 0), (0, order - 1) or (order, order - 1): a^p b^-n is then convex and g is its
-distance from the tangent at (1, 1). The mean is a trapezoidal sum on the whole line; the integrand is analytic in a strip, so
-the sum converges geometrically, with the explicit error bound of docs/proofs/rdp.md, section 2. Truncation and rounding are
-bounded there too (section 3), and everything is added: what is returned is at least ln A.
+and g >= 0 whenever (p, n) is (order, 0), (0, order - 1) or (order, order - 1): a^p b^-n is then
+convex and g is its distance from the tangent at (1, 1). The mean is a trapezoidal sum on the whole
+line; the integrand is analytic in a strip, so the sum converges geometrically, with the explicit
+error bound of docs/proofs/rdp.md, section 2. Truncation and rounding are bounded there too (section
+3), and everything is added: what is returned is at least ln A.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ _FURTHEST = 300.0  # above this, exp(t/s) is kept as a logarithm
 
 @dataclass(frozen=True, slots=True)
 class _Grid:
-    """Nodes k*spacing, and kappa: the trapezoidal sum misses at most kappa * E|integrand on the strip|."""
+    """Nodes k*spacing, and kappa: the trapezoidal sum misses at most kappa * E|integrand on the
+    strip|.
+    """
 
     nodes: FloatArray
     spacing: float
@@ -73,11 +76,17 @@ def log_moment(p: float, n: float, *, probability: float, noise_multiplier: floa
     tail = float(np.exp(safe[-1]) + np.exp(safe[0])) / _TAIL / _ROOT
     near = exponent <= _LINEAR  # beyond, b <= 1 and g <= a^p b^-n, which is e^safe with its weight
     terms = _tangent_distance(p, n, (up[near], down[near]), probability, steepness[near])
-    total = float(np.sum(terms * np.exp(-0.5 * grid.nodes[near] ** 2)) + np.sum(np.exp(safe[~near])))
-    total *= grid.spacing / _ROOT * (1.0 + 2.0**-41)  # the weight e^(-t^2/2) is off by up to t^2 units, t < 39
+    total = float(
+        np.sum(terms * np.exp(-0.5 * grid.nodes[near] ** 2)) + np.sum(np.exp(safe[~near]))
+    )
+    total *= (
+        grid.spacing / _ROOT * (1.0 + 2.0**-41)
+    )  # the weight e^(-t^2/2) is off by up to t^2 units, t < 39
     missed = grid.kappa * (1.0 + 2.0 * probability * (p + n)) + (p + n) * probability * _TAIL_MASS
     kappa = grid.kappa * grid.widening
-    return math.log1p((total + tail + missed + kappa) / (1.0 - kappa) * (1.0 + 2.0**-50)) * (1.0 + 2.0**-50)
+    return math.log1p((total + tail + missed + kappa) / (1.0 - kappa) * (1.0 + 2.0**-50)) * (
+        1.0 + 2.0**-50
+    )
 
 
 def rough_log_moment(p: float, n: float, *, probability: float, noise_multiplier: float) -> float:
@@ -94,13 +103,19 @@ def rough_log_moment(p: float, n: float, *, probability: float, noise_multiplier
     top = float(height.max())
     found = top + math.log(float(np.exp(height - top).sum()) * grid.spacing / _ROOT)
     # Where A - 1 is below the rounding of a sum near 1, its leading term in q.
-    leading = 0.5 * (p * abs(p - 1.0) + n * (n + 1.0)) * probability**2 * math.expm1(min(2.0 * half, 700.0))
+    leading = (
+        0.5
+        * (p * abs(p - 1.0) + n * (n + 1.0))
+        * probability**2
+        * math.expm1(min(2.0 * half, 700.0))
+    )
     return max(found, 0.0) if found > 1e-9 else min(leading, 1e-9)
 
 
 def _grid(p: float, n: float, s: float, digits: float) -> _Grid | None:
     """The widest spacing that the strip of analyticity allows; None if it needs too many nodes."""
-    # For n > 0 the strip ends before |b| can vanish; for n = 0 at the branch point of a, at height pi*s.
+    # For n > 0 the strip ends before |b| can vanish; for n = 0 at the branch point of a, at height
+    # pi*s.
     widest = min(math.sqrt(2.0 * digits), (math.pi / 2.0 if n else 0.98 * math.pi) * s)
     strips = widest * (_FRACTIONS if n else _FRACTIONS[-1:])
     widening = -n * np.log(np.cos(0.5 * strips / s))
@@ -110,7 +125,9 @@ def _grid(p: float, n: float, s: float, digits: float) -> _Grid | None:
     first, last = _TAIL + (1.0 / s if n else 0.0), _TAIL + (p + n) / s
     if not spacing or first + last > spacing * _LARGEST_GRID:
         return None
-    nodes = spacing * np.arange(-math.ceil(first / spacing), math.ceil(last / spacing) + 1, dtype=np.float64)
+    nodes = spacing * np.arange(
+        -math.ceil(first / spacing), math.ceil(last / spacing) + 1, dtype=np.float64
+    )
     strip = float(strips[best])
     kappa = 2.001 * math.exp(0.5 * strip**2 - 2.0 * math.pi * strip / spacing)
     return _Grid(nodes, spacing, strip, kappa, float(np.exp(widening[best])) * 1.001)
@@ -127,20 +144,29 @@ def _log_mixture(log_ratio: FloatArray, q: float) -> FloatArray:
 def _log_sum(heights: FloatArray, grid: _Grid) -> float:
     """Logarithm of the trapezoidal sum of e^height, tails and discretisation included."""
     edges = scipy.special.logsumexp([heights[0], heights[-1]]) - math.log(_TAIL)
-    total = float(np.logaddexp(scipy.special.logsumexp(heights) + math.log(grid.spacing), edges)) - math.log(_ROOT)
+    total = float(
+        np.logaddexp(scipy.special.logsumexp(heights) + math.log(grid.spacing), edges)
+    ) - math.log(_ROOT)
     return total - math.log1p(-grid.kappa * grid.widening) + 2.0**-40 + abs(total) * 2.0**-48
 
 
-def _tangent_distance(p: float, n: float, logs: tuple[FloatArray, FloatArray], q: float, steepness: FloatArray) -> FloatArray:
+def _tangent_distance(
+    p: float, n: float, logs: tuple[FloatArray, FloatArray], q: float, steepness: FloatArray
+) -> FloatArray:
     """The distance g plus a bound on the error of its evaluation.
 
-    With u = a - 1, w = b - 1 and v = p ln(1+u) - n ln(1+w):  g = (e^v - 1 - v) - p (u - ln(1+u)) + n (w - ln(1+w)).
+    With u = a - 1, w = b - 1 and v = p ln(1+u) - n ln(1+w):  g = (e^v - 1 - v) - p (u - ln(1+u)) +
+    n (w - ln(1+w)).
     """
     v = np.zeros_like(steepness)
     size = np.zeros_like(steepness)
     distance = np.zeros_like(steepness)
     error = np.zeros_like(steepness)
-    parts = [(sign * power, q * np.expm1(log)) for sign, power, log in ((1.0, p, logs[0]), (-1.0, n, logs[1])) if power]
+    parts = [
+        (sign * power, q * np.expm1(log))
+        for sign, power, log in ((1.0, p, logs[0]), (-1.0, n, logs[1]))
+        if power
+    ]
     for power, offset in parts:
         log = np.log1p(offset)
         v += power * log
@@ -152,7 +178,8 @@ def _tangent_distance(p: float, n: float, logs: tuple[FloatArray, FloatArray], q
     distance += excess
     error += RELATIVE_ERROR * excess + 16.0 * _UNIT * size * np.abs(np.expm1(v))
     for power, offset in parts:
-        # The offset itself is known to `slack`; the slope of g in it is power * (e^v / (1 + offset) - 1).
+        # The offset itself is known to `slack`; the slope of g in it is power * (e^v / (1 + offset)
+        # - 1).
         slack = 4.0 * _UNIT * ((offset + q) * steepness + np.abs(offset))
         slope = np.abs(np.expm1(v - np.log1p(offset))) + 2.0 * (p + n + 1.0) * slack
         error += 2.0 * abs(power) * slope * slack

@@ -1,4 +1,5 @@
-"""The tight accountant: certified (lower, estimate, upper) for epsilon at a delta, and for delta at an epsilon.
+"""The tight accountant: certified (lower, estimate, upper) for epsilon at a delta, and for delta at
+an epsilon.
 
     direction.py        what a leaf must provide; directions.py finds it for each leaf
     poisson.py, replace.py, segment.py      the leaves' directions

@@ -4,14 +4,15 @@ Assumption R (stated in every proof that uses it), with u = 2^-53 the unit round
 
 * +, -, *, /, sqrt are correctly rounded (IEEE 754);
 * exp, expm1, log, log1p have a relative error of at most 4u (measured against 60 digits: below 1u);
-* the normal distribution function `ndtr(x)`, x in [-37, 37], of an argument that itself carries a relative error of 4u, has a
-  relative error of at most 16 (1 + x^2) u (measured without argument error: below 4 (1 + x^2) u);
-* an FFT of length n has an error of at most 16 u log2(n) times the 1-norm of its input in every single output
-  (each output is the root of a tree of butterflies of that depth; a butterfly of size at most 11 costs less than 16u per
-  factor two).
+* the normal distribution function `ndtr(x)`, x in [-37, 37], of an argument that itself carries a
+  relative error of 4u, has a relative error of at most 16 (1 + x^2) u (measured without argument
+  error: below 4 (1 + x^2) u);
+* an FFT of length n has an error of at most 16 u log2(n) times the 1-norm of its input in every
+  single output (each output is the root of a tree of butterflies of that depth; a butterfly of size
+  at most 11 costs less than 16u per factor two).
 
-Where long double is a wider binary format (64 or 113 bits of mantissa), the same holds for it with its own u; elsewhere it is
-not used.
+Where long double is a wider binary format (64 or 113 bits of mantissa), the same holds for it with
+its own u; elsewhere it is not used.
 """
 
 from __future__ import annotations
@@ -34,17 +35,22 @@ WIDE = bool(np.finfo(np.longdouble).nmant in {63, 112})
 """Whether long double has more digits than float64, and rounds as IEEE 754 says."""
 
 FAR = 37.0
-"""Beyond this many standard deviations the mass is below 1e-298, and any value in [0, 1e-298] is near enough."""
+"""Beyond this many standard deviations the mass is below 1e-298, and any value in [0, 1e-298] is
+near enough.
+"""
 
 
 class OutOfRangeError(AccountingError):
-    """A privacy loss, or a lattice for it, does not fit into float64 or into memory; other leaves may still be fine."""
+    """A privacy loss, or a lattice for it, does not fit into float64 or into memory; other leaves
+    may still be fine.
+    """
 
 
 def normal_mass(below: FloatArray, above: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Standard normal mass of the intervals (below, above], and a bound on its absolute error.
 
-    The difference is taken in the tail where both terms are small, so the error is relative to the tail.
+    The difference is taken in the tail where both terms are small, so the error is relative to the
+    tail.
     """
     upper_half = below > 0.0
     a = np.where(upper_half, -above, below)

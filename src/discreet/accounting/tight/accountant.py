@@ -1,4 +1,6 @@
-"""The tight accountant on canonical (leaf, count) pairs: closed forms where they exist, brackets elsewhere."""
+"""The tight accountant on canonical (leaf, count) pairs: closed forms where they exist, brackets
+elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ class Interval:
     def __post_init__(self) -> None:
         if not self.lower <= self.estimate <= self.upper:  # also where something is not a number
             got = f"{self.lower!r}, {self.estimate!r}, {self.upper!r}"
-            raise AccountingError(expected="lower <= estimate <= upper", got=got, do="Use the 'rdp' accountant.")
+            raise AccountingError(
+                expected="lower <= estimate <= upper", got=got, do="Use the 'rdp' accountant."
+            )
 
 
 NOTHING = Interval(0.0, 0.0, 0.0)
@@ -51,17 +55,26 @@ _COARSE = 1e-3
 
 @lru_cache(maxsize=1024)
 def tight_epsilon(leaves: Counted, delta: float, tolerance: float = 1e-3) -> Interval:
-    """Epsilon at delta in (0, 1), to a relative tolerance wherever that can be reached in reasonable time.
+    """Epsilon at delta in (0, 1), to a relative tolerance wherever that can be reached in
+    reasonable time.
 
-    Guarantee: `lower <= epsilon <= upper` whatever the tolerance, under assumption R of `_rounding`; docs/proofs/tight.md.
+    Guarantee: `lower <= epsilon <= upper` whatever the tolerance, under assumption R of
+        `_rounding`; docs/proofs/tight.md.
     """
-    return _answer(_Question(gaussian_epsilon, _worse_epsilon, _renyi_epsilon), _folded(leaves), delta, tolerance)
+    return _answer(
+        _Question(gaussian_epsilon, _worse_epsilon, _renyi_epsilon),
+        _folded(leaves),
+        delta,
+        tolerance,
+    )
 
 
 @lru_cache(maxsize=1024)
 def tight_delta(leaves: Counted, epsilon: float, tolerance: float = 1e-3) -> Interval:
     """Delta at epsilon >= 0, to a relative tolerance; as `tight_epsilon`."""
-    return _answer(_Question(gaussian_delta, _worse_delta, _renyi_delta), _folded(leaves), epsilon, tolerance)
+    return _answer(
+        _Question(gaussian_delta, _worse_delta, _renyi_delta), _folded(leaves), epsilon, tolerance
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +108,9 @@ def _in_company(question: _Question, leaves: Counted, level: float, tolerance: f
     more, less = coarse(leaves, upper=True), coarse(leaves, upper=False)
     if len(more) > MOST:
         raise AccountingError(
-            expected=f"at most {MOST} different steps, apart from Poisson samples with a Gaussian sum",
+            expected=(
+                f"at most {MOST} different steps, apart from Poisson samples with a Gaussian sum"
+            ),
             got=f"{len(more)}",
             do="Use the 'rdp' accountant.",
         )
@@ -105,7 +120,9 @@ def _in_company(question: _Question, leaves: Counted, level: float, tolerance: f
 
 
 def _capped(question: _Question, leaves: Counted, level: float, tolerance: float) -> Interval:
-    """Never above the Rényi bound. Where a tolerance is finer than can be reached, the result of a coarser one counts too."""
+    """Never above the Rényi bound. Where a tolerance is finer than can be reached, the result of a
+    coarser one counts too.
+    """
     found = _capped_once(question, leaves, level, tolerance)
     if tolerance >= _COARSE or found.upper - found.lower <= 10.0 * tolerance * found.upper:
         return found
@@ -117,8 +134,9 @@ def _capped(question: _Question, leaves: Counted, level: float, tolerance: float
 def _capped_once(question: _Question, leaves: Counted, level: float, tolerance: float) -> Interval:
     """The Rényi bound alone where a single loss is outside the range of float64.
 
-    The tight answer also says about what any exponent gives at best for its pairs. If these are attained, then no Rényi bound
-    is better than that, and none is computed; for a leaf whose pair only dominates, the Rényi analysis may be the better one.
+    The tight answer also says about what any exponent gives at best for its pairs. If these are
+    attained, then no Rényi bound is better than that, and none is computed; for a leaf whose pair
+    only dominates, the Rényi analysis may be the better one.
     """
     try:
         found, exponents = question.tight(leaves, level, tolerance)
@@ -129,7 +147,9 @@ def _capped_once(question: _Question, leaves: Counted, level: float, tolerance: 
         return Interval(0.0, bound, bound)
     if found.upper < 0.98 * exponents and all(leaf.attained for leaf, _ in leaves):
         return found
-    upper = min(found.upper, question.renyi(leaves, level))  # perhaps below the pair's lower end, if the pair only dominates
+    upper = min(
+        found.upper, question.renyi(leaves, level)
+    )  # perhaps below the pair's lower end, if the pair only dominates
     return Interval(min(found.lower, upper), min(found.estimate, upper), upper)
 
 
@@ -149,10 +169,14 @@ def _renyi_delta(leaves: Counted, epsilon: float) -> float:
 
 def _folded(leaves: Counted) -> Counted:
     """Gaussians without sampling become one, attained or not, each on its own."""
-    rest: list[tuple[Leaf, int]] = [(leaf, count) for leaf, count in leaves if not isinstance(leaf, Gaussian)]
+    rest: list[tuple[Leaf, int]] = [
+        (leaf, count) for leaf, count in leaves if not isinstance(leaf, Gaussian)
+    ]
     for attained in (True, False):
         group = [
-            (leaf.noise_multiplier, count) for leaf, count in leaves if isinstance(leaf, Gaussian) and leaf.attained == attained
+            (leaf.noise_multiplier, count)
+            for leaf, count in leaves
+            if isinstance(leaf, Gaussian) and leaf.attained == attained
         ]
         if group:
             rest.append((Gaussian(fold(group), attained), 1))
@@ -160,7 +184,9 @@ def _folded(leaves: Counted) -> Counted:
 
 
 def _single_gaussian(leaves: Counted) -> float | None:
-    """Its noise multiplier, if attained Gaussians are all there is; leaves that only dominate need the lower bound apart."""
+    """Its noise multiplier, if attained Gaussians are all there is; leaves that only dominate need
+    the lower bound apart.
+    """
     if len(leaves) == 1 and isinstance(leaves[0][0], Gaussian) and leaves[0][0].attained:
         return leaves[0][0].noise_multiplier
     return None
@@ -174,10 +200,13 @@ def _problems(leaves: Counted) -> tuple[Problem, ...]:
     return (first,) if first == second else (first, second)
 
 
-def tight_upper(leaves: Counted, delta: float, tolerance: float = 1e-3, starts: Starts | None = None) -> float:
+def tight_upper(
+    leaves: Counted, delta: float, tolerance: float = 1e-3, starts: Starts | None = None
+) -> float:
     """The upper end of `tight_epsilon` alone, without the estimate: for live use.
 
-    `starts` is a dictionary that the caller keeps from one call to the next, as the run grows; it saves time only.
+    `starts` is a dictionary that the caller keeps from one call to the next, as the run grows; it
+    saves time only.
     """
     leaves = _folded(leaves)
     single = _single_gaussian(leaves)
@@ -190,7 +219,9 @@ def tight_upper(leaves: Counted, delta: float, tolerance: float = 1e-3, starts: 
 
 
 def _worse_epsilon(leaves: Counted, delta: float, tolerance: float) -> tuple[Interval, float]:
-    """The direction that is worse for privacy, with an estimate, and about what exponents alone give."""
+    """The direction that is worse for privacy, with an estimate, and about what exponents alone
+    give.
+    """
     best, found = _brackets(leaves, delta, tolerance)
     points = [_point(problem, bracket, best, delta) for problem, bracket in found]
     interval = Interval(best.lower, min(max(*points, best.lower, 0.0), best.upper), best.upper)
@@ -200,7 +231,9 @@ def _worse_epsilon(leaves: Counted, delta: float, tolerance: float) -> tuple[Int
 def _brackets(
     leaves: Counted, delta: float, tolerance: float, starts: Starts | None = None
 ) -> tuple[Bracket, list[tuple[Problem, Bracket]]]:
-    """The bracket of each direction, and of the worse; a direction that is certified to be no worse is not refined."""
+    """The bracket of each direction, and of the worse; a direction that is certified to be no worse
+    is not refined.
+    """
     best = Bracket(0.0, 0.0)
     found: list[tuple[Problem, Bracket]] = []
     for problem in _problems(leaves):
@@ -210,7 +243,9 @@ def _brackets(
         elif one is not None:
             bracket = _inverted(one, delta)
         else:
-            bracket = epsilon_bracket(problem, delta, tolerance, found[0][1] if found else None, starts)
+            bracket = epsilon_bracket(
+                problem, delta, tolerance, found[0][1] if found else None, starts
+            )
         found.append((problem, bracket))
         best = Bracket(max(best.lower, bracket.lower), max(best.upper, bracket.upper))
     return best, found
@@ -221,7 +256,11 @@ def _worse_delta(leaves: Counted, epsilon: float, tolerance: float) -> tuple[Int
     points, exponents = [], 0.0
     for problem in _problems(leaves):
         one = _one_step(problem)
-        bracket = _one_delta(one, epsilon) if one is not None else delta_bracket(problem, epsilon, tolerance)
+        bracket = (
+            _one_delta(one, epsilon)
+            if one is not None
+            else delta_bracket(problem, epsilon, tolerance)
+        )
         points.append(_delta_point(problem, bracket, epsilon))
         best = Bracket(max(best.lower, bracket.lower), max(best.upper, bracket.upper))
         exponents = max(exponents, bracket.chernoff)
@@ -237,7 +276,9 @@ def _one_step(problem: Problem) -> Direction | None:
 def _one_delta(direction: Direction, epsilon: float) -> Bracket:
     """D(eps) = P(L > eps) - e^eps Q(L > eps): what the last cell holds over its edge."""
     found = direction.cells(np.array([epsilon]))
-    earlier = direction.cells(np.array([epsilon - found.slack]))  # an atom at the edge must be on the right side of it
+    earlier = direction.cells(
+        np.array([epsilon - found.slack])
+    )  # an atom at the edge must be on the right side of it
     mass = float(earlier.mass.upper[-1])
     upper = float(earlier.over.upper[-1]) * (1.0 + 1e-12) + 4.0 * found.slack * mass + 1e-290
     return Bracket(float(found.over.lower[-1]) * (1.0 - 1e-12), min(upper, 1.0))

@@ -1,7 +1,10 @@
-"""A pair given by a list of outcomes: mass p_k under P at the loss l_k, and the mass of P at an infinite loss.
+"""A pair given by a list of outcomes: mass p_k under P at the loss l_k, and the mass of P at an
+infinite loss.
 
-The list *is* the pair (Q has e^(-l_k) p_k at l_k, and whatever is left elsewhere). Whoever makes the list proves that it
-dominates: more mass, a larger loss, or a spread that keeps the mean of e^(-L) all do (docs/proofs/balls_in_bins.md, lemma 2).
+The list *is* the pair (Q has e^(-l_k) p_k at l_k, and whatever is left elsewhere). Whoever makes
+the list proves that it
+dominates: more mass, a larger loss, or a spread that keeps the mean of e^(-L) all do
+    (docs/proofs/balls_in_bins.md, lemma 2).
 """
 
 from __future__ import annotations
@@ -43,18 +46,26 @@ class Atoms:
 
     def cells(self, edges: FloatArray) -> Cells:
         """Sums over the outcomes of each cell: over p (1 - e^(g - l)), under p (e^(g' - l) - 1)."""
-        place = np.searchsorted(edges, self.loss, side="left").astype(np.int64)  # cell i is (edge i-1, edge i]
+        place = np.searchsorted(edges, self.loss, side="left").astype(
+            np.int64
+        )  # cell i is (edge i-1, edge i]
         count = len(edges) + 1
         ends = np.concatenate([[-np.inf], edges, [np.inf]])
         over = -np.expm1(ends[place] - self.loss)
         under = np.expm1(np.where(np.isfinite(ends[place + 1]), ends[place + 1] - self.loss, 0.0))
-        # Two losses near 1 in size are subtracted: an absolute error of u times their size, and the same in expm1's result.
+        # Two losses near 1 in size are subtracted: an absolute error of u times their size, and the
+        # same in expm1's result.
         shift = 4.0 * U * (1.0 + float(np.max(np.abs(self.loss), initial=0.0)))
         error = 4.0 * U * (8.0 + float(np.max(np.bincount(place, minlength=count))))
         mass = _bounds(place, self.mass, count, error, 0.0)
         above = _bounds(place, self.mass * np.maximum(over, 0.0), count, error, shift, self.mass)
         below = _bounds(
-            place, self.mass * np.maximum(under, 0.0), count, error, shift, self.mass * (1.0 + np.maximum(under, 0.0))
+            place,
+            self.mass * np.maximum(under, 0.0),
+            count,
+            error,
+            shift,
+            self.mass * (1.0 + np.maximum(under, 0.0)),
         )
         for bounds in (mass, above):
             bounds.lower[-1] += self.infinite * (1.0 - 4.0 * U)
@@ -63,7 +74,12 @@ class Atoms:
 
 
 def _bounds(
-    place: NDArray[np.int64], value: FloatArray, count: int, relative: float, absolute: float, scale: FloatArray | None = None
+    place: NDArray[np.int64],
+    value: FloatArray,
+    count: int,
+    relative: float,
+    absolute: float,
+    scale: FloatArray | None = None,
 ) -> Bounds:
     total = np.bincount(place, weights=value, minlength=count).astype(np.float64)
     error = relative * total
@@ -73,16 +89,20 @@ def _bounds(
 
 
 def spread_out(loss: FloatArray, mass: FloatArray, spacing: float) -> Atoms:
-    """The same outcomes on an equally spaced lattice: each is split between its two neighbours, the mean of e^(-L) kept.
+    """The same outcomes on an equally spaced lattice: each is split between its two neighbours, the
+    mean of e^(-L) kept.
 
-    A spread of e^(-L) that keeps its mean is an upper bound (Jensen), to second order in the spacing.
+    A spread of e^(-L) that keeps its mean is an upper bound (Jensen), to second order in the
+    spacing.
     """
     first = np.floor(float(loss[0]) / spacing) - 1.0
     position = loss / spacing - first
     low = np.floor(position).astype(np.int64)
     nodes = spacing * (first + np.arange(int(low[-1]) + 2))
     share = np.clip(-np.expm1(nodes[low] - loss) / -np.expm1(-spacing), 0.0, 1.0)
-    onto: FloatArray = np.bincount(low, weights=mass * (1.0 - share), minlength=len(nodes)).astype(np.float64)
+    onto: FloatArray = np.bincount(low, weights=mass * (1.0 - share), minlength=len(nodes)).astype(
+        np.float64
+    )
     onto += np.bincount(low + 1, weights=mass * share, minlength=len(nodes))
     most = float(np.max(np.bincount(low)))
     rounding = 8.0 * U * (1.0 + float(np.max(np.abs(loss))))

@@ -1,16 +1,19 @@
 """Balls in bins: every record in one of T batches, at random, once per epoch.
 
-The pair of one epoch (docs/proofs/balls_in_bins.md; [ChuaEtAl2025]): the mean over t of N(e_t, s^2 I) against N(0, s^2 I). Its
-likelihood ratio is a mean of independent log-normal variables with mean 1,
+The pair of one epoch (docs/proofs/balls_in_bins.md; [ChuaEtAl2025]): the mean over t of N(e_t, s^2
+I) against N(0, s^2 I). Its likelihood ratio is a mean of independent log-normal variables with mean
+1,
 
     dP/dQ = M = (Y_1 + ... + Y_T)/T,      Y_t = exp((2 x_t - 1)/(2 s^2)),  x_t ~ N(0, s^2) under Q,
 
-and both curves are expectations of convex functions of it: H(P||Q) = E (M - e^eps)_+ and H(Q||P) = E (1 - e^eps M)_+. So the
-law of one Y is spread onto a lattice 0, h, 2h, ... with its mean kept, which can only add to both (sums keep the convex order),
-and the T-fold sum is computed by FFT. Under P one of the Y is size-biased: its mass at y is y times as large.
+and both curves are expectations of convex functions of it: H(P||Q) = E (M - e^eps)_+ and H(Q||P) =
+E (1 - e^eps M)_+. So the law of one Y is spread onto a lattice 0, h, 2h, ... with its mean kept,
+which can only add to both (sums keep the convex order), and the T-fold sum is computed by FFT.
+Under P one of the Y is size-biased: its mass at y is y times as large.
 
-What is left out goes to an infinite loss: Y above a cap (it keeps the mass at the cap, the excess of the mean goes to infinity)
-and sums beyond the window of the transform, bounded by Chernoff. Rounding errors of the transform are added to every outcome.
+What is left out goes to an infinite loss: Y above a cap (it keeps the mass at the cap, the excess
+of the mean goes to infinity) and sums beyond the window of the transform, bounded by Chernoff.
+Rounding errors of the transform are added to every outcome.
 """
 
 from __future__ import annotations
@@ -40,16 +43,20 @@ _MEDIUM, _LONG, _FEW = 1 << 17, 1 << 20, 8  # lengths for Q against P; long for 
 _LOW_CAP = 1e-5
 _LOSS_SPACING = 5e-4
 _LADDER = ((1e-13, 2.5), (1e-11, 2.5), (1e-9, 2.0))
-"""Mass per epoch at an infinite loss, with the fewest spacings per standard deviation that are accepted at that price."""
+"""Mass per epoch at an infinite loss, with the fewest spacings per standard deviation that are
+accepted at that price.
+"""
 
 
 @lru_cache(maxsize=64)
 def balls_in_bins_directions(leaf: BallsInBinsGaussian) -> tuple[Direction, Direction]:
-    """Both directions of one epoch; either may be that of the un-amplified Gaussian, which dominates as well.
+    """Both directions of one epoch; either may be that of the un-amplified Gaussian, which
+    dominates as well.
 
-    That is so where the lattice would be too long to gain anything (little noise), and for Q against P where the lowest lattice
-    point would hold too much (few batches). From 1e-13 (little noise: up to 1e-9) of mass per epoch is put at an infinite loss,
-    so that no bound is finite at a delta below that.
+    That is so where the lattice would be too long to gain anything (little noise), and for Q
+    against P where the lowest lattice point would hold too much (few batches). From 1e-13 (little
+    noise: up to 1e-9) of mass per epoch is put at an infinite loss, so that no bound is finite at a
+    delta below that.
     """
     batches, noise = leaf.batches, leaf.noise_multiplier
     alone = PoissonRemove(1.0, noise)
@@ -63,7 +70,9 @@ def balls_in_bins_directions(leaf: BallsInBinsGaussian) -> tuple[Direction, Dire
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Law:
-    """Y on the lattice: masses under Q and, size-biased, under P, rounded up; what P has beyond the cap."""
+    """Y on the lattice: masses under Q and, size-biased, under P, rounded up; what P has beyond the
+    cap.
+    """
 
     spacing: float
     mass: FloatArray
@@ -95,14 +104,17 @@ def _cap(noise: float, negligible: float) -> float:
 
 
 def _lattice_law(noise: float, spacing: float, cap: float) -> _Law:
-    """Each cell [a, b] of the lattice: (N1 - a N0)/h to its upper end, (b N0 - N1)/h to its lower end."""
+    """Each cell [a, b] of the lattice: (N1 - a N0)/h to its upper end, (b N0 - N1)/h to its lower
+    end.
+    """
     edges = spacing * np.arange(math.ceil(cap / spacing) + 1)
     with np.errstate(divide="ignore"):
         x = noise**2 * np.log(edges) + 0.5
     n0, e0 = normal_mass(x[:-1] / noise, x[1:] / noise)
     n1, e1 = normal_mass((x[:-1] - 1.0) / noise, (x[1:] - 1.0) / noise)
     low, high = edges[:-1], edges[1:]
-    # Rounding of ln, of x and of z moves an edge by a relative amount of this size; what it changes is below b N0 times it.
+    # Rounding of ln, of x and of z moves an edge by a relative amount of this size; what it changes
+    # is below b N0 times it.
     moved = 32.0 * U * (1.0 + np.abs(np.log(high)) + 1.0 / noise**2) * (high * n0 + n1)
     error = (high * e0 + e1 + moved) / spacing
     up = np.maximum((n1 - low * n0) / spacing, 0.0) + error
@@ -114,22 +126,38 @@ def _lattice_law(noise: float, spacing: float, cap: float) -> _Law:
     tail, tail_error = normal_mass(np.array([x[-1] / noise, last]), np.array([np.inf, np.inf]))
     mass[-1] += float(tail[0] + tail_error[0])
     mass *= 1.0 + 16.0 * U
-    return _Law(spacing, mass, mass * edges * (1.0 + 4.0 * U), float(tail[1] + tail_error[1]) * (1.0 + 4.0 * U))
+    return _Law(
+        spacing,
+        mass,
+        mass * edges * (1.0 + 4.0 * U),
+        float(tail[1] + tail_error[1]) * (1.0 + 4.0 * U),
+    )
 
 
 def _window(law: _Law, batches: int, negligible: float) -> _Window:
-    """Chernoff: P[S > c] <= e^(-v c) E_P e^(v Y) (E_Q e^(v Y))^(T-1) for v > 0; Q[S < c] <= e^(v c) (E_Q e^(-v Y))^T."""
+    """Chernoff: P[S > c] <= e^(-v c) E_P e^(v Y) (E_Q e^(v Y))^(T-1) for v > 0; Q[S < c] <= e^(v c)
+    (E_Q e^(-v Y))^T.
+    """
     top = float(law.value[-1])
     scale = np.geomspace(0.1, 1e4, 60)
     best_high, best_low = math.inf, 0.0
     for v in scale[scale < 300.0] / top:
-        log = _log_mean(law.biased, law.value, v) + (batches - 1) * _log_mean(law.mass, law.value, v)
+        log = _log_mean(law.biased, law.value, v) + (batches - 1) * _log_mean(
+            law.mass, law.value, v
+        )
         best_high = min(best_high, (log - math.log(negligible)) / v)
     for v in np.geomspace(1e-3, 1e3, 60):
-        best_low = max(best_low, (math.log(negligible) - batches * _log_mean(law.mass, law.value, -v)) / v)
+        best_low = max(
+            best_low, (math.log(negligible) - batches * _log_mean(law.mass, law.value, -v)) / v
+        )
     first = max(math.floor(best_low / law.spacing) - 1, 0)
     last = math.ceil(best_high / law.spacing) + 1
-    return _Window(first, last - first + 1, negligible * (1.0 + 1e-9), negligible * (1.0 + 1e-9) if first else 0.0)
+    return _Window(
+        first,
+        last - first + 1,
+        negligible * (1.0 + 1e-9),
+        negligible * (1.0 + 1e-9) if first else 0.0,
+    )
 
 
 def _log_mean(mass: FloatArray, value: FloatArray, v: float) -> float:
@@ -141,7 +169,9 @@ def _log_mean(mass: FloatArray, value: FloatArray, v: float) -> float:
 
 
 def _remove(batches: int, noise: float, negligible: float, fewest: float) -> Atoms | None:
-    """P against Q: outcomes by increasing M, their mass under P. None if there are less than `fewest` points per deviation."""
+    """P against Q: outcomes by increasing M, their mass under P. None if there are less than
+    `fewest` points per deviation.
+    """
     cap = _cap(noise, negligible)
     deviation = math.sqrt(math.expm1(min(1.0 / noise**2, 600.0)))
     spacing = max(deviation / _FINE, 2.2 * cap / _LONGEST)
@@ -167,7 +197,8 @@ def _remove(batches: int, noise: float, negligible: float, fewest: float) -> Ato
 def _add(batches: int, noise: float, negligible: float) -> Atoms | None:
     """Q against P: outcomes by decreasing M, their mass under Q; M = 0 is an infinite loss.
 
-    Here a smaller Y only raises the loss, so a low cap is sound, and leaves room for a lattice that is fine near 0.
+    Here a smaller Y only raises the loss, so a low cap is sound, and leaves room for a lattice that
+    is fine near 0.
     """
     cap = _cap(noise, _LOW_CAP)
     length = _LONG if batches <= _FEW else _MEDIUM
@@ -186,23 +217,27 @@ def _add(batches: int, noise: float, negligible: float) -> Atoms | None:
     index = window.first + np.arange(length)
     kept = index > 0
     infinite = window.below + (float(mass[0]) if window.first == 0 else 0.0)
-    found = spread_out(-np.log(index[kept] * (spacing / batches))[::-1], mass[kept][::-1], _LOSS_SPACING)
+    found = spread_out(
+        -np.log(index[kept] * (spacing / batches))[::-1], mass[kept][::-1], _LOSS_SPACING
+    )
     return Atoms(found.loss, found.mass, infinite, found.slack)
 
 
 def _sum_law(factors: list[tuple[FloatArray, int]], window: _Window, length: int) -> FloatArray:
     """Masses of the sum on the window, modulo its length, rounded up.
 
-    In long double. With F_j the spectra, n_j the counts, d the error of an output of the FFT, u the unit roundoff, and
-    A = prod_j (|F_j| + d)^(n_j), the error per outcome is at most the mean over frequencies of
-    A - prod_j |F_j|^(n_j) + (20 u sum_j n_j + d) A.
+    In long double. With F_j the spectra, n_j the counts, d the error of an output of the FFT, u the
+    unit roundoff, and A = prod_j (|F_j| + d)^(n_j), the error per outcome is at most the mean over
+    frequencies of A - prod_j |F_j|^(n_j) + (20 u sum_j n_j + d) A.
     """
     unit = float(np.finfo(np.longdouble).eps) / 2.0
     shake = fft_error(length, unit) + 8.0 * unit
     power: Any = np.ones(length // 2 + 1, dtype=np.clongdouble)
     log_size, growth = np.zeros(length // 2 + 1), np.zeros(length // 2 + 1)
     for mass, count in factors:
-        vector = np.bincount(np.arange(len(mass)) % length, weights=mass, minlength=length) * (1.0 + 16.0 * U)
+        vector = np.bincount(np.arange(len(mass)) % length, weights=mass, minlength=length) * (
+            1.0 + 16.0 * U
+        )
         spectrum = scipy.fft.rfft(vector.astype(np.longdouble))
         size = np.maximum(np.abs(spectrum).astype(np.float64), 1e-30)
         log_size += count * np.log(size)

@@ -1,8 +1,9 @@
 """Certified epsilon at a delta, or delta at an epsilon, for one direction of a composition.
 
-The order of things: choose tilt and window from quadratures; choose the spacing so that the upper and the lower measure differ
-by little enough in their cumulant at the tilt (their difference in ln delta, known before any transform); compose both; read
-both curves. If the bracket is still wider than asked for, refine the spacing and repeat.
+The order of things: choose tilt and window from quadratures; choose the spacing so that the upper
+and the lower measure differ by little enough in their cumulant at the tilt (their difference in ln
+delta, known before any transform); compose both; read both curves. If the bracket is still wider
+than asked for, refine the spacing and repeat.
 """
 
 from __future__ import annotations
@@ -58,7 +59,11 @@ Starts: TypeAlias = dict[tuple[Direction, ...], Start]
 
 
 def epsilon_bracket(
-    problem: Problem, delta: float, tolerance: float, other: Bracket | None = None, starts: Starts | None = None
+    problem: Problem,
+    delta: float,
+    tolerance: float,
+    other: Bracket | None = None,
+    starts: Starts | None = None,
 ) -> Bracket:
     """Epsilon at delta.
 
@@ -66,9 +71,11 @@ def epsilon_bracket(
         problem: the directions with their counts.
         delta: in (0, 1).
         tolerance: relative width to aim at.
-        other: bracket of the other direction, if known. If this direction is certified not to be worse, then that is all
+        other: bracket of the other direction, if known. If this direction is certified not to be
+            worse, then that is all
             that matters: an upper bound is returned, with a lower bound of 0.
-        starts: remembers where a computation for the same directions with nearly the same counts ended; saves time only.
+        starts: remembers where a computation for the same directions with nearly the same counts
+            ended; saves time only.
     """
     law = problem.law(delta)
     start = None if starts is None else starts.get(problem.directions)
@@ -101,8 +108,12 @@ def epsilon_bracket(
     return replace(found, chernoff=rough)
 
 
-def _upper_epsilon(problem: Problem, law: Law, tilt: Tilt, spacing: float, delta: float, enough: float) -> float:
-    """An upper bound alone, from one lattice; by Chernoff, without a transform, if that is already at most `enough`."""
+def _upper_epsilon(
+    problem: Problem, law: Law, tilt: Tilt, spacing: float, delta: float, enough: float
+) -> float:
+    """An upper bound alone, from one lattice; by Chernoff, without a transform, if that is already
+    at most `enough`.
+    """
     window = planned(law, tilt, spacing)
     if window.points(spacing) > _LONGEST:
         return math.inf
@@ -119,8 +130,12 @@ def _upper_epsilon(problem: Problem, law: Law, tilt: Tilt, spacing: float, delta
     return min(bound, max(upper.epsilon(delta) + part.slack, 0.0) * (1.0 + 4.0 * U))
 
 
-def _refine(problem: Problem, law: Law, begin: tuple[Tilt, float, Pair | None], goal: tuple[float, float]) -> Bracket:
-    """Brackets with ever finer spacing, from `begin` = (tilt, spacing, measures if known) to `goal` = (delta, tolerance)."""
+def _refine(
+    problem: Problem, law: Law, begin: tuple[Tilt, float, Pair | None], goal: tuple[float, float]
+) -> Bracket:
+    """Brackets with ever finer spacing, from `begin` = (tilt, spacing, measures if known) to `goal`
+    = (delta, tolerance).
+    """
     (tilt, spacing, pair), (delta, tolerance) = begin, goal
     best = Bracket(0.0, math.inf)
     work, done, extended, crowded = 0.0, False, False, False
@@ -129,7 +144,9 @@ def _refine(problem: Problem, law: Law, begin: tuple[Tilt, float, Pair | None], 
         if plan.points(spacing) > _LONGEST:
             spacing, pair = plan.width / (0.9 * _LONGEST), None
         try:
-            pair = pair or measures(problem, law, plan.theta if crowded else tilt.theta, spacing, delta)
+            pair = pair or measures(
+                problem, law, plan.theta if crowded else tilt.theta, spacing, delta
+            )
         except OutOfRangeError:
             if done:
                 break  # the bracket stays as wide as it is
@@ -138,7 +155,11 @@ def _refine(problem: Problem, law: Law, begin: tuple[Tilt, float, Pair | None], 
         pair = pair.tilted(plan.theta)
         lower, upper, rounding = _curves(pair, plan, tilt.epsilon)
         high = max(upper.epsilon(delta) + pair.upper.slack, 0.0) * (1.0 + 4.0 * U)
-        low = max(lower.epsilon(delta) - pair.lower.slack, 0.0) * (1.0 - 4.0 * U) if lower.reaches(delta) else 0.0
+        low = (
+            max(lower.epsilon(delta) - pair.lower.slack, 0.0) * (1.0 - 4.0 * U)
+            if lower.reaches(delta)
+            else 0.0
+        )
         if not high - low < tolerance * high:  # also where it is infinite
             high = min(high, chernoff(pair.upper, delta))
         best = Bracket(max(best.lower, low), min(best.upper, high), spacing)
@@ -158,8 +179,12 @@ def _refine(problem: Problem, law: Law, begin: tuple[Tilt, float, Pair | None], 
     return best
 
 
-def _spaced(problem: Problem, law: Law, tilt: Tilt, budget: float, delta: float) -> tuple[float, Pair]:
-    """A spacing at which upper and lower measure differ by the budget in ln delta, as seen by their cumulants, and those."""
+def _spaced(
+    problem: Problem, law: Law, tilt: Tilt, budget: float, delta: float
+) -> tuple[float, Pair]:
+    """A spacing at which upper and lower measure differ by the budget in ln delta, as seen by their
+    cumulants, and those.
+    """
     theta = tilt.theta
     spacing = math.sqrt(6.0 * budget / (theta * (1.0 + theta) * problem.steps))
     for last in (False, False, False, True):
@@ -173,13 +198,17 @@ def _spaced(problem: Problem, law: Law, tilt: Tilt, budget: float, delta: float)
 
 @dataclass(frozen=True, slots=True)
 class _Rounding:
-    """What rounding of the transforms takes from, or adds to, delta between two curves: about, for choosing what to do next."""
+    """What rounding of the transforms takes from, or adds to, delta between two curves: about, for
+    choosing what to do next.
+    """
 
     error: float
     part: Tilted
 
     def delta(self, epsilon: float) -> float:
-        """With e the error of a bin: sum_k e^(K - theta s_k) (1 - e^(eps - s_k)) e over bins s_k = eps + k spacing, k >= 0."""
+        """With e the error of a bin: sum_k e^(K - theta s_k) (1 - e^(eps - s_k)) e over bins s_k =
+        eps + k spacing, k >= 0.
+        """
         theta = self.part.theta
         height = math.exp(min(self.part.log_total - theta * epsilon, 700.0))
         return self.error * height / (theta * (1.0 + theta) * self.part.spacing)
@@ -192,7 +221,11 @@ def _curves(pair: Pair, window: Window, near: float) -> tuple[Curve, Curve, _Rou
         return unknown(-1.0), unknown(math.inf), _Rounding(0.0, pair.upper)
     above, below = _composed(pair.upper, window, length), _composed(pair.lower, window, length)
     rounding = _Rounding(above.error + below.error, pair.upper)
-    return _lower(pair.lower, below, window, near), _upper(pair.upper, above, window, near), rounding
+    return (
+        _lower(pair.lower, below, window, near),
+        _upper(pair.upper, above, window, near),
+        rounding,
+    )
 
 
 def _length(window: Window, spacing: float) -> int:
@@ -205,7 +238,9 @@ def _composed(part: Tilted, window: Window, length: int) -> Composed:
 
 
 def _nodes(part: Tilted, composed: Composed) -> FloatArray:
-    return part.origin + part.spacing * (composed.first + np.arange(len(composed.mass), dtype=np.float64))
+    return part.origin + part.spacing * (
+        composed.first + np.arange(len(composed.mass), dtype=np.float64)
+    )
 
 
 def _from(floor: float, node: FloatArray) -> slice:
@@ -228,8 +263,11 @@ def _lower(part: Tilted, composed: Composed, window: Window, near: float) -> Cur
     width = len(node) * part.spacing
     used = _from(window.floor, node)
     floor = float(node[used][0])
-    # At most this much wrapped around from below and from above into losses >= floor, untilted (section 5).
-    below = part.cumulant(-window.wrap_down) + window.wrap_down * float(node[0]) - part.theta * width
+    # At most this much wrapped around from below and from above into losses >= floor, untilted
+    # (section 5).
+    below = (
+        part.cumulant(-window.wrap_down) + window.wrap_down * float(node[0]) - part.theta * width
+    )
     wrapped = 0.0 if composed.first <= part.lowest else _series(below, part.theta * width)
     above = part.cumulant(window.wrap_up) - window.wrap_up * (floor + width) + part.theta * width
     constant = -(wrapped + _series(above, (window.wrap_up - part.theta) * width)) * (1.0 + 1e-9)

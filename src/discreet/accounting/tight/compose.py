@@ -1,20 +1,24 @@
 """The composition of lattice measures by FFT, with a bound on every rounding error.
 
-Tilted by theta and normalised, the measures become probability vectors on whole indices. Each is written as an atom a at
-place 0 (its largest entry) and a rest r; with R the transform of r, F = a + R, and T the count,
+Tilted by theta and normalised, the measures become probability vectors on whole indices. Each is
+written as an atom a at place 0 (its largest entry) and a rest r; with R the transform of r, F = a +
+R, and T the count,
 
     composition = atom A at 0  +  inverse transform of  A (e^X - 1),     A = prod a^T,   X = sum T ln(1 + R/a),
 
-computed modulo the window length n. Only r and e^X - 1 are ever transformed, so that a sparse sample, nearly all of whose
-mass is one atom, leaves errors in proportion to what is not the atom. Where A is negligible, A e^X is transformed as it is.
+computed modulo the window length n. Only r and e^X - 1 are ever transformed, so that a sparse
+sample, nearly all of whose mass is one atom, leaves errors in proportion to what is not the atom.
+Where A is negligible, A e^X is transformed as it is.
 
-Error per bin, with u the unit roundoff, d the error of one FFT output (see `_rounding`), x + iy = X, |r| the 1-norm:
+Error per bin, with u the unit roundoff, d the error of one FFT output (see `_rounding`), x + iy =
+X, |r| the 1-norm:
 
     ln F is wrong by at most  b = u |r| (16 log2 n + 80) / |F|,   X by  B = sum T b + 8u (|ln A| + |x| + |y|),
     A e^X by  A e^x (e^B - 1) + 4u A |e^X - 1|,   the inverse transform adds  d A mean|e^X - 1|.
 
-The second bound grows with |F|, so |F| may be replaced by anything larger there: sizes below a least count as that. In long
-double u is that of long double; the masses that go in are float64 and exact by definition, those that come out are rounded.
+The second bound grows with |F|, so |F| may be replaced by anything larger there: sizes below a
+least count as that. In long double u is that of long double; the masses that go in are float64 and
+exact by definition, those that come out are rounded.
 """
 
 from __future__ import annotations
@@ -42,7 +46,8 @@ class Tilted:
     """Measures with counts, tilted by theta: everything about them except the convolution itself.
 
     Attributes:
-        weights: normalised tilted masses of each measure, on `places` (whole indices, 0 at the largest).
+        weights: normalised tilted masses of each measure, on `places` (whole indices, 0 at the
+            largest).
         log_total: ln of what normalisation took out, K(theta) of the measures, rounded outward.
         origin: loss of the place 0 of the composition.
         slack: by how much the composed loss must be moved outward.
@@ -58,8 +63,15 @@ class Tilted:
 
     @property
     def lowest(self) -> float:
-        """Place below which the composition has no mass; -inf if there is no telling in whole numbers."""
-        return float(sum(count * int(place.min()) for place, (_, count) in zip(self.places, self.measures, strict=True)))
+        """Place below which the composition has no mass; -inf if there is no telling in whole
+        numbers.
+        """
+        return float(
+            sum(
+                count * int(place.min())
+                for place, (_, count) in zip(self.places, self.measures, strict=True)
+            )
+        )
 
     @property
     def spacing(self) -> float:
@@ -72,7 +84,9 @@ class Tilted:
         return sum(count * measure.infinite for measure, count in self.measures) * (1.0 + 1e-9)
 
     def cumulant(self, theta: float, below: float = math.inf) -> float:
-        """The ln of the total mass of the composition, tilted by another theta, rounded up; of losses up to `below` only."""
+        """The ln of the total mass of the composition, tilted by another theta, rounded up; of
+        losses up to `below` only.
+        """
         total = 0.0
         for measure, count in self.measures:
             exponent = theta * measure.loss
@@ -87,7 +101,9 @@ class Tilted:
 
 @dataclass(frozen=True, slots=True)
 class Composed:
-    """Tilted mass of the composition on places first, first + 1, ...; each entry true up to `error`, either way."""
+    """Tilted mass of the composition on places first, first + 1, ...; each entry true up to
+    `error`, either way.
+    """
 
     first: int
     mass: FloatArray
@@ -95,7 +111,9 @@ class Composed:
 
 
 def tilted(measures: tuple[tuple[Measure, int], ...], theta: float, *, outward: int) -> Tilted:
-    """Tilt and normalise; `outward` is +1 to round masses up (upper bound), -1 to round down (lower bound)."""
+    """Tilt and normalise; `outward` is +1 to round masses up (upper bound), -1 to round down (lower
+    bound).
+    """
     weights, places = [], []
     log_total = origin = slack = 0.0
     for measure, count in measures:
@@ -114,20 +132,32 @@ def tilted(measures: tuple[tuple[Measure, int], ...], theta: float, *, outward: 
         log_total += count * step
         centre = measure.offset + measure.spacing * middle
         origin += count * centre
-        slack += count * (measure.slack + 8.0 * U * (abs(measure.offset) + abs(measure.spacing * middle)))
+        slack += count * (
+            measure.slack + 8.0 * U * (abs(measure.offset) + abs(measure.spacing * middle))
+        )
     # Nodes are computed as origin + spacing * place, and an epsilon between two of them from both.
     slack += 16.0 * U * (abs(origin) + measures[0][0].spacing)
     return Tilted(measures, theta, tuple(weights), tuple(places), log_total, origin, slack)
 
 
 def compose(part: Tilted, first: int, length: int, *, extended: bool = False) -> Composed:
-    """The tilted composition on places first ... first + length - 1, modulo length; `extended` uses long double."""
+    """The tilted composition on places first ... first + length - 1, modulo length; `extended` uses
+    long double.
+    """
     kind: Any = np.longdouble if extended and WIDE else np.float64
-    spectra = [_spectrum(*one, length, kind) for one in zip(part.weights, part.places, part.measures, strict=True)]
+    spectra = [
+        _spectrum(*one, length, kind)
+        for one in zip(part.weights, part.places, part.measures, strict=True)
+    ]
     log_atom: Any = sum((one.count * np.log(kind(one.atom)) for one in spectra), kind(0.0))
-    # With a negligible atom only frequencies that are not negligible are computed; `rough` is ln of A |e^X| for all of them.
+    # With a negligible atom only frequencies that are not negligible are computed; `rough` is ln of
+    # A |e^X| for all of them.
     rough = sum(one.count * one.log_size() for one in spectra)
-    kept = np.flatnonzero(rough > -_NEGLIGIBLE) if log_atom < -_NEGLIGIBLE / 2.0 else np.arange(length // 2 + 1)
+    kept = (
+        np.flatnonzero(rough > -_NEGLIGIBLE)
+        if log_atom < -_NEGLIGIBLE / 2.0
+        else np.arange(length // 2 + 1)
+    )
     unit = float(np.finfo(kind).eps) / 2.0
     x: Any = np.zeros(len(kept), dtype=kind)
     y: Any = np.zeros(len(kept), dtype=kind)
@@ -158,13 +188,17 @@ class _Spectrum:
     count: int
 
     def log_size(self) -> FloatArray:
-        """The ln of |a + R|, at least ln of the least size that counts; good to 16u besides the error of R."""
+        """The ln of |a + R|, at least ln of the least size that counts; good to 16u besides the
+        error of R.
+        """
         re, im = self.rest.real.astype(np.float64) + self.atom, self.rest.imag.astype(np.float64)
         log: FloatArray = 0.5 * np.log(np.maximum(re * re + im * im, _LEAST**2))
         return log
 
 
-def _spectrum(weight: FloatArray, place: Any, counted: tuple[Measure, int], length: int, kind: Any) -> _Spectrum:
+def _spectrum(
+    weight: FloatArray, place: Any, counted: tuple[Measure, int], length: int, kind: Any
+) -> _Spectrum:
     centre = place == 0
     atom = float(weight[centre][0])
     rest = np.zeros(length, dtype=kind)
@@ -177,14 +211,18 @@ def _logarithm(re: Any, im: Any) -> tuple[Any, Any]:
     ratio = re * (2.0 + re) + im * im
     square = (1.0 + re) ** 2 + im * im
     near = np.abs(ratio) < 0.5
-    log_size = 0.5 * np.where(near, np.log1p(np.where(near, ratio, 0.0)), np.log(np.maximum(square, 1e-300)))
+    log_size = 0.5 * np.where(
+        near, np.log1p(np.where(near, ratio, 0.0)), np.log(np.maximum(square, 1e-300))
+    )
     return log_size, np.arctan2(im, 1.0 + re)
 
 
 def _inverse(
     exponent: tuple[Any, Any, Any], most: FloatArray, wrong: FloatArray, log_atom: Any, length: int
 ) -> tuple[FloatArray, float]:
-    """Mass on places 0 ... length - 1 and the error of each, from (x, y, frequencies); see the header. `most` bounds x."""
+    """Mass on places 0 ... length - 1 and the error of each, from (x, y, frequencies); see the
+    header. `most` bounds x.
+    """
     x, y, kept = exponent
     unit = float(np.finfo(x.dtype).eps) / 2.0
     split = log_atom >= -_NEGLIGIBLE / 2.0
@@ -204,5 +242,9 @@ def _inverse(
     top = np.exp(most + (0.0 if split else float(log_atom)))
     size = np.abs(power[kept]).astype(np.float64)
     off = top * np.expm1(np.minimum(wrong, 700.0))
-    total = float(np.sum(off * (1.0 + 4.0 * unit) + 4.0 * unit * size + fft_error(length, unit) * (size + off)))
+    total = float(
+        np.sum(
+            off * (1.0 + 4.0 * unit) + 4.0 * unit * size + fft_error(length, unit) * (size + off)
+        )
+    )
     return mass.astype(np.float64), 2.0 * float(scale) * total / length * (1.0 + 1e-9)

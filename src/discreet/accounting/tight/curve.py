@@ -1,7 +1,8 @@
 """From the composed measure to delta at an epsilon, and back.
 
-On the lattice s_0 < s_1 < ... with masses c_i (untilted), D(eps) = sum_i c_i (1 - e^(eps - s_i))_+ is linear in e^eps between
-neighbouring nodes, with slope -B_i = -sum_(k >= i) c_k e^(-s_k) just below s_i, so that
+On the lattice s_0 < s_1 < ... with masses c_i (untilted), D(eps) = sum_i c_i (1 - e^(eps - s_i))_+
+is linear in e^eps between neighbouring nodes, with slope -B_i = -sum_(k >= i) c_k e^(-s_k) just
+below s_i, so that
 
     D(s_(i-1)) = sum_(k >= i) (e^(s_k) - e^(s_(k-1))) B_k:
 
@@ -60,7 +61,8 @@ class Curve:
         return max(math.exp(min(log, 0.0)) + self.constant, 0.0)
 
     def epsilon(self, delta: float) -> float:
-        """The least epsilon of the lattice's range with D(eps) <= delta; its lowest node if all are below.
+        """The least epsilon of the lattice's range with D(eps) <= delta; its lowest node if all are
+        below.
 
         Infinity if the constant alone exceeds delta.
         """
@@ -77,10 +79,20 @@ class Curve:
             return float(self.node[i])
         # Linear in e^eps below node i: value_i + (1 - e^(eps - s_i)) slope_i = goal.
         share = min((goal - float(self.value[i])) / slope, 1.0)
-        return max(float(self.node[i]) + math.log1p(-min(share, 1.0 - 1e-15)), float(self.node[i - 1]))
+        return max(
+            float(self.node[i]) + math.log1p(-min(share, 1.0 - 1e-15)), float(self.node[i - 1])
+        )
 
 
-def curve(node: FloatArray, mass: FloatArray, part: Tilted, near: float, *, outward: int, constant: float = 0.0) -> Curve:
+def curve(
+    node: FloatArray,
+    mass: FloatArray,
+    part: Tilted,
+    near: float,
+    *,
+    outward: int,
+    constant: float = 0.0,
+) -> Curve:
     """Sum up tilted masses on equally spaced nodes.
 
     Args:
@@ -100,14 +112,20 @@ def curve(node: FloatArray, mass: FloatArray, part: Tilted, near: float, *, outw
     slope = _decayed(mass * np.exp(-theta * (node - near)), part.spacing)
     steps = slope * -math.expm1(-part.spacing)
     value = np.concatenate([np.cumsum(steps[:0:-1])[::-1], [0.0]])
-    relative = 8.0 * U * (len(node) + 2.0 * _REACH + 2.0 * _BLOCK + abs(part.log_total) + theta * abs(near))
+    relative = (
+        8.0
+        * U
+        * (len(node) + 2.0 * _REACH + 2.0 * _BLOCK + abs(part.log_total) + theta * abs(near))
+    )
     if cut and outward > 0:
         constant += math.exp(min(part.log_total - theta * float(node[-1]) + 1.0, 0.0))
     return Curve(node, slope, value, part.log_total - theta * near + outward * relative, constant)
 
 
 def _decayed(weight: FloatArray, spacing: float) -> FloatArray:
-    """sum_(k >= i) w_k e^(-(k - i) spacing) for every i: suffix sums, in blocks so that no exponential leaves its range."""
+    """sum_(k >= i) w_k e^(-(k - i) spacing) for every i: suffix sums, in blocks so that no
+    exponential leaves its range.
+    """
     length = max(1, min(len(weight), int(_BLOCK / spacing)))
     decay = np.exp(-spacing * np.arange(length + 1, dtype=np.float64))
     total = np.empty_like(weight)

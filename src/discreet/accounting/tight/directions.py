@@ -37,7 +37,8 @@ _NOISE = (0.02, 1e100)
 
 
 def directions(leaf: Leaf) -> tuple[Direction, Direction]:
-    """The two directions (unit under P, unit under Q) of the leaf's pair; the same one twice if the pair is symmetric.
+    """The two directions (unit under P, unit under Q) of the leaf's pair; the same one twice if the
+    pair is symmetric.
 
     Raises:
         AccountingError: if no tight analysis of this leaf exists.
@@ -46,7 +47,8 @@ def directions(leaf: Leaf) -> tuple[Direction, Direction]:
     rule = _RULES.get(type(leaf))
     if rule is None:
         raise AccountingError(
-            expected="a leaf with a tight analysis: " + ", ".join(sorted(kind.__name__ for kind in _RULES)),
+            expected="a leaf with a tight analysis: "
+            + ", ".join(sorted(kind.__name__ for kind in _RULES)),
             got=type(leaf).__name__,
             do="Use the 'rdp' accountant, if it has one.",
         )
@@ -54,7 +56,9 @@ def directions(leaf: Leaf) -> tuple[Direction, Direction]:
 
 
 def _check_range(leaf: Leaf) -> None:
-    """Losses of one step must be far inside the range of float64; beyond, only the Rényi accountant answers."""
+    """Losses of one step must be far inside the range of float64; beyond, only the Rényi accountant
+    answers.
+    """
     if isinstance(leaf, BoundedRange | Laplace | Response):
         loss = _largest_loss(leaf)
         fits = loss < _LARGEST_LOSS
@@ -62,7 +66,10 @@ def _check_range(leaf: Leaf) -> None:
         fits = _NOISE[0] < leaf.noise_multiplier < _NOISE[1]
     if not fits:
         raise OutOfRangeError(
-            expected=f"noise multipliers in {_NOISE}, or losses below {_LARGEST_LOSS:g} in one step, for the tight accountant",
+            expected=(
+                f"noise multipliers in {_NOISE}, or losses below {_LARGEST_LOSS:g} in one step, "
+                "for the tight accountant"
+            ),
             got=repr(leaf),
             do="Use more noise, or the 'rdp' accountant.",
         )

@@ -1,12 +1,14 @@
-"""A point value with about nine digits, without a certificate: inversion of the Laplace transform along the saddle contour.
+"""A point value with about nine digits, without a certificate: inversion of the Laplace transform
+along the saddle contour.
 
 With K the cumulant function of the composed loss (from quadratures) and any theta > 0,
 
     delta(eps) = 1/pi int_0^inf Re[ e^(K(z) - z eps) / (z (1 + z)) ] dv,   z = theta + iv.
 
-The integrand is analytic, so the trapezoidal rule is exact up to wrapping around a period 2 pi / step, chosen as the window of
-the certified computation is. Where |e^K| does not fall off within a few thousand points (rare large losses, lattice-valued
-losses) there is no estimate from here, and the caller takes the middle of the bracket.
+The integrand is analytic, so the trapezoidal rule is exact up to wrapping around a period 2 pi /
+step, chosen as the window of the certified computation is. Where |e^K| does not fall off within a
+few thousand points (rare large losses, lattice-valued losses) there is no estimate from here, and
+the caller takes the middle of the bracket.
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ _FALLEN = 1e-15
 class Contour:
     """The transform of delta on a vertical line; final."""
 
-    def __init__(self, theta: float, height: FloatArray, log_transform: NDArray[np.complex128]) -> None:
+    def __init__(
+        self, theta: float, height: FloatArray, log_transform: NDArray[np.complex128]
+    ) -> None:
         self._z = theta + 1j * height
         self._log = log_transform
         self._weight = np.full(len(height), (height[1] - height[0]) / math.pi)
@@ -47,7 +51,9 @@ class Contour:
         return float(np.sum(self._weight * np.exp(self._log - self._z * epsilon).real))
 
     def epsilon(self, delta: float, low: float, high: float) -> float | None:
-        """Epsilon at delta between low and high, by Newton's method on ln delta; None if it leaves the interval."""
+        """Epsilon at delta between low and high, by Newton's method on ln delta; None if it leaves
+        the interval.
+        """
         epsilon = 0.5 * (low + high)
         for _ in range(30):
             grown = np.exp(self._log - self._z * epsilon)
@@ -87,7 +93,9 @@ def contour(law: Law, theta: float, width: float) -> Contour | None:
 
 @dataclass(frozen=True, slots=True)
 class _Turning:
-    """The transform of one law at heights v, v + step, ..., v + (_BLOCK - 1) step: sum_i w_i e^(iv l_i) turn_ki."""
+    """The transform of one law at heights v, v + step, ..., v + (_BLOCK - 1) step: sum_i w_i e^(iv
+    l_i) turn_ki.
+    """
 
     loss: FloatArray
     weight: FloatArray
@@ -103,7 +111,9 @@ class _Turning:
         turn = np.ones((_BLOCK, len(nodes.loss)), dtype=np.complex128)
         done = 1
         while done < _BLOCK:
-            np.multiply(turn[:done], np.exp(1j * step * done * nodes.loss), out=turn[done : 2 * done])
+            np.multiply(
+                turn[:done], np.exp(1j * step * done * nodes.loss), out=turn[done : 2 * done]
+            )
             done *= 2
         return cls(nodes.loss, np.exp(exponent - scale), scale, count, turn)
 

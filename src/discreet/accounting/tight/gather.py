@@ -1,14 +1,17 @@
 """The lower bound: mass from both sides of a node, put together in balance.
 
-Legend: node j has the cell A_j to its left (from the cut below) and B_j to its right (up to the cut above). Their *worth*
-at a node g is P - e^g Q, summed over what is put there; if it is not negative, the likelihood ratio of what was put
-together is at least e^g, and rounding it down to g is a lower bound. A node's own A has negative worth there (-under), its
-own B positive (over). A part of A_j may go down to node j-1 or j-2, where it has positive worth; a part of B_j may go up to
-node j+1 or j+2, where it has negative worth. Parts are random and independent of the data, so this is post-processing.
+Legend: node j has the cell A_j to its left (from the cut below) and B_j to its right (up to the cut
+above). Their *worth* at a node g is P - e^g Q, summed over what is put there; if it is not
+negative, the likelihood ratio of what was put together is at least e^g, and rounding it down to g
+is a lower bound. A node's own A has negative worth there (-under), its own B positive (over). A
+part of A_j may go down to node j-1 or j-2, where it has positive worth; a part of B_j may go up to
+node j+1 or j+2, where it has negative worth. Parts are random and independent of the data, so this
+is post-processing.
 
-How much goes where decides tightness only. Solved here so that every node is balanced, to all orders in the spacing:
-from both ends inward by moves between neighbours; these conserve the alternating sum of the worths, so what is left at the
-centre (a node with much mass on both sides) is removed by one move across two nodes.
+How much goes where decides tightness only. Solved here so that every node is balanced, to all
+orders in the spacing: from both ends inward by moves between neighbours; these conserve the
+alternating sum of the worths, so what is left at the centre (a node with much mass on both sides)
+is removed by one move across two nodes.
 """
 
 from __future__ import annotations
@@ -33,9 +36,11 @@ _OUT = 1.0 + 16.0 * U
 
 @dataclass(frozen=True, slots=True)
 class _Worth:
-    """Certified worth of each cell: `under`, `up`, `up2` from above (they count negative), `over`, `down`, `down2` from below.
+    """Certified worth of each cell: `under`, `up`, `up2` from above (they count negative), `over`,
+    `down`, `down2` from below.
 
-    `down[j]` is that of A_j at node j-1, `down2[j]` at node j-2; `up[j]` that of B_j at node j+1, `up2[j]` at node j+2.
+    `down[j]` is that of A_j at node j-1, `down2[j]` at node j-2; `up[j]` that of B_j at node j+1,
+    `up2[j]` at node j+2.
     """
 
     left: FloatArray
@@ -50,7 +55,9 @@ class _Worth:
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """Which part of A_j goes to nodes j, j-1, j-2, and of B_j to nodes j, j+1, j+2; each three sum to 1 at most."""
+    """Which part of A_j goes to nodes j, j-1, j-2, and of B_j to nodes j, j+1, j+2; each three sum
+    to 1 at most.
+    """
 
     a0: FloatArray
     a1: FloatArray
@@ -73,13 +80,18 @@ def gather(direction: Direction, grid: Lattice) -> Measure:
     far[2:] = (parts.b2 * worth.right)[:-2]
     negative = _negative(worth, parts)
     # Whatever is not balanced after all goes, by rounding down, to a node below every loss in it.
-    kept = np.minimum(1.0, np.divide(positive, negative, where=negative > 0.0, out=np.full_like(negative, 2.0)) * _IN)
+    kept = np.minimum(
+        1.0,
+        np.divide(positive, negative, where=negative > 0.0, out=np.full_like(negative, 2.0)) * _IN,
+    )
     mass = kept * (near + far) + parts.b0 * worth.right
     mass[:-1] += (parts.a1 * worth.left)[1:] + ((1.0 - kept) * near)[1:]
     mass[:-2] += (parts.a2 * worth.left)[2:] + ((1.0 - kept) * far)[2:]
     slack += 16.0 * U * (float(np.max(np.abs(grid.loss))) + abs(grid.offset))
     centre = _centre(worth)
-    lean = float((positive - negative)[centre]) / max(float(worth.left[centre] + worth.right[centre]), 1e-300)
+    lean = float((positive - negative)[centre]) / max(
+        float(worth.left[centre] + worth.right[centre]), 1e-300
+    )
     return Measure(grid.offset, grid.spacing, grid.index, mass * _IN, 0.0, slack, lean)
 
 
@@ -91,14 +103,18 @@ def _negative(worth: _Worth, parts: _Parts) -> FloatArray:
 
 
 def _worth(direction: Direction, grid: Lattice) -> tuple[_Worth, float]:
-    """With w the distance to the other node: down = P (1 - e^-w) - e^-w under, up = P (e^w - 1) - e^w over."""
+    """With w the distance to the other node: down = P (1 - e^-w) - e^-w under, up = P (e^w - 1) -
+    e^w over.
+    """
     edges = np.empty(2 * len(grid.index) - 1)
     edges[0::2], edges[1::2] = grid.loss, grid.cut_loss
     cells = direction.cells(edges)
     left, right = cells.mass.lower[0::2].copy(), cells.mass.lower[1::2]
     most = cells.mass.upper[1::2]
     under, over = cells.under.upper[0::2].copy(), cells.over.lower[1::2]
-    left[0] = under[0] = 0.0  # what lies below the first node is dropped: it may be all of the mass that the tilt leaves behind
+    left[0] = under[0] = (
+        0.0  # what lies below the first node is dropped: it may be all of the mass that the tilt leaves behind
+    )
     index = grid.index.astype(np.float64)
     one = grid.spacing * np.diff(index)
     two = grid.spacing * (index[2:] - index[:-2])
@@ -111,7 +127,9 @@ def _worth(direction: Direction, grid: Lattice) -> tuple[_Worth, float]:
         value = most[:-k] * np.expm1(w) * _OUT - np.exp(w) * over[:-k] * _IN
         return np.concatenate([np.maximum(value, 0.0), np.zeros(k)])
 
-    return _Worth(left, right, under, over, down(one, 1), down(two, 2), up(one, 1), up(two, 2)), 1.1 * cells.slack
+    return _Worth(
+        left, right, under, over, down(one, 1), down(two, 2), up(one, 1), up(two, 2)
+    ), 1.1 * cells.slack
 
 
 def _parts(worth: _Worth) -> _Parts:
@@ -119,13 +137,22 @@ def _parts(worth: _Worth) -> _Parts:
     share = _balance(worth, centre)
     lower, raised = np.maximum(share, 0.0), np.maximum(-share, 0.0)
     count = len(worth.under)
-    parts = _Parts(1.0 - lower[:-1], lower[:-1].copy(), np.zeros(count), 1.0 - raised[1:], raised[1:].copy(), np.zeros(count))
+    parts = _Parts(
+        1.0 - lower[:-1],
+        lower[:-1].copy(),
+        np.zeros(count),
+        1.0 - raised[1:],
+        raised[1:].copy(),
+        np.zeros(count),
+    )
     _finish(worth, parts, centre)
     return parts
 
 
 def _centre(worth: _Worth) -> int:
-    """The node to balance last: one that holds most of the mass alone, or else one with much mass on both sides."""
+    """The node to balance last: one that holds most of the mass alone, or else one with much mass
+    on both sides.
+    """
     both = worth.left + worth.right
     fattest = int(np.argmax(both[1:-1])) + 1
     if both[fattest] > 0.5 * float(both.sum()):
@@ -134,13 +161,20 @@ def _centre(worth: _Worth) -> int:
 
 
 def _balance(worth: _Worth, centre: int) -> FloatArray:
-    """Moves between neighbours that balance every node but the centre, solved from both ends inward, where the density grows.
+    """Moves between neighbours that balance every node but the centre, solved from both ends
+    inward, where the density grows.
 
-    share[j] belongs to the cut below node j: positive, the part of A_j that goes down; negative, that of B_(j-1) that goes up.
+    share[j] belongs to the cut below node j: positive, the part of A_j that goes down; negative,
+    that of B_(j-1) that goes up.
     """
     count = len(worth.under)
     share = [0.0] * (count + 1)
-    lacks, has, gain, cost = worth.under.tolist(), worth.over.tolist(), worth.down.tolist(), worth.up.tolist()
+    lacks, has, gain, cost = (
+        worth.under.tolist(),
+        worth.over.tolist(),
+        worth.down.tolist(),
+        worth.up.tolist(),
+    )
     for j in range(count - 1, centre, -1):
         above = share[j + 1]
         balance = has[j] - lacks[j] + above * (gain[j + 1] if above > 0.0 else has[j])
@@ -159,15 +193,24 @@ def _balance(worth: _Worth, centre: int) -> FloatArray:
 
 
 def _finish(worth: _Worth, parts: _Parts, c: int) -> None:
-    """Balance the centre c too, by one move across it and two between neighbours; nothing if the parts do not suffice.
+    """Balance the centre c too, by one move across it and two between neighbours; nothing if the
+    parts do not suffice.
 
-    Excess at c: A_(c+1) goes down to c-1 (worth at both rises), then B_(c-1) up to c and B_c up to c+1 (both fall, c twice).
-    Lack at c: B_(c-1) goes up to c+1 (worth at both falls), then A_c down to c-1 and A_(c+1) down to c (both rise).
+    Excess at c: A_(c+1) goes down to c-1 (worth at both rises), then B_(c-1) up to c and B_c up to
+        c+1 (both fall, c twice).
+    Lack at c: B_(c-1) goes up to c+1 (worth at both falls), then A_c down to c-1 and A_(c+1) down
+        to c (both rise).
     """
-    rest = float(parts.b0[c] * worth.over[c] + parts.a1[c + 1] * worth.down[c + 1] - _negative(worth, parts)[c])
+    rest = float(
+        parts.b0[c] * worth.over[c]
+        + parts.a1[c + 1] * worth.down[c + 1]
+        - _negative(worth, parts)[c]
+    )
     if rest > 0.0:
         across = _solve(
-            rest, (worth.down2[c + 1], worth.over[c - 1], worth.up[c - 1]), (worth.under[c + 1], worth.up[c], worth.over[c])
+            rest,
+            (worth.down2[c + 1], worth.over[c - 1], worth.up[c - 1]),
+            (worth.under[c + 1], worth.up[c], worth.over[c]),
         )
         if across is None:
             return
@@ -181,7 +224,9 @@ def _finish(worth: _Worth, parts: _Parts, c: int) -> None:
             parts.b1[c] += second
     elif rest < 0.0:
         across = _solve(
-            -rest, (worth.over[c - 1], worth.down[c], worth.under[c]), (worth.up2[c - 1], worth.under[c + 1], worth.down[c + 1])
+            -rest,
+            (worth.over[c - 1], worth.down[c], worth.under[c]),
+            (worth.up2[c - 1], worth.under[c + 1], worth.down[c + 1]),
         )
         if across is None:
             return
@@ -195,11 +240,15 @@ def _finish(worth: _Worth, parts: _Parts, c: int) -> None:
             parts.a1[c + 1] += second
 
 
-def _solve(rest: float, low: tuple[float, float, float], high: tuple[float, float, float]) -> tuple[float, float, float] | None:
-    """Parts (move, first, second) so that the worths of c-1, c, c+1 change by 0, rest, 0 in the wanted sense.
+def _solve(
+    rest: float, low: tuple[float, float, float], high: tuple[float, float, float]
+) -> tuple[float, float, float] | None:
+    """Parts (move, first, second) so that the worths of c-1, c, c+1 change by 0, rest, 0 in the
+    wanted sense.
 
-    low = (effect of the move on c-1, effect of `first` on c-1, effect of `first` on c);
-    high = (effect of the move on c+1, effect of `second` on c+1, effect of `second` on c), all as positive numbers.
+    low = (effect of the move on c-1, effect of `first` on c-1, effect of `first` on c); high =
+    (effect of the move on c+1, effect of `second` on c+1, effect of `second` on c), all as positive
+    numbers.
     """
     if min(low[1], high[1]) <= 0.0:
         return None

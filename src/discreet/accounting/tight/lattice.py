@@ -1,10 +1,12 @@
 """Where the nodes of the lattice go: fine where the tilted loss lives, coarse in its tails.
 
-All nodes are `offset + spacing * index` with whole indices, so that losses add by adding indices. Around the centre every
-index is a node. Further out, where the tilted law has little mass, each node stands for an interval three times as
-long, then nine times, and so on: lengths ..., 3, 3, 1, 1, 1, 3, 3, ... with every node in the middle of its interval, which
-only powers of three allow on whole indices. A unit of mass in an interval of length d costs of the order d^2, so level j
-begins where the tilted mass beyond is below 27^-j / 8, and all tails together cost a small part of the centre.
+All nodes are `offset + spacing * index` with whole indices, so that losses add by adding indices.
+Around the centre every index is a node. Further out, where the tilted law has little mass, each
+node stands for an interval three times as
+long, then nine times, and so on: lengths ..., 3, 3, 1, 1, 1, 3, 3, ... with every node in the
+middle of its interval, which only powers of three allow on whole indices. A unit of mass in an
+interval of length d costs of the order d^2, so level j begins where the tilted mass beyond is below
+27^-j / 8, and all tails together cost a small part of the centre.
 """
 
 from __future__ import annotations
@@ -41,7 +43,9 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Lattice:
-    """Nodes `offset + spacing * index`, and the cut between each node and the next, in the same unit of index."""
+    """Nodes `offset + spacing * index`, and the cut between each node and the next, in the same
+    unit of index.
+    """
 
     offset: float
     spacing: float
@@ -81,23 +85,38 @@ def scope(nodes: Quadrature, theta: float, width: float, beyond: float, below: f
     low = nodes.loss[np.maximum(np.searchsorted(left, mass) - 1, 0)]
     most = nodes.loss[min(len(tilted) - int(np.searchsorted(plain[::-1], beyond)), last)]
     # All mass below the first node is moved up to it, and is then tilted there.
-    moved = np.log(np.cumsum(np.exp(np.minimum(nodes.log_weight, 0.0))) + 1e-300) + theta * nodes.loss
+    moved = (
+        np.log(np.cumsum(np.exp(np.minimum(nodes.log_weight, 0.0))) + 1e-300) + theta * nodes.loss
+    )
     total = float(exponent.max()) + float(np.log(np.exp(exponent - exponent.max()).sum()))
     least = nodes.loss[max(int(np.searchsorted(moved, total + np.log(below))) - 1, 0)]
     centre = _fattest(nodes.loss, tilted, left, width)
-    return Scope(centre, np.minimum(low, centre), np.maximum(high, centre), min(least, centre), max(most, centre))
+    return Scope(
+        centre,
+        np.minimum(low, centre),
+        np.maximum(high, centre),
+        min(least, centre),
+        max(most, centre),
+    )
 
 
 def _fattest(loss: FloatArray, mass: FloatArray, left: FloatArray, width: float) -> float:
-    """Loss -ln(mean of e^-L) of the window of this width that holds most mass, so that a node lies in the middle of it.
+    """Loss -ln(mean of e^-L) of the window of this width that holds most mass, so that a node lies
+    in the middle of it.
 
-    A sparse sample leaves most of the mass in a window far shorter than the spacing; it must not be split.
+    A sparse sample leaves most of the mass in a window far shorter than the spacing; it must not be
+    split.
     """
     after = np.searchsorted(loss, loss + width, side="right") - 1
     begin = int(np.argmax(left[after] - left + mass))
-    middle = float(np.average(loss[begin : int(after[begin]) + 1], weights=mass[begin : int(after[begin]) + 1]))
+    middle = float(
+        np.average(loss[begin : int(after[begin]) + 1], weights=mass[begin : int(after[begin]) + 1])
+    )
     for _ in range(4):
-        window = slice(int(np.searchsorted(loss, middle - 0.5 * width)), int(np.searchsorted(loss, middle + 0.5 * width)))
+        window = slice(
+            int(np.searchsorted(loss, middle - 0.5 * width)),
+            int(np.searchsorted(loss, middle + 0.5 * width)),
+        )
         if mass[window].sum() <= 0.0:
             break
         middle -= float(np.log(np.average(np.exp(middle - loss[window]), weights=mass[window])))
@@ -113,14 +132,20 @@ def lattice(area: Scope, spacing: float, offset: float, longest: int) -> Lattice
     return Lattice(offset, spacing, index.astype(np.int64), cut)
 
 
-def _side(bounds: FloatArray, end: float, spacing: float, longest: int) -> tuple[FloatArray, FloatArray]:
-    """Nodes and cuts on one side of the centre, as distances: level j begins at bounds[j-1]; the last node is past the end."""
+def _side(
+    bounds: FloatArray, end: float, spacing: float, longest: int
+) -> tuple[FloatArray, FloatArray]:
+    """Nodes and cuts on one side of the centre, as distances: level j begins at bounds[j-1]; the
+    last node is past the end.
+    """
     lengths: list[int] = []
     numbers: list[int] = []
     edge, length, total = 0.5, 1, 0
     for begin in [*bounds[: _LEVELS - 1].tolist(), np.inf]:
         until = min(begin, end) / spacing
-        number = max(1, math.ceil((until - edge) / length) + 1)  # one more, so that lengths never jump by more than 3
+        number = max(
+            1, math.ceil((until - edge) / length) + 1
+        )  # one more, so that lengths never jump by more than 3
         total += number
         if total > _MOST_NODES:
             raise OutOfRangeError(

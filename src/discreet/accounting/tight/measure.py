@@ -1,14 +1,16 @@
-"""Measures on the lattice that bound the law of the loss from above and from below in the order of privacy curves.
+"""Measures on the lattice that bound the law of the loss from above and from below in the order of
+privacy curves.
 
-A measure w on losses stands for the curve D(eps) = sum_i w_i (1 - e^(eps - l_i))_+ plus the mass at infinity. With
-Z = e^(-L), the integrand is convex and decreasing in Z, and so is that of a composition in each of its factors. Hence
-(docs/proofs/tight.md, section 3):
+A measure w on losses stands for the curve D(eps) = sum_i w_i (1 - e^(eps - l_i))_+ plus the mass at
+infinity. With Z = e^(-L), the integrand is convex and decreasing in Z, and so is that of a
+composition in each of its factors. Hence (docs/proofs/tight.md, section 3):
 
-* **spread** (upper bound): within a cell, move the mass to the two ends so that the mean of Z stays: Jensen. This is
-  "connecting the dots" [DoroshenkoEtAl2022]. What lies below the first node is moved up to it; what lies beyond the last
-  is spread between it and infinity.
-* **gather** (lower bound): put mass from both sides of a node together so that its likelihood ratio P/Q is at least e^node.
-  This is a (randomised) post-processing followed by rounding down: data processing and monotonicity.
+* **spread** (upper bound): within a cell, move the mass to the two ends so that the mean of Z
+  stays: Jensen. This is "connecting the dots" [DoroshenkoEtAl2022]. What lies below the first node
+  is moved up to it; what lies beyond the last is spread between it and infinity.
+* **gather** (lower bound): put mass from both sides of a node together so that its likelihood ratio
+  P/Q is at least e^node. This is a (randomised) post-processing followed by rounding down: data
+  processing and monotonicity.
 
 Both are exact to second order in the spacing, with opposite signs.
 """
@@ -38,7 +40,8 @@ class Measure:
     Attributes:
         infinite: mass at infinity, only in an upper bound.
         slack: every loss must be moved outward by this (rounding of the edges).
-        lean: worth that a gathered measure's fullest node has left over, per mass: the lattice had better be moved by it.
+        lean: worth that a gathered measure's fullest node has left over, per mass: the lattice had
+            better be moved by it.
     """
 
     offset: float
@@ -61,7 +64,8 @@ def spread(direction: Direction, grid: Lattice) -> Measure:
     cells = direction.cells(loss)
     width = grid.spacing * np.diff(grid.index)
     outward = 1.0 + 16.0 * U
-    # A true cell may stick out of its nominal ends by the slack: it is spread between ends that far out (section 3).
+    # A true cell may stick out of its nominal ends by the slack: it is spread between ends that far
+    # out (section 3).
     slack = np.full(len(loss), cells.slack) if cells.slack_of is None else cells.slack_of
     stray = 1.1 * np.maximum(slack[:-1], slack[1:]) * cells.mass.upper[1:-1]
     mass = np.zeros(len(loss))
@@ -71,4 +75,11 @@ def spread(direction: Direction, grid: Lattice) -> Measure:
     mass[-1] += cells.mass.upper[-1]
     beyond = float(cells.over.upper[-1] + 1.1 * slack[-1] * cells.mass.upper[-1])
     position = 16.0 * U * (float(np.max(np.abs(loss))) + abs(grid.offset))
-    return Measure(grid.offset, grid.spacing, grid.index, mass * outward, beyond, float(np.max(slack)) + position)
+    return Measure(
+        grid.offset,
+        grid.spacing,
+        grid.index,
+        mass * outward,
+        beyond,
+        float(np.max(slack)) + position,
+    )

@@ -1,10 +1,12 @@
-"""A mixture of pairs whose index is shown: with probability w_j the attacker faces the pair (P_j, Q_j), and knows j.
+"""A mixture of pairs whose index is shown: with probability w_j the attacker faces the pair (P_j,
+Q_j), and knows j.
 
     D(eps) = sum_j w_j D_j(eps),
 
-so every cell's mass, over and under are the weighted sums of those of the parts. If each part dominates what happens in
-its case, and the case has the same probability under both data sets, the mixture dominates; so does one with larger weights,
-whose sum may exceed 1 (docs/proofs/truncated.md, lemmas 1 and 2).
+so every cell's mass, over and under are the weighted sums of those of the parts. If each part
+dominates what happens in its case, and the case has the same probability under both data sets, the
+mixture dominates; so does one with larger weights, whose sum may exceed 1
+(docs/proofs/truncated.md, lemmas 1 and 2).
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ __all__ = ["Mixture", "Part"]
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One pair of a mixture with its weight: a probability, rounded up where it is not known exactly."""
+    """One pair of a mixture with its weight: a probability, rounded up where it is not known
+    exactly.
+    """
 
     weight: float
     direction: Direction
@@ -35,7 +39,9 @@ class Mixture:
 
     def quadrature(self) -> Quadrature:
         """All nodes of all parts, by increasing loss."""
-        nodes = [(part.direction.quadrature(), part.weight) for part in self.parts if part.weight > 0.0]
+        nodes = [
+            (part.direction.quadrature(), part.weight) for part in self.parts if part.weight > 0.0
+        ]
         loss = np.concatenate([found.loss for found, _ in nodes])
         weight = np.concatenate([found.log_weight + np.log(share) for found, share in nodes])
         order = np.argsort(loss, kind="stable")

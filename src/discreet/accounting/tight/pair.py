@@ -62,12 +62,17 @@ class Pair:
         """The same measures with another tilt."""
         if theta == self.upper.theta:
             return self
-        return Pair(tilted(self.upper.measures, theta, outward=1), tilted(self.lower.measures, theta, outward=-1))
+        return Pair(
+            tilted(self.upper.measures, theta, outward=1),
+            tilted(self.lower.measures, theta, outward=-1),
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """Where the nodes for one direction go; `coarse` steps of the common lattice are one of its own, if it has few steps."""
+    """Where the nodes for one direction go; `coarse` steps of the common lattice are one of its
+    own, if it has few steps.
+    """
 
     direction: Direction
     count: int
@@ -103,7 +108,10 @@ def upper_measure(problem: Problem, law: Law, theta: float, spacing: float, delt
     """The upper measure alone, at a third of the cost."""
     plans = _plans(problem, law, theta, spacing, delta)
     grids = [lattice(plan.area, plan.step, plan.area.centre, plan.longest) for plan in plans]
-    uppers = [(plan.common(spread(plan.direction, grid)), plan.count) for plan, grid in zip(plans, grids, strict=True)]
+    uppers = [
+        (plan.common(spread(plan.direction, grid)), plan.count)
+        for plan, grid in zip(plans, grids, strict=True)
+    ]
     return tilted(tuple(uppers), theta, outward=1)
 
 
@@ -120,7 +128,9 @@ def _plans(problem: Problem, law: Law, theta: float, spacing: float, delta: floa
 
 
 def _placed(plan: _Plan, near: float) -> tuple[Lattice, Measure]:
-    """A lattice placed so that its fullest node is balanced: worth left over between 0 and `near`, by regula falsi."""
+    """A lattice placed so that its fullest node is balanced: worth left over between 0 and `near`,
+    by regula falsi.
+    """
     direction, area, step, longest = plan.direction, plan.area, plan.step, plan.longest
     offset = area.centre
     grid = lattice(area, step, offset, longest)
@@ -146,7 +156,9 @@ def _placed(plan: _Plan, near: float) -> tuple[Lattice, Measure]:
 
 
 def chernoff(part: Tilted, delta: float) -> float:
-    """A certified upper bound on epsilon from the upper measure alone: Chernoff at several exponents, no transform."""
+    """A certified upper bound on epsilon from the upper measure alone: Chernoff at several
+    exponents, no transform.
+    """
     left = delta - part.infinite
     if left <= 0.0:
         return math.inf

@@ -1,11 +1,14 @@
-"""The Poisson-subsampled Gaussian, add-or-remove, in both directions; probability 1 is the plain Gaussian.
+"""The Poisson-subsampled Gaussian, add-or-remove, in both directions; probability 1 is the plain
+Gaussian.
 
-With q the probability, s the noise multiplier, N(m) = N(m, s^2), and r(x) = exp((2x - 1)/(2 s^2)) the ratio of N(1) to N(0):
+With q the probability, s the noise multiplier, N(m) = N(m, s^2), and r(x) = exp((2x - 1)/(2 s^2))
+the ratio of N(1) to N(0):
 
     remove:  P = (1-q) N(0) + q N(1),  Q = N(0),   L(x) = ln(1 - q + q r(x)), increasing
     add:     P and Q exchanged,                    loss -L(x)
 
-For a cell of x between two edges, N0 and N1 its masses under N(0) and N(1), and g = L(edge), r = r(edge):
+For a cell of x between two edges, N0 and N1 its masses under N(0) and N(1), and g = L(edge), r =
+r(edge):
 
     P - e^g Q = q (N1 - r N0)          at the lower edge,   non-negative
     e^g Q - P = q (r N0 - N1)          at the upper edge,   non-negative
@@ -35,7 +38,9 @@ class PoissonRemove:
     noise_multiplier: float
 
     def quadrature(self) -> Quadrature:
-        """Trapezoidal rule in x, spectrally accurate: the integrand is analytic in a strip of half-width pi s^2."""
+        """Trapezoidal rule in x, spectrally accurate: the integrand is analytic in a strip of
+        half-width pi s^2.
+        """
         q, s = self.probability, self.noise_multiplier
         x = quadrature_nodes(s, -_SPREAD * s, 1.0 + _SPREAD * s)
         step = math.log(x[1] - x[0]) - math.log(s * math.sqrt(2.0 * math.pi))
@@ -71,7 +76,9 @@ class PoissonAdd:
         return Quadrature(loss[::-1], (step - x * x / (2.0 * s * s))[::-1])
 
     def cells(self, edges: FloatArray) -> Cells:
-        """With L' = -L: P' - e^(-g) Q' = e^(-g) (e^g Q - P), so over and under change places, times e^(edge)."""
+        """With L' = -L: P' - e^(-g) Q' = e^(-g) (e^g Q - P), so over and under change places, times
+        e^(edge).
+        """
         n0, n1, ratio, slack = _masses(self.probability, self.noise_multiplier, -edges[::-1])
         over, under = _over_under(self.probability, n0, n1, ratio)
         factor = np.exp(edges)
@@ -79,8 +86,14 @@ class PoissonAdd:
         above = np.concatenate([factor, [0.0]])
         return Cells(
             Bounds(n0.lower[::-1], n0.upper[::-1]),
-            Bounds(under.lower[::-1] * below * (1.0 - 8.0 * U), under.upper[::-1] * below * (1.0 + 8.0 * U)),
-            Bounds(over.lower[::-1] * above * (1.0 - 8.0 * U), over.upper[::-1] * above * (1.0 + 8.0 * U)),
+            Bounds(
+                under.lower[::-1] * below * (1.0 - 8.0 * U),
+                under.upper[::-1] * below * (1.0 + 8.0 * U),
+            ),
+            Bounds(
+                over.lower[::-1] * above * (1.0 - 8.0 * U),
+                over.upper[::-1] * above * (1.0 + 8.0 * U),
+            ),
             float(np.max(slack)),
             slack[::-1],
         )
@@ -101,8 +114,12 @@ def log_mixture(q: float, y: FloatArray) -> FloatArray:
     return np.where(y < 300.0, small, large)
 
 
-def _masses(q: float, s: float, edges: FloatArray) -> tuple[Bounds, Bounds, tuple[FloatArray, FloatArray], FloatArray]:
-    """Masses of the cells under N(0) and N(1); the ratio r at every edge with its error; the slack of the edges."""
+def _masses(
+    q: float, s: float, edges: FloatArray
+) -> tuple[Bounds, Bounds, tuple[FloatArray, FloatArray], FloatArray]:
+    """Masses of the cells under N(0) and N(1); the ratio r at every edge with its error; the slack
+    of the edges.
+    """
     if not np.all(np.abs(edges) < _FARTHEST):
         raise OutOfRangeError(
             expected="a privacy loss of one step within the range of float64",
@@ -115,7 +132,9 @@ def _masses(q: float, s: float, edges: FloatArray) -> tuple[Bounds, Bounds, tupl
         ratio_error = 8.0 * U * ratio
     else:
         v = np.expm1(edges) / q
-        ratio = 1.0 + v  # negative for an edge below the least loss ln(1-q): no x lies there, the formulas stay true
+        ratio = (
+            1.0 + v
+        )  # negative for an edge below the least loss ln(1-q): no x lies there, the formulas stay true
         y = np.log(ratio, where=ratio > 0.0, out=np.full_like(ratio, -np.inf))
         near = np.abs(v) < 0.5
         y[near] = np.log1p(v[near])
@@ -127,19 +146,28 @@ def _masses(q: float, s: float, edges: FloatArray) -> tuple[Bounds, Bounds, tupl
     n0, e0 = normal_mass(ends0[:-1], ends0[1:])
     n1, e1 = normal_mass(ends1[:-1], ends1[1:])
     finite = np.isfinite(y)
-    # d(loss) = e^-l q r d(y): relative errors of v, of y and of x in turn (docs/proofs/tight.md, section 4).
+    # d(loss) = e^-l q r d(y): relative errors of v, of y and of x in turn (docs/proofs/tight.md,
+    # section 4).
     weight = np.exp(-edges) * q * np.maximum(ratio, 0.0)
-    moved = np.abs(np.expm1(-edges)) + np.where(finite, weight * (2.0 * np.abs(np.where(finite, y, 0.0)) + 2.0 / (s * s)), 0.0)
+    moved = np.abs(np.expm1(-edges)) + np.where(
+        finite, weight * (2.0 * np.abs(np.where(finite, y, 0.0)) + 2.0 / (s * s)), 0.0
+    )
     slack = 16.0 * U * (moved + np.abs(edges))
     low0, low1 = np.maximum(n0 - e0, 0.0), np.maximum(n1 - e1, 0.0)
     return Bounds(low0, n0 + e0), Bounds(low1, n1 + e1), (ratio, ratio_error), slack
 
 
-def _over_under(q: float, n0: Bounds, n1: Bounds, ratio: tuple[FloatArray, FloatArray]) -> tuple[Bounds, Bounds]:
+def _over_under(
+    q: float, n0: Bounds, n1: Bounds, ratio: tuple[FloatArray, FloatArray]
+) -> tuple[Bounds, Bounds]:
     """Bounds on q (N1 - r N0) at the lower edge and q (r N0 - N1) at the upper edge of every cell."""
     low, high = (1.0 - 8.0 * U), (1.0 + 8.0 * U)
-    below = _product(ratio, n0.lower[1:], n0.upper[1:])  # at the lower edge of each cell but the first
-    above = _product(ratio, n0.lower[:-1], n0.upper[:-1])  # at the upper edge of each cell but the last
+    below = _product(
+        ratio, n0.lower[1:], n0.upper[1:]
+    )  # at the lower edge of each cell but the first
+    above = _product(
+        ratio, n0.lower[:-1], n0.upper[:-1]
+    )  # at the upper edge of each cell but the last
     over_low = q * np.maximum(n1.lower[1:] * low - below.upper, 0.0) * low
     over_high = q * np.maximum(n1.upper[1:] * high - below.lower, 0.0) * high
     under_low = q * np.maximum(above.lower - n1.upper[:-1] * high, 0.0) * low

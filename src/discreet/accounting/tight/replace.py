@@ -1,15 +1,18 @@
-"""The Poisson-subsampled Gaussian under replace-one: the unit's contribution is +1 under P and -1 under Q.
+"""The Poisson-subsampled Gaussian under replace-one: the unit's contribution is +1 under P and -1
+under Q.
 
 With q the probability, s the noise multiplier, N(m) = N(m, s^2), r(x) = exp((2x - 1)/(2 s^2)):
 
-    P = (1-q) N(0) + q N(1),  Q = (1-q) N(0) + q N(-1),  L(x) = ln(1 - q + q r(x)) - ln(1 - q + q r(-x)), odd and increasing.
+    P = (1-q) N(0) + q N(1),  Q = (1-q) N(0) + q N(-1),  L(x) = ln(1 - q + q r(x)) - ln(1 - q + q
+    r(-x)), odd and increasing.
 
-The reflection x -> -x exchanges P and Q, so one direction is both. With E = e^g - 1 at an edge g and N0, N+, N- the masses
-of a cell,
+The reflection x -> -x exchanges P and Q, so one direction is both. With E = e^g - 1 at an edge g
+and N0, N+, N- the masses of a cell,
 
     P - e^g Q = q (N+ - N-) - E ((1-q) N0 + q N-),
 
-in which every term is small when q is. The edge of g solves a quadratic equation in w = e^(x/s^2), with b = e^(-1/(2 s^2)):
+in which every term is small when q is. The edge of g solves a quadratic equation in w = e^(x/s^2),
+with b = e^(-1/(2 s^2)):
 
     q b w^2 - (1-q) E w - (1 + E) q b = 0.
 """
@@ -51,7 +54,10 @@ class PoissonReplace:
         x = s * s * y
         n0, n1, n2 = (self._masses((x - m) / s) for m in (0.0, 1.0, -1.0))
         low, high = 1.0 - 16.0 * U, 1.0 + 16.0 * U
-        mass = Bounds(((1.0 - q) * n0.lower + q * n1.lower) * low, ((1.0 - q) * n0.upper + q * n1.upper) * high)
+        mass = Bounds(
+            ((1.0 - q) * n0.lower + q * n1.lower) * low,
+            ((1.0 - q) * n0.upper + q * n1.upper) * high,
+        )
         excess = np.expm1(edges)
         over = self._worth(n0, n1, n2, excess, slice(1, None))
         under = self._worth(n0, n1, n2, excess, slice(None, -1))
@@ -59,20 +65,30 @@ class PoissonReplace:
         slack = 64.0 * U * float(np.max(1.0 + np.abs(y) + np.abs(edges)))
         return Cells(
             mass,
-            Bounds(np.concatenate([zero, np.maximum(over.lower, 0.0)]), np.concatenate([zero, np.maximum(over.upper, 0.0)])),
             Bounds(
-                np.concatenate([np.maximum(-under.upper, 0.0), zero]), np.concatenate([np.maximum(-under.lower, 0.0), zero])
+                np.concatenate([zero, np.maximum(over.lower, 0.0)]),
+                np.concatenate([zero, np.maximum(over.upper, 0.0)]),
+            ),
+            Bounds(
+                np.concatenate([np.maximum(-under.upper, 0.0), zero]),
+                np.concatenate([np.maximum(-under.lower, 0.0), zero]),
             ),
             slack,
         )
 
-    def _worth(self, n0: Bounds, n1: Bounds, n2: Bounds, excess: FloatArray, where: slice) -> Bounds:
+    def _worth(
+        self, n0: Bounds, n1: Bounds, n2: Bounds, excess: FloatArray, where: slice
+    ) -> Bounds:
         """P - e^g Q of the cells `where`, g the edge that belongs to each."""
         q = self.probability
         rest_low = ((1.0 - q) * n0.lower + q * n2.lower)[where]
         rest_high = ((1.0 - q) * n0.upper + q * n2.upper)[where]
-        up = q * (n1.upper[where] - n2.lower[where]) - np.where(excess > 0.0, excess * rest_low, excess * rest_high)
-        down = q * (n1.lower[where] - n2.upper[where]) - np.where(excess > 0.0, excess * rest_high, excess * rest_low)
+        up = q * (n1.upper[where] - n2.lower[where]) - np.where(
+            excess > 0.0, excess * rest_low, excess * rest_high
+        )
+        down = q * (n1.lower[where] - n2.upper[where]) - np.where(
+            excess > 0.0, excess * rest_high, excess * rest_low
+        )
         error = 16.0 * U * (q * (n1.upper[where] + n2.upper[where]) + np.abs(excess) * rest_high)
         return Bounds(down - error, up + error)
 

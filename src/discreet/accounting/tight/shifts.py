@@ -1,7 +1,8 @@
 """A mixture of shifted Gaussians against the Gaussian in the middle, in both directions.
 
-Legend: N(i) = N(i, s^2) with s the noise multiplier, a_i for i = 1, 2, ... the weight of N(i) in P, a_0 = 1 - a_1 - a_2 - ...
-that of N(0), Q = N(0), and r_i(x) = exp((2 i x - i^2)/(2 s^2)) the ratio of N(i) to N(0). The loss of P against Q
+Legend: N(i) = N(i, s^2) with s the noise multiplier, a_i for i = 1, 2, ... the weight of N(i) in P,
+a_0 = 1 - a_1 - a_2 - ... that of N(0), Q = N(0), and r_i(x) = exp((2 i x - i^2)/(2 s^2)) the ratio
+of N(i) to N(0). The loss of P against Q
 
     L(x) = ln(a_0 + a_1 r_1(x) + a_2 r_2(x) + ...)
 
@@ -9,7 +10,8 @@ increases. For a cell of x with masses N_i, and an edge x_g with L(x_g) = g,
 
     P - e^g Q = sum_(i > 0) a_i (N_i - r_i(x_g) N_0),
 
-in which every term is positive if the edge is the cell's lower end, and negative if it is its upper one.
+in which every term is positive if the edge is the cell's lower end, and negative if it is its upper
+one.
 """
 
 from __future__ import annotations
@@ -63,17 +65,23 @@ class ShiftsRemove:
 
 @dataclass(frozen=True, slots=True)
 class ShiftsAdd:
-    """Q against P of the header; what P has at an infinite loss is left out, which only adds to the loss of the rest."""
+    """Q against P of the header; what P has at an infinite loss is left out, which only adds to the
+    loss of the rest.
+    """
 
     pair: ShiftsRemove
 
     def quadrature(self) -> Quadrature:
         """Trapezoidal rule in x, under Q, by increasing -L."""
         x = _nodes(self.pair.noise_multiplier, 0)
-        return Quadrature(-_loss(self.pair, x)[::-1], _log_density(self.pair.noise_multiplier, x)[::-1])
+        return Quadrature(
+            -_loss(self.pair, x)[::-1], _log_density(self.pair.noise_multiplier, x)[::-1]
+        )
 
     def cells(self, edges: FloatArray) -> Cells:
-        """With L' = -L: Q - e^(-g) P = e^(-g) (e^g Q - P), so over and under change places, times e^(edge)."""
+        """With L' = -L: Q - e^(-g) P = e^(-g) (e^g Q - P), so over and under change places, times
+        e^(edge).
+        """
         found = _Masses.of(self.pair, -edges[::-1])
         over, under = found.over(), found.under()
         factor = np.exp(edges)
@@ -89,7 +97,9 @@ class ShiftsAdd:
 
 @dataclass(frozen=True, slots=True)
 class _Masses:
-    """Masses of the cells under N(0) and under every shift, and the ratios r_i at the edges, each with bounds."""
+    """Masses of the cells under N(0) and under every shift, and the ratios r_i at the edges, each
+    with bounds.
+    """
 
     pair: ShiftsRemove
     edges: FloatArray
@@ -103,7 +113,10 @@ class _Masses:
         if not np.all(np.abs(edges) < _FARTHEST):
             raise AccountingError(
                 expected="a privacy loss of one step within the range of float64",
-                got=f"noise multiplier {pair.noise_multiplier:.3g} at loss {float(np.max(np.abs(edges))):.4g}",
+                got=(
+                    f"noise multiplier {pair.noise_multiplier:.3g} at loss "
+                    f"{float(np.max(np.abs(edges))):.4g}"
+                ),
                 do="Use more noise, or group_privacy.group_guarantee.",
             )
         x, slack = _inverse(pair, edges)
@@ -120,7 +133,10 @@ class _Masses:
     def mass(self) -> Bounds:
         """P of every cell."""
         rest = _rest(self.pair)
-        lower, upper = max(rest - 2.0 * U, 0.0) * self.zero.lower, (rest + 2.0 * U) * self.zero.upper
+        lower, upper = (
+            max(rest - 2.0 * U, 0.0) * self.zero.lower,
+            (rest + 2.0 * U) * self.zero.upper,
+        )
         for weight, one in zip(self.pair.weights, self.shifted, strict=True):
             lower = lower + weight * one.lower
             upper = upper + weight * one.upper
@@ -128,11 +144,17 @@ class _Masses:
         return Bounds(lower * (1.0 - error), upper * (1.0 + error))
 
     def over(self) -> Bounds:
-        """P - e^g Q at the lower edge of every cell but the first; an edge below every loss has r = 0 and a rest of N(0)."""
+        """P - e^g Q at the lower edge of every cell but the first; an edge below every loss has r =
+        0 and a rest of N(0).
+        """
         lower, upper = np.zeros_like(self.edges), np.zeros_like(self.edges)
         for weight, one, ratio in zip(self.pair.weights, self.shifted, self.ratio, strict=True):
-            lower = lower + weight * np.maximum(one.lower[1:] - ratio.upper * self.zero.upper[1:] * (1.0 + 4.0 * U), 0.0)
-            upper = upper + weight * np.maximum(one.upper[1:] - ratio.lower * self.zero.lower[1:] * (1.0 - 4.0 * U), 0.0)
+            lower = lower + weight * np.maximum(
+                one.lower[1:] - ratio.upper * self.zero.upper[1:] * (1.0 + 4.0 * U), 0.0
+            )
+            upper = upper + weight * np.maximum(
+                one.upper[1:] - ratio.lower * self.zero.lower[1:] * (1.0 - 4.0 * U), 0.0
+            )
         outside = self.ratio[0].upper == 0.0
         rest = np.where(outside, np.maximum(_rest(self.pair) - np.exp(self.edges), 0.0), 0.0)
         lower = lower + np.maximum(rest - 16.0 * U, 0.0) * self.zero.lower[1:]
@@ -143,8 +165,12 @@ class _Masses:
         """e^g Q - P at the upper edge of every cell but the last."""
         lower, upper = np.zeros_like(self.edges), np.zeros_like(self.edges)
         for weight, one, ratio in zip(self.pair.weights, self.shifted, self.ratio, strict=True):
-            lower = lower + weight * np.maximum(ratio.lower * self.zero.lower[:-1] * (1.0 - 4.0 * U) - one.upper[:-1], 0.0)
-            upper = upper + weight * np.maximum(ratio.upper * self.zero.upper[:-1] * (1.0 + 4.0 * U) - one.lower[:-1], 0.0)
+            lower = lower + weight * np.maximum(
+                ratio.lower * self.zero.lower[:-1] * (1.0 - 4.0 * U) - one.upper[:-1], 0.0
+            )
+            upper = upper + weight * np.maximum(
+                ratio.upper * self.zero.upper[:-1] * (1.0 + 4.0 * U) - one.lower[:-1], 0.0
+            )
         return self._outward(np.concatenate([lower, [0.0]]), np.concatenate([upper, [0.0]]))
 
     def _outward(self, lower: FloatArray, upper: FloatArray) -> Bounds:
@@ -199,7 +225,9 @@ def _nodes(s: float, upper: int) -> FloatArray:
 
 
 def _inverse(pair: ShiftsRemove, edges: FloatArray) -> tuple[FloatArray, float]:
-    """Where L equals the edge, by safeguarded Newton steps (-inf for edges below every loss), and how far off it is at most."""
+    """Where L equals the edge, by safeguarded Newton steps (-inf for edges below every loss), and
+    how far off it is at most.
+    """
     s = pair.noise_multiplier
     rest = _rest(pair)
     inside = edges > (math.log(rest) + 16.0 * U if rest > 0.0 else -math.inf)
@@ -230,7 +258,10 @@ def _inverse(pair: ShiftsRemove, edges: FloatArray) -> tuple[FloatArray, float]:
     if not residual < _ACCEPTED:
         raise AccountingError(
             expected=f"an inverse of the privacy loss to {_ACCEPTED}",
-            got=f"a residual of {residual:.3g} at noise multiplier {s:.3g} with {len(pair.weights)} shifts",
+            got=(
+                f"a residual of {residual:.3g} at noise multiplier {s:.3g} with "
+                f"{len(pair.weights)} shifts"
+            ),
             do="Use group_privacy.group_guarantee.",
         )
     x[inside] = guess
@@ -240,12 +271,17 @@ def _inverse(pair: ShiftsRemove, edges: FloatArray) -> tuple[FloatArray, float]:
 
 
 def _reach(pair: ShiftsRemove, least: float, most: float) -> tuple[float, float]:
-    """An interval of x whose losses contain both; towards x = -inf as near to the least loss as float64 can tell."""
+    """An interval of x whose losses contain both; towards x = -inf as near to the least loss as
+    float64 can tell.
+    """
     low, high, width = -1.0, 1.0, max(pair.noise_multiplier**2, pair.noise_multiplier, 1.0)
     for _ in range(100):
         below, above = _loss(pair, np.array([low, high]))
         if below <= least and above >= most:
             break
-        low, high = (low - width if below > least else low), (high + width if above < most else high)
+        low, high = (
+            (low - width if below > least else low),
+            (high + width if above < most else high),
+        )
         width *= 1.3
     return low, high

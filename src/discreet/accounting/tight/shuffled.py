@@ -1,8 +1,10 @@
-"""Shuffled disjoint batches: no amplification is claimed from above; from below, how little there can be.
+"""Shuffled disjoint batches: no amplification is claimed from above; from below, how little there
+can be.
 
-Upper bound: one epoch is one un-amplified Gaussian, whatever the permutation (`normalise` makes it so). Lower bound
-[ChuaEtAl2024]: every other record contributes -1, so that a batch sums to minus its size, a public number, unless the record in
-question is in it. With T batches, e_t the t-th unit vector, and s the noise multiplier, the two outputs of an epoch are
+Upper bound: one epoch is one un-amplified Gaussian, whatever the permutation (`normalise` makes it
+so). Lower bound [ChuaEtAl2024]: every other record contributes -1, so that a batch sums to minus
+its size, a public number, unless the record in question is in it. With T batches, e_t the t-th unit
+vector, and s the noise multiplier, the two outputs of an epoch are
 
     zero-out:     P = mean over t of N(2 e_t, s^2 I)   against   Q = mean over t of N(e_t, s^2 I),
     replace-one:  P as above                           against   Q = N(0, s^2 I),
@@ -11,7 +13,8 @@ and for the event that the largest coordinate exceeds c,
 
     P(c) = 1 - F((c-2)/s) F(c/s)^(T-1),      Q(c) = 1 - F((c-1)/s) F(c/s)^(T-1)  or  1 - F(c/s)^T,
 
-F the normal distribution function. Whatever is (epsilon, delta)-private has P(c) <= e^epsilon Q(c) + delta, for every c.
+F the normal distribution function. Whatever is (epsilon, delta)-private has P(c) <= e^epsilon Q(c)
++ delta, for every c.
 """
 
 from __future__ import annotations
@@ -38,12 +41,19 @@ _CELLS = 4000
 
 
 def shuffled_lower(
-    *, batches: int, noise_multiplier: float, epochs: int, delta: float, adjacency: Adjacency = Adjacency.ZERO_OUT
+    *,
+    batches: int,
+    noise_multiplier: float,
+    epochs: int,
+    delta: float,
+    adjacency: Adjacency = Adjacency.ZERO_OUT,
 ) -> float:
-    """No valid epsilon at this delta is below, for data sets of any content: a lower bound, never a guarantee.
+    """No valid epsilon at this delta is below, for data sets of any content: a lower bound, never a
+    guarantee.
 
-    For one epoch the event of the header at the best c; for several also the composition of the largest coordinates of
-    all epochs, each rounded to a cell (post-processing of the output, hence a lower bound).
+    For one epoch the event of the header at the best c; for several also the composition of the
+    largest coordinates of all epochs, each rounded to a cell (post-processing of the output, hence
+    a lower bound).
 
     Args:
         batches: in one epoch, at least 1.
@@ -66,8 +76,12 @@ def shuffled_lower(
     return one if epochs == 1 else max(one, _composed(batches, noise, epochs, delta, adjacency))
 
 
-def _tails(threshold: FloatArray, batches: int, noise: float, adjacency: Adjacency) -> tuple[FloatArray, FloatArray]:
-    """P(c) and Q(c) of the header: 1 - F(a) F(b)^(T-1) = -expm1(ln F(a) + (T-1) ln F(b)), without cancellation."""
+def _tails(
+    threshold: FloatArray, batches: int, noise: float, adjacency: Adjacency
+) -> tuple[FloatArray, FloatArray]:
+    """P(c) and Q(c) of the header: 1 - F(a) F(b)^(T-1) = -expm1(ln F(a) + (T-1) ln F(b)), without
+    cancellation.
+    """
     rest = (batches - 1) * scipy.special.log_ndtr(threshold / noise)
     own = 0.0 if adjacency is Adjacency.REPLACE_ONE else 1.0
     above_p = -np.expm1(scipy.special.log_ndtr((threshold - 2.0) / noise) + rest)
@@ -87,9 +101,11 @@ def _one_epoch(batches: int, noise: float, delta: float, adjacency: Adjacency) -
 
 
 def _composed(batches: int, noise: float, epochs: int, delta: float, adjacency: Adjacency) -> float:
-    """The largest coordinate of each epoch, cut into cells: a pair with finitely many outcomes, composed.
+    """The largest coordinate of each epoch, cut into cells: a pair with finitely many outcomes,
+    composed.
 
-    In either order the loss of a cell and its mass under the first distribution are rounded down: a lower bound.
+    In either order the loss of a cell and its mass under the first distribution are rounded down: a
+        lower bound.
     """
     threshold = np.linspace(-2.0 - 9.0 * noise, 2.0 + 9.0 * noise, _CELLS)
     above_p, above_q = _tails(threshold, batches, noise, adjacency)

@@ -1,13 +1,13 @@
 """Which exponential tilt, spacing and window to use: choices, without effect on soundness.
 
-K(theta) = sum_j T_j ln E e^(theta L_j) is the cumulant function of the composed loss S = sum of all losses, computed from
-quadratures. For every theta > 0 (Chernoff; [Canonne2020, Proposition 12]):
+K(theta) = sum_j T_j ln E e^(theta L_j) is the cumulant function of the composed loss S = sum of all
+losses, computed from quadratures. For every theta > 0 (Chernoff; [Canonne2020, Proposition 12]):
 
     delta(eps) <= e^(K(theta) - theta eps) c(theta),    c(theta) = theta^theta / (1 + theta)^(1 + theta) = max_s e^(-theta
     s) (1 - e^-s).
 
-The theta at which this bound is best makes eps the mean of the tilted law e^(theta S - K), so that the composed measure is
-computed with small *relative* error just where it is needed, at any delta.
+The theta at which this bound is best makes eps the mean of the tilted law e^(theta S - K), so that
+the composed measure is computed with small *relative* error just where it is needed, at any delta.
 """
 
 from __future__ import annotations
@@ -52,7 +52,9 @@ class Law:
         return total
 
     def loose(self, theta: FloatArray, width: float) -> FloatArray:
-        """The ln of (e^K - A): the tilted mass outside the atom A that remains if losses within `width` count as one."""
+        """The ln of (e^K - A): the tilted mass outside the atom A that remains if losses within
+        `width` count as one.
+        """
         log_atom = np.zeros_like(theta)
         for nodes, count in self.parts:
             weight = np.exp(np.minimum(nodes.log_weight, 0.0))
@@ -82,7 +84,9 @@ class Law:
         return Law(tuple(parts))
 
     def capped(self, beyond: float) -> Law:
-        """The same without losses, at either end, that come up with less than `beyond` in probability over all steps."""
+        """The same without losses, at either end, that come up with less than `beyond` in
+        probability over all steps.
+        """
         parts = []
         for nodes, count in self.parts:
             weight = np.exp(nodes.log_weight) * count
@@ -109,16 +113,20 @@ def tilt_for_delta(law: Law, log_delta: float) -> Tilt:
 
 
 def sharpened(law: Law, tilt: Tilt) -> Tilt:
-    """The same exponent with the epsilon that the saddle-point approximation gives instead of Chernoff's bound.
+    """The same exponent with the epsilon that the saddle-point approximation gives instead of
+    Chernoff's bound.
 
-    With K'' the variance of the tilted law, delta(eps) is about e^(K - theta eps) / (theta (1 + theta) sqrt(2 pi K'')).
+    With K'' the variance of the tilted law, delta(eps) is about e^(K - theta eps) / (theta (1 +
+    theta) sqrt(2 pi K'')).
     """
     gap = 0.05
     below, at, above = law.cumulant(tilt.theta * np.array([1.0 - gap, 1.0, 1.0 + gap]))
     spread = max(float(above - 2.0 * at + below), 1e-300) / gap**2  # theta^2 K''
     theta = np.array([tilt.theta])
     gain = 0.5 * np.log(2.0 * np.pi * spread) + np.log1p(tilt.theta) + float(log_peak(theta)[0])
-    return replace(tilt, epsilon=max(tilt.epsilon - max(float(gain), 0.0) / tilt.theta, 0.5 * tilt.epsilon))
+    return replace(
+        tilt, epsilon=max(tilt.epsilon - max(float(gain), 0.0) / tilt.theta, 0.5 * tilt.epsilon)
+    )
 
 
 def tilt_for_epsilon(law: Law, epsilon: float) -> Tilt:
@@ -132,7 +140,9 @@ def tilt_for_epsilon(law: Law, epsilon: float) -> Tilt:
 
 
 def _least(bound: object) -> tuple[float, float]:
-    """Minimum over ln theta by three nested grids; the bound has one minimum, and near it any theta will do."""
+    """Minimum over ln theta by three nested grids; the bound has one minimum, and near it any theta
+    will do.
+    """
     grid = _WIDEST
     for _ in range(2):
         value = bound(np.exp(grid))  # type: ignore[operator]

@@ -1,17 +1,19 @@
 """Poisson samples cut to a limit: which pairs dominate one step, for each adjacency.
 
-Legend: n records, the one in question among them; q the probability of a draw; B the limit; s the noise multiplier. Let the
-*others* be drawn first: |S| ~ Binomial(n-1, q) of them. Two cases, each as likely under either data set (see
-docs/proofs/truncated.md):
+Legend: n records, the one in question among them; q the probability of a draw; B the limit; s the
+noise multiplier. Let the *others* be drawn first: |S| ~ Binomial(n-1, q) of them. Two cases, each
+as likely under either data set (see docs/proofs/truncated.md):
 
 * |S| < B, probability 1 - p: nothing is cut, with or without the record: the Poisson pair (q, s).
-* |S| >= B, probability p = P[Binomial(n-1, q) >= B]: the others fill the sample. The record can only *take the place of
-  another*, which moves the sum by up to 2, and does so with the conditional probability
+* |S| >= B, probability p = P[Binomial(n-1, q) >= B]: the others fill the sample. The record can
+  only *take the place of another*, which moves the sum by up to 2, and does so with the conditional
+  probability
 
       q' = E[q B/(|S|+1) | |S| >= B] = (B/n) P[Binomial(n, q) > B] / p  <=  q B/(B+1).
 
   - add-or-remove: without the record the place is never taken: the Poisson pair (q', s/2);
-  - zero-out and replace-one: under both data sets the place is taken, by different values: `Exchange` (q', s/2).
+  - zero-out and replace-one: under both data sets the place is taken, by different values:
+    `Exchange` (q', s/2).
 """
 
 from __future__ import annotations
@@ -55,9 +57,10 @@ def cut(leaf: TruncatedPoissonGaussian, records: int) -> Cut:
 def truncated_directions(leaf: TruncatedPoissonGaussian) -> tuple[Direction, Direction]:
     """Both directions (record under P, record under Q) of the dominating pair of one step.
 
-    Add-or-remove: the neighbour has one record less or one more than `records`, so the pair must dominate for n = records and
-    for n = records + 1. It takes the larger weight of either case and the larger q': more mass dominates. The surplus,
-    q P[Binomial(n-1, q) = B-1], is tiny where the limit is chosen with any margin.
+    Add-or-remove: the neighbour has one record less or one more than `records`, so the pair must
+    dominate for n = records and for n = records + 1. It takes the larger weight of either case and
+    the larger q': more mass dominates. The surplus, q P[Binomial(n-1, q) = B-1], is tiny where the
+    limit is chosen with any margin.
     """
     q, s = leaf.probability, leaf.noise_multiplier
     one = cut(leaf, leaf.records)
@@ -66,7 +69,9 @@ def truncated_directions(leaf: TruncatedPoissonGaussian) -> tuple[Direction, Dir
         return pair, pair
     if leaf.zero_out:
         exchange = Exchange(one.taken, s / 2.0)
-        return _mixture(one, PoissonRemove(q, s), exchange), _mixture(one, PoissonAdd(q, s), exchange)
+        return _mixture(one, PoissonRemove(q, s), exchange), _mixture(
+            one, PoissonAdd(q, s), exchange
+        )
     more = cut(leaf, leaf.records + 1)
     both = Cut(one.lower, more.upper, max(one.taken, more.taken))
     return (

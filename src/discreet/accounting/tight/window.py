@@ -1,4 +1,6 @@
-"""Which losses a transform covers, and at which tilt: choices, without effect on soundness (proofs/tight.md, section 5)."""
+"""Which losses a transform covers, and at which tilt: choices, without effect on soundness
+(proofs/tight.md, section 5).
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ _FALL = np.array([0.0, 0.15, 0.5, 1.2, 3.0, 8.0, 30.0, 300.0, 1e4])
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Losses from `low` to `high` that the transform covers, tilted by `theta`; exponents that bound what lies outside.
+    """Losses from `low` to `high` that the transform covers, tilted by `theta`; exponents that
+    bound what lies outside.
 
     Curves are used at `floor` and above only. `extended` asks for long double.
     """
@@ -50,7 +53,9 @@ class Window:
 
 
 def planned(law: Law, tilt: Tilt, spacing: float, *, extended: bool = False) -> Window:
-    """The shortest window; in long double, which allows a shorter one, also where that one would be long."""
+    """The shortest window; in long double, which allows a shorter one, also where that one would be
+    long.
+    """
     window = _shortest(law, tilt, spacing, extended=extended)
     if extended or not WIDE or window.points(spacing) < _MANY:
         return window
@@ -59,13 +64,19 @@ def planned(law: Law, tilt: Tilt, spacing: float, *, extended: bool = False) -> 
 
 
 def _shortest(law: Law, tilt: Tilt, spacing: float, *, extended: bool) -> Window:
-    """The window at this tilt or, where rare large losses make it long, at a smaller one that still keeps rounding away."""
+    """The window at this tilt or, where rare large losses make it long, at a smaller one that still
+    keeps rounding away.
+    """
     best = _windows(law, tilt, _LESS[:1])[0]
     if tilt.theta * best.width >= _LONG:
         theta = tilt.theta * _LESS
         lost = law.loose(theta, spacing) + log_peak(theta) - theta * tilt.epsilon - tilt.log_delta
         # Rounding errors grow with the number of steps, so fewer are allowed to be magnified then.
-        allowed = _LOSS - max(-2.0, math.log(sum(count for _, count in law.parts) / 1e5)) + (_EXTENDED if extended else 0.0)
+        allowed = (
+            _LOSS
+            - max(-2.0, math.log(sum(count for _, count in law.parts) / 1e5))
+            + (_EXTENDED if extended else 0.0)
+        )
         for one, window in zip(lost.tolist(), _windows(law, tilt, _LESS), strict=True):
             if one < allowed and window.width < 0.97 * best.width:
                 best = window
@@ -81,7 +92,10 @@ def _windows(law: Law, tilt: Tilt, factors: FloatArray) -> list[Window]:
     """As short a window as tails and wrapping allow, at each of several multiples of the tilt."""
     exponents = tilt.theta * factors[:, None] * np.concatenate([_RISE, -_FALL])[None, :]
     cumulants = law.cumulant(exponents.ravel()).reshape(exponents.shape)
-    return [_window(tilt, theta, k) for theta, k in zip((tilt.theta * factors).tolist(), cumulants, strict=True)]
+    return [
+        _window(tilt, theta, k)
+        for theta, k in zip((tilt.theta * factors).tolist(), cumulants, strict=True)
+    ]
 
 
 def _window(tilt: Tilt, theta: float, cumulant: FloatArray) -> Window:
@@ -103,7 +117,11 @@ def _window(tilt: Tilt, theta: float, cumulant: FloatArray) -> Window:
     steep, steep_up = rise[_RISE > 1.0], up[_RISE > 1.0]
     from_below = (down + fall * high - goal) / (fall + theta)
     from_above = (steep_up - steep * floor - goal) / (steep - theta)
-    width = 1.001 * max(float(from_below.min()), float(from_above.min()), 1.02 * (high - floor), 1e-300)
+    width = 1.001 * max(
+        float(from_below.min()), float(from_above.min()), 1.02 * (high - floor), 1e-300
+    )
     wrap_down = fall[int(np.argmin(down + fall * (high - width)))]
     wrap_up = steep[int(np.argmin(steep_up - steep * (floor + width)))]
-    return Window(high - width, high, floor, float(rise[tail]), float(wrap_down), float(wrap_up), theta)
+    return Window(
+        high - width, high, floor, float(rise[tail]), float(wrap_down), float(wrap_up), theta
+    )

@@ -16,8 +16,13 @@ from discreet.training.separation.marks import mark_dataset
 
 __all__ = ["Batch"]
 
-_UNPACK = "Unpack what the function loss(model, data) is given; in the loop itself the records are batch.data."
-_MOVE = "Move what the function loss(model, data) is given, such as images.to(device), and the model."
+_UNPACK = (
+    "Unpack what the function loss(model, data) is given; in the loop itself the records are "
+    "batch.data."
+)
+_MOVE = (
+    "Move what the function loss(model, data) is given, such as images.to(device), and the model."
+)
 
 _Content: TypeAlias = tuple[Sample, Any, NDArray[np.int64] | None, bool]
 """Sample, data, rows, and whether the data are in new memory."""
@@ -89,7 +94,9 @@ class Batch:
 
     @property
     def data(self) -> Any:
-        """A copy of what the data set gave, collated; sensitive. In a pass it is nobody's own: a loss must not use it."""
+        """A copy of what the data set gave, collated; sensitive. In a pass it is nobody's own: a
+        loss must not use it.
+        """
         return mapped(self.collated, _marked_copy)
 
     @property
@@ -125,7 +132,9 @@ class Batch:
         return self._content
 
     def __repr__(self) -> str:
-        return "Batch(not drawn yet)" if self.pending else f"Batch(step={self.step})"  # never how many records there are
+        return (
+            "Batch(not drawn yet)" if self.pending else f"Batch(step={self.step})"
+        )  # never how many records there are
 
     # --- what a batch of torch can do, and this one cannot ---
 
@@ -182,4 +191,6 @@ def _marked_copy(leaf: Any) -> Any:
 
 
 def _misuse(got: str, do: str) -> SampleMisuse:
-    return SampleMisuse(expected="a batch that goes to run.backward(loss, batch) as it is", got=got, do=do)
+    return SampleMisuse(
+        expected="a batch that goes to run.backward(loss, batch) as it is", got=got, do=do
+    )

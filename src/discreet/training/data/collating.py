@@ -65,7 +65,9 @@ def fetched(dataset: Rows, chosen: NDArray[np.int64], collate: Collate) -> Any:
     return collate(_entries(dataset, chosen.tolist()))
 
 
-def fetched_apart(dataset: Rows, chosen: NDArray[np.int64], collate: Collate, *, seed: int, look: bool = False) -> Any:
+def fetched_apart(
+    dataset: Rows, chosen: NDArray[np.int64], collate: Collate, *, seed: int, look: bool = False
+) -> Any:
     """The batch of these entries, each fetched and collated by itself.
 
     Args:
@@ -103,7 +105,10 @@ def at_once(dataset: Rows, collate: Collate) -> bool:
 
 def _is_torchs() -> bool:
     """Whether `default_collate` calls functions of torch only: users may register others."""
-    return all(function.__module__ == default_collate.__module__ for function in default_collate_fn_map.values())
+    return all(
+        function.__module__ == default_collate.__module__
+        for function in default_collate_fn_map.values()
+    )
 
 
 def _is_plain(entry: Any) -> bool:
@@ -153,7 +158,10 @@ def _stacked(entries: list[Any]) -> Any:
         return default_collate(entries)
     except CANNOT_BEAR:
         raise ModelError(
-            expected="entries of the same structure, sizes and types, which torch's default_collate stacks",
+            expected=(
+                "entries of the same structure, sizes and types, which torch's default_collate "
+                "stacks"
+            ),
             got="others, such as records of different lengths, or objects",
             do="Pass a collate function that pads every record to a fixed length and returns tensors: "
             "run.batches(dataset, collate).",
@@ -197,7 +205,9 @@ def _collated_alone(collate: Collate, entry: Any) -> Any:
 # --- experiments ---
 
 
-def _refuse_mixed_entries(dataset: Rows, indices: list[int], begin: Begin, halves: list[_Half]) -> None:
+def _refuse_mixed_entries(
+    dataset: Rows, indices: list[int], begin: Begin, halves: list[_Half]
+) -> None:
     """Fetch all entries together, and others in the place of half of them; compare the rest."""
 
     def fetched_together(chosen: list[int]) -> list[Any]:
@@ -223,7 +233,9 @@ def _refuse_mixed_entries(dataset: Rows, indices: list[int], begin: Begin, halve
         return
 
 
-def _refuse_mixed_rows(collate: Collate, entries: list[Any], begin: Begin, halves: list[_Half]) -> None:
+def _refuse_mixed_rows(
+    collate: Collate, entries: list[Any], begin: Begin, halves: list[_Half]
+) -> None:
     """Collate all entries together, and others in the place of half of them; compare the rest."""
 
     def collated_together(chosen: Iterable[Any]) -> Any:
@@ -312,7 +324,9 @@ def _same(leaf: Any, other: Any, rows: NDArray[np.bool_] | None) -> bool:
     if isinstance(leaf, (list, tuple)):
         chosen = rows if rows is not None and len(rows) == len(leaf) else np.ones(len(leaf), bool)
         pairs = zip(leaf, other, chosen, strict=False)
-        return len(leaf) == len(other) and all(_equal(*pair) for *pair, compared in pairs if compared)
+        return len(leaf) == len(other) and all(
+            _equal(*pair) for *pair, compared in pairs if compared
+        )
     return _equal(leaf, other)
 
 
@@ -331,5 +345,9 @@ def _equal(thing: Any, other: Any) -> bool:
         return True
     try:
         return bool(thing == other) or repr(thing) == repr(other) == "nan"
-    except (RuntimeError, TypeError, ValueError):  # such as a dataclass of tensors, whose comparison is no truth value
+    except (
+        RuntimeError,
+        TypeError,
+        ValueError,
+    ):  # such as a dataclass of tensors, whose comparison is no truth value
         return True

@@ -66,7 +66,9 @@ class Augmented:
         return out
 
 
-def augmented(loss: Callable[[Any, Any], Any], augment: Callable[[Any], Any], *, copies: int) -> Augmented:
+def augmented(
+    loss: Callable[[Any, Any], Any], augment: Callable[[Any], Any], *, copies: int
+) -> Augmented:
     """A loss over several augmentations of each record, for `PrivateRun.backward`.
 
     The loss of record i is (1/K) sum_k loss(augmentation k of record i), K = `copies`. It is
@@ -105,7 +107,10 @@ def averaged(statistics: Mapping[str, Tensor], records: int) -> dict[str, Tensor
     """Rows of statistics, averaged over the copies of each of so many records; as they are where
     there are no copies.
     """
-    return {name: values if len(values) == records else _mean(values, records) for name, values in statistics.items()}
+    return {
+        name: values if len(values) == records else _mean(values, records)
+        for name, values in statistics.items()
+    }
 
 
 def _mean(values: Tensor, records: int) -> Tensor:

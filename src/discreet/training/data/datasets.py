@@ -25,9 +25,27 @@ __all__ = ["map_style", "mark_dataset", "slots_of", "tensors_of"]
 
 _OWNER = "PrivateRun.batches"
 _DEEPEST = 8
-_ATOMS = (bool, bytes, float, int, str, np.generic, np.ndarray, type(None), nn.Module, types.ModuleType)
+_ATOMS = (
+    bool,
+    bytes,
+    float,
+    int,
+    str,
+    np.generic,
+    np.ndarray,
+    type(None),
+    nn.Module,
+    types.ModuleType,
+)
 _SEQUENCES = (list, tuple, set, frozenset, deque)
-_WRAPPERS = (functools.partial, property, staticmethod, classmethod, types.CellType, types.MethodType)
+_WRAPPERS = (
+    functools.partial,
+    property,
+    staticmethod,
+    classmethod,
+    types.CellType,
+    types.MethodType,
+)
 _OF_CLASSES = (*_SEQUENCES, *_WRAPPERS, dict, Tensor, types.FunctionType)
 
 
@@ -43,7 +61,10 @@ def map_style(dataset: Any) -> Rows:
             name="dataset",
             expected="one whose records have numbers, from which samples can be drawn",
             got="an IterableDataset",
-            do="A stream cannot be sampled. Make it a map-style data set with __len__ and __getitem__.",
+            do=(
+                "A stream cannot be sampled. Make it a map-style data set with __len__ and "
+                "__getitem__."
+            ),
         )
     has_length = callable(getattr(dataset, "__len__", None))
     if not (has_length and callable(getattr(dataset, "__getitem__", None))):
@@ -56,7 +77,10 @@ def map_style(dataset: Any) -> Rows:
             name="dataset",
             expected="one that has every record at most once: a record is what is protected",
             got=f"a {type(dataset).__name__} with records that occur several times",
-            do="Leave the repetitions out; a record that counts more can have a larger loss, which is clipped.",
+            do=(
+                "Leave the repetitions out; a record that counts more can have a larger loss, "
+                "which is clipped."
+            ),
         )
     rows: Rows = dataset
     return rows
@@ -77,7 +101,9 @@ def _has_repetitions(dataset: Any) -> bool:
     return False
 
 
-def _origins(dataset: Any, numbers: NDArray[np.int64]) -> Iterator[tuple[object, NDArray[np.int64]]]:
+def _origins(
+    dataset: Any, numbers: NDArray[np.int64]
+) -> Iterator[tuple[object, NDArray[np.int64]]]:
     """Where these entries come from: data sets at the bottom, each with numbers of entries."""
     if not isinstance(dataset, (Subset, ConcatDataset)):
         yield _named(dataset, np.where(numbers < 0, numbers + len(dataset), numbers))
@@ -104,8 +130,9 @@ def _indices(subset: Subset[Any]) -> NDArray[np.int64]:
 def _named(dataset: Any, numbers: NDArray[np.int64]) -> tuple[object, NDArray[np.int64]]:
     """Names of entries: equal for entries of two data sets whose rows begin in the same memory.
 
-    Legend: a_k(i) = b_k + i s_k, the address of row i of tensor k, in bytes. Tensor m is the first whose rows move (s_m > 0).
-    Two data sets with the same s_k, and the same b_k s_m - b_m s_k for every k, have the same rows in all tensors where they
+    Legend: a_k(i) = b_k + i s_k, the address of row i of tensor k, in bytes. Tensor m is the first
+    whose rows move (s_m > 0). Two data sets with the same s_k, and the same b_k s_m - b_m s_k for
+    every k, have the same rows in all tensors where they
     have the same row in tensor m: a_k(i) s_m = (b_k s_m - b_m s_k) + s_k a_m(i).
     """
     tensors = dataset.tensors if type(dataset) is TensorDataset else ()
@@ -117,7 +144,10 @@ def _named(dataset: Any, numbers: NDArray[np.int64]) -> tuple[object, NDArray[np
     if moving is None:  # every row is the same memory, and only a number tells them apart
         return (*begins,), numbers
     begin, stride = begins[moving], strides[moving]
-    phases = [(other * stride - begin * its_stride) for other, its_stride in zip(begins, strides, strict=True)]
+    phases = [
+        (other * stride - begin * its_stride)
+        for other, its_stride in zip(begins, strides, strict=True)
+    ]
     devices = [str(tensor.device) for tensor in tensors]
     return (*devices, *strides, *phases), begin + numbers * stride
 
@@ -147,8 +177,8 @@ def _storage(tensor: Tensor) -> int:
 
 
 def tensors_of(dataset: Any) -> Iterator[Tensor]:
-    """Tensors in the attributes of a data set, of objects in it, of their classes, in containers there, and in closures
-    and defaults of their functions; not in models, nor in globals.
+    """Tensors in the attributes of a data set, of objects in it, of their classes, in containers
+    there, and in closures and defaults of their functions; not in models, nor in globals.
     """
     seen: dict[int, Any] = {}  # with the things themselves, so that no other gets the number of one
     level: list[Any] = [dataset]
@@ -169,7 +199,12 @@ def _parts(thing: Any) -> Iterable[Any]:
     if isinstance(thing, Mapping):
         return thing.values()
     if isinstance(thing, type):
-        return [part for base in thing.__mro__ for part in vars(base).values() if isinstance(part, _OF_CLASSES)]
+        return [
+            part
+            for base in thing.__mro__
+            for part in vars(base).values()
+            if isinstance(part, _OF_CLASSES)
+        ]
     if isinstance(thing, types.FunctionType):
         return thing.__defaults__, thing.__kwdefaults__, *(thing.__closure__ or ())
     if isinstance(thing, _WRAPPERS):

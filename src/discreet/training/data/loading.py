@@ -86,7 +86,9 @@ class Loading:
         if isinstance(source, DataLoader):
             if collate is not None or workers is not None:
                 expected, got = "left to the loader, which has its own", "given with a DataLoader"
-                raise ParameterError(owner=_OWNER, name="collate and workers", expected=expected, got=got)
+                raise ParameterError(
+                    owner=_OWNER, name="collate and workers", expected=expected, got=got
+                )
             dataset = map_style(source.dataset)
             _refuse_its_own_sampling(source, expected_batch_size)
             return cls(dataset, source.collate_fn, source.num_workers, source)
@@ -230,7 +232,9 @@ class _Orders:
         seed: as for `Loading.batches`.
     """
 
-    def __init__(self, first: Sample, first_seed: int, samples: Iterator[Sample], choose: Choice, seed: Seed) -> None:
+    def __init__(
+        self, first: Sample, first_seed: int, samples: Iterator[Sample], choose: Choice, seed: Seed
+    ) -> None:
         self._first, self._samples = first, samples
         self._choose, self._seed = choose, seed
         self.first_seed = first_seed
@@ -279,7 +283,9 @@ class _Fetching:
 
     def __getitem__(self, order: _Order) -> Any:
         try:
-            return fetched_apart(self.dataset, order.entries, self.collate, seed=order.seed, look=order.look)
+            return fetched_apart(
+                self.dataset, order.entries, self.collate, seed=order.seed, look=order.look
+            )
         except ModelError as refusal:
             return refusal
 
@@ -310,7 +316,10 @@ _ADVICE: dict[type, str] = {
     WeightedRandomSampler: "Weigh losses: return weight * loss for each record; that is clipped.",
     DistributedSampler: "A run is one process, and draws from all records: leave the sampler out.",
 }
-_USUAL_ADVICE = "Pass the data set; for a part of it, a torch.utils.data.Subset and a plan with as many records."
+_USUAL_ADVICE = (
+    "Pass the data set; for a part of it, a torch.utils.data.Subset and a plan with as many "
+    "records."
+)
 
 
 def _refuse_its_own_sampling(loader: DataLoader[Any], expected_batch_size: float) -> None:
@@ -324,7 +333,9 @@ def _refuse_its_own_sampling(loader: DataLoader[Any], expected_batch_size: float
         )
     sampler, dataset = loader.sampler, loader.dataset
     usual = type(sampler) is SequentialSampler or (
-        type(sampler) is RandomSampler and not sampler.replacement and sampler.num_samples == len(dataset)  # type: ignore[arg-type]
+        type(sampler) is RandomSampler
+        and not sampler.replacement
+        and sampler.num_samples == len(dataset)  # type: ignore[arg-type]
     )
     usual = usual and sampler.data_source is dataset  # type: ignore[attr-defined]
     if not usual or type(loader.batch_sampler) is not BatchSampler:

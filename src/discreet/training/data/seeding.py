@@ -69,7 +69,9 @@ def _torch_kept() -> Iterator[Callable[[int], object]]:
 
 @contextmanager
 def generators_seeded() -> Iterator[Callable[..., None]]:
-    """For the time of a block, a function that seeds all global generators; afterwards they go on as before."""
+    """For the time of a block, a function that seeds all global generators; afterwards they go on
+    as before.
+    """
     of_random = random.getstate()
     of_numpy = np.random.get_state()  # noqa: NPY002  (what losses draw from)
     try:

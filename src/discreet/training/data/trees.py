@@ -167,7 +167,10 @@ def check_rows(batch: Any, records: int) -> None:
         raise ModelError(
             expected="a batch in which every tensor has one row for each record",
             got="other numbers of rows",
-            do="Collate one row per record; keep constants out of the batch. A row is what is protected, not a token.",
+            do=(
+                "Collate one row per record; keep constants out of the batch. A row is what is "
+                "protected, not a token."
+            ),
         )
 
 
@@ -246,7 +249,8 @@ def refilled(thing: Any, left: list[Tensor]) -> Any:
 
 
 def made_up(batch: Any) -> Any:
-    """The same structure, shapes and types with public numbers: floats between -1 and 1, whole numbers 1, truth values true.
+    """The same structure, shapes and types with public numbers: floats between -1 and 1, whole
+    numbers 1, truth values true.
 
     Texts and other objects stay as they are: a batch with them is not computed together anyway.
     """

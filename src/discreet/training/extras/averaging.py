@@ -99,7 +99,8 @@ class WeightAverage:
             return
         if count == 1:
             self._weights = {
-                name: parameter.detach().to(torch.float64, copy=True) for name, parameter in self._parameters.items()
+                name: parameter.detach().to(torch.float64, copy=True)
+                for name, parameter in self._parameters.items()
             }
             return
         share = 1.0 / count
@@ -128,7 +129,9 @@ class WeightAverage:
             raise _within("copy_to")
         mine, its = _shapes(self._model), _shapes(model)
         if mine != its:
-            different = sorted(name for name in mine.keys() | its.keys() if mine.get(name) != its.get(name))
+            different = sorted(
+                name for name in mine.keys() | its.keys() if mine.get(name) != its.get(name)
+            )
             raise ModelError(
                 expected="a model with the same parameters and buffers",
                 got=f"one that differs in {', '.join(different)}",
@@ -194,11 +197,15 @@ class WeightAverage:
         weights = check.instance(_LOAD, "weights", state["weights"], dict)
         averaged = self._parameters if steps > self._start else {}
         expected = {name: parameter.shape for name, parameter in averaged.items()}
-        shapes = {name: values.shape if isinstance(values, Tensor) else None for name, values in weights.items()}
+        shapes = {
+            name: values.shape if isinstance(values, Tensor) else None
+            for name, values in weights.items()
+        }
         if shapes != expected:
             raise _other_state("averages of the parameters that this model trains")
         self._weights = {
-            name: weights[name].detach().to(self._parameters[name].device, torch.float64, copy=True) for name in expected
+            name: weights[name].detach().to(self._parameters[name].device, torch.float64, copy=True)
+            for name in expected
         }
         self._steps = steps
 
@@ -210,7 +217,9 @@ _LOAD = f"{_OWNER}.load_state_dict"
 
 
 def _trained(model: nn.Module) -> dict[str, Tensor]:
-    return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+    return {
+        name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad
+    }
 
 
 def _shapes(model: nn.Module) -> dict[str, torch.Size]:
@@ -227,4 +236,6 @@ def _within(call: str) -> SampleMisuse:
 
 
 def _other_state(expected: str) -> ParameterError:
-    return ParameterError(owner=_LOAD, name="state_dict", expected=f"the state of {expected}", got="another one")
+    return ParameterError(
+        owner=_LOAD, name="state_dict", expected=f"the state of {expected}", got="another one"
+    )

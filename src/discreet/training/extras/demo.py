@@ -89,7 +89,9 @@ def features(images: NDArray[np.float64]) -> NDArray[np.float32]:
         images: n x 64, from 0 to 16.
     """
     padded = np.pad(images.reshape(-1, 8, 8), ((0, 0), (1, 1), (1, 1)))
-    moved = [padded[:, row : row + 8, column : column + 8] for row in range(3) for column in range(3)]
+    moved = [
+        padded[:, row : row + 8, column : column + 8] for row in range(3) for column in range(3)
+    ]
     return _unit(np.mean([_waves(_edges(pixels)) for pixels in moved], axis=0)).astype(np.float32)
 
 
@@ -99,8 +101,14 @@ def _edges(pixels: NDArray[np.float64]) -> NDArray[np.float64]:
     across = padded[:, 1:-1, 2:] - padded[:, 1:-1, :-2]
     down = padded[:, 2:, 1:-1] - padded[:, :-2, 1:-1]
     angles = 2.0 * np.pi * np.arange(_DIRECTIONS) / _DIRECTIONS
-    edges = np.stack([np.maximum(0.0, np.cos(angle) * across + np.sin(angle) * down) for angle in angles], axis=1)
-    parts = [edges[:, :, row : row + 4, column : column + 4].mean(axis=(2, 3)) for row in range(5) for column in range(5)]
+    edges = np.stack(
+        [np.maximum(0.0, np.cos(angle) * across + np.sin(angle) * down) for angle in angles], axis=1
+    )
+    parts = [
+        edges[:, :, row : row + 4, column : column + 4].mean(axis=(2, 3))
+        for row in range(5)
+        for column in range(5)
+    ]
     strengths = np.sqrt(np.concatenate(parts, axis=1) + 1e-3)
     both = [
         _unit(pixels.reshape(-1, 64) - 5.0),
@@ -150,7 +158,9 @@ def train(
     model = _model(digits)
     average = WeightAverage(model, start=plan.steps // 2)
     optimizer = torch.optim.SGD(model.parameters(), lr=_LEARNING_RATE)
-    with PrivateRun(model, plan, ledger=ledger, statistics={STATISTIC: 1}, logs=logs, label=label, source=source) as run:
+    with PrivateRun(
+        model, plan, ledger=ledger, statistics={STATISTIC: 1}, logs=logs, label=label, source=source
+    ) as run:
         for batch in run.batches(digits.train):
             run.backward(_loss, batch)
             optimizer.step()

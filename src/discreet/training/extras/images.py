@@ -14,7 +14,9 @@ from discreet.errors import ParameterError
 __all__ = ["mirrored", "shifted"]
 
 
-def shifted(images: Tensor, most: int = 2, *, padding: Literal["zeros", "reflect"] = "zeros") -> Tensor:
+def shifted(
+    images: Tensor, most: int = 2, *, padding: Literal["zeros", "reflect"] = "zeros"
+) -> Tensor:
     """Each image moved at random, by up to `most` pixels along both axes; whole pixels, uniformly.
 
     Args:
@@ -32,7 +34,9 @@ def shifted(images: Tensor, most: int = 2, *, padding: Literal["zeros", "reflect
         expected = f"less than height and width, {height} and {width}"
         raise ParameterError(owner="shifted", name="most", expected=expected, got=str(pixels))
     if padding not in ("zeros", "reflect"):
-        raise ParameterError(owner="shifted", name="padding", expected='"zeros" or "reflect"', got=repr(padding))
+        raise ParameterError(
+            owner="shifted", name="padding", expected='"zeros" or "reflect"', got=repr(padding)
+        )
     moves = torch.randint(2 * pixels + 1, (n, 2), device=images.device)  # two numbers of each image
     down = moves[:, :1] + torch.arange(height, device=images.device)
     across = moves[:, 1:] + torch.arange(width, device=images.device)
@@ -66,6 +70,12 @@ def mirrored(images: Tensor) -> Tensor:
 
 def _checked(owner: str, images: Tensor) -> Tensor:
     if not isinstance(images, Tensor) or images.ndim != 4:
-        got = f"a tensor of {images.ndim} axes" if isinstance(images, Tensor) else type(images).__name__
-        raise ParameterError(owner=owner, name="images", expected="a tensor (n, channels, height, width)", got=got)
+        got = (
+            f"a tensor of {images.ndim} axes"
+            if isinstance(images, Tensor)
+            else type(images).__name__
+        )
+        raise ParameterError(
+            owner=owner, name="images", expected="a tensor (n, channels, height, width)", got=got
+        )
     return images

@@ -58,7 +58,9 @@ def losses(
     size = check.whole(_OWNER, "batch_size", batch_size, least=1)
     count = len(dataset)
     if not count:
-        raise ParameterError(owner=_OWNER, name="dataset", expected="at least one record", got="none")
+        raise ParameterError(
+            owner=_OWNER, name="dataset", expected="at least one record", got="none"
+        )
     values = np.empty(count)
     function = default_collate if collate is None else collate
     with _evaluating(model), torch.no_grad():

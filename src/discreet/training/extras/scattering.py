@@ -24,7 +24,9 @@ _WIDTH, _FREQUENCY = 0.8, 0.75 * math.pi
 _FEW = 16  # images at a time: what is made of them stays in the cache
 
 
-def _wrapped_gaussian(shape: tuple[int, int], width: float, angle: float, slant: float, frequency: float) -> Tensor:
+def _wrapped_gaussian(
+    shape: tuple[int, int], width: float, angle: float, slant: float, frequency: float
+) -> Tensor:
     """A Gaussian window times a plane wave on a torus of this shape; its peak is at the origin."""
     height, breadth = shape
     total = torch.zeros(shape, dtype=torch.complex128)
@@ -84,15 +86,22 @@ class Scattering(nn.Module):
         self.scales = check.whole(owner, "scales", scales, least=1)
         self.angles = check.whole(owner, "angles", angles, least=1)
         block = 2**self.scales
-        sizes = [check.whole(owner, name, size, least=block + 1) for name, size in (("height", height), ("width", width))]
+        sizes = [
+            check.whole(owner, name, size, least=block + 1)
+            for name, size in (("height", height), ("width", width))
+        ]
         kept = [size // block for size in sizes]
         padded = [(count + 2) * block for count in kept]
         before = [(large - size) // 2 for large, size in zip(padded, sizes, strict=True)]
-        after = [large - size - first for large, size, first in zip(padded, sizes, before, strict=True)]
+        after = [
+            large - size - first for large, size, first in zip(padded, sizes, before, strict=True)
+        ]
         self._shape, self._padding = (height, width), (before[1], after[1], before[0], after[0])
         turn = [math.pi * (angles // 2 - 1 - k) / angles for k in range(angles)]
         for scale in range(scales):
-            filters = torch.stack([_morlet((padded[0], padded[1]), scale, angle, 4 / angles) for angle in turn])
+            filters = torch.stack(
+                [_morlet((padded[0], padded[1]), scale, angle, 4 / angles) for angle in turn]
+            )
             self.register_buffer(f"wavelets_{scale}", filters, persistent=False)
         for resolution in range(scales):
             for axis in range(2):
@@ -122,7 +131,10 @@ class Scattering(nn.Module):
             first.append(self._average(modulus, fine))
             if fine + 1 < self.scales:
                 spectra = torch.fft.fft2(modulus).unsqueeze(2)
-                pairs = [self._average(self._modulus(spectra, coarse, fine), coarse) for coarse in range(fine + 1, self.scales)]
+                pairs = [
+                    self._average(self._modulus(spectra, coarse, fine), coarse)
+                    for coarse in range(fine + 1, self.scales)
+                ]
                 second.append(torch.cat(pairs, 2).flatten(1, 2))
         return torch.cat(averages + first + second, 1)
 

@@ -1,14 +1,16 @@
-"""Per-record gradients of one value, in whatever form is cheapest: what norms and clipped sums are computed from.
+"""Per-record gradients of one value, in whatever form is cheapest: what norms and clipped sums are
+computed from.
 
     Dense   G_i given as it is, (m, *shape)                                  biases, scales, convolutions
     Outer   G_i = sum_t b_t a_t^T, from a (m, T, p) and b (m, T, q)          linear maps
     Rows    G_i = b_t added up in row ids_t, from ids (m, T) and b (m, T, E)  embeddings
     Tied    an Outer and a Rows of the same table: their sum
 
-The norm and the clipped sum come from the same numbers. Norms are float64 and rounded up; sums are float64, of float32 chunks
-whose rounding is in the sensitivity (docs/proofs/sums.md, section 6).
+The norm and the clipped sum come from the same numbers. Norms are float64 and rounded up; sums are
+float64, of float32 chunks whose rounding is in the sensitivity (docs/proofs/sums.md, section 6).
 
-Legend: m records, T positions, p inputs, q outputs, E width of a table, P numbers of a value. All of it is sensitive.
+Legend: m records, T positions, p inputs, q outputs, E width of a table, P numbers of a value. All
+    of it is sensitive.
 """
 
 from __future__ import annotations
@@ -47,7 +49,9 @@ class Factor(Protocol):
         """Products that one record adds to one number of a sum in the tensors' own precision."""
 
     def measured(self) -> Measures:
-        """Of each record |G_i|^2 and (sum_t |a_t||b_t|)^2, which rounding is relative to; not finite where a record is not."""
+        """Of each record |G_i|^2 and (sum_t |a_t||b_t|)^2, which rounding is relative to; not
+        finite where a record is not.
+        """
 
     def single(self, spread: float) -> bool:
         """Whether all records together make one float32 sum, which a float32 total holds as it is."""
@@ -68,7 +72,9 @@ class Factor(Protocol):
         """Zeros where `kept` (m,) is false."""
 
     def joined(self, copies: int) -> Factor:
-        """Of m / copies records: each so many rows that follow each other are one, and their gradients add up."""
+        """Of m / copies records: each so many rows that follow each other are one, and their
+        gradients add up.
+        """
 
     def forms(self) -> Forms:
         """Other forms of the same gradients, by name, the first as it is."""
@@ -101,7 +107,9 @@ def _share(terms: int, dtype: torch.dtype) -> float:
 
 
 def _lost(dtype: torch.dtype) -> float:
-    """At or above what one product may lose to underflow, also where small numbers are flushed to zero."""
+    """At or above what one product may lose to underflow, also where small numbers are flushed to
+    zero.
+    """
     return 16.0 * torch.finfo(dtype).tiny
 
 
@@ -142,7 +150,12 @@ class Dense:
 
     def add_to(self, total: Tensor, weights: Tensor, _spread: float) -> None:
         out = total if total.is_contiguous() else weights.new_zeros(total.shape)
-        add_rows(out.view(-1), self.values.reshape(self.records, total.numel()), weights, chunk_for(1, 1.0))
+        add_rows(
+            out.view(-1),
+            self.values.reshape(self.records, total.numel()),
+            weights,
+            chunk_for(1, 1.0),
+        )
         if out is not total:
             total.add_(out)
 
@@ -153,8 +166,11 @@ class Dense:
         return Dense(_kept(self.values, kept))
 
     def joined(self, copies: int) -> Dense:
-        # One after the other, number by number: the bits of a record do not depend on where it is, as in a library's reduction.
-        first, *others = self.values.reshape(len(self.values) // copies, copies, *self.shape).unbind(1)
+        # One after the other, number by number: the bits of a record do not depend on where it is,
+        # as in a library's reduction.
+        first, *others = self.values.reshape(
+            len(self.values) // copies, copies, *self.shape
+        ).unbind(1)
         total = first.clone()
         for one in others:
             total.add_(one)
@@ -176,7 +192,9 @@ def _rows_joined(values: Tensor, copies: int) -> Tensor:
 def _halves(positions: int) -> list[slice]:
     """All positions, as two slices where there are enough of them."""
     middle = positions // 2 if positions >= _SHORT else positions
-    return [slice(start, stop) for start, stop in ((0, middle), (middle, positions)) if start < stop]
+    return [
+        slice(start, stop) for start, stop in ((0, middle), (middle, positions)) if start < stop
+    ]
 
 
 @final
@@ -209,22 +227,35 @@ class Outer:
             squares = products[:, 0].mul_(_MORE)
             return squares, squares
         spreads = _up(products.sqrt().sum(-1).square() * (1.0 + self.positions * 2.0**-50))
-        found = self._ghost(spreads) + self._underflow(length_a.sqrt().sum(-1), length_b.sqrt().sum(-1))
+        found = self._ghost(spreads) + self._underflow(
+            length_a.sqrt().sum(-1), length_b.sqrt().sum(-1)
+        )
         return _least(found, spreads), spreads
 
     def _underflow(self, sum_a: Tensor, sum_b: Tensor) -> Tensor:
-        """What products too small for the precision may be missing in Gram matrices, times what each entry is multiplied by."""
-        return 1.01 * _lost(self.a.dtype) * (self.a.shape[2] * sum_b.square() + self.b.shape[2] * sum_a.square())
+        """What products too small for the precision may be missing in Gram matrices, times what
+        each entry is multiplied by.
+        """
+        return (
+            1.01
+            * _lost(self.a.dtype)
+            * (self.a.shape[2] * sum_b.square() + self.b.shape[2] * sum_a.square())
+        )
 
     def _ghost(self, spreads: Tensor) -> Tensor:
         """sum_(t,s) <a_t, a_s> <b_t, b_s>, and what its rounding may have lost."""
         found = spreads.new_zeros(self.records)
-        for half in _halves(self.positions):  # a Gram matrix is symmetric: what is off its diagonal counts twice
+        for half in _halves(
+            self.positions
+        ):  # a Gram matrix is symmetric: what is off its diagonal counts twice
             rows = slice(half.start, None)
-            products = torch.bmm(self.a[:, half], self.a[:, rows].mT).mul_(torch.bmm(self.b[:, half], self.b[:, rows].mT))
+            products = torch.bmm(self.a[:, half], self.a[:, rows].mT).mul_(
+                torch.bmm(self.b[:, half], self.b[:, rows].mT)
+            )
             products[:, :, half.stop - half.start :] *= 2.0
             found += products.sum(-1).double().sum(-1)
-        # Each Gram entry, their product and the sum over one axis are rounded in the tensors' precision, the rest in float64.
+        # Each Gram entry, their product and the sum over one axis are rounded in the tensors'
+        # precision, the rest in float64.
         terms = self.a.shape[2] + self.b.shape[2] + self.positions + 8
         missing = spreads * _share(terms, self.a.dtype) * 1.01 + self.positions**2 * 2.0**-100
         return _up(found + missing)
@@ -284,9 +315,12 @@ class Rows:
 
     def measured(self) -> Measures:
         b_mTE = self._present()
-        spreads = _up(last_squares(b_mTE).sqrt().sum(-1).square() * (1.0 + self.positions * 2.0**-50))
+        spreads = _up(
+            last_squares(b_mTE).sqrt().sum(-1).square() * (1.0 + self.positions * 2.0**-50)
+        )
         merged = self._all_pairs(b_mTE) if self.positions <= _LONG else self._sorted(b_mTE)
-        # A row that was added up errs by gamma(T), its square by twice that; all pairs err by gamma(T + E).
+        # A row that was added up errs by gamma(T), its square by twice that; all pairs err by
+        # gamma(T + E).
         terms = 2 * self.positions + b_mTE.shape[2] + 8
         missing = spreads * _share(terms, b_mTE.dtype) * 1.01 + self.positions**2 * 2.0**-100
         return _least(_up(merged + missing), spreads), spreads
@@ -296,7 +330,9 @@ class Rows:
         return (torch.bmm(b_mTE, b_mTE.mT) * same).sum(-1).double().sum(-1)
 
     def _sorted(self, b_mTE: Tensor) -> Tensor:
-        offset = torch.arange(self.records, device=self.ids.device).unsqueeze(1) * (self.shape[0] + 1)
+        offset = torch.arange(self.records, device=self.ids.device).unsqueeze(1) * (
+            self.shape[0] + 1
+        )
         places, inverse = torch.unique(self.ids + 1 + offset, return_inverse=True)
         merged = b_mTE.new_zeros(len(places), b_mTE.shape[2])
         merged.index_add_(0, inverse.reshape(-1), b_mTE.reshape(-1, b_mTE.shape[2]))
@@ -314,7 +350,11 @@ class Rows:
         values = self.b.double() * weights.reshape(-1, 1, 1)
         here = self.ids.reshape(-1) >= 0
         one_pass = total.new_zeros(self.shape, dtype=torch.float64)  # see `lookups`
-        total.view(self.shape).add_(one_pass.index_add_(0, self.ids.reshape(-1)[here], values.reshape(-1, self.shape[1])[here]))
+        total.view(self.shape).add_(
+            one_pass.index_add_(
+                0, self.ids.reshape(-1)[here], values.reshape(-1, self.shape[1])[here]
+            )
+        )
 
     def dense(self) -> Dense:
         b_mTE = self._present()
@@ -335,7 +375,9 @@ class Rows:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Tied:
-    """The sum of an Outer and a Rows of the same table, as when a language model's head is its embedding."""
+    """The sum of an Outer and a Rows of the same table, as when a language model's head is its
+    embedding.
+    """
 
     outer: Outer
     rows: Rows
@@ -353,10 +395,20 @@ class Tied:
         return self.outer.positions + self.rows.positions
 
     def measured(self) -> Measures:
-        (of_outer, spread_outer), (of_rows, spread_rows) = self.outer.measured(), self.rows.measured()
+        (of_outer, spread_outer), (of_rows, spread_rows) = (
+            self.outer.measured(),
+            self.rows.measured(),
+        )
         spreads = _up((spread_outer.sqrt() + spread_rows.sqrt()).square())
-        missing = (spread_outer * spread_rows).sqrt() * _share(self.outer.a.shape[2] + self.positions + 8, self.outer.a.dtype)
-        small = _lost(self.outer.a.dtype) * self.outer.a.shape[2] * self.rows.positions * self.outer.positions
+        missing = (spread_outer * spread_rows).sqrt() * _share(
+            self.outer.a.shape[2] + self.positions + 8, self.outer.a.dtype
+        )
+        small = (
+            _lost(self.outer.a.dtype)
+            * self.outer.a.shape[2]
+            * self.rows.positions
+            * self.outer.positions
+        )
         lost = small * (1.0 + row_squares(self.outer.b).sqrt())  # of <a_s, b'_t>, times at most |b|
         found = of_outer + of_rows + 2.0 * self._cross() + 2.02 * (missing + lost)
         return _least(_up(found), spreads), spreads

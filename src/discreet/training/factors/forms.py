@@ -1,17 +1,21 @@
-"""Which form of a factor is fastest: measured once, in the first step, among those for which there is memory.
+"""Which form of a factor is fastest: measured once, in the first step, among those for which there
+is memory.
 
-Every form gives the same norms and sums up to rounding, which the sensitivity covers; so the choice is about time alone.
+Every form gives the same norms and sums up to rounding, which the sensitivity covers; so the choice
+is about time alone.
 
-Forms are tried on a few records first, and on many only where that does not settle it. Uses of equal shapes share what was
-measured.
+Forms are tried on a few records first, and on many only where that does not settle it. Uses of
+equal shapes share what was measured.
 
-Memory: a backward pass gives back activations while factors are kept. When it has come to a certain call,
+Memory: a backward pass gives back activations while factors are kept. When it has come to a certain
+    call,
 
     kept so far + this factor  <=  SHARE * (peak of plain training) + activations given back by then
 
-so that both together stay below (1 + SHARE) times what plain training takes; 16 MB, which nobody notices, are always free.
-Where even the first form, which holds what the pass holds anyway, is above that, it is taken nevertheless: microbatches bound
-it.
+so that both together stay below (1 + SHARE) times what plain training takes; 16 MB, which nobody
+notices, are always free.
+Where even the first form, which holds what the pass holds anyway, is above that, it is taken
+nevertheless: microbatches bound it.
 """
 
 from __future__ import annotations
@@ -51,7 +55,8 @@ class Choice:
 
 
 def table(choices: Collection[Choice]) -> str:
-    """Readable: what was chosen for each leaf, how long each form takes, and what is kept of it until the sum.
+    """Readable: what was chosen for each leaf, how long each form takes, and what is kept of it
+    until the sum.
 
     >>> print(table([Choice("grad/0.weight", "folded", {"streamed": 0.02, "folded": 0.0105}, 4_700_000)]))
     leaf           form    kept MB  milliseconds by form
@@ -61,8 +66,13 @@ def table(choices: Collection[Choice]) -> str:
     forms = max(len("form"), *(len(choice.form) for choice in choices))
     lines = [f"{'leaf':<{leaves}}  {'form':<{forms}}  kept MB  milliseconds by form"]
     for choice in choices:
-        times = ", ".join(f"{name} {1e3 * seconds:.1f}" for name, seconds in choice.seconds.items()) or "the only one"
-        lines.append(f"{choice.leaf:<{leaves}}  {choice.form:<{forms}}  {choice.bytes / 1e6:7.1f}  {times}")
+        times = (
+            ", ".join(f"{name} {1e3 * seconds:.1f}" for name, seconds in choice.seconds.items())
+            or "the only one"
+        )
+        lines.append(
+            f"{choice.leaf:<{leaves}}  {choice.form:<{forms}}  {choice.bytes / 1e6:7.1f}  {times}"
+        )
     return "\n".join(lines)
 
 
@@ -82,7 +92,9 @@ class Chooser:
         self.choices: dict[str, Choice] = {}
 
     def finished(self, leaf: str, factor: Factor, call: int) -> Factor:
-        """The factor in the form that was chosen for this leaf; `call`: how far the backward pass has come, public."""
+        """The factor in the form that was chosen for this leaf; `call`: how far the backward pass
+        has come, public.
+        """
         if leaf not in self.choices:
             self.choices[leaf] = self._chosen(leaf, factor, call)
         name, forms = self.choices[leaf].form, factor.forms()
@@ -108,22 +120,34 @@ class Chooser:
         return min(self._budget, max(_SMALL, records * beside)) - kept
 
     def _seconds(self, factor: Factor, names: list[str]) -> dict[str, float]:
-        signature = (type(factor), factor.shape, *names, *(tuple(tensor.shape) for tensor in _tensors(factor)))
+        signature = (
+            type(factor),
+            factor.shape,
+            *names,
+            *(tuple(tensor.shape) for tensor in _tensors(factor)),
+        )
         if signature not in self._measured:
-            # On zeros: numbers next to zero are slow to compute with, and no record may decide how the others are summed.
+            # On zeros: numbers next to zero are slow to compute with, and no record may decide how
+            # the others are summed.
             factor = factor.keep(torch.zeros(factor.records, dtype=torch.bool))
             few = _first(factor, _FEW)
-            seconds = {name: _time(few, name, 2) * factor.records / max(1, few.records) for name in names}
+            seconds = {
+                name: _time(few, name, 2) * factor.records / max(1, few.records) for name in names
+            }
             close = [name for name in names if seconds[name] <= _CLEAR * min(seconds.values())]
             if len(close) > 1:
                 many = _first(factor, _MANY)
-                seconds |= {name: _time(many, name, 2) * factor.records / max(1, many.records) for name in close}
+                seconds |= {
+                    name: _time(many, name, 2) * factor.records / max(1, many.records)
+                    for name in close
+                }
             self._measured[signature] = seconds
         return dict(self._measured[signature])
 
 
 def _time(factor: Factor, name: str, runs: int) -> float:
-    """Seconds for norms and sum in a form: the least of several runs, as the first one has to get its memory.
+    """Seconds for norms and sum in a form: the least of several runs, as the first one has to get
+    its memory.
 
     On a processor its time is what counts: it does not depend on what else the machine does.
     """
@@ -168,4 +192,7 @@ def _bytes(factor: Factor) -> int:
 
 
 def _itemsize(factor: Factor) -> int:
-    return max((tensor.element_size() for tensor in _tensors(factor) if tensor.is_floating_point()), default=4)
+    return max(
+        (tensor.element_size() for tensor in _tensors(factor) if tensor.is_floating_point()),
+        default=4,
+    )

@@ -1,9 +1,11 @@
-"""Norms of small factors of one position, all of them at once: the same bounds as one by one, with far fewer calls.
+"""Norms of small factors of one position, all of them at once: the same bounds as one by one, with
+far fewer calls.
 
     |G_i| = |v_i|  for a Dense,      |G_i| = |a_i| |b_i|  for an Outer of one position
 
-The lengths of all rows are computed one tensor after the other, in the tensors' own precision, and everything after that for
-all of them together in float64. Legend: m records, k tensors. All of it is sensitive.
+The lengths of all rows are computed one tensor after the other, in the tensors' own precision, and
+everything after that for all of them together in float64. Legend: m records, k tensors. All of it
+is sensitive.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ _Sides: TypeAlias = tuple[Tensor, ...]
 
 
 def squares_together(factors: Sequence[Factor]) -> Tensor | None:
-    """Upper bounds of the squared norms, which are the squared spreads too: (m, factors), float64. None if it cannot be done.
+    """Upper bounds of the squared norms, which are the squared spreads too: (m, factors), float64.
+    None if it cannot be done.
 
     Args:
         factors: of the same records.
@@ -42,7 +45,9 @@ def squares_together(factors: Sequence[Factor]) -> Tensor | None:
     columns = tuple([one.numel() // len(one) for one in tensors])
     squares_km = lengths.cpu().numpy().astype(np.float64)
     factor_k, absolute_k, back = _bounds(tuple([one.dtype for one in tensors]), columns)
-    with np.errstate(invalid="ignore", over="ignore"):  # what is too long becomes infinite, see `norm_bound`
+    with np.errstate(
+        invalid="ignore", over="ignore"
+    ):  # what is too long becomes infinite, see `norm_bound`
         squares_km *= squares_km
         squares_km += absolute_k
         squares_km *= factor_k
@@ -58,7 +63,9 @@ def _lengths(rows: Tensor, found: dict[object, Tensor]) -> Tensor:
 
 
 def _sides(factor: Factor) -> _Sides:
-    """What a record's norm is the product of the lengths of; nothing if it is not that simple, or not small."""
+    """What a record's norm is the product of the lengths of; nothing if it is not that simple, or
+    not small.
+    """
     if isinstance(factor, Dense):
         sides: _Sides = (factor.values,)
     elif isinstance(factor, Outer) and factor.positions == 1:
@@ -85,8 +92,12 @@ def _products(squares_km: NDArray[np.float64], sides: Sequence[int]) -> NDArray[
 
 
 @lru_cache(1024)
-def _bounds(kinds: tuple[torch.dtype, ...], columns: tuple[int, ...]) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
-    """What turns squares of computed lengths into upper bounds, one for each tensor: (k, 1), (k, 1), and a common factor."""
+def _bounds(
+    kinds: tuple[torch.dtype, ...], columns: tuple[int, ...]
+) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
+    """What turns squares of computed lengths into upper bounds, one for each tensor: (k, 1), (k,
+    1), and a common factor.
+    """
     bounds = [norm_bound(kind, count) for kind, count in zip(kinds, columns, strict=True)]
     factors, absolutes = (np.array([bound[at] for bound in bounds])[:, np.newaxis] for at in (0, 1))
     return factors, absolutes, bounds[0][2]

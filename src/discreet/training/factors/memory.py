@@ -27,7 +27,9 @@ class Activations:
 
     @property
     def peak(self) -> int:
-        """What plain training holds when its backward pass begins: all of them, and the gradient of the largest."""
+        """What plain training holds when its backward pass begins: all of them, and the gradient of
+        the largest.
+        """
         return self.after[0] + self.largest
 
     def given_back(self, call: int) -> int:

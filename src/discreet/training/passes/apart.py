@@ -1,4 +1,5 @@
-"""Records one by one; a record whose numbers Python sees in a process of its own, which forgets them.
+"""Records one by one; a record whose numbers Python sees in a process of its own, which forgets
+them.
 
 As long as a pass over one record shows Python no numbers, nothing of the record can stay behind:
 what tensors hold is told by their marks (`separation/kept.py`). A loss that looks at numbers
@@ -33,10 +34,14 @@ from discreet.training.separation.states import OneByOne
 __all__ = ["one_by_one"]
 
 _T = TypeVar("_T")
-_fork: Callable[[], int] | None = getattr(os, "fork", None)  # the function itself: passes replace the attribute
+_fork: Callable[[], int] | None = getattr(
+    os, "fork", None
+)  # the function itself: passes replace the attribute
 
 
-def one_by_one(compute: Callable[[int, bool], _T], records: Sequence[int], places: int) -> Iterator[_T]:
+def one_by_one(
+    compute: Callable[[int, bool], _T], records: Sequence[int], places: int
+) -> Iterator[_T]:
     """Results for single records, in their order, each from random numbers of its own.
 
     Args:
@@ -155,7 +160,9 @@ def _write_out() -> None:
 def _written(answer: object) -> bytes:
     buffer = io.BytesIO()
     torch.save(answer, buffer)
-    torch.load(io.BytesIO(buffer.getvalue()), weights_only=True)  # or it could not be read on the other side
+    torch.load(
+        io.BytesIO(buffer.getvalue()), weights_only=True
+    )  # or it could not be read on the other side
     return buffer.getvalue()
 
 
@@ -164,8 +171,14 @@ def _told(error: BaseException) -> tuple[str, list[str]]:
     if isinstance(error, CoupledRecords):  # what it names may have been chosen by the record
         return "CoupledRecords", [
             "a loss that keeps nothing of a record for the next one",
-            "one that keeps what it computed from it, on the model or in memory from before the pass",
-            "This loss looks at numbers of records: keep no outputs, banks, flags or running values.",
+            (
+                "one that keeps what it computed from it, on the model or in memory from before "
+                "the pass"
+            ),
+            (
+                "This loss looks at numbers of records: keep no outputs, banks, flags or running "
+                "values."
+            ),
         ]
     if isinstance(error, ModelError):
         return "ModelError", [error.expected, error.got, error.do]
@@ -176,7 +189,10 @@ def _told(error: BaseException) -> tuple[str, list[str]]:
 
 
 def _raised_again(name: str, words: list[str]) -> BaseException:
-    kinds: dict[str, type[ModelError | CoupledRecords]] = {"CoupledRecords": CoupledRecords, "ModelError": ModelError}
+    kinds: dict[str, type[ModelError | CoupledRecords]] = {
+        "CoupledRecords": CoupledRecords,
+        "ModelError": ModelError,
+    }
     if name in kinds:
         return kinds[name](**dict(zip(("expected", "got", "do"), words, strict=True)))
     kind = getattr(builtins, name)
@@ -191,7 +207,8 @@ def _safe_fork() -> Callable[[], int]:
     """What copies this process.
 
     Raises:
-        ModelError: copies are unsafe on this system, or a device is in use, which does not survive them.
+        ModelError: copies are unsafe on this system, or a device is in use, which does not survive
+            them.
     """
     in_use = torch.cuda.is_initialized() or torch.xpu.is_initialized()  # type: ignore[no-untyped-call]
     if _fork is None or sys.platform != "linux" or in_use:

@@ -1,10 +1,13 @@
-"""Batch normalisation with private statistics: the record's own moments are one more vector of the record.
+"""Batch normalisation with private statistics: the record's own moments are one more vector of the
+record.
 
-    forward: normalised with the running statistics, released values only ──> every record's moments, as leaf "bn/<layer>"
-    release: clipped, noised sums, as of any leaf ──> running statistics moved by the layer's momentum
+    forward: normalised with the running statistics, released values only ──> every record's
+        moments, as leaf "bn/<layer>"
+    release: clipped, noised sums, as of any leaf ──> running statistics moved by the layer's
+        momentum
 
-So no record is seen through another one's, and what a model keeps of its inputs is what was released
-(docs/proofs/mechanisms.md, section 9). [Ponomareva2023, section 5.5.1 (b)]
+So no record is seen through another one's, and what a model keeps of its inputs is what was
+released (docs/proofs/mechanisms.md, section 9). [Ponomareva2023, section 5.5.1 (b)]
 
 Legend: m records, C channels, P positions of a record.
 """
@@ -45,12 +48,13 @@ _Arguments: TypeAlias = tuple[Sequence[Any], dict[str, Any]]
 class PrivateBatchNorm:
     """The batch normalisation layers of a model whose statistics are released with noise.
 
-    Guarantee: while a run lasts, the running statistics are the initial ones moved by what `apply` was given, which must be
-    released values, and by nothing else. A pass computes with them alone, so that a record's loss, gradient and moments are
-    functions of that record and of released values. What the layers held before the run counts as public, as do the weights.
+    Guarantee: while a run lasts, the running statistics are the initial ones moved by what `apply`
+    was given, which must be released values, and by nothing else. A pass computes with them alone,
+    so that a record's loss, gradient and moments are functions of that record and of released
+    values. What the layers held before the run counts as public, as do the weights.
 
-    Layers in train mode that track running statistics are taken. All others are left: in eval mode they are harmless, and in
-    train mode, now or later, the engine refuses them.
+    Layers in train mode that track running statistics are taken. All others are left: in eval mode
+    they are harmless, and in train mode, now or later, the engine refuses them.
 
     Args:
         model: with layers that were called once if they are lazy.
@@ -68,7 +72,9 @@ class PrivateBatchNorm:
     def __init__(self, model: nn.Module, *, floor: float = 1e-5) -> None:
         least = check.positive("PrivateBatchNorm", "floor", floor)
         self._layers = {
-            f"bn/{name}": _Layer.of(name, module, least) for name, module in model.named_modules() if _is_private(module)
+            f"bn/{name}": _Layer.of(name, module, least)
+            for name, module in model.named_modules()
+            if _is_private(module)
         }
 
     @classmethod
@@ -76,15 +82,23 @@ class PrivateBatchNorm:
         """Of a run of this plan.
 
         Raises:
-            CoupledRecords: the model has such layers, and the plan has no group for their statistics.
+            CoupledRecords: the model has such layers, and the plan has no group for their
+                statistics.
         """
         found = cls(model)
         groups = plan.mechanism.mechanisms if isinstance(plan.mechanism, Groups) else ("*",)
-        unclaimed = [leaf for leaf in found.leaves if not any(fnmatchcase(leaf, pattern) for pattern in groups)]
+        unclaimed = [
+            leaf
+            for leaf in found.leaves
+            if not any(fnmatchcase(leaf, pattern) for pattern in groups)
+        ]
         if unclaimed:
             names = ", ".join(repr(leaf.removeprefix("bn/")) for leaf in unclaimed)
             raise CoupledRecords(
-                expected="layers that treat every record by itself, or a plan with a group for batch-norm statistics",
+                expected=(
+                    "layers that treat every record by itself, or a plan with a group for "
+                    "batch-norm statistics"
+                ),
                 got=f"batch normalisation in train mode in {names}, and no such group",
                 do='Replace it by GroupNorm, or put it in eval mode, or add a group "bn/*" to the plan: Groups({"grad/*": ..., '
                 '"bn/*": Gaussian(clip_norm=1.0, noise_multiplier=...)}).',
@@ -98,7 +112,8 @@ class PrivateBatchNorm:
 
     @contextmanager
     def noting(self, names: Mapping[int, str] | None = None) -> Iterator[Noting]:
-        """For the time of a pass. Afterwards the layers hold what they held before, whatever the pass has tried.
+        """For the time of a pass. Afterwards the layers hold what they held before, whatever the
+        pass has tried.
 
         Args:
             names: the modules of the model, `id` to name, for messages.
@@ -107,7 +122,9 @@ class PrivateBatchNorm:
             yield Noting(None, names)
             return
         self.check_untouched()
-        by_mean = {id(layer.module.running_mean): (leaf, layer) for leaf, layer in self._layers.items()}
+        by_mean = {
+            id(layer.module.running_mean): (leaf, layer) for leaf, layer in self._layers.items()
+        }
         try:
             yield Noting(by_mean, names)
         finally:
@@ -115,7 +132,8 @@ class PrivateBatchNorm:
         _refuse_changed(changed, "during a pass, without noise")
 
     def apply(self, averages: Mapping[str, Any]) -> None:
-        """Move the running statistics; all of them, or none if anything is wrong. Layers in eval mode stay as they are.
+        """Move the running statistics; all of them, or none if anything is wrong. Layers in eval
+        mode stay as they are.
 
         Args:
             averages: the released, noised sum of each leaf over the public divisor of its group.
@@ -124,7 +142,9 @@ class PrivateBatchNorm:
         missing = sorted(self._layers.keys() - averages.keys())
         if missing:
             expected, got = "the release of every leaf", f"none of {', '.join(missing)}"
-            raise ParameterError(owner="PrivateBatchNorm.apply", name="averages", expected=expected, got=got)
+            raise ParameterError(
+                owner="PrivateBatchNorm.apply", name="averages", expected=expected, got=got
+            )
         found = {leaf: layer.decoded(averages[leaf]) for leaf, layer in self._layers.items()}
         for leaf, layer in self._layers.items():
             if layer.module.training:
@@ -140,11 +160,16 @@ class PrivateBatchNorm:
     def check_untouched(self) -> None:
         """Refuse, and undo, what was not released."""
         if self._layers:
-            _refuse_changed(self._set_back(), "outside of the run, perhaps by a forward pass in train mode (and were set back)")
+            _refuse_changed(
+                self._set_back(),
+                "outside of the run, perhaps by a forward pass in train mode (and were set back)",
+            )
 
     def _set_back(self) -> list[str]:
         """Names of the layers whose statistics were not the released ones; now they are."""
-        return [leaf.removeprefix("bn/") for leaf, layer in self._layers.items() if layer.set_back()]
+        return [
+            leaf.removeprefix("bn/") for leaf, layer in self._layers.items() if layer.set_back()
+        ]
 
 
 def _is_private(module: nn.Module) -> bool:
@@ -157,7 +182,10 @@ def _refuse_changed(layers: list[str], how: str) -> None:
         raise CoupledRecords(
             expected="running statistics that only releases move",
             got=f"those of {', '.join(map(repr, layers))} were changed {how}",
-            do="Use model.eval() for whatever is not a step of the run, and model.train() after it.",
+            do=(
+                "Use model.eval() for whatever is not a step of the run, and model.train() after "
+                "it."
+            ),
         )
 
 
@@ -173,14 +201,20 @@ class _Layer:
 
     @classmethod
     def of(cls, name: str, module: nn.Module, floor: float) -> _Layer:
-        if not isinstance(module, _BatchNorm) or isinstance(module.running_mean, UninitializedBuffer):
+        if not isinstance(module, _BatchNorm) or isinstance(
+            module.running_mean, UninitializedBuffer
+        ):
             raise ModelError(
                 expected="layers whose number of channels is known",
                 got=f"{name!r}, which was never called",
                 do="Call the model once, in eval mode, with any input.",
             )
         mean, variance = _buffers(module)
-        if not bool(torch.isfinite(mean).all() and torch.isfinite(variance).all() and (variance >= 0.0).all()):
+        if not bool(
+            torch.isfinite(mean).all()
+            and torch.isfinite(variance).all()
+            and (variance >= 0.0).all()
+        ):
             raise ModelError(
                 expected="running statistics that are numbers, variances not negative",
                 got=f"others in {name!r}",
@@ -191,8 +225,13 @@ class _Layer:
         return cls(module, BatchNorm(mean.numel(), floor), mean.clone(), variance.clone(), count)
 
     def moments(self, rows: Tensor) -> Tensor:
-        """(m, 2C): `BatchNorm.encode` of every record (m, C, P), relative to the running statistics."""
-        centre_C, scale_C = self.mean.to(rows), (self.variance.double() + self.module.eps).sqrt().to(rows)
+        """(m, 2C): `BatchNorm.encode` of every record (m, C, P), relative to the running
+        statistics.
+        """
+        centre_C, scale_C = (
+            self.mean.to(rows),
+            (self.variance.double() + self.module.eps).sqrt().to(rows),
+        )
         spread_mC, mean_mC = torch.var_mean(rows, 2, correction=0)
         first_mC = (mean_mC - centre_C) / scale_C
         second_mC = spread_mC / scale_C.square() + first_mC.square() - 1.0
@@ -201,8 +240,12 @@ class _Layer:
     def decoded(self, average: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
         """Mean and variance of the sample's activations, as released."""
         values = average.detach().cpu().double().numpy() if isinstance(average, Tensor) else average
-        mean, variance = (part.detach().cpu().double().numpy() for part in (self.mean, self.variance))
-        found, spread = self.statistic.decode(values, expected_batch_size=1.0, mean=mean, variance=variance + self.module.eps)
+        mean, variance = (
+            part.detach().cpu().double().numpy() for part in (self.mean, self.variance)
+        )
+        found, spread = self.statistic.decode(
+            values, expected_batch_size=1.0, mean=mean, variance=variance + self.module.eps
+        )
         return found, np.maximum(spread - self.module.eps, self.statistic.floor)
 
     def move(self, mean: np.ndarray[Any, Any], variance: np.ndarray[Any, Any]) -> None:
@@ -210,12 +253,16 @@ class _Layer:
         self.count += 1
         share = 1.0 / self.count if self.module.momentum is None else self.module.momentum
         for kept, new in ((self.mean, mean), (self.variance, variance)):
-            kept.copy_((1.0 - share) * kept.double() + share * torch.from_numpy(new).to(kept.device))
+            kept.copy_(
+                (1.0 - share) * kept.double() + share * torch.from_numpy(new).to(kept.device)
+            )
         self.set_back()
 
     @torch.no_grad()
     def set_back(self) -> bool:
-        """Write the released statistics to the module; whether it had others. Its counter counts releases, not passes."""
+        """Write the released statistics to the module; whether it had others. Its counter counts
+        releases, not passes.
+        """
         buffers = _buffers(self.module)
         changed = not all(map(_same, buffers, (self.mean, self.variance)))
         if changed:
@@ -229,7 +276,11 @@ class _Layer:
 def _buffers(module: _BatchNorm) -> tuple[Tensor, Tensor]:
     mean, variance = module.running_mean, module.running_var
     if mean is None or variance is None:
-        raise ModelError(expected="a layer that tracks statistics", got="one that stopped", do="Leave its buffers in place.")
+        raise ModelError(
+            expected="a layer that tracks statistics",
+            got="one that stopped",
+            do="Leave its buffers in place.",
+        )
     return mean, variance
 
 
@@ -239,10 +290,12 @@ def _same(buffer: Tensor, kept: Tensor) -> bool:
 
 
 class Noting:
-    """In one pass: batch normalisation with released statistics, and every record's own moments, noted. Sensitive.
+    """In one pass: batch normalisation with released statistics, and every record's own moments,
+    noted. Sensitive.
 
     Args:
-        layers: leaf and layer, by the identity of the running mean; none: every layer in train mode is refused.
+        layers: leaf and layer, by the identity of the running mean; none: every layer in train mode
+            is refused.
         names: the modules of the model, `id` to name, for messages.
     """
 
@@ -255,14 +308,19 @@ class Noting:
         self._names = dict(names or {})
         self._rows: dict[str, list[Tensor]] = {}
 
-    def released_only(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> _Arguments:
-        """The arguments of any function; of batch normalisation over the records of a batch, those of eval mode.
+    def released_only(
+        self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> _Arguments:
+        """The arguments of any function; of batch normalisation over the records of a batch, those
+        of eval mode.
 
         Raises:
             CoupledRecords: it belongs to no layer with private statistics.
         """
         named = dict(kwargs)
-        if func.__name__ != "batch_norm" or not (args[_TRAINING] if len(args) > _TRAINING else named.get("training")):
+        if func.__name__ != "batch_norm" or not (
+            args[_TRAINING] if len(args) > _TRAINING else named.get("training")
+        ):
             return args, named
         proof = current_proof()
         if proof is not None and is_public(proof.state(args[0] if args else named["input"])):
@@ -272,7 +330,10 @@ class Noting:
                 expected="layers that treat every record by itself",
                 got="batch normalisation over the records of a batch (also without trained scales, also when frozen)"
                 f"{f', in the {layer}' if (layer := layer_of(self._names)) else ''}",
-                do="Replace BatchNorm by GroupNorm, or put it in eval mode, or use private batch statistics.",
+                do=(
+                    "Replace BatchNorm by GroupNorm, or put it in eval mode, or use private batch "
+                    "statistics."
+                ),
             )
         if len(args) > _TRAINING:
             return (*args[:_TRAINING], False, *args[_TRAINING + 1 :]), named
@@ -300,7 +361,9 @@ class Noting:
         self._rows.setdefault(leaf, []).append(layer.moments(rows_mCP))
 
     def statistics(self) -> dict[str, Tensor]:
-        """(m, 2C) of every leaf that was called; the average, where a layer was called several times."""
+        """(m, 2C) of every leaf that was called; the average, where a layer was called several
+        times.
+        """
         return {leaf: torch.stack(rows).mean(0) for leaf, rows in self._rows.items()}
 
 

@@ -1,6 +1,7 @@
 """What the records of one pass contribute: for each leaf, disjoint pieces of per-record gradients.
 
-Several uses of one parameter are one gradient: their factors are merged before anything is measured (P03, P08).
+Several uses of one parameter are one gradient: their factors are merged before anything is measured
+    (P03, P08).
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ class Contributions:
     Args:
         pieces: of every leaf that the pass used, disjoint places.
         records: m, padding included.
-        present: which rows are records, the others being padding: how many of the first, or one bool for each.
+        present: which rows are records, the others being padding: how many of the first, or one
+            bool for each.
     """
 
     pieces: Mapping[str, tuple[Piece, ...]]
@@ -47,9 +49,13 @@ class Contributions:
     present: int | Tensor
 
     def measured(self, leaves: Iterable[str]) -> tuple[Tensor, Tensor]:
-        """Squared norms and squared spreads, (m, leaves) each, float64, at or above the truth; the same tensor if equal."""
+        """Squared norms and squared spreads, (m, leaves) each, float64, at or above the truth; the
+        same tensor if equal.
+        """
         names = list(leaves)
-        single = [self.pieces[leaf][0].factor for leaf in names if len(self.pieces.get(leaf, ())) == 1]
+        single = [
+            self.pieces[leaf][0].factor for leaf in names if len(self.pieces.get(leaf, ())) == 1
+        ]
         together = squares_together(single) if len(single) == len(names) else None
         if together is not None:
             return together, together
@@ -72,28 +78,40 @@ class Contributions:
 
     def positions(self, leaves: Iterable[str]) -> frozenset[int]:
         """Numbers of positions that occur; public."""
-        return frozenset([piece.factor.positions for leaf in leaves for piece in self.pieces.get(leaf, ())])
+        return frozenset(
+            [piece.factor.positions for leaf in leaves for piece in self.pieces.get(leaf, ())]
+        )
 
     @property
     def mask(self) -> Tensor:
         """Which rows are records, one bool for each."""
-        return self.present if isinstance(self.present, Tensor) else torch.arange(self.records) < self.present
+        return (
+            self.present
+            if isinstance(self.present, Tensor)
+            else torch.arange(self.records) < self.present
+        )
 
     def joined_by(self, pieces: Mapping[str, tuple[Piece, ...]]) -> Contributions:
         """With these leaves as well."""
-        return Contributions({**self.pieces, **pieces}, self.records, self.present) if pieces else self
+        return (
+            Contributions({**self.pieces, **pieces}, self.records, self.present) if pieces else self
+        )
 
     def keep(self, kept: Tensor) -> Contributions:
         """Zeros for the other records."""
         pieces = {
-            leaf: tuple(Piece(piece.region, piece.factor.keep(kept)) for piece in own) for leaf, own in self.pieces.items()
+            leaf: tuple(Piece(piece.region, piece.factor.keep(kept)) for piece in own)
+            for leaf, own in self.pieces.items()
         }
         return Contributions(pieces, self.records, self.present)
 
 
 def alone(gradients: Mapping[str, Tensor]) -> Contributions:
     """Of one record, from its gradients by leaf."""
-    pieces = {leaf: (Piece(whole(gradient), Dense(gradient.unsqueeze(0))),) for leaf, gradient in gradients.items()}
+    pieces = {
+        leaf: (Piece(whole(gradient), Dense(gradient.unsqueeze(0))),)
+        for leaf, gradient in gradients.items()
+    }
     return Contributions(pieces, 1, 1)
 
 
@@ -129,7 +147,9 @@ def _apart(regions: Iterable[Region]) -> bool:
 
 def _stretch(region: Region) -> tuple[int, int]:
     sizes, strides, offset = region
-    return offset, offset + 1 + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
+    return offset, offset + 1 + sum(
+        (size - 1) * stride for size, stride in zip(sizes, strides, strict=True)
+    )
 
 
 def _merged(factors: list[Factor]) -> Factor:

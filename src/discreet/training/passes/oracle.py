@@ -1,6 +1,8 @@
-"""One record alone, with torch's own gradients: what the engine's numbers are held against before they are trusted.
+"""One record alone, with torch's own gradients: what the engine's numbers are held against before
+they are trusted.
 
-Legend: g_i the gradient of record i by torch's autograd, over all leaves; tolerance relative to its largest leaf.
+Legend: g_i the gradient of record i by torch's autograd, over all leaves; tolerance relative to its
+    largest leaf.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ __all__ = ["SelfTest", "agree", "within"]
 _TOLERANCE = {torch.float64: 1e-8, torch.float32: 1e-3}
 _HALF = 5e-2
 _OTHER_DEVICES = 1e-2  # matrix units of graphics cards round float32 to 10 bits
-_SUM_ROUNDING = 1e-4  # of one record's float32 sum; what it costs is in the sensitivity (docs/proofs/sums.md)
+_SUM_ROUNDING = (
+    1e-4  # of one record's float32 sum; what it costs is in the sensitivity (docs/proofs/sums.md)
+)
 
 _TINY = 1e-100
 _COMPARED = 2  # rows
@@ -33,13 +37,17 @@ def within(tensors: Iterable[Tensor]) -> float:
     """How far apart two ways of computing with these tensors may be, relative."""
     kinds = {(tensor.dtype, tensor.device.type) for tensor in tensors if tensor.is_floating_point()}
     return max(
-        (max(_TOLERANCE.get(dtype, _HALF), 0.0 if device == "cpu" else _OTHER_DEVICES) for dtype, device in kinds),
+        (
+            max(_TOLERANCE.get(dtype, _HALF), 0.0 if device == "cpu" else _OTHER_DEVICES)
+            for dtype, device in kinds
+        ),
         default=_HALF,
     )
 
 
 class SelfTest:
-    """Compares what the rules made of a few rows with torch's own gradients of the first of them, each alone.
+    """Compares what the rules made of a few rows with torch's own gradients of the first of them,
+    each alone.
 
     A wrong rule would cost accuracy, not privacy (docs/proofs/engine.md, section 1).
 
@@ -58,12 +66,18 @@ class SelfTest:
             return True
         taped = trial.taped
         count = len(taped.losses)
-        contributions = Contributions(gathered(taped.uses, self._parameters, lambda _, factor: factor), count, count)
+        contributions = Contributions(
+            gathered(taped.uses, self._parameters, lambda _, factor: factor), count, count
+        )
         kinds = {use.dtype for use in taped.uses}
-        tolerance = max(within(self._parameters.values()), *(_TOLERANCE.get(kind, _HALF) for kind in kinds))
+        tolerance = max(
+            within(self._parameters.values()), *(_TOLERANCE.get(kind, _HALF) for kind in kinds)
+        )
         for row in range(min(_COMPARED, count)):
             truth = self._true_gradients(loss, select(rows, torch.tensor([row])))
-            with full_precision(next(iter(truth.values())).device):  # not in the user's autocast, as in earnest
+            with full_precision(
+                next(iter(truth.values())).device
+            ):  # not in the user's autocast, as in earnest
                 if not agree(contributions, row, truth, tolerance):
                     return False
         return True
@@ -75,7 +89,8 @@ class SelfTest:
 
 
 def agree(found: Contributions, row: int, truth: Mapping[str, Tensor], tolerance: float) -> bool:
-    """Whether norms and sums of a record are those of its true gradients, and clipping bounds what it adds.
+    """Whether norms and sums of a record are those of its true gradients, and clipping bounds what
+    it adds.
 
     Args:
         found: by the engine; sensitive.
@@ -88,26 +103,43 @@ def agree(found: Contributions, row: int, truth: Mapping[str, Tensor], tolerance
     bounds = found.measured(truth)[0][row]
     lengths = torch.stack([_length(gradient) for gradient in truth.values()])
     if not bool(torch.isfinite(lengths).all()):
-        return not bool(torch.isfinite(bounds).all())  # such a record must be seen to have no norm: it counts as zero
+        return not bool(
+            torch.isfinite(bounds).all()
+        )  # such a record must be seen to have no norm: it counts as zero
     allowed = tolerance * float(lengths.max())
     squares = 0.0
     for at, (leaf, gradient) in enumerate(truth.items()):
         total = torch.zeros(gradient.numel(), dtype=torch.float64, device=gradient.device)
         for piece in alone.pieces.get(leaf, ()):
-            piece.factor.add_to(piece.place_in(total), kept.to(total), most_spread(max(1, piece.factor.positions)))
+            piece.factor.add_to(
+                piece.place_in(total), kept.to(total), most_spread(max(1, piece.factor.positions))
+            )
         squares += float(_length(total)) ** 2
-        if not float(_length(total.sub_(gradient.reshape(-1)))) <= allowed or not bounds[at].sqrt() >= lengths[at] - allowed:
+        if (
+            not float(_length(total.sub_(gradient.reshape(-1)))) <= allowed
+            or not bounds[at].sqrt() >= lengths[at] - allowed
+        ):
             return False
     return _bounded(squares**0.5, bounds)
 
 
 def _bounded(length: float, bounds: Tensor) -> bool:
-    """Whether a record of this length, clipped by its certified norms, is within a clip norm of half its length."""
+    """Whether a record of this length, clipped by its certified norms, is within a clip norm of
+    half its length.
+    """
     if length < _TINY:
         return True
     leaves = tuple(str(at) for at in range(len(bounds)))
-    group = Group(name="trial", leaves=leaves, scales=(1.0,) * len(leaves), clip_norm=length / 2, noise_std=1.0)
-    return float(group.weights(bounds.unsqueeze(0))[0]) * length <= group.clip_norm * (1.0 + _SUM_ROUNDING)
+    group = Group(
+        name="trial",
+        leaves=leaves,
+        scales=(1.0,) * len(leaves),
+        clip_norm=length / 2,
+        noise_std=1.0,
+    )
+    return float(group.weights(bounds.unsqueeze(0))[0]) * length <= group.clip_norm * (
+        1.0 + _SUM_ROUNDING
+    )
 
 
 def _length(values: Tensor) -> Tensor:

@@ -18,7 +18,15 @@ import torch
 from torch import Tensor, nn
 
 from discreet.errors import ModelError
-from discreet.training.data.trees import Portion, begun, check_rows, joined, leaves, select, tensors_in
+from discreet.training.data.trees import (
+    Portion,
+    begun,
+    check_rows,
+    joined,
+    leaves,
+    select,
+    tensors_in,
+)
 from discreet.training.factors.factors import Factor, wide
 from discreet.training.factors.memory import Activations
 from discreet.training.passes.apart import one_by_one
@@ -40,7 +48,9 @@ from discreet.training.separation.states import OneByOne, Rows, WritesBatch
 __all__ = ["Finish", "Loss", "Passes", "Taped", "Trial", "losses_and_statistics"]
 
 Loss: TypeAlias = Callable[[Any, Any], Any]
-"""(model, batch) to one loss for each record, (B,); or to that and a mapping of per-record statistics, (B, ...) each."""
+"""(model, batch) to one loss for each record, (B,); or to that and a mapping of per-record
+statistics, (B, ...) each.
+"""
 
 Finish: TypeAlias = Callable[[Use, Factor], Factor]
 """Turns what a use of a weight caught into the form that is kept."""
@@ -50,7 +60,8 @@ _gradients: Any = opened(torch.autograd.grad)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Taped:
-    """What a pass over all records left: uses of weights with their factors, losses and statistics of each row. Sensitive.
+    """What a pass over all records left: uses of weights with their factors, losses and statistics
+    of each row. Sensitive.
 
     Args:
         uses: of weights, in the order of the forward pass.
@@ -91,7 +102,9 @@ class Passes:
         batch_norm: private statistics of batch normalisation.
     """
 
-    def __init__(self, model: nn.Module, parameters: Mapping[str, Tensor], batch_norm: PrivateBatchNorm) -> None:
+    def __init__(
+        self, model: nn.Module, parameters: Mapping[str, Tensor], batch_norm: PrivateBatchNorm
+    ) -> None:
         self._model = model
         self._parameters = dict(parameters)
         self._batch_norm = batch_norm
@@ -150,7 +163,9 @@ class Passes:
         proof = Proof(len(present), self._names, self._describe)
         uses = Uses(proof, self.device, finish, None if saved is None else saved.hold)
         lent = portion.lent and self._lends
-        rows = begun(portion.batch, lambda tensor: proof.begin(tensor, Rows(0), portion.places, lent=lent))
+        rows = begun(
+            portion.batch, lambda tensor: proof.begin(tensor, Rows(0), portion.places, lent=lent)
+        )
         trial = saved is not None
         with self._watched(proof, restore=trial) as noting:
             tape = Tape(self._parameters, uses, RULES, noting, self._no_guess, steady=trial)
@@ -166,7 +181,9 @@ class Passes:
             proof.check()
         return Taped(uses.uses, losses.detach(), statistics, tape.calls)
 
-    def _proved(self, proof: Proof, result: Any, noting: Noting) -> tuple[Tensor, dict[str, Tensor]]:
+    def _proved(
+        self, proof: Proof, result: Any, noting: Noting
+    ) -> tuple[Tensor, dict[str, Tensor]]:
         """Losses and statistics, of which each row depends on its own record."""
         proof.refuse_caught_errors()
         proof.check()
@@ -180,11 +197,15 @@ class Passes:
 
     @contextmanager
     def _watched(self, proof: Proof, *, restore: bool = False) -> Iterator[Noting]:
-        """For the time of a pass: nothing of its records stays in the model or in memory that was there before."""
+        """For the time of a pass: nothing of its records stays in the model or in memory that was
+        there before.
+        """
         with (
             self._batch_norm.noting(self._names) as noting,
             torch.enable_grad(),
-            plain_forward(self._model, restore=restore, trained=self._parameters, several=proof.count > 1),
+            plain_forward(
+                self._model, restore=restore, trained=self._parameters, several=proof.count > 1
+            ),
         ):
             try:
                 with proving(proof), proof:
@@ -198,7 +219,9 @@ class Passes:
                     raise _unseen(error) from error
                 if proof.error and proof.count > 1 and not isinstance(error, ModelError):
                     # It shows again for the record that caused it, as it would in plain training.
-                    raise OneByOne(f"{proof.error} raised an error that a record may have caused") from error
+                    raise OneByOne(
+                        f"{proof.error} raised an error that a record may have caused"
+                    ) from error
                 raise
             refuse_kept(self._model)
 
@@ -234,14 +257,16 @@ class Passes:
     def alone(
         self, loss: Loss, batch: Any, copies: int, *, trial: bool = False, apart: bool = False
     ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        """The gradients of one record by itself, all of its rows, as torch computes them, by leaf; and its statistics.
+        """The gradients of one record by itself, all of its rows, as torch computes them, by leaf;
+        and its statistics.
 
         Args:
             loss: of rows.
             batch: the rows of one record; sensitive.
             copies: how many these are.
             trial: whether the record is made up; it leaves no trace, and dropout keeps everything.
-            apart: whether this is a process of the record's own, so that Python may see its numbers.
+            apart: whether this is a process of the record's own, so that Python may see its
+                numbers.
 
         Raises:
             OneByOne: Python would see numbers of the record, and must not.
@@ -259,13 +284,17 @@ class Passes:
             if not losses.requires_grad:
                 return {}, statistics
             with mode:
-                gradients = _gradients(losses.mean(), list(self._parameters.values()), allow_unused=True)
+                gradients = _gradients(
+                    losses.mean(), list(self._parameters.values()), allow_unused=True
+                )
             for leaf, gradient in zip(self._parameters, gradients, strict=True):
                 if gradient is not None:
                     proof.require_rows(gradient, Rows(0), f"the gradient of {leaf}")
             proof.check()
         found = zip(self._parameters, gradients, strict=True)
-        return {leaf: wide(_full(gradient)) for leaf, gradient in found if gradient is not None}, statistics
+        return {
+            leaf: wide(_full(gradient)) for leaf, gradient in found if gradient is not None
+        }, statistics
 
     def trial(self, loss: Loss, batch: Any, rows: int) -> Trial:
         """As `together`, over a few rows, without a trace; every factor as it is.
@@ -285,10 +314,17 @@ class Passes:
                 states.append(torch.get_rng_state())
 
         taped = self.together(noted, Portion(batch), present, 1, lambda _, factor: factor, saved)
-        return Trial(taped, saved.activations(rows, taped.calls), not torch.equal(*states[-2:]), saved.release)
+        return Trial(
+            taped,
+            saved.activations(rows, taped.calls),
+            not torch.equal(*states[-2:]),
+            saved.release,
+        )
 
     def plain(self, loss: Loss, batch: Any, rows: int) -> None:
-        """A forward and a backward pass as torch does them, without a trace: to see how long they take."""
+        """A forward and a backward pass as torch does them, without a trace: to see how long they
+        take.
+        """
         with (
             self._batch_norm.noting(self._names) as noting,
             torch.enable_grad(),
@@ -297,7 +333,9 @@ class Passes:
         ):
             losses, _ = losses_and_statistics(loss(self._model, batch), rows, noting.statistics())
             if losses.requires_grad:
-                torch.autograd.grad(losses.sum(), list(self._parameters.values()), allow_unused=True)
+                torch.autograd.grad(
+                    losses.sum(), list(self._parameters.values()), allow_unused=True
+                )
 
     def rehearsed(self, loss: Loss, batch: Any, rows: int) -> tuple[Tensor, dict[str, Tensor]]:
         """Losses and statistics of one pass that leaves no trace; for made-up records.
@@ -314,8 +352,11 @@ class Passes:
             result = loss(self._model, batch)
             return losses_and_statistics(result, rows, noting.statistics())
 
-    def augmented(self, augment: Callable[[Any], Any], batch: Any, records: int, copies: int) -> Any:
-        """The copies of each record one after the other, augmented, in new memory; proved, or record by record.
+    def augmented(
+        self, augment: Callable[[Any], Any], batch: Any, records: int, copies: int
+    ) -> Any:
+        """The copies of each record one after the other, augmented, in new memory; proved, or
+        record by record.
 
         Args:
             augment: of the user; rows to rows.
@@ -330,11 +371,21 @@ class Passes:
             pass
 
         def compute(record: int, apart: bool) -> Any:  # noqa: FBT001  (as `one_by_one` asks)
-            return self._augmented(augment, select(batch, torch.full((copies,), record)), 1, copies, apart=apart)
+            return self._augmented(
+                augment, select(batch, torch.full((copies,), record)), 1, copies, apart=apart
+            )
 
         return joined(list(one_by_one(compute, range(records), records)))
 
-    def _augmented(self, augment: Callable[[Any], Any], rows: Any, records: int, copies: int, *, apart: bool = False) -> Any:
+    def _augmented(
+        self,
+        augment: Callable[[Any], Any],
+        rows: Any,
+        records: int,
+        copies: int,
+        *,
+        apart: bool = False,
+    ) -> Any:
         proof = Proof(records, self._names, shown=apart)
         own = Rows(0, copies)
         entries = begun(rows, lambda tensor: proof.begin(tensor, own), strict=records > 1)
@@ -354,7 +405,10 @@ def _unseen(error: NotImplementedError) -> ModelError:
     return ModelError(
         expected="a loss of functions that can be followed",
         got=f"one whose operation torch cannot show ({str(error).splitlines()[0][:80]})",
-        do="Write torch.cond, while_loop, map and flex_attention with torch.where, loops and scaled_dot_product_attention.",
+        do=(
+            "Write torch.cond, while_loop, map and flex_attention with torch.where, loops and "
+            "scaled_dot_product_attention."
+        ),
     )
 
 
@@ -368,7 +422,9 @@ def _refuse_objects(proof: Proof, batch: Any) -> None:
         proof.fail("Python sees entries of the batch")
 
 
-def losses_and_statistics(result: Any, rows: int, moments: Mapping[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+def losses_and_statistics(
+    result: Any, rows: int, moments: Mapping[str, Tensor]
+) -> tuple[Tensor, dict[str, Tensor]]:
     """The losses, and the statistics with a row for each loss.
 
     Args:
@@ -381,7 +437,11 @@ def losses_and_statistics(result: Any, rows: int, moments: Mapping[str, Tensor])
     """
     losses, statistics = result if isinstance(result, tuple) and len(result) == 2 else (result, {})
     if not isinstance(losses, Tensor) or losses.shape != (rows,):
-        got = f"a tensor of {losses.ndim} axes" if isinstance(losses, Tensor) else type(losses).__name__
+        got = (
+            f"a tensor of {losses.ndim} axes"
+            if isinstance(losses, Tensor)
+            else type(losses).__name__
+        )
         raise ModelError(
             expected="one loss for each record, of shape (B,)",
             got=f"{got}, or another number of values",
@@ -389,10 +449,17 @@ def losses_and_statistics(result: Any, rows: int, moments: Mapping[str, Tensor])
         )
     values_by_name = dict(moments)
     for name, values in dict(statistics).items():
-        if not isinstance(values, Tensor) or values.ndim < 1 or values.shape[0] != rows or name in moments:
+        if (
+            not isinstance(values, Tensor)
+            or values.ndim < 1
+            or values.shape[0] != rows
+            or name in moments
+        ):
             raise ModelError(
                 expected=f"one row of {name!r} for each record",
-                got="a name of private batch-norm statistics" if name in moments else "something else",
+                got="a name of private batch-norm statistics"
+                if name in moments
+                else "something else",
                 do="Return statistics as tensors (B,) or (B, k).",
             )
         values_by_name[name] = values.detach()

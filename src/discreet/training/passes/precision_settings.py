@@ -1,4 +1,5 @@
-"""Numbers that bounds are proved for: kinds of parameters, and settings under which float32 is not computed as float32.
+"""Numbers that bounds are proved for: kinds of parameters, and settings under which float32 is not
+computed as float32.
 
 Bounds on rounding hold for float32 (docs/proofs/sums.md). torch and the libraries below it can be
 told to compute products, convolutions and recurrent layers of float32 in a shorter format. Each of
@@ -76,7 +77,8 @@ class _Setting:
     Args:
         name: as the user writes it.
         remedy: what the user should write.
-        read: its value; any other than those of `_LONG` lets float32 be computed in a shorter format.
+        read: its value; any other than those of `_LONG` lets float32 be computed in a shorter
+            format.
     """
 
     name: str
@@ -165,5 +167,8 @@ def refuse_kinds(parameters: Mapping[str, Tensor]) -> None:
             raise ModelError(
                 expected="trained parameters of real numbers, of known shape",
                 got=f"{leaf}, {kind}",
-                do="Run a lazy model once; keep complex numbers as pairs of real ones (torch.view_as_complex in the forward).",
+                do=(
+                    "Run a lazy model once; keep complex numbers as pairs of real ones "
+                    "(torch.view_as_complex in the forward)."
+                ),
             )

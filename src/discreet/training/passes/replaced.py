@@ -20,8 +20,9 @@ class Replaced:
     """Attributes of torch and Python that are other ones while a thread is in a pass.
 
     Several threads may be in passes at once, and a pass may be within another: the first that
-    enters replaces, the last that leaves puts back. Python forgets what it has learned about a class
-    whenever an attribute of it changes, so a run replaces once (`installed`), and not in every pass.
+    enters replaces, the last that leaves puts back. Python forgets what it has learned about a
+    class whenever an attribute of it changes, so a run replaces once (`installed`), and not in
+    every pass.
 
     A module that has imported a built-in function by its name (`from torch.utils.dlpack import
     to_dlpack`) has an attribute of its own for it. A run finds these in all modules that there are.
@@ -34,10 +35,14 @@ class Replaced:
     __slots__ = ("_depths", "_elsewhere", "_lock", "_originals", "_replacements", "_users")
 
     def __init__(self, replacements: Sequence[_Replacement]) -> None:
-        self._replacements = [entry for entry in replacements if getattr(entry[0], entry[1], None) is not None]
+        self._replacements = [
+            entry for entry in replacements if getattr(entry[0], entry[1], None) is not None
+        ]
         self._originals: list[Any] = [None] * len(self._replacements)
         self._depths: dict[int, int] = {}  # of passes, by thread
-        self._elsewhere: list[tuple[dict[str, Any], str, Any, Any]] = []  # of other modules: name, new, original
+        self._elsewhere: list[
+            tuple[dict[str, Any], str, Any, Any]
+        ] = []  # of other modules: name, new, original
         self._users = 0  # passes and runs
         # A loop that is collected meanwhile ends its run, in this thread and in the middle of this.
         self._lock = _thread.RLock()
@@ -56,7 +61,9 @@ class Replaced:
 
     @contextmanager
     def installed(self) -> Iterator[None]:
-        """For the time of a run, replacements are in place, and do what they stand for outside of passes."""
+        """For the time of a run, replacements are in place, and do what they stand for outside of
+        passes.
+        """
         self._install()
         self._replace_elsewhere()
         try:
@@ -67,7 +74,9 @@ class Replaced:
     def _install(self) -> None:
         with self._lock:
             self._users += 1
-            for place, (owner, name, new) in enumerate(self._replacements if self._users == 1 else ()):
+            for place, (owner, name, new) in enumerate(
+                self._replacements if self._users == 1 else ()
+            ):
                 now = getattr(owner, name)
                 # Somebody may have put a function of ours there, believing it the original.
                 if now is not new or not callable(new):
@@ -94,7 +103,9 @@ class Replaced:
             self._users -= 1
             if self._users:
                 return
-            for original, (owner, name, new) in zip(self._originals, self._replacements, strict=True):
+            for original, (owner, name, new) in zip(
+                self._originals, self._replacements, strict=True
+            ):
                 if getattr(owner, name) is new:  # or somebody else has replaced it for good
                     setattr(owner, name, original)
             for attributes, name, new, original in self._elsewhere:

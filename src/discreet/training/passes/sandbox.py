@@ -88,7 +88,10 @@ def plain_forward(
         raise ModelError(
             expected="a loss that leaves parameters and their gradients alone",
             got=f"one that writes into {', '.join(written)}, past clipping and noise",
-            do="Return the losses; leave out backward() and optimizer steps: the run computes gradients itself.",
+            do=(
+                "Return the losses; leave out backward() and optimizer steps: the run computes "
+                "gradients itself."
+            ),
         )
 
 
@@ -139,7 +142,10 @@ class _Untouched:
     __slots__ = ("_before",)
 
     def __init__(self, parameters: Mapping[str, Tensor]) -> None:
-        self._before = [(leaf, parameter, _state(parameter), parameter.grad) for leaf, parameter in parameters.items()]
+        self._before = [
+            (leaf, parameter, _state(parameter), parameter.grad)
+            for leaf, parameter in parameters.items()
+        ]
         for _, parameter, _, gradient in self._before:
             if gradient is not None:
                 parameter.grad = None
@@ -230,7 +236,10 @@ def _refuse_threads() -> None:
         raise ModelError(
             expected="a loss that computes in its own thread",
             got="one that starts a thread or a process, where records cannot be followed",
-            do="Compute everything in the loss itself; start pools before the run begins, and hand them nothing of a batch.",
+            do=(
+                "Compute everything in the loss itself; start pools before the run begins, and "
+                "hand them nothing of a batch."
+            ),
         )
 
 
@@ -240,7 +249,10 @@ def _scale(scaler: Any, outputs: Any) -> Any:
             expected="losses as they are",
             got="losses that a GradScaler multiplied: records would be clipped at many times their "
             "gradient, and gradients divided afterwards",
-            do="Leave the GradScaler out, in the loss and around optimizer.step(): bfloat16 needs none.",
+            do=(
+                "Leave the GradScaler out, in the loss and around optimizer.step(): bfloat16 "
+                "needs none."
+            ),
         )
     return _REPLACED.original(_scale)(scaler, outputs)
 
@@ -287,9 +299,15 @@ def _refuse_scripted(function: Any) -> None:
 
 
 def _enter_hooks(hooks: Any) -> Any:
-    """Hooks on tensors that autograd saves are called where no function is seen; only our own are known."""
+    """Hooks on tensors that autograd saves are called where no function is seen; only our own are
+    known.
+    """
     proof = current_proof()
-    if proof is not None and _REPLACED.here and not hooks.pack_hook.__module__.startswith("discreet."):
+    if (
+        proof is not None
+        and _REPLACED.here
+        and not hooks.pack_hook.__module__.startswith("discreet.")
+    ):
         proof.fail("hooks on saved tensors are called where nobody looks")
     return _REPLACED.original(_enter_hooks)(hooks)
 

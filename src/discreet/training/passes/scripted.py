@@ -1,6 +1,7 @@
 """What a function of TorchScript may do during a pass: a list of what is allowed.
 
-The interpreter of TorchScript calls operations of torch, which the proof sees, and nodes of its own,
+The interpreter of TorchScript calls operations of torch, which the proof sees, and nodes of its
+own,
 which nobody sees: some turn tensors into lists and texts. So a function is looked into, with all
 that it calls, before it runs. Allowed are operations that the dispatcher knows, nodes that move
 values around or tell metadata, and what works on numbers alone: a number was public, or was read by
@@ -45,7 +46,9 @@ _MOVES = _nodes_of(
     Int Float Bool Complex IntImplicit FloatImplicit ComplexImplicit ScalarImplicit item
     """,
 )
-"""Operations of TorchScript alone that take tensors and do not look into them, or ask the dispatcher for numbers."""
+"""Operations of TorchScript alone that take tensors and do not look into them, or ask the
+dispatcher for numbers.
+"""
 
 _OPAQUE = ("Tensor", "Any", "__torch__", "Future", "RRef", "PyObject", "Capsule")
 """In the names of types whose values may hold tensors."""
@@ -54,7 +57,9 @@ _found: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
 
 
 def unseen_in(function: Any) -> str:
-    """The first node of a scripted function, or of what it calls, that is not allowed; empty if there is none."""
+    """The first node of a scripted function, or of what it calls, that is not allowed; empty if
+    there is none.
+    """
     known = _found.get(function)
     if known is None:
         graph = function.graph.copy()

@@ -1,9 +1,10 @@
 """Tapes an ordinary forward pass: every function in which a parameter meets records.
 
-Nothing about the model is touched: a mode of torch sees the functions that the model calls, and the proof of the pass says
-where the records are in each tensor. A function that has a rule is taped by it; any other with one copy of the value for each
-record, through vmap: exact for whatever it computes. What no rule covers raises `OneByOne`, and the records of the pass are
-computed one by one instead.
+Nothing about the model is touched: a mode of torch sees the functions that the model calls, and the
+proof of the pass says where the records are in each tensor. A function that has a rule is taped by
+it; any other with one copy of the value for each
+record, through vmap: exact for whatever it computes. What no rule covers raises `OneByOne`, and the
+records of the pass are computed one by one instead.
 """
 
 from __future__ import annotations
@@ -19,7 +20,15 @@ from discreet.training.passes.batch_norm import Noting
 from discreet.training.passes.trials import without_dropout
 from discreet.training.rules.call import Call, Rule, Uses, own_rule
 from discreet.training.rules.guess import repeated_axes
-from discreet.training.rules.weights import Computed, Looked, Part, Value, sources_of, view_of, whole
+from discreet.training.rules.weights import (
+    Computed,
+    Looked,
+    Part,
+    Value,
+    sources_of,
+    view_of,
+    whole,
+)
 from discreet.training.separation.doors import Doors
 from discreet.training.separation.marks import no_functions, out_of_sight
 from discreet.training.separation.states import Mixed, OneByOne, Rows
@@ -28,7 +37,9 @@ __all__ = ["Tape"]
 
 _DIFFERENTIATE = frozenset({"backward", "grad"})
 # One argument gives values, the other only its dtype and device.
-_BY_KIND = frozenset({"new_empty", "new_full", "new_ones", "new_tensor", "new_zeros", "to", "type_as"})
+_BY_KIND = frozenset(
+    {"new_empty", "new_full", "new_ones", "new_tensor", "new_zeros", "to", "type_as"}
+)
 _is_wrapped: Any = torch._C._functorch.is_functorch_wrapped_tensor  # noqa: SLF001
 
 
@@ -40,7 +51,8 @@ class Tape(Doors):
         uses: of the pass, with its proof.
         rules: by name of the function; "*" for all others.
         noting: what batch normalisation does.
-        no_guess: numbers of calls in which a weight is not repeated for each record, although it seems so.
+        no_guess: numbers of calls in which a weight is not repeated for each record, although it
+            seems so.
         steady: whether dropout keeps everything.
     """
 
@@ -62,7 +74,9 @@ class Tape(Doors):
         self._no_guess = no_guess
         self._steady = steady
         self._parameters = dict(parameters)
-        self._values: dict[int, Value] = {id(p): Part(p, leaf, whole(p)) for leaf, p in parameters.items()}
+        self._values: dict[int, Value] = {
+            id(p): Part(p, leaf, whole(p)) for leaf, p in parameters.items()
+        }
         self._entered = 0
 
     def __enter__(self) -> Self:
@@ -75,7 +89,9 @@ class Tape(Doors):
         self.uses.forward = self._entered > 0
         super().__exit__(*what)  # type: ignore[no-untyped-call]
 
-    def _replaced(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Sequence[Any], dict[str, Any]]:
+    def _replaced(
+        self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> tuple[Sequence[Any], dict[str, Any]]:
         if func.__name__ in _DIFFERENTIATE:
             raise OneByOne("the model is differentiated within its own forward pass")
         return self.noting.released_only(func, args, kwargs)
@@ -102,7 +118,9 @@ class Tape(Doors):
         for thing in args:
             if id(thing) in values:
                 return True
-            if isinstance(thing, (list, tuple)) and any(id(tensor) in values for tensor in tensors_in(thing)):
+            if isinstance(thing, (list, tuple)) and any(
+                id(tensor) in values for tensor in tensors_in(thing)
+            ):
                 return True
         return any(id(tensor) in values for tensor in tensors_in(kwargs)) if kwargs else False
 
@@ -121,7 +139,9 @@ class Tape(Doors):
 
     def _call(self, number: int, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Call:
         tensors = tensors_in(args, kwargs)
-        return Call(self.uses, self._values, number, func, args, kwargs, self._axes(func, tensors), tensors)
+        return Call(
+            self.uses, self._values, number, func, args, kwargs, self._axes(func, tensors), tensors
+        )
 
     def _axes(self, func: Any, tensors: list[Tensor]) -> dict[int, Rows | None]:
         """Where the records are in each tensor."""
@@ -132,15 +152,21 @@ class Tape(Doors):
             state = self.proof.state(tensor)
             if isinstance(state, Mixed):
                 self.proof.refuse_kept(state)
-                raise OneByOne(f"{func.__name__} joins a weight with several records: {self.proof.told(state)}")
+                raise OneByOne(
+                    f"{func.__name__} joins a weight with several records: {self.proof.told(state)}"
+                )
             axes[id(tensor)] = state if isinstance(state, Rows) else self._repeats(tensor)
         return axes
 
     def _repeats(self, tensor: Tensor) -> Rows | None:
-        """The record axis of a public tensor that hangs on a weight that was repeated for each record; None for others."""
+        """The record axis of a public tensor that hangs on a weight that was repeated for each
+        record; None for others.
+        """
         if not tensor.requires_grad or id(tensor) in self._values:
             return None
-        dim = next((axis for axis, size in enumerate(tensor.shape[:2]) if size == self.proof.count), None)
+        dim = next(
+            (axis for axis, size in enumerate(tensor.shape[:2]) if size == self.proof.count), None
+        )
         return None if dim is None else Rows(dim)
 
     def _meeting(self, number: int, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -156,7 +182,9 @@ class Tape(Doors):
         """A value meets records, or is repeated for each of them."""
         if call.name in _BY_KIND and call.guess is None:
             left = call.plain
-            return call.func(*map(left, call.args), **{name: left(thing) for name, thing in call.kwargs.items()})
+            return call.func(
+                *map(left, call.args), **{name: left(thing) for name, thing in call.kwargs.items()}
+            )
         # The rules' formulas are for real numbers; autograd knows the others.
         name = "*" if any(map(torch.is_complex, call.tensors)) else call.name
         return _attempted(own_rule(call.func) or self._rules.get(name, self._rules["*"]), call)
@@ -164,7 +192,9 @@ class Tape(Doors):
     def _derived(self, call: Call) -> Any:
         """A value meets constants: what comes out is a value too."""
         if any(tensor.requires_grad and call.value(tensor) is None for tensor in call.tensors):
-            raise OneByOne(f"{call.name} joins a parameter with something that was computed before the pass")
+            raise OneByOne(
+                f"{call.name} joins a parameter with something that was computed before the pass"
+            )
         out = call.func(*call.args, **call.kwargs)
         for tensor in tensors_in(out):
             if tensor.requires_grad:
@@ -184,7 +214,9 @@ class Tape(Doors):
 
 
 def _attempted(rule: Rule, call: Call) -> Any:
-    """A rule's result; what the rule stumbles over is not covered, and the user's own mistakes show again without it."""
+    """A rule's result; what the rule stumbles over is not covered, and the user's own mistakes show
+    again without it.
+    """
     try:
         return rule(call)
     except torch.OutOfMemoryError:

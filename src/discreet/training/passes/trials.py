@@ -1,10 +1,12 @@
 """What trial passes need: they drop no numbers, and count what autograd keeps.
 
-Functions that drop numbers at random keep all of them, so that a record can be compared with itself in another pass.
+Functions that drop numbers at random keep all of them, so that a record can be compared with itself
+in another pass.
 
-What autograd keeps of a forward pass for the backward pass is measured on a small pass, not guessed from shapes. Each tensor is
-counted with the call that it was kept for, so that one can tell what has been given back when a backward pass has come to a
-certain call. Tensors that share memory count once; what does not depend on records does not count.
+What autograd keeps of a forward pass for the backward pass is measured on a small pass, not guessed
+from shapes. Each tensor is counted with the call that it was kept for, so that one can tell what
+has been given back when a backward pass has come to a certain call. Tensors that share memory count
+once; what does not depend on records does not count.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ from discreet.training.separation.marks import holds_records, no_functions
 __all__ = ["SavedBytes", "without_dropout"]
 
 _DROPOUTS = frozenset(
-    name + end for name in ("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout") for end in ("", "_")
+    name + end
+    for name in ("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout")
+    for end in ("", "_")
 )
 _RECURRENT = frozenset({"gru", "lstm", "rnn_relu", "rnn_tanh"})
 _ATTENTION = "scaled_dot_product_attention"
@@ -31,12 +35,15 @@ _Arguments: TypeAlias = tuple[Sequence[Any], dict[str, Any]]
 
 
 class SavedBytes:
-    """Collects, during one proved pass, what is kept of records for the backward pass: bytes by the number of the call."""
+    """Collects, during one proved pass, what is kept of records for the backward pass: bytes by the
+    number of the call.
+    """
 
     def __init__(self) -> None:
         self.bytes: dict[int, int] = {}
         self._places: set[int] = set()
-        # A graph that holds its own results would never be freed; what is in a box can be let go of.
+        # A graph that holds its own results would never be freed; what is in a box can be let go
+        # of.
         self._boxes: list[list[Tensor]] = []
 
     @contextmanager
@@ -52,7 +59,9 @@ class SavedBytes:
             yield
 
     def hold(self, tensor: Tensor, call: int) -> None:
-        """Count what is kept because of a call: by autograd, or by a rule, as plain training keeps the inputs of layers."""
+        """Count what is kept because of a call: by autograd, or by a rule, as plain training keeps
+        the inputs of layers.
+        """
         with no_functions():  # the pass that is watched must not count this call
             memory = tensor.untyped_storage()
             if holds_records(tensor) and memory.data_ptr() not in self._places:
@@ -80,7 +89,9 @@ class SavedBytes:
 def without_dropout(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> _Arguments:
     """The arguments with which a function of torch drops nothing."""
     if name in _DROPOUTS:
-        return (*args[:2], False)[: max(2, len(args))], kwargs | ({} if len(args) > 2 else {"train": False})
+        return (*args[:2], False)[: max(2, len(args))], kwargs | (
+            {} if len(args) > 2 else {"train": False}
+        )
     if name == _ATTENTION:
         args = (*args[:4], 0.0, *args[5:]) if len(args) > 4 else args
         return args, kwargs | ({"dropout_p": 0.0} if "dropout_p" in kwargs else {})

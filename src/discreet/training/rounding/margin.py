@@ -1,7 +1,9 @@
-"""What records are clipped to, so that the rounding of float32 sums stays within what the ledger was charged with.
+"""What records are clipped to, so that the rounding of float32 sums stays within what the ledger
+was charged with.
 
-The ledger is charged with the plan's clip norm C. Sums are rounded, so one record can move them by a little more than it was
-clipped to; records are therefore clipped to a little less than C, by a proven margin (docs/proofs/sums.md, theorem 5).
+The ledger is charged with the plan's clip norm C. Sums are rounded, so one record can move them by
+a little more than it was clipped to; records are therefore clipped to a little less than C, by a
+proven margin (docs/proofs/sums.md, theorem 5).
 """
 
 from __future__ import annotations
@@ -20,10 +22,11 @@ _KEPT = 32  # inner groups that are remembered
 
 
 class Inner:
-    """For the groups of one run: the clip norm of a group, and the most spread of a record in units of it. Public.
+    """For the groups of one run: the clip norm of a group, and the most spread of a record in units
+    of it. Public.
 
-    For all positions that occurred so far: one record that sends a pass to the loop, where none occur, must not change what
-    the others are clipped to.
+    For all positions that occurred so far: one record that sends a pass to the loop, where none
+    occur, must not change what the others are clipped to.
 
     Args:
         bound: the plan's mechanism, bound to its leaves.
@@ -32,7 +35,9 @@ class Inner:
         microbatch: records of one pass; None where memory decides.
     """
 
-    def __init__(self, bound: Bound, sampler: Sampler, numerics: Numerics, microbatch: int | None) -> None:
+    def __init__(
+        self, bound: Bound, sampler: Sampler, numerics: Numerics, microbatch: int | None
+    ) -> None:
         self._bound = bound
         self._sampler = sampler
         self._numerics = numerics
@@ -70,13 +75,19 @@ class Inner:
     def _chunks(self, positions: frozenset[int], most: float) -> list[Chunk]:
         cut = [chunk_for(count, most) for count in positions | {1}]
         longest = max(positions, default=1)
-        return [*cut, lookups(longest, self._microbatch or self.places, self.most_records)] if longest > 1 else cut
+        return (
+            [*cut, lookups(longest, self._microbatch or self.places, self.most_records)]
+            if longest > 1
+            else cut
+        )
 
     @property
     def places(self) -> int:
         """Rows of one pass if memory allows: enough for nearly every sample."""
         expected = self._sampler.expected_batch_size
-        return max(1, min(self.most_records, even_places(int(expected + 2.0 * expected**0.5 + 1.0))))
+        return max(
+            1, min(self.most_records, even_places(int(expected + 2.0 * expected**0.5 + 1.0)))
+        )
 
     @property
     def most_records(self) -> int:

@@ -1,4 +1,6 @@
-"""Certified norms of rows of tensors: squares are added up in the tensors' own precision, block by block, and rounded up."""
+"""Certified norms of rows of tensors: squares are added up in the tensors' own precision, block by
+block, and rounded up.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +24,18 @@ _MORE = 1.0 + 2.0**-48  # above all roundings of a few float64 operations
 
 
 def row_squares(rows: Tensor) -> Tensor:
-    """Upper bounds of the squared norm of each entry of the first axis, float64. See `last_squares`."""
+    """Upper bounds of the squared norm of each entry of the first axis, float64. See
+    `last_squares`.
+    """
     return last_squares(rows.reshape(rows.shape[0], math.prod(rows.shape[1:])))
 
 
 def last_squares(values: Tensor) -> Tensor:
-    """Upper bounds of the squared norms along the last axis, float64: blocks in their own precision, added up in float64.
+    """Upper bounds of the squared norms along the last axis, float64: blocks in their own
+    precision, added up in float64.
 
-    A norm of torch reads its numbers once and keeps nothing in between; its root costs a rounding, which is bounded too.
+    A norm of torch reads its numbers once and keeps nothing in between; its root costs a rounding,
+    which is bounded too.
     Infinite for a norm above `LARGEST_INPUT`: such a record is left out.
     """
     columns = values.shape[-1]
@@ -45,12 +51,16 @@ def last_squares(values: Tensor) -> Tensor:
 
 @lru_cache(1024)
 def norm_bound(dtype: torch.dtype, columns: int) -> tuple[float, float, float]:
-    """(f, a, g) such that (s + a) f g is at or above the squared norm, for the sum s of squares of computed norms of blocks.
+    """(f, a, g) such that (s + a) f g is at or above the squared norm, for the sum s of squares of
+    computed norms of blocks.
 
-    f and g have a power of two and its inverse: what is above `LARGEST_INPUT` squared overflows in between, and is infinite.
+    f and g have a power of two and its inverse: what is above `LARGEST_INPUT` squared overflows in
+        between, and is infinite.
     """
     name = str(dtype).removeprefix("torch.")
     error = norm_error(np.dtype(name), columns, BLOCK)
-    root = 4.0 * float(np.finfo(name).eps)  # of a root that is off by up to one unit of the last place, squared
+    root = 4.0 * float(
+        np.finfo(name).eps
+    )  # of a root that is off by up to one unit of the last place, squared
     factor = error.factor * (1.0 + root) * _MORE * (1.0 + 2.0**-50)
     return factor * _TO_LARGEST, error.absolute * (1.0 + root), 1.0 / _TO_LARGEST

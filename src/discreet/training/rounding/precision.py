@@ -1,16 +1,19 @@
-"""Float32 sums inside the charged sensitivity: records are clipped to a little less, and rounding has the rest.
+"""Float32 sums inside the charged sensitivity: records are clipped to a little less, and rounding
+has the rest.
 
-An engine that sums in float32 may move its sums further than a record is long. It clips to C_in <= C such that
+An engine that sums in float32 may move its sums further than a record is long. It clips to C_in <=
+C such that
 
     float_sum_sensitivity(clip_norm=C_in) <= C,
 
-so what the ledger was charged with, (C, noise_std), holds as it stands. The sums are cut into chunks short enough that C_in is
-within a percent or so of C:
+so what the ledger was charged with, (C, noise_std), holds as it stands. The sums are cut into
+chunks short enough that C_in is within a percent or so of C:
 
     chunk (r records, t positions)  --float32-->  one sum of r*t products per coordinate
     S such sums                     --float32-->  one sum                                 --float64-->  the sum  -->  grid
 
-What an engine must do besides is written in docs/proofs/sums.md, section 6; where it does, the theorem there holds.
+What an engine must do besides is written in docs/proofs/sums.md, section 6; where it does, the
+theorem there holds.
 Legend: C clip norm, T positions of a record, kappa the spread, u = 2^-24.
 """
 
@@ -44,13 +47,19 @@ __all__ = [
 ]
 
 LARGEST_INPUT = 2.0**60
-"""Of |a_t| and |b_t|. A record with a longer one is left out, as one that is not finite: see docs/proofs/sums.md, section 6."""
+"""Of |a_t| and |b_t|. A record with a longer one is left out, as one that is not finite: see
+docs/proofs/sums.md, section 6.
+"""
 
 ROW_DRIFT = 2.0**-10
-"""Of a record's contribution, in units of the clip norm: far above the 1e-7 that another row does to a gradient in float32."""
+"""Of a record's contribution, in units of the clip norm: far above the 1e-7 that another row does
+to a gradient in float32.
+"""
 
 LEAST_WEIGHT = 2.0**-100
-"""Smaller weights become zero: near the end of its range float32 rounds them by more than its roundoff."""
+"""Smaller weights become zero: near the end of its range float32 rounds them by more than its
+roundoff.
+"""
 
 _NORM_ERROR = 2.0**-23  # of contributions: a float32 weight, and weighted numbers that underflow
 _SINGLE = np.dtype(np.float32)
@@ -71,7 +80,8 @@ class Chunk:
     Args:
         records: consecutive places of the order that are summed together.
         positions: products that a record contributes to one coordinate of one such sum.
-        pieces: how many such sums hold a record's products for one coordinate; they are added in float64.
+        pieces: how many such sums hold a record's products for one coordinate; they are added in
+            float64.
         joined: how many consecutive chunks at most are added up in float32, before float64.
     """
 
@@ -86,10 +96,11 @@ class Chunk:
 
 
 def most_spread(positions: int) -> float:
-    """The bound on kappa = sum_t |a_t||b_t| / C that an engine holds records to: 2 sqrt(T), or 1 for one position.
+    """The bound on kappa = sum_t |a_t||b_t| / C that an engine holds records to: 2 sqrt(T), or 1
+    for one position.
 
-    Terms that are orthogonal have a spread of at most sqrt(T) times their norm, so only records that cancel by more than half
-    are held back (`raised_squares`).
+    Terms that are orthogonal have a spread of at most sqrt(T) times their norm, so only records
+    that cancel by more than half are held back (`raised_squares`).
 
     >>> most_spread(1), most_spread(64)
     (1.0, 16.0)
@@ -99,13 +110,16 @@ def most_spread(positions: int) -> float:
 
 
 def raised_squares(squared_norms: Array, spreads: Array, *, most: float) -> Array:
-    """Squared norms, raised where a record's spread is above `most` times its norm: what `Group.weights` gets.
+    """Squared norms, raised where a record's spread is above `most` times its norm: what
+    `Group.weights` gets.
 
-    With weights w <= C/n for these n, both hold: w |v| <= C and w sum_t |a_t||b_t| <= most * C, over all leaves together.
+    With weights w <= C/n for these n, both hold: w |v| <= C and w sum_t |a_t||b_t| <= most * C,
+    over all leaves together.
 
     Args:
         squared_norms: records x leaves, float64, not below the truth; sensitive.
-        spreads: sum_t |a_t||b_t| of each, not below the truth; where there is one position, the norm. Sensitive.
+        spreads: sum_t |a_t||b_t| of each, not below the truth; where there is one position, the
+            norm. Sensitive.
         most: see `most_spread`; public.
 
     >>> raised_squares(np.array([[1.0, 1.0]]), np.array([[8.0, 1.0]]), most=4.0).round(6).tolist()
@@ -133,16 +147,20 @@ def sum_weights(weights: Array, *, scale: float) -> Array:
 
 @lru_cache(1024, typed=True)
 def chunk_for(positions: int, spread: float) -> Chunk:
-    """The chunk with the most terms, up to 1024, then the most chunks joined, that add at most 1 % of the clip norm.
+    """The chunk with the most terms, up to 1024, then the most chunks joined, that add at most 1 %
+    of the clip norm.
 
         (gamma(r t + 2) (4 r - 1) + gamma(S) (1 + gamma(r t + 2)) (4 r S - 1)) kappa <= 0.01,       gamma(n) = n u / (1 - n u)
 
-    r and S are powers of two. Positions beyond t go into further pieces of about equal length; these are not joined.
-    S chunks of r places err far less than one of r S: a number is rounded r t + S times, not r t S times.
+    r and S are powers of two. Positions beyond t go into further pieces of about equal length;
+    these are not joined.
+    S chunks of r places err far less than one of r S: a number is rounded r t + S times, not r t S
+        times.
 
     Args:
         positions: T; public.
-        spread: kappa, usually `most_spread` of the most positions in the group; not used where T is 1, which has none. Public.
+        spread: kappa, usually `most_spread` of the most positions in the group; not used where T is
+            1, which has none. Public.
 
     >>> chunk_for(1, 1.0)
     Chunk(records=128, positions=1, pieces=1, joined=8)
@@ -158,13 +176,17 @@ def chunk_for(positions: int, spread: float) -> Chunk:
     records = 1
     while records <= _MOST_TERMS:
         allowed = _EXCESS / ((2 * _CHANGED * records - 1) * kappa)
-        terms = min(int(allowed / (1 + allowed) / UNIT[_SINGLE]) - 2, _MOST_TERMS)  # gamma(n) <= allowed
+        terms = min(
+            int(allowed / (1 + allowed) / UNIT[_SINGLE]) - 2, _MOST_TERMS
+        )  # gamma(n) <= allowed
         fit = min(count, terms // records)
         if fit < 1:
             break
         pieces = -(-count // fit)
         chunk = Chunk(records, -(-count // pieces), pieces)
-        best = max(best, chunk, key=lambda one: one.records * one.positions)  # of equal ones the first: fewer pieces
+        best = max(
+            best, chunk, key=lambda one: one.records * one.positions
+        )  # of equal ones the first: fewer pieces
         records *= 2
     return replace(best, joined=_joined(best, kappa))
 
@@ -183,9 +205,11 @@ def _joined(chunk: Chunk, kappa: Fraction) -> int:
 
 
 def lookups(positions: int, size: int, records: int) -> Chunk:
-    """How the rows of a table are summed: in float64, at most size * positions to one number in a pass, then passes.
+    """How the rows of a table are summed: in float64, at most size * positions to one number in a
+    pass, then passes.
 
-    Together at most size * T + L additions of one number, L the most records of a sample: as many as L * pieces.
+    Together at most size * T + L additions of one number, L the most records of a sample: as many
+    as L * pieces.
 
     Args:
         positions: T; public.
@@ -208,26 +232,31 @@ def inner_group(
     grid: Grid,
     row_drift: float = ROW_DRIFT,
 ) -> Group:
-    """The same group with the clip norm that records are to be clipped to, so that sums move by at most the group's own.
+    """The same group with the clip norm that records are to be clipped to, so that sums move by at
+    most the group's own.
 
-    Guarantee: an engine that keeps to docs/proofs/sums.md, section 6, and takes weights from the inner group, has sums on the
-    grid whose sensitivity is at most group.clip_norm, for samples of at most `records` records. So noise, event and scales stay
-    those of `group`.
+    Guarantee: an engine that keeps to docs/proofs/sums.md, section 6, and takes weights from the
+    inner group, has sums on the grid whose sensitivity is at most group.clip_norm, for samples of
+    at most `records` records. So noise, event and scales stay those of `group`.
 
     Args:
         group: as it is charged; public. One that is not private comes back as it is.
         dimension: coordinates of all its leaves together; public.
-        chunks: of all its leaves; leaves with the same chunk.records are cut at the same places, and joined alike if they have
-            the same chunk.joined. Public.
-        spread: kappa that records are held to, over all leaves together (`raised_squares`); a chunk of one position in one
-            piece has spread 1. Public.
-        records: most records of a sample: the limit of the policy, or the number of records of the data set; public.
+        chunks: of all its leaves; leaves with the same chunk.records are cut at the same places,
+            and joined alike if they have the same chunk.joined. Public.
+        spread: kappa that records are held to, over all leaves together (`raised_squares`); a chunk
+            of one position in one piece has spread 1. Public.
+        records: most records of a sample: the limit of the policy, or the number of records of the
+            data set; public.
         grid: on which the sum is noised; public.
-        row_drift: most that a record's contribution changes when it stands in another row of a microbatch, in units of the clip
-            norm: a matrix product may round rows in different ways. One record of a sample may have to move. Public.
+        row_drift: most that a record's contribution changes when it stands in another row of a
+            microbatch, in units of the clip
+            norm: a matrix product may round rows in different ways. One record of a sample may have
+                to move. Public.
 
     Raises:
-        NumericsError: it would cost more than a tenth of the clip norm, or numbers that float32 does not hold.
+        NumericsError: it would cost more than a tenth of the clip norm, or numbers that float32
+            does not hold.
 
     >>> group = Group(name="g", leaves=("w",), scales=(1.0,), clip_norm=1.0, noise_std=1.0)
     >>> grid = Grid.for_noise(noise_std=1.0, clip_norm=1.0)
@@ -239,20 +268,35 @@ def inner_group(
         return group
     if group.slots is not None:
         expected = "without slots: averages of slots are clipped, and summed exactly"
-        raise ParameterError(owner="inner_group", name="group", expected=expected, got=f"{group.slots} slots")
+        raise ParameterError(
+            owner="inner_group", name="group", expected=expected, got=f"{group.slots} slots"
+        )
     parts = _parts(chunks, dimension, _checked_spread("inner_group", spread), records)
     error = _NORM_ERROR + check.fraction("inner_group", "row_drift", row_drift, zero=True)
 
     def sensitivity(clip_norm: float) -> float:
-        return float_sum_sensitivity(*parts, clip_norm=clip_norm, grid=grid, norm_error=math.nextafter(error, 1.0))
+        return float_sum_sensitivity(
+            *parts, clip_norm=clip_norm, grid=grid, norm_error=math.nextafter(error, 1.0)
+        )
 
     moved = sensitivity(group.clip_norm)
-    inner = group.clip_norm - (moved - group.clip_norm)  # a sum moves by at least as much as its records: enough at once
+    inner = group.clip_norm - (
+        moved - group.clip_norm
+    )  # a sum moves by at least as much as its records: enough at once
     if not inner >= group.clip_norm * (1.0 - _MOST_LOSS):
         raise NumericsError(
-            expected=f"float32 sums that cost at most {_MOST_LOSS:.0%} of the clip norm {group.clip_norm!r} of {group.name!r}",
-            got=f"{moved / group.clip_norm - 1.0:.1%}, for samples of up to {records} records and {dimension} coordinates",
-            do="Sample with TruncatedPoisson, whose limit is small, sum in smaller chunks, or declare numerics idealised.",
+            expected=(
+                f"float32 sums that cost at most {_MOST_LOSS:.0%} of the clip norm "
+                f"{group.clip_norm!r} of {group.name!r}"
+            ),
+            got=(
+                f"{moved / group.clip_norm - 1.0:.1%}, for samples of up to {records} records and "
+                f"{dimension} coordinates"
+            ),
+            do=(
+                "Sample with TruncatedPoisson, whose limit is small, sum in smaller chunks, or "
+                "declare numerics idealised."
+            ),
         )
     while sensitivity(inner) > group.clip_norm:
         inner = math.nextafter(inner, 0.0)
@@ -260,12 +304,20 @@ def inner_group(
     return replace(group, clip_norm=inner)
 
 
-def _parts(chunks: Collection[Chunk], dimension: int, spread: float, records: int) -> list[FloatSum]:
-    """One part for each way to cut and join: where it is the same, neighbours differ in the same chunks of all leaves."""
+def _parts(
+    chunks: Collection[Chunk], dimension: int, spread: float, records: int
+) -> list[FloatSum]:
+    """One part for each way to cut and join: where it is the same, neighbours differ in the same
+    chunks of all leaves.
+    """
     if not chunks:
-        raise ParameterError(owner="inner_group", name="chunks", expected="at least one", got="none")
+        raise ParameterError(
+            owner="inner_group", name="chunks", expected="at least one", got="none"
+        )
     checked = [check.instance("inner_group", "chunks", chunk, Chunk) for chunk in chunks]
-    most = check.whole("inner_group", "records", records, least=1) + 1  # a neighbour may have one more
+    most = (
+        check.whole("inner_group", "records", records, least=1) + 1
+    )  # a neighbour may have one more
     parts: list[FloatSum] = []
     for size, joined in sorted({(chunk.records, chunk.joined) for chunk in checked}):
         alike = [chunk for chunk in checked if (chunk.records, chunk.joined) == (size, joined)]
@@ -275,7 +327,9 @@ def _parts(chunks: Collection[Chunk], dimension: int, spread: float, records: in
                 records=most,
                 microbatch=min(size, most),
                 dtype=_SINGLE,
-                dimension=0 if parts else dimension,  # what follows from it depends on the sum over parts only
+                dimension=0
+                if parts
+                else dimension,  # what follows from it depends on the sum over parts only
                 terms=max(chunk.positions for chunk in alike),
                 pieces=max(chunk.pieces for chunk in alike),
                 joined=joined,
@@ -290,10 +344,20 @@ def _refuse_small(group: Group, clip_norm: float, dimension: int, positions: int
     """Where weights, or weighted vectors, would leave the range of float32."""
     least = positions * math.sqrt(dimension) * LARGEST_INPUT * _LOST / _LOST_SHARE
     heaviest = 1.0 if group.clipping is Clipping.CLIP else clip_norm / group.stability
-    if not (clip_norm >= least and heaviest / min(group.scales) <= LARGEST_INPUT and max(group.scales) <= LARGEST_INPUT):
+    if not (
+        clip_norm >= least
+        and heaviest / min(group.scales) <= LARGEST_INPUT
+        and max(group.scales) <= LARGEST_INPUT
+    ):
         raise NumericsError(
-            expected=f"a clip norm of at least {least:.3g}, scales and weights within a factor of 2^60 of 1, as float32 needs",
-            got=f"clip norm {clip_norm!r}, scales from {min(group.scales)!r} to {max(group.scales)!r}",
+            expected=(
+                f"a clip norm of at least {least:.3g}, scales and weights within a factor of 2^60 "
+                "of 1, as float32 needs"
+            ),
+            got=(
+                f"clip norm {clip_norm!r}, scales from {min(group.scales)!r} to "
+                f"{max(group.scales)!r}"
+            ),
             do="Rescale the records, or the loss.",
         )
 

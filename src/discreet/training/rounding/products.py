@@ -1,6 +1,7 @@
 """Sums of products over records, cut as docs/proofs/sums.md, section 6, asks for.
 
-    piece (r records, t positions) ──product──> float32 ──+ up to S pieces──> float32 ──> float64, or as it is if it is all
+    piece (r records, t positions) ──product──> float32 ──+ up to S pieces──> float32 ──> float64,
+    or as it is if it is all
 
 Legend: m records, T positions, p inputs, q outputs, P numbers of a value. All of it is sensitive.
 """
@@ -21,7 +22,8 @@ _BLOCK = 8  # records that convolutions sum together: a chunk must not cut throu
 
 
 def even_places(places: int) -> int:
-    """As many, or up to a percent more or less, if chunks are then of equal size: one function can sum all of them. Public.
+    """As many, or up to a percent more or less, if chunks are then of equal size: one function can
+    sum all of them. Public.
 
     >>> even_places(289), even_places(558), even_places(3)
     (288, 560, 3)
@@ -32,7 +34,9 @@ def even_places(places: int) -> int:
 
 
 def _cut(records: int, chunk: Chunk) -> int:
-    """Records of one piece: of a chunk, or fewer where that makes all pieces equal. Leaves of equal chunks are cut alike."""
+    """Records of one piece: of a chunk, or fewer where that makes all pieces equal. Leaves of equal
+    chunks are cut alike.
+    """
     count = -(-records // chunk.records)
     size = records // max(1, count)
     return size if size * count == records and size % _BLOCK == 0 and size else chunk.records
@@ -80,14 +84,23 @@ def add_outer(total: Tensor, a: Tensor, b: Tensor, weights: Tensor, chunk: Chunk
 
 
 def _add_small(total: Tensor, a: Tensor, b: Tensor, chunk: Chunk, size: int) -> int:
-    """Add whole pieces of a small product by one function; gives how many records these are. Into float32: all, or none."""
+    """Add whole pieces of a small product by one function; gives how many records these are. Into
+    float32: all, or none.
+    """
     records = a.shape[0]
     count = records // size
     single = total.dtype != torch.float64
-    if chunk.pieces > 1 or count * total.numel() > _TILE or (count * size < records if single else count < 2):
+    if (
+        chunk.pieces > 1
+        or count * total.numel() > _TILE
+        or (count * size < records if single else count < 2)
+    ):
         return 0
     done = count * size
-    a_nKp, b_nKq = ((x if done == records else x[:done]).reshape(count, size * x.shape[1], x.shape[2]) for x in (a, b))
+    a_nKp, b_nKq = (
+        (x if done == records else x[:done]).reshape(count, size * x.shape[1], x.shape[2])
+        for x in (a, b)
+    )
     total.add_(torch.bmm(b_nKq.mT, a_nKp).sum(0, dtype=total.dtype))
     return done
 
@@ -109,14 +122,17 @@ def _joined(a: Tensor, b: Tensor, chunk: Chunk, size: int) -> Iterator[list[tupl
 def _weighted(values: Tensor, weights: Tensor) -> Tensor:
     """w_i v_i, rounded once, record after record in memory."""
     factors = weights.to(values.dtype).reshape(-1, *[1] * (values.ndim - 1))
-    return torch.mul(values, factors, out=torch.empty(values.shape, dtype=values.dtype, device=values.device))
+    return torch.mul(
+        values, factors, out=torch.empty(values.shape, dtype=values.dtype, device=values.device)
+    )
 
 
 def add_rows(total: Tensor, values: Tensor, weights: Tensor, chunk: Chunk) -> None:
     """total += sum_i w_i v_i, piece by piece.
 
     Args:
-        total: (P,), contiguous; float64, or of the values' own type, and zero, where there is `one_sum`.
+        total: (P,), contiguous; float64, or of the values' own type, and zero, where there is
+            `one_sum`.
         values: (m, P).
         weights: (m,), float64.
         chunk: how records are cut.
@@ -125,7 +141,9 @@ def add_rows(total: Tensor, values: Tensor, weights: Tensor, chunk: Chunk) -> No
     records = values.shape[0]
     size = _cut(records, chunk)
     whole = records // size * size
-    evenly = whole == records or total.dtype == torch.float64  # float32 holds one sum only: all of it, or piece by piece
+    evenly = (
+        whole == records or total.dtype == torch.float64
+    )  # float32 holds one sum only: all of it, or piece by piece
     if whole and evenly and values.is_contiguous() and values.numel() <= _TILE:
         rows, factors = (values, narrow) if whole == records else (values[:whole], narrow[:whole])
         pieces = rows.view(-1, size, values.shape[1])  # many small ones, by one function

@@ -1,4 +1,6 @@
-"""Values that are added to or multiplied with records, number by number, and values that are repeated for each record."""
+"""Values that are added to or multiplied with records, number by number, and values that are
+repeated for each record.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ __all__ = ["elementwise", "expand", "masked_fill"]
 
 
 def elementwise(call: Call) -> Any:
-    """A function of numbers in equal places: each value gets one copy for each record, broadcast as before."""
+    """A function of numbers in equal places: each value gets one copy for each record, broadcast as
+    before.
+    """
     axes = max(tensor.ndim for tensor in call.tensors)
     place = _common_place(call, axes)
     if call.name.endswith("_") and call.value(call.args[0]) is not None:
@@ -58,7 +62,9 @@ def masked_fill(call: Call) -> Any:
     """A value in the places of a mask."""
     x, mask, value = (call.get(i, name) for i, name in enumerate(("input", "mask", "value")))
     args = (mask, value, x)
-    return elementwise(replace(call, func=torch.where, args=args, kwargs={}, tensors=tensors_in(args)))
+    return elementwise(
+        replace(call, func=torch.where, args=args, kwargs={}, tensors=tensors_in(args))
+    )
 
 
 def expand(call: Call) -> Tensor:
@@ -70,14 +76,17 @@ def expand(call: Call) -> Tensor:
     if value is None or place is None or not place.clear:
         raise OneByOne(f"{call.name} repeats something else than a value for each record")
     y = call.func(tensor.detach(), *call.args[1:], **call.kwargs)
-    own = place.dim - (y.ndim - tensor.ndim)  # the record axis in the value, if it is there, with size 1
+    own = place.dim - (
+        y.ndim - tensor.ndim
+    )  # the record axis in the value, if it is there, with size 1
 
     def make(gradient: Tensor) -> Factor:
         rows = wide(gradient).movedim(place.dim, 0)
         rest = tensor.shape if own < 0 else tensor.shape[:own] + tensor.shape[own + 1 :]
         return Dense(_summed(rows, (call.m, *rest)).reshape(call.m, *tensor.shape))
 
-    # A copy, also for one record: what comes next may change it in place, and the parameter must stay as it is.
+    # A copy, also for one record: what comes next may change it in place, and the parameter must
+    # stay as it is.
     return call.tap(y.clone(memory_format=torch.contiguous_format), (value, make), rows=place)
 
 
@@ -87,5 +96,9 @@ def _summed(rows: Tensor, shape: tuple[int, ...]) -> Tensor:
     rows = rows.sum(tuple(range(1, 1 + lead))) if lead else rows
     for dim in range(1, len(shape)):
         if shape[dim] != rows.shape[dim]:
-            rows = torch.unflatten(rows, dim, (-1, shape[dim])).sum(dim) if shape[dim] > 1 else rows.sum(dim, keepdim=True)
+            rows = (
+                torch.unflatten(rows, dim, (-1, shape[dim])).sum(dim)
+                if shape[dim] > 1
+                else rows.sum(dim, keepdim=True)
+            )
     return rows

@@ -1,6 +1,8 @@
-"""One function in which weights met records, as rules see it; and what the backward pass makes of it.
+"""One function in which weights met records, as rules see it; and what the backward pass makes of
+it.
 
-    forward: weights enter detached, every output gets an identity node ──> backward: each node's gradient makes a factor
+    forward: weights enter detached, every output gets an identity node ──> backward: each node's
+        gradient makes a factor
 
 Legend: m records.
 """
@@ -36,13 +38,16 @@ class WrongGuess(OneByOne):
     """
 
     def __init__(self, number: int) -> None:
-        super().__init__("a weight is repeated as often as there are records, but not for each of them")
+        super().__init__(
+            "a weight is repeated as often as there are records, but not for each of them"
+        )
         self.number = number
 
 
 @dataclass(slots=True, eq=False)
 class Use:
-    """One value met records once: the number of the call, and its gradients once the backward pass has come by.
+    """One value met records once: the number of the call, and its gradients once the backward pass
+    has come by.
 
     `dtype` is the precision in which the gradient arrived, as autocast may have it.
     """
@@ -82,17 +87,30 @@ class Uses:
         self._finish = finish
         self._hold = hold
 
-    def receiver(self, call: Call, pairs: Iterable[tuple[Value, Make]], rows: Rows, watched: Sequence[Tensor] = ()) -> Receiver:
-        """What turns the gradient of an output into factors. Each `Make` is let go of once it was used.
+    def receiver(
+        self,
+        call: Call,
+        pairs: Iterable[tuple[Value, Make]],
+        rows: Rows,
+        watched: Sequence[Tensor] = (),
+    ) -> Receiver:
+        """What turns the gradient of an output into factors. Each `Make` is let go of once it was
+        used.
 
         Args:
             call: in which values met records.
             pairs: the values, and what makes a factor of each from the gradient.
             rows: where the records must be in the gradient, or it is not one for each record.
-            watched: arguments that a `Make` holds, which must not change in place; autograd watches over its own.
+            watched: arguments that a `Make` holds, which must not change in place; autograd watches
+                over its own.
         """
         # Not the call, which holds its arguments.
-        number, name, guessed, believed = call.number, call.name, call.guess is not None, own_rule(call.func) is None
+        number, name, guessed, believed = (
+            call.number,
+            call.name,
+            call.guess is not None,
+            own_rule(call.func) is None,
+        )
         waiting = [(Use(value, number), make) for value, make in pairs]
         self.uses += [use for use, _ in waiting]
         if self._hold is not None:
@@ -103,7 +121,9 @@ class Uses:
 
         def receive(gradient: Tensor) -> None:
             if not waiting or self.forward:
-                raise OneByOne("the model is differentiated within its own forward pass, or more than once")
+                raise OneByOne(
+                    "the model is differentiated within its own forward pass, or more than once"
+                )
             with no_functions(), out_of_sight():  # none of this is an operation of the user's
                 if self._marks_of(used) != before:
                     raise OneByOne(f"an argument of {name} was changed in place after it was used")
@@ -118,7 +138,8 @@ class Uses:
             while waiting:
                 use, make = waiting.pop(0)
                 use.dtype = gradient.dtype
-                # The rules of the library are believed; of a user's it is proved that its factors have rows, too.
+                # The rules of the library are believed; of a user's it is proved that its factors
+                # have rows, too.
                 factor = None if believed else make(plain)
                 with no_functions(), out_of_sight():
                     if factor is not None:
@@ -132,7 +153,9 @@ class Uses:
         for field in fields(factor):
             part = getattr(factor, field.name)
             if isinstance(part, Tensor):
-                self.proof.require_rows(part, Rows(0), f"what the rule of {name} makes of a gradient")
+                self.proof.require_rows(
+                    part, Rows(0), f"what the rule of {name} makes of a gradient"
+                )
             elif is_dataclass(part):
                 self._require_rows(part, name)
 
@@ -161,8 +184,9 @@ class Call:
         kwargs: its keyword arguments.
         axes: where the records are in each tensor among them, by `id`; None for a public one.
         tensors: among the arguments, in a fixed order.
-        guess: where the records would be in the result, if a weight meets constants alone that seem to have an entry for
-            each record, as a class token that is repeated; the gradient shows whether that is so.
+        guess: where the records would be in the result, if a weight meets constants alone that seem
+            to have an entry for each record, as a class token that is repeated; the gradient shows
+            whether that is so.
     """
 
     uses: Uses
@@ -212,7 +236,11 @@ class Call:
 
     def rows_in(self) -> list[tuple[Tensor, Rows]]:
         """The tensors among the arguments that hold records, and where."""
-        return [(tensor, rows) for tensor in self.others() if (rows := self.axes[id(tensor)]) is not None]
+        return [
+            (tensor, rows)
+            for tensor in self.others()
+            if (rows := self.axes[id(tensor)]) is not None
+        ]
 
     def plain(self, thing: Any) -> Any:
         """An argument as the function may have it: a value without its gradient."""
@@ -244,8 +272,12 @@ class Call:
         split: Tensor = tensor.unflatten(place.dim, (place.outer, self.m, place.inner))  # type: ignore[no-untyped-call]
         return split.movedim(place.dim + 1, 0)
 
-    def tap(self, out: Tensor, *pairs: tuple[Value | None, Make], rows: Rows | None = None) -> Tensor:
-        """The output, whose gradient makes the factor of each value. `rows`: its records, where it is public itself."""
+    def tap(
+        self, out: Tensor, *pairs: tuple[Value | None, Make], rows: Rows | None = None
+    ) -> Tensor:
+        """The output, whose gradient makes the factor of each value. `rows`: its records, where it
+        is public itself.
+        """
         place = self.state_of(out) if rows is None else rows
         values = [(value, make) for value, make in pairs if value is not None]
         if not values:
@@ -264,10 +296,14 @@ class Call:
 
 
 Rule: TypeAlias = Callable[[Call], Any]
-"""From a call to its result, whose gradient is caught (`Call.tap`, `Call.copies`). Raises `OneByOne` where it cannot."""
+"""From a call to its result, whose gradient is caught (`Call.tap`, `Call.copies`). Raises
+`OneByOne` where it cannot.
+"""
 
 
 def own_rule(func: Any) -> Rule | None:
-    """The rule that a user gave to a function of theirs (`discreet.training.register_rule`); None for all others."""
+    """The rule that a user gave to a function of theirs (`discreet.training.register_rule`); None
+    for all others.
+    """
     rule: Rule | None = getattr(func, "_discreet_rule", None)
     return rule

@@ -15,7 +15,9 @@ __all__ = ["changes_in_place", "one_copy_each"]
 
 
 def one_copy_each(call: Call) -> Any:
-    """Any function, by vmap over records, with one copy of every value for each: exact, whatever the function computes."""
+    """Any function, by vmap over records, with one copy of every value for each: exact, whatever
+    the function computes.
+    """
     outs = _result_axes(call)
     arguments: list[Tensor] = []
     dims: list[int | None] = []
@@ -29,18 +31,29 @@ def one_copy_each(call: Call) -> Any:
             dims.append(None if rows is None else rows.dim)
         else:
             raise OneByOne(f"{call.name} has an argument without a clear record axis")
-    # Inside, a value has no axis for records, and everything else has one of length 1, as in a batch of one record.
-    places = [None if call.value(tensor) is not None else dim for tensor, dim in zip(call.tensors, dims, strict=True)]
+    # Inside, a value has no axis for records, and everything else has one of length 1, as in a
+    # batch of one record.
+    places = [
+        None if call.value(tensor) is not None else dim
+        for tensor, dim in zip(call.tensors, dims, strict=True)
+    ]
 
     def of_one_record(*parts: Tensor) -> Any:
-        left = [part if dim is None else part.unsqueeze(dim) for part, dim in zip(parts, places, strict=True)]
+        left = [
+            part if dim is None else part.unsqueeze(dim)
+            for part, dim in zip(parts, places, strict=True)
+        ]
         out = call.func(*refilled(call.args, left), **refilled(call.kwargs, left))
         results = tensors_in(out)
-        rows = tuple(_only_row(call, result, dim) for result, dim in zip(results, outs, strict=True))
+        rows = tuple(
+            _only_row(call, result, dim) for result, dim in zip(results, outs, strict=True)
+        )
         return rows[0] if isinstance(out, Tensor) else rows
 
     out_dims = outs[0] if len(outs) == 1 else tuple(outs)
-    return torch.vmap(of_one_record, in_dims=tuple(dims), out_dims=out_dims, randomness="different")(*arguments)
+    return torch.vmap(
+        of_one_record, in_dims=tuple(dims), out_dims=out_dims, randomness="different"
+    )(*arguments)
 
 
 def _result_axes(call: Call) -> list[int]:
@@ -57,7 +70,9 @@ def _result_axes(call: Call) -> list[int]:
 
 
 def _only_row(call: Call, result: Tensor, dim: int) -> Tensor:
-    if result.shape[dim] != 1:  # the number of records is among the arguments, as in tile(p, (m, 1))
+    if (
+        result.shape[dim] != 1
+    ):  # the number of records is among the arguments, as in tile(p, (m, 1))
         raise OneByOne(f"{call.name} makes more than one row of one record")
     return result.squeeze(dim)
 

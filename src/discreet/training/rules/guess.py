@@ -1,8 +1,10 @@
-"""Weights that are repeated for each record before they meet one: a class token, prompts, an embedding of constant ids.
+"""Weights that are repeated for each record before they meet one: a class token, prompts, an
+embedding of constant ids.
 
-Nothing of a record is in such a call, so the proof cannot say which axis will tell the record. It is guessed from sizes: a new
-axis as long as there are records. A wrong guess cannot harm: the gradient that comes back must have its records along this
-axis, by the proof, or the guess is dropped and the pass repeated (`WrongGuess`).
+Nothing of a record is in such a call, so the proof cannot say which axis will tell the record. It
+is guessed from sizes: a new axis as long as there are records. A wrong guess cannot harm: the
+gradient that comes back must have its records along this axis, by the proof, or the guess is
+dropped and the pass repeated (`WrongGuess`).
 """
 
 from __future__ import annotations
@@ -21,11 +23,15 @@ _Guess: TypeAlias = tuple[Rows, dict[int, Rows | None]]
 """The record axis of the result, and of each argument."""
 
 _EXPANDING = frozenset({"broadcast_to", "expand", "expand_as", "repeat", "tile"})
-_ENTRY_BY_ENTRY = frozenset({"add", "addcmul", "div", "mul", "multiply", "sub", "subtract", "true_divide", "where"})
+_ENTRY_BY_ENTRY = frozenset(
+    {"add", "addcmul", "div", "mul", "multiply", "sub", "subtract", "true_divide", "where"}
+)
 
 
 def repeated_axes(call: Call) -> _Guess | None:
-    """Where records could be in a call of a value with constants; None if no axis is as long as there are records."""
+    """Where records could be in a call of a value with constants; None if no axis is as long as
+    there are records.
+    """
     if call.name in _EXPANDING:
         return _expanded(call)
     if call.name == "embedding" and isinstance(call.get(1, "indices"), Tensor):
@@ -44,7 +50,8 @@ def _axis(call: Call, tensor: Tensor) -> int | None:
 def _along(call: Call, tensor: Tensor, dim: int | None) -> _Guess | None:
     if dim is None or call.value(tensor) is not None:
         return None
-    # A constant that differs from record to record would send the gradient of a record to where its place says.
+    # A constant that differs from record to record would send the gradient of a record to where its
+    # place says.
     if not uniform(tensor, Rows(dim), call.m):
         return None
     axes: dict[int, Rows | None] = dict.fromkeys(call.axes)
@@ -72,7 +79,9 @@ def _entry_by_entry(call: Call) -> _Guess | None:
         dim = _axis(call, tensor)
         if dim is None or tensor.ndim < axes:
             continue
-        shapes = [(1,) * (axes - value.tensor.ndim) + tuple(value.tensor.shape) for value in call.values()]
+        shapes = [
+            (1,) * (axes - value.tensor.ndim) + tuple(value.tensor.shape) for value in call.values()
+        ]
         if all(shape[dim] == 1 for shape in shapes):
             return _along(call, tensor, dim)
     return None

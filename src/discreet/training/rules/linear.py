@@ -38,14 +38,25 @@ def linear(call: Call) -> Tensor:
     def of_weight(gradient: Tensor) -> Factor:
         return Outer(*_alike(a_mTp, positions(call.rows(gradient, like=x))), tuple(weight.shape))
 
-    return call.tap(y, (call.value(weight), of_weight), (call.value(bias), lambda g: bias_factor(call.rows(g, like=x))))
+    return call.tap(
+        y,
+        (call.value(weight), of_weight),
+        (call.value(bias), lambda g: bias_factor(call.rows(g, like=x))),
+    )
 
 
 def bilinear(call: Call) -> Tensor:
     """y_k = x1^T W_k x2 + c_k, with any axes between the records and the inputs."""
-    x1, x2, weight, bias = (call.get(i, name) for i, name in enumerate(("input1", "input2", "weight", "bias")))
+    x1, x2, weight, bias = (
+        call.get(i, name) for i, name in enumerate(("input1", "input2", "weight", "bias"))
+    )
     axis = call.axes[id(x1)]
-    if call.value(x1) is not None or call.value(x2) is not None or axis is None or axis != call.axes[id(x2)]:
+    if (
+        call.value(x1) is not None
+        or call.value(x2) is not None
+        or axis is None
+        or axis != call.axes[id(x2)]
+    ):
         return _other(call)
     if axis.dim == x1.ndim - 1 or call.axes[id(weight)] is not None:
         raise OneByOne("a bilinear map without a clear record axis")
@@ -54,9 +65,15 @@ def bilinear(call: Call) -> Tensor:
 
     def of_weight(gradient: Tensor) -> Factor:
         g_mTq = positions(call.rows(gradient, like=x1))
-        return Dense(torch.einsum("mtq,mtp,mtr->mqpr", g_mTq, a_mTp.to(g_mTq.dtype), b_mTr.to(g_mTq.dtype)))
+        return Dense(
+            torch.einsum("mtq,mtp,mtr->mqpr", g_mTq, a_mTp.to(g_mTq.dtype), b_mTr.to(g_mTq.dtype))
+        )
 
-    return call.tap(y, (call.value(weight), of_weight), (call.value(bias), lambda g: bias_factor(call.rows(g, like=x1))))
+    return call.tap(
+        y,
+        (call.value(weight), of_weight),
+        (call.value(bias), lambda g: bias_factor(call.rows(g, like=x1))),
+    )
 
 
 def matmul(call: Call) -> Tensor:
@@ -69,24 +86,39 @@ def matmul(call: Call) -> Tensor:
 
 
 def addmm(call: Call) -> Tensor:
-    """y = c + x W, as in the Conv1D of language models, where rows of all records stand one after the other."""
+    """y = c + x W, as in the Conv1D of language models, where rows of all records stand one after
+    the other.
+    """
     bias, x, weight = call.get(0, "input"), call.get(1, "mat1"), call.get(2, "mat2")
     factors = (call.kwargs.get("beta", 1), call.kwargs.get("alpha", 1))
-    if factors != (1, 1) or call.value(x) is not None or call.axes[id(weight)] is not None or bias.ndim != 1:
+    if (
+        factors != (1, 1)
+        or call.value(x) is not None
+        or call.axes[id(weight)] is not None
+        or bias.ndim != 1
+    ):
         return _other(call)
     _check_axis(call, x)
     return _product(call, x, weight, bias)
 
 
 def _product(call: Call, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    y = x @ call.plain(weight) if bias is None else torch.addmm(call.plain(bias), x, call.plain(weight))
+    y = (
+        x @ call.plain(weight)
+        if bias is None
+        else torch.addmm(call.plain(bias), x, call.plain(weight))
+    )
     a_mTp = _met(call, x)
 
     def of_weight(gradient: Tensor) -> Factor:
         a, b = _alike(a_mTp, positions(call.rows(gradient, like=x)))
         return Outer(b, a, tuple(weight.shape))
 
-    return call.tap(y, (call.value(weight), of_weight), (call.value(bias), lambda g: bias_factor(call.rows(g, like=x))))
+    return call.tap(
+        y,
+        (call.value(weight), of_weight),
+        (call.value(bias), lambda g: bias_factor(call.rows(g, like=x))),
+    )
 
 
 def _met(call: Call, x: Tensor) -> Tensor:

@@ -1,7 +1,8 @@
 """Identity nodes in the autograd graph that catch the gradients passing through them.
 
-A node is made from an `anchor`, a zero-dimensional tensor that requires a gradient: one backward pass towards the anchor visits
-every node once and computes nothing else. What a node catches is handed on at once, so that what is no longer needed is freed.
+A node is made from an `anchor`, a zero-dimensional tensor that requires a gradient: one backward
+pass towards the anchor visits every node once and computes nothing else. What a node catches is
+handed on at once, so that what is no longer needed is freed.
 """
 
 from __future__ import annotations
@@ -24,13 +25,17 @@ def new_anchor(device: torch.device) -> Tensor:
 
 
 def tap(value: Tensor, anchor: Tensor, receive: Receiver) -> Tensor:
-    """The same tensor, whose gradient goes to `receive`. Later changes in place are of no consequence."""
+    """The same tensor, whose gradient goes to `receive`. Later changes in place are of no
+    consequence.
+    """
     out: Tensor = _Tap.apply(value, anchor, receive)  # type: ignore[no-untyped-call]
     return out
 
 
 def spread_out(value: Tensor, shape: tuple[int, ...], anchor: Tensor, receive: Receiver) -> Tensor:
-    """A value without records, as if every record had its own copy: the gradient has the given shape."""
+    """A value without records, as if every record had its own copy: the gradient has the given
+    shape.
+    """
     out: Tensor = _SpreadOut.apply(value, shape, anchor, receive)  # type: ignore[no-untyped-call]
     return out
 
@@ -39,7 +44,9 @@ class _Tap(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, value: Tensor, _anchor: Tensor, receive: Receiver) -> Tensor:
         ctx.receive = receive
-        ctx.mark_dirty(value)  # the same memory, and not a view: it may be changed in place afterwards
+        ctx.mark_dirty(
+            value
+        )  # the same memory, and not a view: it may be changed in place afterwards
         return value
 
     @staticmethod
@@ -51,7 +58,9 @@ class _Tap(torch.autograd.Function):
 
 class _SpreadOut(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, value: Tensor, shape: tuple[int, ...], _anchor: Tensor, receive: Receiver) -> Tensor:
+    def forward(
+        ctx: Any, value: Tensor, shape: tuple[int, ...], _anchor: Tensor, receive: Receiver
+    ) -> Tensor:
         ctx.receive = receive
         return value.expand(shape)
 

@@ -1,7 +1,8 @@
 """The rules by name of torch's function. Every rule is a function of one `Call`.
 
-To add one: a function that computes the output from `call.plain(...)` values and taps it with what makes the factor of each
-value from the output's gradient; its name in `RULES`; a test against a batch-of-one loop.
+To add one: a function that computes the output from `call.plain(...)` values and taps it with what
+makes the factor of each value from the output's gradient; its name in `RULES`; a test against a
+batch-of-one loop.
 """
 
 from __future__ import annotations
@@ -14,7 +15,13 @@ from discreet.training.rules.convolution.rule import convolution, transposed_con
 from discreet.training.rules.copies import one_copy_each
 from discreet.training.rules.embedding import embedding, embedding_bag, getitem
 from discreet.training.rules.linear import addmm, bilinear, linear, matmul
-from discreet.training.rules.normalisation import batch_norm, group_norm, instance_norm, layer_norm, rms_norm
+from discreet.training.rules.normalisation import (
+    batch_norm,
+    group_norm,
+    instance_norm,
+    layer_norm,
+    rms_norm,
+)
 from discreet.training.rules.recurrent.layer import Kind
 from discreet.training.rules.recurrent.rule import recurring
 

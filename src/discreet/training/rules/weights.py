@@ -1,6 +1,8 @@
-"""What a parameter becomes on its way to the records: itself, a view of it, rows of it, or anything computed from parameters.
+"""What a parameter becomes on its way to the records: itself, a view of it, rows of it, or anything
+computed from parameters.
 
-A value holds no records. A factor of a value (its per-record gradients) is lifted to factors of the parameters behind it.
+A value holds no records. A factor of a value (its per-record gradients) is lifted to factors of the
+parameters behind it.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ Region: TypeAlias = tuple[tuple[int, ...], tuple[int, ...], int]
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """A parameter, or a view of it without overlaps: its gradients are numbers of the parameter's own."""
+    """A parameter, or a view of it without overlaps: its gradients are numbers of the parameter's
+    own.
+    """
 
     tensor: Tensor
     leaf: str
@@ -48,7 +52,11 @@ class Looked:
         values = factor.dense().values
         m, width = factor.records, self.region[0][-1]
         ids = self.ids.reshape(1, -1).expand(m, -1)
-        yield self.leaf, self.region, Rows(ids, values.reshape(m, ids.shape[1], width), self.region[0])
+        yield (
+            self.leaf,
+            self.region,
+            Rows(ids, values.reshape(m, ids.shape[1], width), self.region[0]),
+        )
 
 
 @final
@@ -60,17 +68,29 @@ class Computed:
     sources: tuple[tuple[str, Tensor], ...]
 
     def lift(self, factor: Factor) -> Iterator[tuple[str, Region, Factor]]:
-        values = factor.dense().values.reshape(factor.records, *self.tensor.shape).to(self.tensor.dtype)
+        values = (
+            factor.dense().values.reshape(factor.records, *self.tensor.shape).to(self.tensor.dtype)
+        )
         parameters = [parameter for _, parameter in self.sources]
         if not factor.records:
             return
         found: tuple[Tensor | None, ...]
         try:
             found = torch.autograd.grad(
-                self.tensor, parameters, values, is_grads_batched=True, retain_graph=True, allow_unused=True
+                self.tensor,
+                parameters,
+                values,
+                is_grads_batched=True,
+                retain_graph=True,
+                allow_unused=True,
             )
         except RuntimeError:  # a function whose backward cannot take several gradients at once
-            rows = [torch.autograd.grad(self.tensor, parameters, row, retain_graph=True, allow_unused=True) for row in values]
+            rows = [
+                torch.autograd.grad(
+                    self.tensor, parameters, row, retain_graph=True, allow_unused=True
+                )
+                for row in values
+            ]
             found = tuple(_stacked(parts) for parts in zip(*rows, strict=True))
         for (leaf, parameter), gradient in zip(self.sources, found, strict=True):
             if gradient is not None:
@@ -105,15 +125,22 @@ def _whole(shape: tuple[int, ...]) -> Region:
 
 
 def view_of(tensor: Tensor, parameter: Tensor) -> Region | None:
-    """The place of a tensor in a parameter's memory; None if it is not there, or if entries overlap."""
+    """The place of a tensor in a parameter's memory; None if it is not there, or if entries
+    overlap.
+    """
     alike = tensor.dtype == parameter.dtype and tensor.device == parameter.device
     if not alike or not parameter.is_contiguous() or not tensor.numel() or tensor.is_neg():
         return None
     reach = _reach(tensor)
-    if reach is None or tensor.untyped_storage().data_ptr() != parameter.untyped_storage().data_ptr():
+    if (
+        reach is None
+        or tensor.untyped_storage().data_ptr() != parameter.untyped_storage().data_ptr()
+    ):
         return None
     offset = int(tensor.storage_offset() - parameter.storage_offset())
-    if offset < 0 or offset + reach > parameter.numel():  # beside it, in memory that several parameters share
+    if (
+        offset < 0 or offset + reach > parameter.numel()
+    ):  # beside it, in memory that several parameters share
         return None
     return tuple(tensor.shape), tuple(tensor.stride()), offset
 

@@ -1,1 +1,3 @@
-"""Does one record touch another? Proved in every pass, from the operations and not from the numbers."""
+"""Does one record touch another? Proved in every pass, from the operations and not from the
+numbers.
+"""

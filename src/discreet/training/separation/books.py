@@ -11,7 +11,16 @@ from torch import Tensor
 from discreet.training.separation.marks import KEPT, Content, Mark, new_pass, out_of_sight
 from discreet.training.separation.memory import Memory, memory_for, seen_in
 from discreet.training.separation.operation import Operation
-from discreet.training.separation.states import FILLED, NOISE, OWN, PUBLIC, Mixed, Rows, State, is_public
+from discreet.training.separation.states import (
+    FILLED,
+    NOISE,
+    OWN,
+    PUBLIC,
+    Mixed,
+    Rows,
+    State,
+    is_public,
+)
 from discreet.training.separation.table.operands import uniform
 
 __all__ = ["Books", "fill_grown", "sizes_of", "storage_of"]
@@ -83,9 +92,17 @@ class Books:
             content = self.content(tensor)
         else:
             mark: Mark | None = getattr(storage, "_separation", None)
-            content = mark[1] if mark is not None and mark[0] == self.number else self.meet(storage, mark)
+            content = (
+                mark[1] if mark is not None and mark[0] == self.number else self.meet(storage, mark)
+            )
         if type(content) is Memory:
-            return seen_in(content, tensor.storage_offset(), tuple(tensor.shape), tensor.stride(), tensor.element_size())
+            return seen_in(
+                content,
+                tensor.storage_offset(),
+                tuple(tensor.shape),
+                tensor.stride(),
+                tensor.element_size(),
+            )
         state: State = content
         return state
 
@@ -109,7 +126,9 @@ class Books:
             self.reasons.append(why + self._where())
 
     def named(self, state: State, operation: str) -> State:
-        """Of a tensor in which records are joined, with the operation that met it first as the reason."""
+        """Of a tensor in which records are joined, with the operation that met it first as the
+        reason.
+        """
         if isinstance(state, Mixed) and not state.kept and state.why not in self._known:
             return self.mixed(f"{operation}: {state.why}")
         return state
@@ -134,9 +153,11 @@ class Books:
         return True
 
     def fresh(self, result: Tensor, content: Content, operation: Operation) -> None:
-        """Note a public result: of this pass, unless it is a view of something that was there before.
+        """Note a public result: of this pass, unless it is a view of something that was there
+        before.
 
-        Memory that nobody has written may hold anything, also records of earlier passes: it is filled with zeros.
+        Memory that nobody has written may hold anything, also records of earlier passes: it is
+            filled with zeros.
         """
         try:
             storage = result.untyped_storage()
@@ -153,13 +174,17 @@ class Books:
             self.meet(storage, mark)
 
     def retype(self, storage: Any) -> None:
-        """Memory is seen as numbers of another kind: its entries are no longer known to be alike, or drawn by themselves."""
+        """Memory is seen as numbers of another kind: its entries are no longer known to be alike,
+        or drawn by themselves.
+        """
         content = self.content_of(storage)
         if content is NOISE or content is FILLED:
             storage._separation = (self.number, PUBLIC, self.made_here(storage))  # noqa: SLF001  (our own mark)
 
     def overwrite(self, target: Tensor, content: Content) -> None:
-        """Public values were written into public memory: they are random, or alike, only where all was overwritten."""
+        """Public values were written into public memory: they are random, or alike, only where all
+        was overwritten.
+        """
         storage = target.untyped_storage()
         before = self.content_of(storage)
         if not self.made_here(storage) or before is OWN:
@@ -169,8 +194,12 @@ class Books:
         else:
             self.set(storage, content if _is_whole(target, storage) else PUBLIC)
 
-    def write(self, target: Tensor, state: State, operation: str, constants: Tensor | None = None) -> None:
-        """An operation wrote values in this state into a view, which held these constants before if it was public."""
+    def write(
+        self, target: Tensor, state: State, operation: str, constants: Tensor | None = None
+    ) -> None:
+        """An operation wrote values in this state into a view, which held these constants before if
+        it was public.
+        """
         storage = target.untyped_storage()
         before = self.content_of(storage)
         if isinstance(state, Mixed) and state.kept:
@@ -204,7 +233,9 @@ class Books:
         return content
 
     def _fits(self, target: Tensor, seen: State, state: State) -> bool:
-        """Whether records were written where they were before; or constants, the same for every record."""
+        """Whether records were written where they were before; or constants, the same for every
+        record.
+        """
         if not is_public(state):
             return seen == state
         if not isinstance(seen, Rows):
@@ -213,10 +244,11 @@ class Books:
         return uniform(target, seen, self.count)
 
     def assign_noise(self, tensors: Iterable[Tensor]) -> bool:
-        """Count random numbers to records, where there is an axis for them: entry i belongs to record i from now on.
+        """Count random numbers to records, where there is an axis for them: entry i belongs to
+        record i from now on.
 
-        They are drawn alike for all records, and a record takes its own along wherever it stands (docs/proofs/sums.md,
-        section 3). Whether one of the tensors was assigned.
+        They are drawn alike for all records, and a record takes its own along wherever it stands
+        (docs/proofs/sums.md, section 3). Whether one of the tensors was assigned.
         """
         assigned = False
         length = self.count * self.inner
@@ -231,13 +263,17 @@ class Books:
         return assigned
 
     def assign(self, tensor: Tensor, rows: Rows) -> None:
-        """Random numbers met records along an axis: from now on they belong to these records, and to no others."""
+        """Random numbers met records along an axis: from now on they belong to these records, and
+        to no others.
+        """
         storage = tensor.untyped_storage()
         if self.content_of(storage) is NOISE:
             self.set(storage, self._placed(tensor, rows))
 
     def share(self, tensor: Tensor) -> None:
-        """Random numbers met records, the same ones for all: they belong to nobody, and later to none of them."""
+        """Random numbers met records, the same ones for all: they belong to nobody, and later to
+        none of them.
+        """
         storage = tensor.untyped_storage()
         if self.content_of(storage) is NOISE:
             storage._separation = (self.number, PUBLIC, self.made_here(storage))  # type: ignore[attr-defined]  # noqa: SLF001
@@ -267,7 +303,9 @@ def sizes_of(tensors: Iterable[Tensor]) -> list[int]:
 
 
 def fill_grown(tensors: Iterable[Tensor], sizes: Iterable[int]) -> None:
-    """Fill with zeros what storages have grown by since they had these sizes: it may hold what records left there."""
+    """Fill with zeros what storages have grown by since they had these sizes: it may hold what
+    records left there.
+    """
     for tensor, size in zip(tensors, sizes, strict=False):
         storage = tensor.untyped_storage()
         if storage.nbytes() > size:
@@ -276,9 +314,13 @@ def fill_grown(tensors: Iterable[Tensor], sizes: Iterable[int]) -> None:
 
 
 def _was_uniform(target: Tensor, constants: Tensor, memory: Memory) -> bool:
-    """Whether a storage had the same bytes for every record before these constants in it were overwritten."""
+    """Whether a storage had the same bytes for every record before these constants in it were
+    overwritten.
+    """
     with out_of_sight():
-        flat = torch.empty(0, dtype=target.dtype, device=target.device).set_(target.untyped_storage())
+        flat = torch.empty(0, dtype=target.dtype, device=target.device).set_(
+            target.untyped_storage()
+        )
         entries = flat.clone()
         entries.as_strided(target.shape, target.stride(), target.storage_offset()).copy_(constants)
         each = memory.step // entries.element_size()
@@ -294,7 +336,8 @@ def _is_whole(tensor: Tensor, storage: Any) -> bool:
         return False
     if tensor.is_contiguous():
         return True
-    # As many entries as there are, but perhaps some twice: then strides are no running products of sizes.
+    # As many entries as there are, but perhaps some twice: then strides are no running products of
+    # sizes.
     length = 1
     for stride, entries in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
         if entries != 1 and stride != length:

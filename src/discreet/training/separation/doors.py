@@ -1,8 +1,9 @@
 """Ways by which a number of a record could leave a pass for Python, past the dispatcher.
 
-Most of them are operations that the proof sees (`item`, truth values, `equal`). Some are not: `numpy`, `tolist`, printing,
-pickling. They are functions of a tensor, so a function mode of torch sees them. The rule is a list of what is allowed: a
-function of a secret tensor that gives no tensor lets it out, unless what it tells is metadata.
+Most of them are operations that the proof sees (`item`, truth values, `equal`). Some are not:
+`numpy`, `tolist`, printing, pickling. They are functions of a tensor, so a function mode of torch
+sees them. The rule is a list of what is allowed: a function of a secret tensor that gives no tensor
+lets it out, unless what it tells is metadata.
 """
 
 from __future__ import annotations
@@ -99,7 +100,9 @@ _METADATA = frozenset(
 )
 """Functions whose answers that are no tensors depend on shapes, types and the graph alone."""
 
-_METADATA_PROPERTIES = frozenset({"shape", "ndim", "dtype", "device", "layout", "requires_grad", "is_leaf", "_version"})
+_METADATA_PROPERTIES = frozenset(
+    {"shape", "ndim", "dtype", "device", "layout", "requires_grad", "is_leaf", "_version"}
+)
 """Properties that are no tensors."""
 
 _PAST_THE_DISPATCHER = frozenset(
@@ -126,13 +129,18 @@ _PAST_THE_DISPATCHER = frozenset(
         "_ctc_loss",
     ]
 )
-"""Functions that give tensors and read numbers, or copy memory, where the dispatcher does not look."""
+"""Functions that give tensors and read numbers, or copy memory, where the dispatcher does not look.
+"""
 
-_HANDS_OUT_MEMORY = frozenset({"numpy", "__array__", "data_ptr", "storage", "untyped_storage", "_typed_storage", "__dlpack__"})
+_HANDS_OUT_MEMORY = frozenset(
+    {"numpy", "__array__", "data_ptr", "storage", "untyped_storage", "_typed_storage", "__dlpack__"}
+)
 """Functions by which Python could look at memory later, when records have been written into it."""
 
 _PUBLIC_KERNELS = frozenset({"mkldnn_rnn_layer", "native_group_norm"})
-"""Kernels that have names as if they were for everybody. That of group norms takes it that weights lie one after the other."""
+"""Kernels that have names as if they were for everybody. That of group norms takes it that weights
+lie one after the other.
+"""
 
 _CHECKED_KERNELS = frozenset(
     [
@@ -154,12 +162,16 @@ _CHECKED_KERNELS = frozenset(
         "convolution_backward",
     ]
 )
-"""Internal operations that check their arguments, or whose rules do, and that models are known to call."""
+"""Internal operations that check their arguments, or whose rules do, and that models are known to
+call.
+"""
 
 _ENTRY_BY_ENTRY = RULES["pointwise"]
 
 _CHECKS = frozenset({"one_hot"})
-"""Functions that look at numbers to raise an error, and for nothing else, if they are told the number of classes."""
+"""Functions that look at numbers to raise an error, and for nothing else, if they are told the
+number of classes.
+"""
 
 _CALLS_BACK = frozenset({"apply_", "map_", "map2_"})
 _MAKES_TENSORS = frozenset({"tensor", "as_tensor", "asarray", "new", "new_tensor"})
@@ -189,7 +201,9 @@ def _kind(func: Any) -> _Kind:
     name = _name(func)
     if name == "__get__":
         told = getattr(func.__self__, "__name__", "")
-        return _Kind.METADATA if told in _METADATA_PROPERTIES else _Kind.PROPERTY  # a tensor, as of x.mT
+        return (
+            _Kind.METADATA if told in _METADATA_PROPERTIES else _Kind.PROPERTY
+        )  # a tensor, as of x.mT
     if name in _METADATA:
         return _Kind.METADATA
     if name in _INDEXED:
@@ -200,7 +214,9 @@ def _kind(func: Any) -> _Kind:
 
 
 def reads_by_itself(name: str) -> bool:
-    """Whether a function gives tensors and reads numbers, or copies memory, where the dispatcher does not look."""
+    """Whether a function gives tensors and reads numbers, or copies memory, where the dispatcher
+    does not look.
+    """
     return name in _PAST_THE_DISPATCHER
 
 
@@ -208,19 +224,26 @@ def reads_by_itself(name: str) -> bool:
 def is_kernel(name: str) -> bool:
     """Whether an operation of torch is meant to be called by torch itself.
 
-    Such kernels believe what they are given: sizes of gradients and statistics, indices, what a forward kernel kept. With
-    others they read or write in the memory of the next record.
+    Such kernels believe what they are given: sizes of gradients and statistics, indices, what a
+    forward kernel kept. With others they read or write in the memory of the next record.
     """
     if name in _CHECKED_KERNELS:
         return False
-    internal = name in _PUBLIC_KERNELS or "backward" in name or (name.startswith("_") and not name.startswith("__"))
+    internal = (
+        name in _PUBLIC_KERNELS
+        or "backward" in name
+        or (name.startswith("_") and not name.startswith("__"))
+    )
     packet = getattr(torch.ops.aten, name, None) if internal else None
     if packet is None:
         return False
     operations = [operation_of(getattr(packet, overload)) for overload in packet.overloads()]
-    # Entry by entry: whatever is not as large as the rest is broadcast, or refused by torch. Without a rule nothing is proved.
+    # Entry by entry: whatever is not as large as the rest is broadcast, or refused by torch.
+    # Without a rule nothing is proved.
     checked = any(operation.rule is _ENTRY_BY_ENTRY for operation in operations)
-    return not checked and any(operation.rule is not None or operation.composite for operation in operations)
+    return not checked and any(
+        operation.rule is not None or operation.composite for operation in operations
+    )
 
 
 def _name(func: Any) -> str:
@@ -233,9 +256,11 @@ _kinds: dict[Any, _Kind] = {}
 
 
 class Doors(TorchFunctionMode):
-    """Sees every function of torch that a pass calls, looks inside those that are written in Python, watches the doors.
+    """Sees every function of torch that a pass calls, looks inside those that are written in
+    Python, watches the doors.
 
-    In backward passes, in which hooks of the user run, that is all; a forward pass is taped as well (`passes/tape.py`).
+    In backward passes, in which hooks of the user run, that is all; a forward pass is taped as well
+    (`passes/tape.py`).
 
     Args:
         proof: of the pass.
@@ -246,7 +271,11 @@ class Doors(TorchFunctionMode):
         self.proof = proof
 
     def __torch_function__(
-        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+        self,
+        func: Any,
+        types: Any,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         """Called by torch, for every function."""
         del types
@@ -265,7 +294,9 @@ class Doors(TorchFunctionMode):
             return out
         if kind is _Kind.KERNEL or kind is _Kind.INDEXED:
             if kind is _Kind.KERNEL:
-                self._refuse_secrets(func.__name__, args, named, "is called by hand with records, and checks nothing")
+                self._refuse_secrets(
+                    func.__name__, args, named, "is called by hand with records, and checks nothing"
+                )
             else:
                 self._refuse_secrets(func.__name__, _lists_in(args[1]), {})
             return self._called(func, args, named)
@@ -279,12 +310,17 @@ class Doors(TorchFunctionMode):
         """A function that reads numbers itself."""
         if name in _CALLS_BACK:
             self.proof.fail(f"{name} calls a function with numbers, where nobody looks")
-        if name in _MAKES_TENSORS and not _is_plain(args[-1] if name.startswith("new") else args[0] if args else kwargs):
+        if name in _MAKES_TENSORS and not _is_plain(
+            args[-1] if name.startswith("new") else args[0] if args else kwargs
+        ):
             self.proof.fail(f"{name} makes a tensor of an object that cannot be looked into")
         if name in _HANDS_OUT_MEMORY:
             with no_functions():
                 if any(map(self.proof.is_made_here, tensors_among([list(args), kwargs]))):
-                    self.proof.fail(f"{name} lets what records made leave for Python: it hands out memory of the pass")
+                    self.proof.fail(
+                        f"{name} lets what records made leave for Python: it hands out memory "
+                        "of the pass"
+                    )
         if name in _CHECKS:
             classes = kwargs.get("num_classes", args[1] if len(args) > 1 else -1)
             self.proof.reads_allowed = type(classes) is int and classes != -1
@@ -312,12 +348,18 @@ class Doors(TorchFunctionMode):
     ) -> None:
         with no_functions():
             for tensor in tensors_among([list(args), dict(kwargs)]):
-                state = Mixed.of("a tensor inside of torch.func") if _is_wrapped(tensor) else self.proof.state(tensor)
+                state = (
+                    Mixed.of("a tensor inside of torch.func")
+                    if _is_wrapped(tensor)
+                    else self.proof.state(tensor)
+                )
                 if not is_public(state):
                     self.proof.refuse_kept(state)
                     self.proof.fail(f"{name} {why}")
 
-    def _replaced(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Sequence[Any], dict[str, Any]]:
+    def _replaced(
+        self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> tuple[Sequence[Any], dict[str, Any]]:
         """Arguments with which a function is called in the place of its own."""
         del func
         return args, kwargs
@@ -331,7 +373,8 @@ _inside: dict[Any, Any] = {}
 
 
 def opened(func: Any) -> Any:
-    """A function that is written in Python, without its question whether a mode wants to see it; None for others.
+    """A function that is written in Python, without its question whether a mode wants to see it;
+    None for others.
 
     The mode does want to see, and it sees what happens inside, as if the user had called that.
     """
@@ -340,7 +383,9 @@ def opened(func: Any) -> Any:
     inside = _inside.get(func)
     if inside is None:
         names = dict(func.__globals__) | dict.fromkeys(_GUARDS, _no)
-        inside = types.FunctionType(func.__code__, names, func.__name__, func.__defaults__, func.__closure__)
+        inside = types.FunctionType(
+            func.__code__, names, func.__name__, func.__defaults__, func.__closure__
+        )
         inside.__kwdefaults__ = func.__kwdefaults__
         _inside[func] = inside
     return inside
@@ -348,7 +393,8 @@ def opened(func: Any) -> Any:
 
 @cache
 def _can_be_opened(func: Any) -> bool:
-    # Without a guard of its own it chooses between others by a flag, as max_pool2d does: these ask for it again, without end.
+    # Without a guard of its own it chooses between others by a flag, as max_pool2d does: these ask
+    # for it again, without end.
     guarded = not set(_GUARDS).isdisjoint(func.__code__.co_names)
     return guarded and (func.__module__ in _OPENED_MODULES or func is Tensor.backward)
 
@@ -373,4 +419,9 @@ def _lists_in(index: Any) -> list[Any]:
 
 def _gives_itself(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     """Whether a function gives a tensor back as it is."""
-    return name in ("as_tensor", "asarray") and isinstance(args[0], Tensor) and len(args) == 1 and not kwargs
+    return (
+        name in ("as_tensor", "asarray")
+        and isinstance(args[0], Tensor)
+        and len(args) == 1
+        and not kwargs
+    )

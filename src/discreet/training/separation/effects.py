@@ -1,11 +1,14 @@
-"""What operations did to the marks on storages, remembered under everything that their rules could read.
+"""What operations did to the marks on storages, remembered under everything that their rules could
+read.
 
-There is no rule here, and none can be forgotten here: an operation that is not known is judged by its rule, and its effect is
-read off the marks. *Key*: the operation; names of keyword arguments; static arguments, floats by type only; for each tensor
-the content of its storage, sizes and dtype, and, unless it is public, strides and offset; the number of records. *Checked at
-each use*: before, that what is written was made in this pass as then, in the same place of a storage of the same size, and is
-shared with no other argument; after, that results are new, or an argument's, as then, with the same geometry.
-*Not remembered*: what failed, what went by values of public tensors, what changed geometry or was taken apart.
+There is no rule here, and none can be forgotten here: an operation that is not known is judged by
+its rule, and its effect is read off the marks. *Key*: the operation; names of keyword arguments;
+static arguments, floats by type only; for each tensor the content of its storage, sizes and dtype,
+and, unless it is public, strides and offset; the number of records. *Checked at
+each use*: before, that what is written was made in this pass as then, in the same place of a
+storage of the same size, and is shared with no other argument; after, that results are new, or an
+argument's, as then, with the same geometry. *Not remembered*: what failed, what went by values of
+public tensors, what changed geometry or was taken apart.
 """
 
 from __future__ import annotations
@@ -23,7 +26,19 @@ from discreet.training.separation.states import FILLED, NOISE, PUBLIC
 __all__ = ["Effect", "Effects", "Lookup"]
 
 _TENSORS = frozenset({Tensor, nn.Parameter, nn.Buffer})
-_ATOMS = frozenset({int, bool, str, complex, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format})
+_ATOMS = frozenset(
+    {
+        int,
+        bool,
+        str,
+        complex,
+        type(None),
+        torch.dtype,
+        torch.device,
+        torch.layout,
+        torch.memory_format,
+    }
+)
 _PUBLIC = frozenset({PUBLIC, NOISE, FILLED})
 _LIMIT = 50_000  # effects that are remembered for one number of records
 _SIZES = 64  # numbers of records for which effects are remembered
@@ -38,8 +53,8 @@ class Lookup:
         tensors: among the arguments, in their order.
         storages: theirs.
         secret: whether one of them is not public.
-        secret_numbers: whether random numbers come from torch's own generator, which a run seeds from its secret source,
-            and not from one of the user's, which others may know.
+        secret_numbers: whether random numbers come from torch's own generator, which a run seeds
+            from its secret source, and not from one of the user's, which others may know.
     """
 
     __slots__ = ("key", "secret", "secret_numbers", "storages", "tensors")
@@ -51,7 +66,9 @@ class Lookup:
         self.secret = False
         self.secret_numbers = True
 
-    def add(self, things: Iterable[Any], number: int, meet: Callable[[Any, Mark | None], Content]) -> bool:
+    def add(
+        self, things: Iterable[Any], number: int, meet: Callable[[Any, Mark | None], Content]
+    ) -> bool:
         """Add arguments to the key; False if one of them is of a kind that is not remembered.
 
         This runs for every operation of every pass: it is written for speed.
@@ -74,7 +91,13 @@ class Lookup:
                     key += (content, thing.shape, thing.dtype)
                 else:
                     self.secret = True
-                    key += (content, thing.shape, thing.stride(), thing.storage_offset(), thing.dtype)
+                    key += (
+                        content,
+                        thing.shape,
+                        thing.stride(),
+                        thing.storage_offset(),
+                        thing.dtype,
+                    )
             elif kind in _ATOMS:
                 key.append(thing)
             elif kind is float:  # rules do not see floats
@@ -86,12 +109,16 @@ class Lookup:
                 return False
         return True
 
-    def _add_list(self, things: list[Any], number: int, meet: Callable[[Any, Mark | None], Content]) -> bool:
+    def _add_list(
+        self, things: list[Any], number: int, meet: Callable[[Any, Mark | None], Content]
+    ) -> bool:
         self.key.append(len(things))
         return self.add(things, number, meet)
 
     def public_content(self, operation: Operation) -> Content:
-        """Of the results of a public call: whether they are random numbers, or the same number everywhere."""
+        """Of the results of a public call: whether they are random numbers, or the same number
+        everywhere.
+        """
         if operation.is_random:
             return NOISE if self.secret_numbers else PUBLIC
         if operation.fills:
@@ -99,11 +126,19 @@ class Lookup:
         if not operation.pointwise or not self.storages:
             return PUBLIC
         contents = [_content(storage) for storage in self.storages]
-        alike = all(content is not PUBLIC or not tensor.ndim for content, tensor in zip(contents, self.tensors, strict=True))
+        alike = all(
+            content is not PUBLIC or not tensor.ndim
+            for content, tensor in zip(contents, self.tensors, strict=True)
+        )
         if not alike:
             return PUBLIC
-        # Random numbers that meet themselves in other places, or are repeated, are no longer each drawn by itself.
-        noise = [tensor for content, tensor in zip(contents, self.tensors, strict=True) if content is NOISE]
+        # Random numbers that meet themselves in other places, or are repeated, are no longer each
+        # drawn by itself.
+        noise = [
+            tensor
+            for content, tensor in zip(contents, self.tensors, strict=True)
+            if content is NOISE
+        ]
         if not noise:
             return FILLED
         places = {(tensor.shape, tensor.stride(), tensor.storage_offset()) for tensor in noise}
@@ -147,7 +182,9 @@ class _Result(NamedTuple):
 
 
 class _Target(NamedTuple):
-    """An argument that is written: its number, whether its memory was made in the pass, and where in it."""
+    """An argument that is written: its number, whether its memory was made in the pass, and where
+    in it.
+    """
 
     place: int
     made: bool
@@ -247,14 +284,24 @@ def _results(lookup: Lookup, results: Sequence[Tensor]) -> list[_Result | None] 
         if mark is None or not mark[2] or any(storage is other for other in new):
             return None
         new.append(storage)
-        made.append(_Result(mark[1], result.shape, result.stride(), int(result.storage_offset()), result.dtype))
+        made.append(
+            _Result(
+                mark[1], result.shape, result.stride(), int(result.storage_offset()), result.dtype
+            )
+        )
     return made
 
 
 def _targets(lookup: Lookup, before: Sequence[Mark], written: Sequence[Tensor]) -> list[_Target]:
     numbers = {id(tensor) for tensor in written}
     return [
-        _Target(place, before[place][2], tensor.stride(), int(tensor.storage_offset()), lookup.storages[place].nbytes())
+        _Target(
+            place,
+            before[place][2],
+            tensor.stride(),
+            int(tensor.storage_offset()),
+            lookup.storages[place].nbytes(),
+        )
         for place, tensor in enumerate(lookup.tensors)
         if id(tensor) in numbers
     ]
@@ -262,7 +309,8 @@ def _targets(lookup: Lookup, before: Sequence[Mark], written: Sequence[Tensor]) 
 
 @final
 class Effects:
-    """Remembered effects for one number of records. They hold nothing of a model or a pass, and serve all.
+    """Remembered effects for one number of records. They hold nothing of a model or a pass, and
+    serve all.
 
     Attributes:
         by_key: effects by the key of their `Lookup`.

@@ -1,4 +1,6 @@
-"""Ways by which an operation could let something of a record out of a pass, other than by its results."""
+"""Ways by which an operation could let something of a record out of a pass, other than by its
+results.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,11 @@ __all__ = [
 
 def arguments_of(operation: Operation, args: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments by name, with defaults."""
-    return {**operation.defaults, **dict(zip(operation.argument_names, args, strict=False)), **kwargs}
+    return {
+        **operation.defaults,
+        **dict(zip(operation.argument_names, args, strict=False)),
+        **kwargs,
+    }
 
 
 def written_by(operation: Operation, arguments: Mapping[str, Any]) -> list[Tensor]:
@@ -43,19 +49,29 @@ def written_by(operation: Operation, arguments: Mapping[str, Any]) -> list[Tenso
 
 
 def undeclared_by(operation: Operation, arguments: Mapping[str, Any]) -> list[Tensor]:
-    """Tensors that an operation writes although its schema does not say so: running statistics, in training."""
+    """Tensors that an operation writes although its schema does not say so: running statistics, in
+    training.
+    """
     if not arguments.get("training", arguments.get("train", True)):
         return []
-    return [tensor for name in operation.undeclared for tensor in tensors_among(arguments.get(name))]
+    return [
+        tensor for name in operation.undeclared for tensor in tensors_among(arguments.get(name))
+    ]
 
 
-def leak_of(operation: Operation, arguments: Mapping[str, Any], states: Mapping[int, State]) -> str | None:
-    """What an operation on records lets out: a number, a shape, or how many random numbers are drawn; None for nothing."""
+def leak_of(
+    operation: Operation, arguments: Mapping[str, Any], states: Mapping[int, State]
+) -> str | None:
+    """What an operation on records lets out: a number, a shape, or how many random numbers are
+    drawn; None for nothing.
+    """
     if not operation.gives_tensors and not operation.is_geometry:
         return "lets what records made leave for Python"
     if operation.name == "one_hot" and arguments.get("num_classes", -1) == -1:
         return "makes a shape that depends on records"
-    if operation.dynamic_shape or (operation.name in ("index", "index_put") and _by_mask(arguments, states)):
+    if operation.dynamic_shape or (
+        operation.name in ("index", "index_put") and _by_mask(arguments, states)
+    ):
         return "makes a shape that depends on records"
     if operation.draws_by_value:
         return "draws as many random numbers as records ask for"
@@ -63,9 +79,11 @@ def leak_of(operation: Operation, arguments: Mapping[str, Any], states: Mapping[
 
 
 def is_within_bounds(operation: Operation, arguments: Mapping[str, Any]) -> bool:
-    """Whether indices that a kernel believes name places that exist; the one number that stands for none is allowed.
+    """Whether indices that a kernel believes name places that exist; the one number that stands for
+    none is allowed.
 
-    They come from a forward kernel or were checked by it, but somebody may have written into them since.
+    They come from a forward kernel or were checked by it, but somebody may have written into them
+    since.
     """
     name, first, last = operation.bounded or ("", 0, 0)
     indices, scores = arguments.get(name), arguments.get("self")
@@ -87,9 +105,18 @@ def _by_mask(arguments: Mapping[str, Any], states: Mapping[int, State]) -> bool:
     )
 
 
-def targets_of_records(operation: Operation, arguments: Mapping[str, Any], states: Mapping[int, State]) -> Iterator[Tensor]:
-    """Tensors into which an operation writes what it computes from records, whether its schema says so or not."""
-    sources = [tensor for name, value in arguments.items() if name not in operation.written for tensor in tensors_among(value)]
+def targets_of_records(
+    operation: Operation, arguments: Mapping[str, Any], states: Mapping[int, State]
+) -> Iterator[Tensor]:
+    """Tensors into which an operation writes what it computes from records, whether its schema says
+    so or not.
+    """
+    sources = [
+        tensor
+        for name, value in arguments.items()
+        if name not in operation.written
+        for tensor in tensors_among(value)
+    ]
     if all(is_public(states.get(id(tensor), PUBLIC)) for tensor in sources):
         return
     yield from written_by(operation, arguments)
@@ -101,7 +128,10 @@ def caught_error(operation: str) -> ModelError:
     return ModelError(
         expected="a loss that does not catch errors of operations on records",
         got=f"one that caught an error of {operation}, which a record may have caused",
-        do="Make every entry valid before the run begins (labels and indices in range), or use clamp and where.",
+        do=(
+            "Make every entry valid before the run begins (labels and indices in range), or use "
+            "clamp and where."
+        ),
     )
 
 
@@ -137,10 +167,13 @@ def layer_of(names: Mapping[int, str]) -> str:
     return ""
 
 
-def _within_bounds(args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Sequence[Any], dict[str, Any]]:
+def _within_bounds(
+    args: Sequence[Any], kwargs: dict[str, Any]
+) -> tuple[Sequence[Any], dict[str, Any]]:
     """Arguments of a sequence loss with labels and lengths that exist.
 
-    For others torch's kernel writes out of bounds, into the gradients of other records, or ends the process.
+    For others torch's kernel writes out of bounds, into the gradients of other records, or ends the
+    process.
     """
     names = ("log_probs", "targets", "input_lengths", "target_lengths")
     given = dict(zip(names, args, strict=False)) | kwargs
@@ -149,18 +182,22 @@ def _within_bounds(args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Sequenc
     if targets.ndim > 1:
         limits["target_lengths"] = targets.shape[1]
     bounded = {
-        name: given[name].clamp(0, limit) for name, limit in limits.items() if isinstance(given[name], Tensor) and limit >= 0
+        name: given[name].clamp(0, limit)
+        for name, limit in limits.items()
+        if isinstance(given[name], Tensor) and limit >= 0
     }
-    return [bounded.get(name, given[name]) for name in names[: len(args)]] + list(args[len(names) :]), kwargs | {
-        name: value for name, value in bounded.items() if name in kwargs
-    }
+    return [bounded.get(name, given[name]) for name in names[: len(args)]] + list(
+        args[len(names) :]
+    ), kwargs | {name: value for name, value in bounded.items() if name in kwargs}
 
 
-def _in_own_places(args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Sequence[Any], dict[str, Any]]:
+def _in_own_places(
+    args: Sequence[Any], kwargs: dict[str, Any]
+) -> tuple[Sequence[Any], dict[str, Any]]:
     """Arguments of a median without entries that share their memory.
 
-    torch's kernel sorts a copy that has the strides of its argument: of an expanded tensor come entries of neighbours, or what
-    was in the memory before.
+    torch's kernel sorts a copy that has the strides of its argument: of an expanded tensor come
+    entries of neighbours, or what was in the memory before.
     """
     if args:
         return (args[0].contiguous(), *args[1:]), kwargs
@@ -169,4 +206,5 @@ def _in_own_places(args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Sequenc
 
 
 MENDED = {"ctc_loss": _within_bounds, "median": _in_own_places, "nanmedian": _in_own_places}
-"""Functions whose kernels need other arguments, or they would reach into memory of other records."""
+"""Functions whose kernels need other arguments, or they would reach into memory of other records.
+"""

@@ -1,8 +1,8 @@
 """What is known of a storage is written on the storage itself, and stays there as long as it lives.
 
-torch keeps the Python object of a storage for as long as the storage lives, also where only C++ holds it (`preserved` tests
-it). So nothing is held, no address is looked up or used twice, and a mark of an earlier pass that says "records" *is* state
-that somebody kept.
+torch keeps the Python object of a storage for as long as the storage lives, also where only C++
+holds it (`preserved` tests it). So nothing is held, no address is looked up or used twice, and a
+mark of an earlier pass that says "records" *is* state that somebody kept.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ no_functions: Any = torch._C.DisableTorchFunction  # noqa: SLF001
 """Context in which function modes do not see functions."""
 
 KEPT = Mixed.of("what an earlier pass computed from records was kept", kept=True)
-_DATASET = Mixed.of("memory of the data set or of its batches, past what the loss is given", kept=True)
+_DATASET = Mixed.of(
+    "memory of the data set or of its batches, past what the loss is given", kept=True
+)
 _numbers = count(1)
 
 
@@ -69,7 +71,9 @@ def forget(tensor: Tensor) -> None:
 
 
 def mark_dataset(tensor: Tensor) -> None:
-    """Say that a tensor is memory of the data set, or of a batch that was made of it: in a pass it is nobody's own."""
+    """Say that a tensor is memory of the data set, or of a batch that was made of it: in a pass it
+    is nobody's own.
+    """
     if tensor.layout is torch.strided:
         storage: Any = tensor.untyped_storage()
         storage._separation = (0, _DATASET, False)  # noqa: SLF001
@@ -78,7 +82,10 @@ def mark_dataset(tensor: Tensor) -> None:
 @cache
 def preserved() -> bool:
     """Whether a mark lives as long as its storage, also where only C++ holds it."""
-    with torch.inference_mode(mode=False), torch.enable_grad():  # whoever asks first may have switched gradients off
+    with (
+        torch.inference_mode(mode=False),
+        torch.enable_grad(),
+    ):  # whoever asks first may have switched gradients off
         leaf = torch.ones(3, requires_grad=True)
         value = leaf * 2
         storage: Any = value.untyped_storage()

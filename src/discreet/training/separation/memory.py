@@ -1,7 +1,8 @@
 """Whose number is at which byte of a storage: so that no view of a tensor needs a rule.
 
-The element at byte p of a storage with `Memory(step, count)` belongs to record (p // step) % count. What a view holds follows
-from its offset, strides and element size; a write through one view is seen through all others. Legend: B = count records.
+The element at byte p of a storage with `Memory(step, count)` belongs to record (p // step) % count.
+What a view holds follows from its offset, strides and element size; a write through one view is
+seen through all others. Legend: B = count records.
 """
 
 from __future__ import annotations
@@ -15,12 +16,17 @@ __all__ = ["Memory", "memory_for", "seen_in"]
 
 _TWO_AXES = Mixed.of("a view in which two axes tell the record")
 _SPANS = Mixed.of("a view whose entries span several records")
-_SOME = Mixed.of("a part of the records, or records in another order: what happens to them could depend on their place")
+_SOME = Mixed.of(
+    "a part of the records, or records in another order: what happens to them could depend on "
+    "their place"
+)
 
 
 @final
 class Memory:
-    """The owners of a storage's bytes. Made by `Memory.of`: one object for each, compared by identity."""
+    """The owners of a storage's bytes. Made by `Memory.of`: one object for each, compared by
+    identity.
+    """
 
     __slots__ = ("count", "step")
 
@@ -43,8 +49,11 @@ def _memory(step: int, count: int) -> Memory:
 
 
 @lru_cache(65536)
-def seen_in(memory: Memory, offset: int, sizes: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> State:
-    """The state of a view; `Mixed` wherever it is not one axis that tells the record, all of them in their order.
+def seen_in(
+    memory: Memory, offset: int, sizes: tuple[int, ...], strides: tuple[int, ...], itemsize: int
+) -> State:
+    """The state of a view; `Mixed` wherever it is not one axis that tells the record, all of them
+    in their order.
 
     Args:
         memory: of the storage.
@@ -75,10 +84,14 @@ def seen_in(memory: Memory, offset: int, sizes: tuple[int, ...], strides: tuple[
 
 
 def _along(memory: Memory, start: int, size: int, reach: int, width: int, axis: int) -> State:
-    """The state of a view whose records lie along one axis, `reach` bytes apart, each entry `width` bytes wide."""
+    """The state of a view whose records lie along one axis, `reach` bytes apart, each entry `width`
+    bytes wide.
+    """
     step, count = memory.step, memory.count
     places = [start + reach * index for index in range(size)]
-    if max(place % step for place in places) + width > step:  # also one wide element, as of view_as_complex
+    if (
+        max(place % step for place in places) + width > step
+    ):  # also one wide element, as of view_as_complex
         return _SPANS
     owners = [place // step % count for place in places]
     inner = next((index for index, owner in enumerate(owners) if owner), 0)
@@ -97,6 +110,8 @@ def _along(memory: Memory, start: int, size: int, reach: int, width: int, axis: 
 
 @lru_cache(4096)
 def memory_for(state: Rows, strides: tuple[int, ...], itemsize: int, count: int) -> Memory | None:
-    """The memory in which a view with these strides would have this state, if there is one; to be checked by `seen_in`."""
+    """The memory in which a view with these strides would have this state, if there is one; to be
+    checked by `seen_in`.
+    """
     step = strides[state.dim] * itemsize * state.inner
     return Memory.of(step, count) if step > 0 else None

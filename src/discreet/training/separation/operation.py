@@ -1,4 +1,6 @@
-"""What is fixed about an operation of ATen: names and defaults of its arguments, what it writes, which rule it has."""
+"""What is fixed about an operation of ATen: names and defaults of its arguments, what it writes,
+which rule it has.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,14 @@ from discreet.training.separation.table.kinds import (
 )
 from discreet.training.separation.table.operands import Rule
 
-__all__ = ["OPERATIONS", "TESTED", "Operation", "forget_operations", "operation_of", "require_tested_version"]
+__all__ = [
+    "OPERATIONS",
+    "TESTED",
+    "Operation",
+    "forget_operations",
+    "operation_of",
+    "require_tested_version",
+]
 
 TESTED = frozenset({"2.13.0"})
 """Versions of torch on which the table was tried with torch's own database of operators."""
@@ -67,10 +76,15 @@ class Operation:
         self.argument_names: list[str] = [argument.name for argument in schema.arguments]
         self.defaults = _defaults(schema)
         self.written = _written(schema)
-        # Custom operators have "library::" in their names, so that no list of torch's own names has them.
+        # Custom operators have "library::" in their names, so that no list of torch's own names has
+        # them.
         self.custom = not _is_aten(schema)
         self.name: str = schema.name if self.custom else _functional_name(base, self.written)
-        spellings = {self.name, f"{self.name}.{self.overload}", base if _is_aten(schema) else schema.name}
+        spellings = {
+            self.name,
+            f"{self.name}.{self.overload}",
+            base if _is_aten(schema) else schema.name,
+        }
         self.is_geometry = not spellings.isdisjoint(GEOMETRY)
         self.shape_only = not spellings.isdisjoint(SHAPE_ONLY)
         self.draws = torch.Tag.nondeterministic_seeded in func.tags
@@ -87,7 +101,9 @@ class Operation:
         self.gives_tensors = bool(schema.returns or self.written) and all(
             "Tensor" in str(returned.type) for returned in schema.returns
         )
-        self.dynamic_shape = torch.Tag.dynamic_output_shape in func.tags and self.name not in STATIC_SHAPE
+        self.dynamic_shape = (
+            torch.Tag.dynamic_output_shape in func.tags and self.name not in STATIC_SHAPE
+        )
         self.is_view = self._is_plain_view(schema)
 
     def _is_composite(self, func: Any) -> bool:
@@ -100,24 +116,35 @@ class Operation:
             return False
 
     def _is_plain_view(self, schema: Any) -> bool:
-        """Whether the only tensor argument is the first one, and all results are views of it, by schema."""
+        """Whether the only tensor argument is the first one, and all results are views of it, by
+        schema.
+        """
         special = self.is_geometry or self.shape_only or self.composite or self.dynamic_shape
         if special or self.written or self.rule is not None or not self.gives_tensors:
             return False
         tensors = [argument for argument in schema.arguments if "Tensor" in str(argument.type)]
-        return _gives_one_view(schema) and tensors == schema.arguments[:1] and str(tensors[0].type) == "Tensor"
+        return (
+            _gives_one_view(schema)
+            and tensors == schema.arguments[:1]
+            and str(tensors[0].type) == "Tensor"
+        )
 
     def _listed_rule(self) -> Rule | None:
         """The rule of the table; for torch's own operations, also that of the tag.
 
-        What a custom operator says of itself is not believed: it needs a rule (`register_separation`).
+        What a custom operator says of itself is not believed: it needs a rule
+            (`register_separation`).
         """
         rule = RULES.get(f"{self.name}.{self.overload}") or RULES.get(self.name)
         return RULES["pointwise"] if rule is None and self.pointwise else rule
 
 
 def _defaults(schema: Any) -> dict[str, Any]:
-    return {argument.name: argument.default_value for argument in schema.arguments if argument.has_default_value()}
+    return {
+        argument.name: argument.default_value
+        for argument in schema.arguments
+        if argument.has_default_value()
+    }
 
 
 def _written(schema: Any) -> list[str]:
@@ -133,7 +160,10 @@ def _is_aten(schema: Any) -> bool:
 
 def _gives_one_view(schema: Any) -> bool:
     """Whether there is one result, which is in the memory of an argument and does not write to it."""
-    views = [returned.alias_info is not None and not returned.alias_info.is_write for returned in schema.returns]
+    views = [
+        returned.alias_info is not None and not returned.alias_info.is_write
+        for returned in schema.returns
+    ]
     return views == [True]
 
 
@@ -147,13 +177,19 @@ def _functional_name(base: str, written: list[str]) -> str:
 
 
 def _is_pointwise(func: Any, name: str, overload: str) -> bool:
-    """Whether torch tags it so. In-place forms mostly lack the tag; the form that writes nothing has it."""
+    """Whether torch tags it so. In-place forms mostly lack the tag; the form that writes nothing
+    has it.
+    """
     functional = getattr(getattr(torch.ops.aten, name, None), overload, None)
-    return torch.Tag.pointwise in func.tags or torch.Tag.pointwise in getattr(functional, "tags", ())
+    return torch.Tag.pointwise in func.tags or torch.Tag.pointwise in getattr(
+        functional, "tags", ()
+    )
 
 
 OPERATIONS: dict[Any, Operation] = {}
-"""Those that were met, by what an overload calls (`_op`), which hashes faster than the overload itself."""
+"""Those that were met, by what an overload calls (`_op`), which hashes faster than the overload
+itself.
+"""
 
 
 def operation_of(func: Any) -> Operation:
@@ -174,10 +210,16 @@ def require_tested_version() -> None:
     """On another version nothing is proved: an operation may have changed its meaning.
 
     Raises:
-        OneByOne: the operator database was not run on this version, or it does not keep marks on storages.
+        OneByOne: the operator database was not run on this version, or it does not keep marks on
+            storages.
     """
     version = torch.__version__.split("+")[0]
     if version not in TESTED:
-        raise OneByOne(f"the separation of records was not tested on torch {version}, only on {', '.join(sorted(TESTED))}")
+        raise OneByOne(
+            f"the separation of records was not tested on torch {version}, only on "
+            f"{', '.join(sorted(TESTED))}"
+        )
     if not preserved():
-        raise OneByOne("this torch does not keep the Python objects of storages, on which the proof rests")
+        raise OneByOne(
+            "this torch does not keep the Python objects of storages, on which the proof rests"
+        )

@@ -1,4 +1,6 @@
-"""What an operation made of the states of its arguments: asked after it has run, by its rule in the table."""
+"""What an operation made of the states of its arguments: asked after it has run, by its rule in the
+table.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,17 @@ from discreet.training.separation.books import Books, storage_of
 from discreet.training.separation.exits import undeclared_by, written_by
 from discreet.training.separation.marks import out_of_sight
 from discreet.training.separation.operation import Operation
-from discreet.training.separation.states import FILLED, NOISE, OWN, PUBLIC, Mixed, Rows, State, is_public, worst_of
+from discreet.training.separation.states import (
+    FILLED,
+    NOISE,
+    OWN,
+    PUBLIC,
+    Mixed,
+    Rows,
+    State,
+    is_public,
+    worst_of,
+)
 from discreet.training.separation.table.operands import INSIDE, Operands, Unknown, tensors_among
 
 __all__ = ["Outcomes", "constants_before"]
@@ -77,7 +89,11 @@ class Outcomes:
             state = outcome[min(place, len(outcome) - 1)]
             self._books.write(target, state, operation.full_name, constants.get(id(target)))
         for target in undeclared_by(operation, arguments):
-            joined = self._books.mixed(f"{operation.full_name} joins records") if self._count > 1 else OWN
+            joined = (
+                self._books.mixed(f"{operation.full_name} joins records")
+                if self._count > 1
+                else OWN
+            )
             self._books.write(target, joined, operation.full_name)
 
     def _reshaped(self, operation: Operation, inputs: list[Tensor], new: list[Tensor]) -> None:
@@ -87,10 +103,14 @@ class Outcomes:
             self._books.fresh(result, content, operation)
         if operation.name in ("resize", "resize_as", "resize_", "resize_as_") and inputs:
             self._books.set(inputs[0].untyped_storage(), _NOT_WRITTEN if self._count > 1 else OWN)
-        # Random numbers written over a part of the records, or over other places of each, are not the records' any more.
+        # Random numbers written over a part of the records, or over other places of each, are not
+        # the records' any more.
         for target in inputs[:1] if operation.is_random and operation.written else ():
             if isinstance(self._books.state(target), Mixed):
-                self._books.set(target.untyped_storage(), self._books.mixed(f"{operation.full_name} writes over some records"))
+                self._books.set(
+                    target.untyped_storage(),
+                    self._books.mixed(f"{operation.full_name} writes over some records"),
+                )
 
     def _results(
         self,
@@ -101,8 +121,15 @@ class Outcomes:
         constants: Mapping[int, Tensor],
     ) -> list[State]:
         """The states of the results, by the rule."""
-        ignored = {id(tensor) for name in operation.ignored for tensor in tensors_among(arguments.get(name))}
-        known = {number: PUBLIC if number in ignored and _is_kept_inside(state) else state for number, state in states.items()}
+        ignored = {
+            id(tensor)
+            for name in operation.ignored
+            for tensor in tensors_among(arguments.get(name))
+        }
+        known = {
+            number: PUBLIC if number in ignored and _is_kept_inside(state) else state
+            for number, state in states.items()
+        }
         worst = worst_of(known.values())
         if isinstance(worst, Rows) and operation.rule is not None:
             return self._by_rule(operation, arguments, known, results, constants)
@@ -122,25 +149,43 @@ class Outcomes:
         constants: Mapping[int, Tensor],
     ) -> list[State]:
         rule = operation.rule
-        # Effects are remembered whatever floats there were: no rule of torch's own operations goes by one.
-        shown = {name: _HIDDEN if type(value) is float and not operation.custom else value for name, value in arguments.items()}
-        operands = Operands(operation.name, operation.overload, shown, states, results, self._count, constants)
+        # Effects are remembered whatever floats there were: no rule of torch's own operations goes
+        # by one.
+        shown = {
+            name: _HIDDEN if type(value) is float and not operation.custom else value
+            for name, value in arguments.items()
+        }
+        operands = Operands(
+            operation.name, operation.overload, shown, states, results, self._count, constants
+        )
         try:
             outcome = rule(operands) if rule is not None else PUBLIC
             self._assign(operands, states)
         except Unknown as reason:
             outcome = self._books.mixed(f"{operation.full_name}: {reason}")
         except Exception as error:  # noqa: BLE001  (also a user's rule: what it does not know is not proved)
-            outcome = self._books.mixed(f"{operation.full_name}: its rule stumbled ({type(error).__name__})")
+            outcome = self._books.mixed(
+                f"{operation.full_name}: its rule stumbled ({type(error).__name__})"
+            )
         if operands.looked:
             self._books.looked = True
-        several: list[Any] = list(outcome) if isinstance(outcome, (list, tuple)) else [outcome] * max(1, len(results))
-        if len(several) != max(1, len(results)) or not all(isinstance(state, State) for state in several):
-            return [self._books.mixed(f"{operation.full_name}: a rule that does not fit its results")] * max(1, len(results))
+        several: list[Any] = (
+            list(outcome)
+            if isinstance(outcome, (list, tuple))
+            else [outcome] * max(1, len(results))
+        )
+        if len(several) != max(1, len(results)) or not all(
+            isinstance(state, State) for state in several
+        ):
+            return [
+                self._books.mixed(f"{operation.full_name}: a rule that does not fit its results")
+            ] * max(1, len(results))
         return [self._books.named(state, operation.full_name) for state in several]
 
     def _assign(self, operands: Operands, states: Mapping[int, State]) -> None:
-        """Count random numbers to the records that they met. Those that all records share are no longer drawn for each."""
+        """Count random numbers to the records that they met. Those that all records share are no
+        longer drawn for each.
+        """
         counted = {id(tensor) for tensor, _ in operands.assigned}
         for tensor, rows in operands.assigned:
             self._books.assign(tensor, rows)
@@ -156,11 +201,19 @@ class Outcomes:
 
 
 def _is_kept_inside(state: State) -> bool:
-    """Whether a tensor is what a kernel has kept for itself, perhaps with the name of the operation before the reason."""
+    """Whether a tensor is what a kernel has kept for itself, perhaps with the name of the operation
+    before the reason.
+    """
     return isinstance(state, Mixed) and not state.kept and state.why.endswith(INSIDE.why)
 
 
 def constants_before(written: list[Tensor], states: Mapping[int, State]) -> dict[int, Tensor]:
-    """Copies of public tensors that an operation on records is about to overwrite: its rule may have to read them."""
+    """Copies of public tensors that an operation on records is about to overwrite: its rule may
+    have to read them.
+    """
     with out_of_sight():
-        return {id(tensor): tensor.detach().clone() for tensor in written if states.get(id(tensor), PUBLIC) is PUBLIC}
+        return {
+            id(tensor): tensor.detach().clone()
+            for tensor in written
+            if states.get(id(tensor), PUBLIC) is PUBLIC
+        }

@@ -1,10 +1,11 @@
 """Operations in which the proof does not look.
 
-Compiled kernels of our own, and what is made of gradients at taps: what such code does is checked by its own tests; here it
-says which axis of its arguments and results tells the record, as an entry of the table does for an operation of torch.
+Compiled kernels of our own, and what is made of gradients at taps: what such code does is checked
+by its own tests; here it says which axis of its arguments and results tells the record, as an entry
+of the table does for an operation of torch.
 
-Operators of torch that are given functions, such as `flex_attention`: what the functions do is not followed, so records are
-computed one by one, each in a process of its own.
+Operators of torch that are given functions, such as `flex_attention`: what the functions do is not
+followed, so records are computed one by one, each in a process of its own.
 """
 
 from __future__ import annotations
@@ -52,10 +53,12 @@ def own_operation(name: str, arguments: Iterable[tuple[Tensor, int]]) -> Iterato
 
     Args:
         name: of the operation, for messages.
-        arguments: every tensor that may depend on records, with the axis that tells the record; all others are public.
+        arguments: every tensor that may depend on records, with the axis that tells the record; all
+            others are public.
 
     Raises:
-        OneByOne: an argument has its records elsewhere, or is a constant with other values for other places.
+        OneByOne: an argument has its records elsewhere, or is a constant with other values for
+            other places.
     """
     proof = current_proof()
     if proof is None or proof.count == 1:
@@ -77,7 +80,9 @@ _GIVEN_FUNCTIONS = (
 
 
 def _unfollowed(operator: Any, proof: Proof, *args: Any) -> Any:
-    """Called by torch in the place of an operator that is given functions, with the mode of the proof switched off."""
+    """Called by torch in the place of an operator that is given functions, with the mode of the
+    proof switched off.
+    """
     proof.fail(f"{operator.name()} is given functions, which cannot be followed")
     results = operator(*args)
     for result in tensors_among(results):

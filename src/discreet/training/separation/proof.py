@@ -1,10 +1,13 @@
-"""A pass that proves itself: every operation of ATen, forward and backward, goes by the table of rules.
+"""A pass that proves itself: every operation of ATen, forward and backward, goes by the table of
+rules.
 
-    tensors of the batch begin as Rows ──> each operation: states in, rule, states out ──> losses and gradients at taps
+    tensors of the batch begin as Rows ──> each operation: states in, rule, states out ──> losses
+    and gradients at taps
 
-`Proof` is a dispatch mode of torch. Unknown operations give `Mixed`; what leaves for Python, or a shape or a number of random
-numbers that depends on records, fails the pass; a write of records into memory that was there before the pass is refused
-before it happens. Theorem, assumptions and what is not covered: docs/proofs/separation.md.
+`Proof` is a dispatch mode of torch. Unknown operations give `Mixed`; what leaves for Python, or a
+shape or a number of random numbers that depends on records, fails the pass; a write of records into
+memory that was there before the pass is refused before it happens. Theorem, assumptions and what is
+not covered: docs/proofs/separation.md.
 
 What an operation did is remembered under everything that its rule could read (`effects.py`).
 """
@@ -36,7 +39,16 @@ from discreet.training.separation.exits import (
 from discreet.training.separation.marks import no_functions, out_of_sight
 from discreet.training.separation.operation import OPERATIONS, Operation, operation_of
 from discreet.training.separation.outcomes import Outcomes, constants_before
-from discreet.training.separation.states import OWN, PUBLIC, Mixed, OneByOne, Rows, State, WritesBatch, is_public
+from discreet.training.separation.states import (
+    OWN,
+    PUBLIC,
+    Mixed,
+    OneByOne,
+    Rows,
+    State,
+    WritesBatch,
+    is_public,
+)
 from discreet.training.separation.table.operands import tensors_among, uniform
 
 __all__ = ["Proof"]
@@ -49,18 +61,20 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Follows the records of one pass.
 
     Args:
-        count: records of the pass, each a row of the batch. With 1, everything belongs to the one record: only what is kept
-            for later is watched, and what Python sees.
+        count: records of the pass, each a row of the batch. With 1, everything belongs to the one
+            record: only what is kept for later is watched, and what Python sees.
         names: the modules of the model, `id` to name, for messages.
         describe: names a tensor that was there before the pass, for messages.
-        shown: whether Python may see numbers of the one record of the pass: it is made up, or the process is its own.
+        shown: whether Python may see numbers of the one record of the pass: it is made up, or the
+            process is its own.
 
     Attributes:
         failure: why the pass is not proved, as soon as that is certain; None until then. Public.
         state: tells what a tensor depends on.
-        error: the operation that raised an error which a record may have caused; empty if there was none.
-        reads_allowed: whether numbers may leave for Python for now: torch looks at them to raise an error, and for nothing
-            else.
+        error: the operation that raised an error which a record may have caused; empty if there was
+            none.
+        reads_allowed: whether numbers may leave for Python for now: torch looks at them to raise an
+            error, and for nothing else.
     """
 
     def __init__(
@@ -89,14 +103,17 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     # --- states ---
 
-    def begin(self, tensor: Tensor, rows: Rows, places: Tensor | None = None, *, lent: bool = False) -> Tensor:
+    def begin(
+        self, tensor: Tensor, rows: Rows, places: Tensor | None = None, *, lent: bool = False
+    ) -> Tensor:
         """A tensor of the batch, in memory of its own, whose records are along an axis.
 
         Args:
             tensor: of the batch; sensitive.
             rows: where its records are.
             places: which rows are taken, in which order; None for all as they are.
-            lent: whether its memory is the batch's own, and may be used as it is as long as nobody writes there.
+            lent: whether its memory is the batch's own, and may be used as it is as long as nobody
+                writes there.
         """
         with no_functions(), out_of_sight():
             own = tensor.detach()
@@ -138,8 +155,14 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if is_public(state) or state == rows or state is OWN:
                 return
             self.refuse_kept(state)
-            because = self.told(state) if isinstance(state, Mixed) else "its records are in another place"
-            first = f" (first: {self.reasons[0]})" if self.reasons and because not in self.reasons[0] else ""
+            because = (
+                self.told(state) if isinstance(state, Mixed) else "its records are in another place"
+            )
+            first = (
+                f" (first: {self.reasons[0]})"
+                if self.reasons and because not in self.reasons[0]
+                else ""
+            )
             self.fail(f"{what} depends on several records: {because}{first}")
 
     def require_argument(self, tensor: Tensor, rows: Rows, operation: str) -> None:
@@ -148,17 +171,22 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self.require_rows(tensor, rows, f"an argument of {operation}")
 
     def declare(self, tensor: Tensor, state: State) -> None:
-        """Say of the result of an operation in which nobody looked, in new memory, what it depends on."""
+        """Say of the result of an operation in which nobody looked, in new memory, what it depends
+        on.
+        """
         with no_functions():
             self._books.set_new(tensor, state)
 
     def refuse_kept(self, state: State) -> None:
-        """Refuse what depends on an earlier pass or on the data set: computing records one by one does not help."""
+        """Refuse what depends on an earlier pass or on the data set: computing records one by one
+        does not help.
+        """
         if isinstance(state, Mixed) and state.kept:
             self._refuse(depends_on_kept(state.why))
 
     def fail(self, why: str) -> None:
-        """The pass is not proved, or Python would see numbers of its one record; whoever catches this.
+        """The pass is not proved, or Python would see numbers of its one record; whoever catches
+        this.
 
         Raises:
             OneByOne: always, but where Python may see numbers.
@@ -166,7 +194,9 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if self.shown:
             return
         if self.failure is None:
-            self.failure = why if _IN in why else why + self._where()  # the layer that is the cause comes first
+            self.failure = (
+                why if _IN in why else why + self._where()
+            )  # the layer that is the cause comes first
         raise OneByOne(self.failure)
 
     def check(self) -> None:
@@ -177,7 +207,9 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
             raise OneByOne(self.failure)
 
     def note_error(self, operation: str) -> None:
-        """An operation on records raised an error: that tells something about a record, whoever catches it."""
+        """An operation on records raised an error: that tells something about a record, whoever
+        catches it.
+        """
         self.error = self.error or f"{operation}{self._where()}"
         if self.count == 1:
             self.fail("an error")
@@ -202,20 +234,30 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        return False  # nothing is compiled during a pass: this leaves out a wrapper around every call
+        return (
+            False  # nothing is compiled during a pass: this leaves out a wrapper around every call
+        )
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
         # This runs for every operation of every pass: it is written for speed.
         with no_functions():
             operation = OPERATIONS.get(func._op) or operation_of(func)  # noqa: SLF001
-            if operation.draws and self.count > 1 and torch.default_generator.initial_seed() != self._seed:
+            if (
+                operation.draws
+                and self.count > 1
+                and torch.default_generator.initial_seed() != self._seed
+            ):
                 self.fail("the loss seeds torch's generator")
             if operation.is_view and type(args[0]) in _PLAIN:
                 return self._viewed(func, operation, args, kwargs)
             lookup = Lookup(func._op)  # noqa: SLF001
             number, meet = self._books.number, self._books.meet
             try:
-                known = lookup.add((*args, *kwargs, *kwargs.values()) if kwargs else args, number, meet)
+                known = lookup.add(
+                    (*args, *kwargs, *kwargs.values()) if kwargs else args, number, meet
+                )
             except (NotImplementedError, RuntimeError):  # sparse and the like have no storage
                 known = False
             if not known:
@@ -223,11 +265,15 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if not lookup.secret:
                 return self._public(func, operation, args, kwargs or {}, lookup)
             effect = self._effects.by_key.get(tuple(lookup.key))
-            if effect is not None and (not effect.targets or effect.applies(lookup, self._books.made_here)):
+            if effect is not None and (
+                not effect.targets or effect.applies(lookup, self._books.made_here)
+            ):
                 return self._repeated(func, operation, args, kwargs or {}, lookup, effect)
             return self._learned(func, operation, args, kwargs or {}, lookup)
 
-    def _viewed(self, func: Any, operation: Operation, args: Any, kwargs: dict[str, Any] | None) -> Any:
+    def _viewed(
+        self, func: Any, operation: Operation, args: Any, kwargs: dict[str, Any] | None
+    ) -> Any:
         """One tensor goes in, and what comes out is in its memory, which tells everything."""
         source = args[0]
         try:
@@ -249,7 +295,9 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
             pass
         return self._outcomes.settle(operation, arguments_of(operation, args, kwargs or {}), out)
 
-    def _public(self, func: Any, operation: Operation, args: Any, kwargs: dict[str, Any], lookup: Lookup) -> Any:
+    def _public(
+        self, func: Any, operation: Operation, args: Any, kwargs: dict[str, Any], lookup: Lookup
+    ) -> Any:
         """An operation on public tensors alone: its results are public too."""
         content = lookup.public_content(operation)
         if content is PUBLIC and lookup.noise and self._books.assign_noise(lookup.tensors):
@@ -275,17 +323,26 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         states = {id(tensor): self.state(tensor) for tensor in inputs}
         if all(map(is_public, states.values())):
             lookup = Lookup(func)
-            lookup.secret_numbers = not any(isinstance(argument, torch.Generator) for argument in (*args, *kwargs.values()))
+            lookup.secret_numbers = not any(
+                isinstance(argument, torch.Generator) for argument in (*args, *kwargs.values())
+            )
             return self._public(func, operation, args, kwargs, lookup)
-        if self.count > 1 and any(isinstance(argument, torch.Generator) for argument in (*args, *kwargs.values())):
-            self.fail(f"{operation.full_name} draws for records from a generator of the user's own, which others may know")
+        if self.count > 1 and any(
+            isinstance(argument, torch.Generator) for argument in (*args, *kwargs.values())
+        ):
+            self.fail(
+                f"{operation.full_name} draws for records from a generator of the user's own, "
+                "which others may know"
+            )
         if operation.composite:
             with self:
                 out = func.decompose(*args, **kwargs)
             if out is not NotImplemented:
                 return out
         if operation.custom and operation.rule is None:
-            self.fail(f"{operation.full_name} has no rule")  # before it runs: it may be written in Python
+            self.fail(
+                f"{operation.full_name} has no rule"
+            )  # before it runs: it may be written in Python
         arguments = arguments_of(operation, args, kwargs)
         self._check_exits(operation, arguments, states)
         written = written_by(operation, arguments)
@@ -300,8 +357,12 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         fill_grown(written, sizes)
         return self._outcomes.settle(operation, arguments, out, states, constants)
 
-    def _check_exits(self, operation: Operation, arguments: Mapping[str, Any], states: Mapping[int, State]) -> None:
-        """Before an operation on records runs: it lets nothing out, and writes nowhere from where it could be taken later."""
+    def _check_exits(
+        self, operation: Operation, arguments: Mapping[str, Any], states: Mapping[int, State]
+    ) -> None:
+        """Before an operation on records runs: it lets nothing out, and writes nowhere from where
+        it could be taken later.
+        """
         leak = leak_of(operation, arguments, states)
         if leak is not None and not (self.reads_allowed and not operation.gives_tensors):
             for state in states.values():
@@ -312,7 +373,9 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         for target in targets_of_records(operation, arguments, states):
             if not self._books.made_here(target.untyped_storage()):
                 place = self._describe(target)
-                self._refuse(keeps_records(f"{operation.full_name}, which writes", place, self._where()))
+                self._refuse(
+                    keeps_records(f"{operation.full_name}, which writes", place, self._where())
+                )
 
     def _refuse_writes(self, storages: Iterable[Any]) -> None:
         """Before an operation writes into what the pass was only lent: it may be needed again."""
@@ -320,13 +383,17 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._refuse(WritesBatch("the loss writes into its batch"))
 
     def _require_bounds(self, operation: Operation, args: Any, kwargs: dict[str, Any]) -> None:
-        if operation.bounded is not None and not is_within_bounds(operation, arguments_of(operation, args, kwargs)):
+        if operation.bounded is not None and not is_within_bounds(
+            operation, arguments_of(operation, args, kwargs)
+        ):
             raise IndexError(f"an index of {operation.full_name} is out of range")
 
     def _refuse_kinds(self, operation: Operation, inputs: list[Tensor]) -> None:
         for tensor in inputs:
             if type(tensor) not in _PLAIN or tensor.layout is not torch.strided:
-                self.fail(f"{operation.full_name} meets a tensor of another kind, {type(tensor).__name__}")
+                self.fail(
+                    f"{operation.full_name} meets a tensor of another kind, {type(tensor).__name__}"
+                )
 
     def _raised(self, operation: Operation, inputs: list[Tensor]) -> None:
         """An error of an operation on records tells something about a record."""
@@ -335,18 +402,27 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     # --- remembered ---
 
-    def _learned(self, func: Any, operation: Operation, args: Any, kwargs: dict[str, Any], lookup: Lookup) -> Any:
+    def _learned(
+        self, func: Any, operation: Operation, args: Any, kwargs: dict[str, Any], lookup: Lookup
+    ) -> Any:
         """Judge by the rule; what that did to the marks is remembered, if it may be."""
         before = [storage._separation for storage in lookup.storages]  # noqa: SLF001
         self._books.looked = False
         self._books.news.clear()
         out = self._judged(func, operation, args, kwargs)
-        if self._books.looked or operation.composite or not operation.gives_tensors or operation.is_geometry:
+        if (
+            self._books.looked
+            or operation.composite
+            or not operation.gives_tensors
+            or operation.is_geometry
+        ):
             return out
         if operation.uninitialised or operation.custom:
             return out  # its memory is filled with zeros each time; the rule of a user may go by floats
         written = written_by(operation, arguments_of(operation, args, kwargs))
-        effect = Effect.observed(lookup, before, tensors_among(out), written, list(self._books.news))
+        effect = Effect.observed(
+            lookup, before, tensors_among(out), written, list(self._books.news)
+        )
         if effect is not None:
             self._effects.remember(lookup, effect)
         return out

@@ -7,10 +7,11 @@
     OWN        the whole tensor depends on the only record of the pass
     Mixed      on several records, on some of them by their place, or nobody knows
 
-Records keep their order: along the axis of `Rows`, each record comes `inner` times in a row, and all of them `outer` times
-over. (B, T) flattened is inner T, (T, B) flattened is outer T. A tensor that holds some of the records, or all of them in
-another order, is `Mixed`: what is done to it could depend on a record's place, and places change (docs/proofs/sums.md,
-section 3). Such passes are computed record by record.
+Records keep their order: along the axis of `Rows`, each record comes `inner` times in a row, and
+all of them `outer` times over. (B, T) flattened is inner T, (T, B) flattened is outer T. A tensor
+that holds some of the records, or all of them in
+another order, is `Mixed`: what is done to it could depend on a record's place, and places change
+(docs/proofs/sums.md, section 3). Such passes are computed record by record.
 """
 
 from __future__ import annotations
@@ -20,7 +21,19 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias, final
 
-__all__ = ["FILLED", "NOISE", "OWN", "PUBLIC", "Mixed", "OneByOne", "Rows", "State", "WritesBatch", "is_public", "worst_of"]
+__all__ = [
+    "FILLED",
+    "NOISE",
+    "OWN",
+    "PUBLIC",
+    "Mixed",
+    "OneByOne",
+    "Rows",
+    "State",
+    "WritesBatch",
+    "is_public",
+    "worst_of",
+]
 
 
 class OneByOne(Exception):
@@ -28,7 +41,9 @@ class OneByOne(Exception):
 
 
 class WritesBatch(OneByOne):
-    """A loss is about to write into a batch that it was only lent: the pass is repeated with a copy."""
+    """A loss is about to write into a batch that it was only lent: the pass is repeated with a
+    copy.
+    """
 
 
 @final
@@ -53,7 +68,9 @@ OWN = _Named("OWN")
 @final
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Index i along `dim` belongs to record (i // inner) % B, where the axis has outer * B * inner entries."""
+    """Index i along `dim` belongs to record (i // inner) % B, where the axis has outer * B * inner
+    entries.
+    """
 
     dim: int
     inner: int = 1
@@ -76,12 +93,13 @@ class Rows:
 
 @final
 class Mixed:
-    """Depends on several records, or on something that an earlier pass kept. One object for each reason.
+    """Depends on several records, or on something that an earlier pass kept. One object for each
+    reason.
 
     Args:
         why: in words, with the operation and the layer; public.
-        kept: whether it comes from an earlier pass, or from the data set's own memory: then computing records one by one
-            does not help.
+        kept: whether it comes from an earlier pass, or from the data set's own memory: then
+            computing records one by one does not help.
     """
 
     __slots__ = ("kept", "why")
@@ -108,7 +126,9 @@ State: TypeAlias = _Named | Rows | Mixed
 
 
 def worst_of(states: Iterable[State]) -> State:
-    """What depends on all of these: what was kept from before comes first, then `Mixed`, `OWN`, `Rows`, public."""
+    """What depends on all of these: what was kept from before comes first, then `Mixed`, `OWN`,
+    `Rows`, public.
+    """
     worst: State = PUBLIC
     for state in states:
         if _rank(state) > _rank(worst):

@@ -1,8 +1,10 @@
 """Logs of a run: released and public values, never a raw loss, accuracy or norm (P42).
 
-    run = PrivateRun(model, plan, ledger=..., statistics={"metric/accuracy": 1}, logs=[CsvLog("metrics.csv")])
+    run = PrivateRun(model, plan, ledger=..., statistics={"metric/accuracy": 1},
+    logs=[CsvLog("metrics.csv")])
 
-A log is any function of `Logged`. What it is given was noised and charged, so it may be kept and shown to anybody.
+A log is any function of `Logged`. What it is given was noised and charged, so it may be kept and
+shown to anybody.
 """
 
 from __future__ import annotations
@@ -37,9 +39,9 @@ class Logged:
         means: noised average of every statistic: its noised sum over the expected batch size.
         noise_std: standard deviation of the noise in these averages.
         clip_norms: of adaptive groups, after this step.
-        epsilon: at most this would have been spent, if the run ended here for a public reason; None where no running bound is
-            valid. It is no claim: of a list all that was planned counts, as `run.guarantee()` says, and so does what others
-            charge meanwhile.
+        epsilon: at most this would have been spent, if the run ended here for a public reason; None
+            where no running bound is valid. It is no claim: of a list all that was planned counts,
+            as `run.guarantee()` says, and so does what others charge meanwhile.
     """
 
     step: int
@@ -51,7 +53,12 @@ class Logged:
 
     @classmethod
     def of(
-        cls, release: Release, *, leaves: Mapping[str, int], clip_norms: Mapping[str, float], epsilon: float | None
+        cls,
+        release: Release,
+        *,
+        leaves: Mapping[str, int],
+        clip_norms: Mapping[str, float],
+        epsilon: float | None,
     ) -> Logged:
         """From a release, for these statistics."""
         return cls(
@@ -72,9 +79,13 @@ class Logged:
         """
         found = {} if self.epsilon is None else {"epsilon": self.epsilon}
         for leaf, mean in self.means.items():
-            names = [leaf] if mean.size == 1 else [f"{leaf}/{number}" for number in range(mean.size)]
+            names = (
+                [leaf] if mean.size == 1 else [f"{leaf}/{number}" for number in range(mean.size)]
+            )
             found |= dict(zip(names, mean.tolist(), strict=True))
-        return found | {f"clip_norm/{group}": float(norm) for group, norm in self.clip_norms.items()}
+        return found | {
+            f"clip_norm/{group}": float(norm) for group, norm in self.clip_norms.items()
+        }
 
 
 Log: TypeAlias = Callable[[Logged], None]
@@ -82,13 +93,15 @@ Log: TypeAlias = Callable[[Logged], None]
 
 
 class CsvLog:
-    """Writes one line per step to a CSV file; a resumed run goes on in the same file, and repeated steps appear again.
+    """Writes one line per step to a CSV file; a resumed run goes on in the same file, and repeated
+    steps appear again.
 
     Args:
         path: new, or a file that the same statistics were logged to.
 
     Raises:
-        ParameterError: for something else than such a file; at the first step, for one with other statistics.
+        ParameterError: for something else than such a file; at the first step, for one with other
+            statistics.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -96,11 +109,16 @@ class CsvLog:
         if not self._path.parent.is_dir():
             self._refuse("a file in a folder that exists", "no such folder")
         if os.path.lexists(self._path) and _header(self._path)[: len(_FIRST)] not in ([], _FIRST):
-            self._refuse(f"a new file, or one that begins with the columns {_FIRST}", "other columns")
+            self._refuse(
+                f"a new file, or one that begins with the columns {_FIRST}", "other columns"
+            )
 
     def __call__(self, logged: Logged) -> None:
         """Append a line."""
-        row = {**dict(zip(_FIRST, (logged.step, logged.batch, ""), strict=True)), **logged.scalars()}
+        row = {
+            **dict(zip(_FIRST, (logged.step, logged.batch, ""), strict=True)),
+            **logged.scalars(),
+        }
         header = list(row)
         new = not self._path.exists() or not self._path.stat().st_size
         if not new:
@@ -114,7 +132,9 @@ class CsvLog:
             writer.writerow(row)
 
     def _refuse(self, expected: str, got: str) -> NoReturn:
-        raise ParameterError(owner="CsvLog", name="path", expected=expected, got=f"{self._path} with {got}")
+        raise ParameterError(
+            owner="CsvLog", name="path", expected=expected, got=f"{self._path} with {got}"
+        )
 
 
 def _header(path: Path) -> list[str]:
@@ -122,7 +142,9 @@ def _header(path: Path) -> list[str]:
         with path.open(newline="", encoding="utf-8") as file:
             return next(csv.reader(file), [])
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise ParameterError(owner="CsvLog", name="path", expected="a CSV file", got=f"{path}: {error}") from error
+        raise ParameterError(
+            owner="CsvLog", name="path", expected="a CSV file", got=f"{path}: {error}"
+        ) from error
 
 
 class ScalarWriter(Protocol):
@@ -133,8 +155,8 @@ class ScalarWriter(Protocol):
 
 
 class TensorBoardLog:
-    """Hands every number to a TensorBoard writer. As time it gets the number of the step: how long a step took depends on the
-    size of its sample, which is sensitive.
+    """Hands every number to a TensorBoard writer. As time it gets the number of the step: how long
+    a step took depends on the size of its sample, which is sensitive.
 
     Args:
         writer: of the user, such as `torch.utils.tensorboard.SummaryWriter()`; the user closes it.
@@ -143,7 +165,9 @@ class TensorBoardLog:
     def __init__(self, writer: ScalarWriter) -> None:
         if not callable(getattr(writer, "add_scalar", None)):
             expected = "a SummaryWriter, with add_scalar(tag, value, step, time)"
-            raise ParameterError(owner="TensorBoardLog", name="writer", expected=expected, got=type(writer).__name__)
+            raise ParameterError(
+                owner="TensorBoardLog", name="writer", expected=expected, got=type(writer).__name__
+            )
         self._writer = writer
 
     def __call__(self, logged: Logged) -> None:

@@ -1,4 +1,6 @@
-"""What a run shows of itself: its guarantee, epsilon while it goes on, a bar, logs. Released and public values only."""
+"""What a run shows of itself: its guarantee, epsilon while it goes on, a bar, logs. Released and
+public values only.
+"""
 
 from __future__ import annotations
 
@@ -26,13 +28,19 @@ class Watch:
         logs: called after every release.
     """
 
-    def __init__(self, session: Session, *, statistics: Mapping[str, int], logs: Sequence[Log]) -> None:
+    def __init__(
+        self, session: Session, *, statistics: Mapping[str, int], logs: Sequence[Log]
+    ) -> None:
         for log in logs:
             given: object = log
             if not callable(given):
                 expected, got = "functions of what was released", type(log).__name__
                 raise ParameterError(owner="PrivateRun", name="logs", expected=expected, got=got)
-        self._plan, self._ledger, self._records = session.plan, session.ledger, session.sampler.records
+        self._plan, self._ledger, self._records = (
+            session.plan,
+            session.ledger,
+            session.sampler.records,
+        )
         self._statistics = statistics
         self._logs = tuple(logs)
         self._meter: Meter | None = None
@@ -41,15 +49,22 @@ class Watch:
 
     def guarantee(self, delta: float | None) -> Guarantee:
         """Of everything that the ledger holds; see `PrivateRun.guarantee`."""
-        return account(self._ledger, delta=self._delta if delta is None else delta, limit=self._target_at(delta))
+        return account(
+            self._ledger,
+            delta=self._delta if delta is None else delta,
+            limit=self._target_at(delta),
+        )
 
     def _target_at(self, delta: float | None) -> float | None:
-        """The target of the plan, if it is one at this delta: the bracket is narrowed where it matters."""
+        """The target of the plan, if it is one at this delta: the bracket is narrowed where it
+        matters.
+        """
         target = self._plan.target
         return target.epsilon if target is not None and delta in (None, target.delta) else None
 
     def begin(self, start: int, progress: bool | None) -> None:  # noqa: FBT001  (three values, from the caller's keyword)
-        """When the run has begun, before its first charge: what is charged now was there before it, marks are its own too.
+        """When the run has begun, before its first charge: what is charged now was there before it,
+        marks are its own too.
 
         Args:
             start: first step of the run.
@@ -86,7 +101,9 @@ class Watch:
         if self._meter is None:
             return
         epsilon = self._meter.after(released.step + 1 - self._start)
-        logged = Logged.of(released, leaves=self._statistics, clip_norms=clip_norms, epsilon=epsilon)
+        logged = Logged.of(
+            released, leaves=self._statistics, clip_norms=clip_norms, epsilon=epsilon
+        )
         if self._bar is not None:
             self._bar.advance(logged)
         for log in self._logs:

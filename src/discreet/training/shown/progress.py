@@ -27,9 +27,9 @@ _WINDOW = 20  # releases over which the bar averages a statistic
 class Meter:
     """An upper bound on what the ledger has spent at one delta, while a run takes its steps.
 
-    Guarantee: `after(k)` is at least the certified epsilon of everything that the ledger held when the run began and of k steps
-    of this run. None where no running bound is valid: a ledger that is held to a filter or an odometer, a plan or a ledger that
-    is void.
+    Guarantee: `after(k)` is at least the certified epsilon of everything that the ledger held when
+    the run began and of k steps of this run. None where no running bound is valid: a ledger that is
+    held to a filter or an odometer, a plan or a ledger that is void.
 
     Args:
         ledger: before the run begins.
@@ -48,12 +48,27 @@ class Meter:
             return
         self._step = plan.step
         charged = snapshot.charged()
-        planned = snapshot.counted() if snapshot.rule is Rule.LIST else (*charged.items(), (self._step, steps))
-        limit = None if snapshot.terms is None or snapshot.terms.delta != delta else snapshot.terms.epsilon
+        planned = (
+            snapshot.counted()
+            if snapshot.rule is Rule.LIST
+            else (*charged.items(), (self._step, steps))
+        )
+        limit = (
+            None
+            if snapshot.terms is None or snapshot.terms.delta != delta
+            else snapshot.terms.epsilon
+        )
         try:
             self._end = account(planned, delta=delta, limit=limit, adjacency=plan.adjacency).upper
-            self._live = LiveEpsilon(delta=delta, adjacency=plan.adjacency, look_ahead=_LOOK_AHEAD, before=charged.items())
-        except AccountingError:  # no single statement covers this ledger; the guarantee will say why
+            self._live = LiveEpsilon(
+                delta=delta,
+                adjacency=plan.adjacency,
+                look_ahead=_LOOK_AHEAD,
+                before=charged.items(),
+            )
+        except (
+            AccountingError
+        ):  # no single statement covers this ledger; the guarantee will say why
             self._end = self._live = None
 
     @property
@@ -72,10 +87,11 @@ class Meter:
 
 
 class Bar:
-    """A progress bar on standard error: steps, time, rate, epsilon now and at the end, budget or target, private metrics.
+    """A progress bar on standard error: steps, time, rate, epsilon now and at the end, budget or
+    target, private metrics.
 
-    Released and public values, but for the time: how long steps take depends on the sizes of samples, and no guarantee covers
-    it (docs/proofs/engine.md). No log and no file has it.
+    Released and public values, but for the time: how long steps take depends on the sizes of
+    samples, and no guarantee covers it (docs/proofs/engine.md). No log and no file has it.
 
     Args:
         shown: True or False; None shows it if standard error is a terminal.
@@ -95,7 +111,9 @@ class Bar:
             console=Console(stderr=True),
             auto_refresh=False,
             disable=not visible,
-            redirect_stdout=_is_terminal(sys.stdout),  # else what a user prints into a file would land on standard error
+            redirect_stdout=_is_terminal(
+                sys.stdout
+            ),  # else what a user prints into a file would land on standard error
         )
         self._terms: tuple[float | None, str] = None, ""
         self._began = self._refreshed = 0.0
@@ -115,11 +133,14 @@ class Bar:
             total: batches of the whole plan.
             done: batches that were taken before.
             end: epsilon at the end.
-            limit: epsilon of a budget, which is enforced, or of a target, which is not: "budget 3", "target 3"; or nothing.
+            limit: epsilon of a budget, which is enforced, or of a target, which is not: "budget 3",
+                "target 3"; or nothing.
         """
         self._terms = end, limit
         self._began = self._refreshed = time.monotonic()
-        self._bar.add_task("training", total=total, completed=done, rate="", spent=_spent(None, end, limit))
+        self._bar.add_task(
+            "training", total=total, completed=done, rate="", spent=_spent(None, end, limit)
+        )
         with self._bar:
             yield
             self._bar.refresh()
@@ -140,7 +161,9 @@ class Bar:
             self._bar.refresh()
 
     def _metrics(self) -> str:
-        return "".join(f" {name} {sum(values) / len(values):.3g}" for name, values in self._recent.items())
+        return "".join(
+            f" {name} {sum(values) / len(values):.3g}" for name, values in self._recent.items()
+        )
 
 
 def _is_terminal(stream: object) -> bool:

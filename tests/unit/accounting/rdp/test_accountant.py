@@ -58,20 +58,31 @@ def test_order_is_searched_far_beyond_any_list() -> None:
 
 
 @given(order=st.floats(1.01, 1e5), divergence=st.floats(0.0, 1e3), delta=st.floats(1e-300, 0.5))
-def test_conversion_round_trip_and_never_below_the_classic_derivation(order: float, divergence: float, delta: float) -> None:
+def test_conversion_round_trip_and_never_below_the_classic_derivation(
+    order: float, divergence: float, delta: float
+) -> None:
     epsilon = epsilon_from(divergence, order, delta)
-    assert epsilon <= divergence - math.log(delta) / (order - 1) + 1e-9 * (1 + divergence)  # at least as good as Mironov's
-    assert delta_from(divergence, order, epsilon) <= delta * (1 + 1e-6 * (1 + divergence * order * 1e-6)) or epsilon == 0.0
+    assert epsilon <= divergence - math.log(delta) / (order - 1) + 1e-9 * (
+        1 + divergence
+    )  # at least as good as Mironov's
+    assert (
+        delta_from(divergence, order, epsilon)
+        <= delta * (1 + 1e-6 * (1 + divergence * order * 1e-6))
+        or epsilon == 0.0
+    )
 
 
 def test_conversion_of_a_real_mechanism_is_never_below_the_truth() -> None:
-    # One Gaussian: delta is known in closed form; a wrong sign in the conversion fails this at once.
+    # One Gaussian: delta is known in closed form; a wrong sign in the conversion fails this at
+    # once.
     from scipy.stats import norm
 
     for noise in (0.3, 1.0, 4.0, 30.0):
         for delta in (0.3, 1e-2, 1e-6, 1e-12):
             epsilon = rdp.epsilon([(Gaussian(noise), 1)], delta=delta).value
-            truth = norm.cdf(0.5 / noise - epsilon * noise) - math.exp(epsilon) * norm.cdf(-0.5 / noise - epsilon * noise)
+            truth = norm.cdf(0.5 / noise - epsilon * noise) - math.exp(epsilon) * norm.cdf(
+                -0.5 / noise - epsilon * noise
+            )
             assert truth <= delta
 
 
@@ -88,11 +99,19 @@ def test_pure_losses() -> None:
 
 
 @settings(max_examples=20, deadline=None)
-@given(q=st.floats(1e-4, 0.9), s=st.floats(0.5, 10.0), steps=st.integers(1, 10_000), delta=st.floats(1e-12, 1e-2))
+@given(
+    q=st.floats(1e-4, 0.9),
+    s=st.floats(0.5, 10.0),
+    steps=st.integers(1, 10_000),
+    delta=st.floats(1e-12, 1e-2),
+)
 def test_monotone(q: float, s: float, steps: int, delta: float) -> None:
     base = rdp.epsilon([(PoissonGaussian(q, s), steps)], delta=delta).value
     slack = 1 + 1e-6
-    assert base <= rdp.epsilon([(PoissonGaussian(min(0.99, q * 1.1), s), steps)], delta=delta).value * slack
+    assert (
+        base
+        <= rdp.epsilon([(PoissonGaussian(min(0.99, q * 1.1), s), steps)], delta=delta).value * slack
+    )
     assert base <= rdp.epsilon([(PoissonGaussian(q, s), steps + 1)], delta=delta).value * slack
     assert base <= rdp.epsilon([(PoissonGaussian(q, s * 0.9), steps)], delta=delta).value * slack
     assert base <= rdp.epsilon([(PoissonGaussian(q, s), steps)], delta=delta / 2).value * slack

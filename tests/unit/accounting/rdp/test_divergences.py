@@ -21,7 +21,10 @@ def binomial_formula(order: int, q: float, s: float) -> float:
     """Log-moment at a whole order: the textbook sum, all terms positive."""
     return math.log1p(
         sum(
-            math.comb(order, k) * (1 - q) ** (order - k) * q**k * math.expm1(k * (k - 1) / (2 * s * s))
+            math.comb(order, k)
+            * (1 - q) ** (order - k)
+            * q**k
+            * math.expm1(k * (k - 1) / (2 * s * s))
             for k in range(2, order + 1)
         )
     )
@@ -51,7 +54,9 @@ def test_amplification_never_hurts_and_never_reaches_zero(order: float, q: float
 
 
 @given(order=orders, q=probabilities, s=st.floats(0.6, 60.0))
-def test_fixed_size_lies_between_one_direction_and_twice_the_moment(order: float, q: float, s: float) -> None:
+def test_fixed_size_lies_between_one_direction_and_twice_the_moment(
+    order: float, q: float, s: float
+) -> None:
     found = d.fixed_size_gaussian(order, fraction=q, noise_multiplier=s)
     one = d.poisson_gaussian(order, probability=q, noise_multiplier=s / 2)
     assert one * (1 - 1e-12) <= found <= d.gaussian(order, noise_multiplier=s / 2)
@@ -59,12 +64,16 @@ def test_fixed_size_lies_between_one_direction_and_twice_the_moment(order: float
         assert found * (order - 1) <= math.log1p(2 * math.expm1(one * (order - 1))) * (1 + 1e-9)
 
 
-def test_a_cut_that_never_happens_costs_nothing_and_one_that_always_does_costs_as_fixed_size() -> None:
+def test_a_cut_that_never_happens_costs_nothing_and_one_that_always_does_costs_as_fixed_size() -> (
+    None
+):
     for replace in (False, True):
         one = d.poisson_gaussian_replace if replace else d.poisson_gaussian
         plain = one(5.0, probability=0.01, noise_multiplier=2.0)
         at = [
-            d.truncated_poisson_gaussian(5.0, probability=0.01, overflow=p, noise_multiplier=2.0, replace=replace)
+            d.truncated_poisson_gaussian(
+                5.0, probability=0.01, overflow=p, noise_multiplier=2.0, replace=replace
+            )
             for p in (0.0, 1e-9, 1e-3, 0.5, 1.0)
         ]
         assert at == sorted(at)
@@ -73,7 +82,8 @@ def test_a_cut_that_never_happens_costs_nothing_and_one_that_always_does_costs_a
 
 
 @pytest.mark.parametrize(
-    ("records", "q", "limit"), [(1000, 0.1, 120), (10**6, 0.005, 5400), (50, 0.5, 50), (10**6, 0.005, 9000)]
+    ("records", "q", "limit"),
+    [(1000, 0.1, 120), (10**6, 0.005, 5400), (50, 0.5, 50), (10**6, 0.005, 9000)],
 )
 def test_overflow_probability_is_rounded_up(records: int, q: float, limit: int) -> None:
     exact = float(binom.logsf(limit - 1, records, q))
@@ -84,7 +94,9 @@ def test_overflow_probability_is_rounded_up(records: int, q: float, limit: int) 
 def test_laplace_against_its_textbook_form(order: float, x: float) -> None:
     found = d.laplace(order, scale=1.0 / x)
     a = order
-    log = np.logaddexp(math.log(a / (2 * a - 1)) + (a - 1) * x, math.log((a - 1) / (2 * a - 1)) - a * x) / (a - 1)
+    log = np.logaddexp(
+        math.log(a / (2 * a - 1)) + (a - 1) * x, math.log((a - 1) / (2 * a - 1)) - a * x
+    ) / (a - 1)
     assert found >= log - 1e-15 / (a - 1)
     assert found <= log * (1 + 1e-9) + 1e-11 / (a - 1)
     assert found <= x * (1 + 1e-12)
@@ -106,8 +118,13 @@ def test_response_against_its_three_values(order: float, categories: int, share:
     truth = 1 / categories + share * (1 - 1 / categories) * 0.999
     rest = (1 - truth) / (categories - 1)
     found = d.randomized_response(order, categories=categories, truth_probability=truth)
-    logs = [order * math.log(truth) + (1 - order) * math.log(rest), order * math.log(rest) + (1 - order) * math.log(truth)]
-    moment = np.logaddexp.reduce([*logs, math.log((categories - 2) * rest)] if categories > 2 else logs)
+    logs = [
+        order * math.log(truth) + (1 - order) * math.log(rest),
+        order * math.log(rest) + (1 - order) * math.log(truth),
+    ]
+    moment = np.logaddexp.reduce(
+        [*logs, math.log((categories - 2) * rest)] if categories > 2 else logs
+    )
     assert found >= (moment - 1e-13 * (1 + order)) / (order - 1)
     assert found <= moment / (order - 1) * (1 + 1e-9) + 1e-10 * (1 + order) / (order - 1)
 
@@ -116,14 +133,20 @@ def test_pure_is_the_limit_and_the_two_valued_response() -> None:
     assert math.isclose(d.pure(math.inf, epsilon=0.7), 0.7, rel_tol=1e-12)
     truth = math.exp(0.7) / (1 + math.exp(0.7))
     assert math.isclose(
-        d.pure(4.0, epsilon=0.7), d.randomized_response(4.0, categories=2, truth_probability=truth), rel_tol=1e-9
+        d.pure(4.0, epsilon=0.7),
+        d.randomized_response(4.0, categories=2, truth_probability=truth),
+        rel_tol=1e-9,
     )
     assert d.pure(1e9, epsilon=800.0) <= 800.0 * (1 + 1e-12)
 
 
-@pytest.mark.parametrize("v", [1e-300, 1e-12, 1e-3, 0.49999, 0.50001, 5.0, -1e-12, -0.3, -0.7, -40.0])
+@pytest.mark.parametrize(
+    "v", [1e-300, 1e-12, 1e-3, 0.49999, 0.50001, 5.0, -1e-12, -0.3, -0.7, -40.0]
+)
 def test_excess_and_deficit_do_not_cancel(v: float) -> None:
-    series = sum(v**k / math.factorial(k) for k in range(2, 40)) if abs(v) < 3 else math.expm1(v) - v
+    series = (
+        sum(v**k / math.factorial(k) for k in range(2, 40)) if abs(v) < 3 else math.expm1(v) - v
+    )
     assert math.isclose(float(exp_excess(np.array([v]))[0]), series, rel_tol=1e-13)
     if abs(v) < 0.5:
         series = sum((-1) ** k * v**k / k for k in range(2, 120))

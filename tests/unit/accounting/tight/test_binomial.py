@@ -11,7 +11,11 @@ from discreet.accounting._binomial import at_least
 def _exact(count: int, trials: int, probability: float) -> Fraction:
     q = Fraction(probability)
     return sum(
-        (Fraction(math.comb(trials, k)) * q**k * (1 - q) ** (trials - k) for k in range(count, trials + 1)), start=Fraction(0)
+        (
+            Fraction(math.comb(trials, k)) * q**k * (1 - q) ** (trials - k)
+            for k in range(count, trials + 1)
+        ),
+        start=Fraction(0),
     )
 
 
@@ -26,11 +30,15 @@ def test_bounds_enclose_the_exact_tail_and_are_narrow(trials: int, probability: 
 
 
 def test_the_two_forms_of_a_mass_agree_where_either_may_be_used() -> None:
-    # Binomial coefficients in whole numbers on one side of the boundary, Stirling's series on the other.
+    # Binomial coefficients in whole numbers on one side of the boundary, Stirling's series on the
+    # other.
     for trials, probability in ((3000, 0.1), (3000, 0.08)):
         for count in range(295, 307):
             low, high = at_least(count, trials, probability)
-            below, above = at_least(count - 1, trials, probability)[1], at_least(count + 1, trials, probability)[0]
+            below, above = (
+                at_least(count - 1, trials, probability)[1],
+                at_least(count + 1, trials, probability)[0],
+            )
             mass = math.exp(
                 math.lgamma(trials + 1)
                 - math.lgamma(count + 1)

@@ -44,11 +44,14 @@ def test_masses_sum_to_one_and_cells_do_not_depend_on_where_zero_lies() -> None:
         for i in range(1, len(edges)):
             low, high = math.exp(-edges[i - 1]), math.exp(-edges[i])
             both = cells.over.upper[i] * low + cells.under.upper[i] * high
-            assert math.isclose(both, cells.mass.upper[i] * (low - high), rel_tol=1e-8, abs_tol=1e-11)
+            assert math.isclose(
+                both, cells.mass.upper[i] * (low - high), rel_tol=1e-8, abs_tol=1e-11
+            )
 
 
 def test_no_pair_of_small_data_sets_is_above_the_curve_on_either_side_of_zero() -> None:
-    # Every data set of 3 records from {-1, 0, 1}, samples of 1 and 2, one record exchanged or zeroed.
+    # Every data set of 3 records from {-1, 0, 1}, samples of 1 and 2, one record exchanged or
+    # zeroed.
     noise = 0.7
     for size, others, one, two in itertools.product(
         (1, 2), [(-1.0, -1.0), (-1.0, 1.0), (0.0, -1.0)], (-1.0, 0.0, 1.0), (-1.0, 1.0)
@@ -69,7 +72,8 @@ def test_the_bound_lies_between_explicit_data_sets_and_the_renyi_bound(steps: in
     leaf = FixedSizeGaussian(5000, 1_000_000, 1.0)
     upper = epsilon_bracket(Problem(((fixed_size_directions(leaf)[0], steps),)), 1e-6, 1e-2).upper
     attained = [
-        epsilon_bracket(Problem(((one, steps),)), 1e-6, 1e-2).lower for one in fixed_size_attained(leaf, Adjacency.REPLACE_ONE)
+        epsilon_bracket(Problem(((one, steps),)), 1e-6, 1e-2).lower
+        for one in fixed_size_attained(leaf, Adjacency.REPLACE_ONE)
     ]
     stored_lower, ours = {200: (6.4933494, 6.6253), 20_000: (33.6213454, 42.4572)}[steps]
     assert max(attained) >= stored_lower * 0.99
@@ -79,9 +83,11 @@ def test_the_bound_lies_between_explicit_data_sets_and_the_renyi_bound(steps: in
 
 
 def test_the_curve_above_zero_alone_does_not_survive_composition() -> None:
-    """Randomized response among three values as the mechanism: the argument of the theorem knows nothing of Gaussians.
+    """Randomized response among three values as the mechanism: the argument of the theorem knows
+    nothing of Gaussians.
 
-    The analysis that keeps H(M || Q) for all eps is right for one step at eps >= 0, and wrong for two.
+    The analysis that keeps H(M || Q) for all eps is right for one step at eps >= 0, and wrong for
+    two.
     """
     g, truth = 0.7, math.exp(5.0) / (math.exp(5.0) + 2.0)
     other = (1.0 - truth) / 2.0
@@ -93,14 +99,17 @@ def test_the_curve_above_zero_alone_does_not_survive_composition() -> None:
     twice_real = np.outer(real[0], real[0]), np.outer(real[1], real[1])
     twice_claimed = np.outer(claimed[0], claimed[0]), np.outer(claimed[1], claimed[1])
     assert _stick(*twice_real, 3.5) > _stick(*twice_claimed, 3.5) + 0.25
-    # The combined curve as a pair: the losses of the claimed pair above 0, their mirror image below, the rest at 0.
+    # The combined curve as a pair: the losses of the claimed pair above 0, their mirror image
+    # below, the rest at 0.
     up = claimed[0] > claimed[1]
     rest = 1.0 - claimed[0][up].sum() - claimed[1][up].sum()
     assert rest >= 0.0
     p = np.concatenate([claimed[0][up], claimed[1][up], [rest]])
     q = np.concatenate([claimed[1][up], claimed[0][up], [rest]])
     for epsilon in np.linspace(0.0, 9.0, 19):
-        assert _stick(*twice_real, epsilon) <= _stick(np.outer(p, p), np.outer(q, q), epsilon) + 1e-12
+        assert (
+            _stick(*twice_real, epsilon) <= _stick(np.outer(p, p), np.outer(q, q), epsilon) + 1e-12
+        )
 
 
 def _stick(p: FloatArray, q: FloatArray, epsilon: float) -> float:

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from discreet.accounting.leaves import BoundedRange, Gaussian, Laplace, Leaf, PoissonGaussian, Response
+from discreet.accounting.leaves import (
+    BoundedRange,
+    Gaussian,
+    Laplace,
+    Leaf,
+    PoissonGaussian,
+    Response,
+)
 from discreet.accounting.tight import bracket, window
 from discreet.accounting.tight._rounding import WIDE, U
 from discreet.accounting.tight.bracket import epsilon_bracket
@@ -32,7 +39,9 @@ LEAVES: list[Leaf] = [
     BoundedRange(1.5),
     Response(4, 0.5),
 ]
-BOTH = [pytest.param(way, id=f"{leaf}-{i}") for leaf in LEAVES for i, way in enumerate(directions(leaf))]
+BOTH = [
+    pytest.param(way, id=f"{leaf}-{i}") for leaf in LEAVES for i, way in enumerate(directions(leaf))
+]
 
 
 def _measures(way: Direction, theta: float, spacing: float) -> tuple[Measure, Measure]:
@@ -43,7 +52,10 @@ def _measures(way: Direction, theta: float, spacing: float) -> tuple[Measure, Me
 
 
 def _curve(measure: Measure, epsilon: float) -> float:
-    return float(np.sum(measure.mass * np.maximum(-np.expm1(epsilon - measure.loss), 0.0))) + measure.infinite
+    return (
+        float(np.sum(measure.mass * np.maximum(-np.expm1(epsilon - measure.loss), 0.0)))
+        + measure.infinite
+    )
 
 
 @pytest.mark.parametrize("way", BOTH)
@@ -57,13 +69,18 @@ def test_spread_is_above_and_gather_below_the_curve(way: Direction, spacing: flo
             assert _curve(lower, epsilon + lower.slack) <= over.upper[-1] + 1e-15
 
 
-@pytest.mark.parametrize("leaf", [Gaussian(1.0), PoissonGaussian(0.3, 1.0), PoissonGaussian(0.05, 1.0, replace=True)])
+@pytest.mark.parametrize(
+    "leaf", [Gaussian(1.0), PoissonGaussian(0.3, 1.0), PoissonGaussian(0.05, 1.0, replace=True)]
+)
 def test_both_are_exact_to_second_order(leaf: Leaf) -> None:
     way = directions(leaf)[0]
 
     def gap(spacing: float) -> float:
         upper, lower = _measures(way, 2.0, spacing)
-        return tilted(((upper, 1),), 2.0, outward=1).log_total - tilted(((lower, 1),), 2.0, outward=-1).log_total
+        return (
+            tilted(((upper, 1),), 2.0, outward=1).log_total
+            - tilted(((lower, 1),), 2.0, outward=-1).log_total
+        )
 
     assert gap(0.02) == pytest.approx(2.0 * 3.0 * 0.02**2 / 6.0, rel=0.3)
     assert gap(0.01) == pytest.approx(gap(0.02) / 4.0, rel=0.2)
@@ -103,8 +120,11 @@ def test_long_double_agrees_within_a_far_smaller_error(probability: float, count
     part = tilted(((upper, count),), 3.0, outward=1)
     usual, wide = compose(part, -8192, 16384), compose(part, -8192, 16384, extended=True)
     assert wide.error < usual.error / 500.0
-    assert np.max(np.abs(usual.mass - wide.mass)) <= usual.error + wide.error + U * np.max(wide.mass)
-    # The claim of the smaller error itself, where float64 cannot judge: most of this window is empty but for rounding.
+    assert np.max(np.abs(usual.mass - wide.mass)) <= usual.error + wide.error + U * np.max(
+        wide.mass
+    )
+    # The claim of the smaller error itself, where float64 cannot judge: most of this window is
+    # empty but for rounding.
     assert np.min(wide.mass) >= -wide.error
 
 

@@ -25,7 +25,8 @@ from discreet.units import Adjacency
 def test_one_epoch_against_the_formula_of_its_authors(
     batches: int, noise: float, delta: float, published: float, poisson: float, unamplified: float
 ) -> None:
-    # Formula and grid of google-research/dpsgd_batch_sampler_accounting; ours searches another grid of thresholds.
+    # Formula and grid of google-research/dpsgd_batch_sampler_accounting; ours searches another grid
+    # of thresholds.
     found = shuffled_lower(batches=batches, noise_multiplier=noise, epochs=1, delta=delta)
     assert math.isclose(found, published, rel_tol=2e-5)
     assert found <= unamplified
@@ -34,7 +35,9 @@ def test_one_epoch_against_the_formula_of_its_authors(
 
 def test_replace_one_is_further_apart_and_still_below_the_unamplified_pair() -> None:
     zero_out = shuffled_lower(batches=200, noise_multiplier=1.0, epochs=1, delta=1e-6)
-    replace = shuffled_lower(batches=200, noise_multiplier=1.0, epochs=1, delta=1e-6, adjacency=Adjacency.REPLACE_ONE)
+    replace = shuffled_lower(
+        batches=200, noise_multiplier=1.0, epochs=1, delta=1e-6, adjacency=Adjacency.REPLACE_ONE
+    )
     assert zero_out < replace <= _unamplified(0.5, 1)
 
 
@@ -43,7 +46,9 @@ def test_epochs_add_and_stay_below_the_upper_bound(adjacency: Adjacency) -> None
     factor = 2.0 if adjacency is Adjacency.REPLACE_ONE else 1.0
     last = 0.0
     for epochs in (1, 2, 5):
-        found = shuffled_lower(batches=50, noise_multiplier=1.0, epochs=epochs, delta=1e-5, adjacency=adjacency)
+        found = shuffled_lower(
+            batches=50, noise_multiplier=1.0, epochs=epochs, delta=1e-5, adjacency=adjacency
+        )
         assert last < found <= _unamplified(1.0 / factor, epochs, 1e-5)
         last = found
 

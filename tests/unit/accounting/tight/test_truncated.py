@@ -25,7 +25,9 @@ EPSILONS = (-1.5, -0.4, 0.0, 0.05, 0.3, 1.0, 2.0)
 
 
 def _law(records: tuple[float, ...], probability: float, limit: int) -> list[tuple[float, float]]:
-    """The sum over a Poisson sample, cut to a uniformly random subset of `limit`: every case, by brute force."""
+    """The sum over a Poisson sample, cut to a uniformly random subset of `limit`: every case, by
+    brute force.
+    """
     found: dict[float, float] = {}
     for drawn in itertools.product((False, True), repeat=len(records)):
         weight = math.prod(probability if one else 1 - probability for one in drawn)
@@ -39,7 +41,9 @@ def _law(records: tuple[float, ...], probability: float, limit: int) -> list[tup
 @pytest.mark.parametrize("limit", [1, 2])
 @pytest.mark.parametrize("probability", [0.2, 0.7])
 @pytest.mark.parametrize("adjacency", list(Adjacency))
-def test_no_pair_of_small_data_sets_is_above_the_curve(limit: int, probability: float, adjacency: Adjacency) -> None:
+def test_no_pair_of_small_data_sets_is_above_the_curve(
+    limit: int, probability: float, adjacency: Adjacency
+) -> None:
     step = Step(TruncatedPoisson(probability, limit, 3), [GaussianSum("g", 1.0, NOISE)])
     (leaf,) = leaves_of_step(step, adjacency)
     assert isinstance(leaf, TruncatedPoissonGaussian)
@@ -48,8 +52,16 @@ def test_no_pair_of_small_data_sets_is_above_the_curve(limit: int, probability: 
         for with_it, without in _neighbours(others, one, adjacency):
             p, q = _law(with_it, probability, limit), _law(without, probability, limit)
             for epsilon in EPSILONS:
-                assert divergence(p, q, NOISE, epsilon) <= curve(forward, epsilon)[1] + 2e-6, (with_it, without, epsilon)
-                assert divergence(q, p, NOISE, epsilon) <= curve(backward, epsilon)[1] + 2e-6, (with_it, without, epsilon)
+                assert divergence(p, q, NOISE, epsilon) <= curve(forward, epsilon)[1] + 2e-6, (
+                    with_it,
+                    without,
+                    epsilon,
+                )
+                assert divergence(q, p, NOISE, epsilon) <= curve(backward, epsilon)[1] + 2e-6, (
+                    with_it,
+                    without,
+                    epsilon,
+                )
 
 
 def _neighbours(
@@ -67,14 +79,22 @@ def test_the_uncut_poisson_pair_would_be_too_small() -> None:
     p, q = _law((-1.0, -1.0, 1.0), 0.7, 1), _law((-1.0, -1.0), 0.7, 1)
     wrong = divergence([(0.3, 0.0), (0.7, 1.0)], [(1.0, 0.0)], NOISE, 2.0)
     assert divergence(p, q, NOISE, 2.0) > wrong * 1.5
-    assert curve(truncated_directions(TruncatedPoissonGaussian(0.7, 1, 3, NOISE))[0], 2.0)[1] > wrong * 1.5
+    assert (
+        curve(truncated_directions(TruncatedPoissonGaussian(0.7, 1, 3, NOISE))[0], 2.0)[1]
+        > wrong * 1.5
+    )
 
 
 def test_everything_drawn_and_cut_is_a_fixed_size() -> None:
     cut_leaf = TruncatedPoissonGaussian(1.0, 20, 100, 1.0, replace=True)
-    one, other = truncated_directions(cut_leaf)[0], fixed_size_directions(FixedSizeGaussian(20, 100, 1.0))[0]
+    one, other = (
+        truncated_directions(cut_leaf)[0],
+        fixed_size_directions(FixedSizeGaussian(20, 100, 1.0))[0],
+    )
     for epsilon in EPSILONS:
-        assert math.isclose(curve(one, epsilon)[1], curve(other, epsilon)[1], rel_tol=1e-9, abs_tol=1e-14)
+        assert math.isclose(
+            curve(one, epsilon)[1], curve(other, epsilon)[1], rel_tol=1e-9, abs_tol=1e-14
+        )
 
 
 def test_probabilities_of_a_cut_by_brute_force() -> None:
@@ -82,7 +102,9 @@ def test_probabilities_of_a_cut_by_brute_force() -> None:
     masses = [math.comb(6, k) * 0.3**k * 0.7 ** (6 - k) for k in range(7)]
     found = cut(leaf, 7)
     assert math.isclose(found.upper, sum(masses[3:]), rel_tol=1e-12)
-    expected = sum(mass * 0.3 * 3 / (k + 1) for k, mass in enumerate(masses) if k >= 3) / sum(masses[3:])
+    expected = sum(mass * 0.3 * 3 / (k + 1) for k, mass in enumerate(masses) if k >= 3) / sum(
+        masses[3:]
+    )
     assert expected <= found.taken <= expected * (1 + 1e-9)
 
 
@@ -97,10 +119,15 @@ def test_probabilities_of_a_cut_by_brute_force() -> None:
         (5400, 20_000, 4.610697338, 4.6118),
     ],
 )
-def test_against_the_values_of_a_library_that_uses_a_looser_pair(limit: int, steps: int, library: float, ours: float) -> None:
-    # dp-accounting 0.6.0, TruncatedSubsampledGaussianDpEvent, 1e6 records, probability .005, noise 1, delta 1e-6.
+def test_against_the_values_of_a_library_that_uses_a_looser_pair(
+    limit: int, steps: int, library: float, ours: float
+) -> None:
+    # dp-accounting 0.6.0, TruncatedSubsampledGaussianDpEvent, 1e6 records, probability .005, noise
+    # 1, delta 1e-6.
     leaf = TruncatedPoissonGaussian(0.005, limit, 1_000_000, 1.0)
-    found = [epsilon_bracket(Problem(((one, steps),)), 1e-6, 1e-3) for one in truncated_directions(leaf)]
+    found = [
+        epsilon_bracket(Problem(((one, steps),)), 1e-6, 1e-3) for one in truncated_directions(leaf)
+    ]
     upper = max(one.upper for one in found)
     assert math.isclose(upper, ours, rel_tol=1e-3)
     assert upper <= library * (1 + 1e-3)
@@ -116,7 +143,9 @@ def _uncut() -> TruncatedPoissonGaussian:
 def test_a_limit_far_away_costs_nothing() -> None:
     one = truncated_directions(_uncut())[0]
     plain = PoissonGaussian(0.005, 1.0)
-    expected = divergence([(1 - plain.probability, 0.0), (plain.probability, 1.0)], [(1.0, 0.0)], 1.0, 0.01)
+    expected = divergence(
+        [(1 - plain.probability, 0.0), (plain.probability, 1.0)], [(1.0, 0.0)], 1.0, 0.01
+    )
     assert math.isclose(curve(one, 0.01)[1], expected, rel_tol=1e-5)
 
 

@@ -37,7 +37,9 @@ def called(**entries: Any) -> Any:
         (lambda batch: batch["x"], "Unpack"),
     ],
 )
-def test_what_other_batches_can_do_is_answered_by_a_sentence(use: Callable[[Any], Any], advice: str) -> None:
+def test_what_other_batches_can_do_is_answered_by_a_sentence(
+    use: Callable[[Any], Any], advice: str
+) -> None:
     with pytest.raises(SampleMisuse, match=advice):
         use(Batch(sample(), torch.zeros(3)))
 

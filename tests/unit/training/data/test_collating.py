@@ -100,7 +100,9 @@ def test_p11_entries_that_depend_on_others_are_refused(together: Any) -> None:
     "together",
     [
         lambda indices: list(rows(indices)),
-        lambda indices: [{"x": x, "text": "a", "nan": torch.tensor(torch.nan)} for x in rows(indices)],
+        lambda indices: [
+            {"x": x, "text": "a", "nan": torch.tensor(torch.nan)} for x in rows(indices)
+        ],
         lambda indices: list(rows(indices) + torch.rand(len(indices), 1)),
         lambda indices: [x + random.random() + np.random.rand() for x in rows(indices)],
         lambda indices: [x + np.random.default_rng().normal() for x in rows(indices)],
@@ -128,7 +130,9 @@ def test_a_single_record_that_changes_all_others_is_found_wherever_it_is() -> No
 def test_p11_entries_are_fetched_one_by_one_whatever_wakes_later() -> None:
     """Without an experiment: the same entries whoever else is fetched."""
     dataset = Together(lambda indices: list(rows(indices) - rows(indices).mean(0) + max(indices)))
-    one, other = (fetched_apart(dataset, np.array([1, last]), default_collate, seed=1) for last in (2, 7))
+    one, other = (
+        fetched_apart(dataset, np.array([1, last]), default_collate, seed=1) for last in (2, 7)
+    )
     assert torch.equal(one[0], other[0])
     assert not torch.equal(one[1], other[1])
 
@@ -239,7 +243,11 @@ def test_what_stacks_as_torch_does_gives_the_same_batch_as_torch() -> None:
 
     one_by_one = fetch(Mappings(), functools.partial(default_collate))
     together = fetch(Mappings())
-    assert str(one_by_one) == str(together) == str(fetched(Mappings(), np.arange(COUNT)[::-1], default_collate))
+    assert (
+        str(one_by_one)
+        == str(together)
+        == str(fetched(Mappings(), np.arange(COUNT)[::-1], default_collate))
+    )
 
 
 def test_rows_of_different_sizes_do_not_fit_together() -> None:
@@ -263,7 +271,11 @@ class Unlike(Entries):
 
 @pytest.mark.parametrize(
     "make",
-    [lambda index: torch.ones(97 + index), lambda index: (object(), torch.ones(3)), lambda index: {str(index): 1.0}],
+    [
+        lambda index: torch.ones(97 + index),
+        lambda index: (object(), torch.ones(3)),
+        lambda index: {str(index): 1.0},
+    ],
     ids=["lengths", "objects", "keys"],
 )
 def test_what_torch_cannot_stack_is_refused_without_a_number_of_the_records(make: Any) -> None:
@@ -423,7 +435,9 @@ def test_p11_types_that_bring_code_along_are_collated_one_by_one(
         of_torch = dict(default_collate_fn_map)
         for kind in of_torch:  # the first that fits is called: the user's own
             monkeypatch.delitem(default_collate_fn_map, kind)
-        for kind, function in ({registered: less_their_mean} | of_torch | {registered: less_their_mean}).items():
+        for kind, function in (
+            {registered: less_their_mean} | of_torch | {registered: less_their_mean}
+        ).items():
             monkeypatch.setitem(default_collate_fn_map, kind, function)
     one, other = rows_beside(Made(make), 2), rows_beside(Made(make), 7)
     assert (one[0], one[2]) == (other[0], other[2])
@@ -437,7 +451,9 @@ def test_p11_rows_have_no_class_that_could_mix_them() -> None:
     for dataset, collate in ((Entries(), arrays), (tensors, default_collate)):
         one, other = rows_beside(dataset, 2, collate), rows_beside(dataset, 7, collate)
         assert (one[0], one[2]) == (other[0], other[2])
-    batch = fetched_apart(Made(lambda x: x.as_subclass(Mixing)), np.arange(3), default_collate, seed=1)
+    batch = fetched_apart(
+        Made(lambda x: x.as_subclass(Mixing)), np.arange(3), default_collate, seed=1
+    )
     assert type(batch) is Tensor
 
 
@@ -446,7 +462,17 @@ def test_plain_entries_are_collated_at_once(monkeypatch: pytest.MonkeyPatch) -> 
         raise AssertionError
 
     monkeypatch.setattr(collating, "_collated_alone", fail)
-    fetch(Made(lambda x: (Pair(x, 1), {"a": [x.numpy(), np.float32(1.0), np.int64(2)], "b": "text"}, True, 1.0, b"c")))
+    fetch(
+        Made(
+            lambda x: (
+                Pair(x, 1),
+                {"a": [x.numpy(), np.float32(1.0), np.int64(2)], "b": "text"},
+                True,
+                1.0,
+                b"c",
+            )
+        )
+    )
 
 
 # --- random numbers and costs ---
@@ -474,7 +500,9 @@ def test_p18_what_is_drawn_follows_from_the_seed_and_not_from_the_look() -> None
 
 def test_for_looking_at_a_model_entries_come_together_as_ever() -> None:
     chosen = np.array([4, 2])
-    centred = fetched(Entries(), chosen, lambda entries: stacked(entries) - stacked(entries).mean(0))
+    centred = fetched(
+        Entries(), chosen, lambda entries: stacked(entries) - stacked(entries).mean(0)
+    )
     assert centred[:, 0].tolist() == [1.0, -1.0]
     together = Together(lambda indices: list(rows(indices) + len(indices)))
     assert fetched(together, chosen, stacked)[:, 0].tolist() == [7.0, 5.0]

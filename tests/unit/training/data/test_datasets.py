@@ -89,7 +89,9 @@ def test_p30_a_record_that_occurs_twice_is_refused(dataset: Any) -> None:
         ConcatDataset([Numbers(), Numbers()]),
         ConcatDataset([TensorDataset(ROWS[:5]), TensorDataset(ROWS[5:])]),
         ConcatDataset([TensorDataset(ROWS[::2]), TensorDataset(ROWS[1::2])]),
-        ConcatDataset([TensorDataset(TABLE[:5], ROWS[:5]), TensorDataset(TABLE[5:], ROWS[:5])]),  # labels may be shared
+        ConcatDataset(
+            [TensorDataset(TABLE[:5], ROWS[:5]), TensorDataset(TABLE[5:], ROWS[:5])]
+        ),  # labels may be shared
         ConcatDataset([TensorDataset(ONES, ROWS[:5]), TensorDataset(ONES, ROWS[5:])]),
         Subset(TensorDataset(ONES), range(5)),
         Subset(TEN, []),
@@ -116,7 +118,9 @@ class Stream(IterableDataset[Tensor]):
         return iter([ROWS])
 
 
-@pytest.mark.parametrize(("dataset", "message"), [(Stream(), "A stream"), (iter([]), "len"), (None, "len")])
+@pytest.mark.parametrize(
+    ("dataset", "message"), [(Stream(), "A stream"), (iter([]), "len"), (None, "len")]
+)
 def test_what_has_no_numbers_is_refused(dataset: Any, message: str) -> None:
     with pytest.raises(ParameterError, match=message):
         map_style(dataset)
@@ -231,7 +235,9 @@ def test_memory_of_the_model_is_left_out() -> None:
     model = nn.Linear(2, 2)
     frozen = nn.Linear(3, 3)
     own = torch.zeros(2)
-    dataset = Holding(x=own, weight=model.weight.detach(), model=frozen, table=model.weight[0].detach())
+    dataset = Holding(
+        x=own, weight=model.weight.detach(), model=frozen, table=model.weight[0].detach()
+    )
     mark_dataset(dataset, [*model.parameters(), torch.zeros(2).to_sparse()])
     assert holds_records(own)
     assert not holds_records(model.weight)

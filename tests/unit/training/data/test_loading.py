@@ -75,7 +75,9 @@ def plan(*, policy: Any = None, steps: int = 12, records: int = RECORDS) -> dp.P
 def drawn(dataset: Any, its: dp.Plan | None = None, **options: Any) -> list[list[float]]:
     """The records of all batches, with one key for all callers."""
     its = its or plan()
-    run = PrivateRun(nn.Linear(1, 1), its, ledger=dp.Ledger.in_memory(), source=Source.unsafe_test_key(KEY))
+    run = PrivateRun(
+        nn.Linear(1, 1), its, ledger=dp.Ledger.in_memory(), source=Source.unsafe_test_key(KEY)
+    )
     found = []
     for batch in run.batches(dataset, **options):
         assert (batch.data is None) == (len(batch.sample) == 0)
@@ -89,12 +91,16 @@ def test_workers_fetch_the_same_samples_and_empty_ones_come_in_their_place() -> 
     here = drawn(Numbers(), its, collate=stacked)
     assert [] in here[1:]  # one in eight is empty, and the key is fixed
     assert drawn(Numbers(), its, collate=stacked, workers=2) == here
-    assert drawn(DataLoader(Numbers(), batch_size=2, num_workers=2, collate_fn=stacked), its) == here
+    assert (
+        drawn(DataLoader(Numbers(), batch_size=2, num_workers=2, collate_fn=stacked), its) == here
+    )
     assert drawn(DataLoader(Numbers(), batch_size=2, shuffle=True), its) == here
 
 
 def test_workers_are_used() -> None:
-    run = PrivateRun(nn.Linear(1, 1), plan(policy=dp.Everything(), steps=4), ledger=dp.Ledger.in_memory())
+    run = PrivateRun(
+        nn.Linear(1, 1), plan(policy=dp.Everything(), steps=4), ledger=dp.Ledger.in_memory()
+    )
     seen = set()
     for batch in run.batches(Numbers(), workers=2):
         seen |= set(batch.data[:, 1].tolist())
@@ -110,7 +116,9 @@ def test_p30_a_subset_stays_a_subset() -> None:
     part = Subset(Numbers(), range(20, 30))
     its = plan(records=10, policy=dp.Poisson(0.5))
     for source in (part, DataLoader(part, batch_size=5)):
-        assert {record for batch in drawn(source, its) for record in batch} <= set(map(float, range(20, 30)))
+        assert {record for batch in drawn(source, its) for record in batch} <= set(
+            map(float, range(20, 30))
+        )
     with pytest.raises(dp.ModelError, match="a data set of 30 records"):
         drawn(part)
 
@@ -120,10 +128,16 @@ def test_p30_a_subset_stays_a_subset() -> None:
     [
         lambda: DataLoader(Numbers(), batch_size=3, sampler=SubsetRandomSampler(range(10))),
         lambda: DataLoader(Numbers(), batch_size=3, sampler=WeightedRandomSampler([1.0] * 30, 30)),
-        lambda: DataLoader(Numbers(), batch_size=3, sampler=RandomSampler(Numbers(), replacement=True)),
-        lambda: DataLoader(Numbers(), batch_size=3, sampler=RandomSampler(Numbers(), num_samples=10)),
+        lambda: DataLoader(
+            Numbers(), batch_size=3, sampler=RandomSampler(Numbers(), replacement=True)
+        ),
+        lambda: DataLoader(
+            Numbers(), batch_size=3, sampler=RandomSampler(Numbers(), num_samples=10)
+        ),
         lambda: DataLoader(Numbers(), batch_size=3, sampler=SequentialSampler(range(10))),
-        lambda: DataLoader(Numbers(), batch_size=3, sampler=RandomSampler(range(10), num_samples=30)),
+        lambda: DataLoader(
+            Numbers(), batch_size=3, sampler=RandomSampler(range(10), num_samples=30)
+        ),
         lambda: DataLoader(Numbers(), batch_sampler=[[0, 1], [2]]),
         lambda: DataLoader(Numbers(), batch_size=None),
     ],
@@ -210,7 +224,9 @@ def test_an_error_in_a_worker_reaches_the_user_and_what_was_drawn_is_charged() -
     run = PrivateRun(nn.Linear(1, 1), plan(policy=dp.Everything(), steps=9), ledger=ledger)
     with pytest.raises(OSError, match="unreadable"):
         _ = next(run.batches(Failing(), workers=1)).data
-    assert 1 <= sum(charge.count for charge in ledger.charges()) <= 3  # two batches are fetched ahead
+    assert (
+        1 <= sum(charge.count for charge in ledger.charges()) <= 3
+    )  # two batches are fetched ahead
 
 
 def test_a_budget_that_ends_while_workers_fetch_ahead_loses_no_batch(tmp_path: Path) -> None:
@@ -230,7 +246,9 @@ def test_a_budget_that_ends_while_workers_fetch_ahead_loses_no_batch(tmp_path: P
 
 def test_rows_of_tensors_are_taken_at_once_whatever_the_workers() -> None:
     rows = TensorDataset(torch.arange(RECORDS, dtype=torch.float32).unsqueeze(1))
-    run = PrivateRun(nn.Linear(1, 1), plan(policy=dp.Everything(), steps=2), ledger=dp.Ledger.in_memory())
+    run = PrivateRun(
+        nn.Linear(1, 1), plan(policy=dp.Everything(), steps=2), ledger=dp.Ledger.in_memory()
+    )
     for batch in run.batches(rows, workers=1):
         assert sorted(batch.data[0][:, 0].tolist()) == list(map(float, range(RECORDS)))
         run.backward(lambda model, data: loss(model, data[0]), batch)
@@ -238,7 +256,9 @@ def test_rows_of_tensors_are_taken_at_once_whatever_the_workers() -> None:
 
 def test_options_of_a_loader_hold_for_its_workers() -> None:
     noted: Any = functools.partial(_note_worker)
-    loader = DataLoader(Numbers(), batch_size=3, num_workers=1, worker_init_fn=noted, prefetch_factor=1)
+    loader = DataLoader(
+        Numbers(), batch_size=3, num_workers=1, worker_init_fn=noted, prefetch_factor=1
+    )
     run = PrivateRun(
         nn.Linear(1, 1),
         plan(policy=dp.Everything(), steps=1, records=RECORDS),
@@ -246,7 +266,9 @@ def test_options_of_a_loader_hold_for_its_workers() -> None:
     )
     with pytest.raises(dp.ParameterError, match="batch_size=3"):
         run.batches(loader)
-    key = dp.Source.unsafe_test_key(bytes(32))  # one sample in 24 would be empty, and need no worker; this one is not
+    key = dp.Source.unsafe_test_key(
+        bytes(32)
+    )  # one sample in 24 would be empty, and need no worker; this one is not
     its = plan(policy=dp.Poisson(0.1), steps=1)
     run = PrivateRun(nn.Linear(1, 1), its, ledger=dp.Ledger.in_memory(), source=key)
     with pytest.raises(RuntimeError, match="worker_init_fn was called"):
@@ -261,7 +283,9 @@ def test_a_second_pass_is_refused_and_changes_nothing_for_the_first() -> None:
     """Also what it says of epsilon, and of where batches lie."""
     seen: list[float | None] = []
     its, ledger = plan(steps=6), dp.Ledger.in_memory()
-    run = PrivateRun(nn.Linear(1, 1), its, ledger=ledger, logs=[lambda logged: seen.append(logged.epsilon)])
+    run = PrivateRun(
+        nn.Linear(1, 1), its, ledger=ledger, logs=[lambda logged: seen.append(logged.epsilon)]
+    )
     batches = run.batches(Numbers())
     run.backward(loss, next(batches))
     before = run._watch._meter
@@ -294,7 +318,10 @@ def loaded(dataset: Any, key: bytes = KEY, *, public: Any = (), **options: Any) 
     def choose(sample: Sample) -> Any:
         return sample.indices[session.order(sample)], None
 
-    return [batch.data for batch in loading.batches(session.samples(), choose, session.entries_seed, public)]
+    return [
+        batch.data
+        for batch in loading.batches(session.samples(), choose, session.entries_seed, public)
+    ]
 
 
 class Noisy(Numbers):
@@ -306,7 +333,9 @@ class Noisy(Numbers):
 
 def noisy(entries: list[Tensor]) -> Tensor:
     rows = torch.stack(entries)
-    return torch.cat([rows, torch.rand(len(rows), 1), torch.full((len(rows), 1), random.random())], 1)
+    return torch.cat(
+        [rows, torch.rand(len(rows), 1), torch.full((len(rows), 1), random.random())], 1
+    )
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -351,7 +380,9 @@ def test_p18_workers_are_seeded_from_the_secret_source(seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
 
     def batches(key: bytes) -> Tensor:
-        loader = DataLoader(Own(), batch_size=RECORDS, num_workers=1, worker_init_fn=begin_own, generator=generator)
+        loader = DataLoader(
+            Own(), batch_size=RECORDS, num_workers=1, worker_init_fn=begin_own, generator=generator
+        )
         return torch.stack(loaded(loader, key))
 
     assert torch.equal(batches(KEY), batches(KEY))
@@ -393,7 +424,9 @@ def test_p11_batches_of_other_sizes_are_refused(workers: int) -> None:
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_empty_samples_have_no_signature(workers: int) -> None:
-    batches = loaded(Numbers(), collate=stacked, workers=workers, policy=dp.Poisson(1 / RECORDS), steps=30)
+    batches = loaded(
+        Numbers(), collate=stacked, workers=workers, policy=dp.Poisson(1 / RECORDS), steps=30
+    )
     assert batches[0] is None
     assert None in batches[5:]
     assert any(batch is not None for batch in batches)
@@ -445,8 +478,12 @@ def everything(steps: int = 2) -> dp.Plan:
 
 
 @pytest.mark.parametrize("rows", [None, 4])
-def test_t11_a_loss_that_reaches_for_the_whole_batch_past_what_it_is_given_is_refused(rows: int | None) -> None:
-    """Wrong: only the memory of the data set is marked, and the loop's own variable is taken for a constant."""
+def test_t11_a_loss_that_reaches_for_the_whole_batch_past_what_it_is_given_is_refused(
+    rows: int | None,
+) -> None:
+    """Wrong: only the memory of the data set is marked, and the loop's own variable is taken for a
+    constant.
+    """
     run = PrivateRun(nn.Linear(1, 1), everything(), ledger=dp.Ledger.in_memory(), microbatch=rows)
     for batch in run.batches(TensorDataset(torch.randn(RECORDS, 1))):
         whole = batch.data[0]

@@ -24,7 +24,9 @@ def weight_of(model: nn.Sequential) -> Tensor:
     return model.get_parameter("0.weight")
 
 
-def walk(model: nn.Module, average: WeightAverage, steps: int) -> list[dict[str, np.ndarray[Any, Any]]]:
+def walk(
+    model: nn.Module, average: WeightAverage, steps: int
+) -> list[dict[str, np.ndarray[Any, Any]]]:
     """Random steps of all trained parameters; the weights after each."""
     generator = torch.Generator().manual_seed(steps)
     seen = []
@@ -34,13 +36,17 @@ def walk(model: nn.Module, average: WeightAverage, steps: int) -> list[dict[str,
                 if parameter.requires_grad:
                     parameter.add_(torch.randn(parameter.shape, generator=generator))
         average.update()
-        seen.append({name: one.detach().double().numpy().copy() for name, one in model.named_parameters()})
+        seen.append(
+            {name: one.detach().double().numpy().copy() for name, one in model.named_parameters()}
+        )
     return seen
 
 
 def averaged(average: WeightAverage, model: nn.Module) -> dict[str, np.ndarray[Any, Any]]:
     with average.applied():
-        return {name: one.detach().double().numpy().copy() for name, one in model.named_parameters()}
+        return {
+            name: one.detach().double().numpy().copy() for name, one in model.named_parameters()
+        }
 
 
 @pytest.mark.parametrize("start", [0, 3])
@@ -49,7 +55,9 @@ def test_a_uniform_average_is_the_mean_of_the_iterates_from_start_on(start: int)
     average = WeightAverage(model, start=start)
     seen = walk(model, average, 9)
     for name, found in averaged(average, model).items():
-        np.testing.assert_allclose(found, np.mean([one[name] for one in seen[start:]], axis=0), rtol=1e-13, atol=1e-14)
+        np.testing.assert_allclose(
+            found, np.mean([one[name] for one in seen[start:]], axis=0), rtol=1e-13, atol=1e-14
+        )
 
 
 @pytest.mark.parametrize(("decay", "start"), [(0.5, 0), (0.99, 0), (0.9, 4), (1.0 - 2.0**-40, 0)])
@@ -86,7 +94,9 @@ def test_until_there_is_an_average_it_is_the_model_as_it_is() -> None:
     model = network()
     average = WeightAverage(model, start=5)
     seen = walk(model, average, 5)
-    assert all(np.array_equal(found, seen[-1][name]) for name, found in averaged(average, model).items())
+    assert all(
+        np.array_equal(found, seen[-1][name]) for name, found in averaged(average, model).items()
+    )
 
 
 def test_the_model_gets_its_own_weights_back_bit_for_bit_also_after_an_error() -> None:
@@ -123,7 +133,10 @@ def test_another_model_gets_averages_and_the_buffers_of_now() -> None:
     model(torch.randn(5, 3))  # moves the running statistics
     average.copy_to(other)
     with average.applied():
-        assert all(torch.equal(value, model.state_dict()[name]) for name, value in other.state_dict().items())
+        assert all(
+            torch.equal(value, model.state_dict()[name])
+            for name, value in other.state_dict().items()
+        )
     assert not torch.equal(weight_of(other), weight_of(model))
     average.copy_to(model)
     assert torch.equal(weight_of(other), weight_of(model))
@@ -194,10 +207,14 @@ def test_another_state_is_refused_and_nothing_is_taken_over(
         average.load_state_dict(change(dict(average.state_dict())))
     after = average.state_dict()
     assert after["steps"] == before["steps"]
-    assert all(torch.equal(value, before["weights"][name]) for name, value in after["weights"].items())
+    assert all(
+        torch.equal(value, before["weights"][name]) for name, value in after["weights"].items()
+    )
 
 
-@pytest.mark.parametrize("wrong", [{"decay": 1.0}, {"decay": 0.0}, {"decay": "0.9"}, {"start": -1}, {"start": 1.5}])
+@pytest.mark.parametrize(
+    "wrong", [{"decay": 1.0}, {"decay": 0.0}, {"decay": "0.9"}, {"start": -1}, {"start": 1.5}]
+)
 def test_wrong_parameters_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(dp.ParameterError):
         WeightAverage(network(), **wrong)

@@ -11,4 +11,6 @@ def test_p15_a_row_does_not_depend_on_how_many_others_there_are(rows: int) -> No
     images = np.floor(np.random.default_rng(0).random((20, 64)) * 17.0)
     seen = np.random.default_rng(1).random((20, 60))
     assert np.array_equal(demo.features(images[:rows]), demo.features(images)[:rows])
-    assert np.array_equal(demo._waves(seen[:rows]), demo._waves(seen)[:rows])  # before rounding to float32 hides it
+    assert np.array_equal(
+        demo._waves(seen[:rows]), demo._waves(seen)[:rows]
+    )  # before rounding to float32 hides it

@@ -21,9 +21,13 @@ def test_shifts_are_windows_of_the_padded_image_and_all_of_them_occur(padding: A
         around = functional.pad(x, (2, 2, 2, 2), mode="constant" if padding == "zeros" else padding)
     windows = {(i, j): around[0, :, i : i + 5, j : j + 7] for i in range(5) for j in range(5)}
     moved = shifted(x.expand(2000, -1, -1, -1), padding=padding)
-    seen = [where for image in moved for where, window in windows.items() if torch.equal(image, window)]
+    seen = [
+        where for image in moved for where, window in windows.items() if torch.equal(image, window)
+    ]
     assert len(seen) == 2000
-    assert set(seen) == set(windows)  # one of 25 is missing with probability below 25 (24/25)^2000 < 1e-33
+    assert set(seen) == set(
+        windows
+    )  # one of 25 is missing with probability below 25 (24/25)^2000 < 1e-33
 
 
 def test_mirrored_images_are_both_kinds() -> None:

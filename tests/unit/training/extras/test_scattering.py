@@ -25,11 +25,16 @@ def by_sums(extended: Tensor, angle: float) -> Tensor:
         y * math.cos(angle) + x * math.sin(angle),
         x * math.cos(angle) - y * math.sin(angle),
     )
-    window = torch.exp(-(along**2 + across**2 / 4.0) / (2.0 * 0.8**2)) / (2.0 * math.pi * 0.8**2 * 2.0)
+    window = torch.exp(-(along**2 + across**2 / 4.0) / (2.0 * 0.8**2)) / (
+        2.0 * math.pi * 0.8**2 * 2.0
+    )
     wave = torch.polar(window, 0.75 * math.pi * along)
     wavelet = wave - window * (wave.sum() / window.sum())
     flipped = wavelet.flip(0, 1)[None, None]
-    parts = [torch.nn.functional.conv2d(extended[None, None], part) for part in (flipped.real, flipped.imag)]
+    parts = [
+        torch.nn.functional.conv2d(extended[None, None], part)
+        for part in (flipped.real, flipped.imag)
+    ]
     return torch.hypot(parts[0], parts[1])[0, 0]
 
 
@@ -67,7 +72,9 @@ def test_features_move_with_the_image() -> None:
     x[0, 12:24, 12:24] = image(12)[0]
     scattering = Scattering(40, 40)
     moved = scattering(x.roll((4, 8), (1, 2)))
-    torch.testing.assert_close(moved[..., 2:, 3:], scattering(x)[..., 1:-1, 1:-2], atol=1e-4, rtol=1e-3)
+    torch.testing.assert_close(
+        moved[..., 2:, 3:], scattering(x)[..., 1:-1, 1:-2], atol=1e-4, rtol=1e-3
+    )
 
 
 def test_an_image_does_not_depend_on_its_company() -> None:

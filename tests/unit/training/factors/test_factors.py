@@ -1,4 +1,6 @@
-"""Every form of per-record gradients has the norms and the sums of the gradients written out in float64."""
+"""Every form of per-record gradients has the norms and the sums of the gradients written out in
+float64.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ few = settings(max_examples=25, deadline=None)
 
 
 def numbers(seed: int, *shape: int, kind: torch.dtype) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(kind)
+    return torch.randn(
+        *shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64
+    ).to(kind)
 
 
 def tensor(*shape: int, seed: int = 0) -> Tensor:
@@ -45,7 +49,9 @@ def row_sum(ids: Tensor, b: Tensor, rows: int) -> Tensor:
 
 
 def assert_formed(factor: Factor, tolerance: float) -> None:
-    """Written out, a gradient is rounded; its norm is that of the rounded numbers, and so is the sum."""
+    """Written out, a gradient is rounded; its norm is that of the rounded numbers, and so is the
+    sum.
+    """
     formed = factor.dense()
     assert set(factor.forms()) <= {"ghost", "direct"}
     assert_factor(formed, formed.values.double(), 10 * tolerance)
@@ -61,8 +67,12 @@ def test_outer(seed: int, m: int, t: int, p: int, q: int, kind: torch.dtype) -> 
 
 
 @few
-@given(st.integers(0, 99), st.sampled_from([0, 1, 3]), st.sampled_from([1, 2, 7, 300]), SIZES, KINDS)
-def test_rows_with_repeats_and_holes(seed: int, m: int, t: int, width: int, kind: torch.dtype) -> None:
+@given(
+    st.integers(0, 99), st.sampled_from([0, 1, 3]), st.sampled_from([1, 2, 7, 300]), SIZES, KINDS
+)
+def test_rows_with_repeats_and_holes(
+    seed: int, m: int, t: int, width: int, kind: torch.dtype
+) -> None:
     ids = torch.randint(-1, 5, (m, t), generator=torch.Generator().manual_seed(seed))
     b = numbers(seed, m, t, width, kind=kind)
     assert_factor(Rows(ids, b, (5, width)), row_sum(ids, b, 5), 10 * TOLERANCE[kind])
@@ -80,7 +90,12 @@ def test_tied(seed: int, m: int, s: int, t: int, width: int, kind: torch.dtype) 
 
 
 @few
-@given(st.integers(0, 99), st.sampled_from([0, 1, 200]), st.sampled_from([(1,), (3, 5), (2, 3, 4), (1100,)]), KINDS)
+@given(
+    st.integers(0, 99),
+    st.sampled_from([0, 1, 200]),
+    st.sampled_from([(1,), (3, 5), (2, 3, 4), (1100,)]),
+    KINDS,
+)
 def test_dense(seed: int, m: int, shape: tuple[int, ...], kind: torch.dtype) -> None:
     values = numbers(seed, m, *shape, kind=kind)
     assert_factor(Dense(values), values.double(), 10 * TOLERANCE[kind])
@@ -110,9 +125,13 @@ def test_p13_records_that_are_not_finite_are_told_and_can_be_left_out(factor: Fa
 
 
 def test_p14_ghost_norms_stay_above_the_truth_where_terms_cancel() -> None:
-    """64 positions whose outer products cancel almost entirely: plain float32 Gram sums come out too small, or negative."""
+    """64 positions whose outer products cancel almost entirely: plain float32 Gram sums come out
+    too small, or negative.
+    """
     generator = torch.Generator().manual_seed(5)
-    a = torch.randn(50, 1, 9, generator=generator).expand(50, 64, 9) + 1e-4 * torch.randn(50, 64, 9, generator=generator)
+    a = torch.randn(50, 1, 9, generator=generator).expand(50, 64, 9) + 1e-4 * torch.randn(
+        50, 64, 9, generator=generator
+    )
     signs = torch.tensor([1.0, -1.0]).repeat(32).view(1, 64, 1)
     b = torch.randn(50, 1, 5, generator=generator) * signs
     plain = ((a @ a.mT) * (b @ b.mT)).sum((1, 2)).double()
@@ -130,7 +149,9 @@ def test_p14_ghost_norms_know_what_underflows(*, swap: bool) -> None:
     true = squares(outer_sum(a, b))
     assert plain[0] < true[0] / 2  # the named wrong way
     assert Outer(a, b, (100, 100)).measured()[0][0] >= true[0]
-    tied = Tied(Outer(a, b, (100, 100)), Rows(torch.zeros(1, 1, dtype=torch.long), small[:, :1], (100, 100)))
+    tied = Tied(
+        Outer(a, b, (100, 100)), Rows(torch.zeros(1, 1, dtype=torch.long), small[:, :1], (100, 100))
+    )
     assert tied.measured()[0][0] >= squares(tied.dense().values.double())[0] * (1 - 1e-6)
 
 
@@ -162,7 +183,11 @@ def total_of(pieces: tuple[Piece, ...], numel: int) -> Tensor:
     total = torch.zeros(numel, dtype=torch.float64)
     for piece in pieces:
         factor = piece.factor
-        factor.add_to(piece.place_in(total), torch.ones(factor.records, dtype=torch.float64), most_spread(factor.positions))
+        factor.add_to(
+            piece.place_in(total),
+            torch.ones(factor.records, dtype=torch.float64),
+            most_spread(factor.positions),
+        )
     return total
 
 
@@ -172,8 +197,14 @@ def test_slices_of_one_parameter(*, overlap: bool) -> None:
     weight = torch.nn.Parameter(torch.zeros(6, 4, dtype=torch.float64))
     views = (weight[:3], weight[2:] if overlap else weight[3:])
     regions = [view_of(view, weight) for view in views]
-    factors = [Dense(numbers(n, 5, *view.shape, kind=torch.float64)) for n, view in enumerate(views)]
-    uses = [used(Part(v, "w", r), f) for v, r, f in zip(views, regions, factors, strict=True) if r is not None]
+    factors = [
+        Dense(numbers(n, 5, *view.shape, kind=torch.float64)) for n, view in enumerate(views)
+    ]
+    uses = [
+        used(Part(v, "w", r), f)
+        for v, r, f in zip(views, regions, factors, strict=True)
+        if r is not None
+    ]
     pieces = gathered(uses, {"w": weight}, lambda _, factor: factor)["w"]
     true = torch.zeros(5, 6, 4, dtype=torch.float64)
     true[:, :3] += factors[0].values
@@ -195,7 +226,9 @@ def test_every_mixture_of_forms_is_one_gradient() -> None:
         (Outer(a, b, (5, 3)).dense(), outer_sum(a, b)),
     ]
     for chosen in ((0, 0), (1, 1), (0, 1), (0, 2), (1, 2), (0, 1, 2), (0, 0, 1, 1)):
-        (piece,) = gathered([used(part, forms[n][0]) for n in chosen], {"w": weight}, lambda _, factor: factor)["w"]
+        (piece,) = gathered(
+            [used(part, forms[n][0]) for n in chosen], {"w": weight}, lambda _, factor: factor
+        )["w"]
         true = torch.stack([forms[n][1] for n in chosen]).sum(0)
         assert_factor(piece.factor, true, 1e-10)
 
@@ -206,7 +239,9 @@ def test_a_view_beside_the_parameter_is_not_a_part_of_it() -> None:
     assert view_of(parameter[1:3], parameter) == ((2,), (1,), 1)
     assert view_of(memory[0:4], parameter) is None
     assert view_of(memory[6:10], parameter) is None
-    assert view_of(parameter.detach().as_strided((4, 2), (1, 1)), parameter) is None  # overlaps itself
+    assert (
+        view_of(parameter.detach().as_strided((4, 2), (1, 1)), parameter) is None
+    )  # overlaps itself
     assert view_of(torch._neg_view(parameter.detach()), parameter) is None
     assert view_of(parameter * 1.0, parameter) is None
 
@@ -228,16 +263,28 @@ def test_values_computed_from_parameters(*, batched: bool) -> None:
     one, two = (torch.nn.Parameter(numbers(n, 4, kind=torch.float64)) for n in (1, 2))
     tensor = one.exp() * two if batched else OneByOne.apply(one.exp()) * two  # type: ignore[no-untyped-call]
     values = numbers(3, 3, 4, kind=torch.float64)
-    found = {leaf: f for leaf, _, f in Computed(tensor, (("one", one), ("two", two))).lift(Dense(values))}
+    found = {
+        leaf: f for leaf, _, f in Computed(tensor, (("one", one), ("two", two))).lift(Dense(values))
+    }
     scale = 1.0 if batched else 3.0
     assert_factor(found["one"], scale * values * (one.exp() * two).detach(), 1e-10)
     assert_factor(found["two"], scale * values * one.exp().detach(), 1e-10)
 
 
 def test_norms_of_several_factors_at_once_are_those_of_each() -> None:
-    """Also of one that is too long, or not a number. Wrong: |a||b| of factors that have more than one position."""
-    outer, dense = Outer(tensor(6, 1, 40), tensor(6, 1, 3, seed=1), (3, 40)), Dense(tensor(6, 5, 7, seed=2))
-    outer.a[1], outer.b[2], outer.b[3], dense.values[4, 0, 0] = 2.0**62, 0.0, float("inf"), float("nan")
+    """Also of one that is too long, or not a number. Wrong: |a||b| of factors that have more than
+    one position.
+    """
+    outer, dense = (
+        Outer(tensor(6, 1, 40), tensor(6, 1, 3, seed=1), (3, 40)),
+        Dense(tensor(6, 5, 7, seed=2)),
+    )
+    outer.a[1], outer.b[2], outer.b[3], dense.values[4, 0, 0] = (
+        2.0**62,
+        0.0,
+        float("inf"),
+        float("nan"),
+    )
     outer.b[1] = 2.0**-40
     found = squares_together([outer, dense])
     assert found is not None
@@ -253,7 +300,11 @@ def test_norms_of_several_factors_at_once_are_those_of_each() -> None:
 def test_sides_that_share_memory_are_measured_once_and_others_are_not_taken_for_them() -> None:
     """Wrong: the same place in memory, whatever lies there: rows of another width."""
     b = tensor(4, 6)
-    factors: list[Factor] = [Outer(tensor(4, 1, 5, seed=1), b.view(4, 1, 6), (6, 5)), Dense(b), Dense(b[:, :3])]
+    factors: list[Factor] = [
+        Outer(tensor(4, 1, 5, seed=1), b.view(4, 1, 6), (6, 5)),
+        Dense(b),
+        Dense(b[:, :3]),
+    ]
     for some in (factors[:3], factors[2::-1]):
         found = squares_together(some)
         assert found is not None
@@ -271,21 +322,33 @@ def test_norms_of_other_factors_are_not_computed_at_once() -> None:
 
 @pytest.mark.parametrize("records", [1, 8, 127, 128, 129, 200, 256, 288, 289, 560, 1000, 1024])
 def test_sums_of_equal_pieces_are_sums_of_chunks(records: int) -> None:
-    """All leaves of a chunk's size are cut alike, never through the 8 records of a convolution. Wrong: a piece left out."""
+    """All leaves of a chunk's size are cut alike, never through the 8 records of a convolution.
+    Wrong: a piece left out.
+    """
     chunk = chunk_for(1, 1.0)
     size = products._cut(records, chunk)
     assert 1 <= size <= chunk.records
     assert size == chunk.records or (size % 8 == 0 and records % size == 0)
-    assert -(-records // size) == -(-records // chunk.records)  # as many float32 sums as the proof counts
+    assert -(-records // size) == -(
+        -records // chunk.records
+    )  # as many float32 sums as the proof counts
     weights = torch.rand(records, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    factors: list[Factor] = [Outer(tensor(records, 1, 9), tensor(records, 1, 5, seed=1), (5, 9)), Dense(tensor(records, 45))]
+    factors: list[Factor] = [
+        Outer(tensor(records, 1, 9), tensor(records, 1, 5, seed=1), (5, 9)),
+        Dense(tensor(records, 45)),
+    ]
     for factor in factors:
         dense = factor.dense().values.reshape(records, 45).double()
         exact = weights.float().double() @ dense
         for kind in (torch.float32, torch.float64):
             total = torch.zeros(factor.shape, dtype=kind)
             factor.add_to(total, weights if kind == torch.float64 else weights.float(), 1.0)
-            assert torch.allclose(total.double().view(-1), exact, rtol=0.0, atol=1e-5 * float(dense.abs().sum(0).max()))
+            assert torch.allclose(
+                total.double().view(-1),
+                exact,
+                rtol=0.0,
+                atol=1e-5 * float(dense.abs().sum(0).max()),
+            )
 
 
 def test_places_change_by_a_percent_at_most() -> None:

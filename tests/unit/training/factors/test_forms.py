@@ -26,11 +26,17 @@ def loss(model: Any, batch: tuple[Tensor, Tensor]) -> Tensor:
 
 
 class Noticing(nn.Module):
-    """Notes every tensor that comes out of its layers; adds a parameter to records, and folds records into positions."""
+    """Notes every tensor that comes out of its layers; adds a parameter to records, and folds
+    records into positions.
+    """
 
     def __init__(self) -> None:
         super().__init__()
-        self.first, self.second, self.place = nn.Linear(6, 8), nn.Linear(8, 3), nn.Parameter(torch.randn(4, 8))
+        self.first, self.second, self.place = (
+            nn.Linear(6, 8),
+            nn.Linear(8, 3),
+            nn.Parameter(torch.randn(4, 8)),
+        )
         self.seen: list[weakref.ref[Tensor]] = []
 
     def forward(self, x: Tensor) -> Tensor:
@@ -42,7 +48,9 @@ class Noticing(nn.Module):
 
 
 def test_nothing_of_a_pass_outlives_it() -> None:
-    """Wrong: nodes of the graph that hold what holds the graph, a circle that Python's collector does not see."""
+    """Wrong: nodes of the graph that hold what holds the graph, a circle that Python's collector
+    does not see.
+    """
     model = Noticing()
     engine = Engine(model)
     batch = torch.randn(5, 4, 6), torch.zeros(5, dtype=torch.long)
@@ -88,7 +96,8 @@ def test_what_autograd_keeps_is_counted_by_call_and_record() -> None:
     engine = Engine(model)
     engine.rehearse(loss, (torch.randn(4, 10), torch.zeros(4, dtype=torch.long)), 4)
     found = engine._chooser.activations
-    # The input, the result of tanh (kept once, for itself and for the next layer), and what the loss keeps.
+    # The input, the result of tanh (kept once, for itself and for the next layer), and what the
+    # loss keeps.
     assert 4 * (10 + 20) <= found.after[0] <= 4 * (10 + 20 + 3 * 3) + 8 + 8
     assert found.largest == 4 * 20
     assert list(found.after) == sorted(found.after, reverse=True)
@@ -102,8 +111,18 @@ def test_a_loss_in_which_nothing_can_be_counted_is_served_all_the_same() -> None
         return loss(model, batch) * scale
 
     engine = Engine(nn.Linear(3, 2))
-    assert len(list(engine.passes(strange, (torch.randn(4, 3), torch.zeros(4, dtype=torch.long)), 4, 4))) == 4
-    assert engine.fitting(strange, (torch.randn(4, 3), torch.zeros(4, dtype=torch.long)), 4, 2**20, 4) == 4
+    assert (
+        len(
+            list(
+                engine.passes(strange, (torch.randn(4, 3), torch.zeros(4, dtype=torch.long)), 4, 4)
+            )
+        )
+        == 4
+    )
+    assert (
+        engine.fitting(strange, (torch.randn(4, 3), torch.zeros(4, dtype=torch.long)), 4, 2**20, 4)
+        == 4
+    )
 
 
 def chooser(after: tuple[int, ...], budget: int = 2**40) -> Chooser:
@@ -114,7 +133,10 @@ def chooser(after: tuple[int, ...], budget: int = 2**40) -> Chooser:
 
 @pytest.fixture
 def gradients_are_faster(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("discreet.training.factors.forms._time", lambda _factor, name, _runs: 1.0 if name == "direct" else 9.0)
+    monkeypatch.setattr(
+        "discreet.training.factors.forms._time",
+        lambda _factor, name, _runs: 1.0 if name == "direct" else 9.0,
+    )
     monkeypatch.setattr("discreet.training.factors.forms._SMALL", 0)
 
 
@@ -123,8 +145,12 @@ _CASES = [((10**6,), 0, "direct"), ((10,), 0, "ghost"), ((10, 10, 10**6), 1, "di
 
 @pytest.mark.usefixtures("gradients_are_faster")
 @pytest.mark.parametrize(("after", "call", "form"), _CASES)
-def test_gradients_are_formed_only_within_the_memory_that_is_there(after: tuple[int, ...], call: int, form: str) -> None:
-    """2 records of 8 x 8 numbers: 512 bytes, beside what has been given back. Wrong: the fastest, whatever it takes."""
+def test_gradients_are_formed_only_within_the_memory_that_is_there(
+    after: tuple[int, ...], call: int, form: str
+) -> None:
+    """2 records of 8 x 8 numbers: 512 bytes, beside what has been given back. Wrong: the fastest,
+    whatever it takes.
+    """
     factor = Outer(torch.randn(2, 200, 8), torch.randn(2, 200, 8), (8, 8))
     made = chooser(after)
     kind = Dense if form == "direct" else Outer
@@ -134,12 +160,19 @@ def test_gradients_are_formed_only_within_the_memory_that_is_there(after: tuple[
 
 
 @pytest.mark.usefixtures("gradients_are_faster")
-def test_a_few_megabytes_are_free_whatever_the_activations_take(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A small network keeps less than its gradients take; formed a few at a time they took 30 times as long."""
+def test_a_few_megabytes_are_free_whatever_the_activations_take(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A small network keeps less than its gradients take; formed a few at a time they took 30 times
+    as long.
+    """
     monkeypatch.setattr("discreet.training.factors.forms._SMALL", 600)
     factor = Outer(torch.randn(2, 200, 8), torch.randn(2, 200, 8), (8, 8))
     made = chooser((10,))
-    assert [made.choices[leaf].form for leaf in ("a", "b") if made.finished(leaf, factor, 0)] == ["direct", "ghost"]
+    assert [made.choices[leaf].form for leaf in ("a", "b") if made.finished(leaf, factor, 0)] == [
+        "direct",
+        "ghost",
+    ]
     assert not isinstance(chooser((10,), budget=500).finished("a", factor, 0), Dense)
 
 
@@ -147,10 +180,15 @@ def test_a_few_megabytes_are_free_whatever_the_activations_take(monkeypatch: pyt
 def test_what_is_kept_adds_up_over_leaves_and_the_budget_counts() -> None:
     factor = Outer(torch.randn(2, 200, 8), torch.randn(2, 200, 8), (8, 8))
     made = chooser((int(600 / SHARE),), budget=600)  # room for one
-    assert [made.choices[leaf].form for leaf in ("a", "b") if made.finished(leaf, factor, 0)] == ["direct", "ghost"]
+    assert [made.choices[leaf].form for leaf in ("a", "b") if made.finished(leaf, factor, 0)] == [
+        "direct",
+        "ghost",
+    ]
 
 
-def test_a_choice_is_kept_and_equal_shapes_share_what_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_choice_is_kept_and_equal_shapes_share_what_was_measured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     timed: list[str] = []
 
     def time(_factor: Factor, name: str, _runs: int) -> float:
@@ -175,8 +213,14 @@ def test_a_form_is_tried_on_few_records_first() -> None:
 
 
 def test_streamed_norms_without_gram_matrices_are_those_of_the_gradients() -> None:
-    """16 x 16 positions: Gram matrices do not pay, gradients are formed a few at a time; 19 records: the last few are 3."""
-    factor = Convolved(Convolution.of((4, 3, 3, 3), padding=1), torch.randn(19, 3, 16, 16), torch.randn(19, 4, 16, 16))
+    """16 x 16 positions: Gram matrices do not pay, gradients are formed a few at a time; 19
+    records: the last few are 3.
+    """
+    factor = Convolved(
+        Convolution.of((4, 3, 3, 3), padding=1),
+        torch.randn(19, 3, 16, 16),
+        torch.randn(19, 4, 16, 16),
+    )
     squares, spreads = factor.measured()
     truth = factor.dense().values.double().flatten(1).square().sum(1)
     assert torch.equal(squares, spreads)

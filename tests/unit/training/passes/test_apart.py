@@ -1,4 +1,6 @@
-"""Records one by one: each from its own random numbers, and in a process of its own where Python sees its numbers."""
+"""Records one by one: each from its own random numbers, and in a process of its own where Python
+sees its numbers.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ from discreet.training.separation.states import OneByOne
 KEPT: list[int] = []
 
 
-def needs_a_process(record: int, is_apart: bool) -> tuple[int, int, int]:  # noqa: FBT001
+def needs_a_process(record: int, is_apart: bool) -> tuple[int, int, int]:
     """Keeps every record that it is shown."""
     if not is_apart:
         raise OneByOne("numbers leave for Python")
@@ -44,13 +46,16 @@ def test_what_a_record_leaves_behind_ends_with_its_process() -> None:
 
 
 def test_without_need_there_is_no_process() -> None:
-    assert list(one_by_one(lambda record, _: (record, os.getpid()), [1, 0], 2)) == [(1, os.getpid()), (0, os.getpid())]
+    assert list(one_by_one(lambda record, _: (record, os.getpid()), [1, 0], 2)) == [
+        (1, os.getpid()),
+        (0, os.getpid()),
+    ]
 
 
 def test_records_before_the_first_need_are_not_computed_again() -> None:
     computed = []
 
-    def compute(record: int, is_apart: bool) -> bool:  # noqa: FBT001
+    def compute(record: int, is_apart: bool) -> bool:
         if not is_apart and record == 2:
             raise OneByOne("an error of this record")
         computed.append(record)
@@ -61,8 +66,8 @@ def test_records_before_the_first_need_are_not_computed_again() -> None:
 
 
 @pytest.mark.parametrize("in_process", [True, False])
-def test_each_place_has_random_numbers_of_its_own_whoever_else_is_there(in_process: bool) -> None:  # noqa: FBT001
-    def compute(record: int, is_apart: bool) -> tuple[float, ...]:  # noqa: FBT001
+def test_each_place_has_random_numbers_of_its_own_whoever_else_is_there(in_process: bool) -> None:
+    def compute(record: int, is_apart: bool) -> tuple[float, ...]:
         if not is_apart and not in_process:
             raise OneByOne("numbers leave for Python")
         numbers = torch.rand(()).item(), np.random.rand(), random.random()  # noqa: NPY002
@@ -93,11 +98,15 @@ class UnlikelyError(Exception):
     [
         (ValueError("of the user"), ValueError, "of the user"),
         (UnlikelyError("of ", "theirs"), RuntimeError, "UnlikelyError: of theirs"),
-        (CoupledRecords(expected="x", got="in low_100", do="y"), CoupledRecords, "keeps what it computed"),
+        (
+            CoupledRecords(expected="x", got="in low_100", do="y"),
+            CoupledRecords,
+            "keeps what it computed",
+        ),
     ],
 )
 def test_errors_arrive(error: Exception, kind: type[Exception], text: str) -> None:
-    def compute(_record: int, is_apart: bool) -> None:  # noqa: FBT001
+    def compute(_record: int, is_apart: bool) -> None:
         raise error if is_apart else OneByOne("numbers")
 
     with pytest.raises(kind, match=text) as caught:
@@ -106,7 +115,7 @@ def test_errors_arrive(error: Exception, kind: type[Exception], text: str) -> No
 
 
 def test_a_process_that_dies_is_told() -> None:
-    def compute(_record: int, is_apart: bool) -> None:  # noqa: FBT001
+    def compute(_record: int, is_apart: bool) -> None:
         if not is_apart:
             raise OneByOne("numbers")
         os.kill(os.getpid(), signal.SIGKILL)
@@ -133,7 +142,9 @@ def test_who_stops_early_leaves_no_process_behind(monkeypatch: pytest.MonkeyPatc
             os.waitpid(process, os.WNOHANG)
 
 
-@pytest.mark.parametrize(("owner", "name", "value"), [(sys, "platform", "darwin"), (apart, "_fork", None)])
+@pytest.mark.parametrize(
+    ("owner", "name", "value"), [(sys, "platform", "darwin"), (apart, "_fork", None)]
+)
 def test_elsewhere_such_losses_are_refused(
     owner: object, name: str, value: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

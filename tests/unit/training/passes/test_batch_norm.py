@@ -1,4 +1,6 @@
-"""Private batch-norm statistics: what a pass computes with, what it notes, and what may move a buffer."""
+"""Private batch-norm statistics: what a pass computes with, what it notes, and what may move a
+buffer.
+"""
 
 import math
 from typing import Any
@@ -43,7 +45,9 @@ def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
 def test_layers_in_train_mode_that_track_statistics_are_leaves() -> None:
     assert PrivateBatchNorm(small_cnn()).leaves == LEAVES
     assert PrivateBatchNorm(small_cnn().eval()).leaves == {}
-    others = nn.Sequential(nn.BatchNorm1d(3, track_running_stats=False), nn.GroupNorm(1, 4), nn.SyncBatchNorm(3))
+    others = nn.Sequential(
+        nn.BatchNorm1d(3, track_running_stats=False), nn.GroupNorm(1, 4), nn.SyncBatchNorm(3)
+    )
     assert PrivateBatchNorm(others).leaves == {}
 
 
@@ -72,7 +76,7 @@ def _of(buffer: Tensor | None) -> Tensor:
 
 
 @pytest.mark.parametrize("loop", [False, True])
-def test_moments_are_those_that_numpy_encodes(loop: bool) -> None:  # noqa: FBT001
+def test_moments_are_those_that_numpy_encodes(loop: bool) -> None:
     model, data = small_cnn(), images(7)
     for layer in (model[1], model[5]):
         layer.running_mean.normal_()
@@ -83,7 +87,10 @@ def test_moments_are_those_that_numpy_encodes(loop: bool) -> None:  # noqa: FBT0
     found = noted(engine, data, 7)
     inside = {"bn/1": model[0](data[0]), "bn/5": model.eval()[:5](data[0])}
     for leaf, layer in (("bn/1", model[1]), ("bn/5", model[5])):
-        public = {"mean": layer.running_mean.numpy(), "variance": layer.running_var.double().numpy() + layer.eps}
+        public = {
+            "mean": layer.running_mean.numpy(),
+            "variance": layer.running_var.double().numpy() + layer.eps,
+        }
         expected = BatchNorm(layer.num_features).encode(inside[leaf].detach().numpy(), **public)
         np.testing.assert_allclose(found[leaf].numpy(), expected, rtol=1e-4, atol=1e-5)
     assert (engine.one_by_one is None) is not loop
@@ -96,12 +103,15 @@ def test_the_forward_is_that_of_eval_mode() -> None:
     trained = records_of(private(model), data, 6)
     model.eval()
     frozen = records_of(Engine(model), data, 6)
-    for leaf, rows in frozen.items():  # each engine chose its forms by time, and forms differ in their rounding
+    for (
+        leaf,
+        rows,
+    ) in frozen.items():  # each engine chose its forms by time, and forms differ in their rounding
         np.testing.assert_allclose(trained[leaf], rows, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("loop", [False, True])
-def test_p09_a_pass_moves_no_buffer(loop: bool) -> None:  # noqa: FBT001
+def test_p09_a_pass_moves_no_buffer(loop: bool) -> None:
     """Nor the counter: passes are microbatches, and their number tells the size of the sample."""
     model = small_cnn()
     engine = private(model)
@@ -189,8 +199,12 @@ def test_a_metric_cannot_take_the_place_of_moments() -> None:
 
 
 @pytest.mark.parametrize("loop", [False, True])
-def test_p09_without_private_statistics_train_mode_is_refused(loop: bool) -> None:  # noqa: FBT001
-    layers = [nn.BatchNorm1d(3), nn.BatchNorm1d(3, affine=False), nn.BatchNorm1d(3, track_running_stats=False)]
+def test_p09_without_private_statistics_train_mode_is_refused(loop: bool) -> None:
+    layers = [
+        nn.BatchNorm1d(3),
+        nn.BatchNorm1d(3, affine=False),
+        nn.BatchNorm1d(3, track_running_stats=False),
+    ]
     layers[0].requires_grad_(requires_grad=False)
     data = (torch.randn(4, 3), torch.zeros(4, dtype=torch.long))
     for layer in layers:
@@ -203,7 +217,7 @@ def test_p09_without_private_statistics_train_mode_is_refused(loop: bool) -> Non
 
 
 @pytest.mark.parametrize("loop", [False, True])
-def test_p09_a_layer_that_was_frozen_when_the_run_began_stays_refused(loop: bool) -> None:  # noqa: FBT001
+def test_p09_a_layer_that_was_frozen_when_the_run_began_stays_refused(loop: bool) -> None:
     model = small_cnn().eval()
     engine = private(model)
     if loop:
@@ -261,17 +275,25 @@ def test_a_loss_that_writes_to_the_buffers_is_found_and_undone() -> None:
 
 @pytest.mark.parametrize("momentum", [0.1, 0.5, None])
 def test_releases_without_noise_move_buffers_as_torch_does(momentum: float | None) -> None:
-    """With the biased variance, and relative to what is known: the same fixed point, the same momentum."""
+    """With the biased variance, and relative to what is known: the same fixed point, the same
+    momentum.
+    """
     model, plain = nn.BatchNorm1d(3, momentum=momentum), nn.BatchNorm1d(3, momentum=momentum)
     norm = PrivateBatchNorm(model)
     for seed in range(4):
-        x = torch.randn(500, 3, generator=torch.Generator().manual_seed(seed)) * 3.0 + torch.tensor([0.0, 5.0, -2.0])
+        x = torch.randn(500, 3, generator=torch.Generator().manual_seed(seed)) * 3.0 + torch.tensor(
+            [0.0, 5.0, -2.0]
+        )
         with norm.noting() as noting:
             noting.note("bn/", x, 1)
         norm.apply({"bn/": noting.statistics()["bn/"].double().mean(0)})
         plain(x)
-    np.testing.assert_allclose(_of(model.running_mean).numpy(), _of(plain.running_mean).numpy(), rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(_of(model.running_var).numpy(), _of(plain.running_var).numpy(), rtol=5e-3)  # n/(n - 1)
+    np.testing.assert_allclose(
+        _of(model.running_mean).numpy(), _of(plain.running_mean).numpy(), rtol=1e-4, atol=1e-5
+    )
+    np.testing.assert_allclose(
+        _of(model.running_var).numpy(), _of(plain.running_var).numpy(), rtol=5e-3
+    )  # n/(n - 1)
     assert int(_of(model.num_batches_tracked)) == 4
 
 
@@ -279,7 +301,11 @@ def test_a_release_is_taken_over_as_a_whole_or_not_at_all() -> None:
     model = small_cnn()
     norm, before = PrivateBatchNorm(model), buffers(model)
     good = {leaf: np.full(size, 0.1) for leaf, size in LEAVES.items()}
-    for bad in ({"bn/1": good["bn/1"]}, good | {"bn/5": np.full(10, math.nan)}, good | {"bn/5": np.zeros(9)}):
+    for bad in (
+        {"bn/1": good["bn/1"]},
+        good | {"bn/5": np.full(10, math.nan)},
+        good | {"bn/5": np.zeros(9)},
+    ):
         with pytest.raises(ParameterError):
             norm.apply(bad)
         assert same(buffers(model), before)
@@ -302,13 +328,20 @@ def test_a_layer_in_eval_mode_keeps_its_statistics() -> None:
     found = noted(engine, images(3), 3)
     assert list(found) == ["bn/5"]
     engine.batch_norm.apply({leaf: np.ones(size) for leaf, size in LEAVES.items()})
-    changed = {name for name, buffer in buffers(model).items() if not torch.equal(buffer, before[name])}
+    changed = {
+        name for name, buffer in buffers(model).items() if not torch.equal(buffer, before[name])
+    }
     assert changed == {"5.running_mean", "5.running_var", "5.num_batches_tracked"}
 
 
 def test_the_counter_counts_releases() -> None:
-    model, mechanism = small_cnn(), Groups({"grad/*": Gaussian(1.0, 1.0), "bn/*": Gaussian(1.0, 1.0)})
-    released = [one for _, one in steps(model, images(30), mechanism, batch=3, number=5)]  # some samples may be empty
+    model, mechanism = (
+        small_cnn(),
+        Groups({"grad/*": Gaussian(1.0, 1.0), "bn/*": Gaussian(1.0, 1.0)}),
+    )
+    released = [
+        one for _, one in steps(model, images(30), mechanism, batch=3, number=5)
+    ]  # some samples may be empty
     assert int(model[1].num_batches_tracked) == int(model[5].num_batches_tracked) == 5
     assert all(one["bn/1"].shape == (8,) for one in released)
 
@@ -335,4 +368,6 @@ def test_gradients_as_arrays_are_those_of_torch() -> None:
     for record in range(3):
         expected = torch.autograd.grad(losses[record], list(model.parameters()), retain_graph=True)
         for values, gradient in zip(rows.values(), expected, strict=True):
-            np.testing.assert_allclose(values[record], gradient.reshape(-1).numpy(), rtol=1e-4, atol=1e-5)
+            np.testing.assert_allclose(
+                values[record], gradient.reshape(-1).numpy(), rtol=1e-4, atol=1e-5
+            )

@@ -17,7 +17,9 @@ TRUTH = {"a": torch.tensor([3.0, 4.0], dtype=torch.float64)}
 
 
 def given(values: list[float]) -> Contributions:
-    return Contributions({"a": (Piece(((2,), (1,), 0), Dense(torch.tensor([values], dtype=torch.float64))),)}, 1, 1)
+    return Contributions(
+        {"a": (Piece(((2,), (1,), 0), Dense(torch.tensor([values], dtype=torch.float64))),)}, 1, 1
+    )
 
 
 def test_norms_and_sums_and_the_clipped_record_are_compared() -> None:
@@ -33,12 +35,16 @@ def test_a_record_without_a_norm_must_be_seen_to_have_none() -> None:
 
 
 def test_the_tolerance_is_that_of_the_shortest_kind() -> None:
-    double, single, half = (torch.zeros(1, dtype=kind) for kind in (torch.float64, torch.float32, torch.bfloat16))
+    double, single, half = (
+        torch.zeros(1, dtype=kind) for kind in (torch.float64, torch.float32, torch.bfloat16)
+    )
     assert within([double]) < within([double, single]) < within([single, half])
 
 
 @pytest.mark.parametrize("random", [False, True])
-def test_two_rows_of_a_trial_are_compared_unless_the_pass_draws_random_numbers(random: bool) -> None:  # noqa: FBT001
+def test_two_rows_of_a_trial_are_compared_unless_the_pass_draws_random_numbers(
+    random: bool,
+) -> None:
     sizes: list[int] = []
 
     def loss(model: Any, x: Tensor) -> Tensor:

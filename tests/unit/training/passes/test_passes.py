@@ -1,4 +1,6 @@
-"""How often a loss is run, on what, and what it returns: one loss for each row, and rows of statistics."""
+"""How often a loss is run, on what, and what it returns: one loss for each row, and rows of
+statistics.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ def test_losses_alone_and_with_statistics() -> None:
     assert not found["metric/a"].requires_grad
 
 
-@pytest.mark.parametrize("result", [torch.ones(()), torch.ones(2), torch.ones(3, 1), [1.0, 2.0, 3.0], None])
+@pytest.mark.parametrize(
+    "result", [torch.ones(()), torch.ones(2), torch.ones(3, 1), [1.0, 2.0, 3.0], None]
+)
 def test_p10_anything_but_one_loss_for_each_row_is_refused(result: Any) -> None:
     with pytest.raises(ModelError, match="one loss for each record"):
         losses_and_statistics(result, 3, {})
@@ -39,7 +43,9 @@ def test_statistics_without_a_row_for_each_record_are_refused(values: Any) -> No
 
 def test_a_name_of_moments_is_taken() -> None:
     with pytest.raises(ModelError, match="private batch-norm"):
-        losses_and_statistics((torch.ones(3), {"bn/1": torch.ones(3)}), 3, {"bn/1": torch.ones(3, 2)})
+        losses_and_statistics(
+            (torch.ones(3), {"bn/1": torch.ones(3)}), 3, {"bn/1": torch.ones(3, 2)}
+        )
 
 
 def test_the_first_step_runs_the_loss_four_times_and_a_later_one_once() -> None:
@@ -54,7 +60,11 @@ def test_the_first_step_runs_the_loss_four_times_and_a_later_one_once() -> None:
         sampler=dp.Sampler(dp.Everything(), records=20, steps=3),
         mechanism=dp.Groups({"grad/*": dp.Gaussian(1.0, 1.0)}),
     )
-    run = PrivateRun(nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)), plan, ledger=dp.Ledger.in_memory())
+    run = PrivateRun(
+        nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)),
+        plan,
+        ledger=dp.Ledger.in_memory(),
+    )
     steps = []
     for batch in run.batches(TensorDataset(torch.randn(20, 3))):
         run.backward(loss, batch)

@@ -1,4 +1,6 @@
-"""Batch normalisation in private runs: buffers are a function of what was released, and of nothing else."""
+"""Batch normalisation in private runs: buffers are a function of what was released, and of nothing
+else.
+"""
 
 from typing import Any
 
@@ -18,18 +20,24 @@ GROUPS = dp.Groups({"grad/*": dp.Gaussian(1.0, 1.0), "bn/*": dp.Gaussian(1.0, 2.
 
 
 def plan(steps: int, batch: float = 12, mechanism: Any = GROUPS) -> dp.Plan:
-    return dp.Plan(sampler=dp.Sampler(dp.Poisson(batch / 60), records=60, steps=steps), mechanism=mechanism)
+    return dp.Plan(
+        sampler=dp.Sampler(dp.Poisson(batch / 60), records=60, steps=steps), mechanism=mechanism
+    )
 
 
 def test_buffers_follow_from_releases_alone() -> None:
-    """A second model, given the releases but no data, has the same buffers after every step, bit for bit."""
+    """A second model, given the releases but no data, has the same buffers after every step, bit
+    for bit.
+    """
     model, other = small_cnn(), small_cnn()
     follower = PrivateBatchNorm(other)
     run = PrivateRun(model, plan(4), ledger=dp.Ledger.in_memory())
     for batch in run.batches(TensorDataset(*images(60))):
         released = run.backward(loss, batch)
         follower.apply({leaf: released.mean(leaf) for leaf in follower.leaves})
-        for (name, buffer), (_, copy) in zip(model.named_buffers(), other.named_buffers(), strict=True):
+        for (name, buffer), (_, copy) in zip(
+            model.named_buffers(), other.named_buffers(), strict=True
+        ):
             assert torch.equal(buffer, copy), name
     assert int(model[1].num_batches_tracked) == 4
 
@@ -38,7 +46,9 @@ def test_microbatches_change_neither_statistics_nor_counter() -> None:
     buffers = []
     for microbatch in (3, 40):
         model, source = small_cnn(), dp.Source.unsafe_test_key(bytes(range(32)))
-        run = PrivateRun(model, plan(3), ledger=dp.Ledger.in_memory(), microbatch=microbatch, source=source)
+        run = PrivateRun(
+            model, plan(3), ledger=dp.Ledger.in_memory(), microbatch=microbatch, source=source
+        )
         for batch in run.batches(TensorDataset(*images(60))):
             run.backward(loss, batch)
         buffers.append(dict(model.named_buffers()))
@@ -66,7 +76,9 @@ def test_p28_an_empty_sample_moves_buffers_by_noise() -> None:
     assert int(model[1].num_batches_tracked) == 40
 
 
-def test_p09_a_plan_without_a_group_for_the_statistics_is_refused_before_anything_is_charged() -> None:
+def test_p09_a_plan_without_a_group_for_the_statistics_is_refused_before_anything_is_charged() -> (
+    None
+):
     ledger = dp.Ledger.in_memory()
     gradients = dp.Groups({"grad/*": dp.Gaussian(1.0, 1.0)})
     with pytest.raises(CoupledRecords, match=r"'1', '5'.*GroupNorm.*bn/\*"):
@@ -76,7 +88,9 @@ def test_p09_a_plan_without_a_group_for_the_statistics_is_refused_before_anythin
 
 
 def test_one_mechanism_for_everything_takes_the_statistics_too() -> None:
-    run = PrivateRun(small_cnn(), plan(2, mechanism=dp.Gaussian(1.0, 1.0)), ledger=dp.Ledger.in_memory())
+    run = PrivateRun(
+        small_cnn(), plan(2, mechanism=dp.Gaussian(1.0, 1.0)), ledger=dp.Ledger.in_memory()
+    )
     assert {"bn/1", "bn/5"} <= set(run.plan.leaves or ())
 
 
@@ -93,10 +107,12 @@ def test_p42_a_forward_in_train_mode_between_steps_is_refused_also_before_an_emp
 
 
 def test_running_statistics_find_those_of_the_data() -> None:
-    """Fixed activations, 60 steps, a fixed key. A channel's mean starts 2 and 10 of its standard deviations away.
+    """Fixed activations, 60 steps, a fixed key. A channel's mean starts 2 and 10 of its standard
+    deviations away.
 
-    The noise of a step is noise_std sqrt(2C)/B = 2 * 2/40 = 0.1 standard deviations in each of 2 channels; averaged with
-    momentum 0.1 it is 0.1 sqrt(0.1/1.9) = 0.023. The bounds leave room for what clipping takes away from far records.
+    The noise of a step is noise_std sqrt(2C)/B = 2 * 2/40 = 0.1 standard deviations in each of 2
+    channels; averaged with momentum 0.1 it is 0.1 sqrt(0.1/1.9) = 0.023. The bounds leave room for
+    what clipping takes away from far records.
     """
     torch.manual_seed(0)
     model = nn.Sequential(nn.BatchNorm1d(2), nn.Linear(2, 2))
@@ -104,7 +120,12 @@ def test_running_statistics_find_those_of_the_data() -> None:
     sampler = dp.Sampler(dp.Poisson(40 / 200), records=200, steps=60)
     mechanism = dp.Groups({"grad/*": dp.Gaussian(1.0, 1.0), "bn/*": dp.Gaussian(2.0, 1.0)})
     source = dp.Source.unsafe_test_key(bytes(32))
-    run = PrivateRun(model, dp.Plan(sampler=sampler, mechanism=mechanism), ledger=dp.Ledger.in_memory(), source=source)
+    run = PrivateRun(
+        model,
+        dp.Plan(sampler=sampler, mechanism=mechanism),
+        ledger=dp.Ledger.in_memory(),
+        source=source,
+    )
     for batch in run.batches(TensorDataset(x, (x[:, 0] > 10.0).long())):
         run.backward(loss, batch)
     norm: Any = model[0]

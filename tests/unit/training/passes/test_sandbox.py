@@ -147,7 +147,7 @@ def test_a_scaled_loss_is_refused() -> None:
 
 
 @pytest.mark.parametrize("reentrant", [False, True])
-def test_checkpoints_run_once(reentrant: bool) -> None:  # noqa: FBT001
+def test_checkpoints_run_once(reentrant: bool) -> None:
     calls: list[int] = []
 
     def block(x: Tensor) -> Tensor:
@@ -221,7 +221,9 @@ def language_model(name: str, attention: str) -> Any:
         },
         "DistilBert": {"dim": 16, "n_layers": 1, "n_heads": 2, "hidden_dim": 16, "vocab_size": 30},
     }
-    config = getattr(transformers, f"{name}Config")(**sizes[name], **TOKENS, attn_implementation=attention)
+    config = getattr(transformers, f"{name}Config")(
+        **sizes[name], **TOKENS, attn_implementation=attention
+    )
     return getattr(transformers, f"{name}Model")(config).eval()
 
 
@@ -312,7 +314,9 @@ def test_a_trial_leaves_no_trace() -> None:
     assert torch.equal(torch.get_rng_state(), before)
 
 
-@pytest.mark.parametrize("error", [RuntimeError("its own"), OneByOne("not proved"), KeyboardInterrupt()])
+@pytest.mark.parametrize(
+    "error", [RuntimeError("its own"), OneByOne("not proved"), KeyboardInterrupt()]
+)
 def test_a_pass_that_fails_leaves_no_records_on_the_model(error: BaseException) -> None:
     model: Any = net()
     with pytest.raises(type(error)), plain_forward(model, restore=False):
@@ -327,6 +331,8 @@ def test_a_pass_that_fails_leaves_no_records_on_the_model(error: BaseException) 
 
 
 def test_a_run_that_is_collected_while_another_begins_does_not_block_it() -> None:
-    """Wrong: a lock that a thread cannot take twice; whether it hangs depends on when Python collects."""
+    """Wrong: a lock that a thread cannot take twice; whether it hangs depends on when Python
+    collects.
+    """
     with sandbox._REPLACED._lock, prepared():
         assert sandbox._REPLACED._users > 0

@@ -1,4 +1,6 @@
-"""What the tape sees of a forward pass: weights that meet records, and nothing of what a user's code does else."""
+"""What the tape sees of a forward pass: weights that meet records, and nothing of what a user's
+code does else.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +76,11 @@ def test_a_weight_that_meets_several_records_at_once_is_not_taped() -> None:
     weight = torch.randn(4, 2, requires_grad=True)
     taping = Taping(weight=weight)
     x = taping.begin(torch.randn(3, 4))
-    with taping.proof, taping.tape, pytest.raises(OneByOne, match=r"joins a weight with several records: mean\.dim"):
+    with (
+        taping.proof,
+        taping.tape,
+        pytest.raises(OneByOne, match=r"joins a weight with several records: mean\.dim"),
+    ):
         _ = x.mean(0) @ weight
     with pytest.raises(OneByOne):
         taping.proof.check()  # whoever caught it
@@ -149,7 +155,12 @@ def test_batch_normalisation_is_seen_also_where_dropout_is_off() -> None:
 
 def test_steady_passes_draw_nothing_for_dropout() -> None:
     x = torch.randn(2, 4, 6)
-    layers = (nn.Dropout(0.5), nn.AlphaDropout(0.5), nn.Dropout1d(0.5), nn.LSTM(6, 6, 2, dropout=0.5))
+    layers = (
+        nn.Dropout(0.5),
+        nn.AlphaDropout(0.5),
+        nn.Dropout1d(0.5),
+        nn.LSTM(6, 6, 2, dropout=0.5),
+    )
     attention = nn.MultiheadAttention(6, 2, dropout=0.5, batch_first=True)
     before = torch.get_rng_state()
     with Alone(Proof(1), Noting(), steady=True):
@@ -207,7 +218,10 @@ def test_gradients_are_put_back_and_whoever_writes_one_is_named() -> None:
         during = [parameter.grad for parameter in model.parameters()]
     assert during == [None, None]
     assert model.weight.grad is before
-    with pytest.raises(ModelError, match="writes into bias"), plain_forward(model, restore=False, trained=trained):
+    with (
+        pytest.raises(ModelError, match="writes into bias"),
+        plain_forward(model, restore=False, trained=trained),
+    ):
         model.bias.grad = torch.ones(2)
     assert model.weight.grad is before
     assert model.bias.grad is None

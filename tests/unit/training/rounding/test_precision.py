@@ -1,4 +1,6 @@
-"""Chunks, inner clip norms, and what keeps float32 inside the sensitivity that the ledger was charged with."""
+"""Chunks, inner clip norms, and what keeps float32 inside the sensitivity that the ledger was
+charged with.
+"""
 
 import math
 from dataclasses import replace
@@ -20,11 +22,20 @@ GRID = Grid.for_noise(noise_std=1.0, clip_norm=1.0)
 
 
 def group(**changes: Any) -> Group:
-    return replace(Group(name="g", leaves=("a", "b"), scales=(1.0, 1.0), clip_norm=1.0, noise_std=1.0), **changes)
+    return replace(
+        Group(name="g", leaves=("a", "b"), scales=(1.0, 1.0), clip_norm=1.0, noise_std=1.0),
+        **changes,
+    )
 
 
 def inner(its: Group | None = None, **changes: Any) -> Group:
-    how: dict[str, Any] = {"dimension": 10**6, "chunks": [Chunk(128, 1)], "spread": 1.0, "records": 60_000, "grid": GRID}
+    how: dict[str, Any] = {
+        "dimension": 10**6,
+        "chunks": [Chunk(128, 1)],
+        "spread": 1.0,
+        "records": 60_000,
+        "grid": GRID,
+    }
     how["row_drift"] = 0.0
     return precision.inner_group(its or group(), **(how | changes))
 
@@ -36,11 +47,17 @@ def excess(chunk: Chunk, spread: float) -> Fraction:
     """Of one chunk, and of joining it with others, by the formula of the proof."""
     terms, joined = chunk.records * chunk.positions + 2, chunk.joined
     within = terms * U / (1 - terms * U)
-    joining = joined * U / (1 - joined * U) * (1 + within) * (4 * chunk.records * joined - 1) if joined > 1 else 0
+    joining = (
+        joined * U / (1 - joined * U) * (1 + within) * (4 * chunk.records * joined - 1)
+        if joined > 1
+        else 0
+    )
     return (within * (4 * chunk.records - 1) + joining) * Fraction(spread)
 
 
-@pytest.mark.parametrize("positions", [*range(1, 40), 64, 100, 128, 250, 256, 777, 1024, 5000, 10**5])
+@pytest.mark.parametrize(
+    "positions", [*range(1, 40), 64, 100, 128, 250, 256, 777, 1024, 5000, 10**5]
+)
 def test_a_chunk_costs_at_most_a_percent_and_holds_every_position(positions: int) -> None:
     spread = most_spread(positions)
     chunk = chunk_for(positions, spread)
@@ -48,7 +65,11 @@ def test_a_chunk_costs_at_most_a_percent_and_holds_every_position(positions: int
     assert (chunk.pieces - 1) * chunk.positions < positions <= chunk.pieces * chunk.positions
     assert chunk.records * chunk.positions <= 1024
     assert chunk.records & (chunk.records - 1) == 0
-    assert chunk.joined == 1 if chunk.pieces > 1 else excess(replace(chunk, joined=2 * chunk.joined), spread) > Fraction(1, 100)
+    assert (
+        chunk.joined == 1
+        if chunk.pieces > 1
+        else excess(replace(chunk, joined=2 * chunk.joined), spread) > Fraction(1, 100)
+    )
     assert chunk.records * chunk.positions >= 64
 
 
@@ -80,9 +101,15 @@ def test_the_spread_of_one_position_is_its_norm() -> None:
 
 
 @pytest.mark.parametrize("clip_norm", [1.0, 0.1, 37.5])
-@pytest.mark.parametrize("chunks", [[Chunk(128, 1)], [Chunk(2, 128)], [Chunk(1, 512, 2), Chunk(64, 1)]])
-def test_the_inner_norm_is_the_largest_that_fits_up_to_a_thousandth(clip_norm: float, chunks: list[Chunk]) -> None:
-    """Written down a second time: in random order two microbatches differ, each number of records is a part of its own."""
+@pytest.mark.parametrize(
+    "chunks", [[Chunk(128, 1)], [Chunk(2, 128)], [Chunk(1, 512, 2), Chunk(64, 1)]]
+)
+def test_the_inner_norm_is_the_largest_that_fits_up_to_a_thousandth(
+    clip_norm: float, chunks: list[Chunk]
+) -> None:
+    """Written down a second time: in random order two microbatches differ, each number of records
+    is a part of its own.
+    """
     its = group(clip_norm=clip_norm, noise_std=clip_norm)
     grid = Grid.for_noise(noise_std=clip_norm, clip_norm=clip_norm)
     kappa = most_spread(1024)
@@ -96,14 +123,19 @@ def test_the_inner_norm_is_the_largest_that_fits_up_to_a_thousandth(clip_norm: f
             n = 60_001 * chunk.pieces  # a neighbour may have a record more
             across = Fraction(n, 2**53) / (1 - Fraction(n, 2**53)) * (1 + within) * (2 * 60_001 - 1)
             square += ((within * (4 * chunk.records - 1) + across) * kap) ** 2
-        return c * (1 + Fraction(math.sqrt(square)) * (1 - Fraction(1, 2**40))) + Fraction(grid.spacing) * 31
+        return (
+            c * (1 + Fraction(math.sqrt(square)) * (1 - Fraction(1, 2**40)))
+            + Fraction(grid.spacing) * 31
+        )
 
     assert moved(found.clip_norm) <= Fraction(clip_norm) < moved(found.clip_norm * 1.001)
     assert replace(found, clip_norm=clip_norm) == its
 
 
 def test_leaves_with_as_many_records_in_a_chunk_are_one_part() -> None:
-    """They differ in the same records, so the worst of them counts; others are added at right angles."""
+    """They differ in the same records, so the worst of them counts; others are added at right
+    angles.
+    """
     alone = inner(chunks=[Chunk(8, 64)], spread=4.0).clip_norm
     alike = inner(chunks=[Chunk(8, 64), Chunk(8, 16), Chunk(8, 1)], spread=4.0).clip_norm
     apart = inner(chunks=[Chunk(8, 64), Chunk(128, 1)], spread=4.0).clip_norm
@@ -111,11 +143,15 @@ def test_leaves_with_as_many_records_in_a_chunk_are_one_part() -> None:
 
 
 def test_a_sample_is_smaller_than_a_chunk() -> None:
-    assert inner(records=3, chunks=[Chunk(128, 1)]).clip_norm > inner(chunks=[Chunk(128, 1)]).clip_norm
+    assert (
+        inner(records=3, chunks=[Chunk(128, 1)]).clip_norm > inner(chunks=[Chunk(128, 1)]).clip_norm
+    )
 
 
 def test_the_row_that_a_record_stands_in_costs_its_drift_once() -> None:
-    assert inner().clip_norm - inner(row_drift=precision.ROW_DRIFT).clip_norm == pytest.approx(2.0**-10, rel=0.01)
+    assert inner().clip_norm - inner(row_drift=precision.ROW_DRIFT).clip_norm == pytest.approx(
+        2.0**-10, rel=0.01
+    )
 
 
 def test_figures() -> None:
@@ -129,7 +165,9 @@ def test_figures() -> None:
 
 
 def test_chunks_that_are_joined_differently_are_parts_of_their_own() -> None:
-    """One part would take the larger number joined for both, and miss that their errors come from other records."""
+    """One part would take the larger number joined for both, and miss that their errors come from
+    other records.
+    """
     ways = [Chunk(64, 1, joined=4), Chunk(64, 1, joined=16)]
     together = 1.0 - inner(chunks=ways).clip_norm
     assert together > max(1.0 - inner(chunks=[way]).clip_norm for way in ways)
@@ -171,7 +209,9 @@ def test_slots_are_refused_and_baselines_come_back_as_they_are() -> None:
 
 
 def test_adaptive_and_normalised_groups_keep_their_scales() -> None:
-    adaptive = AdaptiveClip(Gaussian(3.0, 1.0), quantile=0.5, count_noise_std=5.0).bind({"a": 4}).start[0]
+    adaptive = (
+        AdaptiveClip(Gaussian(3.0, 1.0), quantile=0.5, count_noise_std=5.0).bind({"a": 4}).start[0]
+    )
     found = inner(adaptive, dimension=4)
     assert (found.scales, found.noise_std) == ((3.0,), adaptive.noise_std)
     assert 0.99 < found.clip_norm < 1.0
@@ -179,7 +219,12 @@ def test_adaptive_and_normalised_groups_keep_their_scales() -> None:
 
 
 @pytest.mark.parametrize(
-    "its", [group(clip_norm=1e-7, noise_std=1e-7), group(scales=(2.0**-70, 1.0)), group(scales=(1.0, 2.0**70))]
+    "its",
+    [
+        group(clip_norm=1e-7, noise_std=1e-7),
+        group(scales=(2.0**-70, 1.0)),
+        group(scales=(1.0, 2.0**70)),
+    ],
 )
 def test_numbers_that_float32_does_not_hold_are_refused(its: Group) -> None:
     grid = Grid.for_noise(noise_std=its.noise_std, clip_norm=its.clip_norm)
@@ -221,29 +266,42 @@ def test_spreads_are_raised_in_torch_as_in_numpy() -> None:
     for bad in (math.nan, math.inf):
         squared = torch.tensor([[1.0, 1.0], [bad, 1.0], [1.0, 1.0]], dtype=torch.float64)
         spread = torch.tensor([[bad, 1.0], [1.0, 1.0], [1.0, 1.0]], dtype=torch.float64)
-        assert group().weights(precision.raised_squares(squared, spread, most=2.0)).tolist()[:2] == [0.0, 0.0]
+        assert group().weights(precision.raised_squares(squared, spread, most=2.0)).tolist()[
+            :2
+        ] == [0.0, 0.0]
 
 
 def test_weights_that_float32_would_round_up_by_half_become_zero() -> None:
-    """0.6 times the smallest float32 is rounded to that number: such a record would count two thirds more than it may."""
+    """0.6 times the smallest float32 is rounded to that number: such a record would count two
+    thirds more than it may.
+    """
     weights = np.array([0.6 * 2.0**-149, 2.0**-101, 1.01 * 2.0**-100, 0.3])
-    for exact, rounded in zip(weights, precision.sum_weights(weights, scale=1.0).astype(np.float32), strict=True):
+    for exact, rounded in zip(
+        weights, precision.sum_weights(weights, scale=1.0).astype(np.float32), strict=True
+    ):
         assert Fraction(float(rounded)) <= Fraction(float(exact)) * (1 + U)
 
 
 def test_one_microbatch_would_state_less() -> None:
     """The number that the inner norm is computed from is that of two microbatches."""
-    how = FloatSum(records=60_000, microbatch=128, dtype="f4", dimension=10**6, changed_microbatches=1)
+    how = FloatSum(
+        records=60_000, microbatch=128, dtype="f4", dimension=10**6, changed_microbatches=1
+    )
     found = inner().clip_norm
     assert float_sum_sensitivity(how, clip_norm=found, grid=GRID) < 0.9985
-    assert float_sum_sensitivity(replace(how, changed_microbatches=2), clip_norm=found, grid=GRID) > 0.9999
+    assert (
+        float_sum_sensitivity(replace(how, changed_microbatches=2), clip_norm=found, grid=GRID)
+        > 0.9999
+    )
 
 
 # --- what the proof assumes, looked at on the machine at hand ---
 
 
 def test_rows_do_not_depend_on_other_rows_and_hardly_on_their_place() -> None:
-    """Outputs and input gradients of small layers, in odd shapes: bits against other contents, drift against another row."""
+    """Outputs and input gradients of small layers, in odd shapes: bits against other contents,
+    drift against another row.
+    """
     generator = torch.Generator().manual_seed(0)
 
     def numbers(*shape: int) -> Any:
@@ -253,8 +311,14 @@ def test_rows_do_not_depend_on_other_rows_and_hardly_on_their_place() -> None:
     layers: dict[str, tuple[Any, Any]] = {
         "linear": (lambda x: torch.nn.functional.linear(x, matrix), numbers(33, 13)),
         "convolution": (lambda x: torch.nn.functional.conv2d(x, kernel), numbers(33, 3, 9, 9)),
-        "attention": (lambda x: torch.nn.functional.scaled_dot_product_attention(x, x, x), numbers(33, 2, 7, 5)),
-        "recurrence": (lambda x: torch.tanh(torch.tanh(torch.tanh(x @ cells) @ cells) @ cells), numbers(33, 13)),
+        "attention": (
+            lambda x: torch.nn.functional.scaled_dot_product_attention(x, x, x),
+            numbers(33, 2, 7, 5),
+        ),
+        "recurrence": (
+            lambda x: torch.tanh(torch.tanh(torch.tanh(x @ cells) @ cells) @ cells),
+            numbers(33, 13),
+        ),
     }
     for layer, x in layers.values():
 
@@ -269,4 +333,7 @@ def test_rows_do_not_depend_on_other_rows_and_hardly_on_their_place() -> None:
         other[-1] = 0.0
         assert torch.equal(computed(other)[:16], alone[:16])
         moved = computed(x.flip(0)).flip(0)
-        assert float((moved - alone).norm(dim=1).div(alone.norm(dim=1)).max()) < precision.ROW_DRIFT / 100
+        assert (
+            float((moved - alone).norm(dim=1).div(alone.norm(dim=1)).max())
+            < precision.ROW_DRIFT / 100
+        )

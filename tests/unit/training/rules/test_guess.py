@@ -1,4 +1,6 @@
-"""Weights that are repeated for each record before they meet one: guessed from sizes, shown by the gradient."""
+"""Weights that are repeated for each record before they meet one: guessed from sizes, shown by the
+gradient.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ class Written(nn.Module):
 
 
 def draw(*shape: int) -> Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(sum(shape)), dtype=torch.float64)
+    return torch.randn(
+        shape, generator=torch.Generator().manual_seed(sum(shape)), dtype=torch.float64
+    )
 
 
 def cubes(model: Any, batch: Any) -> Tensor:
@@ -44,13 +48,28 @@ def joined(tokens: Tensor, x: Tensor) -> Tensor:
 REPEATED: dict[str, tuple[Callable[[Tensor, Tensor], Tensor], tuple[int, ...]]] = {
     "class token, expand": (lambda w, x: joined(w.expand(len(x), -1, -1), x), (1, 1, E)),
     "class token, expand_as": (lambda w, x: joined(w.expand_as(x[:, :1]), x), (1, 1, E)),
-    "class token, broadcast_to": (lambda w, x: joined(torch.broadcast_to(w, (len(x), 1, E)), x), (1, 1, E)),
+    "class token, broadcast_to": (
+        lambda w, x: joined(torch.broadcast_to(w, (len(x), 1, E)), x),
+        (1, 1, E),
+    ),
     "prompt, repeat": (lambda w, x: joined(w.repeat(len(x), 1, 1), x), (3, E)),
     "prompt, new axis": (lambda w, x: joined(w[None].expand(len(x), 3, E), x), (3, E)),
-    "plus zeros of each record": (lambda w, x: joined(w + torch.zeros(len(x), 1, 1, dtype=w.dtype), x), (3, E)),
-    "times ones of each record": (lambda w, x: joined(w * torch.ones(len(x), 3, E, dtype=w.dtype), x), (3, E)),
-    "constant ids": (lambda w, x: joined(F.embedding(torch.arange(3).repeat(len(x), 1), w), x), (7, E)),
-    "records second": (lambda w, x: joined(w.unsqueeze(1).expand(3, len(x), E).movedim(1, 0), x), (3, E)),
+    "plus zeros of each record": (
+        lambda w, x: joined(w + torch.zeros(len(x), 1, 1, dtype=w.dtype), x),
+        (3, E),
+    ),
+    "times ones of each record": (
+        lambda w, x: joined(w * torch.ones(len(x), 3, E, dtype=w.dtype), x),
+        (3, E),
+    ),
+    "constant ids": (
+        lambda w, x: joined(F.embedding(torch.arange(3).repeat(len(x), 1), w), x),
+        (7, E),
+    ),
+    "records second": (
+        lambda w, x: joined(w.unsqueeze(1).expand(3, len(x), E).movedim(1, 0), x),
+        (3, E),
+    ),
 }
 
 
@@ -91,14 +110,18 @@ def test_p12_a_wrong_guess_is_not_made_again() -> None:
     first, passes = passes, 0
     list(engine.passes(loss, (draw(B, B, E),), B, B))
     assert (passes, engine.one_by_one) == (1, None)
-    assert first <= 3 + 2 + 2  # the trial and its two records alone, and a pass more for the guess in each kind of pass
+    assert (
+        first <= 3 + 2 + 2
+    )  # the trial and its two records alone, and a pass more for the guess in each kind of pass
 
 
 def test_p12_constant_ids_of_positions_are_not_taken_for_records() -> None:
     table = draw(9, E)
     for length in (T, B):
         compare(
-            Written(lambda w, x: torch.tanh(x + F.embedding(torch.arange(x.shape[1]), w)), table), cubes, (draw(B, length, E),)
+            Written(lambda w, x: torch.tanh(x + F.embedding(torch.arange(x.shape[1]), w)), table),
+            cubes,
+            (draw(B, length, E),),
         )
 
 

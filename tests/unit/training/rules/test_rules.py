@@ -1,4 +1,6 @@
-"""Every rule, in every form, gives what torch gives for one record at a time; what no rule knows is computed one by one."""
+"""Every rule, in every form, gives what torch gives for one record at a time; what no rule knows is
+computed one by one.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ few = settings(max_examples=20, deadline=None)
 
 def draw(*shape: int, kind: torch.dtype = torch.float64) -> Tensor:
     seed = sum(size * 7**place for place, size in enumerate(shape)) + 11
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(kind)
+    return torch.randn(
+        shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64
+    ).to(kind)
 
 
 def places(rows: int, *shape: int) -> Tensor:
@@ -40,7 +44,9 @@ class Written(nn.Module):
         super().__init__()
         self.written = forward
         for name, value in parameters.items():
-            self.register_parameter(name, nn.Parameter(value.clone(memory_format=torch.preserve_format)))
+            self.register_parameter(
+                name, nn.Parameter(value.clone(memory_format=torch.preserve_format))
+            )
 
     def forward(self, *inputs: Tensor) -> Any:
         return self.written(self, *inputs)
@@ -52,7 +58,12 @@ def cubes(model: nn.Module, batch: Any) -> Tensor:
     return torch.as_tensor((out * (0.3 + out + 0.1 * out.square())).sum(1))
 
 
-def check(forward: Callable[..., Any], *batch: Tensor, form: str | None = None, values: Mapping[str, Tensor]) -> None:
+def check(
+    forward: Callable[..., Any],
+    *batch: Tensor,
+    form: str | None = None,
+    values: Mapping[str, Tensor],
+) -> None:
     compare(Written(forward, values), cubes, batch, form=form)
 
 
@@ -61,24 +72,45 @@ def check(forward: Callable[..., Any], *batch: Tensor, form: str | None = None, 
 
 @few
 @given(SIZES, st.lists(SIZES, max_size=2), SIZES, SIZES, st.booleans(), KINDS, FORMS)
-def test_linear(m: int, middle: list[int], p: int, q: int, bias: bool, kind: torch.dtype, form: str | None) -> None:  # noqa: FBT001
+def test_linear(
+    m: int, middle: list[int], p: int, q: int, bias: bool, kind: torch.dtype, form: str | None
+) -> None:
     values = {"w": draw(q, p, kind=kind)} | ({"c": draw(q, kind=kind)} if bias else {})
-    check(lambda s, x: F.linear(x, s.w, s.c if bias else None), draw(m, *middle, p, kind=kind), form=form, values=values)
+    check(
+        lambda s, x: F.linear(x, s.w, s.c if bias else None),
+        draw(m, *middle, p, kind=kind),
+        form=form,
+        values=values,
+    )
 
 
 @few
 @given(SIZES, st.lists(SIZES, max_size=2), SIZES, SIZES, KINDS, FORMS)
-def test_matmul(m: int, middle: list[int], p: int, q: int, kind: torch.dtype, form: str | None) -> None:
-    check(lambda s, x: x @ s.w, draw(m, *middle, p, kind=kind), form=form, values={"w": draw(p, q, kind=kind)})
+def test_matmul(
+    m: int, middle: list[int], p: int, q: int, kind: torch.dtype, form: str | None
+) -> None:
+    check(
+        lambda s, x: x @ s.w,
+        draw(m, *middle, p, kind=kind),
+        form=form,
+        values={"w": draw(p, q, kind=kind)},
+    )
 
 
 @few
 @given(SIZES, SIZES, SIZES, SIZES, KINDS, FORMS)
-def test_addmm_of_rows_one_after_the_other(m: int, t: int, p: int, q: int, kind: torch.dtype, form: str | None) -> None:
+def test_addmm_of_rows_one_after_the_other(
+    m: int, t: int, p: int, q: int, kind: torch.dtype, form: str | None
+) -> None:
     def forward(s: Any, x: Tensor) -> Tensor:
         return torch.addmm(s.c, x.view(-1, x.shape[-1]), s.w).view(m_of(x), t, q)
 
-    check(forward, draw(m, t, p, kind=kind), form=form, values={"w": draw(p, q, kind=kind), "c": draw(q, kind=kind)})
+    check(
+        forward,
+        draw(m, t, p, kind=kind),
+        form=form,
+        values={"w": draw(p, q, kind=kind), "c": draw(q, kind=kind)},
+    )
 
 
 def m_of(x: Tensor) -> int:
@@ -89,7 +121,12 @@ def m_of(x: Tensor) -> int:
 @given(SIZES, SIZES, SIZES, SIZES, KINDS)
 def test_bilinear(m: int, t: int, p: int, r: int, kind: torch.dtype) -> None:
     values = {"w": draw(2, p, r, kind=kind), "c": draw(2, kind=kind)}
-    check(lambda s, x, y: F.bilinear(x, y, s.w, s.c), draw(m, t, p, kind=kind), draw(m, t, r, kind=kind), values=values)
+    check(
+        lambda s, x, y: F.bilinear(x, y, s.w, s.c),
+        draw(m, t, p, kind=kind),
+        draw(m, t, r, kind=kind),
+        values=values,
+    )
 
 
 # --- tables ---
@@ -97,15 +134,33 @@ def test_bilinear(m: int, t: int, p: int, r: int, kind: torch.dtype) -> None:
 
 @few
 @given(SIZES, st.lists(SIZES, max_size=2), SIZES, st.sampled_from([None, 0, 2, -1]), KINDS)
-def test_embedding(m: int, middle: list[int], width: int, padding: int | None, kind: torch.dtype) -> None:
+def test_embedding(
+    m: int, middle: list[int], width: int, padding: int | None, kind: torch.dtype
+) -> None:
     """Few rows, so that most are repeated."""
-    check(lambda s, ids: F.embedding(ids, s.w, padding), places(4, m, *middle), values={"w": draw(4, width, kind=kind)})
+    check(
+        lambda s, ids: F.embedding(ids, s.w, padding),
+        places(4, m, *middle),
+        values={"w": draw(4, width, kind=kind)},
+    )
 
 
 @few
-@example(3, 2, 1, "sum", None, True, torch.float32)  # rows that cancel, where made-up numbers are symmetric
-@given(SIZES, SIZES, SIZES, st.sampled_from(["sum", "mean"]), st.sampled_from([None, 1]), st.booleans(), KINDS)
-def test_embedding_bag(m: int, t: int, width: int, mode: str, padding: int | None, own: bool, kind: torch.dtype) -> None:  # noqa: FBT001
+@example(
+    3, 2, 1, "sum", None, True, torch.float32
+)  # rows that cancel, where made-up numbers are symmetric
+@given(
+    SIZES,
+    SIZES,
+    SIZES,
+    st.sampled_from(["sum", "mean"]),
+    st.sampled_from([None, 1]),
+    st.booleans(),
+    KINDS,
+)
+def test_embedding_bag(
+    m: int, t: int, width: int, mode: str, padding: int | None, own: bool, kind: torch.dtype
+) -> None:
     def forward(s: Any, ids: Tensor, scale: Tensor) -> Tensor:
         weights = scale if own and mode == "sum" else None
         return F.embedding_bag(ids, s.w, mode=mode, padding_idx=padding, per_sample_weights=weights)
@@ -117,8 +172,16 @@ def test_embedding_bag(m: int, t: int, width: int, mode: str, padding: int | Non
 
 
 @few
-@given(SIZES, st.lists(SIZES, max_size=2), st.lists(st.sampled_from([2, 3, 5]), min_size=1, max_size=2), st.booleans(), KINDS)
-def test_layer_norm(m: int, middle: list[int], shape: list[int], bias: bool, kind: torch.dtype) -> None:  # noqa: FBT001
+@given(
+    SIZES,
+    st.lists(SIZES, max_size=2),
+    st.lists(st.sampled_from([2, 3, 5]), min_size=1, max_size=2),
+    st.booleans(),
+    KINDS,
+)
+def test_layer_norm(
+    m: int, middle: list[int], shape: list[int], bias: bool, kind: torch.dtype
+) -> None:
     values = {"w": draw(*shape, kind=kind)} | ({"c": draw(*shape, kind=kind)} if bias else {})
     check(
         lambda s, x: F.layer_norm(x, tuple(shape), s.w, s.c if bias else None, 0.1),
@@ -128,25 +191,41 @@ def test_layer_norm(m: int, middle: list[int], shape: list[int], bias: bool, kin
 
 
 @few
-@given(SIZES, st.lists(SIZES, max_size=2), st.sampled_from([1, 3]), st.sampled_from([None, 0.1]), KINDS)
-def test_rms_norm(m: int, middle: list[int], width: int, eps: float | None, kind: torch.dtype) -> None:
+@given(
+    SIZES, st.lists(SIZES, max_size=2), st.sampled_from([1, 3]), st.sampled_from([None, 0.1]), KINDS
+)
+def test_rms_norm(
+    m: int, middle: list[int], width: int, eps: float | None, kind: torch.dtype
+) -> None:
     check(
-        lambda s, x: F.rms_norm(x, (width,), s.w, eps), draw(m, *middle, width, kind=kind), values={"w": draw(width, kind=kind)}
+        lambda s, x: F.rms_norm(x, (width,), s.w, eps),
+        draw(m, *middle, width, kind=kind),
+        values={"w": draw(width, kind=kind)},
     )
 
 
 @few
 @given(SIZES, st.sampled_from([1, 2, 6]), st.sampled_from([(3,), (2, 3)]), st.booleans(), KINDS)
-def test_group_norm(m: int, groups: int, sizes: tuple[int, ...], bias: bool, kind: torch.dtype) -> None:  # noqa: FBT001
+def test_group_norm(
+    m: int, groups: int, sizes: tuple[int, ...], bias: bool, kind: torch.dtype
+) -> None:
     values = {"w": draw(6, kind=kind)} | ({"c": draw(6, kind=kind)} if bias else {})
-    check(lambda s, x: F.group_norm(x, groups, s.w, s.c if bias else None, 0.1), draw(m, 6, *sizes, kind=kind), values=values)
+    check(
+        lambda s, x: F.group_norm(x, groups, s.w, s.c if bias else None, 0.1),
+        draw(m, 6, *sizes, kind=kind),
+        values=values,
+    )
 
 
 @few
 @given(SIZES, st.sampled_from([(3,), (2, 3)]), KINDS)
 def test_instance_norm(m: int, sizes: tuple[int, ...], kind: torch.dtype) -> None:
     values = {"w": draw(2, kind=kind), "c": draw(2, kind=kind)}
-    check(lambda s, x: F.instance_norm(x, weight=s.w, bias=s.c, eps=0.1), draw(m, 2, *sizes, kind=kind), values=values)
+    check(
+        lambda s, x: F.instance_norm(x, weight=s.w, bias=s.c, eps=0.1),
+        draw(m, 2, *sizes, kind=kind),
+        values=values,
+    )
 
 
 # --- everything else, by one example each ---
@@ -164,7 +243,11 @@ def own_offsets(s: Any, ids: Tensor) -> Tensor:
 
 
 FOLLOWED: dict[str, Case] = {
-    "packed in one axis": (lambda s, x: (torch.cat([x, x]) * s.v).view(2, -1, E).sum(0), (X,), {"v": V}),
+    "packed in one axis": (
+        lambda s, x: (torch.cat([x, x]) * s.v).view(2, -1, E).sum(0),
+        (X,),
+        {"v": V},
+    ),
     "records second": (
         lambda s, x: F.layer_norm(F.linear(x.transpose(0, 1), s.w, s.c), (E,), s.g).transpose(0, 1),
         (S,),
@@ -172,12 +255,19 @@ FOLLOWED: dict[str, Case] = {
     ),
     "records last": (lambda s, x: (s.w @ x.t()).t(), (X,), {"w": draw(3, E)}),
     "folded axes": (
-        lambda s, x: F.linear(F.layer_norm(F.linear(x.reshape(-1, E), s.w).relu(), (E,), s.g) + s.c, s.w).view(len(x), -1),
+        lambda s, x: F.linear(
+            F.layer_norm(F.linear(x.reshape(-1, E), s.w).relu(), (E,), s.g) + s.c, s.w
+        ).view(len(x), -1),
         (S,),
         {"w": W, "g": V, "c": V},
     ),
     "folded, time first": (
-        lambda s, x: F.linear(x.transpose(0, 1).reshape(-1, E), s.w).mul(s.c).view(T, len(x), E).transpose(0, 1),
+        lambda s, x: (
+            F.linear(x.transpose(0, 1).reshape(-1, E), s.w)
+            .mul(s.c)
+            .view(T, len(x), E)
+            .transpose(0, 1)
+        ),
         (S,),
         {"w": W, "c": V},
     ),
@@ -189,26 +279,84 @@ FOLLOWED: dict[str, Case] = {
     "not contiguous": (lambda s, x: F.linear(x.mT, s.w), (S,), {"w": draw(3, T)}),
     "weight not contiguous": (lambda s, x: F.linear(x, s.w) + x @ s.w, (X,), {"w": draw(E, E).t()}),
     "one number for every place": (lambda s, x: x * s.t.exp() + s.t, (X,), {"t": draw()}),
-    "both orders": (lambda s, x: s.w / x.exp() + (2 - s.w) * x - x + s.w - x / s.w + s.w * 3, (S,), {"w": V.abs() + 1}),
+    "both orders": (
+        lambda s, x: s.w / x.exp() + (2 - s.w) * x - x + s.w - x / s.w + s.w * 3,
+        (S,),
+        {"w": V.abs() + 1},
+    ),
     "powers": (lambda s, x: x.abs() ** s.w + s.w**x + 2**s.w * x, (X,), {"w": V.abs() + 1}),
-    "where": (lambda s, x: torch.where(x > 0, x, s.w) + torch.where(x > 0.5, s.w, x) + torch.maximum(x, s.w), (X,), {"w": V}),
+    "where": (
+        lambda s, x: (
+            torch.where(x > 0, x, s.w) + torch.where(x > 0.5, s.w, x) + torch.maximum(x, s.w)
+        ),
+        (X,),
+        {"w": V},
+    ),
     "mask": (lambda s, x: x.masked_fill(x > 0, s.w), (X,), {"w": draw()}),
     "clamped": (lambda s, x: torch.clamp(x, min=s.w), (X,), {"w": V}),
-    "addcmul, lerp": (lambda s, x: torch.addcmul(x, s.w, s.w, value=2.0) + torch.lerp(x, s.w, 0.3), (X,), {"w": V}),
-    "in place": (lambda s, x: (x * 1.0).add_(s.w).mul_(s.w).sub_(s.v).div_(s.w), (X,), {"w": V.abs() + 1, "v": V}),
-    "broadcast inside a record": (lambda s, x: x.unsqueeze(1) * s.w + s.v, (S,), {"w": draw(3, 1, E), "v": draw(T, 1)}),
+    "addcmul, lerp": (
+        lambda s, x: torch.addcmul(x, s.w, s.w, value=2.0) + torch.lerp(x, s.w, 0.3),
+        (X,),
+        {"w": V},
+    ),
+    "in place": (
+        lambda s, x: (x * 1.0).add_(s.w).mul_(s.w).sub_(s.v).div_(s.w),
+        (X,),
+        {"w": V.abs() + 1, "v": V},
+    ),
+    "broadcast inside a record": (
+        lambda s, x: x.unsqueeze(1) * s.w + s.v,
+        (S,),
+        {"w": draw(3, 1, E), "v": draw(T, 1)},
+    ),
     "against the grain": (lambda s, x: (x.t() * s.w).t(), (X,), {"w": draw(E, 1)}),
-    "expand": (lambda s, x: torch.cat([s.w.expand(len(x), -1, -1), x], 1).cumsum(1), (S,), {"w": draw(1, 2, E)}),
+    "expand": (
+        lambda s, x: torch.cat([s.w.expand(len(x), -1, -1), x], 1).cumsum(1),
+        (S,),
+        {"w": draw(1, 2, E)},
+    ),
     "expand_as": (lambda s, x: x * s.w.expand_as(x) + s.w.broadcast_to(x.shape), (S,), {"w": V}),
-    "repeat": (lambda s, x: x * s.w.repeat(len(x), T, 1) + s.v.repeat(len(x), 2, 3), (S,), {"w": draw(1, E), "v": draw(2, 2)}),
-    "slices": (lambda s, x: F.linear(x, s.w[:2]) * F.linear(x, s.w[3:5]) + F.linear(x, s.w[1:3]), (X,), {"w": W}),
-    "columns in turns": (lambda s, x: F.linear(x[:, :3], s.w[:, ::2]) + F.linear(x[:, 3:], s.w[:, 1::2]), (X,), {"w": W}),
-    "chunks": (lambda s, x: sum(F.linear(x, part) * (k + 1) for k, part in enumerate(s.w.chunk(3))), (S,), {"w": W}),
-    "views": (lambda s, x: F.linear(x, s.w.t()) + F.linear(x, s.w.view(4, 9)[:, :E].repeat(2, 1)[:E]), (X,), {"w": W}),
+    "repeat": (
+        lambda s, x: x * s.w.repeat(len(x), T, 1) + s.v.repeat(len(x), 2, 3),
+        (S,),
+        {"w": draw(1, E), "v": draw(2, 2)},
+    ),
+    "slices": (
+        lambda s, x: F.linear(x, s.w[:2]) * F.linear(x, s.w[3:5]) + F.linear(x, s.w[1:3]),
+        (X,),
+        {"w": W},
+    ),
+    "columns in turns": (
+        lambda s, x: F.linear(x[:, :3], s.w[:, ::2]) + F.linear(x[:, 3:], s.w[:, 1::2]),
+        (X,),
+        {"w": W},
+    ),
+    "chunks": (
+        lambda s, x: sum(F.linear(x, part) * (k + 1) for k, part in enumerate(s.w.chunk(3))),
+        (S,),
+        {"w": W},
+    ),
+    "views": (
+        lambda s, x: F.linear(x, s.w.t()) + F.linear(x, s.w.view(4, 9)[:, :E].repeat(2, 1)[:E]),
+        (X,),
+        {"w": W},
+    ),
     "computed": (lambda s, x: F.linear(x, s.w.softmax(0) @ s.w.tanh()), (S,), {"w": W}),
-    "joined": (lambda s, x: F.linear(x, torch.cat([s.w[:2], s.v.unsqueeze(0)])), (X,), {"w": W, "v": V}),
-    "functional weights": (lambda s, i: F.linear(torch.tanh(F.embedding(i, s.w)), s.w), (I,), {"w": draw(11, E)}),
-    "two tables of one": (lambda s, i: F.embedding(i, s.w) * F.embedding((i + 1) % 11, s.w), (I,), {"w": draw(11, E)}),
+    "joined": (
+        lambda s, x: F.linear(x, torch.cat([s.w[:2], s.v.unsqueeze(0)])),
+        (X,),
+        {"w": W, "v": V},
+    ),
+    "functional weights": (
+        lambda s, i: F.linear(torch.tanh(F.embedding(i, s.w)), s.w),
+        (I,),
+        {"w": draw(11, E)},
+    ),
+    "two tables of one": (
+        lambda s, i: F.embedding(i, s.w) * F.embedding((i + 1) % 11, s.w),
+        (I,),
+        {"w": draw(11, E)},
+    ),
     "rows by index": (lambda s, i: s.w[i] + s.w[i - 3], (I,), {"w": draw(11, E)}),
     "columns by index": (lambda s, i: s.w[:, i].movedim(0, -1), (I,), {"w": draw(3, 11)}),
     "positions": (
@@ -216,22 +364,48 @@ FOLLOWED: dict[str, Case] = {
         (S,),
         {"w": draw(9, E)},
     ),
-    "positions twice": (lambda s, x: x + F.embedding(torch.tensor([0, 1, 1, 0]), s.w), (S,), {"w": draw(2, E)}),
+    "positions twice": (
+        lambda s, x: x + F.embedding(torch.tensor([0, 1, 1, 0]), s.w),
+        (S,),
+        {"w": draw(2, E)},
+    ),
     "reused": (
-        lambda s, x: F.linear(torch.tanh(F.linear(torch.tanh(F.linear(x, s.w, s.c)), s.w, s.c)), s.w, s.c),
+        lambda s, x: F.linear(
+            torch.tanh(F.linear(torch.tanh(F.linear(x, s.w, s.c)), s.w, s.c)), s.w, s.c
+        ),
         (S,),
         {"w": W, "c": V},
     ),
-    "penalty": (lambda s, x: F.linear(x, s.w).sum(1) + (s.w**2).sum() + s.v.abs().sum(), (X,), {"w": W, "v": V}),
+    "penalty": (
+        lambda s, x: F.linear(x, s.w).sum(1) + (s.w**2).sum() + s.v.abs().sum(),
+        (X,),
+        {"w": W, "v": V},
+    ),
     "einsum": (lambda s, x: torch.einsum("btd,hdk->bhtk", x, s.w), (S,), {"w": draw(2, E, 3)}),
     "einsum to a number": (lambda s, x: torch.einsum("bi,ji->b", x, s.w), (X,), {"w": W}),
     "distances": (lambda s, x: torch.cdist(x, s.w), (X,), {"w": draw(3, E)}),
     "matrices": (lambda s, x: x.unsqueeze(1) @ s.w, (S,), {"w": draw(2, E, 3)}),
     "a vector": (lambda s, x: x @ s.w, (S,), {"w": V}),
-    "scaled addmm": (lambda s, x: torch.addmm(s.c, x, s.w, beta=0.5, alpha=2.0), (X,), {"w": W, "c": V}),
-    "baddbmm": (lambda s, x: torch.baddbmm(s.c, x, s.w.expand(len(x), -1, -1)), (S,), {"w": W, "c": draw(1, 1, E)}),
-    "learned queries": (lambda s, x: F.scaled_dot_product_attention(s.w.expand(len(x), -1, -1), x, x), (S,), {"w": draw(2, E)}),
-    "learned keys": (lambda s, x: F.scaled_dot_product_attention(x, s.w, s.w), (S,), {"w": draw(1, 3, E)}),
+    "scaled addmm": (
+        lambda s, x: torch.addmm(s.c, x, s.w, beta=0.5, alpha=2.0),
+        (X,),
+        {"w": W, "c": V},
+    ),
+    "baddbmm": (
+        lambda s, x: torch.baddbmm(s.c, x, s.w.expand(len(x), -1, -1)),
+        (S,),
+        {"w": W, "c": draw(1, 1, E)},
+    ),
+    "learned queries": (
+        lambda s, x: F.scaled_dot_product_attention(s.w.expand(len(x), -1, -1), x, x),
+        (S,),
+        {"w": draw(2, E)},
+    ),
+    "learned keys": (
+        lambda s, x: F.scaled_dot_product_attention(x, s.w, s.w),
+        (S,),
+        {"w": draw(1, 3, E)},
+    ),
     "learned bias of attention": (
         lambda s, x: F.scaled_dot_product_attention(x, x, x, attn_mask=s.w),
         (S,),
@@ -239,13 +413,23 @@ FOLLOWED: dict[str, Case] = {
     ),
     "prelu": (lambda s, x: F.prelu(x, s.w) + F.prelu(x, s.v), (S.mT,), {"w": V, "v": draw(1)}),
     "complex linear": (
-        lambda s, x: torch.view_as_real(F.linear(torch.view_as_complex(x.view(-1, 3, 2)), torch.view_as_complex(s.w))),
+        lambda s, x: torch.view_as_real(
+            F.linear(torch.view_as_complex(x.view(-1, 3, 2)), torch.view_as_complex(s.w))
+        ),
         (X,),
         {"w": draw(4, 3, 2)},
     ),
-    "in frequencies": (lambda s, x: torch.view_as_real(torch.fft.rfft(x) * torch.fft.rfft(s.w)), (X,), {"w": V}),
+    "in frequencies": (
+        lambda s, x: torch.view_as_real(torch.fft.rfft(x) * torch.fft.rfft(s.w)),
+        (X,),
+        {"w": V},
+    ),
     "unused": (lambda s, x: F.linear(x, s.w) + s.v.detach() + s.v.data, (X,), {"w": W, "v": V}),
-    "without gradients": (lambda s, x: F.linear(x, s.w) + torch.no_grad()(s.w.sum)(), (X,), {"w": W}),
+    "without gradients": (
+        lambda s, x: F.linear(x, s.w) + torch.no_grad()(s.w.sum)(),
+        (X,),
+        {"w": W},
+    ),
     "embedding, sparse": (lambda s, i: F.embedding(i, s.w, sparse=True), (I,), {"w": draw(11, 3)}),
     "bag with its own offsets": (
         own_offsets,
@@ -253,7 +437,9 @@ FOLLOWED: dict[str, Case] = {
         {"w": draw(11, 3)},
     ),
     "experts for tokens": (
-        lambda s, x: (F.linear(x.view(-1, E), s.w) * F.linear(x.view(-1, E), s.r).softmax(-1)[:, :1]).view(len(x), -1),
+        lambda s, x: (
+            F.linear(x.view(-1, E), s.w) * F.linear(x.view(-1, E), s.r).softmax(-1)[:, :1]
+        ).view(len(x), -1),
         (S,),
         {"w": W, "r": draw(2, E)},
     ),
@@ -367,30 +553,49 @@ def added_then_changed(s: Any, x: Tensor) -> Tensor:
 
 
 ALONE: dict[str, tuple[str, Case]] = {
-    "a function of autograd": ("cannot be seen", (lambda s, x: s.twice.apply(x, s.v), (X,), {"v": V})),
+    "a function of autograd": (
+        "cannot be seen",
+        (lambda s, x: s.twice.apply(x, s.v), (X,), {"v": V}),
+    ),
     "a view from before": ("cannot be seen", (lambda s, x: x @ s.kept[0], (X,), {"w": W})),
     "a view from before, joined": (
         "before the pass",
         (lambda s, x: F.linear(x, s.v @ s.kept[0]), (X,), {"w": W, "v": draw(3, E)}),
     ),
-    "a gradient inside": ("within its own forward", (inner_gradient, (X,), {"w": draw(7, E), "v": draw(1, 7)})),
+    "a gradient inside": (
+        "within its own forward",
+        (inner_gradient, (X,), {"w": draw(7, E), "v": draw(1, 7)}),
+    ),
     "a gradient inside, linear": (
         "within its own forward",
         (lambda s, x: inner_gradient(s, x, torch.relu), (X,), {"w": draw(7, E), "v": draw(1, 7)}),
     ),
-    "as many as records": ("more than one row", (lambda s, x: x + torch.tile(s.v, (len(x), 1)), (X,), {"v": V})),
+    "as many as records": (
+        "more than one row",
+        (lambda s, x: x + torch.tile(s.v, (len(x), 1)), (X,), {"v": V}),
+    ),
     "as many tensors as records": (
         "own axis is the record axis",
         (lambda s, x: x + torch.stack([s.v] * len(x)), (X,), {"v": V}),
     ),
     "changed after its use": ("changed in place", (changed_after_use, (X,), {"w": W})),
     "added, then changed": ("changed in place", (added_then_changed, (X,), {"v": V})),
-    "written into records": ("record axis", (lambda s, x: torch.zeros_like(x).copy_(s.v) * x, (X,), {"v": V})),
+    "written into records": (
+        "record axis",
+        (lambda s, x: torch.zeros_like(x).copy_(s.v) * x, (X,), {"v": V}),
+    ),
     "scaled by frequency": (
         "frequency",
-        (lambda s, i: F.embedding_bag(i, s.w, scale_grad_by_freq=True, mode="sum"), (I,), {"w": draw(11, 3)}),
+        (
+            lambda s, i: F.embedding_bag(i, s.w, scale_grad_by_freq=True, mode="sum"),
+            (I,),
+            {"w": draw(11, 3)},
+        ),
     ),
-    "the largest of a bag": ("embedding bag", (lambda s, i: F.embedding_bag(i, s.w, mode="max"), (I,), {"w": draw(11, 3)})),
+    "the largest of a bag": (
+        "embedding bag",
+        (lambda s, i: F.embedding_bag(i, s.w, mode="max"), (I,), {"w": draw(11, 3)}),
+    ),
     "sparse, one by one": (
         "own axis is the record axis",
         (
@@ -414,7 +619,9 @@ def test_one_by_one(name: str) -> None:
 
 
 def test_an_input_changed_after_its_use_fails_as_in_torch() -> None:
-    """A product keeps its input for the weight's gradient. Were it not noticed, the gradient would be that of other numbers."""
+    """A product keeps its input for the weight's gradient. Were it not noticed, the gradient would
+    be that of other numbers.
+    """
 
     def forward(s: Any, x: Tensor) -> Tensor:
         h = x * 1.0
@@ -478,7 +685,9 @@ def test_a_forward_pass_that_writes_through_data_is_refused() -> None:
 
 @pytest.mark.parametrize("first", ["recorded", "one by one"])
 def test_a_layer_that_is_put_into_another_mode_is_looked_at_again(first: str) -> None:
-    """In eval mode harmless, in train mode it writes records into its buffers: at whatever step that happens."""
+    """In eval mode harmless, in train mode it writes records into its buffers: at whatever step
+    that happens.
+    """
     norm = nn.InstanceNorm1d(E, affine=True, track_running_stats=True).double()
     model = nn.Sequential(norm) if first == "recorded" else nn.Sequential(norm, Tiled().double())
     engine = Engine(model.eval())
@@ -506,7 +715,9 @@ def test_p11_records_that_are_mixed_at_random_go_one_by_one() -> None:
     assert "index" in str(engine.one_by_one)
 
 
-@pytest.mark.parametrize("parameter", [nn.Parameter(torch.zeros(2, dtype=torch.complex64)), nn.UninitializedParameter()])
+@pytest.mark.parametrize(
+    "parameter", [nn.Parameter(torch.zeros(2, dtype=torch.complex64)), nn.UninitializedParameter()]
+)
 def test_parameters_without_a_norm_are_refused(parameter: Tensor) -> None:
     model = nn.Module()
     model.register_parameter("w", parameter)  # type: ignore[arg-type]
@@ -515,14 +726,24 @@ def test_parameters_without_a_norm_are_refused(parameter: Tensor) -> None:
 
 
 def test_an_expanded_parameter_of_one_record() -> None:
-    """With one record an expanded value is no copy; it is still a use of its own, and the parameter stays as it is."""
-    check(lambda s, x: torch.cat([s.w.expand(len(x), -1, -1), x], 1) * s.w, S[:1], values={"w": draw(1, 1, E)})
+    """With one record an expanded value is no copy; it is still a use of its own, and the parameter
+    stays as it is.
+    """
+    check(
+        lambda s, x: torch.cat([s.w.expand(len(x), -1, -1), x], 1) * s.w,
+        S[:1],
+        values={"w": draw(1, 1, E)},
+    )
 
 
 def test_p12_as_many_positions_as_records() -> None:
     """A size that equals the number of records is not taken for it."""
     square = draw(E, E, E)
-    check(lambda s, x: F.linear(x * s.g + s.p, s.w), square, values={"w": W, "g": draw(E), "p": draw(E, E)})
+    check(
+        lambda s, x: F.linear(x * s.g + s.p, s.w),
+        square,
+        values={"w": W, "g": draw(E), "p": draw(E, E)},
+    )
 
 
 class _Square(torch.autograd.Function):
@@ -548,4 +769,8 @@ def test_a_function_of_autograd_without_parameters_needs_no_loop() -> None:
             out: Tensor = self.second(_Square.apply(self.first(x)))  # type: ignore[no-untyped-call]
             return out
 
-    compare(Model(), lambda model, batch: model(batch[0]).sum(1), (torch.randn(5, 4, dtype=torch.double),))
+    compare(
+        Model(),
+        lambda model, batch: model(batch[0]).sum(1),
+        (torch.randn(5, 4, dtype=torch.double),),
+    )

@@ -1,4 +1,6 @@
-"""What lets a number of a record out to Python is seen, whatever it is called; what tells shapes is not."""
+"""What lets a number of a record out to Python is seen, whatever it is called; what tells shapes is
+not.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,9 @@ OUT: dict[str, Callable[[Any], Any]] = {
     "nonzero": lambda x: (x > 0).nonzero(),
     "mask": lambda x: x[x > 0],
     "unique": lambda x: x.long().unique(),
-    "repeat_interleave": lambda x: torch.repeat_interleave(torch.ones(12), (x.flatten() > 0).long()),
+    "repeat_interleave": lambda x: torch.repeat_interleave(
+        torch.ones(12), (x.flatten() > 0).long()
+    ),
     "one_hot of unknown classes": lambda x: functional.one_hot(x.long().abs()),
     "bincount": lambda x: x.long().abs().flatten().bincount(),
     "masked_select": lambda x: torch.masked_select(x, x > 0),
@@ -61,7 +65,13 @@ OUT: dict[str, Callable[[Any], Any]] = {
 
 METADATA: dict[str, Callable[[Any], Any]] = {
     "shape": lambda x: (x.shape, x.size(0), x.dim(), x.numel(), len(x), x.stride()),
-    "kind": lambda x: (x.dtype, x.device, x.is_floating_point(), x.is_contiguous(), x.requires_grad),
+    "kind": lambda x: (
+        x.dtype,
+        x.device,
+        x.is_floating_point(),
+        x.is_contiguous(),
+        x.requires_grad,
+    ),
     "loop over rows": lambda x: [row.sum() for row in x.unbind(1)],
     "one_hot with classes": lambda x: functional.one_hot(x.long().clamp(0, 2), 3),
     "pad": lambda x: functional.pad(x, (0, 2)),
@@ -95,7 +105,9 @@ def test_shapes_and_kinds_are_no_doors(name: str) -> None:
     assert looked_at(METADATA[name]).failure is None
 
 
-@pytest.mark.parametrize("name", ["item", "tolist", "repr", "numpy", "mask", "torch.tensor", "deepcopy"])
+@pytest.mark.parametrize(
+    "name", ["item", "tolist", "repr", "numpy", "mask", "torch.tensor", "deepcopy"]
+)
 def test_public_tensors_may_leave(name: str) -> None:
     constant, proof = torch.tensor([[0.5, 2.0, -1.0, 3.0]]).repeat(3, 1), Proof(3)
     with proof, Doors(proof):

@@ -1,4 +1,6 @@
-"""A remembered operation leaves the same states as one that is judged: also where a memory could be fooled."""
+"""A remembered operation leaves the same states as one that is judged: also where a memory could be
+fooled.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,13 @@ def layers(_: Proof, x: Tensor) -> list[Tensor]:
     weight = torch.ones(T, T)
     hidden = torch.relu(x @ weight + 1.0)
     hidden.mul_(2.0)
-    return [hidden, hidden.sum(0), hidden.mT.contiguous(), torch.cat([hidden, x]), torch.stack([x, hidden], 1)]
+    return [
+        hidden,
+        hidden.sum(0),
+        hidden.mT.contiguous(),
+        torch.cat([hidden, x]),
+        torch.stack([x, hidden], 1),
+    ]
 
 
 def written(_: Proof, x: Tensor) -> list[Tensor]:
@@ -53,7 +61,14 @@ def written(_: Proof, x: Tensor) -> list[Tensor]:
 
 def pooled(_: Proof, x: Tensor) -> list[Tensor]:
     values, places = x.max(1)
-    return [values, places, torch.softmax(x, 1), x.cumsum(1), x.cumsum(0), torch.dropout(x, 0.5, train=True)]
+    return [
+        values,
+        places,
+        torch.softmax(x, 1),
+        x.cumsum(1),
+        x.cumsum(0),
+        torch.dropout(x, 0.5, train=True),
+    ]
 
 
 @pytest.mark.parametrize("program", [layers, written, pooled])
@@ -89,7 +104,9 @@ def test_a_remembered_reason_names_the_layer_that_runs_now() -> None:
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 def test_written_views_with_other_offsets(order: tuple[int, int]) -> None:
-    """The same operation on views of the same shape and strides: in one place they are a record's own row, in the other not."""
+    """The same operation on views of the same shape and strides: in one place they are a record's
+    own row, in the other not.
+    """
 
     def program(shift: int) -> Program:
         def run(_: Proof, x: Tensor) -> list[Tensor]:
@@ -106,8 +123,10 @@ def test_written_views_with_other_offsets(order: tuple[int, int]) -> None:
 
 
 @pytest.mark.parametrize("first", [True, False])
-def test_memory_that_was_made_here_and_memory_from_before(first: bool) -> None:  # noqa: FBT001
-    """A write into a tensor of the pass is remembered; into one from before it is refused all the same."""
+def test_memory_that_was_made_here_and_memory_from_before(first: bool) -> None:
+    """A write into a tensor of the pass is remembered; into one from before it is refused all the
+    same.
+    """
     before = torch.zeros(B, T)
 
     def write(x: Tensor, *, here: bool) -> list[Tensor]:
@@ -124,7 +143,9 @@ def test_memory_that_was_made_here_and_memory_from_before(first: bool) -> None: 
 
 
 def test_a_buffer_of_another_size_behind_the_same_view() -> None:
-    """Constants beside the records make them tell places: that is the storage's size, and not the view's."""
+    """Constants beside the records make them tell places: that is the storage's size, and not the
+    view's.
+    """
 
     def program(size: int) -> Program:
         def run(_: Proof, x: Tensor) -> list[Tensor]:
@@ -142,8 +163,10 @@ def test_a_buffer_of_another_size_behind_the_same_view() -> None:
 def test_public_values_that_are_alike_and_others_of_the_same_key(order: tuple[bool, bool]) -> None:
     """A constant with a row for each place: what its rule read must be read each time."""
 
-    def program(alike: bool) -> Program:  # noqa: FBT001
-        constant = torch.tensor([[2.0]]).repeat(B, 1) if alike else torch.arange(float(B)).unsqueeze(1)
+    def program(alike: bool) -> Program:
+        constant = (
+            torch.tensor([[2.0]]).repeat(B, 1) if alike else torch.arange(float(B)).unsqueeze(1)
+        )
         return lambda _, x: [x * constant]
 
     for alike in (*order, *order):
@@ -155,9 +178,13 @@ def test_public_values_that_are_alike_and_others_of_the_same_key(order: tuple[bo
 def test_public_indices_of_the_same_key(order: tuple[bool, bool]) -> None:
     """An index of all records in their order, and one of the same shape that moves them."""
 
-    def program(sound: bool) -> Program:  # noqa: FBT001
+    def program(sound: bool) -> Program:
         places = torch.arange(B) if sound else torch.arange(B).roll(1)
-        return lambda _, x: [x[places], x.index_select(0, places), x.gather(0, places[:, None].expand(B, T))]
+        return lambda _, x: [
+            x[places],
+            x.index_select(0, places),
+            x.gather(0, places[:, None].expand(B, T)),
+        ]
 
     for sound in (*order, *order):
         for state in states(program(sound)):
@@ -197,7 +224,9 @@ def test_another_number_of_records() -> None:
 
 
 def test_arguments_that_share_memory() -> None:
-    """The same shapes, strides and offsets as with a tensor of its own; the other way round is another key."""
+    """The same shapes, strides and offsets as with a tensor of its own; the other way round is
+    another key.
+    """
     wide = torch.randn(B, 2 * B)
 
     def apart(_: Proof, x: Tensor) -> list[Tensor]:

@@ -1,4 +1,6 @@
-"""Marks live as long as storages: what an earlier pass kept is refused in the next one, wherever it was kept."""
+"""Marks live as long as storages: what an earlier pass kept is refused in the next one, wherever it
+was kept.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,14 @@ import torch
 from torch import Tensor
 
 from discreet.errors import CoupledRecords
-from discreet.training.separation.marks import KEPT, forget, holds_records, mark_dataset, new_pass, preserved
+from discreet.training.separation.marks import (
+    KEPT,
+    forget,
+    holds_records,
+    mark_dataset,
+    new_pass,
+    preserved,
+)
 from discreet.training.separation.proof import Proof
 from discreet.training.separation.states import OWN, PUBLIC, Mixed, Rows
 
@@ -26,7 +35,9 @@ def test_this_torch_keeps_marks() -> None:
 
 
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
-def test_who_asks_without_gradients_gets_the_same_answer(mode: Callable[[], AbstractContextManager[None]]) -> None:
+def test_who_asks_without_gradients_gets_the_same_answer(
+    mode: Callable[[], AbstractContextManager[None]],
+) -> None:
     preserved.cache_clear()
     with mode():
         assert preserved()

@@ -17,7 +17,9 @@ B, T, E = 3, 4, 2
 
 
 def seen(view: Tensor, memory: Memory) -> State:
-    return seen_in(memory, view.storage_offset(), tuple(view.shape), view.stride(), view.element_size())
+    return seen_in(
+        memory, view.storage_offset(), tuple(view.shape), view.stride(), view.element_size()
+    )
 
 
 def of_rows(tensor: Tensor, rows: Rows) -> Memory:
@@ -88,8 +90,12 @@ def test_a_tensor_without_a_step_has_no_memory() -> None:
     offset=st.integers(0, 12),
     axes=st.lists(st.tuples(st.integers(1, 7), st.integers(0, 16)), min_size=1, max_size=3),
 )
-def test_p12_a_claim_is_true_of_every_byte(step: int, offset: int, axes: list[tuple[int, int]]) -> None:
-    """Against the definition: the element at byte p belongs to record (p // step) mod B, and so do all of its bytes."""
+def test_p12_a_claim_is_true_of_every_byte(
+    step: int, offset: int, axes: list[tuple[int, int]]
+) -> None:
+    """Against the definition: the element at byte p belongs to record (p // step) mod B, and so do
+    all of its bytes.
+    """
     itemsize = 2
     sizes, strides = (tuple(numbers) for numbers in zip(*axes, strict=True))
     state = seen_in(Memory.of(step, B), offset, sizes, strides, itemsize)
@@ -98,6 +104,8 @@ def test_p12_a_claim_is_true_of_every_byte(step: int, offset: int, axes: list[tu
     assert isinstance(state, Rows)
     assert sizes[state.dim] == state.fold * B
     for place in torch.cartesian_prod(*map(torch.arange, sizes)).reshape(-1, len(sizes)).tolist():
-        start = (offset + sum(index * stride for index, stride in zip(place, strides, strict=True))) * itemsize
+        start = (
+            offset + sum(index * stride for index, stride in zip(place, strides, strict=True))
+        ) * itemsize
         owners = {byte // step % B for byte in range(start, start + itemsize)}
         assert owners == {place[state.dim] // state.inner % B}

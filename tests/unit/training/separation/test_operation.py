@@ -39,7 +39,10 @@ def test_arguments_have_names_and_defaults() -> None:
     assert operation.full_name == "add.Tensor"
 
 
-@pytest.mark.parametrize("view", [aten.view.default, aten.t.default, aten.select.int, aten.split.Tensor, aten.expand.default])
+@pytest.mark.parametrize(
+    "view",
+    [aten.view.default, aten.t.default, aten.select.int, aten.split.Tensor, aten.expand.default],
+)
 def test_views_need_no_rule(view: Any) -> None:
     operation = operation_of(view)
     assert operation.rule is None
@@ -67,7 +70,10 @@ def test_special_kinds(func: Any, fact: str) -> None:
 
 
 def test_p09_writes_that_the_schema_does_not_declare_are_known() -> None:
-    assert operation_of(aten.native_batch_norm.default).undeclared == ("running_mean", "running_var")
+    assert operation_of(aten.native_batch_norm.default).undeclared == (
+        "running_mean",
+        "running_var",
+    )
     assert operation_of(aten.native_batch_norm.default).written == []
 
 
@@ -102,7 +108,9 @@ def test_this_version_was_tried() -> None:
     assert torch.__version__.split("+")[0] in operation_module.TESTED
 
 
-def test_on_another_version_records_go_one_by_one_and_the_message_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_another_version_records_go_one_by_one_and_the_message_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(operation_module, "TESTED", frozenset({"1.0.0"}))
     with pytest.raises(OneByOne, match=r"not tested on torch .*, only on 1\.0\.0"):
         operation_module.require_tested_version()

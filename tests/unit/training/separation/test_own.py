@@ -22,13 +22,20 @@ def test_results_have_the_records_that_were_declared() -> None:
             declare(total, 0)
     assert current_proof() is None
     assert proof.state(total) == Rows(0)
-    assert proof.state(untold) is PUBLIC  # what is not declared must not hold records: the tests of the operation see to it
+    assert (
+        proof.state(untold) is PUBLIC
+    )  # what is not declared must not hold records: the tests of the operation see to it
 
 
 def test_records_in_another_place_are_refused() -> None:
     proof = Proof(B)
     x = proof.begin(torch.randn(B, 4), Rows(0))
-    with proving(proof), proof, pytest.raises(OneByOne, match="an argument of scan"), own_operation("scan", [(x, 1)]):
+    with (
+        proving(proof),
+        proof,
+        pytest.raises(OneByOne, match="an argument of scan"),
+        own_operation("scan", [(x, 1)]),
+    ):
         raise AssertionError
     with pytest.raises(OneByOne):
         proof.check()
@@ -45,7 +52,7 @@ def test_records_that_were_joined_are_refused() -> None:
 
 
 @pytest.mark.parametrize(("alike", "size"), [(True, B), (False, B), (False, 1)])
-def test_constants_must_be_the_same_for_every_record(alike: bool, size: int) -> None:  # noqa: FBT001
+def test_constants_must_be_the_same_for_every_record(alike: bool, size: int) -> None:
     proof = Proof(B)
     constant = torch.full((size, 2), 7.0) if alike else torch.arange(2.0 * size).reshape(size, 2)
     with proving(proof), proof:
@@ -53,7 +60,10 @@ def test_constants_must_be_the_same_for_every_record(alike: bool, size: int) -> 
             with own_operation("scan", [(constant, 0)]):
                 pass
         else:
-            with pytest.raises(OneByOne, match="other places"), own_operation("scan", [(constant, 0)]):
+            with (
+                pytest.raises(OneByOne, match="other places"),
+                own_operation("scan", [(constant, 0)]),
+            ):
                 raise AssertionError
 
 

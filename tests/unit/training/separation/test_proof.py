@@ -1,4 +1,6 @@
-"""Every pass is proved, or its records are computed one by one, or it is refused because it keeps something of them."""
+"""Every pass is proved, or its records are computed one by one, or it is refused because it keeps
+something of them.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,9 @@ def reason_of(engine: Engine, loss: Loss, batch: Any, count: int = 5) -> str | N
 
 
 def assert_alone(model: nn.Module, loss: Loss, batch: Any, *words: str) -> None:
-    """Records are computed one by one, the reason has these words, and one record moves the sum by its clip norm at most."""
+    """Records are computed one by one, the reason has these words, and one record moves the sum by
+    its clip norm at most.
+    """
     moved, engine = moved_by(model, loss, batch, 2, len(batch[0]))
     assert engine.one_by_one is not None
     for word in words:
@@ -93,8 +97,13 @@ class ByRow(nn.Module):
         return x * torch.arange(1.0, 1.0 + len(x)).unsqueeze(1)
 
 
-@pytest.mark.parametrize(("layer", "operation"), [(HandWritten(), "mean.dim"), (Scaled(), "max.default"), (NextMinusOwn(), "")])
-def test_p09_a_layer_that_couples_records_is_named_and_records_go_one_by_one(layer: nn.Module, operation: str) -> None:
+@pytest.mark.parametrize(
+    ("layer", "operation"),
+    [(HandWritten(), "mean.dim"), (Scaled(), "max.default"), (NextMinusOwn(), "")],
+)
+def test_p09_a_layer_that_couples_records_is_named_and_records_go_one_by_one(
+    layer: nn.Module, operation: str
+) -> None:
     model = nn.Sequential(nn.Linear(4, 6), layer, nn.Linear(6, 3))
     assert_alone(model, labelled, (rows(5, 4), CLASSES), "'1'", operation)
 
@@ -108,8 +117,12 @@ def test_p09_batch_norm_is_refused_in_every_state_by_name() -> None:
             used(model, labelled, (rows(5, 4), CLASSES))
 
 
-def test_p09_batch_norm_that_no_list_of_functions_refuses_is_found_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without running values it couples, and is computed one by one; with them it is state, and refused."""
+def test_p09_batch_norm_that_no_list_of_functions_refuses_is_found_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without running values it couples, and is computed one by one; with them it is state, and
+    refused.
+    """
     monkeypatch.setattr(
         "discreet.training.passes.batch_norm.Noting.released_only",
         lambda self, func, args, kwargs: (args, dict(kwargs)),
@@ -117,7 +130,9 @@ def test_p09_batch_norm_that_no_list_of_functions_refuses_is_found_all_the_same(
     x = rows(5, 2, 4)
 
     def model(*, track: bool) -> nn.Module:
-        return nn.Sequential(nn.Conv1d(2, 6, 2), nn.BatchNorm1d(6, track_running_stats=track), nn.Flatten())
+        return nn.Sequential(
+            nn.Conv1d(2, 6, 2), nn.BatchNorm1d(6, track_running_stats=track), nn.Flatten()
+        )
 
     assert_alone(model(track=False), summed, (x,), "batch_norm")
     with pytest.raises(CoupledRecords, match=r"writes what records made into '1\.running"):
@@ -143,7 +158,7 @@ def tokens(model: Any, batch: Any) -> Tensor:
 @pytest.mark.parametrize("short", [True, False])
 def test_p11_a_mean_over_the_tokens_of_the_batch_goes_one_by_one_also_while_all_records_are_long(
     kind: torch.dtype,
-    short: bool,  # noqa: FBT001
+    short: bool,
 ) -> None:
     mask = torch.ones(5, 6)
     mask[4, 3:] = 0.0 if short else 1.0
@@ -155,12 +170,16 @@ def test_p11_a_mean_over_the_tokens_of_the_batch_goes_one_by_one_also_while_all_
 
 def test_p11_a_mean_over_labels_that_are_not_ignored_goes_one_by_one() -> None:
     def loss(model: Any, batch: Any) -> Tensor:
-        losses = functional.cross_entropy(model(batch[0]).mT, batch[1], reduction="none", ignore_index=-100)
+        losses = functional.cross_entropy(
+            model(batch[0]).mT, batch[1], reduction="none", ignore_index=-100
+        )
         return losses.sum(1).div((batch[1] != -100).sum().clamp(min=1))
 
     labels = torch.randint(3, (5, 6))
     labels[:, 4:] = -100  # equally many everywhere: no trial would show it
-    assert_alone(nn.Linear(4, 3), loss, (rows(5, 6, 4), labels), "the loss depends on several records: sum")
+    assert_alone(
+        nn.Linear(4, 3), loss, (rows(5, 6, 4), labels), "the loss depends on several records: sum"
+    )
 
 
 def test_p11_a_contrast_within_the_batch_goes_one_by_one() -> None:
@@ -227,7 +246,10 @@ def test_no_number_of_a_record_appears_in_a_reason() -> None:
         model = nn.Sequential(nn.Linear(4, 6), HandWritten(), nn.Linear(6, 3))
         reasons.add(used(model, labelled, (data, CLASSES)).one_by_one)
     (reason,) = reasons
-    assert reason == "linear joins a weight with several records: mean.dim: runs over records, in the layer '1'"
+    assert (
+        reason
+        == "linear joins a weight with several records: mean.dim: runs over records, in the layer '1'"
+    )
 
 
 def test_a_failure_that_the_model_catches_stays_a_failure() -> None:
@@ -306,7 +328,9 @@ def test_random_numbers_of_others_than_torch_are_the_same_for_all_records_of_a_p
         def forward(self, x: Tensor) -> Tensor:
             return x * random.random()
 
-    moved, _ = moved_by(nn.Sequential(nn.Linear(4, 3), Jitter()), labelled, (rows(1, 4), CLASSES[:1]), 0, 1)
+    moved, _ = moved_by(
+        nn.Sequential(nn.Linear(4, 3), Jitter()), labelled, (rows(1, 4), CLASSES[:1]), 0, 1
+    )
     assert moved <= CLIP_NORM + ROUNDING
 
 
@@ -337,7 +361,11 @@ def language() -> tuple[nn.Module, Loss, Any]:
 
 
 SOUND: list[Callable[[], tuple[nn.Module, Loss, Any]]] = [
-    lambda: (nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 3)), labelled, (rows(5, 4), CLASSES)),
+    lambda: (
+        nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 3)),
+        labelled,
+        (rows(5, 4), CLASSES),
+    ),
     lambda: (
         nn.Sequential(nn.Conv2d(2, 4, 3), nn.GroupNorm(2, 4), nn.ReLU(inplace=True)),
         summed,
@@ -369,7 +397,9 @@ def test_sound_models_are_proved_and_a_trial_leaves_no_trace(
         engine.rehearse(loss, batch, 5)
     after = [torch.get_rng_state(), *model.state_dict().values()]
     assert all(map(torch.equal, state, after))
-    assert all(parameter.grad is None and parameter.requires_grad for parameter in model.parameters())
+    assert all(
+        parameter.grad is None and parameter.requires_grad for parameter in model.parameters()
+    )
     assert engine.choices == ()  # few records say nothing about which form is fastest
     list(engine.passes(loss, batch, 5, 5))
     assert engine.one_by_one is None
@@ -405,7 +435,10 @@ def test_noise_layers_are_proved() -> None:
         def forward(self, x: Tensor) -> Tensor:
             return x + torch.randn_like(x)
 
-    assert used(nn.Sequential(Noisy(), nn.Linear(4, 3)), labelled, (rows(5, 4), CLASSES)).one_by_one is None
+    assert (
+        used(nn.Sequential(Noisy(), nn.Linear(4, 3)), labelled, (rows(5, 4), CLASSES)).one_by_one
+        is None
+    )
 
 
 def test_numbers_for_the_eye_that_meet_no_record_again_are_proved() -> None:
@@ -426,7 +459,11 @@ class Masked(nn.Module):
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         y: Tensor = self.inner(x)
-        return (y if bool(mask.all()) else torch.where(mask.bool().unsqueeze(2), y, 0.0)).square().sum((1, 2))
+        return (
+            (y if bool(mask.all()) else torch.where(mask.bool().unsqueeze(2), y, 0.0))
+            .square()
+            .sum((1, 2))
+        )
 
 
 def test_a_model_that_looks_whether_any_record_is_short_goes_one_by_one_whatever_it_sees() -> None:
@@ -434,7 +471,9 @@ def test_a_model_that_looks_whether_any_record_is_short_goes_one_by_one_whatever
     for short in ([], [4], [0], [1, 3], [0, 1, 2, 3, 4]):
         mask = torch.ones(5, 6, dtype=torch.long)
         mask[short, 4:] = 0
-        reasons.add(used(Masked(), lambda model, batch: model(*batch), (rows(5, 6, 4), mask)).one_by_one)
+        reasons.add(
+            used(Masked(), lambda model, batch: model(*batch), (rows(5, 6, 4), mask)).one_by_one
+        )
     (reason,) = reasons  # so it tells nothing about a record
     assert reason is not None
 
@@ -442,7 +481,9 @@ def test_a_model_that_looks_whether_any_record_is_short_goes_one_by_one_whatever
 # --- the comparison with torch's own gradients ---
 
 
-def test_gradients_that_are_not_those_of_torch_are_never_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gradients_that_are_not_those_of_torch_are_never_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     from discreet.training.rules import linear as rule
 
     right = rule.bias_factor
@@ -482,7 +523,11 @@ class Custom(nn.Module):
 
 def test_a_function_with_a_backward_of_its_own_goes_one_by_one_coupled_or_not() -> None:
     batch = (rows(5, 4), CLASSES)
-    for model in (Custom(), nn.Sequential(Custom(), HandWritten()), nn.Sequential(Custom(), NextMinusOwn())):
+    for model in (
+        Custom(),
+        nn.Sequential(Custom(), HandWritten()),
+        nn.Sequential(Custom(), NextMinusOwn()),
+    ):
         assert_alone(model, labelled, batch)
 
 
@@ -519,7 +564,9 @@ def test_p11_a_coupling_that_begins_later_goes_one_by_one_from_there(first: int)
         nonlocal passes
         passes += 1
         losses = labelled(model, batch)
-        return losses * losses.detach().mean() if passes > first + 3 else losses  # three belong to the trial
+        return (
+            losses * losses.detach().mean() if passes > first + 3 else losses
+        )  # three belong to the trial
 
     engine = Engine(nn.Linear(4, 3))
     seen = []
@@ -614,7 +661,7 @@ def test_with_one_record_everything_is_its_own() -> None:
 
 
 @pytest.mark.parametrize("shown", [False, True])
-def test_python_sees_numbers_of_one_record_only_where_it_may(shown: bool) -> None:  # noqa: FBT001
+def test_python_sees_numbers_of_one_record_only_where_it_may(shown: bool) -> None:
     proof = Proof(1, shown=shown)
     x = proof.begin(rows(1, 4), Rows(0))
     with nullcontext() if shown else pytest.raises(OneByOne, match="leave for Python"), proof:

@@ -4,14 +4,30 @@ from __future__ import annotations
 
 import pytest
 
-from discreet.training.separation.states import FILLED, NOISE, OWN, PUBLIC, Mixed, Rows, State, is_public
+from discreet.training.separation.states import (
+    FILLED,
+    NOISE,
+    OWN,
+    PUBLIC,
+    Mixed,
+    Rows,
+    State,
+    is_public,
+)
 
 
 @pytest.mark.parametrize(
     ("state", "public"),
-    [(PUBLIC, True), (NOISE, True), (FILLED, True), (OWN, False), (Rows(0), False), (Mixed.of("a sum"), False)],
+    [
+        (PUBLIC, True),
+        (NOISE, True),
+        (FILLED, True),
+        (OWN, False),
+        (Rows(0), False),
+        (Mixed.of("a sum"), False),
+    ],
 )
-def test_what_depends_on_no_record_is_public(state: State, public: bool) -> None:  # noqa: FBT001
+def test_what_depends_on_no_record_is_public(state: State, public: bool) -> None:
     assert is_public(state) is public
 
 

@@ -42,8 +42,12 @@ def plan(groups: Any = None, *, steps: int = STEPS) -> dp.Plan:
     return dp.Plan(sampler=sampler, mechanism=dp.Groups(groups or GROUPS))
 
 
-def train(ledger: Any, its: dp.Plan | None = None, *, show: bool = False, **options: Any) -> list[dp.aggregation.Release]:
-    run = PrivateRun(nn.Linear(2, 1), its or plan(), ledger=ledger, statistics={"metric/seen": 1}, **options)
+def train(
+    ledger: Any, its: dp.Plan | None = None, *, show: bool = False, **options: Any
+) -> list[dp.aggregation.Release]:
+    run = PrivateRun(
+        nn.Linear(2, 1), its or plan(), ledger=ledger, statistics={"metric/seen": 1}, **options
+    )
     return [run.backward(loss, batch) for batch in run.batches(DATA, progress=show)]
 
 
@@ -58,10 +62,14 @@ def test_p42_a_log_sees_what_was_released_and_nothing_else() -> None:
         assert set(logged.clip_norms) == {"grad/*"}
     values = [float(logged.means["metric/seen"][0]) for logged in seen]
     assert len(set(values)) == STEPS  # noise on each: without it, multiples of a tenth
-    assert all(not math.isclose(10.0 * value, round(10.0 * value), abs_tol=1e-5) for value in values)
+    assert all(
+        not math.isclose(10.0 * value, round(10.0 * value), abs_tol=1e-5) for value in values
+    )
 
 
-def test_p42_raw_values_are_logged_only_where_the_plan_names_them_and_then_there_is_no_guarantee() -> None:
+def test_p42_raw_values_are_logged_only_where_the_plan_names_them_and_then_there_is_no_guarantee() -> (
+    None
+):
     seen: list[Logged] = []
     ledger = dp.Ledger.in_memory()
     train(ledger, plan(GROUPS | {"metric/seen": dp.NotPrivate()}), logs=[seen.append])
@@ -74,7 +82,9 @@ def test_p42_raw_values_are_logged_only_where_the_plan_names_them_and_then_there
 def test_epsilon_in_logs_is_never_below_the_truth_and_ends_at_it() -> None:
     seen: list[Logged] = []
     its = plan()
-    ledger = dp.Ledger.in_memory(budget=dp.Budget(plans=dp.Programme({"first": its, "second": its})))
+    ledger = dp.Ledger.in_memory(
+        budget=dp.Budget(plans=dp.Programme({"first": its, "second": its}))
+    )
     train(ledger)  # an earlier run on the same data counts
     train(ledger, its, logs=[seen.append])
     bounds = [logged.epsilon for logged in seen]
@@ -108,7 +118,9 @@ def test_tensorboard_gets_every_number() -> None:
         def __init__(self) -> None:
             self.seen: list[tuple[str, float, int]] = []
 
-        def add_scalar(self, tag: str, scalar_value: float, global_step: int, walltime: float) -> None:
+        def add_scalar(
+            self, tag: str, scalar_value: float, global_step: int, walltime: float
+        ) -> None:
             assert walltime == global_step  # no clock: how long a step took is not released
             self.seen.append((tag, scalar_value, global_step))
 
@@ -131,7 +143,9 @@ def test_the_bar_shows_steps_epsilon_and_private_metrics(monkeypatch: pytest.Mon
     text = io.StringIO()
     console = Console(file=text, force_terminal=True, width=140)
     monkeypatch.setattr(progress, "Console", lambda stderr: console)
-    its = dp.Plan.dpsgd(records=RECORDS, expected_batch_size=10, steps=STEPS, epsilon=3.0, delta=DELTA)
+    its = dp.Plan.dpsgd(
+        records=RECORDS, expected_batch_size=10, steps=STEPS, epsilon=3.0, delta=DELTA
+    )
     run = PrivateRun(nn.Linear(2, 1), its, ledger=dp.Ledger.in_memory())
     for batch in run.batches(DATA, progress=True):
         run.backward(lambda model, data: loss(model, data)[0], batch)
@@ -144,14 +158,18 @@ def test_the_bar_shows_steps_epsilon_and_private_metrics(monkeypatch: pytest.Mon
     assert "metric/seen" in text.getvalue()
 
 
-def test_no_bar_without_a_terminal(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_bar_without_a_terminal(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Lines:
         """What a user puts in the place of a standard stream."""
 
         def write(self, _: str) -> None: ...
 
     monkeypatch.setattr(sys, "stdout", Lines())
-    run = PrivateRun(nn.Linear(2, 1), plan(), ledger=dp.Ledger.in_memory(), statistics={"metric/seen": 1})
+    run = PrivateRun(
+        nn.Linear(2, 1), plan(), ledger=dp.Ledger.in_memory(), statistics={"metric/seen": 1}
+    )
     for batch in run.batches(DATA):
         run.backward(loss, batch)
     assert capfd.readouterr().err == ""
@@ -159,7 +177,10 @@ def test_no_bar_without_a_terminal(capfd: pytest.CaptureFixture[str], monkeypatc
 
 @pytest.mark.parametrize("why", ["filter", "odometer", "marked"])
 def test_where_no_running_bound_is_valid_none_is_shown(why: str) -> None:
-    budgets: dict[str, Any] = {"filter": dp.Filter(epsilon=20.0, delta=DELTA), "odometer": dp.Odometer(delta=DELTA)}
+    budgets: dict[str, Any] = {
+        "filter": dp.Filter(epsilon=20.0, delta=DELTA),
+        "odometer": dp.Odometer(delta=DELTA),
+    }
     its = plan().for_leaves({"grad/x": 1, "metric/seen": 1})
     ledger = dp.Ledger.in_memory(budget=budgets.get(why))
     run = ledger.begin(its.run_info(), [(its.step, STEPS)])
@@ -171,16 +192,28 @@ def test_where_no_running_bound_is_valid_none_is_shown(why: str) -> None:
     assert meter.after(3) is None
 
 
-@pytest.mark.parametrize("budget", [dp.Filter(epsilon=20.0, delta=DELTA), dp.Odometer(delta=DELTA)], ids=["filter", "odometer"])
-def test_a_run_whose_steps_may_be_chosen_shows_no_epsilon_on_its_way(budget: dp.Filter | dp.Odometer) -> None:
+@pytest.mark.parametrize(
+    "budget",
+    [dp.Filter(epsilon=20.0, delta=DELTA), dp.Odometer(delta=DELTA)],
+    ids=["filter", "odometer"],
+)
+def test_a_run_whose_steps_may_be_chosen_shows_no_epsilon_on_its_way(
+    budget: dp.Filter | dp.Odometer,
+) -> None:
     seen: list[Logged] = []
-    train(dp.Ledger.in_memory(budget=budget), logs=[seen.append], parameters=dp.Parameters.CHOSEN_FROM_OUTPUTS)
+    train(
+        dp.Ledger.in_memory(budget=budget),
+        logs=[seen.append],
+        parameters=dp.Parameters.CHOSEN_FROM_OUTPUTS,
+    )
     assert [logged.epsilon for logged in seen] == [None] * STEPS
 
 
 def test_the_bound_at_the_end_is_that_of_the_whole_list_though_less_is_charged() -> None:
     its = plan().for_leaves({"grad/x": 1, "metric/seen": 1})
-    ledger = dp.Ledger.in_memory(budget=dp.Budget(plans=dp.Programme({"first": its, "second": its})))
+    ledger = dp.Ledger.in_memory(
+        budget=dp.Budget(plans=dp.Programme({"first": its, "second": its}))
+    )
     ledger.begin(its.run_info(), [(its.step, STEPS)])
     meter = Meter(ledger, its, delta=DELTA, steps=STEPS)
     whole = dp.account([(its.step, 2 * STEPS)], delta=DELTA, adjacency=its.adjacency)
@@ -219,28 +252,49 @@ def test_a_ledger_by_path_is_closed_with_the_run_and_a_budget_holds(tmp_path: Pa
     path = tmp_path / "a.ledger"
     shown: list[float | None] = []
     logs = [lambda logged: shown.append(logged.epsilon)]
-    with PrivateRun(nn.Linear(2, 1), plan(), ledger=path, budget=budget, statistics={"metric/seen": 1}, logs=logs) as run:
+    with PrivateRun(
+        nn.Linear(2, 1),
+        plan(),
+        ledger=path,
+        budget=budget,
+        statistics={"metric/seen": 1},
+        logs=logs,
+    ) as run:
         with pytest.raises(dp.BudgetExceeded, match=r"of which \d+ fit"):
             run.batches(DATA)
         assert run.ledger.runs() == ()
         batches = run.batches(DATA, until_budget=True)
         taken = [run.backward(loss, batch).step for batch in batches]
         assert 0 < len(taken) < STEPS
-        assert run.guarantee().upper <= max(epsilon for epsilon in shown if epsilon is not None) <= 1.0
+        assert (
+            run.guarantee().upper <= max(epsilon for epsilon in shown if epsilon is not None) <= 1.0
+        )
         assert run.guarantee().upper <= 1.0
-        one_more = dp.account([(run.plan.step, len(taken) + 1)], delta=DELTA, adjacency=run.plan.adjacency)
+        one_more = dp.account(
+            [(run.plan.step, len(taken) + 1)], delta=DELTA, adjacency=run.plan.adjacency
+        )
         assert one_more.upper > 1.0
     with pytest.raises(dp.LedgerMisuse, match="an open ledger"):
         run.ledger.charges()
-    with dp.Ledger.open(path) as ledger, pytest.raises(dp.ParameterError, match="given with the path"):
-        PrivateRun(nn.Linear(2, 1), plan(), ledger=ledger, budget=budget, statistics={"metric/seen": 1})
+    with (
+        dp.Ledger.open(path) as ledger,
+        pytest.raises(dp.ParameterError, match="given with the path"),
+    ):
+        PrivateRun(
+            nn.Linear(2, 1), plan(), ledger=ledger, budget=budget, statistics={"metric/seen": 1}
+        )
 
 
 def test_under_a_filter_the_guarantee_is_the_budget(tmp_path: Path) -> None:
     budget = dp.Filter(epsilon=20.0, delta=DELTA)
     chosen = dp.Parameters.CHOSEN_FROM_OUTPUTS
     with PrivateRun(
-        nn.Linear(2, 1), plan(), ledger=tmp_path / "a", budget=budget, statistics={"metric/seen": 1}, parameters=chosen
+        nn.Linear(2, 1),
+        plan(),
+        ledger=tmp_path / "a",
+        budget=budget,
+        statistics={"metric/seen": 1},
+        parameters=chosen,
     ) as run:
         for batch in run.batches(DATA, until_budget=True):
             run.backward(loss, batch)
@@ -270,7 +324,13 @@ def test_a_csv_that_cannot_be_one_is_refused_before_the_run(tmp_path: Path) -> N
 
 def test_a_budget_that_is_none_leaves_no_ledger_behind(tmp_path: Path) -> None:
     with pytest.raises(dp.ParameterError, match="budget"):
-        PrivateRun(nn.Linear(2, 1), plan(), ledger=tmp_path / "a", budget=3.0, statistics={"metric/seen": 1})  # type: ignore[arg-type]
+        PrivateRun(
+            nn.Linear(2, 1),
+            plan(),
+            ledger=tmp_path / "a",
+            budget=3.0,
+            statistics={"metric/seen": 1},
+        )  # type: ignore[arg-type]
     assert list(tmp_path.iterdir()) == []
 
 
@@ -290,7 +350,9 @@ def test_what_a_user_prints_goes_where_it_was_sent_while_the_bar_shows(tmp_path:
     ours, theirs = pty.openpty()
     with (tmp_path / "lines").open("wb") as lines:
         environment = os.environ | {"TERM": "xterm", "PYTHONPATH": os.pathsep.join(sys.path)}
-        child = subprocess.Popen([sys.executable, "-c", _PRINTS], stdout=lines, stderr=theirs, env=environment)
+        child = subprocess.Popen(
+            [sys.executable, "-c", _PRINTS], stdout=lines, stderr=theirs, env=environment
+        )
         os.close(theirs)
         shown = b""
         with suppress(OSError):  # the terminal is gone when the child is

@@ -2,17 +2,19 @@
 
     dW[o, i, k] = sum_t n[o, t] w[i, s t + d k - e]        t positions, k places of the kernel, s stride, d dilation, e padding
 
-n, the *narrow* side, has one vector per position; over w, the *wide* side, the kernel slides. For a convolution n is the
-gradient of the output and w the input; for a transposed convolution the two are exchanged, and nothing else changes.
+n, the *narrow* side, has one vector per position; over w, the *wide* side, the kernel slides. For a
+convolution n is the gradient of the output and w the input; for a transposed convolution the two
+are exchanged, and nothing else changes.
 
     folded      one library call; the records become groups of one large convolution     few channels, large maps
     unfolded    windows of w copied out, then one product per record                     many channels
     streamed    as unfolded, but summed at once with given weights: never m gradients    the sum, after ghost norms
 
-Norms without gradients ("ghost") are in `convolution_norms.py`. Padding here is with zeros: torch itself pads for the other
-modes before it convolves.
+Norms without gradients ("ghost") are in `convolution_norms.py`. Padding here is with zeros: torch
+itself pads for the other modes before it convolves.
 
-Legend: m records, T positions, p numbers of a window (channels of one group times places of the kernel).
+Legend: m records, T positions, p numbers of a window (channels of one group times places of the
+    kernel).
 """
 
 from __future__ import annotations
@@ -50,7 +52,8 @@ class Convolution:
     Build it with `of` or `of_transposed` from the arguments of torch's functions.
 
     Args:
-        weight_shape: (narrow channels, wide channels / groups, *kernel), as torch stores the weight.
+        weight_shape: (narrow channels, wide channels / groups, *kernel), as torch stores the
+            weight.
         stride, dilation: one number per axis.
         padding: zeros before and after, per axis; they differ for "same" with an even kernel.
         groups: independent parts of the channels.
@@ -78,15 +81,22 @@ class Convolution:
         dilation: Size = 1,
         groups: int = 1,
     ) -> Convolution:
-        """From what follows (input, weight, bias) in torch.conv1d, conv2d and conv3d, in the same order."""
+        """From what follows (input, weight, bias) in torch.conv1d, conv2d and conv3d, in the same
+        order.
+        """
         shape, axes = _weight_shape("Convolution.of", weight_shape)
         steps = _per_axis("stride", stride, axes, least=1)
         gaps = _per_axis("dilation", dilation, axes, least=1)
         if isinstance(padding, str):
             if padding not in ("same", "valid") or (padding == "same" and steps != (1,) * axes):
                 expected = 'numbers, "valid", or, with stride 1, "same"'
-                raise ParameterError(owner="Convolution.of", name="padding", expected=expected, got=repr(padding))
-            total = [gap * (size - 1) if padding == "same" else 0 for gap, size in zip(gaps, shape[2:], strict=True)]
+                raise ParameterError(
+                    owner="Convolution.of", name="padding", expected=expected, got=repr(padding)
+                )
+            total = [
+                gap * (size - 1) if padding == "same" else 0
+                for gap, size in zip(gaps, shape[2:], strict=True)
+            ]
             pairs = tuple((zeros // 2, zeros - zeros // 2) for zeros in total)
         else:
             pairs = tuple((zeros, zeros) for zeros in _per_axis("padding", padding, axes, least=0))
@@ -102,10 +112,15 @@ class Convolution:
         groups: int = 1,
         dilation: Size = 1,
     ) -> Convolution:
-        """From what follows (input, weight, bias) in torch.conv_transpose1d, 2d and 3d, in the same order."""
+        """From what follows (input, weight, bias) in torch.conv_transpose1d, 2d and 3d, in the same
+        order.
+        """
         shape, axes = _weight_shape("Convolution.of_transposed", weight_shape)
         pairs = tuple((zeros, zeros) for zeros in _per_axis("padding", padding, axes, least=0))
-        steps, gaps = (_per_axis(name, size, axes, least=1) for name, size in (("stride", stride), ("dilation", dilation)))
+        steps, gaps = (
+            _per_axis(name, size, axes, least=1)
+            for name, size in (("stride", stride), ("dilation", dilation))
+        )
         more = _per_axis("output_padding", output_padding, axes, least=0)
         return cls(shape, steps, pairs, gaps, _groups(groups, shape), True, more)
 
@@ -115,7 +130,8 @@ class Convolution:
         return math.prod(self.weight_shape[1:])
 
     def positions(self, wide_sizes: Sequence[int]) -> tuple[int, ...]:
-        """Positions per axis of the narrow side; their product is T, the terms of each number of a record's gradient.
+        """Positions per axis of the narrow side; their product is T, the terms of each number of a
+        record's gradient.
 
         >>> Convolution.of((8, 3, 3), stride=2, padding=1).positions([9])
         (5,)
@@ -124,12 +140,19 @@ class Convolution:
         return tuple(
             (size - more + sum(zeros) - gap * (places - 1) - 1) // step + 1
             for size, more, zeros, gap, places, step in zip(
-                wide_sizes, self.output_padding, self.padding, self.dilation, kernel, self.stride, strict=True
+                wide_sizes,
+                self.output_padding,
+                self.padding,
+                self.dilation,
+                kernel,
+                self.stride,
+                strict=True,
             )
         )
 
     def sides(self, x: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
-        """(wide, narrow), detached, for an input x and the gradient g of its output; refused if they do not belong together.
+        """(wide, narrow), detached, for an input x and the gradient g of its output; refused if
+        they do not belong together.
 
         Args:
             x: (m, channels, *sizes); sensitive.
@@ -137,9 +160,15 @@ class Convolution:
         """
         wide, narrow = (g.detach(), x.detach()) if self.transposed else (x.detach(), g.detach())
         fits = self._slides_over(wide) and len(x) == len(g) and x.dtype == g.dtype
-        if not fits or tuple(narrow.shape[1:]) != (self.weight_shape[0], *self.positions(wide.shape[2:])):
+        if not fits or tuple(narrow.shape[1:]) != (
+            self.weight_shape[0],
+            *self.positions(wide.shape[2:]),
+        ):
             # The number of records is sensitive and not shown.
-            got = f"records of {tuple(x.shape[1:])} in {x.dtype} and {tuple(g.shape[1:])} in {g.dtype}, or unequal in number"
+            got = (
+                f"records of {tuple(x.shape[1:])} in {x.dtype} and {tuple(g.shape[1:])} in "
+                f"{g.dtype}, or unequal in number"
+            )
             expected = f"(m, channels, *sizes), one dtype, input and output gradient of {self}"
             raise ParameterError(owner="Convolution", name="x, g", expected=expected, got=got)
         return wide, narrow
@@ -164,7 +193,9 @@ class Convolution:
         return self._gradient(x, g, folds=folds).view(folds, *shape)[:m]
 
     def unfolded(self, x: Tensor, g: Tensor) -> Tensor:
-        """(m, *weight_shape): windows copied out, for as many records as stay in the cache, then one product per record."""
+        """(m, *weight_shape): windows copied out, for as many records as stay in the cache, then
+        one product per record.
+        """
         wide, narrow = self.sides(x, g)
         out = x.new_empty((len(x), self.groups, self.weight_shape[0] // self.groups, self.window))
         for some in self.pieces(wide):
@@ -172,19 +203,27 @@ class Convolution:
         return out.view(len(x), *self.weight_shape)
 
     def in_turn(self, x: Tensor, g: Tensor) -> Iterator[Tensor]:
-        """The gradients of a few records after the others, (few, *weight_shape); each is overwritten by the next."""
+        """The gradients of a few records after the others, (few, *weight_shape); each is
+        overwritten by the next.
+        """
         wide, narrow = self.sides(x, g)
-        room = x.new_empty((_TOGETHER, self.groups, self.weight_shape[0] // self.groups, self.window))
+        room = x.new_empty(
+            (_TOGETHER, self.groups, self.weight_shape[0] // self.groups, self.window)
+        )
         for start in range(0, len(x), _TOGETHER):
             some, count = slice(start, start + _TOGETHER), min(_TOGETHER, len(x) - start)
             for piece in self.pieces(wide[some]):
                 self._products(wide[some][piece], narrow[some][piece], room[:count][piece])
             yield room[:count].view(count, *self.weight_shape)
 
-    def streamed(self, x: Tensor, g: Tensor, weights: Tensor, *, microbatch: int = _TOGETHER) -> Tensor:
-        """weight_shape, float64: the weighted sum of the records' gradients, of which only a few exist at a time.
+    def streamed(
+        self, x: Tensor, g: Tensor, weights: Tensor, *, microbatch: int = _TOGETHER
+    ) -> Tensor:
+        """weight_shape, float64: the weighted sum of the records' gradients, of which only a few
+        exist at a time.
 
-        Each record's gradient is rounded as in `unfolded`. Then at most `microbatch` records are summed in the dtype of x, and
+        Each record's gradient is rounded as in `unfolded`. Then at most `microbatch` records are
+        summed in the dtype of x, and
         these sums in float64: `numerics.FloatSum(microbatch=microbatch, terms=1)`.
         A record with weight 0 contributes zeros, whatever it holds.
 
@@ -197,7 +236,9 @@ class Convolution:
         microbatch = check.whole("Convolution.streamed", "microbatch", microbatch, least=1)
         wide, narrow = self.sides(x, g)
         total = x.new_zeros(math.prod(self.weight_shape), dtype=torch.float64)
-        room = x.new_empty((microbatch, self.groups, self.weight_shape[0] // self.groups, self.window))
+        room = x.new_empty(
+            (microbatch, self.groups, self.weight_shape[0] // self.groups, self.window)
+        )
         weights, part = _checked(weights, x), x.new_empty(len(total))
         for start in range(0, len(x), microbatch):
             some = slice(start, start + microbatch)
@@ -205,11 +246,14 @@ class Convolution:
             for piece in self.pieces(wide[some]):
                 self._products(wide[some][piece], narrow[some][piece], room[:count][piece])
             gradients = _without_zeros(room[:count].flatten(1), weights[some])
-            total += torch.mv(gradients.t(), weights[some], out=part)  # into given memory: no autocast
+            total += torch.mv(
+                gradients.t(), weights[some], out=part
+            )  # into given memory: no autocast
         return total.view(self.weight_shape)
 
     def patches(self, wide: Tensor) -> Tensor:
-        """(m, groups, T, p): the windows of the wide side, copied once (besides padding), or a view.
+        """(m, groups, T, p): the windows of the wide side, copied once (besides padding), or a
+        view.
 
         Windows lie in memory with positions last. Never write into the result.
 
@@ -217,13 +261,20 @@ class Convolution:
         [[[[1.0, 2.0], [2.0, 3.0]]]]
         """
         if not self._slides_over(wide):  # else a window could reach into another record's memory
-            expected, got = f"(m, channels, *sizes) for {self}", f"records of {tuple(wide.shape[1:])}"
-            raise ParameterError(owner="Convolution.patches", name="wide", expected=expected, got=got)
+            expected, got = (
+                f"(m, channels, *sizes) for {self}",
+                f"records of {tuple(wide.shape[1:])}",
+            )
+            raise ParameterError(
+                owner="Convolution.patches", name="wide", expected=expected, got=got
+            )
         sizes = self.positions(wide.shape[2:])
         if any(zeros != (0, 0) for zeros in self.padding):
             wide = pad(wide, [zeros for pair in reversed(self.padding) for zeros in pair])
         shape = (len(wide), self.groups, self.window, math.prod(sizes))
-        if math.prod(shape[1:]) <= _INDEXED and wide.is_contiguous():  # several times faster than to copy by strides
+        if (
+            math.prod(shape[1:]) <= _INDEXED and wide.is_contiguous()
+        ):  # several times faster than to copy by strides
             places = _places(self, tuple(wide.shape[1:]), sizes, wide.device)
             return wide.flatten(1).index_select(1, places).view(shape).transpose(2, 3)
         return self._windows_of(wide, sizes).reshape(shape).transpose(2, 3)
@@ -239,11 +290,16 @@ class Convolution:
         shape = (m, self.groups, channels, *self.weight_shape[2:], *sizes)
         inner = [gap * axis for gap, axis in zip(self.dilation, axes, strict=True)]
         outer = [step * axis for step, axis in zip(self.stride, axes, strict=True)]
-        return wide.as_strided(shape, (wide.stride(0), channels * wide.stride(1), wide.stride(1), *inner, *outer))
+        return wide.as_strided(
+            shape, (wide.stride(0), channels * wide.stride(1), wide.stride(1), *inner, *outer)
+        )
 
     def _slides_over(self, wide: Tensor) -> bool:
         """Whether a tensor has the channels of the wide side and room for a window."""
-        if wide.ndim != len(self.weight_shape) or wide.shape[1] != self.weight_shape[1] * self.groups:
+        if (
+            wide.ndim != len(self.weight_shape)
+            or wide.shape[1] != self.weight_shape[1] * self.groups
+        ):
             return False
         return min(self.positions(wide.shape[2:])) >= 1
 
@@ -255,23 +311,51 @@ class Convolution:
         """The gradients of a few records into `out` (m, groups, channels, p)."""
         m = len(wide)
         windows = self.patches(wide).flatten(0, 1)
-        product(narrow.reshape(m * self.groups, out.shape[2], -1), windows, out.view(m * self.groups, *out.shape[2:]))
+        product(
+            narrow.reshape(m * self.groups, out.shape[2], -1),
+            windows,
+            out.view(m * self.groups, *out.shape[2:]),
+        )
 
     def _gradient(self, x: Tensor, g: Tensor, *, folds: int) -> Tensor:
-        """The weight gradient of a whole batch by torch's own function, with `folds` times the groups."""
-        if any(before != after for before, after in self.padding):  # "same" with an even kernel: torch, too, pads first
-            x = pad(x, [zeros for before, after in reversed(self.padding) for zeros in (0, after - before)])
-        unused = x.new_empty((folds * self.weight_shape[0], *self.weight_shape[1:]))  # only its shape is read
+        """The weight gradient of a whole batch by torch's own function, with `folds` times the
+        groups.
+        """
+        if any(
+            before != after for before, after in self.padding
+        ):  # "same" with an even kernel: torch, too, pads first
+            x = pad(
+                x,
+                [
+                    zeros
+                    for before, after in reversed(self.padding)
+                    for zeros in (0, after - before)
+                ],
+            )
+        unused = x.new_empty(
+            (folds * self.weight_shape[0], *self.weight_shape[1:])
+        )  # only its shape is read
         before = [zeros for zeros, _ in self.padding]
-        how = (self.stride, before, self.dilation, self.transposed, self.output_padding, folds * self.groups)
-        gradient: Tensor = torch.ops.aten.convolution_backward(g, x, unused, None, *how, _WEIGHT_ONLY)[1]
+        how = (
+            self.stride,
+            before,
+            self.dilation,
+            self.transposed,
+            self.output_padding,
+            folds * self.groups,
+        )
+        gradient: Tensor = torch.ops.aten.convolution_backward(
+            g, x, unused, None, *how, _WEIGHT_ONLY
+        )[1]
         return gradient
 
 
 def product(left: Tensor, right: Tensor, out: Tensor) -> Tensor:
-    """Matrix products (n, a, b) of (n, a, c) and (n, c, b) into `out`: into given memory, so that no autocast shortens factors.
+    """Matrix products (n, a, b) of (n, a, c) and (n, c, b) into `out`: into given memory, so that
+    no autocast shortens factors.
 
-    A single product may take another kernel than one of several, with other bits; so it is computed twice at once.
+    A single product may take another kernel than one of several, with other bits; so it is computed
+    twice at once.
     """
     if len(left) != 1:
         return torch.bmm(left, right, out=out)
@@ -281,8 +365,12 @@ def product(left: Tensor, right: Tensor, out: Tensor) -> Tensor:
 
 
 @lru_cache(64)
-def _places(how: Convolution, shape: tuple[int, ...], sizes: tuple[int, ...], device: torch.device) -> Tensor:
-    """Where the numbers of all windows of a record lie in its flat memory, in the order of `patches`. Public."""
+def _places(
+    how: Convolution, shape: tuple[int, ...], sizes: tuple[int, ...], device: torch.device
+) -> Tensor:
+    """Where the numbers of all windows of a record lie in its flat memory, in the order of
+    `patches`. Public.
+    """
     numbers = torch.arange(math.prod(shape), device=device).view(1, *shape)
     return how._windows_of(numbers, sizes).reshape(-1)  # noqa: SLF001  (the same module)
 
@@ -291,7 +379,9 @@ def _weight_shape(owner: str, shape: Sequence[int]) -> tuple[tuple[int, ...], in
     """The shape as whole numbers, and the number of axes over which the kernel slides."""
     sizes = tuple(check.whole(owner, "weight_shape", size, least=1) for size in shape)
     if not 3 <= len(sizes) <= 2 + _MOST_AXES:
-        raise ParameterError(owner=owner, name="weight_shape", expected="of 3, 4 or 5 axes", got=repr(sizes))
+        raise ParameterError(
+            owner=owner, name="weight_shape", expected="of 3, 4 or 5 axes", got=repr(sizes)
+        )
     return sizes, len(sizes) - 2
 
 
@@ -300,21 +390,27 @@ def _per_axis(name: str, size: Size, axes: int, *, least: int) -> tuple[int, ...
     sizes = tuple(size) if isinstance(size, Sequence) else (size,)
     numbers = tuple(check.whole("Convolution", name, number, least=least) for number in sizes)
     if len(numbers) not in (1, axes):
-        raise ParameterError(owner="Convolution", name=name, expected=f"one number or {axes}", got=repr(numbers))
+        raise ParameterError(
+            owner="Convolution", name=name, expected=f"one number or {axes}", got=repr(numbers)
+        )
     return numbers * axes if len(numbers) == 1 else numbers
 
 
 def _groups(groups: int, shape: tuple[int, ...]) -> int:
     number = check.whole("Convolution", "groups", groups, least=1)
     if shape[0] % number:
-        raise ParameterError(owner="Convolution", name="groups", expected=f"a divisor of {shape[0]}", got=str(number))
+        raise ParameterError(
+            owner="Convolution", name="groups", expected=f"a divisor of {shape[0]}", got=str(number)
+        )
     return number
 
 
 def _checked(weights: Tensor, x: Tensor) -> Tensor:
     if weights.shape != x.shape[:1] or weights.dtype != x.dtype:
         got = f"{weights.ndim} axes, {weights.dtype}, or another number of records"
-        raise ParameterError(owner="Convolution", name="weights", expected=f"one {x.dtype} per record", got=got)
+        raise ParameterError(
+            owner="Convolution", name="weights", expected=f"one {x.dtype} per record", got=got
+        )
     return weights.detach()
 
 

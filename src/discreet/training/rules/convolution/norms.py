@@ -1,11 +1,14 @@
-"""Squared norms of convolutions' per-record gradients that are never formed, as certified upper bounds.
+"""Squared norms of convolutions' per-record gradients that are never formed, as certified upper
+bounds.
 
     |dW|^2 = sum_(t,s) Z_ts H_ts,      H_ts = n_t . n_s,      Z_ts = a_t . a_s = sum_k w_u(t,k) . w_u(s,k)
 
-n and w are the narrow and the wide side of `convolution.py`, a_t the window of w at position t, u(t,k) its place k. Z needs no
-windows: it is a sum of shifted parts of the Gram matrix of w itself, one axis of the kernel after the other. This takes L^2 C
-products and a few additions in the place of T^2 C K (L numbers per channel, C channels of a group, K places of the kernel), and
-it rounds less. Where windows hardly overlap they are copied out instead.
+n and w are the narrow and the wide side of `convolution.py`, a_t the window of w at position t,
+u(t,k) its place k. Z needs no
+windows: it is a sum of shifted parts of the Gram matrix of w itself, one axis of the kernel after
+the other. This takes L^2 C products and a few additions in the place of T^2 C K (L numbers per
+channel, C channels of a group, K places of the kernel), and it rounds less. Where windows hardly
+overlap they are copied out instead.
 
 Proof: docs/proofs/convolution.md.
 
@@ -32,7 +35,10 @@ __all__ = ["ghost_pays", "ghost_squared_norms", "ghost_squares"]
 
 _CACHE = 2**20  # bytes of Gram matrices worked on at a time, about one core's cache
 _ADDITION = 30  # what an addition in memory takes, in units of a multiplication inside a matrix product; measured
-_KINDS: dict[torch.dtype, np.dtype[np.floating]] = {torch.float32: np.dtype(np.float32), torch.float64: np.dtype(np.float64)}
+_KINDS: dict[torch.dtype, np.dtype[np.floating]] = {
+    torch.float32: np.dtype(np.float32),
+    torch.float64: np.dtype(np.float64),
+}
 _WIDE = np.dtype(np.float64)
 _MORE = 1.0 + 2.0**-40  # above all roundings of the few positive terms that it is applied to
 
@@ -40,9 +46,10 @@ _MORE = 1.0 + 2.0**-40  # above all roundings of the few positive terms that it 
 def ghost_squared_norms(how: Convolution, x: Tensor, g: Tensor) -> Tensor:
     """(m,), float64: upper bounds of the squared norms of the records' weight gradients.
 
-    Guarantee: at or above the squared norm of the true gradient, and of the gradient computed as a sum of T products in the
-    dtype of x in any order (`unfolded`, `streamed`). It exceeds the truth by about 2 (C + q + T + sum of the kernel) u S^2 at
-    most, S = sum_t |a_t||n_t|: records whose terms nearly cancel are clipped more than needed, never less.
+    Guarantee: at or above the squared norm of the true gradient, and of the gradient computed as a
+    sum of T products in the dtype of x in any order (`unfolded`, `streamed`). It exceeds the truth
+    by about 2 (C + q + T + sum of the kernel) u S^2 at most, S = sum_t |a_t||n_t|: records whose
+    terms nearly cancel are clipped more than needed, never less.
 
     | record | bound |
     |---|---|
@@ -63,10 +70,13 @@ def ghost_squared_norms(how: Convolution, x: Tensor, g: Tensor) -> Tensor:
 
 
 def ghost_squares(how: Convolution, x: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
-    """(m,) twice, float64: upper bounds of the squared norms, and of the squared spreads S^2 = (sum_t |a_t||n_t|)^2.
+    """(m,) twice, float64: upper bounds of the squared norms, and of the squared spreads S^2 =
+    (sum_t |a_t||n_t|)^2.
 
-    The spread bounds what rounding adds to a sum of the records (`numerics.FloatSum`, for `Convolution.weighted`). Over several
-    groups of channels it is the root of the sum of squares: different groups enter different numbers. Otherwise as above.
+    The spread bounds what rounding adds to a sum of the records (`numerics.FloatSum`, for
+    `Convolution.weighted`). Over several
+    groups of channels it is the root of the sum of squares: different groups enter different
+        numbers. Otherwise as above.
     """
     wide, narrow = how.sides(x, g)
     _refuse_short_products(x)
@@ -84,7 +94,10 @@ def ghost_squares(how: Convolution, x: Tensor, g: Tensor) -> tuple[Tensor, Tenso
             inner = _gram(how.patches(wide[some]).flatten(0, 1).transpose(1, 2))
         outer = _gram(narrow[some].reshape(-1, how.weight_shape[0] // how.groups, math.prod(sizes)))
         bounds[:, some] = error.bound(inner, outer).view(2, -1, how.groups)
-    squares, spreads = (torch.nan_to_num(tree_sums(bound) * _MORE, nan=math.inf, posinf=math.inf) for bound in bounds)
+    squares, spreads = (
+        torch.nan_to_num(tree_sums(bound) * _MORE, nan=math.inf, posinf=math.inf)
+        for bound in bounds
+    )
     return squares, spreads
 
 
@@ -95,7 +108,10 @@ def ghost_pays(how: Convolution, wide_sizes: Sequence[int]) -> bool:
     >>> ghost_pays(how, (8, 8)), ghost_pays(how, (16, 16))
     (True, False)
     """
-    positions, channels = math.prod(how.positions(wide_sizes)), how.weight_shape[1] + how.weight_shape[0] // how.groups
+    positions, channels = (
+        math.prod(how.positions(wide_sizes)),
+        how.weight_shape[1] + how.weight_shape[0] // how.groups,
+    )
     products = math.prod(wide_sizes) ** 2 * (channels + _ADDITION * sum(how.weight_shape[2:]))
     return products <= 2 * positions * how.window * (how.weight_shape[0] // how.groups)
 
@@ -113,7 +129,9 @@ class _Error:
     lost: float
 
     def bound(self, inner: Tensor, outer: Tensor) -> Tensor:
-        """(2, n): upper bounds of the squared norm and of the squared spread, for each pair of Gram matrices (n, T, T)."""
+        """(2, n): upper bounds of the squared norm and of the squared spread, for each pair of Gram
+        matrices (n, T, T).
+        """
         lengths_inner = _lengths(inner, self.lost_inner, self.growth)
         lengths_outer = _lengths(outer, self.lost_outer, self.growth)
         spread = tree_sums(lengths_inner * lengths_outer) * _MORE
@@ -123,7 +141,8 @@ class _Error:
         underflow = self.lost_inner * all_outer**2 + self.lost_outer * all_inner**2 + self.rest
         missing = (self.relative * spread**2 + underflow) * _MORE
         high = torch.nextafter(computed + missing, torch.full_like(computed, math.inf))
-        # An overflow says nothing about the products, but the spread still holds. NaN goes on as NaN.
+        # An overflow says nothing about the products, but the spread still holds. NaN goes on as
+        # NaN.
         root = torch.minimum(torch.where(high >= 0.0, high, math.inf).sqrt() * _MORE, spread)
         return torch.stack([root + self.rounding * spread + self.lost, spread]) ** 2 * _MORE
 
@@ -132,7 +151,8 @@ class _Error:
 def _error(how: Convolution, positions: int, shifts: bool, dtype: torch.dtype) -> _Error:  # noqa: FBT001  (private)
     kind = _KINDS[dtype]
     p, q = how.window, how.weight_shape[0] // how.groups
-    # A product of two channels' numbers is rounded C times in the matrix product, then at most k - 1 times per axis.
+    # A product of two channels' numbers is rounded C times in the matrix product, then at most k -
+    # 1 times per axis.
     roundings = how.weight_shape[1] + sum(how.weight_shape[2:]) if shifts else p
     inner, outer = gamma(roundings, kind), gamma(q, kind)
     depth = gamma(math.ceil(2 * math.log2(max(2, positions))) + 2, _WIDE)
@@ -142,7 +162,8 @@ def _error(how: Convolution, positions: int, shifts: bool, dtype: torch.dtype) -
         lost_inner=up(least * p),
         lost_outer=up(least * q),
         growth=up(1 / (1 - max(inner, outer))),
-        rest=up(least * least * p * q * positions**2) + 2.0**-1000 * (p + 1) * (q + 1) * (positions + 1) ** 2,
+        rest=up(least * least * p * q * positions**2)
+        + 2.0**-1000 * (p + 1) * (q + 1) * (positions + 1) ** 2,
         rounding=up(gamma(positions, kind)),
         lost=up(4 * positions * tiny(kind) * root_up(p * q)),
     )
@@ -155,7 +176,11 @@ def _lengths(gram: Tensor, lost: float, growth: float) -> Tensor:
 
 def _gram(columns: Tensor) -> Tensor:
     """(n, T, T) of (n, d, T)."""
-    return product(columns.transpose(1, 2), columns, columns.new_empty((len(columns), columns.shape[2], columns.shape[2])))
+    return product(
+        columns.transpose(1, 2),
+        columns,
+        columns.new_empty((len(columns), columns.shape[2], columns.shape[2])),
+    )
 
 
 def _window_gram(how: Convolution, gram: Tensor, sizes: tuple[int, ...]) -> Tensor:
@@ -171,7 +196,10 @@ def _window_gram(how: Convolution, gram: Tensor, sizes: tuple[int, ...]) -> Tens
             # Positions t whose place of the window lies inside: 0 <= step * t + shift < size.
             first, last = max(0, -(shift // step)), min(positions - 1, (size - 1 - shift) // step)
             if first <= last:
-                here, there = slice(first, last + 1), slice(step * first + shift, step * last + shift + 1, step)
+                here, there = (
+                    slice(first, last + 1),
+                    slice(step * first + shift, step * last + shift + 1, step),
+                )
                 _both(total, axis, here).add_(_both(gram, axis, there))
         gram = total
     return gram.view(len(gram), math.prod(sizes), math.prod(sizes))
@@ -185,7 +213,9 @@ def _both(gram: Tensor, axis: int, some: slice) -> Tensor:
 
 
 def _shifts_pay(how: Convolution, wide_sizes: tuple[int, ...]) -> bool:
-    """Whether shifts of one large Gram matrix take less than copying windows out; from public shapes."""
+    """Whether shifts of one large Gram matrix take less than copying windows out; from public
+    shapes.
+    """
     wide, positions = math.prod(wide_sizes), math.prod(how.positions(wide_sizes))
     by_shifts = wide**2 * (how.weight_shape[1] + _ADDITION * sum(how.weight_shape[2:]))
     return by_shifts <= positions * how.window * (positions + _ADDITION)
@@ -202,7 +232,13 @@ def _refuse_short_products(x: Tensor) -> None:
     """The bound is one for IEEE products: no half precision, no TF32."""
     owner = "ghost_squared_norms"
     if x.dtype not in _KINDS:
-        raise ParameterError(owner=owner, name="x", expected="float32 or float64", got=str(x.dtype), do="Convert it first.")
+        raise ParameterError(
+            owner=owner,
+            name="x",
+            expected="float32 or float64",
+            got=str(x.dtype),
+            do="Convert it first.",
+        )
     try:
         short = torch.get_float32_matmul_precision() != "highest"
     except RuntimeError:  # set by more than one of torch's interfaces: torch itself cannot say

@@ -1,4 +1,5 @@
-"""Convolutions: torch.conv1d ... conv3d and their transposes. Other padding modes come as a padded input.
+"""Convolutions: torch.conv1d ... conv3d and their transposes. Other padding modes come as a padded
+input.
 
 Legend: m records, q output channels.
 """
@@ -29,7 +30,9 @@ _TOGETHER = 8  # records whose gradients exist at a time
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Convolved:
-    """Gradients of a convolution's weight, from its input x and the gradient g of its output; formed a few at a time."""
+    """Gradients of a convolution's weight, from its input x and the gradient g of its output;
+    formed a few at a time.
+    """
 
     how: Convolution
     x: Tensor
@@ -50,7 +53,8 @@ class Convolved:
     def measured(self) -> Measures:
         if ghost_pays(self.how, self.how.sides(self.x, self.g)[0].shape[2:]):
             squares, spreads = ghost_squares(self.how, self.x, self.g)
-            # Below, no partial sum of the gradient leaves the range of float32; above, the record is left out as elsewhere.
+            # Below, no partial sum of the gradient leaves the range of float32; above, the record
+            # is left out as elsewhere.
             squares = squares.masked_fill(spreads > LARGEST_INPUT**2, math.inf)
         else:
             squares = torch.cat([row_squares(some) for some in self.how.in_turn(self.x, self.g)])
@@ -70,7 +74,9 @@ class Convolved:
         return Convolved(self.how, torch.where(rows, self.x, 0), torch.where(rows, self.g, 0))
 
     def joined(self, copies: int) -> Copied:
-        x, g = (side.reshape(len(side) // copies, copies, *side.shape[1:]) for side in (self.x, self.g))
+        x, g = (
+            side.reshape(len(side) // copies, copies, *side.shape[1:]) for side in (self.x, self.g)
+        )
         return Copied(self.how, x, g)
 
     def forms(self) -> Forms:
@@ -84,7 +90,9 @@ class Convolved:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Copied:
-    """The same where a record is several rows, x and g (m, copies, channels, ...): gradients are added up, then measured."""
+    """The same where a record is several rows, x and g (m, copies, channels, ...): gradients are
+    added up, then measured.
+    """
 
     how: Convolution
     x: Tensor
@@ -127,12 +135,18 @@ class Copied:
         return Copied(self.how, torch.where(rows, self.x, 0), torch.where(rows, self.g, 0))
 
     def joined(self, copies: int) -> Copied:
-        x, g = (side.reshape(self.records // copies, -1, *side.shape[2:]) for side in (self.x, self.g))
+        x, g = (
+            side.reshape(self.records // copies, -1, *side.shape[2:]) for side in (self.x, self.g)
+        )
         return Copied(self.how, x, g)
 
     def forms(self) -> Forms:
         unfolded = self.how.unfolded
-        return {"streamed": lambda: self, "folded": self.dense, "unfolded": lambda: _added(unfolded, self.x, self.g)}
+        return {
+            "streamed": lambda: self,
+            "folded": self.dense,
+            "unfolded": lambda: _added(unfolded, self.x, self.g),
+        }
 
 
 def _added(gradients: Callable[[Tensor, Tensor], Tensor], x: Tensor, g: Tensor) -> Dense:
@@ -148,7 +162,8 @@ def convolution(call: Call) -> Tensor:
     weight = call.get(1, "weight")
     names = ("stride", "padding", "dilation", "groups")
     options = [
-        call.get(3 + place, name, default) for place, (name, default) in enumerate(zip(names, (1, 0, 1, 1), strict=True))
+        call.get(3 + place, name, default)
+        for place, (name, default) in enumerate(zip(names, (1, 0, 1, 1), strict=True))
     ]
     return _convolved(call, Convolution.of(tuple(weight.shape), *options))
 
@@ -158,18 +173,30 @@ def transposed_convolution(call: Call) -> Tensor:
     weight = call.get(1, "weight")
     names = ("stride", "padding", "output_padding", "groups", "dilation")
     options = [
-        call.get(3 + place, name, default) for place, (name, default) in enumerate(zip(names, (1, 0, 0, 1, 1), strict=True))
+        call.get(3 + place, name, default)
+        for place, (name, default) in enumerate(zip(names, (1, 0, 0, 1, 1), strict=True))
     ]
     return _convolved(call, Convolution.of_transposed(tuple(weight.shape), *options))
 
 
 def _convolved(call: Call, how: Convolution) -> Tensor:
-    x, weight, bias = (call.get(place, name) for place, name in enumerate(("input", "weight", "bias")))
+    x, weight, bias = (
+        call.get(place, name) for place, name in enumerate(("input", "weight", "bias"))
+    )
     axis = call.axes[id(x)]
-    if axis is None or (axis.dim, axis.fold) != (0, 1) or x.ndim != weight.ndim or call.value(x) is not None:
+    if (
+        axis is None
+        or (axis.dim, axis.fold) != (0, 1)
+        or x.ndim != weight.ndim
+        or call.value(x) is not None
+    ):
         raise OneByOne("a convolution of something else than (records, channels, ...)")
     rest = [thing for place, thing in enumerate(call.args) if place > 2]
-    kwargs = {name: thing for name, thing in call.kwargs.items() if name not in ("input", "weight", "bias")}
+    kwargs = {
+        name: thing
+        for name, thing in call.kwargs.items()
+        if name not in ("input", "weight", "bias")
+    }
     y = call.func(x, call.plain(weight), call.plain(bias), *rest, **kwargs)
     seen = x.detach()
 

@@ -1,14 +1,18 @@
-"""The steps of recurrent layers, forward and backward, on buffers that lie time first; those of LSTMs are in `_lstm`.
+"""The steps of recurrent layers, forward and backward, on buffers that lie time first; those of
+LSTMs are in `_lstm`.
 
     GRU    r, z = s(.), n = tanh(x_n + r h_n);  h' = (1 - z) n + z h,  where x_n = W_in x + b_in and h_n = W_hn h + b_hn
     RNN    h' = tanh(.) or relu(.)
 
-with (.) = W_ih x + b_ih + W_hh h + b_hh and s the logistic function. What x and the biases add to the gates is in the buffer
-already, but for b_hn. A step works on its own slices of the buffers, and nothing is allocated in the loop. Activated gates are
-written over what they were computed from, and gradients over the gates: a backward pass can run only once.
+with (.) = W_ih x + b_ih + W_hh h + b_hh and s the logistic function. What x and the biases add to
+the gates is in the buffer already, but for b_hn. A step works on its own slices of the buffers, and
+nothing is allocated in the loop. Activated gates are
+written over what they were computed from, and gradients over the gates: a backward pass can run
+    only once.
 
-Legend: T positions, m records, H cells, P outputs of a step (H, or fewer if an LSTM projects), G = kH gates, S = T + 1 states:
-the start and one for each position. `d` in front of a name is the gradient of the loss. All of it is sensitive.
+Legend: T positions, m records, H cells, P outputs of a step (H, or fewer if an LSTM projects), G =
+kH gates, S = T + 1 states: the start and one for each position. `d` in front of a name is the
+gradient of the loss. All of it is sensitive.
 """
 
 from __future__ import annotations
@@ -32,13 +36,17 @@ __all__ = [
     "tanh_backward",
 ]
 
-sigmoid_backward = torch.ops.aten.sigmoid_backward.grad_input  # (d, output) -> d * output * (1 - output)
+sigmoid_backward = (
+    torch.ops.aten.sigmoid_backward.grad_input
+)  # (d, output) -> d * output * (1 - output)
 tanh_backward = torch.ops.aten.tanh_backward.grad_input  # (d, output) -> d * (1 - output^2)
 _relu_backward = torch.ops.aten.threshold_backward.grad_input
 
 
 class Weights(NamedTuple):
-    """Of one direction of one layer: (G, I), (G, P), twice (G,) or both None, and (P, H) if an LSTM projects."""
+    """Of one direction of one layer: (G, I), (G, P), twice (G,) or both None, and (P, H) if an LSTM
+    projects.
+    """
 
     ih: Tensor
     hh: Tensor
@@ -78,7 +86,9 @@ class Steps(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """What a forward pass leaves: states (S, m, .) of h and, in an LSTM, c; and what the backward pass needs besides."""
+    """What a forward pass leaves: states (S, m, .) of h and, in an LSTM, c; and what the backward
+    pass needs besides.
+    """
 
     states: tuple[Tensor, ...]
     others: tuple[Tensor, ...]
@@ -105,7 +115,9 @@ def gru(gates: Tensor, start: tuple[Tensor, ...], weights: Weights, steps: Steps
     hidden_SmH = states_from(start[0], steps)
     width = hidden_SmH.shape[2]
     across, across_n = weights.hh[: 2 * width].t(), weights.hh[2 * width :].t()
-    bias_n = weights.hh.new_zeros(width) if weights.bias_hh is None else weights.bias_hh[2 * width :]
+    bias_n = (
+        weights.hh.new_zeros(width) if weights.bias_hh is None else weights.bias_hh[2 * width :]
+    )
     h_n_TmH = torch.empty_like(hidden_SmH[1:])
     r, z, n = (gate.unbind() for gate in gates.chunk(3, 2))
     both, h, h_n = gates[..., : 2 * width].unbind(), hidden_SmH.unbind(), h_n_TmH.unbind()
@@ -117,14 +129,22 @@ def gru(gates: Tensor, start: tuple[Tensor, ...], weights: Weights, steps: Steps
     return Trace((hidden_SmH,), (gates, h_n_TmH))
 
 
-def gru_backward(trace: Trace, weights: Weights, output: Tensor, last: tuple[Tensor, ...], steps: Steps) -> Gradients:
-    """From the gradients of the outputs and of the last state. The two maps differ in n, where r stands in front of one."""
+def gru_backward(
+    trace: Trace, weights: Weights, output: Tensor, last: tuple[Tensor, ...], steps: Steps
+) -> Gradients:
+    """From the gradients of the outputs and of the last state. The two maps differ in n, where r
+    stands in front of one.
+    """
     (hidden_SmH,), (gates_TmG, h_n_TmH) = trace
     width = hidden_SmH.shape[2]
     d_hh_TmG = torch.empty_like(gates_TmG)
     r, z, n = (gate.unbind() for gate in gates_TmG.chunk(3, 2))
     d_r, d_z, d_hn = (gate.unbind() for gate in d_hh_TmG.chunk(3, 2))
-    both, d_both, d_rows = gates_TmG[..., : 2 * width].unbind(), d_hh_TmG[..., : 2 * width].unbind(), d_hh_TmG.unbind()
+    both, d_both, d_rows = (
+        gates_TmG[..., : 2 * width].unbind(),
+        d_hh_TmG[..., : 2 * width].unbind(),
+        d_hh_TmG.unbind(),
+    )
     h, h_n, d_out = hidden_SmH.unbind(), h_n_TmH.unbind(), output.unbind()
     dh, part = last[0].clone(), torch.empty_like(last[0])
     for t, old, _ in zip(*steps.back(), strict=True):
@@ -140,7 +160,9 @@ def gru_backward(trace: Trace, weights: Weights, output: Tensor, last: tuple[Ten
     return Gradients(gates_TmG, d_hh_TmG, None, (dh,))
 
 
-def rnn(gates: Tensor, start: tuple[Tensor, ...], weights: Weights, steps: Steps, *, relu: bool) -> Trace:
+def rnn(
+    gates: Tensor, start: tuple[Tensor, ...], weights: Weights, steps: Steps, *, relu: bool
+) -> Trace:
     """Others: none."""
     across, hidden_SmH = weights.hh.t(), states_from(start[0], steps)
     rows, h = gates.unbind(), hidden_SmH.unbind()
@@ -154,7 +176,13 @@ def rnn(gates: Tensor, start: tuple[Tensor, ...], weights: Weights, steps: Steps
 
 
 def rnn_backward(
-    trace: Trace, weights: Weights, output: Tensor, last: tuple[Tensor, ...], steps: Steps, *, relu: bool
+    trace: Trace,
+    weights: Weights,
+    output: Tensor,
+    last: tuple[Tensor, ...],
+    steps: Steps,
+    *,
+    relu: bool,
 ) -> Gradients:
     """From the gradients of the outputs and of the last state."""
     hidden_SmH = trace.states[0]

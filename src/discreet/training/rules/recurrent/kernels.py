@@ -1,13 +1,16 @@
-"""What happens between the products of an LSTM's steps, compiled by numba: few passes, over rows that stay in the first cache.
+"""What happens between the products of an LSTM's steps, compiled by numba: few passes, over rows
+that stay in the first cache.
 
     e^x = 2^k (1 + q),  k = round(x / ln 2),  q = e^r - 1 for r = x - k ln 2 in [-0.35, 0.35], by its series up to r^7 / 7!
     s(x) = 1 / (1 + e^-x)      tanh(x) = d / (d + 2) with d = e^(2x) - 1 = 2^k q + (2^k - 1)
 
-Both are within 4 units of 2^-24 of the truth, relative to it, for |x| <= 87, and NaN stays NaN. Compiled without fast-math.
-Each loop writes to one array, and reads it nowhere but where it writes: so the compiler uses vectors.
+Both are within 4 units of 2^-24 of the truth, relative to it, for |x| <= 87, and NaN stays NaN.
+Compiled without fast-math.
+Each loop writes to one array, and reads it nowhere but where it writes: so the compiler uses
+    vectors.
 
-float32 only. Compiling takes a few seconds, once in a process; nothing is cached on disk (see `randomness._compiled`). The
-first use is checked against torch. Importing this file imports numba.
+float32 only. Compiling takes a few seconds, once in a process; nothing is cached on disk (see
+`randomness._compiled`). The first use is checked against torch. Importing this file imports numba.
 """
 
 from __future__ import annotations
@@ -27,7 +30,9 @@ _F: Final = np.float32
 _PER_LN_2 = _F(1.4426950408889634)
 _LN_2_HIGH = _F(0.693145751953125)  # few enough bits that k times it is exact
 _LN_2_LOW = _F(0.6931471805599453 - 0.693145751953125)
-_ROUNDER = _F(1.5 * 2.0**23)  # added and subtracted, it rounds to an integer, which the last bits of the sum hold
+_ROUNDER = _F(
+    1.5 * 2.0**23
+)  # added and subtracted, it rounds to an integer, which the last bits of the sum hold
 _BITS_OF_1 = np.int32(127 << 23)
 _FRACTION = np.int32(23)
 _R2, _R3, _R4, _R5, _R6, _R7 = (_F(1.0 / factorial) for factorial in (2, 6, 24, 120, 720, 5040))
@@ -42,7 +47,9 @@ def _exponential(x: Any) -> tuple[Any, Any]:
     k = rounded - _ROUNDER
     r = (x - k * _LN_2_HIGH) - k * _LN_2_LOW
     q = ((((((r * _R7 + _R6) * r + _R5) * r + _R4) * r + _R3) * r + _R2) * r) * r + r
-    return np.int32((np.int32(_F(rounded).view(np.int32)) << _FRACTION) + _BITS_OF_1).view(np.float32), q
+    return np.int32((np.int32(_F(rounded).view(np.int32)) << _FRACTION) + _BITS_OF_1).view(
+        np.float32
+    ), q
 
 
 def _within(x: Any, most: Any) -> Any:
@@ -67,8 +74,19 @@ def _tanh(row: Any) -> None:
 def _forward(t: int, old: int, new: int, gates: Any, ys: Any, cells: Any, tanhs: Any) -> None:
     width = cells.shape[2]
     for record in range(gates.shape[1]):
-        row, y, u, c, later = gates[t, record], ys[new, record], tanhs[t, record], cells[old, record], cells[new, record]
-        i, f, g, o = row[:width], row[width : 2 * width], row[2 * width : 3 * width], row[3 * width :]
+        row, y, u, c, later = (
+            gates[t, record],
+            ys[new, record],
+            tanhs[t, record],
+            cells[old, record],
+            cells[new, record],
+        )
+        i, f, g, o = (
+            row[:width],
+            row[width : 2 * width],
+            row[2 * width : 3 * width],
+            row[3 * width :],
+        )
         _compiled_sigmoid(row[: 2 * width])
         _compiled_tanh(g)
         _compiled_sigmoid(o)
@@ -85,8 +103,19 @@ def _backward(t: int, old: int, gates: Any, cells: Any, tanhs: Any, dys: Any, dc
     width = cells.shape[2]
     some = np.empty(width, np.float32)
     for record in range(gates.shape[1]):
-        row, c, u, dy, dc = gates[t, record], cells[old, record], tanhs[t, record], dys[record], dcs[record]
-        i, f, g, o = row[:width], row[width : 2 * width], row[2 * width : 3 * width], row[3 * width :]
+        row, c, u, dy, dc = (
+            gates[t, record],
+            cells[old, record],
+            tanhs[t, record],
+            dys[record],
+            dcs[record],
+        )
+        i, f, g, o = (
+            row[:width],
+            row[width : 2 * width],
+            row[2 * width : 3 * width],
+            row[3 * width :],
+        )
         for j in range(width):
             dc[j] += dy[j] * o[j] * (_ONE - u[j] * u[j])
         for j in range(width):
@@ -110,16 +139,24 @@ _compiled_exponential, _compiled_within = _make(_exponential), _make(_within)
 _compiled_sigmoid, _compiled_tanh = _make(_sigmoid), _make(_tanh)
 
 forward: Any = _make(_forward)
-"""(t, old, new, gates (T, m, 4H), y (S, m, H), cells (S, m, H), tanh of cells (T, m, H)): fills one step of them."""
+"""(t, old, new, gates (T, m, 4H), y (S, m, H), cells (S, m, H), tanh of cells (T, m, H)): fills one
+step of them.
+"""
 
 backward: Any = _make(_backward)
-"""(t, old, gates, cells, tanh of cells, dy (m, H), dc (m, H)): gates become their gradients, dc that of the cells before."""
+"""(t, old, gates, cells, tanh of cells, dy (m, H), dc (m, H)): gates become their gradients, dc
+that of the cells before.
+"""
 
 
 @cache
 def compile_now() -> None:
     """Compile both kernels, and compare them with torch."""
-    table, rows, at = types.Array(types.float32, 3, "C"), types.Array(types.float32, 2, "C"), types.intp
+    table, rows, at = (
+        types.Array(types.float32, 3, "C"),
+        types.Array(types.float32, 2, "C"),
+        types.intp,
+    )
     forward.compile((at, at, at, table, table, table, table))
     backward.compile((at, at, table, table, table, rows, rows))
     _check()
@@ -128,15 +165,24 @@ def compile_now() -> None:
 def _check() -> None:
     """One step of two records, on well spread numbers, in float64."""
     width = 37
-    spread = torch.arange(2 * 7 * width, dtype=torch.float64) * 0.6180339887498949 % 1.0 * 12.0 - 6.0
+    spread = (
+        torch.arange(2 * 7 * width, dtype=torch.float64) * 0.6180339887498949 % 1.0 * 12.0 - 6.0
+    )
     i, f, g, o, c, dy, dc = spread.float().double().view(7, 2, width)
     with torch.enable_grad():
-        leaves = [leaf.requires_grad_() for leaf in (i.clone(), f.clone(), g.clone(), o.clone(), c.clone())]
+        leaves = [
+            leaf.requires_grad_()
+            for leaf in (i.clone(), f.clone(), g.clone(), o.clone(), c.clone())
+        ]
         later = leaves[1].sigmoid() * leaves[4] + leaves[0].sigmoid() * leaves[2].tanh()
         y = leaves[3].sigmoid() * later.tanh()
         *d_gates, d_c = torch.autograd.grad((y, later), leaves, (dy, dc))
     gates = torch.cat((i, f, g, o), 1).float().unsqueeze(0).numpy()
-    ys, cells, tanhs = np.zeros((2, 2, width), _F), np.zeros((2, 2, width), _F), np.zeros((1, 2, width), _F)
+    ys, cells, tanhs = (
+        np.zeros((2, 2, width), _F),
+        np.zeros((2, 2, width), _F),
+        np.zeros((1, 2, width), _F),
+    )
     cells[0] = c
     d_c_found = dc.float().numpy()
     forward(0, 0, 1, gates, ys, cells, tanhs)

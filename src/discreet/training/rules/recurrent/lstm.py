@@ -2,8 +2,9 @@
 
     i, f, o = s(.), g = tanh(.);  c' = f c + i g;  y = o tanh(c');  h' = y, or W_hr y
 
-What happens between the products is done by torch or, for float32 on a CPU with numba, by compiled kernels. They take a few
-seconds to compile, so they are used where torch works, or is going to work, for about as long in this process.
+What happens between the products is done by torch or, for float32 on a CPU with numba, by compiled
+kernels. They take a few seconds to compile, so they are used where torch works, or is going to
+work, for about as long in this process.
 
 Legend as in `_cells`.
 """
@@ -37,13 +38,19 @@ _passes = [1]  # that every cell is going to be seen in
 
 
 def announce(passes: int) -> None:
-    """Say how often what is seen from now on is going to be computed: long runs need not wait for compiled kernels."""
+    """Say how often what is seen from now on is going to be computed: long runs need not wait for
+    compiled kernels.
+    """
     _passes[0] = max(1, passes)
 
 
 def lstm(gates: Tensor, start: tuple[Tensor, ...], weights: Weights, steps: Steps) -> Trace:
     """States: h and c. Others: gates, tanh(c') (T, m, H), and y (T, m, H) if it is projected."""
-    across, hidden_SmP, cells_SmH = weights.hh.t(), states_from(start[0], steps), states_from(start[1], steps)
+    across, hidden_SmP, cells_SmH = (
+        weights.hh.t(),
+        states_from(start[0], steps),
+        states_from(start[1], steps),
+    )
     y_SmH = hidden_SmP if weights.hr is None else torch.empty_like(cells_SmH)
     tanh_TmH = torch.empty_like(cells_SmH[1:])
     activate = _activate(gates, y_SmH, cells_SmH, tanh_TmH)
@@ -54,10 +61,14 @@ def lstm(gates: Tensor, start: tuple[Tensor, ...], weights: Weights, steps: Step
         if weights.hr is not None:
             torch.mm(y[new], weights.hr.t(), out=h[new])
     others = (gates, tanh_TmH)
-    return Trace((hidden_SmP, cells_SmH), others if weights.hr is None else (*others, steps.later(y_SmH)))
+    return Trace(
+        (hidden_SmP, cells_SmH), others if weights.hr is None else (*others, steps.later(y_SmH))
+    )
 
 
-def _activate(gates: Tensor, y: Tensor, cells: Tensor, tanh: Tensor) -> Callable[[int, int, int], None]:
+def _activate(
+    gates: Tensor, y: Tensor, cells: Tensor, tanh: Tensor
+) -> Callable[[int, int, int], None]:
     """Between the products of a step: gates, c', tanh(c') and y, in place, for (t, old, new)."""
     kernels = _kernels() if _compiled_is_faster(cells) else None
     if kernels is not None:
@@ -76,13 +87,18 @@ def _activate(gates: Tensor, y: Tensor, cells: Tensor, tanh: Tensor) -> Callable
     return activate
 
 
-def lstm_backward(trace: Trace, weights: Weights, output: Tensor, last: tuple[Tensor, ...], steps: Steps) -> Gradients:
+def lstm_backward(
+    trace: Trace, weights: Weights, output: Tensor, last: tuple[Tensor, ...], steps: Steps
+) -> Gradients:
     """From the gradients of the outputs and of the last states."""
     (_, cells_SmH), (gates_TmG, tanh_TmH, *_) = trace
     dh, dc = (gradient.clone(memory_format=torch.contiguous_format) for gradient in last)
     dy, d_hr_TmP = dh, None
     if weights.hr is not None:
-        dy, d_hr_TmP = torch.empty_like(dc), torch.empty_like(output, memory_format=torch.contiguous_format)
+        dy, d_hr_TmP = (
+            torch.empty_like(dc),
+            torch.empty_like(output, memory_format=torch.contiguous_format),
+        )
     differentiate = _differentiate(gates_TmG, cells_SmH, tanh_TmH, dy, dc)
     d_rows, d_out = gates_TmG.unbind(), output.unbind()
     for t, old, _ in zip(*steps.back(), strict=True):
@@ -94,15 +110,23 @@ def lstm_backward(trace: Trace, weights: Weights, output: Tensor, last: tuple[Te
     return Gradients(gates_TmG, gates_TmG, d_hr_TmP, (dh, dc))
 
 
-def _differentiate(gates: Tensor, cells: Tensor, tanh: Tensor, dy: Tensor, dc: Tensor) -> Callable[[int, int], None]:
-    """Between the products of a step back: gates become their gradients, and dc that of the state before, for (t, old)."""
+def _differentiate(
+    gates: Tensor, cells: Tensor, tanh: Tensor, dy: Tensor, dc: Tensor
+) -> Callable[[int, int], None]:
+    """Between the products of a step back: gates become their gradients, and dc that of the state
+    before, for (t, old).
+    """
     kernels = _kernels() if _compiled_is_faster(cells) else None
     if kernels is not None:
         backward, arrays = kernels[1], [buffer.numpy() for buffer in (gates, cells, tanh, dy, dc)]
         return lambda t, old: backward(t, old, *arrays)
     i, f, g, o = (gate.unbind() for gate in gates.chunk(4, 2))
     both, c, u = gates.chunk(2, 2)[0].unbind(), cells.unbind(), tanh.unbind()
-    part, part_g, part_both = torch.empty_like(dc), torch.empty_like(dc), dc.new_empty(len(dc), 2 * dc.shape[1])
+    part, part_g, part_both = (
+        torch.empty_like(dc),
+        torch.empty_like(dc),
+        dc.new_empty(len(dc), 2 * dc.shape[1]),
+    )
     part_i, part_f = part_both.chunk(2, 1)
 
     def differentiate(t: int, old: int) -> None:

@@ -35,7 +35,9 @@ def recurring(kind: Kind, call: Call) -> Any:
             return Outer(wide(met).contiguous(), wide(gradient), tuple(weight.shape))
 
         pairs = ((weight, of_weight), (bias, lambda gradient: Dense(wide(gradient).sum(1))))
-        values = [(value, make) for tensor, make in pairs if (value := call.value(tensor)) is not None]
+        values = [
+            (value, make) for tensor, make in pairs if (value := call.value(tensor)) is not None
+        ]
         return call.uses.receiver(call, values, Rows(0), call.others()) if values else _nothing
 
     return run.run(visit, call.anchor)

@@ -53,7 +53,9 @@ def axes_of(dim: int | Sequence[int] | None, ndim: int) -> frozenset[int]:
 
 
 def overlaps(tensor: Tensor) -> bool:
-    """Whether two entries of a tensor may be in the same place of its memory, as those of an expanded one are."""
+    """Whether two entries of a tensor may be in the same place of its memory, as those of an
+    expanded one are.
+    """
     reach = 0
     for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
         if size > 1 and stride <= reach:
@@ -72,7 +74,9 @@ def uniform(tensor: Tensor, rows: Rows, count: int) -> bool:
     with out_of_sight():
         before, after = tensor.shape[:dim], tensor.shape[dim + 1 :]
         values = tensor.detach().reshape(*before, rows.outer, count, rows.inner, *after)
-        if values.is_floating_point() or values.is_complex():  # by bits: 0.0 and -0.0 are equal, and not the same
+        if (
+            values.is_floating_point() or values.is_complex()
+        ):  # by bits: 0.0 and -0.0 are equal, and not the same
             whole = values.contiguous()
             values = whole.view(torch.uint8).reshape(*whole.shape, whole.element_size())
         return bool((values == values.narrow(dim + 1, 0, 1)).all())
@@ -95,7 +99,17 @@ class Operands:
         constants: what public arguments held before the operation wrote into them, by `id`.
     """
 
-    __slots__ = ("_constants", "_states", "arguments", "assigned", "count", "looked", "name", "overload", "results")
+    __slots__ = (
+        "_constants",
+        "_states",
+        "arguments",
+        "assigned",
+        "count",
+        "looked",
+        "name",
+        "overload",
+        "results",
+    )
 
     def __init__(
         self,
@@ -112,7 +126,9 @@ class Operands:
         self.arguments = arguments
         self.results = results
         self.count = count
-        self.assigned: list[tuple[Tensor, Rows]] = []  # random numbers that meet records, and along which axis
+        self.assigned: list[
+            tuple[Tensor, Rows]
+        ] = []  # random numbers that meet records, and along which axis
         self.looked = False  # whether values of public tensors decided: that is not remembered
         self._states = states
         self._constants = constants
@@ -235,16 +251,25 @@ class Operands:
             raise Unknown("a constant with other values for other places of a batch")
 
     def _assign(self, tensor: Tensor, rows: Rows) -> None:
-        """Random numbers meet records along an axis: each must be one record's alone, in all views of them."""
+        """Random numbers meet records along an axis: each must be one record's alone, in all views
+        of them.
+        """
         memory = memory_for(rows, tensor.stride(), tensor.element_size(), self.count)
-        place = (tensor.storage_offset(), tuple(tensor.shape), tensor.stride(), tensor.element_size())
+        place = (
+            tensor.storage_offset(),
+            tuple(tensor.shape),
+            tensor.stride(),
+            tensor.element_size(),
+        )
         if memory is None or seen_in(memory, *place) != rows:
             self.looked = True  # strides of what is public are not in the key of what is remembered
             raise Unknown("random numbers that several records share")
         self.assigned.append((tensor, rows))
 
     def _before(self, tensor: Tensor) -> Tensor:
-        """A public argument as the operation found it: rules are asked after it has run, and it may have written there."""
+        """A public argument as the operation found it: rules are asked after it has run, and it may
+        have written there.
+        """
         before = self._constants.get(id(tensor))
         if before is not None:
             return before

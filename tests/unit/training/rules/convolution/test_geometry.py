@@ -35,7 +35,13 @@ def test_p07_gradients_equal_a_loop(case: Case) -> None:
 
 def test_p07_a_grouped_convolution_equals_a_loop() -> None:
     torch.manual_seed(2)
-    case = Case({"padding": 1, "groups": 2}, False, torch.randn(4, 3, 3), torch.randn(5, 6, 7), torch.randn(5, 4, 7))
+    case = Case(
+        {"padding": 1, "groups": 2},
+        False,
+        torch.randn(4, 3, 3),
+        torch.randn(5, 6, 7),
+        torch.randn(5, 4, 7),
+    )
     close(case.how.folded(case.x, case.g), case.by_loop())
     close(case.how.unfolded(case.x, case.g), case.by_loop())
 
@@ -76,12 +82,17 @@ def test_many_records_and_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [len(range(11)[piece]) for piece in case.how.pieces(case.x)] == [3, 3, 3, 2]
     close(case.how.unfolded(case.x, case.g), case.by_loop())
     weights = torch.rand(11)
-    close(case.how.streamed(case.x, case.g, weights, microbatch=5), torch.einsum("m,mabcd->abcd", weights, case.by_loop()))
+    close(
+        case.how.streamed(case.x, case.g, weights, microbatch=5),
+        torch.einsum("m,mabcd->abcd", weights, case.by_loop()),
+    )
 
 
 @pytest.mark.parametrize("worst", [float("nan"), float("inf")])
 @pytest.mark.parametrize("side", ["x", "g"])
-def test_p13_a_record_of_weight_zero_contributes_nothing_whatever_it_holds(worst: float, side: str) -> None:
+def test_p13_a_record_of_weight_zero_contributes_nothing_whatever_it_holds(
+    worst: float, side: str
+) -> None:
     torch.manual_seed(1)
     x, g, weights = torch.randn(5, 2, 6), torch.randn(5, 3, 4), torch.rand(5)
     weights[2] = 0.0
@@ -103,7 +114,9 @@ def test_gradients_are_detached_and_autocast_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("kernel", [(2,), (4, 3), (2, 4, 6)])
-def test_same_padding_with_an_even_kernel_puts_the_odd_zero_at_the_end(kernel: tuple[int, ...]) -> None:
+def test_same_padding_with_an_even_kernel_puts_the_odd_zero_at_the_end(
+    kernel: tuple[int, ...],
+) -> None:
     how = Convolution.of((1, 1, *kernel), padding="same")
     assert how.padding == tuple(((size - 1) // 2, size - 1 - (size - 1) // 2) for size in kernel)
     assert how.positions((7,) * len(kernel)) == (7,) * len(kernel)
@@ -173,7 +186,9 @@ def test_weights_must_be_one_per_record(weights: Tensor) -> None:
 
 
 @pytest.mark.parametrize("axes", [1, 2, 3])
-def test_windows_are_the_same_numbers_by_places_and_by_strides(axes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_windows_are_the_same_numbers_by_places_and_by_strides(
+    axes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Wrong: places of another geometry that was remembered."""
     for groups, stride, dilation, padding in ((1, 1, 1, 0), (2, 2, 1, 1), (2, 1, 2, 2)):
         how = Convolution.of((4, 6 // groups, *(3, 2, 1)[:axes]), stride, padding, dilation, groups)

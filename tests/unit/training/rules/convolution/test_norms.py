@@ -42,8 +42,12 @@ def squared_spread(how: Convolution, x: Tensor, g: Tensor) -> Tensor:
 
 
 def check_bounds(how: Convolution, x: Tensor, g: Tensor) -> None:
-    """At or above the truth and the computed gradients, near the truth, for both ways to the Gram matrix of windows."""
-    truth = squares(how.unfolded(x.double(), g.double()))  # exact enough for float32; for float64 the slack covers it
+    """At or above the truth and the computed gradients, near the truth, for both ways to the Gram
+    matrix of windows.
+    """
+    truth = squares(
+        how.unfolded(x.double(), g.double())
+    )  # exact enough for float32; for float64 the slack covers it
     exact = 1.0 if x.dtype == torch.float32 else 1.0 - 1e-13
     positions = math.prod(how.sides(x, g)[1].shape[2:])
     terms = how.window + how.weight_shape[0] + positions + 8
@@ -51,10 +55,14 @@ def check_bounds(how: Convolution, x: Tensor, g: Tensor) -> None:
     most = truth + slack * true_spread + 1e-30
     for shifts in (True, False):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(convolution_norms, "_shifts_pay", lambda how, sizes, shifts=shifts: shifts)
+            patch.setattr(
+                convolution_norms, "_shifts_pay", lambda how, sizes, shifts=shifts: shifts
+            )
             bound, spread = ghost_squares(how, x, g)
         assert bool((spread >= true_spread * (1.0 - 1e-13)).all()), (spread, true_spread)
-        assert bool((spread <= true_spread * (1.0 + slack) + 1e-15 * (true_spread.sqrt() + 1.0)).all())
+        assert bool(
+            (spread <= true_spread * (1.0 + slack) + 1e-15 * (true_spread.sqrt() + 1.0)).all()
+        )
         assert bound.dtype == torch.float64
         assert bool((bound >= truth * exact).all()), (bound, truth)
         assert bool((bound >= squares(how.unfolded(x, g)) * (1.0 - 1e-15)).all())
@@ -88,22 +96,34 @@ def test_p14_a_float32_ghost_norm_is_below_the_truth_and_the_bound_is_not() -> N
     a, b = how.patches(x).squeeze(1), g.flatten(2).transpose(1, 2)
     naive = ((a @ a.transpose(1, 2)) * (b @ b.transpose(1, 2))).sum((1, 2))
     truth = squares(how.unfolded(x.double(), g.double()))
-    assert bool((naive < 0.999 * truth).any())  # the named wrong implementation is caught by what follows
+    assert bool(
+        (naive < 0.999 * truth).any()
+    )  # the named wrong implementation is caught by what follows
     check_bounds(how, x, g)
 
 
 @pytest.mark.parametrize("scale", [1e-19, 1e-22, 1e-30])
 def test_numbers_whose_squares_underflow_keep_a_bound_above_the_truth(scale: float) -> None:
     torch.manual_seed(1)
-    check_bounds(Convolution.of((3, 2, 3), padding=1), scale * torch.randn(4, 2, 7), torch.randn(4, 3, 7))
-    check_bounds(Convolution.of((3, 2, 3), padding=1), torch.randn(4, 2, 7), scale * torch.randn(4, 3, 7))
+    check_bounds(
+        Convolution.of((3, 2, 3), padding=1), scale * torch.randn(4, 2, 7), torch.randn(4, 3, 7)
+    )
+    check_bounds(
+        Convolution.of((3, 2, 3), padding=1), torch.randn(4, 2, 7), scale * torch.randn(4, 3, 7)
+    )
 
 
 @pytest.mark.parametrize("side", ["x", "g"])
 @pytest.mark.parametrize("worst", [float("nan"), float("inf"), 1e30])
-def test_p13_a_record_that_is_not_finite_has_an_infinite_norm_and_others_keep_theirs(worst: float, side: str) -> None:
+def test_p13_a_record_that_is_not_finite_has_an_infinite_norm_and_others_keep_theirs(
+    worst: float, side: str
+) -> None:
     torch.manual_seed(2)
-    how, x, g = Convolution.of((4, 1, 3, 3), padding=1, groups=2), torch.randn(5, 2, 4, 4), torch.randn(5, 4, 4, 4)
+    how, x, g = (
+        Convolution.of((4, 1, 3, 3), padding=1, groups=2),
+        torch.randn(5, 2, 4, 4),
+        torch.randn(5, 4, 4, 4),
+    )
     clean = ghost_squared_norms(how, x, g)
     (x if side == "x" else g)[2, 0, 1, 1] = worst
     found = ghost_squared_norms(how, x, g)
@@ -120,7 +140,9 @@ def test_zeros_have_almost_no_norm() -> None:
 
 def test_windows_are_copied_out_where_they_do_not_overlap() -> None:
     assert convolution_norms._shifts_pay(Convolution.of((128, 128, 3, 3), padding=1), (8, 8))
-    assert not convolution_norms._shifts_pay(Convolution.of((768, 3, 16, 16), stride=16), (224, 224))
+    assert not convolution_norms._shifts_pay(
+        Convolution.of((768, 3, 16, 16), stride=16), (224, 224)
+    )
 
 
 @pytest.mark.parametrize("kernel", [1, 3])
@@ -139,7 +161,11 @@ def test_a_records_bits_do_not_depend_on_the_number_of_others(channels: int, ker
 
 def test_several_pieces_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(4)
-    how, x, g = Convolution.of((8, 16, 3, 3), padding=1), torch.randn(23, 16, 6, 6), torch.randn(23, 8, 6, 6)
+    how, x, g = (
+        Convolution.of((8, 16, 3, 3), padding=1),
+        torch.randn(23, 16, 6, 6),
+        torch.randn(23, 8, 6, 6),
+    )
     whole = ghost_squared_norms(how, x, g)
     monkeypatch.setattr(convolution_norms, "_CACHE", 5 * 36 * 36 * 4)
     assert torch.equal(ghost_squared_norms(how, x, g), whole)

@@ -1,4 +1,6 @@
-"""Recurrent layers against torch's own: outputs, states, gradients of inputs, and each record's gradients of the weights."""
+"""Recurrent layers against torch's own: outputs, states, gradients of inputs, and each record's
+gradients of the weights.
+"""
 
 import sys
 from collections.abc import Callable
@@ -16,7 +18,9 @@ from discreet.training.rules.recurrent import kernels
 from discreet.training.rules.recurrent import lstm as _lstm
 from discreet.training.rules.recurrent.layer import Kind, Place, Receiver, Recurrence
 
-pytestmark = pytest.mark.filterwarnings("ignore:LSTM with projections")  # torch takes another way, and says so
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:LSTM with projections"
+)  # torch takes another way, and says so
 KINDS: list[Kind] = ["lstm", "gru", "rnn_tanh", "rnn_relu"]
 
 
@@ -37,7 +41,9 @@ class Case:
     x_needs_grad: bool = True
 
     def layer(self) -> nn.RNNBase:
-        mode = {"lstm": "LSTM", "gru": "GRU", "rnn_tanh": "RNN_TANH", "rnn_relu": "RNN_RELU"}[self.kind]
+        mode = {"lstm": "LSTM", "gru": "GRU", "rnn_tanh": "RNN_TANH", "rnn_relu": "RNN_RELU"}[
+            self.kind
+        ]
         return nn.RNNBase(
             mode,
             self.inputs,
@@ -52,12 +58,19 @@ class Case:
 
     def tensors(self) -> tuple[Tensor, tuple[Tensor, ...]]:
         """Inputs and start."""
-        axes = (self.records, self.positions) if self.batch_first else (self.positions, self.records)
+        axes = (
+            (self.records, self.positions) if self.batch_first else (self.positions, self.records)
+        )
         x = torch.randn(*axes, self.inputs, dtype=self.dtype, requires_grad=self.x_needs_grad)
         outputs = (self.projected or self.width) if self.kind == "lstm" else self.width
-        count, widths = self.layers * (1 + self.both_ways), (outputs, self.width) if self.kind == "lstm" else (outputs,)
+        count, widths = (
+            self.layers * (1 + self.both_ways),
+            (outputs, self.width) if self.kind == "lstm" else (outputs,),
+        )
         make = torch.randn if self.start else torch.zeros
-        return x, tuple(make(count, self.records, w, dtype=self.dtype, requires_grad=self.start) for w in widths)
+        return x, tuple(
+            make(count, self.records, w, dtype=self.dtype, requires_grad=self.start) for w in widths
+        )
 
     @property
     def tolerance(self) -> float:
@@ -82,15 +95,21 @@ cases = st.builds(
 )
 
 
-def native(case: Case, layer: nn.RNNBase, x: Tensor, start: tuple[Tensor, ...], *, dropout: float = 0.0) -> tuple[Tensor, ...]:
+def native(
+    case: Case, layer: nn.RNNBase, x: Tensor, start: tuple[Tensor, ...], *, dropout: float = 0.0
+) -> tuple[Tensor, ...]:
     function = cast("Callable[..., tuple[Tensor, ...]]", getattr(torch, case.kind))
     hx = start if case.kind == "lstm" else start[0]
     flat = list(layer.parameters())
-    return function(x, hx, flat, case.bias, case.layers, dropout, True, case.both_ways, case.batch_first)
+    return function(
+        x, hx, flat, case.bias, case.layers, dropout, True, case.both_ways, case.batch_first
+    )
 
 
 class Caught:
-    """What each linear map met and the gradient of its value, and from them each record's gradients of the weights."""
+    """What each linear map met and the gradient of its value, and from them each record's gradients
+    of the weights.
+    """
 
     def __init__(self) -> None:
         self.met: dict[Place, Tensor] = {}
@@ -121,7 +140,18 @@ def ours(
     caught, anchor = Caught(), torch.zeros((), dtype=case.dtype, requires_grad=True)
     hx = start if case.kind == "lstm" else start[0]
     call = Recurrence.read(
-        case.kind, (x, hx, list(layer.parameters()), case.bias, case.layers, dropout, True, case.both_ways, case.batch_first)
+        case.kind,
+        (
+            x,
+            hx,
+            list(layer.parameters()),
+            case.bias,
+            case.layers,
+            dropout,
+            True,
+            case.both_ways,
+            case.batch_first,
+        ),
     )
     assert call is not None
     return call.run(caught.visit, anchor), caught
@@ -139,7 +169,12 @@ def batch_of_one(
     rows: list[tuple[Tensor, ...]] = []
     axis = 0 if case.batch_first else 1
     for i in range(case.records):
-        out = native(case, layer, x.detach().narrow(axis, i, 1), tuple(s.detach()[:, i : i + 1] for s in start))
+        out = native(
+            case,
+            layer,
+            x.detach().narrow(axis, i, 1),
+            tuple(s.detach()[:, i : i + 1] for s in start),
+        )
         d = (d_out[0].narrow(axis, i, 1), *(d_last[:, i : i + 1] for d_last in d_out[1:]))
         rows.append(torch.autograd.grad(out, list(layer.parameters()), d))
     return [torch.stack(column) for column in zip(*rows, strict=True)]
@@ -157,7 +192,9 @@ def compare(case: Case, seed: int, *, strided: bool = False) -> None:
     d_out = tuple(d.mT for d in d_out) if strided else d_out
     torch.autograd.backward(found, d_out)
     leaves = [leaf for leaf in (x, *start) if leaf.requires_grad]
-    for leaf, theirs in zip(leaves, torch.autograd.grad(wanted, leaves, d_out) if leaves else (), strict=True):
+    for leaf, theirs in zip(
+        leaves, torch.autograd.grad(wanted, leaves, d_out) if leaves else (), strict=True
+    ):
         assert leaf.grad is not None
         close(leaf.grad, theirs, case)
     weights = caught.per_record()
@@ -188,7 +225,9 @@ def test_no_records(kind: Kind) -> None:
     torch.autograd.backward(found, [torch.ones_like(out) for out in found])
     assert all(
         gradient.shape == (0, *w.shape)
-        for (_, gradient), w in zip(sorted(caught.per_record().items()), layer.parameters(), strict=True)
+        for (_, gradient), w in zip(
+            sorted(caught.per_record().items()), layer.parameters(), strict=True
+        )
     )
     assert x.grad is not None
 
@@ -293,7 +332,10 @@ def test_the_two_maps_of_an_lstm_share_their_gradient() -> None:
 def test_autocast_computes_in_the_precision_of_the_weights(dtype: torch.dtype) -> None:
     case = Case(dtype=torch.float32)
     layer, (x, start) = case.layer(), case.tensors()
-    x, start = x.detach().to(dtype).requires_grad_(), tuple(state.detach().to(dtype) for state in start)
+    x, start = (
+        x.detach().to(dtype).requires_grad_(),
+        tuple(state.detach().to(dtype) for state in start),
+    )
     wanted = native(case, layer, x.float(), tuple(state.float() for state in start))
     with torch.autocast("cpu", dtype=torch.bfloat16):
         found, caught = ours(case, layer, x, start)
@@ -305,13 +347,20 @@ def test_autocast_computes_in_the_precision_of_the_weights(dtype: torch.dtype) -
 
 
 def test_state_of_torch_is_left_alone() -> None:
-    before = torch.get_default_dtype(), torch.is_grad_enabled(), torch.get_num_threads(), torch.get_rng_state()
+    before = (
+        torch.get_default_dtype(),
+        torch.is_grad_enabled(),
+        torch.get_num_threads(),
+        torch.get_rng_state(),
+    )
     case = Case()
     layer, (x, start) = case.layer(), case.tensors()
     torch.set_rng_state(before[3])
     found, _ = ours(case, layer, x, start)
     torch.autograd.backward(found[0].sum())
-    assert (torch.get_default_dtype(), torch.is_grad_enabled(), torch.get_num_threads()) == before[:3]
+    assert (torch.get_default_dtype(), torch.is_grad_enabled(), torch.get_num_threads()) == before[
+        :3
+    ]
     assert torch.equal(torch.get_rng_state(), before[3])
 
 
@@ -324,12 +373,16 @@ def test_half_precision(kind: Kind) -> None:
     out, *_ = native(case, layer.float(), x.float(), tuple(state.float() for state in start))
     torch.testing.assert_close(found[0].float(), out, rtol=0.05, atol=0.05)
     for position, theirs in enumerate(torch.autograd.grad(out.sum(), list(layer.parameters()))):
-        torch.testing.assert_close(caught.per_record()[position].float().sum(0), theirs, rtol=0.1, atol=0.3)
+        torch.testing.assert_close(
+            caught.per_record()[position].float().sum(0), theirs, rtol=0.1, atol=0.3
+        )
 
 
 @pytest.mark.parametrize("worth", [-1, 10**18])
 @pytest.mark.parametrize("kind", KINDS)
-def test_p13_a_record_that_is_not_finite_changes_no_other(kind: Kind, worth: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_p13_a_record_that_is_not_finite_changes_no_other(
+    kind: Kind, worth: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(_lstm, "_WORTH", worth)
     case = Case(kind, dtype=torch.float32, records=5, layers=2, both_ways=True)
     layer, (x, start) = case.layer(), case.tensors()
@@ -340,9 +393,16 @@ def test_p13_a_record_that_is_not_finite_changes_no_other(kind: Kind, worth: int
         changed[1, 2] = broken
         (out, *_), caught = ours(case, layer, changed, start)
         torch.autograd.backward(out.nan_to_num().sum())
-        results.append([out.detach()[:, others], *(gradient[others] for _, gradient in sorted(caught.per_record().items()))])
+        results.append(
+            [
+                out.detach()[:, others],
+                *(gradient[others] for _, gradient in sorted(caught.per_record().items())),
+            ]
+        )
     assert all(
-        torch.equal(a, b) and bool(a.isfinite().all()) for other in results[1:] for a, b in zip(results[0], other, strict=True)
+        torch.equal(a, b) and bool(a.isfinite().all())
+        for other in results[1:]
+        for a, b in zip(results[0], other, strict=True)
     )
 
 
@@ -352,7 +412,17 @@ def test_packed_sequences_are_left_to_others() -> None:
         layer, (x, start) = case.layer(), case.tensors()
         packed = nn.utils.rnn.pack_sequence(list(x.detach().unbind(1)))
         hx = start if kind == "lstm" else start[0]
-        arguments = (packed.data, packed.batch_sizes, hx, list(layer.parameters()), True, 1, 0.0, True, False)
+        arguments = (
+            packed.data,
+            packed.batch_sizes,
+            hx,
+            list(layer.parameters()),
+            True,
+            1,
+            0.0,
+            True,
+            False,
+        )
         assert Recurrence.read(kind, arguments) is None
         assert Recurrence.read(kind, arguments[:4]) is None
 
@@ -372,7 +442,9 @@ def test_another_number_of_states_is_refused(kind: Kind) -> None:
     anchor = torch.zeros((), requires_grad=True)
     for states in ((), start * 3):
         with pytest.raises(ParameterError, match="'start' parameter"):
-            Recurrence(kind, x, states, tuple(layer.parameters()), True, 1, 0.0, True, False, False).run(Caught().visit, anchor)
+            Recurrence(
+                kind, x, states, tuple(layer.parameters()), True, 1, 0.0, True, False, False
+            ).run(Caught().visit, anchor)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -392,9 +464,15 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_lstm, "_WORTH", -1)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(cases.map(lambda case: replace(case, kind="lstm", dtype=torch.float32)), st.integers(0, 2**31))
-def test_compiled_steps_equal_torch_and_a_loop_over_records(compiled: None, case: Case, seed: int) -> None:
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    cases.map(lambda case: replace(case, kind="lstm", dtype=torch.float32)), st.integers(0, 2**31)
+)
+def test_compiled_steps_equal_torch_and_a_loop_over_records(
+    compiled: None, case: Case, seed: int
+) -> None:
     compare(case, seed)
 
 
@@ -409,7 +487,10 @@ def test_compiled_functions_are_accurate_and_keep_nan() -> None:
     """Each within 4 units of 2^-24 of torch in float64, relative to it."""
     near, far = torch.logspace(-30, 1.93, 20_000), torch.linspace(-87.0, 87.0, 20_001)
     x = torch.cat((near, -near, far, torch.tensor([0.0, torch.inf, -torch.inf])))
-    for run, function in ((kernels._compiled_sigmoid, torch.sigmoid), (kernels._compiled_tanh, torch.tanh)):
+    for run, function in (
+        (kernels._compiled_sigmoid, torch.sigmoid),
+        (kernels._compiled_tanh, torch.tanh),
+    ):
         row = x.clone()
         run(row.numpy())
         truth = function(x.double())
@@ -430,7 +511,11 @@ def test_compiled_code_waits_until_it_is_worth_it(monkeypatch: pytest.MonkeyPatc
         monkeypatch.setattr(_lstm, "_WORTH", worth)
         ours(case, case.layer(), *case.tensors())
         assert len(asked) == times
-    ours(replace(case, dtype=torch.float64), case.layer().double(), *replace(case, dtype=torch.float64).tensors())
+    ours(
+        replace(case, dtype=torch.float64),
+        case.layer().double(),
+        *replace(case, dtype=torch.float64).tensors(),
+    )
     assert len(asked) == 1
 
 
@@ -451,7 +536,7 @@ def test_without_numba_torch_does_it(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("both_ways", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
-def test_w_hh_met_the_start_first(kind: Kind, both_ways: bool) -> None:  # noqa: FBT001
+def test_w_hh_met_the_start_first(kind: Kind, both_ways: bool) -> None:
     """A rule that took the outputs, one position late, for what W_hh met would be caught here."""
     case = Case(kind, both_ways=both_ways)
     layer, (x, start) = case.layer(), case.tensors()
