@@ -29,9 +29,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from discreet.accounting.accountant import Accountant, account
-from discreet.accounting.calibration import solve
+from discreet.accounting.calibration.calibrate import solve
+from discreet.accounting.calibration.unknowns import NoiseMultiplier
 from discreet.accounting.live import LiveEpsilon
-from discreet.accounting.unknowns import NoiseMultiplier
 from discreet.ledger.events import GaussianSum, Poisson, Step
 from discreet.units import Adjacency
 

@@ -35,7 +35,7 @@ from pathlib import Path
 
 import discreet as dp
 from discreet.auditing import one_run, white_box
-from discreet.auditing.white_box import independent
+from discreet.auditing.attacks.white_box import independent
 from discreet.verdict import Verdict, audit
 
 DELTA, CANARIES, REACHED_ERROR = 1e-5, 2_000, 1e-6
@@ -109,19 +109,19 @@ MECHANISMS: dict[str, dp.plan.vocabulary.AnyMechanism] = {
     "Split": dp.Split(1.0, 2.0),
     "Normalised": dp.Normalised(1.0, 2.0),
     "AdaptiveClip": dp.AdaptiveClip(dp.Gaussian(1.0, 2.0), 0.5, 20.0),
-    "Microbatches": dp.Microbatches(dp.Gaussian(1.0, 2.0), 40),
+    "Microbatches": dp.mechanisms.Microbatches(dp.Gaussian(1.0, 2.0), 40),
 }
 N = HONEST_CANARIES
 SAMPLERS: dict[str, tuple[dp.Sampler, tuple[dp.Adjacency, ...]]] = {
     "everything": (dp.Sampler(dp.Everything(), records=N, steps=3), (ADD, ZERO, REPLACE)),
     "Poisson": (dp.Sampler(dp.Poisson(0.3), records=N, steps=8), (ADD, ZERO, REPLACE)),
     "truncated Poisson": (
-        dp.Sampler(dp.TruncatedPoisson(0.3, 180, N), records=N, steps=8),
+        dp.Sampler(dp.ledger.TruncatedPoisson(0.3, 180, N), records=N, steps=8),
         (ZERO,),
     ),
     "fixed size": (dp.Sampler(dp.FixedSize(150, N), records=N, steps=8), (ZERO, REPLACE)),
-    "shuffled": (dp.Sampler(dp.Shuffled(4), records=N, steps=2), (ZERO, REPLACE)),
-    "balls in bins": (dp.Sampler(dp.BallsInBins(4), records=N, steps=2), (ADD, ZERO)),
+    "shuffled": (dp.Sampler(dp.ledger.Shuffled(4), records=N, steps=2), (ZERO, REPLACE)),
+    "balls in bins": (dp.Sampler(dp.ledger.BallsInBins(4), records=N, steps=2), (ADD, ZERO)),
 }
 
 
@@ -136,7 +136,7 @@ def plans() -> Iterator[tuple[str, dp.Plan]]:
             )
             try:
                 dp.account(plan, delta=HONEST_DELTA)
-            except dp.AccountingError:
+            except dp.errors.AccountingError:
                 continue
             yield f"{name}, {sampling}, {adjacency.value}", plan
 
@@ -146,7 +146,7 @@ def honest(audits: int, trials: int) -> Iterator[Row]:
     for number, (what, plan) in zip(range(audits), itertools.cycle(list(plans())), strict=False):
         start = time.perf_counter()
         apart = independent(plan) and not isinstance(
-            plan.step.sampling, dp.BallsInBins
+            plan.step.sampling, dp.ledger.BallsInBins
         )  # their profiles take seconds
         scores = white_box(plan, canaries=N, trials=trials)
         verdict = audit(

@@ -23,19 +23,20 @@ from functools import partial
 from pathlib import Path
 
 import discreet as dp
-from discreet.ledger import Rule, Run, Terms, block_size, exchange
-from discreet.ledger.book import Book, follow
-from discreet.ledger.codec import encode
-from discreet.ledger.rows import Began, Held, Opened, Reserved, Row
-from discreet.ledger.store import Line
+from discreet.ledger import Rule, Run, Terms, block_size
+from discreet.ledger.storage import exchange
+from discreet.ledger.storage.book import Book, follow
+from discreet.ledger.storage.codec import encode
+from discreet.ledger.storage.rows import Began, Held, Opened, Reserved, Row
+from discreet.ledger.storage.store import Line
 
-INFO = dp.RunInfo(
+INFO = dp.ledger.RunInfo(
     unit=dp.Unit.EXAMPLE,
     adjacency=dp.Adjacency.ADD_OR_REMOVE,
     groups=("grad",),
     numerics=dp.Numerics.IDEALISED,
-    randomness=dp.Randomness.SYSTEM,
-    parameters=dp.Parameters.FIXED_IN_ADVANCE,
+    randomness=dp.units.Randomness.SYSTEM,
+    parameters=dp.units.Parameters.FIXED_IN_ADVANCE,
 )
 REPEATS = 5
 STEP_SECONDS = 0.010
@@ -52,9 +53,9 @@ print(time.perf_counter() - imported, imported - start, guarantee.upper)
 """
 
 
-def step(noise_std: float = 1.1) -> dp.Step:
+def step(noise_std: float = 1.1) -> dp.ledger.Step:
     """One step of plain DP-SGD."""
-    return dp.Step(dp.Poisson(0.01), dp.GaussianSum("grad", 1.0, noise_std))
+    return dp.ledger.Step(dp.Poisson(0.01), dp.ledger.GaussianSum("grad", 1.0, noise_std))
 
 
 def seconds(work: Callable[[], object]) -> float:

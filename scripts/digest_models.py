@@ -73,7 +73,7 @@ class Case:
             model,
             dp.Plan(sampler=sampler, mechanism=mechanism, **self.plan),
             ledger=dp.Ledger.in_memory(),
-            source=dp.Source.unsafe_test_key(KEY),
+            source=dp.randomness.Source.unsafe_test_key(KEY),
             statistics=self.statistics,
             **options,
         )
@@ -472,7 +472,7 @@ def points(model: nn.Module, loss: Loss = classify) -> Parts:
 
 def with_source(make: Callable[..., Any], records: Any) -> Callable[[], Any]:
     """Canaries whose coins are fixed."""
-    return lambda: make(records, source=dp.Source.unsafe_test_key(COINS))
+    return lambda: make(records, source=dp.randomness.Source.unsafe_test_key(COINS))
 
 
 # --- all of them ---
@@ -506,7 +506,9 @@ CASES: dict[str, Case] = {
         planted=8,
     ),
     "mlp with canaries among the records": Case(
-        perceptron_parts, canaries=with_source(dp.Canaries, range(4)), sampling=dp.Poisson(0.5)
+        perceptron_parts,
+        canaries=with_source(dp.canaries.Canaries, range(4)),
+        sampling=dp.Poisson(0.5),
     ),
     "wide mlp": Case(wide_parts),
     "reused layer": Case(lambda: points(Reused())),

@@ -94,7 +94,7 @@ def backwards(package: Path) -> Iterator[tuple[int, int]]:
     model = nn.Sequential(nn.Linear(6, 9), nn.Tanh(), nn.Linear(9, 3))
     sampler = dp.Sampler(dp.Everything(), records=RECORDS, steps=STEPS)
     plan = dp.Plan(sampler=sampler, mechanism=dp.Gaussian(1.0, 1.0))
-    source = dp.Source.unsafe_test_key(bytes(range(32)))
+    source = dp.randomness.Source.unsafe_test_key(bytes(range(32)))
     run = PrivateRun(model, plan, ledger=dp.Ledger.in_memory(), source=source)
     records = TensorDataset(torch.randn(RECORDS, 6), torch.randint(3, (RECORDS,)))
     for batch in run.batches(records, progress=False):

@@ -20,9 +20,9 @@ from benchmarks.utility.recipe import Recipe
 from benchmarks.utility.results import Certified, Results, Run
 from discreet.errors import AccountingError
 from discreet.ledger.events import Everything, Poisson
-from discreet.ledger.rows import Charge
+from discreet.ledger.storage.rows import Charge
 from discreet.plan import Target
-from discreet.report.words import counted, downward, multiplier, query_words, upward
+from discreet.report.formats.words import counted, downward, multiplier, query_words, upward
 
 __all__ = ["Series", "certified", "charge_words"]
 

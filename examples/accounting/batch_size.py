@@ -16,8 +16,8 @@ from pathlib import Path
 import matplotlib as mpl
 import numpy as np
 
-from discreet.accounting.calibration import solve
-from discreet.accounting.unknowns import NoiseMultiplier
+from discreet.accounting.calibration.calibrate import solve
+from discreet.accounting.calibration.unknowns import NoiseMultiplier
 from discreet.ledger.events import Poisson
 
 mpl.use("Agg")

@@ -19,7 +19,7 @@ import numpy as np
 from discreet.accounting import rdp
 from discreet.accounting.accountant import account
 from discreet.accounting.composition import Statement, advanced, amplified, optimal
-from discreet.accounting.leaves import PoissonGaussian
+from discreet.accounting.costs import PoissonGaussian
 from discreet.ledger.events import Everything, GaussianSum, Poisson, Step
 from discreet.units import Adjacency
 

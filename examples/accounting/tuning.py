@@ -14,7 +14,7 @@ import matplotlib as mpl
 from scipy.optimize import brentq
 
 from discreet.accounting.accountant import account
-from discreet.accounting.leaves import PoissonGaussian
+from discreet.accounting.costs import PoissonGaussian
 from discreet.accounting.tuning import PoissonTrials, TruncatedNegativeBinomial, selection_epsilon
 from discreet.ledger.events import GaussianSum, Poisson, Step
 from discreet.units import Adjacency

@@ -29,7 +29,7 @@ from torch.utils.data import TensorDataset
 
 import discreet as dp
 from discreet import training
-from discreet.accounting.tradeoff import Profile, TradeOff, hit_rate, profile_of
+from discreet.accounting.meaning.tradeoff import Profile, TradeOff, hit_rate, profile_of
 from discreet.auditing import (
     Estimate,
     Membership,

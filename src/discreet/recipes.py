@@ -24,7 +24,10 @@ from typing import Literal
 
 from discreet import _validate as check
 from discreet.accounting import solve
-from discreet.accounting.unknowns import ExpectedBatchSizeAtAverageNoise, NoiseMultiplier
+from discreet.accounting.calibration.unknowns import (
+    ExpectedBatchSizeAtAverageNoise,
+    NoiseMultiplier,
+)
 from discreet.errors import ParameterError
 from discreet.ledger.events import Poisson
 from discreet.plan import Plan, Programme, Target, default_delta

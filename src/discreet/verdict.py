@@ -17,7 +17,7 @@ from typing import Literal, TypeAlias
 
 from discreet import _validate as check
 from discreet.accounting import account, profile_of
-from discreet.accounting.tradeoff import Profile
+from discreet.accounting.meaning.tradeoff import Profile
 from discreet.auditing import Audit, Estimate, one_run, scaled, threshold
 from discreet.canaries import Scores
 from discreet.errors import LedgerCorrupt, ParameterError

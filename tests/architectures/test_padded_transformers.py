@@ -138,6 +138,6 @@ def test_every_step_of_many_runs_is_certified(name: str, attention: str) -> None
     for number in range(RUNS):
         try:
             _train(name, attention, number)
-        except dp.DiscreetError as error:
+        except dp.errors.DiscreetError as error:
             refusals.append((number, str(error)))
     assert refusals == []

@@ -61,7 +61,7 @@ SAMPLERS: dict[str, tuple[Any, dict[str, Any], float]] = {
     "poisson, zero-out": (dp.Poisson(0.4), {"steps": 3, "adjacency": ZERO_OUT}, 0.85),
     "poisson, replace-one": (dp.Poisson(0.4), {"steps": 2, "adjacency": REPLACE_ONE}, 0.85),
     "truncated": (
-        lambda records: dp.TruncatedPoisson(0.4, int(0.4 * records), records),
+        lambda records: dp.ledger.TruncatedPoisson(0.4, int(0.4 * records), records),
         {"steps": 2},
         0.6,
     ),
@@ -75,8 +75,8 @@ SAMPLERS: dict[str, tuple[Any, dict[str, Any], float]] = {
         {"steps": 2, "adjacency": ZERO_OUT},
         0.45,
     ),
-    "shuffled": (dp.Shuffled(2), {"adjacency": ZERO_OUT}, 0.7),
-    "balls in bins": (dp.BallsInBins(2), {"steps": 1}, 0.85),
+    "shuffled": (dp.ledger.Shuffled(2), {"adjacency": ZERO_OUT}, 0.7),
+    "balls in bins": (dp.ledger.BallsInBins(2), {"steps": 1}, 0.85),
     "everything, replace-one": (dp.Everything(), {"adjacency": REPLACE_ONE}, 0.85),
 }
 
@@ -206,7 +206,7 @@ def normalised() -> Crafted:
 PATHS: dict[str, tuple[Any, dict[str, Any]]] = {
     "linear": (linear, {}),
     "linear, poisson": (linear, {"policy": dp.Poisson(0.5), "steps": 2, "trials": 8}),
-    "linear, balls in bins": (linear, {"policy": dp.BallsInBins(2), "trials": 8}),
+    "linear, balls in bins": (linear, {"policy": dp.ledger.BallsInBins(2), "trials": 8}),
     "linear, loop": (linear, {"form": "loop"}),
     "linear, small passes": (linear, {"microbatch": 37}),
     "linear, one by one": (linear, {"microbatch": 1, "trials": 2}),

@@ -16,7 +16,7 @@ import pytest
 
 import discreet as dp
 from discreet.auditing import white_box
-from discreet.auditing.white_box import independent
+from discreet.auditing.attacks.white_box import independent
 from discreet.verdict import audit
 from support.white_box import CASES, advantage, claimed_advantage, plan_of, slack, source_of
 

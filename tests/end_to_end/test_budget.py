@@ -11,7 +11,7 @@ import discreet as dp
 from discreet.ledger import RunRecord, Snapshot
 from support.examples import INFO
 
-STEP = dp.Step(dp.Poisson(0.05), dp.GaussianSum("grad", 1.0, 1.5))
+STEP = dp.ledger.Step(dp.Poisson(0.05), dp.ledger.GaussianSum("grad", 1.0, 1.5))
 LIST = dp.Budget(epsilon=1.0, delta=1e-6)
 FILTER = dp.Filter(epsilon=1.0, delta=1e-6)
 ORDERED = dp.Filter(
@@ -25,7 +25,7 @@ def steps_that_fit(path: Path, budget: dp.Budget | dp.Filter) -> int:
         fitting = ledger.fitting(INFO, STEP, 10_000)
         run = ledger.begin(INFO, [(STEP, fitting)] if fitting else [])
         taken = sum(1 for _ in run.steps(STEP, fitting)) if fitting else 0
-        with pytest.raises(dp.BudgetExceeded):
+        with pytest.raises(dp.errors.BudgetExceeded):
             run.reserve(STEP, count=1)
     return taken
 
@@ -52,7 +52,7 @@ def test_p38_a_run_that_planned_nothing_takes_all_that_fits_in_blocks_that_do_no
     assert whole > 2
     with dp.Ledger.open(tmp_path / "b.ledger", budget=ORDERED) as ledger:
         taken = 0
-        with pytest.raises(dp.BudgetExceeded):
+        with pytest.raises(dp.errors.BudgetExceeded):
             for _ in ledger.begin(INFO).steps(STEP, 10_000, block=whole - 1):
                 taken += 1
     assert charged(tmp_path / "b.ledger") == taken == whole
@@ -69,7 +69,7 @@ def _spend(path: Path) -> None:
         try:
             for _ in run.steps(STEP, 10_000, block=1):
                 pass
-        except dp.BudgetExceeded:
+        except dp.errors.BudgetExceeded:
             pass
 
 
@@ -94,7 +94,7 @@ def test_p39_a_filter_stops_earlier_than_a_list_and_states_its_whole_budget(tmp_
     filtered = steps_that_fit(tmp_path / "a.ledger", FILTER)
     assert 0 < filtered < steps_that_fit(tmp_path / "b.ledger", LIST)
     with dp.Ledger.open(tmp_path / "a.ledger", "r") as ledger:
-        with pytest.raises(dp.AccountingError):
+        with pytest.raises(dp.errors.AccountingError):
             dp.account(ledger, delta=1e-7)
         guarantee = dp.account(ledger)
     assert (guarantee.upper, guarantee.delta) == (1.0, 1e-6)

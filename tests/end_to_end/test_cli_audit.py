@@ -93,7 +93,7 @@ def tried(tmp_path_factory: pytest.TempPathFactory) -> Tried:
         folder / "chosen.ledger", budget=dp.Filter(epsilon=3.0, delta=1e-6)
     ) as ledger:
         run = ledger.begin(
-            PLAN.run_info(parameters=dp.Parameters.CHOSEN_FROM_OUTPUTS), [(PLAN.step, 1)]
+            PLAN.run_info(parameters=dp.units.Parameters.CHOSEN_FROM_OUTPUTS), [(PLAN.step, 1)]
         )
         run.reserve(PLAN.step, count=1).settle()
     white_box(PLAN, canaries=200, trials=2, source=source_of("command")).save(

@@ -13,11 +13,11 @@ import pytest
 import discreet as dp
 from discreet.accounting import hit_rate, profile_of, tier
 from discreet.auditing import Audit
-from discreet.cli.words import up
+from discreet.cli.views.words import up
 from discreet.recipes import noise_curve
 from discreet.report import Report
-from discreet.report.stamp import read_stamp
-from discreet.report.words import upward
+from discreet.report.formats.stamp import read_stamp
+from discreet.report.formats.words import upward
 from support.command import PLAN, Outcome, contents, discreet, execute, executed, make_files, many
 from support.source import ROOT
 
@@ -298,7 +298,8 @@ def make_others(folder: Path) -> None:
     with dp.Ledger.open(folder / "varied.ledger", budget=dp.Budget(plans=longer)) as ledger:
         execute(ledger, PLAN, label="[red]first[/red]")
         second = ledger.begin(
-            PLAN.run_info("second", randomness=dp.Randomness.UNSAFE_TEST_KEY), [(PLAN.step, 7)]
+            PLAN.run_info("second", randomness=dp.units.Randomness.UNSAFE_TEST_KEY),
+            [(PLAN.step, 7)],
         )
         second.reserve(PLAN.step, count=7)
         second.mark("unsafe_example")
@@ -403,7 +404,9 @@ def test_what_lies_around_the_plan_was_accounted_for(tried: Tried) -> None:
     assert len(rows) == 7
     row = rows["twice the batch"]
     assert (row["probability"], row["steps"]) == (0.02, 500)
-    step = dp.Step(dp.Poisson(0.02), dp.GaussianSum("sum", 1.0, row["noise_multiplier"]))
+    step = dp.ledger.Step(
+        dp.Poisson(0.02), dp.ledger.GaussianSum("sum", 1.0, row["noise_multiplier"])
+    )
     assert (
         row["epsilon"]
         == dp.account([(step, 500)], delta=1e-6, adjacency=dp.Adjacency.ADD_OR_REMOVE).upper

@@ -159,7 +159,9 @@ def test_p44_private_k_means_spends_what_it_declares_and_noises_empty_clusters(
     seen: list[dp.aggregation.Release] = []
     release = dp.Aggregator.release
 
-    def recorded(self: dp.Aggregator, sample: dp.Sample, records: Any) -> dp.aggregation.Release:
+    def recorded(
+        self: dp.Aggregator, sample: dp.sampling.Sample, records: Any
+    ) -> dp.aggregation.Release:
         seen.append(release(self, sample, records))
         return seen[-1]
 

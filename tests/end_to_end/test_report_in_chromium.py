@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, Page
 
 import discreet as dp
 from discreet.report import Subject
-from discreet.report.stamp import read_stamp
+from discreet.report.formats.stamp import read_stamp
 from support import browser as support
 from support.reports import DELTA, INFO, audit_of, executed, extend, ledger_of, listed, planned
 
@@ -66,10 +66,11 @@ def good(folder: Path) -> Path:
 
 def bad(folder: Path) -> Path:
     """Deviations, long names that are markup, several kinds of step."""
-    step = dp.Step(
-        dp.Poisson(0.05), [dp.GaussianSum(LONG, 1.0, 5.0), dp.GaussianSum("z" * 180, 1.0, 9.0)]
+    step = dp.ledger.Step(
+        dp.Poisson(0.05),
+        [dp.ledger.GaussianSum(LONG, 1.0, 5.0), dp.ledger.GaussianSum("z" * 180, 1.0, 9.0)],
     )
-    laplace = dp.Step(dp.Everything(), dp.LaplaceSum("grad", 1.0, 9.0))
+    laplace = dp.ledger.Step(dp.Everything(), dp.ledger.LaplaceSum("grad", 1.0, 9.0))
     ledger = ledger_of(
         (step, 30), info=replace(INFO, label=LONG), budget=listed((step, 30), (laplace, 5))
     )
@@ -117,8 +118,9 @@ class Opened:
         self.problems: list[str] = []
         self.requests: list[str] = []
         self.page: Page = chromium.new_page(
-            viewport={"width": width, "height": 900}, color_scheme=scheme
-        )  # type: ignore[arg-type]
+            viewport={"width": width, "height": 900},
+            color_scheme=scheme,  # type: ignore[arg-type]
+        )
         self.page.on("console", lambda message: self.problems.append(message.text))
         self.page.on("pageerror", lambda error: self.problems.append(str(error)))
         self.page.on("dialog", lambda dialog: self.problems.append(dialog.message))

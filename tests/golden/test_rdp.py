@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from discreet.accounting import rdp
-from discreet.accounting.leaves import FixedSizeGaussian, Gaussian, PoissonGaussian
+from discreet.accounting.costs import FixedSizeGaussian, Gaussian, PoissonGaussian
 from discreet.accounting.rdp.sampled_gaussian import log_moment
 
 STORED: dict[str, Any] = json.loads((Path(__file__).parent / "rdp.json").read_text())

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from discreet.accounting.accountant import account
-from discreet.accounting.leaves import PoissonGaussian
-from discreet.accounting.tight.group_mixture import group_epsilon
-from discreet.accounting.tight.shuffled import shuffled_lower
+from discreet.accounting.costs import PoissonGaussian
+from discreet.accounting.tight.analyses.group_mixture import group_epsilon
+from discreet.accounting.tight.analyses.shuffled import shuffled_lower
 from discreet.ledger.events import (
     BallsInBins,
     FixedSize,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from discreet.accounting.leaves import Gaussian, PoissonGaussian
+from discreet.accounting.costs import Gaussian, PoissonGaussian
 from discreet.accounting.tight import tight_delta, tight_epsilon
 
 STORED: dict[str, Any] = json.loads((Path(__file__).parent / "tight.json").read_text())

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from discreet.accounting.accountant import account
-from discreet.accounting.calibration import solve
-from discreet.accounting.leaves import PoissonGaussian
+from discreet.accounting.calibration.calibrate import solve
+from discreet.accounting.calibration.unknowns import NoiseMultiplier
+from discreet.accounting.costs import PoissonGaussian
 from discreet.accounting.tuning import PoissonTrials, TruncatedNegativeBinomial, selection_epsilon
-from discreet.accounting.unknowns import NoiseMultiplier
 from discreet.ledger.events import Everything, GaussianSum, Poisson, Step
 from discreet.units import Adjacency
 

@@ -17,31 +17,31 @@ from support.examples import INFO
 SAMPLINGS: list[dp.ledger.Sampling] = [
     dp.Everything(),
     dp.Poisson(0.02),
-    dp.TruncatedPoisson(0.02, 40, 1000),
+    dp.ledger.TruncatedPoisson(0.02, 40, 1000),
     dp.FixedSize(20, 1000),
-    dp.Shuffled(50),
-    dp.BallsInBins(50),
+    dp.ledger.Shuffled(50),
+    dp.ledger.BallsInBins(50),
 ]
 QUERIES: list[dp.ledger.Query] = [
-    dp.GaussianSum("g", 1.0, 1.3),
-    dp.LaplaceSum("g", 1.0, 4.0),
-    dp.ExponentialChoice("g", 1.0, 8.0),
-    dp.RandomizedResponse("g", 3, 0.45),
-    dp.CorrelatedGaussianSum("g", 1.0, 2.0, 1.5, rounds=10, participations=2, separation=5),
+    dp.ledger.GaussianSum("g", 1.0, 1.3),
+    dp.ledger.LaplaceSum("g", 1.0, 4.0),
+    dp.ledger.ExponentialChoice("g", 1.0, 8.0),
+    dp.ledger.RandomizedResponse("g", 3, 0.45),
+    dp.ledger.CorrelatedGaussianSum("g", 1.0, 2.0, 1.5, rounds=10, participations=2, separation=5),
 ]
 ACCOUNTANTS: list[Accountant] = ["tight", "rdp"]
 DELTA = 1e-6
 
 
-def accepted() -> Iterator[tuple[dp.Step, dp.Adjacency]]:
+def accepted() -> Iterator[tuple[dp.ledger.Step, dp.Adjacency]]:
     """Every combination that has an analysis; a refusal must be typed."""
     for sampling in SAMPLINGS:
         for query in QUERIES:
             for adjacency in dp.Adjacency:
-                step = dp.Step(sampling, query)
+                step = dp.ledger.Step(sampling, query)
                 try:
                     dp.account([(step, 1)], delta=DELTA, adjacency=adjacency, accountant="rdp")
-                except dp.AccountingError:
+                except dp.errors.AccountingError:
                     continue
                 yield step, adjacency
 
@@ -52,7 +52,7 @@ both = pytest.mark.parametrize("accountant", ACCOUNTANTS)
 
 
 def epsilon(
-    pairs: list[tuple[dp.Step, int]], adjacency: dp.Adjacency, accountant: Accountant
+    pairs: list[tuple[dp.ledger.Step, int]], adjacency: dp.Adjacency, accountant: Accountant
 ) -> tuple[float, float]:
     found = dp.account(pairs, delta=DELTA, adjacency=adjacency, accountant=accountant)
     return found.lower, found.upper
@@ -70,7 +70,7 @@ def test_enough_is_accepted_to_mean_something() -> None:
 @both
 @each
 def test_k_times_a_step_is_k_steps(
-    step: dp.Step, adjacency: dp.Adjacency, accountant: Accountant
+    step: dp.ledger.Step, adjacency: dp.Adjacency, accountant: Accountant
 ) -> None:
     """P33: a count is never dropped, whatever the event."""
     at_once = epsilon([(step, 6)], adjacency, accountant)
@@ -86,7 +86,7 @@ def test_the_order_of_events_changes_no_digit(
 ) -> None:
     mixture = [(step, count) for count, (step, its) in enumerate(ACCEPTED, 1) if its is adjacency]
     mixture = [
-        pair for pair in mixture if not isinstance(pair[0].sampling, dp.BallsInBins)
+        pair for pair in mixture if not isinstance(pair[0].sampling, dp.ledger.BallsInBins)
     ]  # slow in company
     expected = epsilon(mixture, adjacency, accountant)
     for seed in range(3):
@@ -97,7 +97,7 @@ def test_the_order_of_events_changes_no_digit(
 @both
 @each
 def test_replaying_a_ledger_says_what_the_live_steps_said(
-    step: dp.Step, adjacency: dp.Adjacency, accountant: Accountant, tmp_path: Path
+    step: dp.ledger.Step, adjacency: dp.Adjacency, accountant: Accountant, tmp_path: Path
 ) -> None:
     with dp.Ledger.open(tmp_path / "a.ledger") as ledger:
         run = ledger.begin(replace(INFO, groups=step.groups, adjacency=adjacency), [(step, 7)])
@@ -116,7 +116,7 @@ def test_replaying_a_ledger_says_what_the_live_steps_said(
 
 
 @each
-def test_tight_is_never_above_renyi(step: dp.Step, adjacency: dp.Adjacency) -> None:
+def test_tight_is_never_above_renyi(step: dp.ledger.Step, adjacency: dp.Adjacency) -> None:
     for count in (1, 50):
         lower, upper = epsilon([(step, count)], adjacency, "tight")
         assert lower <= upper <= epsilon([(step, count)], adjacency, "rdp")[1]
@@ -126,7 +126,7 @@ def test_the_number_of_threads_changes_no_digit() -> None:
     script = (
         "import discreet as dp\n"
         "for q, z, k in ((.01, 1., 10_000), (1e-3, .7, 200), (.2, 3., 1000)):\n"
-        "    g = dp.account([(dp.Step(dp.Poisson(q), dp.GaussianSum('g', 1, z)), k)], delta=1e-7,\n"
+        "    g = dp.account([(dp.ledger.Step(dp.Poisson(q), dp.ledger.GaussianSum('g', 1, z)), k)], delta=1e-7,\n"
         "                   adjacency=dp.Adjacency.ADD_OR_REMOVE)\n"
         "    print(g.lower.hex(), g.upper.hex(), g.estimate.hex())\n"
     )

@@ -18,8 +18,8 @@ import pytest
 
 import discreet as dp
 from discreet.accounting import account, odometer
+from discreet.accounting.costs import Gaussian
 from discreet.accounting.filters import GaussianFilter, choose_filter
-from discreet.accounting.leaves import Gaussian
 from discreet.accounting.normalise import normalise
 from discreet.accounting.tight import tight_epsilon
 from discreet.errors import BudgetExceeded

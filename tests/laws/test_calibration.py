@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from discreet.accounting.calibration import Calibration, solve
-from discreet.accounting.unknowns import (
+from discreet.accounting.calibration.calibrate import Calibration, solve
+from discreet.accounting.calibration.unknowns import (
     ExpectedBatchSize,
     GroupNoise,
     NoiseMultiplier,

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import discreet as dp
-from discreet.ledger.store import Store
+from discreet.ledger.storage.store import Store
 from support import damage, edits
 from support.damage import Undetected
 from support.victims import FIRST, INFO
@@ -50,7 +50,7 @@ def test_the_same_test_notices_a_ledger_without_a_chain(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The named wrong implementation: rows without digests."""
-    monkeypatch.setattr("discreet.ledger.book.follow", lambda digest, body: b"")
+    monkeypatch.setattr("discreet.ledger.storage.book.follow", lambda digest, body: b"")
     monkeypatch.setattr("discreet.ledger.journal.follow", lambda digest, body: b"")
     monkeypatch.setattr(damage, "SCHEMA_1_NAMES", ())  # whose digests are real ones
     with pytest.raises(Undetected):
@@ -60,8 +60,8 @@ def test_the_same_test_notices_a_ledger_without_a_chain(
 def test_the_same_test_notices_an_error_that_has_no_name(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("discreet.ledger.store._PASSING", set())
-    monkeypatch.setattr("discreet.ledger.store.LedgerCorrupt", sqlite3.DatabaseError)
+    monkeypatch.setattr("discreet.ledger.storage.store._PASSING", set())
+    monkeypatch.setattr("discreet.ledger.storage.store.LedgerCorrupt", sqlite3.DatabaseError)
     with pytest.raises(Undetected, match="Error"):
         damage.campaign(tmp_path, 100, seed=1, parts=("file",))
 
@@ -93,7 +93,9 @@ def test_a_file_that_was_put_back_is_seen_by_whoever_kept_a_head(
     with dp.Ledger.open(path, "r") as ledger:
         assert ledger.snapshot().steps == 1  # whole, and says less than was released
         ledger.verify(first)
-        with pytest.raises(dp.LedgerCorrupt, match="another ledger, or its history was rewritten"):
+        with pytest.raises(
+            dp.errors.LedgerCorrupt, match="another ledger, or its history was rewritten"
+        ):
             ledger.verify(second)
 
 
@@ -106,7 +108,7 @@ def test_a_copy_that_went_on_elsewhere_is_seen_by_whoever_kept_its_head(
     for ledger_path, own, other in ((path, here, there), (tmp_path / "copy", there, here)):
         with dp.Ledger.open(ledger_path, "r") as ledger:
             ledger.verify(common).verify(own)
-            with pytest.raises(dp.LedgerCorrupt, match="never had it"):
+            with pytest.raises(dp.errors.LedgerCorrupt, match="never had it"):
                 ledger.verify(other)
 
 
@@ -132,7 +134,10 @@ def test_rows_cut_off_with_their_head_are_seen_by_whoever_kept_one(path: Path) -
     connection.commit()
     connection.executescript(";".join(triggers) + ";")
     connection.close()
-    with dp.Ledger.open(path, "r") as ledger, pytest.raises(dp.LedgerCorrupt, match="never had it"):
+    with (
+        dp.Ledger.open(path, "r") as ledger,
+        pytest.raises(dp.errors.LedgerCorrupt, match="never had it"),
+    ):
         ledger.verify(first).verify(second)
 
 
@@ -160,5 +165,5 @@ def test_a_journal_that_was_kept_puts_the_file_back_and_is_seen_too(
     )  # as a commit begins it
     with dp.Ledger.open(path, "r") as ledger:
         assert ledger.snapshot().steps == 1
-        with pytest.raises(dp.LedgerCorrupt, match="never had it"):
+        with pytest.raises(dp.errors.LedgerCorrupt, match="never had it"):
             ledger.verify(first).verify(second)

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import discreet as dp
-from discreet.ledger.codec import decode, encode
-from discreet.ledger.rows import Began, Reserved
+from discreet.ledger.storage.codec import decode, encode
+from discreet.ledger.storage.rows import Began, Reserved
 from support.strategies import event_arguments, infos, queries, samplings, steps, wholes
 
 
 @given(steps, wholes)
-def test_codec_round_trip_of_every_step(step: dp.Step, count: int) -> None:
+def test_codec_round_trip_of_every_step(step: dp.ledger.Step, count: int) -> None:
     row = Reserved(1, step, count)
     back = decode(encode(row), 0)
     assert back == row
@@ -25,7 +25,7 @@ def test_codec_round_trip_of_every_step(step: dp.Step, count: int) -> None:
 
 
 @given(infos)
-def test_codec_round_trip_of_every_run(info: dp.RunInfo) -> None:
+def test_codec_round_trip_of_every_run(info: dp.ledger.RunInfo) -> None:
     row = Began(info, (("python", "3.11"),), "now")
     assert decode(encode(row), 0) == row
 
@@ -52,17 +52,17 @@ def test_numpy_and_python_numbers_make_equal_events(event: Any, data: st.DataObj
 
 
 @given(steps, steps)
-def test_equality_and_hash_agree_with_the_bytes(one: dp.Step, two: dp.Step) -> None:
+def test_equality_and_hash_agree_with_the_bytes(one: dp.ledger.Step, two: dp.ledger.Step) -> None:
     same_bytes = encode(Reserved(1, one, 1)) == encode(Reserved(1, two, 1))
     assert (one == two) == same_bytes
     assert one != two or hash(one) == hash(two)
 
 
 @given(steps, st.randoms(use_true_random=False))
-def test_the_order_of_queries_never_matters(step: dp.Step, random: Any) -> None:
+def test_the_order_of_queries_never_matters(step: dp.ledger.Step, random: Any) -> None:
     shuffled = list(step.queries)
     random.shuffle(shuffled)
-    assert dp.Step(step.sampling, shuffled) == step
+    assert dp.ledger.Step(step.sampling, shuffled) == step
 
 
 @given(
@@ -78,6 +78,6 @@ def test_one_bad_number_anywhere_is_refused(event: Any, bad: float, data: st.Dat
     arguments[data.draw(st.sampled_from(numbers))] = bad
     try:
         type(event)(*arguments)
-    except dp.ParameterError:
+    except dp.errors.ParameterError:
         return
     raise AssertionError(f"{type(event).__name__}{tuple(arguments)} was accepted")

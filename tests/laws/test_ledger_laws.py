@@ -24,12 +24,12 @@ class Histories(RuleBasedStateMachine):
         self.path = Path(self.folder.name) / "a.ledger"
         self.ledger = roomy_ledger(self.path)
         self.run = self.ledger.begin(INFO)
-        self.leases: list[tuple[dp.Step, dp.Lease, int]] = []
+        self.leases: list[tuple[dp.ledger.Step, dp.ledger.Lease, int]] = []
         self.taken = {STEP: 0, OTHER_STEP: 0}
         self.reserved_and_open = {STEP: 0, OTHER_STEP: 0}
 
     @rule(step=st.sampled_from([STEP, OTHER_STEP]), count=st.integers(1, 5))
-    def reserve(self, step: dp.Step, count: int) -> None:
+    def reserve(self, step: dp.ledger.Step, count: int) -> None:
         self.leases.append((step, self.run.reserve(step, count=count), count))
         self.reserved_and_open[step] += count
 

@@ -76,7 +76,7 @@ def test_p41_what_ran_is_charged_and_not_what_was_planned(taken: int) -> None:
     batches.close()  # type: ignore[attr-defined]
     (charge,) = ledger.charges()
     assert (charge.count, charge.unsettled) == (taken, 0)
-    with pytest.raises(dp.SampleMisuse):
+    with pytest.raises(dp.errors.SampleMisuse):
         next(run.batches(data()))
 
 

@@ -709,9 +709,9 @@ def test_t13_settings_for_shorter_formats_are_refused_whichever_way_they_were_ma
         list(Engine(nn.Linear(4, 3)).passes(squares, ordinary(), RECORDS, RECORDS))
     monkeypatch.delenv("ONEDNN_DEFAULT_FPMATH_MODE")
     with (
-        _setting(torch.backends.mkldnn.matmul, "fp32_precision", "bf16"),
+        _setting(torch.backends.mkldnn.matmul, "fp32_precision", "bf16"),  # type: ignore[attr-defined]
         pytest.raises(NumericsError, match="mkldnn"),
-    ):  # type: ignore[attr-defined]
+    ):
         list(Engine(nn.Linear(4, 3)).passes(squares, ordinary(), RECORDS, RECORDS))
 
 

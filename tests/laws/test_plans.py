@@ -85,8 +85,8 @@ def test_p45_p46_junk_anywhere_in_a_file_is_a_parameter_error_or_another_plan(
     try:
         changed = dp.Plan.from_json(json.dumps(table))
     except (
-        dp.ParameterError,
-        dp.NumericsError,
+        dp.errors.ParameterError,
+        dp.errors.NumericsError,
     ):  # the latter for numbers whose products no float64 holds
         return
     assert dp.Plan.from_json(changed.to_json()) == changed
@@ -104,21 +104,21 @@ def test_p45_a_key_too_many_or_too_few_is_refused(plan: dp.Plan, data: st.DataOb
             tables.append(inner)
     chosen = data.draw(st.sampled_from(tables))
     chosen["epsilom"] = 1
-    with pytest.raises(dp.ParameterError):
+    with pytest.raises(dp.errors.ParameterError):
         dp.Plan.from_json(json.dumps(table))
     del chosen["epsilom"]
     missing = data.draw(
         st.sampled_from(sorted(set(chosen) - {"leaves", "target", "rows_per_unit"}))
     )
     del chosen[missing]
-    with pytest.raises(dp.ParameterError):
+    with pytest.raises(dp.errors.ParameterError):
         dp.Plan.from_json(json.dumps(table))
 
 
 @given(st.text() | st.binary().map(lambda raw: raw.decode("latin-1")))
 def test_text_that_is_no_plan_is_a_parameter_error(source: str) -> None:
     for read in (dp.Plan.from_toml, dp.Plan.from_json):
-        with pytest.raises(dp.ParameterError):
+        with pytest.raises(dp.errors.ParameterError):
             read(source)
 
 
@@ -150,7 +150,7 @@ def test_p34_the_folded_multiplier_is_the_one_asked_for(
     )
     assert noise * (1 - 1e-15) <= plan.noise_multiplier <= noise * (1 + 1e-13)
     assert plan.noise_multiplier == folded_noise_multiplier(
-        [q for q in plan.step.queries if isinstance(q, dp.GaussianSum)]
+        [q for q in plan.step.queries if isinstance(q, dp.ledger.GaussianSum)]
     )
 
 

@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from discreet.accounting import account, rdp
+from discreet.accounting.costs import BoundedRange, Gaussian, Laplace, Leaf, PoissonGaussian
 from discreet.accounting.gaussian import fold, gaussian_delta, gaussian_epsilon
-from discreet.accounting.leaves import BoundedRange, Gaussian, Laplace, Leaf, PoissonGaussian
 from discreet.accounting.normalise import normalise
 from discreet.accounting.tight import tight_delta, tight_epsilon
-from discreet.accounting.tight.bracket import delta_bracket, epsilon_bracket
-from discreet.accounting.tight.directions import directions
-from discreet.accounting.tight.pair import Problem
-from discreet.accounting.tight.poisson import PoissonRemove
+from discreet.accounting.tight.analyses.poisson import PoissonRemove
+from discreet.accounting.tight.analyses.registry import directions
+from discreet.accounting.tight.lattice.bracket import delta_bracket, epsilon_bracket
+from discreet.accounting.tight.lattice.pair import Problem
 from discreet.ledger.events import Everything, GaussianSum, LaplaceSum, Poisson, Step
 from discreet.units import Adjacency
 

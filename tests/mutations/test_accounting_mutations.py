@@ -11,9 +11,9 @@ import pytest
 import discreet as dp
 from discreet import budget
 from discreet.accounting import accountant, normalise, sources
-from discreet.accounting.leaves import Gaussian, PoissonGaussian
+from discreet.accounting.costs import Gaussian, PoissonGaussian
 from discreet.accounting.tight import accountant as tight
-from discreet.accounting.tight import directions
+from discreet.accounting.tight.analyses import registry as directions
 from discreet.ledger import Snapshot, Terms
 from discreet.ledger.folding import folded_noise_multiplier
 from support.mutations import Mutation, assert_caught, by_name, replaced
@@ -63,7 +63,7 @@ def shuffled_as_poisson(monkeypatch: pytest.MonkeyPatch) -> None:
     right = normalise._sampled
 
     def wrong(sampling: Any, noise: float, adjacency: dp.Adjacency) -> Any:
-        if isinstance(sampling, dp.Shuffled):
+        if isinstance(sampling, dp.ledger.Shuffled):
             return PoissonGaussian(1.0 / sampling.batches, noise)
         return right(sampling, noise, adjacency)
 
@@ -95,9 +95,13 @@ def each_kind_by_its_own_rule(self: budget._Rules, snapshot: Snapshot) -> None:
     """The filter admits what was chosen from outputs, the tight accountant what was fixed, as if
     neither knew the other.
     """
-    fixed = [run for run in snapshot.runs if run.info.parameters is dp.Parameters.FIXED_IN_ADVANCE]
+    fixed = [
+        run for run in snapshot.runs if run.info.parameters is dp.units.Parameters.FIXED_IN_ADVANCE
+    ]
     chosen = [
-        run for run in snapshot.runs if run.info.parameters is not dp.Parameters.FIXED_IN_ADVANCE
+        run
+        for run in snapshot.runs
+        if run.info.parameters is not dp.units.Parameters.FIXED_IN_ADVANCE
     ]
     if chosen:
         RIGHT_ADMIT(self, replace(snapshot, runs=tuple(chosen)))

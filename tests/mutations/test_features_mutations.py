@@ -62,7 +62,7 @@ def without_noise(engine: type) -> Any:
     def patch(monkeypatch: pytest.MonkeyPatch) -> None:
         right = engine.release  # type: ignore[attr-defined]
 
-        def wrong(self: Any, sample: dp.Sample, records: Any) -> Any:
+        def wrong(self: Any, sample: dp.sampling.Sample, records: Any) -> Any:
             with pytest.MonkeyPatch.context() as inner:
                 inner.setattr(GaussianNoise, "add_to", lambda self, integers: None)
                 return right(self, sample, records)
@@ -122,7 +122,7 @@ MUTATIONS = [
     ),
     Mutation(
         "P16 a sample of second moments released twice",
-        replaced(dp.Sample, "spend", lambda self: None),
+        replaced(dp.sampling.Sample, "spend", lambda self: None),
         f"{UNIT}::test_p16_a_sample_is_released_once",
     ),
     Mutation(

@@ -12,8 +12,9 @@ import pytest
 
 import discreet as dp
 from discreet import _process, _validate
-from discreet.ledger import RunRecord, Snapshot, book, decisions, store
+from discreet.ledger import RunRecord, Snapshot, decisions
 from discreet.ledger.journal import Journal
+from discreet.ledger.storage import book, store
 from support.mutations import Mutation, assert_caught, by_name, replaced
 
 DAMAGE = "laws/test_damage.py"
@@ -38,7 +39,7 @@ def records(count: Callable[[int, int], int]) -> Callable[[Any, int], RunRecord]
     return wrong
 
 
-def take_without_limit(self: dp.Lease) -> int:
+def take_without_limit(self: dp.ledger.Lease) -> int:
     self._taken += 1
     return self._taken - 1
 
@@ -99,7 +100,7 @@ MUTATIONS = [
     ),
     Mutation(
         "P41 a lease gives more than was charged",
-        replaced(dp.Lease, "take", take_without_limit),
+        replaced(dp.ledger.Lease, "take", take_without_limit),
         f"{LEDGER}::test_a_lease_gives_no_more_than_was_reserved",
     ),
     Mutation(
@@ -109,7 +110,7 @@ MUTATIONS = [
     ),
     Mutation(
         "P20 a lease can be copied",
-        replaced(dp.Lease, "__reduce_ex__", object.__reduce_ex__),
+        replaced(dp.ledger.Lease, "__reduce_ex__", object.__reduce_ex__),
         f"{LEDGER}::test_p20_a_lease_a_run_and_a_handle_cannot_be_copied",
     ),
     Mutation(

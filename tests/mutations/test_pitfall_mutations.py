@@ -16,8 +16,8 @@ from torch import Tensor
 import discreet as dp
 from discreet.accounting import composition
 from discreet.accounting.tight import accountant as tight
-from discreet.accounting.tight import bracket
-from discreet.accounting.tight.compose import compose
+from discreet.accounting.tight.lattice import bracket
+from discreet.accounting.tight.lattice.compose import compose
 from discreet.aggregation.aggregator import Aggregator
 from discreet.plan import vocabulary
 from discreet.randomness import gaussian
@@ -43,9 +43,10 @@ def hook_left_behind(self: PrivateRun, loss: Any, batch: Any) -> Any:
 
 
 def halved(right: Any) -> Any:
-    def wrong(self: dp.Ledger) -> tuple[dp.Charge, ...]:
+    def wrong(self: dp.Ledger) -> tuple[dp.ledger.Charge, ...]:
         return tuple(
-            dp.Charge(one.run, one.step, -(-one.count // 2), one.unsettled) for one in right(self)
+            dp.ledger.Charge(one.run, one.step, -(-one.count // 2), one.unsettled)
+            for one in right(self)
         )
 
     return wrong
@@ -173,7 +174,7 @@ MUTATIONS = [
     ),
     Mutation(
         "P41 the plan is charged and not the run",
-        replaced(dp.Lease, "settle_with", lambda self, write: write(None)),
+        replaced(dp.ledger.Lease, "settle_with", lambda self, write: write(None)),
         f"{RUN}::test_p41_what_ran_is_charged_and_not_what_was_planned[3]",
     ),
     Mutation(

@@ -9,26 +9,23 @@ from jinja2 import Environment, FileSystemLoader
 import discreet as dp
 from discreet.accounting import tight
 from discreet.ledger import RunRecord, Snapshot
-from discreet.report import (
-    assumptions,
-    checklist,
-    compose,
-    curves,
-    deviations,
-    facts,
-    headline,
-    markdown,
-    page,
-)
-from discreet.report.document import Item
+from discreet.report import layout as compose
+from discreet.report.facts import curves
+from discreet.report.facts import gathered as facts
+from discreet.report.formats import markdown, page
+from discreet.report.formats.document import Item
+from discreet.report.sections import assumptions, checklist, deviations, headline
 from support.mutations import Mutation, Patch, assert_caught, by_name, replaced
 
-CHECKLIST = "unit/report/test_checklist.py"
-DEVIATIONS = "unit/report/test_deviations.py"
-PAGE = "unit/report/test_page.py"
+CHECKLIST = "unit/report/sections/test_checklist.py"
+DEVIATIONS = "unit/report/sections/test_deviations.py"
+PAGE = "unit/report/formats/test_page.py"
 REPORT = "unit/report/test_report.py"
 
-EVERY_ITEM = "unit/report/test_checklist.py::test_p48_every_item_of_the_checklist_is_answered[Everything()-Adjacency.ADD_OR_REMOVE]"
+EVERY_ITEM = (
+    "unit/report/sections/test_checklist.py::test_p48_every_item_of_the_checklist_is_answered"
+    "[Everything()-Adjacency.ADD_OR_REMOVE]"
+)
 RIGHT_CLAIM = headline.claim
 RIGHT_UPPER = tight.tight_upper
 
@@ -148,7 +145,7 @@ MUTATIONS = [
     ),
     Mutation(
         "without amplification a pushed-out record is forgotten",
-        replaced(curves, "_known", lambda step, _: dp.Step(dp.Everything(), step.queries)),
+        replaced(curves, "_known", lambda step, _: dp.ledger.Step(dp.Everything(), step.queries)),
         f"{REPORT}::test_without_amplification_a_full_truncated_sample_changes_in_two_records",
     ),
     Mutation(

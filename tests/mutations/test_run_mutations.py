@@ -32,7 +32,7 @@ BUDGETS = "end_to_end/test_budget.py"
 def a_resumed_run_is_not_charged(monkeypatch: pytest.MonkeyPatch) -> None:
     right = Run.steps
 
-    def wrong(self: Run, step: dp.Step, total: int, **options: Any) -> Iterator[int]:
+    def wrong(self: Run, step: dp.ledger.Step, total: int, **options: Any) -> Iterator[int]:
         seen = self._ledger.snapshot().charged().get(step, 0)
         return iter(range(total)) if seen else right(self, step, total, **options)
 
@@ -48,7 +48,7 @@ def a_run_commits_to_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def a_whole_block_or_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(
-        self: Run, step: dp.Step, total: int, block: int | None, *, then_end: bool
+        self: Run, step: dp.ledger.Step, total: int, block: int | None, *, then_end: bool
     ) -> Iterator[int]:
         taken = 0
         while taken < total:

@@ -8,13 +8,13 @@ import numpy as np
 
 import discreet as dp
 from discreet.ledger import Snapshot, decisions
-from discreet.report import facts
+from discreet.report.facts import gathered as facts
 from discreet.tuning import Private, clipping, score, sweep
 from support.mutations import Mutation, assert_caught, by_name, replaced
 
 PRIVATE = "unit/tuning/test_private.py"
 TERMS = "unit/tuning/test_terms.py"
-TUNED = "unit/report/test_tuned.py"
+TUNED = "unit/report/sections/test_tuned.py"
 RIGHT_PLAN = score.score_plan
 
 
@@ -45,7 +45,7 @@ MUTATIONS = [
     ),
     Mutation(
         "P39 scores are declared as fixed in advance under a filter",
-        replaced(Private, "parameters", property(lambda _: dp.Parameters.FIXED_IN_ADVANCE)),
+        replaced(Private, "parameters", property(lambda _: dp.units.Parameters.FIXED_IN_ADVANCE)),
         f"{PRIVATE}::test_every_trial_and_every_score_is_charged_to_the_ledger",
     ),
     Mutation(

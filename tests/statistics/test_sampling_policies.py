@@ -16,23 +16,23 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import pytest
 
-from discreet.accounting.leaves import (
+from discreet.accounting.costs import (
     BallsInBinsGaussian,
     FixedSizeGaussian,
     PoissonGaussian,
     TruncatedPoissonGaussian,
 )
-from discreet.accounting.tight.balls_in_bins import balls_in_bins_directions
-from discreet.accounting.tight.bracket import delta_bracket
-from discreet.accounting.tight.fixed_size import fixed_size_directions
-from discreet.accounting.tight.group_mixture import group_directions
-from discreet.accounting.tight.pair import Problem
-from discreet.accounting.tight.poisson import PoissonRemove
-from discreet.accounting.tight.truncated import truncated_directions
+from discreet.accounting.tight.analyses.balls_in_bins import balls_in_bins_directions
+from discreet.accounting.tight.analyses.fixed_size import fixed_size_directions
+from discreet.accounting.tight.analyses.group_mixture import group_directions
+from discreet.accounting.tight.analyses.poisson import PoissonRemove
+from discreet.accounting.tight.analyses.truncated import truncated_directions
+from discreet.accounting.tight.lattice.bracket import delta_bracket
+from discreet.accounting.tight.lattice.pair import Problem
 
 if TYPE_CHECKING:
-    from discreet.accounting.tight._rounding import FloatArray
-    from discreet.accounting.tight.direction import Direction
+    from discreet.accounting.tight.interface import Direction
+    from discreet.accounting.tight.rounding import FloatArray
 
 Law: TypeAlias = Sequence[
     tuple[float, tuple[float, ...]]

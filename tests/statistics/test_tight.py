@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from discreet.accounting.leaves import Laplace, Leaf, PoissonGaussian
+from discreet.accounting.costs import Laplace, Leaf, PoissonGaussian
 from discreet.accounting.tight import tight_delta
-from discreet.accounting.tight.bracket import delta_bracket
-from discreet.accounting.tight.directions import directions
-from discreet.accounting.tight.pair import Problem
+from discreet.accounting.tight.analyses.registry import directions
+from discreet.accounting.tight.lattice.bracket import delta_bracket
+from discreet.accounting.tight.lattice.pair import Problem
 
 ALPHA = 1e-6
 N = 400_000

@@ -32,10 +32,10 @@ def plausible(
     """Whether the scores could be those of half right answers with the noise that is stated."""
     keys = iter(range(SCORES))
 
-    class Fixed(dp.Source):
+    class Fixed(dp.randomness.Source):
         @classmethod
-        def system(cls) -> dp.Source:
-            return dp.Source.unsafe_test_key(next(keys).to_bytes(32, "big"))
+        def system(cls) -> dp.randomness.Source:
+            return dp.randomness.Source.unsafe_test_key(next(keys).to_bytes(32, "big"))
 
     monkeypatch.setattr(session, "Source", Fixed)
     monkeypatch.setattr(

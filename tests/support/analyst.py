@@ -44,8 +44,8 @@ from discreet.ledger import (
     Terms,
     decisions,
 )
-from discreet.ledger.rows import Began, Held, Reserved
 from discreet.ledger.snapshot import RunRecord
+from discreet.ledger.storage.rows import Began, Held, Reserved
 from discreet.ledger.terms import Planned
 from discreet.units import Adjacency, Numerics, Parameters, Randomness, Unit
 

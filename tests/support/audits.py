@@ -20,9 +20,9 @@ from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
 import discreet as dp
-from discreet.accounting.tradeoff import profile_of
-from discreet.auditing.intervals import highest_rate
-from discreet.auditing.learned import wrong_guesses
+from discreet.accounting.meaning.tradeoff import profile_of
+from discreet.auditing.estimators.intervals import highest_rate
+from discreet.auditing.estimators.learned import wrong_guesses
 from discreet.canaries import Canaries, Likelihood, Scores
 from discreet.training import GradientCanaries, PrivateRun
 from discreet.training.factors.forms import Chooser
@@ -35,9 +35,9 @@ DATA = 20
 WIDTH = 64
 
 
-def source(key: bytes = KEY) -> dp.Source:
+def source(key: bytes = KEY) -> dp.randomness.Source:
     """The same bits in every run of a test."""
-    return dp.Source.unsafe_test_key(key)
+    return dp.randomness.Source.unsafe_test_key(key)
 
 
 class Refuted(AssertionError):

@@ -20,7 +20,7 @@ from support.source import ROOT
 NOTICED = (
     AssertionError,
     pytest.fail.Exception,
-    dp.DiscreetError,
+    dp.errors.DiscreetError,
 )  # the last: a guard may be faster than the test
 QUIET = (
     "cacheprovider",

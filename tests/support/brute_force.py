@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from discreet.accounting.tight._rounding import FloatArray
-from discreet.accounting.tight.direction import Direction
+from discreet.accounting.tight.interface import Direction
+from discreet.accounting.tight.rounding import FloatArray
 
 Law = Sequence[tuple[float, float]]  # (weight, mean) of each Gaussian
 

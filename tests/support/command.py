@@ -121,7 +121,7 @@ def make_files(folder: Path) -> None:
         folder / "chosen.ledger", budget=dp.Filter(epsilon=3.0, delta=1e-6)
     ) as ledger:
         run = ledger.begin(
-            PLAN.run_info(parameters=dp.Parameters.CHOSEN_FROM_OUTPUTS), [(PLAN.step, 3)]
+            PLAN.run_info(parameters=dp.units.Parameters.CHOSEN_FROM_OUTPUTS), [(PLAN.step, 3)]
         )
         run.reserve(PLAN.step, count=3)
     dp.Ledger.open(folder / "empty.ledger").close()

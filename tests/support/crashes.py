@@ -25,7 +25,7 @@ from typing import Any
 
 import discreet as dp
 from discreet.ledger import Lease, Ledger, Rule, RunRecord, Snapshot
-from discreet.ledger.store import Store
+from discreet.ledger.storage.store import Store
 from support import victims
 from support.killing import AT_RANDOM, POINTS, Life, Point, Stage, Victim, wait_for
 from support.victims import KINDS, Kind, Place
@@ -152,7 +152,7 @@ class Case:
         try:
             with Ledger.open(self.path, "r") as ledger:
                 snapshot = ledger.verify(self.head).snapshot()
-        except dp.LedgerError as damage:
+        except dp.errors.LedgerError as damage:
             self.wrong(f"damaged: {damage}")
             return None
         self.head = snapshot.head
@@ -173,13 +173,15 @@ class Case:
             self.wrong(f"{place.label}, which nobody killed: {tallies[place.label]}")
 
     def _compare_runs(self, place: Place, runs: list[RunRecord]) -> Tally:
-        charged: Counter[dp.Step] = Counter()
+        charged: Counter[dp.ledger.Step] = Counter()
         for run in runs:
             charged.update(dict(run.charged))
         unsettled = sum(count for run in runs for _, count in run.unsettled)
         return self._tally(place, charged, unsettled)
 
-    def _tally(self, place: Place, charged: dict[dp.Step, int], unsettled: int | None) -> Tally:
+    def _tally(
+        self, place: Place, charged: dict[dp.ledger.Step, int], unsettled: int | None
+    ) -> Tally:
         released = self._steps(place, "released")
         total = Tally(released=sum(released.values()), charged=sum(charged.values()))
         total.under = sum(max(0, count - charged.get(step, 0)) for step, count in released.items())
@@ -204,7 +206,7 @@ class Case:
         if epsilons and snapshot.steps > victims.most_steps(self.kind, max(epsilons)):
             self.wrong(f"{snapshot.steps} steps within epsilon {max(epsilons)}")
 
-    def _steps(self, place: Place, name: str) -> Counter[dp.Step]:
+    def _steps(self, place: Place, name: str) -> Counter[dp.ledger.Step]:
         witnessed = place.witnessed(name)
         return Counter({step: witnessed.count(letter) for letter, step in self.kind.steps.items()})
 
@@ -396,7 +398,9 @@ def _result(folder: Path, number: int) -> Path:
 def _charge_after_the_release() -> None:
     right = Ledger.reserve
 
-    def late(self: Ledger, run: int, step: dp.Step, count: int, **_: object) -> tuple[int, Lease]:
+    def late(
+        self: Ledger, run: int, step: dp.ledger.Step, count: int, **_: object
+    ) -> tuple[int, Lease]:
         def charge(taken: int) -> None:
             right(self, run, step, max(taken, 1), spelled_out_in=None)[1].settle()
 

@@ -10,8 +10,9 @@ from itertools import cycle, islice
 from pathlib import Path
 
 import discreet as dp
-from discreet.ledger import Ledger, Snapshot, exchange
-from discreet.ledger.codec import SCHEMA
+from discreet.ledger import Ledger, Snapshot
+from discreet.ledger.storage import exchange
+from discreet.ledger.storage.codec import SCHEMA
 from support import edits
 from support.victims import DELTA, FIRST, INFO, SECOND
 
@@ -28,9 +29,9 @@ __all__ = [
 SCHEMA_1 = Path(__file__).parents[1] / "data" / "schema1"
 SCHEMA_1_NAMES: tuple[str, ...] = ("two_runs", "marked")
 NAMED = (
-    dp.LedgerCorrupt,
-    dp.LedgerUnavailable,
-    dp.LedgerNotFound,
+    dp.errors.LedgerCorrupt,
+    dp.errors.LedgerUnavailable,
+    dp.errors.LedgerNotFound,
 )  # UnknownEvent is a LedgerCorrupt
 
 
@@ -285,7 +286,9 @@ def _in_turn(parts: tuple[str, ...]) -> Iterator[Damage]:
     return cycle([*kinds, *3 * bits])
 
 
-def judge(path: Path, original: Original, damage: Damage, where: str) -> dp.LedgerError | None:
+def judge(
+    path: Path, original: Original, damage: Damage, where: str
+) -> dp.errors.LedgerError | None:
     """The error that names the damage; None if the ledger says in every field what it said.
 
     Raises:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from discreet.ledger import store
+from discreet.ledger.storage import store
 
 __all__ = [
     "EDITS_OF_BYTES",

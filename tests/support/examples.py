@@ -6,24 +6,25 @@ from pathlib import Path
 import discreet as dp
 from discreet.ledger import RunRecord, Snapshot
 
-INFO = dp.RunInfo(
+INFO = dp.ledger.RunInfo(
     unit=dp.Unit.EXAMPLE,
     adjacency=dp.Adjacency.ADD_OR_REMOVE,
     groups=("grad", "metric"),
     numerics=dp.Numerics.IDEALISED,
-    randomness=dp.Randomness.SYSTEM,
-    parameters=dp.Parameters.FIXED_IN_ADVANCE,
+    randomness=dp.units.Randomness.SYSTEM,
+    parameters=dp.units.Parameters.FIXED_IN_ADVANCE,
     label="example",
 )
-STEP = dp.Step(dp.Poisson(0.01), [dp.GaussianSum("grad", 1.0, 1.1)])
-OTHER_STEP = dp.Step(
-    dp.Poisson(0.01), [dp.GaussianSum("grad", 1.0, 1.1), dp.GaussianSum("metric", 1.0, 40.0)]
+STEP = dp.ledger.Step(dp.Poisson(0.01), [dp.ledger.GaussianSum("grad", 1.0, 1.1)])
+OTHER_STEP = dp.ledger.Step(
+    dp.Poisson(0.01),
+    [dp.ledger.GaussianSum("grad", 1.0, 1.1), dp.ledger.GaussianSum("metric", 1.0, 40.0)],
 )
-METRIC_STEP = dp.Step(dp.Everything(), dp.LaplaceSum("metric", 1.0, 2.0))
+METRIC_STEP = dp.ledger.Step(dp.Everything(), dp.ledger.LaplaceSum("metric", 1.0, 2.0))
 PLENTY = ((STEP, 100_000), (OTHER_STEP, 1_000), (METRIC_STEP, 100))
 
 
-def list_of(*planned: tuple[dp.Step, int]) -> dp.Budget:
+def list_of(*planned: tuple[dp.ledger.Step, int]) -> dp.Budget:
     """A list of these steps without a budget, whichever run takes them."""
     return dp.Budget(plans=Snapshot(runs=(RunRecord(info=INFO, charged=planned),)))
 
@@ -63,6 +64,6 @@ def varied_ledger(path: Path | None = None) -> dp.Ledger:
     return ledger
 
 
-def counts(ledger: dp.Ledger) -> dict[tuple[str, dp.Step], int]:
+def counts(ledger: dp.Ledger) -> dict[tuple[str, dp.ledger.Step], int]:
     """Charged steps by run label and step: what a cost is computed from."""
     return {(charge.run.label, charge.step): charge.count for charge in ledger.charges()}

@@ -23,9 +23,10 @@ from typing import Any
 from discreet import _files
 from discreet.aggregation import Aggregator
 from discreet.aggregation.session import Session
-from discreet.ledger import Ledger, Run, store
+from discreet.ledger import Ledger, Run
 from discreet.ledger.lease import Lease
-from discreet.ledger.store import Store
+from discreet.ledger.storage import store
+from discreet.ledger.storage.store import Store
 
 __all__ = [
     "AT_RANDOM",

@@ -25,7 +25,7 @@ MECHANISMS: dict[str, Any] = {
     "by dimension": dp.Split(1.0, 1.3, clip="by dimension", noise="by dimension"),
     "groups": dp.Groups({"a": dp.Gaussian(3.0, 2.0), "b": dp.Gaussian(0.01, 40.0)}),
     "adaptive": dp.AdaptiveClip(dp.Gaussian(0.5, 1.3), quantile=0.5, count_noise_std=3.0),
-    "slots": dp.Microbatches(dp.Gaussian(1.0, 1.3), slots=3),
+    "slots": dp.mechanisms.Microbatches(dp.Gaussian(1.0, 1.3), slots=3),
 }
 RECORDS = 4
 
@@ -83,7 +83,7 @@ def clipped_mean_is_far_off() -> bool:
     )
     rows = np.zeros((2, D))
     rows[0, : D // 2], rows[1, D // 2 :] = 0.4 / (D / 2) ** 0.5, 4.0 / (D / 2) ** 0.5
-    released = dp.aggregate(
+    released = dp.aggregation.aggregate(
         {"a": rows}, plan, ledger=dp.Ledger.in_memory(), source=Source.unsafe_test_key(KEY)
     )["a"]
     expected = np.array([0.4, 1.0]) / (D / 2) ** 0.5

@@ -80,7 +80,7 @@ def steps(
     *,
     batch: int,
     number: int,
-    source: dp.Source | None = None,
+    source: dp.randomness.Source | None = None,
 ) -> Iterator[tuple[PrivateBatchNorm, dp.aggregation.Release]]:
     """Private steps through the NumPy engine: sets gradients, moves the running statistics, yields."""
     norm = PrivateBatchNorm(model)

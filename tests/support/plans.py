@@ -73,13 +73,13 @@ def samplers(draw: st.DrawFn) -> Sampler | Schedule:
     open_policies: list[st.SearchStrategy[dp.ledger.Sampling]] = [
         st.builds(dp.Everything),
         st.builds(dp.Poisson, probabilities),
-        st.builds(dp.Shuffled, wholes),
-        st.builds(dp.BallsInBins, wholes),
+        st.builds(dp.ledger.Shuffled, wholes),
+        st.builds(dp.ledger.BallsInBins, wholes),
     ]
     if draw(st.booleans()):
         return Schedule(draw(st.one_of(open_policies)), steps=steps)
     sized = [
-        st.builds(dp.TruncatedPoisson, probabilities, wholes, st.just(records)),
+        st.builds(dp.ledger.TruncatedPoisson, probabilities, wholes, st.just(records)),
         st.builds(dp.FixedSize, st.integers(1, records), st.just(records)),
     ]
     return Sampler(draw(st.one_of(*open_policies, *sized)), records=records, steps=steps)

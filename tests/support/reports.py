@@ -13,25 +13,28 @@ from discreet.auditing import Audit
 from discreet.ledger import RunRecord, Snapshot
 from discreet.ledger.rules import HasTerms
 
-INFO = dp.RunInfo(
+INFO = dp.ledger.RunInfo(
     unit=dp.Unit.EXAMPLE,
     adjacency=dp.Adjacency.ADD_OR_REMOVE,
     groups=("grad",),
     numerics=dp.Numerics.CERTIFIED,
-    randomness=dp.Randomness.SYSTEM,
-    parameters=dp.Parameters.FIXED_IN_ADVANCE,
+    randomness=dp.units.Randomness.SYSTEM,
+    parameters=dp.units.Parameters.FIXED_IN_ADVANCE,
     label="first",
 )
 DELTA = 1e-5
 SAMPLINGS: tuple[dp.ledger.Sampling, ...] = (
     dp.Everything(),
     dp.Poisson(0.05),
-    dp.TruncatedPoisson(0.05, 90, 1000),
+    dp.ledger.TruncatedPoisson(0.05, 90, 1000),
     dp.FixedSize(50, 1000),
-    dp.Shuffled(10),
-    dp.BallsInBins(10),
+    dp.ledger.Shuffled(10),
+    dp.ledger.BallsInBins(10),
 )
-REFUSED = {(dp.FixedSize, dp.Adjacency.ADD_OR_REMOVE), (dp.Shuffled, dp.Adjacency.ADD_OR_REMOVE)}
+REFUSED = {
+    (dp.FixedSize, dp.Adjacency.ADD_OR_REMOVE),
+    (dp.ledger.Shuffled, dp.Adjacency.ADD_OR_REMOVE),
+}
 
 
 def analysed() -> list[tuple[dp.ledger.Sampling, dp.Adjacency]]:
@@ -44,15 +47,17 @@ def analysed() -> list[tuple[dp.ledger.Sampling, dp.Adjacency]]:
     ]
 
 
-def step_of(sampling: dp.ledger.Sampling, noise_std: float = 5.0) -> dp.Step:
-    return dp.Step(sampling, [dp.GaussianSum("grad", 1.0, noise_std)])
+def step_of(sampling: dp.ledger.Sampling, noise_std: float = 5.0) -> dp.ledger.Step:
+    return dp.ledger.Step(sampling, [dp.ledger.GaussianSum("grad", 1.0, noise_std)])
 
 
 STEP = step_of(dp.Poisson(0.05))
 
 
 def ledger_of(
-    *charges: tuple[dp.Step, int], info: dp.RunInfo = INFO, budget: HasTerms | None = None
+    *charges: tuple[dp.ledger.Step, int],
+    info: dp.ledger.RunInfo = INFO,
+    budget: HasTerms | None = None,
 ) -> dp.Ledger:
     """A ledger with one run, all of whose steps were taken."""
     ledger = dp.Ledger.in_memory(budget=budget)
@@ -60,7 +65,9 @@ def ledger_of(
     return ledger
 
 
-def extend(ledger: dp.Ledger, *charges: tuple[dp.Step, int], info: dp.RunInfo) -> None:
+def extend(
+    ledger: dp.Ledger, *charges: tuple[dp.ledger.Step, int], info: dp.ledger.RunInfo
+) -> None:
     groups = {group for step, _ in charges for group in step.groups} | set(info.groups)
     run = ledger.begin(replace(info, groups=tuple(groups)), charges)
     for step, count in charges:
@@ -69,7 +76,7 @@ def extend(ledger: dp.Ledger, *charges: tuple[dp.Step, int], info: dp.RunInfo) -
     run.end()
 
 
-def listed(*charges: tuple[dp.Step, int]) -> dp.Budget:
+def listed(*charges: tuple[dp.ledger.Step, int]) -> dp.Budget:
     """A list of these steps, fixed before the first release, for several runs to draw on."""
     return dp.Budget(plans=Snapshot(runs=(RunRecord(info=INFO, charged=charges),)))
 

@@ -19,17 +19,17 @@ def fixed_sizes(draw: st.DrawFn) -> dp.FixedSize:
 
 
 @st.composite
-def responses(draw: st.DrawFn) -> dp.RandomizedResponse:
+def responses(draw: st.DrawFn) -> dp.ledger.RandomizedResponse:
     categories = draw(st.integers(2, 10**6))
     truth = draw(st.floats(min_value=1.0 / categories, max_value=1.0, exclude_max=True))
-    return dp.RandomizedResponse(draw(groups), categories, truth)
+    return dp.ledger.RandomizedResponse(draw(groups), categories, truth)
 
 
 @st.composite
-def correlated_sums(draw: st.DrawFn) -> dp.CorrelatedGaussianSum:
+def correlated_sums(draw: st.DrawFn) -> dp.ledger.CorrelatedGaussianSum:
     participations, separation = draw(st.integers(1, 1000)), draw(st.integers(1, 1000))
     rounds = (participations - 1) * separation + draw(st.integers(1, 1000))
-    return dp.CorrelatedGaussianSum(
+    return dp.ledger.CorrelatedGaussianSum(
         draw(groups),
         draw(positives),
         draw(positives),
@@ -43,31 +43,31 @@ def correlated_sums(draw: st.DrawFn) -> dp.CorrelatedGaussianSum:
 samplings: st.SearchStrategy[dp.ledger.Sampling] = st.one_of(
     st.builds(dp.Everything),
     st.builds(dp.Poisson, probabilities),
-    st.builds(dp.TruncatedPoisson, probabilities, wholes, wholes),
+    st.builds(dp.ledger.TruncatedPoisson, probabilities, wholes, wholes),
     fixed_sizes(),
-    st.builds(dp.Shuffled, wholes),
-    st.builds(dp.BallsInBins, wholes),
+    st.builds(dp.ledger.Shuffled, wholes),
+    st.builds(dp.ledger.BallsInBins, wholes),
 )
 queries: st.SearchStrategy[dp.ledger.Query] = st.one_of(
-    st.builds(dp.GaussianSum, groups, positives, positives),
-    st.builds(dp.LaplaceSum, groups, positives, positives),
-    st.builds(dp.ExponentialChoice, groups, positives, positives),
+    st.builds(dp.ledger.GaussianSum, groups, positives, positives),
+    st.builds(dp.ledger.LaplaceSum, groups, positives, positives),
+    st.builds(dp.ledger.ExponentialChoice, groups, positives, positives),
     responses(),
     correlated_sums(),
 )
 steps = st.builds(
-    dp.Step,
+    dp.ledger.Step,
     samplings,
     st.lists(queries, min_size=1, max_size=5, unique_by=lambda query: query.group),
 )
 infos = st.builds(
-    dp.RunInfo,
+    dp.ledger.RunInfo,
     unit=st.builds(dp.Unit, groups),
     adjacency=st.sampled_from(dp.Adjacency),
     groups=st.lists(groups, min_size=1, max_size=4).map(tuple),
     numerics=st.sampled_from(dp.Numerics),
-    randomness=st.sampled_from(dp.Randomness),
-    parameters=st.sampled_from(dp.Parameters),
+    randomness=st.sampled_from(dp.units.Randomness),
+    parameters=st.sampled_from(dp.units.Parameters),
     label=groups,
 )
 

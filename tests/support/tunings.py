@@ -35,7 +35,7 @@ def private(
 def train(
     settings: Settings,
     ledger: dp.Ledger,
-    parameters: dp.Parameters = dp.Parameters.CHOSEN_FROM_OUTPUTS,
+    parameters: dp.units.Parameters = dp.units.Parameters.CHOSEN_FROM_OUTPUTS,
 ) -> None:
     """Charged as training is."""
     run = dp.Aggregator(settings.plan, ledger=ledger, label=settings.label, parameters=parameters)

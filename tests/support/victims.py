@@ -28,8 +28,8 @@ from support.killing import CHANGED, EXTENDED, Life
 __all__ = ["KINDS", "Kind", "Place", "draw_all", "live"]
 
 DELTA = 1e-5
-FIRST = dp.Step(dp.Everything(), [dp.GaussianSum("grad", 1.0, 20.0)])
-SECOND = dp.Step(dp.Everything(), [dp.GaussianSum("metric", 1.0, 20.0)])
+FIRST = dp.ledger.Step(dp.Everything(), [dp.ledger.GaussianSum("grad", 1.0, 20.0)])
+SECOND = dp.ledger.Step(dp.Everything(), [dp.ledger.GaussianSum("metric", 1.0, 20.0)])
 STEPS = {b"a": FIRST, b"b": SECOND}
 LISTED = ((FIRST, 40), (SECOND, 16))
 WANTED = {FIRST: 16, SECOND: 6}
@@ -40,13 +40,13 @@ PLAN = dp.Plan(
     mechanism=dp.Gaussian(1.0, 20.0),
     leaves={"x": 2},
 )
-INFO = dp.RunInfo(
+INFO = dp.ledger.RunInfo(
     unit=dp.Unit.EXAMPLE,
     adjacency=dp.Adjacency.ADD_OR_REMOVE,
     groups=("grad", "metric"),
     numerics=dp.Numerics.IDEALISED,
-    randomness=dp.Randomness.SYSTEM,
-    parameters=dp.Parameters.FIXED_IN_ADVANCE,
+    randomness=dp.units.Randomness.SYSTEM,
+    parameters=dp.units.Parameters.FIXED_IN_ADVANCE,
 )
 
 
@@ -74,7 +74,7 @@ class Kind:
 
     name: str
     budget: Any
-    listed: tuple[tuple[dp.Step, int], ...]
+    listed: tuple[tuple[dp.ledger.Step, int], ...]
     epsilon: float
     writers: int = 1
     aggregates: bool = False
@@ -88,7 +88,7 @@ class Kind:
         return life is not Life.WITH_BUDGET or self.budget is not None
 
     @property
-    def steps(self) -> dict[bytes, dp.Step]:
+    def steps(self) -> dict[bytes, dp.ledger.Step]:
         """The step that each byte of a witness stands for."""
         return {b"a": PLAN.step} if self.aggregates else STEPS
 
@@ -249,7 +249,7 @@ def _interrupted(snapshot: Snapshot, writer: str) -> int | None:
 def _begin(ledger: Ledger, kind: Kind, label: str, before: int | None) -> Run | None:
     """A run of as many steps as the ledger admits; None where it admits none."""
     info = replace(INFO, label=label)
-    plans: Sequence[Sequence[tuple[dp.Step, int]]]
+    plans: Sequence[Sequence[tuple[dp.ledger.Step, int]]]
     if kind.listed and kind.writers == 1 and not ledger.runs():
         plans = [LISTED]  # which becomes the list
     else:
@@ -304,7 +304,7 @@ def _end(run: Run, life: Life, chance: random.Random) -> None:
     elif end is Life.ENDING_FOR_A_REASON:
         try:
             run.end("power failure")
-        except dp.LedgerMisuse:  # it took another's place, and can name no reason
+        except dp.errors.LedgerMisuse:  # it took another's place, and can name no reason
             run.end()
 
 
@@ -314,14 +314,16 @@ def _extend(ledger: Ledger, extended: int) -> None:
     """
     os.write(extended, b"a" * LONGER)
     with suppress(
-        dp.LedgerError
+        dp.errors.LedgerError
     ):  # above the budget; or no list yet: the first process died before its run began
         ledger.extend_list([(FIRST, LONGER)], reason=EXTENDED)
 
 
 def _change(ledger: Ledger, kind: Kind) -> None:
     delta = DELTA if kind.budget is None else None
-    with suppress(dp.LedgerError):  # more is charged already; or a Gaussian filter is not raised
+    with suppress(
+        dp.errors.LedgerError
+    ):  # more is charged already; or a Gaussian filter is not raised
         ledger.change_budget(kind.epsilon, delta=delta, reason=CHANGED)
 
 

@@ -20,15 +20,15 @@ MECHANISMS: dict[str, AnyMechanism] = {
     "split": dp.Split(2.0, Z, parts={"a": "a*", "b": "b*"}, noise={"a": 1.0, "b": 3.0}),
     "normalised": dp.Normalised(1.0, Z, stability=0.1),
     "adaptive": dp.AdaptiveClip(dp.Gaussian(1.0, Z), quantile=0.5, count_noise_std=20.0),
-    "microbatches": dp.Microbatches(dp.Gaussian(1.0, Z), slots=1024),
+    "microbatches": dp.mechanisms.Microbatches(dp.Gaussian(1.0, Z), slots=1024),
 }
 SAMPLINGS: dict[str, dp.ledger.Sampling] = {
     "everything": dp.Everything(),
     "poisson": dp.Poisson(0.5),
-    "truncated": dp.TruncatedPoisson(0.5, 280, RECORDS),
+    "truncated": dp.ledger.TruncatedPoisson(0.5, 280, RECORDS),
     "fixed": dp.FixedSize(300, RECORDS),
-    "shuffled": dp.Shuffled(2),
-    "bins": dp.BallsInBins(2),
+    "shuffled": dp.ledger.Shuffled(2),
+    "bins": dp.ledger.BallsInBins(2),
 }
 REFUSED = {("fixed", dp.Adjacency.ADD_OR_REMOVE), ("shuffled", dp.Adjacency.ADD_OR_REMOVE)}
 CASES = [
@@ -43,9 +43,9 @@ def plan_of(mechanism: str, sampling: str, adjacency: dp.Adjacency, steps: int =
     return dp.Plan(sampler=sampler, mechanism=MECHANISMS[mechanism], adjacency=adjacency)
 
 
-def source_of(name: str) -> dp.Source:
+def source_of(name: str) -> dp.randomness.Source:
     """Fixed, so that no test ever fails by chance."""
-    return dp.Source.unsafe_test_key(name.encode().ljust(32, b".")[:32])
+    return dp.randomness.Source.unsafe_test_key(name.encode().ljust(32, b".")[:32])
 
 
 def claimed_advantage(plan: dp.Plan) -> float:

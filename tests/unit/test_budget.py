@@ -20,19 +20,19 @@ from discreet.ledger import Rule, RunRecord, Snapshot
 from support.examples import list_of
 
 DELTA = 1e-6
-FIXED = dp.RunInfo(
+FIXED = dp.ledger.RunInfo(
     unit=dp.Unit.USER,
     adjacency=dp.Adjacency.ADD_OR_REMOVE,
     groups=("grad",),
     numerics=dp.Numerics.CERTIFIED,
-    randomness=dp.Randomness.SYSTEM,
-    parameters=dp.Parameters.FIXED_IN_ADVANCE,
+    randomness=dp.units.Randomness.SYSTEM,
+    parameters=dp.units.Parameters.FIXED_IN_ADVANCE,
 )
-CHOSEN = replace(FIXED, parameters=dp.Parameters.CHOSEN_FROM_OUTPUTS)
+CHOSEN = replace(FIXED, parameters=dp.units.Parameters.CHOSEN_FROM_OUTPUTS)
 
 
-def step_of(noise: float = 1.0, sampling: dp.ledger.Sampling = dp.Poisson(0.01)) -> dp.Step:  # noqa: B008
-    return dp.Step(sampling, [dp.GaussianSum("grad", 1.0, noise)])
+def step_of(noise: float = 1.0, sampling: dp.ledger.Sampling = dp.Poisson(0.01)) -> dp.ledger.Step:  # noqa: B008
+    return dp.ledger.Step(sampling, [dp.ledger.GaussianSum("grad", 1.0, noise)])
 
 
 STEP = step_of()
@@ -40,12 +40,14 @@ FULL = step_of(20.0, dp.Everything())
 
 
 def tight(
-    count: int, step: dp.Step = STEP, delta: float = DELTA, tolerance: float = 1e-3
+    count: int, step: dp.ledger.Step = STEP, delta: float = DELTA, tolerance: float = 1e-3
 ) -> dp.Guarantee:
     return dp.account([(step, count)], delta=delta, tolerance=tolerance, adjacency=FIXED.adjacency)
 
 
-def held_to(budget: Any, *planned: tuple[dp.Step, int], info: dp.RunInfo = FIXED) -> dp.Ledger:
+def held_to(
+    budget: Any, *planned: tuple[dp.ledger.Step, int], info: dp.ledger.RunInfo = FIXED
+) -> dp.Ledger:
     """A ledger with one run that took all that it planned."""
     ledger = dp.Ledger.in_memory(budget=budget)
     run = ledger.begin(info, planned)
@@ -54,7 +56,7 @@ def held_to(budget: Any, *planned: tuple[dp.Step, int], info: dp.RunInfo = FIXED
     return ledger
 
 
-def steps_that_fit(budget: Any, info: dp.RunInfo = FIXED) -> int:
+def steps_that_fit(budget: Any, info: dp.ledger.RunInfo = FIXED) -> int:
     return dp.Ledger.in_memory(budget=budget).fitting(info, STEP, 100_000)
 
 
@@ -63,7 +65,7 @@ def steps_that_fit(budget: Any, info: dp.RunInfo = FIXED) -> int:
 
 def test_nothing_fits_a_budget_of_nearly_nothing() -> None:
     ledger = dp.Ledger.in_memory(budget=dp.Budget(epsilon=1e-9, delta=1e-9))
-    with pytest.raises(dp.BudgetExceeded, match="Nothing was charged"):
+    with pytest.raises(dp.errors.BudgetExceeded, match="Nothing was charged"):
         ledger.begin(FIXED, [(STEP, 1)])
     assert ledger.runs() == ()
     assert ledger.begin(FIXED).number
@@ -75,7 +77,7 @@ def test_p38_exactly_the_target_fits_and_anything_more_does_not() -> None:
     step = step_of(2.0, dp.Everything())
     exact = tight(1, step).upper
     held_to(dp.Budget(epsilon=exact, delta=DELTA), (step, 1))
-    with pytest.raises(dp.BudgetExceeded, match="Nothing was charged"):
+    with pytest.raises(dp.errors.BudgetExceeded, match="Nothing was charged"):
         held_to(dp.Budget(epsilon=math.nextafter(exact, 0.0), delta=DELTA), (step, 1))
 
 
@@ -102,11 +104,11 @@ def test_plans_are_the_list_and_other_steps_are_refused_for_good() -> None:
     ledger = dp.Ledger.in_memory(budget=dp.Budget(plans=both))
     for plan in reversed(plans):
         ledger.begin(plan.run_info(), [(plan.step, 30)])
-    with pytest.raises(dp.BudgetExceeded):
+    with pytest.raises(dp.errors.BudgetExceeded):
         ledger.begin(plans[0].run_info(), [(plans[0].step, 1)])
     claim = dp.account(ledger, delta=DELTA)
     assert claim.upper == pytest.approx(dp.account(both, delta=DELTA).upper, rel=1e-6)
-    with pytest.raises(dp.BudgetExceeded):
+    with pytest.raises(dp.errors.BudgetExceeded):
         costs = dp.account(both, delta=DELTA).lower
         held = dp.Ledger.in_memory(budget=dp.Budget(epsilon=0.5 * costs, delta=DELTA, plans=both))
         held.begin(
@@ -124,7 +126,7 @@ def test_p39_what_is_chosen_from_outputs_gets_a_filter_and_not_the_tight_account
         0.5 * most < filtered < most
     )  # a running tight accountant (the bug of P39) would give the same number
     assert steps_that_fit(dp.Filter(epsilon=2.0, delta=DELTA), FIXED) == filtered
-    with pytest.raises(dp.BudgetExceeded, match="filter"):
+    with pytest.raises(dp.errors.BudgetExceeded, match="filter"):
         held_to(dp.Filter(epsilon=2.0, delta=DELTA), (STEP, most), info=CHOSEN)
 
 
@@ -138,7 +140,7 @@ def test_t01_a_filter_counts_every_charge_fixed_ones_too() -> None:
         ledger.begin(info, [(STEP, most // 2)]).reserve(STEP, count=most // 2)
     left = most - 2 * (most // 2)
     for info in (FIXED, CHOSEN):
-        with pytest.raises(dp.BudgetExceeded, match="filter"):
+        with pytest.raises(dp.errors.BudgetExceeded, match="filter"):
             ledger.begin(info, [(STEP, left + 2)])
 
 
@@ -154,17 +156,17 @@ def test_t01_the_attack_of_three_runs_is_refused_on_either_path() -> None:
     listed = dp.Ledger.in_memory(budget=dp.Budget(epsilon=3.0, delta=1e-5))
     listed.begin(FIXED, [(first, 1)])
     for info, step in ((FIXED, second), (FIXED, third)):
-        with pytest.raises(dp.BudgetExceeded):
+        with pytest.raises(dp.errors.BudgetExceeded):
             listed.begin(info, [(step, 1)])
-    with pytest.raises(dp.LedgerMisuse):
+    with pytest.raises(dp.errors.LedgerMisuse):
         listed.begin(CHOSEN, [(third, 1)])
     filtered = dp.Ledger.in_memory(budget=dp.Filter(epsilon=3.0, delta=1e-5))
     filtered.begin(FIXED, [(first, 1)]).reserve(first, count=1)
     for info in (FIXED, CHOSEN):
-        with pytest.raises(dp.AccountingError, match="Gaussian filter"):
+        with pytest.raises(dp.errors.AccountingError, match="Gaussian filter"):
             filtered.begin(info, [(second, 1)])
     filtered.begin(CHOSEN, [(third, 1)]).reserve(third, count=1)
-    with pytest.raises(dp.BudgetExceeded):
+    with pytest.raises(dp.errors.BudgetExceeded):
         filtered.begin(CHOSEN, [(third, 1)])
 
 
@@ -188,7 +190,7 @@ def test_t03_a_filter_has_one_delta_and_one_analysis_which_nobody_chooses_afterw
     asked: dict[str, Any],
 ) -> None:
     for budget in (dp.Filter(epsilon=2.0, delta=DELTA), dp.Odometer(delta=DELTA)):
-        with pytest.raises(dp.AccountingError, match="fixed before the first release"):
+        with pytest.raises(dp.errors.AccountingError, match="fixed before the first release"):
             dp.account(held_to(budget, (STEP, 10)), **asked)
 
 
@@ -197,9 +199,9 @@ def test_unsampled_gaussians_get_the_gaussian_filter_and_keep_it() -> None:
     full = step_of(math.sqrt(10 / limit) * (1 + 1e-9), dp.Everything())
     ledger = held_to(dp.Filter(epsilon=1.0, delta=1e-5), (full, 10), info=CHOSEN)
     assert dp.account(ledger).accountant == "Gaussian filter"
-    with pytest.raises(dp.BudgetExceeded, match="Gaussian filter"):
+    with pytest.raises(dp.errors.BudgetExceeded, match="Gaussian filter"):
         ledger.begin(CHOSEN, [(full, 1)])
-    with pytest.raises(dp.AccountingError, match="order"):
+    with pytest.raises(dp.errors.AccountingError, match="order"):
         ledger.begin(CHOSEN, [(STEP, 1)])
     mixed = ((step_of(30.0, dp.Everything()), 1), (step_of(3.0), 1))
     held_to(dp.Filter(epsilon=1.0, delta=1e-5, order=20.0), *mixed, info=CHOSEN)
@@ -223,7 +225,7 @@ def test_a_filter_that_was_not_obeyed_is_no_guarantee() -> None:
     snapshot = ledger.snapshot()
     (run,) = snapshot.runs
     forged = replace(snapshot, runs=(replace(run, charged=((STEP, 10**6),)),))
-    with pytest.raises(dp.AccountingError, match="did not obey its budget"):
+    with pytest.raises(dp.errors.AccountingError, match="did not obey its budget"):
         dp.account(forged)
 
 
@@ -241,7 +243,7 @@ def charge_what_fits(path: Path, kind: str, start: Any) -> None:
         for _ in range(9):
             try:
                 run = ledger.begin(info, [(STEP, count)])
-            except dp.BudgetExceeded:
+            except dp.errors.BudgetExceeded:
                 break
             with run.reserve(STEP, count=count) as lease:
                 for _ in range(count):
@@ -297,7 +299,9 @@ def test_t02_t03_a_ledger_that_is_reopened_with_another_budget_is_refused(
     with dp.Ledger.open(path, budget=budget) as ledger:
         head = ledger.head()
     for _ in range(2):
-        with pytest.raises(dp.LedgerMisuse, match="Leave the budget out: the ledger has its own"):
+        with pytest.raises(
+            dp.errors.LedgerMisuse, match="Leave the budget out: the ledger has its own"
+        ):
             dp.Ledger.open(path, budget=another)
         with dp.Ledger.open(
             path, budget=budget
@@ -317,7 +321,7 @@ def test_t03_a_ledger_that_began_without_a_budget_gets_none_by_opening_it(
     with dp.Ledger.open(path) as ledger:
         ledger.begin(FIXED, [(STEP, 100)]).reserve(STEP, count=100)
         head = ledger.head()
-    with pytest.raises(dp.LedgerMisuse, match="the ledger has its own"):
+    with pytest.raises(dp.errors.LedgerMisuse, match="the ledger has its own"):
         dp.Ledger.open(path, budget=budget)
     assert dp.Ledger.open(path, "r").verify(head).terms == replace(
         budget.terms(), **_OF_THE_FIRST_RUN
@@ -335,7 +339,7 @@ def test_a_budget_is_lowered_and_raised_by_rows_that_history_shows(tmp_path: Pat
     with dp.Ledger.open(path, budget=dp.Filter(epsilon=2.0, delta=DELTA)) as ledger:
         ledger.begin(CHOSEN, [(STEP, 100)]).reserve(STEP, count=100)
         ledger.change_budget(1.8, reason="less is enough")
-        with pytest.raises(dp.BudgetExceeded):
+        with pytest.raises(dp.errors.BudgetExceeded):
             ledger.change_budget(0.1, reason="what is charged does not fit")
         ledger.change_budget(3.0, reason="the board agreed")
     with dp.Ledger.open(path) as reopened:
@@ -347,7 +351,9 @@ def test_a_budget_is_lowered_and_raised_by_rows_that_history_shows(tmp_path: Pat
         assert dp.account(reopened).upper == 3.0  # the largest that it ever had
         assert reopened.terms is not None
         assert reopened.terms.delta == DELTA
-        with pytest.raises(dp.ParameterError, match="delta is fixed before the first charge"):
+        with pytest.raises(
+            dp.errors.ParameterError, match="delta is fixed before the first charge"
+        ):
             reopened.change_budget(2.0, delta=1e-5, reason="a larger delta")
 
 
@@ -364,11 +370,11 @@ def test_a_gaussian_filter_cannot_be_raised_and_can_be_lowered() -> None:
     assert ledger.terms is not None
     assert ledger.terms.rule is Rule.GAUSSIAN_FILTER
     head = ledger.head()
-    with pytest.raises(dp.LedgerMisuse, match="a Gaussian filter, to be raised"):
+    with pytest.raises(dp.errors.LedgerMisuse, match="a Gaussian filter, to be raised"):
         ledger.change_budget(2.1, reason="more is needed")
     assert ledger.head() == head
     ledger.change_budget(1.0, reason="less is enough")
-    with pytest.raises(dp.LedgerMisuse):
+    with pytest.raises(dp.errors.LedgerMisuse):
         ledger.change_budget(2.0, reason="back again")
     assert dp.account(ledger).upper == 2.0
 
@@ -378,18 +384,18 @@ def test_before_the_first_run_a_budget_may_become_another_one_in_a_row() -> None
     ledger.change_budget(3.0, reason="the board agreed")
     ledger.begin(CHOSEN, [(FULL, 1)]).reserve(FULL, count=1)
     assert dp.account(ledger).upper == 3.0
-    with pytest.raises(dp.LedgerMisuse, match="not held to anything yet"):
+    with pytest.raises(dp.errors.LedgerMisuse, match="not held to anything yet"):
         dp.Ledger.in_memory().change_budget(1.0, delta=DELTA, reason="none before")
 
 
 def test_a_list_gets_a_budget_by_a_row_if_what_it_plans_fits() -> None:
     ledger = held_to(None, (STEP, 100))
     costs = tight(100).upper
-    with pytest.raises(dp.BudgetExceeded):
+    with pytest.raises(dp.errors.BudgetExceeded):
         ledger.change_budget(0.9 * costs, delta=DELTA, reason="the officer asks for one")
     ledger.change_budget(1.1 * costs, delta=DELTA, reason="the officer asks for one")
     assert dp.account(ledger).upper == pytest.approx(costs, rel=1e-3)
-    with pytest.raises(dp.BudgetExceeded):
+    with pytest.raises(dp.errors.BudgetExceeded):
         ledger.extend_list([(STEP, 100)], reason="power failure")
 
 
@@ -442,7 +448,7 @@ def test_an_odometer_with_a_limit_refuses_what_would_pass_it() -> None:
     most = ledger.fitting(CHOSEN, STEP, 100_000)
     ledger.begin(CHOSEN, [(STEP, most)]).reserve(STEP, count=most)
     assert 1.8 < dp.account(ledger).upper <= 2.0
-    with pytest.raises(dp.BudgetExceeded, match="odometer"):
+    with pytest.raises(dp.errors.BudgetExceeded, match="odometer"):
         ledger.begin(CHOSEN, [(STEP, 100)])
 
 
@@ -472,13 +478,13 @@ def test_what_several_ledgers_cannot_say_together_is_refused(tmp_path: Path) -> 
         replace(FIXED, unit=dp.Unit.EXAMPLE),
         replace(FIXED, adjacency=dp.Adjacency.ZERO_OUT),
     ):
-        with pytest.raises(dp.AccountingError, match="in all runs"):
+        with pytest.raises(dp.errors.AccountingError, match="in all runs"):
             dp.account([first, held_to(None, (STEP, 1), info=other)], delta=DELTA)
-    with pytest.raises(dp.AccountingError, match="two copies of the same one"):
+    with pytest.raises(dp.errors.AccountingError, match="two copies of the same one"):
         dp.account([first, first], delta=DELTA)
-    with pytest.raises(dp.ParameterError, match="delta"):
+    with pytest.raises(dp.errors.ParameterError, match="delta"):
         dp.account([first, held_to(None, (STEP, 1))])
-    with pytest.raises(dp.AccountingError):
+    with pytest.raises(dp.errors.AccountingError):
         dp.account(
             [first, held_to(dp.Filter(epsilon=2.0, delta=DELTA), (STEP, 1), info=CHOSEN)],
             delta=DELTA,
@@ -488,7 +494,9 @@ def test_what_several_ledgers_cannot_say_together_is_refused(tmp_path: Path) -> 
         ledger.begin(FIXED, [(STEP, 1)])
         shutil.copyfile(path, tmp_path / "copy.ledger")
         ledger.begin(FIXED)
-    with pytest.raises(dp.AccountingError, match="Name each ledger once, in its latest state"):
+    with pytest.raises(
+        dp.errors.AccountingError, match="Name each ledger once, in its latest state"
+    ):
         dp.account(
             [dp.Ledger.open(path, "r"), dp.Ledger.open(tmp_path / "copy.ledger", "r")], delta=DELTA
         )
@@ -544,12 +552,12 @@ def test_t05_a_void_ledger_has_no_number_under_any_rule(budget: Any) -> None:
     ],
 )
 def test_what_is_no_budget_is_refused(wrong: Callable[[], object]) -> None:
-    with pytest.raises(dp.ParameterError):
+    with pytest.raises(dp.errors.ParameterError):
         wrong()
 
 
 def test_an_order_that_allows_nothing_is_refused() -> None:
-    with pytest.raises(dp.AccountingError, match="Take a larger order"):
+    with pytest.raises(dp.errors.AccountingError, match="Take a larger order"):
         dp.Filter(epsilon=0.1, delta=1e-6, order=2.0)
 
 
@@ -560,7 +568,7 @@ def test_an_empty_ledger_has_no_claim_under_any_rule() -> None:
         dp.Filter(epsilon=1.0, delta=DELTA),
         dp.Odometer(delta=DELTA),
     ):
-        with pytest.raises(dp.AccountingError, match="empty"):
+        with pytest.raises(dp.errors.AccountingError, match="empty"):
             dp.account(dp.Ledger.in_memory(budget=budget), delta=DELTA)
 
 

@@ -42,7 +42,7 @@ def test_charges_are_the_step_as_often_as_planned() -> None:
     made = dp.Plan.dpsgd(**GIVEN, clip_norm=0.5)
     (charge,) = made.charges()
     assert (charge.step, charge.count, charge.unsettled) == (made.step, 10, 0)
-    assert made.step == dp.Step(dp.Poisson(0.01), dp.GaussianSum("grad/*", 0.5, 0.55))
+    assert made.step == dp.ledger.Step(dp.Poisson(0.01), dp.ledger.GaussianSum("grad/*", 0.5, 0.55))
 
 
 def test_executing_a_plan_charges_the_ledger_what_the_plan_says() -> None:
@@ -57,10 +57,10 @@ def test_executing_a_plan_charges_the_ledger_what_the_plan_says() -> None:
 
 
 def test_a_run_declares_where_its_randomness_comes_from() -> None:
-    info = plan().run_info("first", randomness=dp.Randomness.UNSAFE_TEST_KEY)
+    info = plan().run_info("first", randomness=dp.units.Randomness.UNSAFE_TEST_KEY)
     assert (info.label, info.randomness, info.numerics) == (
         "first",
-        dp.Randomness.UNSAFE_TEST_KEY,
+        dp.units.Randomness.UNSAFE_TEST_KEY,
         dp.Numerics.CERTIFIED,
     )
     assert plan(numerics=dp.Numerics.IDEALISED).run_info().numerics is dp.Numerics.IDEALISED
@@ -68,7 +68,7 @@ def test_a_run_declares_where_its_randomness_comes_from() -> None:
 
 def test_p15_slots_are_charged_with_twice_the_clip_norm() -> None:
     made = plan(Microbatches(Gaussian(clip_norm=0.5, noise_multiplier=3.0), slots=8))
-    assert made.step.queries == (dp.GaussianSum("all", 1.0, 3.0),)
+    assert made.step.queries == (dp.ledger.GaussianSum("all", 1.0, 3.0),)
     assert made.for_leaves({"w": 2}).step == made.step
 
 
@@ -80,7 +80,8 @@ def test_p24_the_bit_of_adaptive_clipping_is_charged() -> None:
 
 def test_an_epoch_is_one_step_where_it_is_one_draw() -> None:
     made = plan(
-        sampler=Sampler(dp.Shuffled(20), records=1_000, steps=3), adjacency=dp.Adjacency.ZERO_OUT
+        sampler=Sampler(dp.ledger.Shuffled(20), records=1_000, steps=3),
+        adjacency=dp.Adjacency.ZERO_OUT,
     )
     assert isinstance(made.sampler, Sampler)
     assert (made.steps, made.sampler.batches, made.expected_batch_size) == (3, 60, 50.0)
@@ -93,7 +94,7 @@ def test_an_epoch_is_one_step_where_it_is_one_draw() -> None:
 def test_queries_that_depend_on_leaves_need_them() -> None:
     made = plan(Split(clip_norm=1.0, noise_multiplier=2.0))
     for ask in (lambda: made.step, made.charges, made.run_info, made.explain, lambda: made.bound):
-        with pytest.raises(dp.ParameterError):
+        with pytest.raises(dp.errors.ParameterError):
             ask()
     bound = made.for_leaves({"a": 1, "b": 2})
     assert bound.step.groups == ("all/a", "all/b")
@@ -102,9 +103,9 @@ def test_queries_that_depend_on_leaves_need_them() -> None:
 
 def test_every_leaf_is_claimed_before_the_first_step() -> None:
     made = plan(Groups({"grad/*": Gaussian(1.0, 1.0)}))
-    with pytest.raises(dp.ParameterError, match="metric/loss"):
+    with pytest.raises(dp.errors.ParameterError, match="metric/loss"):
         made.for_leaves({"grad/w": 3, "metric/loss": 1})
-    with pytest.raises(dp.ParameterError, match=r"grad/\*"):
+    with pytest.raises(dp.errors.ParameterError, match=r"grad/\*"):
         plan(Groups({"bn/*": Gaussian(1.0, 1.0), "grad/*": Gaussian(1.0, 1.0)})).for_leaves(
             {"bn/w": 3}
         )
@@ -112,7 +113,7 @@ def test_every_leaf_is_claimed_before_the_first_step() -> None:
 
 @pytest.mark.parametrize("leaves", [{"a": 2}, {"a": 1, "b": 1}, {"b": 1}])
 def test_leaves_once_bound_cannot_become_others(leaves: dict[str, int]) -> None:
-    with pytest.raises(dp.ParameterError, match="leaves"):
+    with pytest.raises(dp.errors.ParameterError, match="leaves"):
         plan(leaves={"a": 1}).for_leaves(leaves)
 
 
@@ -127,10 +128,10 @@ def test_a_plan_without_privacy_says_so_everywhere() -> None:
     assert "NO GUARANTEE" in made.explain(delta=1e-5)
     assert "NOT PRIVATE" in made.for_leaves({"w": 1}).explain()
     assert made.run_info().groups == made.for_leaves({"w": 1}).run_info().groups == ("all",)
-    with pytest.raises(dp.ParameterError, match="unsafe_no_privacy"):
+    with pytest.raises(dp.errors.ParameterError, match="unsafe_no_privacy"):
         _ = made.step
     assert dp.account(made, delta=1e-5).upper == math.inf
-    with pytest.raises(dp.AccountingError):
+    with pytest.raises(dp.errors.AccountingError):
         made.certified(Target(1e9, 0.5))
 
 
@@ -152,7 +153,7 @@ def test_one_group_without_privacy_voids_the_whole_plan() -> None:
             version.marks() == dp.account(version, delta=1e-5).voided_by == ("unsafe_no_privacy",)
         )
         assert "NO GUARANTEE" in version.explain(delta=1e-5)
-    with pytest.raises(dp.AccountingError, match="unsafe_no_privacy"):
+    with pytest.raises(dp.errors.AccountingError, match="unsafe_no_privacy"):
         made.certified(Target(1e9, 0.5))
 
 
@@ -248,7 +249,7 @@ def test_a_plan_shares_nothing_with_the_dictionaries_it_was_made_from() -> None:
     ],
 )
 def test_p45_bad_fields_are_named(fields: dict[str, Any], name: str) -> None:
-    with pytest.raises(dp.ParameterError) as refused:
+    with pytest.raises(dp.errors.ParameterError) as refused:
         plan(**fields)
     assert refused.value.name == name
 
@@ -256,21 +257,21 @@ def test_p45_bad_fields_are_named(fields: dict[str, Any], name: str) -> None:
 def test_rows_are_not_drawn_while_accounting_for_another_unit() -> None:
     owners = Owners.from_ids(["ann", "bob", "ann"])
     by_user = Sampler(dp.Poisson(0.5), records=2, steps=1, owners=owners)
-    with pytest.raises(dp.ParameterError, match="user"):
+    with pytest.raises(dp.errors.ParameterError, match="user"):
         plan(sampler=by_user)
     assert plan(sampler=by_user, unit=dp.Unit.USER).notes == ()
-    with pytest.raises(dp.ParameterError, match="owners"):
+    with pytest.raises(dp.errors.ParameterError, match="owners"):
         plan(sampler=by_user, unit=dp.Unit.USER).to_toml()
 
 
 def test_without_the_number_of_records_nothing_is_drawn_or_divided() -> None:
     made = dp.Plan.dpsgd(**GIVEN)
     assert isinstance(made.sampler, Schedule)
-    with pytest.raises(dp.ParameterError, match="records"):
+    with pytest.raises(dp.errors.ParameterError, match="records"):
         _ = made.expected_batch_size
-    with pytest.raises(dp.ParameterError, match="records"):
+    with pytest.raises(dp.errors.ParameterError, match="records"):
         made.sampler.draw(Source.system())
-    with pytest.raises(dp.ParameterError, match="Sampler"):
+    with pytest.raises(dp.errors.ParameterError, match="Sampler"):
         Schedule(dp.FixedSize(2, 10), steps=1)
 
 
@@ -293,7 +294,7 @@ def test_p45_bad_arguments_of_dpsgd_are_named(name: str, value: object) -> None:
         "epochs": 2,
         "noise_multiplier": 1.0,
     }
-    with pytest.raises(dp.ParameterError) as refused:
+    with pytest.raises(dp.errors.ParameterError) as refused:
         dp.Plan.dpsgd(**good | {name: value})
     assert refused.value.name == name
 
@@ -314,7 +315,7 @@ def test_p45_bad_arguments_of_dpsgd_are_named(name: str, value: object) -> None:
 )
 def test_p45_bad_targets_are_named(name: str, value: object) -> None:
     good: dict[str, Any] = {"sampling_probability": 0.1, "steps": 5, "epsilon": 1.0, "delta": 1e-5}
-    with pytest.raises(dp.ParameterError) as refused:
+    with pytest.raises(dp.errors.ParameterError) as refused:
         dp.Plan.dpsgd(**good | {name: value})
     assert refused.value.name == name
 
@@ -361,7 +362,7 @@ def test_p45_every_combination_of_arguments_is_a_plan_or_refused() -> None:
             name: value for (name, value), on in zip(CHOICES.items(), pattern, strict=True) if on
         }
         if not sensible(set(arguments)):
-            with pytest.raises(dp.ParameterError):
+            with pytest.raises(dp.errors.ParameterError):
                 dp.Plan.dpsgd(**arguments)
             continue
         made += 1
@@ -416,7 +417,7 @@ def test_p38_one_step_or_one_record_more_would_exceed_the_target() -> None:
 
 
 def test_an_infeasible_target_names_the_floor() -> None:
-    with pytest.raises(dp.AccountingError, match="floor"):
+    with pytest.raises(dp.errors.AccountingError, match="floor"):
         dp.Plan.dpsgd(records=100, epochs=5, noise_multiplier=0.1, epsilon=0.01, delta=1e-9)
 
 
@@ -424,14 +425,14 @@ def test_a_search_on_a_cost_that_is_not_monotone_still_meets_the_target() -> Non
     costs = dict(enumerate([0.2, 0.9, 1.4, 0.3, 2.0, 0.8, 3.0, 0.1], start=1))
 
     def cost(size: int) -> dp.Guarantee:
-        step = dp.Step(dp.Everything(), dp.LaplaceSum("l", 1.0, 1.0 / costs[size]))
+        step = dp.ledger.Step(dp.Everything(), dp.ledger.LaplaceSum("l", 1.0, 1.0 / costs[size]))
         return dp.account([(step, 1)], delta=1e-12, adjacency=dp.Adjacency.ADD_OR_REMOVE)
 
     for target in (0.15, 0.5, 1.0, 2.5):
         for rising in (True, False):
             try:
                 found = search(cost, 8, Target(target, 1e-12), rising=rising)
-            except dp.AccountingError:
+            except dp.errors.AccountingError:
                 assert costs[1 if rising else 8] > target
             else:
                 assert costs[found] <= target
@@ -483,7 +484,7 @@ def test_a_plan_is_saved_and_loaded(tmp_path: Path, suffix: str) -> None:
     made.save(path)
     made.save(str(path))  # the same plan again is no harm
     assert dp.Plan.load(path) == made
-    with pytest.raises(dp.ParameterError, match="path"):
+    with pytest.raises(dp.errors.ParameterError, match="path"):
         plan().save(path)
     assert dp.Plan.load(path) == made
 
@@ -500,7 +501,7 @@ def test_p45_a_file_that_was_cut_off_is_no_plan() -> None:
         for end in range(len(written)):
             try:
                 found = read(written[:end])
-            except dp.ParameterError:
+            except dp.errors.ParameterError:
                 continue
             assert found.charges() == made.charges()
             assert found.target is None  # the last section, and optional
@@ -509,7 +510,7 @@ def test_p45_a_file_that_was_cut_off_is_no_plan() -> None:
 @pytest.mark.parametrize("source", [None, b"schema = 1\n", 3])
 def test_p45_a_plan_is_read_from_text_only(source: Any) -> None:
     for read in (dp.Plan.from_toml, dp.Plan.from_json):
-        with pytest.raises(dp.ParameterError) as refused:
+        with pytest.raises(dp.errors.ParameterError) as refused:
             read(source)
         assert refused.value.name == "text"
 
@@ -517,15 +518,15 @@ def test_p45_a_plan_is_read_from_text_only(source: Any) -> None:
 def test_paths_that_do_not_serve_are_named(tmp_path: Path) -> None:
     for use in (plan().save, dp.Plan.load):
         for path in ("plan.txt", "plan", 3):
-            with pytest.raises(dp.ParameterError) as refused:
+            with pytest.raises(dp.errors.ParameterError) as refused:
                 use(path)  # type: ignore[arg-type]
             assert refused.value.name == "path"
-    with pytest.raises(dp.ParameterError):
+    with pytest.raises(dp.errors.ParameterError):
         dp.Plan.load(tmp_path / "none.toml")
-    with pytest.raises(dp.ParameterError):
+    with pytest.raises(dp.errors.ParameterError):
         plan().save(tmp_path / "none" / "plan.toml")
     (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe")
-    with pytest.raises(dp.ParameterError):
+    with pytest.raises(dp.errors.ParameterError):
         dp.Plan.load(tmp_path / "bytes.toml")
 
 
@@ -559,7 +560,7 @@ def test_paths_that_do_not_serve_are_named(tmp_path: Path) -> None:
 def test_p45_p46_what_a_file_may_not_say(old: str, new: str, name: str) -> None:
     written = plan().to_toml()
     assert old in written
-    with pytest.raises(dp.ParameterError) as refused:
+    with pytest.raises(dp.errors.ParameterError) as refused:
         dp.Plan.from_toml(written.replace(old, new, 1))
     assert refused.value.name == name
 
@@ -575,9 +576,9 @@ def test_p45_json_may_not_say_it_twice_or_nest_without_end() -> None:
         "null",
         written.replace("1.1", "1" * 5000),
     ):
-        with pytest.raises(dp.ParameterError):
+        with pytest.raises(dp.errors.ParameterError):
             dp.Plan.from_json(source)
-    with pytest.raises(dp.ParameterError):
+    with pytest.raises(dp.errors.ParameterError):
         dp.Plan.from_toml("a = " + "[" * 100_000)
 
 

@@ -82,7 +82,7 @@ def test_the_smallest_batch_for_a_noise_on_the_average(held: dict[str, Any]) -> 
     made = plan_at_average_noise(**arguments)
     batch = round(made.expected_batch_size)
     (query,) = made.step.queries
-    assert isinstance(query, dp.GaussianSum)
+    assert isinstance(query, dp.ledger.GaussianSum)
     assert query.sensitivity == 0.4
     assert query.noise_std / batch == pytest.approx(0.0008, rel=1e-12)
     assert made.steps == held.get("steps", steps_of(20, batch, 60_000))
@@ -108,7 +108,7 @@ def test_the_curve_and_the_plan_agree() -> None:
 
 def test_a_noise_that_no_batch_makes_private_names_the_floor() -> None:
     for held in ({"steps": 100}, {"epochs": 20}):
-        with pytest.raises(dp.AccountingError, match="floor"):
+        with pytest.raises(dp.errors.AccountingError, match="floor"):
             plan_at_average_noise(records=1_000, average_noise=1e-6, epsilon=1.0, **held)
 
 
@@ -128,14 +128,14 @@ def test_a_noise_that_no_batch_makes_private_names_the_floor() -> None:
 def test_p45_bad_arguments_are_named(change: dict[str, Any], name: str) -> None:
     for recipe, more in ((noise_curve, {}), (plan_at_average_noise, {"average_noise": 0.1})):
         good: dict[str, Any] = {"records": 100, "epsilon": 1.0, "steps": 5} | more
-        with pytest.raises(dp.ParameterError) as refused:
+        with pytest.raises(dp.errors.ParameterError) as refused:
             recipe(**good | change)
         assert refused.value.name == name
 
 
 @pytest.mark.parametrize("batches", [[], [0], [101], [1.5], ["9"]])
 def test_p45_bad_batches_are_named(batches: Any) -> None:
-    with pytest.raises(dp.ParameterError) as refused:
+    with pytest.raises(dp.errors.ParameterError) as refused:
         noise_curve(records=100, epsilon=1.0, steps=5, batches=batches)
     assert refused.value.name == "batches"
 
@@ -149,7 +149,7 @@ def test_p45_bad_scales_are_named(name: str) -> None:
         "steps": 5,
         "clip_norm": 1.0,
     }
-    with pytest.raises(dp.ParameterError) as refused:
+    with pytest.raises(dp.errors.ParameterError) as refused:
         plan_at_average_noise(**good | {name: -1.0})
     assert refused.value.name == name
 
@@ -193,7 +193,7 @@ def test_noise_on_the_others_does_not_make_an_open_group_private() -> None:
         sampler=Sampler(dp.Poisson(0.1), records=100, steps=5),
         mechanism=Groups({"a": Gaussian(1.0, 1.0), "b": NotPrivate()}),
     )
-    with pytest.raises(dp.AccountingError, match="b without noise"):
+    with pytest.raises(dp.errors.AccountingError, match="b without noise"):
         plan_with_scaled_noise(open_plan, epsilon=100.0, delta=1e-5)
 
 
@@ -204,7 +204,7 @@ def test_noise_on_the_others_does_not_make_an_open_group_private() -> None:
 def test_p45_bad_arguments_of_scaling_are_named(change: dict[str, Any], name: str) -> None:
     made = dp.Plan.dpsgd(sampling_probability=0.1, steps=5, noise_multiplier=1.0)
     good: dict[str, Any] = {"plan": made, "epsilon": 1.0, "delta": 1e-5}
-    with pytest.raises(dp.ParameterError) as refused:
+    with pytest.raises(dp.errors.ParameterError) as refused:
         plan_with_scaled_noise(**good | change)
     assert refused.value.name == name
 

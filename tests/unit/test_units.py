@@ -48,7 +48,7 @@ def test_p48_no_item_may_be_left_out() -> None:
         del complete[name]
         with pytest.raises(TypeError, match=name):
             dp.Guarantee(**complete)
-    with pytest.raises(dp.ParameterError, match="sampling"):
+    with pytest.raises(dp.errors.ParameterError, match="sampling"):
         guarantee(sampling=())
 
 
@@ -103,7 +103,7 @@ def test_what_counts_and_what_would_if_all_were_fixed_are_said() -> None:
     ],
 )
 def test_nonsense_is_refused(changes: dict[str, Any]) -> None:
-    with pytest.raises(dp.ParameterError):
+    with pytest.raises(dp.errors.ParameterError):
         guarantee(**changes)
 
 
@@ -114,5 +114,5 @@ def test_a_guarantee_cannot_be_changed() -> None:
 
 def test_units_are_equal_by_name() -> None:
     assert dp.Unit("hospital") == dp.Unit("hospital") != dp.Unit.USER
-    with pytest.raises(dp.ParameterError):
+    with pytest.raises(dp.errors.ParameterError):
         dp.Unit("")

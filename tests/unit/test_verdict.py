@@ -88,7 +88,7 @@ def test_p43_bounds_are_at_the_delta_of_the_claim(monkeypatch: pytest.MonkeyPatc
 def test_the_delta_is_that_of_target_or_budget() -> None:
     plan = planned(epsilon=1.0)
     assert audit(plan, SCORES).claim.delta == DELTA
-    with pytest.raises(dp.ParameterError, match="delta"):
+    with pytest.raises(dp.errors.ParameterError, match="delta"):
         audit(ledger(), SCORES)
     held = ledger_of((STEP, 20), budget=dp.Budget(epsilon=9.0, delta=1e-7))
     assert audit(held, SCORES).claim.delta == 1e-7
@@ -111,13 +111,16 @@ def test_what_is_scaled_is_the_noise_of_the_claim(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize(
     "query",
-    [dp.LaplaceSum("grad", 1.0, 3.0), dp.ExponentialChoice("grad", 1.0, 3.0)],
+    [dp.ledger.LaplaceSum("grad", 1.0, 3.0), dp.ledger.ExponentialChoice("grad", 1.0, 3.0)],
     ids=lambda query: type(query).__name__,
 )
 def test_other_noise_is_scaled_too(query: dp.ledger.Query, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = Asked(monkeypatch)
     audit(
-        ledger_of((dp.Step(dp.Everything(), [query]), 2)), SCORES, delta=DELTA, assume_scaled=True
+        ledger_of((dp.ledger.Step(dp.Everything(), [query]), 2)),
+        SCORES,
+        delta=DELTA,
+        assume_scaled=True,
     )
     profile = asked.calls["scaled"]["profile"]
     assert profile(2.0)(0.1) < profile(1.0)(0.1) < profile(0.5)(0.1)
@@ -125,10 +128,10 @@ def test_other_noise_is_scaled_too(query: dp.ledger.Query, monkeypatch: pytest.M
 
 def test_what_has_no_noise_to_scale_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = Asked(monkeypatch)
-    step = dp.Step(dp.Everything(), [dp.RandomizedResponse("grad", 2, 0.7)])
+    step = dp.ledger.Step(dp.Everything(), [dp.ledger.RandomizedResponse("grad", 2, 0.7)])
     answers = ledger_of((step, 1), info=replace(INFO, adjacency=dp.Adjacency.REPLACE_ONE))
     assert audit(answers, SCORES, delta=DELTA).passed
-    with pytest.raises(dp.ParameterError, match="assume_scaled"):
+    with pytest.raises(dp.errors.ParameterError, match="assume_scaled"):
         audit(answers, SCORES, delta=DELTA, assume_scaled=True)
     assert "scaled" not in asked.calls
 
@@ -148,13 +151,13 @@ def test_steps_chosen_from_outputs_are_held_to_the_budget_of_their_ledger(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     Asked(monkeypatch, one_run=1.5)
-    info = replace(INFO, parameters=dp.Parameters.CHOSEN_FROM_OUTPUTS)
+    info = replace(INFO, parameters=dp.units.Parameters.CHOSEN_FROM_OUTPUTS)
     chosen = ledger_of((STEP, 5), info=info, budget=dp.Filter(epsilon=2.0, delta=DELTA))
-    with pytest.raises(dp.AccountingError, match="fixed before the first release"):
+    with pytest.raises(dp.errors.AccountingError, match="fixed before the first release"):
         audit(chosen, SCORES, delta=1e-7)
     verdict = audit(chosen, SCORES)
     assert (verdict.claim.upper, verdict.outcome) == (2.0, "PASS")
-    with pytest.raises(dp.ParameterError, match="assume_scaled"):
+    with pytest.raises(dp.errors.ParameterError, match="assume_scaled"):
         audit(chosen, SCORES, assume_scaled=True)
 
 
@@ -225,17 +228,17 @@ def test_the_words_say_what_was_claimed_measured_and_cannot_be_concluded(
     ids=str,
 )
 def test_parameters_out_of_range_are_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(dp.ParameterError, match=next(iter(wrong))):
+    with pytest.raises(dp.errors.ParameterError, match=next(iter(wrong))):
         audit(ledger(), SCORES, **{"delta": DELTA} | wrong)
     for bad in ("train.ledger", None, [(STEP, 1)]):
-        with pytest.raises(dp.ParameterError, match="source"):
+        with pytest.raises(dp.errors.ParameterError, match="source"):
             audit(bad, SCORES, delta=DELTA)  # type: ignore[arg-type]
-    with pytest.raises(dp.ParameterError, match="scores"):
+    with pytest.raises(dp.errors.ParameterError, match="scores"):
         audit(ledger(), [1.0], delta=DELTA)  # type: ignore[arg-type]
 
 
 def test_nothing_charged_is_nothing_claimed() -> None:
-    with pytest.raises(dp.AccountingError):
+    with pytest.raises(dp.errors.AccountingError):
         audit(dp.Ledger.in_memory(), SCORES, delta=DELTA)
 
 
@@ -267,7 +270,7 @@ def test_samples_that_are_cut_are_audited_under_zero_out_where_a_canary_that_is_
     cost more.
     """
     cut = dp.ledger.Step(
-        dp.TruncatedPoisson(0.5, 400, 1000), [dp.ledger.GaussianSum("g", 1.0, 2.0)]
+        dp.ledger.TruncatedPoisson(0.5, 400, 1000), [dp.ledger.GaussianSum("g", 1.0, 2.0)]
     )
     removed, zeroed = (
         account([(cut, 10)], delta=DELTA, adjacency=kind)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from benchmarks.utility.recipe import Goal, Recipe
-from discreet.cli.demo import plan_for
+from discreet.cli.commands.demo import plan_for
 from discreet.plan import Target
 from discreet.randomness import Source
 from discreet.training.extras.demo import (

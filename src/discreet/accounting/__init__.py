@@ -9,19 +9,19 @@ central_limit                            an approximation, which is never a guar
 """
 
 from discreet.accounting.accountant import account
-from discreet.accounting.approximations import Approximation, central_limit
-from discreet.accounting.calibration import Calibration, calibrate, solve
-from discreet.accounting.group_privacy import group_guarantee
+from discreet.accounting.calibration.approximations import Approximation, central_limit
+from discreet.accounting.calibration.calibrate import Calibration, calibrate, solve
 from discreet.accounting.live import LiveEpsilon
-from discreet.accounting.tiers import Tier, tier
-from discreet.accounting.tight.group_mixture import group_epsilon
-from discreet.accounting.tradeoff import (
+from discreet.accounting.meaning.group_privacy import group_guarantee
+from discreet.accounting.meaning.tiers import Tier, tier
+from discreet.accounting.meaning.tradeoff import (
     TradeOff,
     hit_rate,
     membership_advantage,
     posterior,
     profile_of,
 )
+from discreet.accounting.tight.analyses.group_mixture import group_epsilon
 from discreet.accounting.tuning import selection_epsilon
 
 __all__ = [

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import math
 
-from discreet.accounting.leaves import FixedSizeGaussian, PoissonGaussian
+from discreet.accounting.costs import FixedSizeGaussian, PoissonGaussian
 from discreet.accounting.normalise import Counted
 from discreet.accounting.sources import Read
 from discreet.accounting.tight import tight_epsilon
-from discreet.accounting.tight.shuffled import shuffled_lower
+from discreet.accounting.tight.analyses.shuffled import shuffled_lower
 from discreet.ledger.events import GaussianSum, Shuffled
 from discreet.ledger.folding import folded_noise_multiplier
 from discreet.units import Adjacency

@@ -21,8 +21,8 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, TypeAlias
 
 from discreet import _validate as check
+from discreet.accounting.costs import Gaussian, Leaf
 from discreet.accounting.gaussian import gaussian_delta
-from discreet.accounting.leaves import Gaussian, Leaf
 from discreet.accounting.rdp import composed
 from discreet.accounting.rdp._orders import best_order
 from discreet.errors import AccountingError, BudgetExceeded, ParameterError

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from discreet import _validate as check
-from discreet.accounting.leaves import (
+from discreet.accounting.costs import (
     FixedSizeGaussian,
     Gaussian,
     Laplace,

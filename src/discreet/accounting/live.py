@@ -19,7 +19,7 @@ from discreet.accounting.tight import tight_epsilon, tight_upper
 from discreet.units import Adjacency
 
 if TYPE_CHECKING:
-    from discreet.accounting.tight.bracket import Starts
+    from discreet.accounting.tight.lattice.bracket import Starts
     from discreet.ledger.events import Step
 
 __all__ = ["LiveEpsilon"]

@@ -24,7 +24,7 @@ from functools import lru_cache
 from typing import TypeAlias
 
 from discreet import _validate as check
-from discreet.accounting.leaves import (
+from discreet.accounting.costs import (
     BallsInBinsGaussian,
     BoundedRange,
     FixedSizeGaussian,

@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from discreet.accounting.leaves import Leaf
+from discreet.accounting.costs import Leaf
 from discreet.accounting.normalise import normalise
 from discreet.accounting.rdp import composed
 from discreet.accounting.rdp import epsilon as renyi_epsilon
@@ -127,7 +127,7 @@ def mixture_epsilon(
         orders: (order, share of delta), fixed before the first release.
         delta: in (0, 1).
 
-    >>> from discreet.accounting.leaves import Gaussian
+    >>> from discreet.accounting.costs import Gaussian
     >>> round(mixture_epsilon([(Gaussian(2.0), 1)], [(10.0, 1.0)], 1e-5), 3)
     2.168
     """

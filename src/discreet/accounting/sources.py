@@ -21,8 +21,8 @@ from discreet.ledger.events import (
     Step,
     TruncatedPoisson,
 )
-from discreet.ledger.rows import Held
 from discreet.ledger.snapshot import Snapshot
+from discreet.ledger.storage.rows import Held
 from discreet.ledger.terms import Planned, Rule, Terms
 from discreet.units import Adjacency, Numerics, Parameters, Randomness, Unit
 

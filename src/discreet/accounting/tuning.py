@@ -36,7 +36,7 @@ from discreet.errors import AccountingError, ParameterError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from discreet.accounting.leaves import Leaf
+    from discreet.accounting.costs import Leaf
 
 __all__ = ["PoissonTrials", "Trials", "TruncatedNegativeBinomial", "selection_epsilon"]
 
@@ -157,7 +157,7 @@ def selection_epsilon(
 ) -> rdp.RenyiBound:
     """Epsilon of releasing the best of a random number of runs, each consisting of these leaves.
 
-    >>> from discreet.accounting.leaves import PoissonGaussian
+    >>> from discreet.accounting.costs import PoissonGaussian
     >>> one = [(PoissonGaussian(0.005, 1.0), 200)]
     >>> round(selection_epsilon(one, TruncatedNegativeBinomial.with_mean(0, 100), delta=1e-6).value, 3)
     2.411

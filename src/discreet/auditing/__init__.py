@@ -1,21 +1,21 @@
 """What was measured: audits of what was released, and the file that they leave."""
 
-from discreet.auditing.audit import Audit
-from discreet.auditing.estimate import Estimate
-from discreet.auditing.exposure import (
+from discreet.auditing.attacks.exposure import (
     Exposure,
     exposure_by_fit,
     exposure_by_rank,
     exposure_chance,
     exposure_limit,
 )
-from discreet.auditing.hits import Hits, hits
-from discreet.auditing.membership import Membership, lira, logit_confidence, loss_attack
-from discreet.auditing.one_run import one_run
-from discreet.auditing.scaled import gaussian, scaled
-from discreet.auditing.secrets import SecretText
-from discreet.auditing.threshold import threshold
-from discreet.auditing.white_box import white_box
+from discreet.auditing.attacks.membership import Membership, lira, logit_confidence, loss_attack
+from discreet.auditing.attacks.secrets import SecretText
+from discreet.auditing.attacks.white_box import white_box
+from discreet.auditing.audit import Audit
+from discreet.auditing.estimate import Estimate
+from discreet.auditing.estimators.hits import Hits, hits
+from discreet.auditing.estimators.one_run import one_run
+from discreet.auditing.estimators.scaled import gaussian, scaled
+from discreet.auditing.estimators.threshold import threshold
 
 __all__ = [
     "Audit",

@@ -19,8 +19,18 @@ from typing import Annotated, NoReturn
 import typer
 
 import discreet
-from discreet.cli import account, audit, demo, ledger, plan, plan_show, report, show, verify
 from discreet.cli.answer import NO, Answer
+from discreet.cli.commands import (
+    account,
+    audit,
+    demo,
+    ledger,
+    ledger_show,
+    plan,
+    plan_show,
+    report,
+    verify,
+)
 from discreet.cli.help import PlainCommand, PlainGroup
 from discreet.errors import DiscreetError, LedgerCorrupt, ParameterError
 
@@ -82,7 +92,7 @@ _COMMANDS: tuple[tuple[typer.Typer, str, Callable[..., Answer], str], ...] = (
     (_app, "report", report.report, report.EXAMPLES),
     (_app, "audit", audit.audit, audit.EXAMPLES),
     (_app, "demo", demo.demo, demo.EXAMPLES),
-    (_rows, "show", show.show, show.SHOW),
+    (_rows, "show", ledger_show.show, ledger_show.SHOW),
     (_rows, "export", ledger.export, ledger.EXPORT),
     (_rows, "import", ledger.import_, ledger.IMPORT),
     (_rows, "budget", ledger.budget, ledger.BUDGET),

@@ -20,9 +20,9 @@ from discreet.ledger.events import (
 )
 from discreet.ledger.lease import Lease
 from discreet.ledger.ledger import Ledger
-from discreet.ledger.rows import Charge, RunInfo
 from discreet.ledger.run import Run, block_size
 from discreet.ledger.snapshot import RunRecord, Snapshot
+from discreet.ledger.storage.rows import Charge, RunInfo
 from discreet.ledger.terms import Rule, Terms
 
 __all__ = [

@@ -10,11 +10,11 @@ from dataclasses import replace
 
 from discreet.errors import BudgetExceeded, LedgerMisuse, ParameterError
 from discreet.ledger._provenance import now
-from discreet.ledger.codec import SCHEMA
 from discreet.ledger.events import Step
-from discreet.ledger.rows import Began, Ended, Held, Marked, Reserved, Row
 from discreet.ledger.rules import installed
 from discreet.ledger.snapshot import RunRecord, Snapshot
+from discreet.ledger.storage.codec import SCHEMA
+from discreet.ledger.storage.rows import Began, Ended, Held, Marked, Reserved, Row
 from discreet.ledger.terms import Planned, Rule, Terms
 from discreet.units import Adjacency, Parameters
 

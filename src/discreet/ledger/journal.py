@@ -18,12 +18,12 @@ from typing import TypeAlias
 from discreet import _process
 from discreet.errors import LedgerCorrupt, LedgerMisuse
 from discreet.ledger._provenance import now
-from discreet.ledger.book import Book, another_history, follow
-from discreet.ledger.codec import encode
 from discreet.ledger.decisions import check_writable
-from discreet.ledger.rows import Opened, Row
 from discreet.ledger.snapshot import Snapshot
-from discreet.ledger.store import Line, Store
+from discreet.ledger.storage.book import Book, another_history, follow
+from discreet.ledger.storage.codec import encode
+from discreet.ledger.storage.rows import Opened, Row
+from discreet.ledger.storage.store import Line, Store
 
 __all__ = ["Decision", "Journal", "first_line"]
 

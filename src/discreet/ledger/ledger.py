@@ -24,16 +24,26 @@ from discreet.errors import (
     LedgerMisuse,
     ParameterError,
 )
-from discreet.ledger import decisions, exchange
+from discreet.ledger import decisions
 from discreet.ledger._provenance import now, software
 from discreet.ledger.events import Step
 from discreet.ledger.journal import Journal, first_line
 from discreet.ledger.lease import Lease
-from discreet.ledger.rows import Began, Charge, Ended, Marked, Reserved, Row, RunInfo, Settled
 from discreet.ledger.rules import HasTerms, check_budget
 from discreet.ledger.run import Run
 from discreet.ledger.snapshot import RunRecord, Snapshot
-from discreet.ledger.store import Store
+from discreet.ledger.storage import exchange
+from discreet.ledger.storage.rows import (
+    Began,
+    Charge,
+    Ended,
+    Marked,
+    Reserved,
+    Row,
+    RunInfo,
+    Settled,
+)
+from discreet.ledger.storage.store import Store
 from discreet.ledger.terms import Terms, planned_steps
 
 __all__ = ["Ledger"]

@@ -11,7 +11,7 @@ from discreet import _validate as check
 from discreet.errors import BudgetExceeded, LedgerMisuse
 from discreet.ledger.events import Step
 from discreet.ledger.lease import Lease
-from discreet.ledger.rows import RunInfo, Settled
+from discreet.ledger.storage.rows import RunInfo, Settled
 
 if TYPE_CHECKING:
     from discreet.ledger.ledger import Ledger

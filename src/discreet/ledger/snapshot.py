@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from discreet.errors import BudgetExceeded
 from discreet.ledger.events import Step
-from discreet.ledger.rows import Charge, Held, RunInfo
+from discreet.ledger.storage.rows import Charge, Held, RunInfo
 from discreet.ledger.terms import Planned, Rule, Terms
 from discreet.units import Parameters
 

@@ -20,7 +20,12 @@ from fractions import Fraction
 
 from discreet import _validate as check
 from discreet.accounting import account, solve
-from discreet.accounting.unknowns import ExpectedBatchSize, NoiseMultiplier, Probability, Steps
+from discreet.accounting.calibration.unknowns import (
+    ExpectedBatchSize,
+    NoiseMultiplier,
+    Probability,
+    Steps,
+)
 from discreet.errors import AccountingError, ParameterError
 from discreet.ledger.events import GaussianSum, Poisson, Step
 from discreet.units import Adjacency, Guarantee

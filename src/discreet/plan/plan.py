@@ -14,8 +14,8 @@ from discreet.accounting.normalise import normalise
 from discreet.errors import AccountingError, ParameterError
 from discreet.ledger.events import GaussianSum, Poisson, Step
 from discreet.ledger.folding import folded_noise_multiplier
-from discreet.ledger.rows import LONGEST_PLAN, Charge, RunInfo
 from discreet.ledger.snapshot import RunRecord, Snapshot
+from discreet.ledger.storage.rows import LONGEST_PLAN, Charge, RunInfo
 from discreet.mechanisms import Bound, Gaussian, Groups, NotPrivate
 from discreet.mechanisms._frozen import Frozen, frozen
 from discreet.plan import text, vocabulary

@@ -16,10 +16,10 @@ from pathlib import Path
 
 from discreet import _validate as check
 from discreet.accounting import account, solve
-from discreet.accounting.unknowns import NoiseFactor
+from discreet.accounting.calibration.unknowns import NoiseFactor
 from discreet.errors import AccountingError, ParameterError
-from discreet.ledger.rows import Charge
 from discreet.ledger.snapshot import Snapshot
+from discreet.ledger.storage.rows import Charge
 from discreet.mechanisms._frozen import frozen
 from discreet.plan import text, vocabulary
 from discreet.plan.calibrated import Target

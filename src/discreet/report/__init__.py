@@ -1,7 +1,7 @@
 """What a ledger says, for people: plan, ledger and audit side by side, as HTML, Markdown and JSON."""
 
-from discreet.report.deviations import Deviation
+from discreet.report.facts.subject import Subject
+from discreet.report.formats.document import Deviation
 from discreet.report.report import Report
-from discreet.report.subject import Subject
 
 __all__ = ["Deviation", "Report", "Subject"]

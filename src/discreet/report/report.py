@@ -15,13 +15,13 @@ from discreet.auditing import Audit
 from discreet.errors import ParameterError
 from discreet.ledger import Ledger
 from discreet.plan import Plan, Programme
-from discreet.report.compose import compose
-from discreet.report.deviations import Deviation, deviations
-from discreet.report.document import Document
-from discreet.report.facts import gather
-from discreet.report.markdown import markdown
-from discreet.report.page import page
-from discreet.report.subject import Subject
+from discreet.report.facts.gathered import gather
+from discreet.report.facts.subject import Subject
+from discreet.report.formats.document import Deviation, Document
+from discreet.report.formats.markdown import markdown
+from discreet.report.formats.page import page
+from discreet.report.layout import compose
+from discreet.report.sections.deviations import deviations
 from discreet.tuning import Tuning
 from discreet.units import Guarantee
 

@@ -19,8 +19,8 @@ from discreet.ledger.events import (
     Shuffled,
     Step,
 )
-from discreet.ledger.rows import RunInfo
 from discreet.ledger.snapshot import RunRecord, Snapshot
+from discreet.ledger.storage.rows import RunInfo
 from discreet.units import Adjacency, Numerics, Parameters, Randomness, Unit
 
 ADD = Adjacency.ADD_OR_REMOVE

@@ -9,7 +9,7 @@ def account(
     sampling: dp.ledger.Sampling, count: int, adjacency: dp.Adjacency, noise: float = 1.0
 ) -> dp.Guarantee:
     return dp.account(
-        [(dp.Step(sampling, dp.GaussianSum("g", 1.0, noise)), count)],
+        [(dp.ledger.Step(sampling, dp.ledger.GaussianSum("g", 1.0, noise)), count)],
         delta=1e-6,
         adjacency=adjacency,
     )
@@ -18,7 +18,7 @@ def account(
 def test_p26_shuffled_epochs_cost_about_the_unamplified_gaussian_and_never_the_poisson_number() -> (
     None
 ):
-    shuffled = account(dp.Shuffled(200), 1, dp.Adjacency.ZERO_OUT)
+    shuffled = account(dp.ledger.Shuffled(200), 1, dp.Adjacency.ZERO_OUT)
     poisson = account(dp.Poisson(1 / 200), 200, dp.Adjacency.ZERO_OUT)
     assert shuffled.lower == pytest.approx(4.512, abs=1e-3)  # [ChuaEtAl2024], recomputed
     assert shuffled.upper == pytest.approx(4.8866, abs=1e-3)
@@ -33,8 +33,8 @@ def test_fixed_size_is_bracketed_by_an_explicit_pair() -> None:
 
 def test_a_mixture_of_policies_claims_no_such_lower_bound() -> None:
     steps = [
-        (dp.Step(dp.Shuffled(200), dp.GaussianSum("g", 1.0, 1.0)), 1),
-        (dp.Step(dp.Shuffled(100), dp.GaussianSum("g", 1.0, 1.0)), 1),
+        (dp.ledger.Step(dp.ledger.Shuffled(200), dp.ledger.GaussianSum("g", 1.0, 1.0)), 1),
+        (dp.ledger.Step(dp.ledger.Shuffled(100), dp.ledger.GaussianSum("g", 1.0, 1.0)), 1),
     ]
     assert dp.account(steps, delta=1e-6, adjacency=dp.Adjacency.ZERO_OUT).lower == 0.0
 

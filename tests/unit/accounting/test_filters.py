@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from scipy.special import ndtr
 
 from discreet.accounting import rdp
+from discreet.accounting.costs import BoundedRange, Gaussian, Laplace, Leaf, PoissonGaussian
 from discreet.accounting.filters import GaussianFilter, RenyiFilter, choose_filter
-from discreet.accounting.leaves import BoundedRange, Gaussian, Laplace, Leaf, PoissonGaussian
 from discreet.accounting.rdp.conversion import epsilon_from
 from discreet.errors import AccountingError, BudgetExceeded, ParameterError
 

@@ -14,13 +14,13 @@ from discreet.accounting import LiveEpsilon, TradeOff
 from discreet.accounting._binomial import at_least
 
 EVERYTHING = dp.Everything()
-INFO = dp.RunInfo(
+INFO = dp.ledger.RunInfo(
     unit=dp.Unit.EXAMPLE,
     adjacency=dp.Adjacency.ADD_OR_REMOVE,
     groups=("l",),
     numerics=dp.Numerics.EXACT,
-    randomness=dp.Randomness.SYSTEM,
-    parameters=dp.Parameters.FIXED_IN_ADVANCE,
+    randomness=dp.units.Randomness.SYSTEM,
+    parameters=dp.units.Parameters.FIXED_IN_ADVANCE,
 )
 
 
@@ -28,7 +28,7 @@ def account(
     sampling: dp.ledger.Sampling, query: dp.ledger.Query, count: int = 1, **asked: Any
 ) -> dp.Guarantee:
     adjacency = asked.pop("adjacency", dp.Adjacency.ADD_OR_REMOVE)
-    return dp.account([(dp.Step(sampling, query), count)], adjacency=adjacency, **asked)
+    return dp.account([(dp.ledger.Step(sampling, query), count)], adjacency=adjacency, **asked)
 
 
 @pytest.mark.parametrize("scale", [1e-5, 1e-3, 1 / 800, 1 / 400])
@@ -36,16 +36,16 @@ def account(
 def test_p37_losses_beyond_the_range_of_floats_are_not_taken_for_nothing(
     scale: float, count: int
 ) -> None:
-    laplace = dp.LaplaceSum("l", 1.0, scale)
+    laplace = dp.ledger.LaplaceSum("l", 1.0, scale)
     assert account(EVERYTHING, laplace, count, delta=1e-6).upper == pytest.approx(
         count / scale, rel=1e-2
     )
     assert account(EVERYTHING, laplace, count, epsilon=1.0).delta > 0.99
-    choice = dp.ExponentialChoice("c", 1.0, scale)
+    choice = dp.ledger.ExponentialChoice("c", 1.0, scale)
     assert account(EVERYTHING, choice, delta=1e-6).upper == pytest.approx(2 / scale, rel=1e-2)
-    with pytest.raises(dp.BudgetExceeded):
+    with pytest.raises(dp.errors.BudgetExceeded):
         dp.Ledger.in_memory(budget=dp.Budget(epsilon=1.0, delta=1e-6)).begin(
-            INFO, [(dp.Step(EVERYTHING, laplace), count)]
+            INFO, [(dp.ledger.Step(EVERYTHING, laplace), count)]
         )
 
 
@@ -60,9 +60,9 @@ def test_a_limit_equal_to_the_number_of_records_cuts_the_neighbour(
     more, which is cut.
     """
     for accountant in ("tight", "rdp"):
-        sampling = dp.TruncatedPoisson(probability, records, records)
+        sampling = dp.ledger.TruncatedPoisson(probability, records, records)
         found = account(
-            sampling, dp.GaussianSum("g", 1.0, 1.0), epsilon=epsilon, accountant=accountant
+            sampling, dp.ledger.GaussianSum("g", 1.0, 1.0), epsilon=epsilon, accountant=accountant
         )
         assert found.delta >= truth
 
@@ -72,7 +72,11 @@ def test_binomial_tails_of_very_many_trials_are_bounded_by_what_is_known() -> No
     assert low <= 0.0146 <= high
     assert at_least(2**61, 2**62, 0.5) == (0.0, 1.0)
     assert (
-        account(dp.TruncatedPoisson(0.5, 2**61, 2**62), dp.GaussianSum("g", 1, 1), delta=1e-6).upper
+        account(
+            dp.ledger.TruncatedPoisson(0.5, 2**61, 2**62),
+            dp.ledger.GaussianSum("g", 1, 1),
+            delta=1e-6,
+        ).upper
         > 4.0
     )
 
@@ -82,14 +86,14 @@ def test_an_atom_at_the_edge_is_counted() -> None:
     truth, categories = 0.9999999995117498, 7
     found = account(
         EVERYTHING,
-        dp.RandomizedResponse("r", categories, truth),
+        dp.ledger.RandomizedResponse("r", categories, truth),
         epsilon=23.231952568350128,
         adjacency=dp.Adjacency.REPLACE_ONE,
     )
     assert found.delta >= 5.6e-16
     tiny = account(
         EVERYTHING,
-        dp.RandomizedResponse("r", 5, 0.2),
+        dp.ledger.RandomizedResponse("r", 5, 0.2),
         delta=1e-18,
         adjacency=dp.Adjacency.REPLACE_ONE,
     )
@@ -98,15 +102,16 @@ def test_an_atom_at_the_edge_is_counted() -> None:
 
 @pytest.mark.parametrize("noise", [1e-3, 1e-4, 1e-6, 1e-200, 1e155, 1e200])
 @pytest.mark.parametrize(
-    "sampling", [dp.Poisson(0.5), dp.BallsInBins(2), dp.TruncatedPoisson(0.5, 700, 1000)]
+    "sampling",
+    [dp.Poisson(0.5), dp.ledger.BallsInBins(2), dp.ledger.TruncatedPoisson(0.5, 700, 1000)],
 )
 def test_noise_of_any_size_is_answered_or_refused_at_once(
     sampling: dp.ledger.Sampling, noise: float
 ) -> None:
     start = time.process_time()
     try:
-        found = account(sampling, dp.GaussianSum("g", 1.0, noise), 10, delta=1e-6)
-    except dp.AccountingError:
+        found = account(sampling, dp.ledger.GaussianSum("g", 1.0, noise), 10, delta=1e-6)
+    except dp.errors.AccountingError:
         assert noise < 1e-100
     else:
         assert found.upper < 1e-100 if noise > 1 else found.upper > 1e5
@@ -115,8 +120,13 @@ def test_noise_of_any_size_is_answered_or_refused_at_once(
 
 def test_a_lower_bound_from_some_leaves_and_an_estimate_from_all_agree() -> None:
     steps = [
-        (dp.Step(EVERYTHING, dp.RandomizedResponse("r", 4, 0.6)), 50),
-        (dp.Step(dp.TruncatedPoisson(0.1, 150, 1000), dp.GaussianSum("g", 1.0, 1.33)), 500),
+        (dp.ledger.Step(EVERYTHING, dp.ledger.RandomizedResponse("r", 4, 0.6)), 50),
+        (
+            dp.ledger.Step(
+                dp.ledger.TruncatedPoisson(0.1, 150, 1000), dp.ledger.GaussianSum("g", 1.0, 1.33)
+            ),
+            500,
+        ),
     ]
     found = dp.account(steps, delta=0.1, tolerance=1e-3, adjacency=dp.Adjacency.REPLACE_ONE)
     assert found.estimate is not None
@@ -128,7 +138,7 @@ def test_a_finer_tolerance_is_never_worse() -> None:
     for tolerance in (1e-3, 1e-4, 1e-5, 1e-6):
         found = account(
             dp.Poisson(0.005),
-            dp.GaussianSum("g", 1.0, 1.0),
+            dp.ledger.GaussianSum("g", 1.0, 1.0),
             20_000,
             delta=1e-6,
             tolerance=tolerance,
@@ -140,54 +150,59 @@ def test_a_finer_tolerance_is_never_worse() -> None:
 
 def test_ten_thousand_different_steps_are_bracketed_in_seconds() -> None:
     noises = np.linspace(1.0, 2.0, 10_000)
-    steps = [(dp.Step(dp.Poisson(0.01), dp.GaussianSum("g", 1.0, noise)), 1) for noise in noises]
+    steps = [
+        (dp.ledger.Step(dp.Poisson(0.01), dp.ledger.GaussianSum("g", 1.0, noise)), 1)
+        for noise in noises
+    ]
     start = time.process_time()
     found = dp.account(steps, delta=1e-6, adjacency=dp.Adjacency.ADD_OR_REMOVE)
     assert time.process_time() - start < 60.0
     assert 0.0 < found.lower <= found.upper <= 1.05 * found.lower
     for extreme, compare in ((1.0, max), (2.0, min)):
-        same = account(dp.Poisson(0.01), dp.GaussianSum("g", 1.0, extreme), 10_000, delta=1e-6)
+        same = account(
+            dp.Poisson(0.01), dp.ledger.GaussianSum("g", 1.0, extreme), 10_000, delta=1e-6
+        )
         assert compare(same.upper, found.upper) == same.upper
 
 
 def test_a_small_budget_for_an_adaptive_run_finds_its_order() -> None:
-    step = dp.Step(dp.Poisson(0.001), dp.GaussianSum("g", 1.0, 20.0))
-    run = dp.RunInfo(
+    step = dp.ledger.Step(dp.Poisson(0.001), dp.ledger.GaussianSum("g", 1.0, 20.0))
+    run = dp.ledger.RunInfo(
         unit=dp.Unit.EXAMPLE,
         adjacency=dp.Adjacency.ADD_OR_REMOVE,
         groups=("g",),
         numerics=dp.Numerics.IDEALISED,
-        randomness=dp.Randomness.SYSTEM,
-        parameters=dp.Parameters.CHOSEN_FROM_OUTPUTS,
+        randomness=dp.units.Randomness.SYSTEM,
+        parameters=dp.units.Parameters.CHOSEN_FROM_OUTPUTS,
     )
     for epsilon in (0.02, 0.1, 0.2, 1.0):
         budget = dp.Filter(epsilon=epsilon, delta=1e-6)
         dp.Ledger.in_memory(budget=budget).begin(run, [(step, 100)])
-        with pytest.raises(dp.BudgetExceeded):
+        with pytest.raises(dp.errors.BudgetExceeded):
             dp.Ledger.in_memory(budget=budget).begin(run, [(step, 10**12)])
 
 
 def test_a_step_refused_by_the_meter_was_not_added() -> None:
     meter = LiveEpsilon(delta=1e-6, adjacency=dp.Adjacency.ADD_OR_REMOVE)
-    with pytest.raises(dp.AccountingError):
-        meter.add(dp.Step(dp.Shuffled(10), dp.GaussianSum("g", 1.0, 1.0)), 10)
+    with pytest.raises(dp.errors.AccountingError):
+        meter.add(dp.ledger.Step(dp.ledger.Shuffled(10), dp.ledger.GaussianSum("g", 1.0, 1.0)), 10)
     assert meter.counts == {}
-    good = dp.Step(dp.Poisson(0.01), dp.GaussianSum("g", 1.0, 1.0))
+    good = dp.ledger.Step(dp.Poisson(0.01), dp.ledger.GaussianSum("g", 1.0, 1.0))
     meter.add(good)
     assert meter.epsilon > 0.0
-    with pytest.raises(dp.ParameterError, match="adjacency"):
+    with pytest.raises(dp.errors.ParameterError, match="adjacency"):
         LiveEpsilon(delta=1e-6, adjacency="add-or-remove")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("source", [[5], "ab", [(1, 2, 3)], 7, [("step", 1)]])
 def test_what_is_no_source_is_said(source: Any) -> None:
-    with pytest.raises(dp.ParameterError):
+    with pytest.raises(dp.errors.ParameterError):
         dp.account(source, delta=1e-6, adjacency=dp.Adjacency.ADD_OR_REMOVE)
 
 
 def test_an_accountant_that_is_no_name_is_said() -> None:
-    with pytest.raises(dp.ParameterError, match="'tight' or 'rdp'"):
-        account(EVERYTHING, dp.GaussianSum("g", 1, 1), delta=1e-6, accountant=["tight"])
+    with pytest.raises(dp.errors.ParameterError, match="'tight' or 'rdp'"):
+        account(EVERYTHING, dp.ledger.GaussianSum("g", 1, 1), delta=1e-6, accountant=["tight"])
 
 
 def test_a_point_that_says_nothing_claims_nothing() -> None:
@@ -195,4 +210,4 @@ def test_a_point_that_says_nothing_claims_nothing() -> None:
 
 
 def test_delta_one_is_stated_as_one() -> None:
-    assert account(EVERYTHING, dp.GaussianSum("g", 1.0, 1e-3), epsilon=0.0).delta == 1.0
+    assert account(EVERYTHING, dp.ledger.GaussianSum("g", 1.0, 1e-3), epsilon=0.0).delta == 1.0

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from discreet.accounting import interop
-from discreet.accounting.leaves import FixedSizeGaussian, Gaussian, Leaf, PoissonGaussian
+from discreet.accounting.costs import FixedSizeGaussian, Gaussian, Leaf, PoissonGaussian
 from discreet.accounting.normalise import normalise
 from discreet.errors import AccountingError, ParameterError
 from discreet.ledger.events import (

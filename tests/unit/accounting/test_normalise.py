@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from discreet.accounting.leaves import (
+from discreet.accounting.costs import (
     BallsInBinsGaussian,
     BoundedRange,
     FixedSizeGaussian,

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from discreet.accounting import rdp
-from discreet.accounting.leaves import PoissonGaussian
+from discreet.accounting.costs import PoissonGaussian
 from discreet.accounting.tuning import PoissonTrials, TruncatedNegativeBinomial, selection_epsilon
 from discreet.errors import AccountingError, ParameterError
 

@@ -14,7 +14,7 @@ PLAN = dp.Plan(
 
 def released(rows: int, nothing: int) -> dp.aggregation.Release:
     run = dp.Aggregator(
-        PLAN, ledger=dp.Ledger.in_memory(), source=dp.Source.unsafe_test_key(bytes(32))
+        PLAN, ledger=dp.Ledger.in_memory(), source=dp.randomness.Source.unsafe_test_key(bytes(32))
     )
     (sample,) = run.samples()
     sums = run.partial(sample)
@@ -34,11 +34,11 @@ def test_they_count_as_records_and_move_no_sum() -> None:
 
 @pytest.mark.parametrize(("rows", "nothing"), [(4, 4), (4, 6), (9, 1)])
 def test_p10_all_together_are_as_many_as_were_drawn(rows: int, nothing: int) -> None:
-    with pytest.raises(dp.SampleMisuse, match="another number of rows"):
+    with pytest.raises(dp.errors.SampleMisuse, match="another number of rows"):
         released(rows, nothing)
 
 
 @pytest.mark.parametrize("wrong", [-1, 1.0, True, "all"])
 def test_what_is_no_number_of_records_is_refused(wrong: object) -> None:
-    with pytest.raises(dp.ParameterError, match="records"):
+    with pytest.raises(dp.errors.ParameterError, match="records"):
         released(4, wrong)  # type: ignore[arg-type]

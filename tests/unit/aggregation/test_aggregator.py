@@ -156,7 +156,7 @@ def test_an_interposed_recorder_sees_the_noise_of_the_ledger(
     for number, scale in enumerate(recorder.scales):
         group = groups[number % len(groups)]
         query = queries[group.name]
-        assert isinstance(query, dp.GaussianSum)
+        assert isinstance(query, dp.ledger.GaussianSum)
         spacing = query.noise_std / scale
         assert np.log2(spacing) == round(np.log2(spacing))
         for change in moved:
@@ -173,24 +173,24 @@ def test_p16_a_sample_is_released_once(data: Array) -> None:
     run = keyed(plan())
     for sample in run.samples():
         run.release(sample, {"x": data[sample.indices]})
-        with pytest.raises(dp.SampleMisuse, match="second time"):
+        with pytest.raises(dp.errors.SampleMisuse, match="second time"):
             run.release(sample, {"x": data[sample.indices]})
 
 
 def test_a_sample_of_another_run_is_refused(data: Array) -> None:
     run, other = keyed(plan()), keyed(plan())
     sample = next(other.samples())
-    with pytest.raises(dp.SampleMisuse, match="another run"):
+    with pytest.raises(dp.errors.SampleMisuse, match="another run"):
         run.release(sample, {"x": data[sample.indices]})
     next(run.samples())
-    with pytest.raises(dp.SampleMisuse, match="another run"):
+    with pytest.raises(dp.errors.SampleMisuse, match="another run"):
         run.release(sample, {"x": data[sample.indices]})
 
 
 def test_a_second_pass_is_refused(data: Array) -> None:
     run = keyed(plan())
     releases(run, data)
-    with pytest.raises(dp.SampleMisuse, match="second one"):
+    with pytest.raises(dp.errors.SampleMisuse, match="second one"):
         run.samples()
 
 
@@ -204,7 +204,7 @@ def test_p20_two_runs_of_one_plan_never_share_noise(data: Array) -> None:
 def test_p10_as_many_rows_as_were_drawn(data: Array, change: int) -> None:
     run = keyed(plan())
     sample = next(run.samples())
-    with pytest.raises(dp.SampleMisuse, match="another number of rows"):
+    with pytest.raises(dp.errors.SampleMisuse, match="another number of rows"):
         run.release(sample, {"x": np.zeros((len(sample) + change, 2))})
     run.release(sample, {"x": data[sample.indices]})  # nothing was lost
 
@@ -239,7 +239,7 @@ def test_p38_a_budget_refuses_before_anything_is_drawn(data: Array) -> None:
     its = plan(steps=1000)
     small = dp.Budget(epsilon=dp.account(plan(steps=40), delta=1e-6).epsilon, delta=1e-6)
     ledger = dp.Ledger.in_memory(budget=small)
-    with pytest.raises(dp.BudgetExceeded):
+    with pytest.raises(dp.errors.BudgetExceeded):
         releases(Aggregator(its, ledger=ledger), data)
     assert not ledger.runs()
 
@@ -324,9 +324,9 @@ def test_an_addition_broken_off_makes_the_sums_useless(
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(ExactSum, "add", interrupted)
         partial.add(records)
-    with pytest.raises(dp.SampleMisuse, match="half changed"):
+    with pytest.raises(dp.errors.SampleMisuse, match="half changed"):
         partial.add(records)  # the first group would count twice
-    with pytest.raises(dp.SampleMisuse, match="half changed"):
+    with pytest.raises(dp.errors.SampleMisuse, match="half changed"):
         run.release(sample, partial)
     run.release(sample, records)
 
@@ -340,13 +340,13 @@ def test_what_was_merged_counts_once(data: Array) -> None:
     copy = pickle.loads(pickle.dumps(two))
     one.merge(two)
     for again in (two, copy, one):
-        with pytest.raises(dp.SampleMisuse, match="already"):
+        with pytest.raises(dp.errors.SampleMisuse, match="already"):
             one.merge(again)
     run.release(sample, one)
     later = next(samples)
-    with pytest.raises(dp.SampleMisuse, match="another sample"):
+    with pytest.raises(dp.errors.SampleMisuse, match="another sample"):
         run.release(later, one)
-    with pytest.raises(dp.SampleMisuse, match="another sample"):
+    with pytest.raises(dp.errors.SampleMisuse, match="another sample"):
         run.partial(later).merge(one)
 
 
@@ -366,7 +366,7 @@ def test_what_was_merged_counts_once(data: Array) -> None:
 def test_records_that_do_not_fit_are_refused_and_nothing_is_lost(records: Any, data: Array) -> None:
     run = keyed(plan())
     sample = next(run.samples())
-    with pytest.raises(dp.ParameterError):
+    with pytest.raises(dp.errors.ParameterError):
         run.release(sample, records)
     assert run.release(sample, {"x": data[sample.indices]})["x"].shape == (2,)
 
@@ -404,7 +404,7 @@ def test_microbatches_average_within_slots_and_charge_twice_the_clip() -> None:
         probability=1.0,
     )
     (query,) = its.step.queries
-    assert isinstance(query, dp.GaussianSum)
+    assert isinstance(query, dp.ledger.GaussianSum)
     assert query.sensitivity == 2.0
     run = keyed(its)
     sample = next(run.samples())
@@ -441,7 +441,7 @@ def test_microbatches_refuse_pieces() -> None:
     sample = next(run.samples())
     partial = run.partial(sample)
     partial.add({"x": np.zeros((len(sample), 1))})
-    with pytest.raises(dp.SampleMisuse, match="at once"):
+    with pytest.raises(dp.errors.SampleMisuse, match="at once"):
         partial.add({"x": np.zeros((1, 1))})
 
 
@@ -479,7 +479,7 @@ def test_p42_a_test_key_voids_the_guarantee(data: Array) -> None:
     assert dp.account(ledger, delta=1e-6).voided_by == ("unsafe_test_key",)
 
 
-@pytest.mark.parametrize("policy", [dp.Shuffled(4), dp.BallsInBins(4)])
+@pytest.mark.parametrize("policy", [dp.ledger.Shuffled(4), dp.ledger.BallsInBins(4)])
 def test_epochs_are_charged_once_and_release_every_batch(policy: Any, data: Array) -> None:
     ledger = dp.Ledger.in_memory()
     its = dp.Plan(
@@ -503,7 +503,7 @@ def test_user_level_records_are_one_row_for_each_user() -> None:
     for sample in run.samples():
         assert np.array_equal(np.diff(sample.offsets), np.full(len(sample), 3))  # capped
         assert np.array_equal(np.unique(sample.rows // 5), sample.units)  # each user's own rows
-        with pytest.raises(dp.SampleMisuse, match="another number of rows"):
+        with pytest.raises(dp.errors.SampleMisuse, match="another number of rows"):
             run.release(sample, {"x": np.zeros((len(sample.rows), 1))})  # rows are not records
         run.release(sample, {"x": np.zeros((len(sample), 1))})
     (charge,) = ledger.charges()
@@ -518,7 +518,7 @@ def test_one_release_from_a_data_set(data: Array) -> None:
     assert ledger.snapshot().charged() == {one_step.step: 1}
     head = ledger.head()
     for records, its in [({"x": data[:99]}, one_step), ({"x": data}, plan(steps=2))]:
-        with pytest.raises(dp.ParameterError):
+        with pytest.raises(dp.errors.ParameterError):
             aggregate(records, its, ledger=ledger)
     assert ledger.head() == head  # nothing was charged for what was refused
 
@@ -531,7 +531,7 @@ def test_p21_the_ledger_says_which_numerics_were_executed(data: Array) -> None:
 
 def test_p18_neither_keys_nor_samples_travel(data: Array) -> None:
     run = keyed(plan())
-    with pytest.raises(dp.DiscreetError):
+    with pytest.raises(dp.errors.DiscreetError):
         pickle.dumps(run)
 
 
@@ -545,7 +545,7 @@ def test_an_accountant_says_why_a_baseline_has_no_guarantee(data: Array) -> None
 def test_a_budget_admits_no_baseline(data: Array) -> None:
     ledger = dp.Ledger.in_memory(budget=dp.Budget(epsilon=1.0, delta=1e-6))
     for mechanism in (NotPrivate(), Groups({"x": Gaussian(1.0, 100.0), "y": NotPrivate()})):
-        with pytest.raises(dp.BudgetExceeded, match="without noise"):
+        with pytest.raises(dp.errors.BudgetExceeded, match="without noise"):
             keyed(
                 plan(mechanism, leaves={"x": 2} if mechanism == NotPrivate() else {"x": 2, "y": 1}),
                 ledger,
@@ -567,5 +567,5 @@ def test_rows_that_another_thread_adds_while_sums_are_read_are_not_released(
         return read(self, group)
 
     monkeypatch.setattr(PartialSums, "integers", added_first)
-    with pytest.raises(dp.SampleMisuse, match="another number of rows"):
+    with pytest.raises(dp.errors.SampleMisuse, match="another number of rows"):
         run.release(sample, sums)

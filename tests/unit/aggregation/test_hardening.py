@@ -54,7 +54,7 @@ def test_steps_are_charged_to_the_run_that_takes_them() -> None:
     """
     ledger = dp.Ledger.in_memory(budget=dp.Odometer(delta=1e-5))
     first = Aggregator(
-        plan(), ledger=ledger, label="first", source=dp.Source.unsafe_test_key(bytes(32))
+        plan(), ledger=ledger, label="first", source=dp.randomness.Source.unsafe_test_key(bytes(32))
     )
     second = Aggregator(plan(), ledger=ledger, label="second")
     samples = first.samples()
@@ -62,7 +62,10 @@ def test_steps_are_charged_to_the_run_that_takes_them() -> None:
     for sample in samples:
         first.release(sample, {"x": np.zeros((len(sample), 2))})
     (charge,) = ledger.charges()
-    assert (charge.run.label, charge.run.randomness) == ("first", dp.Randomness.UNSAFE_TEST_KEY)
+    assert (charge.run.label, charge.run.randomness) == (
+        "first",
+        dp.units.Randomness.UNSAFE_TEST_KEY,
+    )
 
 
 @pytest.mark.parametrize(
@@ -73,7 +76,7 @@ def test_a_run_that_protects_something_else_is_refused_before_it_begins(
 ) -> None:
     ledger = dp.Ledger.in_memory(budget=dp.Odometer(delta=1e-5))
     fresh(plan(), ledger).samples()
-    with pytest.raises(dp.LedgerMisuse, match="Use another ledger"):
+    with pytest.raises(dp.errors.LedgerMisuse, match="Use another ledger"):
         fresh(plan(**otherwise), ledger).samples()
     assert len(ledger.runs()) == 1
 
@@ -83,7 +86,7 @@ def test_runs_that_begin_on_several_threads_are_charged_as_declared(
 ) -> None:
     ledger, begin = dp.Ledger.in_memory(budget=dp.Odometer(delta=1e-5)), dp.Ledger.begin
 
-    def slowly(self: dp.Ledger, info: dp.RunInfo, planned: Any = (), **options: Any) -> Run:
+    def slowly(self: dp.Ledger, info: dp.ledger.RunInfo, planned: Any = (), **options: Any) -> Run:
         run = begin(self, info, planned, **options)
         time.sleep(0.005)  # long enough for another run to begin, if anything allows it
         return run
@@ -103,7 +106,7 @@ def test_runs_that_begin_on_several_threads_are_charged_as_declared(
         thread.join()
     charged = {charge.run.label: charge.step.queries[0] for charge in ledger.charges()}
     assert charged == {
-        f"run {number}": dp.GaussianSum("all", 1.0, 1.0 + number) for number in range(8)
+        f"run {number}": dp.ledger.GaussianSum("all", 1.0, 1.0 + number) for number in range(8)
     }
 
 
@@ -119,12 +122,12 @@ def test_runs_that_begin_on_several_threads_are_charged_as_declared(
 )
 def test_numbers_out_of_range_are_refused_before_anything_is_charged(mechanism: Any) -> None:
     ledger = dp.Ledger.in_memory()
-    with pytest.raises(dp.DiscreetError):
+    with pytest.raises(dp.errors.DiscreetError):
         fresh(plan(mechanism), ledger)
     assert not ledger.runs()
 
 
-@pytest.mark.parametrize("policy", [dp.FixedSize(2, 4), dp.Shuffled(2)])
+@pytest.mark.parametrize("policy", [dp.FixedSize(2, 4), dp.ledger.Shuffled(2)])
 def test_a_run_about_which_nothing_could_be_said_is_refused_before_it_is_charged(
     policy: Any,
 ) -> None:
@@ -133,7 +136,7 @@ def test_a_run_about_which_nothing_could_be_said_is_refused_before_it_is_charged
     its = dp.Plan(
         sampler=Sampler(policy, records=4, steps=1), mechanism=Gaussian(1.0, 1.0), leaves={"x": 2}
     )
-    with pytest.raises(dp.AccountingError, match="adjacency"):
+    with pytest.raises(dp.errors.AccountingError, match="adjacency"):
         fresh(its, ledger)
     assert not ledger.runs()
 
@@ -144,13 +147,13 @@ def test_a_run_that_stops_by_what_it_released_can_say_so() -> None:
     """
     ledger = dp.Ledger.in_memory(budget=dp.Filter(epsilon=100.0, delta=1e-5))
     run = Aggregator(
-        plan(Gaussian(1.0, 4.0)), ledger=ledger, parameters=dp.Parameters.CHOSEN_FROM_OUTPUTS
+        plan(Gaussian(1.0, 4.0)), ledger=ledger, parameters=dp.units.Parameters.CHOSEN_FROM_OUTPUTS
     )
     for sample in run.samples():
         if run.release(sample, {"x": np.ones((4, 2))})["x"][0] > -1e9:
             break
     assert dp.account(ledger).upper == 100.0
-    with pytest.raises(dp.AccountingError, match="fixed before the first release"):
+    with pytest.raises(dp.errors.AccountingError, match="fixed before the first release"):
         dp.account(ledger, delta=1e-6)
 
 
@@ -159,8 +162,8 @@ def test_t01_a_run_that_is_chosen_from_outputs_is_refused_on_a_list_at_construct
     budget: dp.Budget | None,
 ) -> None:
     ledger = dp.Ledger.in_memory(budget=budget)
-    with pytest.raises(dp.LedgerMisuse, match=r"dp\.Filter.* or dp\.Odometer"):
-        Aggregator(plan(), ledger=ledger, parameters=dp.Parameters.CHOSEN_FROM_OUTPUTS)
+    with pytest.raises(dp.errors.LedgerMisuse, match=r"dp\.Filter.* or dp\.Odometer"):
+        Aggregator(plan(), ledger=ledger, parameters=dp.units.Parameters.CHOSEN_FROM_OUTPUTS)
     assert not ledger.runs()
 
 
@@ -178,7 +181,7 @@ def test_a_budget_does_not_forget_what_was_released_without_noise() -> None:
 
 
 def test_a_label_that_no_ledger_takes_is_refused_at_once() -> None:
-    with pytest.raises(dp.ParameterError, match="label"):
+    with pytest.raises(dp.errors.ParameterError, match="label"):
         Aggregator(plan(), ledger=dp.Ledger.in_memory(), label="two\nlines")
 
 
@@ -202,7 +205,7 @@ def test_a_state_that_is_changed_later_changes_nothing() -> None:
 
 def test_a_state_that_does_not_fit_is_refused_and_nothing_is_lost() -> None:
     run = fresh(plan())
-    with pytest.raises(dp.ParameterError):
+    with pytest.raises(dp.errors.ParameterError):
         run.samples(state={"all": 2.0})
     next(run.samples())
 
@@ -239,7 +242,7 @@ def test_sums_that_were_interrupted_are_not_used_again(
         lambda: other.merge(sums),
         lambda: run.release(sample, sums),
     ):
-        with pytest.raises(dp.SampleMisuse, match="half changed"):
+        with pytest.raises(dp.errors.SampleMisuse, match="half changed"):
             again()
     assert run.release(sample, records)["x"] == pytest.approx(
         4 * 0.5**0.5, abs=0.02
@@ -279,7 +282,7 @@ def test_an_interrupted_merge_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -
         patch.setattr(ExactSum, "merge", interrupted)
         with pytest.raises(KeyboardInterrupt):
             left.merge(right)
-    with pytest.raises(dp.SampleMisuse, match="half changed"):
+    with pytest.raises(dp.errors.SampleMisuse, match="half changed"):
         left.merge(right)
 
 
@@ -289,7 +292,7 @@ def test_sums_of_one_run_are_not_released_by_another() -> None:
     first, second = fresh(its), fresh(its)
     sums = first.partial(next(first.samples()))
     sums.add({"x": np.ones((4, 2))})
-    with pytest.raises(dp.SampleMisuse, match="run"):
+    with pytest.raises(dp.errors.SampleMisuse, match="run"):
         second.release(next(second.samples()), copy.deepcopy(sums))
 
 
@@ -325,7 +328,7 @@ def test_no_error_says_how_many_records_were_drawn(rows: Any) -> None:
     run = fresh(plan(records=37))
     sample = next(run.samples())
     for records in ({"x": rows}, [{"x": row} for row in rows]):
-        with pytest.raises(dp.ParameterError) as caught:
+        with pytest.raises(dp.errors.ParameterError) as caught:
             run.release(sample, records)
         assert "37" not in str(caught.value)
 

@@ -97,7 +97,7 @@ def test_p16_a_sample_is_released_once() -> None:
     run = keyed(plan(2))
     (sample,) = run.samples()
     run.release(sample, np.zeros((10, 2)))
-    with pytest.raises(dp.SampleMisuse):
+    with pytest.raises(dp.errors.SampleMisuse):
         run.release(sample, np.zeros((10, 2)))
 
 
@@ -105,7 +105,7 @@ def test_p16_a_sample_is_released_once() -> None:
 def test_p10_as_many_rows_as_were_drawn(rows: int) -> None:
     run = keyed(plan(2))
     (sample,) = run.samples()
-    with pytest.raises(dp.SampleMisuse) as refused:
+    with pytest.raises(dp.errors.SampleMisuse) as refused:
         run.release(sample, np.zeros((rows, 2)))
     assert str(rows) not in str(refused.value)
 
@@ -118,7 +118,7 @@ def test_sums_of_another_sample_are_refused() -> None:
     sums = run.partial(first)
     sums.add(np.zeros((4, 2)))
     run.release(first, np.zeros((4, 2)))
-    with pytest.raises(dp.SampleMisuse):
+    with pytest.raises(dp.errors.SampleMisuse):
         run.release(next(samples), sums)
 
 
@@ -148,7 +148,7 @@ def test_an_addition_that_was_broken_off_leaves_nothing_to_release(
         lambda: run.release(sample, sums),
         sums.integers,
     ):
-        with pytest.raises(dp.SampleMisuse):
+        with pytest.raises(dp.errors.SampleMisuse):
             use()
 
 
@@ -206,7 +206,7 @@ def test_p20_steps_have_noise_of_their_own() -> None:
 )
 def test_another_plan_is_refused_before_anything_is_charged(other: Any) -> None:
     ledger = dp.Ledger.in_memory()
-    with pytest.raises(dp.ParameterError):
+    with pytest.raises(dp.errors.ParameterError):
         SecondMoments(plan(2, **other), ledger=ledger)
     assert not ledger.charges()
 
@@ -218,7 +218,7 @@ def test_another_plan_is_refused_before_anything_is_charged(other: Any) -> None:
 def test_what_no_grid_serves_is_refused_before_anything_is_charged(
     clip_norm: float, noise_multiplier: float
 ) -> None:
-    with pytest.raises(dp.NumericsError):
+    with pytest.raises(dp.errors.NumericsError):
         keyed(plan(2, clip_norm=clip_norm, noise_multiplier=noise_multiplier))
 
 
@@ -238,6 +238,6 @@ def test_sums_and_noise_stay_exact(noise_multiplier: float, records: int) -> Non
 def test_other_arrays_are_refused(vectors: Any) -> None:
     run = keyed(plan(2))
     (sample,) = run.samples()
-    with pytest.raises(dp.ParameterError):
+    with pytest.raises(dp.errors.ParameterError):
         run.release(sample, vectors)
     run.release(sample, np.zeros((10, 2)))  # nothing was spent

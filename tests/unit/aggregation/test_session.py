@@ -67,7 +67,7 @@ def test_p16_a_sample_is_spent_once() -> None:
     session = keyed()
     sample = next(session.samples())
     session.spend(sample)
-    with pytest.raises(dp.SampleMisuse, match="second time"):
+    with pytest.raises(dp.errors.SampleMisuse, match="second time"):
         session.spend(sample)
 
 
@@ -87,7 +87,7 @@ def test_a_sample_of_another_run_serves_for_nothing(use: Any) -> None:
     session, other = keyed(), keyed()
     sample = next(other.samples())
     for _ in range(2):  # before and after the session's own samples begin
-        with pytest.raises(dp.SampleMisuse, match="another run"):
+        with pytest.raises(dp.errors.SampleMisuse, match="another run"):
             use(session, sample)
         if session.ledger.runs() == ():
             next(session.samples())
@@ -97,12 +97,12 @@ def test_a_sample_of_another_run_serves_for_nothing(use: Any) -> None:
 def test_a_second_pass_is_refused() -> None:
     session = keyed()
     session.samples()
-    with pytest.raises(dp.SampleMisuse, match="second one"):
+    with pytest.raises(dp.errors.SampleMisuse, match="second one"):
         session.samples()
 
 
 def test_no_two_samples_share_a_number_or_a_place() -> None:
-    policy = dp.BallsInBins(3)
+    policy = dp.ledger.BallsInBins(3)
     session, other = (keyed(plan(policy=policy, adjacency=dp.Adjacency.ZERO_OUT)) for _ in range(2))
     drawn, elsewhere = list(session.samples()), list(other.samples())
     assert [session.number(sample) for sample in drawn] == list(range(12))
@@ -122,7 +122,7 @@ def test_p20_noise_of_a_group_is_given_out_once() -> None:
     words.append(session.noise_stream(second, 0).words(4).tolist())
     assert len({word for some in words for word in some}) == 12
     for sample in (first, second):
-        with pytest.raises(dp.RandomnessMisuse, match="given out"):
+        with pytest.raises(dp.errors.RandomnessMisuse, match="given out"):
             session.noise_stream(sample, 0)
 
 
@@ -134,7 +134,7 @@ def test_an_order_is_given_out_once_and_is_of_the_samples_records() -> None:
         assert order.dtype == np.int64
         assert np.array_equal(np.sort(order), np.arange(len(sample)))
         orders.append(order.tolist())
-        with pytest.raises(dp.RandomnessMisuse, match="given out"):
+        with pytest.raises(dp.errors.RandomnessMisuse, match="given out"):
             session.order(sample)
     assert orders[0][:8] != orders[1][:8]
 
@@ -146,9 +146,9 @@ def test_p18_a_seed_for_entries_is_given_out_once_and_has_bits_of_its_own() -> N
     assert seeds == [again.entries_seed(sample) for sample in others]
     assert len(set(seeds)) == len(samples)
     assert max(seeds).bit_length() > 200  # all below with probability under 2^-50
-    with pytest.raises(dp.RandomnessMisuse, match="given out"):
+    with pytest.raises(dp.errors.RandomnessMisuse, match="given out"):
         session.entries_seed(samples[0])
-    with pytest.raises(dp.SampleMisuse):
+    with pytest.raises(dp.errors.SampleMisuse):
         session.entries_seed(others[-1])
 
 
@@ -187,7 +187,7 @@ def test_places_and_seed_have_words_of_their_own_and_are_given_out_once() -> Non
         )
         assert seed == int(words[64])
         assert seed not in words[:64].tolist()
-        with pytest.raises(dp.RandomnessMisuse):
+        with pytest.raises(dp.errors.RandomnessMisuse):
             session.places(sample, 64, attempt)
     assert seeds[0] != seeds[1]
 
@@ -226,7 +226,7 @@ def test_the_state_follows_what_was_released_and_nothing_else() -> None:
 
 
 def test_a_session_does_not_travel() -> None:
-    with pytest.raises(dp.DiscreetError):
+    with pytest.raises(dp.errors.DiscreetError):
         pickle.dumps(keyed())
 
 
@@ -248,7 +248,7 @@ def test_what_is_not_of_its_kind_is_refused(change: dict[str, Any], match: str) 
         "ledger": dp.Ledger.in_memory(),
         "numerics": dp.Numerics.EXACT,
     } | change
-    with pytest.raises(dp.ParameterError, match=match):
+    with pytest.raises(dp.errors.ParameterError, match=match):
         Session(arguments.pop("plan"), **arguments)
 
 
@@ -274,7 +274,7 @@ def steps_within(epsilon: float) -> int:
 def test_p38_a_plan_that_does_not_fit_is_refused_before_anything_is_charged() -> None:
     fit = steps_within(20.0)
     session = budgeted(20.0, fit + 1)
-    with pytest.raises(dp.BudgetExceeded, match=f"of which {fit} fit"):
+    with pytest.raises(dp.errors.BudgetExceeded, match=f"of which {fit} fit"):
         session.samples()
     assert session.ledger.runs() == ()
     assert len(list(budgeted(20.0, fit).samples())) == fit
@@ -316,13 +316,13 @@ def counted(ledger: dp.Ledger) -> list[int]:
 def test_t04_a_run_that_stops_early_counts_in_full_unless_the_reason_was_public() -> None:
     ledger = dp.Ledger.in_memory()
     session = session_on(ledger)
-    with pytest.raises(dp.SampleMisuse, match="a run that began"):
+    with pytest.raises(dp.errors.SampleMisuse, match="a run that began"):
         session.stop("power failure")
     assert taken(session, 3) == [0, 1, 2]
     assert (ledger.snapshot().steps, counted(ledger)) == (3, [10])
     session.stop("power failure")
     assert counted(ledger) == [3]
-    with pytest.raises(dp.BudgetExceeded):
+    with pytest.raises(dp.errors.BudgetExceeded):
         session_on(ledger, steps=1).samples()
 
 
@@ -338,7 +338,7 @@ def test_a_run_that_is_resumed_takes_the_place_of_the_one_before() -> None:
 def test_t04_steps_that_a_crash_lost_are_taken_again_for_a_public_reason_only() -> None:
     ledger = dp.Ledger.in_memory()
     assert taken(session_on(ledger), 4) == [0, 1, 2, 3]
-    with pytest.raises(dp.BudgetExceeded, match="of which 6 fit"):
+    with pytest.raises(dp.errors.BudgetExceeded, match="of which 6 fit"):
         session_on(ledger).samples(start=2)  # back to a checkpoint: 8 steps, and 6 are left
     assert len(ledger.runs()) == 1
     assert taken(session_on(ledger), 99, start=2, lost="power failure") == list(range(2, 10))
@@ -348,7 +348,7 @@ def test_t04_steps_that_a_crash_lost_are_taken_again_for_a_public_reason_only() 
 
 def test_until_budget_takes_what_is_left_of_a_list() -> None:
     ledger = dp.Ledger.in_memory()
-    with pytest.raises(dp.ParameterError, match="until_budget"):
+    with pytest.raises(dp.errors.ParameterError, match="until_budget"):
         session_on(ledger).samples(until_budget=True)
     assert len(taken(session_on(ledger), 4)) == 4
     assert len(taken(session_on(ledger), 99, until_budget=True)) == 6
@@ -359,7 +359,7 @@ def test_until_budget_takes_what_is_left_of_a_list() -> None:
 def test_a_second_run_is_refused_on_a_list_and_welcome_on_an_odometer() -> None:
     ledger = dp.Ledger.in_memory()
     assert len(taken(session_on(ledger), 99)) == 10
-    with pytest.raises(dp.BudgetExceeded, match="of which 0 fit"):
+    with pytest.raises(dp.errors.BudgetExceeded, match="of which 0 fit"):
         session_on(ledger).samples()
     measured = dp.Ledger.in_memory(budget=dp.Odometer(delta=1e-5))
     for _ in range(2):

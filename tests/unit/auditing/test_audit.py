@@ -34,10 +34,10 @@ def test_what_was_saved_is_loaded(tmp_path: Path) -> None:
 
 def test_an_audit_is_never_overwritten(tmp_path: Path) -> None:
     AUDIT.save(tmp_path / "audit.json")
-    with pytest.raises(dp.ParameterError, match="path"):
+    with pytest.raises(dp.errors.ParameterError, match="path"):
         replace(AUDIT, lower=0.0).save(tmp_path / "audit.json")
     assert Audit.load(tmp_path / "audit.json") == AUDIT
-    with pytest.raises(dp.ParameterError, match="path"):
+    with pytest.raises(dp.errors.ParameterError, match="path"):
         AUDIT.save(tmp_path / "nowhere" / "audit.json")
 
 
@@ -69,7 +69,7 @@ def test_an_audit_is_never_overwritten(tmp_path: Path) -> None:
     ],
 )
 def test_values_out_of_range_are_refused(name: str, value: object) -> None:
-    with pytest.raises(dp.ParameterError, match=name):
+    with pytest.raises(dp.errors.ParameterError, match=name):
         replace(AUDIT, **{name: value})  # type: ignore[arg-type]
 
 
@@ -101,22 +101,22 @@ def changed(**changes: object) -> str:
     ],
 )
 def test_other_files_are_refused(text: str) -> None:
-    with pytest.raises(dp.ParameterError):
+    with pytest.raises(dp.errors.ParameterError):
         Audit.from_json(text)
 
 
 def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_bytes(b"\xff\xfe")
     for path in (tmp_path / "a.json", tmp_path / "none.json", tmp_path):
-        with pytest.raises(dp.ParameterError, match="path"):
+        with pytest.raises(dp.errors.ParameterError, match="path"):
             Audit.load(path)
-    with pytest.raises(dp.ParameterError):
+    with pytest.raises(dp.errors.ParameterError):
         Audit.from_json(b"{}")  # type: ignore[arg-type]
 
 
 def test_a_bound_under_an_assumption_is_never_without_its_words() -> None:
     for changes in ({"assumes": ""}, {"assumed_lower": None}):
-        with pytest.raises(dp.ParameterError, match="assumes"):
+        with pytest.raises(dp.errors.ParameterError, match="assumes"):
             replace(AUDIT, **changes)
     bare = replace(AUDIT, assumes="", assumed_lower=None)
     assert (AUDIT.strongest, bare.strongest) == (2.5, 1.25)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from discreet.auditing import Estimate, hits, threshold
-from discreet.auditing.intervals import highest_rate, lowest_rate
+from discreet.auditing.estimators.intervals import highest_rate, lowest_rate
 from discreet.canaries import Scores
 from discreet.errors import ParameterError
 

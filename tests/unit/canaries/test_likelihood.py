@@ -38,7 +38,7 @@ def test_groups_multiply_and_steps_multiply() -> None:
 
 
 @pytest.mark.parametrize(
-    "policy", [dp.Poisson(0.3), dp.TruncatedPoisson(0.3, 5, 10), dp.FixedSize(3, 10)]
+    "policy", [dp.Poisson(0.3), dp.ledger.TruncatedPoisson(0.3, 5, 10), dp.FixedSize(3, 10)]
 )
 def test_whether_it_was_drawn_is_averaged_over(policy: Any) -> None:
     """Groups share the draw: their ratios are multiplied before the average."""
@@ -48,7 +48,7 @@ def test_whether_it_was_drawn_is_averaged_over(policy: Any) -> None:
     assert found == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("policy", [dp.Shuffled(2), dp.BallsInBins(2)])
+@pytest.mark.parametrize("policy", [dp.ledger.Shuffled(2), dp.ledger.BallsInBins(2)])
 def test_it_is_in_one_batch_of_an_epoch(policy: Any) -> None:
     found = scored(
         policy, [[(X, 1.5)], [(OTHER, 1.5)], [(X, 1.5)]]

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from discreet.cli.answer import Answer, plain_json, sheet, table
-from discreet.cli.words import down, up
+from discreet.cli.views.words import down, up
 
 
 def test_json_is_one_object_with_unrounded_numbers_and_infinity_in_words() -> None:

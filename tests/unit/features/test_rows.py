@@ -41,7 +41,7 @@ def test_rows_that_are_not_finite_stay_so_and_touch_nobody() -> None:
 
 @pytest.mark.parametrize("radius", [-1.0, np.nan, np.inf, "1"])
 def test_another_radius_is_refused(radius: Any) -> None:
-    with pytest.raises(dp.ParameterError):
+    with pytest.raises(dp.errors.ParameterError):
         unit_ball(np.ones((2, 2)), radius=radius)
 
 
@@ -49,7 +49,7 @@ def test_another_radius_is_refused(radius: Any) -> None:
     "vectors", [np.ones(3), np.array(["a"]), np.ones((3, 0)), 4.0, np.ones((2, 2)) * 1j]
 )
 def test_what_is_not_rows_of_numbers_is_refused(vectors: Any) -> None:
-    with pytest.raises(dp.ParameterError):
+    with pytest.raises(dp.errors.ParameterError):
         unit_ball(vectors)
 
 
@@ -90,5 +90,5 @@ def test_products_of_extreme_rows(scale: float) -> None:
 
 @pytest.mark.parametrize("matrix", [2.0 * np.eye(2), np.full((2, 2), np.nan)])
 def test_long_columns_are_refused(matrix: Any) -> None:
-    with pytest.raises(dp.NumericsError):
+    with pytest.raises(dp.errors.NumericsError):
         rows.own_product(np.ones((1, 2)), matrix)

@@ -60,7 +60,9 @@ def test_one_charge_before_the_release_and_nothing_else() -> None:
     found(vectors(), plan=plan, ledger=ledger)
     (charge,) = ledger.charges()
     assert (
-        charge.step == plan.step == dp.Step(dp.Everything(), dp.GaussianSum("moments", 2.0, 10.0))
+        charge.step
+        == plan.step
+        == dp.ledger.Step(dp.Everything(), dp.ledger.GaussianSum("moments", 2.0, 10.0))
     )
     assert charge.count == 1
     assert charge.run.numerics is dp.Numerics.EXACT
@@ -155,7 +157,7 @@ def test_p29_a_poisson_sample_is_divided_by_its_expected_size() -> None:
 )
 def test_wrong_parameters_charge_nothing(other: Any) -> None:
     ledger = dp.Ledger.in_memory()
-    with pytest.raises(dp.ParameterError):
+    with pytest.raises(dp.errors.ParameterError):
         found(vectors(), ledger=ledger, **other)
     assert not ledger.charges()
 
@@ -166,7 +168,7 @@ def test_units_that_own_rows_are_refused() -> None:
     plan = dp.Plan(
         sampler=sampler, mechanism=dp.Gaussian(1.0, 1.0), leaves={"moments": 6}, unit=owners.unit
     )
-    with pytest.raises(dp.ParameterError):
+    with pytest.raises(dp.errors.ParameterError):
         found(vectors(), plan=plan)
 
 
@@ -176,7 +178,7 @@ def test_what_was_saved_is_what_is_loaded(tmp_path: Path) -> None:
     again = Standardisation.load(tmp_path / "scale.npz")
     assert np.array_equal(one.mean, again.mean)
     assert np.array_equal(one.std, again.std)
-    with pytest.raises(dp.ParameterError):
+    with pytest.raises(dp.errors.ParameterError):
         one.save(tmp_path / "scale.npz")  # never over another
 
 
@@ -205,7 +207,7 @@ def test_p46_other_files_are_refused(tmp_path: Path) -> None:
         "none.npz",
         "broken.npz",
     ):
-        with pytest.raises(dp.ParameterError):
+        with pytest.raises(dp.errors.ParameterError):
             Standardisation.load(tmp_path / name)
 
 
@@ -227,7 +229,7 @@ def test_p46_nothing_in_a_file_is_executed(tmp_path: Path) -> None:
         "std": np.ones(1),
     }
     np.savez(tmp_path / "wild.npz", **parts)
-    with pytest.raises(dp.ParameterError):
+    with pytest.raises(dp.errors.ParameterError):
         Standardisation.load(tmp_path / "wild.npz")
     assert not (tmp_path / "touched").exists()
 
@@ -246,12 +248,12 @@ def test_its_arrays_cannot_be_changed() -> None:
     [([0.0], [0.0]), ([0.0], [1.0, 1.0]), ([np.nan], [1.0]), ([0.0], [np.inf]), ([[0.0]], [[1.0]])],
 )
 def test_what_is_no_standardisation_is_refused(mean: Any, std: Any) -> None:
-    with pytest.raises(dp.ParameterError):
+    with pytest.raises(dp.errors.ParameterError):
         Standardisation(np.array(mean), np.array(std))
 
 
 def test_rows_of_another_size_are_refused() -> None:
-    with pytest.raises(dp.ParameterError):
+    with pytest.raises(dp.errors.ParameterError):
         Standardisation(np.zeros(2), np.ones(2))(np.zeros((3, 3)))
 
 
@@ -259,7 +261,7 @@ def test_p42_the_result_is_a_function_of_the_release(monkeypatch: pytest.MonkeyP
     release = Aggregator.release
     kept: list[Release] = []
 
-    def first(self: Aggregator, sample: dp.Sample, records: Any) -> Release:
+    def first(self: Aggregator, sample: dp.sampling.Sample, records: Any) -> Release:
         kept.append(release(self, sample, records))
         return kept[0]
 

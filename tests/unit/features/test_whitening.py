@@ -81,7 +81,9 @@ def test_one_charge_and_nothing_else() -> None:
     ledger = dp.Ledger.in_memory()
     found(vectors(), ledger=ledger)
     (charge,) = ledger.charges()
-    assert charge.step == dp.Step(dp.Everything(), dp.GaussianSum("second_moments", 1.0, 4.0))
+    assert charge.step == dp.ledger.Step(
+        dp.Everything(), dp.ledger.GaussianSum("second_moments", 1.0, 4.0)
+    )
     assert charge.run.numerics is dp.Numerics.EXACT
 
 
@@ -203,7 +205,7 @@ def test_the_radius_for_the_ball_is_stated() -> None:
 )
 def test_wrong_parameters_charge_nothing(other: Any) -> None:
     ledger = dp.Ledger.in_memory()
-    with pytest.raises(dp.ParameterError):
+    with pytest.raises(dp.errors.ParameterError):
         found(vectors(), ledger=ledger, **other)
     assert not ledger.charges()
 
@@ -231,7 +233,7 @@ def test_what_was_saved_is_what_is_loaded(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_no_whitening_is_refused(directions: Any, gains: Any, norm: float) -> None:
-    with pytest.raises(dp.ParameterError):
+    with pytest.raises(dp.errors.ParameterError):
         Whitening(directions, np.array(gains), np.array(gains), norm)
 
 
@@ -239,7 +241,7 @@ def test_p42_the_result_is_a_function_of_the_release(monkeypatch: pytest.MonkeyP
     release = SecondMoments.release
     kept: list[Release] = []
 
-    def first(self: SecondMoments, sample: dp.Sample, sums: Any) -> Release:
+    def first(self: SecondMoments, sample: dp.sampling.Sample, sums: Any) -> Release:
         kept.append(release(self, sample, sums))
         return kept[0]
 

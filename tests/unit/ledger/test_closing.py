@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import discreet as dp
-from discreet.ledger.store import Store
+from discreet.ledger.storage.store import Store
 from support.victims import FIRST, INFO
 
 
@@ -23,7 +23,7 @@ def test_a_run_that_another_process_took_the_place_of_is_over_and_closing_says_n
         second.begin(INFO, [(FIRST, 2)], continues=slow.number)
         lease.take()
         slow.end()
-        with pytest.raises(dp.LedgerMisuse, match="not to a run that was continued"):
+        with pytest.raises(dp.errors.LedgerMisuse, match="not to a run that was continued"):
             slow.end("power failure")
     with dp.Ledger.open(path, "r") as ledger:
         replaced, _ = ledger.verify().runs()
@@ -35,10 +35,10 @@ def test_a_handle_that_can_write_no_more_lets_go_of_the_file(tmp_path: Path) -> 
     ledger = dp.Ledger.open(path)
     lease = ledger.begin(INFO, [(FIRST, 4)]).reserve(FIRST, count=2)
     path.unlink()
-    with pytest.raises(dp.LedgerUnavailable, match="moved, removed or replaced"):
+    with pytest.raises(dp.errors.LedgerUnavailable, match="moved, removed or replaced"):
         ledger.close()
     assert lease.left == 0
-    with pytest.raises(dp.LedgerMisuse, match="closed"):
+    with pytest.raises(dp.errors.LedgerMisuse, match="closed"):
         ledger.snapshot()
 
 
@@ -80,7 +80,7 @@ def test_a_block_is_settled_in_the_transaction_that_reserves_the_next(
 def test_a_block_is_settled_if_the_next_is_refused() -> None:
     ledger = dp.Ledger.in_memory()
     run = ledger.begin(INFO, [(FIRST, 3)])
-    with pytest.raises(dp.BudgetExceeded):
+    with pytest.raises(dp.errors.BudgetExceeded):
         list(run.steps(FIRST, 9, block=2))
     assert (ledger.snapshot().steps, ledger.snapshot().unsettled) == (3, 0)
 

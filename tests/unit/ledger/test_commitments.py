@@ -13,14 +13,14 @@ import discreet as dp
 from discreet.ledger import Rule, Run, Terms
 from support.examples import INFO, OTHER_STEP, STEP, list_of
 
-CHOSEN = replace(INFO, parameters=dp.Parameters.CHOSEN_FROM_OUTPUTS)
+CHOSEN = replace(INFO, parameters=dp.units.Parameters.CHOSEN_FROM_OUTPUTS)
 
 
-def take(run: Run, count: int, step: dp.Step = STEP) -> None:
+def take(run: Run, count: int, step: dp.ledger.Step = STEP) -> None:
     assert len(list(run.steps(step, count))) == count
 
 
-def counted(ledger: dp.Ledger) -> dict[dp.Step, int]:
+def counted(ledger: dp.Ledger) -> dict[dp.ledger.Step, int]:
     return dict(ledger.snapshot().counted())
 
 
@@ -54,7 +54,7 @@ def test_without_a_plan_the_first_reservation_is_the_list() -> None:
     head = ledger.head()
     for step in (STEP, OTHER_STEP):
         with pytest.raises(
-            dp.BudgetExceeded, match="the list that was fixed before the first release"
+            dp.errors.BudgetExceeded, match="the list that was fixed before the first release"
         ):
             run.reserve(step, count=1)
     assert ledger.head() == head
@@ -71,7 +71,9 @@ def test_a_list_is_a_quota_for_each_kind_of_step_whichever_run_takes_it() -> Non
         take(run, count, step)
         run.end()
     for step in (STEP, OTHER_STEP):
-        with pytest.raises(dp.BudgetExceeded, match=r"1 more; \d+ of \d+ are charged already"):
+        with pytest.raises(
+            dp.errors.BudgetExceeded, match=r"1 more; \d+ of \d+ are charged already"
+        ):
             ledger.begin(INFO, [(step, 1)])
     assert counted(ledger) == {STEP: 100, OTHER_STEP: 10}
 
@@ -80,10 +82,10 @@ def test_what_a_run_may_still_take_is_not_free_for_another() -> None:
     ledger = dp.Ledger.in_memory()
     first = ledger.begin(INFO, [(STEP, 100)])
     take(first, 10)
-    with pytest.raises(dp.BudgetExceeded):
+    with pytest.raises(dp.errors.BudgetExceeded):
         ledger.begin(INFO, [(STEP, 1)])
     second = ledger.begin(INFO)
-    with pytest.raises(dp.BudgetExceeded):
+    with pytest.raises(dp.errors.BudgetExceeded):
         second.reserve(STEP, count=1)
     take(first, 90)
     assert counted(ledger) == {STEP: 100}
@@ -92,7 +94,7 @@ def test_what_a_run_may_still_take_is_not_free_for_another() -> None:
 def test_t01_a_list_refuses_what_is_chosen_from_outputs_for_good() -> None:
     for ledger in (dp.Ledger.in_memory(), dp.Ledger.in_memory(budget=list_of((STEP, 100)))):
         for planned in ((), [(STEP, 1)]):
-            with pytest.raises(dp.LedgerMisuse, match="a filter or an odometer"):
+            with pytest.raises(dp.errors.LedgerMisuse, match="a filter or an odometer"):
                 ledger.begin(CHOSEN, planned)
         assert ledger.runs() == ()
 
@@ -104,10 +106,11 @@ def test_a_second_run_of_the_same_plan_is_refused_and_says_what_to_do() -> None:
     first.end()
     head = ledger.head()
     with pytest.raises(
-        dp.BudgetExceeded, match=r"Filter or an Odometer before its first run.*until_budget=True"
+        dp.errors.BudgetExceeded,
+        match=r"Filter or an Odometer before its first run.*until_budget=True",
     ):
         ledger.begin(INFO, [(STEP, 100)])
-    with pytest.raises(dp.BudgetExceeded, match="1 of another kind"):
+    with pytest.raises(dp.errors.BudgetExceeded, match="1 of another kind"):
         ledger.check_admits(INFO, [(OTHER_STEP, 1)])
     assert ledger.fitting(INFO, STEP, 100) == 0
     assert ledger.head() == head
@@ -144,7 +147,7 @@ def test_t04_a_public_reason_makes_it_what_was_charged_and_is_said() -> None:
         "'power failure'"
     )
     assert declared in claim.assumptions
-    with pytest.raises(dp.BudgetExceeded):
+    with pytest.raises(dp.errors.BudgetExceeded):
         ledger.begin(INFO, [(STEP, 1)])  # what it left is gone
 
 
@@ -155,11 +158,11 @@ def test_a_reason_can_be_added_once_and_a_run_that_is_over_takes_nothing() -> No
     run.end()
     run.end()  # again, without a reason: nothing happens
     rows = ledger.head()
-    with pytest.raises(dp.LedgerMisuse, match="a run that is not over"):
+    with pytest.raises(dp.errors.LedgerMisuse, match="a run that is not over"):
         run.reserve(STEP, count=1)
     assert ledger.head() == rows
     run.end("power failure")
-    with pytest.raises(dp.LedgerMisuse, match="A reason can be added once"):
+    with pytest.raises(dp.errors.LedgerMisuse, match="A reason can be added once"):
         run.end("a better one")
     (record,) = ledger.runs()
     assert (record.over, record.reason) == (True, "power failure")
@@ -199,7 +202,7 @@ def test_of_a_list_with_several_plans_a_reason_frees_its_own_part_only() -> None
     run.end("power failure")
     assert counted(ledger) == {STEP: 60, OTHER_STEP: 10}
     ledger.begin(INFO, [(STEP, 40)])
-    with pytest.raises(dp.BudgetExceeded):
+    with pytest.raises(dp.errors.BudgetExceeded):
         ledger.begin(INFO, [(STEP, 1)])
 
 
@@ -228,14 +231,14 @@ def test_a_run_that_continues_another_takes_what_it_left() -> None:
     killed.reserve(STEP, count=32)  # never settled
     assert ledger.fitting(INFO, STEP, 100) == 0
     assert ledger.fitting(INFO, STEP, 100, continues=killed.number) == 68
-    with pytest.raises(dp.BudgetExceeded):
+    with pytest.raises(dp.errors.BudgetExceeded):
         ledger.begin(INFO, [(STEP, 69)], continues=killed.number)
     again = ledger.begin(INFO, [(STEP, 68)], continues=killed.number)
     take(again, 68)
     assert counted(ledger) == {STEP: 100}
-    with pytest.raises(dp.LedgerMisuse, match="continued by another"):
+    with pytest.raises(dp.errors.LedgerMisuse, match="continued by another"):
         killed.reserve(STEP, count=1)
-    with pytest.raises(dp.LedgerMisuse, match="not to a run that was continued"):
+    with pytest.raises(dp.errors.LedgerMisuse, match="not to a run that was continued"):
         killed.end("power failure")
 
 
@@ -248,7 +251,7 @@ def test_t04_a_run_that_took_anothers_place_cannot_name_a_reason() -> None:
     take(first, 10)
     first.end()
     second = ledger.begin(INFO, [(STEP, 90)], continues=first.number)
-    with pytest.raises(dp.LedgerMisuse, match="took nobody's place"):
+    with pytest.raises(dp.errors.LedgerMisuse, match="took nobody's place"):
         second.end("the machine was needed")
     second.end()
     assert counted(ledger) == {STEP: 100}
@@ -273,7 +276,7 @@ def test_t04_leases_end_with_their_run() -> None:
     lease = run.reserve(STEP, count=100)
     lease.take()
     run.end("power failure")
-    with pytest.raises(dp.LedgerMisuse, match="a lease with steps left"):
+    with pytest.raises(dp.errors.LedgerMisuse, match="a lease with steps left"):
         lease.take()
     assert counted(ledger) == {STEP: 1}
 
@@ -334,11 +337,11 @@ def test_a_run_is_continued_once_and_not_after_a_public_reason() -> None:
     first = ledger.begin(INFO, [(STEP, 10)])
     ledger.begin(INFO, [(STEP, 10)], continues=first.number)
     head = ledger.head()
-    with pytest.raises(dp.ParameterError, match="continues"):
+    with pytest.raises(dp.errors.ParameterError, match="continues"):
         ledger.begin(INFO, [(STEP, 10)], continues=first.number)
     ended = ledger.begin(INFO, [(STEP, 10)])
     ended.end("power failure")
-    with pytest.raises(dp.ParameterError, match="continues"):
+    with pytest.raises(dp.errors.ParameterError, match="continues"):
         ledger.begin(INFO, [(STEP, 1)], continues=ended.number)
     assert ledger.verify(head) is ledger
 
@@ -352,7 +355,7 @@ def test_a_list_grows_for_a_public_reason_which_every_guarantee_says() -> None:
     take(run, 100)
     ledger.extend_list([(STEP, 5), (OTHER_STEP, 2)], reason="power failure")
     take(run, 5)
-    with pytest.raises(dp.BudgetExceeded):
+    with pytest.raises(dp.errors.BudgetExceeded):
         run.reserve(STEP, count=1)
     assert counted(ledger) == {STEP: 105, OTHER_STEP: 2}
     assert [held.reason for held in ledger.snapshot().history] == ["", "power failure"]
@@ -362,12 +365,12 @@ def test_a_list_grows_for_a_public_reason_which_every_guarantee_says() -> None:
 
 def test_only_a_list_grows_and_only_within_its_budget() -> None:
     for ledger in (dp.Ledger.in_memory(), dp.Ledger.in_memory(budget=dp.Odometer(delta=1e-5))):
-        with pytest.raises(dp.LedgerMisuse, match="held to a list"):
+        with pytest.raises(dp.errors.LedgerMisuse, match="held to a list"):
             ledger.extend_list([(STEP, 1)], reason="power failure")
     tight = dp.Ledger.in_memory(budget=dp.Budget(epsilon=upper(100), delta=1e-5))
     tight.begin(INFO, [(STEP, 100)])
     head = tight.head()
-    with pytest.raises(dp.BudgetExceeded):
+    with pytest.raises(dp.errors.BudgetExceeded):
         tight.extend_list([(STEP, 100)], reason="power failure")
     assert tight.head() == head
 
@@ -385,10 +388,10 @@ def test_a_commitment_is_admitted_as_a_whole_so_that_no_run_is_refused_half_way(
     most = ledger.fitting(CHOSEN, STEP, 10**6)
     assert 1_000 < most < 10**6
     first = ledger.begin(CHOSEN, [(STEP, most)])
-    with pytest.raises(dp.BudgetExceeded):
+    with pytest.raises(dp.errors.BudgetExceeded):
         ledger.begin(CHOSEN, [(STEP, most)])
     take(first, most)
-    with pytest.raises(dp.BudgetExceeded):
+    with pytest.raises(dp.errors.BudgetExceeded):
         first.reserve(STEP, count=most)
     assert counted(ledger) == {STEP: most}
 

@@ -9,7 +9,7 @@ import pytest
 
 import discreet as dp
 from discreet.ledger import Rule, RunRecord, Snapshot, Terms, decisions
-from discreet.ledger.rows import Began, Ended, Held, Marked, Reserved, Row
+from discreet.ledger.storage.rows import Began, Ended, Held, Marked, Reserved, Row
 from support.examples import INFO, OTHER_STEP, STEP
 
 EMPTY = Snapshot(runs=(), schema=2)
@@ -23,7 +23,9 @@ def held_to(terms: Terms, *runs: RunRecord) -> Snapshot:
 
 
 def began(
-    *planned: tuple[dp.Step, int], continues: int | None = None, info: dp.RunInfo = INFO
+    *planned: tuple[dp.ledger.Step, int],
+    continues: int | None = None,
+    info: dp.ledger.RunInfo = INFO,
 ) -> Began:
     return Began(info, (), "now", planned, continues)
 
@@ -34,7 +36,7 @@ def kinds(rows: Sequence[Row]) -> list[type]:
 
 def test_a_file_of_an_older_schema_is_not_written_to() -> None:
     decisions.check_writable(EMPTY)
-    with pytest.raises(dp.LedgerMisuse, match="Begin a new ledger, and account for both"):
+    with pytest.raises(dp.errors.LedgerMisuse, match="Begin a new ledger, and account for both"):
         decisions.check_writable(replace(EMPTY, schema=1))
 
 
@@ -70,7 +72,7 @@ def test_the_first_terms_are_a_row_and_the_same_again_are_none() -> None:
     ],
 )
 def test_t02_t03_another_budget_than_the_ledgers_is_refused(present: Terms, wanted: Terms) -> None:
-    with pytest.raises(dp.LedgerMisuse, match="the ledger has its own"):
+    with pytest.raises(dp.errors.LedgerMisuse, match="the ledger has its own"):
         decisions.first_terms(held_to(present), wanted)
 
 
@@ -88,7 +90,7 @@ def test_a_run_begins_with_the_row_that_completes_the_terms_before_it() -> None:
     assert isinstance(completed, Held)
     assert completed.terms.rule is Rule.RENYI_FILTER
     assert (completed.terms.epsilon, completed.terms.delta) == (2.0, 1e-6)
-    full_batch = dp.Step(dp.Everything(), dp.GaussianSum("grad", 1.0, 20.0))
+    full_batch = dp.ledger.Step(dp.Everything(), dp.ledger.GaussianSum("grad", 1.0, 20.0))
     completed, _ = decisions.beginning(open_filter, began((full_batch, 5)))
     assert isinstance(completed, Held)
     assert completed.terms.rule is Rule.GAUSSIAN_FILTER
@@ -109,32 +111,36 @@ def test_an_odometer_is_completed_with_levels_and_orders_whose_shares_are_the_wh
 @pytest.mark.parametrize(
     ("snapshot", "row", "error"),
     [
-        (held_to(LIST), began((STEP, 101)), dp.BudgetExceeded),
-        (held_to(LIST), began((OTHER_STEP, 1)), dp.BudgetExceeded),
-        (held_to(LIST, RUN), began((STEP, 41)), dp.BudgetExceeded),
-        (held_to(FILTER), began((STEP, 10**9)), dp.BudgetExceeded),
-        (held_to(LIST, RUN), began(continues=3), dp.ParameterError),
-        (held_to(LIST, replace(RUN, reason="fire")), began(continues=2), dp.ParameterError),
+        (held_to(LIST), began((STEP, 101)), dp.errors.BudgetExceeded),
+        (held_to(LIST), began((OTHER_STEP, 1)), dp.errors.BudgetExceeded),
+        (held_to(LIST, RUN), began((STEP, 41)), dp.errors.BudgetExceeded),
+        (held_to(FILTER), began((STEP, 10**9)), dp.errors.BudgetExceeded),
+        (held_to(LIST, RUN), began(continues=3), dp.errors.ParameterError),
+        (held_to(LIST, replace(RUN, reason="fire")), began(continues=2), dp.errors.ParameterError),
         (
             held_to(LIST, RUN, RunRecord(number=3, info=INFO, continues=2)),
             began(continues=2),
-            dp.ParameterError,
+            dp.errors.ParameterError,
         ),
         (
             EMPTY,
-            began(info=replace(INFO, parameters=dp.Parameters.CHOSEN_FROM_OUTPUTS)),
-            dp.LedgerMisuse,
+            began(info=replace(INFO, parameters=dp.units.Parameters.CHOSEN_FROM_OUTPUTS)),
+            dp.errors.LedgerMisuse,
         ),
         (
             held_to(LIST),
-            began(info=replace(INFO, parameters=dp.Parameters.CHOSEN_FROM_OUTPUTS)),
-            dp.LedgerMisuse,
+            began(info=replace(INFO, parameters=dp.units.Parameters.CHOSEN_FROM_OUTPUTS)),
+            dp.errors.LedgerMisuse,
         ),
-        (held_to(FILTER, RUN), began(info=replace(INFO, unit=dp.Unit.USER)), dp.LedgerMisuse),
+        (
+            held_to(FILTER, RUN),
+            began(info=replace(INFO, unit=dp.Unit.USER)),
+            dp.errors.LedgerMisuse,
+        ),
         (
             held_to(FILTER, RUN),
             began(info=replace(INFO, adjacency=dp.Adjacency.ZERO_OUT)),
-            dp.LedgerMisuse,
+            dp.errors.LedgerMisuse,
         ),
     ],
 )
@@ -149,7 +155,7 @@ def test_how_many_steps_fit_is_the_last_number_that_begins() -> None:
     for snapshot in (held_to(LIST, RUN), held_to(FILTER)):
         most = decisions.fitting(snapshot, began((STEP, 10**6)))
         decisions.beginning(snapshot, began((STEP, most)))
-        with pytest.raises(dp.BudgetExceeded):
+        with pytest.raises(dp.errors.BudgetExceeded):
             decisions.beginning(snapshot, began((STEP, most + 1)))
     assert decisions.fitting(held_to(LIST, RUN), began((STEP, 10))) == 10
     assert decisions.fitting(held_to(LIST, RUN), began((OTHER_STEP, 10))) == 0
@@ -166,14 +172,14 @@ def test_within_the_commitment_nothing_is_asked_and_beyond_it_the_terms_are() ->
     assert kinds(decisions.reservation(held_to(LIST, *two), Reserved(2, STEP, 40), STEP)) == [
         Reserved
     ]
-    with pytest.raises(dp.BudgetExceeded):
+    with pytest.raises(dp.errors.BudgetExceeded):
         decisions.reservation(held_to(LIST, *two), Reserved(2, STEP, 41), STEP)
     assert kinds(decisions.reservation(held_to(LIST, RUN), Reserved(2, STEP, 80), STEP)) == [
         Reserved
     ]
-    with pytest.raises(dp.BudgetExceeded):
+    with pytest.raises(dp.errors.BudgetExceeded):
         decisions.reservation(held_to(LIST, RUN), Reserved(2, STEP, 81), STEP)
-    with pytest.raises(dp.BudgetExceeded):
+    with pytest.raises(dp.errors.BudgetExceeded):
         decisions.reservation(held_to(FILTER, RUN), Reserved(2, STEP, 10**9), STEP)
 
 
@@ -206,7 +212,7 @@ def test_a_run_that_is_over_or_never_was_is_refused(
         RunRecord(number=5, info=INFO, over=True, planned=((STEP, 1),)),
         RunRecord(number=6, info=INFO, continues=5),
     )
-    with pytest.raises(dp.LedgerMisuse):
+    with pytest.raises(dp.errors.LedgerMisuse):
         decide(held_to(LIST, *runs))
 
 
@@ -238,24 +244,24 @@ def test_another_budget_is_a_row_with_its_reason() -> None:
 @pytest.mark.parametrize(
     ("snapshot", "epsilon", "delta", "error"),
     [
-        (EMPTY, 1.0, 1e-6, dp.LedgerMisuse),
+        (EMPTY, 1.0, 1e-6, dp.errors.LedgerMisuse),
         (
             held_to(Terms(rule=Rule.GAUSSIAN_FILTER, epsilon=2.0, delta=1e-6)),
             2.1,
             None,
-            dp.LedgerMisuse,
+            dp.errors.LedgerMisuse,
         ),
-        (held_to(FILTER, RUN), 4.0, 1e-5, dp.ParameterError),
-        (held_to(FILTER, RUN), 1.5431, None, dp.BudgetExceeded),
+        (held_to(FILTER, RUN), 4.0, 1e-5, dp.errors.ParameterError),
+        (held_to(FILTER, RUN), 1.5431, None, dp.errors.BudgetExceeded),
         (
             held_to(FILTER, RUN),
             0.01,
             None,
-            dp.BudgetExceeded,
+            dp.errors.BudgetExceeded,
         ),  # for which the order allows nothing at all
-        (held_to(LIST, RUN), 0.01, 1e-6, dp.BudgetExceeded),
-        (held_to(LIST, RUN), 3.0, None, dp.ParameterError),  # a budget without a delta
-        (held_to(replace(LIST, epsilon=3.0, delta=1e-6), RUN), 4.0, 1e-5, dp.ParameterError),
+        (held_to(LIST, RUN), 0.01, 1e-6, dp.errors.BudgetExceeded),
+        (held_to(LIST, RUN), 3.0, None, dp.errors.ParameterError),  # a budget without a delta
+        (held_to(replace(LIST, epsilon=3.0, delta=1e-6), RUN), 4.0, 1e-5, dp.errors.ParameterError),
     ],
 )
 def test_a_budget_that_cannot_be_changed_stays(
@@ -272,5 +278,5 @@ def test_a_longer_list_is_a_row_and_only_a_list_has_one() -> None:
     assert isinstance(row, Held)
     assert row.terms.planned == ((STEP, 105), (OTHER_STEP, 1))
     for snapshot in (EMPTY, held_to(Terms(rule=Rule.LIST)), held_to(FILTER)):
-        with pytest.raises(dp.LedgerMisuse):
+        with pytest.raises(dp.errors.LedgerMisuse):
             decisions.longer_list(snapshot, ((STEP, 5),), "power failure")

@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 
 import discreet as dp
-from discreet.ledger import Rule, Snapshot, Terms, rules, store
+from discreet.ledger import Rule, Snapshot, Terms, rules
+from discreet.ledger.storage import store
 from discreet.ledger.terms import Planned
 from support.examples import INFO, OTHER_STEP, STEP, counts, list_of, roomy_ledger, varied_ledger
 
@@ -91,7 +92,7 @@ def test_a_refused_reservation_leaves_a_handle_that_works(tmp_path: Path) -> Non
     ledger = dp.Ledger.open(tmp_path / "a.ledger", budget=list_of((STEP, 10)))
     run = ledger.begin(INFO)
     for _ in range(2):
-        with pytest.raises(dp.BudgetExceeded):
+        with pytest.raises(dp.errors.BudgetExceeded):
             run.reserve(STEP, count=11)
     run.reserve(STEP, count=10)
     assert total(ledger.verify()) == 10
@@ -148,7 +149,7 @@ def test_threads_that_share_a_handle_read_committed_charges_only(tmp_path: Path)
     thread = threading.Thread(target=read)
     thread.start()
     for _ in range(30):
-        with pytest.raises(dp.BudgetExceeded):
+        with pytest.raises(dp.errors.BudgetExceeded):
             run.reserve(OTHER_STEP, count=1)
     stop.set()
     thread.join()
@@ -167,16 +168,16 @@ def test_a_call_from_inside_another_is_refused_and_no_budget_is_passed_by_it(
             lambda: run.reserve(STEP, count=1),
             lease.settle,
         ):
-            with pytest.raises(dp.LedgerMisuse, match="a call from inside another"):
+            with pytest.raises(dp.errors.LedgerMisuse, match="a call from inside another"):
                 call()
             refused.append(call)
-        raise dp.BudgetExceeded(expected="10 steps", got=str(snapshot.steps), do="Stop.")
+        raise dp.errors.BudgetExceeded(expected="10 steps", got=str(snapshot.steps), do="Stop.")
 
     ledger = dp.Ledger.in_memory(budget=BUDGET)
     run = ledger.begin(INFO)
     lease = run.reserve(STEP, count=10)
     monkeypatch.setattr(rules, "_rules", [RulesThat(call_from_inside)])
-    with pytest.raises(dp.BudgetExceeded):
+    with pytest.raises(dp.errors.BudgetExceeded):
         run.reserve(STEP, count=1)
     assert len(refused) == 4
     assert total(ledger.verify()) == 10
@@ -192,7 +193,7 @@ def test_verify_reads_the_disk_and_not_what_the_handle_remembers(tmp_path: Path)
     assert edited != whole
     with path.open("r+b") as file:
         file.write(edited)
-    with pytest.raises(dp.LedgerCorrupt):
+    with pytest.raises(dp.errors.LedgerCorrupt):
         ledger.verify()
 
 
@@ -203,7 +204,7 @@ def test_an_older_copy_put_back_is_noticed_by_an_open_handle(tmp_path: Path) -> 
     shutil.copyfile(path, tmp_path / "older")
     run.reserve(STEP, count=5)
     (tmp_path / "older").replace(path)
-    with pytest.raises(dp.LedgerCorrupt, match="never had it"):
+    with pytest.raises(dp.errors.LedgerCorrupt, match="never had it"):
         ledger.verify()
 
 
@@ -241,7 +242,7 @@ def test_a_settlement_that_could_not_be_written_can_be_tried_again(
     lease.take()
     blocker = sqlite3.connect(tmp_path / "a.ledger", isolation_level=None)
     blocker.execute("BEGIN IMMEDIATE")
-    with pytest.raises(dp.LedgerUnavailable):
+    with pytest.raises(dp.errors.LedgerUnavailable):
         lease.settle()
     assert lease.left == 0
     blocker.execute("ROLLBACK")
@@ -295,7 +296,7 @@ def test_forks_during_writes_leave_everyone_able_to_write(tmp_path: Path) -> Non
 def test_what_is_no_path_is_refused(path: Any, tmp_path: Path) -> None:
     ledger = varied_ledger()
     for use in (dp.Ledger.open, dp.Ledger.load, ledger.export):
-        with pytest.raises(dp.ParameterError, match="the path of a file"):
+        with pytest.raises(dp.errors.ParameterError, match="the path of a file"):
             use(path)
 
 
@@ -303,7 +304,7 @@ def test_what_is_no_path_is_refused(path: Any, tmp_path: Path) -> None:
 def test_a_path_that_cannot_be_is_said(name: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
     for use in (dp.Ledger.open, dp.Ledger.load, varied_ledger().export):
-        with pytest.raises(dp.LedgerError):
+        with pytest.raises(dp.errors.LedgerError):
             use(tmp_path / name)
 
 
@@ -327,7 +328,7 @@ def test_a_relative_path_stays_the_same_file(
 
 
 def test_a_subclass_cannot_say_one_thing_and_be_another() -> None:
-    class Sneaky(dp.Step):
+    class Sneaky(dp.ledger.Step):
         def __eq__(self, other: object) -> bool:
             return True
 
@@ -342,9 +343,9 @@ def test_a_subclass_cannot_say_one_thing_and_be_another() -> None:
 
     run = roomy_ledger().begin(INFO)
     run.reserve(STEP, count=1)
-    with pytest.raises(dp.ParameterError, match="Sneaky"):
+    with pytest.raises(dp.errors.ParameterError, match="Sneaky"):
         run.reserve(Sneaky(STEP.sampling, STEP.queries), count=1)
-    assert dp.GaussianSum(Text("grad"), 1, 1) == dp.GaussianSum("grad", 1, 1)
+    assert dp.ledger.GaussianSum(Text("grad"), 1, 1) == dp.ledger.GaussianSum("grad", 1, 1)
 
 
 def test_an_error_of_the_rules_own_is_not_taken_for_the_ledgers(
@@ -365,23 +366,23 @@ def test_without_rules_a_ledger_with_a_budget_admits_nothing(
     ledger = dp.Ledger.in_memory(budget=BUDGET)
     run = ledger.begin(INFO)
     monkeypatch.setattr(rules, "_rules", [])
-    with pytest.raises(dp.LedgerMisuse, match="Import discreet as a whole"):
+    with pytest.raises(dp.errors.LedgerMisuse, match="Import discreet as a whole"):
         run.reserve(STEP, count=1)
     assert total(ledger) == 0
 
 
 def test_what_is_no_budget_is_refused(tmp_path: Path) -> None:
     for wrong in (5, lambda charges: None, "2.0", dp.Budget):
-        with pytest.raises(dp.ParameterError, match="a Budget, a Filter, an Odometer"):
+        with pytest.raises(dp.errors.ParameterError, match="a Budget, a Filter, an Odometer"):
             dp.Ledger.in_memory(budget=wrong)  # type: ignore[arg-type]
-        with pytest.raises(dp.ParameterError, match="a Budget, a Filter, an Odometer"):
+        with pytest.raises(dp.errors.ParameterError, match="a Budget, a Filter, an Odometer"):
             dp.Ledger.open(tmp_path / "a.ledger", budget=wrong)  # type: ignore[arg-type]
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_journal_of_another_ledger_is_not_taken_over(tmp_path: Path) -> None:
     (tmp_path / "a.ledger-journal").write_bytes(b"of a ledger that was deleted")
-    with pytest.raises(dp.LedgerNotFound):
+    with pytest.raises(dp.errors.LedgerNotFound):
         dp.Ledger.open(tmp_path / "a.ledger")
     assert not (tmp_path / "a.ledger").exists()
 
@@ -400,18 +401,18 @@ def test_what_was_added_to_the_file_is_noticed(command: str, tmp_path: Path) -> 
     connection.execute(command)
     connection.commit()
     connection.close()
-    with pytest.raises(dp.LedgerCorrupt):
+    with pytest.raises(dp.errors.LedgerCorrupt):
         dp.Ledger.open(tmp_path / "a.ledger", "r")
 
 
 def test_numbers_too_long_to_print_are_refused_all_the_same() -> None:
-    with pytest.raises(dp.ParameterError):
+    with pytest.raises(dp.errors.ParameterError):
         dp.Poisson(10**5000)
-    with pytest.raises(dp.ParameterError):
+    with pytest.raises(dp.errors.ParameterError):
         dp.FixedSize(10**5000, 5)
 
 
 def test_steps_refuses_at_once_and_not_at_the_first_step() -> None:
     run = dp.Ledger.in_memory().begin(INFO)
-    with pytest.raises(dp.ParameterError):
+    with pytest.raises(dp.errors.ParameterError):
         run.steps(STEP, -1)

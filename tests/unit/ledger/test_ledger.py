@@ -15,9 +15,9 @@ import pytest
 
 import discreet as dp
 from discreet.ledger import Run, block_size
-from discreet.ledger.book import Book, follow
-from discreet.ledger.codec import encode
-from discreet.ledger.rows import Began, Ended, Held, Marked, Opened, Reserved, Row, Settled
+from discreet.ledger.storage.book import Book, follow
+from discreet.ledger.storage.codec import encode
+from discreet.ledger.storage.rows import Began, Ended, Held, Marked, Opened, Reserved, Row, Settled
 from discreet.ledger.terms import Rule, Terms
 from support.examples import (
     INFO,
@@ -49,11 +49,13 @@ def total(ledger: dp.Ledger) -> int:
 
 def test_a_reservation_counts_in_full_until_it_is_settled(ledger: dp.Ledger, run: Run) -> None:
     with run.reserve(STEP, count=10) as lease:
-        assert ledger.charges() == (dp.Charge(INFO, STEP, 10, unsettled=10, number=run.number),)
+        assert ledger.charges() == (
+            dp.ledger.Charge(INFO, STEP, 10, unsettled=10, number=run.number),
+        )
         assert [lease.take(), lease.take()] == [0, 1]
         assert (lease.taken, lease.left) == (2, 8)
         assert total(ledger) == 10
-    assert ledger.charges() == (dp.Charge(INFO, STEP, 2, number=run.number),)
+    assert ledger.charges() == (dp.ledger.Charge(INFO, STEP, 2, number=run.number),)
 
 
 def test_a_lease_never_left_counts_in_full(ledger: dp.Ledger, run: Run) -> None:
@@ -84,7 +86,7 @@ def test_a_lease_gives_no_more_than_was_reserved(ledger: dp.Ledger, run: Run) ->
     with run.reserve(STEP, count=2) as lease:
         lease.take()
         lease.take()
-        with pytest.raises(dp.LedgerMisuse, match="all 2 steps were taken"):
+        with pytest.raises(dp.errors.LedgerMisuse, match="all 2 steps were taken"):
             lease.take()
     assert total(ledger) == 2
 
@@ -92,7 +94,7 @@ def test_a_lease_gives_no_more_than_was_reserved(ledger: dp.Ledger, run: Run) ->
 def test_a_settled_lease_gives_nothing(ledger: dp.Ledger, run: Run) -> None:
     with run.reserve(STEP, count=2) as lease:
         lease.take()
-    with pytest.raises(dp.LedgerMisuse, match="settled"):
+    with pytest.raises(dp.errors.LedgerMisuse, match="settled"):
         lease.take()
     assert lease.left == 0
     lease.settle()
@@ -103,18 +105,18 @@ def test_p20_a_lease_a_run_and_a_handle_cannot_be_copied(ledger: dp.Ledger, run:
     with run.reserve(STEP, count=2) as lease:
         for thing in (lease, run, ledger):
             for duplicate in (copy.copy, copy.deepcopy, pickle.dumps):
-                with pytest.raises(dp.LedgerMisuse, match="copy or pickle"):
+                with pytest.raises(dp.errors.LedgerMisuse, match="copy or pickle"):
                     duplicate(thing)
 
 
 def test_threads_together_take_no_more_than_was_reserved(ledger: dp.Ledger, run: Run) -> None:
     taken: list[int] = []
 
-    def work(lease: dp.Lease) -> None:
+    def work(lease: dp.ledger.Lease) -> None:
         try:
             while True:
                 taken.append(lease.take())
-        except dp.LedgerMisuse:
+        except dp.errors.LedgerMisuse:
             pass
 
     with run.reserve(STEP, count=5000) as lease:
@@ -141,7 +143,7 @@ def test_p20_a_fork_can_neither_take_nor_settle_nor_write(tmp_path: Path) -> Non
         ):
             try:
                 use()
-            except dp.LedgerMisuse as error:
+            except dp.errors.LedgerMisuse as error:
                 refused += "fork" in str(error)
         with lease:  # leaving it must not settle the parent's charge
             pass
@@ -194,17 +196,17 @@ def test_a_million_equal_steps_are_a_few_rows_and_over_count_by_an_eighth_at_mos
 
 def test_what_names_no_run_is_refused() -> None:
     ledger = dp.Ledger.in_memory()
-    with pytest.raises(dp.LedgerMisuse, match="a run that began"):
+    with pytest.raises(dp.errors.LedgerMisuse, match="a run that began"):
         ledger.reserve(1, STEP, 1, spelled_out_in=None)
-    with pytest.raises(dp.LedgerMisuse, match="a run that began"):
+    with pytest.raises(dp.errors.LedgerMisuse, match="a run that began"):
         ledger.mark(1, "unsafe_thing")
-    with pytest.raises(dp.LedgerMisuse, match="a run that is not over"):
+    with pytest.raises(dp.errors.LedgerMisuse, match="a run that is not over"):
         ledger.end(1)
 
 
 def test_bad_arguments_leave_the_ledger_as_it_was(ledger: dp.Ledger, run: Run) -> None:
     head = ledger.head()
-    stranger = dp.Step(dp.Poisson(0.1), dp.GaussianSum("stranger", 1, 1))
+    stranger = dp.ledger.Step(dp.Poisson(0.1), dp.ledger.GaussianSum("stranger", 1, 1))
     for call in (
         lambda: run.reserve(stranger, count=1),
         lambda: run.reserve(STEP, count=0),
@@ -225,14 +227,14 @@ def test_bad_arguments_leave_the_ledger_as_it_was(ledger: dp.Ledger, run: Run) -
         lambda: next(run.steps(STEP, 0)),
         lambda: next(run.steps(STEP, 5, block=0)),
     ):
-        with pytest.raises(dp.ParameterError):
+        with pytest.raises(dp.errors.ParameterError):
             call()
     assert ledger.head() == head
     ledger.verify()
 
 
 def test_run_info_refuses_what_does_not_say_what_is_protected() -> None:
-    good = {name: getattr(INFO, name) for name in dp.RunInfo.__dataclass_fields__}
+    good = {name: getattr(INFO, name) for name in dp.ledger.RunInfo.__dataclass_fields__}
     for change in (
         {"unit": "example"},
         {"adjacency": "zero-out"},
@@ -243,8 +245,8 @@ def test_run_info_refuses_what_does_not_say_what_is_protected() -> None:
         {"parameters": True},
         {"label": "a\nb"},
     ):
-        with pytest.raises(dp.ParameterError):
-            dp.RunInfo(**(good | change))
+        with pytest.raises(dp.errors.ParameterError):
+            dp.ledger.RunInfo(**(good | change))
 
 
 def test_p38_a_budget_sees_the_proposed_charge_and_its_refusal_charges_nothing() -> None:
@@ -252,7 +254,7 @@ def test_p38_a_budget_sees_the_proposed_charge_and_its_refusal_charges_nothing()
     run = ledger.begin(INFO)
     run.reserve(STEP, count=10)
     head = ledger.head()
-    with pytest.raises(dp.BudgetExceeded, match="Nothing was charged"):
+    with pytest.raises(dp.errors.BudgetExceeded, match="Nothing was charged"):
         run.reserve(METRIC_STEP, count=1)  # Laplace noise with an epsilon of 1/2, on a full batch
     assert ledger.head() == head
     assert total(ledger) == 10
@@ -264,10 +266,10 @@ def test_a_closed_or_read_only_ledger_says_so(tmp_path: Path) -> None:
     varied_ledger(path).close()
     with (
         dp.Ledger.open(path, "r") as reader,
-        pytest.raises(dp.LedgerMisuse, match="opened to read"),
+        pytest.raises(dp.errors.LedgerMisuse, match="opened to read"),
     ):
         reader.begin(INFO)
-    with pytest.raises(dp.LedgerMisuse, match="closed"):
+    with pytest.raises(dp.errors.LedgerMisuse, match="closed"):
         reader.charges()
 
 
@@ -296,8 +298,8 @@ def test_marks_are_kept_and_an_unsafe_key_is_one(ledger: dp.Ledger, run: Run) ->
     run.mark("unsafe_raw_metric")
     run.mark("unsafe_raw_metric")
     assert ledger.marks() == ("unsafe_raw_metric",)
-    info = {name: getattr(INFO, name) for name in dp.RunInfo.__dataclass_fields__}
-    ledger.begin(dp.RunInfo(**(info | {"randomness": dp.Randomness.UNSAFE_TEST_KEY})))
+    info = {name: getattr(INFO, name) for name in dp.ledger.RunInfo.__dataclass_fields__}
+    ledger.begin(dp.ledger.RunInfo(**(info | {"randomness": dp.units.Randomness.UNSAFE_TEST_KEY})))
     assert ledger.marks() == ("unsafe_raw_metric", "unsafe_test_key")
 
 
@@ -337,11 +339,11 @@ def test_sql_cannot_edit_or_delete_rows(tmp_path: Path) -> None:
 
 def test_a_path_without_a_ledger_is_said(tmp_path: Path) -> None:
     for mode in ("r", "r+"):
-        with pytest.raises(dp.LedgerNotFound):
+        with pytest.raises(dp.errors.LedgerNotFound):
             dp.Ledger.open(tmp_path / "none.ledger", mode)
-    with pytest.raises(dp.LedgerUnavailable):
+    with pytest.raises(dp.errors.LedgerUnavailable):
         dp.Ledger.open(tmp_path / "no" / "folder.ledger")
-    with pytest.raises(dp.ParameterError, match=r"'a', 'r\+' or 'r'"):
+    with pytest.raises(dp.errors.ParameterError, match=r"'a', 'r\+' or 'r'"):
         dp.Ledger.open(tmp_path / "x", "w")  # type: ignore[arg-type]
     assert list(tmp_path.iterdir()) == []
 
@@ -350,7 +352,7 @@ def test_a_path_without_a_ledger_is_said(tmp_path: Path) -> None:
 def test_a_file_that_is_no_ledger_is_never_taken_over(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "a.ledger"
     path.write_bytes(content)
-    with pytest.raises(dp.LedgerCorrupt):
+    with pytest.raises(dp.errors.LedgerCorrupt):
         dp.Ledger.open(path)
     assert path.read_bytes() == content
 
@@ -361,7 +363,7 @@ def test_another_programs_database_is_refused(tmp_path: Path) -> None:
     connection.execute("CREATE TABLE rows (number, body, digest)")
     connection.commit()
     connection.close()
-    with pytest.raises(dp.LedgerCorrupt, match="a file that discreet wrote"):
+    with pytest.raises(dp.errors.LedgerCorrupt, match="a file that discreet wrote"):
         dp.Ledger.open(path)
 
 
@@ -381,12 +383,12 @@ def test_a_ledger_can_be_read_where_nothing_can_be_written(tmp_path: Path) -> No
 def test_a_busy_ledger_is_unavailable_not_corrupt_and_nothing_is_charged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("discreet.ledger.store._WAIT_SECONDS", 0.05)
+    monkeypatch.setattr("discreet.ledger.storage.store._WAIT_SECONDS", 0.05)
     ledger = roomy_ledger(tmp_path / "a.ledger")
     run = ledger.begin(INFO)
     blocker = sqlite3.connect(tmp_path / "a.ledger", isolation_level=None)
     blocker.execute("BEGIN IMMEDIATE")
-    with pytest.raises(dp.LedgerUnavailable, match="locked"):
+    with pytest.raises(dp.errors.LedgerUnavailable, match="locked"):
         run.reserve(STEP, count=1)
     blocker.execute("ROLLBACK")
     blocker.close()
@@ -403,9 +405,12 @@ def test_a_full_disk_is_unavailable_and_nothing_is_charged(tmp_path: Path) -> No
     pages = ledger._journal.store._connection.execute("PRAGMA page_count").fetchone()[0]
     ledger._journal.store._connection.execute(f"PRAGMA max_page_count = {pages}")
     taken = 0
-    with pytest.raises(dp.LedgerUnavailable, match="full"):
+    with pytest.raises(dp.errors.LedgerUnavailable, match="full"):
         while True:
-            run.reserve(dp.Step(dp.Poisson(0.1), dp.GaussianSum("grad", 1, 1 + taken)), count=1)
+            run.reserve(
+                dp.ledger.Step(dp.Poisson(0.1), dp.ledger.GaussianSum("grad", 1, 1 + taken)),
+                count=1,
+            )
             taken += 1
     assert taken > 0
     assert total(ledger.verify()) == taken
@@ -436,7 +441,7 @@ ODOMETER = Terms(
     levels=((1, 0.5),),
     orders=((9.0, 0.25), (20.0, 0.25)),
 )
-ELSEWHERE = dp.Step(dp.Everything(), dp.GaussianSum("x", 1, 1))
+ELSEWHERE = dp.ledger.Step(dp.Everything(), dp.ledger.GaussianSum("x", 1, 1))
 
 
 def after(terms: Terms, reason: str, **changes: Any) -> Held:
@@ -517,7 +522,7 @@ def after(terms: Terms, reason: str, **changes: Any) -> Held:
     ],
 )
 def test_a_row_must_make_sense_after_those_before_it(rows: list[Row], reason: str) -> None:
-    with pytest.raises(dp.LedgerCorrupt, match=reason) as caught:
+    with pytest.raises(dp.errors.LedgerCorrupt, match=reason) as caught:
         read(*rows)
     assert caught.value.row == len(rows) - 1
 
@@ -545,5 +550,5 @@ def test_verify_compares_with_a_head_kept_elsewhere() -> None:
     kept = ledger.head()
     ledger.begin(INFO).mark("unsafe_later")
     assert ledger.verify(expected_head=kept) is ledger
-    with pytest.raises(dp.LedgerCorrupt, match="history was rewritten"):
+    with pytest.raises(dp.errors.LedgerCorrupt, match="history was rewritten"):
         varied_ledger().verify(expected_head=kept)

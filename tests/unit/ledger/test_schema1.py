@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 import discreet as dp
-from discreet.ledger.book import Book, follow
-from discreet.ledger.codec import encode
-from discreet.ledger.rows import Held
+from discreet.ledger.storage.book import Book, follow
+from discreet.ledger.storage.codec import encode
+from discreet.ledger.storage.rows import Held
 from support.examples import INFO, STEP
 from support.source import ROOT
 
@@ -80,15 +80,15 @@ def test_t05_the_void_one_has_no_number_any_more(form: str) -> None:
 def test_t03_the_one_chosen_from_outputs_has_no_number_and_no_budget_named_afterwards_gives_it_one(
     form: str, delta: float
 ) -> None:
-    with pytest.raises(dp.AccountingError, match="in a ledger that holds no budget"):
+    with pytest.raises(dp.errors.AccountingError, match="in a ledger that holds no budget"):
         dp.account(READERS[form]("chosen"), delta=delta)
-    with pytest.raises(dp.LedgerMisuse):
+    with pytest.raises(dp.errors.LedgerMisuse):
         dp.Ledger.open(FOLDER / "chosen.ledger", "r", budget=dp.Filter(epsilon=9.0, delta=delta))
 
 
 @every_file
 def test_the_empty_one_is_no_guarantee(form: str) -> None:
-    with pytest.raises(dp.AccountingError, match="empty"):
+    with pytest.raises(dp.errors.AccountingError, match="empty"):
         dp.account(READERS[form]("empty"), delta=1e-5)
 
 
@@ -122,7 +122,9 @@ def test_none_can_be_appended_to(name: str, tmp_path: Path) -> None:
     ]
     for ledger in ledgers:
         for use in uses:
-            with pytest.raises(dp.LedgerMisuse, match="which holds no budget and is read only"):
+            with pytest.raises(
+                dp.errors.LedgerMisuse, match="which holds no budget and is read only"
+            ):
                 use(ledger)
         assert ledger.verify().head() == RECORDED[name]["head"]
     for budget in (
@@ -130,7 +132,7 @@ def test_none_can_be_appended_to(name: str, tmp_path: Path) -> None:
         dp.Filter(epsilon=9.0, delta=1e-5),
         dp.Odometer(delta=1e-5),
     ):
-        with pytest.raises(dp.LedgerMisuse, match="which holds no budget and is read only"):
+        with pytest.raises(dp.errors.LedgerMisuse, match="which holds no budget and is read only"):
             dp.Ledger.open(path, budget=budget)
 
 
@@ -153,5 +155,5 @@ def test_t03_a_budget_row_put_after_the_rows_of_schema_1_is_refused_although_the
         body = json.dumps(line["row"], sort_keys=True, separators=(",", ":")).encode()
         book.read(body, bytes.fromhex(line["digest"]))
     late = encode(Held(dp.Budget(epsilon=3.0, delta=1e-5).terms(), "", "now"))
-    with pytest.raises(dp.LedgerCorrupt, match="rows of schema 1, as the first"):
+    with pytest.raises(dp.errors.LedgerCorrupt, match="rows of schema 1, as the first"):
         book.read(late, follow(book.digest, late))

@@ -10,7 +10,7 @@ import pytest
 
 import discreet as dp
 from discreet.ledger import Rule, RunRecord, Snapshot, Terms
-from discreet.ledger.rows import Held
+from discreet.ledger.storage.rows import Held
 from support.examples import INFO, METRIC_STEP, OTHER_STEP, STEP, varied_ledger
 
 
@@ -82,7 +82,7 @@ def test_a_run_that_is_proposed_is_refused_by_a_list_that_has_not_room() -> None
     snapshot.check_list()
     snapshot.proposing(RunRecord(info=INFO, planned=((STEP, 40), (OTHER_STEP, 7)))).check_list()
     for planned in (((STEP, 41),), ((OTHER_STEP, 8),), ((METRIC_STEP, 1),)):
-        with pytest.raises(dp.BudgetExceeded, match="107 in all"):
+        with pytest.raises(dp.errors.BudgetExceeded, match="107 in all"):
             snapshot.proposing(RunRecord(info=INFO, planned=planned)).check_list()
     snapshot.proposing(RunRecord(info=INFO, planned=((STEP, 80),), continues=2)).check_list()
     assert [run.over for run in snapshot.proposing(RunRecord(info=INFO, continues=2)).runs] == [
@@ -105,6 +105,6 @@ def test_a_plan_and_a_programme_have_snapshots_without_a_ledger() -> None:
 
 
 def test_whether_outputs_had_a_part_is_what_any_run_declares() -> None:
-    chosen = replace(RUN, info=replace(INFO, parameters=dp.Parameters.CHOSEN_FROM_OUTPUTS))
+    chosen = replace(RUN, info=replace(INFO, parameters=dp.units.Parameters.CHOSEN_FROM_OUTPUTS))
     assert not Snapshot(runs=(RUN,)).chosen_from_outputs
     assert Snapshot(runs=(RUN, chosen)).chosen_from_outputs

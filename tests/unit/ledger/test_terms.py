@@ -80,7 +80,7 @@ def test_which_rules_are_filters() -> None:
     ],
 )
 def test_what_a_rule_does_not_take_is_refused(terms: Terms, changes: dict[str, Any]) -> None:
-    with pytest.raises(dp.ParameterError):
+    with pytest.raises(dp.errors.ParameterError):
         replace(terms, **changes)
 
 
@@ -88,7 +88,7 @@ def test_t01_shares_of_all_rules_that_may_be_used_add_up_to_one_at_most_exactly(
     """In fractions, not in floats: three tenths and seven tenths of delta, as floats, are more than
     the whole.
     """
-    with pytest.raises(dp.ParameterError, match="add up to at most 1"):
+    with pytest.raises(dp.errors.ParameterError, match="add up to at most 1"):
         replace(READY, levels=((1, 0.5),), orders=((4.0, 0.25), (9.0, 0.25000000000000006)))
     assert replace(READY, levels=((1, 0.5),), orders=((4.0, 0.25), (9.0, 0.25))).complete
 
@@ -99,5 +99,5 @@ def test_planned_steps_have_every_kind_once_in_the_order_they_came() -> None:
         (STEP, 2),
     )
     assert planned_steps("x", ()) == ()
-    with pytest.raises(dp.ParameterError, match="parameter of x must be"):
+    with pytest.raises(dp.errors.ParameterError, match="parameter of x must be"):
         planned_steps("x", [(STEP, 1, 2)])  # type: ignore[list-item]

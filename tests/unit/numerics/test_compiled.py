@@ -92,11 +92,11 @@ def test_layout_and_type_of_memory_change_no_bit(dtype: type[np.floating]) -> No
     expected = squared_norms(rows).tobytes(), total({"a": rows}, weights).tobytes()
     for other in layouts(rows):
         for found in on_both(
-            lambda other=other: (
+            lambda other=other: (  # type: ignore[misc]
                 squared_norms(other).tobytes(),
                 total({"a": other}, weights).tobytes(),
             )
-        ):  # type: ignore[misc]
+        ):
             assert found == expected
 
 

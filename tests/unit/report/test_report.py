@@ -13,9 +13,9 @@ import pytest
 import discreet as dp
 from discreet.accounting import hit_rate, profile_of
 from discreet.report import Subject
-from discreet.report.curves import unamplified
-from discreet.report.stamp import read_stamp
-from discreet.report.words import upward
+from discreet.report.facts.curves import unamplified
+from discreet.report.formats.stamp import read_stamp
+from discreet.report.formats.words import upward
 from support.reports import (
     DELTA,
     INFO,
@@ -31,7 +31,7 @@ from support.reports import (
 )
 from support.source import ROOT
 
-FILTERED = replace(INFO, parameters=dp.Parameters.CHOSEN_FROM_OUTPUTS)
+FILTERED = replace(INFO, parameters=dp.units.Parameters.CHOSEN_FROM_OUTPUTS)
 BUDGET = dp.Filter(epsilon=2.0, delta=DELTA)
 
 
@@ -63,9 +63,9 @@ def test_delta_comes_from_the_argument_then_the_target_then_the_budget() -> None
     held = executed(plan, budget=dp.Budget(epsilon=3.0, delta=1e-4))
     assert dp.Report.of(held, plan=plan).guarantee.delta == DELTA
     assert dp.Report.of(held).guarantee.delta == 1e-4
-    with pytest.raises(dp.ParameterError, match="delta"):
+    with pytest.raises(dp.errors.ParameterError, match="delta"):
         dp.Report.of(ledger)
-    with pytest.raises(dp.ParameterError, match="delta"):
+    with pytest.raises(dp.errors.ParameterError, match="delta"):
         dp.Report.of(ledger, plan=planned())
 
 
@@ -80,7 +80,7 @@ def test_delta_comes_last_from_the_target_of_the_plan_in_the_rows() -> None:
 
 @pytest.mark.parametrize("name", ["plan", "audit", "subject"])
 def test_arguments_of_another_kind_are_refused(name: str) -> None:
-    with pytest.raises(dp.ParameterError, match=name):
+    with pytest.raises(dp.errors.ParameterError, match=name):
         dp.Report.of(ledger_of((STEP, 1)), delta=DELTA, **{name: "x"})  # type: ignore[arg-type]
 
 
@@ -109,14 +109,16 @@ def test_several_runs_with_different_steps_are_one_claim() -> None:
 @pytest.mark.parametrize(
     "query",
     [
-        dp.LaplaceSum("grad", 1.0, 20.0),
-        dp.ExponentialChoice("grad", 1.0, 20.0),
-        dp.CorrelatedGaussianSum("grad", 1.0, 20.0, 2.0, rounds=8, participations=2, separation=4),
+        dp.ledger.LaplaceSum("grad", 1.0, 20.0),
+        dp.ledger.ExponentialChoice("grad", 1.0, 20.0),
+        dp.ledger.CorrelatedGaussianSum(
+            "grad", 1.0, 20.0, 2.0, rounds=8, participations=2, separation=4
+        ),
     ],
     ids=lambda query: type(query).__name__,
 )
 def test_other_queries_than_gaussian_sums(query: dp.ledger.Query) -> None:
-    step = dp.Step(dp.Everything(), [query, dp.GaussianSum("metric", 1.0, 30.0)])
+    step = dp.ledger.Step(dp.Everything(), [query, dp.ledger.GaussianSum("metric", 1.0, 30.0)])
     report = dp.Report.of(ledger_of((step, 2)), delta=DELTA)
     assert "metric" in report.html() and "metric" in report.markdown()  # noqa: PT018
     assert (
@@ -127,7 +129,7 @@ def test_other_queries_than_gaussian_sums(query: dp.ledger.Query) -> None:
 
 def test_randomized_response() -> None:
     info = replace(INFO, adjacency=dp.Adjacency.REPLACE_ONE)
-    step = dp.Step(dp.Everything(), dp.RandomizedResponse("grad", 2, 0.6))
+    step = dp.ledger.Step(dp.Everything(), dp.ledger.RandomizedResponse("grad", 2, 0.6))
     report = dp.Report.of(ledger_of((step, 1), info=info), delta=DELTA)
     assert "the true one with probability 0.6" in report.html()
 
@@ -166,10 +168,10 @@ def test_nothing_taken_costs_the_plan_unless_a_public_reason_was_declared(reason
 
 def test_an_empty_ledger_has_no_report() -> None:
     ledger = dp.Ledger.in_memory()
-    with pytest.raises(dp.AccountingError):
+    with pytest.raises(dp.errors.AccountingError):
         dp.Report.of(ledger, delta=DELTA)
     ledger.begin(INFO)
-    with pytest.raises(dp.AccountingError):
+    with pytest.raises(dp.errors.AccountingError):
         dp.Report.of(ledger, delta=DELTA)
 
 
@@ -266,7 +268,7 @@ def test_p39_a_filtered_ledger_claims_all_of_its_budget() -> None:
 
 
 def test_p39_a_filter_proves_nothing_at_another_delta() -> None:
-    with pytest.raises(dp.ParameterError, match="delta"):
+    with pytest.raises(dp.errors.ParameterError, match="delta"):
         dp.Report.of(ledger_of((STEP, 5), info=FILTERED, budget=BUDGET), delta=1e-9)
 
 
@@ -367,7 +369,7 @@ def test_names_are_shown_and_what_nobody_named_has_room() -> None:
         page.split('id="signature"')[1].count('class="room"') == 1 + 2 * 3
     )  # who ran it; name, date and signature of two
     assert document["signature"]["subject"][3] == ["run by", ""]
-    with pytest.raises(dp.ParameterError, match="'model'"):
+    with pytest.raises(dp.errors.ParameterError, match="'model'"):
         Subject(model="x" * 201)
 
 
@@ -404,7 +406,7 @@ def test_the_stamp_says_which_rows_and_what_is_claimed_and_an_edited_page_contra
     ids=repr,
 )
 def test_what_is_no_report_has_no_stamp(text: str) -> None:
-    with pytest.raises(dp.DiscreetError, match="report"):
+    with pytest.raises(dp.errors.DiscreetError, match="report"):
         read_stamp(text)
 
 
@@ -449,14 +451,14 @@ def test_the_named_point_lies_on_the_curve_and_bounds_the_best_attack() -> None:
     [(STEP, 500), (step_of(dp.Poisson(0.01), 0.6), 300), (step_of(dp.Everything(), 3.0), 90)],
     ids=["0.6", "5", "17"],
 )
-def test_the_attackers_best_is_near_the_best_limit_known(step: dp.Step, count: int) -> None:
+def test_the_attackers_best_is_near_the_best_limit_known(step: dp.ledger.Step, count: int) -> None:
     ledger = ledger_of((step, count))
     hits = json.loads(dp.Report.of(ledger, delta=DELTA).json())["claim"]["hit_rate_at_1_percent"]
     assert hits <= 1.01 * hit_rate(profile_of(ledger), false_positive_rate=0.01)
 
 
 def test_without_amplification_a_full_truncated_sample_changes_in_two_records() -> None:
-    sampling = dp.TruncatedPoisson(0.05, 90, 1000)
+    sampling = dp.ledger.TruncatedPoisson(0.05, 90, 1000)
     for adjacency, noise in (
         (dp.Adjacency.ADD_OR_REMOVE, 2.5),
         (dp.Adjacency.ZERO_OUT, 5.0),
@@ -476,8 +478,9 @@ def test_without_amplification_a_full_truncated_sample_changes_in_two_records() 
 
 
 def test_shares_of_groups_sum_to_one() -> None:
-    step = dp.Step(
-        dp.Poisson(0.05), [dp.GaussianSum("grad", 3.0, 15.0), dp.GaussianSum("metric", 4.0, 15.0)]
+    step = dp.ledger.Step(
+        dp.Poisson(0.05),
+        [dp.ledger.GaussianSum("grad", 3.0, 15.0), dp.ledger.GaussianSum("metric", 4.0, 15.0)],
     )
     (bars,) = json.loads(dp.Report.of(ledger_of((step, 3)), delta=DELTA).json())["groups"]
     assert {bar["name"]: pytest.approx(bar["share"]) for bar in bars["bars"]} == {
@@ -501,14 +504,14 @@ def test_a_plan_that_does_not_know_its_leaves_is_refused_with_advice() -> None:
     plan = dp.Plan(
         sampler=dp.Sampler(dp.Poisson(0.05), records=1000, steps=2), mechanism=dp.Split(1.0, 2.0)
     )
-    with pytest.raises(dp.ParameterError, match="run.plan"):
+    with pytest.raises(dp.errors.ParameterError, match="run.plan"):
         dp.Report.of(ledger_of((STEP, 2)), delta=DELTA, plan=plan)
 
 
 def test_many_groups_and_many_runs_stay_small() -> None:
-    step = dp.Step(
+    step = dp.ledger.Step(
         dp.Poisson(0.05),
-        [dp.GaussianSum(f"group {i:03}" + "x" * 180, 1.0, 100.0) for i in range(60)],
+        [dp.ledger.GaussianSum(f"group {i:03}" + "x" * 180, 1.0, 100.0) for i in range(60)],
     )
     ledger = ledger_of((step, 5), budget=listed((step, 5), (STEP, 24)))
     for i in range(12):
@@ -538,7 +541,7 @@ def test_every_format_is_written_whole_over_an_earlier_report(tmp_path: Path) ->
 @pytest.mark.parametrize("name", ["report", "report.pdf", "report.HTML", "nowhere/report.html"])
 def test_a_path_that_cannot_be_written_is_refused(tmp_path: Path, name: str) -> None:
     report = dp.Report.of(ledger_of((STEP, 3)), delta=DELTA)
-    with pytest.raises(dp.ParameterError, match="path"):
+    with pytest.raises(dp.errors.ParameterError, match="path"):
         report.write(tmp_path / name)
     assert list(tmp_path.iterdir()) == []
 

@@ -404,7 +404,7 @@ def test_an_augmentation_that_changes_the_number_of_rows_is_refused() -> None:
     def dropped(rows: Any) -> Any:
         return rows[0][1:], rows[1][1:]
 
-    with pytest.raises(dp.ModelError, match="one row for each record"):
+    with pytest.raises(dp.errors.ModelError, match="one row for each record"):
         list(
             Engine(network()).passes(
                 augmented(loss, dropped, copies=2), tuple(data().tensors), 40, 40
@@ -438,7 +438,7 @@ def test_a_loss_of_the_wrong_shape_is_refused() -> None:
     def summed(model: nn.Module, rows: Any) -> Tensor:
         return loss(model, rows).sum()
 
-    with pytest.raises(dp.ModelError, match="one loss for each record"):
+    with pytest.raises(dp.errors.ModelError, match="one loss for each record"):
         list(
             Engine(network()).passes(
                 augmented(summed, by_copy, copies=2), tuple(data().tensors), 40, 40

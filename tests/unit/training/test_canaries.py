@@ -64,11 +64,11 @@ def plan(
 
 
 def coins(places: Any, key: bytes = COINS) -> Canaries:
-    return Canaries(places, source=dp.Source.unsafe_test_key(key))
+    return Canaries(places, source=dp.randomness.Source.unsafe_test_key(key))
 
 
 def spikes(count: int) -> GradientCanaries:
-    return GradientCanaries(count, source=dp.Source.unsafe_test_key(COINS))
+    return GradientCanaries(count, source=dp.randomness.Source.unsafe_test_key(COINS))
 
 
 def released(
@@ -82,7 +82,7 @@ def released(
 ) -> Any:
     """Gradients of every batch (as sums), flat; and what else was released."""
     own = model or network()
-    source = dp.Source.unsafe_test_key(KEY)
+    source = dp.randomness.Source.unsafe_test_key(KEY)
     out = []
     with PrivateRun(own, its, ledger=dp.Ledger.in_memory(), source=source, **more) as run:
         for batch in run.batches(rows, workers=workers):
@@ -104,7 +104,12 @@ def released(
 
 @pytest.mark.parametrize(
     ("policy", "microbatch"),
-    [(dp.Poisson(0.5), None), (dp.Poisson(0.5), 1), (dp.Everything(), 7), (dp.BallsInBins(3), 64)],
+    [
+        (dp.Poisson(0.5), None),
+        (dp.Poisson(0.5), 1),
+        (dp.Everything(), 7),
+        (dp.ledger.BallsInBins(3), 64),
+    ],
 )
 def test_out_is_the_release_without_the_record_bit_for_bit(
     policy: Any, microbatch: int | None
@@ -254,7 +259,10 @@ def test_under_replace_one_the_others_are_opposite() -> None:
 def test_a_spike_comes_when_its_canary_is_drawn() -> None:
     canaries = spikes(30)
     its = plan(policy=dp.Poisson(0.4), steps=6)
-    source, silent = dp.Source.unsafe_test_key(KEY), lambda model, batch: 0.0 * plain(model, batch)
+    source, silent = (
+        dp.randomness.Source.unsafe_test_key(KEY),
+        lambda model, batch: 0.0 * plain(model, batch),
+    )
     model = network()
     run = PrivateRun(model, its, ledger=dp.Ledger.in_memory(), source=source, canaries=canaries)
     inside = canaries.scores().inside
@@ -293,7 +301,7 @@ def test_a_stand_in_never_contributes() -> None:
         model,
         its,
         ledger=dp.Ledger.in_memory(),
-        source=dp.Source.unsafe_test_key(KEY),
+        source=dp.randomness.Source.unsafe_test_key(KEY),
         canaries=canaries,
         microbatch=4,
     )
@@ -339,7 +347,7 @@ def test_p15_who_else_is_drawn_does_not_decide_what_a_spike_is_clipped_to() -> N
         for key in (bytes([number]) * 32 for number in range(99))
         if 0 not in _first_sample(its, key)
     )
-    source = dp.Source.unsafe_test_key(key)
+    source = dp.randomness.Source.unsafe_test_key(key)
     run = PrivateRun(
         Sequences(), its, ledger=dp.Ledger.in_memory(), source=source, canaries=spikes(20)
     )
@@ -351,7 +359,7 @@ def test_p15_who_else_is_drawn_does_not_decide_what_a_spike_is_clipped_to() -> N
 
 
 def _first_sample(its: dp.Plan, key: bytes) -> Any:
-    return next(its.sampler.draw(dp.Source.unsafe_test_key(key))).indices
+    return next(its.sampler.draw(dp.randomness.Source.unsafe_test_key(key))).indices
 
 
 def test_statistics_of_canaries_are_zero() -> None:
@@ -397,7 +405,9 @@ def test_no_two_canaries_share_a_coordinate_and_small_groups_have_none() -> None
 def test_scores_tell_who_is_in_and_only_that() -> None:
     """With little noise every canary is found; they are not told apart before a step is over."""
     canaries = spikes(30)
-    its = plan(dp.Groups({"grad/*": dp.Gaussian(1.0, 0.05)}), policy=dp.BallsInBins(2), steps=1)
+    its = plan(
+        dp.Groups({"grad/*": dp.Gaussian(1.0, 0.05)}), policy=dp.ledger.BallsInBins(2), steps=1
+    )
     run = PrivateRun(network(), its, ledger=dp.Ledger.in_memory(), canaries=canaries)
     silent = lambda model, batch: 0.0 * plain(model, batch)  # noqa: E731
     for batch in run.batches(data(10)):
@@ -477,12 +487,12 @@ def test_p41_scores_are_of_the_ledger_that_their_run_was_charged_to() -> None:
         run = PrivateRun(network(), its, ledger=ledger, canaries=canaries)
         for batch in run.batches(data()):
             run.backward(plain, batch)
-        found.append(dp.Scores.from_json(canaries.scores().to_json()))
+        found.append(dp.canaries.Scores.from_json(canaries.scores().to_json()))
     first, foreign, second = found
     assert dp.audit(own, first, delta=1e-5).outcome == "PASS"
-    assert dp.audit(own, dp.Scores.pooled([first, second]), delta=1e-5).trials == 2
+    assert dp.audit(own, dp.canaries.Scores.pooled([first, second]), delta=1e-5).trials == 2
     assert (
-        dp.audit(own, dp.Scores.pooled([first, foreign]), delta=1e-5).trials == 2
+        dp.audit(own, dp.canaries.Scores.pooled([first, foreign]), delta=1e-5).trials == 2
     )  # runs of the same plan, one ledger each
     with pytest.raises(ParameterError, match="a run on another ledger"):
         dp.audit(own, foreign, delta=1e-5)

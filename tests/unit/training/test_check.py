@@ -327,7 +327,7 @@ def test_a_plan_whose_groups_do_not_claim_every_parameter_is_refused() -> None:
     assert "grad/bias" in problem.what
     slots = dp.Plan(
         sampler=dp.Sampler(dp.Poisson(0.1), records=100, steps=10),
-        mechanism=dp.Microbatches(dp.Gaussian(1.0, 1.0), slots=2),
+        mechanism=dp.mechanisms.Microbatches(dp.Gaussian(1.0, 1.0), slots=2),
     )
     (problem,) = check(nn.Linear(4, 3), labelled, batch, slots)
     assert problem.where == "the plan"

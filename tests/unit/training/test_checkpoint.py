@@ -147,7 +147,7 @@ def test_p41_on_a_list_a_second_branch_is_refused_and_nothing_is_charged(tmp_pat
         Training(ledger).train(3).save(checkpoint)
         Training(ledger).load(checkpoint).train()
         head = ledger.head()
-        with pytest.raises(dp.BudgetExceeded, match="of which 0 fit"):
+        with pytest.raises(dp.errors.BudgetExceeded, match="of which 0 fit"):
             Training(ledger).load(checkpoint).train()
         assert ledger.head() == head
         assert charged(ledger) == [3, STEPS - 3]
@@ -182,16 +182,17 @@ def test_everything_is_refused_that_does_not_belong_and_nothing_is_half_loaded(
             (Training(ledger, model=network(5)), "another plan"),
         ):
             before = wrong.everything()
-            with pytest.raises(dp.CheckpointError, match=message):
+            with pytest.raises(dp.errors.CheckpointError, match=message):
                 wrong.load(checkpoint)
             assert wrong.everything() == before
         fewer = Training(ledger)
         with pytest.raises(
-            dp.CheckpointError, match="the objects that were saved: model, optimizer, scheduler"
+            dp.errors.CheckpointError,
+            match="the objects that were saved: model, optimizer, scheduler",
         ):
             fewer.run.load(checkpoint, optimizer=fewer.optimizer)
         begun = Training(ledger).train(1)
-        with pytest.raises(dp.SampleMisuse, match="before the first batch"):
+        with pytest.raises(dp.errors.SampleMisuse, match="before the first batch"):
             begun.load(checkpoint)
 
 
@@ -201,7 +202,7 @@ def test_a_state_that_an_object_refuses_leaves_all_objects_as_they_were(tmp_path
         other = Training(ledger)
         other.optimizer.add_param_group({"params": [nn.Parameter(torch.zeros(1))]})
         before = other.everything()
-        with pytest.raises(dp.CheckpointError, match="fits the optimizer"):
+        with pytest.raises(dp.errors.CheckpointError, match="fits the optimizer"):
             other.load(tmp_path / "c")
         assert other.everything() == before
 
@@ -216,7 +217,7 @@ def test_an_older_copy_of_the_ledger_is_refused(tmp_path: Path) -> None:
         Training(ledger).train(3).save(tmp_path / "c")
     with (
         dp.Ledger.open(copy) as rolled_back,
-        pytest.raises(dp.CheckpointError, match="an older copy"),
+        pytest.raises(dp.errors.CheckpointError, match="an older copy"),
     ):
         Training(rolled_back).load(tmp_path / "c")
 
@@ -252,7 +253,7 @@ def test_p46_a_damaged_or_hostile_file_is_refused_and_not_executed(
         case "folder":
             path.unlink()
             path.mkdir()
-    with pytest.raises(dp.CheckpointError):
+    with pytest.raises(dp.errors.CheckpointError):
         Training(ledger).load(path)
     assert not (tmp_path / "executed").exists()
 
@@ -269,11 +270,11 @@ def test_what_could_not_be_read_back_is_refused_and_the_old_file_stays(tmp_path:
 
         def load_state_dict(self, state: Any, /) -> None: ...
 
-    with pytest.raises(dp.CheckpointError, match=r"odd\.function"):
+    with pytest.raises(dp.errors.CheckpointError, match=r"odd\.function"):
         its.run.save(path, others={"odd": Odd()})
-    with pytest.raises(dp.ParameterError, match="names of their own"):
+    with pytest.raises(dp.errors.ParameterError, match="names of their own"):
         its.run.save(path, others={"model": Odd()})
-    with pytest.raises(dp.CheckpointError, match="to write"):
+    with pytest.raises(dp.errors.CheckpointError, match="to write"):
         its.run.save(tmp_path / "no folder" / "c")
     assert path.read_bytes() == before
     assert sorted(tmp_path.iterdir()) == [path]
@@ -299,16 +300,16 @@ def test_numbers_of_numpy_come_back_as_numbers(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_lies_between_two_steps(tmp_path: Path) -> None:
-    its = Training(dp.Ledger.in_memory(), plan(policy=dp.BallsInBins(3), steps=2))
+    its = Training(dp.Ledger.in_memory(), plan(policy=dp.ledger.BallsInBins(3), steps=2))
     batches = its.run.batches(data())
     for number in range(6):
         batch = next(batches)
         if number % 3:
-            with pytest.raises(dp.SampleMisuse, match="between two steps"):
+            with pytest.raises(dp.errors.SampleMisuse, match="between two steps"):
                 its.save(tmp_path / "c")
         its.run.backward(loss, batch)
         if number % 3 < 2:
-            with pytest.raises(dp.SampleMisuse, match="every 3 batches"):
+            with pytest.raises(dp.errors.SampleMisuse, match="every 3 batches"):
                 its.save(tmp_path / "c")
         else:
             its.save(tmp_path / "c")
@@ -348,7 +349,7 @@ def test_private_batch_norm_goes_on_with_the_released_statistics(tmp_path: Path)
     torch.save(found, tmp_path / "c")
     third = Training(ledger, its, model())
     before = third.everything()
-    with pytest.raises(dp.CheckpointError, match="fits the model"):
+    with pytest.raises(dp.errors.CheckpointError, match="fits the model"):
         third.load(tmp_path / "c")
     assert third.everything() == before
     third.train()
@@ -390,7 +391,7 @@ def test_a_checkpoint_replaces_nothing_but_a_checkpoint(tmp_path: Path, what: st
         if what == "pipe":
             os.mkfifo(place)
         before = place.stat()
-        with pytest.raises(dp.CheckpointError, match="something else"):
+        with pytest.raises(dp.errors.CheckpointError, match="something else"):
             its.save(place)
         assert place.stat()[:4] == before[:4]  # the same file
         assert charged(ledger.verify()) == [3]
@@ -435,7 +436,7 @@ def test_what_was_written_can_be_read_whatever_class_a_text_or_a_number_is_of(
     class Own(Tensor):
         pass
 
-    with pytest.raises(dp.CheckpointError, match="Own in kept"):
+    with pytest.raises(dp.errors.CheckpointError, match="Own in kept"):
         Training(ledger).run.save(
             tmp_path / "c", others={"kept": Kept(torch.zeros(2).as_subclass(Own))}
         )
@@ -472,7 +473,7 @@ def test_p46_values_that_no_run_writes_are_refused_before_anything_is_charged(
     its.save(tmp_path / "c")
     torch.save({**torch.load(tmp_path / "c"), field: value}, tmp_path / "c")
     before = its.everything()
-    with pytest.raises((dp.CheckpointError, dp.NumericsError)) as refused:
+    with pytest.raises((dp.errors.CheckpointError, dp.errors.NumericsError)) as refused:
         its.load(tmp_path / "c")
     assert "weights_only" not in str(refused.value)
     assert its.everything() == before
@@ -491,5 +492,5 @@ def test_an_interrupt_while_loading_leaves_all_objects_as_they_were(tmp_path: Pa
     with pytest.raises(KeyboardInterrupt):
         other.run.load(tmp_path / "c", others={"slow": Slow(1)})
     assert other.everything() == before
-    with pytest.raises(dp.ParameterError, match="'slow'"):
+    with pytest.raises(dp.errors.ParameterError, match="'slow'"):
         other.run.load(tmp_path / "c", others={"slow": 3})  # type: ignore[dict-item]

@@ -122,7 +122,7 @@ def test_a_run_that_stopped_for_a_public_reason_takes_no_more_steps() -> None:
     ledger = dp.Ledger.in_memory()
     ended("break", ledger).stop("power failure")
     again = PrivateRun(network(), PLAN, ledger=ledger)
-    with pytest.raises(dp.BudgetExceeded, match="of which 0 fit"):
+    with pytest.raises(dp.errors.BudgetExceeded, match="of which 0 fit"):
         again.batches(data())
     assert train(again, until_budget=True) == 0
     assert (charged(ledger), again.guarantee(DELTA).upper) == (TAKEN, epsilon(TAKEN))
@@ -143,13 +143,13 @@ def test_a_reason_given_while_batches_are_held_ends_the_loop() -> None:
 
 def test_a_reason_is_declared_once_and_of_a_run_that_began() -> None:
     run = PrivateRun(network(), PLAN, ledger=dp.Ledger.in_memory())
-    with pytest.raises(dp.SampleMisuse, match="a run that began"):
+    with pytest.raises(dp.errors.SampleMisuse, match="a run that began"):
         run.stop("power failure")
     stopped_by(None, run)
-    with pytest.raises(dp.ParameterError, match="reason"):
+    with pytest.raises(dp.errors.ParameterError, match="reason"):
         run.stop("")
     run.stop("power failure")
-    with pytest.raises(dp.LedgerMisuse):
+    with pytest.raises(dp.errors.LedgerMisuse):
         run.stop("another reason")
 
 
@@ -160,7 +160,7 @@ def test_all_steps_of_a_list_count_for_a_second_run_too() -> None:
     ledger = dp.Ledger.in_memory()
     before = ended("break", ledger).guarantee(DELTA).upper
     again = PrivateRun(network(), PLAN, ledger=ledger)
-    with pytest.raises(dp.BudgetExceeded, match=f"of which {STEPS - TAKEN} fit"):
+    with pytest.raises(dp.errors.BudgetExceeded, match=f"of which {STEPS - TAKEN} fit"):
         again.batches(data())
     assert train(again, until_budget=True) == STEPS - TAKEN
     assert charged(ledger) == STEPS
@@ -228,7 +228,9 @@ def test_a_resumed_run_that_no_longer_fits_its_list_is_refused_and_nothing_is_ch
 ) -> None:
     with resumed(killed, tmp_path) as run:
         head = run.ledger.head()
-        with pytest.raises(dp.BudgetExceeded, match=f"of which {STEPS - RESERVED} fit") as refused:
+        with pytest.raises(
+            dp.errors.BudgetExceeded, match=f"of which {STEPS - RESERVED} fit"
+        ) as refused:
             run.batches(data())
         assert "until_budget=True" in str(refused.value)
         assert run.ledger.head() == head
@@ -278,7 +280,7 @@ def test_a_resumed_run_that_fits_needs_no_reason_and_none_is_written(tmp_path: P
 
 def test_no_reason_lets_a_list_grow_beyond_its_budget(killed: Path, tmp_path: Path) -> None:
     with resumed(killed, tmp_path, "limit", lost="power failure") as run:
-        with pytest.raises(dp.BudgetExceeded):
+        with pytest.raises(dp.errors.BudgetExceeded):
             run.batches(data())
         assert charged(run.ledger) == RESERVED
         assert run.guarantee().upper == pytest.approx(epsilon(STEPS), rel=1e-3)
@@ -302,7 +304,9 @@ def test_under_an_odometer_a_resumed_run_counts_as_more(killed: Path, tmp_path: 
 def test_a_checkpoint_whose_ledger_is_not_there_is_refused(killed: Path, tmp_path: Path) -> None:
     """A path that is wrong makes an empty ledger, on which everything would seem to be unspent."""
     with PrivateRun(network(), PLAN, ledger=tmp_path / "other.ledger") as run:
-        with pytest.raises(dp.CheckpointError, match="no ledger was at that path") as refused:
+        with pytest.raises(
+            dp.errors.CheckpointError, match="no ledger was at that path"
+        ) as refused:
             run.load(killed / "list" / "a.checkpoint")
         assert "Give the path of the ledger" in str(refused.value)
         assert run.step == 0

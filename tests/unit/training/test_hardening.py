@@ -40,9 +40,9 @@ def sums(run: PrivateRun, rows: Any, loss: Any, **more: Any) -> Tensor:
     run.backward(loss, next(run.batches(rows, **more)))
     parameters = run.engine.parameters.values()
     return (
-        torch.cat([parameter.grad.flatten() for parameter in parameters])
+        torch.cat([parameter.grad.flatten() for parameter in parameters])  # type: ignore[union-attr]
         * run.plan.expected_batch_size
-    )  # type: ignore[union-attr]
+    )
 
 
 def squared(model: nn.Module, batch: Any) -> Tensor:
@@ -203,7 +203,7 @@ def by_length(entries: list[Tensor]) -> Tensor:
 def test_p11_a_collate_function_that_mixes_records_is_refused(collate: Any) -> None:
     """The test of isolation begins with the batch; what was mixed before it, it cannot see."""
     run = private(nn.Linear(6, 1), records=6)
-    with pytest.raises(dp.CoupledRecords, match="collate"):
+    with pytest.raises(dp.errors.CoupledRecords, match="collate"):
         _ = next(run.batches(Texts(), collate)).data
 
 
@@ -252,13 +252,13 @@ def test_statistics_cannot_take_the_place_of_a_parameter(name: str) -> None:
     """With another dimension for "grad/weight", two parameters were summed into the same
     coordinates.
     """
-    with pytest.raises(dp.ParameterError, match="statistics"):
+    with pytest.raises(dp.errors.ParameterError, match="statistics"):
         private(nn.Linear(4, 1), records=5, statistics={name: 1}, mechanism=dp.Gaussian(1.0, 1.0))
 
 
 @pytest.mark.parametrize("mechanism", [dp.Gaussian(1e-12, 1.0), dp.Gaussian(1.0, 1e9)])
 def test_numbers_out_of_range_are_refused_before_the_first_charge(mechanism: Any) -> None:
     ledger = dp.Ledger.in_memory()
-    with pytest.raises(dp.NumericsError):
+    with pytest.raises(dp.errors.NumericsError):
         private(nn.Linear(4, 1), records=5, mechanism=mechanism, ledger=ledger)
     assert not list(ledger.charges())

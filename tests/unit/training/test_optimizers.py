@@ -152,7 +152,7 @@ def test_another_average_is_refused_with_the_checkpoint_and_nothing_is_loaded(
             tmp_path / "c", others={"average": first.average}
         )
         before = other.everything()
-        with pytest.raises(dp.CheckpointError, match=r"fits the average.*decay=0\.9"):
+        with pytest.raises(dp.errors.CheckpointError, match=r"fits the average.*decay=0\.9"):
             PrivateRun(other.model, plan(steps=STEPS), ledger=ledger).load(
                 tmp_path / "c", others={"average": other.average}
             )

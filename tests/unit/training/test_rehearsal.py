@@ -98,7 +98,7 @@ def test_what_shapes_and_types_show_is_refused_before_anything_is_charged(wrong:
     ledger = dp.Ledger.in_memory()
     run = PrivateRun(network(), PLAN, ledger=ledger, statistics={"metric/accuracy": 1})
     batches = run.batches(data())
-    with pytest.raises(dp.ModelError):
+    with pytest.raises(dp.errors.ModelError):
         run.backward(wrong, next(batches))
     assert ledger.snapshot().steps == 0
     batches.close()  # type: ignore[attr-defined]

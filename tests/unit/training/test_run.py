@@ -133,14 +133,14 @@ def test_memory_decides_on_microbatches() -> None:
 
 @pytest.mark.parametrize(
     "policy",
-    [dp.Everything(), dp.FixedSize(7, RECORDS), dp.TruncatedPoisson(0.5, 9, RECORDS)],
+    [dp.Everything(), dp.FixedSize(7, RECORDS), dp.ledger.TruncatedPoisson(0.5, 9, RECORDS)],
     ids=str,
 )
 def test_every_policy_of_single_batches(policy: Any) -> None:
     adjacency = (
         dp.Adjacency.REPLACE_ONE if isinstance(policy, dp.FixedSize) else dp.Adjacency.ADD_OR_REMOVE
     )
-    if isinstance(policy, dp.TruncatedPoisson):
+    if isinstance(policy, dp.ledger.TruncatedPoisson):
         adjacency = dp.Adjacency.ZERO_OUT
     model = network()
     run = keyed(model, plan(policy=policy, steps=2, adjacency=adjacency))
@@ -203,7 +203,7 @@ def test_statistics_that_the_plan_does_not_name_are_refused() -> None:
         ({"metric/right": 2}, lambda m, b: (loss(m, b), {"metric/right": loss(m, b)})),
     ):
         run = keyed(network(), plan(dp.Gaussian(1.0, 1.0)), statistics=statistics)
-        with pytest.raises(dp.ModelError):
+        with pytest.raises(dp.errors.ModelError):
             run.backward(its_loss, next(run.batches(data())))
 
 
@@ -237,7 +237,9 @@ def test_the_torch_engine_and_the_numpy_engine_agree() -> None:
         each = torch.autograd.grad(loss(own, (x[None], y[None])).sum(), list(own.parameters()))
         records.append({name: gradient.numpy() for name, gradient in zip(names, each, strict=True)})
     sizes = {name: value.size for name, value in records[0].items()}
-    released = dp.aggregate(records, its.for_leaves(sizes), ledger=dp.Ledger.in_memory())
+    released = dp.aggregation.aggregate(
+        records, its.for_leaves(sizes), ledger=dp.Ledger.in_memory()
+    )
     expected = np.concatenate([released.mean(name) for name in names])
     assert np.linalg.norm(found.numpy() - expected) < 0.01 * np.linalg.norm(expected)
 
@@ -303,7 +305,7 @@ def test_the_ledger_says_certified_and_what_was_planned() -> None:
 
 
 def test_a_plan_that_asks_for_exact_sums_is_refused() -> None:
-    with pytest.raises(dp.ParameterError, match="numerics"):
+    with pytest.raises(dp.errors.ParameterError, match="numerics"):
         keyed(network(), plan(numerics=dp.Numerics.EXACT))
 
 
@@ -324,13 +326,21 @@ def test_a_plan_may_allow_idealised_sums() -> None:
     ("change", "error"),
     [
         (
-            lambda: keyed(network(), plan(dp.Microbatches(dp.Gaussian(1.0, 1.0), slots=4))),
-            dp.ParameterError,
+            lambda: keyed(
+                network(), plan(dp.mechanisms.Microbatches(dp.Gaussian(1.0, 1.0), slots=4))
+            ),
+            dp.errors.ParameterError,
         ),
-        (lambda: keyed(network().requires_grad_(requires_grad=False), plan()), dp.ModelError),
-        (lambda: keyed(network(), plan(), microbatch=0), dp.ParameterError),
-        (lambda: PrivateRun("model", plan(), ledger=dp.Ledger.in_memory()), dp.ParameterError),  # type: ignore[arg-type]
-        (lambda: next(keyed(network(), plan()).batches(data(RECORDS - 1))), dp.ModelError),
+        (
+            lambda: keyed(network().requires_grad_(requires_grad=False), plan()),
+            dp.errors.ModelError,
+        ),
+        (lambda: keyed(network(), plan(), microbatch=0), dp.errors.ParameterError),
+        (
+            lambda: PrivateRun("model", plan(), ledger=dp.Ledger.in_memory()),  # type: ignore[arg-type]
+            dp.errors.ParameterError,
+        ),
+        (lambda: next(keyed(network(), plan()).batches(data(RECORDS - 1))), dp.errors.ModelError),
     ],
     ids=["slots", "frozen", "microbatch", "model", "another data set (P30)"],
 )
@@ -348,7 +358,7 @@ def test_p16_a_batch_serves_once() -> None:
     run = keyed(network(), plan())
     batch = next(run.batches(data()))
     run.backward(loss, batch)
-    with pytest.raises(dp.SampleMisuse):
+    with pytest.raises(dp.errors.SampleMisuse):
         run.backward(loss, batch)
 
 
@@ -356,7 +366,7 @@ def test_p28_a_batch_that_is_skipped_is_refused() -> None:
     run = keyed(network(), plan())
     batches = run.batches(data())
     next(batches)
-    with pytest.raises(dp.SampleMisuse, match="every batch"):
+    with pytest.raises(dp.errors.SampleMisuse, match="every batch"):
         next(batches)
 
 
@@ -364,7 +374,7 @@ def test_a_batch_of_another_run_or_of_nobody_is_refused() -> None:
     run, other = keyed(network(), plan()), keyed(network(), plan())
     own, foreign = next(run.batches(data())), next(other.batches(data()))
     for batch in (foreign, Batch(own.sample, own.data), "batch"):
-        with pytest.raises(dp.DiscreetError):
+        with pytest.raises(dp.errors.DiscreetError):
             run.backward(loss, batch)  # type: ignore[arg-type]
 
 
@@ -372,7 +382,7 @@ def test_who_unpacks_a_batch_is_told_where_to_do_it() -> None:
     batch = next(keyed(network(), plan()).batches(data()))
     for take in (tuple, lambda it: it[0]):
         with pytest.raises(
-            dp.SampleMisuse, match=r"Unpack what the function loss\(model, data\) is given"
+            dp.errors.SampleMisuse, match=r"Unpack what the function loss\(model, data\) is given"
         ):
             take(batch)
 
@@ -382,7 +392,7 @@ def test_an_error_in_the_loss_releases_nothing_and_leaves_the_batch() -> None:
     run = keyed(model, plan())
     batch = next(run.batches(data()))
     for bad in (lambda m, b: loss(m, b).mean(), lambda m, b: 1 / 0, lambda m, b: b[0].sum(1)):
-        with pytest.raises((dp.ModelError, ZeroDivisionError)):
+        with pytest.raises((dp.errors.ModelError, ZeroDivisionError)):
             run.backward(bad, batch)
     assert all(parameter.grad is None for parameter in model.parameters())
     run.backward(loss, batch)
@@ -395,7 +405,7 @@ def test_p06_parameters_unfrozen_later_are_refused() -> None:
     run = keyed(model, plan())
     batch = next(run.batches(data()))
     model[0].weight.requires_grad_(requires_grad=True)  # type: ignore[index]
-    with pytest.raises(dp.ModelError, match="grad/0.weight"):
+    with pytest.raises(dp.errors.ModelError, match="grad/0.weight"):
         run.backward(loss, batch)
 
 
@@ -444,7 +454,7 @@ def test_p42_records_in_the_wrong_place_are_not_shown() -> None:
         lambda: run.save(batch.data),
     ]
     for mistake in mistakes:
-        with pytest.raises((dp.ParameterError, dp.SampleMisuse)) as refused:
+        with pytest.raises((dp.errors.ParameterError, dp.errors.SampleMisuse)) as refused:
             mistake()
         assert "1234567" not in str(refused.value)
     assert "1234567" not in repr(batch)

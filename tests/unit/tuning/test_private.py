@@ -25,7 +25,7 @@ from support.tunings import (
     train,
 )
 
-SCORE = dp.Step(dp.Everything(), dp.GaussianSum("score", 1.0, 8.0))
+SCORE = dp.ledger.Step(dp.Everything(), dp.ledger.GaussianSum("score", 1.0, 8.0))
 
 
 def test_every_trial_and_every_score_is_charged_to_the_ledger() -> None:
@@ -36,7 +36,7 @@ def test_every_trial_and_every_score_is_charged_to_the_ledger() -> None:
     assert set(found.tuning.runs) == set(charged(data.ledger))
     assert sum(charged(data.ledger).values()) == len(RATES) * (PLAN.steps + 1)
     for charge in data.ledger.charges():
-        assert charge.run.parameters is dp.Parameters.CHOSEN_FROM_OUTPUTS
+        assert charge.run.parameters is dp.units.Parameters.CHOSEN_FROM_OUTPUTS
         if charge.step.groups == (
             "score",
         ):  # one record changes the sum by 1 at most, and the noise is what was asked for
@@ -62,7 +62,7 @@ def test_p39_what_a_trial_declares_of_itself_changes_nothing_about_the_claim() -
 
     def trial(settings: Settings) -> object:
         train(
-            settings, data.ledger, dp.Parameters.FIXED_IN_ADVANCE
+            settings, data.ledger, dp.units.Parameters.FIXED_IN_ADVANCE
         )  # declared as if nothing depended on anything
         return answers(0.5)
 
@@ -74,13 +74,13 @@ def test_p39_what_a_trial_declares_of_itself_changes_nothing_about_the_claim() -
     assert (
         dp.account(data.ledger).upper == BUDGET.epsilon
     )  # all of the budget: what was spent depends on outputs
-    with pytest.raises(dp.AccountingError):
+    with pytest.raises(dp.errors.AccountingError):
         dp.account(data.ledger, delta=2 * BUDGET.delta)
 
 
 def test_p39_a_trial_that_charged_nothing_is_refused_and_no_score_released() -> None:
     data = private()
-    with pytest.raises(dp.LedgerMisuse, match="charged nothing"):
+    with pytest.raises(dp.errors.LedgerMisuse, match="charged nothing"):
         tune_for_compute(lambda _: answers(0.5), PLAN, learning_rates=RATES, data=data)
     assert charged(data.ledger) == {}
 
@@ -92,7 +92,7 @@ def test_p39_a_trial_that_charges_another_ledger_is_refused() -> None:
         train(settings, other)
         return answers(0.5)
 
-    with pytest.raises(dp.LedgerMisuse, match="charged nothing"):
+    with pytest.raises(dp.errors.LedgerMisuse, match="charged nothing"):
         tune_for_compute(trial, PLAN, learning_rates=RATES, data=data)
     assert scores(data.ledger) == 0
 
@@ -104,7 +104,7 @@ def test_another_run_on_the_ledger_meanwhile_is_not_taken_for_the_trial() -> Non
         train(replace(settings, label="somebody else"), data.ledger)
         return answers(0.5)
 
-    with pytest.raises(dp.LedgerMisuse, match="charged nothing"):
+    with pytest.raises(dp.errors.LedgerMisuse, match="charged nothing"):
         tune_for_compute(trial, PLAN, learning_rates=RATES, data=data)
     assert scores(data.ledger) == 0
 
@@ -129,7 +129,7 @@ def test_p42_what_is_not_one_value_per_record_is_refused_unseen(returned: object
         train(settings, data.ledger)
         return returned
 
-    with pytest.raises(dp.ParameterError, match="one value in") as wrong:
+    with pytest.raises(dp.errors.ParameterError, match="one value in") as wrong:
         tune_for_compute(trial, PLAN, learning_rates=RATES, data=data)
     assert "123456" not in str(wrong.value)
     assert str(RECORDS - 1) not in str(
@@ -194,7 +194,7 @@ def test_without_room_for_one_trial_and_its_score_nothing_is_tried() -> None:
     def trial(_: Settings) -> object:
         raise AssertionError("must not be tried")
 
-    with pytest.raises(dp.BudgetExceeded, match="one trial and its score"):
+    with pytest.raises(dp.errors.BudgetExceeded, match="one trial and its score"):
         tune_for_compute(trial, PLAN, learning_rates=RATES, data=data)
     assert charged(data.ledger) == {}
 
@@ -226,7 +226,7 @@ def test_p38_a_handle_that_was_told_of_no_budget_is_held_to_it_too(tmp_path: Pat
                 train(settings, another)
             return answers(0.5)
 
-        with pytest.raises(dp.BudgetExceeded, match="the budget refused"):
+        with pytest.raises(dp.errors.BudgetExceeded, match="the budget refused"):
             tune_for_compute(trial, PLAN, learning_rates=RATES, data=private(ledger=ledger))
         spent = [(charge.step, charge.count) for charge in ledger.charges()]
         assert spent == 4 * [
@@ -238,7 +238,7 @@ def test_p38_a_handle_that_was_told_of_no_budget_is_held_to_it_too(tmp_path: Pat
 def test_a_marked_ledger_is_refused() -> None:
     data = private()
     data.ledger.begin(PLAN.run_info()).mark("unsafe_example")
-    with pytest.raises(dp.LedgerMisuse, match="unsafe_example"):
+    with pytest.raises(dp.errors.LedgerMisuse, match="unsafe_example"):
         tune_for_compute(honest(data), PLAN, learning_rates=RATES, data=data)
 
 
@@ -250,7 +250,7 @@ def test_a_trial_that_marks_the_ledger_gets_no_score() -> None:
         data.ledger.begin(PLAN.run_info()).mark("unsafe_example")
         return answers(0.5)
 
-    with pytest.raises(dp.LedgerMisuse, match="unsafe_example"):
+    with pytest.raises(dp.errors.LedgerMisuse, match="unsafe_example"):
         tune_for_compute(trial, PLAN, learning_rates=RATES, data=data)
     assert scores(data.ledger) == 0
 
@@ -260,7 +260,7 @@ def test_a_trial_that_marks_the_ledger_gets_no_score() -> None:
 )
 def test_a_ledger_for_the_steps_of_its_first_run_is_refused(budget: dp.Budget | None) -> None:
     ledger = dp.Ledger.in_memory(budget=budget)
-    with pytest.raises(dp.ParameterError, match=r"dp\.Filter.*planned_trials"):
+    with pytest.raises(dp.errors.ParameterError, match=r"dp\.Filter.*planned_trials"):
         Private(ledger, "patients", records=5, noise_std=1.0)
 
 
@@ -268,7 +268,7 @@ def test_a_ledger_to_read_only_is_refused(tmp_path: Path) -> None:
     dp.Ledger.open(tmp_path / "a.ledger", budget=BUDGET).close()
     with dp.Ledger.open(tmp_path / "a.ledger", "r") as ledger:
         data = private(ledger=ledger)
-        with pytest.raises(dp.LedgerMisuse, match="append"):
+        with pytest.raises(dp.errors.LedgerMisuse, match="append"):
             tune_for_compute(honest(data), PLAN, learning_rates=RATES, data=data)
 
 

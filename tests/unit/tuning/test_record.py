@@ -29,7 +29,7 @@ PRIVATE = replace(
 def test_what_is_saved_is_what_is_loaded(record: Tuning, tmp_path: Path) -> None:
     record.save(tmp_path / "tuning.json")
     assert Tuning.load(tmp_path / "tuning.json") == record
-    with pytest.raises(dp.ParameterError):  # what was tried is never overwritten
+    with pytest.raises(dp.errors.ParameterError):  # what was tried is never overwritten
         record.save(tmp_path / "tuning.json")
     assert record.names == ("learning_rate", "momentum")
 
@@ -80,12 +80,12 @@ def changed(**fields: Any) -> str:
     ],
 )
 def test_p46_a_file_that_says_anything_else_is_refused(text: str) -> None:
-    with pytest.raises(dp.ParameterError):
+    with pytest.raises(dp.errors.ParameterError):
         Tuning.from_json(text)
 
 
 def test_trials_of_one_tuning_try_the_same_names() -> None:
-    with pytest.raises(dp.ParameterError, match="same names"):
+    with pytest.raises(dp.errors.ParameterError, match="same names"):
         replace(RECORD, trials=(Trial({"x": 1.0}, 0.5), Trial({"y": 1.0}, 0.5)))
 
 
@@ -98,9 +98,9 @@ def test_nothing_of_a_record_can_be_changed() -> None:
 
 def test_data_have_names() -> None:
     for kind in (Public, Synthetic):
-        with pytest.raises(dp.ParameterError, match="name"):
+        with pytest.raises(dp.errors.ParameterError, match="name"):
             kind("")
-    with pytest.raises(dp.ParameterError, match="noise_std"):
+    with pytest.raises(dp.errors.ParameterError, match="noise_std"):
         Private(
             dp.Ledger.in_memory(budget=dp.Filter(epsilon=1.0, delta=1e-5)),
             "x",

@@ -45,7 +45,7 @@ def test_a_sampled_plan_that_meets_the_budget_tightly_does_not_fit_a_filter_and_
     None
 ):
     data = private(dp.Filter(epsilon=tight(SAMPLED, 1), delta=DELTA))
-    with pytest.raises(dp.BudgetExceeded, match="one trial and its score"):
+    with pytest.raises(dp.errors.BudgetExceeded, match="one trial and its score"):
         tune_for_compute(honest(data), SAMPLED, learning_rates=RATES, data=data)
     assert charged(data.ledger) == {}
 
@@ -89,7 +89,9 @@ def test_trials_that_were_fixed_in_advance_are_accounted_for_tightly() -> None:
     assert (len(found.tuning.trials), scores(data.ledger), found.stopped) == (3, 3, "")
     claim = dp.account(data.ledger, delta=DELTA)
     assert claim.upper == tight(SAMPLED, 3)
-    assert {run.info.parameters for run in data.ledger.runs()} == {dp.Parameters.FIXED_IN_ADVANCE}
+    assert {run.info.parameters for run in data.ledger.runs()} == {
+        dp.units.Parameters.FIXED_IN_ADVANCE
+    }
     filtered = dp.Filter(
         epsilon=claim.upper, delta=DELTA
     )  # the same trials, chosen by looking, do not fit as much
@@ -102,7 +104,8 @@ def test_a_trial_that_comes_to_mind_later_is_refused_for_good() -> None:
     tune_for_compute(honest(data), PLAN, learning_rates=RATES, data=data)
     before = charged(data.ledger)
     with pytest.raises(
-        dp.BudgetExceeded, match="Only trials that were fixed before the first release fit a list"
+        dp.errors.BudgetExceeded,
+        match="Only trials that were fixed before the first release fit a list",
     ):
         tune_for_compute(honest(data), PLAN, learning_rates=[3.0], data=data)
     assert charged(data.ledger) == before
@@ -110,7 +113,7 @@ def test_a_trial_that_comes_to_mind_later_is_refused_for_good() -> None:
 
 def test_another_plan_than_those_listed_is_refused() -> None:
     data = private(listed([PLAN] * 3))
-    with pytest.raises(dp.BudgetExceeded, match="another kind"):
+    with pytest.raises(dp.errors.BudgetExceeded, match="another kind"):
         tune_for_compute(honest(data), SAMPLED, learning_rates=RATES, data=data)
     assert charged(data.ledger) == {}
 
@@ -147,7 +150,7 @@ def test_every_listed_trial_counts_though_a_good_score_ends_the_sweep() -> None:
 
 def test_a_list_that_exceeds_its_budget_is_refused_before_any_trial() -> None:
     data = private(listed([SAMPLED] * 3, epsilon=0.9 * tight(SAMPLED, 3)))
-    with pytest.raises(dp.BudgetExceeded):
+    with pytest.raises(dp.errors.BudgetExceeded):
         tune_for_compute(honest(data), SAMPLED, learning_rates=RATES, data=data)
     assert charged(data.ledger) == {}
 
@@ -156,10 +159,10 @@ def test_a_trial_chosen_from_outputs_has_no_place_on_a_list() -> None:
     data = private(listed([PLAN]))
 
     def trial(settings: Settings) -> object:
-        train(settings, data.ledger, dp.Parameters.CHOSEN_FROM_OUTPUTS)
+        train(settings, data.ledger, dp.units.Parameters.CHOSEN_FROM_OUTPUTS)
         return answers(0.5)
 
-    with pytest.raises(dp.LedgerMisuse, match="chosen from outputs"):
+    with pytest.raises(dp.errors.LedgerMisuse, match="chosen from outputs"):
         tune_for_compute(trial, PLAN, learning_rates=[1.0], data=data)
     assert charged(data.ledger) == {}
 
@@ -177,5 +180,5 @@ def test_a_trial_chosen_from_outputs_has_no_place_on_a_list() -> None:
 def test_a_list_of_trials_is_checked(
     plans: list[dp.Plan], records: int, noise_std: float, name: str
 ) -> None:
-    with pytest.raises(dp.ParameterError, match=name):
+    with pytest.raises(dp.errors.ParameterError, match=name):
         planned_trials(plans, records=records, noise_std=noise_std)

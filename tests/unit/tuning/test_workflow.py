@@ -60,7 +60,7 @@ def test_without_noise_private_data_are_refused_before_any_trial() -> None:
     def trial(_: Settings) -> float:
         raise AssertionError("must not be tried")
 
-    with pytest.raises(dp.ParameterError, match="AdaptiveClip.*Normalised") as wrong:
+    with pytest.raises(dp.errors.ParameterError, match="AdaptiveClip.*Normalised") as wrong:
         clip_search(trial, DPSGD, data=private())
     assert "no privacy at all" in str(wrong.value)
 
@@ -72,7 +72,7 @@ def test_a_trial_that_diverges_has_no_score_and_is_not_chosen() -> None:
     assert found.clip_norm == 1.0
     assert found.tuning.trials[0].score is None
     assert "none" in str(found)
-    with pytest.raises(dp.ParameterError, match="finite score"):
+    with pytest.raises(dp.errors.ParameterError, match="finite score"):
         clip_search(lambda _: math.nan, DPSGD, data=DATA)
 
 
@@ -80,38 +80,38 @@ def test_a_trial_that_diverges_has_no_score_and_is_not_chosen() -> None:
     "wrong", [[1.0], [1.0, 1.0], [0.0, 1.0], [math.inf, 1.0], "12", 3.0, ["1", 2.0]]
 )
 def test_sweeps_of_other_things_are_refused(wrong: object) -> None:
-    with pytest.raises(dp.ParameterError, match="clip_norms"):
+    with pytest.raises(dp.errors.ParameterError, match="clip_norms"):
         clip_search(by_clip, DPSGD, wrong, data=DATA)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("score", ["0.9", None, [0.9], True])
 def test_scores_of_other_kinds_are_refused(score: object) -> None:
-    with pytest.raises(dp.ParameterError, match="score"):
+    with pytest.raises(dp.errors.ParameterError, match="score"):
         clip_search(lambda _: score, DPSGD, data=DATA)
 
 
 def test_other_mistakes_are_named() -> None:
-    with pytest.raises(dp.ParameterError, match="data"):
+    with pytest.raises(dp.errors.ParameterError, match="data"):
         clip_search(by_clip, DPSGD, data="public")  # type: ignore[arg-type]
-    with pytest.raises(dp.ParameterError, match="trial"):
+    with pytest.raises(dp.errors.ParameterError, match="trial"):
         clip_search(0.5, DPSGD, data=DATA)  # type: ignore[arg-type]
-    with pytest.raises(dp.ParameterError, match="tolerance"):
+    with pytest.raises(dp.errors.ParameterError, match="tolerance"):
         clip_search(by_clip, DPSGD, data=DATA, tolerance=-0.1)
-    with pytest.raises(dp.ParameterError, match="single clip norm"):
+    with pytest.raises(dp.errors.ParameterError, match="single clip norm"):
         clip_search(
             by_clip, replace(DPSGD, mechanism=dp.Normalised(1.0, 1.0), target=None), data=DATA
         )
-    with pytest.raises(dp.ParameterError, match="number of records"):
+    with pytest.raises(dp.errors.ParameterError, match="number of records"):
         clip_search(
             by_clip,
             dp.Plan.dpsgd(sampling_probability=0.1, steps=5, noise_multiplier=1.0),
             data=DATA,
         )
-    with pytest.raises(dp.ParameterError, match="private plan"):
+    with pytest.raises(dp.errors.ParameterError, match="private plan"):
         tune_for_compute(
             by_clip, replace(PLAN, mechanism=dp.NotPrivate()), learning_rates=[1.0], data=DATA
         )
-    with pytest.raises(dp.ParameterError, match="learning rate"):
+    with pytest.raises(dp.errors.ParameterError, match="learning rate"):
         clip_search(lambda settings: settings.learning_rate, DPSGD, data=DATA)
 
 
@@ -156,7 +156,7 @@ def test_any_private_plan_will_do_where_its_clip_norm_stays() -> None:
         lambda settings: -settings.learning_rate, plan, learning_rates=[2.0, 1.0], data=DATA
     )
     assert (found.plan, found.learning_rate) == (plan, 1.0)
-    with pytest.raises(dp.ParameterError, match="single clip norm"):
+    with pytest.raises(dp.errors.ParameterError, match="single clip norm"):
         tune_for_compute(lambda _: 0.0, plan, learning_rates=[1.0], clip_norms=[1.0], data=DATA)
 
 
@@ -179,9 +179,9 @@ def test_a_plan_for_a_public_data_set_of_another_size() -> None:
         DPSGD.noise_multiplier,
     )
     assert plan.target is None  # epsilon is another one there
-    with pytest.raises(dp.ParameterError, match="expected batch size"):
+    with pytest.raises(dp.errors.ParameterError, match="expected batch size"):
         settings.plan_for(199)
-    with pytest.raises(dp.ParameterError, match="Poisson"):
+    with pytest.raises(dp.errors.ParameterError, match="Poisson"):
         replace(settings, plan=PLAN).plan_for(400)
 
 
@@ -226,7 +226,7 @@ def test_where_nothing_reaches_the_accuracy_or_no_batch_epsilon_there_is_no_plan
     found = tune_for_accuracy(lambda _: 0.9, DPSGD, average_noises=[1e-5], accuracy=0.85, data=DATA)
     assert (found.plan, found.average_noise) == (None, 1e-5)
     assert "not even all records" in str(found)
-    with pytest.raises(dp.ParameterError, match="target"):
+    with pytest.raises(dp.errors.ParameterError, match="target"):
         tune_for_accuracy(
             lambda _: 0.9,
             replace(DPSGD, target=None),
@@ -255,9 +255,9 @@ def test_pictures_are_written_whole_by_their_suffix(tmp_path: Path) -> None:
         assert plot(tmp_path / f"{number}.png").read_bytes().startswith(b"\x89PNG")
     assert b"<svg" in searched.plot(tmp_path / "clip.svg").read_bytes()
     assert {path.suffix for path in tmp_path.iterdir()} == {".png", ".svg"}
-    with pytest.raises(dp.ParameterError, match=".png or .svg"):
+    with pytest.raises(dp.errors.ParameterError, match=".png or .svg"):
         searched.plot(tmp_path / "clip.jpg")
-    with pytest.raises(dp.ParameterError, match="to write to"):
+    with pytest.raises(dp.errors.ParameterError, match="to write to"):
         searched.plot(tmp_path / "nowhere" / "clip.png")
 
 
@@ -265,7 +265,7 @@ def test_without_matplotlib_a_picture_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(dp.DiscreetError, match="discreet\\[plots\\]"):
+    with pytest.raises(dp.errors.DiscreetError, match="discreet\\[plots\\]"):
         clip_search(by_clip, DPSGD, data=DATA).plot(tmp_path / "clip.png")
     assert list(tmp_path.iterdir()) == []
 

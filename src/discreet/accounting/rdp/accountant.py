@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from discreet import _validate as check
-from discreet.accounting.leaves import (
+from discreet.accounting.costs import (
     BallsInBinsGaussian,
     BoundedRange,
     FixedSizeGaussian,

@@ -13,7 +13,7 @@ import math
 import numpy as np
 
 from discreet.accounting._binomial import at_least
-from discreet.accounting.leaves import Response
+from discreet.accounting.costs import Response
 from discreet.accounting.rdp import sampled_gaussian
 from discreet.accounting.rdp._excess import exp_excess
 

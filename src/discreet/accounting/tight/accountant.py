@@ -12,23 +12,28 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from discreet.accounting import rdp
+from discreet.accounting.costs import Gaussian, Leaf
 from discreet.accounting.gaussian import fold, gaussian_delta, gaussian_epsilon, invert
-from discreet.accounting.leaves import Gaussian, Leaf
-from discreet.accounting.tight._rounding import OutOfRangeError
-from discreet.accounting.tight.bracket import Bracket, Starts, delta_bracket, epsilon_bracket
-from discreet.accounting.tight.coarse import MOST, coarse
-from discreet.accounting.tight.directions import directions
-from discreet.accounting.tight.estimate import contour
-from discreet.accounting.tight.pair import Problem
-from discreet.accounting.tight.tilt import tilt_for_epsilon
-from discreet.accounting.tight.window import period
+from discreet.accounting.tight.analyses.registry import directions
+from discreet.accounting.tight.lattice.bracket import (
+    Bracket,
+    Starts,
+    delta_bracket,
+    epsilon_bracket,
+)
+from discreet.accounting.tight.lattice.coarse import MOST, coarse
+from discreet.accounting.tight.lattice.estimate import contour
+from discreet.accounting.tight.lattice.pair import Problem
+from discreet.accounting.tight.lattice.tilt import tilt_for_epsilon
+from discreet.accounting.tight.lattice.window import period
+from discreet.accounting.tight.rounding import OutOfRangeError
 from discreet.errors import AccountingError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from discreet.accounting.normalise import Counted
-    from discreet.accounting.tight.direction import Direction
+    from discreet.accounting.tight.interface import Direction
 
 __all__ = ["NOTHING", "Interval", "tight_delta", "tight_epsilon", "tight_upper"]
 

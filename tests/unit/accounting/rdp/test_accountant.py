@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from discreet.accounting import rdp
-from discreet.accounting.leaves import (
+from discreet.accounting.costs import (
     BallsInBinsGaussian,
     BoundedRange,
     FixedSizeGaussian,

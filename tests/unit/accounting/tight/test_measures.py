@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from discreet.accounting.leaves import (
+from discreet.accounting.costs import (
     BoundedRange,
     Gaussian,
     Laplace,
@@ -15,19 +15,19 @@ from discreet.accounting.leaves import (
     PoissonGaussian,
     Response,
 )
-from discreet.accounting.tight import bracket, window
-from discreet.accounting.tight._rounding import WIDE, U
-from discreet.accounting.tight.bracket import epsilon_bracket
-from discreet.accounting.tight.compose import compose, tilted
-from discreet.accounting.tight.directions import directions
-from discreet.accounting.tight.gather import gather
-from discreet.accounting.tight.lattice import lattice, scope
-from discreet.accounting.tight.measure import Measure, spread
-from discreet.accounting.tight.pair import Problem
-from discreet.accounting.tight.poisson import PoissonRemove
+from discreet.accounting.tight.analyses.poisson import PoissonRemove
+from discreet.accounting.tight.analyses.registry import directions
+from discreet.accounting.tight.lattice import bracket, window
+from discreet.accounting.tight.lattice.bracket import epsilon_bracket
+from discreet.accounting.tight.lattice.compose import compose, tilted
+from discreet.accounting.tight.lattice.lower import gather
+from discreet.accounting.tight.lattice.nodes import lattice, scope
+from discreet.accounting.tight.lattice.pair import Problem
+from discreet.accounting.tight.lattice.upper import Measure, spread
+from discreet.accounting.tight.rounding import WIDE, U
 
 if TYPE_CHECKING:
-    from discreet.accounting.tight.direction import Direction
+    from discreet.accounting.tight.interface import Direction
 
 LEAVES: list[Leaf] = [
     Gaussian(1.0),

@@ -15,7 +15,7 @@ from discreet.training.data.batch import Batch
 
 def sample() -> Sample:
     sampler = dp.Sampler(dp.Everything(), records=3, steps=1)
-    return next(iter(sampler.draw(dp.Source.unsafe_test_key(bytes(32)))))
+    return next(iter(sampler.draw(dp.randomness.Source.unsafe_test_key(bytes(32)))))
 
 
 def called(**entries: Any) -> Any:

@@ -75,7 +75,7 @@ def test_a_loss_of_another_shape_is_handed_on_to_be_refused() -> None:
 
 def test_an_augmentation_that_changes_the_number_of_rows_is_refused() -> None:
     its = augmented(loss, lambda rows: (rows[0][1:], rows[1][1:]), copies=2)
-    with pytest.raises(dp.ModelError, match="one row for each record"):
+    with pytest.raises(dp.errors.ModelError, match="one row for each record"):
         its(model(), (X, Y))
 
 
@@ -90,5 +90,5 @@ def test_an_augmentation_that_changes_the_number_of_rows_is_refused() -> None:
 )
 def test_wrong_parameters_are_refused(wrong: Callable[[], Any]) -> None:
     assert isinstance(several, Augmented)
-    with pytest.raises(dp.ParameterError):
+    with pytest.raises(dp.errors.ParameterError):
         wrong()

@@ -119,7 +119,7 @@ def test_p30_a_subset_stays_a_subset() -> None:
         assert {record for batch in drawn(source, its) for record in batch} <= set(
             map(float, range(20, 30))
         )
-    with pytest.raises(dp.ModelError, match="a data set of 30 records"):
+    with pytest.raises(dp.errors.ModelError, match="a data set of 30 records"):
         drawn(part)
 
 
@@ -144,12 +144,12 @@ def test_p30_a_subset_stays_a_subset() -> None:
     ids=["subset", "weighted", "replacement", "fewer", "part", "random part", "batches", "none"],
 )
 def test_p30_a_loader_with_a_sampler_of_its_own_is_refused(loader: Any) -> None:
-    with pytest.raises(dp.ParameterError, match="without a sampler of its own"):
+    with pytest.raises(dp.errors.ParameterError, match="without a sampler of its own"):
         drawn(loader())
 
 
 def test_weights_of_a_sampler_belong_into_the_loss() -> None:
-    with pytest.raises(dp.ParameterError, match=r"return weight \* loss"):
+    with pytest.raises(dp.errors.ParameterError, match=r"return weight \* loss"):
         drawn(DataLoader(Numbers(), batch_size=3, sampler=WeightedRandomSampler([1.0] * 30, 30)))
 
 
@@ -186,14 +186,14 @@ def test_what_cannot_be_meant_is_refused_before_anything_is_charged() -> None:
         (DataLoader(Subset(Numbers(), [*range(29), 3]), batch_size=3), {}, "several times"),
     ):
         run = PrivateRun(nn.Linear(1, 1), plan(), ledger=ledger)
-        with pytest.raises(dp.ParameterError, match=message):
+        with pytest.raises(dp.errors.ParameterError, match=message):
             run.batches(source, **options)  # type: ignore[arg-type]
     assert ledger.runs() == ()
 
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_p11_a_collate_function_that_mixes_records_is_found_in_workers_too(workers: int) -> None:
-    with pytest.raises(dp.CoupledRecords, match="collate"):
+    with pytest.raises(dp.errors.CoupledRecords, match="collate"):
         drawn(Numbers(), plan(policy=dp.Everything()), collate=centred, workers=workers)
 
 
@@ -206,7 +206,7 @@ class OfDifferentLengths(Numbers):
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_records_of_different_lengths_are_refused_in_workers_too(workers: int) -> None:
-    with pytest.raises(dp.ModelError, match="Pass a collate function"):
+    with pytest.raises(dp.errors.ModelError, match="Pass a collate function"):
         drawn(OfDifferentLengths(), plan(policy=dp.Everything()), workers=workers)
 
 
@@ -264,9 +264,9 @@ def test_options_of_a_loader_hold_for_its_workers() -> None:
         plan(policy=dp.Everything(), steps=1, records=RECORDS),
         ledger=dp.Ledger.in_memory(),
     )
-    with pytest.raises(dp.ParameterError, match="batch_size=3"):
+    with pytest.raises(dp.errors.ParameterError, match="batch_size=3"):
         run.batches(loader)
-    key = dp.Source.unsafe_test_key(
+    key = dp.randomness.Source.unsafe_test_key(
         bytes(32)
     )  # one sample in 24 would be empty, and need no worker; this one is not
     its = plan(policy=dp.Poisson(0.1), steps=1)
@@ -289,7 +289,7 @@ def test_a_second_pass_is_refused_and_changes_nothing_for_the_first() -> None:
     batches = run.batches(Numbers())
     run.backward(loss, next(batches))
     before = run._watch._meter
-    with pytest.raises(dp.SampleMisuse, match="a second one"):
+    with pytest.raises(dp.errors.SampleMisuse, match="a second one"):
         run.batches(TensorDataset(torch.zeros(RECORDS, 2)))
     assert run._watch._meter == before
     for batch in batches:
@@ -416,9 +416,9 @@ class Growing(Numbers):
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_p11_batches_of_other_sizes_are_refused(workers: int) -> None:
-    with pytest.raises(dp.CoupledRecords, match="collate"):
+    with pytest.raises(dp.errors.CoupledRecords, match="collate"):
         loaded(Numbers(), collate=to_the_longest, workers=workers)
-    with pytest.raises(dp.CoupledRecords, match="fixed length"):
+    with pytest.raises(dp.errors.CoupledRecords, match="fixed length"):
         loaded(Growing(), workers=workers)
 
 
@@ -445,7 +445,7 @@ class Centred(Numbers):
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_p11_entries_that_are_mixed_are_found_in_workers_too(workers: int) -> None:
-    with pytest.raises(dp.CoupledRecords, match="__getitems__"):
+    with pytest.raises(dp.errors.CoupledRecords, match="__getitems__"):
         loaded(Centred(), workers=workers)
 
 
@@ -492,7 +492,7 @@ def test_t11_a_loss_that_reaches_for_the_whole_batch_past_what_it_is_given_is_re
             out: Tensor = (model(data[0]) - whole.mean()).square().sum(1)
             return out
 
-        with pytest.raises(dp.CoupledRecords, match="of its batches"):
+        with pytest.raises(dp.errors.CoupledRecords, match="of its batches"):
             run.backward(centred, batch)
         break
 

@@ -203,7 +203,7 @@ def test_another_state_is_refused_and_nothing_is_taken_over(
     average = WeightAverage(model, decay=0.9)
     walk(model, average, 2)
     before = copy.deepcopy(average.state_dict())
-    with pytest.raises(dp.ParameterError):
+    with pytest.raises(dp.errors.ParameterError):
         average.load_state_dict(change(dict(average.state_dict())))
     after = average.state_dict()
     assert after["steps"] == before["steps"]
@@ -216,17 +216,17 @@ def test_another_state_is_refused_and_nothing_is_taken_over(
     "wrong", [{"decay": 1.0}, {"decay": 0.0}, {"decay": "0.9"}, {"start": -1}, {"start": 1.5}]
 )
 def test_wrong_parameters_are_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(dp.ParameterError):
+    with pytest.raises(dp.errors.ParameterError):
         WeightAverage(network(), **wrong)
 
 
 def test_what_is_no_model_or_another_one_is_refused() -> None:
     average = WeightAverage(network())
-    with pytest.raises(dp.ParameterError):
+    with pytest.raises(dp.errors.ParameterError):
         WeightAverage(lambda x: x)  # type: ignore[arg-type]
-    with pytest.raises(dp.ModelError, match=r"2\.weight"):
+    with pytest.raises(dp.errors.ModelError, match=r"2\.weight"):
         average.copy_to(nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 3)))
-    with pytest.raises(dp.ModelError, match="complex"):
+    with pytest.raises(dp.errors.ModelError, match="complex"):
         WeightAverage(nn.Linear(2, 2, dtype=torch.complex64))
 
 
@@ -234,7 +234,7 @@ def test_other_parameters_than_at_the_beginning_are_refused() -> None:
     model = network()
     average = WeightAverage(model)
     model[0].requires_grad_(False)
-    with pytest.raises(dp.ModelError, match="Freeze and unfreeze"):
+    with pytest.raises(dp.errors.ModelError, match="Freeze and unfreeze"):
         average.update()
 
 
@@ -252,7 +252,7 @@ def test_while_the_average_is_applied_it_can_neither_grow_nor_be_saved() -> None
     )
     with average.applied():
         for call in calls:
-            with pytest.raises(dp.SampleMisuse, match="outside"):
+            with pytest.raises(dp.errors.SampleMisuse, match="outside"):
                 call()
     average.update()
     assert average.steps == 2

@@ -67,5 +67,5 @@ def test_no_shift_changes_nothing_and_types_stay() -> None:
     ],
 )
 def test_what_is_no_batch_of_images_is_refused(wrong: Callable[[], Any]) -> None:
-    with pytest.raises(dp.ParameterError):
+    with pytest.raises(dp.errors.ParameterError):
         wrong()

@@ -45,7 +45,7 @@ def test_buffers_follow_from_releases_alone() -> None:
 def test_microbatches_change_neither_statistics_nor_counter() -> None:
     buffers = []
     for microbatch in (3, 40):
-        model, source = small_cnn(), dp.Source.unsafe_test_key(bytes(range(32)))
+        model, source = small_cnn(), dp.randomness.Source.unsafe_test_key(bytes(range(32)))
         run = PrivateRun(
             model, plan(3), ledger=dp.Ledger.in_memory(), microbatch=microbatch, source=source
         )
@@ -119,7 +119,7 @@ def test_running_statistics_find_those_of_the_data() -> None:
     x = torch.randn(200, 2) * torch.tensor([5.0, 0.1]) + torch.tensor([10.0, -1.0])
     sampler = dp.Sampler(dp.Poisson(40 / 200), records=200, steps=60)
     mechanism = dp.Groups({"grad/*": dp.Gaussian(1.0, 1.0), "bn/*": dp.Gaussian(2.0, 1.0)})
-    source = dp.Source.unsafe_test_key(bytes(32))
+    source = dp.randomness.Source.unsafe_test_key(bytes(32))
     run = PrivateRun(
         model,
         dp.Plan(sampler=sampler, mechanism=mechanism),

@@ -108,7 +108,7 @@ def test_csv_goes_on_in_the_same_file(tmp_path: Path) -> None:
     assert list(rows[0]) == ["step", "batch", "epsilon", "metric/seen", "clip_norm/grad/*"]
     assert all(float(row["epsilon"]) > 0.0 for row in rows)
     path.write_text("something,else\n1,2\n")
-    with pytest.raises(dp.ParameterError, match="with the columns"):
+    with pytest.raises(dp.errors.ParameterError, match="with the columns"):
         train(dp.Ledger.in_memory(), logs=[CsvLog(path)])
     assert path.read_text() == "something,else\n1,2\n"
 
@@ -128,9 +128,9 @@ def test_tensorboard_gets_every_number() -> None:
     train(dp.Ledger.in_memory(), logs=[TensorBoardLog(writer)])
     assert {tag for tag, _, _ in writer.seen} == {"epsilon", "metric/seen", "clip_norm/grad/*"}
     assert len(writer.seen) == 3 * STEPS
-    with pytest.raises(dp.ParameterError, match="add_scalar"):
+    with pytest.raises(dp.errors.ParameterError, match="add_scalar"):
         TensorBoardLog("runs")  # type: ignore[arg-type]
-    with pytest.raises(dp.ParameterError, match="functions of what was released"):
+    with pytest.raises(dp.errors.ParameterError, match="functions of what was released"):
         train(dp.Ledger.in_memory(), logs=["metrics.csv"])
 
 
@@ -204,7 +204,7 @@ def test_a_run_whose_steps_may_be_chosen_shows_no_epsilon_on_its_way(
     train(
         dp.Ledger.in_memory(budget=budget),
         logs=[seen.append],
-        parameters=dp.Parameters.CHOSEN_FROM_OUTPUTS,
+        parameters=dp.units.Parameters.CHOSEN_FROM_OUTPUTS,
     )
     assert [logged.epsilon for logged in seen] == [None] * STEPS
 
@@ -225,7 +225,7 @@ def test_the_bound_at_the_end_is_that_of_the_whole_list_though_less_is_charged()
 def test_the_guarantee_is_that_of_the_ledger() -> None:
     ledger = dp.Ledger.in_memory()
     run = PrivateRun(nn.Linear(2, 1), plan(), ledger=ledger, statistics={"metric/seen": 1})
-    with pytest.raises(dp.AccountingError):
+    with pytest.raises(dp.errors.AccountingError):
         run.guarantee()
     for batch in run.batches(DATA):
         run.backward(loss, batch)
@@ -260,7 +260,7 @@ def test_a_ledger_by_path_is_closed_with_the_run_and_a_budget_holds(tmp_path: Pa
         statistics={"metric/seen": 1},
         logs=logs,
     ) as run:
-        with pytest.raises(dp.BudgetExceeded, match=r"of which \d+ fit"):
+        with pytest.raises(dp.errors.BudgetExceeded, match=r"of which \d+ fit"):
             run.batches(DATA)
         assert run.ledger.runs() == ()
         batches = run.batches(DATA, until_budget=True)
@@ -274,11 +274,11 @@ def test_a_ledger_by_path_is_closed_with_the_run_and_a_budget_holds(tmp_path: Pa
             [(run.plan.step, len(taken) + 1)], delta=DELTA, adjacency=run.plan.adjacency
         )
         assert one_more.upper > 1.0
-    with pytest.raises(dp.LedgerMisuse, match="an open ledger"):
+    with pytest.raises(dp.errors.LedgerMisuse, match="an open ledger"):
         run.ledger.charges()
     with (
         dp.Ledger.open(path) as ledger,
-        pytest.raises(dp.ParameterError, match="given with the path"),
+        pytest.raises(dp.errors.ParameterError, match="given with the path"),
     ):
         PrivateRun(
             nn.Linear(2, 1), plan(), ledger=ledger, budget=budget, statistics={"metric/seen": 1}
@@ -287,7 +287,7 @@ def test_a_ledger_by_path_is_closed_with_the_run_and_a_budget_holds(tmp_path: Pa
 
 def test_under_a_filter_the_guarantee_is_the_budget(tmp_path: Path) -> None:
     budget = dp.Filter(epsilon=20.0, delta=DELTA)
-    chosen = dp.Parameters.CHOSEN_FROM_OUTPUTS
+    chosen = dp.units.Parameters.CHOSEN_FROM_OUTPUTS
     with PrivateRun(
         nn.Linear(2, 1),
         plan(),
@@ -313,24 +313,24 @@ def test_a_csv_that_cannot_be_one_is_refused_before_the_run(tmp_path: Path) -> N
     for content in (b"something,else\n", b"\xff\xfe\x00", b'"' + b"x" * 200_000):
         path = tmp_path / "metrics.csv"
         path.write_bytes(content)
-        with pytest.raises(dp.ParameterError, match="CsvLog"):
+        with pytest.raises(dp.errors.ParameterError, match="CsvLog"):
             CsvLog(path)
         assert path.read_bytes() == content
-    with pytest.raises(dp.ParameterError, match="CSV file"):
+    with pytest.raises(dp.errors.ParameterError, match="CSV file"):
         CsvLog(tmp_path)
-    with pytest.raises(dp.ParameterError, match="no such folder"):
+    with pytest.raises(dp.errors.ParameterError, match="no such folder"):
         CsvLog(tmp_path / "none" / "metrics.csv")
 
 
 def test_a_budget_that_is_none_leaves_no_ledger_behind(tmp_path: Path) -> None:
-    with pytest.raises(dp.ParameterError, match="budget"):
+    with pytest.raises(dp.errors.ParameterError, match="budget"):
         PrivateRun(
             nn.Linear(2, 1),
             plan(),
             ledger=tmp_path / "a",
-            budget=3.0,
+            budget=3.0,  # type: ignore[arg-type]
             statistics={"metric/seen": 1},
-        )  # type: ignore[arg-type]
+        )
     assert list(tmp_path.iterdir()) == []
 
 

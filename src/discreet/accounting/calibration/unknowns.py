@@ -1,0 +1,416 @@
+"""What can be solved for: each class holds everything that is known and names the one value that is
+not.
+
+Every class says how a value becomes a step and a count, whether more of it costs more or less
+privacy, and where a search may start. The directions are theorems, proven in
+docs/proofs/calibration.md; none is guessed from numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, TypeAlias
+
+from discreet import _validate as check
+from discreet.accounting.calibration.starts import (
+    amplification,
+    inverse_square,
+    log_expm1,
+    noise_slope,
+    square_parameter,
+)
+from discreet.errors import AccountingError, ParameterError
+from discreet.ledger.events import GaussianSum, Poisson, Sampling, Step
+from discreet.ledger.folding import folded_noise_multiplier
+
+__all__ = [
+    "Counted",
+    "ExpectedBatchSize",
+    "ExpectedBatchSizeAtAverageNoise",
+    "GroupNoise",
+    "NoiseFactor",
+    "NoiseMultiplier",
+    "Probability",
+    "ProbabilityAtAverageNoise",
+    "Steps",
+    "Unknown",
+    "infeasible",
+]
+
+Counted: TypeAlias = tuple[tuple[Step, int], ...]
+"""Steps, each with how often it is taken."""
+
+_SMALLEST = 1e-12  # probability below which no search goes
+
+
+@dataclass(frozen=True, slots=True)
+class NoiseMultiplier:
+    """Noise standard deviation over sensitivity, for `steps` steps of one Gaussian sum; more costs
+    less (post-processing).
+    """
+
+    sampling: Sampling
+    steps: int
+
+    name: ClassVar[str] = "noise multiplier"
+    costs_more: ClassVar[bool] = False
+    whole: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        check.whole("NoiseMultiplier", "steps", self.steps, least=1)
+
+    def limits(self, delta: float) -> tuple[float, float]:  # noqa: ARG002 one protocol for all
+        """Smallest and largest value to be tried."""
+        return 1e-3, 1e9
+
+    def start(self, mu: float) -> tuple[float, float]:
+        """A first value for a target that a Gaussian of parameter `mu` would meet, and d
+        ln(epsilon) / d ln(value) there.
+        """
+        probability, draws, distance = amplification(self.sampling)
+        total = draws * self.steps
+        if probability == 1.0:
+            return distance * math.sqrt(total) / mu, -1.0
+        noise = distance / math.sqrt(math.log1p(mu**2 / (probability**2 * total)))
+        return noise, noise_slope(noise / distance)
+
+    def steps_at(self, value: float) -> Counted:
+        """The planned step with this value, and how often."""
+        return ((_step(self.sampling, value), self.steps),)
+
+
+@dataclass(frozen=True, slots=True)
+class Probability:
+    """Probability of a Poisson sample at a fixed noise multiplier; more costs more (a rarer sample
+    mixes in nothing).
+    """
+
+    noise_multiplier: float
+    steps: int
+
+    name: ClassVar[str] = "sampling probability"
+    costs_more: ClassVar[bool] = True
+    whole: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        check.positive("Probability", "noise_multiplier", self.noise_multiplier)
+        check.whole("Probability", "steps", self.steps, least=1)
+
+    def limits(self, delta: float) -> tuple[float, float]:  # noqa: ARG002 one protocol for all
+        """Smallest and largest value to be tried."""
+        return _SMALLEST, 1.0
+
+    def start(self, mu: float) -> tuple[float, float]:
+        """A first value and d ln(epsilon) / d ln(value)."""
+        return mu / math.sqrt(self.steps * math.expm1(inverse_square(self.noise_multiplier))), 1.0
+
+    def steps_at(self, value: float) -> Counted:
+        """The planned step with this value, and how often."""
+        return ((_step(Poisson(value), self.noise_multiplier), self.steps),)
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedBatchSize:
+    """Largest expected size of a Poisson sample of `records` records at a fixed noise multiplier;
+    more costs more.
+    """
+
+    records: int
+    noise_multiplier: float
+    steps: int
+
+    name: ClassVar[str] = "expected batch size"
+    costs_more: ClassVar[bool] = True
+    whole: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check.whole("ExpectedBatchSize", "records", self.records, least=1)
+        check.positive("ExpectedBatchSize", "noise_multiplier", self.noise_multiplier)
+        check.whole("ExpectedBatchSize", "steps", self.steps, least=1)
+
+    def limits(self, delta: float) -> tuple[float, float]:  # noqa: ARG002 one protocol for all
+        """Smallest and largest value to be tried."""
+        return 1.0, float(self.records)
+
+    def start(self, mu: float) -> tuple[float, float]:
+        """A first value and d ln(epsilon) / d ln(value)."""
+        probability, slope = Probability(self.noise_multiplier, self.steps).start(mu)
+        return probability * self.records, slope
+
+    def steps_at(self, value: float) -> Counted:
+        """The planned step with this value, and how often."""
+        return ((_step(Poisson(value / self.records), self.noise_multiplier), self.steps),)
+
+
+@dataclass(frozen=True, slots=True)
+class ProbabilityAtAverageNoise:
+    """Probability of a Poisson sample when the noise on the *average* is fixed [McMahan2018,
+    section 4].
+
+    The noise multiplier is z = q n * average_noise. More costs less: every Rényi moment of whole
+    order falls with q (docs/proofs/calibration.md, theorem 4). At probabilities so small that the
+    record is hardly ever drawn (q * steps near delta) epsilon falls again, for the wrong reason;
+    the search keeps to the branch that ends at q = 1.
+
+    Args:
+        records: number of records, n.
+        average_noise: noise on the average, over the sensitivity of the *sum*.
+        steps: number of steps.
+    """
+
+    records: int
+    average_noise: float
+    steps: int
+
+    name: ClassVar[str] = "sampling probability at fixed average noise"
+    costs_more: ClassVar[bool] = False
+    whole: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        check.whole(type(self).__name__, "records", self.records, least=1)
+        check.positive(type(self).__name__, "average_noise", self.average_noise)
+        check.whole(type(self).__name__, "steps", self.steps, least=1)
+
+    def limits(self, delta: float) -> tuple[float, float]:
+        """Smallest and largest value to be tried."""
+        return min(1.0, max(_SMALLEST, 100.0 * delta / self.steps)), 1.0
+
+    def start(self, mu: float) -> tuple[float, float]:
+        """A first value and d ln(epsilon) / d ln(value)."""
+        low, high = math.log(_SMALLEST), 0.0
+        for _ in range(60):  # q^2 T (e^(1/z^2) - 1) falls with q
+            middle = 0.5 * (low + high)
+            noise = math.exp(middle) * self.records * self.average_noise
+            cost = 2.0 * middle + math.log(self.steps) + log_expm1(max(1e-300, 1.0 / noise / noise))
+            low, high = (middle, high) if cost > 2.0 * math.log(mu) else (low, middle)
+        probability = math.exp(high)
+        return probability, 1.0 + noise_slope(probability * self.records * self.average_noise)
+
+    def steps_at(self, value: float) -> Counted:
+        """The planned step with this value, and how often."""
+        return ((_step(Poisson(value), value * self.records * self.average_noise), self.steps),)
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedBatchSizeAtAverageNoise:
+    """Smallest expected size of a Poisson sample when the noise on the average is fixed; see
+    `ProbabilityAtAverageNoise`.
+    """
+
+    records: int
+    average_noise: float
+    steps: int
+
+    name: ClassVar[str] = "expected batch size at fixed average noise"
+    costs_more: ClassVar[bool] = False
+    whole: ClassVar[bool] = True
+
+    def _inner(self) -> ProbabilityAtAverageNoise:
+        return ProbabilityAtAverageNoise(self.records, self.average_noise, self.steps)
+
+    def __post_init__(self) -> None:
+        self._inner()
+
+    def limits(self, delta: float) -> tuple[float, float]:
+        """Smallest and largest value to be tried."""
+        return max(1.0, self._inner().limits(delta)[0] * self.records), float(self.records)
+
+    def start(self, mu: float) -> tuple[float, float]:
+        """A first value and d ln(epsilon) / d ln(value)."""
+        probability, slope = self._inner().start(mu)
+        return probability * self.records, slope
+
+    def steps_at(self, value: float) -> Counted:
+        """The planned step with this value, and how often."""
+        return ((_step(Poisson(value / self.records), value * self.average_noise), self.steps),)
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """How often a step can be taken; more costs more (fewer steps are a part of the release)."""
+
+    step: Step
+
+    name: ClassVar[str] = "number of steps"
+    costs_more: ClassVar[bool] = True
+    whole: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check.instance("Steps", "step", self.step, Step)
+
+    def limits(self, delta: float) -> tuple[float, float]:  # noqa: ARG002 one protocol for all
+        """Smallest and largest value to be tried."""
+        return 1.0, 1e12
+
+    def start(self, mu: float) -> tuple[float, float]:
+        """A first value and d ln(epsilon) / d ln(value)."""
+        gaussians = [query for query in self.step.queries if isinstance(query, GaussianSum)]
+        if not gaussians:
+            return 100.0, 0.6
+        probability, draws, distance = amplification(self.step.sampling)
+        noise = folded_noise_multiplier(gaussians) / distance
+        inverse = inverse_square(noise)
+        each = draws * (inverse if probability == 1.0 else probability**2 * math.expm1(inverse))
+        return mu**2 / each, 0.55
+
+    def steps_at(self, value: float) -> Counted:
+        """The step, this often."""
+        return ((self.step, int(value)),)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupNoise:
+    """Noise standard deviation of one group, the other groups of the step being fixed; more costs
+    less.
+
+    The others alone set a floor: no noise on this group brings epsilon below what they cost.
+
+    Args:
+        step: with every group; the noise given for the unknown one is ignored.
+        group: name of the unknown one, a `GaussianSum`.
+        steps: number of steps.
+    """
+
+    step: Step
+    group: str
+    steps: int
+
+    name: ClassVar[str] = "noise of one group"
+    costs_more: ClassVar[bool] = False
+    whole: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        check.instance("GroupNoise", "step", self.step, Step)
+        check.whole("GroupNoise", "steps", self.steps, least=1)
+        named = [query for query in self.step.queries if query.group == self.group]
+        if not named or not isinstance(named[0], GaussianSum):
+            expected = f"one of the Gaussian groups {', '.join(self.step.groups)}"
+            raise ParameterError(
+                owner="GroupNoise", name="group", expected=expected, got=repr(self.group)
+            )
+
+    def limits(self, delta: float) -> tuple[float, float]:  # noqa: ARG002 one protocol for all
+        """Smallest and largest value to be tried."""
+        return 1e-3 * self._sensitivity(), 1e6 * self._sensitivity()
+
+    def start(self, mu: float) -> tuple[float, float]:
+        """The value that folds to the noise multiplier one group would need; the slope of the share
+        it has.
+        """
+        noise, slope = NoiseMultiplier(self.step.sampling, self.steps).start(mu)
+        others = [
+            query
+            for query in self.step.queries
+            if isinstance(query, GaussianSum) and query.group != self.group
+        ]
+        rest = noise**-2 - (folded_noise_multiplier(others) ** -2 if others else 0.0)
+        share = max(0.05, rest * noise**2)
+        return self._sensitivity() / math.sqrt(share) * noise, slope * share
+
+    def steps_at(self, value: float) -> Counted:
+        """The planned step with this value, and how often."""
+        queries = [
+            GaussianSum(query.group, query.sensitivity, value)
+            if isinstance(query, GaussianSum) and query.group == self.group
+            else query
+            for query in self.step.queries
+        ]
+        return ((Step(self.step.sampling, queries), self.steps),)
+
+    def _sensitivity(self) -> float:
+        return next(
+            q.sensitivity
+            for q in self.step.queries
+            if isinstance(q, GaussianSum) and q.group == self.group
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class NoiseFactor:
+    """One factor on the noise of some steps, other steps being fixed; more costs less
+    (post-processing, step by step).
+
+    The fixed steps alone set a floor, as in `GroupNoise`.
+
+    Args:
+        scaled: steps of Gaussian sums, whose noise is multiplied.
+        fixed: steps that stay as they are.
+    """
+
+    scaled: Counted
+    fixed: Counted = ()
+
+    name: ClassVar[str] = "factor on the noise"
+    costs_more: ClassVar[bool] = False
+    whole: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        for step, count in (*self.scaled, *self.fixed):
+            check.instance("NoiseFactor", "step", step, Step)
+            check.whole("NoiseFactor", "count", count, least=1)
+        others = [
+            query.group
+            for step, _ in self.scaled
+            for query in step.queries
+            if not isinstance(query, GaussianSum)
+        ]
+        if others or not self.scaled:
+            got = f"other queries: {', '.join(others)}" if others else "none"
+            raise ParameterError(
+                owner="NoiseFactor", name="scaled", expected="steps of Gaussian sums", got=got
+            )
+
+    def limits(self, delta: float) -> tuple[float, float]:  # noqa: ARG002 one protocol for all
+        """Smallest and largest value to be tried."""
+        return 1e-4, 1e7
+
+    def start(self, mu: float) -> tuple[float, float]:
+        """A first value and d ln(epsilon) / d ln(value)."""
+        fixed = sum(square_parameter(step, count, 1.0) for step, count in self.fixed)
+        low, high = math.log(1e-4), math.log(1e7)
+        for _ in range(60):
+            middle = 0.5 * (low + high)
+            cost = fixed + sum(
+                square_parameter(step, count, math.exp(middle)) for step, count in self.scaled
+            )
+            low, high = (middle, high) if cost > mu**2 else (low, middle)
+        return math.exp(high), -max(0.05, 1.0 - fixed / mu**2)
+
+    def steps_at(self, value: float) -> Counted:
+        """The scaled steps with this factor, then the fixed ones."""
+        return *((_noised(step, value), count) for step, count in self.scaled), *self.fixed
+
+
+Unknown: TypeAlias = (
+    NoiseMultiplier
+    | Probability
+    | ExpectedBatchSize
+    | ProbabilityAtAverageNoise
+    | ExpectedBatchSizeAtAverageNoise
+    | Steps
+    | GroupNoise
+    | NoiseFactor
+)
+
+
+def _step(sampling: Sampling, noise_multiplier: float) -> Step:
+    return Step(sampling, (GaussianSum("sum", 1.0, noise_multiplier),))
+
+
+def _noised(step: Step, factor: float) -> Step:
+    queries = [
+        GaussianSum(query.group, query.sensitivity, query.noise_std * factor)
+        for query in step.queries
+        if isinstance(query, GaussianSum)  # all of them: `NoiseFactor` sees to it
+    ]
+    return Step(step.sampling, queries)
+
+
+def infeasible(unknown: Unknown, epsilon: float, delta: float, floor: float) -> AccountingError:
+    """The error that says how far the target is out of reach."""
+    return AccountingError(
+        expected=f"an epsilon that some {unknown.name} reaches at delta {delta!r}",
+        got=f"{epsilon!r}: infeasible, the floor is {floor:.6g}",
+        do="Raise the target, or change one of the values that are held fixed.",
+    )

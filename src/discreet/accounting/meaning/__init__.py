@@ -1,0 +1,1 @@
+"""What does a guarantee mean: for an attacker, in a word, for several units at once?"""

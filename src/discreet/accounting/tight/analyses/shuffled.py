@@ -1,0 +1,132 @@
+"""Shuffled disjoint batches: no amplification is claimed from above; from below, how little there
+can be.
+
+Upper bound: one epoch is one un-amplified Gaussian, whatever the permutation (`normalise` makes it
+so). Lower bound [ChuaEtAl2024]: every other record contributes -1, so that a batch sums to minus
+its size, a public number, unless the record in question is in it. With T batches, e_t the t-th unit
+vector, and s the noise multiplier, the two outputs of an epoch are
+
+    zero-out:     P = mean over t of N(2 e_t, s^2 I)   against   Q = mean over t of N(e_t, s^2 I),
+    replace-one:  P as above                           against   Q = N(0, s^2 I),
+
+and for the event that the largest coordinate exceeds c,
+
+    P(c) = 1 - F((c-2)/s) F(c/s)^(T-1),      Q(c) = 1 - F((c-1)/s) F(c/s)^(T-1)  or  1 - F(c/s)^T,
+
+F the normal distribution function. Whatever is (epsilon, delta)-private has P(c) <= e^epsilon Q(c)
++ delta, for every c.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+import scipy
+
+from discreet import _validate as check
+from discreet.accounting.tight.analyses.atoms import Atoms
+from discreet.accounting.tight.lattice.bracket import epsilon_bracket
+from discreet.accounting.tight.lattice.pair import Problem
+from discreet.units import Adjacency
+
+if TYPE_CHECKING:
+    from discreet.accounting.tight.rounding import FloatArray
+
+__all__ = ["shuffled_lower"]
+
+_RELATIVE = 1e-11  # far above the rounding of the formulas, far below what matters here
+_CELLS = 4000
+
+
+def shuffled_lower(
+    *,
+    batches: int,
+    noise_multiplier: float,
+    epochs: int,
+    delta: float,
+    adjacency: Adjacency = Adjacency.ZERO_OUT,
+) -> float:
+    """No valid epsilon at this delta is below, for data sets of any content: a lower bound, never a
+    guarantee.
+
+    For one epoch the event of the header at the best c; for several also the composition of the
+    largest coordinates of all epochs, each rounded to a cell (post-processing of the output, hence
+    a lower bound).
+
+    Args:
+        batches: in one epoch, at least 1.
+        noise_multiplier: noise over the sensitivity of rule 5 of the event vocabulary.
+        epochs: number of epochs, each with a permutation of its own.
+        delta: of the guarantee that is bounded from below, in (0, 1).
+        adjacency: zero-out or replace-one; for add-or-remove no statement is made (0).
+
+    >>> round(shuffled_lower(batches=200, noise_multiplier=1.0, epochs=1, delta=1e-6), 3)
+    4.512
+    """
+    owner = "shuffled_lower"
+    batches = check.whole(owner, "batches", batches, least=1)
+    noise = check.positive(owner, "noise_multiplier", noise_multiplier)
+    epochs = check.whole(owner, "epochs", epochs, least=1)
+    delta = check.fraction(owner, "delta", delta)
+    if adjacency is Adjacency.ADD_OR_REMOVE:
+        return 0.0
+    one = _one_epoch(batches, noise, delta, adjacency)
+    return one if epochs == 1 else max(one, _composed(batches, noise, epochs, delta, adjacency))
+
+
+def _tails(
+    threshold: FloatArray, batches: int, noise: float, adjacency: Adjacency
+) -> tuple[FloatArray, FloatArray]:
+    """P(c) and Q(c) of the header: 1 - F(a) F(b)^(T-1) = -expm1(ln F(a) + (T-1) ln F(b)), without
+    cancellation.
+    """
+    rest = (batches - 1) * scipy.special.log_ndtr(threshold / noise)
+    own = 0.0 if adjacency is Adjacency.REPLACE_ONE else 1.0
+    above_p = -np.expm1(scipy.special.log_ndtr((threshold - 2.0) / noise) + rest)
+    above_q = -np.expm1(scipy.special.log_ndtr((threshold - own) / noise) + rest)
+    return above_p, above_q
+
+
+def _one_epoch(batches: int, noise: float, delta: float, adjacency: Adjacency) -> float:
+    threshold = np.linspace(-2.0 - 9.0 * noise, 2.0 + 12.0 * noise, 20001)
+    above_p, above_q = _tails(threshold, batches, noise, adjacency)
+    gain = above_p * (1.0 - _RELATIVE) - delta
+    usable = (gain > 0.0) & (above_q > 1e-290)
+    if not np.any(usable):
+        return 0.0
+    best = float(np.max(gain[usable] / (above_q[usable] * (1.0 + _RELATIVE))))
+    return max(math.log(best) - _RELATIVE, 0.0) if best > 0.0 else 0.0
+
+
+def _composed(batches: int, noise: float, epochs: int, delta: float, adjacency: Adjacency) -> float:
+    """The largest coordinate of each epoch, cut into cells: a pair with finitely many outcomes,
+    composed.
+
+    In either order the loss of a cell and its mass under the first distribution are rounded down: a
+        lower bound.
+    """
+    threshold = np.linspace(-2.0 - 9.0 * noise, 2.0 + 9.0 * noise, _CELLS)
+    above_p, above_q = _tails(threshold, batches, noise, adjacency)
+    p, error_p = _cells(above_p)
+    q, error_q = _cells(above_q)
+    sure = (p > 1e6 * error_p) & (q > 1e6 * error_q)
+    p, error_p, q, error_q = p[sure], error_p[sure], q[sure], error_q[sure]
+    found = []
+    for mass, other in ((p - error_p, q + error_q), (q - error_q, p + error_p)):
+        one_loss, one_mass = np.log(mass) - np.log(other) - _RELATIVE, mass
+        order = np.argsort(one_loss)
+        steps = np.concatenate([[True], np.diff(one_loss[order]) > 1e-9])
+        group = np.cumsum(steps) - 1
+        together = np.bincount(group, weights=one_mass[order]).astype(np.float64)
+        atoms = Atoms(one_loss[order][steps], together * (1.0 - _RELATIVE), 0.0, 0.0)
+        found.append(epsilon_bracket(Problem(((atoms, epochs),)), delta, 1e-2).lower)
+    return max(found)
+
+
+def _cells(above: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Masses of (c_i, c_(i+1)] and, last, of (c_last, inf); and a bound on their errors."""
+    mass = np.concatenate([-np.diff(above), above[-1:]])
+    error = 1e-13 * np.concatenate([above[:-1] + above[1:], above[-1:]]) + 1e-300
+    return np.maximum(mass, 0.0), error

@@ -1,0 +1,144 @@
+"""From the composed measure to delta at an epsilon, and back.
+
+On the lattice s_0 < s_1 < ... with masses c_i (untilted), D(eps) = sum_i c_i (1 - e^(eps - s_i))_+
+is linear in e^eps between neighbouring nodes, with slope -B_i = -sum_(k >= i) c_k e^(-s_k) just
+below s_i, so that
+
+    D(s_(i-1)) = sum_(k >= i) (e^(s_k) - e^(s_(k-1))) B_k:
+
+two sums of positive terms, without cancellation.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from discreet.accounting.tight.rounding import FloatArray, U
+
+if TYPE_CHECKING:
+    from discreet.accounting.tight.lattice.compose import Tilted
+
+__all__ = ["Curve", "curve", "unknown"]
+
+_REACH = 500.0  # tilts beyond e^(+-500) are cut off; what lies above is bounded separately
+_BLOCK = 300.0  # loss within which e^-loss is summed up in one go
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """ln D(eps) = log_scale + ln(value of the arrays), plus a constant delta.
+
+    Attributes:
+        node: the lattice s_i, ascending.
+        slope: B_i e^(s_i) in the unit e^log_scale.
+        value: D(s_i) in the unit e^log_scale.
+        log_scale: ln of the unit, rounded outward for the errors of the sums.
+        constant: added to every D (positive in an upper, negative in a lower bound).
+    """
+
+    node: FloatArray
+    slope: FloatArray
+    value: FloatArray
+    log_scale: float
+    constant: float
+
+    def reaches(self, delta: float) -> bool:
+        """Whether D is above delta somewhere on the lattice."""
+        return self.delta(float(self.node[0])) > delta
+
+    def delta(self, epsilon: float) -> float:
+        """D at one epsilon, within the lattice."""
+        i = min(int(np.searchsorted(self.node, epsilon)), len(self.node) - 1)
+        gap = -math.expm1(min(epsilon - float(self.node[i]), 0.0))
+        inside = float(self.value[i]) + gap * float(self.slope[i])
+        if inside <= 0.0:
+            return max(self.constant, 0.0)
+        log = self.log_scale + math.log(inside)
+        return max(math.exp(min(log, 0.0)) + self.constant, 0.0)
+
+    def epsilon(self, delta: float) -> float:
+        """The least epsilon of the lattice's range with D(eps) <= delta; its lowest node if all are
+        below.
+
+        Infinity if the constant alone exceeds delta.
+        """
+        left = delta - self.constant
+        if left <= 0.0:
+            return math.inf
+        goal = math.exp(min(math.log(left) - self.log_scale, 700.0))
+        above = np.flatnonzero(self.value > goal)
+        if len(above) == 0:
+            return float(self.node[0])
+        i = min(int(above[-1]) + 1, len(self.node) - 1)
+        slope = float(self.slope[i])
+        if slope <= 0.0 or float(self.value[i]) > goal:
+            return float(self.node[i])
+        # Linear in e^eps below node i: value_i + (1 - e^(eps - s_i)) slope_i = goal.
+        share = min((goal - float(self.value[i])) / slope, 1.0)
+        return max(
+            float(self.node[i]) + math.log1p(-min(share, 1.0 - 1e-15)), float(self.node[i - 1])
+        )
+
+
+def curve(
+    node: FloatArray,
+    mass: FloatArray,
+    part: Tilted,
+    near: float,
+    *,
+    outward: int,
+    constant: float = 0.0,
+) -> Curve:
+    """Sum up tilted masses on equally spaced nodes.
+
+    Args:
+        node: losses, ascending.
+        mass: tilted masses there; the untilted ones are mass * e^(log_total - theta * node).
+        part: tilt and normalisation.
+        near: the epsilon around which exact values are wanted.
+        outward: +1 for an upper bound, -1 for a lower one.
+        constant: see `Curve`.
+    """
+    theta = part.theta
+    reach = theta * np.abs(node - near) <= _REACH
+    if np.count_nonzero(reach) < 2:
+        return unknown(math.inf if outward > 0 else -1.0)
+    cut = bool(node[-1] > node[reach][-1])
+    node, mass = node[reach], mass[reach]
+    slope = _decayed(mass * np.exp(-theta * (node - near)), part.spacing)
+    steps = slope * -math.expm1(-part.spacing)
+    value = np.concatenate([np.cumsum(steps[:0:-1])[::-1], [0.0]])
+    relative = (
+        8.0
+        * U
+        * (len(node) + 2.0 * _REACH + 2.0 * _BLOCK + abs(part.log_total) + theta * abs(near))
+    )
+    if cut and outward > 0:
+        constant += math.exp(min(part.log_total - theta * float(node[-1]) + 1.0, 0.0))
+    return Curve(node, slope, value, part.log_total - theta * near + outward * relative, constant)
+
+
+def _decayed(weight: FloatArray, spacing: float) -> FloatArray:
+    """sum_(k >= i) w_k e^(-(k - i) spacing) for every i: suffix sums, in blocks so that no
+    exponential leaves its range.
+    """
+    length = max(1, min(len(weight), int(_BLOCK / spacing)))
+    decay = np.exp(-spacing * np.arange(length + 1, dtype=np.float64))
+    total = np.empty_like(weight)
+    after = 0.0
+    for begin in range((len(weight) - 1) // length * length, -1, -length):
+        block = weight[begin : begin + length]
+        size = len(block)
+        inner = np.cumsum((block * decay[:size])[::-1])[::-1] / decay[:size]
+        total[begin : begin + size] = inner + after * decay[size:0:-1]
+        after = float(total[begin])
+    return total
+
+
+def unknown(constant: float) -> Curve:
+    """A curve that says nothing: constant infinity as an upper bound, -1 as a lower one."""
+    return Curve(np.array([0.0, 1.0]), np.zeros(2), np.zeros(2), 0.0, constant)

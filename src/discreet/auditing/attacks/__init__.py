@@ -1,0 +1,1 @@
+"""What can an attacker tell from a model or from a release?"""

@@ -1,0 +1,1 @@
+"""Which lower bound on epsilon follows from what an attack guessed?"""

@@ -1,0 +1,88 @@
+"""The hit rate of an attack at a fixed false-positive rate, with intervals [Carlini2022]."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from discreet import _validate as check
+from discreet.auditing.estimators.halves import halves
+from discreet.auditing.estimators.intervals import highest_rate, lowest_rate
+from discreet.canaries import Scores
+
+__all__ = ["Hits", "hits"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hits:
+    """How many members an attack finds when it accuses few others.
+
+    Guarantee: unless an event happened that has probability at most 1 - confidence, the hit rate of
+    the attack with this limit is in [lower, upper] and its false-positive rate in [false_lower,
+    false_upper], if the scores are independent. It describes this attack; it says nothing of other
+    attacks, nor of epsilon.
+
+    Args:
+        asked: the false-positive rate for which the limit was chosen, on one half of the scores.
+        limit: scores above it accuse.
+        rate, lower, upper: hit rate on the other half, and its interval.
+        false_rate, false_lower, false_upper: false-positive rate there, and its interval.
+        confidence: of both intervals together.
+    """
+
+    asked: float
+    limit: float
+    rate: float
+    lower: float
+    upper: float
+    false_rate: float
+    false_lower: float
+    false_upper: float
+    confidence: float
+
+    def __str__(self) -> str:
+        hits_part = f"{self.rate:.4f} of the members found ({self.lower:.4f} to {self.upper:.4f})"
+        false_part = (
+            f"{self.false_rate:.4f} of the others accused ({self.false_lower:.4f} to "
+            f"{self.false_upper:.4f})"
+        )
+        return f"{hits_part}, {false_part}, confidence {self.confidence!r}"
+
+
+def hits(scores: Scores, *, false_positive_rate: float, confidence: float = 0.95) -> Hits:
+    """Hit rate where one half of the scores has at most this false-positive rate, measured on the
+    other half.
+
+    Args:
+        scores: of at least 2 canaries in and 2 out; independent of each other. No coins are needed.
+            Sensitive.
+        false_positive_rate: in (0, 1).
+        confidence: in (0, 1).
+
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(1)
+    >>> inside = rng.random(4000) < 0.5
+    >>> found = hits(Scores(rng.normal(size=4000) + 3.0 * inside, inside), false_positive_rate=0.01)
+    >>> found.lower < 0.749 < found.upper   # Phi(3 - 2.326)
+    True
+    """
+    asked = check.fraction("hits", "false_positive_rate", false_positive_rate)
+    sure = check.fraction("hits", "confidence", confidence)
+    chosen, measured = halves("hits", scores)
+    allowed = min(
+        int(asked * chosen.outs.size), chosen.outs.size - 1
+    )  # of the chosen half, so many may be accused
+    limit = float(chosen.outs[chosen.outs.size - 1 - allowed])
+    found = measured.ins.size - measured.missed(limit)
+    false = measured.false(limit)
+    share = 0.25 * (1.0 - sure)  # four bounds
+    return Hits(
+        asked=asked,
+        limit=limit,
+        rate=found / measured.ins.size,
+        lower=lowest_rate(found, measured.ins.size, error=share),
+        upper=highest_rate(found, measured.ins.size, error=share),
+        false_rate=false / measured.outs.size,
+        false_lower=lowest_rate(false, measured.outs.size, error=share),
+        false_upper=highest_rate(false, measured.outs.size, error=share),
+        confidence=sure,
+    )

@@ -1,0 +1,183 @@
+"""`discreet demo`: train privately on public data, and see every piece at work."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+import discreet as dp
+from discreet.cli.answer import Answer, sheet
+from discreet.cli.files import read_ledger, write_all
+from discreet.cli.options import AsJson, finite
+from discreet.cli.views.words import guarantee_data, meaning
+from discreet.errors import DiscreetError
+from discreet.plan import Target
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from discreet.training.shown.logs import Logged
+
+__all__ = ["EXAMPLES", "demo", "plan_for"]
+
+EXAMPLES = """Example
+
+  discreet demo --epsilon 3 --into out
+"""
+_LABEL = "discreet demo: linear model on the features of scikit-learn's digits"
+_LEDGER, _OTHERS = "demo.ledger", ("plan.toml", "report.html", "report.md")
+_STEPS, _CLIP_NORM = 40, 0.2
+_LAST = 20  # steps over which the private accuracy is averaged
+
+
+def demo(
+    epsilon: Annotated[
+        float, typer.Option(parser=finite, metavar="EPSILON", help="The target.")
+    ] = 3.0,
+    delta: Annotated[
+        float, typer.Option(parser=finite, metavar="DELTA", help="Of the target.")
+    ] = 1e-5,
+    into: Annotated[
+        Path, typer.Option(metavar="FOLDER", help="Where the files go; made if it does not exist.")
+    ] = Path("out"),
+    as_json: AsJson = False,
+) -> Answer:
+    """Train a small model privately on scikit-learn's digits: plan, live epsilon, guarantee,
+    ledger, report. Needs torch.
+
+    The digits are public, so the ledger of an earlier demo is replaced. The ledger of private data
+    is never replaced: it is what their budget is counted by.
+    """
+    began = time.perf_counter()
+    target = Target(epsilon, delta)
+    _check_folder(into)
+    training = _training()
+    plan = plan_for(target, training.RECORDS, training.STATISTIC)
+    digits = training.load()
+    into.mkdir(parents=True, exist_ok=True)
+    if not as_json:
+        sys.stderr.write(f"{plan.explain()}\n\n")
+    files = [into / name for name in (_LEDGER, *_OTHERS)]
+    for path in files:
+        path.unlink(missing_ok=True)
+    plan.save(into / "plan.toml")
+    seen: list[Logged] = []
+    model, guarantee = training.train(
+        digits, plan, ledger=files[0], label=_LABEL, logs=[seen.append]
+    )
+    _write_report(files[0], plan, into)
+
+    plain = training.train_without_privacy(
+        digits, steps=plan.steps, batch_size=round(plan.expected_batch_size)
+    )
+    private_accuracy, plain_accuracy = (
+        training.accuracy(model, digits),
+        training.accuracy(plain, digits),
+    )
+    metric, error = _averaged(seen[-_LAST:], training.STATISTIC)
+    seconds = time.perf_counter() - began
+    lines, facts = meaning(guarantee, None)
+    data: dict[str, Any] = {
+        "guarantee": guarantee_data(guarantee),
+        **facts,
+        "test_accuracy": private_accuracy,
+        "test_accuracy_without_privacy": plain_accuracy,
+        "private_training_accuracy": metric,
+        "private_training_accuracy_noise_std": error,
+        "files": [str(path) for path in files],
+        "seconds": seconds,
+    }
+    words = {
+        "test accuracy": f"{private_accuracy:.1%} with privacy, {plain_accuracy:.1%} without",
+        "training accuracy": f"{min(1.0, metric):.0%} in the last {_LAST} steps, released with noise of {error:.0%}",
+        "files": ", ".join(data["files"]),
+        "time": f"{seconds:.1f} s",
+    }
+    note = (
+        f"The digits are public: that is why {files[0]} may be replaced by the next demo, and why model and learning rate "
+        "could be chosen by looking at them. The ledger of private data is never deleted."
+    )
+    return Answer(
+        data=data, shown=[str(guarantee), *lines, "", sheet(words), "", note], as_json=as_json
+    )
+
+
+def _training() -> ModuleType:
+    try:
+        from discreet.training.extras import demo as training
+    except ImportError as missing:
+        do = "Install it: pip install 'discreet[demo,torch]'. The other commands need no torch."
+        raise DiscreetError(
+            expected="PyTorch, for the demo", got=f"an installation without it ({missing})", do=do
+        ) from None
+    return training
+
+
+def plan_for(target: Target, records: int, statistic: str) -> dp.Plan:
+    """Gradients and the private accuracy of all records, 40 times; the accuracy takes less than 1 %
+    of the budget.
+
+    Args:
+        target: to calibrate for.
+        records: in the data.
+        statistic: name of the accuracy.
+    """
+    from discreet.recipes import plan_with_scaled_noise
+
+    groups = dp.Groups({"grad/*": dp.Gaussian(_CLIP_NORM, 1.0), statistic: dp.Gaussian(1.0, 12.0)})
+    sampler = dp.Sampler(dp.Everything(), records=records, steps=_STEPS)
+    return plan_with_scaled_noise(
+        dp.Plan(sampler=sampler, mechanism=groups), epsilon=target.epsilon, delta=target.delta
+    )
+
+
+def _check_folder(into: Path) -> None:
+    """Refuse to replace anything that no earlier demo wrote."""
+    taken = [into / name for name in (_LEDGER, *_OTHERS) if os.path.lexists(into / name)]
+    nearest = next(
+        folder for folder in (into.absolute(), *into.absolute().parents) if os.path.lexists(folder)
+    )
+    if not (nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)):
+        raise DiscreetError(
+            expected="a folder to write to",
+            got=str(into),
+            do="Choose another --into. Nothing was written.",
+        )
+    if not taken:
+        return
+    if into / _LEDGER in taken:
+        with read_ledger(into / _LEDGER) as ledger:
+            if all(run.info.label == _LABEL for run in ledger.runs()):
+                return
+    got = ", ".join(map(str, taken))
+    raise DiscreetError(
+        expected="a new folder, or one that an earlier demo wrote",
+        got=got,
+        do="Choose another --into. Nothing was written.",
+    )
+
+
+def _write_report(path: Path, plan: dp.Plan, into: Path) -> None:
+    from discreet.report import Report
+
+    with dp.Ledger.open(path, "r") as ledger:
+        found = Report.of(ledger, plan=plan)
+    write_all(
+        {
+            into / "report.html": found.html().encode(),
+            into / "report.md": found.markdown().encode(),
+        },
+        force=True,
+    )
+
+
+def _averaged(seen: list[Logged], statistic: str) -> tuple[float, float]:
+    """Mean of the last releases, and the standard deviation of its noise."""
+    mean = sum(float(one.means[statistic][0]) for one in seen) / len(seen)
+    return mean, seen[-1].noise_std[statistic] / math.sqrt(len(seen))

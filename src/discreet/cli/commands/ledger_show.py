@@ -1,0 +1,232 @@
+"""`discreet ledger show`: what is in a ledger."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from discreet import _validate as check
+from discreet.cli.answer import Answer, sheet, table
+from discreet.cli.files import read_ledger
+from discreet.cli.options import AsJson, Delta, LedgerFile
+from discreet.cli.views.ledger_lines import event_data, event_words, lines_of, opening
+from discreet.cli.views.words import up
+from discreet.errors import DiscreetError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+
+    from discreet.ledger import Charge, RunRecord, Snapshot
+    from discreet.ledger.storage.rows import Held
+    from discreet.units import Guarantee
+
+__all__ = ["SHOW", "show"]
+
+SHOW = """Examples
+
+  discreet ledger show train.ledger
+  discreet ledger show train.ledger --delta 1e-6 --json
+"""
+
+
+def show(path: LedgerFile, delta: Delta = None, as_json: AsJson = False) -> Answer:
+    """Show what a ledger is held to, its runs with the epsilon of each, its charges and its marks.
+    It is only read.
+
+    Epsilon is stated where a delta is known: the ledger's own, or --delta.
+    """
+    from discreet.report.facts.held import terms_words
+    from discreet.report.facts.own_plans import known_delta
+    from discreet.report.facts.runs import epsilon_of_each
+
+    with read_ledger(path) as ledger:
+        lines = lines_of(path)
+        snapshot = ledger.snapshot()
+    opened = opening(lines)
+    level = known_delta(snapshot) if delta is None else check.fraction("account", "delta", delta)
+    total = None if level is None else _total(snapshot, level)
+    alone = {} if level is None or total is None else epsilon_of_each(snapshot, level)
+    data = {
+        "ledger": str(path),
+        "identity": opened.ledger,
+        "opened": opened.opened,
+        "schema": snapshot.schema,
+        "rows": len(lines),
+        "head": lines[-1][1].hex(),
+        "held_to": [_held_data(held) for held in snapshot.history],
+        "delta": level,
+        "epsilon": None if total is None or total.voided_by else total.upper,
+        "runs": [_run_data(snapshot, run, alone.get(run.number)) for run in snapshot.runs],
+        "charges": [_charge_data(charge) for charge in snapshot.charges],
+        "marks": snapshot.marks,
+        "unsettled": snapshot.unsettled,
+    }
+    words = {
+        "ledger": f"{path}, opened {opened.opened}",
+        "identity": opened.ledger,
+        "rows": str(len(lines)),
+        "head": lines[-1][1].hex(),
+        "held to": terms_words(snapshot.terms, oldest=snapshot.schema == 1),
+        "marks": ", ".join(snapshot.marks) or "none",
+        "unsettled steps": f"{snapshot.unsettled}: reserved, and counted, by a run that is still going or was killed"
+        if snapshot.unsettled
+        else "none",
+        **_claim_words(total),
+    }
+    shown: list[RenderableType] = [sheet(words), ""]
+    if len(snapshot.history) > 1:
+        shown += [_history_table(snapshot.history), ""]
+    shown += [_runs_table(snapshot, alone, total), "", _charges_table(snapshot.charges)]
+    return Answer(data=data, shown=shown, as_json=as_json)
+
+
+def _total(snapshot: Snapshot, delta: float) -> Guarantee | None:
+    """The claim; None where nothing was charged, or nothing can be stated at this delta."""
+    import discreet as dp
+
+    try:
+        return dp.account(snapshot, delta=delta)
+    except DiscreetError:
+        if (
+            snapshot.steps
+            and snapshot.terms is not None
+            and snapshot.terms.delta not in (None, delta)
+        ):
+            raise  # a filter or an odometer, asked for another delta
+        return None
+
+
+def _claim_words(total: Guarantee | None) -> dict[str, str]:
+    if total is None:
+        return {}
+    if total.voided_by:
+        return {"epsilon": "NO GUARANTEE"}
+    beside = (
+        ""
+        if total.if_fixed is None
+        else f"; {up(total.if_fixed)} if all runs had been fixed before the first release"
+    )
+    return {"epsilon": f"{up(total.upper)} at delta {total.delta!r}, all runs together{beside}"}
+
+
+# --- for scripts ---
+
+
+def _held_data(held: Held) -> dict[str, Any]:
+    terms = held.terms
+    return {
+        "since": held.since,
+        "rule": terms.rule.value,
+        "epsilon": terms.epsilon,
+        "delta": terms.delta,
+        "steps": sum(count for _, count in terms.planned),
+        "orders": [order for order, _ in terms.orders],
+        "reason": held.reason,
+    }
+
+
+def _run_data(snapshot: Snapshot, run: RunRecord, epsilon: float | None) -> dict[str, Any]:
+    from discreet.report.facts.runs import run_name, run_state
+
+    info = run.info
+    return {
+        "number": run.number,
+        "name": run_name(run),
+        "label": info.label,
+        "began": run.began,
+        "planned": run.planned_steps,
+        "charged": run.steps,
+        "state": run_state(snapshot, run),
+        "continues": run.continues,
+        "reason": run.reason,
+        "epsilon_alone": epsilon,
+        "unit": info.unit.name,
+        "adjacency": info.adjacency.value,
+        "groups": info.groups,
+        "numerics": info.numerics.value,
+        "randomness": info.randomness.value,
+        "parameters": info.parameters.value,
+        "software": dict(run.software),
+    }
+
+
+def _charge_data(charge: Charge) -> dict[str, Any]:
+    return {
+        "run": charge.run.label,
+        "number": charge.number,
+        "count": charge.count,
+        "unsettled": charge.unsettled,
+        "sampling": event_data(charge.step.sampling),
+        "queries": [event_data(query) for query in charge.step.queries],
+    }
+
+
+# --- for people ---
+
+
+def _history_table(history: tuple[Held, ...]) -> Table:
+    from discreet.report.facts.held import rule_words
+
+    made = table("since", "held to", "reason", "epsilon", "delta", "steps on the list", texts=3)
+    for held in history:
+        terms = held.terms
+        steps = sum(count for _, count in terms.planned)
+        limits = ("-" if value is None else repr(value) for value in (terms.epsilon, terms.delta))
+        made.add_row(
+            held.since, rule_words(terms), held.reason or "-", *limits, str(steps) if steps else "-"
+        )
+    return made
+
+
+def _runs_table(
+    snapshot: Snapshot, alone: dict[int, float], total: Guarantee | None
+) -> Table | str:
+    from discreet.report.facts.runs import run_name, run_state
+
+    if not snapshot.runs:
+        return "No run has begun."
+    made = table(
+        "number",
+        "run",
+        "began",
+        "state",
+        "public reason",
+        "planned",
+        "charged",
+        "epsilon alone",
+        texts=5,
+    )
+    for run in snapshot.runs:
+        planned = str(run.planned_steps) if run.planned else "-"
+        epsilon = up(alone[run.number]) if run.number in alone else "-"
+        state = run_state(snapshot, run)
+        made.add_row(
+            str(run.number),
+            run_name(run),
+            run.began,
+            state,
+            run.reason or "-",
+            planned,
+            str(run.steps),
+            epsilon,
+        )
+    if total is not None:
+        epsilon = "none" if total.voided_by else up(total.upper)
+        made.add_row("all", "together", "", "", "", "", str(snapshot.steps), epsilon)
+    return made
+
+
+def _charges_table(charges: tuple[Charge, ...]) -> Table | str:
+    if not charges:
+        return "Nothing was charged."
+    made = table("run", "sampling", "queries", "steps", "unsettled", texts=3)
+    for charge in charges:
+        queries = "; ".join(map(event_words, charge.step.queries))
+        numbers = (str(charge.count), str(charge.unsettled))
+        made.add_row(
+            charge.run.label or f"run {charge.number}",
+            event_words(charge.step.sampling),
+            queries,
+            *numbers,
+        )
+    return made

@@ -1,0 +1,218 @@
+"""`discreet plan`: three of batch, duration, noise and epsilon in, the fourth out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import discreet as dp
+from discreet.cli.answer import Answer, on_terminal
+from discreet.cli.files import check_outputs, write_all
+from discreet.cli.options import AsJson, Delta, Force, finite, whole
+from discreet.cli.views.plan_curves import Kind, chart, curve_of, figure, require_matplotlib
+from discreet.cli.views.plan_view import Planned
+from discreet.errors import DiscreetError
+from discreet.units import Adjacency, Numerics
+
+__all__ = ["EXAMPLES", "plan"]
+
+EXAMPLES = """Examples: find the noise, the steps, the batch; state epsilon; draw and keep
+
+  discreet plan --records 60000 --batch-size 512 --epochs 20 --epsilon 3
+  discreet plan --records 60000 --batch-size 512 --noise-multiplier 1 --epsilon 3
+  discreet plan --records 60000 --epochs 20 --noise-multiplier 1 --epsilon 3
+  discreet plan --probability 0.01 --steps 1000 --noise-multiplier 1.1 --delta 1e-6
+  discreet plan --records 60000 --batch-size 512 --epochs 20 --epsilon 3 \\
+    --curve noise --save plan.toml
+  discreet plan show train.ledger
+"""
+_FOUR = "Three of these four"
+_CHOICE = "--batch-size (or --probability), --steps (or --epochs), --noise-multiplier and --epsilon"
+
+
+def plan(
+    context: typer.Context,
+    records: Annotated[
+        int | None, typer.Option(parser=whole, metavar="N", help="Size of the data set; public.")
+    ] = None,
+    batch_size: Annotated[
+        float | None,
+        typer.Option(
+            parser=finite, metavar="SIZE", help="Expected size of a sample.", rich_help_panel=_FOUR
+        ),
+    ] = None,
+    probability: Annotated[
+        float | None,
+        typer.Option(
+            parser=finite,
+            metavar="P",
+            help="Of each record in each step, instead.",
+            rich_help_panel=_FOUR,
+        ),
+    ] = None,
+    epochs: Annotated[
+        float | None,
+        typer.Option(
+            parser=finite, metavar="EPOCHS", help="Passes over the data.", rich_help_panel=_FOUR
+        ),
+    ] = None,
+    steps: Annotated[
+        int | None,
+        typer.Option(parser=whole, metavar="N", help="Steps, instead.", rich_help_panel=_FOUR),
+    ] = None,
+    noise_multiplier: Annotated[
+        float | None,
+        typer.Option(
+            parser=finite,
+            metavar="FACTOR",
+            help="Noise on the sum / clip norm.",
+            rich_help_panel=_FOUR,
+        ),
+    ] = None,
+    epsilon: Annotated[
+        float | None,
+        typer.Option(parser=finite, metavar="EPSILON", help="The target.", rich_help_panel=_FOUR),
+    ] = None,
+    delta: Delta = None,
+    clip_norm: Annotated[
+        float, typer.Option(parser=finite, metavar="NORM", help="Bound on a record's gradient.")
+    ] = 1.0,
+    adjacency: Annotated[
+        Adjacency, typer.Option(help="Against which change of the data.")
+    ] = Adjacency.ADD_OR_REMOVE,
+    unit: Annotated[
+        str, typer.Option(metavar="NAME", help="What is protected: example, user, or another name.")
+    ] = "example",
+    numerics: Annotated[
+        Numerics, typer.Option(help="Least level of the arithmetic.")
+    ] = Numerics.CERTIFIED,
+    curve: Annotated[
+        Kind | None,
+        typer.Option(
+            help="Draw the noise on the average against the batch, or epsilon against the steps."
+        ),
+    ] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Draw the curve to a .png or .svg file (matplotlib)."),
+    ] = None,
+    save: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the plan to a .toml or .json file.")
+    ] = None,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> Answer:
+    """Find the one number of DP-SGD that is missing: batch, duration, noise or epsilon.
+
+    What comes back was certified by the accountant at exactly these numbers. No data is touched:
+    planning costs nothing. Delta, if left out, is the largest power of ten that is at most 1 / (10
+    records).
+
+    `discreet plan show LEDGER` gives back the plan of a run from the ledger's own row.
+    """
+    if context.invoked_subcommand is not None:
+        _refuse_options(context)
+        return Answer()
+    check_outputs([plot], suffixes=(".png", ".svg"), force=force)
+    check_outputs([save], suffixes=(".toml", ".json"), force=force)
+    if plot is not None:
+        require_matplotlib()
+    batch = probability if batch_size is None else batch_size
+    missing = _missing((batch, epochs if steps is None else steps, noise_multiplier, epsilon))
+    made = dp.Plan.dpsgd(
+        records=records,
+        expected_batch_size=batch_size,
+        sampling_probability=probability,
+        epochs=epochs,
+        steps=steps,
+        clip_norm=clip_norm,
+        noise_multiplier=noise_multiplier,
+        epsilon=epsilon,
+        delta=None if epsilon is None else delta,
+        unit=dp.Unit(unit),
+        adjacency=adjacency,
+        numerics=numerics,
+    )
+    planned = Planned.of(made, missing, dp.account(made, delta=_delta(made, delta, records)))
+    drawn = None
+    if curve is not None or plot is not None:
+        kind = curve or (Kind.EPSILON if records is None else Kind.NOISE)
+        drawn = curve_of(kind, made, planned.guarantee, epochs=epochs)
+    contents = {}
+    if save is not None:
+        contents[save] = (made.to_json() if save.suffix == ".json" else made.to_toml()).encode()
+    if plot is not None and drawn is not None:
+        contents[plot] = figure(drawn, plot.suffix)
+    shown, data = planned.shown(), planned.data()
+    write_all(contents, force=force)
+    shown += (
+        ["", chart(drawn, blocks=on_terminal())] if drawn is not None and curve is not None else []
+    )
+    shown += ["", *(f"Written: {path}" for path in contents)] if contents else []
+    data |= {
+        "curve": None if drawn is None else drawn.data,
+        "written": [str(path) for path in contents],
+    }
+    return Answer(data=data, shown=shown, as_json=as_json)
+
+
+def _refuse_options(context: typer.Context) -> None:
+    """Refuse options of the plan to be made before a command that makes none: they would be
+    ignored.
+    """
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    ignored = [
+        name
+        for name, source in sources.items()
+        if source is not None and source.name == "COMMANDLINE"
+    ]
+    if ignored:
+        got = f"--{ignored[0].replace('_', '-')} before it"
+        do = f"Put its own options after it: discreet plan {context.invoked_subcommand} --help"
+        raise DiscreetError(
+            expected=f"`discreet plan {context.invoked_subcommand}` without options to plan by",
+            got=got,
+            do=do,
+        )
+
+
+def _missing(four: tuple[float | None, ...]) -> str:
+    """Which of the four is to be found."""
+    names = ("batch", "steps", "noise_multiplier", "epsilon")
+    missing = [name for name, value in zip(names, four, strict=True) if value is None]
+    if len(missing) != 1:
+        flags = {
+            "batch": "--batch-size",
+            "steps": "--steps",
+            "noise_multiplier": "--noise-multiplier",
+            "epsilon": "--epsilon",
+        }
+        got = (
+            f"{' and '.join(flags[name] for name in missing)} left out"
+            if missing
+            else "all of them"
+        )
+        expected = f"three of {_CHOICE}"
+        raise DiscreetError(
+            expected=expected, got=got, do="Leave out exactly the one that is to be found."
+        )
+    return missing[0]
+
+
+def _delta(made: dp.Plan, delta: float | None, records: int | None) -> float:
+    """Of the claim: that of the target, the given one, or the usual one."""
+    from discreet.plan import default_delta
+
+    if made.target is not None:
+        return made.target.delta
+    if delta is not None:
+        return delta
+    if records is None:
+        raise DiscreetError(
+            expected="--delta, or --records to choose it by",
+            got="neither",
+            do="Give --delta, such as 1e-6.",
+        )
+    return default_delta(records)

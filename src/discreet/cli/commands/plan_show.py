@@ -1,0 +1,105 @@
+"""`discreet plan show`: the plan of a run, from the ledger's own row."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from discreet.cli.answer import Answer
+from discreet.cli.files import check_outputs, read_ledger, write_all
+from discreet.cli.options import AsJson, Force, LedgerFile, whole
+from discreet.errors import DiscreetError
+
+if TYPE_CHECKING:
+    from discreet.ledger import RunRecord
+
+__all__ = ["EXAMPLES", "plan_show"]
+
+EXAMPLES = """Examples
+
+  discreet plan show train.ledger
+  discreet plan show train.ledger --run 2 --save plan.toml
+"""
+
+
+def plan_show(
+    path: LedgerFile,
+    run: Annotated[
+        int | None,
+        typer.Option(
+            parser=whole,
+            metavar="N",
+            help="Number of the run; needed where there are several plans.",
+        ),
+    ] = None,
+    save: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the plan to a .toml or .json file.")
+    ] = None,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> Answer:
+    """Give back the plan of a run, as the run wrote it into the ledger before its first charge."""
+    from discreet.report.facts.own_plans import own_plan
+    from discreet.report.facts.runs import run_name
+
+    check_outputs([save], suffixes=(".toml", ".json"), force=force, inputs=[path])
+    with read_ledger(path) as ledger:
+        chosen = _run(ledger.runs(), run, path)
+    plan = own_plan(chosen)
+    if plan is None:
+        raise DiscreetError(
+            expected=f"a plan in the row of run {chosen.number}",
+            got=(
+                "a run without one: charged by hand, with owners of rows (which are data), or of "
+                "schema 1"
+            ),
+            do="Ask whoever ran it for the plan's file.",
+        )
+    contents = (
+        {}
+        if save is None
+        else {save: (plan.to_json() if save.suffix == ".json" else plan.to_toml()).encode()}
+    )
+    write_all(contents, force=force)
+    shown = [
+        f"Plan of run {chosen.number} ({run_name(chosen)}), began {chosen.began}:",
+        "",
+        plan.explain(delta=None if plan.target is None else plan.target.delta),
+        *(f"Written: {file}" for file in contents),
+    ]
+    data = {
+        "ledger": str(path),
+        "run": chosen.number,
+        "name": run_name(chosen),
+        "plan": json.loads(plan.to_json()),
+    }
+    return Answer(
+        data=data | {"written": [str(file) for file in contents]}, shown=shown, as_json=as_json
+    )
+
+
+def _run(runs: tuple[RunRecord, ...], number: int | None, path: Path) -> RunRecord:
+    """The run that is asked for: by its number, or the only one; several that share one plan are
+    one.
+    """
+    numbers = ", ".join(str(run.number) for run in runs[:20]) or "none"
+    if number is not None:
+        matching = [run for run in runs if run.number == number]
+    else:
+        matching = list({run.plan: run for run in reversed(runs)}.values())
+    if len(matching) != 1:
+        got = (
+            f"--run {number}"
+            if number is not None
+            else f"{len(matching)} different plans"
+            if runs
+            else "no run"
+        )
+        expected = "the number of a run" if number is not None or runs else "a ledger with a run"
+        raise DiscreetError(
+            expected=expected, got=got, do=f"Runs of {path}: {numbers}. Give --run."
+        )
+    return matching[0]

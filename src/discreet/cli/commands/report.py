@@ -1,0 +1,170 @@
+"""`discreet report`: the privacy statement as a page."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from discreet.cli.answer import NO, YES, Answer
+from discreet.cli.files import (
+    check_outputs,
+    read_audit,
+    read_declared,
+    read_ledger,
+    read_tuning,
+    write_all,
+)
+from discreet.cli.options import (
+    AsJson,
+    BudgetDelta,
+    BudgetEpsilon,
+    Delta,
+    Force,
+    LedgerFile,
+    PlanFile,
+    refuse_budget,
+)
+from discreet.cli.views.words import guarantee_data
+from discreet.errors import DiscreetError
+
+if TYPE_CHECKING:
+    from discreet.report import Deviation, Report
+
+__all__ = ["EXAMPLES", "Format", "report"]
+
+EXAMPLES = """Examples
+
+  discreet report train.ledger --delta 1e-6 --out report.html
+  discreet report train.ledger --plan plan.toml --out report.html --out report.json
+  discreet report train.ledger --out signed.html --data-set "admissions 2025" \\
+    --model "triage 3" --purpose "who is seen first" --by "A. Mustermann"
+  discreet report train.ledger --delta 1e-6 --format json
+"""
+_SUFFIXES = (".html", ".md", ".json")
+_STDOUT = Path("-")
+_SIGNED = "Names on the report, for whoever signs"
+
+
+class Format(Enum):
+    """Of a report."""
+
+    HTML = "html"
+    MARKDOWN = "md"
+    JSON = "json"
+
+
+def report(
+    path: LedgerFile,
+    delta: Delta = None,
+    plan: PlanFile = None,
+    audit: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The audit (JSON) of this ledger.")
+    ] = None,
+    tuning: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE", help="A record (JSON) of how parameters were tuned; may be repeated."
+        ),
+    ] = None,
+    out: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE", help="Ends in .html, .md or .json; may be repeated. Left out: stdout."
+        ),
+    ] = None,
+    kind: Annotated[Format | None, typer.Option("--format", help="Of what goes to stdout.")] = None,
+    data_set: Annotated[
+        str, typer.Option(metavar="TEXT", help="Which data.", rich_help_panel=_SIGNED)
+    ] = "",
+    model: Annotated[
+        str, typer.Option(metavar="TEXT", help="What was trained.", rich_help_panel=_SIGNED)
+    ] = "",
+    purpose: Annotated[
+        str, typer.Option(metavar="TEXT", help="What it is for.", rich_help_panel=_SIGNED)
+    ] = "",
+    by: Annotated[
+        str, typer.Option(metavar="TEXT", help="Who ran it.", rich_help_panel=_SIGNED)
+    ] = "",
+    force: Force = False,
+    as_json: AsJson = False,
+    budget_epsilon: BudgetEpsilon = None,
+    budget_delta: BudgetDelta = None,
+) -> Answer:
+    """Write the privacy statement: what is claimed, under which assumptions, and plan against
+    ledger against audit.
+
+    Exits with 1, after writing, if the report names a deviation that is wrong: it is shown in red
+    there. The page has room for signatures, and `discreet verify LEDGER --report FILE` checks it
+    against the ledger later.
+    """
+    refuse_budget(budget_epsilon, budget_delta)
+    places = out or [_STDOUT]
+    files = [place for place in places if place != _STDOUT]
+    _check_stdout(places, kind, as_json=as_json)
+    check_outputs(
+        files, suffixes=_SUFFIXES, force=force, inputs=[path, plan, audit, *(tuning or [])]
+    )
+    declared = None if plan is None else read_declared(plan)
+    measured = None if audit is None else read_audit(audit)
+    tuned = [read_tuning(file) for file in tuning or []]
+    with read_ledger(path) as ledger:
+        from discreet.report import Report, Subject
+
+        subject = Subject(data_set=data_set, model=model, purpose=purpose, who=by)
+        made = Report.of(
+            ledger, delta=delta, plan=declared, audit=measured, tuning=tuned, subject=subject
+        )
+    write_all(
+        {file: _content(made, Format(file.suffix[1:])).encode() for file in files}, force=force
+    )
+    wrong = any(one.severity == "wrong" for one in made.deviations)
+    data = {
+        "guarantee": guarantee_data(made.guarantee),
+        "deviations": [{"severity": one.severity, "text": one.text} for one in made.deviations],
+        "deviates": wrong,
+        "written": [str(file) for file in files],
+    }
+    shown = [
+        str(made.guarantee),
+        *map(_words, made.deviations),
+        *(f"Written: {file}" for file in files),
+    ]
+    verbatim = (
+        _content(made, kind or Format.MARKDOWN) if _STDOUT in places and not as_json else None
+    )
+    return Answer(
+        data=data, shown=shown, code=NO if wrong else YES, as_json=as_json, verbatim=verbatim
+    )
+
+
+def _check_stdout(places: list[Path], kind: Format | None, *, as_json: bool) -> None:
+    piped = _STDOUT in places
+    if (
+        (piped and len(places) > 1)
+        or (kind is not None and not piped)
+        or (kind is not None and as_json)
+    ):
+        raise DiscreetError(
+            expected="the report in files (--out), or on stdout (--format), or a summary (--json)",
+            got="several of them for stdout"
+            if piped
+            else "--format together with --out, whose suffix says the format",
+            do="Leave one out. Nothing was written.",
+        )
+
+
+def _content(made: Report, kind: Format) -> str:
+    match kind:
+        case Format.HTML:
+            return made.html()
+        case Format.MARKDOWN:
+            return made.markdown()
+        case Format.JSON:
+            return made.json()
+
+
+def _words(one: Deviation) -> str:
+    return f"{'DEVIATION' if one.severity == 'wrong' else 'Note'}: {one.text}"

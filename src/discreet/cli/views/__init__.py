@@ -1,0 +1,1 @@
+"""How do commands show what they found?"""

@@ -1,0 +1,169 @@
+"""A plan with its guarantee, what lies around it, and how both are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import RenderableType
+from rich.table import Table
+
+from discreet.cli.answer import sheet, table
+from discreet.cli.views.attack import attack
+from discreet.cli.views.words import guarantee_data, meaning, number, up
+from discreet.ledger.events import Poisson
+from discreet.plan import Plan
+from discreet.sampling import Sampler
+from discreet.units import Guarantee
+
+__all__ = ["Nearby", "Planned"]
+
+
+@dataclass(frozen=True, slots=True)
+class Nearby:
+    """The same plan with one number changed.
+
+    Args:
+        change: in words.
+        probability, steps, noise_multiplier: the numbers.
+        epsilon: certified upper bound at the plan's delta.
+    """
+
+    change: str
+    probability: float
+    steps: int
+    noise_multiplier: float
+    epsilon: float
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What `discreet plan` found.
+
+    Args:
+        plan: made by `Plan.dpsgd`.
+        found: "batch", "steps", "noise_multiplier" or "epsilon": what was left out.
+        guarantee: of the plan, if it is executed.
+        hits: what an attacker can do, see `attack.attack`.
+        nearby: half and twice the batch, the steps, the noise.
+    """
+
+    plan: Plan
+    found: str
+    guarantee: Guarantee
+    hits: float | None
+    nearby: tuple[Nearby, ...]
+
+    @classmethod
+    def of(cls, plan: Plan, found: str, guarantee: Guarantee) -> Planned:
+        """Compute what is shown beside the plan."""
+        return cls(
+            plan, found, guarantee, attack(plan, guarantee), tuple(_nearby(plan, guarantee.delta))
+        )
+
+    @property
+    def _probability(self) -> float:
+        return _probability(self.plan)
+
+    def shown(self) -> list[RenderableType]:
+        """For people."""
+        lines, _ = meaning(self.guarantee, self.hits)
+        notes = [f"Note: {note}." for note in self.plan.notes]
+        blocks: list[RenderableType] = [
+            sheet(self._words()),
+            "",
+            "If executed as planned:",
+            str(self.guarantee),
+            *lines,
+            *notes,
+        ]
+        return [*blocks, "", "One number changed, the others held:", self._table()]
+
+    def data(self) -> dict[str, Any]:
+        """For scripts."""
+        plan = self.plan
+        sized = isinstance(plan.sampler, Sampler)
+        (query,) = plan.queries()
+        _, facts = meaning(self.guarantee, self.hits)
+        return {
+            "found": self.found,
+            "records": plan.sampler.records if isinstance(plan.sampler, Sampler) else None,
+            "expected_batch_size": plan.expected_batch_size if sized else None,
+            "probability": self._probability,
+            "steps": plan.steps,
+            "epochs": self._probability * plan.steps,
+            "clip_norm": query.sensitivity,
+            "noise_multiplier": plan.noise_multiplier,
+            "noise_std": query.noise_std,
+            "target": None
+            if plan.target is None
+            else {"epsilon": plan.target.epsilon, "delta": plan.target.delta},
+            "guarantee": guarantee_data(self.guarantee),
+            **facts,
+            "notes": plan.notes,
+            "nearby": [
+                {name: getattr(row, name) for name in Nearby.__slots__} for row in self.nearby
+            ],
+        }
+
+    def _words(self) -> dict[str, str]:
+        plan = self.plan
+        (query,) = plan.queries()
+        sampler = plan.sampler
+        batch = f"each record with probability {number(self._probability)}"
+        if isinstance(sampler, Sampler):
+            batch = (
+                f"{number(plan.expected_batch_size)} expected of {sampler.records} records, {batch}"
+            )
+        rows = {
+            "protected": f"one {plan.unit}, {plan.adjacency.value} adjacency; numerics {plan.numerics.value}",
+            "batch": batch,
+            "steps": f"{plan.steps}, {number(self._probability * plan.steps)} passes over the data",
+            "clip norm": number(query.sensitivity),
+            "noise multiplier": f"{number(plan.noise_multiplier)}, noise_std {number(query.noise_std)} on the sum",
+            "epsilon": f"{up(self.guarantee.upper)} at delta {self.guarantee.delta!r}"
+            + ("" if plan.target is None else f"; target {plan.target.epsilon!r}"),
+        }
+        if isinstance(sampler, Sampler):
+            rows["noise on average"] = (
+                f"{number(query.noise_std / plan.expected_batch_size)} per coordinate"
+            )
+        name = self.found.replace("_", " ")
+        return {key: f"{value}  <- found" if key == name else value for key, value in rows.items()}
+
+    def _table(self) -> Table:
+        sized = isinstance(self.plan.sampler, Sampler)
+        made = table(
+            "change", "batch" if sized else "probability", "steps", "noise multiplier", "epsilon"
+        )
+        for row in self.nearby:
+            scale = self.plan.expected_batch_size / self._probability if sized else 1.0
+            numbers = (
+                number(row.probability * scale),
+                str(row.steps),
+                number(row.noise_multiplier),
+                up(row.epsilon),
+            )
+            made.add_row(row.change, *numbers)
+        return made
+
+
+def _probability(plan: Plan) -> float:
+    event = plan.sampler.event
+    return event.probability if isinstance(event, Poisson) else 1.0
+
+
+def _nearby(plan: Plan, delta: float) -> Iterator[Nearby]:
+    """The plan and its neighbours, each accounted for."""
+    from discreet.plan.calibrated import guarantee_of
+
+    here = (_probability(plan), plan.steps, plan.noise_multiplier)
+    changes = [("as planned", here)]
+    for word, factor in (("half", 0.5), ("twice", 2.0)):
+        changes.append((f"{word} the batch", (here[0] * factor, here[1], here[2])))
+        changes.append((f"{word} the steps", (here[0], int(here[1] * factor), here[2])))
+        changes.append((f"{word} the noise", (here[0], here[1], here[2] * factor)))
+    for change, numbers in changes:
+        if numbers[0] <= 1.0 and numbers[1] >= 1:
+            yield Nearby(change, *numbers, guarantee_of(numbers, delta, plan.adjacency).upper)

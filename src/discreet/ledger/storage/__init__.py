@@ -1,0 +1,1 @@
+"""How do rows become bytes, get to disk, and come back?"""

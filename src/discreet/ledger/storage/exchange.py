@@ -1,0 +1,96 @@
+"""JSON Lines, the exchange format: one row a line with its digest, and a seal as the last line.
+
+    {"digest":"<64 hex digits>","row":{...}}
+    ...
+    {"head":"<64 hex digits>","rows":N}
+
+A file without its seal was cut off and is refused.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from discreet._files import publish
+from discreet.errors import LedgerCorrupt, LedgerNotFound
+from discreet.ledger.storage.book import Book
+from discreet.ledger.storage.store import Line
+
+__all__ = ["read", "write"]
+
+_AGAIN = "Export the ledger again, or restore this file from a copy."
+_BEFORE, _BETWEEN, _AFTER = b'{"digest":"', b'","row":', b"}"
+_DIGITS = 64
+
+
+def write(path: Path, lines: Iterable[Line]) -> None:
+    """A whole file at `path`, or nothing."""
+
+    def write_draft(draft: Path) -> None:
+        with draft.open("xb") as file:
+            rows, head = 0, b""
+            for body, digest in lines:
+                file.write(_BEFORE + digest.hex().encode() + _BETWEEN + body + _AFTER + b"\n")
+                rows, head = rows + 1, digest
+            file.write(_seal(rows, head))
+            file.flush()
+            os.fsync(file.fileno())
+
+    publish(path, write_draft)
+
+
+def read(path: Path) -> list[Line]:
+    """The rows of an export, all checked.
+
+    Raises:
+        LedgerCorrupt: with the number of the first wrong row.
+    """
+    try:
+        content = path.read_bytes()
+    except OSError as refused:
+        raise LedgerNotFound(
+            expected=f"an export at {path}", got=str(refused), do="Check the path."
+        ) from refused
+    if content.startswith(b"SQLite format 3"):
+        raise LedgerCorrupt(
+            expected="an export in JSON Lines", got="a ledger", do="Open it with Ledger.open."
+        )
+    *texts, seal = content.split(b"\n")[:-1] or [b""]
+    if not content.endswith(b"\n") or not texts:
+        raise LedgerCorrupt(
+            expected="rows and a seal, each on a line of its own", got="a file cut off", do=_AGAIN
+        )
+    book = Book()
+    lines = []
+    for text in texts:
+        line = _split(text, book.rows)
+        book.read(*line)
+        lines.append(line)
+    if seal + b"\n" != _seal(book.rows, book.digest):
+        raise LedgerCorrupt(
+            expected=f"the seal {_seal(book.rows, book.digest)!r}",
+            got=f"{seal[:100]!r}; rows are missing at the end, or the seal was edited",
+            do=_AGAIN,
+            row=book.rows,
+        )
+    return lines
+
+
+def _seal(rows: int, head: bytes) -> bytes:
+    return b'{"head":"%s","rows":%d}\n' % (head.hex().encode(), rows)
+
+
+def _split(text: bytes, number: int) -> Line:
+    digits = text[len(_BEFORE) : len(_BEFORE) + _DIGITS]
+    body = text[len(_BEFORE) + _DIGITS + len(_BETWEEN) : -len(_AFTER)]
+    try:
+        digest = bytes.fromhex(digits.decode("ascii"))
+    except ValueError:
+        digest = b""
+    if text != _BEFORE + digest.hex().encode() + _BETWEEN + body + _AFTER:
+        raise LedgerCorrupt(
+            expected="a line with a digest and a row", got=f"{text[:100]!r}", do=_AGAIN, row=number
+        )
+    return body, digest

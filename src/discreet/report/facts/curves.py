@@ -1,0 +1,141 @@
+"""Numbers behind the charts: epsilon over steps, the attacker's trade-off, the claim without
+amplification.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from discreet.accounting import TradeOff, account, profile_of
+from discreet.accounting.normalise import normalise
+from discreet.accounting.tight import tight_upper
+from discreet.accounting.tight.lattice.bracket import Starts
+from discreet.ledger import Everything, GaussianSum, Snapshot, Step, TruncatedPoisson
+from discreet.report.formats.words import amplifies
+from discreet.units import Adjacency, Guarantee
+
+__all__ = ["FALSE_POSITIVES", "detail", "spending", "tradeoff", "unamplified"]
+
+FALSE_POSITIVES = 0.01
+"""The rate at which the attacker's success is said in words."""
+
+_POINTS = 20
+_PLENTY = 10  # different steps; with more of them, charts and tables get fewer points, because each point costs more
+_TOLERANCE = 4e-3  # of the points of a chart; the last one is the claim itself
+_SHAPE = (
+    0.0,
+    0.06,
+    0.12,
+    0.2,
+    0.28,
+    0.36,
+    0.45,
+    0.55,
+    0.65,
+    0.8,
+    1.0,
+)  # epsilons of the trade-off, as shares of the furthest
+_FURTHEST = 30.0  # beyond, nothing is left to be said
+
+
+def detail(steps: Sequence[tuple[Step, int]]) -> float:
+    """Which part of the usual number of points is affordable, in (0, 1]."""
+    return min(1.0, _PLENTY / max(1, len({step for step, _ in steps})))
+
+
+def spending(snapshot: Snapshot, guarantee: Guarantee) -> tuple[tuple[int, float], ...]:
+    """(steps, certified upper bound on epsilon after them) in the order of the ledger, from (0, 0)
+    to the claim.
+
+    Epsilon grows with every step, so what bounds a point bounds every point before it as well.
+    """
+    charges = snapshot.counted()
+    total = sum(count for _, count in charges)
+    number = max(4, math.ceil(_POINTS * detail(charges)))
+    stops = sorted({math.ceil(total * i / number) for i in range(1, number + 1)} - {0})
+    starts: Starts = {}  # where an earlier search ended, which is where the next one begins
+    found = [guarantee.upper] if stops else []
+    for stop in reversed(stops[:-1]):
+        leaves = normalise(_first(charges, stop), guarantee.adjacency)
+        found.append(min(found[-1], tight_upper(leaves, guarantee.delta, _TOLERANCE, starts)))
+    return ((0, 0.0), *zip(stops, reversed(found), strict=True))
+
+
+def _first(counted: Sequence[tuple[Step, int]], steps: int) -> Iterator[tuple[Step, int]]:
+    """The first so many steps, in the order of the ledger."""
+    for step, count in counted:
+        part = min(count, steps)
+        steps -= part
+        yield step, part
+
+
+def tradeoff(source: Snapshot | None, guarantee: Guarantee) -> TradeOff:
+    """What an attacker can do at most. Without a source (a filter): what the claim alone proves.
+
+    Each point of the profile is a valid limit, so the choice of points decides how near the curve
+    is to the best one, never whether it holds. They lie between 0 and the claim, and closer where
+    the limit at 1 % is decided.
+    """
+    if source is None:
+        return TradeOff((guarantee.upper,), (guarantee.delta,))
+    profile = profile_of(source)
+    furthest = min(guarantee.upper, _FURTHEST)
+    plenty = detail(source.counted()) < 1.0
+    seen = {
+        furthest * share: profile(furthest * share) for share in (_SHAPE[::3] if plenty else _SHAPE)
+    }
+    best = min(seen, key=lambda epsilon: _limit(epsilon, seen[epsilon]))
+    places = sorted(seen)
+    place = places.index(best)
+    for near in [] if plenty else places[max(place - 1, 0) : place] + places[place + 1 : place + 2]:
+        for share in (1.0 / 3.0, 2.0 / 3.0):
+            between = best + (near - best) * share
+            seen[between] = profile(between)
+    return TradeOff(tuple(seen), tuple(seen.values()))
+
+
+def _limit(epsilon: float, delta: float) -> float:
+    """What one point of a profile allows at 1 % false positives."""
+    x = FALSE_POSITIVES
+    return min(delta + math.exp(epsilon) * x, 1.0 - math.exp(-epsilon) * (1.0 - delta - x))
+
+
+def unamplified(source: Snapshot, delta: float, guarantee: Guarantee) -> Guarantee | None:
+    """The claim if an attacker knew every sample, and the record had been in each; None if samples
+    play no part anyway.
+
+    Guarantee: an upper bound for every way of drawing the samples that does not look at the
+        records.
+    """
+    counted = source.counted()
+    if not any(count and amplifies(step.sampling, guarantee.adjacency) for step, count in counted):
+        return None
+    steps = [(_known(step, guarantee.adjacency), count) for step, count in counted]
+    found = account(steps, delta=delta, adjacency=guarantee.adjacency, unit=guarantee.unit)
+    return replace(
+        found,
+        numerics=guarantee.numerics,
+        assumptions=guarantee.assumptions,
+        voided_by=guarantee.voided_by,
+    )
+
+
+def _known(step: Step, adjacency: Adjacency) -> Step:
+    """The step with every record in its sample (of an epoch: in one of its batches)."""
+    queries = step.queries
+    sampling = step.sampling
+    if (
+        isinstance(sampling, TruncatedPoisson)
+        and adjacency is Adjacency.ADD_OR_REMOVE
+        and sampling.limit <= sampling.records
+    ):
+        # One record more may push another one out of a full sample: two contributions change.
+        queries = tuple(
+            replace(query, sensitivity=2.0 * query.sensitivity)
+            if isinstance(query, GaussianSum)
+            else query
+            for query in queries
+        )
+    return Step(Everything(), queries)

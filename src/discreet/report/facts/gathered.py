@@ -1,0 +1,313 @@
+"""Everything a report is about, gathered once: what the ledger holds, what follows from it, what
+was planned and measured.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import Enum
+from importlib.metadata import PackageNotFoundError, version
+
+from discreet import _validate as check
+from discreet.accounting import TradeOff, account
+from discreet.auditing import Audit
+from discreet.errors import LedgerCorrupt, ParameterError
+from discreet.ledger import Ledger, Rule, Snapshot
+from discreet.plan import Plan, Programme
+from discreet.report.facts.curves import detail, spending, tradeoff, unamplified
+from discreet.report.facts.own_plans import known_delta, own_plans
+from discreet.report.facts.runs import epsilon_of_each
+from discreet.report.facts.subject import Subject
+from discreet.tuning import Kind, Tuning
+from discreet.units import Guarantee
+
+__all__ = ["AuditedHead", "Ceiling", "Facts", "gather"]
+
+_OWNER = "Report.of"
+_DELTAS = (100.0, 10.0, 0.1, 0.01)  # times the delta of the claim
+
+
+@dataclass(frozen=True, slots=True)
+class Ceiling:
+    """A limit that somebody set, and what was spent at its delta.
+
+    Args:
+        name: "target" of the plan, or "budget".
+        epsilon, delta: the limit.
+        spent: upper bound on epsilon at that delta; None where nothing can be said at that delta.
+    """
+
+    name: str
+    epsilon: float
+    delta: float
+    spent: float | None
+
+
+class AuditedHead(Enum):
+    """Which ledger an audit was made for."""
+
+    THIS = "this ledger as it is"
+    EARLIER = "an earlier state of this ledger"
+    OTHER = "another ledger"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """The one source of all formats of a report.
+
+    Args:
+        snapshot: what the ledger holds.
+        guarantee: the claim. Infinite epsilon where there is no guarantee.
+        second: the same steps by the RDP accountant; None under a filter or an odometer, which has
+            one analysis only.
+        unamplified: the same steps if an attacker knew every sample; None where the claim does not
+            count on samples anyway, and under a filter or an odometer.
+        at_deltas: the claim at other deltas.
+        ceilings: target and budget.
+        limit: the target's epsilon near which the claim was computed more closely; None for none.
+        alone: epsilon of each run by itself, by the number of the run.
+        plan, audit, tuning, subject: as given.
+        audited: which ledger the audit was made for.
+        audited_claim: upper bound on epsilon at the audit's delta; None where the two cannot be
+            compared.
+        spending: (steps, upper bound on epsilon), in the order of the ledger.
+        tradeoff: what an attacker can do at most; None where there is no guarantee.
+        made: date and time in UTC.
+        software: version of this library.
+    """
+
+    snapshot: Snapshot
+    guarantee: Guarantee
+    second: Guarantee | None
+    unamplified: Guarantee | None
+    at_deltas: tuple[Guarantee, ...]
+    ceilings: tuple[Ceiling, ...]
+    limit: float | None
+    alone: Mapping[int, float]
+    plan: Plan | Programme | None
+    audit: Audit | None
+    tuning: tuple[Tuning, ...]
+    audited: AuditedHead | None
+    audited_claim: float | None
+    spending: tuple[tuple[int, float], ...]
+    tradeoff: TradeOff | None
+    subject: Subject
+    made: str
+    software: str
+
+    @property
+    def void(self) -> bool:
+        """Whether there is no guarantee at all."""
+        return bool(self.guarantee.voided_by) or math.isinf(self.guarantee.upper)
+
+    @property
+    def by_fixed_analysis(self) -> bool:
+        """Whether a filter or an odometer states the claim: one analysis and one delta, fixed
+        before the first release.
+        """
+        return self.snapshot.rule not in (None, Rule.LIST)
+
+    @property
+    def plans(self) -> Mapping[str, Plan]:
+        """What was declared, by name; one plan that was given alone has none."""
+        return {} if self.plan is None else self.plan.plans
+
+    @property
+    def records(self) -> int | None:
+        """Number of records, where plan or ledger say it."""
+        plans = (*self.plans.values(), *own_plans(self.snapshot))
+        planned = [getattr(plan.sampler, "records", None) for plan in plans]
+        stated = [
+            getattr(charge.step.sampling, "records", None) for charge in self.snapshot.charges
+        ]
+        known = [int(records) for records in (*planned, *stated) if records is not None]
+        return known[0] if known else None
+
+
+def gather(
+    ledger: Ledger,
+    *,
+    delta: float | None,
+    plan: Plan | Programme | None,
+    audit: Audit | None,
+    tuning: Tuning | Sequence[Tuning] = (),
+    subject: Subject | None = None,
+) -> Facts:
+    """Read the ledger from its first row, check it, and compute everything that the report says."""
+    check.instance(_OWNER, "ledger", ledger, Ledger)
+    if plan is not None:
+        check.member(_OWNER, "plan", plan, (Plan, Programme))
+        _check_leaves(plan)
+    if audit is not None:
+        check.instance(_OWNER, "audit", audit, Audit)
+    named = Subject() if subject is None else check.instance(_OWNER, "subject", subject, Subject)
+    snapshot = ledger.verify().snapshot()
+    records = _tuning(ledger, snapshot, tuning)
+    level = _delta(snapshot, delta, plan)
+    limit = _limit_at(level, plan)
+    guarantee = account(snapshot, delta=level, limit=limit)
+    tight = snapshot.rule in (None, Rule.LIST) and not guarantee.voided_by
+    return Facts(
+        snapshot=snapshot,
+        guarantee=guarantee,
+        second=account(snapshot, delta=level, accountant="rdp") if tight else None,
+        unamplified=unamplified(snapshot, level, guarantee) if tight else None,
+        at_deltas=_at_deltas(snapshot, guarantee) if tight else (guarantee,),
+        ceilings=_ceilings(snapshot, guarantee, plan),
+        limit=limit,
+        alone=epsilon_of_each(snapshot, level),
+        plan=plan,
+        audit=audit,
+        tuning=records,
+        audited=None if audit is None else _audited(ledger, snapshot, audit),
+        audited_claim=None if audit is None else _claim_at(snapshot, audit.delta, guarantee),
+        spending=spending(snapshot, guarantee) if tight and math.isfinite(guarantee.upper) else (),
+        tradeoff=None if guarantee.voided_by else tradeoff(snapshot if tight else None, guarantee),
+        subject=named,
+        made=datetime.now(UTC).isoformat(timespec="seconds"),
+        software=_version(),
+    )
+
+
+def _check_leaves(plan: Plan | Programme) -> None:
+    try:
+        for part in plan.plans.values():
+            part.queries()
+    except ParameterError as wrong:
+        expected = "one that knows its leaves, as the plan of a run does"
+        raise ParameterError(
+            owner=_OWNER,
+            name="plan",
+            expected=expected,
+            got=wrong.got,
+            do="Pass run.plan, or plan.for_leaves({...}).",
+        ) from None
+
+
+def _delta(snapshot: Snapshot, delta: float | None, plan: Plan | Programme | None) -> float:
+    terms = snapshot.terms
+    if terms is not None and terms.rule is not Rule.LIST and terms.delta is not None:
+        if delta not in (None, terms.delta):
+            expected = (
+                f"the ledger's own {terms.delta!r}: nothing is proved at a delta that is chosen "
+                "afterwards"
+            )
+            raise ParameterError(owner=_OWNER, name="delta", expected=expected, got=repr(delta))
+        return terms.delta
+    if delta is not None:
+        return check.fraction(_OWNER, "delta", delta)
+    if plan is not None and plan.target is not None:
+        return plan.target.delta
+    own = known_delta(snapshot)
+    if own is not None:
+        return own
+    expected = "given, where neither the ledger's budget nor a plan with a target names it"
+    raise ParameterError(
+        owner=_OWNER, name="delta", expected=expected, got="None", do="A claim needs a delta."
+    )
+
+
+def _limit_at(delta: float, plan: Plan | Programme | None) -> float | None:
+    """The target's epsilon at this delta; that of a budget is known to the accountant."""
+    target = None if plan is None else plan.target
+    return target.epsilon if target is not None and target.delta == delta else None
+
+
+def _at_deltas(snapshot: Snapshot, claim: Guarantee) -> tuple[Guarantee, ...]:
+    """The claim, between what holds at larger and at smaller deltas."""
+    if detail(snapshot.counted()) < 1.0:
+        return (claim,)
+    levels = [float(f"{claim.delta * factor:.12g}") for factor in _DELTAS]
+    larger = [account(snapshot, delta=level) for level in levels if claim.delta < level <= 0.5]
+    return (
+        *larger,
+        claim,
+        *(account(snapshot, delta=level) for level in levels if 1e-300 < level < claim.delta),
+    )
+
+
+def _ceilings(
+    snapshot: Snapshot, guarantee: Guarantee, plan: Plan | Programme | None
+) -> tuple[Ceiling, ...]:
+    if guarantee.voided_by:
+        return ()  # nothing that could be compared
+    limits = (
+        []
+        if plan is None or plan.target is None
+        else [("target", plan.target.epsilon, plan.target.delta)]
+    )
+    terms = snapshot.terms
+    if terms is not None and terms.epsilon is not None and terms.delta is not None:
+        limits.append(("budget", terms.epsilon, terms.delta))
+    return tuple(
+        Ceiling(name, epsilon, delta, _claim_at(snapshot, delta, guarantee, epsilon))
+        for name, epsilon, delta in limits
+    )
+
+
+def _claim_at(
+    snapshot: Snapshot, delta: float, guarantee: Guarantee, limit: float | None = None
+) -> float | None:
+    """The upper bound on epsilon at another delta, if one can be stated; finer where a limit lies
+    inside the bracket.
+    """
+    if guarantee.voided_by:
+        return None
+    if delta == guarantee.delta:
+        return guarantee.upper
+    if snapshot.rule not in (None, Rule.LIST):
+        # What holds at a delta holds at every larger one.
+        return guarantee.upper if delta > guarantee.delta else None
+    return None if delta == 0.0 else account(snapshot, delta=delta, limit=limit).upper
+
+
+def _audited(ledger: Ledger, snapshot: Snapshot, audit: Audit) -> AuditedHead:
+    if audit.ledger_head == snapshot.head:
+        return AuditedHead.THIS
+    return (
+        AuditedHead.EARLIER if _has_head(ledger, snapshot, audit.ledger_head) else AuditedHead.OTHER
+    )
+
+
+def _tuning(ledger: Ledger, snapshot: Snapshot, given: object) -> tuple[Tuning, ...]:
+    """The records of tuning; those of private data must be of this ledger, and of runs that it was
+    charged with.
+    """
+    records = given if isinstance(given, tuple | list) else (given,)
+    charged = {charge.run.label for charge in snapshot.charges if charge.count}
+    for record in records:
+        check.member(_OWNER, "tuning", record, (Tuning,))
+        if record.kind is not Kind.PRIVATE:
+            continue
+        missing = sorted(set(record.runs) - charged)
+        if missing or not _has_head(ledger, snapshot, record.ledger_head):
+            raise ParameterError(
+                owner=_OWNER,
+                name="tuning",
+                expected="of this ledger, where it says that trials on private data were charged",
+                got=f"a record whose run {missing[0]!r} charged nothing here"
+                if missing
+                else "the record of another ledger",
+                do=(
+                    "Pass the record that was made with this ledger. Without the charges, tuning "
+                    "is not covered."
+                ),
+            )
+    return tuple(records)
+
+
+def _has_head(ledger: Ledger, snapshot: Snapshot, head: str | None) -> bool:
+    try:
+        return head == snapshot.head or (head is not None and ledger.verify(head) is ledger)
+    except LedgerCorrupt:
+        return False
+
+
+def _version() -> str:
+    try:
+        return version("discreet")
+    except PackageNotFoundError:  # run from its source
+        return "unknown"

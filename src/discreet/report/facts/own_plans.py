@@ -1,0 +1,106 @@
+"""The plans that a ledger holds in its own rows, and whether its runs kept to them.
+
+A run writes its plan before its first charge, so that nobody needs the plan's file to compare the
+two.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from discreet.errors import DiscreetError
+from discreet.ledger import RunRecord, Snapshot
+from discreet.plan import Plan
+from discreet.plan.programme import from_text
+from discreet.report.facts.runs import run_name
+from discreet.report.formats.words import counted
+
+__all__ = ["agreement", "differences", "known_delta", "own_plan", "own_plans"]
+
+
+def own_plan(run: RunRecord) -> Plan | None:
+    """The plan in the row of a run; None where it holds none.
+
+    Raises:
+        DiscreetError: there is a text, and it is no plan.
+    """
+    if not run.plan:
+        return None
+    declared = from_text(run.plan)
+    if not isinstance(declared, Plan):
+        raise DiscreetError(
+            expected=f"one plan in the row of run {run.number}",
+            got=f"a programme of {len(declared.plans)}",
+            do="This row was not written by this library.",
+        )
+    return declared
+
+
+def own_plans(snapshot: Snapshot) -> tuple[Plan, ...]:
+    """The plans in the rows that can be read, in the order of the runs."""
+    plans = []
+    for run in snapshot.runs:
+        with suppress(DiscreetError):  # `differences` names it
+            plans.append(own_plan(run))
+    return tuple(plan for plan in plans if plan is not None)
+
+
+def differences(snapshot: Snapshot) -> tuple[str, ...]:
+    """Where the commitment or the charges of a run are not those of the plan in its own row; one
+    sentence each.
+    """
+    return tuple(text for run in snapshot.runs if (text := _difference(run)))
+
+
+def _difference(run: RunRecord) -> str:
+    name = f"Run {run.number} (“{run_name(run)}”)"
+    try:
+        plan = own_plan(run)
+        allowed = {plan.step: plan.steps} if plan is not None and plan.queries() else {}
+    except DiscreetError as unreadable:
+        return (
+            f"{name} holds a text in the place of its plan that cannot be read: {unreadable.got}."
+        )
+    if plan is None:
+        return ""
+    for verb, steps in (("committed to", run.planned), ("was charged", run.charged)):
+        for step, count in steps:
+            if step not in allowed:
+                return (
+                    f"{name} {verb} {counted(count, 'step')} of another kind than the plan in its "
+                    "own row has."
+                )
+            if count > allowed[step]:
+                return (
+                    f"{name} {verb} {counted(count, 'step')}; the plan in its own row has "
+                    f"{allowed[step]:,}."
+                )
+    return ""
+
+
+def agreement(snapshot: Snapshot) -> str:
+    """What comparing each run with the plan in its own row showed, in a sentence or two."""
+    with_plan = [run for run in snapshot.runs if run.plan]
+    without = [str(run.number) for run in snapshot.runs if not run.plan]
+    wrong = len(differences(snapshot))
+    if not snapshot.runs:
+        return "No run has begun, so there is no plan to compare with."
+    if not with_plan:
+        return "The rows hold no plan: the runs can only be compared with a plan's file."
+    kept = (
+        f"{counted(len(with_plan) - wrong, 'run')} of {len(with_plan):,} kept to the plan in the "
+        "ledger's own rows."
+    )
+    missing = f" No plan is in the rows of run {', '.join(without[:10])}." if without else ""
+    return kept + missing
+
+
+def known_delta(snapshot: Snapshot) -> float | None:
+    """The delta that the ledger itself names: of its terms, or of the target that all of its plans
+    share.
+    """
+    if snapshot.terms is not None and snapshot.terms.delta is not None:
+        return snapshot.terms.delta
+    plans = own_plans(snapshot)
+    deltas = {None if plan.target is None else plan.target.delta for plan in plans}
+    return deltas.pop() if len(deltas) == 1 and len(plans) == len(snapshot.runs) else None

@@ -1,0 +1,150 @@
+"""Geometry of the charts: from numbers to places on a canvas, which the templates draw as SVG."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from discreet.report.formats.document import Bars, Line
+
+__all__ = ["BarDrawing", "DrawnBar", "LineDrawing", "Tick", "draw_bars", "draw_line"]
+
+_WIDTH, _HEIGHT = 420.0, 280.0
+_LEFT, _RIGHT, _TOP, _BOTTOM = 52.0, 14.0, 26.0, 44.0
+_ROW, _LONGEST = 52.0, 44  # height of a bar with its name; characters of a name
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """A place on an axis and what is written there."""
+
+    at: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LineDrawing:
+    """A line chart on its canvas; y grows downwards."""
+
+    width: float
+    height: float
+    left: float
+    right: float
+    top: float
+    bottom: float
+    x_ticks: tuple[Tick, ...]
+    y_ticks: tuple[Tick, ...]
+    path: str
+    area: str
+    dots: tuple[tuple[float, float], ...]
+    guess: str
+    limit: Tick | None
+    named: tuple[float, float, str] | None
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnBar:
+    """A bar, with its name (cut, if it is long) above it and its note to the right."""
+
+    y: float
+    width: float
+    name: str
+    full_name: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class BarDrawing:
+    """Bars on their canvas."""
+
+    width: float
+    height: float
+    bars: tuple[DrawnBar, ...]
+
+
+def draw_line(line: Line) -> LineDrawing:
+    """A line chart. The trade-off has a logarithmic axis of false positives and the diagonal of
+    guessing.
+    """
+    logarithmic = line.key == "tradeoff"
+    right, bottom = _WIDTH - _RIGHT, _HEIGHT - _BOTTOM
+    most_x = max(x for x, _ in line.points)
+    if logarithmic:
+        x_marks = [(value, f"{100.0 * value:g} %") for value in (0.001, 0.01, 0.1, 1.0)]
+        y_marks = [(value, f"{100.0 * value:g} %") for value in (0.0, 0.25, 0.5, 0.75, 1.0)]
+        most_y = 1.0
+    else:
+        most_y = max([y for _, y in line.points] + ([line.limit[0]] if line.limit else []))
+        x_marks = [(value, f"{value:,.6g}") for value in _round_numbers(most_x, 4)]
+        y_marks = [(value, f"{value:g}") for value in _round_numbers(most_y, 5)]
+        most_y = max(y_marks[-1][0], most_y * 1.06)
+
+    def across(x: float) -> float:
+        share = 1.0 + math.log10(x) / 3.0 if logarithmic else x / (most_x or 1.0)
+        return round(_LEFT + (right - _LEFT) * share, 1)
+
+    def down(y: float) -> float:
+        return round(bottom - (bottom - _TOP) * y / (most_y or 1.0), 1)
+
+    points = [(across(x), down(y)) for x, y in line.points]
+    path = _path(points)
+    return LineDrawing(
+        width=_WIDTH,
+        height=_HEIGHT,
+        left=_LEFT,
+        right=right,
+        top=_TOP,
+        bottom=bottom,
+        x_ticks=tuple(Tick(across(value), text) for value, text in x_marks),
+        y_ticks=tuple(Tick(down(value), text) for value, text in y_marks),
+        path=path,
+        area=f"{path} L{points[-1][0]:g} {bottom:g} L{points[0][0]:g} {bottom:g} Z",
+        dots=() if logarithmic else tuple(points),
+        guess=_guessing(across, down, [x for x, _ in line.points]) if logarithmic else "",
+        limit=None if line.limit is None else Tick(down(line.limit[0]), line.limit[1]),
+        named=None
+        if line.named is None
+        else (across(line.named[0]), down(line.named[1]), line.named[2]),
+    )
+
+
+def _path(points: list[tuple[float, float]]) -> str:
+    return "M" + " L".join(f"{x:g} {y:g}" for x, y in points)
+
+
+def _guessing(
+    across: Callable[[float], float], down: Callable[[float], float], rates: list[float]
+) -> str:
+    return _path([(across(rate), down(rate)) for rate in rates])
+
+
+def _round_numbers(most: float, about: int) -> list[float]:
+    """Multiples of a round number, from 0 to at most `most`; about so many.
+
+    >>> _round_numbers(2344.0, 4)
+    [0.0, 500.0, 1000.0, 1500.0, 2000.0]
+    """
+    if not most > 0.0:
+        return [0.0]
+    rough = most / about
+    power = 10.0 ** math.floor(math.log10(rough))
+    width = power * next(
+        factor for factor in (1.0, 2.0, 2.5, 5.0, 10.0) if factor * power >= rough * 0.8
+    )
+    return [float(f"{i * width:.6g}") for i in range(int(most / width + 1e-9) + 1)]
+
+
+def draw_bars(chart: Bars) -> BarDrawing:
+    """Horizontal bars, one below the other."""
+    bars = tuple(
+        DrawnBar(
+            i * _ROW,
+            round(_WIDTH * (bar.share or 0.0), 1),
+            bar.name if len(bar.name) <= _LONGEST else bar.name[: _LONGEST - 1] + "…",
+            bar.name,
+            bar.note,
+        )
+        for i, bar in enumerate(chart.bars)
+    )
+    return BarDrawing(_WIDTH, len(bars) * _ROW, bars)

@@ -1,0 +1,135 @@
+"""The document as Markdown."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from discreet.report.formats.document import Bars, Document, Item, Line, Section, Signature, Table
+
+__all__ = ["escaped", "markdown"]
+
+_SPECIAL = re.compile(r"([\\`*\[\]|~$])|(?<![^\W_])(_)|(_)(?![^\W_])")
+_OPENING = re.compile(
+    r"^(\s*\d*)((?<=\d)[.)]|(?<!\d)[#+=-])(?=\s|#)"
+)  # of a heading, a list or a line below a heading
+_ROOM = "." * 40  # to write on
+_HTML = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
+
+
+def escaped(text: str) -> str:
+    r"""A text that Markdown shows as it is: no markup, no HTML, no cell of a table ends.
+
+    >>> escaped("<b> a|b *c* noise_std _d_")
+    '&lt;b&gt; a\\|b \\*c\\* noise_std \\_d\\_'
+    """
+    found = _SPECIAL.sub(lambda match: "\\" + match.group(0), text).translate(_HTML)
+    return _OPENING.sub(r"\1\\\2", found)
+
+
+def markdown(document: Document) -> str:
+    """One page; the same words and numbers as the other formats."""
+    return "\n".join(_lines(document)) + "\n"
+
+
+def _lines(document: Document) -> Iterator[str]:
+    yield from _headline(document)
+    yield from ("## The statement", "")
+    for item in document.checklist:
+        yield from _item(item)
+    yield from (
+        "## Plan, ledger, audit",
+        "",
+        *_table(document.comparison),
+        "",
+        *_paragraphs(document.comparison_notes),
+    )
+    yield from ("## Curves", "", *_paragraphs(document.chart_notes))
+    for line in filter(None, (document.tradeoff, document.spending)):
+        yield from _chart(line)
+    for bars in document.groups:
+        yield from _bars(bars)
+    yield from _section(document.held_to)
+    yield from ("## Runs", "", *_table(document.runs), "", *_table(document.executions), "")
+    yield from ("## What was charged", "", *_table(document.charges), "")
+    yield from _signature(document.signature)
+    yield from ("## Verify it yourself", "", "LEDGER stands for the path of the ledger's file.", "")
+    yield from (f"* {escaped(words)} `{command}`" for command, words in document.commands)
+    yield from ("", f"`{document.stamp.line()}`", "")
+    yield f"Written by discreet {escaped(document.version)} at {escaped(document.made)}."
+
+
+def _headline(document: Document) -> Iterator[str]:
+    yield from ("# Privacy statement", "")
+    yield from (f"**{escaped(document.status.badge)}.** {escaped(document.status.text)}", "")
+    yield from (f"> {escaped(document.sentence)}", "", *_paragraphs(document.meaning))
+    for figure in document.figures:
+        yield f"* {escaped(figure.name)}: **{escaped(figure.value)}** ({escaped(figure.note)})"
+    yield from ("", "## Deviations", "")
+    for deviation in document.deviations:
+        yield f"* **{'WRONG' if deviation.severity == 'wrong' else 'Note'}:** {escaped(deviation.text)}"
+    yield from ("" if document.deviations else "None found.", "", escaped(document.compared), "")
+
+
+def _paragraphs(texts: Iterable[str]) -> Iterator[str]:
+    for text in texts:
+        yield from (escaped(text), "")
+
+
+def _item(item: Item) -> Iterator[str]:
+    yield from (f"### {item.number} {escaped(item.title)}", "")
+    yield from _content(item)
+
+
+def _section(section: Section) -> Iterator[str]:
+    yield from (f"## {escaped(section.title)}", "")
+    yield from _content(section)
+
+
+def _content(part: Item | Section) -> Iterator[str]:
+    yield from _paragraphs(part.paragraphs)
+    for point in part.points:
+        yield f"* {escaped(point)}"
+    if part.points:
+        yield ""
+    if part.table is not None:
+        yield from (*_table(part.table), "")
+
+
+def _signature(signature: Signature) -> Iterator[str]:
+    yield from ("## Signature", "")
+    for name, value in (*signature.subject, *signature.identity):
+        yield f"* {escaped(name)}: {escaped(value or _ROOM)}"
+    yield from ("", escaped(signature.words), "")
+    yield from ("| role | name | date | signature |", "|---|---|---|---|")
+    yield from (f"| {escaped(role)} | | | |" for role in signature.roles)
+    yield ""
+
+
+def _chart(line: Line) -> Iterator[str]:
+    yield from (f"### {escaped(line.title)}", "", escaped(line.words), "", *_table(line.table), "")
+
+
+def _bars(chart: Bars) -> Iterator[str]:
+    yield from (f"### {escaped(chart.title)}", "", escaped(chart.words), "")
+    for bar in chart.bars:
+        yield f"* {escaped(bar.name)}: {escaped(bar.note)}"
+    yield ""
+
+
+def _table(table: Table) -> Iterator[str]:
+    yield "| " + " | ".join(map(escaped, table.header)) + " |"
+    yield (
+        "|"
+        + "|".join(
+            "--:" if column in table.numbers else "---" for column in range(len(table.header))
+        )
+        + "|"
+    )
+    for row in table.rows:
+        cells = [escaped(cell) for cell in row.cells]
+        yield (
+            "| "
+            + " | ".join([f"**{cells[0]} (!)**" if row.alarming else cells[0], *cells[1:]])
+            + " |"
+        )

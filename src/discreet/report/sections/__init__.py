@@ -1,0 +1,1 @@
+"""What does each part of the report say?"""

@@ -1,0 +1,246 @@
+"""Plan against ledger against audit, side by side."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from discreet.accounting.sources import phrase
+from discreet.auditing import Audit
+from discreet.ledger import Charge, CorrelatedGaussianSum, GaussianSum, Query
+from discreet.ledger.folding import folded_noise_multiplier
+from discreet.plan import Plan
+from discreet.report.facts.gathered import Facts
+from discreet.report.facts.own_plans import agreement
+from discreet.report.formats.document import Row, Table, capped
+from discreet.report.formats.words import (
+    counted,
+    downward,
+    exact,
+    measured,
+    moment,
+    multiplier,
+    noise_of,
+    upward,
+)
+from discreet.report.sections.deviations import comparable, contradicted, of_the_plan, step_of
+
+__all__ = ["comparison", "comparison_notes"]
+
+_NONE = "—"
+_SHOWN = 3  # different values in one cell
+
+
+def comparison(facts: Facts) -> Table:
+    """One row for each thing that can differ; alarming where it does."""
+    parts = [
+        row
+        for name, plan in facts.plans.items() or [("", None)]
+        for row in _part(facts, name, plan)
+    ]
+    return Table(
+        ("", "plan", "ledger", "audit"), (*_terms(facts), *parts, *_others(facts), *_epsilon(facts))
+    )
+
+
+def _part(facts: Facts, name: str, plan: Plan | None) -> Iterator[Row]:
+    """One plan against the charges of its runs; without a plan, all charges."""
+    own = [charge for charge in of_the_plan(facts, plan) if charge.count]
+    for row in (*_steps(facts, plan, own), *capped(list(_groups(plan, own)), 4)):
+        yield replace(row, cells=(f"{name}: {row.cells[0]}", *row.cells[1:])) if name else row
+
+
+def comparison_notes(facts: Facts) -> tuple[str, ...]:
+    """What is missing from the table, and why."""
+    notes = []
+    if facts.plan is None:
+        notes.append(f"No plan was given to this report. {agreement(facts.snapshot)}")
+    if facts.audit is None:
+        notes.append(
+            "No audit was given to this report: nothing was measured, everything here is computed."
+        )
+    else:
+        if comparable(facts) and not contradicted(facts):
+            notes.append("The audit passes: nothing that was measured contradicts the claim.")
+        notes.append(
+            "An audit can refute a claim, never prove one: a low value may be a weak attack. "
+            "One that reaches a small share of the claim would have overlooked all but gross errors."
+        )
+    return tuple(notes)
+
+
+def _row(name: str, plan: str, ledger: str, audit: str = _NONE, *, alarming: bool = False) -> Row:
+    return Row((name, plan, ledger, audit), alarming)
+
+
+def _terms(facts: Facts) -> Iterator[Row]:
+    audit, runs = facts.audit, [run.info for run in facts.snapshot.runs]
+    plan = next(iter(facts.plans.values()), None)  # unit and adjacency are the same in all
+    for name, planned, found, audited in (
+        (
+            "unit",
+            plan and str(plan.unit),
+            {str(run.unit) for run in runs},
+            audit and str(audit.unit),
+        ),
+        (
+            "adjacency",
+            plan and plan.adjacency.value,
+            {run.adjacency.value for run in runs},
+            audit and audit.adjacency.value,
+        ),
+    ):
+        differs = planned is not None and found != {planned}
+        yield _row(name, planned or _NONE, _joined(found), audited or _NONE, alarming=differs)
+    yield _row(
+        "numerics",
+        _joined({f"{each.numerics.value}, at least" for each in facts.plans.values()}),
+        _joined({run.numerics.value for run in runs}),
+        alarming=any(
+            not charge.run.numerics.serves(each.numerics)
+            for each in facts.plans.values()
+            for charge in of_the_plan(facts, each)
+        ),
+    )
+    yield _row("parameters", _NONE, _joined({run.parameters.value for run in runs}))
+
+
+def _others(facts: Facts) -> Iterator[Row]:
+    mine = {charge for plan in facts.plans.values() for charge in of_the_plan(facts, plan)}
+    others = sum(charge.count for charge in facts.snapshot.charges if charge not in mine)
+    if facts.plans and others:
+        yield _row("steps of other runs", "0", f"{others:,}")
+
+
+def _steps(facts: Facts, plan: Plan | None, own: list[Charge]) -> Iterator[Row]:
+    planned = plan.step.sampling if plan is not None and plan.queries() else None
+    found = {charge.step.sampling for charge in own}
+    yield _row(
+        "sampling",
+        _NONE if planned is None else phrase(planned),
+        _joined({phrase(sampling) for sampling in found}),
+        alarming=planned is not None and bool(found) and found != {planned},
+    )
+    total = sum(charge.count for charge in own)
+    unsettled = sum(charge.unsettled for charge in own)
+    alike = [
+        each.steps
+        for each in facts.plans.values()
+        if plan is not None and step_of(each) == step_of(plan)
+    ]
+    steps = sum(alike)
+    yield _row(
+        "steps",
+        _NONE if plan is None else f"{steps:,}",
+        f"{total:,}" + (f", {unsettled:,} of them unsettled" if unsettled else ""),
+        alarming=plan is not None and total - unsettled > steps,
+    )
+    yield _row(
+        "noise multiplier, folded",
+        _NONE if plan is None else downward(plan.noise_multiplier, 6),
+        _joined({_folded(charge) for charge in own}),
+        alarming=plan is not None
+        and plan.private
+        and any(charge.step != plan.step for charge in own),
+    )
+
+
+def _folded(charge: Charge) -> str:
+    found = [
+        query
+        for query in charge.step.queries
+        if isinstance(query, GaussianSum | CorrelatedGaussianSum)
+    ]
+    return downward(folded_noise_multiplier(found), 6) if found else "not Gaussian"
+
+
+def _groups(plan: Plan | None, own: list[Charge]) -> Iterator[Row]:
+    planned: dict[str, Query] = (
+        {} if plan is None else {query.group: query for query in plan.queries()}
+    )
+    taken: dict[str, set[Query]] = {}
+    for charge in own:
+        for query in charge.step.queries:
+            taken.setdefault(query.group, set()).add(query)
+    for group in sorted(planned.keys() | taken.keys()):
+        found = taken.get(group, set())
+        yield _row(
+            f"group {group}",
+            _noise(planned[group]) if group in planned else _NONE,
+            _joined(map(_noise, found)),
+            alarming=plan is not None and bool(own) and found != {planned.get(group)},
+        )
+    for group in () if plan is None else plan.open_groups():
+        yield _row(f"group {group}", "NOT PRIVATE", "released without noise", alarming=True)
+
+
+def _noise(query: Query) -> str:
+    sensitivity, noise = noise_of(query)
+    ratio = multiplier(query)
+    if sensitivity is None or noise is None or ratio is None:
+        return "randomised response"
+    return (
+        f"sensitivity {exact(sensitivity)}, noise {downward(noise, 6)}, multiplier "
+        f"{downward(ratio, 6)}"
+    )
+
+
+def _epsilon(facts: Facts) -> Iterator[Row]:
+    for limit in facts.ceilings:
+        spent = "not comparable" if limit.spent is None else f"at most {upward(limit.spent)}"
+        yield _row(
+            f"epsilon at delta {exact(limit.delta)}",
+            f"{limit.name} {exact(limit.epsilon)}",
+            spent,
+            alarming=limit.spent is not None and not limit.spent <= limit.epsilon,
+        )
+    audit = facts.audit
+    if audit is not None:
+        claimed = _NONE if facts.audited_claim is None else f"at most {upward(facts.audited_claim)}"
+        yield _row(
+            f"epsilon at delta {exact(audit.delta)}, measured",
+            _NONE,
+            claimed if not facts.void else "no guarantee",
+            f"at least {measured(audit.lower)} (confidence {exact(audit.confidence)})",
+            alarming=contradicted(facts),
+        )
+        if audit.assumed_lower is not None:
+            under = f"at least {measured(audit.assumed_lower)}, if {audit.assumes}"
+            yield _row(
+                "measured, under an assumption", _NONE, _NONE, under, alarming=contradicted(facts)
+            )
+        if comparable(facts) and facts.audited_claim:
+            yield _row(
+                "share of the claim reached", _NONE, _NONE, _reached(audit, facts.audited_claim)
+            )
+        how = (
+            f"{audit.method}; {counted(audit.canaries, 'canary')}, "
+            f"{counted(audit.trials, 'trial')}; {moment(audit.made)}"
+        )
+        yield _row("measured how", _NONE, _NONE, how)
+        place = _NONE if facts.audited is None else facts.audited.value
+        yield _row(
+            "measured for",
+            _NONE,
+            facts.snapshot.head[:16] + "…",
+            f"{audit.ledger_head[:16]}…: {place}",
+        )
+
+
+def _reached(audit: Audit, claim: float) -> str:
+    """How far up to the claim the audit came, in percent, rounded down."""
+    assumed = audit.assumed_lower
+    free = f"{math.floor(100.0 * audit.lower / claim):,} %"
+    return (
+        free
+        if assumed is None
+        else f"{free}; {math.floor(100.0 * assumed / claim):,} % under the assumption"
+    )
+
+
+def _joined(values: Iterable[str]) -> str:
+    """Different values of one thing, few of them."""
+    found = sorted(set(values))
+    more = f"; and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+    return "; ".join(found[:_SHOWN]) + more if found else _NONE

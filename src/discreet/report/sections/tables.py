@@ -1,0 +1,126 @@
+"""The tables at the end of a report: every charge, how runs were executed, how to check it."""
+
+from __future__ import annotations
+
+from discreet.accounting.sources import phrase
+from discreet.ledger import Charge, CorrelatedGaussianSum, GaussianSum, Query, Step
+from discreet.ledger.folding import folded_noise_multiplier
+from discreet.report.facts.gathered import Facts
+from discreet.report.facts.runs import run_name
+from discreet.report.formats.document import Row, Table, capped
+from discreet.report.formats.words import downward, exact, multiplier, noise_of, query_words
+
+__all__ = ["charges_table", "commands", "cost_share", "executions_table", "share_words"]
+
+
+def cost_share(query: Query, step: Step) -> float | None:
+    """(S_g/noise_g)^2 as a part of the sum over the step's Gaussian groups; None for others, which
+    compose apart.
+    """
+    if not isinstance(query, GaussianSum | CorrelatedGaussianSum):
+        return None
+    gaussians = [
+        other for other in step.queries if isinstance(other, GaussianSum | CorrelatedGaussianSum)
+    ]
+    return min(1.0, (folded_noise_multiplier(gaussians) / folded_noise_multiplier([query])) ** 2)
+
+
+def share_words(share: float | None) -> str:
+    """A share in percent, for people."""
+    return "—" if share is None else f"{100.0 * share:.3g} %"
+
+
+def charges_table(facts: Facts) -> Table:
+    """Every charge with its noise."""
+    header = (
+        "run",
+        "steps",
+        "unsettled",
+        "sampling",
+        "group",
+        "query",
+        "sensitivity",
+        "noise_std",
+        "multiplier",
+        "share",
+    )
+    rows = [row for charge in facts.snapshot.charges for row in _charge_rows(charge)]
+    return Table(header, capped(rows, len(header)), numbers=(1, 2, 6, 7, 8, 9))
+
+
+def _charge_rows(charge: Charge) -> list[Row]:
+    rows = []
+    for query in charge.step.queries:
+        sensitivity, noise = noise_of(query)
+        ratio = multiplier(query)
+        rows.append(
+            Row(
+                (
+                    charge.run.label or f"run {charge.number}",
+                    f"{charge.count:,}",
+                    f"{charge.unsettled:,}",
+                    phrase(charge.step.sampling),
+                    query.group,
+                    query_words(query),
+                    "—" if sensitivity is None else exact(sensitivity),
+                    _noise(query, noise),
+                    "—" if ratio is None else downward(ratio, 6),
+                    share_words(cost_share(query, charge.step)),
+                )
+            )
+        )
+    return rows
+
+
+def _noise(query: Query, noise: float | None) -> str:
+    if noise is None:
+        return "—"
+    return (
+        exact(noise)
+        if isinstance(query, GaussianSum | CorrelatedGaussianSum)
+        else f"scale {exact(noise)}"
+    )
+
+
+def executions_table(facts: Facts) -> Table:
+    """How each run was executed: what it declared, and with which software."""
+    rows = [
+        Row(
+            (
+                str(run.number),
+                run_name(run),
+                run.info.parameters.value,
+                run.info.numerics.value,
+                run.info.randomness.value,
+                ", ".join(f"{name} {version}" for name, version in run.software),
+            ),
+            alarming=run.info.randomness.value.startswith("unsafe_"),
+        )
+        for run in facts.snapshot.runs
+    ]
+    return Table(
+        ("number", "run", "parameters", "numerics", "randomness", "software"), capped(rows, 6)
+    )
+
+
+def commands(facts: Facts) -> tuple[tuple[str, str], ...]:
+    """What anybody can run on the ledger to check this report."""
+    delta = exact(facts.guarantee.delta)
+    second = (
+        ((f"discreet account LEDGER --delta {delta} --accountant rdp", "The second opinion."),)
+        if facts.second
+        else ()
+    )
+    return (
+        (
+            "discreet verify LEDGER --report REPORT",
+            "This report is about that ledger, and says what it says.",
+        ),
+        (
+            f"discreet verify LEDGER --head {facts.snapshot.head}",
+            "The file is whole, and has this history.",
+        ),
+        (f"discreet account LEDGER --delta {delta}", "The claim, computed again."),
+        *second,
+        ("discreet plan show LEDGER", "What a run planned, from its own row."),
+    )

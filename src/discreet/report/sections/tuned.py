@@ -1,0 +1,67 @@
+"""How parameters were chosen, and on what data: a part of the data accesses that a guarantee must
+list.
+"""
+
+from __future__ import annotations
+
+from discreet.report.facts.gathered import Facts
+from discreet.report.formats.words import counted
+from discreet.tuning import Kind, Tuning
+
+__all__ = ["tuned"]
+
+_SHOWN = 12  # values of one name
+_FREE = (
+    "That costs no privacy if those data owe nothing to the protected ones, which is on the word "
+    "of whoever ran it"
+)
+
+
+def tuned(facts: Facts) -> tuple[str, ...]:
+    """What each record says; without any, that nothing was stated."""
+    if not facts.tuning:
+        return (
+            (
+                "Tuning: not stated. Nobody said on what data clip norm, learning rate and the "
+                "like were chosen."
+            ),
+        )
+    return tuple(f"{_trials(record)} {_cost(record)}" for record in facts.tuning)
+
+
+def _trials(record: Tuning) -> str:
+    about = f" ({record.about})" if record.about else ""
+    on = f"on {record.kind.value} data “{record.name}”{about}"
+    made = f"Tuning, {record.method.value}: {counted(len(record.trials), 'trial')} {on}."
+    return f"{made} Tried: {_tried(record)}. Chosen: {_chosen(record)}."
+
+
+def _cost(record: Tuning) -> str:
+    if record.kind is not Kind.PRIVATE:
+        return f"{_FREE}."
+    return (
+        f"Covered: every trial and every score was charged to this ledger, {counted(len(record.runs), 'run')} in all, and "
+        "choosing among released scores costs nothing more."
+    )
+
+
+def _tried(record: Tuning) -> str:
+    parts = []
+    for name in record.names:
+        values = sorted({trial.values[name] for trial in record.trials})
+        shown = ", ".join(f"{value:g}" for value in values[:_SHOWN])
+        parts.append(
+            f"{name} {shown}"
+            + (f" and {len(values) - _SHOWN} more" if len(values) > _SHOWN else "")
+        )
+    return "; ".join(parts)
+
+
+def _chosen(record: Tuning) -> str:
+    if record.chosen is None:
+        return "none"
+    trial = record.trials[record.chosen]
+    what = ", ".join(f"{name} {value:g}" for name, value in trial.values.items())
+    return f"{what}, score {trial.score:.4g}" + (
+        f" with noise {record.score_noise:.2g}" if record.score_noise > 0.0 else ""
+    )

@@ -1,0 +1,85 @@
+"""Clopper-Pearson bounds against exact rational sums: never on the flattering side, and close."""
+
+import math
+from fractions import Fraction
+from math import comb
+
+import mpmath
+import pytest
+
+from discreet.auditing.estimators.intervals import at_least, highest_rate, lowest_rate
+from discreet.errors import ParameterError
+
+COUNTS = [(0, 1), (1, 1), (0, 20), (1, 20), (7, 20), (19, 20), (20, 20), (9, 100), (99, 100)]
+
+
+def exact_tail(count: int, trials: int, probability: float) -> Fraction:
+    p = Fraction(probability)
+    return sum(
+        (comb(trials, k) * p**k * (1 - p) ** (trials - k) for k in range(count, trials + 1)),
+        Fraction(0),
+    )
+
+
+@pytest.mark.parametrize(("count", "trials"), COUNTS)
+@pytest.mark.parametrize("error", [0.25, 0.05, 1e-6])
+def test_bounds_satisfy_their_inequality_exactly_and_hardly_more(
+    count: int, trials: int, error: float
+) -> None:
+    low, high = lowest_rate(count, trials, error=error), highest_rate(count, trials, error=error)
+    assert 0.0 <= low <= count / trials <= high <= 1.0
+    if count:
+        assert exact_tail(count, trials, low) <= Fraction(error)
+        assert exact_tail(count, trials, low * (1.0 + 1e-6)) > Fraction(error)
+    if count < trials:
+        assert 1 - exact_tail(count + 1, trials, high) <= Fraction(error)
+        assert 1 - exact_tail(count + 1, trials, high - (1.0 - high) * 1e-6) > Fraction(error)
+
+
+@pytest.mark.parametrize(("count", "trials"), COUNTS)
+@pytest.mark.parametrize("probability", [0.001, 0.3, 0.5, 0.99])
+def test_tails_are_rounded_up(count: int, trials: int, probability: float) -> None:
+    exact = exact_tail(count, trials, probability)
+    close = exact * (1 + Fraction(1, 10**8)) + Fraction(1, 10**290)
+    assert exact <= Fraction(at_least(count, trials, probability)) <= min(Fraction(1), close)
+
+
+def test_impossible_and_certain_counts() -> None:
+    assert at_least(0, 5, 0.1) == 1.0
+    assert at_least(6, 5, 0.1) == 0.0
+    assert (lowest_rate(0, 0, error=0.1), highest_rate(0, 0, error=0.1)) == (0.0, 1.0)
+
+
+def test_wrong_counts_are_refused() -> None:
+    for bound, successes in ((lowest_rate, 3), (highest_rate, 3), (lowest_rate, -1)):
+        with pytest.raises(ParameterError, match="successes"):
+            bound(successes, 2, error=0.1)
+    with pytest.raises(ParameterError, match="error"):
+        lowest_rate(1, 2, error=0.0)
+
+
+@pytest.mark.parametrize("probability", [0.001, 0.1, 0.5, 0.9])
+@pytest.mark.parametrize("deviations", [0.5, 2.0, 5.0])
+def test_tails_of_a_million_trials_against_fifty_digits(
+    probability: float, deviations: float
+) -> None:
+    """Assumption B: masses by their ratios from the first one, whose logarithm is that of 50
+    digits.
+    """
+    n = 1_000_000
+    count = round(n * probability + deviations * math.sqrt(n * probability * (1.0 - probability)))
+    with mpmath.workdps(50):
+        p = mpmath.mpf(probability)
+        term = mpmath.exp(
+            mpmath.log(mpmath.binomial(n, count))
+            + count * mpmath.log(p)
+            + (n - count) * mpmath.log(1 - p)
+        )
+        total = term
+        for k in range(count, n):
+            term *= (n - k) * p / ((k + 1) * (1 - p))
+            total += term
+            if term < total * mpmath.mpf(10) ** -30:
+                break
+        error = float(at_least(count, n, probability) / (1.0 + 2.0**-30) / total - 1)
+    assert abs(error) < 2.0**-40
