@@ -1,13 +1,16 @@
 """Can this model train privately? What is proved, what is computed one by one, what is refused and
 how to mend it.
 
-Nothing is released or charged. The model, what its modules hold and global random numbers are left
-as they were (`snapshot.py`). Asked is what a run asks: before it begins, before its first
-`backward`, and in a step.
+Nothing is released or charged, and everything is left as it was: the model is looked at in a copy
+of the process, which ends (`passes/apart.py`). Where there can be none (Linux only, and while no
+accelerator is in use), a deep copy of model and loss is looked at, and what only the loss can reach
+is not protected. Asked is what a run asks: before it begins, before its first `backward`, and in a
+step.
 """
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,15 +24,16 @@ from discreet.errors import DiscreetError
 from discreet.ledger import Ledger
 from discreet.plan import Plan
 from discreet.training.clipping import refuse_slots
+from discreet.training.data.seeding import generators_seeded
 from discreet.training.data.trees import count_rows, select
 from discreet.training.engine import USER_ERRORS, Engine, Loss, trained
 from discreet.training.gradients import GradientWatch, refuse_parallel
+from discreet.training.passes.apart import can_copy, in_a_copy
 from discreet.training.passes.batch_norm import PrivateBatchNorm
 from discreet.training.passes.hooks import refuse_hooks
 from discreet.training.passes.sandbox import plain_forward, seeded
 from discreet.training.rehearsal import check_statistics, own_names
 from discreet.training.rounding.margin import Inner
-from discreet.training.snapshot import unchanged
 from discreet.units import Numerics
 
 __all__ = ["Problem", "Problems", "check"]
@@ -124,19 +128,33 @@ def check(
     - layer '1': BatchNorm1d uses statistics of the whole batch, so every record changes all others
         model.set_submodule("1", torch.nn.GroupNorm(1, 4)); or put it in eval mode, or plan a group "bn/*".
     """
-    with unchanged(model, loss):
-        gradients = [*_of_gradients(model)]
-        norms, notices = _of_layers(model, plan)
-        notices += [
-            *_of_parameters(model),
-            *_of_rows(batch),
-            *_of_hooks(model),
-            *_of_wrappers(model),
-        ]
-        if not any(problem.refused for problem in notices):
-            notices += _of_passes(model, loss, batch, _Run(norms, plan, statistics))
-        notices += gradients
-    return Problems(tuple(sorted(notices, key=lambda problem: not problem.refused)))
+    if can_copy():
+        notices = in_a_copy(lambda: _look(model, loss, batch, plan, statistics))
+    else:
+        seen, loss_of_it = copy.deepcopy((model, loss))
+        with generators_seeded():
+            notices = _look(seen, loss_of_it, batch, plan, statistics)
+    return Problems(tuple(Problem(*notice) for notice in notices))
+
+
+def _look(
+    model: nn.Module,
+    loss: Loss,
+    batch: Any,
+    plan: Plan | None,
+    statistics: Mapping[str, int] | None,
+) -> list[tuple[str, str, str, bool]]:
+    """Everything that is noticed, what is refused first: where, what, how to mend it, whether it is
+    refused.
+    """
+    gradients = [*_of_gradients(model)]
+    norms, notices = _of_layers(model, plan)
+    notices += [*_of_parameters(model), *_of_rows(batch), *_of_hooks(model), *_of_wrappers(model)]
+    if not any(problem.refused for problem in notices):
+        notices += _of_passes(model, loss, batch, _Run(norms, plan, statistics))
+    notices += gradients
+    notices.sort(key=lambda problem: not problem.refused)
+    return [(problem.where, problem.what, problem.fix, problem.refused) for problem in notices]
 
 
 @final

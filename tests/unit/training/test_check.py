@@ -3,6 +3,7 @@ each, and no trace left.
 """
 
 import random
+import sys
 from typing import Any
 
 import numpy as np
@@ -376,6 +377,30 @@ class Shrinking(nn.Module):
     def forward(self, ids: Tensor) -> Tensor:
         out: Tensor = self.head(self.drop(self.table(ids))).square().sum((1, 2))
         return out
+
+
+CALLS: list[int] = []
+
+
+@pytest.mark.parametrize("copies", [True, False])
+def test_what_a_loss_keeps_outside_of_the_model_is_not_there_afterwards(
+    copies: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A global list, which no search through a model finds; without copies of the process only the
+    model is protected.
+    """
+    model = nn.Linear(4, 3)
+
+    def keeps(model: Any, batch: Any) -> Tensor:
+        CALLS.append(len(CALLS))
+        model.calls = len(CALLS)
+        return labelled(model, batch)
+
+    CALLS.clear()
+    monkeypatch.setattr(sys.modules[Problems.__module__], "can_copy", lambda: copies)
+    assert check(model, keeps, (torch.randn(6, 4), LABELS)).ok
+    assert "calls" not in vars(model)
+    assert bool(CALLS) is not copies
 
 
 @pytest.mark.parametrize("make", [Everything, Shrinking])

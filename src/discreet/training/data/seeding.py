@@ -14,13 +14,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import IntEnum
 from functools import partial
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import torch
 from torch.utils.data import get_worker_info
 
-__all__ = ["Begin", "Use", "derived", "generators_seeded", "put_back", "seeded"]
+__all__ = ["Begin", "Use", "derived", "generators_seeded", "seeded"]
 
 
 class Use(IntEnum):
@@ -88,18 +88,3 @@ def _seed_all(seed: int, use: Use = Use.PASSES, *, seed_torch: Callable[[int], o
     random.seed(int.from_bytes(words[:8].tobytes()))
     np.random.seed(words[8:16])  # noqa: NPY002
     seed_torch(int(words[16:].view(np.uint64)[0]))
-
-
-def put_back(generator: Any) -> Callable[[], object] | None:
-    """What puts a generator of somebody's own back to where it is now; None if it is none."""
-    match generator:
-        case torch.Generator():
-            return partial(generator.set_state, generator.get_state())
-        case np.random.RandomState():
-            return partial(generator.set_state, generator.get_state())
-        case random.Random():
-            return partial(generator.setstate, generator.getstate())
-        case np.random.Generator():
-            own = generator.bit_generator
-            return partial(setattr, own, "state", own.state)
-    return None

@@ -9,6 +9,8 @@ pass runs in a copy of the process, which computes the record's gradient, hands 
 What it kept ends with it, and every record starts from the same memory.
 
 Not held back are traces outside of memory: files, other machines, time.
+
+`training.check` looks at a model in such a copy, too: so it leaves everything as it was.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from discreet.errors import CoupledRecords, ModelError
 from discreet.training.data.seeding import generators_seeded
 from discreet.training.separation.states import OneByOne
 
-__all__ = ["one_by_one"]
+__all__ = ["can_copy", "in_a_copy", "one_by_one"]
 
 _T = TypeVar("_T")
 _fork: Callable[[], int] | None = getattr(
@@ -70,6 +72,15 @@ def one_by_one(
             done += 1
             yield result
         yield from _apart([partial(seeded, record, apart=True) for record in records[done:]])
+
+
+def in_a_copy(task: Callable[[], _T]) -> _T:
+    """Compute something in a copy of this process, in which nothing that it does stays.
+
+    Raises:
+        ModelError: there can be no copy here, or it died.
+    """
+    return next(_apart([task]))
 
 
 def _apart(tasks: Sequence[Callable[[], _T]]) -> Iterator[_T]:
@@ -113,9 +124,12 @@ class _Process(Generic[_T]):
             Exception: what the task raised.
             ModelError: the process ended without an answer.
         """
-        with os.fdopen(self._pipe, "rb") as pipe:
-            answer = pipe.read()
-        os.waitpid(self._number, 0)
+        answer = b""
+        try:
+            with os.fdopen(self._pipe, "rb") as pipe:
+                answer = pipe.read()
+        finally:
+            self._end(killed=not answer)  # it has died, or the user interrupts
         if not answer:
             raise ModelError(
                 expected="a pass over one record that ends",
@@ -130,7 +144,11 @@ class _Process(Generic[_T]):
     def end(self) -> None:
         """Stop it: its result is not needed."""
         os.close(self._pipe)
-        os.kill(self._number, signal.SIGKILL)
+        self._end(killed=True)
+
+    def _end(self, *, killed: bool) -> None:
+        if killed:
+            os.kill(self._number, signal.SIGKILL)
         os.waitpid(self._number, 0)
 
 
@@ -203,19 +221,28 @@ def _raised_again(name: str, words: list[str]) -> BaseException:
     return error
 
 
+def can_copy() -> bool:
+    """Whether this process can be copied: not while an accelerator is in use, which does not survive
+    it, and on Linux only.
+    """
+    in_use = torch.cuda.is_initialized() or torch.xpu.is_initialized()  # type: ignore[no-untyped-call]
+    return _fork is not None and sys.platform == "linux" and not in_use
+
+
 def _safe_fork() -> Callable[[], int]:
     """What copies this process.
 
     Raises:
-        ModelError: copies are unsafe on this system, or a device is in use, which does not survive
-            them.
+        ModelError: this process cannot be copied.
     """
-    in_use = torch.cuda.is_initialized() or torch.xpu.is_initialized()  # type: ignore[no-untyped-call]
-    if _fork is None or sys.platform != "linux" or in_use:
+    if _fork is None or not can_copy():
         raise ModelError(
             expected="a loss that looks at no numbers of records, on this system",
             got="one that does (training.check says where)",
-            do="Write it with torch.where and other operations of tensors. Losses that look at numbers are "
-            "computed in a process for each record, on Linux and while no accelerator is in use.",
+            do=(
+                "Write it with torch.where and other operations of tensors. Losses that look at "
+                "numbers are computed in a process for each record, on Linux and while no "
+                "accelerator is in use."
+            ),
         )
     return _fork
