@@ -127,12 +127,12 @@ class GradientCanaries:
 
     def _drawn(self, lane: int, sizes: list[int]) -> _Spots:
         stream = self._source.stream(Purpose.CANARY, step=1, lane=1 + lane)
-        found = subset(stream.child("which"), self._count, sum(sizes))[
+        coordinates = subset(stream.child("which"), self._count, sum(sizes))[
             permutation(stream.child("order"), self._count)
         ]
         ends: NDArray[np.int64] = np.cumsum(sizes, dtype=np.int64)
-        leaves = np.searchsorted(ends, found, side="right")
-        return _Spots(leaves, found - np.append(0, ends)[leaves])
+        leaves = np.searchsorted(ends, coordinates, side="right")
+        return _Spots(leaves, coordinates - np.append(0, ends)[leaves])
 
     def spikes(
         self, sample: Sample, bound: Bound, groups: tuple[Group, ...], device: torch.device
@@ -168,26 +168,28 @@ class GradientCanaries:
 
     def observe(self, groups: tuple[Group, ...], released: Mapping[str, NDArray[Any]]) -> None:
         """Read the canaries' coordinates in one release: sums with noise, in the leaves' own unit."""
-        seen = []
+        observations = []
         for group in groups:
             spots = self._spots.get(group.name)
             if spots is None:
                 continue
-            found = np.empty(self._count)
+            readings = np.empty(self._count)
             for number, (leaf, scale) in enumerate(zip(group.leaves, group.scales, strict=True)):
                 here = spots.leaves == number
                 if here.any():
-                    found[here] = released[leaf][spots.places[here]].astype(np.float64) / _unit(
+                    readings[here] = released[leaf][spots.places[here]].astype(np.float64) / _unit(
                         group, scale
                     )
             # Without noise there is no ratio; any number in the place of the noise orders canaries
             # by what was read.
-            seen.append((found, group.noise_std / group.clip_norm if group.private else 1.0))
+            observations.append(
+                (readings, group.noise_std / group.clip_norm if group.private else 1.0)
+            )
         if self._likelihood is not None:
             with np.errstate(
                 all="ignore"
             ):  # without noise anything may come; `scores` refuses what is no number
-                self._likelihood.observe(seen)
+                self._likelihood.observe(observations)
 
     def scores(self) -> Scores:
         """The log-likelihood ratio of each canary, from all steps that are over, and its coin.
@@ -219,7 +221,7 @@ class GradientCanaries:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Spots:
-    """Of each canary, in one group: the number of the leaf, and the place in it."""
+    """Where each canary of one group stands: the number of its leaf, and the place in it."""
 
     leaves: NDArray[np.int64]
     places: NDArray[np.int64]
@@ -236,7 +238,9 @@ def _unit(group: Group, scale: float) -> float:
 
 
 def _length(group: Group, scale: float) -> float:
-    """Of a spike: a power of two, so that products with it are exact; 1 where nothing is clipped."""
+    """The length of a spike: a power of two, so that products with it are exact; 1 where nothing is
+    clipped.
+    """
     if not group.private:
         return 1.0
     _, digits = math.frexp(_unit(group, scale))

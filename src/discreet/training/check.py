@@ -73,7 +73,7 @@ class Problems:
 
     @property
     def ok(self) -> bool:
-        """Whether training would start."""
+        """Whether private training would start with this model."""
         return not any(problem.refused for problem in self.notices)
 
     def __iter__(self) -> Iterator[Problem]:
@@ -131,9 +131,9 @@ def check(
     if can_copy():
         notices = in_a_copy(lambda: _look(model, loss, batch, plan, statistics))
     else:
-        seen, loss_of_it = copy.deepcopy((model, loss))
+        copied_model, copied_loss = copy.deepcopy((model, loss))
         with generators_seeded():
-            notices = _look(seen, loss_of_it, batch, plan, statistics)
+            notices = _look(copied_model, copied_loss, batch, plan, statistics)
     return Problems(tuple(Problem(*notice) for notice in notices))
 
 
@@ -298,11 +298,11 @@ def _of_gradients(model: nn.Module) -> Iterator[Problem]:
 def _of_passes(model: nn.Module, loss: Loss, batch: Any, run: _Run) -> list[Problem]:
     (records,) = count_rows(batch)
     count = max(2, min(records, _MOST))
-    few = select(batch, torch.arange(count) % records)
+    rows = select(batch, torch.arange(count) % records)
     try:
         engine = Engine(model, batch_norm=run.norms)
         with seeded(0), plain_forward(model):
-            passes = [*engine.passes(loss, few, count, count)]
+            passes = [*engine.passes(loss, rows, count, count)]
     except DiscreetError as error:
         return [Problem("the loss", error.got, error.do)]
     except USER_ERRORS as error:
@@ -316,14 +316,14 @@ def _of_passes(model: nn.Module, loss: Loss, batch: Any, run: _Run) -> list[Prob
     return [
         *_refused("the plan", lambda: run.check_plan(engine)),
         *_refused("statistics", lambda: run.check_statistics(returned, engine)),
-        *_of_speed(engine, loss, few, count),
+        *_of_speed(engine, loss, rows, count),
         *_of_unused(engine, {leaf for contribution, _ in passes for leaf in contribution.pieces}),
     ]
 
 
-def _of_speed(engine: Engine, loss: Loss, few: Any, count: int) -> Iterator[Problem]:
+def _of_speed(engine: Engine, loss: Loss, rows: Any, count: int) -> Iterator[Problem]:
     if engine.one_by_one is not None:
-        cost = _times_slower(engine, loss, few, count)
+        cost = _times_slower(engine, loss, rows, count)
         what = f"records are computed one by one, {cost} a plain pass: {engine.one_by_one}"
         fix = (
             "It is exact, and slow. Let every layer and the loss treat each record by itself, "
@@ -340,16 +340,16 @@ def _of_unused(engine: Engine, used: set[str]) -> Iterator[Problem]:
         yield Problem(_some(unused), what, fix, refused=False)
 
 
-def _times_slower(engine: Engine, loss: Loss, few: Any, count: int) -> str:
+def _times_slower(engine: Engine, loss: Loss, rows: Any, count: int) -> str:
     """How long records take one by one, in units of a forward and backward pass over all of them."""
     start = time.perf_counter()
     with seeded(0), plain_forward(engine.model):
-        for _ in engine.passes(loss, few, count, count):
+        for _ in engine.passes(loss, rows, count, count):
             pass
     alone = time.perf_counter() - start
     start = time.perf_counter()
     with seeded(0):
-        engine.plain_pass(loss, few, count)
+        engine.plain_pass(loss, rows, count)
     plain = max(time.perf_counter() - start, 1e-9)
     return f"about {max(1.0, alone / plain):.0f} times"
 

@@ -44,7 +44,7 @@ class Stateful(Protocol):
         """Its state, as tensors and plain values."""
 
     def load_state_dict(self, state_dict: Any, /) -> Any:
-        """Take over a state."""
+        """Take over a state that `state_dict` returned earlier."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -185,11 +185,11 @@ def named(
         raise ParameterError(
             owner="PrivateRun", name="others", expected="names of their own", got=", ".join(taken)
         )
-    found = {
+    objects = {
         **{name: thing for name, thing in usual.items() if thing is not None},
         **(others or {}),
     }
-    for name, thing in found.items():
+    for name, thing in objects.items():
         if not (
             callable(getattr(thing, "state_dict", None))
             and callable(getattr(thing, "load_state_dict", None))
@@ -198,7 +198,7 @@ def named(
             raise ParameterError(
                 owner="PrivateRun", name=str(name), expected=expected, got=type(thing).__name__
             )
-    return found
+    return objects
 
 
 _OTHER = "Resume from another checkpoint; the ledger stays as it is."
@@ -264,9 +264,9 @@ def restore(
         name = "model"
         then()
     except BaseException as error:
-        for other, state in before.items():
+        for earlier_name, state in before.items():
             with suppress(Exception):  # the one that refused may refuse again; it is reported
-                objects[other].load_state_dict(state)
+                objects[earlier_name].load_state_dict(state)
         if not isinstance(error, Exception):
             raise
         raise CheckpointError(
@@ -277,8 +277,8 @@ def restore(
 
 
 def _plain(where: str, value: Any) -> Any:
-    """The same in types that can be read without executing anything: subclasses and numbers of
-    NumPy become Python's own.
+    """Return a state in types that can be read without executing anything: subclasses and numbers
+    of NumPy become Python's own.
     """
     match value:
         case Tensor() if holds_records(value):
@@ -336,7 +336,7 @@ def _key(where: str, name: object) -> str | int | float:
 
 
 def _exactly(value: str | float) -> str | int | float:
-    """As str, int or float, and not a subclass, which could not be read back."""
+    """Return a str, int or float that is no subclass, which could not be read back."""
     if isinstance(value, str):
         return "".join(value)
     return int(value) if isinstance(value, int) else float(value)

@@ -68,36 +68,40 @@ class Sums:
         if self._adds == 1:  # what was one float32 sum is one of several
             self._totals = {leaf: total.double() for leaf, total in self._totals.items()}
         self._adds += 1
-        given = contributions.joined_by(_as_pieces(statistics, self._bound))
+        records = contributions.joined_by(_as_pieces(statistics, self._bound))
         measures = {
-            group.name: _measured(given, group) for group in self._groups if self._own(group)
+            group.name: _measured(records, group) for group in self._groups if self._own(group)
         }
-        finite = np.logical_and.reduce([_all_finite(*both) for both in measures.values()])
+        finite = np.logical_and.reduce([_all_finite(*pair) for pair in measures.values()])
         bits = self._bound.observations(
             self._state, {name: squares for name, (squares, _) in measures.items()}
         )
-        given = given if finite.all() else given.keep(torch.from_numpy(finite))
-        seen = {leaf: torch.from_numpy(rows * present) for leaf, rows in bits.items()}
-        given = given.joined_by(_as_pieces(seen, self._bound))
+        records = records if finite.all() else records.keep(torch.from_numpy(finite))
+        observed = {leaf: torch.from_numpy(rows * present) for leaf, rows in bits.items()}
+        records = records.joined_by(_as_pieces(observed, self._bound))
         for group in self._groups:
-            measured = measures[group.name] if self._own(group) else _measured(given, group)
-            weights, most = self._weights(group, given, measured)
-            self._sum_up(group, given, weights * (finite & present), most)
+            measured = measures[group.name] if self._own(group) else _measured(records, group)
+            weights, largest_spread = self._weights(group, records, measured)
+            self._sum_up(group, records, weights * (finite & present), largest_spread)
 
     def _weights(
-        self, group: Group, given: Contributions, measured: _Measures
+        self, group: Group, records: Contributions, measured: _Measures
     ) -> tuple[NDArray[np.float64], float]:
         """The weight of every record in a group, and the most spread that it may have."""
         squares, spreads = measured
-        inner, most = self._inner(group, given.positions(group.leaves))
+        inner, largest_spread = self._inner(group, records.positions(group.leaves))
         if (
             inner is not group and spreads is not squares
         ):  # else rounding is idealised, no bound to keep, or no spread
-            squares = raised_squares(squares, np.sqrt(spreads) * _UP, most=most)
-        return inner.weights(squares), most
+            squares = raised_squares(squares, np.sqrt(spreads) * _UP, most=largest_spread)
+        return inner.weights(squares), largest_spread
 
     def _sum_up(
-        self, group: Group, given: Contributions, weights: NDArray[np.float64], most: float
+        self,
+        group: Group,
+        records: Contributions,
+        weights: NDArray[np.float64],
+        largest_spread: float,
     ) -> None:
         scaled: dict[float, tuple[Tensor, Tensor]] = {}
         for leaf, scale in zip(group.leaves, group.scales, strict=True):
@@ -107,15 +111,15 @@ class Sums:
                     factors,
                     factors.float(),
                 )  # what float32 sums round them to, once for all of them
-            pieces = given.pieces.get(leaf, ())
-            single = all(piece.factor.single(most) for piece in pieces)
+            pieces = records.pieces.get(leaf, ())
+            single = all(piece.factor.single(largest_spread) for piece in pieces)
             total = self._total(leaf, narrow=single)
             for piece in pieces:
-                piece.factor.add_to(piece.place_in(total), scaled[scale][single], most)
+                piece.factor.add_to(piece.place_in(total), scaled[scale][single], largest_spread)
 
     def _total(self, leaf: str, *, narrow: bool) -> Tensor:
-        """Of all records so far. The first sum of a leaf may stay as it is, in half the memory, if
-        it is one float32 sum.
+        """The sum over all records so far. It may stay in float32, in half the memory, while it is
+        one float32 sum.
         """
         if leaf not in self._totals:
             kind = torch.float32 if self._adds <= 1 and narrow else torch.float64
@@ -145,7 +149,7 @@ class Sums:
         return group.leaves[0] not in self._bound.observed
 
     def sum(self, leaf: str) -> NDArray[np.floating]:
-        """Of one leaf, in its scaled unit: float32 or float64, one axis."""
+        """The sum of one leaf, in its scaled unit: float32 or float64, one axis."""
         values: NDArray[np.floating] = self._total(leaf, narrow=True).cpu().numpy()
         return values
 
@@ -154,17 +158,17 @@ class Sums:
         return np.concatenate([self.sum(leaf) for leaf in group.leaves], dtype=np.float64)
 
 
-def _measured(given: Contributions, group: Group) -> _Measures:
+def _measured(records: Contributions, group: Group) -> _Measures:
     """Squared norms and squared spreads of a group's leaves, as arrays of NumPy, which has less to
     do with small ones.
     """
-    squares, spreads = given.measured(group.leaves)
+    squares, spreads = records.measured(group.leaves)
     array = squares.numpy()
     return array, array if spreads is squares else spreads.numpy()
 
 
 def _all_finite(squares: NDArray[np.float64], spreads: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Of each record, all leaves."""
+    """Whether all leaves of each record have finite norms and spreads."""
     finite = (
         np.isfinite(squares) if spreads is squares else np.isfinite(squares) & np.isfinite(spreads)
     )

@@ -126,7 +126,7 @@ class Engine:
 
     @property
     def device(self) -> torch.device:
-        """Where sums are kept."""
+        """The device on which sums are kept."""
         return self._passes.device
 
     @property
@@ -193,11 +193,11 @@ class Engine:
         if self._understanding is None or self._understanding.circumstances != circumstances:
             self._understanding = _Understanding(circumstances)
             tried = min(count, _TRIED)
-            few = rows.take(torch.arange(tried))
+            trial_rows = rows.take(torch.arange(tried))
             # Records must not decide how they are computed: the rules are tested on numbers that
             # are made up.
-            if self._try(loss, made_up(few), tried, copies) is None:
-                self._try(loss, few, tried, copies, compare=False)
+            if self._try(loss, made_up(trial_rows), tried, copies) is None:
+                self._try(loss, trial_rows, tried, copies, compare=False)
         return self._understanding.one_by_one
 
     def _circumstances(self, loss: Loss, copies: int) -> tuple[object, ...]:
@@ -227,8 +227,8 @@ class Engine:
         """What records contribute, each by itself."""
 
         def compute(record: int, apart: bool) -> tuple[dict[str, Tensor], dict[str, Tensor]]:  # noqa: FBT001  (as `one_by_one` asks)
-            own = rows.take(record * copies + torch.arange(copies))
-            return self._passes.alone(loss, own, copies, apart=apart)
+            record_rows = rows.take(record * copies + torch.arange(copies))
+            return self._passes.alone(loss, record_rows, copies, apart=apart)
 
         for gradients, statistics in one_by_one(compute, mask.nonzero()[:, 0].tolist(), len(mask)):
             yield alone(gradients), averaged(statistics, 1)
@@ -258,16 +258,18 @@ class Engine:
 
     # --- before ---
 
-    def fitting(self, loss: Loss, batch: Any, records: int, budget: int, most: int) -> int:
+    def fitting(self, loss: Loss, batch: Any, records: int, budget: int, largest: int) -> int:
         """How many records one pass may have, by an estimate of the memory that each takes; at most
-        `most`. Public.
+        `largest`. Public.
         """
         if self._understanding is None:
-            few = min(_TRIED, records)
+            trial_records = min(_TRIED, records)
             with seeded(0):  # for the shapes alone
-                row_loss, rows, copies = self._rows_of(loss, Portion(batch, torch.arange(few)), few)
-                self._reason(row_loss, rows, few * copies, copies)
-        return max(1, min(most, budget // max(1, int(_PASS * self._chooser.activations.peak))))
+                row_loss, rows, copies = self._rows_of(
+                    loss, Portion(batch, torch.arange(trial_records)), trial_records
+                )
+                self._reason(row_loss, rows, trial_records * copies, copies)
+        return max(1, min(largest, budget // max(1, int(_PASS * self._chooser.activations.peak))))
 
     def plain_pass(self, loss: Loss, batch: Any, records: int) -> None:
         """A forward and a backward pass as torch does them, without a trace: to see how long they

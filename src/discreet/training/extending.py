@@ -101,12 +101,12 @@ def register_separation(operator: str, rule: Callable[[Operands], Any]) -> None:
     Raises:
         ParameterError: an operator of torch's own, one that does not exist, or one that has a rule.
     """
-    given: object = operator
+    operator_name: object = operator
     if (
-        not isinstance(given, str)
-        or not _exists(given)
-        or given.startswith("aten::")
-        or given in SEPARATION_RULES
+        not isinstance(operator_name, str)
+        or not _exists(operator_name)
+        or operator_name.startswith("aten::")
+        or operator_name in SEPARATION_RULES
     ):
         raise ParameterError(
             owner="register_separation",
@@ -311,7 +311,9 @@ class _Claim:
     results: int = 0
 
     def states(self) -> list[Any] | None:
-        """Of results, then of arguments after the call; None if the call cannot be followed."""
+        """The states of the results, then of the arguments after the call; None if the call cannot
+        be followed.
+        """
         proof = Proof(self.records)
         with proof:
             placed = []
@@ -332,15 +334,15 @@ class _Claim:
         """Results, then arguments after the call, none if it raises; and whether it draws random
         numbers.
         """
-        own = [_copied(argument) for argument in arguments]
+        copies = [_copied(argument) for argument in arguments]
         with seeded(0):
             before = torch.get_rng_state()
             try:
-                results = tensors_in(self.function(*own))
+                results = tensors_in(self.function(*copies))
             except USER_ERRORS:
                 return [], False
             draws = not torch.equal(before, torch.get_rng_state())
-        return [*results, *tensors_in(own)], draws
+        return [*results, *tensors_in(copies)], draws
 
     def changed_around(self, record: int) -> Iterator[list[Any]]:
         """The arguments with other numbers in the place of all records but one: in one argument, or
@@ -394,14 +396,16 @@ class _Claim:
         """
         (first, place), (second, other_place) = before, after
         same_number = len(states) == len(first) == len(second)
-        for state, one, other in zip(states, first, second, strict=False):
+        for state, result, counterpart in zip(states, first, second, strict=False):
             if isinstance(state, Mixed):
                 continue
-            same_shape = one.shape == other.shape
+            same_shape = result.shape == counterpart.shape
             if not (
                 same_number
                 and same_shape
-                and _same(self._rows(one, state, place), self._rows(other, state, other_place))
+                and _same(
+                    self._rows(result, state, place), self._rows(counterpart, state, other_place)
+                )
             ):
                 raise ModelError(
                     expected=f"a result or a written argument that is {state}, as the rule says",
@@ -440,8 +444,8 @@ def _changes(tensor: Tensor, records: int) -> list[_Change]:
         return [*moved, *map(filled, _FLOATS)]
     limits = torch.iinfo(tensor.dtype)
     numbers = tensor.flatten().tolist()
-    least, most = min(numbers, default=0), max(numbers, default=0)
-    values = {*_WHOLE, limits.min, min(limits.max, 2**63 - 1), least, most, most + 1}
+    least, largest = min(numbers, default=0), max(numbers, default=0)
+    values = {*_WHOLE, limits.min, min(limits.max, 2**63 - 1), least, largest, largest + 1}
     return [
         *moved,
         *(filled(value) for value in sorted(values) if limits.min <= value <= limits.max),

@@ -259,7 +259,7 @@ def refuse_parallel(model: nn.Module) -> None:
 
 
 def _processes() -> int:
-    """Of torch.distributed if it is in use, or as the environment announces them."""
+    """The number of processes that torch.distributed has, or that the environment announces."""
     distributed = torch.distributed
     if distributed.is_available() and distributed.is_initialized():
         return int(distributed.get_world_size())

@@ -28,7 +28,8 @@ _OWNER = "PrivateRun"
 
 
 class Planted:
-    """Of one run. Without canaries every record comes from the data set, and nothing is added.
+    """The canaries of one run. Without any, every record comes from the data set, and nothing is
+    added.
 
     Args:
         canaries: of the user; None for none.
@@ -107,11 +108,11 @@ class Planted:
         """How many entries `chosen` named: the rows that the batch must have. Sensitive."""
         if batch.rows is None:
             return len(batch.sample)
-        found = 1 + int(batch.rows.max(initial=-1))
+        entries = 1 + int(batch.rows.max(initial=-1))
         return (
-            max(found, min(1, len(batch.sample)))
+            max(entries, min(1, len(batch.sample)))
             if isinstance(self._canaries, GradientCanaries)
-            else found
+            else entries
         )
 
     def add_to(self, sums: Sums, sample: Sample, device: torch.device) -> None:
@@ -123,7 +124,7 @@ class Planted:
         bound = self._session.bound
         spikes = self._canaries.spikes(sample, bound, self._session.groups(), device)
         if spikes is not None:
-            others = [
+            other_leaves = [
                 leaf
                 for leaf in bound.dimensions
                 if not leaf.startswith("grad/") and leaf not in bound.observed
@@ -132,7 +133,7 @@ class Planted:
                 spikes,
                 {
                     leaf: torch.zeros(spikes.records, bound.dimensions[leaf], device=device)
-                    for leaf in others
+                    for leaf in other_leaves
                 },
             )
 

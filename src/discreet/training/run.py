@@ -149,12 +149,12 @@ class PrivateRun:
 
     @property
     def plan(self) -> Plan:
-        """What is executed."""
+        """The plan that is executed, bound to the model's leaves."""
         return self._session.plan
 
     @property
     def ledger(self) -> Ledger:
-        """What is charged."""
+        """The ledger to which every step is charged."""
         return self._session.ledger
 
     @property
@@ -281,8 +281,8 @@ class PrivateRun:
                 be tried again.
             SampleMisuse: a batch of another run, or used before.
         """
-        given: object = loss
-        if not callable(given):
+        function: object = loss
+        if not callable(function):
             expected = "a function of (model, data) that gives one loss for each record"
             raise ParameterError(
                 owner="PrivateRun.backward", name="loss", expected=expected, got=type(loss).__name__
@@ -409,23 +409,23 @@ class PrivateRun:
             raise SampleMisuse(
                 expected=expected, got=got, do="Make another PrivateRun, and load into that."
             )
-        found = Checkpoint.read(path)
+        saved = Checkpoint.read(path)
         try:
-            found.refuse_another(self.plan, self.ledger)
+            saved.refuse_another(self.plan, self.ledger)
         except CheckpointError:
             if self._own_ledger:
                 self.ledger.withdraw()  # if it was made just now, where the checkpoint's ledger should have been
             raise
-        self._stepping.check(self._session.bound.groups(found.state))
+        self._stepping.check(self._session.bound.groups(saved.state))
         restore(
             named(self._model, optimizer, scheduler, others),
-            found.objects,
+            saved.objects,
             self._engine.batch_norm.take_over,
         )
-        self._start, self._first_state = found.step, found.state
+        self._start, self._first_state = saved.step, saved.state
         self._lost = check.label("PrivateRun.load", "lost", lost, empty=True)
-        self._done = found.step * self._session.sampler.batches_per_step
-        return found.step
+        self._done = saved.step * self._session.sampler.batches_per_step
+        return saved.step
 
     # --- the end ---
 

@@ -106,12 +106,12 @@ class Stepping:
         rows = torch.from_numpy(places)
         with seeded(seed):
             for start in range(0, len(rows), size):
-                some = rows[start : start + size]
+                pass_rows = rows[start : start + size]
                 # One pass over all of them has them in the order of the sample, which is random
                 # too.
-                chosen = None if size == records == len(sample) else some.clamp(min=0)
+                chosen = None if size == records == len(sample) else pass_rows.clamp(min=0)
                 portion = Portion(data, chosen, lent=batch.in_new_memory)
-                for contributions, statistics in engine.passes(loss, portion, size, some >= 0):
+                for contributions, statistics in engine.passes(loss, portion, size, pass_rows >= 0):
                     sums.add(contributions, statistics)
         self._planted.add_to(sums, sample, engine.device)
         return sums
@@ -139,11 +139,11 @@ class Stepping:
         return Release(sample.step, sample.batch, values, noise_std, divisors)
 
     def _noised(self, sample: Sample, lane: int, group: Group, sums: Sums) -> dict[str, Any]:
-        found = {leaf: sums.sum(leaf) for leaf in group.leaves}
+        leaf_sums = {leaf: sums.sum(leaf) for leaf in group.leaves}
         if not group.private:
-            return found
-        out = {leaf: self._room(leaf, values) for leaf, values in found.items()}
-        pairs = [(found[leaf], out[leaf]) for leaf in group.leaves]
+            return leaf_sums
+        out = {leaf: self._room(leaf, values) for leaf, values in leaf_sums.items()}
+        pairs = [(leaf_sums[leaf], out[leaf]) for leaf in group.leaves]
         stream = self._session.noise_stream(sample, lane)
         release_all(
             pairs,

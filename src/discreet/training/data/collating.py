@@ -219,10 +219,10 @@ def _refuse_mixed_entries(
         if any(map(_differ, entries, fetched_together(indices))):
             return  # generators or state of its own: nothing can be compared
         for sources, same in halves:
-            others = fetched_together([indices[source] for source in sources])
-            if len(others) != len(indices):
+            exchanged = fetched_together([indices[source] for source in sources])
+            if len(exchanged) != len(indices):
                 return  # it leaves out what is asked for twice
-            if any(_differ(entries[place], others[place]) for place in same.nonzero()[0]):
+            if any(_differ(entries[place], exchanged[place]) for place in same.nonzero()[0]):
                 raise CoupledRecords(
                     expected="a data set whose __getitems__ makes each entry from its own index",
                     got="other entries that change when some of the indices do",
@@ -248,8 +248,8 @@ def _refuse_mixed_rows(
         if Signature.of(batch) != Signature.of(collated_together(entries[:1])):
             raise _mixed_rows()
         for sources, same in halves:
-            others = collated_together(entries[source] for source in sources)
-            if _differ(batch, others, same):
+            exchanged = collated_together(entries[source] for source in sources)
+            if _differ(batch, exchanged, same):
                 raise _mixed_rows()
     except CANNOT_BEAR:  # it cannot bear an entry twice
         return
@@ -285,7 +285,7 @@ def _halves(count: int, seed: int) -> list[_Half]:
 
 
 def _copy(structure: Any) -> Any:
-    """The same in memory of its own."""
+    """Copy a structure into memory of its own."""
     return mapped(structure, _cloned)
 
 
@@ -305,46 +305,52 @@ def _cloned(leaf: Any) -> Any:
     return list(leaf) if isinstance(leaf, list) else leaf
 
 
-def _differ(batch: Any, other: Any, rows: NDArray[np.bool_] | None = None) -> bool:
+def _differ(batch: Any, counterpart: Any, rows: NDArray[np.bool_] | None = None) -> bool:
     """Whether two structures differ: in these rows or in what has no rows, or anywhere."""
-    if Signature.of(batch) != Signature.of(other):
+    if Signature.of(batch) != Signature.of(counterpart):
         return True
-    return any(not _same(*pair, rows) for pair in zip(leaves(batch), leaves(other), strict=True))
+    return any(
+        not _same(*pair, rows) for pair in zip(leaves(batch), leaves(counterpart), strict=True)
+    )
 
 
-def _same(leaf: Any, other: Any, rows: NDArray[np.bool_] | None) -> bool:
+def _same(leaf: Any, counterpart: Any, rows: NDArray[np.bool_] | None) -> bool:
     """Whether two leaves of one kind agree: in these rows, or in all if rows are other things."""
     if isinstance(leaf, (Tensor, np.ndarray)):
-        if leaf.shape != other.shape:
+        if leaf.shape != counterpart.shape:
             return False
         if rows is None or leaf.shape[:1] != rows.shape:
-            return _same_numbers(leaf, other)
+            return _same_numbers(leaf, counterpart)
         places = rows.nonzero()[0].tolist()
-        return _same_numbers(leaf[places], other[places])
+        return _same_numbers(leaf[places], counterpart[places])
     if isinstance(leaf, (list, tuple)):
         chosen = rows if rows is not None and len(rows) == len(leaf) else np.ones(len(leaf), bool)
-        pairs = zip(leaf, other, chosen, strict=False)
-        return len(leaf) == len(other) and all(
+        pairs = zip(leaf, counterpart, chosen, strict=False)
+        return len(leaf) == len(counterpart) and all(
             _equal(*pair) for *pair, compared in pairs if compared
         )
-    return _equal(leaf, other)
+    return _equal(leaf, counterpart)
 
 
-def _same_numbers(values: Any, others: Any) -> bool:
-    """Of tensors and arrays of one type and shape; all that are not numbers are the same."""
+def _same_numbers(values: Any, counterparts: Any) -> bool:
+    """Whether two tensors or arrays of one type and shape have the same numbers; all that are not
+    numbers are the same.
+    """
     if isinstance(values, Tensor):
-        unequal = values != others
-        return not bool((unequal & ~(values.isnan() & others.isnan())).any())
-    return np.array_equal(values, others, equal_nan=values.dtype.kind in "fc")
+        unequal = values != counterparts
+        return not bool((unequal & ~(values.isnan() & counterparts.isnan())).any())
+    return np.array_equal(values, counterparts, equal_nan=values.dtype.kind in "fc")
 
 
-def _equal(thing: Any, other: Any) -> bool:
-    """Of texts, numbers and objects; objects that cannot be compared count as equal."""
+def _equal(thing: Any, counterpart: Any) -> bool:
+    """Whether two texts, numbers or objects are equal; objects that cannot be compared count as
+    equal.
+    """
     kind: Any = type(thing)
     if kind.__eq__ is object.__eq__:
         return True
     try:
-        return bool(thing == other) or repr(thing) == repr(other) == "nan"
+        return bool(thing == counterpart) or repr(thing) == repr(counterpart) == "nan"
     except (
         RuntimeError,
         TypeError,

@@ -47,11 +47,13 @@ class Augmented:
         """One loss for each record, the average over its copies; statistics likewise."""
         records = max(count_rows(batch), default=0)
         result = self.loss(model, self.rows(batch, records))
-        losses, *others = result if isinstance(result, tuple) and len(result) == 2 else (result,)
+        losses, *statistics = (
+            result if isinstance(result, tuple) and len(result) == 2 else (result,)
+        )
         if not isinstance(losses, Tensor) or losses.shape != (records * self.copies,):
             return result  # whoever asked refuses it
         mean = losses.view(records, self.copies).mean(1)
-        return (mean, averaged(others[0], records)) if others else mean
+        return (mean, averaged(statistics[0], records)) if statistics else mean
 
     @torch.no_grad()
     def rows(self, batch: Any, records: int) -> Any:
@@ -115,8 +117,12 @@ def averaged(statistics: Mapping[str, Tensor], records: int) -> dict[str, Tensor
 
 def _mean(values: Tensor, records: int) -> Tensor:
     rows = values if values.is_floating_point() else values.double()
-    first, *others = rows.reshape(records, len(rows) // max(1, records), *rows.shape[1:]).unbind(1)
+    first, *later_copies = rows.reshape(
+        records, len(rows) // max(1, records), *rows.shape[1:]
+    ).unbind(1)
     total: Tensor = first.clone()
-    for copy in others:  # in this order for every record, whatever a library's reduction would do
+    for (
+        copy
+    ) in later_copies:  # in this order for every record, whatever a library's reduction would do
         total += copy
-    return total / (1 + len(others))
+    return total / (1 + len(later_copies))

@@ -145,8 +145,7 @@ def _named(dataset: Any, numbers: NDArray[np.int64]) -> tuple[object, NDArray[np
         return (*begins,), numbers
     begin, stride = begins[moving], strides[moving]
     phases = [
-        (other * stride - begin * its_stride)
-        for other, its_stride in zip(begins, strides, strict=True)
+        (address * stride - begin * step) for address, step in zip(begins, strides, strict=True)
     ]
     devices = [str(tensor.device) for tensor in tensors]
     return (*devices, *strides, *phases), begin + numbers * stride
@@ -180,15 +179,17 @@ def tensors_of(dataset: Any) -> Iterator[Tensor]:
     """Tensors in the attributes of a data set, of objects in it, of their classes, in containers
     there, and in closures and defaults of their functions; not in models, nor in globals.
     """
-    seen: dict[int, Any] = {}  # with the things themselves, so that no other gets the number of one
+    visited: dict[
+        int, Any
+    ] = {}  # with the things themselves, so that no other gets the number of one
     level: list[Any] = [dataset]
     for _ in range(_DEEPEST):
         below: list[Any] = []
         for thing in level:
             if isinstance(thing, Tensor):
                 yield thing
-            elif id(thing) not in seen:
-                seen[id(thing)] = thing
+            elif id(thing) not in visited:
+                visited[id(thing)] = thing
                 below.extend(part for part in _parts(thing) if not isinstance(part, _ATOMS))
         level = below
 

@@ -77,7 +77,7 @@ class Loading:
         workers: int | None,
         expected_batch_size: float,
     ) -> Loading:
-        """Of a data set, or of a loader that samples as torch does by default.
+        """Read a data set, or a loader that samples as torch does by default.
 
         Raises:
             ParameterError: a data set without numbers or with repetitions, a loader with a sampler

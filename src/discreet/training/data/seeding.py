@@ -55,7 +55,9 @@ def seeded(seed: int) -> Iterator[Begin]:
 
 @contextmanager
 def _torch_kept() -> Iterator[Callable[[int], object]]:
-    """Of the processor; in the main process, whose data set may use it, also of an accelerator."""
+    """Keep the state of torch's generator of the processor; in the main process, whose data set may
+    use it, also that of an accelerator.
+    """
     if get_worker_info() is None and torch.accelerator.is_available():
         with torch.random.fork_rng():
             yield torch.manual_seed

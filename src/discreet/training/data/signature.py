@@ -45,7 +45,9 @@ have every entry, of the same type: what changes with one record changes the oth
 
     @classmethod
     def of(cls, batch: Any) -> Signature:
-        """Of a batch with rows; sensitive until it is seen to be that of all others."""
+        """The signature of a batch with rows; sensitive until all other batches are known to share
+        it.
+        """
         return cls(tuple(_kinds(batch)))
 
     def check(self, batch: Any) -> None:
@@ -59,7 +61,7 @@ have every entry, of the same type: what changes with one record changes the oth
             return
         # Up to there the structure is the same, and so are the names.
         pairs = zip(self.kinds, kinds, _places("batch", batch), strict=False)
-        place = next((place for kind, other, place in pairs if kind != other), "batch")
+        place = next((place for kind, new_kind, place in pairs if kind != new_kind), "batch")
         raise CoupledRecords(
             expected="the same keys, types and sizes in every batch of a run, and of every record",
             got=f"others than in the first, at {place}",

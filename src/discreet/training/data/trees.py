@@ -48,7 +48,7 @@ _SEEN_BY_PYTHON = "the batch holds texts, numbers or other objects, which Python
 
 
 def mapped(batch: Any, change: Callable[[Any], Any]) -> Any:
-    """The same structure with every leaf replaced by `change(leaf)`."""
+    """Copy a structure, with every leaf replaced by `change(leaf)`."""
     if isinstance(batch, Tensor):
         return change(batch)
     if isinstance(batch, Mapping):
@@ -119,7 +119,7 @@ def _collect(things: Iterable[Any], tensors: list[Tensor]) -> None:
 
 
 def select(batch: Any, rows: Tensor) -> Any:
-    """The same structure with these rows of every leaf that has rows; tensors in new memory."""
+    """Copy a structure with these rows of every leaf that has rows; tensors are in new memory."""
     return mapped(batch, partial(_selected, rows=rows))
 
 
@@ -198,7 +198,7 @@ class Portion:
 
 
 def begun(batch: Any, begin: Callable[[Tensor], Tensor], *, strict: bool = True) -> Any:
-    """The same structure with every tensor replaced by `begin(tensor)`: what a pass is given.
+    """Copy a structure with every tensor replaced by `begin(tensor)`: what a pass is given.
 
     Args:
         batch: with rows; sensitive.
@@ -241,16 +241,14 @@ def _joined(column: tuple[Any, ...]) -> Any:
     return first
 
 
-def refilled(thing: Any, left: list[Tensor]) -> Any:
-    """The same arguments with tensors from the list, in the order of `tensors_in`; the list is used
-    up.
-    """
-    return mapped(thing, lambda leaf: left.pop(0) if isinstance(leaf, Tensor) else leaf)
+def refilled(thing: Any, tensors: list[Tensor]) -> Any:
+    """Copy arguments with tensors from a list, in the order of `tensors_in`; the list is used up."""
+    return mapped(thing, lambda leaf: tensors.pop(0) if isinstance(leaf, Tensor) else leaf)
 
 
 def made_up(batch: Any) -> Any:
-    """The same structure, shapes and types with public numbers: floats between -1 and 1, whole
-    numbers 1, truth values true.
+    """Copy a structure with public numbers of the same shapes and types: floats between -1 and 1,
+    whole numbers 1, truth values true.
 
     Texts and other objects stay as they are: a batch with them is not computed together anyway.
     """

@@ -118,7 +118,7 @@ class _Process(Generic[_T]):
         os.close(entrance)
 
     def result(self) -> _T:
-        """Wait for the result.
+        """Wait until the process ends, and return its result.
 
         Raises:
             Exception: what the task raised.
@@ -230,7 +230,7 @@ def can_copy() -> bool:
 
 
 def _safe_fork() -> Callable[[], int]:
-    """What copies this process.
+    """Return the function that copies this process.
 
     Raises:
         ModelError: this process cannot be copied.

@@ -79,17 +79,17 @@ class PrivateBatchNorm:
 
     @classmethod
     def in_plan(cls, model: nn.Module, plan: Plan) -> PrivateBatchNorm:
-        """Of a run of this plan.
+        """Find the private layers of a model for a run of this plan.
 
         Raises:
             CoupledRecords: the model has such layers, and the plan has no group for their
                 statistics.
         """
-        found = cls(model)
+        norms = cls(model)
         groups = plan.mechanism.mechanisms if isinstance(plan.mechanism, Groups) else ("*",)
         unclaimed = [
             leaf
-            for leaf in found.leaves
+            for leaf in norms.leaves
             if not any(fnmatchcase(leaf, pattern) for pattern in groups)
         ]
         if unclaimed:
@@ -103,7 +103,7 @@ class PrivateBatchNorm:
                 do='Replace it by GroupNorm, or put it in eval mode, or add a group "bn/*" to the plan: Groups({"grad/*": ..., '
                 '"bn/*": Gaussian(clip_norm=1.0, noise_multiplier=...)}).',
             )
-        return found
+        return norms
 
     @property
     def leaves(self) -> dict[str, int]:
@@ -145,10 +145,10 @@ class PrivateBatchNorm:
             raise ParameterError(
                 owner="PrivateBatchNorm.apply", name="averages", expected=expected, got=got
             )
-        found = {leaf: layer.decoded(averages[leaf]) for leaf, layer in self._layers.items()}
+        moments = {leaf: layer.decoded(averages[leaf]) for leaf, layer in self._layers.items()}
         for leaf, layer in self._layers.items():
             if layer.module.training:
-                layer.move(*found[leaf])
+                layer.move(*moments[leaf])
 
     def take_over(self) -> None:
         """What the layers hold now was released: a checkpoint was loaded."""
@@ -243,18 +243,18 @@ class _Layer:
         mean, variance = (
             part.detach().cpu().double().numpy() for part in (self.mean, self.variance)
         )
-        found, spread = self.statistic.decode(
+        released_mean, spread = self.statistic.decode(
             values, expected_batch_size=1.0, mean=mean, variance=variance + self.module.eps
         )
-        return found, np.maximum(spread - self.module.eps, self.statistic.floor)
+        return released_mean, np.maximum(spread - self.module.eps, self.statistic.floor)
 
     def move(self, mean: np.ndarray[Any, Any], variance: np.ndarray[Any, Any]) -> None:
         """The running average of releases; without a momentum, the average of all."""
         self.count += 1
         share = 1.0 / self.count if self.module.momentum is None else self.module.momentum
-        for kept, new in ((self.mean, mean), (self.variance, variance)):
-            kept.copy_(
-                (1.0 - share) * kept.double() + share * torch.from_numpy(new).to(kept.device)
+        for running, new in ((self.mean, mean), (self.variance, variance)):
+            running.copy_(
+                (1.0 - share) * running.double() + share * torch.from_numpy(new).to(running.device)
             )
         self.set_back()
 
@@ -266,8 +266,8 @@ class _Layer:
         buffers = _buffers(self.module)
         changed = not all(map(_same, buffers, (self.mean, self.variance)))
         if changed:
-            for buffer, kept in zip(buffers, (self.mean, self.variance), strict=True):
-                buffer.copy_(kept)
+            for buffer, released in zip(buffers, (self.mean, self.variance), strict=True):
+                buffer.copy_(released)
         if self.module.num_batches_tracked is not None:
             self.module.num_batches_tracked.fill_(self.count)
         return changed
@@ -284,9 +284,9 @@ def _buffers(module: _BatchNorm) -> tuple[Tensor, Tensor]:
     return mean, variance
 
 
-def _same(buffer: Tensor, kept: Tensor) -> bool:
+def _same(buffer: Tensor, released: Tensor) -> bool:
     """Bit for bit, wherever the module was moved to in between."""
-    return torch.equal(buffer.detach().to(kept), kept)
+    return torch.equal(buffer.detach().to(released), released)
 
 
 class Noting:
@@ -368,7 +368,9 @@ class Noting:
 
 
 class Alone(Doors):
-    """The same in a pass over one record, in which everything is the record's own."""
+    """Doors of a pass over one record, in which batch normalisation uses released statistics and
+    everything is the record's own.
+    """
 
     def __init__(self, proof: Proof, noting: Noting, *, steady: bool = False) -> None:
         super().__init__(proof)

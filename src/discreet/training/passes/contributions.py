@@ -60,10 +60,10 @@ class Contributions:
         if together is not None:
             return together, together
         measured = [self._measured(leaf) for leaf in names]
-        squares = torch.stack([one for one, _ in measured], 1)
-        if all(one is other for one, other in measured):
+        squares = torch.stack([square for square, _ in measured], 1)
+        if all(square is spread for square, spread in measured):
             return squares, squares
-        return squares, torch.stack([other for _, other in measured], 1)
+        return squares, torch.stack([spread for _, spread in measured], 1)
 
     def _measured(self, leaf: str) -> Measures:
         parts = [piece.factor.measured() for piece in self.pieces.get(leaf, ())]
@@ -71,8 +71,8 @@ class Contributions:
             zeros = torch.zeros(self.records, dtype=torch.float64)
             return zeros, zeros
         squares, spreads = parts[0]
-        for more, other in parts[1:]:
-            squares, spreads = squares + more, spreads + other
+        for square, spread in parts[1:]:
+            squares, spreads = squares + square, spreads + spread
         on_cpu = squares.cpu()
         return on_cpu, on_cpu if spreads is squares else spreads.cpu()
 
@@ -97,17 +97,17 @@ class Contributions:
             Contributions({**self.pieces, **pieces}, self.records, self.present) if pieces else self
         )
 
-    def keep(self, kept: Tensor) -> Contributions:
+    def keep(self, mask: Tensor) -> Contributions:
         """Zeros for the other records."""
         pieces = {
-            leaf: tuple(Piece(piece.region, piece.factor.keep(kept)) for piece in own)
-            for leaf, own in self.pieces.items()
+            leaf: tuple(Piece(piece.region, piece.factor.keep(mask)) for piece in leaf_pieces)
+            for leaf, leaf_pieces in self.pieces.items()
         }
         return Contributions(pieces, self.records, self.present)
 
 
 def alone(gradients: Mapping[str, Tensor]) -> Contributions:
-    """Of one record, from its gradients by leaf."""
+    """The contribution of one record, from its gradients by leaf."""
     pieces = {
         leaf: (Piece(whole(gradient), Dense(gradient.unsqueeze(0))),)
         for leaf, gradient in gradients.items()
@@ -119,14 +119,14 @@ def gathered(
     uses: Iterable[Use], parameters: Mapping[str, Tensor], finish: Callable[[str, Factor], Factor]
 ) -> dict[str, tuple[Piece, ...]]:
     """All uses of a pass, by leaf, merged where they concern the same numbers."""
-    found: dict[str, dict[Region, list[Factor]]] = {}
+    factors_by_leaf: dict[str, dict[Region, list[Factor]]] = {}
     for use in uses:
         if use.factor is None:  # the loss does not depend on it
             continue
         for leaf, region, factor in use.value.lift(use.factor):
-            found.setdefault(leaf, {}).setdefault(region, []).append(factor)
+            factors_by_leaf.setdefault(leaf, {}).setdefault(region, []).append(factor)
     out = {}
-    for leaf, regions in found.items():
+    for leaf, regions in factors_by_leaf.items():
         if len(regions) == 1 or _apart(regions):
             merged = [(region, _merged(factors)) for region, factors in regions.items()]
         else:

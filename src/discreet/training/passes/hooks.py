@@ -82,7 +82,7 @@ def _refuse_on_parameter(leaf: str, parameter: Tensor) -> None:
 
 
 def _refuse_on_module(model: nn.Module, module: nn.Module) -> None:
-    path = next((name for name, other in model.named_modules() if other is module), "")
+    path = next((name for name, submodule in model.named_modules() if submodule is module), "")
     on = f"on the layer {path!r}" if path else "on the model"
     for register, kind in _FORWARD.items():
         _refuse(module.__dict__[register].values(), f"{kind} {on}", _LIBRARIES)

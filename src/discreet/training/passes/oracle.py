@@ -88,19 +88,21 @@ class SelfTest:
         return truth
 
 
-def agree(found: Contributions, row: int, truth: Mapping[str, Tensor], tolerance: float) -> bool:
+def agree(
+    contributions: Contributions, row: int, truth: Mapping[str, Tensor], tolerance: float
+) -> bool:
     """Whether norms and sums of a record are those of its true gradients, and clipping bounds what
     it adds.
 
     Args:
-        found: by the engine; sensitive.
+        contributions: by the engine; sensitive.
         row: of the record.
         truth: its gradients by torch's autograd; sensitive.
         tolerance: relative to the largest leaf.
     """
-    kept = torch.arange(found.records, device=next(iter(truth.values())).device) == row
-    alone = found.keep(kept)
-    bounds = found.measured(truth)[0][row]
+    mask = torch.arange(contributions.records, device=next(iter(truth.values())).device) == row
+    alone = contributions.keep(mask)
+    bounds = contributions.measured(truth)[0][row]
     lengths = torch.stack([_length(gradient) for gradient in truth.values()])
     if not bool(torch.isfinite(lengths).all()):
         return not bool(
@@ -112,7 +114,7 @@ def agree(found: Contributions, row: int, truth: Mapping[str, Tensor], tolerance
         total = torch.zeros(gradient.numel(), dtype=torch.float64, device=gradient.device)
         for piece in alone.pieces.get(leaf, ()):
             piece.factor.add_to(
-                piece.place_in(total), kept.to(total), most_spread(max(1, piece.factor.positions))
+                piece.place_in(total), mask.to(total), most_spread(max(1, piece.factor.positions))
             )
         squares += float(_length(total)) ** 2
         if (

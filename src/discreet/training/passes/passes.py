@@ -114,7 +114,7 @@ class Passes:
 
     @property
     def device(self) -> torch.device:
-        """Of the parameters."""
+        """The device on which the parameters are."""
         return next(iter(self._parameters.values())).device
 
     def together(
@@ -187,11 +187,11 @@ class Passes:
         """Losses and statistics, of which each row depends on its own record."""
         proof.refuse_caught_errors()
         proof.check()
-        own = noting.statistics()
-        losses, statistics = losses_and_statistics(result, proof.count, own)
+        noted = noting.statistics()
+        losses, statistics = losses_and_statistics(result, proof.count, noted)
         proof.require_rows(losses, Rows(0), "the loss")
         for name, values in statistics.items():
-            if name not in own:
+            if name not in noted:
                 proof.require_rows(values, Rows(0), f"the statistic {name!r}")
         return losses, statistics
 
@@ -230,13 +230,16 @@ class Passes:
         with no_functions(), out_of_sight():
             memory = tensor.untyped_storage().data_ptr()
             named = (*self._model.named_parameters(), *self._model.named_buffers())
-            for name, other in named:
-                if other.layout is torch.strided and other.untyped_storage().data_ptr() == memory:
+            for name, candidate in named:
+                if (
+                    candidate.layout is torch.strided
+                    and candidate.untyped_storage().data_ptr() == memory
+                ):
                     return f"{name!r}"
         return "memory that was there before the pass"
 
     def _backward(self, losses: Tensor, shares: Tensor, anchor: Tensor) -> None:
-        """Of the losses times their shares, towards the anchor."""
+        """Run the backward pass of the losses times their shares, towards the anchor."""
         if not losses.requires_grad:
             raise ModelError(
                 expected="a loss that depends on a parameter",
@@ -291,13 +294,13 @@ class Passes:
                 if gradient is not None:
                     proof.require_rows(gradient, Rows(0), f"the gradient of {leaf}")
             proof.check()
-        found = zip(self._parameters, gradients, strict=True)
+        pairs = zip(self._parameters, gradients, strict=True)
         return {
-            leaf: wide(_full(gradient)) for leaf, gradient in found if gradient is not None
+            leaf: wide(_full(gradient)) for leaf, gradient in pairs if gradient is not None
         }, statistics
 
     def trial(self, loss: Loss, batch: Any, rows: int) -> Trial:
-        """As `together`, over a few rows, without a trace; every factor as it is.
+        """Run a pass like `together` over a few rows, without a trace; every factor stays as it is.
 
         Raises:
             OneByOne: as there.
@@ -387,8 +390,8 @@ class Passes:
         apart: bool = False,
     ) -> Any:
         proof = Proof(records, self._names, shown=apart)
-        own = Rows(0, copies)
-        entries = begun(rows, lambda tensor: proof.begin(tensor, own), strict=records > 1)
+        placement = Rows(0, copies)
+        entries = begun(rows, lambda tensor: proof.begin(tensor, placement), strict=records > 1)
         _refuse_objects(proof, rows)
         with self._watched(proof), torch.no_grad():
             with Doors(proof):
@@ -397,7 +400,7 @@ class Passes:
             proof.check()
             check_rows(out, records * copies)
             for tensor in tensors_in(out):
-                proof.require_rows(tensor, own, "the augmentation")
+                proof.require_rows(tensor, placement, "the augmentation")
         return out
 
 

@@ -72,7 +72,7 @@ def refuse_short_formats(device: torch.device) -> None:
 @final
 @dataclass(frozen=True, slots=True)
 class _Setting:
-    """One setting of torch.
+    """One setting of torch that decides how precisely float32 is computed.
 
     Args:
         name: as the user writes it.

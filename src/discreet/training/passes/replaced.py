@@ -119,7 +119,7 @@ class Replaced:
         return _thread.get_ident() in self._depths
 
     def original(self, new: Any) -> Any:
-        """What `new` stands for."""
+        """Return the function for which `new` stands in."""
         for original, (_, _, replacement) in zip(self._originals, self._replacements, strict=True):
             if replacement is new:
                 return original

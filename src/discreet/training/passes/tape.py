@@ -44,7 +44,7 @@ _is_wrapped: Any = torch._C._functorch.is_functorch_wrapped_tensor  # noqa: SLF0
 
 
 class Tape(Doors):
-    """Tapes one forward pass.
+    """A function mode that tapes one forward pass: where parameters meet records.
 
     Args:
         parameters: what is trained, by leaf.
@@ -181,9 +181,10 @@ class Tape(Doors):
     def _taped(self, call: Call) -> Any:
         """A value meets records, or is repeated for each of them."""
         if call.name in _BY_KIND and call.guess is None:
-            left = call.plain
+            plain = call.plain
             return call.func(
-                *map(left, call.args), **{name: left(thing) for name, thing in call.kwargs.items()}
+                *map(plain, call.args),
+                **{name: plain(thing) for name, thing in call.kwargs.items()},
             )
         # The rules' formulas are for real numbers; autograd knows the others.
         name = "*" if any(map(torch.is_complex, call.tensors)) else call.name

@@ -61,7 +61,7 @@ class Books:
     # --- reading ---
 
     def content(self, tensor: Tensor) -> Content:
-        """Of a tensor's storage."""
+        """What the storage of a tensor holds."""
         try:
             storage = tensor.untyped_storage()
         except (NotImplementedError, RuntimeError):  # sparse and the like have none
@@ -70,7 +70,7 @@ class Books:
         return self.content_of(storage)
 
     def content_of(self, storage: Any) -> Content:
-        """Of a storage."""
+        """What the storage itself holds, by its mark."""
         mark: Mark | None = getattr(storage, "_separation", None)
         if mark is not None and mark[0] == self.number:
             return mark[1]
@@ -126,9 +126,7 @@ class Books:
             self.reasons.append(why + self._where())
 
     def named(self, state: State, operation: str) -> State:
-        """Of a tensor in which records are joined, with the operation that met it first as the
-        reason.
-        """
+        """Give a tensor in which records are joined the operation that met it first as its reason."""
         if isinstance(state, Mixed) and not state.kept and state.why not in self._known:
             return self.mixed(f"{operation}: {state.why}")
         return state
@@ -232,16 +230,16 @@ class Books:
                 return self.mixed(f"{operation} writes records beside constants")
         return content
 
-    def _fits(self, target: Tensor, seen: State, state: State) -> bool:
+    def _fits(self, target: Tensor, before: State, state: State) -> bool:
         """Whether records were written where they were before; or constants, the same for every
         record.
         """
         if not is_public(state):
-            return seen == state
-        if not isinstance(seen, Rows):
+            return before == state
+        if not isinstance(before, Rows):
             return False
         self.looked = True
-        return uniform(target, seen, self.count)
+        return uniform(target, before, self.count)
 
     def assign_noise(self, tensors: Iterable[Tensor]) -> bool:
         """Count random numbers to records, where there is an axis for them: entry i belongs to
@@ -298,7 +296,7 @@ def _seen(tensor: Tensor, memory: Memory) -> State:
 
 
 def sizes_of(tensors: Iterable[Tensor]) -> list[int]:
-    """Bytes of their storages."""
+    """The number of bytes of each tensor's storage."""
     return [tensor.untyped_storage().nbytes() for tensor in tensors]
 
 

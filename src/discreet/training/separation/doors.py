@@ -247,7 +247,7 @@ def is_kernel(name: str) -> bool:
 
 
 def _name(func: Any) -> str:
-    """Of a function; without its overload, where it is an operation of torch."""
+    """The name of a function; without its overload, where it is an operation of torch."""
     name: str = func.__name__
     return name.partition(".")[0]
 
@@ -365,7 +365,7 @@ class Doors(TorchFunctionMode):
         return args, kwargs
 
     def _called(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """Call a function."""
+        """Call a function as the user did."""
         return func(*args, **kwargs)
 
 

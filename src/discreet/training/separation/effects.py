@@ -116,8 +116,8 @@ class Lookup:
         return self.add(things, number, meet)
 
     def public_content(self, operation: Operation) -> Content:
-        """Of the results of a public call: whether they are random numbers, or the same number
-        everywhere.
+        """What the results of a public call hold: random numbers, the same number everywhere, or
+        anything public.
         """
         if operation.is_random:
             return NOISE if self.secret_numbers else PUBLIC
@@ -154,7 +154,7 @@ class Lookup:
 def _fits_into(sizes: Sequence[int], whole: Sequence[int]) -> bool:
     """Whether a tensor of these sizes is broadcast to the sizes of another, which stays as it is."""
     pairs = zip(reversed(sizes), reversed(whole), strict=False)
-    return len(sizes) <= len(whole) and all(size in (1, own) for size, own in pairs)
+    return len(sizes) <= len(whole) and all(size in (1, full) for size, full in pairs)
 
 
 def _content(storage: Any) -> Content:
@@ -230,8 +230,8 @@ class Effect:
         reasons: list[str],
     ) -> Effect | None:
         """Read off the marks after a call; None if it cannot be repeated from what is in the key."""
-        made = _results(lookup, results)
-        if made is None:
+        outcomes = _results(lookup, results)
+        if outcomes is None:
             return None
         targets = _targets(lookup, before, written)
         writes = [
@@ -243,7 +243,7 @@ class Effect:
         places = {target.place for target in targets}
         if (targets and shared) or not {place for place, _ in writes} <= places:
             return None
-        return cls(made, targets, writes, reasons)
+        return cls(outcomes, targets, writes, reasons)
 
     def applies(self, lookup: Lookup, made_here: Callable[[Any], bool]) -> bool:
         """Whether what is written is as it was then."""
@@ -263,7 +263,7 @@ class Effect:
         for result, expected in zip(results, self.results, strict=True):
             if expected is None:
                 storage = result.untyped_storage()
-                if not any(storage is other for other in storages):
+                if not any(storage is known for known in storages):
                     return False
             elif not expected.fits(result):
                 return False
@@ -271,25 +271,25 @@ class Effect:
 
 
 def _results(lookup: Lookup, results: Sequence[Tensor]) -> list[_Result | None] | None:
-    made: list[_Result | None] = []
+    outcomes: list[_Result | None] = []
     new: list[Any] = []
     for result in results:
         if type(result) not in _TENSORS or result.layout is not torch.strided or result.is_nested:
             return None
         storage = result.untyped_storage()
-        if any(storage is other for other in lookup.storages):
-            made.append(None)
+        if any(storage is known for known in lookup.storages):
+            outcomes.append(None)
             continue
         mark: Mark | None = getattr(storage, "_separation", None)
-        if mark is None or not mark[2] or any(storage is other for other in new):
+        if mark is None or not mark[2] or any(storage is known for known in new):
             return None
         new.append(storage)
-        made.append(
+        outcomes.append(
             _Result(
                 mark[1], result.shape, result.stride(), int(result.storage_offset()), result.dtype
             )
         )
-    return made
+    return outcomes
 
 
 def _targets(lookup: Lookup, before: Sequence[Mark], written: Sequence[Tensor]) -> list[_Target]:
@@ -334,7 +334,7 @@ class Effects:
         _effects.clear()
 
     def remember(self, lookup: Lookup, effect: Effect) -> None:
-        """For later calls."""
+        """Remember an effect for later calls with the same key."""
         if len(self.by_key) >= _LIMIT:
             self.by_key.clear()
         self.by_key[tuple(lookup.key)] = effect

@@ -176,17 +176,17 @@ def _within_bounds(
     process.
     """
     names = ("log_probs", "targets", "input_lengths", "target_lengths")
-    given = dict(zip(names, args, strict=False)) | kwargs
-    scores, targets = given["log_probs"], given["targets"]
+    arguments = dict(zip(names, args, strict=False)) | kwargs
+    scores, targets = arguments["log_probs"], arguments["targets"]
     limits = {"targets": scores.shape[-1] - 1, "input_lengths": scores.shape[0]}
     if targets.ndim > 1:
         limits["target_lengths"] = targets.shape[1]
     bounded = {
-        name: given[name].clamp(0, limit)
+        name: arguments[name].clamp(0, limit)
         for name, limit in limits.items()
-        if isinstance(given[name], Tensor) and limit >= 0
+        if isinstance(arguments[name], Tensor) and limit >= 0
     }
-    return [bounded.get(name, given[name]) for name in names[: len(args)]] + list(
+    return [bounded.get(name, arguments[name]) for name in names[: len(args)]] + list(
         args[len(names) :]
     ), kwargs | {name: value for name, value in bounded.items() if name in kwargs}
 

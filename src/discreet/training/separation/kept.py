@@ -201,7 +201,7 @@ def attributes_of(value: Any, kind: type) -> dict[str, Any]:
 
 
 def _refusal(model: nn.Module, module: nn.Module, place: str) -> CoupledRecords:
-    names = {id(other): name for name, other in model.named_modules()}
+    names = {id(submodule): name for name, submodule in model.named_modules()}
     layer = names.get(id(module), f"a {type(module).__name__} that is not registered")
     what = "a gradient" if place.endswith(".grad") else "what it computed from them"
     return CoupledRecords(

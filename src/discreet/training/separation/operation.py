@@ -154,8 +154,8 @@ def _written(schema: Any) -> list[str]:
 
 
 def _is_aten(schema: Any) -> bool:
-    own: bool = schema.name.startswith("aten::")
-    return own
+    is_core: bool = schema.name.startswith("aten::")
+    return is_core
 
 
 def _gives_one_view(schema: Any) -> bool:

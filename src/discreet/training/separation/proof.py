@@ -116,16 +116,16 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 writes there.
         """
         with no_functions(), out_of_sight():
-            own = tensor.detach()
+            entry = tensor.detach()
             if places is not None:
-                own = own.index_select(0, places.to(own.device))
-            elif lent and own.is_contiguous():
-                self._lent.add(id(own.untyped_storage()))
+                entry = entry.index_select(0, places.to(entry.device))
+            elif lent and entry.is_contiguous():
+                self._lent.add(id(entry.untyped_storage()))
             else:
-                own = own.clone(memory_format=torch.contiguous_format)
+                entry = entry.clone(memory_format=torch.contiguous_format)
         self._books.inner = rows.inner
-        self._books.set_new(own, rows if self.count > 1 else OWN)
-        return own
+        self._books.set_new(entry, rows if self.count > 1 else OWN)
+        return entry
 
     @property
     def reasons(self) -> list[str]:
@@ -166,7 +166,7 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self.fail(f"{what} depends on several records: {because}{first}")
 
     def require_argument(self, tensor: Tensor, rows: Rows, operation: str) -> None:
-        """As `require_rows`; and a constant must be the same for every record."""
+        """Require rows like `require_rows`; a constant must be the same for every record."""
         with no_functions():
             self.require_rows(tensor, rows, f"an argument of {operation}")
 

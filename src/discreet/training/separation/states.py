@@ -87,7 +87,7 @@ class Rows:
         return self.inner == 1 and self.outer == 1
 
     def at(self, dim: int) -> Rows:
-        """The same records along another axis."""
+        """Return these records along another axis."""
         return self if dim == self.dim else Rows(dim, self.inner, self.outer)
 
 

@@ -37,7 +37,7 @@ def _reduced(operands: Operands) -> State | list[State]:
 
 
 def _halved(operands: Operands) -> State | list[State]:
-    """As `_reduced`.
+    """Follow the rows of a median, as `_reduced` does.
 
     The kernel of torch 2.13 sorts a copy that has the strides of its argument. If entries share a
     place there, those of neighbours come out, or what was in the memory before.

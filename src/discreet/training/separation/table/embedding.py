@@ -73,8 +73,8 @@ def _embedding_bag(operands: Operands) -> list[State]:
     bags = _bags(operands, operands.result.shape[0], indices)
     # The others: the number of each index' bag, which follows from the offsets; sizes and maxima,
     # not written in every mode.
-    kept: list[State] = [PUBLIC, *(INSIDE for _ in operands.results[2:])]
-    return [operands.kept(bags, operands.result), *kept]
+    bookkeeping: list[State] = [PUBLIC, *(INSIDE for _ in operands.results[2:])]
+    return [operands.kept(bags, operands.result), *bookkeeping]
 
 
 def _bag_weights_backward(operands: Operands) -> State:

@@ -191,7 +191,7 @@ def _put(operands: Operands) -> State:
 
 
 def _put_into(operands: Operands, rows: Rows) -> Rows:
-    """The same rows, if every record is put among its own entries."""
+    """Return the rows of the target, if every record is put among its own entries."""
     values = operands["values"]
     subscript = _Subscript(operands, operands["self"], operands["indices"])
     frame = subscript.rows(rows)

@@ -109,7 +109,9 @@ def _batch_norm(operands: Operands) -> list[State]:
 
 
 def _batch_norm_backward(operands: Operands) -> list[State]:
-    """As forward; gradients of weight and bias are sums, unless a channel belongs to one record."""
+    """Follow the rows as forward does; gradients of weight and bias are sums, unless a channel
+    belongs to one record.
+    """
     operands.require_known("grad_out", "input", *_CHANNELS, public=["reserve"])
     rows = operands.agreed([(operands["grad_out"], 0), (operands["input"], 0)])
     if rows.dim == 1:

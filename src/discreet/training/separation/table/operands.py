@@ -174,8 +174,8 @@ class Operands:
 
     def require_others_public(self, *names: str) -> None:
         """Raise `Unknown` unless all tensor arguments but these depend on no record."""
-        others = (name for name in self.arguments if name not in names and name != "out")
-        self.require_public(*others)
+        remaining = (name for name in self.arguments if name not in names and name != "out")
+        self.require_public(*remaining)
 
     def require_known(self, *names: str, public: Iterable[str] = ()) -> None:
         """Raise `Unknown` if other arguments have tensors, or those in `public` secret ones.
@@ -208,7 +208,9 @@ class Operands:
         return self.agreed((tensor, ndim - tensor.ndim) for tensor in several)
 
     def agreed(self, placed: Iterable[tuple[Tensor, int]]) -> Rows:
-        """As `aligned`, for (tensor, shift): its axis k is axis k + shift of the common shape."""
+        """Find common rows like `aligned`, for (tensor, shift): axis k of the tensor is axis k +
+        shift of the common shape.
+        """
         pairs = list(placed)
         settled: Rows | None = None
         for tensor, shift in pairs:
@@ -279,18 +281,20 @@ class Operands:
         return tensor
 
     def kept(self, rows: Rows, result: Tensor, dim: int | None = None) -> Rows:
-        """The same records in a result, along an axis that must have as many entries."""
+        """Place these records in a result, along an axis that must have as many entries."""
         place = rows.dim if dim is None else dim
         if not 0 <= place < result.ndim or result.shape[place] != rows.fold * self.count:
             raise Unknown("the record axis has another length")
         return rows.at(place)
 
     def in_all(self, rows: Rows) -> list[State]:
-        """The same records along the same axis of every result."""
+        """Place these records along the same axis of every result."""
         return [self.kept(rows, result) for result in self.results]
 
     def where_fitting(self, rows: Rows) -> list[State]:
-        """As `in_all`; a result with another length there is what an operation keeps inside."""
+        """Place these records like `in_all`; a result of another length holds what an operation
+        keeps inside.
+        """
         states: list[State] = []
         for result in self.results:
             fits = rows.dim < result.ndim and result.shape[rows.dim] == rows.fold * self.count

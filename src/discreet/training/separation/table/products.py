@@ -92,7 +92,7 @@ def _require_lengths(
 
 
 def _product(letters: Mapping[str, str], result: str, added: str = "") -> Rule:
-    """Operands of fixed rank.
+    """Make the rule of a product whose operands have fixed ranks.
 
     Args:
         letters: of the operands, by name.
