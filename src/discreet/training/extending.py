@@ -239,19 +239,10 @@ def check_separation(
     if states is None:
         return False
     truth, draws = claim.outcome(claim.arguments)
+    if not truth:
+        raise _nothing_tried()
     for record in range(records):
-        trials = [claim.outcome(changed)[0] for changed in claim.changed_around(record)]
-        bearable = [trial for trial in trials if trial]
-        if not truth or not bearable:
-            raise ModelError(
-                expected="an operator that computes something of other records",
-                got="errors for all that were tried",
-                do=(
-                    "Pass arguments of several records that the operator can bear in the place of "
-                    "each other."
-                ),
-            )
-        for trial in bearable:
+        for trial in claim.outcomes_around(record):
             claim.compare(states, (truth, record), (trial, record), "when other records do")
     for order in () if draws else claim.orders():
         moved, _ = claim.outcome(claim.reordered(order))
@@ -260,6 +251,17 @@ def check_separation(
                 states, (truth, record), (moved, place), "when records are put in other places"
             )
     return any(isinstance(state, Rows) for state in states[: claim.results])
+
+
+def _nothing_tried() -> ModelError:
+    return ModelError(
+        expected="an operator that computes something of other records",
+        got="errors for all that were tried",
+        do=(
+            "Pass arguments of several records that the operator can bear in the place of each "
+            "other."
+        ),
+    )
 
 
 def _normalised(arguments: Sequence[Any], axes: Mapping[int, int], records: int) -> dict[int, int]:
@@ -343,6 +345,19 @@ class _Claim:
                 return [], False
             draws = not torch.equal(before, torch.get_rng_state())
         return [*results, *tensors_in(copies)], draws
+
+    def outcomes_around(self, record: int) -> list[list[Tensor]]:
+        """What comes out with other numbers in the place of all records but one, where the operator
+        bears them.
+
+        Raises:
+            ModelError: it bears none.
+        """
+        trials = [self.outcome(changed)[0] for changed in self.changed_around(record)]
+        bearable = [trial for trial in trials if trial]
+        if not bearable:
+            raise _nothing_tried()
+        return bearable
 
     def changed_around(self, record: int) -> Iterator[list[Any]]:
         """The arguments with other numbers in the place of all records but one: in one argument, or

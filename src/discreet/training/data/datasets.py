@@ -127,6 +127,10 @@ def _indices(subset: Subset[Any]) -> NDArray[np.int64]:
     return np.fromiter(map(int, indices), np.int64, len(indices))
 
 
+def _has_rows_in_memory(tensor: Tensor) -> bool:
+    return tensor.layout is strided and tensor.numel() > 0
+
+
 def _named(dataset: Any, numbers: NDArray[np.int64]) -> tuple[object, NDArray[np.int64]]:
     """Names of entries: equal for entries of two data sets whose rows begin in the same memory.
 
@@ -136,7 +140,7 @@ def _named(dataset: Any, numbers: NDArray[np.int64]) -> tuple[object, NDArray[np
     have the same row in tensor m: a_k(i) s_m = (b_k s_m - b_m s_k) + s_k a_m(i).
     """
     tensors = dataset.tensors if type(dataset) is TensorDataset else ()
-    if not tensors or not all(tensor.layout is strided and tensor.numel() for tensor in tensors):
+    if not tensors or not all(map(_has_rows_in_memory, tensors)):
         return id(dataset), numbers
     begins = [tensor.data_ptr() for tensor in tensors]
     strides = [tensor.stride(0) * tensor.element_size() for tensor in tensors]

@@ -292,22 +292,34 @@ class Doors(TorchFunctionMode):
             if not isinstance(out, Tensor) and not tensors_among(out):
                 self._refuse_secrets(func.__name__, args, named)
             return out
-        if kind is _Kind.KERNEL or kind is _Kind.INDEXED:
-            if kind is _Kind.KERNEL:
-                self._refuse_secrets(
-                    func.__name__, args, named, "is called by hand with records, and checks nothing"
-                )
-            else:
-                self._refuse_secrets(func.__name__, _lists_in(args[1]), {})
-            return self._called(func, args, named)
         if kind is _Kind.PYTHON:
             args, named = self._replaced(func, args, named)
             with self:
                 return opened(func)(*args, **named)
-        return self._watched(_name(func), func, args, named)
+        if kind is _Kind.WATCHED:
+            return self._watched(_name(func), func, args, named)
+        if kind is _Kind.KERNEL:
+            why = "is called by hand with records, and checks nothing"
+            self._refuse_secrets(func.__name__, args, named, why)
+        else:
+            self._refuse_secrets(func.__name__, _lists_in(args[1]), {})
+        return self._called(func, args, named)
 
     def _watched(self, name: str, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """A function that reads numbers itself."""
+        """Call a function that reads numbers itself, if it reads none of records."""
+        self._refuse_ways_out(name, args, kwargs)
+        if name in _CHECKS:
+            return self._checking(name, func, args, kwargs)
+        if name in MENDED:
+            return self._called(func, *MENDED[name](args, kwargs))
+        if name in ("tensor_split", "new", "new_tensor") or name.startswith("sparse"):
+            self._refuse_secrets(name, args[1:], kwargs)
+        elif not _gives_itself(name, args, kwargs):
+            self._refuse_secrets(name, args, kwargs)
+        return self._called(func, args, kwargs)
+
+    def _refuse_ways_out(self, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+        """Refuse functions through which numbers get to Python, or from there into tensors."""
         if name in _CALLS_BACK:
             self.proof.fail(f"{name} calls a function with numbers, where nobody looks")
         if name in _MAKES_TENSORS and not _is_plain(
@@ -321,23 +333,18 @@ class Doors(TorchFunctionMode):
                         f"{name} lets what records made leave for Python: it hands out memory "
                         "of the pass"
                     )
-        if name in _CHECKS:
-            classes = kwargs.get("num_classes", args[1] if len(args) > 1 else -1)
-            self.proof.reads_allowed = type(classes) is int and classes != -1
-            try:
-                return self._called(func, args, kwargs)
-            except Exception:
-                self.proof.note_error(name)  # which a record may have caused
-                raise
-            finally:
-                self.proof.reads_allowed = False
-        if name in MENDED:
-            return self._called(func, *MENDED[name](args, kwargs))
-        if name in ("tensor_split", "new", "new_tensor") or name.startswith("sparse"):
-            self._refuse_secrets(name, args[1:], kwargs)
-        elif not _gives_itself(name, args, kwargs):
-            self._refuse_secrets(name, args, kwargs)
-        return self._called(func, args, kwargs)
+
+    def _checking(self, name: str, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Call a function that checks numbers by looking, where it may."""
+        classes = kwargs.get("num_classes", args[1] if len(args) > 1 else -1)
+        self.proof.reads_allowed = type(classes) is int and classes != -1
+        try:
+            return self._called(func, args, kwargs)
+        except Exception:
+            self.proof.note_error(name)  # which a record may have caused
+            raise
+        finally:
+            self.proof.reads_allowed = False
 
     def _refuse_secrets(
         self,

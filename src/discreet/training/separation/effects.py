@@ -125,22 +125,18 @@ class Lookup:
             return FILLED
         if not operation.pointwise or not self.storages:
             return PUBLIC
-        contents = [_content(storage) for storage in self.storages]
-        alike = all(
-            content is not PUBLIC or not tensor.ndim
-            for content, tensor in zip(contents, self.tensors, strict=True)
-        )
-        if not alike:
+        pairs = list(zip(map(_content, self.storages), self.tensors, strict=True))
+        if any(content is PUBLIC and tensor.ndim for content, tensor in pairs):
             return PUBLIC
-        # Random numbers that meet themselves in other places, or are repeated, are no longer each
-        # drawn by itself.
-        noise = [
-            tensor
-            for content, tensor in zip(contents, self.tensors, strict=True)
-            if content is NOISE
-        ]
-        if not noise:
-            return FILLED
+        noise = [tensor for content, tensor in pairs if content is NOISE]
+        return self._content_with(noise) if noise else FILLED
+
+    def _content_with(self, noise: Sequence[Tensor]) -> Content:
+        """What comes of random numbers and numbers that are the same everywhere.
+
+        Random numbers that meet themselves in other places, or are repeated, are no longer each
+        drawn by itself.
+        """
         places = {(tensor.shape, tensor.stride(), tensor.storage_offset()) for tensor in noise}
         repeated = any(not _fits_into(tensor.shape, noise[0].shape) for tensor in self.tensors)
         return NOISE if len(places) == 1 and not repeated else PUBLIC

@@ -99,13 +99,20 @@ def _along(memory: Memory, start: int, size: int, reach: int, width: int, axis: 
         return _SOME
     if any(owner != index // inner % count for index, owner in enumerate(owners)):
         return _SOME
-    # Every record must be read at the same places of its own memory: a diagonal, for one, is not.
+    if not _at_the_same_places(memory, places, inner):
+        return _SOME
+    return Rows(axis, inner, size // (inner * count))
+
+
+def _at_the_same_places(memory: Memory, places: list[int], inner: int) -> bool:
+    """Whether every record is read at the same places of its own memory: a diagonal is not."""
+    step, count = memory.step, memory.count
     entries = [(place // (step * count), place % step) for place in places]
     for index, entry in enumerate(entries):
         of_first_record = index // (inner * count) * (inner * count) + index % inner
         if entry != entries[of_first_record]:
-            return _SOME
-    return Rows(axis, inner, size // (inner * count))
+            return False
+    return True
 
 
 @lru_cache(4096)

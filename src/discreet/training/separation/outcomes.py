@@ -4,7 +4,7 @@ table.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, final
 
 from torch import Tensor
@@ -24,13 +24,24 @@ from discreet.training.separation.states import (
     is_public,
     worst_of,
 )
-from discreet.training.separation.table.operands import INSIDE, Operands, Unknown, tensors_among
+from discreet.training.separation.table.operands import (
+    INSIDE,
+    Operands,
+    Rule,
+    Unknown,
+    tensors_among,
+)
 
 __all__ = ["Outcomes", "constants_before"]
 
 _HIDDEN = float("nan")  # in the place of a float
 _NOT_WRITTEN = Mixed.of("memory that was never written")
 _NOTHING: Mapping[int, Tensor] = {}
+
+
+def _storages(tensors: Iterable[Tensor]) -> list[Any]:
+    """The storages of all tensors that have one."""
+    return [storage for storage in map(storage_of, tensors) if storage is not None]
 
 
 @final
@@ -62,7 +73,7 @@ class Outcomes:
         inputs = tensors_among(dict(arguments))
         if states is None:
             states = {id(tensor): self._books.state(tensor) for tensor in inputs}
-        storages = [storage for storage in map(storage_of, inputs) if storage is not None]
+        storages = _storages(inputs)  # alive, so that no new one gets the number of one of them
         met = set(map(id, storages))
         results = tensors_among(out)
         new = [result for result in results if id(storage_of(result)) not in met]
@@ -132,7 +143,7 @@ class Outcomes:
         }
         worst = worst_of(known.values())
         if isinstance(worst, Rows) and operation.rule is not None:
-            return self._by_rule(operation, arguments, known, results, constants)
+            return self._by_rule(operation, operation.rule, arguments, known, results, constants)
         if operation.rule is None and not is_public(worst) and not operation.ignored:
             # Not even the shapes of its results are known to be public.
             self._fail(f"{operation.full_name} has no rule")
@@ -143,12 +154,12 @@ class Outcomes:
     def _by_rule(
         self,
         operation: Operation,
+        rule: Rule,
         arguments: Mapping[str, Any],
         states: Mapping[int, State],
         results: list[Tensor],
         constants: Mapping[int, Tensor],
     ) -> list[State]:
-        rule = operation.rule
         # Effects are remembered whatever floats there were: no rule of torch's own operations goes
         # by one.
         shown = {
@@ -159,7 +170,7 @@ class Outcomes:
             operation.name, operation.overload, shown, states, results, self._count, constants
         )
         try:
-            outcome = rule(operands) if rule is not None else PUBLIC
+            outcome: Any = rule(operands)
             self._assign(operands, states)
         except Unknown as reason:
             outcome = self._books.mixed(f"{operation.full_name}: {reason}")

@@ -14,7 +14,7 @@ What an operation did is remembered under everything that its rule could read (`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
 import torch
@@ -234,9 +234,8 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        return (
-            False  # nothing is compiled during a pass: this leaves out a wrapper around every call
-        )
+        # Nothing is compiled during a pass: this leaves out a wrapper around every call.
+        return False
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
@@ -244,32 +243,35 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         # This runs for every operation of every pass: it is written for speed.
         with no_functions():
             operation = OPERATIONS.get(func._op) or operation_of(func)  # noqa: SLF001
-            if (
-                operation.draws
-                and self.count > 1
-                and torch.default_generator.initial_seed() != self._seed
-            ):
-                self.fail("the loss seeds torch's generator")
+            if operation.draws:
+                self._refuse_another_seed()
             if operation.is_view and type(args[0]) in _PLAIN:
                 return self._viewed(func, operation, args, kwargs)
+            named = kwargs or {}
             lookup = Lookup(func._op)  # noqa: SLF001
-            number, meet = self._books.number, self._books.meet
-            try:
-                known = lookup.add(
-                    (*args, *kwargs, *kwargs.values()) if kwargs else args, number, meet
-                )
-            except (NotImplementedError, RuntimeError):  # sparse and the like have no storage
-                known = False
-            if not known:
-                return self._judged(func, operation, args, kwargs or {})
+            if not self._is_known(lookup, args, named):
+                return self._judged(func, operation, args, named)
             if not lookup.secret:
-                return self._public(func, operation, args, kwargs or {}, lookup)
+                return self._public(func, operation, args, named, lookup)
             effect = self._effects.by_key.get(tuple(lookup.key))
             if effect is not None and (
                 not effect.targets or effect.applies(lookup, self._books.made_here)
             ):
-                return self._repeated(func, operation, args, kwargs or {}, lookup, effect)
-            return self._learned(func, operation, args, kwargs or {}, lookup)
+                return self._repeated(func, operation, args, named, lookup, effect)
+            return self._learned(func, operation, args, named, lookup)
+
+    def _refuse_another_seed(self) -> None:
+        """Random numbers that others may know are not secret."""
+        if self.count > 1 and torch.default_generator.initial_seed() != self._seed:
+            self.fail("the loss seeds torch's generator")
+
+    def _is_known(self, lookup: Lookup, args: Any, kwargs: dict[str, Any]) -> bool:
+        """Enter all arguments into a key; whether they are of kinds that a key can tell apart."""
+        things = (*args, *kwargs, *kwargs.values()) if kwargs else args
+        try:
+            return lookup.add(things, self._books.number, self._books.meet)
+        except (NotImplementedError, RuntimeError):  # sparse and the like have no storage
+            return False
 
     def _viewed(
         self, func: Any, operation: Operation, args: Any, kwargs: dict[str, Any] | None
@@ -321,15 +323,14 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         inputs = tensors_among((args, kwargs))
         self._refuse_kinds(operation, inputs)
         states = {id(tensor): self.state(tensor) for tensor in inputs}
+        from_generator = any(
+            isinstance(argument, torch.Generator) for argument in (*args, *kwargs.values())
+        )
         if all(map(is_public, states.values())):
             lookup = Lookup(func)
-            lookup.secret_numbers = not any(
-                isinstance(argument, torch.Generator) for argument in (*args, *kwargs.values())
-            )
+            lookup.secret_numbers = not from_generator
             return self._public(func, operation, args, kwargs, lookup)
-        if self.count > 1 and any(
-            isinstance(argument, torch.Generator) for argument in (*args, *kwargs.values())
-        ):
+        if self.count > 1 and from_generator:
             self.fail(
                 f"{operation.full_name} draws for records from a generator of the user's own, "
                 "which others may know"
@@ -340,9 +341,8 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if out is not NotImplemented:
                 return out
         if operation.custom and operation.rule is None:
-            self.fail(
-                f"{operation.full_name} has no rule"
-            )  # before it runs: it may be written in Python
+            # Before it runs: it may be written in Python.
+            self.fail(f"{operation.full_name} has no rule")
         arguments = arguments_of(operation, args, kwargs)
         self._check_exits(operation, arguments, states)
         written = written_by(operation, arguments)
@@ -439,26 +439,35 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """The operation is known: run it, and put the marks that it left the first time."""
         if effect.targets and self._lent:
             self._refuse_writes(lookup.storages[target.place] for target in effect.targets)
-        try:
-            if operation.bounded is not None:
-                self._require_bounds(operation, args, kwargs)
-            out = func._op(*args, **kwargs) if kwargs else func._op(*args)  # noqa: SLF001
-        except Exception:
-            self._raised(operation, tensors_among((args, kwargs)))
-            raise
+        out = self._executed(func, operation, args, kwargs)
         simple = effect.simple
         if simple is not None and type(out) is Tensor and simple.fits(out):
-            out.untyped_storage()._separation = (self._books.number, simple.content, True)  # type: ignore[attr-defined]  # noqa: SLF001
+            mark = (self._books.number, simple.content, True)
+            out.untyped_storage()._separation = mark  # type: ignore[attr-defined]  # noqa: SLF001
             return out
         results = (out,) if type(out) is Tensor else tensors_among(out)
         if not effect.fits(results, lookup.storages):
             return self._outcomes.settle(operation, arguments_of(operation, args, kwargs), out)
+        self._mark(results, lookup, effect)
+        return out
+
+    def _executed(self, func: Any, operation: Operation, args: Any, kwargs: dict[str, Any]) -> Any:
+        try:
+            if operation.bounded is not None:
+                self._require_bounds(operation, args, kwargs)
+            return func._op(*args, **kwargs) if kwargs else func._op(*args)  # noqa: SLF001
+        except Exception:
+            self._raised(operation, tensors_among((args, kwargs)))
+            raise
+
+    def _mark(self, results: Sequence[Tensor], lookup: Lookup, effect: Effect) -> None:
+        """Put the marks that an operation left on its results and on what it wrote."""
         number = self._books.number
         for result, expected in zip(results, effect.results, strict=True):
             if expected is not None:
-                result.untyped_storage()._separation = (number, expected.content, True)  # type: ignore[attr-defined]  # noqa: SLF001
+                mark = (number, expected.content, True)
+                result.untyped_storage()._separation = mark  # type: ignore[attr-defined]  # noqa: SLF001
         for place, content in effect.writes:
             self._books.set(lookup.storages[place], content)
         for why in effect.reasons:
             self._books.tell(why)
-        return out

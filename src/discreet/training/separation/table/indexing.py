@@ -171,10 +171,9 @@ def _put(operands: Operands) -> State:
     """
     operands.require_known("self", "indices", "values")
     target, indices = operands["self"], operands["indices"]
-    masks = [index for index in indices if index is not None and index.dtype in _MASKS]
-    secret_masks = [mask for mask in masks if operands.rows(mask) is not None]
-    if secret_masks:
-        return _filled_where(operands, secret_masks[0])
+    mask = _secret_mask(operands, indices)
+    if mask is not None:
+        return _filled_where(operands, mask)
     of_target = operands.rows("self")
     if of_target is not None:
         return _put_into(operands, of_target)
@@ -188,6 +187,12 @@ def _put(operands: Operands) -> State:
     if operands["accumulate"]:
         return SUM  # the gradient of a public table
     raise Unknown("records in places that are not theirs")
+
+
+def _secret_mask(operands: Operands, indices: Sequence[Tensor | None]) -> Tensor | None:
+    """The first index that is a mask made of records."""
+    masks = [index for index in indices if index is not None and index.dtype in _MASKS]
+    return next((mask for mask in masks if operands.rows(mask) is not None), None)
 
 
 def _put_into(operands: Operands, rows: Rows) -> Rows:
