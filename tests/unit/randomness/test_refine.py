@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from discreet.errors import NumericsError
 from discreet.randomness import Purpose, Source, Stream, box_muller
 from discreet.randomness import refine as refine_module
-from discreet.randomness._enclosures import atanh, half_pi, minus_log, sine_cosine
+from discreet.randomness._enclosures import atanh, enclosed_sine_cosine, half_pi, minus_log
 from discreet.randomness.refine import refine
 from support.words import adversarial
 
@@ -104,7 +104,7 @@ def test_enclosures_hold_and_are_narrow(bits: int) -> None:
             f = int(rng.integers(0, 2**51))
             for end in (f, f + 1):
                 width = (4 << bits) >> 52
-                (s_lo, s_hi), (c_lo, c_hi) = sine_cosine(f, 52, bits)
+                (s_lo, s_hi), (c_lo, c_hi) = enclosed_sine_cosine(f, 52, bits)
                 b = mpmath.mpf(end) / 2**52 * mpmath.pi / 2
                 holds((s_lo, s_hi), mpmath.sin(b), width)
                 holds((c_lo, c_hi), mpmath.cos(b), 2 * width)
