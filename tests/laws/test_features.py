@@ -32,7 +32,7 @@ def integers(group: Group, vectors: NDArray[Any]) -> tuple[list[int], Fraction]:
     """The sum in whole numbers, and the spacing. As many records are announced for neighbours,
     since the number is public.
     """
-    sums = OuterSums(group, dimension=vectors.shape[1], records=5, place=("", 0, 0))
+    sums = OuterSums(group, dimension=vectors.shape[1], records=5, sample_id=("", 0, 0))
     sums.add(vectors)
     found = sums.integers()
     assert np.array_equal(found, np.trunc(found))

@@ -38,6 +38,8 @@ def save(owner: str, path: object, arrays: Mapping[str, NDArray[np.float64]]) ->
             not allow it.
     """
     place = checked_path(owner, path)
+
+    # Made in memory first, so that the file is written whole or not at all.
     content = io.BytesIO()
     np.savez(content, allow_pickle=False, **{_KIND: np.array(owner)}, **arrays)
 
@@ -49,8 +51,12 @@ def save(owner: str, path: object, arrays: Mapping[str, NDArray[np.float64]]) ->
 
     # The errors of `publish` speak of ledgers: here the parameter is named instead.
     except (LedgerExists, LedgerUnavailable) as wrong:
-        expected = "where nothing is yet, in a folder to write to"
-        raise ParameterError(owner=owner, name="path", expected=expected, got=wrong.got) from None
+        raise ParameterError(
+            owner=owner,
+            name="path",
+            expected="where nothing is yet, in a folder to write to",
+            got=wrong.got,
+        ) from None
 
 
 def load(owner: str, path: object, names: tuple[str, ...]) -> dict[str, NDArray[np.float64]]:

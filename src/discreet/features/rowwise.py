@@ -157,8 +157,12 @@ def check_plan(owner: str, plan: Plan, leaves: dict[str, int], rows: int) -> Non
     """Refuse a plan that is not one sample of these rows, before anything is charged."""
     sampler = check.instance(owner, "plan", plan, Plan).sampler
     if not isinstance(sampler, Sampler) or sampler.batches != 1 or sampler.owners is not None:
-        expected = "of one step and one batch, over records that are rows"
-        raise ParameterError(owner=owner, name="plan", expected=expected, got="another sampler")
+        raise ParameterError(
+            owner=owner,
+            name="plan",
+            expected="of one step and one batch, over records that are rows",
+            got="another sampler",
+        )
     if dict(plan.bound.dimensions) != leaves:
         raise ParameterError(
             owner=owner,
@@ -169,7 +173,9 @@ def check_plan(owner: str, plan: Plan, leaves: dict[str, int], rows: int) -> Non
 
     # The number of rows itself may be sensitive: the message names that of the plan only.
     if rows != sampler.records:
-        expected = f"one row for each of the {sampler.records} records that the plan names"
         raise ParameterError(
-            owner=owner, name="vectors", expected=expected, got="another number of rows"
+            owner=owner,
+            name="vectors",
+            expected=f"one row for each of the {sampler.records} records that the plan names",
+            got="another number of rows",
         )

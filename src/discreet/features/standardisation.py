@@ -261,11 +261,12 @@ def _groups(groups: Sequence[int] | NDArray[np.integer], dimension: int) -> NDAr
     numbers = np.asarray(groups)
     whole = numbers.shape == (dimension,) and numbers.dtype.kind in "iu"
     if not whole or not 0 <= numbers.min() <= numbers.max() < dimension:
-        expected = f"{dimension} whole numbers from 0 to {dimension - 1}, one for each coordinate"
         raise ParameterError(
             owner="standardise",
             name="groups",
-            expected=expected,
+            expected=(
+                f"{dimension} whole numbers from 0 to {dimension - 1}, one for each coordinate"
+            ),
             got=f"{numbers.dtype}, {numbers.shape}",
         )
     return numbers.astype(np.intp)

@@ -298,12 +298,14 @@ def _basis(basis: NDArray[Any], dimension: int) -> NDArray[Any]:
     elif kind == (2, "f") and shape[0] == dimension >= shape[1] > 0:
         _check_orthonormal("whiten", "basis", array)
         return array.astype(np.float64)
-    expected = (
-        f"a matrix of {dimension} rows with orthonormal columns, or different whole numbers from "
-        f"0 to {dimension - 1}"
-    )
     raise ParameterError(
-        owner="whiten", name="basis", expected=expected, got=f"{array.dtype}, shape {array.shape}"
+        owner="whiten",
+        name="basis",
+        expected=(
+            f"a matrix of {dimension} rows with orthonormal columns, or different whole numbers "
+            f"from 0 to {dimension - 1}"
+        ),
+        got=f"{array.dtype}, shape {array.shape}",
     )
 
 
@@ -313,7 +315,9 @@ def _check_orthonormal(owner: str, name: str, matrix: NDArray[Any]) -> None:
 
     # The comparison is false for NaN, which is refused too.
     if not error <= _ORTHONORMAL:
-        got = "columns whose products are off by more than 0.001"
         raise ParameterError(
-            owner=owner, name=name, expected="a matrix with orthonormal columns", got=got
+            owner=owner,
+            name=name,
+            expected="a matrix with orthonormal columns",
+            got="columns whose products are off by more than 0.001",
         )

@@ -66,14 +66,13 @@ def gamma(roundings: int, dtype: np.dtype[np.floating]) -> Fraction:
     """
     share = roundings * UNIT[dtype]
     if share >= Fraction(1, 2):
-        expected = (
-            f"few enough roundings that the bound stays below 1 (at most {1 / UNIT[dtype] / 2} in "
-            f"{dtype})"
-        )
         raise ParameterError(
             owner="gamma",
             name="roundings",
-            expected=expected,
+            expected=(
+                "few enough roundings that the bound stays below 1 (at most "
+                f"{1 / UNIT[dtype] / 2} in {dtype})"
+            ),
             got=str(roundings),
             do="Use smaller blocks.",
         )

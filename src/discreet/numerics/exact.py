@@ -107,12 +107,11 @@ class ExactSum:
             for name, d in dimensions.items()
         }
         if not named or not set(scales or {}) <= set(named):
-            got = f"{sorted(named)} and scales for {sorted(scales or {})}"
             raise ParameterError(
                 owner=owner,
                 name="dimensions",
                 expected="at least one leaf, and all that have a scale",
-                got=got,
+                got=f"{sorted(named)} and scales for {sorted(scales or {})}",
             )
         self._dimensions = named
         self._scales = {
@@ -206,9 +205,12 @@ class ExactSum:
             getattr(self, name) == getattr(partial, name) for name in attributes
         )
         if not alike or partial is self:
-            expected = "another sum with the same leaves, scales, clip norm and grid"
-            got = "itself" if partial is self else "a different one"
-            raise ParameterError(owner="ExactSum.merge", name="partial", expected=expected, got=got)
+            raise ParameterError(
+                owner="ExactSum.merge",
+                name="partial",
+                expected="another sum with the same leaves, scales, clip norm and grid",
+                got="itself" if partial is self else "a different one",
+            )
         self._refuse_torn()
         partial._refuse_torn()
         self._count(partial._records)
@@ -299,8 +301,14 @@ def _factor(clip_norm: float, grid: Grid, radius: int, scale: float) -> float:
     exact = Fraction(radius) / Fraction(clip_norm) / Fraction(scale) * (1 - _SLACK)
     factor = -up(-exact)
     if not 0.0 < factor < math.inf or Fraction(grid.spacing) * radius > Fraction(clip_norm):
-        expected = f"such that 1 / (scale * spacing), with spacing {grid.spacing!r}, is a float64"
-        raise ParameterError(owner="ExactSum", name="scales", expected=expected, got=repr(scale))
+        raise ParameterError(
+            owner="ExactSum",
+            name="scales",
+            expected=(
+                f"such that 1 / (scale * spacing), with spacing {grid.spacing!r}, is a float64"
+            ),
+            got=repr(scale),
+        )
     return factor
 
 
@@ -321,15 +329,17 @@ def _checked(
     rows = {name: as_rows(owner, f"leaves[{name!r}]", leaves[name]) for name in dimensions}
     for name, leaf in rows.items():
         if leaf.shape != (len(weight), dimensions[name]) or weight.shape[1] != 1:
-            expected = f"of shape (B, {dimensions[name]}), with weights of shape (B,)"
-
             # B itself is sensitive, and must not be told.
             count = "one" if leaf.shape[0] == len(weight) else "not one"
-            got = (
-                f"{leaf.shape[1]} numbers per record, and {count} row of {weight.shape[1]} "
-                "weights for each"
+            raise ParameterError(
+                owner=owner,
+                name=f"leaves[{name!r}]",
+                expected=f"of shape (B, {dimensions[name]}), with weights of shape (B,)",
+                got=(
+                    f"{leaf.shape[1]} numbers per record, and {count} row of {weight.shape[1]} "
+                    "weights for each"
+                ),
             )
-            raise ParameterError(owner=owner, name=f"leaves[{name!r}]", expected=expected, got=got)
     return rows, weight[:, 0].astype(np.float64)
 
 

@@ -90,10 +90,11 @@ class Grid:
         # Exactness wins over fineness.
         exponent = max(fine, exact)
         if not -900 < exponent < 900:
-            expected = "within a factor of 2^800 of 1"
-            got = f"noise_std {deviation!r}, clip_norm {clip!r}"
             raise ParameterError(
-                owner="Grid.for_noise", name="noise_std", expected=expected, got=got
+                owner="Grid.for_noise",
+                name="noise_std",
+                expected="within a factor of 2^800 of 1",
+                got=f"noise_std {deviation!r}, clip_norm {clip!r}",
             )
         return cls(math.ldexp(1.0, exponent))
 

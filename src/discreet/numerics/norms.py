@@ -158,11 +158,15 @@ def as_rows(owner: str, name: str, records: Records) -> Records:
     is_array = isinstance(records, np.ndarray)
     kinds = (np.float16, np.float32, np.float64)
     if not is_array or records.dtype not in kinds or records.ndim < 1:
-        got = f"{records.dtype}, {records.ndim} axes" if is_array else type(records).__name__
-        expected = (
-            "an array of float16, float32 or float64 with one record per entry of the first axis"
+        raise ParameterError(
+            owner=owner,
+            name=name,
+            expected=(
+                "an array of float16, float32 or float64 with one record per entry of the "
+                "first axis"
+            ),
+            got=f"{records.dtype}, {records.ndim} axes" if is_array else type(records).__name__,
         )
-        raise ParameterError(owner=owner, name=name, expected=expected, got=got)
 
     # A plain array: a mask would hide numbers from the norm.
     return np.asarray(records).reshape(len(records), math.prod(records.shape[1:]))

@@ -50,7 +50,7 @@ class FloatSum:
 
     Args:
         records: most records in a sample, or the limit whose overflow is charged to delta
-            (`sample_limit`); public.
+            (`overflow_probability`); public.
         microbatch: most records of one sum in `dtype`; equal to `records` if everything is summed
             in `dtype`; public.
         dtype: float32 or float64; public.
@@ -90,18 +90,24 @@ class FloatSum:
     def __post_init__(self) -> None:
         owner = "FloatSum"
         kind = binary(owner, self.dtype)
+
+        # Checked values take the place of what came in, such as an int for NumPy's.
         for name in ("records", "microbatch", "terms", "pieces", "joined"):
             object.__setattr__(self, name, check.whole(owner, name, getattr(self, name), least=1))
         if self.microbatch > self.records:
-            got = str(self.microbatch)
             raise ParameterError(
-                owner=owner, name="microbatch", expected=f"at most records={self.records}", got=got
+                owner=owner,
+                name="microbatch",
+                expected=f"at most records={self.records}",
+                got=str(self.microbatch),
             )
         spread = check.positive(owner, "spread", self.spread)
         if spread < 1.0:
-            expected = "at least 1: the sum of |a_t||b_t| is never below the norm"
             raise ParameterError(
-                owner=owner, name="spread", expected=expected, got=repr(self.spread)
+                owner=owner,
+                name="spread",
+                expected="at least 1: the sum of |a_t||b_t| is never below the norm",
+                got=repr(self.spread),
             )
         object.__setattr__(self, "dtype", kind)
         object.__setattr__(
@@ -141,20 +147,16 @@ class FloatSum:
         rounding += joining * (1 + within) * self._differing(self.joined)
 
         # H (2L - 1): the float64 sum is over all records of both neighbours.
-        rounding += across * (1 + within) * (1 + joining) * self._both_samples
+        rounding += across * (1 + within) * (1 + joining) * (2 * self.records - 1)
         return rounding * Fraction(self.spread) + self.records * Fraction(self.drift)
-
-    @property
-    def _both_samples(self) -> int:
-        """Records of both neighbours together: one of them lacks the record that differs."""
-        return 2 * self.records - 1
 
     def _differing(self, microbatches: int) -> int:
         """Count the records of both neighbours in sums of so many microbatches that may differ."""
+        # One of the neighbours lacks the record that differs.
         if self.changed_microbatches is None:
-            return self._both_samples
+            return 2 * self.records - 1
         places = self.microbatch * microbatches * self.changed_microbatches
-        return min(self._both_samples, 2 * places - 1)
+        return 2 * min(self.records, places) - 1
 
 
 def float_sum_sensitivity(
@@ -194,9 +196,11 @@ def float_sum_sensitivity(
     for part in parts:
         check.instance(owner, "how", part, FloatSum)
         if part.records != how.records:
-            expected = f"of the same sample, with records={how.records}"
             raise ParameterError(
-                owner=owner, name="further", expected=expected, got=str(part.records)
+                owner=owner,
+                name="further",
+                expected=f"of the same sample, with records={how.records}",
+                got=str(part.records),
             )
     check.instance(owner, "grid", grid, Grid)
     clip = Fraction(check.positive(owner, "clip_norm", clip_norm))

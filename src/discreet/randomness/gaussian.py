@@ -78,8 +78,11 @@ class _Reader:
 
         # Fewer words would leave sums without noise.
         if words.size != count:
-            expected = f"at most {words.size} words at once"
-            raise RandomnessMisuse(expected=expected, got=f"{count}", do="Read them in pieces.")
+            raise RandomnessMisuse(
+                expected=f"at most {words.size} words at once",
+                got=f"{count}",
+                do="Read them in pieces.",
+            )
         self._stream.fill(words, start, self._cursor)
         return words
 
@@ -267,6 +270,7 @@ def release(
     | `noise_std` above 2^32 spacings | `NumericsError`; the stream is unused |
     | a release beyond the range of float32 | infinite in a float32 `out` |
     | integers, float16, masked or not contiguous arrays | `ParameterError` |
+    | a stream that was used before | `RandomnessMisuse`; nothing is written |
 
     >>> from discreet.randomness import Source
     >>> grid = Grid.for_noise(noise_std=1.1, clip_norm=1.0)
@@ -283,11 +287,6 @@ def release(
         out: where the release goes: contiguous float32 or float64 of the same shape, may be `sums`
             itself; a new array of the type of `sums` if None.
         threads: how many threads may share the work; the release is the same.
-
-    Raises:
-        NumericsError: a sum is not finite or too large for the grid; nothing was written and the
-            stream is still unused.
-        RandomnessMisuse: the stream was used before.
     """
     target = (
         np.empty(sums.shape, sums.dtype) if out is None and isinstance(sums, np.ndarray) else out
@@ -480,17 +479,20 @@ def _flat(
     values = check.instance(owner, name, array, np.ndarray).view(np.ndarray)
     right = values.dtype.type in kinds and values.dtype.isnative and values.flags.c_contiguous
     if isinstance(array, np.ma.MaskedArray):
-        expected = "without a mask: what it hides would still be released"
         raise ParameterError(
             owner=owner,
             name=name,
-            expected=expected,
+            expected="without a mask: what it hides would still be released",
             got=type(array).__name__,
             do="Fill or drop what is masked.",
         )
     if right and (values.flags.writeable or not writable):
         return values.reshape(-1)
     names = " or ".join(kind.__name__ for kind in kinds)
-    expected = f"a contiguous{', writable' if writable else ''} array of {names}"
     flags = f"contiguous: {values.flags.c_contiguous}, writable: {values.flags.writeable}"
-    raise ParameterError(owner=owner, name=name, expected=expected, got=f"{values.dtype} ({flags})")
+    raise ParameterError(
+        owner=owner,
+        name=name,
+        expected=f"a contiguous{', writable' if writable else ''} array of {names}",
+        got=f"{values.dtype} ({flags})",
+    )

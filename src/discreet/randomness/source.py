@@ -149,18 +149,18 @@ class Stream:
         A cursor that one thread keeps for this stream makes reading on faster.
         """
         if out.dtype != np.uint64 or out.ndim != 1 or not out.flags.c_contiguous:
-            expected = "a contiguous array of uint64 with one axis"
             raise ParameterError(
                 owner="Stream.fill",
                 name="out",
-                expected=expected,
+                expected="a contiguous array of uint64 with one axis",
                 got=f"{out.dtype}, {out.ndim} axes",
             )
         start = check.whole("Stream.fill", "start", start, least=0)
         if start + out.size > _MOST_WORDS:
-            expected = f"at most {_MOST_WORDS} words from one stream"
             raise RandomnessMisuse(
-                expected=expected, got=f"position {start + out.size}", do="Take another stream."
+                expected=f"at most {_MOST_WORDS} words from one stream",
+                got=f"position {start + out.size}",
+                do="Take another stream.",
             )
         # Refuses a fork and a spent stream, also where the cursor holds a cipher already.
         self._reveal()
@@ -352,9 +352,10 @@ class Source:
         with self._lock:
             last = self._last.get((purpose, lane), -1)
             if step <= last:
-                expected = f"a step above {last} for {purpose.value}, lane {lane}"
                 raise RandomnessMisuse(
-                    expected=expected, got=f"step {step}", do="Its bits were given out already."
+                    expected=f"a step above {last} for {purpose.value}, lane {lane}",
+                    got=f"step {step}",
+                    do="Its bits were given out already.",
                 )
             self._last[purpose, lane] = step
 
@@ -386,6 +387,10 @@ def _entropy() -> bytes:
 
 def _checked_key(owner: str, name: str, key: object) -> bytes:
     if not isinstance(key, bytes) or len(key) != _KEY_BYTES:
-        got = f"{len(key)} bytes" if isinstance(key, bytes) else type(key).__name__
-        raise ParameterError(owner=owner, name=name, expected=f"{_KEY_BYTES} bytes", got=got)
+        raise ParameterError(
+            owner=owner,
+            name=name,
+            expected=f"{_KEY_BYTES} bytes",
+            got=(f"{len(key)} bytes" if isinstance(key, bytes) else type(key).__name__),
+        )
     return key
