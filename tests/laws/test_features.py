@@ -99,4 +99,6 @@ def test_p15_no_row_of_a_transformation_depends_on_another(vectors: Any, absent:
 @settings(deadline=None, max_examples=40)
 @given(arrays.arrays(np.float64, (3, 4), elements=NEAR_ONE))
 def test_what_a_basis_sees_and_does_not_see_is_as_long_as_the_row(vectors: Any) -> None:
-    assert np.allclose((_projected(vectors, TURN[:, :2]) ** 2).sum(1), (vectors**2).sum(1), atol=1e-5)
+    assert np.allclose(
+        (_projected(vectors, TURN[:, :2]) ** 2).sum(1), (vectors**2).sum(1), atol=1e-5
+    )

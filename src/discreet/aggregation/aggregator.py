@@ -149,19 +149,17 @@ class Aggregator:
     def partial(self, sample: Sample) -> PartialSums:
         """Make empty sums for records of this sample; several can be filled apart and merged."""
         session = self._session
-        sample_id = session.sample_id(sample)
 
         def slots(group: int, records: int, slots: int) -> NDArray[np.int64]:
             return below(session.slots_stream(sample, group), slots, records)
 
         # Only plans with slots draw them: a stream is given out once.
         in_slots = any(group.slots for group in session.bound.start)
-        piece = next(self._pieces)
         return PartialSums(
             session.bound,
             session.state,
-            sample_id=sample_id,
-            piece=piece,
+            sample_id=session.sample_id(sample),
+            piece=next(self._pieces),
             slots=slots if in_slots else None,
         )
 
@@ -234,6 +232,8 @@ def _rehearse(bound: Bound) -> None:
     PartialSums(
         bound, bound.initial_state, sample_id=("", 0, 0), slots=lambda *_: np.empty(0, np.int64)
     ).add([])
+
+    # Noise that the grid cannot hold.
     for group in bound.start:
         if group.private:
             grid_of(group).scale(group.noise_std)
@@ -270,8 +270,9 @@ def aggregate(
             got=f"{sampler.batches} batches",
         )
     # Before anything is charged: the sample is drawn by numbers of rows.
-    arrays = list(records.values()) if isinstance(records, Mapping) else [records]
-    sizes = {len(rows) for rows in arrays}
+    sizes = {
+        len(rows) for rows in (records.values() if isinstance(records, Mapping) else [records])
+    }
     if sizes != {sampler.records}:
         raise ParameterError(
             owner="aggregate",

@@ -31,6 +31,8 @@ class Release(Mapping[str, NDArray[np.float64]]):
     noise_std: Mapping[str, float]
     divisors: Mapping[str, float]
 
+    # A mapping of leaf names to noised sums; everything in it is public.
+
     def __getitem__(self, leaf: str) -> NDArray[np.float64]:
         return self.sums[leaf]
 

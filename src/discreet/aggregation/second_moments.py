@@ -331,11 +331,13 @@ def _only_group(plan: Plan) -> tuple[Group, int]:
     one_leaf = list(dimensions) == [SECOND_MOMENTS] and dimension * dimension == size
     flat = group.private and group.scales == (1.0,) and group.slots is None
     if len(groups) != 1 or not one_leaf or not flat or plan.bound.thresholds:
-        expected = f"of one leaf {SECOND_MOMENTS!r} with d*d numbers, clipped flat in one private"
         raise ParameterError(
             owner="SecondMoments",
             name="plan",
-            expected=f"{expected} group",
+            expected=(
+                f"of one leaf {SECOND_MOMENTS!r} with d*d numbers, clipped flat in one private "
+                "group"
+            ),
             got=f"{dimensions} in {len(groups)} groups",
         )
     return group, dimension

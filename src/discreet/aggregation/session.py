@@ -419,8 +419,9 @@ class Session:
         the sample has at most two microbatches that differ between neighbours (docs/proofs/sums.md,
         theorem 3).
         """
-        stream = self._source.stream(Purpose.ORDER, step=self.number(sample))
-        return permutation(stream, len(sample))
+        return permutation(
+            self._source.stream(Purpose.ORDER, step=self.number(sample)), len(sample)
+        )
 
     def places(self, sample: Sample, size: int, attempt: int = 0) -> tuple[NDArray[np.int64], int]:
         """Draw which record of the order stands where, in passes of `size` places; and a seed.

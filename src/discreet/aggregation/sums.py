@@ -195,8 +195,9 @@ class PartialSums:
             partial.records = 0
 
     def _is_of(self, bound: Bound, state: State, sample_id: SampleId) -> bool:
-        expected = (bound, dict(state), sample_id)
-        return (self._bound, dict(self._state), self._sample_id) == expected
+        return (self._bound, dict(self._state)) == (bound, dict(state)) and (
+            self._sample_id == sample_id
+        )
 
     def check_complete(self, bound: Bound, state: State, sample_id: SampleId, records: int) -> None:
         """Refuse sums that are not those of all records of this sample, at this state."""
@@ -355,9 +356,8 @@ def _stacked(
     for record in listed:
         _check_names(record, leaves)
 
-    stacked = {}
-    for leaf in leaves:
-        rows = [bare(record[leaf]).reshape(-1) for record in listed]
+    flat = {leaf: [bare(record[leaf]).reshape(-1) for record in listed] for leaf in leaves}
+    for leaf, rows in flat.items():
         if len({len(row) for row in rows}) > 1:
             raise ParameterError(
                 owner="records",
@@ -365,8 +365,9 @@ def _stacked(
                 expected="rows of one size",
                 got="rows of different sizes",
             )
-        stacked[leaf] = np.stack(rows) if rows else np.empty(0)
-    return stacked
+
+    # A sample without records has rows of no known size.
+    return {leaf: np.stack(rows) if rows else np.empty(0) for leaf, rows in flat.items()}
 
 
 def _check_names(columns: Mapping[str, Any], leaves: list[str]) -> None:

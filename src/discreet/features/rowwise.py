@@ -23,7 +23,7 @@ from discreet.numerics import l2_norms
 from discreet.plan import Plan
 from discreet.sampling import Sampler
 
-__all__ = ["as_vectors", "check_plan", "chunks", "own_product", "pieces", "unit_ball"]
+__all__ = ["as_vectors", "check_plan", "chunks", "own_product", "unit_ball"]
 
 # Numbers at a time.
 _CHUNK = 2**22
@@ -63,7 +63,7 @@ def unit_ball(vectors: NDArray[Any], *, radius: float = 1.0) -> NDArray[np.float
     rows = as_vectors(owner, vectors)
     least = 0.0 if radius == 0 else check.positive(owner, "radius", radius)
     result = np.empty_like(rows)
-    for part in chunks(rows):
+    for part in chunks(*rows.shape):
         norms_B = np.maximum(l2_norms(rows[part]), least)
 
         # Zeros stay zeros; a norm is infinite where a row is not finite, or too large.
@@ -95,8 +95,8 @@ def own_product(rows_BD: NDArray[np.floating], matrix: NDArray[np.float64]) -> N
     finite_B = np.isfinite(norms_B)
 
     # 2^exponent is above the norm, so the integers of a row have a norm below 2^26.
-    exponents_B = np.frexp(np.where(finite_B, norms_B, 1.0))[1]
-    exponents_B = np.maximum(exponents_B, _LEAST_EXPONENT)
+    powers_B = np.frexp(np.where(finite_B, norms_B, 1.0))[1]
+    exponents_B = np.maximum(powers_B, _LEAST_EXPONENT)
 
     # No row may raise, whatever it holds.
     with np.errstate(all="ignore"):
@@ -139,18 +139,11 @@ def as_vectors(
         return np.asarray(values, kind, order="C").reshape(len(values), size)
 
 
-def chunks(rows: NDArray[np.floating]) -> Iterator[slice]:
-    """Cut rows into pieces that need little memory."""
-    height = max(1, _CHUNK // rows.shape[1])
-    for start in range(0, len(rows), height):
-        yield slice(start, min(start + height, len(rows)))
-
-
-def pieces(indices: NDArray[np.int64], width: int) -> Iterator[NDArray[np.int64]]:
-    """Cut the records of a sample, of `width` numbers each, into pieces that need little memory."""
+def chunks(count: int, width: int) -> Iterator[slice]:
+    """Cut so many rows of `width` numbers each into pieces that need little memory."""
     height = max(1, _CHUNK // width)
-    for start in range(0, len(indices), height):
-        yield indices[start : start + height]
+    for start in range(0, count, height):
+        yield slice(start, min(start + height, count))
 
 
 def check_plan(owner: str, plan: Plan, leaves: dict[str, int], rows: int) -> None:

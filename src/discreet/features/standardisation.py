@@ -27,7 +27,7 @@ from discreet import _validate as check
 from discreet.aggregation import Aggregator
 from discreet.errors import ParameterError
 from discreet.features import _saved
-from discreet.features.rowwise import as_vectors, check_plan, chunks, pieces
+from discreet.features.rowwise import as_vectors, check_plan, chunks
 from discreet.ledger import Everything, Ledger
 from discreet.mechanisms import Gaussian, Groups
 from discreet.plan import Plan
@@ -89,7 +89,7 @@ class Standardisation:
         result = np.empty_like(rows)
 
         # Elementwise; what is not finite stays so, and no row may raise.
-        for part in chunks(rows):
+        for part in chunks(*rows.shape):
             with np.errstate(all="ignore"):
                 np.divide(rows[part] - self.mean, self.std, out=result[part], casting="same_kind")
         return result
@@ -198,8 +198,8 @@ def standardise(
     run = Aggregator(plan, ledger=ledger, source=source, label="features.standardise")
     (sample,) = run.samples()
     sums = run.partial(sample)
-    for batch in pieces(sample.indices, 2 * dimension):
-        sums.add({MOMENTS: _encoded(rows[batch], centre, spread)})
+    for part in chunks(len(sample), 2 * dimension):
+        sums.add({MOMENTS: _encoded(rows[sample.indices[part]], centre, spread)})
     released = run.release(sample, sums)
 
     # From here on everything is a function of the release and of public numbers. m and q of
@@ -213,9 +213,9 @@ def standardise(
     variance_G = np.bincount(group, variance_D) / size_G
 
     # The root of the noise on a shared variance: no coordinate is magnified on its strength.
-    lowest = np.sqrt(np.clip(noise / np.sqrt(size_G), _LEAST_FLOOR**2, 1.0))
-    lowest = lowest if least is None else least
-    std = np.maximum(np.sqrt(np.maximum(variance_G, 0.0)), lowest)[group]
+    floor_G = np.sqrt(np.clip(noise / np.sqrt(size_G), _LEAST_FLOOR**2, 1.0))
+    std_G = np.sqrt(np.maximum(variance_G, 0.0))
+    std = np.maximum(std_G, floor_G if least is None else least)[group]
     return Standardisation(mean=centre + spread * first, std=spread * std)
 
 
@@ -247,11 +247,13 @@ def _reference(
     except (TypeError, ValueError):
         centre = spread = np.zeros(1)
     if not (np.isfinite(centre).all() and np.isfinite(spread).all() and (spread > 0.0).all()):
-        expected = f"a finite mean and a standard deviation above 0, for all {dimension}"
         raise ParameterError(
             owner="standardise",
             name="reference",
-            expected=f"{expected} coordinates or for each",
+            expected=(
+                f"a finite mean and a standard deviation above 0, for all {dimension} coordinates "
+                "or for each"
+            ),
             got="something else",
         )
     return centre, spread

@@ -26,7 +26,7 @@ from discreet import _validate as check
 from discreet.aggregation.second_moments import SECOND_MOMENTS, SecondMoments, symmetrised
 from discreet.errors import ParameterError
 from discreet.features import _saved
-from discreet.features.rowwise import as_vectors, check_plan, chunks, own_product, pieces
+from discreet.features.rowwise import as_vectors, check_plan, chunks, own_product
 from discreet.ledger import Everything, Ledger
 from discreet.mechanisms import Gaussian, Groups
 from discreet.numerics import squared_norms
@@ -94,7 +94,7 @@ class Whitening:
         result = rows.copy()
 
         # No row may raise, whatever it holds.
-        for part in chunks(rows) if self.gains.size else ():
+        for part in chunks(*rows.shape) if self.gains.size else ():
             with np.errstate(all="ignore"):
                 along = own_product(rows[part], self.directions) * (self.gains - 1.0)
                 result[part] += own_product(along, self.directions.T).astype(rows.dtype)
@@ -209,8 +209,8 @@ def whiten(
 
     # The projection is each row's own, bit for bit: assumption A holds for what is summed.
     sums = run.partial(sample)
-    for batch in pieces(sample.indices, rows.shape[1]):
-        sums.add(_projected(rows[batch], subspace))
+    for part in chunks(len(sample), rows.shape[1]):
+        sums.add(_projected(rows[sample.indices[part]], subspace))
     released = run.release(sample, sums)
 
     # From here on everything is a function of the release and of public numbers.
@@ -262,15 +262,14 @@ def _projected(rows: NDArray[np.floating], basis: NDArray[Any] | None) -> NDArra
     whole rows, and costs nothing: together they are as long as the row. What is not finite
     contributes nothing.
     """
-    result = np.zeros((len(rows), (rows.shape[1] if basis is None else basis.shape[-1]) + 1))
+    # No row may raise, not even a signalling NaN that is cast. Certified norms are a little above the
+    # truth, so their difference may be below 0.
     with np.errstate(all="ignore"):
         if basis is None:
-            result[:, :-1] = rows
-            return result
+            return np.hstack([rows, np.zeros((len(rows), 1))])
         inside = rows[:, basis] if basis.ndim == 1 else own_product(rows, basis)
-        result[:, :-1] = inside
-        result[:, -1] = np.sqrt(np.maximum(squared_norms(rows) - squared_norms(inside), 0.0))
-    return result
+        length = np.sqrt(np.maximum(squared_norms(rows) - squared_norms(inside), 0.0))
+        return np.hstack([inside, length[:, np.newaxis]])
 
 
 def _whole(

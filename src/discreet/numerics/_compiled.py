@@ -154,8 +154,9 @@ def _kernels(dtype: np.dtype[np.floating]) -> _Kernels | None:
     rows = types.Array(number, 2, "C", readonly=True)
     floats, indices = types.Array(types.float64, 1, "C"), types.Array(types.intp, 1, "C")
     norms = njit(types.void(rows, floats), nogil=True, error_model="numpy")(_sums_of_squares)
-    signature = types.void(rows, floats, indices, floats, floats)
-    sums = njit(signature, nogil=True, error_model="numpy")(_add_units)
+    sums = njit(types.void(rows, floats, indices, floats, floats), nogil=True, error_model="numpy")(
+        _add_units
+    )
     _check(dtype, norms, sums)
     return norms, sums
 

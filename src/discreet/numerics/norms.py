@@ -116,13 +116,11 @@ class NormError:
         """
         wide = np.asarray(computed, np.float64)
 
-        # The sum and the product may each round down: one step up after each.
+        # The sum and the product may each round down: one step up after each. The comparison is
+        # false for NaN. Whatever the caller has set, no record may raise.
         with np.errstate(all="ignore"):
-            least = np.nextafter(wide + self.absolute, math.inf)
-            high = np.nextafter(least * self.factor, math.inf)
-
-        # The comparison is false for NaN.
-        return np.where(wide >= 0.0, high, math.inf)
+            high = np.nextafter(wide + self.absolute, math.inf) * self.factor
+            return np.where(wide >= 0.0, np.nextafter(high, math.inf), math.inf)
 
 
 def norm_error(dtype: DTypeLike, dimension: int, block: int) -> NormError:

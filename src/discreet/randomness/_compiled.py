@@ -178,8 +178,9 @@ def candidates(
 def _add(
     words: NDArray[np.uint64], scale: float, integers: NDArray[np.float64]
 ) -> NDArray[np.intp]:
-    limit = box_muller.threshold(scale)
-    undecided: NDArray[np.intp] = _compiled_walk(words, scale, limit, integers)
+    undecided: NDArray[np.intp] = _compiled_walk(
+        words, scale, box_muller.threshold(scale), integers
+    )
     return undecided
 
 

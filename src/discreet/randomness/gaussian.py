@@ -220,8 +220,9 @@ class GaussianNoise:
         # The fast path adds nothing for a pair that it cannot decide (noise.md, section 3).
         for pair in self._adder(words, self.scale, integers):
             positions = slice(2 * pair, 2 * pair + 2)
-            numbers = refine(self._stream, first + int(pair), words[positions], self.scale)
-            integers[positions] += numbers
+            integers[positions] += refine(
+                self._stream, first + int(pair), words[positions], self.scale
+            )
 
     def _advance(self, count: int) -> int:
         """Give out the next positions: whatever happens afterwards, nobody gets them again."""
@@ -376,10 +377,9 @@ def _fitting(grid: Grid, values: _Numbers, target: _Numbers) -> tuple[_Numbers, 
     if values.size:
         grid.integers(np.array([np.minimum.reduce(values), np.maximum.reduce(values)]))
 
-    same_place = values.ctypes.data == target.ctypes.data and values.dtype == target.dtype
-    if not same_place and np.may_share_memory(values, target):
-        return values.copy(), target
-    return values, target
+    if values.ctypes.data == target.ctypes.data and values.dtype == target.dtype:
+        return values, target
+    return values.copy() if np.may_share_memory(values, target) else values, target
 
 
 def _views(

@@ -130,9 +130,11 @@ class Stream:
         """
         with _first_use:
             if self._touched or self._purpose is not purpose:
-                expected = f"an unused stream of the purpose {purpose.value}, as Source.stream"
                 raise RandomnessMisuse(
-                    expected=f"{expected} gives it",
+                    expected=(
+                        f"an unused stream of the purpose {purpose.value}, as Source.stream gives "
+                        "it"
+                    ),
                     got=(
                         "a stream that was claimed or read before, of another purpose, or derived "
                         "from another"

@@ -78,7 +78,10 @@ def test_a_record_that_is_too_long_is_clipped_by_itself() -> None:
     """A sum that is clipped, and not each record, would let one record take all of it."""
     partial = sums()
     partial.add(
-        [{"a": np.array([30.0, 40.0]), "b": [0.5]}, {"a": np.array([0.1, 0.2]), "b": [5.0]}]
+        [
+            {"a": np.array([30.0, 40.0]), "b": np.array([0.5])},
+            {"a": np.array([0.1, 0.2]), "b": np.array([5.0])},
+        ]
     )
     assert totals(partial) == pytest.approx([0.7, 1.0, 1.5], abs=1e-4)
 
