@@ -39,7 +39,7 @@ def averages(records: dict[str, Any], leaves: dict[str, int]) -> dict[str, np.nd
     found = {}
     for leaf, size in leaves.items():
         bound = Gaussian(CLIP, 1.0).bind({leaf: size})
-        sums = PartialSums(bound, bound.initial_state, place=("law", 0, 0))
+        sums = PartialSums(bound, bound.initial_state, sample_id=("law", 0, 0))
         sums.add({leaf: records[leaf]})
         (group,) = bound.start
         found[leaf] = sums.integers(group) * grid_of(group).spacing / BATCH

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from discreet.aggregation.second_moments import OuterSums
 from discreet.features import Standardisation, Whitening, unit_ball
 from discreet.features.standardisation import _encoded
-from discreet.features.whitening import _seen
+from discreet.features.whitening import _projected
 from discreet.mechanisms import Group
 from support.second_moments import plan
 
@@ -32,7 +32,7 @@ def integers(group: Group, vectors: NDArray[Any]) -> tuple[list[int], Fraction]:
     """The sum in whole numbers, and the spacing. As many records are announced for neighbours,
     since the number is public.
     """
-    sums = OuterSums(group, dimension=vectors.shape[1], records=5, place=("", 0, 0))
+    sums = OuterSums(group, dimension=vectors.shape[1], records=5, sample_id=("", 0, 0))
     sums.add(vectors)
     found = sums.integers()
     assert np.array_equal(found, np.trunc(found))
@@ -88,8 +88,8 @@ def test_p15_no_row_of_a_transformation_depends_on_another(vectors: Any, absent:
         scale,
         unit_ball,
         lambda rows: _encoded(rows, centre, spread),
-        lambda rows: _seen(rows, TURN[:, :3]),
-        lambda rows: _seen(rows, np.array([2, 0])),
+        lambda rows: _projected(rows, TURN[:, :3]),
+        lambda rows: _projected(rows, np.array([2, 0])),
     ):
         assert np.array_equal(
             np.delete(change(vectors), absent, axis=0), change(others), equal_nan=True
@@ -99,4 +99,6 @@ def test_p15_no_row_of_a_transformation_depends_on_another(vectors: Any, absent:
 @settings(deadline=None, max_examples=40)
 @given(arrays.arrays(np.float64, (3, 4), elements=NEAR_ONE))
 def test_what_a_basis_sees_and_does_not_see_is_as_long_as_the_row(vectors: Any) -> None:
-    assert np.allclose((_seen(vectors, TURN[:, :2]) ** 2).sum(1), (vectors**2).sum(1), atol=1e-5)
+    assert np.allclose(
+        (_projected(vectors, TURN[:, :2]) ** 2).sum(1), (vectors**2).sum(1), atol=1e-5
+    )

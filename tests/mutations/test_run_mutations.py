@@ -74,9 +74,10 @@ def what_was_lost_is_taken_again_without_a_word(monkeypatch: pytest.MonkeyPatch)
     right = session.Session._admitted
 
     def wrong(
-        self: session.Session, steps: int, continues: int | None, *, until_budget: bool, lost: str
-    ) -> int:
-        return right(self, steps, continues, until_budget=until_budget, lost=lost or "unknown")
+        self: session.Session, steps: int, *, until_budget: bool, lost: str, resumed: bool
+    ) -> tuple[int, int | None]:
+        lost = lost or "unknown"
+        return right(self, steps, until_budget=until_budget, lost=lost, resumed=resumed)
 
     monkeypatch.setattr(session.Session, "_admitted", wrong)
 

@@ -1,7 +1,7 @@
 """The NumPy engine: one charge, one sample, one noised release, step after step.
 
-    plan -> ledger (charged, durable) -> sample -> records -> clipped sums -> noise -> release ->
-    next state
+    plan -> ledger (charged, durable) -> sample -> records
+         -> clipped sums -> noise -> release -> next state
 
 It serves any iterative procedure whose records are arrays (k-means, logistic regression, federated
 averaging), and is the reference for engines that compute their clipped sums elsewhere.
@@ -35,11 +35,19 @@ class Aggregator:
     """Executes a plan on records that the caller computes.
 
     Guarantee: what `release` returns is post-processing of the Gaussian queries that the ledger was
-        charged with before the
-    sample was drawn: integer sums whose sensitivity is checked record by record, exact noise,
-    numerics `exact`. This holds if a record's arrays are computed from that record and from
-    released values alone, bit for bit (docs/proofs/sums.md,
-    assumption A: a matrix product may round a record otherwise in a batch of another size).
+    charged with before the sample was drawn: integer sums whose sensitivity is checked record by
+    record, exact noise, numerics `exact`. This holds if a record's arrays are computed from that
+    record and from released values alone, bit for bit (docs/proofs/sums.md, assumption A: a matrix
+    product may round a record otherwise in a batch of another size).
+
+    | case | what happens |
+    |---|---|
+    | an empty sample | noise alone is released, and charged; pass empty arrays |
+    | NaN, an infinity or a masked number in a record | zeros, in each group that holds one |
+    | a record above the clip norm | it is clipped |
+    | not as many rows as were drawn | `SampleMisuse`; the sample can still be released |
+    | a second release, or another run's sample | `SampleMisuse` |
+    | noise_multiplier 0, infinite or NaN | refused by the mechanism: `ParameterError` |
 
     Args:
         plan: with leaves (see `Plan.for_leaves`).
@@ -54,7 +62,8 @@ class Aggregator:
     >>> from discreet.ledger.events import Everything
     >>> from discreet.mechanisms import Gaussian
     >>> from discreet.sampling import Sampler
-    >>> plan = Plan(sampler=Sampler(Everything(), records=1_000, steps=1), mechanism=Gaussian(1.0, 2.0), leaves={"x": 3})
+    >>> sampler = Sampler(Everything(), records=1_000, steps=1)
+    >>> plan = Plan(sampler=sampler, mechanism=Gaussian(1.0, 2.0), leaves={"x": 3})
     >>> run = Aggregator(plan, ledger=Ledger.in_memory())
     >>> for sample in run.samples():
     ...     released = run.release(sample, {"x": np.full((len(sample), 3), 0.1)})
@@ -80,22 +89,24 @@ class Aggregator:
             parameters=parameters,
         )
         _rehearse(self._session.bound)
+
+        # Numbers of partial sums, so that a copy of them does not merge a second time.
         self._pieces = itertools.count()
         self._lock = threading.Lock()
 
     @property
     def plan(self) -> Plan:
-        """What is executed."""
+        """The plan that is executed."""
         return self._session.plan
 
     @property
     def sampler(self) -> Sampler:
-        """Of the plan."""
+        """The sampler of the plan."""
         return self._session.sampler
 
     @property
     def state(self) -> State:
-        """Thresholds of adaptive groups after the last release; public."""
+        """The thresholds of adaptive groups after the last release; public."""
         return self._session.state
 
     def samples(
@@ -106,8 +117,9 @@ class Aggregator:
         until_budget: bool = False,
         lost: str = "",
     ) -> Iterator[Sample]:
-        """The plan's samples, each charged before it is drawn; release each before taking the next.
-        Once for each run.
+        """Draw the plan's samples, each charged before it is drawn. Once for each run.
+
+        Release each before taking the next.
 
         Args:
             start: first step, for a run that is resumed. Steps that ran before are in the ledger
@@ -124,8 +136,9 @@ class Aggregator:
         return self._session.samples(start, state, until_budget=until_budget, lost=lost)
 
     def stop(self, reason: str) -> None:
-        """Declare that the loop ends early for a public reason: what was taken counts, not all that
-        was planned.
+        """Declare that the loop ends early for a public reason.
+
+        Then what was taken counts, not all that was planned.
 
         Args:
             reason: one that owes nothing to what was released; it stands in the guarantee, in your
@@ -134,20 +147,19 @@ class Aggregator:
         self._session.stop(reason)
 
     def partial(self, sample: Sample) -> PartialSums:
-        """Empty sums for records of this sample; several can be filled apart and merged."""
+        """Make empty sums for records of this sample; several can be filled apart and merged."""
         session = self._session
-        place = session.place(sample)
 
         def slots(group: int, records: int, slots: int) -> NDArray[np.int64]:
             return below(session.slots_stream(sample, group), slots, records)
 
+        # Only plans with slots draw them: a stream is given out once.
         in_slots = any(group.slots for group in session.bound.start)
-        piece = next(self._pieces)
         return PartialSums(
             session.bound,
             session.state,
-            place=place,
-            piece=piece,
+            sample_id=session.sample_id(sample),
+            piece=next(self._pieces),
             slots=slots if in_slots else None,
         )
 
@@ -175,7 +187,7 @@ class Aggregator:
     def _released(self, sample: Sample, sums: PartialSums) -> Release:
         session = self._session
         groups = session.groups()
-        terms = session.bound, session.state, session.place(sample), len(sample)
+        terms = session.bound, session.state, session.sample_id(sample), len(sample)
         sums.check_complete(*terms)
         held = [_held(sums, group) for group in groups]
         sums.check_complete(*terms)  # again: what another thread added meanwhile may be in them
@@ -216,10 +228,12 @@ def _held(sums: PartialSums, group: Group) -> NDArray[np.float64]:
 
 
 def _rehearse(bound: Bound) -> None:
-    """Sums of no records: whatever is out of range is refused here, before anything is charged."""
+    """Add up no records: whatever is out of range is refused here, before anything is charged."""
     PartialSums(
-        bound, bound.initial_state, place=("", 0, 0), slots=lambda *_: np.empty(0, np.int64)
+        bound, bound.initial_state, sample_id=("", 0, 0), slots=lambda *_: np.empty(0, np.int64)
     ).add([])
+
+    # Noise that the grid cannot hold.
     for group in bound.start:
         if group.private:
             grid_of(group).scale(group.noise_std)
@@ -233,7 +247,10 @@ def aggregate(
     source: Source | None = None,
     label: str | None = None,
 ) -> Release:
-    """One release from a whole data set: for plans of one step.
+    """Make one release from a whole data set: for plans of one step.
+
+    Edge cases are those of `Aggregator`. Another number of rows than the plan's records is a
+    `ParameterError`, before anything is charged.
 
     Args:
         records: one row for each record of the data set; the sample is drawn from them. Sensitive.
@@ -246,21 +263,25 @@ def aggregate(
     run = Aggregator(plan, ledger=ledger, source=source, label=label)
     sampler = run.sampler
     if sampler.batches != 1 or sampler.owners is not None:
-        expected = "of one step and one batch, over records that are rows"
         raise ParameterError(
-            owner="aggregate", name="plan", expected=expected, got=f"{sampler.batches} batches"
+            owner="aggregate",
+            name="plan",
+            expected="of one step and one batch, over records that are rows",
+            got=f"{sampler.batches} batches",
         )
-    sizes = (
-        {len(rows) for rows in records.values()} if isinstance(records, Mapping) else {len(records)}
-    )
+    # Before anything is charged: the sample is drawn by numbers of rows.
+    sizes = {
+        len(rows) for rows in (records.values() if isinstance(records, Mapping) else [records])
+    }
     if sizes != {sampler.records}:
-        expected = f"one row for each of the {sampler.records} records that the plan names"
         raise ParameterError(
-            owner="aggregate", name="records", expected=expected, got="another number of rows"
+            owner="aggregate",
+            name="records",
+            expected=f"one row for each of the {sampler.records} records that the plan names",
+            got="another number of rows",
         )
     (sample,) = run.samples()
     if isinstance(records, Mapping):
-        return run.release(
-            sample, {leaf: bare(rows)[sample.indices] for leaf, rows in records.items()}
-        )
+        drawn = {leaf: bare(rows)[sample.indices] for leaf, rows in records.items()}
+        return run.release(sample, drawn)
     return run.release(sample, [records[index] for index in sample.indices])

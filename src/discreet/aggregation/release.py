@@ -16,7 +16,7 @@ class Release(Mapping[str, NDArray[np.float64]]):
     """Noised sums by leaf. Whatever is computed from them costs nothing more.
 
     Args:
-        step, batch: place in the run.
+        step, batch: of the sample in the run.
         sums: the noised sum of each leaf, in the leaf's own unit, as one axis of its dimension:
             were it the shape that records had, an empty sample, which has no records to tell it,
             would show.
@@ -31,6 +31,8 @@ class Release(Mapping[str, NDArray[np.float64]]):
     noise_std: Mapping[str, float]
     divisors: Mapping[str, float]
 
+    # A mapping of leaf names to noised sums; everything in it is public.
+
     def __getitem__(self, leaf: str) -> NDArray[np.float64]:
         return self.sums[leaf]
 
@@ -41,5 +43,5 @@ class Release(Mapping[str, NDArray[np.float64]]):
         return len(self.sums)
 
     def mean(self, leaf: str) -> NDArray[np.float64]:
-        """The sum over the public divisor."""
+        """Divide the sum by the public divisor."""
         return self.sums[leaf] / self.divisors[leaf]

@@ -1,11 +1,10 @@
-"""What every engine shares: one plan executed once on one ledger, with samples that are charged
-before they are drawn.
+"""What every engine shares: one plan executed once on one ledger.
 
-    plan -> ledger (charged, durable) -> sample -> [the engine: clipped sums] -> noise of its own
-    stream -> spent -> next state
+    plan -> ledger (charged, durable) -> sample -> [the engine: clipped sums]
+         -> spent -> noise of its own stream -> next state
 
-A session knows nothing of arrays or tensors: how clipped sums are computed is the business of the
-    engine that holds it.
+Samples are charged before they are drawn. A session knows nothing of arrays or tensors: how clipped
+sums are computed is the business of the engine that holds it.
 """
 
 from __future__ import annotations
@@ -18,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet import _validate as check
-from discreet.aggregation.sums import Place
-from discreet.errors import BudgetExceeded, LedgerMisuse, ParameterError, SampleMisuse
+from discreet.aggregation.ledgers import check_terms
+from discreet.aggregation.sums import SampleId
+from discreet.errors import BudgetExceeded, ParameterError, SampleMisuse
 from discreet.ledger import Ledger, Rule, Run, RunInfo, Snapshot
 from discreet.ledger._provenance import script_name
 from discreet.mechanisms import Array, Bound, Group, State
@@ -32,12 +32,12 @@ from discreet.units import Numerics, Parameters
 
 __all__ = ["Session"]
 
-_OWNER = "a run"  # in errors: users know the engine, not the session that it holds
+# In errors: users know the engine, not the session that it holds.
+_OWNER = "a run"
 
 
 class Session:
-    """One run of a plan: its ledger, its source, its samples and its state. One pass, then it is
-    over.
+    """One run of a plan: its ledger, its source, its samples and its state.
 
     Guarantee: every sample that `samples` yields was charged before it was drawn; no two samples,
     groups or purposes share random bits; the state is a function of released values. That the sums
@@ -47,6 +47,14 @@ class Session:
     An engine, for each sample: `check_issued`, clipped sums for `groups()`, then, as one, `spend`,
     noise from `noise_stream`, `update`. It holds a lock of its own where several threads may
     release.
+
+    | case | what happens |
+    |---|---|
+    | a second pass over `samples` | `SampleMisuse` |
+    | a step that does not fit a budget | `BudgetExceeded`; nothing is charged |
+    | the same, with `until_budget` | as many steps as fit, possibly none |
+    | a plan with groups without noise, on a ledger with a budget | `BudgetExceeded` |
+    | a sample of another run, or one that was spent | `SampleMisuse` |
 
     Args:
         plan: with leaves (see `Plan.for_leaves`).
@@ -61,7 +69,8 @@ class Session:
 
     >>> from discreet.ledger.events import Poisson
     >>> from discreet.mechanisms import Gaussian
-    >>> plan = Plan(sampler=Sampler(Poisson(0.5), records=9, steps=2), mechanism=Gaussian(1.0, 2.0), leaves={"x": 3})
+    >>> sampler = Sampler(Poisson(0.5), records=9, steps=2)
+    >>> plan = Plan(sampler=sampler, mechanism=Gaussian(1.0, 2.0), leaves={"x": 3})
     >>> session = Session(plan, ledger=Ledger.in_memory(), numerics=Numerics.EXACT)
     >>> for sample in session.samples():
     ...     session.spend(sample)
@@ -98,20 +107,16 @@ class Session:
     ) -> None:
         self._plan = check.instance(_OWNER, "plan", plan, Plan)
         if not isinstance(plan.sampler, Sampler):
-            expected = "a plan with a number of records, from which samples are drawn"
             raise ParameterError(
-                owner=_OWNER, name="plan", expected=expected, got="a schedule", do="Give `records`."
+                owner=_OWNER,
+                name="plan",
+                expected="a plan with a number of records, from which samples are drawn",
+                got="a schedule",
+                do="Give `records`.",
             )
         self._bound = plan.bound
         self._sampler = plan.sampler
         self._ledger = check.instance(_OWNER, "ledger", ledger, Ledger)
-        terms = ledger.terms
-        if not plan.private and terms is not None and terms.epsilon is not None:
-            raise BudgetExceeded(
-                expected="a private plan on a ledger with a budget",
-                got=f"groups without noise: {', '.join(plan.open_groups())}",
-                do="No budget covers them. Run a baseline on another ledger, without a budget.",
-            )
         self._source = (
             Source.system() if source is None else check.instance(_OWNER, "source", source, Source)
         )
@@ -120,42 +125,34 @@ class Session:
             script_name() if label is None else check.label(_OWNER, "label", label, empty=True)
         )
         self._parameters = check.instance(_OWNER, "parameters", parameters, Parameters)
-        if parameters is Parameters.CHOSEN_FROM_OUTPUTS and (
-            terms is None or terms.rule is Rule.LIST
-        ):
-            raise LedgerMisuse(
-                expected="a filter or an odometer, for a run that is chosen from outputs",
-                got="a ledger for what its first run plans"
-                if terms is None
-                else "a ledger that is held to a list",
-                do=(
-                    "Open it with budget=dp.Filter(epsilon=..., delta=...) or "
-                    "dp.Odometer(delta=...) before its first run."
-                ),
-            )
+        check_terms(plan, ledger, parameters)
         self._state = self._bound.initial_state
+
+        # Public, and like no other run's: it tells the samples of runs apart.
         self._name = secrets.token_hex(16)
         self._draw: object = None
         self._run: Run | None = None
         self._planned = 0
         self._lock = threading.Lock()
-        self._info()  # refuses what could not be accounted for, before anything is charged
+
+        # Refuses what could not be accounted for, before anything is charged.
+        self._info()
 
     # --- what is executed ---
 
     @property
     def plan(self) -> Plan:
-        """What is executed."""
+        """The plan that is executed."""
         return self._plan
 
     @property
     def ledger(self) -> Ledger:
-        """What is charged."""
+        """The ledger that is charged."""
         return self._ledger
 
     @property
     def sampler(self) -> Sampler:
-        """Of the plan."""
+        """The sampler of the plan."""
         return self._sampler
 
     @property
@@ -165,7 +162,7 @@ class Session:
 
     @property
     def state(self) -> State:
-        """Thresholds of adaptive groups after the last release; public."""
+        """The thresholds of adaptive groups after the last release; public."""
         return self._state
 
     @property
@@ -174,7 +171,7 @@ class Session:
         return self._planned
 
     def groups(self) -> tuple[Group, ...]:
-        """The groups of the present state. The number of a group is its lane."""
+        """Give the groups of the present state. The number of a group is its lane."""
         return self._bound.groups(self._state)
 
     # --- samples ---
@@ -187,11 +184,10 @@ class Session:
         until_budget: bool = False,
         lost: str = "",
     ) -> Generator[Sample]:
-        """The plan's samples, each charged before it is drawn; release each before taking the next.
-        Once for each run.
+        """Draw the plan's samples, each charged before it is drawn. Once for each run.
 
-        The run commits to all of its steps before the first; under a list all of them count,
-        whenever the loop ends.
+        Release each before taking the next. The run commits to all of its steps before the first;
+        under a list all of them count, whenever the loop ends.
 
         Args:
             start: first step, for a run that is resumed: it takes the place of the run before,
@@ -208,28 +204,37 @@ class Session:
         """
         start = check.whole(_OWNER, "start", start, least=0)
         lost = check.label(_OWNER, "lost", lost, empty=True)
-        self._refuse_second_pass()  # before the ledger is asked, which would refuse it in other words
+
+        # Before the ledger is asked, which would refuse a second pass in other words.
+        self._refuse_second_pass()
         before = self._state if state is None else self._checked(state)
-        snapshot = self._ledger.snapshot()
-        if until_budget and snapshot.terms is None:
-            expected, got = "False on a ledger that nothing limits yet", "True"
-            do = "Open the ledger with budget=Budget(...)."
+        if until_budget and self._ledger.terms is None:
             raise ParameterError(
-                owner=_OWNER, name="until_budget", expected=expected, got=got, do=do
+                owner=_OWNER,
+                name="until_budget",
+                expected="False on a ledger that nothing limits yet",
+                got="True",
+                do="Open the ledger with budget=Budget(...).",
             )
-        continues = self._interrupted(snapshot) if start or lost else None
-        steps = self.plan.steps - start
-        if self.plan.queries() and steps > 0:
-            if until_budget and continues is None and self._fitting(steps, None) < steps:
-                continues = self._interrupted(snapshot)  # only where there is no room beside it
-            steps = self._admitted(steps, continues, until_budget=until_budget, lost=lost)
+
+        # Asked before anything is written: a run that does not fit is refused, and not begun.
+        steps, continues = self._admitted(
+            self.plan.steps - start,
+            until_budget=until_budget,
+            lost=lost,
+            resumed=bool(start or lost),
+        )
+
+        # Once more, under the lock: of two threads that came so far, one draws.
         with self._lock:
             self._refuse_second_pass()
             draw = self.sampler.draw(self._source, start=start)
             self._draw, self._state = draw, before
         self._planned = max(0, steps)
+
+        # Where the budget admits not one step, no run begins.
         if steps <= 0 and self.plan.steps > start:
-            return self._charged(draw, None, 0)  # the budget admits not one
+            return self._charged(draw, None, 0)
         return self._charged(draw, self._begin(steps, continues), steps)
 
     def _refuse_second_pass(self) -> None:
@@ -237,26 +242,31 @@ class Session:
             raise SampleMisuse(
                 expected="one pass over the samples of a run",
                 got="a second one",
-                do="One loop over the samples covers all steps and all epochs of the plan. For further steps make another "
-                "plan and another run: they are further releases, and are charged.",
+                do=(
+                    "One loop over the samples covers all steps and all epochs of the plan. For "
+                    "further steps make another plan and another run: they are further releases, "
+                    "and are charged."
+                ),
             )
 
     def stop(self, reason: str) -> None:
-        """Declare the public reason for which the run takes fewer steps than planned; see
-        `Run.end`.
+        """Declare the public reason for which the run takes fewer steps than planned.
+
+        What it means for the ledger is said in `Run.end`.
 
         Raises:
             SampleMisuse: the run did not begin.
         """
         if self._run is None:
-            expected, got = "a run that began", "one that did not"
             raise SampleMisuse(
-                expected=expected, got=got, do="Call it when the loop over samples has ended early."
+                expected="a run that began",
+                got="one that did not",
+                do="Call it when the loop over samples has ended early.",
             )
         self._run.end(check.label(_OWNER, "reason", reason))
 
     def close(self) -> None:
-        """End the run: no more samples are taken; also of one whose samples were never asked for."""
+        """End the run: no more samples are taken; also where none was ever asked for."""
         if self._run is not None:
             self._run.end()
 
@@ -266,60 +276,66 @@ class Session:
             self._info(), planned, continues=continues, plan=self.plan.as_row()
         )
         self._run = run
+
+        # What is unsafe about the plan is in the ledger before the first sample is drawn.
         for mark in self.plan.marks():
             run.mark(mark)
         return run
 
     def _interrupted(self, snapshot: Snapshot) -> int | None:
-        """The latest run with this plan's step that nobody continued: the one to take the place of."""
+        """Find the run to take the place of: the latest with this plan's step, not continued."""
         if not self.plan.queries():
             return None
         continued = {run.continues for run in snapshot.runs}
-        candidates = [
-            run.number
-            for run in snapshot.runs
-            if run.number not in continued
-            and not run.reason
-            and self.plan.step in dict(run.planned)
-        ]
-        return candidates[-1] if candidates else None
 
-    def _admitted(self, steps: int, continues: int | None, *, until_budget: bool, lost: str) -> int:
-        """How many of these steps the run may plan.
+        # A run with a public reason ended on purpose: nobody takes its place.
+        open_runs = [run for run in snapshot.runs if run.number not in continued and not run.reason]
+        numbers = [run.number for run in open_runs if self.plan.step in dict(run.planned)]
+        return numbers[-1] if numbers else None
+
+    def _admitted(
+        self, steps: int, *, until_budget: bool, lost: str, resumed: bool
+    ) -> tuple[int, int | None]:
+        """Decide how many of these steps the run may plan, and the place of which run it takes.
 
         Raises:
             BudgetExceeded: fewer than all, where all are wanted.
         """
+        snapshot = self._ledger.snapshot()
+        continues = self._interrupted(snapshot) if resumed else None
+        if not self.plan.queries() or steps <= 0:
+            return steps, continues
+
+        # An interrupted run is replaced only where there is no room beside it.
         fitting = self._fitting(steps, continues)
+        if until_budget and continues is None and fitting < steps:
+            continues = self._interrupted(snapshot)
+            fitting = self._fitting(steps, continues)
         if fitting == steps or until_budget:
-            return fitting
+            return fitting, continues
         if lost and continues is not None and self._ledger.snapshot().rule is Rule.LIST:
             self._ledger.extend_list([(self.plan.step, steps - fitting)], reason=lost)
-            return steps
+            return steps, continues
         raise BudgetExceeded(
             expected=f"a plan whose {steps} steps fit what the ledger is held to",
-            got=f"one of which {fitting} fit; {self._others()}",
-            do="Make a plan with fewer steps or more noise, or train until_budget=True. For further runs that are chosen by "
-            "looking at earlier ones, hold a ledger to a Filter or an Odometer before its first run. Nothing was charged.",
+            got=f"one of which {fitting} fit; {self._present_runs()}",
+            do=(
+                "Make a plan with fewer steps or more noise, or train until_budget=True. For "
+                "further runs that are chosen by looking at earlier ones, hold a ledger to a "
+                "Filter or an Odometer before its first run. Nothing was charged."
+            ),
         )
 
     def _fitting(self, steps: int, continues: int | None) -> int:
         return self._ledger.fitting(self._info(), self.plan.step, steps, continues=continues)
 
-    def _others(self) -> str:
-        """What else the ledger holds, for whoever is refused."""
+    def _present_runs(self) -> str:
+        """Say what else the ledger holds, to the caller that is refused."""
         snapshot = self._ledger.snapshot()
-        going = [run.number for run in snapshot.runs if not run.over]
-        held = f"the ledger has {snapshot.steps} charged steps of {len(snapshot.runs)} run(s)"
-        still = (
-            (
-                f"; run {going[-1]} is not over; if it failed or was killed, until_budget=True "
-                "takes its place"
-            )
-            if going
-            else ""
-        )
-        return held + still
+        charged = f"the ledger has {snapshot.steps} charged steps of {len(snapshot.runs)} run(s)"
+        going = [f"; run {run.number} is not over; if" for run in snapshot.runs if not run.over]
+        failed = " it failed or was killed, until_budget=True takes its place"
+        return charged + (going[-1] + failed if going else "")
 
     def _info(self) -> RunInfo:
         return self.plan.run_info(
@@ -330,25 +346,27 @@ class Session:
         )
 
     def _charged(self, draw: Iterator[Sample], run: Run | None, steps: int) -> Generator[Sample]:
+        """Yield samples whose step is charged; end the run, however the loop ends."""
         if run is None:
             return
-        charged = (
-            run.steps(self.plan.step, steps, then_end=True)
-            if self.plan.queries() and steps > 0
-            else range(steps)
-        )
+        private = self.plan.queries() and steps > 0
+        charged = run.steps(self.plan.step, steps, then_end=True) if private else range(steps)
         try:
             for _ in charged:
                 for _ in range(self.sampler.batches_per_step):
                     yield next(draw)
         finally:
+            # Settles what is reserved, and ends the run.
             if isinstance(charged, Generator):
-                charged.close()  # settles what is reserved, and ends the run
-            run.end()  # of a plan without noise, and of one that was never asked for a sample
+                charged.close()
+
+            # The run of a plan without noise, and one that was never asked for a sample.
+            run.end()
 
     def _checked(self, state: State) -> State:
-        """A copy that nobody can change."""
-        self._bound.groups(state)  # refuses what does not fit
+        """Copy a state that fits the plan, so that nobody can change it."""
+        # Refuses thresholds that do not fit.
+        self._bound.groups(state)
         return Frozen(tuple((name, float(state[name])) for name in self._bound.initial_state))
 
     def check_issued(self, sample: Sample) -> None:
@@ -366,19 +384,19 @@ class Session:
             )
 
     def number(self, sample: Sample) -> int:
-        """Of the sample among all of the run; public."""
+        """Number the sample among all samples of the run; public."""
         self.check_issued(sample)
         return sample.step * self.sampler.batches_per_step + sample.batch
 
-    def place(self, sample: Sample) -> Place:
-        """What no other sample of any run has; public."""
+    def sample_id(self, sample: Sample) -> SampleId:
+        """Tell the sample from all samples of all runs; public."""
         self.check_issued(sample)
         return self._name, sample.step, sample.batch
 
     # --- random bits of a sample, each once ---
 
     def noise_stream(self, sample: Sample, lane: int) -> Stream:
-        """For the noise of one group on one sample.
+        """Give out the stream for the noise of one group on one sample.
 
         Args:
             sample: of this run.
@@ -390,29 +408,26 @@ class Session:
         return self._source.stream(Purpose.NOISE, step=self.number(sample), lane=lane)
 
     def slots_stream(self, sample: Sample, lane: int) -> Stream:
-        """For the slots of the records of one group with slots, on one sample. Once, as
-        `noise_stream`.
-        """
+        """Give out the stream for the slots of one group's records. Once, as `noise_stream`."""
         return self._source.stream(Purpose.SLOTS, step=self.number(sample), lane=lane)
 
     def order(self, sample: Sample) -> NDArray[np.int64]:
-        """A uniformly random order of the sample's records. Sensitive; once, as `noise_stream`: a
-        second is not independent.
+        """Draw a uniformly random order of the sample's records. Sensitive.
 
-        Record order[i] of the sample takes place i. An engine that cuts the places into
-        microbatches by a rule that does not depend on the sample has at most two microbatches that
-        differ between neighbours (docs/proofs/sums.md, section 3).
+        Once, as `noise_stream`: a second is not independent. Record order[i] of the sample takes
+        place i. An engine that cuts the places into microbatches by a rule that does not depend on
+        the sample has at most two microbatches that differ between neighbours (docs/proofs/sums.md,
+        theorem 3).
         """
         return permutation(
             self._source.stream(Purpose.ORDER, step=self.number(sample)), len(sample)
         )
 
     def places(self, sample: Sample, size: int, attempt: int = 0) -> tuple[NDArray[np.int64], int]:
-        """Which record of the order stands where, in passes of `size` places, -1 where nobody does;
-        and a seed. Once.
+        """Draw which record of the order stands where, in passes of `size` places; and a seed.
 
-        Places are sensitive. The seed is secret: for what a model itself draws at random, such as
-        dropout, so that it is independent of the data.
+        Once. -1 stands where there is no record. Places are sensitive. The seed is secret: for what
+        a model itself draws at random, such as dropout, so that it is independent of the data.
 
         All passes but the last are full; in the last, places are taken at random. So of two
         neighbouring samples with fewer than `size` records the smaller one leaves a place empty,
@@ -424,21 +439,23 @@ class Session:
             attempt: number of this attempt at the sample; an earlier one failed before anything was
                 released.
         """
+        # All passes but the last are full, with the records in the order that they have.
         count = check.whole(_OWNER, "size", size, least=1)
         full = len(sample) // count * count
-        found = np.full(-(-len(sample) // count) * count, -1, np.int64)
-        found[:full] = np.arange(full)
+        records = np.full(-(-len(sample) // count) * count, -1, np.int64)
+        records[:full] = np.arange(full)
+
+        # Lane 0 is the order itself; every attempt has a lane of its own, so that no bits come
+        # twice.
         stream = self._source.stream(Purpose.ORDER, step=self.number(sample), lane=1 + attempt)
         free = permutation(stream, count)
-        found[full + free[: len(sample) - full]] = np.arange(full, len(sample))
-        return found, int(
-            stream.words(1, count)[0]
-        )  # the first word that the permutation did not read
+        records[full + free[: len(sample) - full]] = np.arange(full, len(sample))
+
+        # The seed is the first word that the permutation did not read.
+        return records, int(stream.words(1, count)[0])
 
     def entries_seed(self, sample: Sample) -> int:
-        """A secret seed of 256 bits for what is drawn at random while the sample's entries are
-        fetched. Once.
-        """
+        """Draw a secret seed of 256 bits for what fetching the sample's entries draws. Once."""
         stream = self._source.stream(Purpose.ENTRIES, step=self.number(sample))
         return int.from_bytes(stream.words(4).tobytes(), "little")
 
@@ -454,7 +471,7 @@ class Session:
         sample.spend()
 
     def update(self, released: Mapping[str, Array]) -> None:
-        """Go on to the next state.
+        """Go on to the next state, a function of what was released.
 
         Args:
             released: the noised sum of each leaf, in its own unit. Other than released values must

@@ -1,13 +1,14 @@
-"""Statistics of private vectors, as private queries; what comes out is public, and applies to any
-vectors. NumPy only.
+"""Statistics of private vectors, as private queries. NumPy only.
 
-vectors -> standardise: means and variances of coordinates, one query -> unit_ball: norms, by the
-row alone
-        -> whiten: second moments, one query; strong directions are shrunk -> a linear model learns
-        from what is left
+What comes out is public, and applies to any vectors:
+
+    vectors -> standardise: means and variances of coordinates, one query
+            -> unit_ball: norms, by the row alone
+            -> whiten: second moments, one query; strong directions are shrunk
+            -> a linear model learns from what remains
 """
 
-from discreet.features.rows import unit_ball
+from discreet.features.rowwise import unit_ball
 from discreet.features.standardisation import Standardisation, standardise, standardise_plan
 from discreet.features.whitening import Whitening, whiten, whiten_plan
 

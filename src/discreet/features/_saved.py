@@ -1,4 +1,7 @@
-"""Public arrays as part of a released model: read-only, in files that execute nothing."""
+"""Public arrays as part of a released model: read-only, in files that execute nothing.
+
+A file is an npz without pickles: the arrays, and under `_KIND` the name of the class that wrote it.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ _KIND = "discreet.features"
 
 
 def frozen(array: NDArray[Any]) -> NDArray[np.float64]:
-    """A copy in float64 that nobody can change."""
+    """Copy an array in float64, so that nobody can change it."""
     copy = np.array(array, np.float64)
     copy.setflags(write=False)
     return copy
@@ -35,6 +38,8 @@ def save(owner: str, path: object, arrays: Mapping[str, NDArray[np.float64]]) ->
             not allow it.
     """
     place = checked_path(owner, path)
+
+    # Made in memory first, so that the file is written whole or not at all.
     content = io.BytesIO()
     np.savez(content, allow_pickle=False, **{_KIND: np.array(owner)}, **arrays)
 
@@ -43,9 +48,15 @@ def save(owner: str, path: object, arrays: Mapping[str, NDArray[np.float64]]) ->
 
     try:
         publish(place, write)
+
+    # The errors of `publish` speak of ledgers: here the parameter is named instead.
     except (LedgerExists, LedgerUnavailable) as wrong:
-        expected = "where nothing is yet, in a folder to write to"
-        raise ParameterError(owner=owner, name="path", expected=expected, got=wrong.got) from None
+        raise ParameterError(
+            owner=owner,
+            name="path",
+            expected="where nothing is yet, in a folder to write to",
+            got=wrong.got,
+        ) from None
 
 
 def load(owner: str, path: object, names: tuple[str, ...]) -> dict[str, NDArray[np.float64]]:
@@ -59,6 +70,8 @@ def load(owner: str, path: object, names: tuple[str, ...]) -> dict[str, NDArray[
         with np.load(place, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
         right = str(arrays.pop(_KIND)) == owner and set(arrays) == set(names)
+
+    # What NumPy raises for files that are no npz, cut off, damaged, or hold pickles.
     except (
         OSError,
         EOFError,

@@ -7,7 +7,9 @@ a record's row is
 
 as in `mechanisms.BatchNorm`: a norm of about 1 means one standard deviation off in every
 coordinate. Clipping the row by its norm, and not each coordinate by a bound, is what makes many
-coordinates cost little.
+coordinates cost little. Estimates from the release: docs/proofs/features.md, section 2.
+
+Shapes: B records, D coordinates of a vector, G groups of coordinates that share a variance.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from discreet import _validate as check
 from discreet.aggregation import Aggregator
 from discreet.errors import ParameterError
 from discreet.features import _saved
-from discreet.features.rows import as_vectors, check_plan, chunks, pieces
+from discreet.features.rowwise import as_vectors, check_plan, chunks
 from discreet.ledger import Everything, Ledger
 from discreet.mechanisms import Gaussian, Groups
 from discreet.plan import Plan
@@ -38,20 +40,27 @@ __all__ = ["MOMENTS", "Standardisation", "standardise", "standardise_plan"]
 MOMENTS = "moments"
 """Name of the leaf: means, then variances, both relative to the reference."""
 
-_LEAST_FLOOR = (
-    1e-3  # of a standard deviation, relative to the reference, where there is hardly any noise
-)
+# The least standard deviation, relative to the reference, where there is hardly any noise.
+_LEAST_FLOOR = 1e-3
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Standardisation:
     """x -> (x - mean)/std, for each coordinate. Public: made from released values alone.
 
-    Args:
-        mean: of each coordinate.
-        std: of each coordinate, above 0.
+    | case | result |
+    |---|---|
+    | NaN or an infinity in a row | not finite there; the row's other numbers as ever |
+    | no rows | no rows |
+    | rows of another size | `ParameterError` |
+    | a std of 0, NaN or infinity | `ParameterError` |
 
-    >>> Standardisation(mean=np.array([1.0]), std=np.array([2.0]))(np.array([[5.0], [1.0]])).tolist()
+    Args:
+        mean: of each coordinate (D,).
+        std: of each coordinate (D,), above 0.
+
+    >>> standardisation = Standardisation(mean=np.array([1.0]), std=np.array([2.0]))
+    >>> standardisation(np.array([[5.0], [1.0]])).tolist()
     [[2.0], [0.0]]
     """
 
@@ -63,25 +72,25 @@ class Standardisation:
             _saved.frozen(np.atleast_1d(np.asarray(part, np.float64)))
             for part in (self.mean, self.std)
         )
-        if (
-            mean.ndim != 1
-            or mean.shape != std.shape
-            or not (np.isfinite([mean, std]).all() and (std > 0.0).all())
-        ):
-            expected, got = (
-                "finite means and as many standard deviations above 0",
-                f"shapes {mean.shape} and {std.shape}",
+        alike = mean.ndim == 1 and mean.shape == std.shape
+        if not alike or not (np.isfinite([mean, std]).all() and (std > 0.0).all()):
+            raise ParameterError(
+                owner="Standardisation",
+                name="std",
+                expected="finite means and as many standard deviations above 0",
+                got=f"shapes {mean.shape} and {std.shape}",
             )
-            raise ParameterError(owner="Standardisation", name="std", expected=expected, got=got)
         object.__setattr__(self, "mean", mean)
         object.__setattr__(self, "std", std)
 
     def __call__(self, vectors: NDArray[Any]) -> NDArray[np.floating]:
-        """Standardised rows, float32 for float32; each from its own row alone."""
+        """Standardise rows, float32 for float32; each from its own row alone."""
         rows = as_vectors("Standardisation", vectors, self.mean.size)
         result = np.empty_like(rows)
-        for part in chunks(rows):
-            with np.errstate(all="ignore"):  # what is not finite stays so
+
+        # Elementwise; what is not finite stays so, and no row may raise.
+        for part in chunks(*rows.shape):
+            with np.errstate(all="ignore"):
                 np.divide(rows[part] - self.mean, self.std, out=result[part], casting="same_kind")
         return result
 
@@ -104,7 +113,7 @@ def standardise_plan(
     unit: Unit = Unit.EXAMPLE,
     adjacency: Adjacency = Adjacency.ADD_OR_REMOVE,
 ) -> Plan:
-    """The plan of `standardise`: every record, one step.
+    """Make the plan of `standardise`: every record, one step.
 
     Args:
         records: number of records [public].
@@ -140,18 +149,26 @@ def standardise(
     floor: float | None = None,
     groups: Sequence[int] | NDArray[np.integer] | None = None,
 ) -> Standardisation:
-    """Means and standard deviations of all coordinates, by one private query that is charged to the
-    ledger.
+    """Estimate means and standard deviations of all coordinates, by one private query.
+
+    It is charged to the ledger.
 
     Guarantee: the result is post-processing of one Gaussian query with the plan's sensitivity and
     noise, exact numerics. This holds if a record's vector is computed from that record and released
-    values alone (docs/proofs/features.md).
+    values alone (docs/proofs/features.md, section 2).
+
+    | case | result |
+    |---|---|
+    | a row with NaN or infinities | it contributes nothing |
+    | a row longer than the clip norm | it is clipped: the result leans towards the reference |
+    | a variance that the noise makes negative | the floor |
+    | vectors of another number than the plan's records | `ParameterError`; nothing is charged |
 
     Args:
-        vectors: one row for each record of the data set; the sample is drawn from them. Sensitive.
-        plan: from `standardise_plan`, or one with its leaf, of one step and one batch.
-            Not chosen from anything that these data released: the run is declared as fixed in
-                advance.
+        vectors: (B, ...), a row for each record of the data set; the sample is drawn from them.
+            Sensitive.
+        plan: from `standardise_plan`, or one with its leaf, of one step and one batch. Not chosen
+            from anything that these data released: the run is declared as fixed in advance.
         ledger: of the data set, open to append.
         source: of noise and samples; a fresh one from the operating system by default.
         reference: mean and standard deviation that are expected, for each coordinate or for all.
@@ -165,8 +182,8 @@ def standardise(
     >>> rng = np.random.default_rng(0)
     >>> vectors = rng.normal([0.5, -0.5], [1.0, 0.5], (20_000, 2)).astype(np.float32)
     >>> plan = standardise_plan(records=20_000, dimension=2, noise_multiplier=20.0, clip_norm=4.0)
-    >>> found = standardise(vectors, plan=plan, ledger=Ledger.in_memory())
-    >>> bool(np.allclose(found.mean, [0.5, -0.5], atol=0.1)), found(vectors).dtype
+    >>> centre = standardise(vectors, plan=plan, ledger=Ledger.in_memory())
+    >>> bool(np.allclose(centre.mean, [0.5, -0.5], atol=0.1)), centre(vectors).dtype
     (True, dtype('float32'))
     """
     owner = "standardise"
@@ -175,38 +192,43 @@ def standardise(
     centre, spread = _reference(reference, dimension)
     group = np.arange(dimension) if groups is None else _groups(groups, dimension)
     least = None if floor is None else check.positive(owner, "floor", floor)
+
+    # Everything is refused before the run begins, which charges the ledger.
     check_plan(owner, plan, {MOMENTS: 2 * dimension}, len(rows))
     run = Aggregator(plan, ledger=ledger, source=source, label="features.standardise")
     (sample,) = run.samples()
     sums = run.partial(sample)
-    for some in pieces(sample.indices, 2 * dimension):
-        sums.add({MOMENTS: _encoded(rows[some], centre, spread)})
+    for part in chunks(len(sample), 2 * dimension):
+        sums.add({MOMENTS: _encoded(rows[sample.indices[part]], centre, spread)})
     released = run.release(sample, sums)
+
+    # From here on everything is a function of the release and of public numbers. m and q of
+    # features.md, section 2, and the noise t on every one of them.
     first, second = released.mean(MOMENTS).reshape(2, dimension) * math.sqrt(2 * dimension)
-    noise = (
-        released.noise_std[MOMENTS] / released.divisors[MOMENTS] * math.sqrt(2 * dimension)
-    )  # on every mean and variance
-    sizes = np.bincount(group)
-    variance = (
-        1.0 + second - first**2 + noise**2
-    )  # the noise on the mean, squared, is expected in first^2
-    shared = np.bincount(group, variance) / np.maximum(sizes, 1)
-    lowest = (
-        np.sqrt(np.clip(noise / np.sqrt(np.maximum(sizes, 1)), _LEAST_FLOOR**2, 1.0))
-        if least is None
-        else least
-    )
-    std = np.maximum(np.sqrt(np.maximum(shared, 0.0)), lowest)[group]
+    noise = released.noise_std[MOMENTS] / released.divisors[MOMENTS] * math.sqrt(2 * dimension)
+
+    # t^2 is what the noise in m adds to m^2 on average.
+    variance_D = 1.0 + second - first**2 + noise**2
+    size_G = np.maximum(np.bincount(group), 1)
+    variance_G = np.bincount(group, variance_D) / size_G
+
+    # The root of the noise on a shared variance: no coordinate is magnified on its strength.
+    floor_G = np.sqrt(np.clip(noise / np.sqrt(size_G), _LEAST_FLOOR**2, 1.0))
+    std_G = np.sqrt(np.maximum(variance_G, 0.0))
+    std = np.maximum(std_G, floor_G if least is None else least)[group]
     return Standardisation(mean=centre + spread * first, std=spread * std)
 
 
 def _encoded(
     rows: NDArray[np.floating], centre: NDArray[np.float64], spread: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """One row for each record, elementwise, so that it depends on its own record only."""
+    """Encode each record as (y, y^2 - 1)/sqrt(2D), elementwise: (B, D) to (B, 2D).
+
+    So a row depends on its own record only. What overflows is not finite and contributes nothing.
+    """
     dimension = rows.shape[1]
     encoded = np.empty((len(rows), 2 * dimension))
-    with np.errstate(all="ignore"):  # what overflows is not finite and contributes nothing
+    with np.errstate(all="ignore"):
         unit = np.divide(rows - centre, spread, out=encoded[:, :dimension])
         np.subtract(np.square(unit), 1.0, out=encoded[:, dimension:])
         encoded /= math.sqrt(2 * dimension)
@@ -216,7 +238,8 @@ def _encoded(
 def _reference(
     reference: tuple[ArrayLike, ArrayLike], dimension: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Mean and standard deviation of each coordinate."""
+    """Read mean and standard deviation of each coordinate, both (D,)."""
+    # What has another shape or kind becomes a spread of 0, which is refused below.
     try:
         centre, spread = (
             np.broadcast_to(np.asarray(part, np.float64), dimension) for part in reference
@@ -224,28 +247,28 @@ def _reference(
     except (TypeError, ValueError):
         centre = spread = np.zeros(1)
     if not (np.isfinite(centre).all() and np.isfinite(spread).all() and (spread > 0.0).all()):
-        expected = (
-            f"a finite mean and a standard deviation above 0, for all {dimension} coordinates or "
-            "for each"
-        )
         raise ParameterError(
-            owner="standardise", name="reference", expected=expected, got="something else"
+            owner="standardise",
+            name="reference",
+            expected=(
+                f"a finite mean and a standard deviation above 0, for all {dimension} coordinates "
+                "or for each"
+            ),
+            got="something else",
         )
     return centre, spread
 
 
 def _groups(groups: Sequence[int] | NDArray[np.integer], dimension: int) -> NDArray[np.intp]:
     numbers = np.asarray(groups)
-    if (
-        numbers.shape != (dimension,)
-        or numbers.dtype.kind not in "iu"
-        or not 0 <= numbers.min() <= numbers.max() < dimension
-    ):
-        expected = f"{dimension} whole numbers from 0 to {dimension - 1}, one for each coordinate"
+    whole = numbers.shape == (dimension,) and numbers.dtype.kind in "iu"
+    if not whole or not 0 <= numbers.min() <= numbers.max() < dimension:
         raise ParameterError(
             owner="standardise",
             name="groups",
-            expected=expected,
+            expected=(
+                f"{dimension} whole numbers from 0 to {dimension - 1}, one for each coordinate"
+            ),
             got=f"{numbers.dtype}, {numbers.shape}",
         )
     return numbers.astype(np.intp)

@@ -1,12 +1,15 @@
 """Strong directions of private vectors, found by one query, and shrunk.
 
-    rows (of a subspace) -> second moments, noised -> eigenvalues, corrected for the noise -> gain
-    of each strong direction
+    rows (of a subspace) -> second moments, noised -> eigenvalues, corrected for the noise
+                         -> gain of each strong direction
 
 What all records share dominates gradients and uses up the clip norm, but tells little apart. Noise
 makes eigenvalues larger: with standard deviation s off the diagonal of an m x m matrix, eigenvalues
 of the noise alone fill [-2 s sqrt(m), 2 s sqrt(m)] (Wigner's semicircle), and an eigenvalue t > s
-sqrt(m) appears at t + s^2 m / t. Both are undone here, from public numbers.
+sqrt(m) appears at t + s^2 m / t [BenaychGeorges2011]. Both are undone here, from public numbers
+(docs/proofs/features.md, section 4).
+
+Shapes: B records, D coordinates of a vector, M of those of a basis, K directions.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from discreet import _validate as check
 from discreet.aggregation.second_moments import SECOND_MOMENTS, SecondMoments, symmetrised
 from discreet.errors import ParameterError
 from discreet.features import _saved
-from discreet.features.rows import as_vectors, check_plan, chunks, own_product, pieces
+from discreet.features.rowwise import as_vectors, check_plan, chunks, own_product
 from discreet.ledger import Everything, Ledger
 from discreet.mechanisms import Gaussian, Groups
 from discreet.numerics import squared_norms
@@ -34,22 +37,34 @@ from discreet.units import Adjacency, Numerics, Unit
 
 __all__ = ["Whitening", "whiten", "whiten_plan"]
 
-_ORTHONORMAL = 1e-3  # most that the product of two columns of a basis may be off
-_BEYOND_THE_EDGE = (
-    2.0  # the largest eigenvalue of noise alone is hardly ever farther out, in units of s m^(-1/6)
-)
-_LEAST_LEFT = 1e-4  # of the mean squared norm, whatever the noise says
+# How far the product of two columns of a basis may be off.
+_ORTHONORMAL = 1e-3
+
+# The largest eigenvalue of noise alone is hardly ever farther out, in units of s m^(-1/6): the
+# width of the edge's fluctuations [TracyWidom1994].
+_BEYOND_THE_EDGE = 2.0
+
+# What remains of the mean squared norm at least, whatever the noise says.
+_SMALLEST_SHARE = 1e-4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Whitening:
     """x -> x + U (gains - 1) U^T x: what lies in the directions U is multiplied by their gains.
-    Public: from released values.
+
+    Public: made from released values alone.
+
+    | case | result |
+    |---|---|
+    | no directions | every row as it is |
+    | a row with NaN or infinities | NaN in all its numbers, if there are directions |
+    | no rows | no rows |
+    | a gain of 0, above 1 or NaN; columns that are not orthonormal | `ParameterError` |
 
     Args:
-        directions: U, dimension x directions, orthonormal columns; the strongest first.
-        gains: of each direction, in (0, 1].
-        eigenvalues: second moment of each direction, corrected for the noise.
+        directions: U, (D, K), orthonormal columns; the strongest first.
+        gains: of each direction (K,), in (0, 1].
+        eigenvalues: second moment of each direction (K,), corrected for the noise.
         norm: root mean square norm of a row afterwards, estimated; a radius for `unit_ball`.
     """
 
@@ -62,25 +77,25 @@ class Whitening:
         for name in ("directions", "gains", "eigenvalues"):
             object.__setattr__(self, name, _saved.frozen(getattr(self, name)))
         object.__setattr__(self, "norm", check.positive("Whitening", "norm", self.norm))
-        count = self.gains.shape
-        if (
-            self.directions.ndim != 2
-            or not self.directions.shape[1:] == count == self.eigenvalues.shape
-            or not ((self.gains > 0.0) & (self.gains <= 1.0)).all()
-        ):
-            expected, got = (
-                "gains in (0, 1], one for each direction",
-                f"shapes {self.directions.shape} and {count}",
+        count, shape = self.gains.shape, self.directions.shape
+        alike = len(shape) == 2 and shape[1:] == count == self.eigenvalues.shape
+        if not alike or not ((self.gains > 0.0) & (self.gains <= 1.0)).all():
+            raise ParameterError(
+                owner="Whitening",
+                name="gains",
+                expected="gains in (0, 1], one for each direction",
+                got=f"shapes {shape} and {count}",
             )
-            raise ParameterError(owner="Whitening", name="gains", expected=expected, got=got)
         _check_orthonormal("Whitening", "directions", self.directions)
 
     def __call__(self, vectors: NDArray[Any]) -> NDArray[np.floating]:
-        """Whitened rows, float32 for float32; each from its own row alone, bit for bit."""
+        """Whiten rows, float32 for float32; each from its own row alone, bit for bit."""
         rows = as_vectors("Whitening", vectors, len(self.directions))
         result = rows.copy()
-        for part in chunks(rows) if self.gains.size else ():
-            with np.errstate(all="ignore"):  # no row may raise
+
+        # No row may raise, whatever it holds.
+        for part in chunks(*rows.shape) if self.gains.size else ():
+            with np.errstate(all="ignore"):
                 along = own_product(rows[part], self.directions) * (self.gains - 1.0)
                 result[part] += own_product(along, self.directions.T).astype(rows.dtype)
         return result
@@ -107,7 +122,7 @@ def whiten_plan(
     unit: Unit = Unit.EXAMPLE,
     adjacency: Adjacency = Adjacency.ADD_OR_REMOVE,
 ) -> Plan:
-    """The plan of `whiten`: every record, one step.
+    """Make the plan of `whiten`: every record, one step.
 
     Args:
         records: number of records [public].
@@ -121,9 +136,9 @@ def whiten_plan(
     >>> whiten_plan(records=60_000, dimension=100, noise_multiplier=12.0).step.queries
     (GaussianSum(group='second_moments', sensitivity=1.0, noise_std=12.0),)
     """
-    size = check.whole(
-        "whiten_plan", "dimension", dimension, least=1
-    )  # and one for what the basis does not see
+    size = check.whole("whiten_plan", "dimension", dimension, least=1)
+
+    # One more coordinate, for what the basis does not hold.
     return Plan(
         sampler=Sampler(Everything(), records=records, steps=1),
         mechanism=Groups({SECOND_MOMENTS: Gaussian(clip_norm, noise_multiplier)}),
@@ -144,21 +159,28 @@ def whiten(
     power: float = 0.5,
     level: float | None = None,
 ) -> Whitening:
-    """The directions in which rows are longest, by one private query that is charged to the ledger,
-    and their gains.
+    """Find the directions in which rows are longest, by one private query, and their gains.
 
-    A direction with second moment t gets the gain min(1, (level/t)^power); one that does not rise
-    above the noise keeps 1. With power 1/2, all that were above the level end there.
+    It is charged to the ledger. A direction with second moment t gets the gain
+    min(1, (level/t)^power); one that does not rise above the noise has the gain 1. With power 1/2,
+    all that were above the level end there.
 
     Guarantee: the result is post-processing of one Gaussian query with the plan's sensitivity and
     noise, exact numerics. This holds if a record's vector is computed from that record and released
-    values alone (docs/proofs/features.md).
+    values alone (docs/proofs/features.md, sections 1 and 4).
+
+    | case | result |
+    |---|---|
+    | a row with NaN or infinities | it contributes nothing |
+    | a row of squared norm above the clip norm | it is clipped |
+    | no direction above the noise, or power 0 | no directions: rows stay as they are |
+    | vectors of another number than the plan's records | `ParameterError`; nothing is charged |
 
     Args:
-        vectors: one row for each record of the data set, such as `unit_ball` gives. Sensitive.
-        plan: from `whiten_plan`, or one with its leaf, of one step and one batch.
-            Not chosen from anything that these data released: the run is declared as fixed in
-                advance.
+        vectors: (B, ...), a row for each record of the data set, such as `unit_ball` gives.
+            Sensitive.
+        plan: from `whiten_plan`, or one with its leaf, of one step and one batch. Not chosen from
+            anything that these data released: the run is declared as fixed in advance.
         ledger: of the data set, open to append.
         source: of noise and samples; a fresh one from the operating system by default.
         basis: what to look at: a matrix with orthonormal columns, or whole numbers of coordinates;
@@ -171,82 +193,89 @@ def whiten(
     >>> rng = np.random.default_rng(0)
     >>> vectors = rng.normal(0.0, [0.9] + 9 * [0.1], (5_000, 10))
     >>> plan = whiten_plan(records=5_000, dimension=10, noise_multiplier=3.0)
-    >>> found = whiten(vectors, plan=plan, ledger=Ledger.in_memory())
-    >>> bool(abs(found.directions[0, 0]) > 0.99), bool(found(vectors)[:, 0].std() < 0.3)
+    >>> whitening = whiten(vectors, plan=plan, ledger=Ledger.in_memory())
+    >>> bool(abs(whitening.directions[0, 0]) > 0.99), bool(whitening(vectors)[:, 0].std() < 0.3)
     (True, True)
     """
     owner = "whiten"
     rows = as_vectors(owner, vectors)
-    chosen = None if basis is None else _basis(basis, rows.shape[1])
-    size = rows.shape[1] if chosen is None else chosen.shape[-1]
+    subspace = None if basis is None else _basis(basis, rows.shape[1])
+    size = rows.shape[1] if subspace is None else subspace.shape[-1]
     exponent = 0.0 if power == 0 else check.positive(owner, "power", power)
     lowest = None if level is None else check.positive(owner, "level", level)
     check_plan(owner, plan, {SECOND_MOMENTS: (size + 1) ** 2}, len(rows))
     run = SecondMoments(plan, ledger=ledger, source=source, label="features.whiten")
     (sample,) = run.samples()
+
+    # The projection is each row's own, bit for bit: assumption A holds for what is summed.
     sums = run.partial(sample)
-    for some in pieces(sample.indices, rows.shape[1]):
-        sums.add(_seen(rows[some], chosen))
+    for part in chunks(len(sample), rows.shape[1]):
+        sums.add(_projected(rows[sample.indices[part]], subspace))
     released = run.release(sample, sums)
+
+    # From here on everything is a function of the release and of public numbers.
     noise = released.noise_std[SECOND_MOMENTS] / released.divisors[SECOND_MOMENTS] / math.sqrt(2.0)
     matrix = symmetrised(released)
-    values, directions, least = _strong(matrix[:size, :size], noise)
-    gains = np.minimum(1.0, ((least if lowest is None else lowest) / values) ** exponent)
-    kept = gains < 1.0
-    values, gains, directions = values[kept], gains[kept], directions[:, kept]
+    values_K, directions, least = _strong(matrix[:size, :size], noise)
+    gains_K = np.minimum(1.0, ((least if lowest is None else lowest) / values_K) ** exponent)
+    shrunk = gains_K < 1.0
+    values_K, gains_K, directions = values_K[shrunk], gains_K[shrunk], directions[:, shrunk]
+
+    # The trace is the mean squared norm; shrinking by a gain takes (1 - gain^2) of an eigenvalue.
     total = abs(float(np.trace(matrix)))
-    left = max(total - float(np.sum((1.0 - gains**2) * values)), _LEAST_LEFT * total)
-    return Whitening(_whole(directions, chosen, rows.shape[1]), gains, values, norm=math.sqrt(left))
+    remaining = total - float(np.sum((1.0 - gains_K**2) * values_K))
+    norm = math.sqrt(max(remaining, _SMALLEST_SHARE * total))
+    return Whitening(_whole(directions, subspace, rows.shape[1]), gains_K, values_K, norm=norm)
 
 
 def _strong(
     matrix: NDArray[np.float64], noise: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
-    """Eigenvalues that rise above the noise, corrected, with their vectors; and the least that
-    could. Strongest first.
+    """Find the eigenvalues that rise above the noise, corrected, with their vectors.
+
+    The strongest first; and the least eigenvalue that could have risen.
 
     Args:
-        matrix: of second moments, noised.
+        matrix: of second moments, noised (M, M).
         noise: standard deviation of an entry off the diagonal.
     """
+    # `eigh` gives the weakest first.
     size = len(matrix)
     eigenvalues, vectors = np.linalg.eigh(matrix)
     eigenvalues, vectors = eigenvalues[::-1], vectors[:, ::-1]
     edge = noise * math.sqrt(size)
-    centre = max(
-        float(eigenvalues[-1]) + 2.0 * edge, 0.0
-    )  # what weak directions have: noise spreads them to both sides
-    seen = eigenvalues - centre > 2.0 * edge + _BEYOND_THE_EDGE * noise * size ** (-1.0 / 6.0)
-    above = eigenvalues[seen] - centre
+
+    # What weak directions have: noise spreads them to both sides, by 2 s sqrt(m) at most.
+    centre = max(float(eigenvalues[-1]) + 2.0 * edge, 0.0)
+    strong = eigenvalues - centre > 2.0 * edge + _BEYOND_THE_EDGE * noise * size ** (-1.0 / 6.0)
+
+    # x = t + s^2 m / t, solved for t.
+    above = eigenvalues[strong] - centre
     corrected = centre + (above + np.sqrt(np.maximum(above**2 - 4.0 * edge**2, 0.0))) / 2.0
-    return corrected, vectors[:, seen], centre + edge
+    return corrected, vectors[:, strong], centre + edge
 
 
-def _seen(rows: NDArray[np.floating], basis: NDArray[Any] | None) -> NDArray[np.float64]:
-    """What of each row the basis sees, and the length of the rest; from its own row alone, bit for
-    bit.
+def _projected(rows: NDArray[np.floating], basis: NDArray[Any] | None) -> NDArray[np.float64]:
+    """Project each row onto the basis, and append the length of the remainder: (B, M + 1).
 
-    The rest makes the trace of the second moments that of whole rows, and costs nothing: together
-        they are as long as the row.
+    From its own row alone, bit for bit. The remainder makes the trace of the second moments that of
+    whole rows, and costs nothing: together they are as long as the row. What is not finite
+    contributes nothing.
     """
-    seen = (
-        rows if basis is None else rows[:, basis] if basis.ndim == 1 else own_product(rows, basis)
-    )
-    result = np.empty((len(rows), seen.shape[1] + 1))
-    with np.errstate(all="ignore"):  # what is not finite contributes nothing
-        result[:, :-1] = seen
-        result[:, -1] = (
-            0.0
-            if basis is None
-            else np.sqrt(np.maximum(squared_norms(rows) - squared_norms(seen), 0.0))
-        )
-    return result
+    # No row may raise, not even a signalling NaN that is cast. Certified norms are a little above the
+    # truth, so their difference may be below 0.
+    with np.errstate(all="ignore"):
+        if basis is None:
+            return np.hstack([rows, np.zeros((len(rows), 1))])
+        inside = rows[:, basis] if basis.ndim == 1 else own_product(rows, basis)
+        length = np.sqrt(np.maximum(squared_norms(rows) - squared_norms(inside), 0.0))
+        return np.hstack([inside, length[:, np.newaxis]])
 
 
 def _whole(
     directions: NDArray[np.float64], basis: NDArray[Any] | None, dimension: int
 ) -> NDArray[np.float64]:
-    """Directions of the basis as directions of whole vectors."""
+    """Turn directions of the basis (M, K) into directions of whole vectors (D, K)."""
     if basis is None:
         return directions
     if basis.ndim == 2:
@@ -257,33 +286,37 @@ def _whole(
 
 
 def _basis(basis: NDArray[Any], dimension: int) -> NDArray[Any]:
-    """Columns in float64, or the numbers of coordinates."""
-    given = np.asarray(basis)
-    if given.ndim == 1 and given.dtype.kind in "iu" and given.size == np.unique(given).size > 0:
-        if given.min() >= 0 and given.max() < dimension:
-            return given.astype(np.intp)
-    elif (
-        given.ndim == 2
-        and given.dtype.kind == "f"
-        and given.shape[0] == dimension >= given.shape[1] > 0
-    ):
-        _check_orthonormal("whiten", "basis", given)
-        return given.astype(np.float64)
-    expected = (
-        f"a matrix of {dimension} rows with orthonormal columns, or different whole numbers from "
-        f"0 to {dimension - 1}"
-    )
+    """Read a basis: columns in float64 (D, M), or the numbers of coordinates (M,)."""
+    array = np.asarray(basis)
+    kind, shape = (array.ndim, array.dtype.kind), array.shape
+    if kind in ((1, "i"), (1, "u")) and array.size == np.unique(array).size > 0:
+        if array.min() >= 0 and array.max() < dimension:
+            return array.astype(np.intp)
+
+    # A basis of columns may not have more of them than there are dimensions.
+    elif kind == (2, "f") and shape[0] == dimension >= shape[1] > 0:
+        _check_orthonormal("whiten", "basis", array)
+        return array.astype(np.float64)
     raise ParameterError(
-        owner="whiten", name="basis", expected=expected, got=f"{given.dtype}, shape {given.shape}"
+        owner="whiten",
+        name="basis",
+        expected=(
+            f"a matrix of {dimension} rows with orthonormal columns, or different whole numbers "
+            f"from 0 to {dimension - 1}"
+        ),
+        got=f"{array.dtype}, shape {array.shape}",
     )
 
 
 def _check_orthonormal(owner: str, name: str, matrix: NDArray[Any]) -> None:
     columns = matrix.astype(np.float64)
-    if (
-        not np.abs(columns.T @ columns - np.eye(matrix.shape[1])).max(initial=0.0) <= _ORTHONORMAL
-    ):  # also for NaN
-        got = "columns whose products are off by more than 0.001"
+    error = np.abs(columns.T @ columns - np.eye(matrix.shape[1])).max(initial=0.0)
+
+    # The comparison is false for NaN, which is refused too.
+    if not error <= _ORTHONORMAL:
         raise ParameterError(
-            owner=owner, name=name, expected="a matrix with orthonormal columns", got=got
+            owner=owner,
+            name=name,
+            expected="a matrix with orthonormal columns",
+            got="columns whose products are off by more than 0.001",
         )

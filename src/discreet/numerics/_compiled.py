@@ -1,14 +1,16 @@
-"""Certified norms and exact sums compiled by numba: the operations of `norms` and `exact`, with
-fewer passes over memory.
+"""Certified norms and exact sums compiled by numba, with fewer passes over memory.
 
-Norms are added in the same order as by NumPy, and sums are sums of integers, which have one value
-in any order: so both paths give the same bits, and it does not matter which one is taken. Compiled
-without fast-math: nothing is reordered or fused.
+The operations are those of `norms` and `exact`. Norms are added in the same order as by NumPy, and
+sums are sums of integers, which have one value in any order (docs/proofs/sums.md, sections 1 and
+2): so both paths give the same bits, and it does not matter which one is taken. Compiled without
+fast-math: nothing is reordered or fused.
 
-Compiling takes about a second for each type, once in a process (nothing is cached on disk: see
-`randomness._compiled`). So it
-happens once NumPy has worked for about as long: no run takes much more than twice the time of the
-better choice. The first use is checked against the same functions run by the interpreter.
+Compiling takes about a second for each type, once in a process (nothing is cached on disk, for the
+reasons of `randomness._compiled`). So it happens once NumPy has worked for about as long: no run
+takes much more than twice the time of the better choice. The first use is checked against the same
+functions run by the interpreter.
+
+Shapes: B records of D columns.
 """
 
 from __future__ import annotations
@@ -30,28 +32,35 @@ LANES = 512
 in a tree.
 """
 
-_WORTH = 2**29  # numbers that NumPy takes one or two seconds for
-_PIECE = 2048  # columns that are added at a time: their sums stay in the first cache
-_FEW = 256  # lanes for squares of integers, which may be added in any order
+# Numbers that NumPy takes one or two seconds for.
+_WORTH = 2**29
+
+# Columns that are added at a time: their sums stay in the first cache.
+_PIECE = 2048
+
+# Lanes for squares of integers, which may be added in any order.
+_INTEGER_LANES = 256
 
 _Floats = NDArray[np.float64]
-_seen: Counter[np.dtype[np.floating]] = Counter()  # numbers so far
+
+# Numbers of each type that went through either path so far.
+_worked_on: Counter[np.dtype[np.floating]] = Counter()
 
 
 def worth_it(rows: NDArray[np.floating]) -> bool:
-    """Whether these rows go through compiled code: it takes their type and layout, numba is there,
-    and the work pays for it.
+    """Whether these rows go through compiled code.
+
+    They do if it takes their type and layout, numba is there, and the work so far pays for it.
     """
-    if rows.dtype not in (np.float32, np.float64) or not (
-        rows.flags.c_contiguous and rows.flags.aligned
-    ):
+    right_layout = rows.flags.c_contiguous and rows.flags.aligned
+    if rows.dtype not in (np.float32, np.float64) or not right_layout:
         return False
-    _seen[rows.dtype] += rows.size
-    return _seen[rows.dtype] > _WORTH and _kernels(rows.dtype) is not None
+    _worked_on[rows.dtype] += rows.size
+    return _worked_on[rows.dtype] > _WORTH and _kernels(rows.dtype) is not None
 
 
 def sums_of_squares(rows: NDArray[np.floating]) -> _Floats:
-    """As `norms` adds them, bit for bit. For rows that are `worth_it`."""
+    """Add squares as `norms` does, bit for bit: (B, D) to (B,). For rows that are `worth_it`."""
     out = np.zeros(len(rows))
     _compiled(rows)[0](rows, out)
     return out
@@ -64,55 +73,59 @@ def add_units(
     total: _Floats,
     squares: _Floats,
 ) -> None:
-    """Add trunc(row * weight) of the chosen rows to `total`, and the sums of their squares to
-    `squares`, in one pass.
+    """Add the integers of the chosen rows, and their squares, in one pass.
 
-    The squares are exact as long as they are below 2^53, and stay above once they are not. For rows
-    that are `worth_it`.
+    trunc(row * weight) goes to `total` (D,), the sums of the squares of each row to `squares` (B,).
+    These are exact as long as they are below 2^53, and stay above once they are not. For rows that
+    are `worth_it`.
     """
     _compiled(rows)[1](rows, weight, chosen, total, squares)
 
 
-def _sums_of_squares(rows: Any, out: Any) -> None:
-    columns = rows.shape[1]
+def _sums_of_squares(rows_BD: Any, out_B: Any) -> None:
+    columns = rows_BD.shape[1]
     lanes = np.empty(min(columns, LANES))
-    for i in range(rows.shape[0] if columns else 0):
+    for i in range(rows_BD.shape[0] if columns else 0):
         lanes[:] = 0.0
-        for left in range(0, columns, LANES):
-            some = rows[i, left : left + LANES]
-            for j in range(some.size):
-                x = np.float64(some[j])
+        for start in range(0, columns, LANES):
+            piece = rows_BD[i, start : start + LANES]
+            for j in range(piece.size):
+                x = np.float64(piece[j])
                 lanes[j] += x * x
+
+        # The tree of `norms.tree_sums`: the same order, so the same bits.
         width = lanes.size
         while width > 1:
             half = width // 2
             for j in range(half):
                 lanes[j] += lanes[j + width - half]
             width -= half
-        out[i] = lanes[0]
+        out_B[i] = lanes[0]
 
 
-def _add_units(rows: Any, weight: Any, chosen: Any, total: Any, squares: Any) -> None:
-    for left in range(0, rows.shape[1], _PIECE):
-        right = min(left + _PIECE, rows.shape[1])
-        lanes = np.empty(min(right - left, _FEW))
+def _add_units(rows_BD: Any, weight_B: Any, chosen: Any, total_D: Any, squares_B: Any) -> None:
+    for begin in range(0, rows_BD.shape[1], _PIECE):
+        end = min(begin + _PIECE, rows_BD.shape[1])
+        lanes = np.empty(min(end - begin, _INTEGER_LANES))
         for i in chosen:
-            w = weight[i]
+            w = weight_B[i]
             lanes[:] = 0.0
-            for start in range(left, right, _FEW):
-                some = rows[i, start : min(start + _FEW, right)]
-                sums = total[start : start + _FEW]
-                for j in range(some.size):
-                    k = np.trunc(np.float64(some[j]) * w)
+            for start in range(begin, end, _INTEGER_LANES):
+                piece = rows_BD[i, start : min(start + _INTEGER_LANES, end)]
+                sums = total_D[start : start + _INTEGER_LANES]
+                for j in range(piece.size):
+                    k = np.trunc(np.float64(piece[j]) * w)
                     sums[j] += k
                     lanes[j] += k * k
+
+            # Whole numbers: the order of this tree does not matter.
             width = lanes.size
             while width > 1:
                 half = width // 2
                 for j in range(half):
                     lanes[j] += lanes[j + width - half]
                 width -= half
-            squares[i] += lanes[0]
+            squares_B[i] += lanes[0]
 
 
 _Kernels = tuple[Callable[..., None], Callable[..., None]]
@@ -129,18 +142,19 @@ def _compiled(rows: NDArray[np.floating]) -> _Kernels:
 
 @cache
 def _kernels(dtype: np.dtype[np.floating]) -> _Kernels | None:
-    """Both, for float32 or float64; None without numba."""
+    """Compile both kernels for float32 or float64, and check them; None without numba."""
+    # Numba is optional, and slow to import.
     try:
-        from numba import njit, types  # noqa: PLC0415  (numba is optional, and slow to import)
+        from numba import njit, types  # noqa: PLC0415
     except ImportError:
         return None
+
+    # Read-only in the signature: arrays that may be written to are taken as well.
     number = types.float32 if dtype == np.float32 else types.float64
-    rows = types.Array(
-        number, 2, "C", readonly=True
-    )  # arrays that may be written to are taken as well
-    floats, places = types.Array(types.float64, 1, "C"), types.Array(types.intp, 1, "C")
+    rows = types.Array(number, 2, "C", readonly=True)
+    floats, indices = types.Array(types.float64, 1, "C"), types.Array(types.intp, 1, "C")
     norms = njit(types.void(rows, floats), nogil=True, error_model="numpy")(_sums_of_squares)
-    sums = njit(types.void(rows, floats, places, floats, floats), nogil=True, error_model="numpy")(
+    sums = njit(types.void(rows, floats, indices, floats, floats), nogil=True, error_model="numpy")(
         _add_units
     )
     _check(dtype, norms, sums)
@@ -150,16 +164,13 @@ def _kernels(dtype: np.dtype[np.floating]) -> _Kernels | None:
 def _check(
     dtype: np.dtype[np.floating], norms: Callable[..., None], sums: Callable[..., None]
 ) -> None:
-    """Compare with the interpreter on a few well spread numbers."""
+    """Compare both kernels with the interpreter on a few well spread numbers."""
     count, columns = 8, _PIECE + 77
-    rows = (
-        (np.arange(count * columns) * 0.6180339887498949 % 1.0 - 0.5)
-        .astype(dtype)
-        .reshape(count, columns)
-    )
-    rows[2:, np.arange(columns) % LANES != 0] = (
-        0.0  # one lane alone: the others would hide a rounding that is missing
-    )
+    spread = np.arange(count * columns) * 0.6180339887498949 % 1.0 - 0.5
+    rows = spread.astype(dtype).reshape(count, columns)
+
+    # Rows with one lane alone: in a sum over many, a rounding that is missing would not show.
+    rows[2:, np.arange(columns) % LANES != 0] = 0.0
     weight, chosen = np.linspace(2.0**20, 2.0**21, count), np.arange(count)
     results = []
     for square, add in ((norms, sums), (_sums_of_squares, _add_units)):

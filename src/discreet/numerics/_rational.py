@@ -1,5 +1,7 @@
-"""Bounds as exact fractions, rounded up once at the end, so that no step of a formula can round the
-wrong way.
+"""Bounds as exact fractions, rounded up once at the end.
+
+So no step of a formula can round the wrong way. The model of rounding is that of [Higham2002,
+chapter 3] and of docs/proofs/sums.md, first paragraph.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ __all__ = ["UNIT", "binary", "gamma", "root_up", "tiny", "up"]
 UNIT = {np.dtype(np.float32): Fraction(1, 2**24), np.dtype(np.float64): Fraction(1, 2**53)}
 """Unit roundoff u: a rounded operation is off by at most the factor 1 + u."""
 
+# What a result below it may lose to underflow, gradual or flushed to zero.
 _SMALLEST_NORMAL = {
     np.dtype(np.float32): Fraction(1, 2**126),
     np.dtype(np.float64): Fraction(1, 2**1022),
@@ -29,10 +32,11 @@ _TOO_COARSE = (
 
 
 def binary(owner: str, dtype: DTypeLike) -> np.dtype[np.floating]:
-    """The dtype if it is float32 or float64, else an error with the reason."""
+    """Return the dtype if it is float32 or float64, else raise an error with the reason."""
+    # NumPy has no bfloat16.
     try:
         kind: np.dtype[Any] | None = np.dtype(dtype)
-    except TypeError:  # NumPy has no bfloat16
+    except TypeError:
         kind = None
     if kind is None or kind not in UNIT:
         raise ParameterError(
@@ -46,22 +50,29 @@ def binary(owner: str, dtype: DTypeLike) -> np.dtype[np.floating]:
 
 
 def gamma(roundings: int, dtype: np.dtype[np.floating]) -> Fraction:
-    """n*u / (1 - n*u): the relative error of a sum of products in which each term is rounded at
-    most n times, in any order.
+    """Bound the relative error of a sum of products whose terms are rounded at most n times.
+
+    n*u / (1 - n*u), in any order of additions: (1 + u)^n - 1 and 1 - (1 - u)^n are at most that
+    [Higham2002, Lemma 3.1].
+
+    | roundings | bound |
+    |---|---|
+    | 0 | 0 |
+    | n with n*u below 1/2 | below 1 |
+    | more: 2^23 in float32, 2^52 in float64 | `ParameterError` |
 
     >>> float(gamma(1024, np.dtype(np.float32))) < 6.2e-5
     True
     """
     share = roundings * UNIT[dtype]
     if share >= Fraction(1, 2):
-        expected = (
-            f"few enough roundings that the bound stays below 1 (at most {1 / UNIT[dtype] / 2} in "
-            f"{dtype})"
-        )
         raise ParameterError(
             owner="gamma",
             name="roundings",
-            expected=expected,
+            expected=(
+                "few enough roundings that the bound stays below 1 (at most "
+                f"{1 / UNIT[dtype] / 2} in {dtype})"
+            ),
             got=str(roundings),
             do="Use smaller blocks.",
         )
@@ -69,15 +80,15 @@ def gamma(roundings: int, dtype: np.dtype[np.floating]) -> Fraction:
 
 
 def tiny(dtype: np.dtype[np.floating]) -> Fraction:
-    """The most that one operation loses to underflow, gradual or flushed to zero."""
+    """Bound what one operation loses to underflow, gradual or flushed to zero."""
     return _SMALLEST_NORMAL[dtype]
 
 
 def up(value: Fraction) -> float:
-    """The smallest float64 at or above a fraction; infinity beyond the range.
+    """Round a fraction up to the smallest float64 at or above it; infinity beyond the range.
 
-    >>> up(Fraction(1, 2)), up(Fraction(1, 10)) > Fraction(1, 10), up(Fraction(1, 3)) > Fraction(1, 3)
-    (0.5, True, True)
+    >>> up(Fraction(1, 2)), up(Fraction(1, 10)) > Fraction(1, 10)
+    (0.5, True)
     """
     try:
         nearest = float(value)
@@ -87,11 +98,12 @@ def up(value: Fraction) -> float:
 
 
 def root_up(value: int) -> Fraction:
-    """At or above the square root of a whole number, by a relative 2^-32 at most.
+    """Round the square root of a whole number up, by a relative 2^-32 at most.
 
     >>> root_up(4) == 2, root_up(2) ** 2 >= 2
     (True, True)
     """
+    # 32 bits below the binary point; one more where the root is not exact.
     scaled = value << 64
     root = math.isqrt(scaled)
     return Fraction(root + (root * root < scaled), 2**32)

@@ -1,5 +1,6 @@
-"""Exact sums: every record becomes integers of the grid, and the norm of these is checked: no
-rounding in the sensitivity.
+"""Exact sums: every record becomes integers of the grid, whose norm is checked.
+
+There is no rounding in the sensitivity:
 
     k = trunc(v * weight / (scale * spacing)),    K = floor(clip_norm / spacing),
     a record counts if the sum of k^2 over all its leaves is at most K^2
@@ -7,6 +8,8 @@ rounding in the sensitivity.
 A record that fails the check contributes zeros: one with NaN or infinities, one whose weight was
 too large, one whose norm was wrong. The clip is the caller's business; the check is what the
 guarantee rests on (docs/proofs/sums.md, section 2).
+
+Shapes: B records, D columns of a leaf.
 """
 
 from __future__ import annotations
@@ -32,12 +35,16 @@ __all__ = ["ExactSum", "quantise"]
 
 _FloatArray: TypeAlias = NDArray[np.float64]
 
-_HEADROOM = 2**52  # grid units; the sum stays below, so that noise still fits into 53 bits
-_SLACK = Fraction(
-    1, 2**46
-)  # relative; more than all roundings between a certified norm and the integers
-_CHUNK = 2**16  # numbers at a time; they stay in the cache
-_WIDTH = 2**14  # columns at a time
+# Grid units; the sum stays below, so that noise still fits into 53 bits.
+_HEADROOM = 2**52
+
+# Relative; more than all roundings between a certified norm and the integers: "honest records
+# pass" (sums.md, section 2).
+_SLACK = Fraction(1, 2**46)
+
+# Numbers at a time, which stay in the cache; columns at a time.
+_CHUNK = 2**16
+_WIDTH = 2**14
 
 
 @final
@@ -50,6 +57,14 @@ class ExactSum:
     of that record alone, bit for bit. The sum does not depend on the order of the records, on how
     they were split into calls, or on how partial sums were merged.
 
+    | record, or batch | what it adds |
+    |---|---|
+    | NaN or an infinity in any leaf, or as its weight | zeros, in all leaves |
+    | joint norm above the clip norm, by whatever mistake | zeros, in all leaves |
+    | numbers below one spacing | zeros: integers are cut towards 0 |
+    | no records, or a leaf without columns | nothing |
+    | more records than fit below 2^52 spacings | `NumericsError`; nothing is added |
+
     Args:
         dimensions: number of coordinates of each leaf of the group, by name; public.
         clip_norm: bound on one record's norm over all leaves, each divided by its scale; public.
@@ -58,16 +73,17 @@ class ExactSum:
             the divided leaves.
 
     >>> total = ExactSum({"weight": 2, "bias": 1}, clip_norm=1.0, grid=Grid(2.0**-20))
-    >>> leaves = {"weight": np.array([[3.0, 0.0], [np.nan, 1.0]]), "bias": np.array([[4.0], [1.0]])}
-    >>> total.add(leaves, weights=np.array([0.2, 1.0]))  # the second record is dropped: it holds NaN
-    >>> {name: (integers * 2.0**-20).round(5).tolist() for name, integers in total.integers().items()}
-    {'weight': [0.6, 0.0], 'bias': [0.8]}
+    >>> weight = np.array([[3.0, 0.0], [np.nan, 1.0]])  # the second record is dropped: it holds NaN
+    >>> total.add({"weight": weight, "bias": np.array([[4.0], [1.0]])}, np.array([0.2, 1.0]))
+    >>> integers = total.integers()
+    >>> [(integers[leaf] * 2.0**-20).round(5).tolist() for leaf in ("weight", "bias")]
+    [[0.6, 0.0], [0.8]]
     """
 
     __slots__ = (
         "_dimensions",
         "_factors",
-        "_most",
+        "_largest_count",
         "_radius",
         "_records",
         "_scales",
@@ -91,12 +107,11 @@ class ExactSum:
             for name, d in dimensions.items()
         }
         if not named or not set(scales or {}) <= set(named):
-            got = f"{sorted(named)} and scales for {sorted(scales or {})}"
             raise ParameterError(
                 owner=owner,
                 name="dimensions",
                 expected="at least one leaf, and all that have a scale",
-                got=got,
+                got=f"{sorted(named)} and scales for {sorted(scales or {})}",
             )
         self._dimensions = named
         self._scales = {
@@ -105,20 +120,23 @@ class ExactSum:
         self.clip_norm = check.positive(owner, "clip_norm", clip_norm)
         self.grid = check.instance(owner, "grid", grid, Grid)
         self._radius = self.grid.radius(self.clip_norm)
-        self._most = (_HEADROOM - 1) // self._radius
+
+        # So many records of at most `radius` units each stay below the headroom.
+        self._largest_count = (_HEADROOM - 1) // self._radius
         self._factors = {
             name: _factor(self.clip_norm, self.grid, self._radius, scale)
             for name, scale in self._scales.items()
         }
         self._sums = {name: np.zeros(d) for name, d in named.items()}
         self._records = 0
-        self._turn = [
-            None
-        ]  # empty while a call is under way, and for ever if it is broken off; taken in one step: pop()
+
+        # Empty while a call is under way, and for ever if it is broken off; taken in one step by
+        # pop(), so that two threads cannot both have it.
+        self._turn = [None]
 
     @property
     def dimensions(self) -> Mapping[str, int]:
-        """Number of coordinates of each leaf."""
+        """The number of coordinates of each leaf."""
         return MappingProxyType(self._dimensions)
 
     @property
@@ -132,10 +150,13 @@ class ExactSum:
         return self.clip_norm
 
     def add(self, leaves: Mapping[str, Records], weights: NDArray[np.floating]) -> None:
-        """Add a batch of records: `leaves[name]` is (B, ...), `weights` is (B,); both sensitive.
+        """Add a batch of records. What is added is what was checked.
 
-        What is added is what was checked. If a record fails, all are read once more, and must be as
-        they were.
+        If a record fails, all are read once more, and must be as they were.
+
+        Args:
+            leaves: by name, (B, ...); sensitive.
+            weights: what each record is multiplied by, (B,); sensitive.
 
         Raises:
             NumericsError: more records than stay exact; nothing was added. Or the arrays changed
@@ -145,10 +166,12 @@ class ExactSum:
         rows, weight = _checked("ExactSum.add", self._dimensions, leaves, weights)
         self._count(len(weight))
         self._begin()
-        sums, kept = self._with(rows, weight, None)
-        if not kept.all():  # rare: from the sums as they were, without those that fail
-            sums, again = self._with(rows, weight, np.flatnonzero(kept))
-            if not again.all():
+        sums, passed = self._with(rows, weight, None)
+
+        # Rare: once more from the sums as they were, without the records that fail.
+        if not passed.all():
+            sums, passed_again = self._with(rows, weight, np.flatnonzero(passed))
+            if not passed_again.all():
                 raise NumericsError(
                     expected="arrays that nobody changes while they are added",
                     got="others than a moment ago",
@@ -160,8 +183,9 @@ class ExactSum:
     def _with(
         self, rows: Mapping[str, Records], weight: _FloatArray, chosen: NDArray[np.intp] | None
     ) -> tuple[dict[str, _FloatArray], NDArray[np.bool_]]:
-        """The sums with the chosen records (None: all), and which of these pass the check. Unless
-        all do: not a sum to use.
+        """Compute the sums with the chosen records (None: all), and which of these pass the check.
+
+        The sums are of use only if all pass.
         """
         sums = {name: total.copy() for name, total in self._sums.items()}
         squares = [
@@ -170,35 +194,39 @@ class ExactSum:
         ]
         return sums, _within(squares, self._radius)
 
-    def merge(self, other: ExactSum) -> None:
-        """Take over another partial sum of the same group, such as another worker's; it is empty
-        afterwards.
+    def merge(self, partial: ExactSum) -> None:
+        """Take over a partial sum of the same group, such as another worker's; it is empty then.
 
         What was merged is not there to count twice. A copy that was made before is the caller's
         business.
         """
-        alike = isinstance(other, ExactSum) and all(
-            getattr(self, name) == getattr(other, name)
-            for name in ("_dimensions", "_scales", "clip_norm", "grid")
+        attributes = ("_dimensions", "_scales", "clip_norm", "grid")
+        alike = isinstance(partial, ExactSum) and all(
+            getattr(self, name) == getattr(partial, name) for name in attributes
         )
-        if not alike or other is self:
-            expected = "another sum with the same leaves, scales, clip norm and grid"
-            got = "itself" if other is self else "a different one"
-            raise ParameterError(owner="ExactSum.merge", name="other", expected=expected, got=got)
+        if not alike or partial is self:
+            raise ParameterError(
+                owner="ExactSum.merge",
+                name="partial",
+                expected="another sum with the same leaves, scales, clip norm and grid",
+                got="itself" if partial is self else "a different one",
+            )
         self._refuse_torn()
-        other._refuse_torn()
-        self._count(other._records)
-        other._begin()
+        partial._refuse_torn()
+        self._count(partial._records)
+        partial._begin()
         self._begin()
+
+        # An interruption in here leaves both of them torn: neither can be read again.
         for name in self._sums:
-            self._sums[name] += other._sums[name]
-            other._sums[name][:] = 0.0
-        other._records = 0
+            self._sums[name] += partial._sums[name]
+            partial._sums[name][:] = 0.0
+        partial._records = 0
         self._end()
-        other._end()
+        partial._end()
 
     def integers(self) -> dict[str, _FloatArray]:
-        """The sum of each leaf as whole numbers in float64, flat; sensitive until noise is added."""
+        """Copy the sum of each leaf, whole numbers in float64 (D,); sensitive until noised."""
         self._refuse_torn()
         return {name: total.copy() for name, total in self._sums.items()}
 
@@ -216,11 +244,11 @@ class ExactSum:
         self._turn.append(None)
 
     def _count(self, records: int) -> None:
-        if self._records + records > self._most:
+        if self._records + records > self._largest_count:
             raise NumericsError(
                 expected=(
-                    f"at most {self._most} records at {self._radius} grid units each, which add "
-                    "up to less than 2^52"
+                    f"at most {self._largest_count} records at {self._radius} grid units each, "
+                    "which add up to less than 2^52"
                 ),
                 got="more",
                 do="Use a coarser grid.",
@@ -242,10 +270,13 @@ def _torn() -> NumericsError:
 def quantise(
     leaves: Mapping[str, Records], weights: NDArray[np.floating], *, clip_norm: float, grid: Grid
 ) -> dict[str, _FloatArray]:
-    """Each record's own integers, as `ExactSum` adds them: their joint norm is at most clip_norm /
-    spacing, or they are zero.
+    """Compute each record's integers, as `ExactSum` adds them.
 
-    >>> quantise({"a": np.array([[3.0, 4.0], [30.0, 40.0]])}, np.array([0.2, 0.2]), clip_norm=1.0, grid=Grid(2.0**-4))
+    Their joint norm is at most clip_norm / spacing, or they are zero; edge cases are those of
+    `ExactSum`.
+
+    >>> leaves = {"a": np.array([[3.0, 4.0], [30.0, 40.0]])}
+    >>> quantise(leaves, np.array([0.2, 0.2]), clip_norm=1.0, grid=Grid(2.0**-4))
     {'a': array([[ 9., 12.],
            [ 0.,  0.]])}
     """
@@ -254,20 +285,30 @@ def quantise(
     rows, weight = _checked("quantise", dimensions, leaves, weights)
     factor = _factor(clip_norm, grid, radius, 1.0)
     units = {name: _units(leaf, weight, factor) for name, leaf in rows.items()}
-    kept = _within([_squares(some) for some in units.values()], radius)[:, np.newaxis]
-    return {name: np.where(kept, some + 0.0, 0.0) for name, some in units.items()}
+    passed = _within([_squares(integers) for integers in units.values()], radius)[:, np.newaxis]
+
+    # -0.0 + 0.0 is 0.0: integers have no signed zero.
+    return {name: np.where(passed, integers + 0.0, 0.0) for name, integers in units.items()}
 
 
 @lru_cache(64)
 def _factor(clip_norm: float, grid: Grid, radius: int, scale: float) -> float:
-    """What a weight is multiplied by: 1 / (scale * spacing), lowered so that a record clipped to
-    clip_norm passes the check.
+    """Compute what a weight is multiplied by: 1 / (scale * spacing), lowered a little.
+
+    Lowered so that a record that is clipped to clip_norm passes the check.
     """
+    # f = K / (C scale) (1 - 2^-46) of sums.md, section 2, rounded down.
     exact = Fraction(radius) / Fraction(clip_norm) / Fraction(scale) * (1 - _SLACK)
     factor = -up(-exact)
     if not 0.0 < factor < math.inf or Fraction(grid.spacing) * radius > Fraction(clip_norm):
-        expected = f"such that 1 / (scale * spacing), with spacing {grid.spacing!r}, is a float64"
-        raise ParameterError(owner="ExactSum", name="scales", expected=expected, got=repr(scale))
+        raise ParameterError(
+            owner="ExactSum",
+            name="scales",
+            expected=(
+                f"such that 1 / (scale * spacing), with spacing {grid.spacing!r}, is a float64"
+            ),
+            got=repr(scale),
+        )
     return factor
 
 
@@ -288,19 +329,22 @@ def _checked(
     rows = {name: as_rows(owner, f"leaves[{name!r}]", leaves[name]) for name in dimensions}
     for name, leaf in rows.items():
         if leaf.shape != (len(weight), dimensions[name]) or weight.shape[1] != 1:
-            expected = f"of shape (B, {dimensions[name]}), with weights of shape (B,)"
-            count = "one" if leaf.shape[0] == len(weight) else "not one"  # B itself is sensitive
-            got = (
-                f"{leaf.shape[1]} numbers per record, and {count} row of {weight.shape[1]} "
-                "weights for each"
+            # B itself is sensitive, and must not be told.
+            count = "one" if leaf.shape[0] == len(weight) else "not one"
+            raise ParameterError(
+                owner=owner,
+                name=f"leaves[{name!r}]",
+                expected=f"of shape (B, {dimensions[name]}), with weights of shape (B,)",
+                got=(
+                    f"{leaf.shape[1]} numbers per record, and {count} row of {weight.shape[1]} "
+                    "weights for each"
+                ),
             )
-            raise ParameterError(owner=owner, name=f"leaves[{name!r}]", expected=expected, got=got)
     return rows, weight[:, 0].astype(np.float64)
 
 
 def _within(squares: Sequence[_FloatArray], radius: int) -> NDArray[np.bool_]:
-    """Which records have integers of joint norm at most the radius, from their squared norms in
-    each leaf; decided exactly.
+    """Tell which records have integers of joint norm at most the radius, exactly.
 
     A float64 sum of whole numbers is exact while it is below 2^53, and once it is not it never
     comes back below: so a computed sum of at most radius^2 <= 2^52 is the true one, in any order.
@@ -311,50 +355,52 @@ def _within(squares: Sequence[_FloatArray], radius: int) -> NDArray[np.bool_]:
 
 
 def _add_units(
-    leaf: Records,
-    weight: _FloatArray,
+    leaf_BD: Records,
+    weight_B: _FloatArray,
     factor: float,
     chosen: NDArray[np.intp] | None,
-    total: _FloatArray,
+    total_D: _FloatArray,
 ) -> _FloatArray:
-    """Add the integers of the chosen rows (None: all) to `total`. Returns the sums of their
-    squares, 0 for the others.
+    """Add the integers of the chosen rows (None: all) to the total.
+
+    Returns the sums of squares of each row's integers (B,), 0 for rows that were not chosen.
     """
-    squares = np.zeros(len(weight))
+    squares_B = np.zeros(len(weight_B))
     with np.errstate(all="ignore"):
-        if _compiled.worth_it(leaf):
-            _compiled.add_units(
-                leaf,
-                weight * factor,
-                np.arange(len(weight)) if chosen is None else chosen,
-                total,
-                squares,
-            )
-            return squares
-        for part, columns in _pieces(len(weight if chosen is None else chosen), leaf.shape[1]):
-            some = part if chosen is None else chosen[part]
-            units = _units(leaf[some, columns], weight[some], factor)
-            total[columns] += units.sum(axis=0)
-            squares[some] += _squares(units)
-    return squares
+        if _compiled.worth_it(leaf_BD):
+            rows = np.arange(len(weight_B)) if chosen is None else chosen
+            _compiled.add_units(leaf_BD, weight_B * factor, rows, total_D, squares_B)
+            return squares_B
+
+        # The same integers, piece by piece; a slice of rows is a view, a list of them a copy.
+        count = len(weight_B if chosen is None else chosen)
+        for part, columns in _pieces(count, leaf_BD.shape[1]):
+            batch = part if chosen is None else chosen[part]
+            units = _units(leaf_BD[batch, columns], weight_B[batch], factor)
+            total_D[columns] += units.sum(axis=0)
+            squares_B[batch] += _squares(units)
+    return squares_B
 
 
 def _units(leaf: Records, weight: _FloatArray, factor: float) -> _FloatArray:
-    """Elementwise, so that every integer depends on its own record only."""
+    """Compute integers elementwise, so that every one depends on its own record only."""
     with np.errstate(all="ignore"):
         units = np.multiply(leaf, (weight * factor)[:, np.newaxis], dtype=np.float64)
         return np.trunc(units, out=units)
 
 
 def _squares(units: _FloatArray) -> _FloatArray:
-    """In any order: see `_within`."""
+    """Add up the squares of each record, in any order: `_within` says why that is exact."""
     with np.errstate(all="ignore"):
         return np.asarray(np.einsum("bd,bd->b", units, units))
 
 
 def _pieces(count: int, columns: int) -> Iterator[tuple[slice, slice]]:
-    """Rows and columns of pieces that fit into the cache, whatever the size of the whole."""
+    """Cut rows and columns into pieces that fit into the cache, whatever the size of the whole."""
     height = max(1, _CHUNK // max(1, min(columns, _WIDTH)))
-    for top in range(0, count, height):
-        for left in range(0, columns, _WIDTH):
-            yield slice(top, min(top + height, count)), slice(left, min(left + _WIDTH, columns))
+    for row in range(0, count, height):
+        for column in range(0, columns, _WIDTH):
+            yield (
+                slice(row, min(row + height, count)),
+                slice(column, min(column + _WIDTH, columns)),
+            )

@@ -1,9 +1,9 @@
 """A public limit on the size of a Poisson sample, and a certified probability that it is exceeded.
 
-    P[Binomial(n, q) >= k] <= exp(-n KL(k/n || q)),   k >= n q                                                        (Chernoff)
+    P[Binomial(n, q) >= k] <= exp(-n KL(k/n || q)),    k >= n q        [Hoeffding1963, Theorem 1]
 
 Computed in decimal arithmetic with 80 digits, whose logarithm and exponential are correctly
-rounded, then rounded up.
+rounded, then rounded up. What it is used for: docs/proofs/sums.md, section 5.
 """
 
 from __future__ import annotations
@@ -14,22 +14,30 @@ from fractions import Fraction
 from discreet import _validate as check
 from discreet.numerics._rational import up
 
-__all__ = ["overflow_probability", "sample_limit"]
+__all__ = ["overflow_probability"]
 
 _DIGITS = Context(prec=80)
-_SMALLEST = Decimal("1e-340")  # below every float64; smaller bounds are not told apart
-_SLACK = Decimal(
-    "1e-30"
-)  # absolute, on the exponent: cancellation costs at most 20 of the 80 digits, below 1e-50
+
+# Below every float64 above 0; smaller bounds are not told apart, and rounded up to 5e-324.
+_SMALLEST = Decimal("1e-340")
+
+# Absolute, on the exponent: cancellation costs at most 20 of the 80 digits, so the error is below
+# 1e-50.
+_SLACK = Decimal("1e-30")
 
 
 def overflow_probability(limit: int, *, records: int, probability: float) -> float:
-    """An upper bound of the probability that a Poisson sample among `records` others has `limit`
-    records or more.
+    """Bound the probability that a Poisson sample of `records` records has `limit` or more.
 
-    Then the sample with the record in question may be larger than `limit`. The delta to charge is
-    this times the number of steps (docs/proofs/sums.md, section 5); `records` is the public size of
-    the data set.
+    Then the sample with one more record, the one in question, may be larger than `limit`. The delta
+    to charge is this times the number of steps; `records` is the public size of the data set.
+
+    | case | bound |
+    |---|---|
+    | limit above records, or probability 0 | 0 |
+    | limit at or below records * probability | 1 |
+    | probability 1, limit at most records | 1 |
+    | far out, below every float64 | 5e-324, never 0 |
 
     >>> overflow_probability(200, records=10_000, probability=0.01) < 1e-16
     True
@@ -41,28 +49,6 @@ def overflow_probability(limit: int, *, records: int, probability: float) -> flo
     return up(Fraction(_tail(k, n, q)))
 
 
-def sample_limit(*, records: int, probability: float, overflow: float) -> int:
-    """The smallest limit that `overflow_probability` certifies for this overflow per step.
-
-    At most `records` + 1, which no sample reaches.
-
-    >>> sample_limit(records=60_000, probability=256 / 60_000, overflow=1e-15)
-    400
-    """
-    owner = "sample_limit"
-    n = check.whole(owner, "records", records, least=1)
-    q = check.fraction(owner, "probability", probability, zero=True, one=True)
-    target = check.fraction(owner, "overflow", overflow)
-    low, high = max(1, int(n * Fraction(q))), n + 1  # with more than n the probability is 0
-    while low < high:
-        middle = (low + high) // 2
-        if up(Fraction(_tail(middle, n, q))) <= target:
-            high = middle
-        else:
-            low = middle + 1
-    return low
-
-
 def _tail(k: int, n: int, q: float) -> Decimal:
     if k > n or q == 0.0:
         return Decimal(0)
@@ -70,6 +56,8 @@ def _tail(k: int, n: int, q: float) -> Decimal:
         return Decimal(1)
     with localcontext(_DIGITS):
         chance, hits, misses = Decimal(q), Decimal(k), Decimal(n - k)
+
+        # n KL(k/n || q); the second term is 0 for k = n.
         exponent = hits * (hits / (n * chance)).ln()
         if misses:
             exponent += misses * (misses / (n * (1 - chance))).ln()

@@ -1,8 +1,10 @@
-"""AES-256 in counter mode and HKDF-SHA256, from `cryptography`, checked by known answers before
-their first use.
+"""AES-256 in counter mode and HKDF-SHA256, from `cryptography`.
+
+Both are checked by known answers before their first use. The construction, and what it is
+indistinguishable from, is in docs/proofs/randomness.md, sections 1 and 2.
 
 Keys come as functions that reveal them, so that no local variable holds one: error trackers show
-    the locals of every frame.
+the locals of every frame.
 """
 
 from __future__ import annotations
@@ -29,13 +31,15 @@ except ImportError as error:  # there is no second-best generator
 
 __all__ = ["Cursor", "derive", "keystream"]
 
-_WORD = 8  # bytes
+# Bytes of a word and of a block of AES: a block holds two words.
+_WORD = 8
 _BLOCK = 16
-_ZEROS = memoryview(
-    bytes(2**16)
-)  # plain text; small, so that the words that it becomes stay in the cache too
 
-# NIST SP 800-38A, F.5.5 (CTR-AES256.Encrypt, first block) and RFC 5869, test case 1 (expand).
+# The plain text; small, so that the words that it becomes stay in the cache too.
+_ZEROS = memoryview(bytes(2**16))
+
+# Known answers: NIST SP 800-38A, F.5.5 (CTR-AES256.Encrypt, first block) and RFC 5869, test case 1
+# (expand).
 _AES_KEY = bytes.fromhex("603deb1015ca71be2b73aef0857d77811f352c073b6108d72d9810a30914dff4")
 _AES_COUNTER = bytes.fromhex("f0f1f2f3f4f5f6f7f8f9fafbfcfdfeff")
 _AES_PLAIN = bytes.fromhex("6bc1bee22e409f96e93d7e117393172a")
@@ -46,42 +50,50 @@ _HKDF_OUT = bytes.fromhex("3cb25f25faacd57a90434f64d0362f2a2d2d0a90cf1a5a4c5db02
 
 
 class Cursor:
-    """A cipher between two reads: who goes on where it stands, with the same key, needs no new one.
-    For one thread.
+    """A cipher between two reads of one thread.
+
+    A read that goes on where the last one ended, with the same key, needs no new cipher.
     """
 
-    __slots__ = ("_stands",)
+    __slots__ = ("_resume",)
 
     def __init__(self) -> None:
-        self._stands: tuple[Callable[[], bytes], int, CipherContext] | None = None
+        # The key, the next block, and a cipher that stands before it.
+        self._resume: tuple[Callable[[], bytes], int, CipherContext] | None = None
 
     def take(self, reveal: Callable[[], bytes], block: int) -> CipherContext:
-        """A cipher that stands before this block. It is gone from here: an interruption leaves none
-        that stands elsewhere.
+        """Take out a cipher that stands before this block, or make one.
+
+        It is gone from here: an interruption leaves none that stands elsewhere.
         """
-        stands, self._stands = self._stands, None
-        if stands is not None and stands[:2] == (reveal, block):
-            return stands[2]
+        resume, self._resume = self._resume, None
+        if resume is not None and resume[:2] == (reveal, block):
+            return resume[2]
         return Cipher(AES256(reveal()), CTR(block.to_bytes(_BLOCK, "big"))).encryptor()
 
     def keep(self, reveal: Callable[[], bytes], block: int, cipher: CipherContext) -> None:
-        self._stands = reveal, block, cipher
+        self._resume = reveal, block, cipher
 
 
 def keystream(
     reveal: Callable[[], bytes], start: int, out: NDArray[np.uint64], cursor: Cursor | None = None
 ) -> None:
-    """Fill a contiguous array with the 64-bit words `start`, `start + 1`, ... of the key's stream
-    (little-endian).
+    """Fill a contiguous array with the 64-bit words `start`, `start + 1`, ... of the key's stream.
+
+    Words are little-endian. Word i is half of block i // 2, the AES of the counter i // 2.
     """
     _check()
     cursor = cursor or Cursor()
     target = out.view(np.uint8).data
-    if start % 2:  # a block holds two words: begin in its middle
-        head = np.empty(2, np.uint64)
-        _fill(reveal, start // 2, head.view(np.uint8).data, cursor)
-        out[:1] = head[1:] if out.size else head[:0]
+
+    # An odd start is the second word of a block: the block is computed apart, and its first word
+    # dropped.
+    if start % 2:
+        block_words = np.empty(2, np.uint64)
+        _fill(reveal, start // 2, block_words.view(np.uint8).data, cursor)
+        out[:1] = block_words[1:] if out.size else block_words[:0]
         target, start = target[_WORD:], start + 1
+
     if len(target):
         _fill(reveal, start // 2, target, cursor)
 
@@ -91,19 +103,19 @@ def _fill(reveal: Callable[[], bytes], block: int, target: memoryview, cursor: C
     for position in range(0, len(target), len(_ZEROS)):
         piece = target[position : position + len(_ZEROS)]
         cipher.update_into(_ZEROS[: len(piece)], piece)
+
+    # A cipher in the middle of a block cannot be used again: reads begin with whole blocks.
     if len(target) % _BLOCK == 0:
         cursor.keep(reveal, block + len(target) // _BLOCK, cipher)
 
 
 def derive(reveal: Callable[[], bytes], *labels: str) -> bytes:
-    """A 32-byte key for these labels; different lists of labels give independent keys."""
+    """Derive a 32-byte key for these labels; different lists of labels give independent keys."""
     _check()
-    info = b"".join(
-        [
-            len(name).to_bytes(4, "big") + name
-            for name in [label.encode() for label in ("discreet", *labels)]
-        ]
-    )
+
+    # Every label comes with its length, so that different lists are different inputs.
+    names = [label.encode() for label in ("discreet", *labels)]
+    info = b"".join([len(name).to_bytes(4, "big") + name for name in names])
     return HKDFExpand(SHA256(), 32, info).derive(reveal())
 
 

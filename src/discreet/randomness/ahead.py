@@ -1,8 +1,8 @@
-"""Noise computed ahead: on a background thread, while the step computes the sums that it will be
-added to.
+"""Noise computed ahead: on a background thread, while the step computes the sums.
 
 Noise does not depend on data, so it can be drawn while gradients are computed; on a core that is
-free it costs no time at all.
+free it costs no time at all. The numbers are those of `gaussian.release`, and so is the proof
+(docs/proofs/noise.md): which thread draws a number does not change it.
 """
 
 from __future__ import annotations
@@ -23,19 +23,28 @@ from discreet.randomness.source import Stream
 
 __all__ = ["NoiseAhead"]
 
-_CHUNK = 2**14  # numbers released at a time
-_PIECE = 2**20  # numbers between two looks at whether somebody still wants them
+# Numbers released at a time: what lies between grid and release stays in the cache.
+_CHUNK = 2**14
+
+# Numbers between two looks at whether somebody still wants them.
+_PIECE = 2**20
 
 
 class NoiseAhead:
-    """The noise of one release, drawn from now on in the background. `release` waits for it and
-    uses it, once.
+    """The noise of one release, drawn in the background. `release` waits for it and uses it, once.
 
     Guarantee: as `gaussian.release`, and the same numbers. The stream is claimed at once, so noise
     that is given up (`close`, an exception, a lost reference, a fork) is gone: nothing can draw it
     again.
 
     It holds 8 bytes per number. Make one when a step begins, use it when the step's sums are ready.
+
+    | case | what happens |
+    |---|---|
+    | `size` 0 | the release of an empty array is empty |
+    | sums with NaN, infinities or too large | `NumericsError`; the noise can still be used |
+    | a second `release`, or one after `close` | `RandomnessMisuse` |
+    | `noise_std` of 0, infinite or NaN | `ParameterError`; the stream is unused |
 
     >>> from discreet.randomness import Purpose, Source
     >>> grid = Grid.for_noise(noise_std=1.1, clip_norm=1.0)
@@ -63,15 +72,15 @@ class NoiseAhead:
         self._size = noise.size
         self._owner = _process.current()
         self._work = _Work(noise)
-        self._thread = threading.Thread(
-            target=self._work.run, name="noise ahead"
-        )  # it holds the work, not this object
+
+        # The thread holds the work and not this object, which can so be collected while it runs.
+        self._thread = threading.Thread(target=self._work.run, name="noise ahead")
         self._thread.start()
 
     def release(
         self, sums: NDArray[np.floating], out: NDArray[np.floating] | None = None
     ) -> NDArray[np.floating]:
-        """As `gaussian.release`, with the noise drawn ahead.
+        """Release sums as `gaussian.release` does, with the noise drawn ahead.
 
         Args:
             sums: contiguous float32 or float64 array of any shape, `size` numbers [sensitive].
@@ -83,18 +92,19 @@ class NoiseAhead:
             Exception: whatever stopped the background thread; nothing was released.
         """
         owner = "NoiseAhead.release"
-        if (
-            self._owner is not _process.current()
-        ):  # the thread that we would wait for is not here, the numbers may be
+
+        # In a fork the thread that we would wait for is not there, and the numbers may be.
+        if self._owner is not _process.current():
             raise _misuse("the process that draws the noise", "a fork of it")
         values, target = prepare(owner, sums, self._grid, out)
         if values.size != self._size:
             raise ParameterError(
                 owner=owner, name="sums", expected=f"{self._size} numbers", got=f"{values.size}"
             )
+
         self._thread.join()
         numbers = self._work.hand_over()
-        for start in range(0, values.size, _CHUNK):  # what lies in between stays in the cache
+        for start in range(0, values.size, _CHUNK):
             piece = slice(start, start + _CHUNK)
             units = self._grid.integers(values[piece])
             units += numbers[piece]
@@ -102,9 +112,7 @@ class NoiseAhead:
         return target.reshape(sums.shape) if out is None else out
 
     def close(self) -> None:
-        """Give up what was not used, and wait for the background thread to end. A second call does
-        nothing.
-        """
+        """Give up what was not used, and wait for the background thread; once is enough."""
         self._work.unwanted.set()
         if self._owner is _process.current():
             self._thread.join()
@@ -129,7 +137,7 @@ class NoiseAhead:
 
 
 class _Work:
-    """What the thread and its owner share."""
+    """The numbers that the background thread fills and their owner takes."""
 
     __slots__ = ("_error", "_lock", "_noise", "_numbers", "ready", "unwanted")
 
@@ -147,14 +155,18 @@ class _Work:
             for start in range(0, self._noise.size, _PIECE):
                 if self.unwanted.is_set() or numbers is None:
                     return
-                self._noise._add(numbers[start : start + _PIECE])  # noqa: SLF001  (zeros are integers)
+
+                # Zeros are integers: `add_to` would check what is known.
+                self._noise._add(numbers[start : start + _PIECE])  # noqa: SLF001
             self.ready = True
-        except Exception as error:  # noqa: BLE001  (it is raised where somebody waits for the noise)
+        except Exception as error:  # noqa: BLE001  (raised where somebody waits for the noise)
             self._error = error
 
     def hand_over(self) -> NDArray[np.float64]:
-        """The numbers, once: they are gone from here before anybody uses them, so that no
-        interruption lets them come twice.
+        """Give out the numbers, once.
+
+        They are gone from here before anybody uses them, so that no interruption lets them come
+        twice.
         """
         with self._lock:
             numbers, self._numbers = self._numbers, None

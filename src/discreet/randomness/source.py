@@ -1,8 +1,7 @@
-"""The one place where random bits come from: AES-256 in counter mode, keyed by the operating
-system.
+"""All random bits come from here: AES-256 in counter mode, keyed by the operating system.
 
-    Source.system() ──HKDF──> key of (purpose, step, lane) ──HKDF, AES-CTR──> Stream: 64-bit words,
-    addressed by position
+    Source.system() ──HKDF──> key of (purpose, step, lane) ──HKDF, AES-CTR──> Stream
+    Stream: 64-bit words, addressed by their position
 
 Guarantee: the words of all streams of all sources together are indistinguishable from independent
 uniform words, by anyone who does not hold a key, as far as AES-256 is a pseudorandom permutation
@@ -30,18 +29,31 @@ from discreet.units import Randomness
 __all__ = ["Purpose", "SharedSecret", "Source", "Stream"]
 
 _KEY_BYTES = 32
-_MOST_WORDS = 2**34  # of one stream: the bound of docs/proofs/randomness.md is computed with it
+
+# Words of one stream: the bound of docs/proofs/randomness.md, section 2, is computed with this
+# number (2^33 blocks of AES under one key).
+_MOST_WORDS = 2**34
 
 
 class Purpose(Enum):
-    """What bits are for. Bits of different purposes are independent."""
+    """What bits are for. Bits of different purposes are independent.
+
+    The value enters the key of a stream: renaming one changes every bit that is drawn for it.
+    """
 
     NOISE = "noise"
     SAMPLE = "sample"
-    SLOTS = "slots"  # which microbatch a record goes to
+
+    # Which microbatch a record goes to.
+    SLOTS = "slots"
+
     CANARY = "canary"
-    ORDER = "order"  # in which the records of a sample are summed
-    ENTRIES = "entries"  # what a data set draws at random while the entries of a sample are fetched
+
+    # In which order the records of a sample are summed.
+    ORDER = "order"
+
+    # What a data set draws at random while the entries of a sample are fetched.
+    ENTRIES = "entries"
 
 
 class _Key:
@@ -73,26 +85,39 @@ class _Key:
         )
 
 
-_first_use = threading.RLock()  # taken once per stream, when it is first read or claimed
+# Taken once per stream, when it is first read or claimed. Held over a fork, so that no child finds
+# it locked by a thread that does not exist there.
+_first_use = threading.RLock()
 _process.hold_over_forks(_first_use)
 
 
 class Stream:
-    """Words of one address: the same position always holds the same word. Got from `Source.stream`.
+    """Words of one address: the same position always holds the same word. `Source.stream` makes it.
 
     A stream can be read in any order, in pieces and by several threads. That no word serves two
     releases is the business of the one consumer that it was given to; noise takes the stream over
     with `claim`.
+
+    | what is asked for | what happens |
+    |---|---|
+    | 0 words | an empty array; the stream counts as read |
+    | the same position again | the same word |
+    | a position at or above 2^34 | `RandomnessMisuse` |
+    | words of a claimed stream, or in a fork | `RandomnessMisuse` |
+    | `claim` after a read, or a second `claim` | `RandomnessMisuse` |
     """
 
     __slots__ = ("_key", "_purpose", "_touched", "_words", "randomness")
 
     def __init__(self, key: _Key, randomness: Randomness, purpose: Purpose | None = None) -> None:
         self._key: _Key | None = key
-        self._words: _Key | None = (
-            None  # of the cipher, made when it is first read: a key serves one function only
-        )
-        self._purpose = purpose  # None: derived from another stream, which may be derived again
+
+        # The key of the cipher, derived when the stream is first read: a key serves HKDF or AES,
+        # never both (docs/proofs/randomness.md, section 1).
+        self._words: _Key | None = None
+
+        # None for the child of a stream, which may be derived again and so cannot be claimed.
+        self._purpose = purpose
         self._touched = False
         self.randomness = randomness
 
@@ -126,26 +151,27 @@ class Stream:
         A cursor that one thread keeps for this stream makes reading on faster.
         """
         if out.dtype != np.uint64 or out.ndim != 1 or not out.flags.c_contiguous:
-            expected = "a contiguous array of uint64 with one axis"
             raise ParameterError(
                 owner="Stream.fill",
                 name="out",
-                expected=expected,
+                expected="a contiguous array of uint64 with one axis",
                 got=f"{out.dtype}, {out.ndim} axes",
             )
         start = check.whole("Stream.fill", "start", start, least=0)
         if start + out.size > _MOST_WORDS:
-            expected = f"at most {_MOST_WORDS} words from one stream"
             raise RandomnessMisuse(
-                expected=expected, got=f"position {start + out.size}", do="Take another stream."
+                expected=f"at most {_MOST_WORDS} words from one stream",
+                got=f"position {start + out.size}",
+                do="Take another stream.",
             )
-        self._reveal()  # refuses a fork and a spent stream, also where the cursor holds a cipher already
+        # Refuses a fork and a spent stream, also where the cursor holds a cipher already.
+        self._reveal()
         if self._words is None:
             self._words = _Key(derive(self._reveal, "words"))
         keystream(self._words.reveal, start, out, cursor)
 
     def words(self, count: int, start: int = 0) -> NDArray[np.uint64]:
-        """The words at positions start ... start + count - 1."""
+        """Read the words at positions start ... start + count - 1."""
         out = np.empty(check.whole("Stream.words", "count", count, least=0), np.uint64)
         self.fill(out, start)
         return out
@@ -176,9 +202,9 @@ class Stream:
 class SharedSecret:
     """What all ranks of a distributed run share, so that they draw one and the same global sample.
 
-    Make one with `generate()` in one rank, carry `to_bytes()` over a private channel, and
-    `from_bytes()` in the others. It
-    serves samples only: noise always comes from a rank's own `Source.system()`.
+    Make one with `generate()` in one rank, carry `to_bytes()` over a private channel, and call
+    `from_bytes()` in the others. It serves samples only: noise always comes from a rank's own
+    `Source.system()`.
     """
 
     __slots__ = ("_contexts", "_key")
@@ -189,18 +215,19 @@ class SharedSecret:
 
     @classmethod
     def generate(cls) -> SharedSecret:
-        """A fresh secret from the operating system."""
+        """Draw a fresh secret from the operating system."""
         return cls(_Key(_entropy()))
 
     @classmethod
     def from_bytes(cls, secret: bytes) -> SharedSecret:
-        """The secret that another rank generated. It must be fresh for this run and known to nobody
-        else.
+        """Take over the secret that another rank generated.
+
+        It must be fresh for this run and known to nobody else.
         """
         return cls(_Key(_checked_key("SharedSecret.from_bytes", "secret", secret)))
 
     def use_for(self, context: str) -> None:
-        """Remember that this context had its source."""
+        """Remember that this context had its source, and refuse it a second time."""
         with _first_use:
             if context in self._contexts:
                 raise RandomnessMisuse(
@@ -214,7 +241,7 @@ class SharedSecret:
             self._contexts.add(context)
 
     def to_bytes(self) -> bytes:
-        """For a private channel to the other ranks; never for a file or a log."""
+        """Reveal the secret, for a private channel to the other ranks and never for a file."""
         return self._key.reveal()
 
     def __repr__(self) -> str:
@@ -225,17 +252,24 @@ class SharedSecret:
 
 
 class Source:
-    """Gives out streams, each once.
+    """The key of a run, which gives out streams, each once.
 
     Steps of the same purpose and lane must rise: asking again for an address, or for an earlier
     one, is an error, so a loop that is started again cannot draw the same noise. A new run or a
     resumed one makes a new `Source` with a new key.
 
+    | what is asked for | what happens |
+    |---|---|
+    | a step that was skipped | `RandomnessMisuse`, once a later one was given out |
+    | the same step, another purpose or lane | an independent stream |
+    | anything but samples, of a shared source | `RandomnessMisuse` |
+    | a stream in a fork, a copy, a pickle | `RandomnessMisuse` |
+
     >>> source = Source.system()
     >>> stream = source.stream(Purpose.NOISE, step=0)
     >>> source.stream(Purpose.NOISE, step=0)
     Traceback (most recent call last):
-    discreet.errors.RandomnessMisuse: Expected a step above 0 for noise, lane 0. Got step 0. Its bits were given out already.
+    discreet.errors.RandomnessMisuse: Expected a step above 0 for noise, lane 0. Got step 0. ...
     """
 
     __slots__ = ("_key", "_last", "_lock", "_only", "randomness")
@@ -249,7 +283,7 @@ class Source:
 
     @classmethod
     def system(cls) -> Source:
-        """Keyed by 256 fresh bits from the operating system.
+        """Make a source that is keyed by 256 fresh bits from the operating system.
 
         Raises:
             RandomnessUnavailable: no entropy or no working cipher; there is no fallback.
@@ -258,7 +292,7 @@ class Source:
 
     @classmethod
     def shared(cls, secret: SharedSecret, *, context: str) -> Source:
-        """For samples that all ranks derive alike.
+        """Make a source of samples that all ranks derive alike.
 
         Args:
             secret: the same in all ranks, fresh for this run.
@@ -279,8 +313,9 @@ class Source:
 
     @classmethod
     def unsafe_test_key(cls, key: bytes) -> Source:
-        """Reproducible bits for tests, from 32 bytes. What is drawn from it is marked, and a marked
-        ledger has no guarantee.
+        """Make a source of reproducible bits for tests, from 32 bytes.
+
+        What is drawn from it is marked, and a marked ledger has no guarantee.
         """
         return cls(
             _Key(_checked_key("Source.unsafe_test_key", "key", key)), Randomness.UNSAFE_TEST_KEY
@@ -292,7 +327,7 @@ class Source:
         return self._only is not None
 
     def stream(self, purpose: Purpose, *, step: int, lane: int = 0) -> Stream:
-        """The stream of one address, once.
+        """Give out the stream of one address, once.
 
         Args:
             purpose: what the bits are for.
@@ -313,15 +348,21 @@ class Source:
                 got=purpose.value,
                 do="Take noise from this rank's own Source.system().",
             )
-        self._key.reveal()  # refuses a fork before anything is remembered
+
+        # Refuses a fork before anything is remembered.
+        self._key.reveal()
         with self._lock:
             last = self._last.get((purpose, lane), -1)
             if step <= last:
-                expected = f"a step above {last} for {purpose.value}, lane {lane}"
                 raise RandomnessMisuse(
-                    expected=expected, got=f"step {step}", do="Its bits were given out already."
+                    expected=f"a step above {last} for {purpose.value}, lane {lane}",
+                    got=f"step {step}",
+                    do="Its bits were given out already.",
                 )
             self._last[purpose, lane] = step
+
+        # Every part of the address enters the key: different addresses have independent words. The
+        # key has no name of its own: a traceback that shows local variables would show it.
         return Stream(
             _Key(derive(self._key.reveal, "stream", purpose.value, str(step), str(lane))),
             self.randomness,
@@ -348,6 +389,10 @@ def _entropy() -> bytes:
 
 def _checked_key(owner: str, name: str, key: object) -> bytes:
     if not isinstance(key, bytes) or len(key) != _KEY_BYTES:
-        got = f"{len(key)} bytes" if isinstance(key, bytes) else type(key).__name__
-        raise ParameterError(owner=owner, name=name, expected=f"{_KEY_BYTES} bytes", got=got)
+        raise ParameterError(
+            owner=owner,
+            name=name,
+            expected=f"{_KEY_BYTES} bytes",
+            got=(f"{len(key)} bytes" if isinstance(key, bytes) else type(key).__name__),
+        )
     return key

@@ -16,8 +16,7 @@ from discreet.aggregation.release import Release
 from discreet.aggregation.session import Session
 from discreet.aggregation.sums import grid_of
 from discreet.mechanisms import Group
-from discreet.randomness.gaussian import announce as announce_noise
-from discreet.randomness.gaussian import release_all
+from discreet.randomness.gaussian import announce_noise, release_all
 from discreet.sampling import Sample
 from discreet.training.clipping import Sums
 from discreet.training.data.batch import Batch

@@ -422,7 +422,7 @@ def test_p15_a_record_more_moves_one_slot_by_twice_the_clip() -> None:
         partial = PartialSums(
             bound,
             bound.initial_state,
-            place=("", 0, 0),
+            sample_id=("", 0, 0),
             slots=lambda group, count, slots: slot[:count],
         )
         partial.add({"x": rows})

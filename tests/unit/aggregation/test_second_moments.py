@@ -18,13 +18,13 @@ from discreet.sampling import Sampler
 from support.second_moments import keyed, plan, released
 
 Array = NDArray[np.float64]
-NO_PLACE = ("", 0, 0)
+NO_SAMPLE = ("", 0, 0)
 
 
 def integers(vectors: NDArray[Any], clip_norm: float = 1.0) -> Array:
     (group,) = plan(vectors.shape[1], clip_norm=clip_norm).bound.start
     sums = OuterSums(
-        group, dimension=vectors.shape[1], records=max(1, len(vectors)), place=NO_PLACE
+        group, dimension=vectors.shape[1], records=max(1, len(vectors)), sample_id=NO_SAMPLE
     )
     sums.add(vectors)
     return sums.integers() * sums.grid.spacing
@@ -70,7 +70,7 @@ def test_the_product_is_that_of_exact_integers() -> None:
         np.random.default_rng(5).normal(size=(200, 33)) * 10.0
     )  # all are clipped to the largest integers there are
     (group,) = plan(33).bound.start
-    sums = OuterSums(group, dimension=33, records=200, place=NO_PLACE)
+    sums = OuterSums(group, dimension=33, records=200, sample_id=NO_SAMPLE)
     units = [[int(number) for number in row] for row in sums._integers(vectors)]
     sums.add(vectors)
     exact = [[sum(row[i] * row[j] for row in units) for j in range(33)] for i in range(33)]
@@ -164,7 +164,7 @@ def test_rows_that_another_thread_adds_after_the_check_are_not_released(
 
     def then_added(self: OuterSums, *known: Any) -> None:
         check(self, *known)
-        self._most = 20  # as where a sample has fewer records than the data set
+        self._largest_count = 20  # as where a sample has fewer records than the data set
         self.add(vectors)
 
     with monkeypatch.context() as patch:

@@ -76,7 +76,7 @@ def test_p16_a_sample_is_spent_once() -> None:
     [
         lambda session, sample: session.check_issued(sample),
         lambda session, sample: session.number(sample),
-        lambda session, sample: session.place(sample),
+        lambda session, sample: session.sample_id(sample),
         lambda session, sample: session.noise_stream(sample, 0),
         lambda session, sample: session.slots_stream(sample, 0),
         lambda session, sample: session.order(sample),
@@ -106,8 +106,8 @@ def test_no_two_samples_share_a_number_or_a_place() -> None:
     session, other = (keyed(plan(policy=policy, adjacency=dp.Adjacency.ZERO_OUT)) for _ in range(2))
     drawn, elsewhere = list(session.samples()), list(other.samples())
     assert [session.number(sample) for sample in drawn] == list(range(12))
-    places = {session.place(sample) for sample in drawn} | {
-        other.place(sample) for sample in elsewhere
+    places = {session.sample_id(sample) for sample in drawn} | {
+        other.sample_id(sample) for sample in elsewhere
     }
     assert len(places) == 24
 

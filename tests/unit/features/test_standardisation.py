@@ -9,7 +9,7 @@ import pytest
 
 import discreet as dp
 from discreet.aggregation import Aggregator, Release
-from discreet.features import Standardisation, rows, standardise, standardise_plan
+from discreet.features import Standardisation, rowwise, standardise, standardise_plan
 from discreet.randomness import Source
 from discreet.sampling import Owners, Sampler
 
@@ -88,7 +88,7 @@ def test_pieces_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     data = vectors().astype(np.float32)
     whole = found(data)
     applied = whole(data)
-    monkeypatch.setattr(rows, "_CHUNK", 1_000)
+    monkeypatch.setattr(rowwise, "_CHUNK", 1_000)
     assert np.array_equal(found(data).std, whole.std)
     assert np.array_equal(whole(data), applied)
     assert applied.dtype == np.float32

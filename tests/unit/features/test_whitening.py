@@ -11,7 +11,7 @@ from discreet.aggregation import Release, SecondMoments
 from discreet.features import (
     Standardisation,
     Whitening,
-    rows,
+    rowwise,
     standardise,
     standardise_plan,
     unit_ball,
@@ -160,7 +160,7 @@ def test_p15_a_row_alone_is_what_it_is_among_others(monkeypatch: pytest.MonkeyPa
     assert np.array_equal(
         np.concatenate([one(data[[number]]) for number in range(9)]), together[:9]
     )
-    monkeypatch.setattr(rows, "_CHUNK", 333)
+    monkeypatch.setattr(rowwise, "_CHUNK", 333)
     assert np.array_equal(one(data), together)
 
 

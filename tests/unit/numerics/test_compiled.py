@@ -157,7 +157,7 @@ def test_small_work_is_not_compiled_and_large_work_is(monkeypatch: pytest.Monkey
         return ()
 
     monkeypatch.setattr(_compiled, "_kernels", kernels)
-    monkeypatch.setattr(_compiled, "_seen", type(_compiled._seen)())
+    monkeypatch.setattr(_compiled, "_worked_on", type(_compiled._worked_on)())
     monkeypatch.setattr(_compiled, "_WORTH", 100)
     rows = np.zeros((6, 10), np.float32)
     assert not _compiled.worth_it(rows)

@@ -19,7 +19,7 @@ from torch.nn import functional
 from torch.utils.data import TensorDataset
 
 from discreet.errors import ModelError
-from discreet.features.rows import own_product
+from discreet.features.rowwise import own_product
 from discreet.plan import Plan
 from discreet.randomness import Source
 from discreet.training.extras.averaging import WeightAverage

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import discreet as dp
-from discreet.features import rows, unit_ball
+from discreet.features import rowwise, unit_ball
 
 
 def orthonormal(dimension: int, columns: int) -> Any:
@@ -63,32 +63,32 @@ def test_the_product_is_near_the_true_one() -> None:
         * np.logspace(-20, 20, 20)[:, np.newaxis]
     )
     matrix = orthonormal(300, 7)
-    error = np.abs(rows.own_product(vectors, matrix) - vectors @ matrix).max(axis=1)
+    error = np.abs(rowwise.own_product(vectors, matrix) - vectors @ matrix).max(axis=1)
     assert np.all(error <= 2.0**-24 * 300**0.5 * np.linalg.norm(vectors, axis=1))
 
 
 def test_p15_the_product_of_a_row_does_not_depend_on_the_others() -> None:
     vectors = np.random.default_rng(1).normal(size=(67, 301))
     matrix = orthonormal(301, 9)
-    together = rows.own_product(vectors, matrix)
+    together = rowwise.own_product(vectors, matrix)
     for start in (1, 2, 5, 66):
-        assert np.array_equal(rows.own_product(vectors[start:], matrix), together[start:])
+        assert np.array_equal(rowwise.own_product(vectors[start:], matrix), together[start:])
 
 
 @pytest.mark.parametrize("row", [[np.nan, 0.0], [np.inf, 1.0], [1.7e308, 1.7e308]])
 def test_a_row_without_a_norm_has_no_product(row: Any) -> None:
-    found = rows.own_product(np.array([row, [0.5, 0.25]]), np.eye(2))
+    found = rowwise.own_product(np.array([row, [0.5, 0.25]]), np.eye(2))
     assert np.isnan(found[0]).all()
     assert np.array_equal(found[1], [0.5, 0.25])
 
 
 @pytest.mark.parametrize("scale", [0.0, 5e-324, 1e-300, 1e300])
 def test_products_of_extreme_rows(scale: float) -> None:
-    found = rows.own_product(np.array([[3.0 * scale, 4.0 * scale]]), np.eye(2))
+    found = rowwise.own_product(np.array([[3.0 * scale, 4.0 * scale]]), np.eye(2))
     assert np.allclose(found, [[3.0 * scale, 4.0 * scale]], rtol=1e-6, atol=1e-270)
 
 
 @pytest.mark.parametrize("matrix", [2.0 * np.eye(2), np.full((2, 2), np.nan)])
 def test_long_columns_are_refused(matrix: Any) -> None:
     with pytest.raises(dp.errors.NumericsError):
-        rows.own_product(np.ones((1, 2)), matrix)
+        rowwise.own_product(np.ones((1, 2)), matrix)
