@@ -23,12 +23,12 @@ from discreet.units import Adjacency
 __all__ = ["attained_lower"]
 
 
-def attained_lower(found: Read, leaves: Counted, delta: float, tolerance: float) -> float:
+def attained_lower(found: Read, costs: Counted, delta: float, tolerance: float) -> float:
     """An epsilon below which no statement at this delta is valid; 0 where nothing is known."""
-    return max(_fixed_size(found, leaves, delta, tolerance), _shuffled(found, delta))
+    return max(_fixed_size(found, costs, delta, tolerance), _shuffled(found, delta))
 
 
-def _fixed_size(found: Read, leaves: Counted, delta: float, tolerance: float) -> float:
+def _fixed_size(found: Read, costs: Counted, delta: float, tolerance: float) -> float:
     """Replace-one, every other record at -1, the one in question at +1 or -1: the sum is -size, or
     with it -size + 2.
 
@@ -38,11 +38,11 @@ def _fixed_size(found: Read, leaves: Counted, delta: float, tolerance: float) ->
     if found.adjacency is not Adjacency.REPLACE_ONE:
         return 0.0
     explicit = []
-    for leaf, count in leaves:
-        if not isinstance(leaf, FixedSizeGaussian):
+    for cost, count in costs:
+        if not isinstance(cost, FixedSizeGaussian):
             return 0.0
-        fraction = math.nextafter(leaf.size / leaf.records, 0.0)
-        noise = math.nextafter(leaf.noise_multiplier, math.inf) / 2.0  # the leaf's is rounded down
+        fraction = math.nextafter(cost.size / cost.records, 0.0)
+        noise = math.nextafter(cost.noise_multiplier, math.inf) / 2.0  # the cost's is rounded down
         explicit.append((PoissonGaussian(fraction, noise), count))
     return tight_epsilon(tuple(explicit), delta, tolerance).lower
 

@@ -1,11 +1,11 @@
-"""The leaves: what one step costs, with adjacency and groups already folded in.
+"""What one step costs, with adjacency and groups already folded in.
 
-A leaf names the pair of output distributions (or the family of pairs) that an attacker has to tell
-apart after one step. Every accountant reads leaves and counts, never events, so the convention on
+A cost names the pair of output distributions (or the family of pairs) that an attacker has to tell
+apart after one step. Every accountant reads costs and counts, never events, so the convention on
 sensitivity is applied once, in `normalise`, and no accountant has an adjacency of its own (P35).
 
-Convention, for every leaf: `noise_multiplier` is noise divided by the sensitivity of rule 5 of the
-event vocabulary (one unit added, removed or zeroed out). Where a leaf stands for replace-one, its
+Convention, for every cost: `noise_multiplier` is noise divided by the sensitivity of rule 5 of the
+event vocabulary (one unit added, removed or zeroed out). Where a cost stands for replace-one, its
 text says how far apart the two means are in that unit.
 
 `attained` says that two data sets exist on which the step has exactly this pair, so that a lower
@@ -25,10 +25,10 @@ from discreet import _validate as check
 __all__ = [
     "BallsInBinsGaussian",
     "BoundedRange",
+    "Cost",
     "FixedSizeGaussian",
     "Gaussian",
     "Laplace",
-    "Leaf",
     "PoissonGaussian",
     "Response",
     "TruncatedPoissonGaussian",
@@ -40,7 +40,7 @@ class Gaussian:
     """N(1, s^2) against N(0, s^2), s = `noise_multiplier`: no sampling, or sampling that does not
     amplify.
 
-    A replace-one step at twice the sensitivity is this leaf with half the noise multiplier (an
+    A replace-one step at twice the sensitivity is this cost with half the noise multiplier (an
     exact operation).
 
     Args:
@@ -104,7 +104,7 @@ class FixedSizeGaussian:
 
     A record that is exchanged, or drawn in another's place, moves the mean by up to 2 in the unit
     in which the noise has standard deviation `noise_multiplier`. Zero-out is a special replacement
-    and has this leaf as well.
+    and costs the same.
     """
 
     size: int
@@ -149,7 +149,7 @@ class BoundedRange:
     """A choice whose privacy loss lies in an interval of length `epsilon` that contains 0 (the
     exponential mechanism).
 
-    The interval's place may depend on the data, so the leaf stands for a family of pairs.
+    The interval's place may depend on the data, so the cost stands for a family of pairs.
     [DongDurfeeRogers2020]
     """
 
@@ -183,7 +183,7 @@ class Response:
         return math.log1p(math.nextafter(float(excess), math.inf)) * (1.0 + 2.0**-50)
 
 
-Leaf: TypeAlias = (
+Cost: TypeAlias = (
     Gaussian
     | PoissonGaussian
     | TruncatedPoissonGaussian

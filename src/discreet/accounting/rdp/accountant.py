@@ -1,7 +1,7 @@
-"""The Rényi accountant: add the divergences of all leaves at one order, convert at the best order.
+"""The Rényi accountant: add the divergences of all costs at one order, convert at the best order.
 
 Rényi divergences of one order add under adaptive composition [Mironov2017, Proposition 1], so the
-sum over leaves, each times its count, converted at *any* order, is a valid bound; the order is
+sum over costs, each times its count, converted at *any* order, is a valid bound; the order is
 searched for, without an end to the list.
 """
 
@@ -18,10 +18,10 @@ from discreet import _validate as check
 from discreet.accounting.costs import (
     BallsInBinsGaussian,
     BoundedRange,
+    Cost,
     FixedSizeGaussian,
     Gaussian,
     Laplace,
-    Leaf,
     PoissonGaussian,
     Response,
     TruncatedPoissonGaussian,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RenyiBound", "composed", "curve", "delta", "divergence", "epsilon"]
 
-_ENOUGH = 16  # leaves that are looked at while the order is searched for
+_ENOUGH = 16  # costs that are looked at while the order is searched for
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class RenyiBound:
     order: float
 
 
-def epsilon(counted: Sequence[tuple[Leaf, int]], *, delta: float) -> RenyiBound:
+def epsilon(counted: Sequence[tuple[Cost, int]], *, delta: float) -> RenyiBound:
     """The smallest epsilon found at this delta; infinity where no order gives one.
 
     >>> round(epsilon([(PoissonGaussian(0.005, 1.0), 200)], delta=1e-6).value, 4)
@@ -66,7 +66,7 @@ def epsilon(counted: Sequence[tuple[Leaf, int]], *, delta: float) -> RenyiBound:
     return RenyiBound(pure, math.inf) if pure <= found else RenyiBound(found, order)
 
 
-def delta(counted: Sequence[tuple[Leaf, int]], *, epsilon: float) -> RenyiBound:
+def delta(counted: Sequence[tuple[Cost, int]], *, epsilon: float) -> RenyiBound:
     """The smallest delta found at this epsilon.
 
     >>> delta([(Gaussian(1.0), 1)], epsilon=5.3).value < 1e-6
@@ -85,8 +85,8 @@ def delta(counted: Sequence[tuple[Leaf, int]], *, epsilon: float) -> RenyiBound:
     return RenyiBound(delta_from(composed(counted, order), order, epsilon), order)
 
 
-def _representatives(counted: Sequence[tuple[Leaf, int]]) -> Sequence[tuple[Leaf, int]]:
-    """A few leaves that stand for their neighbours: enough to choose an order, which cannot make a
+def _representatives(counted: Sequence[tuple[Cost, int]]) -> Sequence[tuple[Cost, int]]:
+    """A few costs that stand for their neighbours: enough to choose an order, which cannot make a
     bound wrong.
     """
     block = -(-len(counted) // _ENOUGH)
@@ -94,26 +94,26 @@ def _representatives(counted: Sequence[tuple[Leaf, int]]) -> Sequence[tuple[Leaf
     return [(part[len(part) // 2][0], sum(count for _, count in part)) for part in blocks]
 
 
-def _rough(counted: Sequence[tuple[Leaf, int]], order: float) -> float:
+def _rough(counted: Sequence[tuple[Cost, int]], order: float) -> float:
     """About `composed`, faster."""
     total = 0.0
-    for leaf, count in counted:
-        if isinstance(leaf, PoissonGaussian):
+    for cost, count in counted:
+        if isinstance(cost, PoissonGaussian):
             total += count * divergences.rough_poisson_gaussian(
-                leaf.probability, leaf.noise_multiplier, order, replace=leaf.replace
+                cost.probability, cost.noise_multiplier, order, replace=cost.replace
             )
         else:
-            total += count * divergence(leaf, order)
+            total += count * divergence(cost, order)
     return total
 
 
-def curve(counted: Sequence[tuple[Leaf, int]], orders: Sequence[float] | FloatArray) -> FloatArray:
+def curve(counted: Sequence[tuple[Cost, int]], orders: Sequence[float] | FloatArray) -> FloatArray:
     """The composed divergence at each of many orders, all above 1."""
     return np.array([composed(counted, float(order)) for order in orders], dtype=np.float64)
 
 
-def composed(counted: Sequence[tuple[Leaf, int]], order: float) -> float:
-    """The sum over leaves of count times divergence, rounded up.
+def composed(counted: Sequence[tuple[Cost, int]], order: float) -> float:
+    """The sum over costs of count times divergence, rounded up.
 
     >>> 3.0 < composed([(Gaussian(2.0), 8)], 3.0) < 3.000001  # 8 * 3/(2*2^2), a little more
     True
@@ -123,18 +123,18 @@ def composed(counted: Sequence[tuple[Leaf, int]], order: float) -> float:
             owner="rdp", name="order", expected="a number above 1", got=repr(order)
         )
     total = math.fsum(
-        check.whole("rdp", "count", count, least=0) * divergence(leaf, order)
-        for leaf, count in counted
+        check.whole("rdp", "count", count, least=0) * divergence(cost, order)
+        for cost, count in counted
     )
     return total * (1.0 + 2.0**-50)
 
 
 @lru_cache(maxsize=1 << 14)
-def divergence(leaf: Leaf, order: float) -> float:
-    """Rényi divergence of one leaf at one order above 1, the larger of its two directions, rounded
+def divergence(cost: Cost, order: float) -> float:
+    """Rényi divergence of one cost at one order above 1, the larger of its two directions, rounded
     up.
     """
-    match leaf:
+    match cost:
         case Gaussian(noise_multiplier=noise) | BallsInBinsGaussian(noise_multiplier=noise):
             # Of balls in bins: a mixture is no further from N(0) than its furthest part; no
             # amplification is claimed here.
@@ -143,7 +143,7 @@ def divergence(leaf: Leaf, order: float) -> float:
             one = divergences.poisson_gaussian_replace if replace else divergences.poisson_gaussian
             value = one(order, probability=probability, noise_multiplier=noise)
         case TruncatedPoissonGaussian():
-            value = _truncated(leaf, order)
+            value = _truncated(cost, order)
         case FixedSizeGaussian(size=size, records=records, noise_multiplier=noise):
             fraction = min(1.0, math.nextafter(size / records, 1.0))
             value = divergences.fixed_size_gaussian(
@@ -159,18 +159,18 @@ def divergence(leaf: Leaf, order: float) -> float:
             )
         case _:
             raise AccountingError(
-                expected="a leaf of the vocabulary",
-                got=type(leaf).__name__,
+                expected="a cost of the vocabulary",
+                got=type(cost).__name__,
                 do="Add its Rényi divergence, with a proof, first.",
             )
     return value
 
 
-def _truncated(leaf: TruncatedPoissonGaussian, order: float) -> float:
+def _truncated(cost: TruncatedPoissonGaussian, order: float) -> float:
     return divergences.truncated_poisson_gaussian(
         order,
-        probability=leaf.probability,
-        overflow=divergences.overflow_probability(leaf.records, leaf.probability, leaf.limit),
-        noise_multiplier=leaf.noise_multiplier,
-        replace=leaf.replace,
+        probability=cost.probability,
+        overflow=divergences.overflow_probability(cost.records, cost.probability, cost.limit),
+        noise_multiplier=cost.noise_multiplier,
+        replace=cost.replace,
     )

@@ -1,4 +1,4 @@
-"""The tight accountant on canonical (leaf, count) pairs: closed forms where they exist, brackets
+"""The tight accountant on canonical (cost, count) pairs: closed forms where they exist, brackets
 elsewhere.
 """
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from discreet.accounting import rdp
-from discreet.accounting.costs import Gaussian, Leaf
+from discreet.accounting.costs import Cost, Gaussian
 from discreet.accounting.gaussian import fold, gaussian_delta, gaussian_epsilon, invert
 from discreet.accounting.tight.analyses.registry import directions
 from discreet.accounting.tight.lattice.bracket import (
@@ -59,7 +59,7 @@ _COARSE = 1e-3
 
 
 @lru_cache(maxsize=1024)
-def tight_epsilon(leaves: Counted, delta: float, tolerance: float = 1e-3) -> Interval:
+def tight_epsilon(costs: Counted, delta: float, tolerance: float = 1e-3) -> Interval:
     """Epsilon at delta in (0, 1), to a relative tolerance wherever that can be reached in
     reasonable time.
 
@@ -68,17 +68,17 @@ def tight_epsilon(leaves: Counted, delta: float, tolerance: float = 1e-3) -> Int
     """
     return _answer(
         _Question(gaussian_epsilon, _worse_epsilon, _renyi_epsilon),
-        _folded(leaves),
+        _folded(costs),
         delta,
         tolerance,
     )
 
 
 @lru_cache(maxsize=1024)
-def tight_delta(leaves: Counted, epsilon: float, tolerance: float = 1e-3) -> Interval:
+def tight_delta(costs: Counted, epsilon: float, tolerance: float = 1e-3) -> Interval:
     """Delta at epsilon >= 0, to a relative tolerance; as `tight_epsilon`."""
     return _answer(
-        _Question(gaussian_delta, _worse_delta, _renyi_delta), _folded(leaves), epsilon, tolerance
+        _Question(gaussian_delta, _worse_delta, _renyi_delta), _folded(costs), epsilon, tolerance
     )
 
 
@@ -91,26 +91,26 @@ class _Question:
     renyi: Callable[[Counted, float], float]
 
 
-def _answer(question: _Question, leaves: Counted, level: float, tolerance: float) -> Interval:
-    if not leaves:
+def _answer(question: _Question, costs: Counted, level: float, tolerance: float) -> Interval:
+    if not costs:
         return NOTHING
-    single = _single_gaussian(leaves)
+    single = _single_gaussian(costs)
     if single is not None:
         lower, upper = question.closed(single, level)
         return Interval(lower, 0.5 * (lower + upper), upper)
-    if len(leaves) > MOST:
-        return _in_company(question, leaves, level, tolerance)
-    found = _capped(question, leaves, level, tolerance)
-    attained = tuple((leaf, count) for leaf, count in leaves if leaf.attained)
-    if attained == leaves:
+    if len(costs) > MOST:
+        return _in_company(question, costs, level, tolerance)
+    found = _capped(question, costs, level, tolerance)
+    attained = tuple((cost, count) for cost, count in costs if cost.attained)
+    if attained == costs:
         return found
     lower = min(_answer(question, attained, level, tolerance).lower, found.upper)
     return Interval(lower, max(lower, found.estimate), found.upper)
 
 
-def _in_company(question: _Question, leaves: Counted, level: float, tolerance: float) -> Interval:
-    """Many different leaves, by way of fewer: one composition for each end."""
-    more, less = coarse(leaves, upper=True), coarse(leaves, upper=False)
+def _in_company(question: _Question, costs: Counted, level: float, tolerance: float) -> Interval:
+    """Many different costs, by way of fewer: one composition for each end."""
+    more, less = coarse(costs, upper=True), coarse(costs, upper=False)
     if len(more) > MOST:
         raise AccountingError(
             expected=(
@@ -124,124 +124,124 @@ def _in_company(question: _Question, leaves: Counted, level: float, tolerance: f
     return Interval(lower, 0.5 * (lower + upper), upper)
 
 
-def _capped(question: _Question, leaves: Counted, level: float, tolerance: float) -> Interval:
+def _capped(question: _Question, costs: Counted, level: float, tolerance: float) -> Interval:
     """Never above the Rényi bound. Where a tolerance is finer than can be reached, the result of a
     coarser one counts too.
     """
-    found = _capped_once(question, leaves, level, tolerance)
+    found = _capped_once(question, costs, level, tolerance)
     if tolerance >= _COARSE or found.upper - found.lower <= 10.0 * tolerance * found.upper:
         return found
-    other = _capped(question, leaves, level, min(10.0 * tolerance, _COARSE))
+    other = _capped(question, costs, level, min(10.0 * tolerance, _COARSE))
     lower, upper = max(found.lower, other.lower), min(found.upper, other.upper)
     return Interval(lower, min(max(other.estimate, lower), upper), upper)
 
 
-def _capped_once(question: _Question, leaves: Counted, level: float, tolerance: float) -> Interval:
+def _capped_once(question: _Question, costs: Counted, level: float, tolerance: float) -> Interval:
     """The Rényi bound alone where a single loss is outside the range of float64.
 
     The tight answer also says about what any exponent gives at best for its pairs. If these are
-    attained, then no Rényi bound is better than that, and none is computed; for a leaf whose pair
+    attained, then no Rényi bound is better than that, and none is computed; for a cost whose pair
     only dominates, the Rényi analysis may be the better one.
     """
     try:
-        found, exponents = question.tight(leaves, level, tolerance)
+        found, exponents = question.tight(costs, level, tolerance)
     except OutOfRangeError:
-        bound = question.renyi(leaves, level)
+        bound = question.renyi(costs, level)
         if not math.isfinite(bound):
             raise
         return Interval(0.0, bound, bound)
-    if found.upper < 0.98 * exponents and all(leaf.attained for leaf, _ in leaves):
+    if found.upper < 0.98 * exponents and all(cost.attained for cost, _ in costs):
         return found
     upper = min(
-        found.upper, question.renyi(leaves, level)
+        found.upper, question.renyi(costs, level)
     )  # perhaps below the pair's lower end, if the pair only dominates
     return Interval(min(found.lower, upper), min(found.estimate, upper), upper)
 
 
-def _renyi_epsilon(leaves: Counted, delta: float) -> float:
+def _renyi_epsilon(costs: Counted, delta: float) -> float:
     try:
-        return rdp.epsilon(leaves, delta=delta).value
+        return rdp.epsilon(costs, delta=delta).value
     except AccountingError:
-        return math.inf  # no Rényi analysis of one of the leaves
+        return math.inf  # no Rényi analysis of one of the costs
 
 
-def _renyi_delta(leaves: Counted, epsilon: float) -> float:
+def _renyi_delta(costs: Counted, epsilon: float) -> float:
     try:
-        return rdp.delta(leaves, epsilon=epsilon).value
+        return rdp.delta(costs, epsilon=epsilon).value
     except AccountingError:
         return math.inf
 
 
-def _folded(leaves: Counted) -> Counted:
+def _folded(costs: Counted) -> Counted:
     """Gaussians without sampling become one, attained or not, each on its own."""
-    rest: list[tuple[Leaf, int]] = [
-        (leaf, count) for leaf, count in leaves if not isinstance(leaf, Gaussian)
+    rest: list[tuple[Cost, int]] = [
+        (cost, count) for cost, count in costs if not isinstance(cost, Gaussian)
     ]
     for attained in (True, False):
         group = [
-            (leaf.noise_multiplier, count)
-            for leaf, count in leaves
-            if isinstance(leaf, Gaussian) and leaf.attained == attained
+            (cost.noise_multiplier, count)
+            for cost, count in costs
+            if isinstance(cost, Gaussian) and cost.attained == attained
         ]
         if group:
             rest.append((Gaussian(fold(group), attained), 1))
     return tuple(rest)
 
 
-def _single_gaussian(leaves: Counted) -> float | None:
-    """Its noise multiplier, if attained Gaussians are all there is; leaves that only dominate need
+def _single_gaussian(costs: Counted) -> float | None:
+    """Its noise multiplier, if attained Gaussians are all there is; costs that only dominate need
     the lower bound apart.
     """
-    if len(leaves) == 1 and isinstance(leaves[0][0], Gaussian) and leaves[0][0].attained:
-        return leaves[0][0].noise_multiplier
+    if len(costs) == 1 and isinstance(costs[0][0], Gaussian) and costs[0][0].attained:
+        return costs[0][0].noise_multiplier
     return None
 
 
-def _problems(leaves: Counted) -> tuple[Problem, ...]:
+def _problems(costs: Counted) -> tuple[Problem, ...]:
     """The composition in its two directions, once if they are the same."""
-    pairs = [(directions(leaf), count) for leaf, count in leaves]
+    pairs = [(directions(cost), count) for cost, count in costs]
     first = Problem(tuple((pair[0], count) for pair, count in pairs))
     second = Problem(tuple((pair[1], count) for pair, count in pairs))
     return (first,) if first == second else (first, second)
 
 
 def tight_upper(
-    leaves: Counted, delta: float, tolerance: float = 1e-3, starts: Starts | None = None
+    costs: Counted, delta: float, tolerance: float = 1e-3, starts: Starts | None = None
 ) -> float:
     """The upper end of `tight_epsilon` alone, without the estimate: for live use.
 
     `starts` is a dictionary that the caller keeps from one call to the next, as the run grows; it
     saves time only.
     """
-    leaves = _folded(leaves)
-    single = _single_gaussian(leaves)
-    if not leaves or single is not None or len(leaves) > MOST:
-        return tight_epsilon(leaves, delta, tolerance).upper
+    costs = _folded(costs)
+    single = _single_gaussian(costs)
+    if not costs or single is not None or len(costs) > MOST:
+        return tight_epsilon(costs, delta, tolerance).upper
     try:
-        return _brackets(leaves, delta, tolerance, starts)[0].upper
+        return _brackets(costs, delta, tolerance, starts)[0].upper
     except OutOfRangeError:
-        return tight_epsilon(leaves, delta, tolerance).upper
+        return tight_epsilon(costs, delta, tolerance).upper
 
 
-def _worse_epsilon(leaves: Counted, delta: float, tolerance: float) -> tuple[Interval, float]:
+def _worse_epsilon(costs: Counted, delta: float, tolerance: float) -> tuple[Interval, float]:
     """The direction that is worse for privacy, with an estimate, and about what exponents alone
     give.
     """
-    best, found = _brackets(leaves, delta, tolerance)
+    best, found = _brackets(costs, delta, tolerance)
     points = [_point(problem, bracket, best, delta) for problem, bracket in found]
     interval = Interval(best.lower, min(max(*points, best.lower, 0.0), best.upper), best.upper)
     return interval, max(bracket.chernoff for _, bracket in found)
 
 
 def _brackets(
-    leaves: Counted, delta: float, tolerance: float, starts: Starts | None = None
+    costs: Counted, delta: float, tolerance: float, starts: Starts | None = None
 ) -> tuple[Bracket, list[tuple[Problem, Bracket]]]:
     """The bracket of each direction, and of the worse; a direction that is certified to be no worse
     is not refined.
     """
     best = Bracket(0.0, 0.0)
     found: list[tuple[Problem, Bracket]] = []
-    for problem in _problems(leaves):
+    for problem in _problems(costs):
         one = _one_step(problem)
         if one is not None and found and _one_delta(one, best.upper).upper <= delta:
             bracket = Bracket(0.0, best.upper)
@@ -256,10 +256,10 @@ def _brackets(
     return best, found
 
 
-def _worse_delta(leaves: Counted, epsilon: float, tolerance: float) -> tuple[Interval, float]:
+def _worse_delta(costs: Counted, epsilon: float, tolerance: float) -> tuple[Interval, float]:
     best = Bracket(0.0, 0.0)
     points, exponents = [], 0.0
-    for problem in _problems(leaves):
+    for problem in _problems(costs):
         one = _one_step(problem)
         bracket = (
             _one_delta(one, epsilon)

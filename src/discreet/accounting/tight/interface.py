@@ -1,7 +1,7 @@
-"""The interface between a leaf and the tight accountant: one direction of a dominating pair.
+"""The interface between a cost and the tight accountant: one direction of a dominating pair.
 
 A pair (P, Q) has the privacy loss L = ln(dP/dQ) and the curve D(eps) = E_P (1 - e^(eps - L))_+ =
-sup_S P(S) - e^eps Q(S). A leaf has one direction or two (P against Q, and Q against P); each is
+sup_S P(S) - e^eps Q(S). A cost has one direction or two (P against Q, and Q against P); each is
 composed on its own, and the worse counts.
 
 To add an analysis, write a frozen class with the two methods of `Direction` and return it from

@@ -41,7 +41,7 @@ near enough.
 
 
 class OutOfRangeError(AccountingError):
-    """A privacy loss, or a lattice for it, does not fit into float64 or into memory; other leaves
+    """A privacy loss, or a lattice for it, does not fit into float64 or into memory; other costs
     may still be fine.
     """
 

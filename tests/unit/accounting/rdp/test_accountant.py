@@ -12,10 +12,10 @@ from discreet.accounting import rdp
 from discreet.accounting.costs import (
     BallsInBinsGaussian,
     BoundedRange,
+    Cost,
     FixedSizeGaussian,
     Gaussian,
     Laplace,
-    Leaf,
     PoissonGaussian,
     Response,
     TruncatedPoissonGaussian,
@@ -23,7 +23,7 @@ from discreet.accounting.costs import (
 from discreet.accounting.rdp.conversion import delta_from, epsilon_from
 from discreet.errors import AccountingError, ParameterError
 
-LEAVES: list[Leaf] = [
+COSTS: list[Cost] = [
     Gaussian(1.0),
     PoissonGaussian(0.01, 1.0),
     PoissonGaussian(0.01, 1.0, replace=True),
@@ -36,18 +36,18 @@ LEAVES: list[Leaf] = [
 ]
 
 
-@pytest.mark.parametrize("leaf", LEAVES, ids=repr)
-def test_a_count_counts_for_every_leaf(leaf: Leaf) -> None:
-    once = rdp.composed([(leaf, 1)], 7.5)
-    assert math.isclose(rdp.composed([(leaf, 100)], 7.5), 100 * once, rel_tol=1e-12)
-    assert math.isclose(rdp.composed([(leaf, 40), (leaf, 60)], 7.5), 100 * once, rel_tol=1e-12)
-    assert rdp.epsilon([(leaf, 100)], delta=1e-6).value > rdp.epsilon([(leaf, 1)], delta=1e-6).value
+@pytest.mark.parametrize("cost", COSTS, ids=repr)
+def test_a_count_counts_for_every_cost(cost: Cost) -> None:
+    once = rdp.composed([(cost, 1)], 7.5)
+    assert math.isclose(rdp.composed([(cost, 100)], 7.5), 100 * once, rel_tol=1e-12)
+    assert math.isclose(rdp.composed([(cost, 40), (cost, 60)], 7.5), 100 * once, rel_tol=1e-12)
+    assert rdp.epsilon([(cost, 100)], delta=1e-6).value > rdp.epsilon([(cost, 1)], delta=1e-6).value
 
 
-@pytest.mark.parametrize("leaf", LEAVES, ids=repr)
-def test_epsilon_and_delta_are_inverse(leaf: Leaf) -> None:
-    bound = rdp.epsilon([(leaf, 20)], delta=1e-7)
-    assert math.isclose(rdp.delta([(leaf, 20)], epsilon=bound.value).value, 1e-7, rel_tol=1e-3)
+@pytest.mark.parametrize("cost", COSTS, ids=repr)
+def test_epsilon_and_delta_are_inverse(cost: Cost) -> None:
+    bound = rdp.epsilon([(cost, 20)], delta=1e-7)
+    assert math.isclose(rdp.delta([(cost, 20)], epsilon=bound.value).value, 1e-7, rel_tol=1e-3)
 
 
 def test_order_is_searched_far_beyond_any_list() -> None:
@@ -127,7 +127,7 @@ def test_refusals() -> None:
     for order in (1.0, 0.5, -3.0, math.nan):
         with pytest.raises(ParameterError):
             rdp.composed([(Gaussian(1.0), 1)], order)
-    with pytest.raises(AccountingError, match="leaf"):
+    with pytest.raises(AccountingError, match="cost"):
         rdp.divergence("gaussian", 2.0)
     with pytest.raises(ParameterError):
         rdp.epsilon([(Gaussian(1.0), 1)], delta=1.0)

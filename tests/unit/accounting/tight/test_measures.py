@@ -9,9 +9,9 @@ import pytest
 
 from discreet.accounting.costs import (
     BoundedRange,
+    Cost,
     Gaussian,
     Laplace,
-    Leaf,
     PoissonGaussian,
     Response,
 )
@@ -29,7 +29,7 @@ from discreet.accounting.tight.rounding import WIDE, U
 if TYPE_CHECKING:
     from discreet.accounting.tight.interface import Direction
 
-LEAVES: list[Leaf] = [
+COSTS: list[Cost] = [
     Gaussian(1.0),
     PoissonGaussian(0.01, 0.8),
     PoissonGaussian(0.3, 2.0),
@@ -40,7 +40,7 @@ LEAVES: list[Leaf] = [
     Response(4, 0.5),
 ]
 BOTH = [
-    pytest.param(way, id=f"{leaf}-{i}") for leaf in LEAVES for i, way in enumerate(directions(leaf))
+    pytest.param(way, id=f"{cost}-{i}") for cost in COSTS for i, way in enumerate(directions(cost))
 ]
 
 
@@ -70,10 +70,10 @@ def test_spread_is_above_and_gather_below_the_curve(way: Direction, spacing: flo
 
 
 @pytest.mark.parametrize(
-    "leaf", [Gaussian(1.0), PoissonGaussian(0.3, 1.0), PoissonGaussian(0.05, 1.0, replace=True)]
+    "cost", [Gaussian(1.0), PoissonGaussian(0.3, 1.0), PoissonGaussian(0.05, 1.0, replace=True)]
 )
-def test_both_are_exact_to_second_order(leaf: Leaf) -> None:
-    way = directions(leaf)[0]
+def test_both_are_exact_to_second_order(cost: Cost) -> None:
+    way = directions(cost)[0]
 
     def gap(spacing: float) -> float:
         upper, lower = _measures(way, 2.0, spacing)
@@ -87,8 +87,8 @@ def test_both_are_exact_to_second_order(leaf: Leaf) -> None:
 
 
 def test_cells_agree_with_the_quadrature() -> None:
-    for leaf in LEAVES:
-        for way in directions(leaf):
+    for cost in COSTS:
+        for way in directions(cost):
             nodes = way.quadrature()
             weight = np.exp(nodes.log_weight)
             assert weight.sum() == pytest.approx(1.0, abs=1e-12)

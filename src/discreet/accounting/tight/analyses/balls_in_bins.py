@@ -49,7 +49,7 @@ accepted at that price.
 
 
 @lru_cache(maxsize=64)
-def balls_in_bins_directions(leaf: BallsInBinsGaussian) -> tuple[Direction, Direction]:
+def balls_in_bins_directions(cost: BallsInBinsGaussian) -> tuple[Direction, Direction]:
     """Both directions of one epoch; either may be that of the un-amplified Gaussian, which
     dominates as well.
 
@@ -58,7 +58,7 @@ def balls_in_bins_directions(leaf: BallsInBinsGaussian) -> tuple[Direction, Dire
     noise: up to 1e-9) of mass per epoch is put at an infinite loss, so that no bound is finite at a
     delta below that.
     """
-    batches, noise = leaf.batches, leaf.noise_multiplier
+    batches, noise = cost.batches, cost.noise_multiplier
     alone = PoissonRemove(1.0, noise)
     for negligible, fewest in _LADDER:
         remove = _remove(batches, noise, negligible, fewest)

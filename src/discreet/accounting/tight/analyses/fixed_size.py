@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 __all__ = ["fixed_size_attained", "fixed_size_directions"]
 
 
-def fixed_size_directions(leaf: FixedSizeGaussian) -> tuple[Direction, Direction]:
+def fixed_size_directions(cost: FixedSizeGaussian) -> tuple[Direction, Direction]:
     """The dominating pair of one step, replace-one and zero-out: one direction twice, because the
     pair is its own reverse.
 
     Guarantee: dominates in every direction and under adaptive composition
     (docs/proofs/fixed_size.md). Not claimed: that some data sets attain it.
     """
-    pair = Exchange(_fraction(leaf, math.inf), leaf.noise_multiplier / 2.0)
+    pair = Exchange(_fraction(cost, math.inf), cost.noise_multiplier / 2.0)
     return pair, pair
 
 
-def fixed_size_attained(leaf: FixedSizeGaussian, adjacency: Adjacency) -> tuple[Direction, ...]:
+def fixed_size_attained(cost: FixedSizeGaussian, adjacency: Adjacency) -> tuple[Direction, ...]:
     """Pairs that two explicit data sets attain in every step, for a lower bound; empty where none
     is offered.
 
@@ -39,9 +39,9 @@ def fixed_size_attained(leaf: FixedSizeGaussian, adjacency: Adjacency) -> tuple[
     """
     if adjacency is not Adjacency.REPLACE_ONE:
         return ()
-    fraction, noise = _fraction(leaf, 0.0), leaf.noise_multiplier / 2.0
+    fraction, noise = _fraction(cost, 0.0), cost.noise_multiplier / 2.0
     return PoissonRemove(fraction, noise), PoissonAdd(fraction, noise)
 
 
-def _fraction(leaf: FixedSizeGaussian, towards: float) -> float:
-    return min(math.nextafter(leaf.size / leaf.records, towards), 1.0)
+def _fraction(cost: FixedSizeGaussian, towards: float) -> float:
+    return min(math.nextafter(cost.size / cost.records, towards), 1.0)

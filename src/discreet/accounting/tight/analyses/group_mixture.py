@@ -28,7 +28,7 @@ from discreet.errors import AccountingError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from discreet.accounting.costs import Leaf
+    from discreet.accounting.costs import Cost
     from discreet.accounting.tight.interface import Direction
 
 __all__ = ["group_directions", "group_epsilon"]
@@ -38,35 +38,35 @@ _OUTWARD = 1.0 + 1e-12
 _MOST_UNITS = 1000
 
 
-def group_directions(leaf: Leaf, *, size: int) -> tuple[Direction, Direction]:
+def group_directions(cost: Cost, *, size: int) -> tuple[Direction, Direction]:
     """Both directions of one step for a group of `size` units.
 
     Raises:
-        AccountingError: for leaves other than Poisson sampling and no sampling, and for
+        AccountingError: for costs other than Poisson sampling and no sampling, and for
             replace-one.
     """
     k = check.whole("group_directions", "size", size, least=1)
-    if isinstance(leaf, Gaussian):
-        alone = PoissonRemove(1.0, group_gaussian(leaf, size=k).noise_multiplier)
+    if isinstance(cost, Gaussian):
+        alone = PoissonRemove(1.0, group_gaussian(cost, size=k).noise_multiplier)
         return alone, alone
-    if not isinstance(leaf, PoissonGaussian) or leaf.replace or k > _MOST_UNITS:
+    if not isinstance(cost, PoissonGaussian) or cost.replace or k > _MOST_UNITS:
         raise AccountingError(
             expected=(
-                "a Gaussian or Poisson-sampled Gaussian leaf, not replace-one, and at most "
+                "a Gaussian or Poisson-sampled Gaussian cost, not replace-one, and at most "
                 f"{_MOST_UNITS} units"
             ),
-            got=f"{leaf!r} with {k} units",
+            got=f"{cost!r} with {k} units",
             do="Use group_privacy.group_guarantee, which holds for every mechanism.",
         )
-    weights, beyond = _weights(k, leaf.probability)
-    pair = ShiftsRemove(weights, leaf.noise_multiplier, beyond)
+    weights, beyond = _weights(k, cost.probability)
+    pair = ShiftsRemove(weights, cost.noise_multiplier, beyond)
     return pair, ShiftsAdd(pair)
 
 
 def group_epsilon(
-    counted: Sequence[tuple[Leaf, int]], *, size: int, delta: float, tolerance: float = 1e-3
+    counted: Sequence[tuple[Cost, int]], *, size: int, delta: float, tolerance: float = 1e-3
 ) -> Bracket:
-    """Bracket of epsilon at delta for any group of `size` units over a composition of (leaf, count)
+    """Bracket of epsilon at delta for any group of `size` units over a composition of (cost, count)
     pairs.
 
     >>> found = group_epsilon([(PoissonGaussian(0.005, 1.0), 200)], size=20, delta=1e-6)
@@ -74,7 +74,7 @@ def group_epsilon(
     True
     """
     delta = check.fraction("group_epsilon", "delta", delta)
-    both = [(group_directions(leaf, size=size), count) for leaf, count in counted if count]
+    both = [(group_directions(cost, size=size), count) for cost, count in counted if count]
     if not both:
         return Bracket(0.0, 0.0)
     one = epsilon_bracket(
@@ -83,7 +83,7 @@ def group_epsilon(
     other = epsilon_bracket(
         Problem(tuple((pair[1], count) for pair, count in both)), delta, tolerance, one
     )
-    attained = all(leaf.attained for leaf, _ in counted)
+    attained = all(cost.attained for cost, _ in counted)
     return Bracket(max(one.lower, other.lower) if attained else 0.0, max(one.upper, other.upper))
 
 

@@ -1,4 +1,4 @@
-"""From a leaf to the directions of its dominating pair."""
+"""From a cost to the directions of its dominating pair."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from discreet.accounting.costs import (
     BallsInBinsGaussian,
     BoundedRange,
+    Cost,
     FixedSizeGaussian,
     Gaussian,
     Laplace,
-    Leaf,
     PoissonGaussian,
     Response,
     TruncatedPoissonGaussian,
@@ -36,84 +36,84 @@ _LARGEST_LOSS = 300.0
 _NOISE = (0.02, 1e100)
 
 
-def directions(leaf: Leaf) -> tuple[Direction, Direction]:
-    """The two directions (unit under P, unit under Q) of the leaf's pair; the same one twice if the
+def directions(cost: Cost) -> tuple[Direction, Direction]:
+    """The two directions (unit under P, unit under Q) of the cost's pair; the same one twice if the
     pair is symmetric.
 
     Raises:
-        AccountingError: if no tight analysis of this leaf exists.
+        AccountingError: if no tight analysis of this cost exists.
     """
-    _check_range(leaf)
-    rule = _RULES.get(type(leaf))
+    _check_range(cost)
+    rule = _RULES.get(type(cost))
     if rule is None:
         raise AccountingError(
-            expected="a leaf with a tight analysis: "
+            expected="a cost with a tight analysis: "
             + ", ".join(sorted(kind.__name__ for kind in _RULES)),
-            got=type(leaf).__name__,
+            got=type(cost).__name__,
             do="Use the 'rdp' accountant, if it has one.",
         )
-    return rule(leaf)
+    return rule(cost)
 
 
-def _check_range(leaf: Leaf) -> None:
+def _check_range(cost: Cost) -> None:
     """Losses of one step must be far inside the range of float64; beyond, only the Rényi accountant
     answers.
     """
-    if isinstance(leaf, BoundedRange | Laplace | Response):
-        loss = _largest_loss(leaf)
+    if isinstance(cost, BoundedRange | Laplace | Response):
+        loss = _largest_loss(cost)
         fits = loss < _LARGEST_LOSS
     else:
-        fits = _NOISE[0] < leaf.noise_multiplier < _NOISE[1]
+        fits = _NOISE[0] < cost.noise_multiplier < _NOISE[1]
     if not fits:
         raise OutOfRangeError(
             expected=(
                 f"noise multipliers in {_NOISE}, or losses below {_LARGEST_LOSS:g} in one step, "
                 "for the tight accountant"
             ),
-            got=repr(leaf),
+            got=repr(cost),
             do="Use more noise, or the 'rdp' accountant.",
         )
 
 
-def _largest_loss(leaf: BoundedRange | Laplace | Response) -> float:
-    match leaf:
+def _largest_loss(cost: BoundedRange | Laplace | Response) -> float:
+    match cost:
         case BoundedRange():
-            return leaf.epsilon
+            return cost.epsilon
         case Laplace():
-            return 1.0 / leaf.noise_multiplier
+            return 1.0 / cost.noise_multiplier
         case Response():
-            return leaf.gap
+            return cost.gap
 
 
-def _gaussian(leaf: Gaussian) -> tuple[Direction, Direction]:
-    one = PoissonRemove(1.0, leaf.noise_multiplier)
+def _gaussian(cost: Gaussian) -> tuple[Direction, Direction]:
+    one = PoissonRemove(1.0, cost.noise_multiplier)
     return one, one
 
 
-def _poisson(leaf: PoissonGaussian) -> tuple[Direction, Direction]:
-    q, s = leaf.probability, leaf.noise_multiplier
-    if leaf.replace:
+def _poisson(cost: PoissonGaussian) -> tuple[Direction, Direction]:
+    q, s = cost.probability, cost.noise_multiplier
+    if cost.replace:
         one = PoissonReplace(q, s)
         return one, one
     return PoissonRemove(q, s), PoissonAdd(q, s)
 
 
-def _laplace(leaf: Laplace) -> tuple[Direction, Direction]:
-    reach = math.nextafter(1.0 / leaf.noise_multiplier, math.inf)
+def _laplace(cost: Laplace) -> tuple[Direction, Direction]:
+    reach = math.nextafter(1.0 / cost.noise_multiplier, math.inf)
     one = Segment(reach, 0.5 * math.exp(-0.5 * reach), (0.5 * math.exp(-reach), 0.0, 0.5))
     return one, one
 
 
-def _bounded_range(leaf: BoundedRange) -> tuple[Direction, Direction]:
-    one = Segment(leaf.epsilon, 0.5 / math.sinh(0.5 * leaf.epsilon), (0.0, 0.0, 0.0))
+def _bounded_range(cost: BoundedRange) -> tuple[Direction, Direction]:
+    one = Segment(cost.epsilon, 0.5 / math.sinh(0.5 * cost.epsilon), (0.0, 0.0, 0.0))
     return one, one
 
 
-def _response(leaf: Response) -> tuple[Direction, Direction]:
-    truth = leaf.truth_probability
-    other = (1.0 - truth) / (leaf.categories - 1)
+def _response(cost: Response) -> tuple[Direction, Direction]:
+    truth = cost.truth_probability
+    other = (1.0 - truth) / (cost.categories - 1)
     rest = max(1.0 - truth - other, 0.0)
-    one = Segment(leaf.gap, 0.0, (other, rest, truth))
+    one = Segment(cost.gap, 0.0, (other, rest, truth))
     return one, one
 
 

@@ -44,9 +44,9 @@ class Cut:
     taken: float
 
 
-def cut(leaf: TruncatedPoissonGaussian, records: int) -> Cut:
+def cut(cost: TruncatedPoissonGaussian, records: int) -> Cut:
     """Of p and q', for the larger data set having this many records."""
-    n, q, limit = records, leaf.probability, leaf.limit
+    n, q, limit = records, cost.probability, cost.limit
     lower, upper = at_least(limit, n - 1, q)
     most = q * limit / (limit + 1.0)
     if lower > 0.0:
@@ -54,7 +54,7 @@ def cut(leaf: TruncatedPoissonGaussian, records: int) -> Cut:
     return Cut(lower, upper, min(most * (1.0 + 16.0 * U), 1.0))
 
 
-def truncated_directions(leaf: TruncatedPoissonGaussian) -> tuple[Direction, Direction]:
+def truncated_directions(cost: TruncatedPoissonGaussian) -> tuple[Direction, Direction]:
     """Both directions (record under P, record under Q) of the dominating pair of one step.
 
     Add-or-remove: the neighbour has one record less or one more than `records`, so the pair must
@@ -62,17 +62,17 @@ def truncated_directions(leaf: TruncatedPoissonGaussian) -> tuple[Direction, Dir
     the larger q': more mass dominates. The surplus, q P[Binomial(n-1, q) = B-1], is tiny where the
     limit is chosen with any margin.
     """
-    q, s = leaf.probability, leaf.noise_multiplier
-    one = cut(leaf, leaf.records)
-    if leaf.replace:
+    q, s = cost.probability, cost.noise_multiplier
+    one = cut(cost, cost.records)
+    if cost.replace:
         pair = _mixture(one, PoissonReplace(q, s), Exchange(one.taken, s / 2.0))
         return pair, pair
-    if leaf.zero_out:
+    if cost.zero_out:
         exchange = Exchange(one.taken, s / 2.0)
         return _mixture(one, PoissonRemove(q, s), exchange), _mixture(
             one, PoissonAdd(q, s), exchange
         )
-    more = cut(leaf, leaf.records + 1)
+    more = cut(cost, cost.records + 1)
     both = Cut(one.lower, more.upper, max(one.taken, more.taken))
     return (
         _mixture(both, PoissonRemove(q, s), PoissonRemove(both.taken, s / 2.0)),

@@ -69,16 +69,16 @@ def _sums(records: tuple[float, ...], size: int) -> list[tuple[float, float]]:
 
 @pytest.mark.parametrize("steps", [200, 20_000])
 def test_the_bound_lies_between_explicit_data_sets_and_the_renyi_bound(steps: int) -> None:
-    leaf = FixedSizeGaussian(5000, 1_000_000, 1.0)
-    upper = epsilon_bracket(Problem(((fixed_size_directions(leaf)[0], steps),)), 1e-6, 1e-2).upper
+    cost = FixedSizeGaussian(5000, 1_000_000, 1.0)
+    upper = epsilon_bracket(Problem(((fixed_size_directions(cost)[0], steps),)), 1e-6, 1e-2).upper
     attained = [
         epsilon_bracket(Problem(((one, steps),)), 1e-6, 1e-2).lower
-        for one in fixed_size_attained(leaf, Adjacency.REPLACE_ONE)
+        for one in fixed_size_attained(cost, Adjacency.REPLACE_ONE)
     ]
     stored_lower, ours = {200: (6.4933494, 6.6253), 20_000: (33.6213454, 42.4572)}[steps]
     assert max(attained) >= stored_lower * 0.99
     assert stored_lower <= max(attained) * 1.02 <= upper * 1.02
-    assert upper <= rdp.epsilon([(leaf, steps)], delta=1e-6).value
+    assert upper <= rdp.epsilon([(cost, steps)], delta=1e-6).value
     assert math.isclose(upper, ours, rel_tol=1e-2)
 
 
