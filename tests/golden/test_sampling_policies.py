@@ -12,7 +12,7 @@ import pytest
 
 from discreet.accounting.accountant import account
 from discreet.accounting.costs import PoissonGaussian
-from discreet.accounting.tight.analyses.group_mixture import group_epsilon
+from discreet.accounting.tight.analyses.groups import group_epsilon
 from discreet.accounting.tight.analyses.shuffled import shuffled_lower
 from discreet.ledger.events import (
     BallsInBins,

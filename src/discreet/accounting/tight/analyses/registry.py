@@ -1,9 +1,14 @@
-"""From a cost to the directions of its dominating pair."""
+"""From a cost to the directions of its dominating pair.
+
+The pairs, and why each dominates its step, are those of docs/proofs/tight.md, section 2; samplings
+with a proof of their own name it in their file. The limits are those of section 7.
+"""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from discreet.accounting.costs import (
     BallsInBinsGaussian,
@@ -18,22 +23,17 @@ from discreet.accounting.costs import (
 )
 from discreet.accounting.tight.analyses.balls_in_bins import balls_in_bins_directions
 from discreet.accounting.tight.analyses.fixed_size import fixed_size_directions
-from discreet.accounting.tight.analyses.poisson import PoissonAdd, PoissonRemove
-from discreet.accounting.tight.analyses.replace import PoissonReplace
+from discreet.accounting.tight.analyses.poisson import PoissonAdd, PoissonRemove, PoissonReplace
 from discreet.accounting.tight.analyses.segment import Segment
 from discreet.accounting.tight.analyses.truncated import truncated_directions
+from discreet.accounting.tight.interface import Direction
 from discreet.accounting.tight.rounding import OutOfRangeError
 from discreet.errors import AccountingError
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from discreet.accounting.tight.interface import Direction
-
 __all__ = ["directions"]
 
-_LARGEST_LOSS = 300.0
-_NOISE = (0.02, 1e100)
+_LARGEST_LOSS = 300.0  # of one step, for losses on a segment
+_NOISE = (0.02, 1e100)  # multipliers between which a Gaussian's losses fit into float64
 
 
 def directions(cost: Cost) -> tuple[Direction, Direction]:
@@ -60,8 +60,7 @@ def _check_range(cost: Cost) -> None:
     answers.
     """
     if isinstance(cost, BoundedRange | Laplace | Response):
-        loss = _largest_loss(cost)
-        fits = loss < _LARGEST_LOSS
+        fits = _largest_loss(cost) < _LARGEST_LOSS
     else:
         fits = _NOISE[0] < cost.noise_multiplier < _NOISE[1]
     if not fits:
@@ -76,6 +75,7 @@ def _check_range(cost: Cost) -> None:
 
 
 def _largest_loss(cost: BoundedRange | Laplace | Response) -> float:
+    """The largest privacy loss of one step, about."""
     match cost:
         case BoundedRange():
             return cost.epsilon
@@ -86,35 +86,41 @@ def _largest_loss(cost: BoundedRange | Laplace | Response) -> float:
 
 
 def _gaussian(cost: Gaussian) -> tuple[Direction, Direction]:
-    one = PoissonRemove(1.0, cost.noise_multiplier)
-    return one, one
+    """N(1) against N(0), which the reflection x -> 1 - x turns around."""
+    pair = PoissonRemove(1.0, cost.noise_multiplier)
+    return pair, pair
 
 
 def _poisson(cost: PoissonGaussian) -> tuple[Direction, Direction]:
+    """Two directions for add-or-remove and zero-out, one that is its own reverse for replace-one."""
     q, s = cost.probability, cost.noise_multiplier
     if cost.replace:
-        one = PoissonReplace(q, s)
-        return one, one
+        pair = PoissonReplace(q, s)
+        return pair, pair
     return PoissonRemove(q, s), PoissonAdd(q, s)
 
 
 def _laplace(cost: Laplace) -> tuple[Direction, Direction]:
+    """Losses between -1/b and 1/b, both ends attained with positive probability."""
+    # A longer segment only spreads the loss further, so the reach is rounded up.
     reach = math.nextafter(1.0 / cost.noise_multiplier, math.inf)
-    one = Segment(reach, 0.5 * math.exp(-0.5 * reach), (0.5 * math.exp(-reach), 0.0, 0.5))
-    return one, one
+    pair = Segment(reach, 0.5 * math.exp(-0.5 * reach), (0.5 * math.exp(-reach), 0.0, 0.5))
+    return pair, pair
 
 
 def _bounded_range(cost: BoundedRange) -> tuple[Direction, Direction]:
-    one = Segment(cost.epsilon, 0.5 / math.sinh(0.5 * cost.epsilon), (0.0, 0.0, 0.0))
-    return one, one
+    """The pair that dominates the whole family of choices with this range."""
+    pair = Segment(cost.epsilon, 0.5 / math.sinh(0.5 * cost.epsilon), (0.0, 0.0, 0.0))
+    return pair, pair
 
 
 def _response(cost: Response) -> tuple[Direction, Direction]:
+    """Three losses: the true answer, the one in question, and any other answer."""
     truth = cost.truth_probability
-    other = (1.0 - truth) / (cost.categories - 1)
-    rest = max(1.0 - truth - other, 0.0)
-    one = Segment(cost.gap, 0.0, (other, rest, truth))
-    return one, one
+    lie = (1.0 - truth) / (cost.categories - 1)
+    neither = max(1.0 - truth - lie, 0.0)
+    pair = Segment(cost.gap, 0.0, (lie, neither, truth))
+    return pair, pair
 
 
 _RULES: dict[type, Callable[[Any], tuple[Direction, Direction]]] = {

@@ -9,8 +9,11 @@ import pytest
 
 from discreet.accounting import rdp
 from discreet.accounting.costs import FixedSizeGaussian
-from discreet.accounting.tight.analyses.exchange import Exchange
-from discreet.accounting.tight.analyses.fixed_size import fixed_size_attained, fixed_size_directions
+from discreet.accounting.tight.analyses.fixed_size import (
+    Exchange,
+    fixed_size_attained,
+    fixed_size_directions,
+)
 from discreet.accounting.tight.analyses.poisson import PoissonAdd, PoissonRemove
 from discreet.accounting.tight.lattice.bracket import epsilon_bracket
 from discreet.accounting.tight.lattice.pair import Problem

@@ -8,9 +8,13 @@ import numpy as np
 import pytest
 
 from discreet.accounting.costs import FixedSizeGaussian, Gaussian, PoissonGaussian
-from discreet.accounting.tight.analyses.group_mixture import group_directions, group_epsilon
+from discreet.accounting.tight.analyses.groups import (
+    ShiftsAdd,
+    ShiftsRemove,
+    group_directions,
+    group_epsilon,
+)
 from discreet.accounting.tight.analyses.poisson import PoissonAdd, PoissonRemove
-from discreet.accounting.tight.analyses.shifts import ShiftsAdd, ShiftsRemove
 from discreet.accounting.tight.lattice.bracket import epsilon_bracket
 from discreet.accounting.tight.lattice.pair import Problem
 from discreet.errors import AccountingError
