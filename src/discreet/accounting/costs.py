@@ -11,6 +11,16 @@ text says how far apart the two means are in that unit.
 `attained` says that two data sets exist on which the step has exactly this pair, so that a lower
 bound on the pair's epsilon is a lower bound on the mechanism's. Where it is False the pair only
 dominates, and no lower bound follows.
+
+The pairs are those of docs/proofs/tight.md, section 2, and of the proofs of the samplings' names.
+
+| case                                          | what happens                                     |
+|-----------------------------------------------|--------------------------------------------------|
+| noise 0, negative, infinite or NaN            | ParameterError (`Gaussian`, `PoissonGaussian`,   |
+|                                               | `Laplace`)                                       |
+| probability 0 or 1 of a `PoissonGaussian`     | ParameterError; `normalise` makes 1 a `Gaussian` |
+| a `BoundedRange` of 0 or infinity             | ParameterError                                   |
+| all other fields                              | not checked here, but in the event they are from |
 """
 
 from __future__ import annotations
@@ -79,8 +89,8 @@ class PoissonGaussian:
 
 @dataclass(frozen=True, slots=True)
 class TruncatedPoissonGaussian:
-    """As `PoissonGaussian`, but a sample above `limit` of the `records` records is cut to a random
-    subset of `limit`.
+    """Gaussian sum over a Poisson sample that is cut to a random subset of `limit`, if more of the
+    `records` records were drawn.
 
     Fields as in `events.TruncatedPoisson`. Truncation couples the records: one unit more or less
     may exchange another for it, which moves the sum by up to twice the sensitivity. `zero_out` is
@@ -178,6 +188,7 @@ class Response:
     @property
     def gap(self) -> float:
         """The largest loss, ln(truth/other), rounded up."""
+        # Exact up to one rounding up, so that no loss is understated.
         truth = Fraction(self.truth_probability)
         excess = max(truth * (self.categories - 1) / (1 - truth) - 1, Fraction(0))
         return math.log1p(math.nextafter(float(excess), math.inf)) * (1.0 + 2.0**-50)

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from discreet.errors import AccountingError
 
-__all__ = ["FAR", "WIDE", "FloatArray", "OutOfRangeError", "U", "fft_error", "normal_mass"]
+__all__ = ["WIDE", "FloatArray", "OutOfRangeError", "U", "fft_error", "normal_mass"]
 
 FloatArray: TypeAlias = NDArray[np.float64]
 
@@ -35,10 +35,9 @@ U = 2.0**-53
 WIDE = bool(np.finfo(np.longdouble).nmant in {63, 112})
 """Whether long double has more digits than float64, and rounds as IEEE 754 says."""
 
-FAR = 37.0
-"""Beyond this many standard deviations the mass is below 1e-298, and any value in [0, 1e-298] is
-near enough.
-"""
+# Beyond this many standard deviations the mass is below 1e-298, and any value in [0, 1e-298] is
+# near enough.
+_FAR = 37.0
 
 
 class OutOfRangeError(AccountingError):
@@ -67,7 +66,7 @@ def normal_mass(below: FloatArray, above: FloatArray) -> tuple[FloatArray, Float
 def _relative(x: FloatArray) -> FloatArray:
     """The relative error of ndtr at x under assumption R."""
     # Infinite ends have no mass of their own, so their error may be cut off.
-    near = np.clip(x, -FAR - 2.0, FAR + 2.0)
+    near = np.clip(x, -_FAR - 2.0, _FAR + 2.0)
     return 16.0 * U * (1.0 + near * near)
 
 

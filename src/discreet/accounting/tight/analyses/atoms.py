@@ -94,7 +94,7 @@ def with_infinite(bounds: Bounds, infinite: float) -> Bounds:
 
 
 def spread_out(loss: FloatArray, mass: FloatArray, spacing: float) -> Atoms:
-    """The same outcomes on an equally spaced lattice: each is split between its two neighbours, the
+    """Move outcomes to an equally spaced lattice: each is split between its two neighbours, the
     mean of e^(-L) kept.
 
     A spread of e^(-L) that keeps its mean is an upper bound (Jensen), to second order in the

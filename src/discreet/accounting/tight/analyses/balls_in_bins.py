@@ -1,8 +1,8 @@
 """Balls in bins: every record in one of T batches, at random, once per epoch.
 
 The pair of one epoch (docs/proofs/balls_in_bins.md; [ChuaEtAl2025]): the mean over t of
-N(e_t, s^2 I) against N(0, s^2 I). Its likelihood ratio is a mean of independent log-normal variables with mean
-1,
+N(e_t, s^2 I) against N(0, s^2 I). Its likelihood ratio is a mean of independent log-normal
+variables with mean 1,
 
     dP/dQ = M = (Y_1 + ... + Y_T)/T,      Y_t = exp((2 x_t - 1)/(2 s^2)),  x_t ~ N(0, s^2) under Q,
 
@@ -34,13 +34,24 @@ from discreet.accounting.tight.rounding import FloatArray, U, fft_error, normal_
 
 __all__ = ["balls_in_bins_directions"]
 
-_FINE = 24.0  # spacings per standard deviation of Y: adds 1/3456 to its variance
-_LONGEST = 1 << 21  # points of a transform
+# Spacings of the lattice per standard deviation of Y: this adds 1/3456 to its variance.
+_FINE = 24.0
+
+# The fewest and the most points of a transform for P against Q.
+_LONGEST = 1 << 21
 _SHORTEST = 1 << 12
-_MEDIUM, _LONG, _FEW = 1 << 17, 1 << 20, 8  # lengths for Q against P; long for up to so few batches
-_LOW_CAP = 1e-5  # mass above the cap for Q against P
-_LOSS_SPACING = 5e-4  # of the atoms that are handed on
-_ATTEMPTS = 4  # spacings that are tried
+
+# Points of a transform for Q against P; the long one for up to so few batches.
+_MEDIUM, _LONG, _FEW = 1 << 17, 1 << 20, 8
+
+# The mass of Y that is cut off for Q against P.
+_LOW_CAP = 1e-5
+
+# Distance of the atoms that are handed on, as a loss.
+_LOSS_SPACING = 5e-4
+
+# So many spacings of the lattice are tried.
+_ATTEMPTS = 4
 _LADDER = ((1e-13, 2.5), (1e-11, 2.5), (1e-9, 2.0))
 """Mass per epoch at an infinite loss, with the fewest spacings per standard deviation that are
 accepted at that price.
@@ -95,7 +106,7 @@ class _Window:
 
 
 def _cap(noise: float, negligible: float) -> float:
-    """A value with E(Y - cap)_+ <= P[x_1 > x(cap)] small under N(1, s^2); any value would be sound."""
+    """A cap with E(Y - cap)_+ <= P[x_1 > x(cap)] small under N(1, s^2); any would be sound."""
     z = 1.0
     while scipy.special.ndtr(-z) > 0.1 * negligible:
         z += 0.05

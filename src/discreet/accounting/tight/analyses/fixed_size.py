@@ -1,5 +1,5 @@
-"""Samples of fixed size without replacement: which pair bounds a step from above, and which two
-data sets attain from below.
+"""Samples of fixed size without replacement: which pair bounds a step from above. (What two data
+sets attain from below is in `accounting/attained.py`.)
 
 Legend: g the probability that the exchanged record is in the sample, s the noise over the largest
 distance of two means (half the noise multiplier, if a record may be exchanged for its opposite),
@@ -28,12 +28,14 @@ from discreet.accounting.costs import FixedSizeGaussian
 from discreet.accounting.tight.analyses.poisson import PoissonAdd, PoissonRemove
 from discreet.accounting.tight.interface import Bounds, Cells, Direction, Quadrature
 from discreet.accounting.tight.rounding import FloatArray, U, normal_mass
-from discreet.units import Adjacency
 
-__all__ = ["Exchange", "fixed_size_attained", "fixed_size_directions"]
+__all__ = ["Exchange", "fixed_size_directions"]
 
-_SPREAD = 38.0  # standard deviations that the quadrature covers
-_STEP = 0.02  # of the midpoint rule, in standard deviations
+# Standard deviations that the quadrature covers.
+_SPREAD = 38.0
+
+# The step of the midpoint rule, in standard deviations.
+_STEP = 0.02
 
 
 def fixed_size_directions(cost: FixedSizeGaussian) -> tuple[Direction, Direction]:
@@ -43,27 +45,9 @@ def fixed_size_directions(cost: FixedSizeGaussian) -> tuple[Direction, Direction
     Guarantee: dominates in every direction and under adaptive composition
     (docs/proofs/fixed_size.md). Not claimed: that some data sets attain it.
     """
-    pair = Exchange(_fraction(cost, math.inf), cost.noise_multiplier / 2.0)
+    fraction = min(math.nextafter(cost.size / cost.records, math.inf), 1.0)
+    pair = Exchange(fraction, cost.noise_multiplier / 2.0)
     return pair, pair
-
-
-def fixed_size_attained(cost: FixedSizeGaussian, adjacency: Adjacency) -> tuple[Direction, ...]:
-    """Pairs that two explicit data sets attain in every step, for a lower bound; empty where none
-    is offered.
-
-    Replace-one: every other record contributes -1, the one in question +1 or -1: the sum is -size,
-    or -size + 2 if the record is in the sample. Each direction may be composed with itself; the
-    larger epsilon is a lower bound.
-    """
-    if adjacency is not Adjacency.REPLACE_ONE:
-        return ()
-    fraction, noise = _fraction(cost, 0.0), cost.noise_multiplier / 2.0
-    return PoissonRemove(fraction, noise), PoissonAdd(fraction, noise)
-
-
-def _fraction(cost: FixedSizeGaussian, towards: float) -> float:
-    """The probability size/records, rounded up (towards infinity) or down (towards 0)."""
-    return min(math.nextafter(cost.size / cost.records, towards), 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +100,8 @@ class Exchange:
             return Cells(_joined(*mass), _joined(*over), _joined(*under), slack)
 
         # 0 is no edge, so the two cells that meet there are one, from l < 0 to l' > 0. Its part
-        # above 0 has P - e^l Q = P (1 - e^l) + e^l (P - Q); the part below is the mirror image, with
-        # the atom, whose `under` at 0 is 0.
+        # above 0 has P - e^l Q = P (1 - e^l) + e^l (P - Q); the part below is the mirror image,
+        # with the atom, whose `under` at 0 is 0.
         reach = math.exp(float(below[-1])) if len(below) else 0.0
         top = float(above[0]) if len(above) else 0.0
         first, last = _side(mass[1], slice(1)), _side(mass[0], slice(-1, None))

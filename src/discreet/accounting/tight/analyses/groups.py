@@ -52,11 +52,16 @@ from discreet.errors import AccountingError
 
 __all__ = ["ShiftsAdd", "ShiftsRemove", "group_directions", "group_epsilon"]
 
-_BEYOND = 1e-32  # probability of more units in one sample than this is put at an infinite loss
+# Where more units than so many have a smaller probability than this, they go to an infinite loss.
+_BEYOND = 1e-32
 _OUTWARD = 1.0 + 1e-12
 _MOST_UNITS = 1000
-_ROUNDS = 60  # Newton steps of the inverse of the loss
-_ACCEPTED = 1e-11  # largest residual of the inverse of the loss; it goes into the slack
+
+# The inverse of the loss takes so many Newton steps at most.
+_ROUNDS = 60
+
+# Largest residual of the inverse of the loss; it goes into the slack.
+_ACCEPTED = 1e-11
 
 
 def group_directions(cost: Cost, *, size: int) -> tuple[Direction, Direction]:
@@ -228,7 +233,7 @@ class _Masses:
         return cls(pair, edges, normal_cells(x / s), shifted, ratio, slack)
 
     def mass(self) -> Bounds:
-        """P of every cell."""
+        """The mass of P in every cell."""
         unshifted = _unshifted(self.pair)
         lower = max(unshifted - 2.0 * U, 0.0) * self.zero.lower
         upper = (unshifted + 2.0 * U) * self.zero.upper

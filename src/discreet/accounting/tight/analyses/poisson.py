@@ -58,7 +58,9 @@ is still nothing.
 """
 
 _FARTHEST_REPLACE = 300.0
-_SPREAD = 38.0  # standard deviations that the quadrature covers on either side
+
+# Standard deviations that the quadrature covers on either side.
+_SPREAD = 38.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,7 +284,7 @@ def _masses(
 def _over_under(
     q: float, n0: Bounds, n1: Bounds, ratio: tuple[FloatArray, FloatArray]
 ) -> tuple[Bounds, Bounds]:
-    """Bounds on q (N1 - r N0) at the lower edge and q (r N0 - N1) at the upper edge of every cell."""
+    """Bounds on q (N1 - r N0) at the lower, and q (r N0 - N1) at the upper edge of each cell."""
     inward, outward = (1.0 - 8.0 * U), (1.0 + 8.0 * U)
 
     # r N0 at the lower edge of each cell but the first, and at the upper edge of each but the last.

@@ -32,8 +32,11 @@ from discreet.errors import AccountingError
 
 __all__ = ["directions"]
 
-_LARGEST_LOSS = 300.0  # of one step, for losses on a segment
-_NOISE = (0.02, 1e100)  # multipliers between which a Gaussian's losses fit into float64
+# The largest loss of one step, for mechanisms whose losses lie on a segment.
+_LARGEST_LOSS = 300.0
+
+# Multipliers between which a Gaussian's losses fit into float64.
+_NOISE = (0.02, 1e100)
 
 
 def directions(cost: Cost) -> tuple[Direction, Direction]:
@@ -92,7 +95,7 @@ def _gaussian(cost: Gaussian) -> tuple[Direction, Direction]:
 
 
 def _poisson(cost: PoissonGaussian) -> tuple[Direction, Direction]:
-    """Two directions for add-or-remove and zero-out, one that is its own reverse for replace-one."""
+    """Two directions for add-or-remove and zero-out; replace-one is its own reverse."""
     q, s = cost.probability, cost.noise_multiplier
     if cost.replace:
         pair = PoissonReplace(q, s)

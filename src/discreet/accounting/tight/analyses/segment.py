@@ -31,7 +31,8 @@ from discreet.accounting.tight.rounding import FloatArray, U
 
 __all__ = ["Segment"]
 
-_NODES = 400  # of the quadrature between the ends
+# Nodes of the quadrature between the two ends.
+_NODES = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,7 @@ class Segment:
         )
 
         for place, atom in zip((-r, 0.0, r), self.atoms, strict=True):
-            # Cells are open below and closed above: an atom on an edge belongs to the cell under it.
+            # Cells are closed above: an atom on an edge belongs to the cell under it.
             i = int(np.searchsorted(edges, place))
             mass[i] += atom
             over[i] += atom * -np.expm1(min(lower[i] - place, 0.0))

@@ -33,9 +33,14 @@ from discreet.units import Adjacency
 
 __all__ = ["shuffled_lower"]
 
-_RELATIVE = 1e-11  # far above the rounding of the formulas, far below what matters here
-_CELLS = 4000  # that the largest coordinate of an epoch is rounded to
-_THRESHOLDS = 20001  # events that are tried for one epoch
+# A relative error far above the rounding of the formulas, and far below what matters here.
+_RELATIVE = 1e-11
+
+# Into so many cells the largest coordinate of an epoch is rounded.
+_CELLS = 4000
+
+# So many events, one for each threshold, are tried for one epoch.
+_THRESHOLDS = 20001
 
 
 def shuffled_lower(

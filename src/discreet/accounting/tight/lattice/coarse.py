@@ -10,47 +10,44 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from discreet.accounting.costs import Cost, PoissonGaussian
-
-if TYPE_CHECKING:
-    from discreet.accounting.normalise import Counted
+from discreet.accounting.normalise import Counted
 
 __all__ = ["MOST", "coarse"]
 
 MOST = 48
-"""Different costs beyond which neighbours are put together; each takes a transform of its
-own.
-"""
+"""Different costs beyond which neighbours are put together; each takes a transform of its own."""
 
 _RATIOS = (1.0003, 1.001, 1.003, 1.01, 1.03, 1.1, 1.3, 2.0, 10.0, 1e3, 1e30, 1e300)
+"""Ratios of probabilities, and of noise multipliers, that count as alike: the first that leaves few
+enough costs is taken.
+"""
 
 
 def coarse(costs: Counted, *, upper: bool) -> Counted:
-    """At most about `MOST` costs whose composition comes to at least (`upper`) or at most what these
-    cost.
+    """At most about `MOST` costs whose composition comes to at least (`upper`) or at most what
+    these come to.
     """
-    alike = [(cost, count) for cost, count in costs if isinstance(cost, PoissonGaussian)]
-    others: list[tuple[Cost, int]] = [
-        (cost, count) for cost, count in costs if not isinstance(cost, PoissonGaussian)
-    ]
+    unchanged: list[tuple[Cost, int]] = []
+    poisson: list[tuple[PoissonGaussian, int]] = []
+    for cost, count in costs:
+        if isinstance(cost, PoissonGaussian):
+            poisson.append((cost, count))
+        else:
+            unchanged.append((cost, count))
+
     for ratio in _RATIOS:
         cells: dict[tuple[int, int, bool], list[tuple[PoissonGaussian, int]]] = {}
-        for cost, count in alike:
+        for cost, count in poisson:
             cells.setdefault(_cell(cost, math.log(ratio)), []).append((cost, count))
         if len(cells) <= MOST:
             break
-    return tuple(
-        others
-        + [
-            (_one_for_all([cost for cost, _ in cell], upper=upper), _total(cell))
-            for cell in cells.values()
-        ]
-    )
+    return (*unchanged, *(_joined(cell, upper=upper) for cell in cells.values()))
 
 
 def _cell(cost: PoissonGaussian, width: float) -> tuple[int, int, bool]:
+    """The cell of a grid in ln probability and ln noise; adjacencies are never put together."""
     return (
         math.floor(math.log(cost.probability) / width),
         math.floor(math.log(cost.noise_multiplier) / width),
@@ -58,14 +55,14 @@ def _cell(cost: PoissonGaussian, width: float) -> tuple[int, int, bool]:
     )
 
 
-def _one_for_all(costs: list[PoissonGaussian], *, upper: bool) -> PoissonGaussian:
-    most, least = (max, min) if upper else (min, max)
-    return replace(
-        costs[0],
-        probability=most(cost.probability for cost in costs),
-        noise_multiplier=least(cost.noise_multiplier for cost in costs),
-    )
-
-
-def _total(cell: list[tuple[PoissonGaussian, int]]) -> int:
-    return sum(count for _, count in cell)
+def _joined(cell: list[tuple[PoissonGaussian, int]], *, upper: bool) -> tuple[PoissonGaussian, int]:
+    """One cost for all of a cell, with their total count, on the safe side of every one of them."""
+    probabilities = [cost.probability for cost, _ in cell]
+    multipliers = [cost.noise_multiplier for cost, _ in cell]
+    total = sum(count for _, count in cell)
+    first = cell[0][0]
+    if upper:
+        worst = replace(first, probability=max(probabilities), noise_multiplier=min(multipliers))
+        return worst, total
+    best = replace(first, probability=min(probabilities), noise_multiplier=max(multipliers))
+    return best, total

@@ -9,15 +9,10 @@ import pytest
 
 from discreet.accounting import rdp
 from discreet.accounting.costs import FixedSizeGaussian
-from discreet.accounting.tight.analyses.fixed_size import (
-    Exchange,
-    fixed_size_attained,
-    fixed_size_directions,
-)
+from discreet.accounting.tight.analyses.fixed_size import Exchange, fixed_size_directions
 from discreet.accounting.tight.analyses.poisson import PoissonAdd, PoissonRemove
 from discreet.accounting.tight.lattice.bracket import epsilon_bracket
 from discreet.accounting.tight.lattice.pair import Problem
-from discreet.units import Adjacency
 from support.brute_force import curve, divergence
 
 if TYPE_CHECKING:
@@ -75,8 +70,8 @@ def test_the_bound_lies_between_explicit_data_sets_and_the_renyi_bound(steps: in
     cost = FixedSizeGaussian(5000, 1_000_000, 1.0)
     upper = epsilon_bracket(Problem(((fixed_size_directions(cost)[0], steps),)), 1e-6, 1e-2).upper
     attained = [
-        epsilon_bracket(Problem(((one, steps),)), 1e-6, 1e-2).lower
-        for one in fixed_size_attained(cost, Adjacency.REPLACE_ONE)
+        epsilon_bracket(Problem(((direction, steps),)), 1e-6, 1e-2).lower
+        for direction in (PoissonRemove(0.005, 0.5), PoissonAdd(0.005, 0.5))
     ]
     stored_lower, ours = {200: (6.4933494, 6.6253), 20_000: (33.6213454, 42.4572)}[steps]
     assert max(attained) >= stored_lower * 0.99
@@ -117,7 +112,3 @@ def test_the_curve_above_zero_alone_does_not_survive_composition() -> None:
 
 def _stick(p: FloatArray, q: FloatArray, epsilon: float) -> float:
     return float(np.maximum(p - math.exp(epsilon) * q, 0.0).sum())
-
-
-def test_no_attained_pair_is_offered_where_none_is_known() -> None:
-    assert fixed_size_attained(FixedSizeGaussian(5, 100, 1.0), Adjacency.ZERO_OUT) == ()
