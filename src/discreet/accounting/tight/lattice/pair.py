@@ -20,7 +20,8 @@ from discreet.accounting.tight.lattice.upper import Measure, spread
 
 __all__ = ["SMALL", "Pair", "Problem", "chernoff", "measures", "upper_measure"]
 
-SMALL = 1e-7  # part of delta that may be lost to each of: infinity, tails, wrapping around
+SMALL = 1e-7
+"""The part of delta that may be lost to each of: infinity, tails, wrapping around."""
 # So many offsets of the lattice are tried.
 _PLACES = 6
 

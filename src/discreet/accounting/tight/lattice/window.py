@@ -27,9 +27,10 @@ _LONG = 80.0
 
 # The parts of theta that are tried.
 _LESS = np.geomspace(1.0, 0.05, 11)
-_MAGNIFIED = (
-    12.0  # ln by which tilted mass may exceed what is wanted, for the sake of a short window
-)
+
+# By so much, in ln, tilted mass may exceed what is wanted, for the sake of a short window.
+_MAGNIFIED = 12.0
+
 # How much more long double allows: 11 bits, less a margin.
 _EXTENDED = 6.0
 
