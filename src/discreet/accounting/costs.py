@@ -194,6 +194,7 @@ class Response:
         return math.log1p(math.nextafter(float(excess), math.inf)) * (1.0 + 2.0**-50)
 
 
+# Closed: every accountant must know every cost, and refuse what it does not know.
 Cost: TypeAlias = (
     Gaussian
     | PoissonGaussian

@@ -63,6 +63,7 @@ def epsilon(counted: Sequence[tuple[Cost, int]], *, delta: float) -> RenyiBound:
     1.2172
     """
     delta = check.fraction("rdp.epsilon", "delta", delta, zero=True)
+    # The divergence of order infinity is the largest loss: an epsilon at delta 0.
     pure = composed(counted, math.inf)
     if not counted or delta == 0.0:
         return RenyiBound(pure, math.inf)
@@ -106,6 +107,7 @@ def _representatives(counted: Sequence[tuple[Cost, int]]) -> Sequence[tuple[Cost
     """A few costs that stand for their neighbours: enough to choose an order, which cannot make a
     bound wrong.
     """
+    # Costs are in canonical order, so those of a block are alike; the middle one stands for all.
     block = -(-len(counted) // _ENOUGH)  # rounded up
     blocks = (counted[first : first + block] for first in range(0, len(counted), block or 1))
     return [(part[len(part) // 2][0], sum(count for _, count in part)) for part in blocks]

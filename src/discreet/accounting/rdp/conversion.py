@@ -39,6 +39,7 @@ def epsilon_from(divergence: float, order: float, delta: float) -> float:
         return math.inf
     tail = (math.log(delta) + math.log(order)) / (order - 1.0)
     shape = math.log1p(-1.0 / order)
+    # The sizes of what is added up, for its rounding.
     sizes = divergence + abs(shape) + (abs(math.log(delta)) + math.log(order) + 1.0) / (order - 1.0)
     return max(0.0, divergence + shape - tail + _ULPS * sizes)
 

@@ -79,9 +79,9 @@ def tight_epsilon(costs: Counted, delta: float, tolerance: float = 1e-3) -> Inte
     | no costs                                        | 0, 0, 0                                 |
     | delta so large that epsilon 0 is enough         | 0, 0, 0                                 |
     | noise without end, probability next to 0        | 0, 0, 0                                 |
-    | one attained Gaussian, any noise                | its closed form, to 1e-13               |
-    | a multiplier at most 0.02 under sampling, or a  | lower 0, estimate and upper are the     |
-    | loss of one step from 300 on (Laplace, ...)     | Rényi bound                             |
+    | one attained Gaussian, any noise                | its closed form, to about 1e-13         |
+    | a multiplier at most 0.02 in any other case, or | lower 0, estimate and upper are the     |
+    | a loss of one step from 300 on (Laplace, ...)   | Rényi bound                             |
     | costs whose pair only dominates                 | lower counts the attained ones alone    |
     | delta below what is put at an infinite loss     | upper is the Rényi bound                |
     | (balls in bins)                                 |                                         |
@@ -94,10 +94,14 @@ def tight_epsilon(costs: Counted, delta: float, tolerance: float = 1e-3) -> Inte
         delta: in (0, 1).
         tolerance: relative width to aim at, in (0, 1).
     """
-    question = _Question(
-        gaussian_epsilon, _worse_epsilon, lambda costs, delta: rdp.epsilon(costs, delta=delta)
+    return _answer(
+        _Question(
+            gaussian_epsilon, _worse_epsilon, lambda costs, delta: rdp.epsilon(costs, delta=delta)
+        ),
+        _folded(costs),
+        delta,
+        tolerance,
     )
-    return _answer(question, _folded(costs), delta, tolerance)
 
 
 @lru_cache(maxsize=1024)
@@ -114,8 +118,8 @@ def tight_delta(costs: Counted, epsilon: float, tolerance: float = 1e-3) -> Inte
     | one step with losses below epsilon (Laplace)    | 0, 0, 0                                 |
     | a delta below the range of float64              | lower 0, upper the least positive       |
     |                                                 | number, or 1e-300                       |
-    | a multiplier at most 0.02 under sampling, or a  | lower 0, estimate and upper are the     |
-    | loss of one step from 300 on (Laplace, ...)     | Rényi bound, 1 where that says nothing  |
+    | a multiplier at most 0.02 (but for one attained | lower 0, estimate and upper are the     |
+    | Gaussian), or a loss of one step from 300 on    | Rényi bound, 1 where that says nothing  |
 
     An infinite or negative epsilon does not occur here: `account` refuses it.
 
@@ -124,10 +128,14 @@ def tight_delta(costs: Counted, epsilon: float, tolerance: float = 1e-3) -> Inte
         epsilon: finite, at least 0.
         tolerance: relative width to aim at, in (0, 1).
     """
-    question = _Question(
-        gaussian_delta, _worse_delta, lambda costs, epsilon: rdp.delta(costs, epsilon=epsilon)
+    return _answer(
+        _Question(
+            gaussian_delta, _worse_delta, lambda costs, epsilon: rdp.delta(costs, epsilon=epsilon)
+        ),
+        _folded(costs),
+        epsilon,
+        tolerance,
     )
-    return _answer(question, _folded(costs), epsilon, tolerance)
 
 
 def tight_upper(
@@ -205,6 +213,7 @@ def _capped(question: _Question, costs: Counted, level: float, tolerance: float)
     """Answer never above the Rényi bound. Where a tolerance is finer than can be reached, the
     result of a coarser one counts too.
     """
+    # Both answers are certified, so their intersection is; the recursion ends at _COARSE.
     fine = _capped_once(question, costs, level, tolerance)
     if tolerance >= _COARSE or fine.upper - fine.lower <= 10.0 * tolerance * fine.upper:
         return fine
@@ -223,6 +232,7 @@ def _capped_once(question: _Question, costs: Counted, level: float, tolerance: f
     try:
         interval, exponents = question.tight(costs, level, tolerance)
     except OutOfRangeError:
+        # Without a Rényi analysis nothing can be said: then the refusal stands.
         bound = _renyi_bound(question, costs, level)
         if not math.isfinite(bound):
             raise
@@ -245,6 +255,8 @@ def _renyi_bound(question: _Question, costs: Counted, level: float) -> float:
 
 def _folded(costs: Counted) -> Counted:
     """Fold Gaussians without sampling into one, attained or not, each on its own."""
+    # k of them with mu_1 ... mu_k are one with mu^2 = sum mu_i^2, exactly (`gaussian.py`); the fold
+    # rounds the multiplier down, to more loss.
     folded: list[tuple[Cost, int]] = [
         (cost, count) for cost, count in costs if not isinstance(cost, Gaussian)
     ]
@@ -299,6 +311,7 @@ def _brackets(
         if step is None:
             reverse = brackets[0][1] if brackets else None
             bracket = epsilon_bracket(problem, delta, tolerance, reverse, starts)
+        # One step: its curve at the other direction's end tells whether this one is no worse.
         elif brackets and _step_delta(step, worse.upper).upper <= delta:
             bracket = Bracket(0.0, worse.upper)
         else:
@@ -362,6 +375,7 @@ def _epsilon_point(problem: Problem, bracket: Bracket, worse: Bracket, delta: fl
     default = middle if bracket.upper == worse.upper else 0.0
     if _only_step(problem) is not None or middle == 0.0:
         return default
+    # The estimate is no claim: where it cannot be had, the middle of the bracket stands in.
     line = _contour(problem, middle, delta)
     point = line.epsilon(delta, worse.lower, worse.upper) if line is not None else None
     return default if point is None else point

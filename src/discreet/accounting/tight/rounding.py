@@ -30,10 +30,11 @@ __all__ = ["WIDE", "FloatArray", "OutOfRangeError", "U", "fft_error", "normal_ma
 
 FloatArray: TypeAlias = NDArray[np.float64]
 
+# The unit roundoff of float64.
 U = 2.0**-53
 
+# Whether long double has more digits than float64, and rounds as IEEE 754 says.
 WIDE = bool(np.finfo(np.longdouble).nmant in {63, 112})
-"""Whether long double has more digits than float64, and rounds as IEEE 754 says."""
 
 # Beyond this many standard deviations the mass is below 1e-298, and any value in [0, 1e-298] is
 # near enough.

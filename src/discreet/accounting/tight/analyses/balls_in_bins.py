@@ -52,10 +52,9 @@ _LOSS_SPACING = 5e-4
 
 # So many spacings of the lattice are tried.
 _ATTEMPTS = 4
+# Mass per epoch at an infinite loss, with the fewest spacings per standard deviation that are
+# accepted at that price.
 _LADDER = ((1e-13, 2.5), (1e-11, 2.5), (1e-9, 2.0))
-"""Mass per epoch at an infinite loss, with the fewest spacings per standard deviation that are
-accepted at that price.
-"""
 
 
 @lru_cache(maxsize=64)
@@ -69,6 +68,7 @@ def balls_in_bins_directions(cost: BallsInBinsGaussian) -> tuple[Direction, Dire
     delta below that.
     """
     batches, noise = cost.batches, cost.noise_multiplier
+    # The record is in one batch of the epoch: without amplification, one Gaussian step.
     alone = PoissonRemove(1.0, noise)
     for negligible, fewest in _LADDER:
         remove = _remove(batches, noise, negligible, fewest)
@@ -182,6 +182,7 @@ def _remove(batches: int, noise: float, negligible: float, fewest: float) -> Ato
         law = _lattice_law(noise, spacing, cap)
         window = _window(law, batches, negligible)
         length = scipy.fft.next_fast_len(max(window.length, _SHORTEST), real=True)
+        # Too long: a wider spacing, which costs tightness.
         if length <= _LONGEST:
             break
         spacing *= 1.05 * length / _LONGEST

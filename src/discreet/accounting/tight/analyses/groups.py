@@ -117,6 +117,7 @@ def group_epsilon(
     added = Problem(tuple((add, count) for (_, add), count in pairs))
     first = epsilon_bracket(removed, delta, tolerance)
     second = epsilon_bracket(added, delta, tolerance, first)
+    # The pair of a group is attained wherever that of one unit is: the units contribute alike.
     attained = all(cost.attained for cost, _ in counted)
     lower = max(first.lower, second.lower) if attained else 0.0
     return Bracket(lower, max(first.upper, second.upper))
@@ -234,6 +235,7 @@ class _Masses:
 
     def mass(self) -> Bounds:
         """The mass of P in every cell."""
+        # a_0 is known to 2u only, absolutely: its bounds are that far out.
         unshifted = _unshifted(self.pair)
         lower = max(unshifted - 2.0 * U, 0.0) * self.zero.lower
         upper = (unshifted + 2.0 * U) * self.zero.upper
@@ -296,6 +298,7 @@ def _loss(pair: ShiftsRemove, x: FloatArray) -> FloatArray:
     """L(x) = ln1p(sum_i a_i (r_i - 1)) near 0, by the logarithm of a sum elsewhere."""
     square = 2.0 * pair.noise_multiplier**2
     unshifted = _unshifted(pair)
+    # `near` is cut at y = 30, far outside of where it is used.
     total = np.full_like(x, math.log(unshifted) if unshifted > 0.0 else -math.inf)
     near = np.zeros_like(x)
     for i, weight in enumerate(pair.weights, start=1):
@@ -348,11 +351,13 @@ def _newton(pair: ShiftsRemove, wanted: FloatArray) -> FloatArray:
         if bool(np.max(np.abs(gap)) < 1e-15):
             break
         low, high = np.where(gap < 0.0, guess, low), np.where(gap < 0.0, high, guess)
+        # The slope by a central difference: it only has to lead to the root.
         width = 1e-6 * np.maximum(s, np.abs(guess))
         slope = (_loss(pair, guess + width) - _loss(pair, guess - width)) / (2.0 * width)
         newton = guess - np.divide(gap, slope, where=slope > 0.0, out=np.full_like(gap, np.inf))
         usable = np.isfinite(newton) & (newton > low) & (newton < high)
         moved = np.where(usable, newton, 0.5 * (low + high))
+        # A step below the spacing of floats cannot improve the guess.
         settled = bool(np.max(np.abs(moved - guess) / np.maximum(s, np.abs(guess))) < 4.0 * U)
         guess = moved
         if settled:

@@ -52,11 +52,9 @@ __all__ = [
     "reversed_cells",
 ]
 
+# The largest loss at which cells are certified: e^500 times the absolute error 1e-298 of a normal
+# mass is still nothing. For replace-one, with its larger constants, less.
 FARTHEST = 500.0
-"""Largest loss at which cells are certified: e^500 times the absolute error 1e-298 of a normal mass
-is still nothing.
-"""
-
 _FARTHEST_REPLACE = 300.0
 
 # Standard deviations that the quadrature covers on either side.
@@ -83,6 +81,7 @@ class PoissonRemove:
         """Bound the cells by the header's formulas; edges below ln(1-q) have nothing under them."""
         q = self.probability
         n0, n1, ratio, slack = _masses(q, self.noise_multiplier, edges)
+        # Every product and sum below is off by one unit roundoff: a few u, outward.
         mass = Bounds(
             np.maximum((1.0 - q) * n0.lower + q * n1.lower, 0.0) * (1.0 - 4.0 * U),
             ((1.0 - q) * n0.upper + q * n1.upper) * (1.0 + 8.0 * U),
@@ -233,6 +232,7 @@ def _log_mixture(q: float, y: FloatArray) -> FloatArray:
     """ln(1 - q + q e^y), accurate where it is near 0 and where e^y overflows."""
     if q == 1.0:
         return y
+    # Either form is computed for every y, with an argument cut to where it is used.
     small = np.log1p(q * np.expm1(np.minimum(y, 300.0)))
     large = y + np.log(q) + np.log1p((1.0 - q) / q * np.exp(-np.maximum(y, 300.0)))
     return np.where(y < 300.0, small, large)
@@ -305,6 +305,7 @@ def _over_under(
 def _product(ratio: tuple[FloatArray, FloatArray], lower: FloatArray, upper: FloatArray) -> Bounds:
     """Bounds on ratio times a non-negative number; the ratio may have either sign."""
     low, high = ratio[0] - ratio[1], ratio[0] + ratio[1]
+    # A negative factor turns the ends of the other around.
     return Bounds(
         np.where(low > 0.0, low * lower * (1.0 - 8.0 * U), low * upper * (1.0 + 8.0 * U)),
         np.where(high > 0.0, high * upper * (1.0 + 8.0 * U), high * lower * (1.0 - 8.0 * U)),

@@ -46,6 +46,7 @@ def directions(cost: Cost) -> tuple[Direction, Direction]:
     Raises:
         AccountingError: if no tight analysis of this cost exists.
     """
+    # Told apart from an unknown cost: where a loss is out of range, the Rényi bound still answers.
     _check_range(cost)
     rule = _RULES.get(type(cost))
     if rule is None:

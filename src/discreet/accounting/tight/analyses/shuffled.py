@@ -109,6 +109,7 @@ def _one_epoch(batches: int, noise: float, delta: float, adjacency: Adjacency) -
     threshold = np.linspace(-2.0 - 9.0 * noise, 2.0 + 12.0 * noise, _THRESHOLDS)
     above_p, above_q = _tails(threshold, batches, noise, adjacency)
     gain = above_p * (1.0 - _RELATIVE) - delta
+    # Where Q(c) underflows, or P(c) is below delta, the event says nothing.
     usable = (gain > 0.0) & (above_q > 1e-290)
     if not np.any(usable):
         return 0.0
@@ -153,6 +154,7 @@ def _composed_lower(mass: FloatArray, against: FloatArray, epochs: int, delta: f
 
 def _cells(above: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Masses of (c_i, c_(i+1)] and, last, of (c_last, inf); and a bound on their errors."""
+    # Differences of tails: an error relative to the tails, not to the difference.
     mass = np.concatenate([-np.diff(above), above[-1:]])
     error = 1e-13 * np.concatenate([above[:-1] + above[1:], above[-1:]]) + 1e-300
     return np.maximum(mass, 0.0), error

@@ -54,6 +54,7 @@ def cut(cost: TruncatedPoissonGaussian, records: int) -> Cut:
     """The p and q' of the header, for the larger data set having this many records."""
     n, q, limit = records, cost.probability, cost.limit
     lower, upper = at_least(limit, n - 1, q)
+    # The simple bound on q' always holds; the exact form needs a p that is certainly not 0.
     taken = q * limit / (limit + 1.0)
     if lower > 0.0:
         taken = min(taken, at_least(limit + 1, n, q)[1] * limit / (n * lower))
@@ -78,6 +79,7 @@ def truncated_directions(cost: TruncatedPoissonGaussian) -> tuple[Direction, Dir
         remove = _by_case(same, PoissonRemove(q, s), exchange)
         return remove, _by_case(same, PoissonAdd(q, s), exchange)
 
+    # Add-or-remove: p grows with n, so its lower end is that of n, its upper end that of n + 1.
     more = cut(cost, cost.records + 1)
     either = Cut(same.lower, more.upper, max(same.taken, more.taken))
     return (
@@ -88,6 +90,7 @@ def truncated_directions(cost: TruncatedPoissonGaussian) -> tuple[Direction, Dir
 
 def _by_case(filled: Cut, uncut: Direction, taken: Direction) -> Mixture:
     """The pair `uncut` where the others leave room, `taken` where they fill the sample."""
+    # Weights are rounded up, so they may sum to a little more than 1: that dominates too.
     free = min((1.0 - filled.lower) * (1.0 + 4.0 * U), 1.0)
     return Mixture((Part(free, uncut), Part(filled.upper, taken)))
 
@@ -110,6 +113,7 @@ class Mixture:
 
     def quadrature(self) -> Quadrature:
         """All nodes of all parts, by increasing loss."""
+        # A part of weight 0 has no nodes: its logarithm would be infinite.
         possible = [part for part in self.parts if part.weight > 0.0]
         nodes = [part.direction.quadrature() for part in possible]
         loss = np.concatenate([node.loss for node in nodes])
@@ -137,6 +141,7 @@ class Mixture:
 
 def _weighted_sum(weights: list[float], terms: list[Bounds]) -> Bounds:
     """Bounds on the sum of weight times term, all non-negative."""
+    # One product and one sum for each term.
     error = 4.0 * (1.0 + len(terms)) * U
     weighted = list(zip(weights, terms, strict=True))
     lower = sum((weight * term.lower for weight, term in weighted), start=np.zeros(1))

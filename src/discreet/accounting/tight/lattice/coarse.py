@@ -16,13 +16,12 @@ from discreet.accounting.normalise import Counted
 
 __all__ = ["MOST", "coarse"]
 
+# With more different costs, neighbours are put together: each takes a transform of its own.
 MOST = 48
-"""Different costs beyond which neighbours are put together; each takes a transform of its own."""
 
+# Ratios of probabilities, and of noise multipliers, that count as alike: the first that leaves few
+# enough costs is taken.
 _RATIOS = (1.0003, 1.001, 1.003, 1.01, 1.03, 1.1, 1.3, 2.0, 10.0, 1e3, 1e30, 1e300)
-"""Ratios of probabilities, and of noise multipliers, that count as alike: the first that leaves few
-enough costs is taken.
-"""
 
 
 def coarse(costs: Counted, *, upper: bool) -> Counted:
@@ -37,6 +36,7 @@ def coarse(costs: Counted, *, upper: bool) -> Counted:
         else:
             unchanged.append((cost, count))
 
+    # The last ratio puts all of one adjacency together, so the loop always ends with few cells.
     for ratio in _RATIOS:
         cells: dict[tuple[int, int, bool], list[tuple[PoissonGaussian, int]]] = {}
         for cost, count in poisson:
@@ -57,12 +57,11 @@ def _cell(cost: PoissonGaussian, width: float) -> tuple[int, int, bool]:
 
 def _joined(cell: list[tuple[PoissonGaussian, int]], *, upper: bool) -> tuple[PoissonGaussian, int]:
     """One cost for all of a cell, with their total count, on the safe side of every one of them."""
-    probabilities = [cost.probability for cost, _ in cell]
-    multipliers = [cost.noise_multiplier for cost, _ in cell]
-    total = sum(count for _, count in cell)
-    first = cell[0][0]
-    if upper:
-        worst = replace(first, probability=max(probabilities), noise_multiplier=min(multipliers))
-        return worst, total
-    best = replace(first, probability=min(probabilities), noise_multiplier=max(multipliers))
-    return best, total
+    # More probability and less noise lose more: the worst of both for an upper bound.
+    of_probabilities, of_multipliers = (max, min) if upper else (min, max)
+    joined = replace(
+        cell[0][0],
+        probability=of_probabilities(cost.probability for cost, _ in cell),
+        noise_multiplier=of_multipliers(cost.noise_multiplier for cost, _ in cell),
+    )
+    return joined, sum(count for _, count in cell)

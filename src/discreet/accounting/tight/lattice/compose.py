@@ -95,6 +95,7 @@ class Tilted:
         """
         total = 0.0
         for measure, count in self.measures:
+            # An upper bound: the errors of the exponentials and of their sum are added.
             exponent = theta * measure.loss
             top = float(exponent.max())
             weight = float(np.sum((measure.mass * np.exp(exponent - top))[measure.loss <= below]))
@@ -123,6 +124,7 @@ def tilted(measures: tuple[tuple[Measure, int], ...], theta: float, *, outward: 
     weights, places = [], []
     log_total = origin = slack = 0.0
     for measure, count in measures:
+        # The largest exponential is taken out, so that none overflows.
         exponent = theta * measure.loss
         top = float(exponent.max())
         error = 4.0 * U * (np.abs(exponent) + abs(top) + 8.0)

@@ -150,6 +150,7 @@ def _parts(worth: _Worth, centre: int) -> _Parts:
     """Parts that balance every node, as far as moves between neighbours and one across the centre
     can.
     """
+    # A share above 0 moves A_j down, one below 0 moves B_(j-1) up; what is not moved stays.
     share = _balance(worth, centre)
     lowered, raised = np.maximum(share, 0.0), np.maximum(-share, 0.0)
     count = len(worth.under)

@@ -20,8 +20,8 @@ from discreet.accounting.tight.lattice.upper import Measure, spread
 
 __all__ = ["SMALL", "Pair", "Problem", "chernoff", "measures", "upper_measure"]
 
+# The part of delta that may be lost to each of: infinity, tails, wrapping around.
 SMALL = 1e-7
-"""The part of delta that may be lost to each of: infinity, tails, wrapping around."""
 # So many offsets of the lattice are tried.
 _PLACES = 6
 
@@ -131,6 +131,8 @@ def _plans(problem: Problem, law: Law, theta: float, spacing: float, delta: floa
     longest = max(1, int(0.5 / ((1.0 + theta) * spacing)))
     plans = []
     for (direction, count), (nodes, _) in zip(problem.parts, law.parts, strict=True):
+        # The error of a direction is its count times its spacing squared: a direction with a
+        # hundredth of the steps may have ten times the spacing.
         coarse = min(max(1, math.isqrt(most_steps // count)), longest)
         beyond = SMALL * delta / (count * len(problem.parts))
         area = scope(nodes, theta, spacing * coarse, beyond, 1e-10 / count)
@@ -156,12 +158,14 @@ def _placed(plan: _Plan, near: float) -> tuple[Lattice, Measure]:
             lack = (offset, lower.lean)
         elif excess is None or lower.lean < excess[1]:
             excess = (offset, lower.lean, grid, lower)
+        # Until there is one of each, follow the lean itself; then between the two.
         if lack is None or excess is None:
             offset += 1.02 * lower.lean if lower.lean < 0.0 else lower.lean
         else:
             offset = excess[0] + (lack[0] - excess[0]) * 0.98 * excess[1] / (excess[1] - lack[1])
         grid = lattice(area, step, offset, plan.longest)
         lower = gather(plan.direction, grid)
+    # Too much worth is wasted at the node; too little pushes mass a node down, which is worse.
     if excess is not None and not 0.0 <= lower.lean <= excess[1]:
         return excess[2], excess[3]
     return grid, lower
@@ -176,5 +180,6 @@ def chernoff(part: Tilted, delta: float) -> float:
         return math.inf
     theta = part.theta * _EXPONENTS
     cumulant = np.array([part.cumulant(exponent) for exponent in theta.tolist()])
+    # delta <= e^(K - theta eps) c(theta) for every theta, solved for epsilon (header of `tilt.py`).
     best = float(np.min((cumulant + log_peak(theta) - math.log(finite_delta)) / theta))
     return max(best * (1.0 + 1e-12) + part.slack, 0.0)
