@@ -52,7 +52,7 @@ def cost_of(planned: Planned, runs: int) -> Cost:
     levels, orders = shares(planned, ADJACENCY, DELTA)
     terms = Terms(rule=Rule.ODOMETER, delta=DELTA, planned=planned, levels=levels, orders=orders)
     charged = tuple((step, runs * count) for step, count in planned)
-    leaves = normalise(charged, ADJACENCY)
+    costs = normalise(charged, ADJACENCY)
     single = min(
         orders,
         key=lambda pair: mixture_epsilon(normalise(planned, ADJACENCY), [(pair[0], 1.0)], DELTA),
@@ -60,8 +60,8 @@ def cost_of(planned: Planned, runs: int) -> Cost:
     return Cost(
         fixed=account(charged, delta=DELTA, adjacency=ADJACENCY).upper,
         equal=odometer_reading(terms, charged, ADJACENCY).epsilon,
-        orders=mixture_epsilon(leaves, orders, DELTA),
-        one_order=mixture_epsilon(leaves, [(single[0], 1.0)], DELTA),
+        orders=mixture_epsilon(costs, orders, DELTA),
+        one_order=mixture_epsilon(costs, [(single[0], 1.0)], DELTA),
     )
 
 

@@ -27,7 +27,7 @@ def test_moments_are_above_the_exact_value_and_hardly(row: dict[str, float]) -> 
 
 def test_epsilons_of_another_renyi_accountant_are_not_undercut_by_us_nor_we_by_them() -> None:
     for row in STORED["epsilons"]:
-        found = rdp.epsilon([_leaf(row)], delta=row["delta"]).value
+        found = rdp.epsilon([_cost(row)], delta=row["delta"]).value
         assert found <= row["renyi"] * (1 + 1e-7), row  # they search a fixed list of orders
         assert found >= row["renyi"] * 0.9 or not 0.5 < row["renyi"] < 30, (
             row
@@ -36,7 +36,7 @@ def test_epsilons_of_another_renyi_accountant_are_not_undercut_by_us_nor_we_by_t
 
 def test_no_epsilon_is_below_a_certified_lower_bound() -> None:
     for row in STORED["lower"]:
-        assert rdp.epsilon([_leaf(row)], delta=row["delta"]).value >= row["lower"], row
+        assert rdp.epsilon([_cost(row)], delta=row["delta"]).value >= row["lower"], row
 
 
 def test_published_values() -> None:
@@ -66,5 +66,5 @@ def test_fixed_size_is_between_a_certified_lower_bound_and_the_older_theorem(
     assert lower < found < 0.8 * older
 
 
-def _leaf(row: dict[str, Any]) -> tuple[PoissonGaussian, int]:
+def _cost(row: dict[str, Any]) -> tuple[PoissonGaussian, int]:
     return PoissonGaussian(row["probability"], row["noise_multiplier"]), int(row["steps"])

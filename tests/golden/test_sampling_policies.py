@@ -12,7 +12,7 @@ import pytest
 
 from discreet.accounting.accountant import account
 from discreet.accounting.costs import PoissonGaussian
-from discreet.accounting.tight.analyses.group_mixture import group_epsilon
+from discreet.accounting.tight.analyses.groups import group_epsilon
 from discreet.accounting.tight.analyses.shuffled import shuffled_lower
 from discreet.ledger.events import (
     BallsInBins,
@@ -76,8 +76,8 @@ def test_shuffled_lies_between_the_published_lower_bound_and_no_amplification(
 
 @pytest.mark.parametrize("row", STORED["groups"], ids=str)
 def test_groups(row: dict[str, Any]) -> None:
-    leaf = PoissonGaussian(row["probability"], row["noise_multiplier"])
-    found = group_epsilon([(leaf, row["steps"])], size=row["size"], delta=row["delta"])
+    cost = PoissonGaussian(row["probability"], row["noise_multiplier"])
+    found = group_epsilon([(cost, row["steps"])], size=row["size"], delta=row["delta"])
     assert found.lower <= row["upper"]
     assert found.upper <= row["upper"] * (1 + 1e-3)
 

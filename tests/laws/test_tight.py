@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from discreet.accounting import account, rdp
-from discreet.accounting.costs import BoundedRange, Gaussian, Laplace, Leaf, PoissonGaussian
+from discreet.accounting.costs import BoundedRange, Cost, Gaussian, Laplace, PoissonGaussian
 from discreet.accounting.gaussian import fold, gaussian_delta, gaussian_epsilon
 from discreet.accounting.normalise import normalise
 from discreet.accounting.tight import tight_delta, tight_epsilon
@@ -32,25 +32,25 @@ delta = st.sampled_from([1e-3, 1e-5, 1e-8, 1e-12, 1e-15])
 @FEW
 @given(probability, noise, count, delta)
 def test_lower_estimate_upper_renyi_are_in_order(q: float, z: float, k: int, d: float) -> None:
-    leaves: tuple[tuple[Leaf, int], ...] = ((PoissonGaussian(q, z), k),)
-    found = tight_epsilon(leaves, d)
-    assert 0.0 <= found.lower <= found.estimate <= found.upper <= rdp.epsilon(leaves, delta=d).value
+    costs: tuple[tuple[Cost, int], ...] = ((PoissonGaussian(q, z), k),)
+    found = tight_epsilon(costs, d)
+    assert 0.0 <= found.lower <= found.estimate <= found.upper <= rdp.epsilon(costs, delta=d).value
 
 
 @pytest.mark.parametrize("mixed", [(), ((PoissonGaussian(0.01, 1.0), 100),)])
 def test_the_renyi_cap_holds_where_a_pair_only_dominates(
-    mixed: tuple[tuple[Leaf, int], ...],
+    mixed: tuple[tuple[Cost, int], ...],
 ) -> None:
     """Rényi analysis of a bounded range beats its dominating pair: leaving the cap out because the
     curve looks tight fails.
     """
-    leaves: tuple[tuple[Leaf, int], ...] = ((BoundedRange(0.1), 100), *mixed)
+    costs: tuple[tuple[Cost, int], ...] = ((BoundedRange(0.1), 100), *mixed)
     pairs = epsilon_bracket(
-        Problem(tuple((directions(leaf)[0], k) for leaf, k in leaves)), 1e-5, 1e-3
+        Problem(tuple((directions(cost)[0], k) for cost, k in costs)), 1e-5, 1e-3
     )
-    assert rdp.epsilon(leaves, delta=1e-5).value < pairs.lower
-    assert tight_epsilon(leaves, 1e-5).upper <= rdp.epsilon(leaves, delta=1e-5).value
-    assert tight_delta(leaves, 1.4).upper <= rdp.delta(leaves, epsilon=1.4).value
+    assert rdp.epsilon(costs, delta=1e-5).value < pairs.lower
+    assert tight_epsilon(costs, 1e-5).upper <= rdp.epsilon(costs, delta=1e-5).value
+    assert tight_delta(costs, 1.4).upper <= rdp.delta(costs, epsilon=1.4).value
 
 
 @FEW
@@ -129,12 +129,12 @@ def test_delta_of_a_gaussian_in_two_ways(z: float, epsilon: float) -> None:
 @FEW
 @given(probability, noise, st.integers(2, 1_000), st.floats(0.05, 5.0))
 def test_delta_and_epsilon_are_inverse(q: float, z: float, k: int, epsilon: float) -> None:
-    leaves = ((PoissonGaussian(q, z), k),)
-    at = tight_delta(leaves, epsilon)
+    costs = ((PoissonGaussian(q, z), k),)
+    at = tight_delta(costs, epsilon)
     if not 1e-14 < at.lower <= at.upper < 0.5:
         return
-    assert tight_epsilon(leaves, at.upper).lower <= epsilon
-    assert tight_epsilon(leaves, at.lower).upper >= epsilon
+    assert tight_epsilon(costs, at.upper).lower <= epsilon
+    assert tight_epsilon(costs, at.lower).upper >= epsilon
 
 
 @FEW
@@ -164,8 +164,8 @@ def test_laplace_never_costs_more_than_pure_composition(b: float, k: int) -> Non
 
 
 def test_gaussians_and_samples_together_lie_between_each_alone_and_the_sum() -> None:
-    sampled: tuple[Leaf, int] = (PoissonGaussian(0.01, 1.0), 1_000)
-    plain: tuple[Leaf, int] = (Gaussian(2.0), 3)
+    sampled: tuple[Cost, int] = (PoissonGaussian(0.01, 1.0), 1_000)
+    plain: tuple[Cost, int] = (Gaussian(2.0), 3)
     both = tight_epsilon((sampled, plain), 1e-6)
     assert both.lower > max(
         tight_epsilon((sampled,), 1e-6).upper, tight_epsilon((plain,), 1e-6).upper
@@ -176,7 +176,7 @@ def test_gaussians_and_samples_together_lie_between_each_alone_and_the_sum() -> 
 
 @pytest.mark.parametrize("d", [1e-5, 1e-15])
 def test_more_time_only_narrows(d: float) -> None:
-    leaves = ((PoissonGaussian(0.02, 1.2), 500),)
-    coarse, fine = tight_epsilon(leaves, d, 1e-2), tight_epsilon(leaves, d, 1e-4)
+    costs = ((PoissonGaussian(0.02, 1.2), 500),)
+    coarse, fine = tight_epsilon(costs, d, 1e-2), tight_epsilon(costs, d, 1e-4)
     assert max(coarse.lower, fine.lower) <= min(coarse.upper, fine.upper)
     assert fine.upper - fine.lower <= 1e-4 * fine.upper

@@ -29,7 +29,7 @@ def count_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         accountant,
         "normalise",
-        lambda steps, its: tuple((leaf, min(count, 1)) for leaf, count in right(steps, its)),
+        lambda steps, its: tuple((cost, min(count, 1)) for cost, count in right(steps, its)),
     )
 
 
@@ -43,20 +43,20 @@ def removal_for_replacement(queries: Any, _: dp.Adjacency) -> tuple[Gaussian]:
 
 def cheaper_direction_only(monkeypatch: pytest.MonkeyPatch) -> None:
     right = directions.directions
-    monkeypatch.setattr(tight, "directions", lambda leaf: (right(leaf)[1], right(leaf)[1]))
+    monkeypatch.setattr(tight, "directions", lambda cost: (right(cost)[1], right(cost)[1]))
 
 
-def flattered(leaf: Any) -> Any:
+def flattered(cost: Any) -> Any:
     return (
-        replace(leaf, noise_multiplier=leaf.noise_multiplier * 1.01)
-        if isinstance(leaf, PoissonGaussian)
-        else leaf
+        replace(cost, noise_multiplier=cost.noise_multiplier * 1.01)
+        if isinstance(cost, PoissonGaussian)
+        else cost
     )
 
 
 def noise_overstated(monkeypatch: pytest.MonkeyPatch) -> None:
     right = directions.directions
-    monkeypatch.setattr(tight, "directions", lambda leaf: right(flattered(leaf)))
+    monkeypatch.setattr(tight, "directions", lambda cost: right(flattered(cost)))
 
 
 def shuffled_as_poisson(monkeypatch: pytest.MonkeyPatch) -> None:

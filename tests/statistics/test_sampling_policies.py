@@ -24,7 +24,7 @@ from discreet.accounting.costs import (
 )
 from discreet.accounting.tight.analyses.balls_in_bins import balls_in_bins_directions
 from discreet.accounting.tight.analyses.fixed_size import fixed_size_directions
-from discreet.accounting.tight.analyses.group_mixture import group_directions
+from discreet.accounting.tight.analyses.groups import group_directions
 from discreet.accounting.tight.analyses.poisson import PoissonRemove
 from discreet.accounting.tight.analyses.truncated import truncated_directions
 from discreet.accounting.tight.lattice.bracket import delta_bracket

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from discreet.accounting.costs import Laplace, Leaf, PoissonGaussian
+from discreet.accounting.costs import Cost, Laplace, PoissonGaussian
 from discreet.accounting.tight import tight_delta
 from discreet.accounting.tight.analyses.registry import directions
 from discreet.accounting.tight.lattice.bracket import delta_bracket
@@ -113,14 +113,14 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("leaf", "wrong", "steps", "way", "sampler", "epsilon"), CASES)
+@pytest.mark.parametrize(("cost", "wrong", "steps", "way", "sampler", "epsilon"), CASES)
 def test_samples_contradict_only_a_wrong_bracket(
-    leaf: Leaf, wrong: Leaf, steps: int, way: int, sampler: Sampler, epsilon: float
+    cost: Cost, wrong: Cost, steps: int, way: int, sampler: Sampler, epsilon: float
 ) -> None:
     low, high = interval(sampler(np.random.default_rng(20261115)), epsilon)
-    bracket = delta_bracket(Problem(((directions(leaf)[way], steps),)), epsilon, 1e-3)
+    bracket = delta_bracket(Problem(((directions(cost)[way], steps),)), epsilon, 1e-3)
     assert bracket.lower <= high
     assert low <= bracket.upper
-    assert tight_delta(((leaf, steps),), epsilon).upper >= bracket.lower
+    assert tight_delta(((cost, steps),), epsilon).upper >= bracket.lower
     mistaken = delta_bracket(Problem(((directions(wrong)[way], steps),)), epsilon, 1e-3)
     assert mistaken.upper < low

@@ -21,7 +21,7 @@ from discreet.accounting.meaning.tradeoff import (
     posterior,
     profile_of,
 )
-from discreet.accounting.tight.analyses.group_mixture import group_epsilon
+from discreet.accounting.tight.analyses.groups import group_epsilon
 from discreet.accounting.tuning import selection_epsilon
 
 __all__ = [

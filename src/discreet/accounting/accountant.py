@@ -103,8 +103,8 @@ def account(  # noqa: PLR0913  (a source and one level; everything else has a de
             "ledger to a Filter or an Odometer before its first run.",
         )
     if delta is None:
-        leaves = normalise(found.steps, found.adjacency)
-        return _state_delta(found, accountant, *_delta(leaves, epsilon, accountant, tolerance))
+        costs = normalise(found.steps, found.adjacency)
+        return _state_delta(found, accountant, *_delta(costs, epsilon, accountant, tolerance))
     delta = check.fraction("account", "delta", delta)
     if limit is None and terms is not None and terms.delta == delta:
         limit = terms.epsilon
@@ -130,11 +130,11 @@ def _fixed_analysis(
         )
     if terms.rule is Rule.ODOMETER:
         return _odometer_claim(found, terms)
-    leaves = normalise(found.steps, found.adjacency)
+    costs = normalise(found.steps, found.adjacency)
     epsilon = found.largest_epsilon or 0.0
     analysis = filter_of(replace(terms, epsilon=epsilon))
     try:
-        analysis.spend(leaves)
+        analysis.spend(costs)
     except BudgetExceeded as exceeded:
         raise AccountingError(
             expected="charges that the ledger's own filter admitted",
@@ -181,31 +181,31 @@ def _epsilon_near(
     found: Read, delta: float, accountant: Accountant, tolerance: float, limit: float | None
 ) -> Guarantee:
     """Epsilon at a delta, in a bracket that is narrowed while the limit lies inside."""
-    leaves = normalise(found.steps, found.adjacency)
-    interval = _epsilon(leaves, delta, accountant, tolerance)
+    costs = normalise(found.steps, found.adjacency)
+    interval = _epsilon(costs, delta, accountant, tolerance)
     if accountant == "tight":
         while (
             limit is not None and interval.lower <= limit < interval.upper and tolerance > _FINEST
         ):
             tolerance /= 10.0
-            finer = _epsilon(leaves, delta, accountant, tolerance)
+            finer = _epsilon(costs, delta, accountant, tolerance)
             interval = finer if finer.upper < interval.upper else interval
-        explicit = min(attained_lower(found, leaves, delta, tolerance), interval.upper)
+        explicit = min(attained_lower(found, costs, delta, tolerance), interval.upper)
         interval = replace(
             interval, lower=max(interval.lower, explicit), estimate=max(interval.estimate, explicit)
         )
     return _state(found, accountant, delta, interval)
 
 
-def _epsilon(leaves: Counted, delta: float, accountant: str, tolerance: float) -> Interval:
+def _epsilon(costs: Counted, delta: float, accountant: str, tolerance: float) -> Interval:
     if accountant == "tight":
-        return tight_epsilon(leaves, delta, tolerance)
-    upper = rdp.epsilon(leaves, delta=delta).value if leaves else 0.0
+        return tight_epsilon(costs, delta, tolerance)
+    upper = rdp.epsilon(costs, delta=delta).value if costs else 0.0
     return Interval(0.0, upper, upper)
 
 
 def _delta(
-    leaves: Counted, epsilon: float | None, accountant: str, tolerance: float
+    costs: Counted, epsilon: float | None, accountant: str, tolerance: float
 ) -> tuple[float, Interval]:
     level = check.real("account", "epsilon", epsilon)
     if level < 0.0:
@@ -213,8 +213,8 @@ def _delta(
             owner="account", name="epsilon", expected="at least 0", got=repr(level)
         )
     if accountant == "tight":
-        return level, tight_delta(leaves, level, tolerance)
-    upper = rdp.delta(leaves, epsilon=level).value if leaves else 0.0
+        return level, tight_delta(costs, level, tolerance)
+    upper = rdp.delta(costs, epsilon=level).value if costs else 0.0
     return level, Interval(0.0, upper, upper)
 
 

@@ -1,16 +1,26 @@
-"""The leaves: what one step costs, with adjacency and groups already folded in.
+"""What one step costs, with adjacency and groups already folded in.
 
-A leaf names the pair of output distributions (or the family of pairs) that an attacker has to tell
-apart after one step. Every accountant reads leaves and counts, never events, so the convention on
+A cost names the pair of output distributions (or the family of pairs) that an attacker has to tell
+apart after one step. Every accountant reads costs and counts, never events, so the convention on
 sensitivity is applied once, in `normalise`, and no accountant has an adjacency of its own (P35).
 
-Convention, for every leaf: `noise_multiplier` is noise divided by the sensitivity of rule 5 of the
-event vocabulary (one unit added, removed or zeroed out). Where a leaf stands for replace-one, its
+Convention, for every cost: `noise_multiplier` is noise divided by the sensitivity of rule 5 of the
+event vocabulary (one unit added, removed or zeroed out). Where a cost stands for replace-one, its
 text says how far apart the two means are in that unit.
 
 `attained` says that two data sets exist on which the step has exactly this pair, so that a lower
 bound on the pair's epsilon is a lower bound on the mechanism's. Where it is False the pair only
 dominates, and no lower bound follows.
+
+The pairs are those of docs/proofs/tight.md, section 2, and of the proofs of the samplings' names.
+
+| case                                          | what happens                                     |
+|-----------------------------------------------|--------------------------------------------------|
+| noise 0, negative, infinite or NaN            | ParameterError (`Gaussian`, `PoissonGaussian`,   |
+|                                               | `Laplace`)                                       |
+| probability 0 or 1 of a `PoissonGaussian`     | ParameterError; `normalise` makes 1 a `Gaussian` |
+| a `BoundedRange` of 0 or infinity             | ParameterError                                   |
+| all other fields                              | not checked here, but in the event they are from |
 """
 
 from __future__ import annotations
@@ -25,10 +35,10 @@ from discreet import _validate as check
 __all__ = [
     "BallsInBinsGaussian",
     "BoundedRange",
+    "Cost",
     "FixedSizeGaussian",
     "Gaussian",
     "Laplace",
-    "Leaf",
     "PoissonGaussian",
     "Response",
     "TruncatedPoissonGaussian",
@@ -40,7 +50,7 @@ class Gaussian:
     """N(1, s^2) against N(0, s^2), s = `noise_multiplier`: no sampling, or sampling that does not
     amplify.
 
-    A replace-one step at twice the sensitivity is this leaf with half the noise multiplier (an
+    A replace-one step at twice the sensitivity is this cost with half the noise multiplier (an
     exact operation).
 
     Args:
@@ -79,8 +89,8 @@ class PoissonGaussian:
 
 @dataclass(frozen=True, slots=True)
 class TruncatedPoissonGaussian:
-    """As `PoissonGaussian`, but a sample above `limit` of the `records` records is cut to a random
-    subset of `limit`.
+    """Gaussian sum over a Poisson sample that is cut to a random subset of `limit`, if more of the
+    `records` records were drawn.
 
     Fields as in `events.TruncatedPoisson`. Truncation couples the records: one unit more or less
     may exchange another for it, which moves the sum by up to twice the sensitivity. `zero_out` is
@@ -104,7 +114,7 @@ class FixedSizeGaussian:
 
     A record that is exchanged, or drawn in another's place, moves the mean by up to 2 in the unit
     in which the noise has standard deviation `noise_multiplier`. Zero-out is a special replacement
-    and has this leaf as well.
+    and costs the same.
     """
 
     size: int
@@ -149,7 +159,7 @@ class BoundedRange:
     """A choice whose privacy loss lies in an interval of length `epsilon` that contains 0 (the
     exponential mechanism).
 
-    The interval's place may depend on the data, so the leaf stands for a family of pairs.
+    The interval's place may depend on the data, so the cost stands for a family of pairs.
     [DongDurfeeRogers2020]
     """
 
@@ -178,12 +188,14 @@ class Response:
     @property
     def gap(self) -> float:
         """The largest loss, ln(truth/other), rounded up."""
+        # Exact up to one rounding up, so that no loss is understated.
         truth = Fraction(self.truth_probability)
         excess = max(truth * (self.categories - 1) / (1 - truth) - 1, Fraction(0))
         return math.log1p(math.nextafter(float(excess), math.inf)) * (1.0 + 2.0**-50)
 
 
-Leaf: TypeAlias = (
+# Closed: every accountant must know every cost, and refuse what it does not know.
+Cost: TypeAlias = (
     Gaussian
     | PoissonGaussian
     | TruncatedPoissonGaussian

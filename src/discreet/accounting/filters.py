@@ -21,7 +21,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, TypeAlias
 
 from discreet import _validate as check
-from discreet.accounting.costs import Gaussian, Leaf
+from discreet.accounting.costs import Cost, Gaussian
 from discreet.accounting.gaussian import gaussian_delta
 from discreet.accounting.rdp import composed
 from discreet.accounting.rdp._orders import best_order
@@ -36,7 +36,7 @@ __all__ = ["Filter", "GaussianFilter", "RenyiFilter", "choose_filter", "filter_o
 
 @dataclass(frozen=True, slots=True)
 class RenyiFilter:
-    """At most `limit` of Rényi divergence of one order, whatever the leaves.
+    """At most `limit` of Rényi divergence of one order, whatever the costs.
 
     limit = epsilon - ln((a-1)/a) + (ln delta + ln a)/(a-1), rounded down: `rdp.conversion` solved
     for the divergence.
@@ -76,24 +76,24 @@ class RenyiFilter:
         """What a guarantee calls this analysis."""
         return f"Rényi filter at order {self.order:.6g}"
 
-    def admits(self, counted: Sequence[tuple[Leaf, int]]) -> bool:
-        """Whether these (leaf, count) pairs would still fit."""
+    def admits(self, counted: Sequence[tuple[Cost, int]]) -> bool:
+        """Whether these (cost, count) pairs would still fit."""
         return self._after(counted) <= self.limit
 
-    def spend(self, counted: Sequence[tuple[Leaf, int]]) -> RenyiFilter:
+    def spend(self, counted: Sequence[tuple[Cost, int]]) -> RenyiFilter:
         """The filter after these steps; `BudgetExceeded` if they do not fit."""
         after = self._after(counted)
         if not after <= self.limit:
             raise _exceeded(self.name, self.epsilon, self.delta, after / self.limit)
         return replace(self, spent=after)
 
-    def _after(self, counted: Sequence[tuple[Leaf, int]]) -> float:
+    def _after(self, counted: Sequence[tuple[Cost, int]]) -> float:
         return _sum_up(self.spent, composed(counted, self.order))
 
 
 @dataclass(frozen=True, slots=True)
 class GaussianFilter:
-    """At most `limit` of sum count / noise_multiplier^2, for Gaussian leaves without amplification;
+    """At most `limit` of sum count / noise_multiplier^2, for Gaussian costs without amplification;
     nothing is lost.
 
     limit = mu^2 for the largest mu with delta_mu(epsilon) <= delta, where N(mu, 1) against N(0, 1)
@@ -121,11 +121,11 @@ class GaussianFilter:
         """What a guarantee calls this analysis."""
         return "Gaussian filter"
 
-    def admits(self, counted: Sequence[tuple[Leaf, int]]) -> bool:
-        """Whether these (leaf, count) pairs would still fit."""
+    def admits(self, counted: Sequence[tuple[Cost, int]]) -> bool:
+        """Whether these (cost, count) pairs would still fit."""
         return self._after(counted) <= self.limit
 
-    def spend(self, counted: Sequence[tuple[Leaf, int]]) -> GaussianFilter:
+    def spend(self, counted: Sequence[tuple[Cost, int]]) -> GaussianFilter:
         """The filter after these steps; `BudgetExceeded` if they do not fit."""
         after = self._after(counted)
         if not after <= self.limit:
@@ -133,15 +133,15 @@ class GaussianFilter:
             raise _exceeded(self.name, self.epsilon, self.delta, share)
         return replace(self, spent=after)
 
-    def _after(self, counted: Sequence[tuple[Leaf, int]]) -> float:
+    def _after(self, counted: Sequence[tuple[Cost, int]]) -> float:
         total = Fraction(0)
-        for leaf, count in counted:
-            if not isinstance(leaf, Gaussian):
+        for cost, count in counted:
+            if not isinstance(cost, Gaussian):
                 raise AccountingError(
                     expected=(
                         "Gaussian steps without amplification by sampling, for the Gaussian filter"
                     ),
-                    got=repr(leaf),
+                    got=repr(cost),
                     do=(
                         "A filter cannot be exchanged after the first release. Give another "
                         "ledger an order: Filter(order=...)."
@@ -149,7 +149,7 @@ class GaussianFilter:
                 )
             total += (
                 check.whole("GaussianFilter", "count", count, least=0)
-                / Fraction(leaf.noise_multiplier) ** 2
+                / Fraction(cost.noise_multiplier) ** 2
             )
         return _sum_up(self.spent, float(total) if total < 2**1000 else math.inf)
 
@@ -166,14 +166,14 @@ def filter_of(terms: Terms) -> Filter:
     return RenyiFilter(epsilon, delta, order)
 
 
-def choose_filter(first: Sequence[tuple[Leaf, int]], *, epsilon: float, delta: float) -> Filter:
+def choose_filter(first: Sequence[tuple[Cost, int]], *, epsilon: float, delta: float) -> Filter:
     """The filter that allows what the first run plans most often: chosen before anything was
     released, hence valid.
 
     Un-sampled Gaussians get the Gaussian filter; everything else the Rényi filter at the best order
     for that step.
     """
-    if first and all(isinstance(leaf, Gaussian) for leaf, _ in first):
+    if first and all(isinstance(cost, Gaussian) for cost, _ in first):
         return GaussianFilter(epsilon, delta)
 
     def share(order: float) -> float:

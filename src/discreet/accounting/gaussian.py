@@ -11,28 +11,31 @@ nothing over- or underflows:
     a < 0:   delta = e^(-a^2/2) (erfcx(-a/sqrt 2) - erfcx(-b/sqrt 2)) / 2
     a >= 0:  delta = Phi(a) - e^(-a^2/2) erfcx(-b/sqrt 2) / 2.
 
-Rounding: assumption R of `tight._rounding`, and a relative error of erfcx on t >= 0 of at most 32u
-    (u = 2^-53; 10,000 arguments
-up to 1000 against 60 digits: below 9u).
+Rounding: assumption R of `tight.rounding`, and a relative error of erfcx on t >= 0 of at most 32u
+(u = 2^-53; 10,000 arguments up to 1000 against 60 digits: below 9u). Each end of an interval is
+proven by its own evaluation (docs/proofs/tight.md, section 6).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 import scipy
 
 from discreet.ledger.folding import root_below, sum_above
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
 __all__ = ["fold", "gaussian_delta", "gaussian_epsilon", "invert"]
 
 _U = 2.0**-53
 _ROOT = math.sqrt(2.0)
+
+# Standard deviations beyond which a tail is below 1e-300.
+_FARTHEST = 38.0
+
+# Relative distance from the root at which an end is tried first.
+_CLOSEST = 1e-13
 
 
 def fold(gaussians: Iterable[tuple[float, int]]) -> float:
@@ -48,37 +51,55 @@ def fold(gaussians: Iterable[tuple[float, int]]) -> float:
 
 
 def gaussian_delta(noise_multiplier: float, epsilon: float) -> tuple[float, float]:
-    """Certified (lower, upper) delta of one Gaussian at epsilon >= 0."""
+    """Certified (lower, upper) delta of one Gaussian at epsilon >= 0.
+
+    | case                                         | result                                      |
+    |----------------------------------------------|---------------------------------------------|
+    | epsilon 0                                    | the total variation distance, 2 Phi(mu/2)-1 |
+    | epsilon infinite, or so large that delta is  | 0, 1e-300                                   |
+    | below the range of float64                   |                                             |
+    | hardly any noise (a >= 38)                   | 1 - 1e-15, 1                                |
+    | noise without end, epsilon 0                 | 0, and an upper end of about 1e-14          |
+
+    Noise 0 and infinity do not occur: costs refuse them.
+    """
     mu = 1.0 / noise_multiplier
     a = 0.5 * mu - epsilon / mu
     b = -0.5 * mu - epsilon / mu
-    a_error = 4.0 * _U * (0.5 * mu + epsilon / mu)
-    size = math.exp(-0.5 * a * a) if abs(a) < 38.0 else 0.0
-    if abs(a) >= 38.0:
+    if abs(a) >= _FARTHEST:
         return (0.0, 1e-300) if a < 0.0 else (1.0 - 1e-15, 1.0)
+
+    size = math.exp(-0.5 * a * a)
     second = 0.5 * size * float(scipy.special.erfcx(-b / _ROOT))
     first = (
         0.5 * size * float(scipy.special.erfcx(-a / _ROOT))
         if a < 0.0
         else float(scipy.special.ndtr(a))
     )
-    # d Phi(a) = phi(a) da with phi <= size/2; relative errors of functions, of their arguments, and
-    # of the exponential.
-    relative = 64.0 * _U * (1.0 + a * a)
-    shift = (abs(a) + 1.0) * a_error
-    error = (first + second) * (relative + shift) + 1e-300
-    # The two parts share the error of e^(-a^2/2) where a < 0: only the difference carries it.
-    if a < 0.0:
-        own = 64.0 * _U * (first + second) + 0.5 * size * a_error * 2.0
-        error = (
-            own + (first - second) * (4.0 * _U * (1.0 + a * a) + abs(a) * a_error) * 1.01 + 1e-300
-        )
     value = first - second
+    a_error = 4.0 * _U * (0.5 * mu + epsilon / mu)
+    if a < 0.0:
+        # The two parts share the error of e^(-a^2/2): only the difference carries it.
+        apart = 64.0 * _U * (first + second) + 0.5 * size * a_error * 2.0
+        shared = value * (4.0 * _U * (1.0 + a * a) + abs(a) * a_error) * 1.01
+        error = apart + shared + 1e-300
+    else:
+        # d Phi(a) = phi(a) da with phi <= size/2; relative errors of functions, of their arguments,
+        # and of the exponential.
+        relative = 64.0 * _U * (1.0 + a * a)
+        error = (first + second) * (relative + (abs(a) + 1.0) * a_error) + 1e-300
     return max(value - error, 0.0), min(max(value, 0.0) + error, 1.0)
 
 
 def gaussian_epsilon(noise_multiplier: float, delta: float) -> tuple[float, float]:
-    """Certified (lower, upper) epsilon of one Gaussian at delta in (0, 1)."""
+    """Certified (lower, upper) epsilon of one Gaussian at delta in (0, 1).
+
+    | case                                               | result                                |
+    |----------------------------------------------------|---------------------------------------|
+    | delta at least the total variation distance        | 0, 0                                  |
+    | delta 0                                            | 0, infinity                           |
+    | so little noise that epsilon is beyond 1e300       | 0, infinity                           |
+    """
     mu = 1.0 / noise_multiplier
     return invert(
         lambda epsilon: gaussian_delta(noise_multiplier, epsilon), delta, 0.5 * mu * mu + 8.0 * mu
@@ -99,12 +120,14 @@ def invert(
         if above > 1e300:
             return 0.0, math.inf
     root = _root(lambda epsilon: sum(curve(epsilon)) / 2.0, delta, below, above)
-    margin = 1e-13
+
+    # Whatever the search did: each end moves away from the root until its own bound proves it.
+    margin = _CLOSEST
     low, high = root * (1.0 - margin), root * (1.0 + margin)
     while high < above and not curve(high)[1] <= delta:
         margin *= 4.0
         high = root * (1.0 + margin)
-    margin = 1e-13
+    margin = _CLOSEST
     while low > 0.0 and not curve(low)[0] >= delta:
         margin *= 4.0
         low = max(root * (1.0 - margin), 0.0)
@@ -120,18 +143,19 @@ def _root(curve: Callable[[float], float], delta: float, below: float, above: fl
     def off(epsilon: float) -> float:
         return math.log(max(curve(epsilon), 1e-320)) - goal
 
-    left, right = off(below), off(above)
+    gap_below, gap_above = off(below), off(above)
     for i in range(200):
         middle = 0.5 * (below + above)
-        if right < 0.0 < left and i % 4 != 3 and right > -50.0:
-            middle = below + (above - below) * left / (left - right)
+        # Every fourth step bisects, and so does one whose upper end is far off in ln delta.
+        if gap_above < 0.0 < gap_below and i % 4 != 3 and gap_above > -50.0:
+            middle = below + (above - below) * gap_below / (gap_below - gap_above)
         if above - below <= 1e-14 * above or not below < middle < above:
             break
         value = off(middle)
         if value > 0.0:
-            below, left, right = middle, value, 0.5 * right
+            below, gap_below, gap_above = middle, value, 0.5 * gap_above
         else:
-            above, right, left = middle, value, 0.5 * left
+            above, gap_above, gap_below = middle, value, 0.5 * gap_below
         if value == 0.0:
             return middle
     return 0.5 * (below + above)

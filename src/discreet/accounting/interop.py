@@ -28,10 +28,10 @@ from typing import Any, TypeAlias
 
 from discreet import _validate as check
 from discreet.accounting.costs import (
+    Cost,
     FixedSizeGaussian,
     Gaussian,
     Laplace,
-    Leaf,
     PoissonGaussian,
     Response,
     TruncatedPoissonGaussian,
@@ -86,12 +86,12 @@ def describe(
             owner="describe", name="accountant", expected="'pld' or 'rdp'", got=repr(accountant)
         )
     counted = normalise(steps, adjacency)
-    fixed_size = any(isinstance(leaf, FixedSizeGaussian) for leaf, _ in counted)
+    fixed_size = any(isinstance(cost, FixedSizeGaussian) for cost, _ in counted)
     replace = adjacency is Adjacency.REPLACE_ONE or fixed_size
     if fixed_size and adjacency is not Adjacency.REPLACE_ONE and len(counted) > 1:
         raise _no_event("a mixture of fixed-size and other steps under zero-out")
     events = [
-        _described(leaf, count, replace=replace, accountant=accountant) for leaf, count in counted
+        _described(cost, count, replace=replace, accountant=accountant) for cost, count in counted
     ]
     return Exported(
         {"class": "ComposedDpEvent", "events": events},
@@ -141,13 +141,13 @@ def steps_of(
     return tuple(_steps(description, 1, scale, adjacency))
 
 
-def _described(leaf: Leaf, count: int, *, replace: bool, accountant: str) -> Description:
+def _described(cost: Cost, count: int, *, replace: bool, accountant: str) -> Description:
     pld = accountant == "pld"
-    match leaf:
+    match cost:
         case Gaussian(noise_multiplier=noise):
             one = _gaussian(
                 noise * 2.0 if replace and pld else noise
-            )  # the leaf has the doubled sensitivity inside
+            )  # the cost has the doubled sensitivity inside
         case PoissonGaussian(probability=probability, noise_multiplier=noise) if pld or not replace:
             one = {
                 "class": "PoissonSampledDpEvent",
@@ -157,10 +157,10 @@ def _described(leaf: Leaf, count: int, *, replace: bool, accountant: str) -> Des
         case TruncatedPoissonGaussian(zero_out=False) if pld:
             one = {
                 "class": "TruncatedSubsampledGaussianDpEvent",
-                "dataset_size": leaf.records,
-                "sampling_probability": leaf.probability,
-                "truncated_batch_size": leaf.limit,
-                "noise_multiplier": leaf.noise_multiplier,
+                "dataset_size": cost.records,
+                "sampling_probability": cost.probability,
+                "truncated_batch_size": cost.limit,
+                "noise_multiplier": cost.noise_multiplier,
             }
         case FixedSizeGaussian(size=size, records=records, noise_multiplier=noise) if not pld:
             one = {
@@ -182,7 +182,7 @@ def _described(leaf: Leaf, count: int, *, replace: bool, accountant: str) -> Des
                 return _copies(one, count)
         case _:
             relation = "replace-one" if replace else "add-or-remove"
-            raise _no_event(f"{leaf!r} under {relation} for the {accountant.upper()} accountant")
+            raise _no_event(f"{cost!r} under {relation} for the {accountant.upper()} accountant")
     return {"class": "SelfComposedDpEvent", "event": one, "count": count}
 
 

@@ -1,7 +1,7 @@
-"""From what happened to canonical (leaf, count) pairs: the only place where a count exists.
+"""From what happened to canonical (cost, count) pairs: the only place where a count exists.
 
-    steps that count -> for each step: sampling x queries x adjacency -> leaves -> counts of equal
-    leaves summed
+    steps that count -> for each step: sampling x queries x adjacency -> costs -> counts of equal
+    costs summed
 
 Folding, Eq. 1 of [McMahan2018]: Gaussian sums with sensitivities S_g and noise sigma_g over one
 sample are one Gaussian sum with noise multiplier
@@ -27,10 +27,10 @@ from discreet import _validate as check
 from discreet.accounting.costs import (
     BallsInBinsGaussian,
     BoundedRange,
+    Cost,
     FixedSizeGaussian,
     Gaussian,
     Laplace,
-    Leaf,
     PoissonGaussian,
     Response,
     TruncatedPoissonGaussian,
@@ -57,19 +57,19 @@ from discreet.units import Adjacency
 
 __all__ = [
     "Counted",
-    "leaves_of_step",
+    "costs_of_step",
     "normalise",
 ]
 
-Counted: TypeAlias = tuple[tuple[Leaf, int], ...]
-"""Distinct leaves with their counts, in a canonical order."""
+Counted: TypeAlias = tuple[tuple[Cost, int], ...]
+"""Distinct costs with their counts, in a canonical order."""
 
 
 def normalise(steps: Iterable[tuple[Step, int]], adjacency: Adjacency) -> Counted:
-    """Distinct leaves of the steps with their total counts; a count of 0 costs nothing and leaves
+    """Distinct costs of the steps with their total counts; a count of 0 adds nothing and leaves
     no trace.
 
-    The order of the result depends on the leaves only, so that the order of events cannot change a
+    The order of the result depends on the costs only, so that the order of events cannot change a
     digit.
 
     >>> from discreet.ledger.events import GaussianSum, Poisson, Step
@@ -78,18 +78,18 @@ def normalise(steps: Iterable[tuple[Step, int]], adjacency: Adjacency) -> Counte
     5
     """
     check.instance("normalise", "adjacency", adjacency, Adjacency)
-    totals: dict[Leaf, int] = {}
+    totals: dict[Cost, int] = {}
     for step, count in steps:
         times = check.whole("normalise", "count", count, least=0)
-        for leaf in leaves_of_step(check.instance("normalise", "step", step, Step), adjacency):
+        for cost in costs_of_step(check.instance("normalise", "step", step, Step), adjacency):
             if times:
-                totals[leaf] = totals.get(leaf, 0) + times
+                totals[cost] = totals.get(cost, 0) + times
     return tuple(sorted(totals.items(), key=lambda item: (type(item[0]).__name__, repr(item[0]))))
 
 
 @lru_cache(maxsize=4096)
-def leaves_of_step(step: Step, adjacency: Adjacency) -> tuple[Leaf, ...]:
-    """Leaves whose composition is one execution of the step.
+def costs_of_step(step: Step, adjacency: Adjacency) -> tuple[Cost, ...]:
+    """Costs whose composition is one execution of the step.
 
     Without sampling the queries compose one by one (Gaussians folded). Under sampling they share
     one draw, so only Gaussian sums, which fold into one, are analysed.
@@ -108,30 +108,28 @@ def leaves_of_step(step: Step, adjacency: Adjacency) -> tuple[Leaf, ...]:
     return (_sampled(step.sampling, folded_noise_multiplier(gaussians), adjacency),)
 
 
-def _unsampled(queries: Sequence[Query], adjacency: Adjacency) -> tuple[Leaf, ...]:
+def _unsampled(queries: Sequence[Query], adjacency: Adjacency) -> tuple[Cost, ...]:
     """Full batch: replace-one is one removal and one addition, hence twice the sensitivity."""
     factor = 2 if adjacency is Adjacency.REPLACE_ONE else 1
     gaussians = [
         query for query in queries if isinstance(query, GaussianSum | CorrelatedGaussianSum)
     ]
-    leaves: list[Leaf] = (
-        [Gaussian(folded_noise_multiplier(gaussians) / factor)] if gaussians else []
-    )
+    costs: list[Cost] = [Gaussian(folded_noise_multiplier(gaussians) / factor)] if gaussians else []
     for query in queries:
         if isinstance(query, LaplaceSum):
             ratio = Fraction(query.scale) / Fraction(query.sensitivity) / factor
-            leaves.append(Laplace(_below(ratio)))
+            costs.append(Laplace(_below(ratio)))
         elif isinstance(query, ExponentialChoice):
             # A score moves by at most `sensitivity`, the normaliser by as much: the loss has range
             # 2*sensitivity/scale.
             ratio = 2 * factor * Fraction(query.sensitivity) / Fraction(query.scale)
-            leaves.append(BoundedRange(_above(ratio)))
+            costs.append(BoundedRange(_above(ratio)))
         elif isinstance(query, RandomizedResponse):
-            leaves.append(_response(query, adjacency))
-    return tuple(leaves)
+            costs.append(_response(query, adjacency))
+    return tuple(costs)
 
 
-def _response(query: RandomizedResponse, adjacency: Adjacency) -> Leaf:
+def _response(query: RandomizedResponse, adjacency: Adjacency) -> Cost:
     if adjacency is not Adjacency.REPLACE_ONE:
         raise _refused(
             "replace-one adjacency for randomized response",
@@ -144,48 +142,48 @@ def _response(query: RandomizedResponse, adjacency: Adjacency) -> Leaf:
     return Response(query.categories, query.truth_probability)
 
 
-def _sampled(sampling: Sampling, noise_multiplier: float, adjacency: Adjacency) -> Leaf:
+def _sampled(sampling: Sampling, noise_multiplier: float, adjacency: Adjacency) -> Cost:
     """One Gaussian sum over one draw; see docs/proofs/tight.md, section 2, for every row of this
     table.
     """
     replace = adjacency is Adjacency.REPLACE_ONE
     unamplified = noise_multiplier / (2 if replace else 1)  # exact: a power of two
-    leaf: Leaf
+    cost: Cost
     match sampling:
         case Poisson(probability):
-            leaf = PoissonGaussian(probability, noise_multiplier, replace)
+            cost = PoissonGaussian(probability, noise_multiplier, replace)
         case TruncatedPoisson(probability, limit, records) if limit < records + (
             adjacency is Adjacency.ADD_OR_REMOVE
         ):
             zero_out = adjacency is Adjacency.ZERO_OUT
-            leaf = TruncatedPoissonGaussian(
+            cost = TruncatedPoissonGaussian(
                 probability, limit, records, noise_multiplier, replace, zero_out
             )
         case TruncatedPoisson(1.0):
-            leaf = Gaussian(unamplified)
+            cost = Gaussian(unamplified)
         case TruncatedPoisson(probability):
-            leaf = PoissonGaussian(probability, noise_multiplier, replace)
+            cost = PoissonGaussian(probability, noise_multiplier, replace)
         case FixedSize(size, records):
             _number_public(sampling, adjacency)
-            leaf = (
+            cost = (
                 Gaussian(unamplified)
                 if size == records
                 else FixedSizeGaussian(size, records, noise_multiplier)
             )
         case Shuffled():
             _number_public(sampling, adjacency)
-            leaf = Gaussian(unamplified, attained=False)
+            cost = Gaussian(unamplified, attained=False)
         case BallsInBins(batches) if batches == 1 or replace:
-            leaf = Gaussian(unamplified, attained=batches == 1)
+            cost = Gaussian(unamplified, attained=batches == 1)
         case BallsInBins(batches):
-            leaf = BallsInBinsGaussian(batches, noise_multiplier)
+            cost = BallsInBinsGaussian(batches, noise_multiplier)
         case _:
             raise _refused(
                 "a sampling policy of the vocabulary",
                 type(sampling).__name__,
                 "Add its analysis first.",
             )
-    return leaf
+    return cost
 
 
 def _number_public(sampling: Sampling, adjacency: Adjacency) -> None:

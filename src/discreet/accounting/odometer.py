@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from discreet.accounting.costs import Leaf
+from discreet.accounting.costs import Cost
 from discreet.accounting.normalise import normalise
 from discreet.accounting.rdp import composed
 from discreet.accounting.rdp import epsilon as renyi_epsilon
@@ -68,8 +68,8 @@ def shares(
     """
     orders: dict[float, float] = {}
     for copies in _COPIES:
-        leaves = normalise([(step, copies * count) for step, count in planned], adjacency)
-        order = renyi_epsilon(leaves, delta=delta * _ORDER_SHARE).order
+        costs = normalise([(step, copies * count) for step, count in planned], adjacency)
+        order = renyi_epsilon(costs, delta=delta * _ORDER_SHARE).order
         offset = min(order - 1.0, _LARGEST_OFFSET)
         orders[1.0 + offset] = orders.get(1.0 + offset, 0.0) + _ORDER_SHARE
     return _LEVELS, tuple(sorted(orders.items()))
@@ -89,8 +89,8 @@ def odometer_reading(terms: Terms, charged: Planned, adjacency: Adjacency) -> Re
         adjacency: of all runs.
     """
     delta = terms.delta or 0.0
-    leaves = normalise(charged, adjacency)
-    readings = [Reading(mixture_epsilon(leaves, terms.orders, delta), "a mixture of Rényi orders")]
+    costs = normalise(charged, adjacency)
+    readings = [Reading(mixture_epsilon(costs, terms.orders, delta), "a mixture of Rényi orders")]
     level = _level(terms, charged)
     if level is not None:
         copies, share = level
@@ -102,8 +102,8 @@ def odometer_reading(terms: Terms, charged: Planned, adjacency: Adjacency) -> Re
 
 @lru_cache(maxsize=256)  # the same few levels serve many readings
 def _level_epsilon(planned: Planned, adjacency: Adjacency, copies: int, delta: float) -> float:
-    leaves = normalise([(step, copies * count) for step, count in planned], adjacency)
-    return tight_upper(leaves, delta, _TOLERANCE, {})
+    costs = normalise([(step, copies * count) for step, count in planned], adjacency)
+    return tight_upper(costs, delta, _TOLERANCE, {})
 
 
 def _level(terms: Terms, charged: Planned) -> tuple[int, float] | None:
@@ -116,14 +116,14 @@ def _level(terms: Terms, charged: Planned) -> tuple[int, float] | None:
 
 
 def mixture_epsilon(
-    leaves: Sequence[tuple[Leaf, int]], orders: Sequence[tuple[float, float]], delta: float
+    costs: Sequence[tuple[Cost, int]], orders: Sequence[tuple[float, float]], delta: float
 ) -> float:
     """The epsilon of a mixture of Rényi orders, rounded up.
 
     With one order and share 1 it is the usual conversion of a Rényi divergence.
 
     Args:
-        leaves: with counts, whatever decided on them.
+        costs: with counts, whatever decided on them.
         orders: (order, share of delta), fixed before the first release.
         delta: in (0, 1).
 
@@ -133,7 +133,7 @@ def mixture_epsilon(
     """
     terms = []
     for order, share in orders:
-        divergence = composed(leaves, order)
+        divergence = composed(costs, order)
         if math.isfinite(divergence):
             terms.append(_Term(order, math.log(delta) + math.log(share), divergence))
     low, high = _around_the_top(terms)

@@ -1,4 +1,4 @@
-"""What an accountant must know of a source besides its leaves: what is protected, how it ran, what
+"""What an accountant must know of a source besides its costs: what is protected, how it ran, what
 would void it.
 """
 

@@ -36,7 +36,7 @@ from discreet.errors import AccountingError, ParameterError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from discreet.accounting.costs import Leaf
+    from discreet.accounting.costs import Cost
 
 __all__ = ["PoissonTrials", "Trials", "TruncatedNegativeBinomial", "selection_epsilon"]
 
@@ -153,9 +153,9 @@ Trials: TypeAlias = TruncatedNegativeBinomial | PoissonTrials
 
 
 def selection_epsilon(
-    counted: Sequence[tuple[Leaf, int]], trials: Trials, *, delta: float
+    counted: Sequence[tuple[Cost, int]], trials: Trials, *, delta: float
 ) -> rdp.RenyiBound:
-    """Epsilon of releasing the best of a random number of runs, each consisting of these leaves.
+    """Epsilon of releasing the best of a random number of runs, each consisting of these costs.
 
     >>> from discreet.accounting.costs import PoissonGaussian
     >>> one = [(PoissonGaussian(0.005, 1.0), 200)]
@@ -165,7 +165,7 @@ def selection_epsilon(
     target = check.fraction("selection_epsilon", "delta", delta)
     if not counted:
         raise AccountingError(
-            expected="at least one leaf in a run", got="none", do="Pass the leaves of one run."
+            expected="at least one cost in a run", got="none", do="Pass the costs of one run."
         )
 
     def one(order: float) -> float:

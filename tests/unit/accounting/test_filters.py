@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from scipy.special import ndtr
 
 from discreet.accounting import rdp
-from discreet.accounting.costs import BoundedRange, Gaussian, Laplace, Leaf, PoissonGaussian
+from discreet.accounting.costs import BoundedRange, Cost, Gaussian, Laplace, PoissonGaussian
 from discreet.accounting.filters import GaussianFilter, RenyiFilter, choose_filter
 from discreet.accounting.rdp.conversion import epsilon_from
 from discreet.errors import AccountingError, BudgetExceeded, ParameterError
@@ -54,9 +54,9 @@ def test_gaussian_filter_loses_nothing_and_mixes_noise_levels() -> None:
 
 
 def test_gaussian_filter_refuses_what_it_has_no_theorem_for() -> None:
-    for leaf in (PoissonGaussian(0.1, 5.0), Laplace(5.0), BoundedRange(0.1)):
+    for cost in (PoissonGaussian(0.1, 5.0), Laplace(5.0), BoundedRange(0.1)):
         with pytest.raises(AccountingError, match="filter"):
-            GaussianFilter(1.0, 1e-5).admits([(leaf, 1)])
+            GaussianFilter(1.0, 1e-5).admits([(cost, 1)])
 
 
 @settings(max_examples=30, deadline=None)
@@ -77,14 +77,14 @@ def test_renyi_limit_is_the_conversion_solved_for_the_divergence(
 def test_renyi_filter_adds_along_the_path_at_one_order() -> None:
     budget = choose_filter([(PoissonGaussian(0.01, 1.0), 1)], epsilon=2.0, delta=1e-6)
     assert isinstance(budget, RenyiFilter)
-    path: list[tuple[Leaf, int]] = [
+    path: list[tuple[Cost, int]] = [
         (PoissonGaussian(0.01, 1.0), 100),
         (PoissonGaussian(0.02, 2.0), 50),
         (Laplace(10.0), 1),
     ]
     spent = budget
-    for leaf, count in path:
-        spent = spent.spend([(leaf, count)])
+    for cost, count in path:
+        spent = spent.spend([(cost, count)])
     assert spent.spent == pytest.approx(rdp.composed(path, budget.order), rel=1e-9)
     assert spent.spent >= rdp.composed(path, budget.order) * (1 - 1e-12)
     assert spent.order == budget.order
@@ -95,14 +95,14 @@ def test_renyi_filter_adds_along_the_path_at_one_order() -> None:
 def test_chosen_order_is_as_good_as_the_renyi_accountant_for_the_first_step() -> None:
     # Number of steps that fit: the filter fixed for this step reaches what the order-optimised
     # accountant reaches.
-    leaf = PoissonGaussian(0.01, 1.0)
-    budget = choose_filter([(leaf, 1)], epsilon=2.0, delta=1e-6)
+    cost = PoissonGaussian(0.01, 1.0)
+    budget = choose_filter([(cost, 1)], epsilon=2.0, delta=1e-6)
     assert isinstance(budget, RenyiFilter)
-    fits = math.floor(budget.limit / rdp.divergence(leaf, budget.order))
-    assert budget.admits([(leaf, fits - 1)])
-    assert not budget.admits([(leaf, fits + 2)])
-    assert rdp.epsilon([(leaf, fits - 1)], delta=1e-6).value <= 2.0
-    assert rdp.epsilon([(leaf, fits + 20)], delta=1e-6).value > 2.0
+    fits = math.floor(budget.limit / rdp.divergence(cost, budget.order))
+    assert budget.admits([(cost, fits - 1)])
+    assert not budget.admits([(cost, fits + 2)])
+    assert rdp.epsilon([(cost, fits - 1)], delta=1e-6).value <= 2.0
+    assert rdp.epsilon([(cost, fits + 20)], delta=1e-6).value > 2.0
 
 
 def test_a_filter_picked_by_the_best_order_so_far_would_admit_more() -> None:

@@ -118,7 +118,7 @@ def test_noise_of_any_size_is_answered_or_refused_at_once(
     assert time.process_time() - start < 5.0
 
 
-def test_a_lower_bound_from_some_leaves_and_an_estimate_from_all_agree() -> None:
+def test_a_lower_bound_from_some_costs_and_an_estimate_from_all_agree() -> None:
     steps = [
         (dp.ledger.Step(EVERYTHING, dp.ledger.RandomizedResponse("r", 4, 0.6)), 50),
         (

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from discreet.accounting import interop
-from discreet.accounting.costs import FixedSizeGaussian, Gaussian, Leaf, PoissonGaussian
+from discreet.accounting.costs import Cost, FixedSizeGaussian, Gaussian, PoissonGaussian
 from discreet.accounting.normalise import normalise
 from discreet.errors import AccountingError, ParameterError
 from discreet.ledger.events import (
@@ -120,7 +120,7 @@ def test_descriptions_are_the_stored_ones(
 @pytest.mark.parametrize(
     ("step", "adjacency", "accountant", "stored", "relation"), STORED, ids=repr
 )
-def test_there_and_back_is_the_same_leaf(
+def test_there_and_back_is_the_same_cost(
     step: Step, adjacency: Adjacency, accountant: str, stored: dict[str, Any], relation: str
 ) -> None:
     exported = interop.describe([(step, 7)], adjacency=adjacency, accountant=accountant)
@@ -150,9 +150,9 @@ def test_several_groups_of_one_sample_fold_into_one_event_and_are_read_as_one_st
         },
     }
     counted = normalise(interop.steps_of(nested, adjacency=ADD, accountant="rdp"), ADD)
-    leaf: Leaf = counted[0][0]
-    assert isinstance(leaf, PoissonGaussian)
-    assert leaf.noise_multiplier == pytest.approx(4.0 / math.sqrt(2))
+    cost: Cost = counted[0][0]
+    assert isinstance(cost, PoissonGaussian)
+    assert cost.noise_multiplier == pytest.approx(4.0 / math.sqrt(2))
 
 
 def test_randomized_response_is_copied_for_the_accountant_that_forgets_its_count() -> None:

@@ -1,4 +1,4 @@
-"""Events to leaves: every sampling, every adjacency, every refusal."""
+"""Events to costs: every sampling, every adjacency, every refusal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from discreet.accounting.costs import (
     Response,
     TruncatedPoissonGaussian,
 )
-from discreet.accounting.normalise import leaves_of_step, normalise
+from discreet.accounting.normalise import costs_of_step, normalise
 from discreet.errors import AccountingError, NumericsError
 from discreet.ledger.events import (
     BallsInBins,
@@ -47,8 +47,8 @@ def test_p34_groups_fold_whatever_the_type_of_the_numbers() -> None:
         == folded_noise_multiplier(other)
         == pytest.approx(expected, rel=1e-15)
     )
-    (leaf,) = leaves_of_step(Step(Poisson(0.1), plain), ADD)
-    assert leaf == PoissonGaussian(0.1, folded_noise_multiplier(plain))
+    (cost,) = costs_of_step(Step(Poisson(0.1), plain), ADD)
+    assert cost == PoissonGaussian(0.1, folded_noise_multiplier(plain))
 
 
 def test_fold_is_rounded_down_and_exact_where_it_can_be() -> None:
@@ -73,14 +73,14 @@ def test_fold_refuses_what_would_overflow_instead_of_failing_open() -> None:
     assert folded_noise_multiplier(tiny) <= 1.0
 
 
-def test_p33_counts_of_equal_leaves_add_up() -> None:
+def test_p33_counts_of_equal_costs_add_up() -> None:
     choice = Step(Everything(), [ExponentialChoice("pick", 1.0, 4.0)])
     assert normalise([(choice, 60), (choice, 40)], ADD) == ((BoundedRange(0.5), 100),)
     assert normalise([(choice, 0)], ADD) == ()
 
 
 @pytest.mark.parametrize(
-    ("sampling", "adjacency", "leaf"),
+    ("sampling", "adjacency", "cost"),
     [
         (Everything(), ADD, Gaussian(1.5)),
         (Everything(), REPLACE, Gaussian(0.75)),
@@ -107,9 +107,9 @@ def test_p33_counts_of_equal_leaves_add_up() -> None:
     ],
 )
 def test_p35_one_convention_for_every_sampling_and_adjacency(
-    sampling: object, adjacency: Adjacency, leaf: object
+    sampling: object, adjacency: Adjacency, cost: object
 ) -> None:
-    assert leaves_of_step(Step(sampling, [SUM]), adjacency) == (leaf,)  # type: ignore[arg-type]
+    assert costs_of_step(Step(sampling, [SUM]), adjacency) == (cost,)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("sampling", [Shuffled(10), FixedSize(10, 100)])
@@ -117,7 +117,7 @@ def test_p26_add_or_remove_is_refused_where_the_number_of_records_is_part_of_the
     sampling: object,
 ) -> None:
     with pytest.raises(AccountingError, match="zero-out or replace-one"):
-        leaves_of_step(Step(sampling, [SUM]), ADD)  # type: ignore[arg-type]
+        costs_of_step(Step(sampling, [SUM]), ADD)  # type: ignore[arg-type]
 
 
 def test_full_batch_queries_compose_one_by_one() -> None:
@@ -133,11 +133,11 @@ def test_full_batch_queries_compose_one_by_one() -> None:
             RandomizedResponse("vote", 2, 0.75),
         ],
     )
-    found = set(leaves_of_step(step, REPLACE))
+    found = set(costs_of_step(step, REPLACE))
     folded = folded_noise_multiplier([SUM, GaussianSum("series", 2.0, 4.0)])
     assert found == {Gaussian(folded / 2), Laplace(2.5), BoundedRange(0.5), Response(2, 0.75)}
     with pytest.raises(AccountingError, match="replace-one"):
-        leaves_of_step(step, ADD)
+        costs_of_step(step, ADD)
 
 
 @pytest.mark.parametrize(
@@ -151,4 +151,4 @@ def test_full_batch_queries_compose_one_by_one() -> None:
 def test_a_mixture_of_queries_on_one_sample_is_refused(query: LaplaceSum) -> None:
     for sampling in (Poisson(0.1), Shuffled(5)):
         with pytest.raises(AccountingError, match="share a sample"):
-            leaves_of_step(Step(sampling, [SUM, query]), ZERO)
+            costs_of_step(Step(sampling, [SUM, query]), ZERO)

@@ -58,7 +58,7 @@ def test_distribution_of_the_number_of_runs() -> None:
 def test_tuning_costs_more_than_one_run_and_less_than_all_of_them() -> None:
     """P39: the best of many runs is not charged as one."""
     one = rdp.epsilon(ONE_EPOCH, delta=1e-6).value
-    everything = rdp.epsilon([(leaf, 100 * count) for leaf, count in ONE_EPOCH], delta=1e-6).value
+    everything = rdp.epsilon([(cost, 100 * count) for cost, count in ONE_EPOCH], delta=1e-6).value
     assert (
         one
         < selection_epsilon(ONE_EPOCH, TruncatedNegativeBinomial(1, 0.01), delta=1e-6).value

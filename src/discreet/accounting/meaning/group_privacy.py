@@ -22,17 +22,17 @@ from discreet.units import Guarantee
 __all__ = ["group_gaussian", "group_guarantee"]
 
 
-def group_gaussian(leaf: Gaussian, *, size: int) -> Gaussian:
-    """The leaf of k units in an un-sampled Gaussian sum: exact, rounded down.
+def group_gaussian(cost: Gaussian, *, size: int) -> Gaussian:
+    """The cost of k units in an un-sampled Gaussian sum: exact, rounded down.
 
     >>> group_gaussian(Gaussian(5.0), size=20).noise_multiplier
     0.25
     """
     k = check.whole("group_gaussian", "size", size, least=1)
-    exact = leaf.noise_multiplier / k
+    exact = cost.noise_multiplier / k
     return Gaussian(
-        exact if exact * k <= leaf.noise_multiplier else math.nextafter(exact, 0.0),
-        attained=leaf.attained,
+        exact if exact * k <= cost.noise_multiplier else math.nextafter(exact, 0.0),
+        attained=cost.attained,
     )
 
 

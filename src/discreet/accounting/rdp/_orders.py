@@ -1,4 +1,4 @@
-"""The order at which a converted bound is smallest.
+"""The order at which a converted bound is smallest (docs/proofs/rdp.md, section 4).
 
 Every order gives a valid bound, so the search can cost tightness, never soundness. The converted
 epsilon as a function of order - 1 is (convex + constant) / (order - 1) up to a small term, hence
@@ -8,21 +8,21 @@ has one valley: walk down by factors, then refine.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import scipy
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 __all__ = ["best_order"]
 
-_FIRST = 8.0  # order - 1 where the walk starts
+# The walk starts at this value of order - 1, and multiplies or divides it by the factor.
+_FIRST = 8.0
 _FACTOR = 4.0
-_LIMITS = (1e-9, 1e13)  # of order - 1
-_PRECISION = (
-    1e-3  # of ln(order - 1); the bound is flat there, so that it loses about 1e-7 of itself
-)
+
+# Limits of order - 1.
+_LIMITS = (1e-9, 1e13)
+
+# The precision of ln(order - 1); the bound is flat there, and loses about 1e-7 of itself.
+_PRECISION = 1e-3
 
 
 def best_order(bound: Callable[[float], float], first: float = _FIRST) -> float:
@@ -36,19 +36,22 @@ def best_order(bound: Callable[[float], float], first: float = _FIRST) -> float:
 
     centre = math.log(first)
     value = at(centre)
+
+    # Down the valley in either direction, then between the two neighbours of its lowest place.
     for factor in (1.0 / _FACTOR, _FACTOR):
         centre, value = _walk(at, centre, value, math.log(factor))
     span = math.log(_FACTOR)
     result = scipy.optimize.minimize_scalar(
         at, bounds=(centre - span, centre + span), method="bounded", options={"xatol": _PRECISION}
     )
-    found = float(result.x)
-    return 1.0 + math.exp(found if float(result.fun) <= value else centre)
+    log_offset = float(result.x) if float(result.fun) <= value else centre
+    return 1.0 + math.exp(log_offset)
 
 
 def _walk(
     at: Callable[[float], float], centre: float, value: float, step: float
 ) -> tuple[float, float]:
+    """Walk in steps of ln(order - 1) as long as the bound falls; the last place and its value."""
     low, high = (math.log(limit) for limit in _LIMITS)
     while low <= centre + step <= high:
         ahead = at(centre + step)

@@ -2,8 +2,16 @@
 
 `order` is a real number above 1, or infinity (the largest log-ratio, infinite where it is
 unbounded). The divergence is D = ln(A) / (order - 1) with the moment A = E_Q[(P/Q)^order]; all are
-the largest over both directions of their adjacency.
-Proofs: docs/proofs/rdp.md.
+the largest over both directions of their adjacency. Proofs: docs/proofs/rdp.md.
+
+| case                                              | result                           |
+|---------------------------------------------------|----------------------------------|
+| a divergence that underflows (noise without end)  | the smallest positive number     |
+| a divergence that overflows (hardly any noise)    | infinity                         |
+| order infinity, a Gaussian                        | infinity                         |
+| order infinity, bounded losses                    | the largest loss                 |
+| probability or fraction 1                         | that of the whole data set       |
+| a moment that is too costly to sum up             | that of the whole data set       |
 """
 
 from __future__ import annotations
@@ -25,29 +33,29 @@ __all__ = [
     "overflow_probability",
     "poisson_gaussian",
     "poisson_gaussian_replace",
-    "pure",
     "randomized_response",
     "rough_poisson_gaussian",
     "truncated_poisson_gaussian",
-    "zero_concentrated",
 ]
 
+# A factor that covers the rounding of every closed form here.
 _OUTWARD = 1.0 + 2.0**-44
-_SMALLEST = math.ulp(0.0)  # what underflows is not nothing
-_LINEAR = 30.0  # above e^30 a moment is summed as a logarithm
+
+# A divergence that underflows is not nothing (P37).
+_SMALLEST = math.ulp(0.0)
+
+# Above e^30 a moment is summed as a logarithm.
+_LINEAR = 30.0
+
+# A bounded range beyond this gives nothing over its own spread.
+_FAR = 500.0
 
 
 def gaussian(order: float, *, noise_multiplier: float) -> float:
     """The Gaussian mechanism: order / (2 s^2) [Mironov2017, Proposition 7]."""
-    inverse = (
-        1.0 / noise_multiplier
-    )  # products, not powers: they overflow to infinity without an exception
+    # Products, not powers: they overflow to infinity without an exception.
+    inverse = 1.0 / noise_multiplier
     return max(_SMALLEST, 0.5 * order * inverse * inverse * _OUTWARD)
-
-
-def zero_concentrated(order: float, *, rho: float) -> float:
-    """Order * rho, the definition [BunSteinke2016]."""
-    return order * rho * _OUTWARD
 
 
 def poisson_gaussian(order: float, *, probability: float, noise_multiplier: float) -> float:
@@ -82,14 +90,11 @@ def rough_poisson_gaussian(
     probability: float, noise_multiplier: float, order: float, *, replace: bool
 ) -> float:
     """About `poisson_gaussian` or `poisson_gaussian_replace`, for choosing an order; no bound."""
-    down = order - 1.0 if replace else 0.0
+    down, unsampled = (order - 1.0, noise_multiplier / 2.0) if replace else (0.0, noise_multiplier)
     log = sampled_gaussian.rough_log_moment(
         order, down, probability=probability, noise_multiplier=noise_multiplier
     )
-    return min(
-        gaussian(order, noise_multiplier=noise_multiplier / 2.0 if replace else noise_multiplier),
-        log / (order - 1.0),
-    )
+    return min(gaussian(order, noise_multiplier=unsampled), log / (order - 1.0))
 
 
 def fixed_size_gaussian(order: float, *, fraction: float, noise_multiplier: float) -> float:
@@ -111,8 +116,8 @@ def fixed_size_gaussian(order: float, *, fraction: float, noise_multiplier: floa
     )
     if math.isinf(up) or math.isinf(down):
         return whole
-    both = _log_sum_minus_one(max(up, down), min(up, down))
-    return min(whole, _per_order(both * _OUTWARD, order))
+    log = _log_sum_minus_one(max(up, down), min(up, down))
+    return min(whole, _per_order(log * _OUTWARD, order))
 
 
 def truncated_poisson_gaussian(
@@ -125,16 +130,19 @@ def truncated_poisson_gaussian(
     record for another. Every adjacency.
     """
     cut = fixed_size_gaussian(order, fraction=probability, noise_multiplier=noise_multiplier)
-    one = poisson_gaussian_replace if replace else poisson_gaussian
-    plain = one(order, probability=probability, noise_multiplier=noise_multiplier)
+    sampled = poisson_gaussian_replace if replace else poisson_gaussian
+    plain = sampled(order, probability=probability, noise_multiplier=noise_multiplier)
     if overflow >= 1.0 or plain >= cut or math.isinf(order):
         return max(plain, cut)
+
+    # ln((1 - p) e^low + p e^high) with p the overflow: as 1 + excess where that does not overflow.
     low, high = (order - 1.0) * plain, (order - 1.0) * cut
     if high < _LINEAR:
         log = math.log1p(math.expm1(low) + overflow * math.exp(low) * math.expm1(high - low))
     else:
         log = float(np.logaddexp(low, math.log(overflow) + high)) if overflow else low
-    return min(cut, _per_order(log + 2.0**-46 * (low + (high if overflow else 0.0)), order))
+    rounding = 2.0**-46 * (low + (high if overflow else 0.0))
+    return min(cut, _per_order(log + rounding, order))
 
 
 def overflow_probability(records: int, probability: float, limit: int) -> float:
@@ -153,6 +161,7 @@ def laplace(order: float, *, scale: float) -> float:
         return x * _OUTWARD
     rise = (order - 1.0) * x
     if rise > _LINEAR:
+        # The same moment, its largest exponential taken out.
         log = (
             rise
             + math.log(order / (2.0 * order - 1.0))
@@ -177,6 +186,8 @@ def bounded_range(order: float, *, spread: float) -> float:
     concentrated = max(_SMALLEST, min(order * spread * spread / 8.0, spread) * _OUTWARD)
     if spread > _FAR or (order - 1.0) * spread < 1e-6:
         return concentrated
+
+    # y = (order-1) c1/(order c2) and the value y^(order-1) c1/order of theorem 6, as logarithms.
     wide = math.log(-math.expm1(-order * spread))
     ratio = (
         math.log1p(-1.0 / order) + wide + spread - math.log(-math.expm1(-(order - 1.0) * spread))
@@ -191,33 +202,21 @@ def bounded_range(order: float, *, spread: float) -> float:
     return min(concentrated, max(0.0, ratio + mass / (order - 1.0) + 2.0**-48 * sizes))
 
 
-_FAR = 500.0  # a bounded range beyond this gives nothing over its own spread
-
-
-def pure(order: float, *, epsilon: float) -> float:
-    """The most that any pure `epsilon` mechanism can have: randomized response between two values."""
-    truth = 1.0 / (1.0 + math.exp(-min(epsilon, 700.0)))
-    return min(epsilon * _OUTWARD, _response(order, epsilon, truth, 0.0))
-
-
 def randomized_response(order: float, *, categories: int, truth_probability: float) -> float:
     """One record exchanged: ratio p/r with probability r, r/p with probability p, else 1; r =
     (1-p)/(categories-1).
-    """
-    rest = (1.0 - truth_probability) / (categories - 1)
-    gap = Response(categories, truth_probability).gap
-    return _response(order, gap, truth_probability, max(0.0, (categories - 2) * rest))
 
-
-def _response(order: float, gap: float, truth: float, others: float) -> float:
-    """A - 1 = p e^-gap G(gap) + p G(-gap),  G(y) = E(order y) - order E(y): the distance of x^order
-    from its tangent.
+    With gap = ln(p/r):  A - 1 = p e^-gap G(gap) + p G(-gap),  G(y) = E(order y) - order E(y), the
+    distance of x^order from its tangent, E(v) = e^v - 1 - v.
     """
+    truth = truth_probability
+    gap = Response(categories, truth).gap
+    neither = max(0.0, (categories - 2) * ((1.0 - truth) / (categories - 1)))
     if math.isinf(order):
         return gap * _OUTWARD
     if order * gap > _LINEAR:
         high = math.log(truth) + (order - 1.0) * gap
-        low = truth * math.exp(-order * gap) + others
+        low = truth * math.exp(-order * gap) + neither
         log = high + math.log1p(low * math.exp(-high))
         return min(gap * _OUTWARD, _per_order(log + 2.0**-46 * (abs(high) + 4.0), order))
     rise, fall, up, down = exp_excess(np.array([order * gap, -order * gap, gap, -gap]))
@@ -235,4 +234,5 @@ def _log_sum_minus_one(larger: float, smaller: float) -> float:
 
 
 def _per_order(log_moment: float, order: float) -> float:
+    """The divergence ln(A) / (order - 1), rounded up."""
     return max(_SMALLEST, log_moment / (order - 1.0) * _OUTWARD)

@@ -4,7 +4,8 @@ Legend:
     s       noise multiplier: noise standard deviation over sensitivity
     q       probability that the record is in the sample
     t       the output in units of the noise, standard normal when the record is absent
-    a(t)    (1 - q) + q exp(+t/s - 1/(2 s^2)), the density ratio of (1-q) N(0, s^2) + q N(+1, s^2) to N(0, s^2)
+    a(t)    (1 - q) + q exp(+t/s - 1/(2 s^2)), the density ratio of (1-q) N(0, s^2) + q N(+1, s^2)
+            to N(0, s^2)
     b(t)    a(-t), the same for N(-1, s^2)
     p, n    powers, both >= 0
 
@@ -31,17 +32,30 @@ from discreet.accounting.rdp._excess import RELATIVE_ERROR, FloatArray, exp_exce
 
 __all__ = ["log_moment", "rough_log_moment"]
 
-_UNIT = 2.0**-52  # spacing of float64 at 1
-_TAIL = 12.0  # the normal law leaves 2e-33 beyond
+# Spacing of float64 at 1.
+_UNIT = 2.0**-52
+
+# The normal law has so little mass beyond so many standard deviations.
+_TAIL = 12.0
 _TAIL_MASS = 2e-33
-_DIGITS = 75.0  # the discretisation error is e^-75 of the moment
-_ROUGH_DIGITS = 30.0  # and where no claim is made
-_FINEST = 2.0**-16  # nodes are multiples of this, hence exact in float64
+
+# The discretisation error is e^-75 of the moment, or e^-30 where no claim is made.
+_DIGITS = 75.0
+_ROUGH_DIGITS = 30.0
+
+# Nodes are multiples of this, hence exact in float64.
+_FINEST = 2.0**-16
 _LARGEST_GRID = 2**17
 _ROOT = math.sqrt(2.0 * math.pi)
-_FRACTIONS = np.geomspace(0.02, 1.0, 40)  # strips that are tried, of the widest allowed
-_LINEAR = 30.0  # above e^30 the moment is summed as a logarithm
-_FURTHEST = 300.0  # above this, exp(t/s) is kept as a logarithm
+
+# Strips that are tried, of the widest allowed.
+_FRACTIONS = np.geomspace(0.02, 1.0, 40)
+
+# Above e^30 the moment is summed as a logarithm.
+_LINEAR = 30.0
+
+# Above this, exp(t/s) is kept as a logarithm.
+_FURTHEST = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +72,14 @@ class _Grid:
 
 
 def log_moment(p: float, n: float, *, probability: float, noise_multiplier: float) -> float:
-    """An upper bound on ln A, infinity where the grid would be too large to be worth it."""
+    """An upper bound on ln A, infinity where the grid would be too large to be worth it.
+
+    Args:
+        p: power of a, at least 0.
+        n: power of 1/b, at least 0.
+        probability: q, in (0, 1].
+        noise_multiplier: s.
+    """
     grid = _grid(p, n, noise_multiplier, _DIGITS)
     if grid is None:
         return math.inf
@@ -70,18 +91,22 @@ def log_moment(p: float, n: float, *, probability: float, noise_multiplier: floa
     height = exponent - 0.5 * grid.nodes**2
     steepness = np.abs(shift) + half - math.log(probability) + 2.0
     rounding = _UNIT * (8.0 * (p + n) * steepness + grid.nodes**2 + 8.0)
+
+    # Large moments are summed as logarithms: there nothing cancels against 1.
     if height.max() > _LINEAR or (p and up.max() > _FURTHEST) or (n and down.max() > _FURTHEST):
         return _log_sum(height + rounding, grid)
     safe = height + rounding
     tail = float(np.exp(safe[-1]) + np.exp(safe[0])) / _TAIL / _ROOT
-    near = exponent <= _LINEAR  # beyond, b <= 1 and g <= a^p b^-n, which is e^safe with its weight
+    # Beyond `near`, b <= 1 and g <= a^p b^-n, which is e^safe with its weight.
+    near = exponent <= _LINEAR
     terms = _tangent_distance(p, n, (up[near], down[near]), probability, steepness[near])
     total = float(
         np.sum(terms * np.exp(-0.5 * grid.nodes[near] ** 2)) + np.sum(np.exp(safe[~near]))
     )
-    total *= (
-        grid.spacing / _ROOT * (1.0 + 2.0**-41)
-    )  # the weight e^(-t^2/2) is off by up to t^2 units, t < 39
+    # The weight e^(-t^2/2) is off by up to t^2 units in the last place, t < 39.
+    total *= grid.spacing / _ROOT * (1.0 + 2.0**-41)
+
+    # What the trapezoidal sum misses: of the subtracted terms, of their tails, and of A itself.
     missed = grid.kappa * (1.0 + 2.0 * probability * (p + n)) + (p + n) * probability * _TAIL_MASS
     kappa = grid.kappa * grid.widening
     return math.log1p((total + tail + missed + kappa) / (1.0 - kappa) * (1.0 + 2.0**-50)) * (
@@ -101,15 +126,12 @@ def rough_log_moment(p: float, n: float, *, probability: float, noise_multiplier
     if n:
         height -= n * _log_mixture(-shift - half, probability)
     top = float(height.max())
-    found = top + math.log(float(np.exp(height - top).sum()) * grid.spacing / _ROOT)
+    log = top + math.log(float(np.exp(height - top).sum()) * grid.spacing / _ROOT)
+
     # Where A - 1 is below the rounding of a sum near 1, its leading term in q.
-    leading = (
-        0.5
-        * (p * abs(p - 1.0) + n * (n + 1.0))
-        * probability**2
-        * math.expm1(min(2.0 * half, 700.0))
-    )
-    return max(found, 0.0) if found > 1e-9 else min(leading, 1e-9)
+    spread = math.expm1(min(2.0 * half, 700.0))
+    leading = 0.5 * (p * abs(p - 1.0) + n * (n + 1.0)) * probability**2 * spread
+    return max(log, 0.0) if log > 1e-9 else min(leading, 1e-9)
 
 
 def _grid(p: float, n: float, s: float, digits: float) -> _Grid | None:
@@ -118,10 +140,14 @@ def _grid(p: float, n: float, s: float, digits: float) -> _Grid | None:
     # pi*s.
     widest = min(math.sqrt(2.0 * digits), (math.pi / 2.0 if n else 0.98 * math.pi) * s)
     strips = widest * (_FRACTIONS if n else _FRACTIONS[-1:])
+
+    # A wider strip allows a wider spacing, but the integrand grows on it: the best of many.
     widening = -n * np.log(np.cos(0.5 * strips / s))
     spacings = 2.0 * math.pi * strips / (digits + 0.5 * strips**2 + widening)
     best = int(np.argmax(spacings))
     spacing = math.floor(float(spacings[best]) / _FINEST) * _FINEST
+
+    # The sum ends _TAIL beyond where its terms may be largest (docs/proofs/rdp.md, section 2).
     first, last = _TAIL + (1.0 / s if n else 0.0), _TAIL + (p + n) / s
     if not spacing or first + last > spacing * _LARGEST_GRID:
         return None
@@ -134,7 +160,7 @@ def _grid(p: float, n: float, s: float, digits: float) -> _Grid | None:
 
 
 def _log_mixture(log_ratio: FloatArray, q: float) -> FloatArray:
-    """ln(1 - q + q e^y)."""
+    """The logarithm of 1 - q + q e^y."""
     if q == 1.0:
         return log_ratio
     result: FloatArray = np.logaddexp(math.log1p(-q), math.log(q) + log_ratio)
@@ -174,6 +200,8 @@ def _tangent_distance(
         deficit = power * log_deficit(offset)
         distance -= deficit
         error += RELATIVE_ERROR * np.abs(deficit)
+
+    # The three terms carry a relative error each; e^v also that of the logarithms in v.
     excess = exp_excess(v)
     distance += excess
     error += RELATIVE_ERROR * excess + 16.0 * _UNIT * size * np.abs(np.expm1(v))

@@ -1,14 +1,11 @@
 """The tight accountant: certified (lower, estimate, upper) for epsilon at a delta, and for delta at
 an epsilon.
 
-    direction.py        what a leaf must provide; directions.py finds it for each leaf
-    poisson.py, replace.py, segment.py      the leaves' directions
-    lattice.py, measure.py, gather.py       upper and lower measure on a lattice of losses
-    tilt.py, compose.py, curve.py           exponential tilt, convolution by FFT, the privacy curve
-    pair.py, window.py, bracket.py          both measures of a composition, what is transformed, certified bounds
-    estimate.py                             a point value
-    accountant.py       all of it for canonical (leaf, count) pairs
-    _rounding.py        what is assumed of floating-point arithmetic
+    accountant.py   the answer for canonical (cost, count) pairs
+    analyses/       what one step costs, one file for each kind of sampling
+    lattice/        what many steps cost together
+    interface.py    what an analysis must provide to be composed on the lattice
+    rounding.py     what is assumed of floating-point arithmetic
 
 The argument that the bounds are bounds is docs/proofs/tight.md.
 """

@@ -1,20 +1,28 @@
-"""The tight accountant on canonical (leaf, count) pairs: closed forms where they exist, brackets
+"""The tight accountant on canonical (cost, count) pairs: closed forms where they exist, brackets
 elsewhere.
+
+    no cost                 nothing is lost
+    one attained Gaussian   closed form (`gaussian.py`; docs/proofs/tight.md, section 6)
+    over 48 costs           two compositions of fewer costs, one for each end (section 7)
+    otherwise               a bracket for each direction, the worse counts (section 5), capped by
+                            the Rényi bound (section 7)
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from discreet.accounting import rdp
-from discreet.accounting.costs import Gaussian, Leaf
+from discreet.accounting.costs import Cost, Gaussian
 from discreet.accounting.gaussian import fold, gaussian_delta, gaussian_epsilon, invert
+from discreet.accounting.normalise import Counted
 from discreet.accounting.tight.analyses.registry import directions
+from discreet.accounting.tight.interface import Direction
 from discreet.accounting.tight.lattice.bracket import (
     Bracket,
     Starts,
@@ -22,18 +30,12 @@ from discreet.accounting.tight.lattice.bracket import (
     epsilon_bracket,
 )
 from discreet.accounting.tight.lattice.coarse import MOST, coarse
-from discreet.accounting.tight.lattice.estimate import contour
+from discreet.accounting.tight.lattice.estimate import Contour, contour
 from discreet.accounting.tight.lattice.pair import Problem
 from discreet.accounting.tight.lattice.tilt import tilt_for_epsilon
 from discreet.accounting.tight.lattice.window import period
 from discreet.accounting.tight.rounding import OutOfRangeError
 from discreet.errors import AccountingError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from discreet.accounting.normalise import Counted
-    from discreet.accounting.tight.interface import Direction
 
 __all__ = ["NOTHING", "Interval", "tight_delta", "tight_epsilon", "tight_upper"]
 
@@ -47,7 +49,8 @@ class Interval:
     upper: float
 
     def __post_init__(self) -> None:
-        if not self.lower <= self.estimate <= self.upper:  # also where something is not a number
+        # Written so that a NaN is refused too: it must never be read as "no loss" (P37).
+        if not self.lower <= self.estimate <= self.upper:
             got = f"{self.lower!r}, {self.estimate!r}, {self.upper!r}"
             raise AccountingError(
                 expected="lower <= estimate <= upper", got=got, do="Use the 'rdp' accountant."
@@ -55,31 +58,108 @@ class Interval:
 
 
 NOTHING = Interval(0.0, 0.0, 0.0)
+
+# A tolerance finer than this may be out of reach; then the answer to a coarser one counts too.
 _COARSE = 1e-3
+
+# An upper end this far below what the best exponent gives is below every Rényi bound.
+_BELOW_RENYI = 0.98
 
 
 @lru_cache(maxsize=1024)
-def tight_epsilon(leaves: Counted, delta: float, tolerance: float = 1e-3) -> Interval:
+def tight_epsilon(costs: Counted, delta: float, tolerance: float = 1e-3) -> Interval:
     """Epsilon at delta in (0, 1), to a relative tolerance wherever that can be reached in
     reasonable time.
 
     Guarantee: `lower <= epsilon <= upper` whatever the tolerance, under assumption R of
-        `_rounding`; docs/proofs/tight.md.
+        `rounding`; docs/proofs/tight.md.
+
+    | case                                            | result                                  |
+    |-------------------------------------------------|-----------------------------------------|
+    | no costs                                        | 0, 0, 0                                 |
+    | delta so large that epsilon 0 is enough         | 0, 0, 0                                 |
+    | noise without end, probability next to 0        | 0, 0, 0                                 |
+    | one attained Gaussian, any noise                | its closed form, to about 1e-13         |
+    | a multiplier at most 0.02 in any other case, or | lower 0, estimate and upper are the     |
+    | a loss of one step from 300 on (Laplace, ...)   | Rényi bound                             |
+    | costs whose pair only dominates                 | lower counts the attained ones alone    |
+    | delta below what is put at an infinite loss     | upper is the Rényi bound                |
+    | (balls in bins)                                 |                                         |
+
+    Delta 0 and 1, counts of 0 and noise 0 do not occur here: `account` and `normalise` refuse them
+    or leave them out.
+
+    Args:
+        costs: with counts of at least 1, as `normalise` gives them.
+        delta: in (0, 1).
+        tolerance: relative width to aim at, in (0, 1).
     """
     return _answer(
-        _Question(gaussian_epsilon, _worse_epsilon, _renyi_epsilon),
-        _folded(leaves),
+        _Question(
+            gaussian_epsilon, _worse_epsilon, lambda costs, delta: rdp.epsilon(costs, delta=delta)
+        ),
+        _folded(costs),
         delta,
         tolerance,
     )
 
 
 @lru_cache(maxsize=1024)
-def tight_delta(leaves: Counted, epsilon: float, tolerance: float = 1e-3) -> Interval:
-    """Delta at epsilon >= 0, to a relative tolerance; as `tight_epsilon`."""
+def tight_delta(costs: Counted, epsilon: float, tolerance: float = 1e-3) -> Interval:
+    """Delta at epsilon >= 0, to a relative tolerance wherever that can be reached in reasonable
+    time.
+
+    Guarantee: `lower <= delta <= upper`, as for `tight_epsilon`.
+
+    | case                                            | result                                  |
+    |-------------------------------------------------|-----------------------------------------|
+    | no costs                                        | 0, 0, 0                                 |
+    | epsilon 0                                       | the total variation distance            |
+    | one step with losses below epsilon (Laplace)    | 0, 0, 0                                 |
+    | a delta below the range of float64              | lower 0, upper the least positive       |
+    |                                                 | number, or 1e-300                       |
+    | a multiplier at most 0.02 (but for one attained | lower 0, estimate and upper are the     |
+    | Gaussian), or a loss of one step from 300 on    | Rényi bound, 1 where that says nothing  |
+
+    An infinite or negative epsilon does not occur here: `account` refuses it.
+
+    Args:
+        costs: with counts of at least 1, as `normalise` gives them.
+        epsilon: finite, at least 0.
+        tolerance: relative width to aim at, in (0, 1).
+    """
     return _answer(
-        _Question(gaussian_delta, _worse_delta, _renyi_delta), _folded(leaves), epsilon, tolerance
+        _Question(
+            gaussian_delta, _worse_delta, lambda costs, epsilon: rdp.delta(costs, epsilon=epsilon)
+        ),
+        _folded(costs),
+        epsilon,
+        tolerance,
     )
+
+
+def tight_upper(
+    costs: Counted, delta: float, tolerance: float = 1e-3, starts: Starts | None = None
+) -> float:
+    """The upper end of `tight_epsilon` alone, without the estimate: for live use.
+
+    The table of `tight_epsilon` holds, except that no Rényi bound is asked for where the bracket
+    gives one.
+
+    Args:
+        costs: with counts of at least 1, as `normalise` gives them.
+        delta: in (0, 1).
+        tolerance: relative width to aim at, in (0, 1).
+        starts: a dictionary that the caller keeps from one call to the next, as the run grows; it
+            saves time only.
+    """
+    costs = _folded(costs)
+    if not costs or _single_gaussian(costs) is not None or len(costs) > MOST:
+        return tight_epsilon(costs, delta, tolerance).upper
+    try:
+        return _brackets(costs, delta, tolerance, starts)[0].upper
+    except OutOfRangeError:
+        return tight_epsilon(costs, delta, tolerance).upper
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,236 +168,231 @@ class _Question:
 
     closed: Callable[[float, float], tuple[float, float]]
     tight: Callable[[Counted, float, float], tuple[Interval, float]]
-    renyi: Callable[[Counted, float], float]
+    renyi: Callable[[Counted, float], rdp.RenyiBound]
 
 
-def _answer(question: _Question, leaves: Counted, level: float, tolerance: float) -> Interval:
-    if not leaves:
+def _answer(question: _Question, costs: Counted, level: float, tolerance: float) -> Interval:
+    """Answer for folded costs, at this delta or epsilon; see the header for the cases."""
+    if not costs:
         return NOTHING
-    single = _single_gaussian(leaves)
+    single = _single_gaussian(costs)
     if single is not None:
         lower, upper = question.closed(single, level)
         return Interval(lower, 0.5 * (lower + upper), upper)
-    if len(leaves) > MOST:
-        return _in_company(question, leaves, level, tolerance)
-    found = _capped(question, leaves, level, tolerance)
-    attained = tuple((leaf, count) for leaf, count in leaves if leaf.attained)
-    if attained == leaves:
-        return found
-    lower = min(_answer(question, attained, level, tolerance).lower, found.upper)
-    return Interval(lower, max(lower, found.estimate), found.upper)
+    if len(costs) > MOST:
+        return _by_fewer_costs(question, costs, level, tolerance)
+
+    interval = _capped(question, costs, level, tolerance)
+    attained = tuple((cost, count) for cost, count in costs if cost.attained)
+    if attained == costs:
+        return interval
+    # A pair that only dominates gives no lower bound; what the attained steps lose is one.
+    lower = min(_answer(question, attained, level, tolerance).lower, interval.upper)
+    return Interval(lower, max(lower, interval.estimate), interval.upper)
 
 
-def _in_company(question: _Question, leaves: Counted, level: float, tolerance: float) -> Interval:
-    """Many different leaves, by way of fewer: one composition for each end."""
-    more, less = coarse(leaves, upper=True), coarse(leaves, upper=False)
-    if len(more) > MOST:
+def _by_fewer_costs(
+    question: _Question, costs: Counted, level: float, tolerance: float
+) -> Interval:
+    """Answer for many different costs by way of fewer: one composition for each end."""
+    worse, better = coarse(costs, upper=True), coarse(costs, upper=False)
+    if len(worse) > MOST:
         raise AccountingError(
             expected=(
                 f"at most {MOST} different steps, apart from Poisson samples with a Gaussian sum"
             ),
-            got=f"{len(more)}",
+            got=f"{len(worse)}",
             do="Use the 'rdp' accountant.",
         )
-    upper = _answer(question, more, level, tolerance).upper
-    lower = min(_answer(question, less, level, tolerance).lower, upper)
+    upper = _answer(question, worse, level, tolerance).upper
+    lower = min(_answer(question, better, level, tolerance).lower, upper)
     return Interval(lower, 0.5 * (lower + upper), upper)
 
 
-def _capped(question: _Question, leaves: Counted, level: float, tolerance: float) -> Interval:
-    """Never above the Rényi bound. Where a tolerance is finer than can be reached, the result of a
-    coarser one counts too.
+def _capped(question: _Question, costs: Counted, level: float, tolerance: float) -> Interval:
+    """Answer never above the Rényi bound. Where a tolerance is finer than can be reached, the
+    result of a coarser one counts too.
     """
-    found = _capped_once(question, leaves, level, tolerance)
-    if tolerance >= _COARSE or found.upper - found.lower <= 10.0 * tolerance * found.upper:
-        return found
-    other = _capped(question, leaves, level, min(10.0 * tolerance, _COARSE))
-    lower, upper = max(found.lower, other.lower), min(found.upper, other.upper)
-    return Interval(lower, min(max(other.estimate, lower), upper), upper)
+    # Both answers are certified, so their intersection is; the recursion ends at _COARSE.
+    fine = _capped_once(question, costs, level, tolerance)
+    if tolerance >= _COARSE or fine.upper - fine.lower <= 10.0 * tolerance * fine.upper:
+        return fine
+    coarser = _capped(question, costs, level, min(10.0 * tolerance, _COARSE))
+    lower, upper = max(fine.lower, coarser.lower), min(fine.upper, coarser.upper)
+    return Interval(lower, min(max(coarser.estimate, lower), upper), upper)
 
 
-def _capped_once(question: _Question, leaves: Counted, level: float, tolerance: float) -> Interval:
-    """The Rényi bound alone where a single loss is outside the range of float64.
+def _capped_once(question: _Question, costs: Counted, level: float, tolerance: float) -> Interval:
+    """Answer by the Rényi bound alone where a single loss is outside the range of float64.
 
     The tight answer also says about what any exponent gives at best for its pairs. If these are
-    attained, then no Rényi bound is better than that, and none is computed; for a leaf whose pair
+    attained, then no Rényi bound is better than that, and none is computed; for a cost whose pair
     only dominates, the Rényi analysis may be the better one.
     """
     try:
-        found, exponents = question.tight(leaves, level, tolerance)
+        interval, exponents = question.tight(costs, level, tolerance)
     except OutOfRangeError:
-        bound = question.renyi(leaves, level)
+        # Without a Rényi analysis nothing can be said: then the refusal stands.
+        bound = _renyi_bound(question, costs, level)
         if not math.isfinite(bound):
             raise
         return Interval(0.0, bound, bound)
-    if found.upper < 0.98 * exponents and all(leaf.attained for leaf, _ in leaves):
-        return found
-    upper = min(
-        found.upper, question.renyi(leaves, level)
-    )  # perhaps below the pair's lower end, if the pair only dominates
-    return Interval(min(found.lower, upper), min(found.estimate, upper), upper)
+    attained = all(cost.attained for cost, _ in costs)
+    if interval.upper < _BELOW_RENYI * exponents and attained:
+        return interval
+    # The Rényi bound is perhaps below the pair's lower end, if the pair only dominates.
+    upper = min(interval.upper, _renyi_bound(question, costs, level))
+    return Interval(min(interval.lower, upper), min(interval.estimate, upper), upper)
 
 
-def _renyi_epsilon(leaves: Counted, delta: float) -> float:
+def _renyi_bound(question: _Question, costs: Counted, level: float) -> float:
+    """The Rényi accountant's answer; infinity if one of the costs has no Rényi analysis."""
     try:
-        return rdp.epsilon(leaves, delta=delta).value
-    except AccountingError:
-        return math.inf  # no Rényi analysis of one of the leaves
-
-
-def _renyi_delta(leaves: Counted, epsilon: float) -> float:
-    try:
-        return rdp.delta(leaves, epsilon=epsilon).value
+        return question.renyi(costs, level).value
     except AccountingError:
         return math.inf
 
 
-def _folded(leaves: Counted) -> Counted:
-    """Gaussians without sampling become one, attained or not, each on its own."""
-    rest: list[tuple[Leaf, int]] = [
-        (leaf, count) for leaf, count in leaves if not isinstance(leaf, Gaussian)
+def _folded(costs: Counted) -> Counted:
+    """Fold Gaussians without sampling into one, attained or not, each on its own."""
+    # k of them with mu_1 ... mu_k are one with mu^2 = sum mu_i^2, exactly (`gaussian.py`); the fold
+    # rounds the multiplier down, to more loss.
+    folded: list[tuple[Cost, int]] = [
+        (cost, count) for cost, count in costs if not isinstance(cost, Gaussian)
     ]
     for attained in (True, False):
         group = [
-            (leaf.noise_multiplier, count)
-            for leaf, count in leaves
-            if isinstance(leaf, Gaussian) and leaf.attained == attained
+            (cost.noise_multiplier, count)
+            for cost, count in costs
+            if isinstance(cost, Gaussian) and cost.attained == attained
         ]
         if group:
-            rest.append((Gaussian(fold(group), attained), 1))
-    return tuple(rest)
+            folded.append((Gaussian(fold(group), attained), 1))
+    return tuple(folded)
 
 
-def _single_gaussian(leaves: Counted) -> float | None:
-    """Its noise multiplier, if attained Gaussians are all there is; leaves that only dominate need
+def _single_gaussian(costs: Counted) -> float | None:
+    """The noise multiplier, if an attained Gaussian is all there is; costs that only dominate need
     the lower bound apart.
     """
-    if len(leaves) == 1 and isinstance(leaves[0][0], Gaussian) and leaves[0][0].attained:
-        return leaves[0][0].noise_multiplier
-    return None
+    cost = costs[0][0] if len(costs) == 1 else None
+    return cost.noise_multiplier if isinstance(cost, Gaussian) and cost.attained else None
 
 
-def _problems(leaves: Counted) -> tuple[Problem, ...]:
+def _problems(costs: Counted) -> tuple[Problem, ...]:
     """The composition in its two directions, once if they are the same."""
-    pairs = [(directions(leaf), count) for leaf, count in leaves]
+    pairs = [(directions(cost), count) for cost, count in costs]
     first = Problem(tuple((pair[0], count) for pair, count in pairs))
     second = Problem(tuple((pair[1], count) for pair, count in pairs))
     return (first,) if first == second else (first, second)
 
 
-def tight_upper(
-    leaves: Counted, delta: float, tolerance: float = 1e-3, starts: Starts | None = None
-) -> float:
-    """The upper end of `tight_epsilon` alone, without the estimate: for live use.
-
-    `starts` is a dictionary that the caller keeps from one call to the next, as the run grows; it
-    saves time only.
+def _worse_epsilon(costs: Counted, delta: float, tolerance: float) -> tuple[Interval, float]:
+    """Epsilon in the direction that is worse for privacy, with an estimate; and about what
+    exponents alone give.
     """
-    leaves = _folded(leaves)
-    single = _single_gaussian(leaves)
-    if not leaves or single is not None or len(leaves) > MOST:
-        return tight_epsilon(leaves, delta, tolerance).upper
-    try:
-        return _brackets(leaves, delta, tolerance, starts)[0].upper
-    except OutOfRangeError:
-        return tight_epsilon(leaves, delta, tolerance).upper
-
-
-def _worse_epsilon(leaves: Counted, delta: float, tolerance: float) -> tuple[Interval, float]:
-    """The direction that is worse for privacy, with an estimate, and about what exponents alone
-    give.
-    """
-    best, found = _brackets(leaves, delta, tolerance)
-    points = [_point(problem, bracket, best, delta) for problem, bracket in found]
-    interval = Interval(best.lower, min(max(*points, best.lower, 0.0), best.upper), best.upper)
-    return interval, max(bracket.chernoff for _, bracket in found)
+    worse, brackets = _brackets(costs, delta, tolerance)
+    points = [_epsilon_point(problem, bracket, worse, delta) for problem, bracket in brackets]
+    estimate = min(max(*points, worse.lower, 0.0), worse.upper)
+    exponents = max(bracket.chernoff for _, bracket in brackets)
+    return Interval(worse.lower, estimate, worse.upper), exponents
 
 
 def _brackets(
-    leaves: Counted, delta: float, tolerance: float, starts: Starts | None = None
+    costs: Counted, delta: float, tolerance: float, starts: Starts | None = None
 ) -> tuple[Bracket, list[tuple[Problem, Bracket]]]:
-    """The bracket of each direction, and of the worse; a direction that is certified to be no worse
+    """The bracket of the worse direction, and of each; a direction that is certified to be no worse
     is not refined.
     """
-    best = Bracket(0.0, 0.0)
-    found: list[tuple[Problem, Bracket]] = []
-    for problem in _problems(leaves):
-        one = _one_step(problem)
-        if one is not None and found and _one_delta(one, best.upper).upper <= delta:
-            bracket = Bracket(0.0, best.upper)
-        elif one is not None:
-            bracket = _inverted(one, delta)
+    worse = Bracket(0.0, 0.0)
+    brackets: list[tuple[Problem, Bracket]] = []
+    for problem in _problems(costs):
+        step = _only_step(problem)
+        if step is None:
+            reverse = brackets[0][1] if brackets else None
+            bracket = epsilon_bracket(problem, delta, tolerance, reverse, starts)
+        # One step: its curve at the other direction's end tells whether this one is no worse.
+        elif brackets and _step_delta(step, worse.upper).upper <= delta:
+            bracket = Bracket(0.0, worse.upper)
         else:
-            bracket = epsilon_bracket(
-                problem, delta, tolerance, found[0][1] if found else None, starts
-            )
-        found.append((problem, bracket))
-        best = Bracket(max(best.lower, bracket.lower), max(best.upper, bracket.upper))
-    return best, found
+            bracket = _step_epsilon(step, delta)
+        brackets.append((problem, bracket))
+        worse = Bracket(max(worse.lower, bracket.lower), max(worse.upper, bracket.upper))
+    return worse, brackets
 
 
-def _worse_delta(leaves: Counted, epsilon: float, tolerance: float) -> tuple[Interval, float]:
-    best = Bracket(0.0, 0.0)
-    points, exponents = [], 0.0
-    for problem in _problems(leaves):
-        one = _one_step(problem)
+def _worse_delta(costs: Counted, epsilon: float, tolerance: float) -> tuple[Interval, float]:
+    """Delta in the direction that is worse for privacy, with an estimate; and about what exponents
+    alone give.
+    """
+    lower = upper = exponents = 0.0
+    points = []
+    for problem in _problems(costs):
+        step = _only_step(problem)
         bracket = (
-            _one_delta(one, epsilon)
-            if one is not None
+            _step_delta(step, epsilon)
+            if step is not None
             else delta_bracket(problem, epsilon, tolerance)
         )
         points.append(_delta_point(problem, bracket, epsilon))
-        best = Bracket(max(best.lower, bracket.lower), max(best.upper, bracket.upper))
+        lower, upper = max(lower, bracket.lower), max(upper, bracket.upper)
         exponents = max(exponents, bracket.chernoff)
-    return Interval(best.lower, min(max(*points, best.lower), best.upper), best.upper), exponents
+    return Interval(lower, min(max(*points, lower), upper), upper), exponents
 
 
-def _one_step(problem: Problem) -> Direction | None:
+def _only_step(problem: Problem) -> Direction | None:
     """The direction, if there is but one step: then the curve itself is known in closed form."""
-    (direction, count), *rest = problem.parts
-    return direction if count == 1 and not rest else None
+    direction, count = problem.parts[0]
+    return direction if count == 1 and len(problem.parts) == 1 else None
 
 
-def _one_delta(direction: Direction, epsilon: float) -> Bracket:
-    """D(eps) = P(L > eps) - e^eps Q(L > eps): what the last cell holds over its edge."""
-    found = direction.cells(np.array([epsilon]))
-    earlier = direction.cells(
-        np.array([epsilon - found.slack])
-    )  # an atom at the edge must be on the right side of it
+def _step_delta(direction: Direction, epsilon: float) -> Bracket:
+    """Bracket D(eps) = P(L > eps) - e^eps Q(L > eps): what the last cell holds over its edge."""
+    cells = direction.cells(np.array([epsilon]))
+    # An atom at the edge must be on the right side of it, so the upper end is taken a little
+    # earlier, and what lies between is added (docs/proofs/tight.md, section 6).
+    earlier = direction.cells(np.array([epsilon - cells.slack]))
     mass = float(earlier.mass.upper[-1])
-    upper = float(earlier.over.upper[-1]) * (1.0 + 1e-12) + 4.0 * found.slack * mass + 1e-290
-    return Bracket(float(found.over.lower[-1]) * (1.0 - 1e-12), min(upper, 1.0))
+    upper = float(earlier.over.upper[-1]) * (1.0 + 1e-12) + 4.0 * cells.slack * mass + 1e-290
+    return Bracket(float(cells.over.lower[-1]) * (1.0 - 1e-12), min(upper, 1.0))
 
 
-def _inverted(direction: Direction, delta: float) -> Bracket:
+def _step_epsilon(direction: Direction, delta: float) -> Bracket:
+    """Bracket epsilon of one step, each end proven by its own evaluation of the curve."""
+
     def bounds(epsilon: float) -> tuple[float, float]:
-        found = _one_delta(direction, epsilon)
-        return found.lower, found.upper
+        bracket = _step_delta(direction, epsilon)
+        return bracket.lower, bracket.upper
 
     return Bracket(*invert(bounds, delta, float(direction.quadrature().loss[-1]) * 1e-3))
 
 
-def _point(problem: Problem, bracket: Bracket, best: Bracket, delta: float) -> float:
+def _epsilon_point(problem: Problem, bracket: Bracket, worse: Bracket, delta: float) -> float:
     """The estimate of one direction, in the bracket of the worse; 0 if it is below that."""
-    if bracket.upper <= best.lower or not math.isfinite(bracket.upper):
+    if bracket.upper <= worse.lower or not math.isfinite(bracket.upper):
         return 0.0
-    middle = 0.5 * (best.lower + best.upper)
-    default = middle if bracket.upper == best.upper else 0.0
-    if _one_step(problem) is not None or middle == 0.0:
+    middle = 0.5 * (worse.lower + worse.upper)
+    default = middle if bracket.upper == worse.upper else 0.0
+    if _only_step(problem) is not None or middle == 0.0:
         return default
-    law = problem.law(1e-8 * delta)
-    tilt = tilt_for_epsilon(law, middle)
-    line = contour(law, tilt.theta, period(law, tilt, delta))
-    found = line.epsilon(delta, best.lower, best.upper) if line is not None else None
-    return default if found is None else found
+    # The estimate is no claim: where it cannot be had, the middle of the bracket stands in.
+    line = _contour(problem, middle, delta)
+    point = line.epsilon(delta, worse.lower, worse.upper) if line is not None else None
+    return default if point is None else point
 
 
 def _delta_point(problem: Problem, bracket: Bracket, epsilon: float) -> float:
+    """The estimate of one direction, in its own bracket."""
     middle = 0.5 * (bracket.lower + bracket.upper)
-    if _one_step(problem) is not None or bracket.lower <= 0.0:
+    if _only_step(problem) is not None or bracket.lower <= 0.0:
         return middle
-    law = problem.law(1e-8 * bracket.upper)
+    line = _contour(problem, epsilon, bracket.upper)
+    point = line.delta(epsilon) if line is not None else middle
+    return point if bracket.lower <= point <= bracket.upper else middle
+
+
+def _contour(problem: Problem, epsilon: float, delta: float) -> Contour | None:
+    """The transform of delta around this epsilon, if it falls off."""
+    law = problem.law(1e-8 * delta)
     tilt = tilt_for_epsilon(law, epsilon)
-    line = contour(law, tilt.theta, period(law, tilt, bracket.upper))
-    found = line.delta(epsilon) if line is not None else middle
-    return found if bracket.lower <= found <= bracket.upper else middle
+    return contour(law, tilt.theta, period(law, tilt, delta))

@@ -1,11 +1,11 @@
-"""The interface between a leaf and the tight accountant: one direction of a dominating pair.
+"""The interface between a cost and the tight accountant: one direction of a dominating pair.
 
 A pair (P, Q) has the privacy loss L = ln(dP/dQ) and the curve D(eps) = E_P (1 - e^(eps - L))_+ =
-sup_S P(S) - e^eps Q(S). A leaf has one direction or two (P against Q, and Q against P); each is
-composed on its own, and the worse counts.
+sup_S P(S) - e^eps Q(S). A cost has one direction or two (P against Q, and Q against P); each is
+composed on its own, and the worse counts (docs/proofs/tight.md, sections 1 and 5).
 
 To add an analysis, write a frozen class with the two methods of `Direction` and return it from
-`directions.directions`:
+`analyses.registry.directions`:
 
 * `quadrature()` describes the law of L under P by nodes, accurately but without a certificate. It
   chooses tilt, grid and window, and gives the estimate; a poor one costs tightness, never
@@ -19,14 +19,12 @@ Everything else (connecting the dots, gathering, composing, inverting) is generi
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 
+from discreet.accounting.tight.rounding import FloatArray
 from discreet.errors import AccountingError
-
-if TYPE_CHECKING:
-    from discreet.accounting.tight.rounding import FloatArray
 
 __all__ = ["Bounds", "Cells", "Direction", "Quadrature"]
 
@@ -39,7 +37,8 @@ class Bounds:
     upper: FloatArray
 
     def __post_init__(self) -> None:
-        if not np.all(self.lower <= self.upper):  # also where something is not a number
+        # Written so that a NaN is refused too: it must never be read as "no loss" (P37).
+        if not np.all(self.lower <= self.upper):
             raise AccountingError(
                 expected="a lower bound below its upper bound",
                 got="numbers out of range",
@@ -61,8 +60,8 @@ class Quadrature:
 class Cells:
     """What is certified of the cells that edges l_0 < ... < l_m cut the loss into.
 
-    Cell 0 is (-inf, l_0], cell i is (l_(i-1), l_i], cell m+1 is (l_m, inf). With P_i, Q_i the
-    masses of cell i and g_i, g'_i its ends:
+    Cell 0 is (-inf, l_0], cell i is (l_(i-1), l_i], cell m+1 is (l_m, inf): one more cell than
+    there are edges. With P_i, Q_i the masses of cell i and g_i, g'_i its lower and upper end:
 
     Attributes:
         mass: P_i.
@@ -83,13 +82,13 @@ class Cells:
 
 
 class Direction(Protocol):
-    """One direction of a dominating pair."""
+    """One direction of a dominating pair of distributions."""
 
     def quadrature(self) -> Quadrature:
-        """The law of the loss under P, for choices and for the estimate."""
+        """Describe the law of the loss under P, for choices and for the estimate."""
 
     def cells(self, edges: FloatArray) -> Cells:
-        """Certified masses of the cells between the edges (strictly increasing, finite).
+        """Bound the masses of the cells between the edges (strictly increasing, finite).
 
         Raises:
             AccountingError: if an edge is so far out that no certificate can be given there.

@@ -1,6 +1,7 @@
 """What the certificate assumes of floating-point arithmetic, in one place.
 
-Assumption R (stated in every proof that uses it), with u = 2^-53 the unit roundoff of float64:
+Assumption R (docs/proofs/tight.md, section 4, and every proof that uses it), with u = 2^-53 the
+unit roundoff of float64:
 
 * +, -, *, /, sqrt are correctly rounded (IEEE 754);
 * exp, expm1, log, log1p have a relative error of at most 4u (measured against 60 digits: below 1u);
@@ -25,23 +26,23 @@ from numpy.typing import NDArray
 
 from discreet.errors import AccountingError
 
-__all__ = ["FAR", "WIDE", "FloatArray", "OutOfRangeError", "U", "fft_error", "normal_mass"]
+__all__ = ["WIDE", "FloatArray", "OutOfRangeError", "U", "fft_error", "normal_mass"]
 
 FloatArray: TypeAlias = NDArray[np.float64]
 
+# The unit roundoff of float64.
 U = 2.0**-53
 
+# Whether long double has more digits than float64, and rounds as IEEE 754 says.
 WIDE = bool(np.finfo(np.longdouble).nmant in {63, 112})
-"""Whether long double has more digits than float64, and rounds as IEEE 754 says."""
 
-FAR = 37.0
-"""Beyond this many standard deviations the mass is below 1e-298, and any value in [0, 1e-298] is
-near enough.
-"""
+# Beyond this many standard deviations the mass is below 1e-298, and any value in [0, 1e-298] is
+# near enough.
+_FAR = 37.0
 
 
 class OutOfRangeError(AccountingError):
-    """A privacy loss, or a lattice for it, does not fit into float64 or into memory; other leaves
+    """A privacy loss, or a lattice for it, does not fit into float64 or into memory; other costs
     may still be fine.
     """
 
@@ -50,19 +51,23 @@ def normal_mass(below: FloatArray, above: FloatArray) -> tuple[FloatArray, Float
     """Standard normal mass of the intervals (below, above], and a bound on its absolute error.
 
     The difference is taken in the tail where both terms are small, so the error is relative to the
-    tail.
+    tail. Infinite ends are allowed.
     """
-    upper_half = below > 0.0
-    a = np.where(upper_half, -above, below)
-    b = np.where(upper_half, -below, above)
-    tail_a, tail_b = scipy.special.ndtr(a), scipy.special.ndtr(b)
-    mass = np.maximum(tail_b - tail_a, 0.0)
-    error = tail_a * _relative(a) + tail_b * _relative(b) + U * mass + 1e-298
+    # Phi(above) - Phi(below) = Phi(-below) - Phi(-above): reflect intervals of the upper half.
+    reflect = below > 0.0
+    low = np.where(reflect, -above, below)
+    high = np.where(reflect, -below, above)
+
+    tail_low, tail_high = scipy.special.ndtr(low), scipy.special.ndtr(high)
+    mass = np.maximum(tail_high - tail_low, 0.0)
+    error = tail_low * _relative(low) + tail_high * _relative(high) + U * mass + 1e-298
     return mass, error
 
 
 def _relative(x: FloatArray) -> FloatArray:
-    near = np.clip(x, -FAR - 2.0, FAR + 2.0)  # infinite ends have no mass of their own
+    """The relative error of ndtr at x under assumption R."""
+    # Infinite ends have no mass of their own, so their error may be cut off.
+    near = np.clip(x, -_FAR - 2.0, _FAR + 2.0)
     return 16.0 * U * (1.0 + near * near)
 
 

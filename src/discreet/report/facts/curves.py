@@ -58,8 +58,8 @@ def spending(snapshot: Snapshot, guarantee: Guarantee) -> tuple[tuple[int, float
     starts: Starts = {}  # where an earlier search ended, which is where the next one begins
     found = [guarantee.upper] if stops else []
     for stop in reversed(stops[:-1]):
-        leaves = normalise(_first(charges, stop), guarantee.adjacency)
-        found.append(min(found[-1], tight_upper(leaves, guarantee.delta, _TOLERANCE, starts)))
+        costs = normalise(_first(charges, stop), guarantee.adjacency)
+        found.append(min(found[-1], tight_upper(costs, guarantee.delta, _TOLERANCE, starts)))
     return ((0, 0.0), *zip(stops, reversed(found), strict=True))
 
 

@@ -1,3 +1,5 @@
+"""The divergence of each mechanism against textbook forms, and that rounding never loses it."""
+
 from __future__ import annotations
 
 import math
@@ -9,39 +11,10 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 from discreet.accounting.rdp import divergences as d
-from discreet.accounting.rdp._excess import exp_excess, log_deficit
-from discreet.accounting.rdp.sampled_gaussian import log_moment
 
 orders = st.floats(1.001, 200.0)
 probabilities = st.floats(1e-7, 0.95)
 noises = st.floats(0.3, 30.0)
-
-
-def binomial_formula(order: int, q: float, s: float) -> float:
-    """Log-moment at a whole order: the textbook sum, all terms positive."""
-    return math.log1p(
-        sum(
-            math.comb(order, k)
-            * (1 - q) ** (order - k)
-            * q**k
-            * math.expm1(k * (k - 1) / (2 * s * s))
-            for k in range(2, order + 1)
-        )
-    )
-
-
-@given(order=st.integers(2, 20), q=probabilities, s=st.floats(0.8, 30.0))
-def test_whole_orders_agree_with_the_binomial_formula(order: int, q: float, s: float) -> None:
-    exact = binomial_formula(order, q, s)
-    found = log_moment(float(order), 0.0, probability=q, noise_multiplier=s)
-    assert exact * (1 - 1e-12) <= found <= exact * (1 + 1e-10)
-
-
-@given(order=orders, q=probabilities, s=noises)
-def test_removal_dominates_addition_at_every_order(order: float, q: float, s: float) -> None:
-    removal = log_moment(order, 0.0, probability=q, noise_multiplier=s)
-    addition = log_moment(0.0, order - 1.0, probability=q, noise_multiplier=s)
-    assert addition <= removal * (1 + 1e-8)
 
 
 @given(order=orders, q=probabilities, s=noises)
@@ -129,28 +102,14 @@ def test_response_against_its_three_values(order: float, categories: int, share:
     assert found <= moment / (order - 1) * (1 + 1e-9) + 1e-10 * (1 + order) / (order - 1)
 
 
-def test_pure_is_the_limit_and_the_two_valued_response() -> None:
-    assert math.isclose(d.pure(math.inf, epsilon=0.7), 0.7, rel_tol=1e-12)
+def test_the_response_between_two_values_has_its_gap_as_a_limit() -> None:
     truth = math.exp(0.7) / (1 + math.exp(0.7))
-    assert math.isclose(
-        d.pure(4.0, epsilon=0.7),
-        d.randomized_response(4.0, categories=2, truth_probability=truth),
-        rel_tol=1e-9,
-    )
-    assert d.pure(1e9, epsilon=800.0) <= 800.0 * (1 + 1e-12)
-
-
-@pytest.mark.parametrize(
-    "v", [1e-300, 1e-12, 1e-3, 0.49999, 0.50001, 5.0, -1e-12, -0.3, -0.7, -40.0]
-)
-def test_excess_and_deficit_do_not_cancel(v: float) -> None:
-    series = (
-        sum(v**k / math.factorial(k) for k in range(2, 40)) if abs(v) < 3 else math.expm1(v) - v
-    )
-    assert math.isclose(float(exp_excess(np.array([v]))[0]), series, rel_tol=1e-13)
-    if abs(v) < 0.5:
-        series = sum((-1) ** k * v**k / k for k in range(2, 120))
-        assert math.isclose(float(log_deficit(np.array([v]))[0]), series, rel_tol=1e-13)
+    at = [
+        d.randomized_response(order, categories=2, truth_probability=truth)
+        for order in (4.0, 1e9, math.inf)
+    ]
+    assert at[0] < at[1] <= at[2]
+    assert math.isclose(at[2], 0.7, rel_tol=1e-12)
 
 
 def test_a_tiny_divergence_is_not_rounded_to_nothing() -> None:

@@ -1,120 +1,130 @@
-"""From a leaf to the directions of its dominating pair."""
+"""From a cost to the directions of its dominating pair.
+
+The pairs, and why each dominates its step, are those of docs/proofs/tight.md, section 2; samplings
+with a proof of their own name it in their file. The limits are those of section 7.
+"""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from discreet.accounting.costs import (
     BallsInBinsGaussian,
     BoundedRange,
+    Cost,
     FixedSizeGaussian,
     Gaussian,
     Laplace,
-    Leaf,
     PoissonGaussian,
     Response,
     TruncatedPoissonGaussian,
 )
 from discreet.accounting.tight.analyses.balls_in_bins import balls_in_bins_directions
 from discreet.accounting.tight.analyses.fixed_size import fixed_size_directions
-from discreet.accounting.tight.analyses.poisson import PoissonAdd, PoissonRemove
-from discreet.accounting.tight.analyses.replace import PoissonReplace
+from discreet.accounting.tight.analyses.poisson import PoissonAdd, PoissonRemove, PoissonReplace
 from discreet.accounting.tight.analyses.segment import Segment
 from discreet.accounting.tight.analyses.truncated import truncated_directions
+from discreet.accounting.tight.interface import Direction
 from discreet.accounting.tight.rounding import OutOfRangeError
 from discreet.errors import AccountingError
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from discreet.accounting.tight.interface import Direction
-
 __all__ = ["directions"]
 
+# The largest loss of one step, for mechanisms whose losses lie on a segment.
 _LARGEST_LOSS = 300.0
+
+# Multipliers between which a Gaussian's losses fit into float64.
 _NOISE = (0.02, 1e100)
 
 
-def directions(leaf: Leaf) -> tuple[Direction, Direction]:
-    """The two directions (unit under P, unit under Q) of the leaf's pair; the same one twice if the
+def directions(cost: Cost) -> tuple[Direction, Direction]:
+    """The two directions (unit under P, unit under Q) of the cost's pair; the same one twice if the
     pair is symmetric.
 
     Raises:
-        AccountingError: if no tight analysis of this leaf exists.
+        AccountingError: if no tight analysis of this cost exists.
     """
-    _check_range(leaf)
-    rule = _RULES.get(type(leaf))
+    # Told apart from an unknown cost: where a loss is out of range, the Rényi bound still answers.
+    _check_range(cost)
+    rule = _RULES.get(type(cost))
     if rule is None:
         raise AccountingError(
-            expected="a leaf with a tight analysis: "
+            expected="a cost with a tight analysis: "
             + ", ".join(sorted(kind.__name__ for kind in _RULES)),
-            got=type(leaf).__name__,
+            got=type(cost).__name__,
             do="Use the 'rdp' accountant, if it has one.",
         )
-    return rule(leaf)
+    return rule(cost)
 
 
-def _check_range(leaf: Leaf) -> None:
+def _check_range(cost: Cost) -> None:
     """Losses of one step must be far inside the range of float64; beyond, only the Rényi accountant
     answers.
     """
-    if isinstance(leaf, BoundedRange | Laplace | Response):
-        loss = _largest_loss(leaf)
-        fits = loss < _LARGEST_LOSS
+    if isinstance(cost, BoundedRange | Laplace | Response):
+        fits = _largest_loss(cost) < _LARGEST_LOSS
     else:
-        fits = _NOISE[0] < leaf.noise_multiplier < _NOISE[1]
+        fits = _NOISE[0] < cost.noise_multiplier < _NOISE[1]
     if not fits:
         raise OutOfRangeError(
             expected=(
                 f"noise multipliers in {_NOISE}, or losses below {_LARGEST_LOSS:g} in one step, "
                 "for the tight accountant"
             ),
-            got=repr(leaf),
+            got=repr(cost),
             do="Use more noise, or the 'rdp' accountant.",
         )
 
 
-def _largest_loss(leaf: BoundedRange | Laplace | Response) -> float:
-    match leaf:
+def _largest_loss(cost: BoundedRange | Laplace | Response) -> float:
+    """The largest privacy loss of one step, about."""
+    match cost:
         case BoundedRange():
-            return leaf.epsilon
+            return cost.epsilon
         case Laplace():
-            return 1.0 / leaf.noise_multiplier
+            return 1.0 / cost.noise_multiplier
         case Response():
-            return leaf.gap
+            return cost.gap
 
 
-def _gaussian(leaf: Gaussian) -> tuple[Direction, Direction]:
-    one = PoissonRemove(1.0, leaf.noise_multiplier)
-    return one, one
+def _gaussian(cost: Gaussian) -> tuple[Direction, Direction]:
+    """N(1) against N(0), which the reflection x -> 1 - x turns around."""
+    pair = PoissonRemove(1.0, cost.noise_multiplier)
+    return pair, pair
 
 
-def _poisson(leaf: PoissonGaussian) -> tuple[Direction, Direction]:
-    q, s = leaf.probability, leaf.noise_multiplier
-    if leaf.replace:
-        one = PoissonReplace(q, s)
-        return one, one
+def _poisson(cost: PoissonGaussian) -> tuple[Direction, Direction]:
+    """Two directions for add-or-remove and zero-out; replace-one is its own reverse."""
+    q, s = cost.probability, cost.noise_multiplier
+    if cost.replace:
+        pair = PoissonReplace(q, s)
+        return pair, pair
     return PoissonRemove(q, s), PoissonAdd(q, s)
 
 
-def _laplace(leaf: Laplace) -> tuple[Direction, Direction]:
-    reach = math.nextafter(1.0 / leaf.noise_multiplier, math.inf)
-    one = Segment(reach, 0.5 * math.exp(-0.5 * reach), (0.5 * math.exp(-reach), 0.0, 0.5))
-    return one, one
+def _laplace(cost: Laplace) -> tuple[Direction, Direction]:
+    """Losses between -1/b and 1/b, both ends attained with positive probability."""
+    # A longer segment only spreads the loss further, so the reach is rounded up.
+    reach = math.nextafter(1.0 / cost.noise_multiplier, math.inf)
+    pair = Segment(reach, 0.5 * math.exp(-0.5 * reach), (0.5 * math.exp(-reach), 0.0, 0.5))
+    return pair, pair
 
 
-def _bounded_range(leaf: BoundedRange) -> tuple[Direction, Direction]:
-    one = Segment(leaf.epsilon, 0.5 / math.sinh(0.5 * leaf.epsilon), (0.0, 0.0, 0.0))
-    return one, one
+def _bounded_range(cost: BoundedRange) -> tuple[Direction, Direction]:
+    """The pair that dominates the whole family of choices with this range."""
+    pair = Segment(cost.epsilon, 0.5 / math.sinh(0.5 * cost.epsilon), (0.0, 0.0, 0.0))
+    return pair, pair
 
 
-def _response(leaf: Response) -> tuple[Direction, Direction]:
-    truth = leaf.truth_probability
-    other = (1.0 - truth) / (leaf.categories - 1)
-    rest = max(1.0 - truth - other, 0.0)
-    one = Segment(leaf.gap, 0.0, (other, rest, truth))
-    return one, one
+def _response(cost: Response) -> tuple[Direction, Direction]:
+    """Three losses: the true answer, the one in question, and any other answer."""
+    truth = cost.truth_probability
+    lie = (1.0 - truth) / (cost.categories - 1)
+    neither = max(1.0 - truth - lie, 0.0)
+    pair = Segment(cost.gap, 0.0, (lie, neither, truth))
+    return pair, pair
 
 
 _RULES: dict[type, Callable[[Any], tuple[Direction, Direction]]] = {

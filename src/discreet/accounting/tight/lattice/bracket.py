@@ -4,6 +4,9 @@ The order of things: choose tilt and window from quadratures; choose the spacing
 and the lower measure differ by little enough in their cumulant at the tilt (their difference in ln
 delta, known before any transform); compose both; read both curves. If the bracket is still wider
 than asked for, refine the spacing and repeat.
+
+That the ends are bounds whatever is chosen is docs/proofs/tight.md, section 5; only `_upper`,
+`_lower` and the reading-off are part of that argument, the rest of this file chooses.
 """
 
 from __future__ import annotations
@@ -31,15 +34,22 @@ from discreet.accounting.tight.rounding import WIDE, FloatArray, OutOfRangeError
 
 __all__ = ["Bracket", "Start", "Starts", "delta_bracket", "epsilon_bracket"]
 
+# A transform has so many points at most.
 _LONGEST = 3 << 19
+
+# So many spacings are tried.
 _ROUNDS = 10
-_CROWD = 20_000  # nodes above which a lattice for a smaller tilt, with fewer, is better
-_WORK = 2_200_000  # points transformed, after which a bracket is left as wide as it is
+
+# Above so many nodes, a lattice for a smaller tilt, which has fewer, is better.
+_CROWD = 20_000
+
+# After so many points transformed, a bracket is left as wide as it is.
+_WORK = 2_200_000
 
 
 @dataclass(frozen=True, slots=True)
 class Bracket:
-    """lower <= truth <= upper.
+    """Two ends between which the truth lies, certified: lower <= truth <= upper.
 
     Attributes:
         spacing: of the lattice that it was found with; a good guess for the other direction.
@@ -68,50 +78,60 @@ def epsilon_bracket(
     problem: Problem,
     delta: float,
     tolerance: float,
-    other: Bracket | None = None,
+    reverse: Bracket | None = None,
     starts: Starts | None = None,
 ) -> Bracket:
-    """Epsilon at delta.
+    """Bracket epsilon at a delta, for one direction of a composition.
 
     Args:
         problem: the directions with their counts.
         delta: in (0, 1).
         tolerance: relative width to aim at.
-        other: bracket of the other direction, if known. If this direction is certified not to be
-            worse, then that is all
-            that matters: an upper bound is returned, with a lower bound of 0.
+        reverse: bracket of the reverse direction, if known. If this direction is certified not to
+            be worse, then that is all that matters: an upper bound is returned, with a lower bound
+            of 0.
         starts: remembers where a computation for the same directions with nearly the same counts
             ended; saves time only.
     """
+    starts = {} if starts is None else starts
     law = problem.law(delta)
-    start = None if starts is None else starts.get(problem.directions)
-    if start is not None and starts is not None and 0.8 < start.steps / problem.steps <= 1.0:
+    start = starts.get(problem.directions)
+    spacing, pair, rough = 0.0, None, 0.0
+    if start is not None and 0.8 < start.steps / problem.steps <= 1.0:
         tilt = replace(tilt_for_epsilon(law, start.epsilon), log_delta=math.log(delta))
-        spacing, pair, rough = start.spacing, None, 0.0
+        spacing = start.spacing
     else:
-        tilt = tilt_for_delta(law, math.log(delta))
-        rough = max(tilt.epsilon, 0.0)
-        if tilt.epsilon <= 0.0:
-            tilt = replace(tilt_for_epsilon(law, 0.0), log_delta=math.log(delta))
-        if tilt.epsilon <= 0.0:
-            _, pair = _spaced(problem, law, tilt, 0.05, delta)
-            if chernoff(pair.upper, delta) <= 0.0:
-                return Bracket(0.0, 0.0)
-        else:
-            tilt = sharpened(law, tilt)
-        spacing, pair = 0.0, None
-    if other is not None and math.isfinite(other.spacing):
-        enough = max(other.upper, other.lower / (1.0 - tolerance))
-        upper = _upper_epsilon(problem, law, tilt, other.spacing, delta, enough)
+        tilt, rough = _first_tilt(law, delta)
+        if tilt.epsilon <= 0.0 and _is_zero(problem, law, tilt, delta):
+            return Bracket(0.0, 0.0)
+
+    if reverse is not None and math.isfinite(reverse.spacing):
+        enough = max(reverse.upper, reverse.lower / (1.0 - tolerance))
+        upper = _upper_epsilon(problem, law, tilt, reverse.spacing, delta, enough)
         if upper <= enough:
             return Bracket(0.0, upper, chernoff=rough)
+
     if not spacing:
         budget = min(0.8 * tolerance * max(tilt.epsilon, 1e-9) * tilt.theta, 0.5)
         spacing, pair = _spaced(problem, law, tilt, budget, delta)
-    found = _refine(problem, law, (tilt, spacing, pair), (delta, tolerance))
-    if starts is not None and found.lower > 0.0 and math.isfinite(found.spacing):
-        starts[problem.directions] = Start(found.upper, found.spacing, problem.steps)
-    return replace(found, chernoff=rough)
+    bracket = _refine(problem, law, (tilt, spacing, pair), (delta, tolerance))
+    if bracket.lower > 0.0 and math.isfinite(bracket.spacing):
+        starts[problem.directions] = Start(bracket.upper, bracket.spacing, problem.steps)
+    return replace(bracket, chernoff=rough)
+
+
+def _first_tilt(law: Law, delta: float) -> tuple[Tilt, float]:
+    """The tilt to begin with, and the epsilon that Chernoff's bound gives there, at least 0."""
+    tilt = tilt_for_delta(law, math.log(delta))
+    if tilt.epsilon <= 0.0:
+        return replace(tilt_for_epsilon(law, 0.0), log_delta=math.log(delta)), 0.0
+    return sharpened(law, tilt), tilt.epsilon
+
+
+def _is_zero(problem: Problem, law: Law, tilt: Tilt, delta: float) -> bool:
+    """Whether epsilon 0 is certified at this delta, by Chernoff on a coarse upper measure."""
+    _, pair = _spaced(problem, law, tilt, 0.05, delta)
+    return chernoff(pair.upper, delta) <= 0.0
 
 
 def _upper_epsilon(
@@ -133,7 +153,7 @@ def _upper_epsilon(
     part = tilted(part.measures, window.theta, outward=1)
     length = _length(window, spacing)
     upper = _upper(part, _composed(part, window, length), window, tilt.epsilon)
-    return min(bound, max(upper.epsilon(delta) + part.slack, 0.0) * (1.0 + 4.0 * U))
+    return min(bound, _epsilon_above(upper, part, delta))
 
 
 def _refine(
@@ -144,45 +164,66 @@ def _refine(
     """
     (tilt, spacing, pair), (delta, tolerance) = begin, goal
     best = Bracket(0.0, math.inf)
-    work, done, extended, crowded = 0.0, False, False, False
-    for _ in range(_ROUNDS):
-        plan = planned(law, tilt, spacing, extended=extended)
-        if plan.points(spacing) > _LONGEST:
-            spacing, pair = plan.width / (0.9 * _LONGEST), None
+    work, extended, crowded = 0.0, False, False
+    for attempt in range(_ROUNDS):
+        window = planned(law, tilt, spacing, extended=extended)
+        if window.points(spacing) > _LONGEST:
+            spacing, pair = window.width / (0.9 * _LONGEST), None
         try:
-            pair = pair or measures(
-                problem, law, plan.theta if crowded else tilt.theta, spacing, delta
-            )
+            theta = window.theta if crowded else tilt.theta
+            pair = pair or measures(problem, law, theta, spacing, delta)
         except OutOfRangeError:
-            if done:
+            if attempt:
                 break  # the bracket stays as wide as it is
             raise
-        done = True
-        pair = pair.tilted(plan.theta)
-        lower, upper, rounding = _curves(pair, plan, tilt.epsilon)
-        high = max(upper.epsilon(delta) + pair.upper.slack, 0.0) * (1.0 + 4.0 * U)
-        low = (
-            max(lower.epsilon(delta) - pair.lower.slack, 0.0) * (1.0 - 4.0 * U)
-            if lower.reaches(delta)
-            else 0.0
-        )
-        if not high - low < tolerance * high:  # also where it is infinite
-            high = min(high, chernoff(pair.upper, delta))
+
+        # Several brackets of the same number are intersected.
+        pair = pair.tilted(window.theta)
+        curves = _curves(pair, window, tilt.epsilon)
+        low, high = _epsilon_ends(pair, curves, delta, tolerance)
         best = Bracket(max(best.lower, low), min(best.upper, high), spacing)
-        width = best.upper - best.lower
-        work += plan.points(spacing)
-        if width <= tolerance * best.upper < math.inf or work > _WORK:
+        work += window.points(spacing)
+        if best.upper - best.lower <= tolerance * best.upper < math.inf or work > _WORK:
             break
-        gap, nodes = upper.delta(best.upper) - lower.delta(best.upper), pair.nodes * spacing
-        if WIDE and not plan.extended and rounding.delta(best.upper) > 0.25 * gap:
+
+        # What makes the bracket wide: rounding (then long double), or the spacing.
+        nodes = pair.nodes * spacing
+        if WIDE and not window.extended and curves.is_rounding(best.upper):
             extended = True
-        elif low > 0.0:
-            spacing *= min(0.7, max(0.1, math.sqrt(0.8 * tolerance * best.upper / width)))
         else:
-            spacing *= max(0.1, min(0.7, best.upper / max(tilt.epsilon, 1e-300)))
+            spacing *= _refinement(best, tilt, tolerance, is_blind=low <= 0.0)
         tilt, pair = replace(tilt_for_epsilon(law, best.upper), log_delta=tilt.log_delta), None
-        crowded = crowded or nodes > _CROWD * spacing
+        crowded |= nodes > _CROWD * spacing
     return best
+
+
+def _refinement(bracket: Bracket, tilt: Tilt, tolerance: float, *, is_blind: bool) -> float:
+    """The factor on the spacing, from 0.1 to 0.7: the width falls with its square; without a lower
+    end the factor follows how far the tilt was off.
+    """
+    if is_blind:
+        return max(0.1, min(0.7, bracket.upper / max(tilt.epsilon, 1e-300)))
+    width = bracket.upper - bracket.lower
+    return min(0.7, max(0.1, math.sqrt(0.8 * tolerance * bracket.upper / width)))
+
+
+def _epsilon_ends(
+    pair: Pair, curves: _Curves, delta: float, tolerance: float
+) -> tuple[float, float]:
+    """Both ends of epsilon, read off the curves and moved outward by the slack of the losses."""
+    high = _epsilon_above(curves.upper, pair.upper, delta)
+    low = 0.0
+    if curves.lower.reaches(delta):
+        low = max(curves.lower.epsilon(delta) - pair.lower.slack, 0.0) * (1.0 - 4.0 * U)
+    # Written so that an infinite end is caught too: Chernoff's bound may be finite.
+    if not high - low < tolerance * high:
+        high = min(high, chernoff(pair.upper, delta))
+    return low, high
+
+
+def _epsilon_above(upper: Curve, part: Tilted, delta: float) -> float:
+    """The upper end of epsilon, moved outward by the slack of the losses."""
+    return max(upper.epsilon(delta) + part.slack, 0.0) * (1.0 + 4.0 * U)
 
 
 def _spaced(
@@ -192,61 +233,70 @@ def _spaced(
     cumulants, and those.
     """
     theta = tilt.theta
+    # The two differ by about T theta (1 + theta) h^2 / 6 (section 3).
     spacing = math.sqrt(6.0 * budget / (theta * (1.0 + theta) * problem.steps))
-    for last in (False, False, False, True):
+    for is_last in (False, False, False, True):
         pair = measures(problem, law, theta, spacing, delta)
         used = pair.difference / budget
-        if 0.5 < used <= 1.1 or last:
+        if 0.5 < used <= 1.1 or is_last:
             break
         spacing *= min(3.0, max(0.2, 0.95 / math.sqrt(max(used, 1e-9))))
     return spacing, pair
 
 
 @dataclass(frozen=True, slots=True)
-class _Rounding:
-    """What rounding of the transforms takes from, or adds to, delta between two curves: about, for
-    choosing what to do next.
-    """
+class _Curves:
+    """The lower and the upper curve, and the rounding error of a bin of both together."""
 
+    lower: Curve
+    upper: Curve
     error: float
     part: Tilted
 
-    def delta(self, epsilon: float) -> float:
-        """With e the error of a bin: sum_k e^(K - theta s_k) (1 - e^(eps - s_k)) e over bins s_k =
-        eps + k spacing, k >= 0.
+    def is_rounding(self, epsilon: float) -> bool:
+        """Whether rounding makes up much of the distance of the curves; for choosing what to do
+        next.
+
+        With e the error of a bin, rounding makes up about sum_k e^(K - theta s_k) (1 - e^(eps -
+        s_k)) e over bins s_k = eps + k spacing, k >= 0.
         """
         theta = self.part.theta
         height = math.exp(min(self.part.log_total - theta * epsilon, 700.0))
-        return self.error * height / (theta * (1.0 + theta) * self.part.spacing)
+        rounding = self.error * height / (theta * (1.0 + theta) * self.part.spacing)
+        return rounding > 0.25 * (self.upper.delta(epsilon) - self.lower.delta(epsilon))
 
 
-def _curves(pair: Pair, window: Window, near: float) -> tuple[Curve, Curve, _Rounding]:
-    """The lower and the upper curve around epsilon = near."""
+def _curves(pair: Pair, window: Window, near: float) -> _Curves:
+    """The lower and the upper curve around epsilon = near; curves that say nothing where the
+    transform would be too long.
+    """
     length = _length(window, pair.upper.spacing)
     if length > _LONGEST or not pair.lower.weights:
-        return unknown(-1.0), unknown(math.inf), _Rounding(0.0, pair.upper)
+        return _Curves(unknown(-1.0), unknown(math.inf), 0.0, pair.upper)
     above, below = _composed(pair.upper, window, length), _composed(pair.lower, window, length)
-    rounding = _Rounding(above.error + below.error, pair.upper)
-    return (
+    return _Curves(
         _lower(pair.lower, below, window, near),
         _upper(pair.upper, above, window, near),
-        rounding,
+        above.error + below.error,
+        pair.upper,
     )
 
 
 def _length(window: Window, spacing: float) -> int:
+    """How many points the transform over the window has, a length for which it is fast."""
     return int(scipy.fft.next_fast_len(math.ceil(window.points(spacing)) + 8, real=True))
 
 
 def _composed(part: Tilted, window: Window, length: int) -> Composed:
+    """The composition on the window; its last place is at the window's upper end."""
     first = math.ceil((window.high - part.origin) / part.spacing) - length
     return compose(part, first, length, extended=window.extended)
 
 
 def _nodes(part: Tilted, composed: Composed) -> FloatArray:
-    return part.origin + part.spacing * (
-        composed.first + np.arange(len(composed.mass), dtype=np.float64)
-    )
+    """The losses at the places of the composition."""
+    place = composed.first + np.arange(len(composed.mass), dtype=np.float64)
+    return part.origin + part.spacing * place
 
 
 def _from(floor: float, node: FloatArray) -> slice:
@@ -255,6 +305,7 @@ def _from(floor: float, node: FloatArray) -> slice:
 
 
 def _upper(part: Tilted, composed: Composed, window: Window, near: float) -> Curve:
+    """The upper curve: errors added to every bin, and what lies outside of the window."""
     node = _nodes(part, composed)
     mass = np.maximum(composed.mass, 0.0) + composed.error
     # Wrapping around only adds to an upper bound; what lies above the window has to be added.
@@ -264,55 +315,60 @@ def _upper(part: Tilted, composed: Composed, window: Window, near: float) -> Cur
 
 
 def _lower(part: Tilted, composed: Composed, window: Window, near: float) -> Curve:
+    """The lower curve: errors subtracted from every bin, and what may have wrapped around."""
     node = _nodes(part, composed)
     mass = np.maximum(composed.mass - composed.error, 0.0)
     width = len(node) * part.spacing
     used = _from(window.floor, node)
     floor = float(node[used][0])
+
     # At most this much wrapped around from below and from above into losses >= floor, untilted
-    # (section 5).
-    below = (
-        part.cumulant(-window.wrap_down) + window.wrap_down * float(node[0]) - part.theta * width
-    )
+    # (section 5, "Window"). If the window begins below every loss, nothing came from below.
+    down, up = window.wrap_down, window.wrap_up
+    below = part.cumulant(-down) + down * float(node[0]) - part.theta * width
     wrapped = 0.0 if composed.first <= part.lowest else _series(below, part.theta * width)
-    above = part.cumulant(window.wrap_up) - window.wrap_up * (floor + width) + part.theta * width
-    constant = -(wrapped + _series(above, (window.wrap_up - part.theta) * width)) * (1.0 + 1e-9)
+    above = part.cumulant(up) - up * (floor + width) + part.theta * width
+    constant = -(wrapped + _series(above, (up - part.theta) * width)) * (1.0 + 1e-9)
     return curve(node[used], mass[used], part, near, outward=-1, constant=constant)
 
 
 def _series(log_first: float, decay: float) -> float:
-    """First term e^log_first of a geometric series with ratio e^-decay, summed; at most 1 matters."""
+    """Sum a geometric series with first term e^log_first and ratio e^-decay; 1 at most."""
     return min(math.exp(min(log_first, 0.0)) / -math.expm1(-max(decay, 1e-300)), 1.0)
 
 
 def delta_bracket(problem: Problem, epsilon: float, tolerance: float) -> Bracket:
-    """Delta at epsilon, to a relative tolerance."""
+    """Bracket delta at an epsilon, to a relative tolerance, for one direction of a composition."""
+    # Twice, because the law leaves out what is far below delta, which is not known at first.
     law = problem.law(1e-280)
     delta = math.exp(min(tilt_for_epsilon(law, epsilon).log_delta, -1e-9))
     law = problem.law(delta)
     tilt = tilt_for_epsilon(law, epsilon)
+
     best = Bracket(0.0, 1.0)
     pair: Pair | None
     spacing, pair = _spaced(problem, law, tilt, 0.8 * tolerance, delta)
-    work, done = 0.0, False
-    for _ in range(_ROUNDS):
+    work = 0.0
+    for attempt in range(_ROUNDS):
         window = planned(law, tilt, spacing)
         try:
             pair = pair or measures(problem, law, tilt.theta, spacing, delta)
         except OutOfRangeError:
-            if done:
+            if attempt:
                 break  # the bracket stays as wide as it is
             raise
-        done = True
+
+        # Since D decreases, a loss moved outward by the slack is an epsilon moved the other way.
         pair = pair.tilted(window.theta)
-        lower, upper, _ = _curves(pair, window, epsilon)
-        high = upper.delta(max(epsilon - pair.upper.slack, 0.0) * (1.0 - 4.0 * U)) * (1.0 + 1e-12)
-        low = lower.delta((epsilon + pair.lower.slack) * (1.0 + 4.0 * U)) * (1.0 - 1e-12)
+        curves = _curves(pair, window, epsilon)
+        at_most = max(epsilon - pair.upper.slack, 0.0) * (1.0 - 4.0 * U)
+        at_least = (epsilon + pair.lower.slack) * (1.0 + 4.0 * U)
+        high = curves.upper.delta(at_most) * (1.0 + 1e-12)
+        low = curves.lower.delta(at_least) * (1.0 - 1e-12)
         best = Bracket(max(best.lower, low), min(best.upper, high), spacing, delta)
-        width = best.upper - best.lower
         work += window.points(spacing)
-        if width <= tolerance * best.upper or work > _WORK:
+        if best.upper - best.lower <= tolerance * best.upper or work > _WORK:
             break
-        spacing *= min(0.7, max(0.1, math.sqrt(0.8 * tolerance * best.upper / width)))
+        spacing *= _refinement(best, tilt, tolerance, is_blind=False)
         tilt, pair = replace(tilt, log_delta=math.log(max(best.upper, 1e-300))), None
     return best

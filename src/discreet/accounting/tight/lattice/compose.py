@@ -4,17 +4,21 @@ Tilted by theta and normalised, the measures become probability vectors on whole
 written as an atom a at place 0 (its largest entry) and a rest r; with R the transform of r, F = a +
 R, and T the count,
 
-    composition = atom A at 0  +  inverse transform of  A (e^X - 1),     A = prod a^T,   X = sum T ln(1 + R/a),
+    composition = atom A at 0  +  inverse transform of  A (e^X - 1),
+    A = prod a^T,   X = sum T ln(1 + R/a),
 
 computed modulo the window length n. Only r and e^X - 1 are ever transformed, so that a sparse
 sample, nearly all of whose mass is one atom, leaves errors in proportion to what is not the atom.
 Where A is negligible, A e^X is transformed as it is.
 
-Error per bin, with u the unit roundoff, d the error of one FFT output (see `_rounding`), x + iy =
-X, |r| the 1-norm:
+Error per bin (docs/proofs/tight.md, section 5, "Rounding"), with u the unit roundoff, d the error
+of one FFT output (see `rounding`), x + iy = X, |r| the 1-norm:
 
-    ln F is wrong by at most  b = u |r| (16 log2 n + 80) / |F|,   X by  B = sum T b + 8u (|ln A| + |x| + |y|),
-    A e^X by  A e^x (e^B - 1) + 4u A |e^X - 1|,   the inverse transform adds  d A mean|e^X - 1|.
+    ln F   is wrong by at most  b = u |r| (16 log2 n + 80) / |F|,
+    X      by                   B = sum T b + 8u (|ln A| + |x| + |y|),
+    A e^X  by                   A e^x (e^B - 1) + 4u A |e^X - 1|,
+
+and the inverse transform adds d A mean|e^X - 1|.
 
 The second bound grows with |F|, so |F| may be replaced by anything larger there: sizes below a
 least count as that. In long double u is that of long double; the masses that go in are float64 and
@@ -25,20 +29,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import scipy
 
+from discreet.accounting.tight.lattice.upper import Measure
 from discreet.accounting.tight.rounding import WIDE, FloatArray, U, fft_error
-
-if TYPE_CHECKING:
-    from discreet.accounting.tight.lattice.upper import Measure
 
 __all__ = ["Composed", "Tilted", "compose", "tilted"]
 
-_NEGLIGIBLE = 60.0  # factors below e^-60 are not computed but bounded
-_LEAST = 1e-3  # sizes of a spectrum below this are bounded by it
+# Factors below e^-60 are not computed but bounded.
+_NEGLIGIBLE = 60.0
+
+# Sizes of a spectrum below this are bounded by it.
+_LEAST = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +51,11 @@ class Tilted:
     """Measures with counts, tilted by theta: everything about them except the convolution itself.
 
     Attributes:
-        weights: normalised tilted masses of each measure, on `places` (whole indices, 0 at the
-            largest).
+        measures: what is composed, each with its count.
+        theta: exponent of the tilt.
+        weights: normalised tilted masses of each measure, on `places`; none if a measure has no
+            mass.
+        places: whole indices of each measure's nodes, 0 at its largest weight.
         log_total: ln of what normalisation took out, K(theta) of the measures, rounded outward.
         origin: loss of the place 0 of the composition.
         slack: by how much the composed loss must be moved outward.
@@ -66,16 +74,14 @@ class Tilted:
         """Place below which the composition has no mass; -inf if there is no telling in whole
         numbers.
         """
+        counts = [count for _, count in self.measures]
         return float(
-            sum(
-                count * int(place.min())
-                for place, (_, count) in zip(self.places, self.measures, strict=True)
-            )
+            sum(count * int(place.min()) for place, count in zip(self.places, counts, strict=True))
         )
 
     @property
     def spacing(self) -> float:
-        """Loss between two places."""
+        """The loss between two neighbouring places."""
         return self.measures[0][0].spacing
 
     @property
@@ -89,6 +95,7 @@ class Tilted:
         """
         total = 0.0
         for measure, count in self.measures:
+            # An upper bound: the errors of the exponentials and of their sum are added.
             exponent = theta * measure.loss
             top = float(exponent.max())
             weight = float(np.sum((measure.mass * np.exp(exponent - top))[measure.loss <= below]))
@@ -117,6 +124,7 @@ def tilted(measures: tuple[tuple[Measure, int], ...], theta: float, *, outward: 
     weights, places = [], []
     log_total = origin = slack = 0.0
     for measure, count in measures:
+        # The largest exponential is taken out, so that none overflows.
         exponent = theta * measure.loss
         top = float(exponent.max())
         error = 4.0 * U * (np.abs(exponent) + abs(top) + 8.0)
@@ -128,13 +136,12 @@ def tilted(measures: tuple[tuple[Measure, int], ...], theta: float, *, outward: 
         middle = int(measure.index[int(np.argmax(weight))])
         weights.append(weight)
         places.append(measure.index - middle)
-        step = math.log(total) + top + outward * 8.0 * U * (1.0 + abs(top))
-        log_total += count * step
-        centre = measure.offset + measure.spacing * middle
-        origin += count * centre
-        slack += count * (
-            measure.slack + 8.0 * U * (abs(measure.offset) + abs(measure.spacing * middle))
-        )
+        log_total += count * (math.log(total) + top + outward * 8.0 * U * (1.0 + abs(top)))
+
+        # The composition's place 0 is where every step has its largest weight.
+        origin += count * (measure.offset + measure.spacing * middle)
+        rounded = 8.0 * U * (abs(measure.offset) + abs(measure.spacing * middle))
+        slack += count * (measure.slack + rounded)
     # Nodes are computed as origin + spacing * place, and an epsilon between two of them from both.
     slack += 16.0 * U * (abs(origin) + measures[0][0].spacing)
     return Tilted(measures, theta, tuple(weights), tuple(places), log_total, origin, slack)
@@ -146,41 +153,53 @@ def compose(part: Tilted, first: int, length: int, *, extended: bool = False) ->
     """
     kind: Any = np.longdouble if extended and WIDE else np.float64
     spectra = [
-        _spectrum(*one, length, kind)
-        for one in zip(part.weights, part.places, part.measures, strict=True)
+        _spectrum(weight, place, count, length, kind)
+        for weight, place, (_, count) in zip(part.weights, part.places, part.measures, strict=True)
     ]
-    log_atom: Any = sum((one.count * np.log(kind(one.atom)) for one in spectra), kind(0.0))
-    # With a negligible atom only frequencies that are not negligible are computed; `rough` is ln of
-    # A |e^X| for all of them.
-    rough = sum(one.count * one.log_size() for one in spectra)
-    kept = (
-        np.flatnonzero(rough > -_NEGLIGIBLE)
-        if log_atom < -_NEGLIGIBLE / 2.0
-        else np.arange(length // 2 + 1)
-    )
+    log_atom: Any = sum((step.count * np.log(kind(step.atom)) for step in spectra), kind(0.0))
+
+    # With a negligible atom only frequencies that are not negligible are computed.
+    computed: Any = np.arange(length // 2 + 1)
+    if log_atom < -_NEGLIGIBLE / 2.0:
+        log_size = sum(step.count * step.log_size() for step in spectra)  # ln of A |e^X|
+        computed = np.flatnonzero(log_size > -_NEGLIGIBLE)
     unit = float(np.finfo(kind).eps) / 2.0
-    x: Any = np.zeros(len(kept), dtype=kind)
-    y: Any = np.zeros(len(kept), dtype=kind)
-    most, wrong, worst = np.zeros(len(kept)), np.zeros(len(kept)), 0.0
-    for one in spectra:
-        log_size, angle = _logarithm(one.rest.real[kept] / one.atom, one.rest.imag[kept] / one.atom)
-        x += one.count * log_size
-        y += one.count * angle
-        bounded = np.maximum(log_size.astype(np.float64), math.log(_LEAST / one.atom))
-        most += one.count * bounded
-        one_wrong = one.count * unit * one.loose * (16.0 * math.log2(length) + 80.0)
-        wrong += one_wrong / one.atom * np.exp(-bounded)
-        worst += one_wrong / _LEAST + 16.0 * U * one.count
-    wrong += 8.0 * unit * (abs(float(log_atom)) + np.abs(x) + np.abs(y)).astype(np.float64)
-    mass, error = _inverse((x, y, kept), most, wrong, log_atom, length)
-    lost = length // 2 + 1 - len(kept)
-    error += 2.0 * lost * math.exp(-_NEGLIGIBLE + min(worst, _NEGLIGIBLE)) / length * (1.0 + 1e-9)
+
+    # X = x + iy, an upper bound on x, and the error B of X: the sums over the steps of the header.
+    x: Any = np.zeros(len(computed), dtype=kind)
+    y: Any = np.zeros(len(computed), dtype=kind)
+    x_bound, error_x, worst = np.zeros(len(computed)), np.zeros(len(computed)), 0.0
+    for step in spectra:
+        log, angle = _logarithm(
+            step.rest.real[computed] / step.atom, step.rest.imag[computed] / step.atom
+        )
+        x += step.count * log
+        y += step.count * angle
+        bounded = np.maximum(log.astype(np.float64), math.log(_LEAST / step.atom))
+        x_bound += step.count * bounded
+        step_error = step.count * unit * step.loose * (16.0 * math.log2(length) + 80.0)
+        error_x += step_error / step.atom * np.exp(-bounded)
+        worst += step_error / _LEAST + 16.0 * U * step.count
+    error_x += 8.0 * unit * (abs(float(log_atom)) + np.abs(x) + np.abs(y)).astype(np.float64)
+
+    mass, error = _inverse((x, y, computed), x_bound, error_x, log_atom, length)
+    # The frequencies that were not computed: each is at most e^-60 times its own error.
+    skipped = length // 2 + 1 - len(computed)
+    largest = math.exp(-_NEGLIGIBLE + min(worst, _NEGLIGIBLE))
+    error += 2.0 * skipped * largest / length * (1.0 + 1e-9)
     return Composed(first, np.roll(mass, -(first % length)), error)
 
 
 @dataclass(frozen=True, slots=True)
 class _Spectrum:
-    """An atom a, and the transform R of the rest, whose 1-norm is `loose`."""
+    """The transform of one tilted measure: an atom a, and the transform R of the rest.
+
+    Attributes:
+        atom: a.
+        loose: 1-norm of what is not the atom.
+        rest: R, at the non-negative frequencies.
+        count: how often the measure is composed.
+    """
 
     atom: float
     loose: float
@@ -196,14 +215,13 @@ class _Spectrum:
         return log
 
 
-def _spectrum(
-    weight: FloatArray, place: Any, counted: tuple[Measure, int], length: int, kind: Any
-) -> _Spectrum:
+def _spectrum(weight: FloatArray, place: Any, count: int, length: int, kind: Any) -> _Spectrum:
+    """Split off the atom at place 0 and transform what remains, modulo the length."""
     centre = place == 0
     atom = float(weight[centre][0])
-    rest = np.zeros(length, dtype=kind)
-    np.add.at(rest, np.mod(place, length), np.where(centre, 0.0, weight).astype(kind))
-    return _Spectrum(atom, float(np.sum(weight)) - atom, scipy.fft.rfft(rest), counted[1])
+    loose = np.zeros(length, dtype=kind)
+    np.add.at(loose, np.mod(place, length), np.where(centre, 0.0, weight).astype(kind))
+    return _Spectrum(atom, float(np.sum(weight)) - atom, scipy.fft.rfft(loose), count)
 
 
 def _logarithm(re: Any, im: Any) -> tuple[Any, Any]:
@@ -211,37 +229,42 @@ def _logarithm(re: Any, im: Any) -> tuple[Any, Any]:
     ratio = re * (2.0 + re) + im * im
     square = (1.0 + re) ** 2 + im * im
     near = np.abs(ratio) < 0.5
-    log_size = 0.5 * np.where(
-        near, np.log1p(np.where(near, ratio, 0.0)), np.log(np.maximum(square, 1e-300))
-    )
+    log_near = np.log1p(np.where(near, ratio, 0.0))
+    log_size = 0.5 * np.where(near, log_near, np.log(np.maximum(square, 1e-300)))
     return log_size, np.arctan2(im, 1.0 + re)
 
 
 def _inverse(
-    exponent: tuple[Any, Any, Any], most: FloatArray, wrong: FloatArray, log_atom: Any, length: int
+    exponent: tuple[Any, Any, Any],
+    x_bound: FloatArray,
+    error_x: FloatArray,
+    log_atom: Any,
+    length: int,
 ) -> tuple[FloatArray, float]:
     """Mass on places 0 ... length - 1 and the error of each, from (x, y, frequencies); see the
-    header. `most` bounds x.
+    header.
     """
-    x, y, kept = exponent
+    x, y, computed = exponent
     unit = float(np.finfo(x.dtype).eps) / 2.0
     split = log_atom >= -_NEGLIGIBLE / 2.0
     power = np.zeros(length // 2 + 1, dtype=np.result_type(x.dtype, np.complex128))
     if split:
+        # e^X - 1 without cancellation: cos y - 1 = -2 sin^2(y/2).
         half, grown = np.sin(0.5 * y), np.expm1(x)
         power.real = grown - 2.0 * (1.0 + grown) * half * half
         power.imag = (1.0 + grown) * np.sin(y)
     else:
         size = np.exp(x + log_atom)
-        power.real[kept] = size * np.cos(y)
-        power.imag[kept] = size * np.sin(y)
+        power.real[computed] = size * np.cos(y)
+        power.imag[computed] = size * np.sin(y)
     scale = np.exp(log_atom) if split else 1.0
     mass = scale * scipy.fft.irfft(power, n=length)
     mass[0] += scale if split else 0.0
+
     # Every frequency of the real transform stands for two at most.
-    top = np.exp(most + (0.0 if split else float(log_atom)))
-    size = np.abs(power[kept]).astype(np.float64)
-    off = top * np.expm1(np.minimum(wrong, 700.0))
+    top = np.exp(x_bound + (0.0 if split else float(log_atom)))
+    size = np.abs(power[computed]).astype(np.float64)
+    off = top * np.expm1(np.minimum(error_x, 700.0))
     total = float(
         np.sum(
             off * (1.0 + 4.0 * unit) + 4.0 * unit * size + fft_error(length, unit) * (size + off)

@@ -6,26 +6,27 @@ below s_i, so that
 
     D(s_(i-1)) = sum_(k >= i) (e^(s_k) - e^(s_(k-1))) B_k:
 
-two sums of positive terms, without cancellation.
+two sums of positive terms, without cancellation (docs/proofs/tight.md, section 5, "Curve" and
+"Reading off").
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from discreet.accounting.tight.lattice.compose import Tilted
 from discreet.accounting.tight.rounding import FloatArray, U
-
-if TYPE_CHECKING:
-    from discreet.accounting.tight.lattice.compose import Tilted
 
 __all__ = ["Curve", "curve", "unknown"]
 
-_REACH = 500.0  # tilts beyond e^(+-500) are cut off; what lies above is bounded separately
-_BLOCK = 300.0  # loss within which e^-loss is summed up in one go
+# Tilts beyond e^(+-500) are cut off; what lies above is bounded separately.
+_REACH = 500.0
+
+# Loss within which e^-loss is summed up in one go.
+_BLOCK = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ class Curve:
         return self.delta(float(self.node[0])) > delta
 
     def delta(self, epsilon: float) -> float:
-        """D at one epsilon, within the lattice."""
+        """The value D at one epsilon, within the lattice."""
         i = min(int(np.searchsorted(self.node, epsilon)), len(self.node) - 1)
         gap = -math.expm1(min(epsilon - float(self.node[i]), 0.0))
         inside = float(self.value[i]) + gap * float(self.slope[i])
@@ -66,10 +67,10 @@ class Curve:
 
         Infinity if the constant alone exceeds delta.
         """
-        left = delta - self.constant
-        if left <= 0.0:
+        sought = delta - self.constant
+        if sought <= 0.0:
             return math.inf
-        goal = math.exp(min(math.log(left) - self.log_scale, 700.0))
+        goal = math.exp(min(math.log(sought) - self.log_scale, 700.0))
         above = np.flatnonzero(self.value > goal)
         if len(above) == 0:
             return float(self.node[0])
@@ -79,9 +80,8 @@ class Curve:
             return float(self.node[i])
         # Linear in e^eps below node i: value_i + (1 - e^(eps - s_i)) slope_i = goal.
         share = min((goal - float(self.value[i])) / slope, 1.0)
-        return max(
-            float(self.node[i]) + math.log1p(-min(share, 1.0 - 1e-15)), float(self.node[i - 1])
-        )
+        crossing = float(self.node[i]) + math.log1p(-min(share, 1.0 - 1e-15))
+        return max(crossing, float(self.node[i - 1]))
 
 
 def curve(
@@ -93,7 +93,7 @@ def curve(
     outward: int,
     constant: float = 0.0,
 ) -> Curve:
-    """Sum up tilted masses on equally spaced nodes.
+    """Sum up tilted masses on equally spaced nodes to a privacy curve.
 
     Args:
         node: losses, ascending.
@@ -107,17 +107,17 @@ def curve(
     reach = theta * np.abs(node - near) <= _REACH
     if np.count_nonzero(reach) < 2:
         return unknown(math.inf if outward > 0 else -1.0)
-    cut = bool(node[-1] > node[reach][-1])
+    is_cut = bool(node[-1] > node[reach][-1])
     node, mass = node[reach], mass[reach]
+
+    # Untilted relative to `near`, so that the exponentials stay in range there.
     slope = _decayed(mass * np.exp(-theta * (node - near)), part.spacing)
     steps = slope * -math.expm1(-part.spacing)
     value = np.concatenate([np.cumsum(steps[:0:-1])[::-1], [0.0]])
-    relative = (
-        8.0
-        * U
-        * (len(node) + 2.0 * _REACH + 2.0 * _BLOCK + abs(part.log_total) + theta * abs(near))
-    )
-    if cut and outward > 0:
+    sizes = len(node) + 2.0 * _REACH + 2.0 * _BLOCK + abs(part.log_total) + theta * abs(near)
+    relative = 8.0 * U * sizes
+    if is_cut and outward > 0:
+        # Chernoff at the tilt itself, for what lies above the last node that is summed.
         constant += math.exp(min(part.log_total - theta * float(node[-1]) + 1.0, 0.0))
     return Curve(node, slope, value, part.log_total - theta * near + outward * relative, constant)
 
@@ -133,6 +133,7 @@ def _decayed(weight: FloatArray, spacing: float) -> FloatArray:
     for begin in range((len(weight) - 1) // length * length, -1, -length):
         block = weight[begin : begin + length]
         size = len(block)
+        # Inside the block: weights decayed from its beginning, summed from its end, put back.
         inner = np.cumsum((block * decay[:size])[::-1])[::-1] / decay[:size]
         total[begin : begin + size] = inner + after * decay[size:0:-1]
         after = float(total[begin])

@@ -6,7 +6,7 @@ negative, the likelihood ratio of what was put together is at least e^g, and rou
 is a lower bound. A node's own A has negative worth there (-under), its own B positive (over). A
 part of A_j may go down to node j-1 or j-2, where it has positive worth; a part of B_j may go up to
 node j+1 or j+2, where it has negative worth. Parts are random and independent of the data, so this
-is post-processing.
+is post-processing (docs/proofs/tight.md, section 3, "Gather").
 
 How much goes where decides tightness only. Solved here so that every node is balanced, to all
 orders in the spacing: from both ends inward by moves between neighbours; these conserve the
@@ -17,16 +17,13 @@ is removed by one move across two nodes.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from discreet.accounting.tight.interface import Direction
+from discreet.accounting.tight.lattice.nodes import Lattice
 from discreet.accounting.tight.lattice.upper import Measure
 from discreet.accounting.tight.rounding import FloatArray, U
-
-if TYPE_CHECKING:
-    from discreet.accounting.tight.interface import Direction
-    from discreet.accounting.tight.lattice.nodes import Lattice
 
 __all__ = ["gather"]
 
@@ -36,15 +33,19 @@ _OUT = 1.0 + 16.0 * U
 
 @dataclass(frozen=True, slots=True)
 class _Worth:
-    """Certified worth of each cell: `under`, `up`, `up2` from above (they count negative), `over`,
-    `down`, `down2` from below.
+    """Certified masses of the cells A_j and B_j, and their worth at the nodes around; entry j of
+    each array belongs to node j.
 
-    `down[j]` is that of A_j at node j-1, `down2[j]` at node j-2; `up[j]` that of B_j at node j+1,
-    `up2[j]` at node j+2.
+    Attributes:
+        mass_a, mass_b: of A_j and B_j, from below.
+        under: what A_j lacks at node j, from above (it counts negative).
+        over: what B_j has at node j, from below.
+        down, down2: what A_j has at node j-1 and at node j-2, from below.
+        up, up2: what B_j lacks at node j+1 and at node j+2, from above (it counts negative).
     """
 
-    left: FloatArray
-    right: FloatArray
+    mass_a: FloatArray
+    mass_b: FloatArray
     under: FloatArray
     over: FloatArray
     down: FloatArray
@@ -70,32 +71,39 @@ class _Parts:
 def gather(direction: Direction, grid: Lattice) -> Measure:
     """A measure on the nodes whose privacy curve is below the true one; see the header."""
     worth, slack = _worth(direction, grid)
-    parts = _parts(worth)
+    centre = _centre(worth)
+    parts = _parts(worth, centre)
+
+    # The terms of P - e^g Q at every node: the positive ones from below, the others from above.
     positive = parts.b0 * worth.over
     positive[:-1] += (parts.a1 * worth.down)[1:]
     positive[:-2] += (parts.a2 * worth.down2)[2:]
-    near = parts.a0 * worth.left
-    near[1:] += (parts.b1 * worth.right)[:-1]
-    far = np.zeros_like(near)
-    far[2:] = (parts.b2 * worth.right)[:-2]
     negative = _negative(worth, parts)
-    # Whatever is not balanced after all goes, by rounding down, to a node below every loss in it.
-    kept = np.minimum(
+
+    # The mass behind the negative terms: of the cells next to the node, and of one further down.
+    near = parts.a0 * worth.mass_a
+    near[1:] += (parts.b1 * worth.mass_b)[:-1]
+    far = np.zeros_like(near)
+    far[2:] = (parts.b2 * worth.mass_b)[:-2]
+
+    # Of it, only as much stays as the positive terms can carry. The rest goes, by rounding down, to
+    # a node below every loss in it: so the result is a lower bound whatever the parts are.
+    carried = np.minimum(
         1.0,
         np.divide(positive, negative, where=negative > 0.0, out=np.full_like(negative, 2.0)) * _IN,
     )
-    mass = kept * (near + far) + parts.b0 * worth.right
-    mass[:-1] += (parts.a1 * worth.left)[1:] + ((1.0 - kept) * near)[1:]
-    mass[:-2] += (parts.a2 * worth.left)[2:] + ((1.0 - kept) * far)[2:]
+    mass = carried * (near + far) + parts.b0 * worth.mass_b
+    mass[:-1] += (parts.a1 * worth.mass_a)[1:] + ((1.0 - carried) * near)[1:]
+    mass[:-2] += (parts.a2 * worth.mass_a)[2:] + ((1.0 - carried) * far)[2:]
+
     slack += 16.0 * U * (float(np.max(np.abs(grid.loss))) + abs(grid.offset))
-    centre = _centre(worth)
-    lean = float((positive - negative)[centre]) / max(
-        float(worth.left[centre] + worth.right[centre]), 1e-300
-    )
+    centre_mass = max(float(worth.mass_a[centre] + worth.mass_b[centre]), 1e-300)
+    lean = float((positive - negative)[centre]) / centre_mass
     return Measure(grid.offset, grid.spacing, grid.index, mass * _IN, 0.0, slack, lean)
 
 
 def _negative(worth: _Worth, parts: _Parts) -> FloatArray:
+    """The negative terms of P - e^g Q at every node, as a positive number, from above."""
     negative = parts.a0 * worth.under
     negative[1:] += (parts.b1 * worth.up)[:-1]
     negative[2:] += (parts.b2 * worth.up2)[:-2]
@@ -103,49 +111,58 @@ def _negative(worth: _Worth, parts: _Parts) -> FloatArray:
 
 
 def _worth(direction: Direction, grid: Lattice) -> tuple[_Worth, float]:
-    """With w the distance to the other node: down = P (1 - e^-w) - e^-w under, up = P (e^w - 1) -
+    """The worth of every cell, and by how much losses must be moved down for inexact edges.
+
+    With w the distance to the other node: down = P (1 - e^-w) - e^-w under, up = P (e^w - 1) -
     e^w over.
     """
+    # Nodes and cuts alternate, so cells 0, 2, ... are the A_j and cells 1, 3, ... the B_j.
     edges = np.empty(2 * len(grid.index) - 1)
     edges[0::2], edges[1::2] = grid.loss, grid.cut_loss
     cells = direction.cells(edges)
-    left, right = cells.mass.lower[0::2].copy(), cells.mass.lower[1::2]
-    most = cells.mass.upper[1::2]
+    mass_a, mass_b = cells.mass.lower[0::2].copy(), cells.mass.lower[1::2]
+    greatest_b = cells.mass.upper[1::2]
     under, over = cells.under.upper[0::2].copy(), cells.over.lower[1::2]
-    left[0] = under[0] = (
-        0.0  # what lies below the first node is dropped: it may be all of the mass that the tilt leaves behind
-    )
+
+    # What lies below the first node is dropped: it may be all of the mass that the tilt leaves
+    # behind.
+    mass_a[0] = under[0] = 0.0
+
     index = grid.index.astype(np.float64)
-    one = grid.spacing * np.diff(index)
-    two = grid.spacing * (index[2:] - index[:-2])
+    width = grid.spacing * np.diff(index)
+    width2 = grid.spacing * (index[2:] - index[:-2])
 
     def down(w: FloatArray, k: int) -> FloatArray:
-        value = left[k:] * -np.expm1(-w) * _IN - np.exp(-w) * under[k:] * _OUT
+        value = mass_a[k:] * -np.expm1(-w) * _IN - np.exp(-w) * under[k:] * _OUT
         return np.concatenate([np.zeros(k), np.maximum(value, 0.0)])
 
     def up(w: FloatArray, k: int) -> FloatArray:
-        value = most[:-k] * np.expm1(w) * _OUT - np.exp(w) * over[:-k] * _IN
+        value = greatest_b[:-k] * np.expm1(w) * _OUT - np.exp(w) * over[:-k] * _IN
         return np.concatenate([np.maximum(value, 0.0), np.zeros(k)])
 
-    return _Worth(
-        left, right, under, over, down(one, 1), down(two, 2), up(one, 1), up(two, 2)
-    ), 1.1 * cells.slack
+    worth = _Worth(
+        mass_a, mass_b, under, over, down(width, 1), down(width2, 2), up(width, 1), up(width2, 2)
+    )
+    return worth, 1.1 * cells.slack
 
 
-def _parts(worth: _Worth) -> _Parts:
-    centre = _centre(worth)
+def _parts(worth: _Worth, centre: int) -> _Parts:
+    """Parts that balance every node, as far as moves between neighbours and one across the centre
+    can.
+    """
+    # A share above 0 moves A_j down, one below 0 moves B_(j-1) up; what is not moved stays.
     share = _balance(worth, centre)
-    lower, raised = np.maximum(share, 0.0), np.maximum(-share, 0.0)
+    lowered, raised = np.maximum(share, 0.0), np.maximum(-share, 0.0)
     count = len(worth.under)
     parts = _Parts(
-        1.0 - lower[:-1],
-        lower[:-1].copy(),
+        1.0 - lowered[:-1],
+        lowered[:-1].copy(),
         np.zeros(count),
         1.0 - raised[1:],
         raised[1:].copy(),
         np.zeros(count),
     )
-    _finish(worth, parts, centre)
+    _balance_centre(worth, parts, centre)
     return parts
 
 
@@ -153,11 +170,11 @@ def _centre(worth: _Worth) -> int:
     """The node to balance last: one that holds most of the mass alone, or else one with much mass
     on both sides.
     """
-    both = worth.left + worth.right
-    fattest = int(np.argmax(both[1:-1])) + 1
-    if both[fattest] > 0.5 * float(both.sum()):
-        return fattest
-    return 1 + int(np.argmax(np.minimum(np.minimum(both[:-2], both[1:-1]), both[2:])))
+    mass = worth.mass_a + worth.mass_b
+    fullest = int(np.argmax(mass[1:-1])) + 1
+    if mass[fullest] > 0.5 * float(mass.sum()):
+        return fullest
+    return 1 + int(np.argmax(np.minimum(np.minimum(mass[:-2], mass[1:-1]), mass[2:])))
 
 
 def _balance(worth: _Worth, centre: int) -> FloatArray:
@@ -169,30 +186,32 @@ def _balance(worth: _Worth, centre: int) -> FloatArray:
     """
     count = len(worth.under)
     share = [0.0] * (count + 1)
-    lacks, has, gain, cost = (
-        worth.under.tolist(),
-        worth.over.tolist(),
-        worth.down.tolist(),
-        worth.up.tolist(),
-    )
+    # Lists, because a loop over single entries of an array is far slower.
+    under, over = worth.under.tolist(), worth.over.tolist()
+    down, up = worth.down.tolist(), worth.up.tolist()
+
+    # From the top: the cut above node j is decided, the one below it makes up the balance.
     for j in range(count - 1, centre, -1):
         above = share[j + 1]
-        balance = has[j] - lacks[j] + above * (gain[j + 1] if above > 0.0 else has[j])
-        if balance < 0.0:
-            share[j] = -balance / lacks[j] if -balance < lacks[j] else 1.0
-        elif cost[j - 1] > 0.0:
-            share[j] = -balance / cost[j - 1] if balance < cost[j - 1] else -1.0
+        balance = over[j] - under[j] + above * (down[j + 1] if above > 0.0 else over[j])
+        share[j] = _part(-balance, under[j]) if balance < 0.0 else -_part(balance, up[j - 1])
+
+    # From the bottom: the cut below node j is decided, the one above it makes up the balance.
     for j in range(centre):
         below = share[j]
-        balance = has[j] - lacks[j] + below * (cost[j - 1] if below < 0.0 else lacks[j])
-        if balance < 0.0 and gain[j + 1] > 0.0:
-            share[j + 1] = -balance / gain[j + 1] if -balance < gain[j + 1] else 1.0
-        elif balance > 0.0 and has[j] > 0.0:
-            share[j + 1] = -balance / has[j] if balance < has[j] else -1.0
+        balance = over[j] - under[j] + below * (up[j - 1] if below < 0.0 else under[j])
+        share[j + 1] = _part(-balance, down[j + 1]) if balance < 0.0 else -_part(balance, over[j])
     return np.array(share)
 
 
-def _finish(worth: _Worth, parts: _Parts, c: int) -> None:
+def _part(amount: float, available: float) -> float:
+    """Which part of what is available makes up the amount: all at most, none if there is none."""
+    if available <= 0.0:
+        return 0.0
+    return amount / available if amount < available else 1.0
+
+
+def _balance_centre(worth: _Worth, parts: _Parts, c: int) -> None:
     """Balance the centre c too, by one move across it and two between neighbours; nothing if the
     parts do not suffice.
 
@@ -201,59 +220,65 @@ def _finish(worth: _Worth, parts: _Parts, c: int) -> None:
     Lack at c: B_(c-1) goes up to c+1 (worth at both falls), then A_c down to c-1 and A_(c+1) down
         to c (both rise).
     """
-    rest = float(
+    excess = float(
         parts.b0[c] * worth.over[c]
         + parts.a1[c + 1] * worth.down[c + 1]
         - _negative(worth, parts)[c]
     )
-    if rest > 0.0:
-        across = _solve(
-            rest,
+    if excess > 0.0:
+        moves = _solve(
+            excess,
             (worth.down2[c + 1], worth.over[c - 1], worth.up[c - 1]),
             (worth.under[c + 1], worth.up[c], worth.over[c]),
         )
-        if across is None:
-            return
-        move, first, second = across
-        if move <= parts.a0[c + 1] and first <= parts.b0[c - 1] and second <= parts.b0[c]:
-            parts.a0[c + 1] -= move
-            parts.a2[c + 1] += move
-            parts.b0[c - 1] -= first
-            parts.b1[c - 1] += first
-            parts.b0[c] -= second
-            parts.b1[c] += second
-    elif rest < 0.0:
-        across = _solve(
-            -rest,
+        _move(
+            moves,
+            (parts.a0, parts.a2, c + 1),
+            (parts.b0, parts.b1, c - 1),
+            (parts.b0, parts.b1, c),
+        )
+    elif excess < 0.0:
+        moves = _solve(
+            -excess,
             (worth.over[c - 1], worth.down[c], worth.under[c]),
             (worth.up2[c - 1], worth.under[c + 1], worth.down[c + 1]),
         )
-        if across is None:
-            return
-        move, first, second = across
-        if move <= parts.b0[c - 1] and first <= parts.a0[c] and second <= parts.a0[c + 1]:
-            parts.b0[c - 1] -= move
-            parts.b2[c - 1] += move
-            parts.a0[c] -= first
-            parts.a1[c] += first
-            parts.a0[c + 1] -= second
-            parts.a1[c + 1] += second
+        _move(
+            moves,
+            (parts.b0, parts.b2, c - 1),
+            (parts.a0, parts.a1, c),
+            (parts.a0, parts.a1, c + 1),
+        )
+
+
+def _move(
+    amounts: tuple[float, float, float] | None, *moves: tuple[FloatArray, FloatArray, int]
+) -> None:
+    """Take each amount from the first array and add it to the second, at the place; all or none."""
+    if amounts is None:
+        return
+    pairs = list(zip(amounts, moves, strict=True))
+    if all(amount <= source[place] for amount, (source, _, place) in pairs):
+        for amount, (source, target, place) in pairs:
+            source[place] -= amount
+            target[place] += amount
 
 
 def _solve(
-    rest: float, low: tuple[float, float, float], high: tuple[float, float, float]
+    excess: float, low: tuple[float, float, float], high: tuple[float, float, float]
 ) -> tuple[float, float, float] | None:
-    """Parts (move, first, second) so that the worths of c-1, c, c+1 change by 0, rest, 0 in the
+    """Parts (across, first, second) that change the worths of c-1, c, c+1 by 0, excess, 0 in the
     wanted sense.
 
-    low = (effect of the move on c-1, effect of `first` on c-1, effect of `first` on c); high =
-    (effect of the move on c+1, effect of `second` on c+1, effect of `second` on c), all as positive
-    numbers.
+    Args:
+        excess: what is to be removed at c, above 0.
+        low: effects of `across` on c-1, of `first` on c-1 and of `first` on c, as positive numbers.
+        high: effects of `across` on c+1, of `second` on c+1 and of `second` on c, likewise.
     """
     if min(low[1], high[1]) <= 0.0:
         return None
     per_move = low[0] / low[1] * low[2] + high[0] / high[1] * high[2]
     if per_move <= 0.0:
         return None
-    move = rest / per_move
-    return move, move * low[0] / low[1], move * high[0] / high[1]
+    across = excess / per_move
+    return across, across * low[0] / low[1], across * high[0] / high[1]

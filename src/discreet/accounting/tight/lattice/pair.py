@@ -1,4 +1,8 @@
-"""The upper and the lower measure of one direction of a composition, on one lattice."""
+"""The upper and the lower measure of one direction of a composition, on one lattice.
+
+That each is a bound wherever the lattice is placed is docs/proofs/tight.md, section 3; here it is
+placed so that the two are close to each other.
+"""
 
 from __future__ import annotations
 
@@ -16,23 +20,29 @@ from discreet.accounting.tight.lattice.upper import Measure, spread
 
 __all__ = ["SMALL", "Pair", "Problem", "chernoff", "measures", "upper_measure"]
 
-SMALL = 1e-7  # part of delta that may be lost to each of: infinity, tails, wrapping around
+# The part of delta that may be lost to each of: infinity, tails, wrapping around.
+SMALL = 1e-7
+# So many offsets of the lattice are tried.
+_PLACES = 6
+
+# The exponents of Chernoff's bound, as multiples of the tilt.
+_EXPONENTS = np.array([0.7, 0.85, 1.0, 1.2, 1.5])
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One direction of a composition: directions with counts."""
+    """One direction of a composition: the directions of its steps, with counts."""
 
     parts: tuple[tuple[Direction, int], ...]
 
     @property
     def directions(self) -> tuple[Direction, ...]:
-        """Without their counts."""
+        """The directions without their counts."""
         return tuple(direction for direction, _ in self.parts)
 
     @property
     def steps(self) -> int:
-        """Number of steps."""
+        """How many steps are composed."""
         return sum(count for _, count in self.parts)
 
     def law(self, delta: float) -> Law:
@@ -50,16 +60,16 @@ class Pair:
 
     @property
     def difference(self) -> float:
-        """Width in ln delta that the discretisation causes."""
+        """The width in ln delta that the discretisation causes."""
         return self.upper.log_total - self.lower.log_total
 
     @property
     def nodes(self) -> int:
-        """Most nodes of a measure."""
+        """How many nodes the longest measure has."""
         return max(len(measure.mass) for measure, _ in self.upper.measures)
 
     def tilted(self, theta: float) -> Pair:
-        """The same measures with another tilt."""
+        """Tilt the same measures by another exponent."""
         if theta == self.upper.theta:
             return self
         return Pair(
@@ -70,8 +80,8 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """Where the nodes for one direction go; `coarse` steps of the common lattice are one of its
-    own, if it has few steps.
+    """Where the nodes for one direction go; `coarse` spacings of the common lattice are one of its
+    own lattice, if it has few steps.
     """
 
     direction: Direction
@@ -83,18 +93,18 @@ class _Plan:
 
     @property
     def step(self) -> float:
-        """Spacing of its own lattice."""
+        """The spacing of the direction's own lattice."""
         return self.spacing * self.coarse
 
     def common(self, measure: Measure) -> Measure:
-        """The same measure on the common lattice."""
+        """Put a measure from the own lattice on the common one."""
         if self.coarse == 1:
             return measure
         return replace(measure, spacing=self.spacing, index=measure.index * self.coarse)
 
 
 def measures(problem: Problem, law: Law, theta: float, spacing: float, delta: float) -> Pair:
-    """Both measures; the lattice is placed where it suits the lower one."""
+    """Make both measures; the lattice is placed where it suits the lower one."""
     uppers: list[tuple[Measure, int]] = []
     lowers: list[tuple[Measure, int]] = []
     for plan in _plans(problem, law, theta, spacing, delta):
@@ -105,7 +115,7 @@ def measures(problem: Problem, law: Law, theta: float, spacing: float, delta: fl
 
 
 def upper_measure(problem: Problem, law: Law, theta: float, spacing: float, delta: float) -> Tilted:
-    """The upper measure alone, at a third of the cost."""
+    """Make the upper measure alone, in a third of the time."""
     plans = _plans(problem, law, theta, spacing, delta)
     grids = [lattice(plan.area, plan.step, plan.area.centre, plan.longest) for plan in plans]
     uppers = [
@@ -116,11 +126,14 @@ def upper_measure(problem: Problem, law: Law, theta: float, spacing: float, delt
 
 
 def _plans(problem: Problem, law: Law, theta: float, spacing: float, delta: float) -> list[_Plan]:
-    most = max(count for _, count in problem.parts)
+    """Decide where the nodes of each direction go; rare steps get a coarser lattice."""
+    most_steps = max(count for _, count in problem.parts)
     longest = max(1, int(0.5 / ((1.0 + theta) * spacing)))
     plans = []
     for (direction, count), (nodes, _) in zip(problem.parts, law.parts, strict=True):
-        coarse = min(max(1, math.isqrt(most // count)), longest)
+        # The error of a direction is its count times its spacing squared: a direction with a
+        # hundredth of the steps may have ten times the spacing.
+        coarse = min(max(1, math.isqrt(most_steps // count)), longest)
         beyond = SMALL * delta / (count * len(problem.parts))
         area = scope(nodes, theta, spacing * coarse, beyond, 1e-10 / count)
         plans.append(_Plan(direction, count, area, spacing, coarse, max(1, longest // coarse)))
@@ -131,25 +144,28 @@ def _placed(plan: _Plan, near: float) -> tuple[Lattice, Measure]:
     """A lattice placed so that its fullest node is balanced: worth left over between 0 and `near`,
     by regula falsi.
     """
-    direction, area, step, longest = plan.direction, plan.area, plan.step, plan.longest
+    area, step = plan.area, plan.step
     offset = area.centre
-    grid = lattice(area, step, offset, longest)
-    lower = gather(direction, grid)
+    grid = lattice(area, step, offset, plan.longest)
+    lower = gather(plan.direction, grid)
+    # The last offset with too little worth, and the best with too much.
     lack: tuple[float, float] | None = None
     excess: tuple[float, float, Lattice, Measure] | None = None
-    for _ in range(6):
+    for _ in range(_PLACES):
         if -1e-9 * step <= lower.lean <= near:
             return grid, lower
         if lower.lean < 0.0:
             lack = (offset, lower.lean)
         elif excess is None or lower.lean < excess[1]:
             excess = (offset, lower.lean, grid, lower)
+        # Until there is one of each, follow the lean itself; then between the two.
         if lack is None or excess is None:
             offset += 1.02 * lower.lean if lower.lean < 0.0 else lower.lean
         else:
             offset = excess[0] + (lack[0] - excess[0]) * 0.98 * excess[1] / (excess[1] - lack[1])
-        grid = lattice(area, step, offset, longest)
-        lower = gather(direction, grid)
+        grid = lattice(area, step, offset, plan.longest)
+        lower = gather(plan.direction, grid)
+    # Too much worth is wasted at the node; too little pushes mass a node down, which is worse.
     if excess is not None and not 0.0 <= lower.lean <= excess[1]:
         return excess[2], excess[3]
     return grid, lower
@@ -159,10 +175,11 @@ def chernoff(part: Tilted, delta: float) -> float:
     """A certified upper bound on epsilon from the upper measure alone: Chernoff at several
     exponents, no transform.
     """
-    left = delta - part.infinite
-    if left <= 0.0:
+    finite_delta = delta - part.infinite  # what is left of delta for finite losses
+    if finite_delta <= 0.0:
         return math.inf
-    theta = part.theta * np.array([0.7, 0.85, 1.0, 1.2, 1.5])
-    cumulant = np.array([part.cumulant(one) for one in theta.tolist()])
-    best = float(np.min((cumulant + log_peak(theta) - math.log(left)) / theta))
+    theta = part.theta * _EXPONENTS
+    cumulant = np.array([part.cumulant(exponent) for exponent in theta.tolist()])
+    # delta <= e^(K - theta eps) c(theta) for every theta, solved for epsilon (header of `tilt.py`).
+    best = float(np.min((cumulant + log_peak(theta) - math.log(finite_delta)) / theta))
     return max(best * (1.0 + 1e-12) + part.slack, 0.0)

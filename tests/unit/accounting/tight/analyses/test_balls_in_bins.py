@@ -82,11 +82,11 @@ def test_one_batch_is_the_gaussian_and_more_batches_cost_less() -> None:
 
 
 def test_epochs_compose() -> None:
-    leaf = BallsInBinsGaussian(200, 1.0)
+    cost = BallsInBinsGaussian(200, 1.0)
     found = [
         max(
             epsilon_bracket(Problem(((one, epochs),)), 1e-6, 1e-2).upper
-            for one in balls_in_bins_directions(leaf)
+            for one in balls_in_bins_directions(cost)
         )
         for epochs in (1, 10)
     ]

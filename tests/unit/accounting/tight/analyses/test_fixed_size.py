@@ -9,12 +9,10 @@ import pytest
 
 from discreet.accounting import rdp
 from discreet.accounting.costs import FixedSizeGaussian
-from discreet.accounting.tight.analyses.exchange import Exchange
-from discreet.accounting.tight.analyses.fixed_size import fixed_size_attained, fixed_size_directions
+from discreet.accounting.tight.analyses.fixed_size import Exchange, fixed_size_directions
 from discreet.accounting.tight.analyses.poisson import PoissonAdd, PoissonRemove
 from discreet.accounting.tight.lattice.bracket import epsilon_bracket
 from discreet.accounting.tight.lattice.pair import Problem
-from discreet.units import Adjacency
 from support.brute_force import curve, divergence
 
 if TYPE_CHECKING:
@@ -69,16 +67,16 @@ def _sums(records: tuple[float, ...], size: int) -> list[tuple[float, float]]:
 
 @pytest.mark.parametrize("steps", [200, 20_000])
 def test_the_bound_lies_between_explicit_data_sets_and_the_renyi_bound(steps: int) -> None:
-    leaf = FixedSizeGaussian(5000, 1_000_000, 1.0)
-    upper = epsilon_bracket(Problem(((fixed_size_directions(leaf)[0], steps),)), 1e-6, 1e-2).upper
+    cost = FixedSizeGaussian(5000, 1_000_000, 1.0)
+    upper = epsilon_bracket(Problem(((fixed_size_directions(cost)[0], steps),)), 1e-6, 1e-2).upper
     attained = [
-        epsilon_bracket(Problem(((one, steps),)), 1e-6, 1e-2).lower
-        for one in fixed_size_attained(leaf, Adjacency.REPLACE_ONE)
+        epsilon_bracket(Problem(((direction, steps),)), 1e-6, 1e-2).lower
+        for direction in (PoissonRemove(0.005, 0.5), PoissonAdd(0.005, 0.5))
     ]
     stored_lower, ours = {200: (6.4933494, 6.6253), 20_000: (33.6213454, 42.4572)}[steps]
     assert max(attained) >= stored_lower * 0.99
     assert stored_lower <= max(attained) * 1.02 <= upper * 1.02
-    assert upper <= rdp.epsilon([(leaf, steps)], delta=1e-6).value
+    assert upper <= rdp.epsilon([(cost, steps)], delta=1e-6).value
     assert math.isclose(upper, ours, rel_tol=1e-2)
 
 
@@ -114,7 +112,3 @@ def test_the_curve_above_zero_alone_does_not_survive_composition() -> None:
 
 def _stick(p: FloatArray, q: FloatArray, epsilon: float) -> float:
     return float(np.maximum(p - math.exp(epsilon) * q, 0.0).sum())
-
-
-def test_no_attained_pair_is_offered_where_none_is_known() -> None:
-    assert fixed_size_attained(FixedSizeGaussian(5, 100, 1.0), Adjacency.ZERO_OUT) == ()

@@ -8,7 +8,7 @@ import pytest
 
 from discreet.accounting import rdp
 from discreet.accounting.costs import FixedSizeGaussian, PoissonGaussian, TruncatedPoissonGaussian
-from discreet.accounting.normalise import leaves_of_step
+from discreet.accounting.normalise import costs_of_step
 from discreet.accounting.tight.analyses.fixed_size import fixed_size_directions
 from discreet.accounting.tight.analyses.truncated import cut, truncated_directions
 from discreet.accounting.tight.lattice.bracket import epsilon_bracket
@@ -45,9 +45,9 @@ def test_no_pair_of_small_data_sets_is_above_the_curve(
     limit: int, probability: float, adjacency: Adjacency
 ) -> None:
     step = Step(TruncatedPoisson(probability, limit, 3), [GaussianSum("g", 1.0, NOISE)])
-    (leaf,) = leaves_of_step(step, adjacency)
-    assert isinstance(leaf, TruncatedPoissonGaussian)
-    forward, backward = truncated_directions(leaf)
+    (cost,) = costs_of_step(step, adjacency)
+    assert isinstance(cost, TruncatedPoissonGaussian)
+    forward, backward = truncated_directions(cost)
     for others, one in itertools.product([(-1.0, -1.0), (-1.0, 1.0), (0.0, 1.0)], (-1.0, 1.0)):
         for with_it, without in _neighbours(others, one, adjacency):
             p, q = _law(with_it, probability, limit), _law(without, probability, limit)
@@ -86,9 +86,9 @@ def test_the_uncut_poisson_pair_would_be_too_small() -> None:
 
 
 def test_everything_drawn_and_cut_is_a_fixed_size() -> None:
-    cut_leaf = TruncatedPoissonGaussian(1.0, 20, 100, 1.0, replace=True)
+    cut_cost = TruncatedPoissonGaussian(1.0, 20, 100, 1.0, replace=True)
     one, other = (
-        truncated_directions(cut_leaf)[0],
+        truncated_directions(cut_cost)[0],
         fixed_size_directions(FixedSizeGaussian(20, 100, 1.0))[0],
     )
     for epsilon in EPSILONS:
@@ -98,9 +98,9 @@ def test_everything_drawn_and_cut_is_a_fixed_size() -> None:
 
 
 def test_probabilities_of_a_cut_by_brute_force() -> None:
-    leaf = TruncatedPoissonGaussian(0.3, 3, 7, 1.0)
+    cost = TruncatedPoissonGaussian(0.3, 3, 7, 1.0)
     masses = [math.comb(6, k) * 0.3**k * 0.7 ** (6 - k) for k in range(7)]
-    found = cut(leaf, 7)
+    found = cut(cost, 7)
     assert math.isclose(found.upper, sum(masses[3:]), rel_tol=1e-12)
     expected = sum(mass * 0.3 * 3 / (k + 1) for k, mass in enumerate(masses) if k >= 3) / sum(
         masses[3:]
@@ -124,16 +124,16 @@ def test_against_the_values_of_a_library_that_uses_a_looser_pair(
 ) -> None:
     # dp-accounting 0.6.0, TruncatedSubsampledGaussianDpEvent, 1e6 records, probability .005, noise
     # 1, delta 1e-6.
-    leaf = TruncatedPoissonGaussian(0.005, limit, 1_000_000, 1.0)
+    cost = TruncatedPoissonGaussian(0.005, limit, 1_000_000, 1.0)
     found = [
-        epsilon_bracket(Problem(((one, steps),)), 1e-6, 1e-3) for one in truncated_directions(leaf)
+        epsilon_bracket(Problem(((one, steps),)), 1e-6, 1e-3) for one in truncated_directions(cost)
     ]
     upper = max(one.upper for one in found)
     assert math.isclose(upper, ours, rel_tol=1e-3)
     assert upper <= library * (1 + 1e-3)
     uncut = epsilon_bracket(Problem(((truncated_directions(_uncut())[0], steps),)), 1e-6, 1e-3)
     assert upper >= uncut.lower * (1 - 1e-9)
-    assert upper <= rdp.epsilon([(leaf, steps)], delta=1e-6).value
+    assert upper <= rdp.epsilon([(cost, steps)], delta=1e-6).value
 
 
 def _uncut() -> TruncatedPoissonGaussian:
@@ -151,5 +151,5 @@ def test_a_limit_far_away_costs_nothing() -> None:
 
 def test_zero_out_is_told_apart_from_add_or_remove() -> None:
     step = Step(TruncatedPoisson(0.01, 10, 1000), [GaussianSum("g", 1.0, 1.0)])
-    leaves = {adjacency: leaves_of_step(step, adjacency)[0] for adjacency in Adjacency}
-    assert len(set(leaves.values())) == 3
+    costs = {adjacency: costs_of_step(step, adjacency)[0] for adjacency in Adjacency}
+    assert len(set(costs.values())) == 3

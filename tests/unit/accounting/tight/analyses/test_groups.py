@@ -8,9 +8,13 @@ import numpy as np
 import pytest
 
 from discreet.accounting.costs import FixedSizeGaussian, Gaussian, PoissonGaussian
-from discreet.accounting.tight.analyses.group_mixture import group_directions, group_epsilon
+from discreet.accounting.tight.analyses.groups import (
+    ShiftsAdd,
+    ShiftsRemove,
+    group_directions,
+    group_epsilon,
+)
 from discreet.accounting.tight.analyses.poisson import PoissonAdd, PoissonRemove
-from discreet.accounting.tight.analyses.shifts import ShiftsAdd, ShiftsRemove
 from discreet.accounting.tight.lattice.bracket import epsilon_bracket
 from discreet.accounting.tight.lattice.pair import Problem
 from discreet.errors import AccountingError
@@ -99,9 +103,9 @@ def test_a_group_costs_more_than_a_unit_and_less_than_one_unit_k_times_over() ->
 def test_gaussians_scale_and_others_are_refused() -> None:
     one, two = group_directions(Gaussian(4.0), size=2)
     assert one == two == PoissonRemove(1.0, 2.0)
-    for leaf in (PoissonGaussian(0.1, 1.0, replace=True), FixedSizeGaussian(1, 10, 1.0)):
+    for cost in (PoissonGaussian(0.1, 1.0, replace=True), FixedSizeGaussian(1, 10, 1.0)):
         with pytest.raises(AccountingError, match="group_guarantee"):
-            group_directions(leaf, size=2)
+            group_directions(cost, size=2)
     assert group_epsilon([], size=3, delta=1e-6).upper == 0.0
 
 
