@@ -29,21 +29,23 @@ _ENTRY_BY_ENTRY = frozenset(
 
 
 def repeated_axes(call: Call) -> _Guess | None:
-    """Where records could be in a call of a value with constants; None if no axis is as long as
-    there are records.
+    """Guess where records are in a call of a value with constants.
+
+    Returns:
+        None if no axis is as long as there are records.
     """
     if call.name in _EXPANDING:
         return _expanded(call)
-    if call.name == "embedding" and isinstance(call.get(1, "indices"), Tensor):
-        ids = call.get(1, "indices")
-        return _along(call, ids, _axis(call, ids))
     if call.name in _ENTRY_BY_ENTRY:
         return _entry_by_entry(call)
+    ids = call.get(1, "indices")
+    if call.name == "embedding" and isinstance(ids, Tensor):
+        return _along(call, ids, _axis(call, ids))
     return None
 
 
+# The record axis is the first axis, or the second where positions come first.
 def _axis(call: Call, tensor: Tensor) -> int | None:
-    """The first axis with as many entries as there are records, if it is the first or second one."""
     return next((dim for dim, size in enumerate(tensor.shape[:2]) if size == call.m), None)
 
 
@@ -67,7 +69,8 @@ def _expanded(call: Call) -> _Guess | None:
     sizes = call.func(value.detach(), *call.args[1:], **call.kwargs).shape
     lead = len(sizes) - value.ndim
     for dim, size in enumerate(sizes[: lead + 2]):
-        if size == call.m and (dim < lead or value.shape[dim - lead] == 1):
+        is_new = dim < lead or value.shape[dim - lead] == 1
+        if size == call.m and is_new:
             return Rows(dim), dict.fromkeys(call.axes)
     return None
 
@@ -75,13 +78,12 @@ def _expanded(call: Call) -> _Guess | None:
 def _entry_by_entry(call: Call) -> _Guess | None:
     """A value that is broadcast along an axis of a constant."""
     axes = max(tensor.ndim for tensor in call.tensors)
+    values = [value.tensor for value in call.values()]
+    shapes = [(1,) * (axes - value.ndim) + tuple(value.shape) for value in values]
     for tensor in call.others():
         dim = _axis(call, tensor)
         if dim is None or tensor.ndim < axes:
             continue
-        shapes = [
-            (1,) * (axes - value.tensor.ndim) + tuple(value.tensor.shape) for value in call.values()
-        ]
         if all(shape[dim] == 1 for shape in shapes):
             return _along(call, tensor, dim)
     return None

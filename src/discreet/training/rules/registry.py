@@ -2,7 +2,7 @@
 
 To add one: a function that computes the output from `call.plain(...)` values and taps it with what
 makes the factor of each value from the output's gradient; its name in `RULES`; a test against a
-batch-of-one loop.
+loop over single records. docs/own-rules.md has a worked example.
 """
 
 from __future__ import annotations
@@ -15,21 +15,16 @@ from discreet.training.rules.convolution.rule import convolution, transposed_con
 from discreet.training.rules.copies import one_copy_each
 from discreet.training.rules.embedding import embedding, embedding_bag, getitem
 from discreet.training.rules.linear import addmm, bilinear, linear, matmul
-from discreet.training.rules.normalisation import (
-    batch_norm,
-    group_norm,
-    instance_norm,
-    layer_norm,
-    rms_norm,
-)
+from discreet.training.rules.normalisation import channel_norm, group_norm, layer_norm, rms_norm
 from discreet.training.rules.recurrent.layer import Kind
-from discreet.training.rules.recurrent.rule import recurring
+from discreet.training.rules.recurrent.rule import recurrent
 
 __all__ = ["RULES"]
 
 _ELEMENTWISE = (
-    "add", "add_", "addcdiv", "addcmul", "div", "div_", "lerp", "maximum", "minimum", "mul", "mul_", "multiply", "pow",
-    "__rpow__", "__rsub__", "rsub", "scaled_dot_product_attention", "sub", "sub_", "subtract", "true_divide", "where",
+    "__rpow__", "__rsub__", "add", "add_", "addcdiv", "addcmul", "div", "div_", "lerp", "maximum",
+    "minimum", "mul", "mul_", "multiply", "pow", "rsub", "scaled_dot_product_attention", "sub",
+    "sub_", "subtract", "true_divide", "where",
 )  # fmt: skip
 _CONVOLUTIONS = ("conv1d", "conv2d", "conv3d")
 _TRANSPOSED = ("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
@@ -42,15 +37,15 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(_EXPANDING, expand),
     **dict.fromkeys(_CONVOLUTIONS, convolution),
     **dict.fromkeys(_TRANSPOSED, transposed_convolution),
-    **{kind: partial(recurring, kind) for kind in _RECURRENT},
+    **{kind: partial(recurrent, kind) for kind in _RECURRENT},
     "__getitem__": getitem,
     "addmm": addmm,
-    "batch_norm": batch_norm,
+    "batch_norm": channel_norm,
     "bilinear": bilinear,
     "embedding": embedding,
     "embedding_bag": embedding_bag,
     "group_norm": group_norm,
-    "instance_norm": instance_norm,
+    "instance_norm": channel_norm,
     "layer_norm": layer_norm,
     "linear": linear,
     "masked_fill": masked_fill,

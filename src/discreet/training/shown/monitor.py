@@ -16,11 +16,11 @@ from discreet.training.shown.logs import Log, Logged
 from discreet.training.shown.progress import Bar, Meter
 from discreet.units import Guarantee
 
-__all__ = ["Watch"]
+__all__ = ["Monitor"]
 
 
-class Watch:
-    """Of one run.
+class Monitor:
+    """What one run shows of itself while it goes on.
 
     Args:
         session: of the run.
@@ -32,15 +32,11 @@ class Watch:
         self, session: Session, *, statistics: Mapping[str, int], logs: Sequence[Log]
     ) -> None:
         for log in logs:
-            given: object = log
-            if not callable(given):
+            if not callable(log):
                 expected, got = "functions of what was released", type(log).__name__
                 raise ParameterError(owner="PrivateRun", name="logs", expected=expected, got=got)
-        self._plan, self._ledger, self._records = (
-            session.plan,
-            session.ledger,
-            session.sampler.records,
-        )
+        self._plan, self._ledger = session.plan, session.ledger
+        self._records = session.sampler.records
         self._statistics = statistics
         self._logs = tuple(logs)
         self._meter: Meter | None = None
@@ -48,23 +44,18 @@ class Watch:
         self._start = 0
 
     def guarantee(self, delta: float | None) -> Guarantee:
-        """Of everything that the ledger holds; see `PrivateRun.guarantee`."""
-        return account(
-            self._ledger,
-            delta=self._delta if delta is None else delta,
-            limit=self._target_at(delta),
-        )
+        """The guarantee of everything that the ledger holds; see `PrivateRun.guarantee`."""
+        # The bracket of epsilon is narrowed where it matters: at the plan's target, if it is one at
+        # this delta.
+        target, limit = self._plan.target, None
+        if target is not None and delta in (None, target.delta):
+            limit = target.epsilon
+        return account(self._ledger, delta=self._delta if delta is None else delta, limit=limit)
 
-    def _target_at(self, delta: float | None) -> float | None:
-        """The target of the plan, if it is one at this delta: the bracket is narrowed where it
-        matters.
-        """
-        target = self._plan.target
-        return target.epsilon if target is not None and delta in (None, target.delta) else None
+    def begin(self, start: int, progress: bool | None) -> None:  # noqa: FBT001  (three values)
+        """Look at the ledger when the run has begun, before its first charge.
 
-    def begin(self, start: int, progress: bool | None) -> None:  # noqa: FBT001  (three values, from the caller's keyword)
-        """When the run has begun, before its first charge: what is charged now was there before it,
-        marks are its own too.
+        What is charged now was there before the run; marks are its own too.
 
         Args:
             start: first step of the run.
@@ -74,17 +65,13 @@ class Watch:
         if not (bar.visible or self._logs):
             return
         self._start = start
-        self._meter = Meter(
-            self._ledger,
-            self._plan,
-            delta=self._delta,
-            steps=self._plan.steps - start,
-        )
+        steps = self._plan.steps - start
+        self._meter = Meter(self._ledger, self._plan, delta=self._delta, steps=steps)
         self._bar = bar if bar.visible else None
 
     @contextmanager
     def showing(self, batches: int, done: int) -> Iterator[None]:
-        """While batches are drawn.
+        """Show the bar while batches are drawn.
 
         Args:
             batches: of the whole plan.
@@ -97,7 +84,7 @@ class Watch:
             yield
 
     def note(self, released: Release, clip_norms: Mapping[str, float]) -> None:
-        """A step was released."""
+        """Show what a step has released, and hand it to the logs."""
         if self._meter is None:
             return
         epsilon = self._meter.after(released.step + 1 - self._start)
@@ -109,6 +96,7 @@ class Watch:
         for log in self._logs:
             log(logged)
 
+    # A budget comes first: it is enforced, and a target is not.
     @property
     def _limit(self) -> str:
         terms, target = self._ledger.terms, self._plan.target
@@ -116,6 +104,7 @@ class Watch:
             return f"budget {terms.epsilon:g}"
         return "" if target is None else f"target {target.epsilon:g}"
 
+    # The delta of the ledger's terms counts for all of its runs; a plan speaks for itself.
     @property
     def _delta(self) -> float:
         terms, target = self._ledger.terms, self._plan.target

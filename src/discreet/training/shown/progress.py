@@ -48,16 +48,10 @@ class Meter:
             return
         self._step = plan.step
         charged = snapshot.charged()
-        planned = (
-            snapshot.counted()
-            if snapshot.rule is Rule.LIST
-            else (*charged.items(), (self._step, steps))
-        )
-        limit = (
-            None
-            if snapshot.terms is None or snapshot.terms.delta != delta
-            else snapshot.terms.epsilon
-        )
+        # Of a list all that was planned counts, whether it is charged or not.
+        is_list, terms = snapshot.rule is Rule.LIST, snapshot.terms
+        planned = snapshot.counted() if is_list else (*charged.items(), (self._step, steps))
+        limit = terms.epsilon if terms is not None and terms.delta == delta else None
         try:
             self._end = account(planned, delta=delta, limit=limit, adjacency=plan.adjacency).upper
             self._live = LiveEpsilon(
@@ -66,18 +60,17 @@ class Meter:
                 look_ahead=_LOOK_AHEAD,
                 before=charged.items(),
             )
-        except (
-            AccountingError
-        ):  # no single statement covers this ledger; the guarantee will say why
+        except AccountingError:
+            # No single statement covers this ledger; the guarantee will say why.
             self._end = self._live = None
 
     @property
     def at_end(self) -> float | None:
-        """After all steps of the run."""
+        """The bound after all steps of the run."""
         return self._end
 
     def after(self, taken: int) -> float | None:
-        """After so many steps of the run; asked for in rising order."""
+        """The bound after so many steps of the run; asked for in rising order."""
         if self._live is None or self._end is None:
             return None
         if taken > self._taken:
@@ -111,23 +104,22 @@ class Bar:
             console=Console(stderr=True),
             auto_refresh=False,
             disable=not visible,
-            redirect_stdout=_is_terminal(
-                sys.stdout
-            ),  # else what a user prints into a file would land on standard error
+            # Else what a user prints into a file would land on standard error.
+            redirect_stdout=_is_terminal(sys.stdout),
         )
         self._terms: tuple[float | None, str] = None, ""
         self._began = self._refreshed = 0.0
-        self._seen = 0
+        self._released = 0
         self._recent: dict[str, list[float]] = {}
 
     @property
     def visible(self) -> bool:
-        """Whether anything is shown."""
+        """Whether the bar is shown at all."""
         return not self._bar.disable
 
     @contextmanager
     def over(self, total: int, done: int, *, end: float | None, limit: str) -> Iterator[None]:
-        """Show it.
+        """Show the bar for the time of a block.
 
         Args:
             total: batches of the whole plan.
@@ -146,16 +138,17 @@ class Bar:
             self._bar.refresh()
 
     def advance(self, logged: Logged) -> None:
-        """One batch was released."""
-        self._seen += 1
+        """Count one released batch, and show its numbers."""
+        self._released += 1
         for name, mean in logged.means.items():
             if mean.size == 1:
                 self._recent[name] = [*self._recent.get(name, ())[-_WINDOW + 1 :], float(mean[0])]
         now = time.monotonic()
-        rate = f"{self._seen / max(now - self._began, 1e-9):.1f}/s"
+        rate = f"{self._released / max(now - self._began, 1e-9):.1f}/s"
         spent = _spent(logged.epsilon, *self._terms) + self._metrics()
         for task in self._bar.task_ids:
             self._bar.update(task, advance=1, rate=rate, spent=spent)
+        # Drawing takes longer than many a step: a few times in a second are enough.
         if now - self._refreshed >= _REFRESH:
             self._refreshed = now
             self._bar.refresh()
@@ -167,24 +160,24 @@ class Bar:
 
 
 def _is_terminal(stream: object) -> bool:
-    """Also for what users put in the place of a standard stream."""
+    """Whether a stream is a terminal; users may put any object in the place of a stream."""
     ask = getattr(stream, "isatty", None)
     return callable(ask) and bool(ask())
 
 
 def _spent(now: float | None, end: float | None, limit: str) -> str:
-    """In words; bounds are rounded up.
+    """What was spent, in words; bounds are rounded up.
 
     >>> _spent(1.23401, 2.9991, "budget 3")
     'epsilon 1.235 (3.000 at the end, budget 3)'
     >>> _spent(None, None, "")
     ''
     """
-    terms = [] if end is None else [f"{_up(end)} at the end"]
-    terms += [limit] if limit else []
+    at_end = "" if end is None else f"{_up(end)} at the end"
+    terms = ", ".join(filter(None, (at_end, limit)))
     if now is None and not terms:
         return ""
-    return f"epsilon {'' if now is None else _up(now) + ' '}({', '.join(terms)})"
+    return f"epsilon {'' if now is None else _up(now) + ' '}({terms})"
 
 
 def _up(value: float) -> str:

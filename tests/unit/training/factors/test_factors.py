@@ -12,14 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from discreet.training.factors.factors import Dense, Factor, Outer, Rows, Tied
+from discreet.training.factors.factors import Dense, Factor, Lookups, Outer, Tied
 from discreet.training.factors.lengths import squares_together
 from discreet.training.passes.contributions import Contributions, Piece, gathered
 from discreet.training.rounding import products
 from discreet.training.rounding.norms import row_squares
 from discreet.training.rounding.precision import chunk_for, most_spread
 from discreet.training.rules.call import Use
-from discreet.training.rules.weights import Computed, Looked, Part, view_of, whole
+from discreet.training.rules.weights import Derived, TableRows, ViewOf, view_of, whole
 from support.per_record import TOLERANCE, assert_factor, squares
 
 SIZES = st.sampled_from([1, 2, 3, 7])
@@ -75,7 +75,7 @@ def test_rows_with_repeats_and_holes(
 ) -> None:
     ids = torch.randint(-1, 5, (m, t), generator=torch.Generator().manual_seed(seed))
     b = numbers(seed, m, t, width, kind=kind)
-    assert_factor(Rows(ids, b, (5, width)), row_sum(ids, b, 5), 10 * TOLERANCE[kind])
+    assert_factor(Lookups(ids, b, (5, width)), row_sum(ids, b, 5), 10 * TOLERANCE[kind])
 
 
 @few
@@ -84,7 +84,7 @@ def test_tied(seed: int, m: int, s: int, t: int, width: int, kind: torch.dtype) 
     a, b = numbers(seed, m, s, width, kind=kind), numbers(seed + 1, m, s, 5, kind=kind)
     ids = torch.randint(-1, 5, (m, t), generator=torch.Generator().manual_seed(seed))
     looked = numbers(seed + 2, m, t, width, kind=kind)
-    factor = Tied(Outer(a, b, (5, width)), Rows(ids, looked, (5, width)))
+    factor = Tied(Outer(a, b, (5, width)), Lookups(ids, looked, (5, width)))
     assert_factor(factor, outer_sum(a, b) + row_sum(ids, looked, 5), TOLERANCE[kind])
     assert_formed(factor, TOLERANCE[kind])
 
@@ -112,7 +112,11 @@ def test_non_contiguous_totals_and_tensors() -> None:
 @pytest.mark.parametrize("factor", [
     Dense(torch.tensor([[1.0, 2.0], [math.nan, 1.0], [math.inf, 0.0]])),
     Outer(torch.tensor([[[1.0], [1.0]], [[math.nan], [1.0]], [[math.inf], [0.0]]]), torch.ones(3, 2, 1), (1, 1)),
-    Rows(torch.zeros(3, 2, dtype=torch.long), torch.tensor([[[1.0], [1.0]], [[math.nan], [1.0]], [[math.inf], [1.0]]]), (2, 1)),
+    Lookups(
+        torch.zeros(3, 2, dtype=torch.long),
+        torch.tensor([[[1.0], [1.0]], [[math.nan], [1.0]], [[math.inf], [1.0]]]),
+        (2, 1),
+    ),
 ])  # fmt: skip
 def test_p13_records_that_are_not_finite_are_told_and_can_be_left_out(factor: Factor) -> None:
     norms, _ = factor.measured()
@@ -150,7 +154,8 @@ def test_p14_ghost_norms_know_what_underflows(*, swap: bool) -> None:
     assert plain[0] < true[0] / 2  # the named wrong way
     assert Outer(a, b, (100, 100)).measured()[0][0] >= true[0]
     tied = Tied(
-        Outer(a, b, (100, 100)), Rows(torch.zeros(1, 1, dtype=torch.long), small[:, :1], (100, 100))
+        Outer(a, b, (100, 100)),
+        Lookups(torch.zeros(1, 1, dtype=torch.long), small[:, :1], (100, 100)),
     )
     assert tied.measured()[0][0] >= squares(tied.dense().values.double())[0] * (1 - 1e-6)
 
@@ -175,7 +180,7 @@ def test_squares_of_rows_are_rounded_up(seed: int, width: int, kind: torch.dtype
 # --- several uses of one parameter ---
 
 
-def used(value: Part | Looked | Computed, factor: Factor) -> Use:
+def used(value: ViewOf | TableRows | Derived, factor: Factor) -> Use:
     return Use(value, 0, factor)
 
 
@@ -201,7 +206,7 @@ def test_slices_of_one_parameter(*, overlap: bool) -> None:
         Dense(numbers(n, 5, *view.shape, kind=torch.float64)) for n, view in enumerate(views)
     ]
     uses = [
-        used(Part(v, "w", r), f)
+        used(ViewOf(v, "w", r), f)
         for v, r, f in zip(views, regions, factors, strict=True)
         if r is not None
     ]
@@ -217,12 +222,12 @@ def test_slices_of_one_parameter(*, overlap: bool) -> None:
 
 def test_every_mixture_of_forms_is_one_gradient() -> None:
     weight = torch.nn.Parameter(torch.zeros(5, 3, dtype=torch.float64))
-    part = Part(weight, "w", whole(weight))
+    part = ViewOf(weight, "w", whole(weight))
     a, b = numbers(1, 4, 2, 3, kind=torch.float64), numbers(2, 4, 2, 5, kind=torch.float64)
     ids, looked = torch.randint(5, (4, 6)), numbers(3, 4, 6, 3, kind=torch.float64)
     forms: list[tuple[Factor, Tensor]] = [
         (Outer(a, b, (5, 3)), outer_sum(a, b)),
-        (Rows(ids, looked, (5, 3)), row_sum(ids, looked, 5)),
+        (Lookups(ids, looked, (5, 3)), row_sum(ids, looked, 5)),
         (Outer(a, b, (5, 3)).dense(), outer_sum(a, b)),
     ]
     for chosen in ((0, 0), (1, 1), (0, 1), (0, 2), (1, 2), (0, 1, 2), (0, 0, 1, 1)):
@@ -264,7 +269,7 @@ def test_values_computed_from_parameters(*, batched: bool) -> None:
     tensor = one.exp() * two if batched else OneByOne.apply(one.exp()) * two  # type: ignore[no-untyped-call]
     values = numbers(3, 3, 4, kind=torch.float64)
     found = {
-        leaf: f for leaf, _, f in Computed(tensor, (("one", one), ("two", two))).lift(Dense(values))
+        leaf: f for leaf, _, f in Derived(tensor, (("one", one), ("two", two))).lift(Dense(values))
     }
     scale = 1.0 if batched else 3.0
     assert_factor(found["one"], scale * values * (one.exp() * two).detach(), 1e-10)
@@ -314,7 +319,7 @@ def test_sides_that_share_memory_are_measured_once_and_others_are_not_taken_for_
 
 def test_norms_of_other_factors_are_not_computed_at_once() -> None:
     several, long = Outer(tensor(4, 2, 3), tensor(4, 2, 5), (5, 3)), Dense(tensor(4, 2000))
-    rows = Rows(torch.zeros(4, 1, dtype=torch.int64), tensor(4, 1, 3), (2, 3))
+    rows = Lookups(torch.zeros(4, 1, dtype=torch.int64), tensor(4, 1, 3), (2, 3))
     for factor in (several, long, rows, Dense(tensor(4)), Dense(tensor(0, 3))):
         assert squares_together([Dense(tensor(4, 3)), factor]) is None
     assert squares_together([]) is None

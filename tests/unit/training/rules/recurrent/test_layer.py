@@ -3,9 +3,9 @@ gradients of the weights.
 """
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import TypeAlias, cast
 
 import pytest
 import torch
@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from discreet.errors import NumericsError, ParameterError
+from discreet.training.rules.nodes import Receiver
 from discreet.training.rules.recurrent import kernels
 from discreet.training.rules.recurrent import lstm as _lstm
-from discreet.training.rules.recurrent.layer import Kind, Place, Receiver, Recurrence
+from discreet.training.rules.recurrent.layer import Kind, Recurrence
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:LSTM with projections"
@@ -106,16 +107,22 @@ def native(
     )
 
 
+Place: TypeAlias = tuple[int, int | None]
+"""Where the weight and the bias of a linear map stand among the flat weights."""
+
+
 class Caught:
     """What each linear map met and the gradient of its value, and from them each record's gradients
     of the weights.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, flat: Iterable[Tensor]) -> None:
+        self.positions = {id(weight): position for position, weight in enumerate(flat)}
         self.met: dict[Place, Tensor] = {}
         self.gradients: dict[Place, Tensor] = {}
 
-    def visit(self, place: Place, met: Tensor) -> Receiver:
+    def visit(self, weight: Tensor, bias: Tensor | None, met: Tensor) -> Receiver:
+        place = self.positions[id(weight)], self.positions.get(id(bias))
         assert place not in self.met
         assert not met.requires_grad
         self.met[place] = met
@@ -127,17 +134,18 @@ class Caught:
 
     def per_record(self) -> dict[int, Tensor]:
         found = {}
-        for place, gradient in self.gradients.items():
-            found[place.weight] = torch.bmm(gradient.mT, self.met[place])
-            if place.bias is not None:
-                found[place.bias] = gradient.sum(1)
+        for (weight, bias), gradient in self.gradients.items():
+            found[weight] = torch.bmm(gradient.mT, self.met[weight, bias])
+            if bias is not None:
+                found[bias] = gradient.sum(1)
         return found
 
 
 def ours(
     case: Case, layer: nn.RNNBase, x: Tensor, start: tuple[Tensor, ...], *, dropout: float = 0.0
 ) -> tuple[tuple[Tensor, ...], Caught]:
-    caught, anchor = Caught(), torch.zeros((), dtype=case.dtype, requires_grad=True)
+    caught = Caught(layer.parameters())
+    anchor = torch.zeros((), dtype=case.dtype, requires_grad=True)
     hx = start if case.kind == "lstm" else start[0]
     call = Recurrence.read(
         case.kind,
@@ -290,7 +298,7 @@ def test_outputs_hang_on_the_anchor_alone() -> None:
     """A pass towards the anchor reaches every layer, and gives the anchor no gradient."""
     case = Case(layers=2, start=False, x_needs_grad=False)
     layer, (x, start) = case.layer(), case.tensors()
-    caught, anchor = Caught(), torch.zeros((), requires_grad=True)
+    caught, anchor = Caught(layer.parameters()), torch.zeros((), requires_grad=True)
     call = Recurrence("lstm", x, start, tuple(layer.parameters()), True, 2, 0.0, True, False, False)
     out, *_ = call.run(caught.visit, anchor)
     torch.autograd.backward(out.sum(), inputs=[anchor])
@@ -444,7 +452,7 @@ def test_another_number_of_states_is_refused(kind: Kind) -> None:
         with pytest.raises(ParameterError, match="'start' parameter"):
             Recurrence(
                 kind, x, states, tuple(layer.parameters()), True, 1, 0.0, True, False, False
-            ).run(Caught().visit, anchor)
+            ).run(Caught(layer.parameters()).visit, anchor)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -455,7 +463,7 @@ def test_another_number_of_weights_is_refused(kind: Kind) -> None:
     for weights in ([], list(layer.parameters())[:3], [*layer.parameters()] * 2):
         call = Recurrence(kind, x, start, tuple(weights), True, 1, 0.0, True, False, False)
         with pytest.raises(ParameterError, match="4 tensors for each of 1 layers"):
-            call.run(Caught().visit, anchor)
+            call.run(Caught(layer.parameters()).visit, anchor)
 
 
 @pytest.fixture
@@ -505,7 +513,7 @@ def test_compiled_functions_are_accurate_and_keep_nan() -> None:
 def test_compiled_code_waits_until_it_is_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
     monkeypatch.setattr(_lstm, "_kernels", lambda: asked.append(1))
-    monkeypatch.setattr(_lstm, "_seen", [0])
+    monkeypatch.setattr(_lstm, "_cells_so_far", [0])
     case = Case(dtype=torch.float32)
     for worth, times in ((10**9, 0), (10, 1)):
         monkeypatch.setattr(_lstm, "_WORTH", worth)
@@ -541,10 +549,10 @@ def test_w_hh_met_the_start_first(kind: Kind, both_ways: bool) -> None:
     case = Case(kind, both_ways=both_ways)
     layer, (x, start) = case.layer(), case.tensors()
     (out, *_), caught = ours(case, layer, x, start)
-    first = caught.met[Place(1, 3)]
+    first = caught.met[1, 3]
     assert torch.equal(first[:, 0], start[0][0].detach())
     assert torch.equal(first[:, 1:], out.detach()[:-1, :, : case.width].transpose(0, 1))
     if both_ways:
-        second = caught.met[Place(5, 7)]
+        second = caught.met[5, 7]
         assert torch.equal(second[:, -1], start[0][1].detach())
         assert torch.equal(second[:, :-1], out.detach()[1:, :, case.width :].transpose(0, 1))
