@@ -90,10 +90,12 @@ class WeightAverage:
                 got="others",
                 do="Freeze and unfreeze before the average is made.",
             )
+
         self._steps += 1
         count = self._steps - self._start
         if count < 1:
             return
+
         if count == 1:  # w_1 is 1: the average is the weights themselves
             self._weights = {
                 name: parameter.detach().to(torch.float64, copy=True)
@@ -105,6 +107,7 @@ class WeightAverage:
         if self._decay is not None:
             # 1 - d^t by expm1: it does not cancel where d is near 1.
             share = (1.0 - self._decay) / -math.expm1(count * math.log(self._decay))
+
         for name, parameter in self._parameters.items():
             average = self._weights[name]
             average.lerp_(parameter.detach().to(average), share)
@@ -126,8 +129,10 @@ class WeightAverage:
         check.instance(f"{_OWNER}.copy_to", "model", model, nn.Module)
         if model is self._model:
             self._refuse_applied("copy_to")
+
         # Pairs of name and shape that only one of the models has.
         different = _shapes(self._model) ^ _shapes(model)
+
         if different:
             names = sorted({name for name, _ in different})
             raise ModelError(
@@ -135,9 +140,13 @@ class WeightAverage:
                 got=f"one that differs in {', '.join(names)}",
                 do="Build it as the model whose weights are averaged.",
             )
+
+        # The trained parameters from the average; buffers from the model, for another one.
         targets, buffers = dict(model.named_parameters()), dict(model.named_buffers())
+
         for name, values in (self._weights or self._parameters).items():
             targets[name].copy_(values)
+
         if model is not self._model:
             for name, buffer in self._model.named_buffers():
                 buffers[name].copy_(buffer)
@@ -153,6 +162,8 @@ class WeightAverage:
         before = {name: parameter.detach().clone() for name, parameter in self._parameters.items()}
         self.copy_to(self._model)
         self._applied = True
+
+        # Whatever happens in the block, the model gets its own bits back.
         try:
             yield
         finally:
@@ -190,8 +201,10 @@ class WeightAverage:
         state = check.instance(_LOAD, "state_dict", state_dict, kind)
         if set(state) != _FIELDS or (state["decay"], state["start"]) != (self._decay, self._start):
             raise _other_state(f"an average with decay={self._decay}, start={self._start}")
+
         steps = check.whole(_LOAD, "steps", state["steps"], least=0)
         weights = check.instance(_LOAD, "weights", state["weights"], dict)
+        # Before the first average there are no weights.
         averaged = self._parameters if steps > self._start else {}
         expected = {name: parameter.shape for name, parameter in averaged.items()}
         tensors = {name: values for name, values in weights.items() if isinstance(values, Tensor)}
@@ -199,6 +212,7 @@ class WeightAverage:
         # What is no tensor is missing among the shapes.
         if shapes != expected or len(weights) != len(expected):
             raise _other_state("averages of the parameters that this model trains")
+
         self._weights = {
             name: weights[name].detach().to(self._parameters[name].device, torch.float64, copy=True)
             for name in expected
@@ -223,8 +237,8 @@ def _trained(model: nn.Module) -> dict[str, Tensor]:
     }
 
 
-# A parameter that was replaced has the name of the old one, and is another tensor.
 def _identities(parameters: Mapping[str, Tensor]) -> dict[str, int]:
+    # A parameter that was replaced has the name of the old one, and is another tensor.
     return {name: id(parameter) for name, parameter in parameters.items()}
 
 

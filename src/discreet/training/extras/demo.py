@@ -7,6 +7,7 @@ own.
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -68,10 +69,12 @@ def load() -> Digits:
             got="an installation without it",
             do="Install it: pip install 'discreet[demo,torch]'.",
         ) from None
+
     images, labels = load_digits(return_X_y=True)
     # A fixed shuffle: which digits are for testing is the same in every run.
     order = np.random.default_rng(0).permutation(len(labels))
     inputs, targets = torch.from_numpy(features(images)[order]), torch.from_numpy(labels[order])
+
     return Digits(
         TensorDataset(inputs[:RECORDS], targets[:RECORDS]),
         TensorDataset(inputs[RECORDS:], targets[RECORDS:]),
@@ -89,9 +92,15 @@ def features(images: NDArray[np.float64]) -> NDArray[np.float32]:
         images: n x 64, from 0 to 16.
     """
     padded = np.pad(images.reshape(-1, 8, 8), ((0, 0), (1, 1), (1, 1)))
-    corners = [(row, column) for row in range(3) for column in range(3)]
-    moved = [padded[:, row : row + 8, column : column + 8] for row, column in corners]
-    return _unit(np.mean([_waves(_edges(pixels)) for pixels in moved], axis=0)).astype(np.float32)
+    waves = [_waves(_edges(moved)) for moved in _windows(padded, 8)]
+    return _unit(np.mean(waves, axis=0)).astype(np.float32)
+
+
+def _windows(images: NDArray[np.float64], size: int) -> list[NDArray[np.float64]]:
+    # All squares of so many pixels in images (..., height, width), row by row.
+    places = range(images.shape[-1] - size + 1)
+    corners = itertools.product(places, places)
+    return [images[..., row : row + size, column : column + size] for row, column in corners]
 
 
 def _edges(pixels: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -105,11 +114,10 @@ def _edges(pixels: NDArray[np.float64]) -> NDArray[np.float64]:
     edges = np.stack([np.maximum(0.0, slope) for slope in slopes], axis=1)
 
     # Averages over 25 squares of 4 by 4 pixels, which overlap.
-    corners = [(row, column) for row in range(5) for column in range(5)]
-    squares = [edges[:, :, row : row + 4, column : column + 4] for row, column in corners]
-    means = np.concatenate([square.mean(axis=(2, 3)) for square in squares], axis=1)
-    strengths = np.sqrt(means + 1e-3)
+    means = [square.mean(axis=(2, 3)) for square in _windows(edges, 4)]
+    strengths = np.sqrt(np.concatenate(means, axis=1) + 1e-3)
     centred = _unit(strengths - strengths.mean(axis=1, keepdims=True))
+
     return _unit(np.concatenate([_unit(pixels.reshape(-1, 64) - 5.0), centred], axis=1))
 
 
@@ -122,6 +130,7 @@ def _waves(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     # Row by row, so that a row's bits do not depend on the other rows; directions of length 1.
     lengths = np.linalg.norm(directions, axis=0)
     angles = own_product(rows, directions / lengths) * (lengths / _WIDTH)
+
     return np.asarray(np.concatenate([np.cos(angles), np.sin(angles)], axis=1) / np.sqrt(_WAVES))
 
 
@@ -152,9 +161,11 @@ def train(
     Returns:
         The model, and the guarantee of the ledger.
     """
+    # The average starts at half of the steps, when the weights have come near; a public number.
     model = _model(digits)
     average = WeightAverage(model, start=plan.steps // 2)
     optimizer = torch.optim.SGD(model.parameters(), lr=_LEARNING_RATE)
+
     with PrivateRun(
         model, plan, ledger=ledger, statistics={STATISTIC: 1}, logs=logs, label=label, source=source
     ) as run:
@@ -174,6 +185,7 @@ def train_without_privacy(digits: Digits, *, steps: int, batch_size: int) -> nn.
     optimizer = torch.optim.SGD(model.parameters(), lr=_LEARNING_RATE)
     inputs, targets = digits.train.tensors
     shuffle = torch.Generator().manual_seed(0)
+
     for _ in range(steps):
         chosen = torch.randperm(len(targets), generator=shuffle)[:batch_size]
         loss = functional.cross_entropy(model(inputs[chosen]), targets[chosen])
@@ -181,7 +193,9 @@ def train_without_privacy(digits: Digits, *, steps: int, batch_size: int) -> nn.
         optimizer.step()
         optimizer.zero_grad()
         average.update()
+
     average.copy_to(model)
+
     return model
 
 
@@ -193,6 +207,7 @@ def accuracy(model: nn.Module, digits: Digits) -> float:
 
 
 def _model(digits: Digits) -> nn.Module:
+    # From zero, so that nothing is random but samples and noise.
     model = nn.Linear(digits.train.tensors[0].shape[1], _CLASSES, bias=False)
     nn.init.zeros_(model.weight)
     return model
@@ -203,4 +218,5 @@ def _loss(model: nn.Module, batch: Sequence[Tensor]) -> tuple[Tensor, dict[str, 
     inputs, targets = batch
     scores = model(inputs)
     losses = functional.cross_entropy(scores, targets, reduction="none")
+
     return losses, {STATISTIC: (scores.argmax(1) == targets).float()}

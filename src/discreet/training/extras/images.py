@@ -35,6 +35,7 @@ def shifted(
     if pixels >= min(height, width):
         expected = f"less than height and width, {height} and {width}"
         raise ParameterError(owner="shifted", name="most", expected=expected, got=str(pixels))
+
     if padding not in ("zeros", "reflect"):
         raise ParameterError(
             owner="shifted", name="padding", expected='"zeros" or "reflect"', got=repr(padding)
@@ -43,6 +44,7 @@ def shifted(
     moves = torch.randint(2 * pixels + 1, (n, 2), device=images.device)
     down = moves[:, :1] + torch.arange(height, device=images.device)
     across = moves[:, 1:] + torch.arange(width, device=images.device)
+
     if padding == "zeros":
         images = pad(images, [pixels] * 4)
     else:
@@ -51,11 +53,12 @@ def shifted(
     # Rows and columns as places in the flat image, the same in all of its channels.
     places = (down.unsqueeze(2) * images.shape[3] + across.unsqueeze(1)).flatten(1)
     in_all_channels = places.unsqueeze(1).expand(-1, channels, -1)
+
     return images.flatten(2).gather(2, in_all_channels).view(n, channels, height, width)
 
 
-# Places beyond an edge become those inside of it, at the same distance.
 def _reflected(places: Tensor, size: int) -> Tensor:
+    # Places beyond an edge become those inside of it, at the same distance.
     return size - 1 - (size - 1 - places.abs()).abs()
 
 
@@ -78,4 +81,5 @@ def _checked(owner: str, images: Tensor) -> Tensor:
     if images.ndim != 4:
         expected, got = "a tensor (n, channels, height, width)", f"a tensor of {images.ndim} axes"
         raise ParameterError(owner=owner, name="images", expected=expected, got=got)
+
     return images

@@ -54,6 +54,7 @@ def losses(
     >>> losses(model, lambda model, batch: model(batch[0])[:, 0], rows).tolist()
     [2.0, 6.0]
     """
+    # Checked before anything is computed, which may take long.
     check.instance(_OWNER, "model", model, nn.Module)
     size = check.whole(_OWNER, "batch_size", batch_size, least=1)
     count = len(dataset)
@@ -61,14 +62,17 @@ def losses(
         raise ParameterError(
             owner=_OWNER, name="dataset", expected="at least one record", got="none"
         )
+
     values = np.empty(count)
     function = default_collate if collate is None else collate
+
     with _evaluating(model), torch.no_grad():
         for start in range(0, count, size):
             # In the order of the data set: losses are found again by their number.
             chosen = np.arange(start, min(start + size, count))
             batch = fetched(dataset, chosen, function)
             values[chosen] = _rows(loss(model, batch), chosen.size)
+
     return values
 
 
@@ -84,13 +88,16 @@ def _rows(result: Any, records: int) -> NDArray[np.float64]:
                 "records."
             ),
         )
+
     rows: NDArray[np.float64] = values.detach().double().cpu().numpy()
+
     return rows
 
 
 @contextmanager
 def _evaluating(model: nn.Module) -> Iterator[None]:
     """Put a model in eval mode; afterwards every module is in the mode that it was in."""
+    # model.train() would set all modules alike, also those that the user has frozen in eval mode.
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:

@@ -31,6 +31,7 @@ def _wrapped_gaussian(
     height, breadth = shape
     # On a torus the window meets itself again; what is more than two turns away weighs nothing.
     total = torch.zeros(shape, dtype=torch.complex128)
+
     for down in range(-2, 3):
         for right in range(-2, 3):
             y = (torch.arange(height, dtype=torch.float64) + down * height)[:, None]
@@ -39,6 +40,7 @@ def _wrapped_gaussian(
             across = x * math.cos(angle) - y * math.sin(angle)
             window = torch.exp(-(along**2 + (slant * across) ** 2) / (2 * width**2))
             total += torch.polar(window, frequency * along)
+
     return total * slant / (2 * math.pi * width**2)
 
 
@@ -48,6 +50,7 @@ def _morlet(shape: tuple[int, int], scale: int, angle: float, slant: float) -> T
     wave = _wrapped_gaussian(shape, width, angle, slant, frequency)
     window = _wrapped_gaussian(shape, width, angle, slant, 0.0)
     spectrum: Tensor = torch.fft.fft2(wave - window * (wave.sum() / window.sum()))
+
     return spectrum.real.float()
 
 
@@ -62,6 +65,7 @@ def _averages(padded: int, margin: int, count: int, scales: int, resolution: int
     turns = padded * torch.arange(-2, 3)[:, None, None]
     weight = torch.exp(-((offset + turns).double() ** 2) / (2 * width**2)).sum(0)
     matrix: Tensor = weight * 2**resolution / (math.sqrt(2 * math.pi) * width)
+
     return matrix.float()
 
 
@@ -98,6 +102,7 @@ class Scattering(nn.Module):
         self._padding = (beside, shape[1] - width - beside, above, shape[0] - height - above)
 
         turn = [math.pi * (angles // 2 - 1 - k) / angles for k in range(angles)]
+
         for scale in range(scales):
             filters = torch.stack([_morlet(shape, scale, angle, 4 / angles) for angle in turn])
             self.register_buffer(f"wavelets_{scale}", filters, persistent=False)
@@ -116,8 +121,10 @@ class Scattering(nn.Module):
                 expected=f"images of {self._shape[0]} x {self._shape[1]} pixels",
                 got=str(tuple(images.shape[-2:])),
             )
+
         flat = images.reshape(-1, 1, *images.shape[-2:])
         features = torch.cat([self._features(part) for part in torch.split(flat, _TOGETHER)])
+
         return features.reshape(*images.shape[:-2], *features.shape[1:])
 
     def _features(self, images: Tensor) -> Tensor:
@@ -125,6 +132,7 @@ class Scattering(nn.Module):
         flat = nn.functional.pad(images, self._padding, mode="reflect")
         spectrum = torch.fft.fft2(flat)
         averages, first, second = [self._average(flat, 0)], [], []
+
         for fine in range(self.scales):
             modulus = self._modulus(spectrum, fine, 0)
             first.append(self._average(modulus, fine))
@@ -135,6 +143,7 @@ class Scattering(nn.Module):
                     for coarse in range(fine + 1, self.scales)
                 ]
                 second.append(torch.cat(pairs, 2).flatten(1, 2))
+
         return torch.cat(averages + first + second, 1)
 
     def _modulus(self, spectrum: Tensor, scale: int, resolution: int) -> Tensor:
@@ -160,4 +169,5 @@ def _fold(spectrum: Tensor, factor: int) -> Tensor:
         for part in slices:
             total = total + part
         spectrum = total
+
     return spectrum / factor**2

@@ -110,37 +110,40 @@ def present_only(values: Tensor, mask: Tensor) -> Tensor:
     return torch.where(mask.to(values.device).reshape(-1, *[1] * (values.ndim - 1)), values, 0)
 
 
-# At or above gamma(n) = n u / (1 - n u), the relative error of n roundings.
 def _share(terms: int, dtype: torch.dtype) -> float:
+    # At or above gamma(n) = n u / (1 - n u), the relative error of n roundings.
     unit = 2.0**-24 if dtype == torch.float32 else 2.0**-53
     return terms * unit / (1.0 - terms * unit) * (1.0 + 2.0**-40)
 
 
-# At or above what one product may lose to underflow, also where small numbers are flushed to zero.
 def _lost(dtype: torch.dtype) -> float:
+    # At or above what one product may lose to underflow, also where small numbers are flushed to
+    # zero.
     return 16.0 * torch.finfo(dtype).tiny
 
 
-# The spread itself, (sum_t |a_t||b_t|)^2, from the lengths |a_t||b_t| of its T terms; the additions
-# are rounded in float64.
 def _squared_spreads(length_mT: Tensor) -> Tensor:
+    # The spread itself, (sum_t |a_t||b_t|)^2, from the lengths |a_t||b_t| of its T terms; the
+    # additions are rounded in float64.
     terms = length_mT.shape[1]
     return length_mT.sum(-1).square() * (1.0 + terms * 2.0**-50) * UP
 
 
-# A squared norm is at most what was computed and what rounding may have taken from it, relative to
-# the spread; the last term is above products that underflow in float64.
 def _with_rounding(computed: Tensor, spreads: Tensor, share: float, positions: int) -> Tensor:
+    # A squared norm is at most what was computed and what rounding may have taken from it, relative
+    # to the spread; the last term is above products that underflow in float64.
     return (computed + (spreads * share * 1.01 + positions**2 * 2.0**-100)) * UP
 
 
-# The smaller of two upper bounds; an overflow in the first says nothing, the second still holds.
 def _least(squares: Tensor, spreads: Tensor) -> Tensor:
+    # The smaller of two upper bounds; an overflow in the first says nothing, the second still
+    # holds.
     return torch.where(squares.isfinite(), torch.minimum(squares, spreads), spreads)
 
 
-# (m, T, ...) as (m / copies, copies * T, ...): the positions of all copies are those of one record.
 def _rows_joined(values: Tensor, copies: int) -> Tensor:
+    # (m, T, ...) as (m / copies, copies * T, ...): the positions of all copies are those of one
+    # record.
     return values.reshape(len(values) // copies, copies * values.shape[1], *values.shape[2:])
 
 
@@ -194,8 +197,10 @@ class Dense:
         sizes = (len(self.values) // copies, copies)
         first, *more = self.values.reshape(*sizes, *self.shape).unbind(1)
         total = first.clone()
+
         for rows in more:
             total.add_(rows)
+
         return Dense(total)
 
     def forms(self) -> Forms:
@@ -234,6 +239,7 @@ class Outer:
         if self.positions == 1:
             squares = products_mT[:, 0].mul_(UP)
             return squares, squares
+
         spreads = _squared_spreads(products_mT.sqrt())
 
         # Each Gram entry, their product and the sum over one axis are rounded in the tensors'
@@ -246,12 +252,14 @@ class Outer:
         # an entry of the other one, of which all together are (sum_t |b_t|)^2.
         sum_a, sum_b = square_a_mT.sqrt().sum(-1), square_b_mT.sqrt().sum(-1)
         underflow = 1.01 * _lost(self.a.dtype) * (p * sum_b.square() + q * sum_a.square())
+
         return _least(squares + underflow, spreads), spreads
 
     def _ghost(self) -> Tensor:
         """sum_(t,s) <a_t, a_s> <b_t, b_s>, as it is computed."""
         total = self.a.new_zeros(self.records, dtype=torch.float64)
         middle = self.positions // 2 if self.positions >= _SHORT else self.positions
+
         for half in (slice(0, middle), slice(middle, self.positions)):
             if half.start == half.stop:
                 continue
@@ -262,6 +270,7 @@ class Outer:
             products.mul_(torch.bmm(self.b[:, half], self.b[:, columns].mT))
             products[:, :, half.stop - half.start :] *= 2.0
             total += products.sum(-1).double().sum(-1)
+
         return total
 
     def single(self, spread: float) -> bool:
@@ -328,6 +337,7 @@ class Lookups:
         # gamma(T + E).
         share = _share(2 * self.positions + b_mTE.shape[2] + 8, b_mTE.dtype)
         squares = _with_rounding(squares, spreads, share, self.positions)
+
         return _least(squares, spreads), spreads
 
     def _all_pairs(self, b_mTE: Tensor) -> Tensor:
@@ -342,6 +352,7 @@ class Lookups:
         merged = b_mTE.new_zeros(len(distinct), b_mTE.shape[2])
         merged.index_add_(0, inverse.reshape(-1), b_mTE.reshape(-1, b_mTE.shape[2]))
         squares = row_squares(merged)
+
         return squares.new_zeros(self.records).index_add_(0, distinct // keys, squares)
 
     def present(self) -> Tensor:
@@ -364,6 +375,7 @@ class Lookups:
         b_mTE = self.present()
         out = b_mTE.new_zeros(self.records, *self.shape)
         index = self.ids.clamp(min=0).unsqueeze(2).expand_as(b_mTE)
+
         return Dense(out.scatter_add_(1, index, b_mTE))
 
     def keep(self, mask: Tensor) -> Lookups:
@@ -416,6 +428,7 @@ class Tied:
         small = _lost(dtype) * p * self.rows.positions * self.outer.positions
         lost = small * (1.0 + row_squares(self.outer.b).sqrt())
         squares = of_outer + of_rows + 2.0 * self._cross() + 2.02 * (missing + lost)
+
         return _least(squares * UP, spreads), spreads
 
     def _cross(self) -> Tensor:
@@ -423,6 +436,7 @@ class Tied:
         ids = self.rows.ids.clamp(min=0).unsqueeze(1).expand(-1, self.outer.positions, -1)
         picked_mST = torch.gather(self.outer.b, 2, ids)
         inner_mST = torch.bmm(self.outer.a, self.rows.present().mT)
+
         return picked_mST.mul_(inner_mST).sum(-1).double().sum(-1)
 
     def single(self, _spread: float) -> bool:

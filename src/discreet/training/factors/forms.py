@@ -66,14 +66,17 @@ def table(choices: Collection[Choice]) -> str:
     leaf           form    kept MB  milliseconds by form
     grad/0.weight  folded      4.7  streamed 20.0, folded 10.5
     """
+    # Columns are as wide as their longest entry.
     leaves = max(len("leaf"), *(len(choice.leaf) for choice in choices))
     forms = max(len("form"), *(len(choice.form) for choice in choices))
     lines = [f"{'leaf':<{leaves}}  {'form':<{forms}}  kept MB  milliseconds by form"]
+
     for choice in choices:
         times = [f"{name} {1e3 * seconds:.1f}" for name, seconds in choice.seconds.items()]
         names = f"{choice.leaf:<{leaves}}  {choice.form:<{forms}}"
         milliseconds = ", ".join(times) or "the only one"
         lines.append(f"{names}  {choice.bytes / 1e6:7.1f}  {milliseconds}")
+
     return "\n".join(lines)
 
 
@@ -102,6 +105,7 @@ class Chooser:
         """
         if leaf not in self.choices:
             self.choices[leaf] = self._chosen(leaf, factor, call)
+
         name, forms = self.choices[leaf].form, factor.forms()
         return forms[name]() if name in forms else factor
 
@@ -112,15 +116,18 @@ class Chooser:
         dense_bytes = factor.records * torch.Size(factor.shape).numel() * _itemsize(factor)
         room = self._room(factor.records, call)
         names = [name for name in forms if name == first or dense_bytes <= room]
+
+        # A form that the user asks for needs no room, and no measurement.
         if self._form is not None:
             names = [self._form] if self._form in forms else names[:1]
 
         seconds = self._seconds(factor, names) if len(names) > 1 else {}
         form = min(seconds, key=lambda name: seconds[name]) if seconds else names[0]
+
         return Choice(leaf, form, seconds, now_bytes if form == first else dense_bytes)
 
-    # Bytes that one more factor may keep.
     def _room(self, records: int, call: int) -> float:
+        # Bytes that one more factor may keep.
         stored = sum(choice.bytes for choice in self.choices.values())
         beside = SHARE * self.activations.peak + self.activations.given_back(call)
         return min(self._budget, max(_SMALL, records * beside)) - stored
@@ -128,21 +135,25 @@ class Chooser:
     def _seconds(self, factor: Factor, names: list[str]) -> dict[str, float]:
         shapes = [tuple(tensor.shape) for tensor in _tensors(factor)]
         signature = (type(factor), factor.shape, *names, *shapes)
+
         if signature not in self._measured:
             # On zeros: numbers next to zero are slow to compute with, and no record may decide how
             # the others are summed.
             zeros = factor.keep(torch.zeros(factor.records, dtype=torch.bool))
             seconds = _times(zeros, names, _FEW)
             fastest = min(seconds.values())
+
+            # What is not clear from a few records is measured on many, for the close ones only.
             close = [name for name in names if seconds[name] <= _CLEAR * fastest]
             if len(close) > 1:
                 seconds |= _times(zeros, close, _MANY)
             self._measured[signature] = seconds
+
         return dict(self._measured[signature])
 
 
-# Seconds of each form for all records, from a trial on the first ones.
 def _times(factor: Factor, names: list[str], records: int) -> dict[str, float]:
+    # Seconds of each form for all records, from a trial on the first ones.
     tried = _first(factor, records)
     return {name: _time(tried, name, 2) * factor.records / max(1, tried.records) for name in names}
 
@@ -155,7 +166,9 @@ def _time(factor: Factor, name: str, runs: int) -> float:
     """
     on_cpu = all(tensor.device.type == "cpu" for tensor in _tensors(factor))
     clock = time.process_time if on_cpu else time.perf_counter
+
     least = float("inf")
+
     for _ in range(runs):
         start = clock()
         formed = factor.forms()[name]()
@@ -164,11 +177,13 @@ def _time(factor: Factor, name: str, runs: int) -> float:
         formed.add_to(total, torch.ones_like(squares), most_spread(formed.positions))
         float(total.view(-1)[0])  # a device may still be at work
         least = min(least, clock() - start)
+
     return least
 
 
 def _tensors(factor: Any) -> Iterator[Tensor]:
     """All tensors of a factor; the first axis of each counts records."""
+    # Factors are flat or hold other factors, as `Tied`; geometries of convolutions hold no tensors.
     for field in fields(factor):
         part = getattr(factor, field.name)
         if isinstance(part, Tensor):
@@ -186,6 +201,7 @@ def _first(factor: Any, records: int) -> Any:
             parts[field.name] = part[:records]
         elif is_dataclass(part) and next(_tensors(part), None) is not None:
             parts[field.name] = _first(part, records)
+
     return replace(factor, **parts)
 
 
@@ -193,7 +209,7 @@ def _bytes(factor: Factor) -> int:
     return sum(tensor.numel() * tensor.element_size() for tensor in _tensors(factor))
 
 
-# Ids are integers, and gradients are not formed of them.
 def _itemsize(factor: Factor) -> int:
+    # Ids are integers, and gradients are not formed of them.
     floats = [tensor for tensor in _tensors(factor) if tensor.is_floating_point()]
     return max([tensor.element_size() for tensor in floats], default=4)

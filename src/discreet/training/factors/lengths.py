@@ -42,13 +42,17 @@ def squares_together(factors: Sequence[Factor]) -> Tensor | None:
     sides = [_sides(factor) for factor in factors]
     if not sides or not all(sides):
         return None
+
     tensors = [tensor for pair in sides for tensor in pair]
     lengths: dict[object, Tensor] = {}  # a weight and its bias share one side: the same memory
     lengths_km = torch.stack([_lengths(tensor, lengths) for tensor in tensors])
+
+    # The bound of each tensor, from its precision and the length of its rows.
     columns = tuple([tensor.numel() // len(tensor) for tensor in tensors])
     factor_k1, absolute_k1, back = _bounds(tuple([tensor.dtype for tensor in tensors]), columns)
 
     squares_km = lengths_km.cpu().numpy().astype(np.float64)
+
     # What is too long becomes infinite, as in `norm_bound`.
     with np.errstate(invalid="ignore", over="ignore"):
         squares_km *= squares_km
@@ -62,41 +66,47 @@ def _lengths(rows: Tensor, lengths: dict[object, Tensor]) -> Tensor:
     key = (rows.data_ptr(), rows.numel(), rows.dtype) if rows.is_contiguous() else id(rows)
     if key not in lengths:
         lengths[key] = torch.linalg.vector_norm(rows, dim=tuple(range(1, rows.ndim)))
+
     return lengths[key]
 
 
-# A record's norm is the product of the lengths of these; none if it is not that simple, or not
-# small: then a block of numbers no longer holds a row (see `norms`).
 def _sides(factor: Factor) -> _Sides:
+    # A record's norm is the product of the lengths of these; none if it is not that simple, or not
+    # small: then a block of numbers no longer holds a row (see `norms`).
     sides: _Sides = ()
     if isinstance(factor, Dense):
         sides = (factor.values,)
     elif isinstance(factor, Outer) and factor.positions == 1:
         sides = (factor.a, factor.b)
-    for side in sides:
-        if side.ndim < 2 or not len(side) or side.numel() > BLOCK * len(side):
-            return ()
-    return sides
+
+    # A row of more numbers is not one block.
+    if any(side.ndim < 2 or not len(side) for side in sides):
+        return ()
+
+    is_small = [side.numel() <= BLOCK * len(side) for side in sides]
+    return sides if all(is_small) else ()
 
 
-# (m, n). Infinity times zero is no number: such a record is left out.
 def _products(squares_km: NDArray[np.float64], sides: Sequence[_Sides]) -> NDArray[np.float64]:
+    # (m, n). Infinity times zero is no number: such a record is left out.
     products_mn = np.empty((squares_km.shape[1], len(sides)))
     row = 0
+
     for column, pair in enumerate(sides):
         products_mn[:, column] = squares_km[row]
         if len(pair) == 2:
             products_mn[:, column] *= squares_km[row + 1] * UP
         row += len(pair)
+
     return products_mn
 
 
-# What turns squares of computed lengths into upper bounds: factors (k, 1), absolute terms (k, 1),
-# and a factor that all have in common.
 @lru_cache(1024)
 def _bounds(
     kinds: tuple[torch.dtype, ...], columns: tuple[int, ...]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
+    # What turns squares of computed lengths into upper bounds: factors (k, 1), absolute terms (k,
+    # 1), and a factor that all have in common.
     bounds = [norm_bound(kind, count) for kind, count in zip(kinds, columns, strict=True)]
     factors, absolutes = (np.array([bound[at] for bound in bounds])[:, np.newaxis] for at in (0, 1))
     return factors, absolutes, bounds[0][2]

@@ -35,4 +35,5 @@ class Activations:
 
     def given_back(self, call: int) -> int:
         """What a backward pass no longer holds when it has come to this call."""
+        # What the later calls held is freed; beyond the last call nothing is.
         return self.after[min(call + 1, len(self.after) - 1)]

@@ -56,12 +56,15 @@ class ClipMargin:
         Returns:
             The group with its inner clip norm, and the most spread of a record in units of it.
         """
+        # What occurred once counts for the rest of the run.
         positions |= self._positions.get(group.name, frozenset())
         self._positions[group.name] = positions
         spread = most_spread(max(positions, default=1))
         if self._numerics is Numerics.IDEALISED or not group.private:
             return group, spread
+
         inner = self._inner.get((group, positions))
+
         if inner is None:
             inner = clipped_within(
                 group,
@@ -72,30 +75,34 @@ class ClipMargin:
                 grid=grid_of(group),
             )
             # An adaptive group has another clip norm in every step: only the last ones are needed.
-            remembered = list(self._inner.items())[:_REMEMBERED]
-            self._inner = {(group, positions): inner, **dict(remembered)}
+            earlier = dict(list(self._inner.items())[:_REMEMBERED])
+            self._inner = {(group, positions): inner, **earlier}
+
         return inner, spread
 
     def check(self, groups: tuple[Group, ...]) -> None:
         """Refuse numbers out of range, before anything is charged."""
+        # With one position, the least that every pass has.
         for group in groups:
             if group.private:
                 self(group, frozenset({1}))
                 grid_of(group).scale(group.noise_std)
 
-    # Leaves of one position occur in every model, biases and statistics; lookups are added in
-    # float64, in a way of their own, wherever records have several positions.
     def _chunks(self, positions: frozenset[int], spread: float) -> list[Chunk]:
+        # Leaves of one position occur in every model, biases and statistics; lookups are added in
+        # float64, in a way of their own, wherever records have several positions.
         chunks = [chunk_for(count, spread) for count in positions | {1}]
         longest = max(positions, default=1)
         if longest > 1:
             size = self._microbatch or self.places
             chunks.append(lookup_chunk(longest, size, self.most_records))
+
         return chunks
 
     @property
     def places(self) -> int:
         """Rows of one pass if memory allows: enough for nearly every sample."""
+        # Two standard deviations of a Poisson sample above its mean.
         expected = self._sampler.expected_batch_size
         places = even_places(int(expected + 2.0 * expected**0.5 + 1.0))
         return max(1, min(self.most_records, places))
@@ -103,6 +110,7 @@ class ClipMargin:
     @property
     def most_records(self) -> int:
         """The most records that a sample can have."""
+        # Only these policies have a limit; every other one may draw all records of the data set.
         match self._sampler.event:
             case FixedSize(size):
                 return int(size)

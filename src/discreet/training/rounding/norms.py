@@ -44,10 +44,13 @@ def last_squares(values: Tensor) -> Tensor:
     whole = columns // BLOCK * BLOCK
     remainder = values[..., whole:] if whole else values
     sums: Tensor = torch.linalg.vector_norm(remainder, dim=-1).double().square_()
+
     if whole:
         blocks = values[..., :whole].reshape(*values.shape[:-1], whole // BLOCK, BLOCK)
         sums += torch.linalg.vector_norm(blocks, dim=-1).double().square_().sum(-1)
+
     factor, absolute, back = norm_bound(values.dtype, columns)
+
     return sums.add_(absolute).mul_(factor).mul_(back)
 
 
@@ -63,4 +66,5 @@ def norm_bound(dtype: torch.dtype, columns: int) -> tuple[float, float, float]:
     # A root that is off by up to one unit of the last place, squared.
     root = 4.0 * float(np.finfo(name).eps)
     factor = error.factor * (1.0 + root) * UP * (1.0 + 2.0**-50)
+
     return factor * _TO_LARGEST, error.absolute * (1.0 + root), 1.0 / _TO_LARGEST

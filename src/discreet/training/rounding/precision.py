@@ -117,9 +117,9 @@ def most_spread(positions: int) -> float:
 def raised_squares(squared_norms: Array, spreads: Array, *, limit: float) -> Array:
     """Squared norms, raised where a record's spread is above `limit` times its norm.
 
-    They are what `Group.weights` gets (step 4 of docs/proofs/sums.md, section 6). With
-    weights w <= C/n for these n, both hold: w |v| <= C and w sum_t |a_t||b_t| <= limit * C, over all
-    leaves together.
+    They are what `Group.weights` gets (step 4 of docs/proofs/sums.md, section 6). With weights
+    w <= C/n for these n, both hold: w |v| <= C and w sum_t |a_t||b_t| <= limit * C, over all leaves
+    together.
 
     Args:
         squared_norms: records x leaves, float64, not below the truth; sensitive.
@@ -175,9 +175,11 @@ def chunk_for(positions: int, spread: float) -> Chunk:
     Chunk(records=1, positions=512, pieces=2, joined=1)
     """
     count = check.whole("chunk_for", "positions", positions, least=1)
+    # Exact fractions: the condition is decided without rounding.
     kappa = Fraction(_checked_spread("chunk_for", spread) if count > 1 else 1)
     best = Chunk(1, 1, count)
     records = 1
+
     while records <= _MOST_TERMS:
         allowed = _EXCESS / ((2 * _CHANGED * records - 1) * kappa)
         # The most terms n with gamma(n + 2) <= allowed.
@@ -191,20 +193,23 @@ def chunk_for(positions: int, spread: float) -> Chunk:
         if chunk.records * chunk.positions > best.records * best.positions:
             best = chunk
         records *= 2
+
     return replace(best, joined=_joined(best, kappa))
 
 
-# The most chunks, a power of two, that may be added up in float32: what the first term of the
-# condition leaves is for the second.
 def _joined(chunk: Chunk, kappa: Fraction) -> int:
+    # The most chunks, a power of two, that may be added up in float32: what the first term of the
+    # condition leaves is for the second.
     within = gamma(chunk.records * chunk.positions + 2, _SINGLE)
     allowed = _EXCESS / kappa - within * (2 * _CHANGED * chunk.records - 1)
     joined = 1
+
     while chunk.pieces == 1 and joined < _MOST_JOINED:
         places = 2 * _CHANGED * chunk.records * 2 * joined - 1
         if gamma(2 * joined, _SINGLE) * (1 + within) * places > allowed:
             break
         joined *= 2
+
     return joined
 
 
@@ -270,11 +275,14 @@ def clipped_within(
     """
     if not check.instance("clipped_within", "group", group, Group).private:
         return group
+
+    # The engine sums records, not averages of slots.
     if group.slots is not None:
         expected = "without slots: averages of slots are clipped, and summed exactly"
         raise ParameterError(
             owner="clipped_within", name="group", expected=expected, got=f"{group.slots} slots"
         )
+
     parts = _parts(chunks, dimension, _checked_spread("clipped_within", spread), records)
     error = _NORM_ERROR + check.fraction("clipped_within", "row_drift", row_drift, zero=True)
 
@@ -302,10 +310,13 @@ def clipped_within(
                 "declare numerics idealised."
             ),
         )
+
     # The bound itself is rounded up: a few steps of float64 may be missing.
     while sensitivity(inner) > group.clip_norm:
         inner = math.nextafter(inner, 0.0)
+
     _refuse_small(group, inner, dimension, max(part.terms * part.pieces for part in parts))
+
     return replace(group, clip_norm=inner)
 
 
@@ -320,11 +331,14 @@ def _parts(
         raise ParameterError(
             owner="clipped_within", name="chunks", expected="at least one", got="none"
         )
+
     checked = [check.instance("clipped_within", "chunks", chunk, Chunk) for chunk in chunks]
     # A neighbour may have one more.
     most_records = check.whole("clipped_within", "records", records, least=1) + 1
     parts: list[FloatSum] = []
+
     for size, joined in sorted({(chunk.records, chunk.joined) for chunk in checked}):
+        # Leaves that are cut and joined alike: the longest of them counts for all.
         alike = [chunk for chunk in checked if (chunk.records, chunk.joined) == (size, joined)]
         single = all(chunk.positions * chunk.pieces == 1 for chunk in alike)
         parts.append(
@@ -341,11 +355,12 @@ def _parts(
                 changed_microbatches=_CHANGED,
             )
         )
+
     return parts
 
 
-# Weights and weighted vectors must stay within the range of float32: step (ii) of the proof.
 def _refuse_small(group: Group, clip_norm: float, dimension: int, positions: int) -> None:
+    # Weights and weighted vectors must stay within the range of float32: step (ii) of the proof.
     least = positions * math.sqrt(dimension) * LARGEST_INPUT * _LOST / _LOST_SHARE
     heaviest = 1.0 if group.clipping is Clipping.CLIP else clip_norm / group.stability
     largest = max(heaviest / min(group.scales), *group.scales)
@@ -368,4 +383,5 @@ def _checked_spread(owner: str, spread: float) -> float:
     if number < 1.0:
         expected = "at least 1: the sum of |a_t||b_t| is never below the norm"
         raise ParameterError(owner=owner, name="spread", expected=expected, got=repr(spread))
+
     return number

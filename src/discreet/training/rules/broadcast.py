@@ -33,18 +33,23 @@ def elementwise(call: Call) -> Any:
     place = _common_place(call, axes)
     if call.name.endswith("_") and call.value(call.args[0]) is not None:
         raise OneByOne("a parameter that is changed in place")
+
     # By id: a value that stands in two places has one copy for each record, and one gradient.
     values = {id(value.tensor): value for value in call.values()}
     copies = {key: _repeated(call, value, place, axes) for key, value in values.items()}
+
     arguments = [copies.get(id(tensor), tensor) for tensor in call.tensors]
+
     return call.func(*refilled(call.args, arguments), **refilled(call.kwargs, arguments))
 
 
 def _common_place(call: Call, axes: int) -> Rows:
     # Shapes are broadcast from the right: axes are counted as if all had as many as the longest.
+
     places = {rows.at(rows.dim + axes - tensor.ndim) for tensor, rows in call.rows_in()}
     if len(places) != 1:
         raise OneByOne(f"the arguments of {call.name} have no common record axis")
+
     return places.pop()
 
 
@@ -54,6 +59,7 @@ def _repeated(call: Call, value: Value, place: Rows, axes: int) -> Tensor:
     shape = (1,) * (axes - value.tensor.ndim) + tuple(value.tensor.shape)
     if shape[dim] != 1:
         raise OneByOne(f"a parameter's own axis is the record axis of {call.name}")
+
     copies = call.copies(value, dim, shape[:dim] + shape[dim + 1 :])
     if place.clear:
         return copies
@@ -62,6 +68,7 @@ def _repeated(call: Call, value: Value, place: Rows, axes: int) -> Tensor:
     before, after = copies.shape[:dim], copies.shape[dim + 1 :]
     spread = copies.unsqueeze(dim + 1).unsqueeze(dim)
     spread = spread.expand(*before, place.outer, call.m, place.inner, *after)
+
     return spread.reshape(*before, place.fold * call.m, *after)
 
 
@@ -83,9 +90,11 @@ def expand(call: Call) -> Tensor:
     if place is None and call.name == "expand_as":
         # It takes the shape of a tensor with records, and so the place of the records.
         place = call.axes[id(call.args[1])]
+
     value = call.value(tensor)
     if value is None or place is None or not place.clear:
         raise OneByOne(f"{call.name} repeats something else than a value for each record")
+
     y = call.func(tensor.detach(), *call.args[1:], **call.kwargs)
     # The value's shape without its axis for the records, which is of size 1 if it is there at all.
     record_axis = place.dim - (y.ndim - tensor.ndim)
@@ -104,10 +113,12 @@ def _summed(rows: Tensor, shape: tuple[int, ...]) -> Tensor:
     """Add up over the axes that were repeated within a record, until `shape` remains."""
     leading = rows.ndim - len(shape)
     rows = rows.sum(tuple(range(1, 1 + leading))) if leading else rows
+
     for dim in range(1, len(shape)):
         if shape[dim] == 1 != rows.shape[dim]:
             rows = rows.sum(dim, keepdim=True)
         elif shape[dim] != rows.shape[dim]:
             # `repeat` of an axis: its copies stand one after the other.
             rows = torch.unflatten(rows, dim, (-1, shape[dim])).sum(dim)
+
     return rows

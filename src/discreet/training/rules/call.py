@@ -8,7 +8,7 @@ Legend: m records.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, TypeAlias
 
@@ -109,6 +109,7 @@ class Uses:
         # whose arguments would stay in memory until the backward pass.
         number, name, guessed = call.number, call.name, call.guess is not None
         is_users_rule = own_rule(call.func) is not None
+
         waiting = [(Use(value, number), make) for value, make in pairs]
         self.uses += [use for use, _ in waiting]
         if self._hold is not None:
@@ -119,10 +120,13 @@ class Uses:
         versions = self._versions(used)
 
         def receive(gradient: Tensor) -> None:
+            # The order matters: first whether this gradient may be looked at at all, then whether
+            # what the rule holds is still what the function met, then whose records are in it.
             if not waiting or self.forward:
                 raise OneByOne(
                     "the model is differentiated within its own forward pass, or more than once"
                 )
+
             with no_functions(), out_of_sight():  # none of this is an operation of the user's
                 if self._versions(used) != versions:
                     raise OneByOne(f"an argument of {name} was changed in place after it was used")
@@ -176,11 +180,10 @@ class Uses:
 
         A write through `.data` counts no version; what it makes of the records shows in the state.
         """
-        versions: list[object] = []
         with no_functions():
-            for tensor in tensors:
-                versions += (tensor._version, self.proof.state(tensor))  # noqa: SLF001  (what autograd itself goes by)
-        return versions
+            # The version is what autograd itself goes by.
+            counts = [tensor._version for tensor in tensors]  # noqa: SLF001
+            return [*counts, *map(self.proof.state, tensors)]
 
 
 @dataclass(slots=True, eq=False)
@@ -219,13 +222,7 @@ class Call:
     @property
     def name(self) -> str:
         """The name of torch's function, by which rules are found."""
-        name: str = self.func.__name__
-        return name
-
-    @property
-    def anchor(self) -> Tensor:
-        """The tensor on which identity nodes hang."""
-        return self.uses.anchor
+        return str(self.func.__name__)
 
     def get(self, position: int, name: str, default: Any = None) -> Any:
         """The argument at a position or of a name, or the default."""
@@ -239,12 +236,10 @@ class Call:
         """The value behind an argument, if it is one."""
         return self.values_by_id.get(id(thing))
 
-    def values(self) -> Iterator[Value]:
+    def values(self) -> list[Value]:
         """All values among the arguments."""
-        for tensor in self.tensors:
-            value = self.value(tensor)
-            if value is not None:
-                yield value
+        known = self.values_by_id
+        return [known[id(tensor)] for tensor in self.tensors if id(tensor) in known]
 
     def others(self) -> list[Tensor]:
         """The tensors among the arguments that are no values."""
@@ -255,14 +250,11 @@ class Call:
         places = [(tensor, self.axes[id(tensor)]) for tensor in self.others()]
         return [(tensor, rows) for tensor, rows in places if rows is not None]
 
-    def has_records_first(self, tensor: Tensor) -> bool:
-        """Whether a tensor is (m, ...), with one entry of the first axis for each record."""
-        return self.axes[id(tensor)] == Rows(0)
-
     def plain(self, thing: Any) -> Any:
         """An argument as the function may have it: a value without its gradient."""
         if self.value(thing) is None:
             return thing
+
         with out_of_sight():
             return thing.detach()
 
@@ -272,11 +264,13 @@ class Call:
         Raises:
             OneByOne: it does not have one entry, or several, for each record along one axis.
         """
-        if self.guess is not None:
+        if self.guess is not None:  # the result is public: the proof says nothing about it
             return self.guess
+
         state = self.uses.proof.state(out)
         if not isinstance(state, Rows):
             raise OneByOne(f"a result of {self.name} has no clear record axis")
+
         return state
 
     def rows(self, tensor: Tensor, *, like: Tensor | None = None) -> Tensor:
@@ -286,12 +280,17 @@ class Call:
             tensor: an argument, or of the axes of one.
             like: the argument whose axes the tensor has; the tensor itself if None.
         """
+        # A public tensor has no records, so no rows.
         place = self.axes[id(tensor if like is None else like)]
         if place is None:
             raise OneByOne(f"an argument of {self.name} has no clear record axis")
+
         if place.clear:
             return tensor.movedim(place.dim, 0) if place.dim else tensor
-        split: Tensor = tensor.unflatten(place.dim, (place.outer, self.m, place.inner))  # type: ignore[no-untyped-call]
+
+        # The axis has outer * m * inner entries: its records are the middle one of three axes.
+        split = torch.unflatten(tensor, place.dim, (place.outer, self.m, place.inner))
+
         return split.movedim(place.dim + 1, 0)
 
     def tap(
@@ -306,9 +305,13 @@ class Call:
         """
         place = self.state_of(out) if rows is None else rows
         values = [(value, make) for value, make in pairs if value is not None]
-        if not values:
+        if not values:  # all of them are frozen
             return out
-        return tap(out, self.anchor, self.uses.receiver(self, values, place, self.others()))
+
+        # What is no value may be held by a `make`, and must not change until the backward pass.
+        receive = self.uses.receiver(self, values, place, self.others())
+
+        return tap(out, self.uses.anchor, receive)
 
     def copies(self, value: Value, dim: int, shape: tuple[int, ...]) -> Tensor:
         """The value viewed as `shape`, with one copy for each record along a new axis at `dim`.
@@ -321,7 +324,8 @@ class Call:
 
         receive = self.uses.receiver(self, [(value, make)], Rows(dim))
         single = value.tensor.detach().reshape(*shape[:dim], 1, *shape[dim:])
-        return spread_out(single, (*shape[:dim], self.m, *shape[dim:]), self.anchor, receive)
+
+        return spread_out(single, (*shape[:dim], self.m, *shape[dim:]), self.uses.anchor, receive)
 
 
 Rule: TypeAlias = Callable[[Call], Any]

@@ -23,9 +23,11 @@ __all__ = ["changes_in_place", "one_copy_each"]
 def one_copy_each(call: Call) -> Any:
     """Any function, by vmap over records: G_i is the gradient of record i's copy of the value."""
     result_dims = _result_axes(call)
+
     arguments: list[Tensor] = []
     dims: list[int | None] = []  # where vmap finds the records in each argument
     places: list[int | None] = []  # where an argument has an axis for records inside of vmap
+
     for tensor in call.tensors:
         value, rows = call.value(tensor), call.axes[id(tensor)]
         if rows is not None and not rows.clear:
@@ -42,13 +44,17 @@ def one_copy_each(call: Call) -> Any:
             part if dim is None else part.unsqueeze(dim)
             for part, dim in zip(parts, places, strict=True)
         ]
+
+        # vmap adds the axis of the records again: a result gives its own one up.
         out = call.func(*refilled(call.args, batch), **refilled(call.kwargs, batch))
         results = zip(tensors_in(out), result_dims, strict=True)
         rows = tuple([_only_row(call, result, dim) for result, dim in results])
+
         return rows[0] if isinstance(out, Tensor) else rows
 
     out_dims = result_dims[0] if len(result_dims) == 1 else tuple(result_dims)
     mapped = torch.vmap(of_one_record, tuple(dims), out_dims, randomness="different")
+
     return mapped(*arguments)
 
 
@@ -56,12 +62,17 @@ def _result_axes(call: Call) -> list[int]:
     """The record axis of every result, from a first run with the values as they are."""
     if changes_in_place(call.name):
         raise OneByOne(f"{call.name} changes an argument that a weight meets")
+
+    # The proof follows this run, and knows the states of its results; inside of vmap it sees
+    # nothing.
     with torch.no_grad():
         plain = [call.plain(tensor) for tensor in call.tensors]
         out = call.func(*refilled(call.args, plain), **refilled(call.kwargs, plain))
+
     places = [call.state_of(result) for result in tensors_in(out)]
     if not places or not all(place.clear for place in places):
         raise OneByOne(f"{call.name} has a result without a clear record axis")
+
     return [place.dim for place in places]
 
 

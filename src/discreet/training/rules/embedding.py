@@ -5,8 +5,8 @@ is
 
     dW = sum_t e_(ids_t) (s_t b_t)^T
 
-with e_k unit vectors, and s_t the share of a row in a bag, 1 where there are no bags. It is zero but
-for the rows that the record looked up, and is held as `Lookups`: ids and b_t, never one-hot
+with e_k unit vectors, and s_t the share of a row in a bag, 1 where there are no bags. It is zero
+but for the rows that the record looked up, and is held as `Lookups`: ids and b_t, never one-hot
 vectors. A row that a record looks up several times is merged before its norm is taken.
 
 Legend: m records, T positions, E width of a table.
@@ -34,23 +34,27 @@ def embedding(call: Call) -> Tensor:
         raise OneByOne(
             "an embedding that scales gradients by how often a row occurs among all records"
         )
+
     y = torch.embedding(call.plain(weight), ids)
+
     return _looked_up(call, weight, ids, y, call.get(2, "padding_idx", -1))
 
 
 def getitem(call: Call) -> Any:
     """weight[ids], for one tensor of ids: dW as for `embedding`."""
     weight, ids = call.args
-    is_table = call.value(weight) is not None and weight.ndim == 2
+    # A mask, a slice or a tuple of indices is something else, and so is a table of more axes.
     has_ids = isinstance(ids, Tensor) and ids.dtype in (torch.int64, torch.int32)
-    if not is_table or not has_ids:
+    if not has_ids or call.value(weight) is None or weight.ndim != 2:
         return one_copy_each(call)
+
     return _looked_up(call, weight, ids, call.plain(weight)[ids], -1)
 
 
 def _looked_up(call: Call, weight: Tensor, ids: Tensor, y: Tensor, padding: int) -> Tensor:
     """Tap rows `y` of a table; the row `padding` gets no gradient, if it is not negative."""
     ids_mT = call.rows(ids).reshape(call.m, -1 if call.m else 0).long()
+    # Indexing counts negative ids from the end; from here on they say that a row counts nowhere.
     ids_mT = torch.where(ids_mT < 0, ids_mT + weight.shape[0], ids_mT)
     if padding >= 0:
         ids_mT = torch.where(ids_mT == padding, -1, ids_mT)
@@ -73,22 +77,32 @@ def embedding_bag(call: Call) -> Any:
         "per_sample_weights", "include_last_offset", "padding_idx",
     )  # fmt: skip
     value, rows, mode = call.value(weight), call.axes.get(id(ids)), mode or 0
-    if value is None or mode not in (0, 1) or call.value(shares) is not None or rows is None:
+    is_supported = mode in (0, 1) and call.value(shares) is None
+    if value is None or rows is None or not is_supported:
         raise OneByOne(
             "an embedding bag of another kind than sums and means of the records' own rows"
         )
+
     if by_frequency or one_more:
         raise OneByOne(
             "an embedding bag with gradients scaled by frequency, or with one offset more than bags"
         )
-    in_order = call.axes.get(id(offsets)) is None and rows.outer == 1
-    learns_shares = shares is not None and shares.requires_grad
-    if not in_order or offsets.shape[0] != call.m or learns_shares:
+
+    # The ids of all records stand one after the other, and offsets say where each begins.
+    are_records = (
+        call.axes.get(id(offsets)) is None,
+        rows.outer == 1,
+        offsets.shape[0] == call.m,
+        shares is None or not shares.requires_grad,
+    )
+    if not all(are_records):
         raise OneByOne("an embedding bag whose bags are not the records")
+
     y, *details = torch.embedding_bag(
         call.plain(weight), ids, offsets, False, mode, False, shares, False, padding
     )
     make = _bags(weight, (ids, offsets, shares), mode, padding)
+
     return (call.tap(y, (value, make)), *details)
 
 
@@ -115,9 +129,11 @@ def _bags(
     ids_mT = torch.where(place_mT < ends.unsqueeze(1), ids[index_mT].long(), -1)
     if padding is not None:
         ids_mT = torch.where(ids_mT == padding % weight.shape[0], -1, ids_mT)
+
     shares = torch.ones_like(ids, dtype=weight.dtype) if shares is None else shares
     share_mT = shares[index_mT]
     if mode == 1:
+        # A mean is over the rows that count.
         share_mT = share_mT / (ids_mT >= 0).sum(1, keepdim=True).clamp(min=1)
 
     def make(gradient: Tensor) -> Factor:

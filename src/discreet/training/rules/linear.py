@@ -37,6 +37,7 @@ def bias_factor(rows: Tensor) -> Factor:
     """The gradient of a bias, dc = sum_t b_t, from the b_t of each record, (m, ..., q)."""
     if rows.ndim == 2:
         return Dense(wide(rows))
+
     b_mTq = positions(rows)
     return Dense(b_mTq[:, 0] if b_mTq.shape[1] == 1 else b_mTq.sum(1))
 
@@ -72,8 +73,10 @@ def bilinear(call: Call) -> Any:
     meets_values = call.value(x1) is not None or call.value(x2) is not None
     if meets_values or axis is None or axis != call.axes[id(x2)]:
         return one_copy_each(call)
+
     if axis.dim == x1.ndim - 1 or call.axes[id(weight)] is not None:
         raise OneByOne("a bilinear map without a clear record axis")
+
     y = torch.bilinear(x1, x2, call.plain(weight), call.plain(bias))
     a_mTp, b_mTr = _met(call, x1), _met(call, x2)
 
@@ -92,8 +95,15 @@ def bilinear(call: Call) -> Any:
 def matmul(call: Call) -> Any:
     """y = x W, for a matrix W of shape (p, q): dW = sum_t x_t b_t^T."""
     x, weight = call.get_all("input", "mat2" if call.name == "mm" else "other")
-    if call.value(weight) is None or weight.ndim != 2 or x.ndim < 2 or call.value(x) is not None:
+    is_map = (
+        call.value(weight) is not None,
+        call.value(x) is None,
+        weight.ndim == 2,
+        x.ndim >= 2,
+    )
+    if not all(is_map):
         return one_copy_each(call)
+
     _check_axis(call, x)
     return _product(call, x @ call.plain(weight), x, weight, None)
 
@@ -104,17 +114,24 @@ def addmm(call: Call) -> Any:
     So does the Conv1D of language models, where rows of all records stand one after the other.
     """
     bias, x, weight = call.get_all("input", "mat1", "mat2")
-    scaled = call.kwargs.get("beta", 1) != 1 or call.kwargs.get("alpha", 1) != 1
-    constant_weight = call.value(x) is None and call.axes[id(weight)] is None
-    if scaled or not constant_weight or bias.ndim != 1:
+    is_map = (
+        call.kwargs.get("beta", 1) == 1,
+        call.kwargs.get("alpha", 1) == 1,
+        call.value(x) is None,
+        call.axes[id(weight)] is None,
+        bias.ndim == 1,
+    )
+    if not all(is_map):
         return one_copy_each(call)
+
     _check_axis(call, x)
     y = torch.addmm(call.plain(bias), x, call.plain(weight))
+
     return _product(call, y, x, weight, bias)
 
 
-# The weight of x W lies in the order (p, q): the sides of `linear`, exchanged.
 def _product(call: Call, y: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    # The weight of x W lies in the order (p, q): the sides of `linear`, exchanged.
     a_mTp = _met(call, x)
 
     def of_weight(gradient: Tensor) -> Factor:
@@ -128,22 +145,24 @@ def _product(call: Call, y: Tensor, x: Tensor, weight: Tensor, bias: Tensor | No
     )
 
 
-# What a weight met, for the backward pass; the proof need not follow it.
 def _met(call: Call, x: Tensor) -> Tensor:
+    # What a weight met, for the backward pass; the proof need not follow it.
     with out_of_sight():
         return positions(call.rows(x.detach(), like=x))
 
 
-# Under autocast the two sides may differ in precision: the wider one counts.
 def _alike(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    # Under autocast the two sides may differ in precision: the wider one counts.
     kind = torch.promote_types(a.dtype, b.dtype)
     return a.to(kind), b.to(kind)
 
 
-# Neither may the records lie along the inputs that the map adds up, nor may weights have records.
 def _check_axis(call: Call, x: Tensor) -> None:
+    # Neither may the records lie along the inputs that the map adds up, nor may weights have
+    # records.
     axis = call.axes[id(x)]
     if axis is None or axis.dim == x.ndim - 1:
         raise OneByOne(f"the input of {call.name} has no clear record axis")
+
     if any(tensor is not x for tensor, _ in call.rows_in()):
         raise OneByOne(f"{call.name} has weights that depend on the records")

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from discreet.training.factors.factors import Dense, Factor, wide
 from discreet.training.rules.call import Call
-from discreet.training.separation.states import OneByOne
+from discreet.training.separation.states import OneByOne, Rows
 
 __all__ = ["channel_norm", "group_norm", "layer_norm", "rms_norm"]
 
@@ -36,6 +36,7 @@ def layer_norm(call: Call) -> Tensor:
     )
     flat = x.detach()
 
+    # xhat is computed again from the statistics that torch returns: it is not stored.
     def of_weight(gradient: Tensor) -> Factor:
         normal = (wide(flat) - mean) * scale
         return _over_positions(call, x, normal.mul_(wide(gradient)), weight)
@@ -54,10 +55,12 @@ def rms_norm(call: Call) -> Tensor:
     flat = x.detach()
 
     def of_weight(gradient: Tensor) -> Factor:
+        # torch returns no statistics here: they are computed again.
         rows = wide(flat)
         least = torch.finfo(flat.dtype).eps if epsilon is None else epsilon
         mean_squares = rows.square().mean(tuple(range(-len(shape), 0)), keepdim=True)
         normal = rows * torch.rsqrt(mean_squares + least)
+
         return _over_positions(call, x, normal.mul_(wide(gradient)), weight)
 
     return call.tap(y, (call.value(weight), of_weight))
@@ -69,8 +72,8 @@ def _check_axis(call: Call, x: Tensor, shape: Any, kind: str) -> None:
         raise OneByOne(f"{kind} normalisation over the record axis")
 
 
-# The sum over t: of each record the numbers that share an entry of the weight.
 def _over_positions(call: Call, x: Tensor, values: Tensor, weight: Tensor) -> Factor:
+    # The sum over t: of each record the numbers that share an entry of the weight.
     rows, shape = call.rows(values, like=x), tuple(weight.shape)
     positions = rows.numel() // max(1, call.m * math.prod(shape))
     return Dense(rows.reshape(call.m, positions, *shape).sum(1))
@@ -83,8 +86,9 @@ def group_norm(call: Call) -> Tensor:
     channels: what it adds up over a batch of one are then the sums of single records.
     """
     x, groups, weight, bias = call.get_all("input", "num_groups", "weight", "bias")
-    if not call.has_records_first(x):
+    if call.axes[id(x)] != Rows(0):
         raise OneByOne("group normalisation of something else than (records, channels, ...)")
+
     m, channels = x.shape[:2]
     places, epsilon = x.shape[2:].numel(), call.get(4, "eps", 1e-5)
     sizes = (m, channels, places, groups)
@@ -95,8 +99,10 @@ def group_norm(call: Call) -> Tensor:
     sums: list[Tensor] = []  # dw and dc, (m, C) each
 
     def summed(gradient: Tensor, which: int) -> Factor:
+        # torch's function does not take an empty batch.
         if not m:
             return Dense(wide(flat.new_zeros(0, channels)))
+
         if not sums:
             _, *sums[:] = torch.ops.aten.native_group_norm_backward(
                 wide(gradient).contiguous().view(1, m * channels, places),
@@ -110,6 +116,7 @@ def group_norm(call: Call) -> Tensor:
                 m * groups,
                 [False, True, True],
             )
+
         return Dense(wide(sums[which].view(m, channels)))
 
     return call.tap(
@@ -127,14 +134,18 @@ def channel_norm(call: Call) -> Tensor:
     are coupled, and the proof has refused the pass before.
     """
     x, weight, bias = call.get_all("input", "weight", "bias")
-    if not call.has_records_first(x):
+    if call.axes[id(x)] != Rows(0):
         raise OneByOne("normalisation of something else than (records, channels, ...)")
+
     normal: Tensor = call.func(x, None, None, *call.args[3:])
     ones = (1,) * (normal.ndim - 2)
+
     for tensor, join in ((weight, torch.mul), (bias, torch.add)):
         if tensor is None:
             continue
+        # A frozen scale is the same for all records, and needs no copies.
         value, shape = call.value(tensor), (tensor.shape[0], *ones)
         copies = tensor.view(1, *shape) if value is None else call.copies(value, 0, shape)
         normal = join(normal, copies)
+
     return normal

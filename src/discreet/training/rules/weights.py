@@ -7,6 +7,7 @@ parameters behind it: dP = (dv/dP)^T dv by the chain rule, where dv/dP is the sa
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -22,8 +23,8 @@ __all__ = ["Derived", "Region", "TableRows", "Value", "ViewOf", "sources_of", "v
 Region: TypeAlias = tuple[tuple[int, ...], tuple[int, ...], int]
 """Of a parameter's flat memory: sizes, strides, offset."""
 
+# Name of a parameter, the part of it that the factor is of, and the factor.
 _Lifted: TypeAlias = Iterator[tuple[str, Region, Factor]]
-"""Name of a parameter, the part of it that the factor is of, and the factor."""
 
 
 @final
@@ -85,31 +86,33 @@ class Derived:
     def lift(self, factor: Factor) -> _Lifted:
         if not factor.records:
             return
+
         rows = factor.dense().values.reshape(factor.records, *self.tensor.shape)
         rows = rows.to(self.tensor.dtype)
+
         try:
             gradients = self._gradients(rows, batched=True)
         except RuntimeError:  # a function whose backward cannot take several gradients at once
             by_row = [self._gradients(row, batched=False) for row in rows]
-            gradients = [_stacked(parts) for parts in zip(*by_row, strict=True)]
+            gradients = tuple(map(_stacked, zip(*by_row, strict=True)))
+
         for (leaf, parameter), gradient in zip(self.sources, gradients, strict=True):
             if gradient is not None:
                 yield leaf, whole(parameter), Dense(wide(gradient.detach()))
 
-    def _gradients(self, rows: Tensor, *, batched: bool) -> list[Tensor | None]:
-        parameters = [parameter for _, parameter in self.sources]
-        gradients: tuple[Tensor | None, ...] = torch.autograd.grad(
+    def _gradients(self, rows: Tensor, *, batched: bool) -> tuple[Tensor | None, ...]:
+        return torch.autograd.grad(
             self.tensor,
-            parameters,
+            [parameter for _, parameter in self.sources],
             rows,
-            retain_graph=True,
+            retain_graph=True,  # other uses of the value come later
             allow_unused=True,
             is_grads_batched=batched,
         )
-        return list(gradients)
 
 
 def _stacked(parts: tuple[Tensor | None, ...]) -> Tensor | None:
+    # A parameter that a value does not depend on has no gradient, in no row.
     rows = [part for part in parts if part is not None]
     return torch.stack(rows) if rows else None
 
@@ -129,11 +132,9 @@ def whole(parameter: Tensor) -> Region:
 
 @lru_cache(1024)
 def _whole(shape: tuple[int, ...]) -> Region:
-    strides, step = [], 1
-    for size in reversed(shape):
-        strides.append(step)
-        step *= size
-    return shape, tuple(reversed(strides)), 0
+    # The stride of an axis is the product of the sizes of all axes after it.
+    strides = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
+    return shape, tuple(strides), 0
 
 
 def view_of(tensor: Tensor, parameter: Tensor) -> Region | None:
@@ -142,23 +143,32 @@ def view_of(tensor: Tensor, parameter: Tensor) -> Region | None:
     Returns:
         None if it is not there, or if its entries overlap.
     """
-    alike = tensor.dtype == parameter.dtype and tensor.device == parameter.device
-    if not alike or not parameter.is_contiguous() or not tensor.numel() or tensor.is_neg():
+    cannot_be = (
+        tensor.dtype != parameter.dtype,
+        tensor.device != parameter.device,
+        not parameter.is_contiguous(),
+        not tensor.numel(),
+        tensor.is_neg(),  # negated lazily: the memory of the parameter, and other numbers
+    )
+    if any(cannot_be):
         return None
+
     memory = parameter.untyped_storage().data_ptr()
     reach = _reach(tensor)
     if reach is None or tensor.untyped_storage().data_ptr() != memory:
         return None
+
     offset = int(tensor.storage_offset() - parameter.storage_offset())
     # Several parameters may share memory: the tensor may lie beside this one.
     if offset < 0 or offset + reach > parameter.numel():
         return None
+
     return tuple(tensor.shape), tuple(tensor.stride()), offset
 
 
-# How many numbers lie from the first to the last entry; None if entries overlap. They do not if
-# each stride, in rising order, is beyond all that the axes with smaller strides reach.
 def _reach(tensor: Tensor) -> int | None:
+    # How many numbers lie from the first to the last entry; None if entries overlap. They do not if
+    # each stride, in rising order, is beyond all that the axes with smaller strides reach.
     reach = 1
     for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
         if size == 1:
@@ -166,4 +176,5 @@ def _reach(tensor: Tensor) -> int | None:
         if stride < reach:
             return None
         reach += stride * (size - 1)
+
     return reach

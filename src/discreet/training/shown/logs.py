@@ -77,13 +77,19 @@ class Logged:
         >>> Logged(1, 0, means, noise_std, {"grad/*": 1.0}, None).scalars()
         {'metric/loss': 0.5, 'clip_norm/grad/*': 1.0}
         """
+        # In the order of the columns of a CSV file: epsilon, statistics, clip norms.
         numbers = {} if self.epsilon is None else {"epsilon": self.epsilon}
+
         for leaf, mean in self.means.items():
+            if mean.size == 1:
+                numbers[leaf] = float(mean[0])
+                continue
             for index, number in enumerate(mean.tolist()):
-                name = leaf if mean.size == 1 else f"{leaf}/{index}"
-                numbers[name] = number
+                numbers[f"{leaf}/{index}"] = number
+
         for group, norm in self.clip_norms.items():
             numbers[f"clip_norm/{group}"] = float(norm)
+
         return numbers
 
 
@@ -105,9 +111,11 @@ class CsvLog:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
+        # Refused now, before the run has spent anything.
         self._path = checked_path("CsvLog", path)
         if not self._path.parent.is_dir():
             self._refuse("a file in a folder that exists", "no such folder")
+
         begins = _header(self._path)[: len(_FIRST)] if os.path.lexists(self._path) else []
         if begins not in ([], _FIRST):
             self._refuse(
@@ -123,6 +131,8 @@ class CsvLog:
         columns = header if new else _header(self._path)
         if columns != header:
             self._refuse(f"a new file, or one with the columns {header}", f"{columns}")
+
+        # Opened for every line: whoever reads the file while the run goes on finds whole lines.
         with self._path.open("a", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, header)
             if new:
@@ -136,6 +146,7 @@ class CsvLog:
 
 
 def _header(path: Path) -> list[str]:
+    # An empty file has no header, and may be written to.
     try:
         with path.open(newline="", encoding="utf-8") as file:
             return next(csv.reader(file), [])
@@ -174,6 +185,7 @@ class TensorBoardLog:
 
     def __call__(self, logged: Logged) -> None:
         """Write the numbers of one step."""
+        # The number of the step in the place of the time.
         step = check.whole("TensorBoardLog", "step", logged.step, least=0)
         for name, value in logged.scalars().items():
             self._writer.add_scalar(name, value, step, float(step))

@@ -32,9 +32,11 @@ class Monitor:
         self, session: Session, *, statistics: Mapping[str, int], logs: Sequence[Log]
     ) -> None:
         for log in logs:
-            if not callable(log):
+            function: object = log
+            if not callable(function):
                 expected, got = "functions of what was released", type(log).__name__
                 raise ParameterError(owner="PrivateRun", name="logs", expected=expected, got=got)
+
         self._plan, self._ledger = session.plan, session.ledger
         self._records = session.sampler.records
         self._statistics = statistics
@@ -50,6 +52,7 @@ class Monitor:
         target, limit = self._plan.target, None
         if target is not None and delta in (None, target.delta):
             limit = target.epsilon
+
         return account(self._ledger, delta=self._delta if delta is None else delta, limit=limit)
 
     def begin(self, start: int, progress: bool | None) -> None:  # noqa: FBT001  (three values)
@@ -62,8 +65,10 @@ class Monitor:
             progress: see `Bar.shown`.
         """
         bar = Bar(shown=progress)
+        # Nobody looks: no bound need be computed.
         if not (bar.visible or self._logs):
             return
+
         self._start = start
         steps = self._plan.steps - start
         self._meter = Meter(self._ledger, self._plan, delta=self._delta, steps=steps)
@@ -80,6 +85,7 @@ class Monitor:
         if self._bar is None or self._meter is None:
             yield
             return
+
         with self._bar.over(batches, done, end=self._meter.at_end, limit=self._limit):
             yield
 
@@ -87,27 +93,33 @@ class Monitor:
         """Show what a step has released, and hand it to the logs."""
         if self._meter is None:
             return
+
         epsilon = self._meter.after(released.step + 1 - self._start)
         logged = Logged.of(
             released, leaves=self._statistics, clip_norms=clip_norms, epsilon=epsilon
         )
+
+        # The bar first: a log may take long, or fail.
         if self._bar is not None:
             self._bar.advance(logged)
+
         for log in self._logs:
             log(logged)
 
-    # A budget comes first: it is enforced, and a target is not.
     @property
     def _limit(self) -> str:
+        # A budget comes first: it is enforced, and a target is not.
         terms, target = self._ledger.terms, self._plan.target
         if terms is not None and terms.epsilon is not None:
             return f"budget {terms.epsilon:g}"
+
         return "" if target is None else f"target {target.epsilon:g}"
 
-    # The delta of the ledger's terms counts for all of its runs; a plan speaks for itself.
     @property
     def _delta(self) -> float:
+        # The delta of the ledger's terms counts for all of its runs; a plan speaks for itself.
         terms, target = self._ledger.terms, self._plan.target
         if terms is not None and terms.delta is not None:
             return terms.delta
+
         return default_delta(self._records) if target is None else target.delta

@@ -36,24 +36,31 @@ class Meter:
         plan: of the run.
         delta: in (0, 1).
         steps: that the run will take.
+
+    Attributes:
+        at_end: the bound after all steps of the run.
     """
 
     def __init__(self, ledger: Ledger, plan: Plan, *, delta: float, steps: int) -> None:
-        self.delta = delta
+        self.at_end: float | None = None
         self._taken = 0
         self._live: LiveEpsilon | None = None
-        self._end: float | None = None
+
+        # Under a filter or an odometer no running bound is valid, and nothing is shown.
         snapshot = ledger.snapshot()
         if not plan.private or snapshot.marks or snapshot.rule not in (None, Rule.LIST):
             return
+
         self._step = plan.step
         charged = snapshot.charged()
         # Of a list all that was planned counts, whether it is charged or not.
         is_list, terms = snapshot.rule is Rule.LIST, snapshot.terms
         planned = snapshot.counted() if is_list else (*charged.items(), (self._step, steps))
         limit = terms.epsilon if terms is not None and terms.delta == delta else None
+
         try:
-            self._end = account(planned, delta=delta, limit=limit, adjacency=plan.adjacency).upper
+            guarantee = account(planned, delta=delta, limit=limit, adjacency=plan.adjacency)
+            self.at_end = guarantee.upper
             self._live = LiveEpsilon(
                 delta=delta,
                 adjacency=plan.adjacency,
@@ -62,21 +69,19 @@ class Meter:
             )
         except AccountingError:
             # No single statement covers this ledger; the guarantee will say why.
-            self._end = self._live = None
-
-    @property
-    def at_end(self) -> float | None:
-        """The bound after all steps of the run."""
-        return self._end
+            self.at_end = self._live = None
 
     def after(self, taken: int) -> float | None:
         """The bound after so many steps of the run; asked for in rising order."""
-        if self._live is None or self._end is None:
+        if self._live is None or self.at_end is None:
             return None
+
+        # The end is a bound at any time before it, and sometimes the smaller one.
         if taken > self._taken:
             self._live.add(self._step, taken - self._taken)
             self._taken = taken
-        return min(self._live.epsilon, self._end)
+
+        return min(self._live.epsilon, self.at_end)
 
 
 class Bar:
@@ -133,6 +138,7 @@ class Bar:
         self._bar.add_task(
             "training", total=total, completed=done, rate="", spent=_spent(None, end, limit)
         )
+
         with self._bar:
             yield
             self._bar.refresh()
@@ -140,14 +146,19 @@ class Bar:
     def advance(self, logged: Logged) -> None:
         """Count one released batch, and show its numbers."""
         self._released += 1
+
+        # A statistic is noisy: the bar shows its average over the last releases.
         for name, mean in logged.means.items():
             if mean.size == 1:
                 self._recent[name] = [*self._recent.get(name, ())[-_WINDOW + 1 :], float(mean[0])]
+
         now = time.monotonic()
         rate = f"{self._released / max(now - self._began, 1e-9):.1f}/s"
         spent = _spent(logged.epsilon, *self._terms) + self._metrics()
+
         for task in self._bar.task_ids:
             self._bar.update(task, advance=1, rate=rate, spent=spent)
+
         # Drawing takes longer than many a step: a few times in a second are enough.
         if now - self._refreshed >= _REFRESH:
             self._refreshed = now
@@ -173,10 +184,12 @@ def _spent(now: float | None, end: float | None, limit: str) -> str:
     >>> _spent(None, None, "")
     ''
     """
+    # "epsilon 1.2 (3.0 at the end, budget 3)", as far as these are known.
     at_end = "" if end is None else f"{_up(end)} at the end"
     terms = ", ".join(filter(None, (at_end, limit)))
     if now is None and not terms:
         return ""
+
     return f"epsilon {'' if now is None else _up(now) + ' '}({terms})"
 
 

@@ -45,7 +45,6 @@ TOGETHER = 8
 _CACHE = 2**20  # bytes of windows or gradients worked on at a time, about one core's cache
 _INDEXED = 2**14  # numbers of a record's windows whose places are remembered
 _WEIGHT_ONLY = (False, True, False)
-_MOST_AXES = 3
 
 # Fewer groups take another kernel, whose bits would tell how many other records there are
 # (measured).
@@ -88,15 +87,21 @@ class Convolution:
         dilation: Size = 1,
         groups: int = 1,
     ) -> Convolution:
-        """From what follows (input, weight, bias) in torch.conv1d to conv3d, in this order."""
-        shape, axes = _weight_shape("Convolution.of", weight_shape)
-        steps = _per_axis("stride", stride, axes, least=1)
-        gaps = _per_axis("dilation", dilation, axes, least=1)
-        if isinstance(padding, str):
-            pairs = _named_padding(padding, shape, steps, gaps)
-        else:
-            pairs = tuple((zeros, zeros) for zeros in _per_axis("padding", padding, axes, least=0))
-        return cls(shape, steps, pairs, gaps, _groups(groups, shape), False, (0,) * axes)
+        """From what follows (input, weight, bias) in torch.conv1d to conv3d, in this order.
+
+        torch has accepted them: nothing is checked again.
+        """
+        shape, axes = tuple(weight_shape), len(weight_shape) - 2
+        gaps = _per_axis(dilation, axes)
+        zeros = [0] * axes if isinstance(padding, str) else _per_axis(padding, axes)
+        pairs = [(count, count) for count in zeros]
+
+        if padding == "same":
+            # As much as the window is longer than one place; the odd zero comes last, as in torch.
+            reaches = [gap * (size - 1) for gap, size in zip(gaps, shape[2:], strict=True)]
+            pairs = [(reach // 2, reach - reach // 2) for reach in reaches]
+
+        return cls(shape, _per_axis(stride, axes), tuple(pairs), gaps, groups, False, (0,) * axes)
 
     @classmethod
     def of_transposed(
@@ -108,13 +113,20 @@ class Convolution:
         groups: int = 1,
         dilation: Size = 1,
     ) -> Convolution:
-        """From what follows (input, weight, bias) in torch.conv_transpose1d to 3d, in that order."""
-        shape, axes = _weight_shape("Convolution.of_transposed", weight_shape)
-        pairs = tuple((zeros, zeros) for zeros in _per_axis("padding", padding, axes, least=0))
-        steps = _per_axis("stride", stride, axes, least=1)
-        gaps = _per_axis("dilation", dilation, axes, least=1)
-        more = _per_axis("output_padding", output_padding, axes, least=0)
-        return cls(shape, steps, pairs, gaps, _groups(groups, shape), True, more)
+        """From what follows (input, weight, bias) in torch.conv_transpose1d to 3d, in this order.
+
+        torch has accepted them: nothing is checked again.
+        """
+        axes = len(weight_shape) - 2
+        return cls(
+            tuple(weight_shape),
+            _per_axis(stride, axes),
+            tuple([(zeros, zeros) for zeros in _per_axis(padding, axes)]),
+            _per_axis(dilation, axes),
+            groups,
+            True,
+            _per_axis(output_padding, axes),
+        )
 
     @property
     def window(self) -> int:
@@ -131,9 +143,11 @@ class Convolution:
         """
         counts = []
         for axis, size in enumerate(wide_sizes):
+            # A window reaches over the places of the kernel and the gaps between them.
             room = size - self.output_padding[axis] + sum(self.padding[axis])
             reach = self.dilation[axis] * (self.weight_shape[2 + axis] - 1) + 1
             counts.append((room - reach) // self.stride[axis] + 1)
+
         return tuple(counts)
 
     def sides(self, x: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
@@ -147,11 +161,10 @@ class Convolution:
             ParameterError: they do not belong together.
         """
         wide, narrow = (g.detach(), x.detach()) if self.transposed else (x.detach(), g.detach())
-        fits = self._slides_over(wide) and len(x) == len(g) and x.dtype == g.dtype
-        if not fits or tuple(narrow.shape[1:]) != (
-            self.weight_shape[0],
-            *self.positions(wide.shape[2:]),
-        ):
+        fits = len(x) == len(g) and x.dtype == g.dtype and self._slides_over(wide)
+        sizes = self.positions(wide.shape[2:]) if fits else ()
+
+        if not fits or narrow.shape[1:] != (self.weight_shape[0], *sizes):
             # The number of records is sensitive and not shown.
             got = (
                 f"records of {tuple(x.shape[1:])} in {x.dtype} and {tuple(g.shape[1:])} in "
@@ -159,6 +172,7 @@ class Convolution:
             )
             expected = f"(m, channels, *sizes), one dtype, input and output gradient of {self}"
             raise ParameterError(owner="Convolution", name="x, g", expected=expected, got=got)
+
         return wide, narrow
 
     def folded(self, x: Tensor, g: Tensor) -> Tensor:
@@ -177,10 +191,14 @@ class Convolution:
 
         folds = max(_LEAST_FOLDS, m)
         x, g = x.detach(), g.detach()
+
         if folds > m:  # the records again, until there are enough groups
             again = torch.arange(folds, device=x.device) % m
             x, g = x[again], g[again]
+
+        # One image with the channels of all records, and as many groups more.
         x, g = (side.reshape(1, -1, *side.shape[2:]) for side in (x, g))
+
         return self._gradient(x, g, folds=folds).view(folds, *shape)[:m]
 
     def unfolded(self, x: Tensor, g: Tensor) -> Tensor:
@@ -191,6 +209,7 @@ class Convolution:
         wide, narrow = self.sides(x, g)
         out = self._room(x, len(x))
         self._fill(wide, narrow, out)
+
         return out.view(len(x), *self.weight_shape)
 
     def in_turn(
@@ -228,10 +247,12 @@ class Convolution:
         check.whole("Convolution.streamed", "microbatch", microbatch, least=1)
         total = x.new_zeros(math.prod(self.weight_shape), dtype=torch.float64)
         weights, summed = _checked(weights, x), x.new_empty(len(total))
+
         for part, gradients in self.in_turn(x, g, microbatch):
             rows = _without_zeros(gradients.flatten(1), weights[part])
             # Into existing memory: autocast would shorten the factors of a product with a new one.
             total += torch.mv(rows.t(), weights[part], out=summed)
+
         return total.view(self.weight_shape)
 
     def patches(self, wide: Tensor) -> Tensor:
@@ -249,36 +270,44 @@ class Convolution:
                 expected=f"(m, channels, *sizes) for {self}",
                 got=f"records of {tuple(wide.shape[1:])}",
             )
+
+        # Padded once for all windows.
         sizes = self.positions(wide.shape[2:])
         if any(map(any, self.padding)):
             wide = pad(wide, [zeros for pair in reversed(self.padding) for zeros in pair])
+
         shape = (len(wide), self.groups, self.window, math.prod(sizes))
+
         if math.prod(shape[1:]) <= _INDEXED and wide.is_contiguous():
             # Small windows by their places: several times faster than to copy by strides.
             places = _places(self, tuple(wide.shape[1:]), sizes, wide.device)
             windows = wide.flatten(1).index_select(1, places).view(shape)
         else:
             windows = self._windows_of(wide, sizes).reshape(shape)
+
         return windows.transpose(2, 3)
 
     def _windows_of(self, wide: Tensor, sizes: Sequence[int]) -> Tensor:
         """(m, groups, channels of a group, *kernel, *positions): a view of the padded wide side."""
         channels, axes = self.weight_shape[1], wide.stride()[2:]
         shape = (len(wide), self.groups, channels, *self.weight_shape[2:], *sizes)
+        # Along the kernel a window steps by the dilation, from position to position by the stride.
         inner = [gap * axis for gap, axis in zip(self.dilation, axes, strict=True)]
         outer = [step * axis for step, axis in zip(self.stride, axes, strict=True)]
         group = channels * wide.stride(1)
+
         return wide.as_strided(shape, (wide.stride(0), group, wide.stride(1), *inner, *outer))
 
-    # Whether a tensor has the channels of the wide side, and room for a window.
     def _slides_over(self, wide: Tensor) -> bool:
+        # Whether a tensor has the channels of the wide side, and room for a window.
         channels = self.weight_shape[1] * self.groups
         if wide.ndim != len(self.weight_shape) or wide.shape[1] != channels:
             return False
+
         return min(self.positions(wide.shape[2:])) >= 1
 
-    # Memory for the gradients of so many records, (m, groups, channels, p).
     def _room(self, x: Tensor, records: int) -> Tensor:
+        # Memory for the gradients of so many records, (m, groups, channels, p).
         return x.new_empty((records, self.groups, self.weight_shape[0] // self.groups, self.window))
 
     def _fill(self, wide: Tensor, narrow: Tensor, out: Tensor) -> None:
@@ -288,6 +317,7 @@ class Convolution:
         positions = math.prod(self.positions(wide.shape[2:]))
         record_bytes = positions * self.window * self.groups * wide.element_size()
         step = max(2, _CACHE // record_bytes)
+
         for start in range(0, len(wide), step):
             part = slice(start, start + step)
             product(
@@ -303,6 +333,7 @@ class Convolution:
         uneven = [(0, after - before) for before, after in self.padding]
         if any(map(any, uneven)):  # "same" with an even kernel: torch, too, pads first
             x = pad(x, [zeros for pair in reversed(uneven) for zeros in pair])
+
         # Of the weight only the shape is read.
         weight = x.new_empty((folds * self.weight_shape[0], *self.weight_shape[1:]))
         gradient: Tensor = torch.ops.aten.convolution_backward(
@@ -318,6 +349,7 @@ class Convolution:
             folds * self.groups,
             _WEIGHT_ONLY,
         )[1]
+
         return gradient
 
 
@@ -329,63 +361,27 @@ def product(a: Tensor, b: Tensor, out: Tensor) -> Tensor:
     """
     if len(a) != 1:
         return torch.bmm(a, b, out=out)
+
     pair = out.new_empty((2, *out.shape[1:]))
     torch.bmm(a.expand(2, -1, -1), b.expand(2, -1, -1), out=pair)
+
     return out.copy_(pair[:1])
 
 
-# Where the numbers of all windows of a record lie in its flat memory, in the order of `patches`.
 @lru_cache(64)
 def _places(
     how: Convolution, shape: tuple[int, ...], sizes: tuple[int, ...], device: torch.device
 ) -> Tensor:
+    # Where the numbers of all windows of a record lie in its flat memory, in the order of
+    # `patches`.
     numbers = torch.arange(math.prod(shape), device=device).view(1, *shape)
     return how._windows_of(numbers, sizes).reshape(-1)  # noqa: SLF001  (the same module)
 
 
-# The shape as whole numbers, and the number of axes over which the kernel slides.
-def _weight_shape(owner: str, shape: Sequence[int]) -> tuple[tuple[int, ...], int]:
-    sizes = tuple([check.whole(owner, "weight_shape", size, least=1) for size in shape])
-    if not 3 <= len(sizes) <= 2 + _MOST_AXES:
-        raise ParameterError(
-            owner=owner, name="weight_shape", expected="of 3, 4 or 5 axes", got=repr(sizes)
-        )
-    return sizes, len(sizes) - 2
-
-
-# One number per axis; a single one counts for all, as in torch.
-def _per_axis(name: str, size: Size, axes: int, *, least: int) -> tuple[int, ...]:
+def _per_axis(size: Size, axes: int) -> tuple[int, ...]:
+    # One number per axis; a single one counts for all, as in torch.
     sizes = tuple(size) if isinstance(size, Sequence) else (size,)
-    numbers = tuple([check.whole("Convolution", name, number, least=least) for number in sizes])
-    if len(numbers) not in (1, axes):
-        raise ParameterError(
-            owner="Convolution", name=name, expected=f"one number or {axes}", got=repr(numbers)
-        )
-    return numbers * axes if len(numbers) == 1 else numbers
-
-
-def _named_padding(
-    padding: str, shape: tuple[int, ...], steps: tuple[int, ...], gaps: tuple[int, ...]
-) -> tuple[tuple[int, int], ...]:
-    is_same = padding == "same" and set(steps) == {1}
-    if not is_same and padding != "valid":
-        expected = 'numbers, "valid", or, with stride 1, "same"'
-        raise ParameterError(
-            owner="Convolution.of", name="padding", expected=expected, got=repr(padding)
-        )
-    reaches = [gap * (size - 1) for gap, size in zip(gaps, shape[2:], strict=True)]
-    # The odd zero comes last, as in torch.
-    pairs = [(reach // 2, reach - reach // 2) if is_same else (0, 0) for reach in reaches]
-    return tuple(pairs)
-
-
-def _groups(groups: int, shape: tuple[int, ...]) -> int:
-    number = check.whole("Convolution", "groups", groups, least=1)
-    if shape[0] % number:
-        raise ParameterError(
-            owner="Convolution", name="groups", expected=f"a divisor of {shape[0]}", got=str(number)
-        )
-    return number
+    return sizes * axes if len(sizes) == 1 else sizes
 
 
 def _checked(weights: Tensor, x: Tensor) -> Tensor:
@@ -397,9 +393,10 @@ def _checked(weights: Tensor, x: Tensor) -> Tensor:
     return weights.detach()
 
 
-# Zeros where the weight is zero: zero times infinity is no zero (P13).
 def _without_zeros(rows: Tensor, weights: Tensor) -> Tensor:
+    # Zeros where the weight is zero: zero times infinity is no zero (P13).
     dropped = weights == 0
     if not bool(dropped.any()):
         return rows
+
     return rows.masked_fill(dropped.unsqueeze(1), 0.0)

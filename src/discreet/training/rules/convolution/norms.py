@@ -82,6 +82,7 @@ def ghost_squares(how: Convolution, x: Tensor, g: Tensor) -> tuple[Tensor, Tenso
     bounds = x.new_zeros((2, len(x), how.groups), dtype=torch.float64)
     # At least two records at a time: see `product`.
     step = max(2, _CACHE // _record_bytes(how, wide_sizes, x.element_size()))
+
     for start in range(0, len(x), step):
         part = slice(start, start + step)
         if by_shifts:
@@ -97,6 +98,7 @@ def ghost_squares(how: Convolution, x: Tensor, g: Tensor) -> tuple[Tensor, Tenso
         torch.nan_to_num(tree_sums(bound) * _MORE, nan=math.inf, posinf=math.inf)
         for bound in bounds
     )
+
     return squares, spreads
 
 
@@ -113,6 +115,7 @@ def ghost_pays(how: Convolution, wide_sizes: Sequence[int]) -> bool:
     )
     channels = how.weight_shape[1] + narrow_channels
     products = math.prod(wide_sizes) ** 2 * (channels + _ADDITION * sum(how.weight_shape[2:]))
+
     return products <= 2 * positions * how.window * narrow_channels
 
 
@@ -152,7 +155,12 @@ class _Error:
 
 
 @lru_cache(1024)
-def _error(how: Convolution, positions: int, by_shifts: bool, dtype: torch.dtype) -> _Error:  # noqa: FBT001
+def _error(
+    how: Convolution,
+    positions: int,
+    by_shifts: bool,  # noqa: FBT001  (the key of a cache)
+    dtype: torch.dtype,
+) -> _Error:
     kind = _KINDS[dtype]
     p, q = how.window, how.weight_shape[0] // how.groups
     # Step 1: a product of two channels' numbers is rounded C times in the matrix product, then at
@@ -161,6 +169,7 @@ def _error(how: Convolution, positions: int, by_shifts: bool, dtype: torch.dtype
     inner, outer = gamma(roundings, kind), gamma(q, kind)
     depth = gamma(math.ceil(2 * math.log2(max(2, positions))) + 2, _WIDE)
     least = 16 * tiny(kind)
+
     return _Error(
         relative=up((1 + inner) * (1 + outer) * (1 + depth) - 1),
         lost_inner=up(least * p),
@@ -173,13 +182,13 @@ def _error(how: Convolution, positions: int, by_shifts: bool, dtype: torch.dtype
     )
 
 
-# (n, T): upper bounds of the vectors' lengths, from the diagonal.
 def _lengths(gram: Tensor, lost: float, growth: float) -> Tensor:
+    # (n, T): upper bounds of the vectors' lengths, from the diagonal.
     return ((gram.diagonal(dim1=1, dim2=2).double() + lost) * growth).sqrt() * _MORE
 
 
-# (n, T, T): the scalar products of all pairs of columns of (n, d, T).
 def _gram(columns: Tensor) -> Tensor:
+    # (n, T, T): the scalar products of all pairs of columns of (n, d, T).
     count, _, width = columns.shape
     return product(columns.transpose(1, 2), columns, columns.new_empty((count, width, width)))
 
@@ -201,32 +210,34 @@ def _window_gram(how: Convolution, gram: Tensor, sizes: tuple[int, ...]) -> Tens
                 there = slice(step * first + shift, step * last + shift + 1, step)
                 _on_both_sides(total, axis, here).add_(_on_both_sides(gram, axis, there))
         gram = total
+
     return gram.view(len(gram), math.prod(sizes), math.prod(sizes))
 
 
-# The same part of one axis for rows and for columns of a Gram matrix (n, *sizes, *sizes).
 def _on_both_sides(gram: Tensor, axis: int, part: slice) -> Tensor:
+    # The same part of one axis for rows and for columns of a Gram matrix (n, *sizes, *sizes).
     index = [slice(None)] * gram.ndim
     index[1 + axis] = index[1 + gram.ndim // 2 + axis] = part
     return gram[tuple(index)]
 
 
-# Whether shifts of one large Gram matrix take less than copying windows out; from public shapes.
 def _shifts_pay(how: Convolution, wide_sizes: tuple[int, ...]) -> bool:
+    # Whether shifts of one large Gram matrix take less than copying windows out; from public
+    # shapes.
     wide, positions = math.prod(wide_sizes), math.prod(how.positions(wide_sizes))
     by_shifts = wide**2 * (how.weight_shape[1] + _ADDITION * sum(how.weight_shape[2:]))
     return by_shifts <= positions * how.window * (positions + _ADDITION)
 
 
-# Bytes of the largest Gram matrix of one record, or of its windows.
 def _record_bytes(how: Convolution, wide_sizes: tuple[int, ...], itemsize: int) -> int:
+    # Bytes of the largest Gram matrix of one record, or of its windows.
     positions = math.prod(how.positions(wide_sizes))
     copied = math.prod(wide_sizes) ** 2 if _shifts_pay(how, wide_sizes) else positions * how.window
     return how.groups * itemsize * max(1, copied, positions**2)
 
 
-# The bound is one for IEEE products: no half precision, no TF32.
 def _refuse_short_products(x: Tensor) -> None:
+    # The bound is one for IEEE products: no half precision, no TF32.
     if x.dtype not in _KINDS:
         raise ParameterError(
             owner="ghost_squares",
@@ -235,10 +246,12 @@ def _refuse_short_products(x: Tensor) -> None:
             got=str(x.dtype),
             do="Convert it first.",
         )
+
     try:
         short = torch.get_float32_matmul_precision() != "highest"
     except RuntimeError:  # set by more than one of torch's interfaces: torch itself cannot say
         short = True
+
     if short:
         raise NumericsError(
             expected="float32 matrix products in full precision",

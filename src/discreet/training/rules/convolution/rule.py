@@ -24,9 +24,9 @@ from discreet.training.rounding.precision import LARGEST_INPUT
 from discreet.training.rules.call import Call
 from discreet.training.rules.convolution.geometry import TOGETHER, Convolution
 from discreet.training.rules.convolution.norms import ghost_pays, ghost_squares
-from discreet.training.separation.states import OneByOne
+from discreet.training.separation.states import OneByOne, Rows
 
-__all__ = ["Convolved", "Copied", "convolution", "transposed_convolution"]
+__all__ = ["Convolved", "convolution", "transposed_convolution"]
 
 
 @final
@@ -34,10 +34,13 @@ __all__ = ["Convolved", "Copied", "convolution", "transposed_convolution"]
 class Convolved:
     """Gradients of a convolution's weight, formed a few records at a time.
 
+    Where a record is several rows (K copies of it), their gradients are added up before they are
+    measured.
+
     Args:
         how: the geometry; public.
-        x: the input, (m, channels, *sizes).
-        g: the gradient of the output, (m, channels, *sizes).
+        x: the input, (m, channels, *sizes), or (m, K, channels, *sizes).
+        g: the gradient of the output, with the same first axes.
     """
 
     how: Convolution
@@ -56,8 +59,14 @@ class Convolved:
     def positions(self) -> int:
         return 1  # a record's gradient is formed before it is summed
 
+    @property
+    def _is_copied(self) -> bool:
+        return self.x.ndim > len(self.shape)
+
     def measured(self) -> Measures:
-        if ghost_pays(self.how, self.how.sides(self.x, self.g)[0].shape[2:]):
+        if self._is_copied:
+            squares = torch.cat([row_squares(rows.values) for _, rows in self._in_turn()])
+        elif ghost_pays(self.how, self.how.sides(self.x, self.g)[0].shape[2:]):
             squares, spreads = ghost_squares(self.how, self.x, self.g)
             # Below, no partial sum of the gradient leaves the range of float32; above, the record
             # is left out as elsewhere (docs/proofs/sums.md, section 6).
@@ -70,97 +79,61 @@ class Convolved:
     def single(self, _spread: float) -> bool:
         return False
 
-    def add_to(self, total: Tensor, weights: Tensor, _spread: float) -> None:
-        total.add_(self.how.streamed(self.x, self.g, weights.to(self.x.dtype)))
+    def add_to(self, total: Tensor, weights: Tensor, spread: float) -> None:
+        if not self._is_copied:
+            total.add_(self.how.streamed(self.x, self.g, weights.to(self.x.dtype)))
+            return
+
+        for part, gradients in self._in_turn():
+            gradients.add_to(total, weights[part], spread)
+
+    def _in_turn(self) -> Iterator[tuple[slice, Dense]]:
+        # The gradients of a few copied records after the others: the same bits for norms and for
+        # sums.
+        for start in range(0, max(1, self.records), TOGETHER):
+            part = slice(start, start + TOGETHER)
+            records = Convolved(self.how, self.x[part], self.g[part])
+            yield part, records.added(self.how.unfolded)
+
+    def added(self, gradients: Callable[[Tensor, Tensor], Tensor]) -> Dense:
+        """The gradients by one way to compute them, added up over the copies of a record.
+
+        Copy after copy, number by number: the gradients of all rows never exist at once.
+        """
+        if not self._is_copied:
+            return Dense(gradients(self.x, self.g))
+
+        first, *copies = zip(self.x.unbind(1), self.g.unbind(1), strict=True)
+        total = gradients(*[side.contiguous() for side in first])
+
+        for copy in copies:
+            total.add_(gradients(*[side.contiguous() for side in copy]))
+
+        return Dense(total)
 
     def dense(self) -> Dense:
-        return Dense(self.how.folded(self.x, self.g))
+        return self.added(self.how.folded)
 
     def keep(self, mask: Tensor) -> Convolved:
         return Convolved(self.how, present_only(self.x, mask), present_only(self.g, mask))
 
-    def joined(self, copies: int) -> Copied:
-        sizes = (self.records // copies, copies)
-        x, g = (side.reshape(*sizes, *side.shape[1:]) for side in (self.x, self.g))
-        return Copied(self.how, x, g)
+    def joined(self, copies: int) -> Convolved:
+        # Records that follow each other become one, with all of their copies.
+        rows = copies * (self.x.shape[1] if self._is_copied else 1)
+        axes = len(self.shape) - 1  # channels and sizes
+        x, g = (
+            side.reshape(self.records // copies, rows, *side.shape[-axes:])
+            for side in (self.x, self.g)
+        )
+
+        return Convolved(self.how, x, g)
 
     def forms(self) -> Forms:
         return {
             "streamed": lambda: self,
             "folded": self.dense,
-            "unfolded": lambda: Dense(self.how.unfolded(self.x, self.g)),
+            "unfolded": lambda: self.added(self.how.unfolded),
         }
-
-
-@final
-@dataclass(frozen=True, slots=True, eq=False)
-class Copied:
-    """Gradients of a convolution's weight where a record is several rows, which are added up before
-    they are measured.
-
-    Args:
-        how: the geometry; public.
-        x: the input, (m, K, channels, *sizes).
-        g: the gradient of the output, (m, K, channels, *sizes).
-    """
-
-    how: Convolution
-    x: Tensor
-    g: Tensor
-
-    @property
-    def records(self) -> int:
-        return self.x.shape[0]
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.how.weight_shape
-
-    @property
-    def positions(self) -> int:
-        return 1  # a record's gradient is formed before it is summed
-
-    def measured(self) -> Measures:
-        squares = torch.cat([row_squares(gradients.values) for _, gradients in self._in_turn()])
-        return squares, squares
-
-    def single(self, _spread: float) -> bool:
-        return False
-
-    def add_to(self, total: Tensor, weights: Tensor, spread: float) -> None:
-        for part, gradients in self._in_turn():
-            gradients.add_to(total, weights[part], spread)
-
-    # The gradients of a few records after the others: the same bits for norms and for sums.
-    def _in_turn(self) -> Iterator[tuple[slice, Dense]]:
-        for start in range(0, max(1, self.records), TOGETHER):
-            part = slice(start, start + TOGETHER)
-            yield part, _added(self.how.unfolded, self.x[part], self.g[part])
-
-    def dense(self) -> Dense:
-        return _added(self.how.folded, self.x, self.g)
-
-    def keep(self, mask: Tensor) -> Copied:
-        return Copied(self.how, present_only(self.x, mask), present_only(self.g, mask))
-
-    def joined(self, copies: int) -> Copied:
-        rows = Convolved(self.how, self.x.flatten(0, 1), self.g.flatten(0, 1))
-        return rows.joined(copies * self.x.shape[1])
-
-    def forms(self) -> Forms:
-        return {
-            "streamed": lambda: self,
-            "folded": self.dense,
-            "unfolded": lambda: _added(self.how.unfolded, self.x, self.g),
-        }
-
-
-# Copy after copy, number by number: the gradients of all rows never exist at once.
-def _added(gradients: Callable[[Tensor, Tensor], Tensor], x: Tensor, g: Tensor) -> Dense:
-    total = gradients(x[:, 0].contiguous(), g[:, 0].contiguous())
-    for copy in range(1, x.shape[1]):
-        total.add_(gradients(x[:, copy].contiguous(), g[:, copy].contiguous()))
-    return Dense(total)
 
 
 def convolution(call: Call) -> Tensor:
@@ -184,12 +157,15 @@ def _convolved(call: Call, build: Callable[..., Convolution], defaults: dict[str
         defaults: the options that follow (input, weight, bias) in torch's function, in this order.
     """
     x, weight, bias, *options = call.get_all("input", "weight", "bias", *defaults)
-    if not call.has_records_first(x) or x.ndim != weight.ndim or call.value(x) is not None:
+    if call.axes[id(x)] != Rows(0) or x.ndim != weight.ndim or call.value(x) is not None:
         raise OneByOne("a convolution of something else than (records, channels, ...)")
+
     options = [
         default if option is None else option
         for option, default in zip(options, defaults.values(), strict=True)
     ]
+
+    # torch first: it refuses what is no convolution, before a geometry is made of it.
     y = call.func(x, call.plain(weight), call.plain(bias), *options)
     how, plain = build(tuple(weight.shape), *options), x.detach()
 

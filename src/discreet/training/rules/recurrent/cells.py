@@ -76,6 +76,7 @@ class Steps(NamedTuple):
         >>> list(zip(*Steps.of(2, reverse=True)))
         [(1, 2, 1), (0, 1, 0)]
         """
+        # State number t stands before position t, and number t + 1 after it; back, the other way.
         ahead, later = range(positions), range(1, positions + 1)
         return cls(ahead[::-1], later[::-1], ahead[::-1]) if reverse else cls(ahead, ahead, later)
 
@@ -131,11 +132,13 @@ def gru(gates: Tensor, start: tuple[Tensor, ...], weights: Weights, steps: Steps
     r, z, n = (gate.unbind() for gate in gates.chunk(3, 2))
     r_and_z, h, h_n = gates[..., : 2 * width].unbind(), hidden_SmH.unbind(), h_n_TmH.unbind()
 
+    # h_n has its own buffer: r is multiplied into it, and the backward pass needs it without r.
     for t, old, new in zip(*steps, strict=True):
         r_and_z[t].addmm_(h[old], across).sigmoid_()
         torch.addmm(bias_n, h[old], across_n, out=h_n[t])
         n[t].addcmul_(r[t], h_n[t]).tanh_()
         torch.lerp(n[t], h[old], z[t], out=h[new])
+
     return Trace((hidden_SmH,), (gates, h_n_TmH))
 
 
@@ -169,6 +172,7 @@ def gru_backward(
         sigmoid_backward(d_r_and_z[t], r_and_z[t], grad_input=d_r_and_z[t])
         r_and_z[t].copy_(d_r_and_z[t])
         torch.addmm(to_old, d_rows[t], weights.hh, out=dh)
+
     return Gradients(gates_TmG, d_hh_TmG, None, (dh,))
 
 
@@ -178,12 +182,14 @@ def rnn(
     """Run a plain recurrent layer forward. The trace has no buffers."""
     across, hidden_SmH = weights.hh.t(), states_from(start[0], steps)
     rows, h = gates.unbind(), hidden_SmH.unbind()
+
     for t, old, new in zip(*steps, strict=True):
         rows[t].addmm_(h[old], across)
         if relu:
             torch.clamp(rows[t], min=0.0, out=h[new])
         else:
             torch.tanh(rows[t], out=h[new])
+
     return Trace((hidden_SmH,), ())
 
 
@@ -201,6 +207,7 @@ def rnn_backward(
     d_gates_TmH = torch.empty_like(hidden_SmH[1:])
     d_rows, h, d_out = d_gates_TmH.unbind(), hidden_SmH.unbind(), output.unbind()
     dh = last[0].clone()
+
     for t, _, new in zip(*steps.back(), strict=True):
         dh += d_out[t]
         if relu:
@@ -208,4 +215,5 @@ def rnn_backward(
         else:
             tanh_backward(dh, h[new], grad_input=d_rows[t])
         torch.mm(d_rows[t], weights.hh, out=dh)
+
     return Gradients(d_gates_TmH, d_gates_TmH, None, (dh,))

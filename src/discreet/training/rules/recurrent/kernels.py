@@ -43,29 +43,32 @@ _FARTHEST = _F(87.0)  # e^87 and e^-87 are normal numbers
 _FLAT = _F(18.1)  # tanh of half of it is 1 in float32
 
 
-# (2^k, q): k goes into the exponent of a float32, 23 bits up, and q follows by Horner's scheme.
 def _exponential(x: Any) -> tuple[Any, Any]:
+    # (2^k, q): k goes into the exponent of a float32, 23 bits up, and q follows by Horner's scheme.
     rounded = x * _PER_LN_2 + _ROUNDER
     k = rounded - _ROUNDER
     r = (x - k * _LN_2_HIGH) - k * _LN_2_LOW
     q = ((((((r * _R7 + _R6) * r + _R5) * r + _R4) * r + _R3) * r + _R2) * r) * r + r
     bits = (np.int32(_F(rounded).view(np.int32)) << _FRACTION) + _BITS_OF_1
+
     return np.int32(bits).view(np.float32), q
 
 
-# The nearest number in [-limit, limit], or NaN, which min and max may lose.
 def _within(x: Any, limit: Any) -> Any:
+    # The nearest number in [-limit, limit], or NaN, which min and max may lose.
     x = limit if x > limit else x  # noqa: FURB136
     return -limit if x < -limit else x  # noqa: FURB136
 
 
 def _sigmoid(row: Any) -> None:
+    # e^-x = scale (1 + q), and s(x) = 1 / (1 + e^-x).
     for j in range(row.size):
         scale, q = _compiled_exponential(_compiled_within(-row[j], _FARTHEST))
         row[j] = _ONE / ((scale * q + scale) + _ONE)
 
 
 def _tanh(row: Any) -> None:
+    # d = e^(2x) - 1 without cancellation: scale is a power of two, and scale - 1 is exact near 0.
     for j in range(row.size):
         scale, q = _compiled_exponential(_compiled_within(row[j] + row[j], _FLAT))
         d = scale * q + (scale - _ONE)
@@ -79,6 +82,7 @@ def _forward(t: int, old: int, new: int, gates: Any, ys: Any, cells: Any, tanhs:
         c, later = cells[old, record], cells[new, record]
         i, f = row[:width], row[width : 2 * width]
         g, o = row[2 * width : 3 * width], row[3 * width :]
+        # i and f lie beside each other: one pass for both.
         _compiled_sigmoid(row[: 2 * width])
         _compiled_tanh(g)
         _compiled_sigmoid(o)
@@ -166,6 +170,7 @@ def _check() -> None:
     forward(0, 0, 1, gates, ys, cells, tanhs)
     backward(0, 0, gates, cells, tanhs, dy.float().numpy(), dc_single)
     expected = (y.detach(), later.detach(), torch.cat(d_gates, 1), d_c)
+
     for computed, truth in zip((ys[1], cells[1], gates[0], dc_single), expected, strict=True):
         if not np.allclose(computed, truth.numpy(), rtol=1e-5, atol=1e-5):
             raise NumericsError(

@@ -107,13 +107,17 @@ def recurrent_layer(
             expected="a tensor of three axes with at least one position",
             got="no position" if x.ndim == 3 else f"{x.ndim} axes",
         )
-    if len(start) != (2 if kind == "lstm" else 1):
+
+    states_of_kind = 2 if kind == "lstm" else 1
+    if len(start) != states_of_kind:
         raise ParameterError(
             owner=kind,
             name="start",
             expected="h, and c for an LSTM alone",
             got=f"{len(start)} tensors",
         )
+
+    # Weights enter detached: their gradients are made of what the receivers get, record by record.
     run = _Run(kind, Steps.of(len(x), reverse=reverse))
     tensors = [None if weight is None else weight.detach() for weight in weights]
     states = [tensor.to(weights.ih.dtype) for tensor in (x, *start)]
@@ -124,6 +128,7 @@ def recurrent_layer(
     maps = zip(weights.maps, met, strict=True)
     run.receivers = tuple([visit(weight, bias, met_mTI) for (weight, bias), met_mTI in maps])
     run.met = ()
+
     return out, tuple(last)
 
 
@@ -145,6 +150,7 @@ class _Layer(torch.autograd.Function):
         start, weights, steps = tensors[:states], Weights(*tensors[states:]), run.steps
         arguments = [(x, 1), *((state_mP, 0) for state_mP in start)]
         off = torch.autocast(x.device.type, enabled=False)
+
         with own_operation(run.kind, arguments) as declare, off:
             x_TmI = x.contiguous()
             gates_TmG = _from_inputs(run.kind, x_TmI, weights)
@@ -163,6 +169,7 @@ class _Layer(torch.autograd.Function):
         ctx.run, ctx.states = run, states
         # The inputs are saved only so that a change in place is noticed.
         ctx.save_for_backward(x_TmI, *weights, *trace.states, *trace.buffers)
+
         return output, *last
 
     @staticmethod
@@ -172,8 +179,11 @@ class _Layer(torch.autograd.Function):
                 "create_graph",
                 "Leave out penalties on gradients, or write the layer out in other functions.",
             )
+
         if not ctx.run.receivers:
             raise _refusal("retain_graph", "Run the forward pass again for another backward pass.")
+
+        # The trace is overwritten below: a second pass would find gradients in the place of gates.
         run, (_, *saved), split = ctx.run, ctx.saved_tensors, len(Weights._fields)
         weights, buffers = Weights(*saved[:split]), saved[split:]
         trace = Trace(tuple(buffers[: ctx.states]), tuple(buffers[ctx.states :]))
@@ -181,6 +191,7 @@ class _Layer(torch.autograd.Function):
 
         arguments = [(output, 1), *((state_mP, 0) for state_mP in last)]
         off = torch.autocast(output.device.type, enabled=False)
+
         with own_operation(f"the backward of {run.kind}", arguments) as declare, off:
             gradients = _CELLS[run.kind][1](trace, weights, output, last, run.steps)
             d_x = gradients.ih @ weights.ih if ctx.needs_input_grad[3] else None
@@ -197,8 +208,10 @@ class _Layer(torch.autograd.Function):
             for state_mP in gradients.start:
                 declare(state_mP, 0)
 
+        # Outside of the operation: what the receivers do is not a part of it.
         for receive, map_TmO in zip(receivers, maps, strict=True):
             receive(rows[id(map_TmO)])
+
         return None, None, None, d_x, *gradients.start, *[None] * split
 
 
@@ -208,8 +221,8 @@ def _refusal(name: str, do: str) -> ParameterError:
     )
 
 
-# What x and the biases add to the gates, (T, m, G).
 def _from_inputs(kind: Kind, x: Tensor, weights: Weights) -> Tensor:
+    # What x and the biases add to the gates, (T, m, G).
     flat = x.flatten(0, 1)
     if weights.bias_ih is None or weights.bias_hh is None:
         gates = torch.mm(flat, weights.ih.t())
@@ -219,6 +232,7 @@ def _from_inputs(kind: Kind, x: Tensor, weights: Weights) -> Tensor:
             third = len(bias) // 3 * 2
             bias[third:] = weights.bias_ih[third:]
         gates = torch.addmm(bias, flat, weights.ih.t())
+
     return gates.view(*x.shape[:2], gates.shape[1])
 
 
@@ -264,8 +278,10 @@ class Recurrence:
         # A packed sequence has its batch sizes before the start, and its weights in fourth place.
         if len(arguments) != 9 or not isinstance(arguments[3], bool):
             return None
+
         x, start, flat_weights, *options = arguments
         states = (start,) if isinstance(start, Tensor) else tuple(start)
+
         return cls(kind, x, states, tuple(flat_weights), *options)
 
     def run(self, visit: Visit, anchor: Tensor) -> tuple[Tensor, ...]:
@@ -275,10 +291,12 @@ class Recurrence:
             visit: asked once for each linear map, when its layer has run.
             anchor: as for `recurrent_layer`.
         """
+        # Time first, as the cells want it.
         directions = 2 if self.bidirectional else 1
         size = self._tensors_each(directions)
         x_TmI = self.x.transpose(0, 1) if self.batch_first else self.x
         ends: list[tuple[Tensor, ...]] = []
+
         for layer in range(self.num_layers):
             outputs = []
             for reverse in (False, True)[:directions]:
@@ -295,14 +313,17 @@ class Recurrence:
                 outputs.append(out)
                 ends.append(end)
 
+            # The outputs of both directions stand beside each other, and go into the next layer.
             x_TmI = outputs[0] if directions == 1 else torch.cat(outputs, 2)
             if self.dropout and self.training and layer < self.num_layers - 1:
                 x_TmI = torch.dropout(x_TmI, self.dropout, train=True)
+
         out = x_TmI.transpose(0, 1) if self.batch_first else x_TmI
+
         return out, *map(torch.stack, zip(*ends, strict=True))
 
-    # How many tensors each direction of each layer has: an LSTM that projects has one more.
     def _tensors_each(self, directions: int) -> int:
+        # How many tensors each direction of each layer has: an LSTM that projects has one more.
         size, remainder = divmod(len(self.flat_weights), self.num_layers * directions)
         least = 4 if self.has_biases else 2
         if remainder or size not in ((least, least + 1) if self.kind == "lstm" else (least,)):
@@ -315,10 +336,12 @@ class Recurrence:
                 ),
                 got=str(len(self.flat_weights)),
             )
+
         return size
 
     def _weights(self, tensors: tuple[Tensor, ...]) -> Weights:
         if self.has_biases:
             return Weights(*tensors)
+
         ih, hh, *projection = tensors
         return Weights(ih, hh, None, None, *projection)

@@ -59,12 +59,15 @@ def lstm(gates: Tensor, start: tuple[Tensor, ...], weights: Weights, steps: Step
     activate = _activate(gates, y_SmH, cells_SmH, tanh_TmH)
     rows, h, y = gates.unbind(), hidden_SmP.unbind(), y_SmH.unbind()
 
+    # What x adds to the gates is there already; h adds its part, step by step.
     for t, old, new in zip(*steps, strict=True):
         rows[t].addmm_(h[old], across)
         activate(t, old, new)
         if weights.hr is not None:
             torch.mm(y[new], weights.hr.t(), out=h[new])
+
     projected = () if weights.hr is None else (steps.later(y_SmH),)
+
     return Trace((hidden_SmP, cells_SmH), (gates, tanh_TmH, *projected))
 
 
@@ -76,10 +79,12 @@ def _activate(
     if kernels is not None:
         forward, arrays = kernels[0], [buffer.numpy() for buffer in (gates, y, cells, tanh)]
         return lambda t, old, new: forward(t, old, new, *arrays)
+
     i, f, g, o = (gate.unbind() for gate in gates.chunk(4, 2))
     i_and_f = gates.chunk(2, 2)[0].unbind()
     ys, c, u = y.unbind(), cells.unbind(), tanh.unbind()
 
+    # In place, on slices that exist already: nothing is allocated in the loop.
     def activate(t: int, old: int, new: int) -> None:
         i_and_f[t].sigmoid_()
         g[t].tanh_()
@@ -97,18 +102,22 @@ def lstm_backward(
     (_, cells_SmH), (gates_TmG, tanh_TmH, *_) = trace
     dh, dc = (gradient.clone(memory_format=torch.contiguous_format) for gradient in last)
     dy, d_hr_TmP = dh, None
+
     if weights.hr is not None:
         dy = torch.empty_like(dc)
         d_hr_TmP = torch.empty_like(output, memory_format=torch.contiguous_format)
+
     differentiate = _differentiate(gates_TmG, cells_SmH, tanh_TmH, dy, dc)
     d_rows, d_out = gates_TmG.unbind(), output.unbind()
 
+    # From the last step to the first: dh is what later steps hand back, and the output's own.
     for t, old, _ in zip(*steps.back(), strict=True):
         dh += d_out[t]
         if weights.hr is not None and d_hr_TmP is not None:
             torch.mm(d_hr_TmP[t].copy_(dh), weights.hr, out=dy)
         differentiate(t, old)
         torch.mm(d_rows[t], weights.hh, out=dh)
+
     return Gradients(gates_TmG, gates_TmG, d_hr_TmP, (dh, dc))
 
 
@@ -126,6 +135,7 @@ def _differentiate(
     if kernels is not None:
         backward, arrays = kernels[1], [buffer.numpy() for buffer in (gates, cells, tanh, dy, dc)]
         return lambda t, old: backward(t, old, *arrays)
+
     i, f, g, o = (gate.unbind() for gate in gates.chunk(4, 2))
     i_and_f, c, u = gates.chunk(2, 2)[0].unbind(), cells.unbind(), tanh.unbind()
     part, part_g = torch.empty_like(dc), torch.empty_like(dc)
@@ -148,16 +158,20 @@ def _differentiate(
 def _compiled_is_faster(cells: Tensor) -> bool:
     if cells.dtype != torch.float32 or cells.device.type != "cpu":
         return False
+
+    # With many threads torch is faster on large steps.
     if cells[0].numel() >= _MANY and torch.get_num_threads() > _THREADS:
         return False
+
     # This is asked once forward and once backward: each counts for half.
     _cells_so_far[0] += cells.numel() // 2 * _expected_passes[0]
+
     return _cells_so_far[0] > _WORTH
 
 
-# Forward and backward, compiled; None without numba, which is optional.
 @cache
 def _kernels() -> tuple[Callable[..., None], Callable[..., None]] | None:
+    # Forward and backward, compiled; None without numba, which is optional.
     try:
         from discreet.training.rules.recurrent.kernels import (  # noqa: PLC0415
             backward,
@@ -166,5 +180,6 @@ def _kernels() -> tuple[Callable[..., None], Callable[..., None]] | None:
         )
     except ImportError:
         return None
+
     compile_now()
     return forward, backward

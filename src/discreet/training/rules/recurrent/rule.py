@@ -26,6 +26,7 @@ def recurrent(kind: Kind, call: Call) -> Any:
     run = None if call.kwargs else Recurrence.read(kind, call.args)
     if run is None:
         raise OneByOne(f"a packed sequence in {kind}")
+
     if call.axes[id(run.x)] != Rows(0 if run.batch_first else 1) or run.x.ndim != 3:
         raise OneByOne(f"the input of {kind} has no clear record axis")
 
@@ -33,9 +34,11 @@ def recurrent(kind: Kind, call: Call) -> Any:
     # something else, would be left without theirs.
     if any(call.value(tensor) is not None for tensor in (run.x, *run.start)):
         raise OneByOne(f"{kind} begins with a parameter")
+
     if any(weight.requires_grad and call.value(weight) is None for weight in run.flat_weights):
         raise OneByOne(f"{kind} has weights that were computed before the pass")
 
+    # Called once for each linear map of each layer and direction.
     def visit(weight: Tensor, bias: Tensor | None, met: Tensor) -> Receiver:
         def of_weight(gradient: Tensor) -> Factor:
             return Outer(wide(met).contiguous(), wide(gradient), tuple(weight.shape))
@@ -45,11 +48,12 @@ def recurrent(kind: Kind, call: Call) -> Any:
 
         uses = ((call.value(weight), of_weight), (call.value(bias), of_bias))
         values = [(value, make) for value, make in uses if value is not None]
+
         return call.uses.receiver(call, values, Rows(0), call.others()) if values else _ignore
 
-    return run.run(visit, call.anchor)
+    return run.run(visit, call.uses.anchor)
 
 
-# Nobody needs the gradient of a map whose weight and bias are frozen.
 def _ignore(_: Tensor) -> None:
+    # Nobody needs the gradient of a map whose weight and bias are frozen.
     return
