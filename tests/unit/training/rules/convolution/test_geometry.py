@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 import torch
@@ -138,26 +137,6 @@ def test_arguments_come_in_the_order_of_torch() -> None:
     for plain in ((2, 1, 3, 2), ([2], (1,), 1, 2), (1, "same", 3, 2)):
         y = torch.conv1d(x, weight, None, *plain)
         Convolution.of(weight.shape, *plain).sides(x, y)
-
-
-@pytest.mark.parametrize(
-    ("change", "name"),
-    [
-        ({"weight_shape": (3, 2)}, "weight_shape"),
-        ({"weight_shape": (3, 0, 3)}, "weight_shape"),
-        ({"stride": 0}, "stride"),
-        ({"stride": (1, 1)}, "stride"),
-        ({"dilation": True}, "dilation"),
-        ({"padding": -1}, "padding"),
-        ({"padding": "reflect"}, "padding"),
-        ({"padding": "same", "stride": 2}, "padding"),
-        ({"groups": 2}, "groups"),
-    ],
-)
-def test_bad_geometry_is_refused(change: dict[str, Any], name: str) -> None:
-    with pytest.raises(ParameterError) as refusal:
-        Convolution.of(**({"weight_shape": (3, 2, 3)} | change))
-    assert refusal.value.name == name
 
 
 @pytest.mark.parametrize(
