@@ -17,11 +17,17 @@ from torch import Tensor
 
 from discreet.training.data.trees import refilled, tensors_in
 from discreet.training.factors.factors import Dense, Factor, wide
-from discreet.training.rules.call import Call
+from discreet.training.rules.call import Call, Rule
 from discreet.training.rules.weights import Value
 from discreet.training.separation.states import OneByOne, Rows
 
-__all__ = ["elementwise", "expand", "masked_fill"]
+__all__ = ["RULES", "elementwise", "expand", "masked_fill"]
+
+_ELEMENTWISE = (
+    "__rpow__", "__rsub__", "add", "add_", "addcdiv", "addcmul", "div", "div_", "lerp", "maximum",
+    "minimum", "mul", "mul_", "multiply", "pow", "rsub", "scaled_dot_product_attention", "sub",
+    "sub_", "subtract", "true_divide", "where",
+)  # fmt: skip
 
 
 def elementwise(call: Call) -> Any:
@@ -122,3 +128,10 @@ def _summed(rows: Tensor, shape: tuple[int, ...]) -> Tensor:
             rows = torch.unflatten(rows, dim, (-1, shape[dim])).sum(dim)
 
     return rows
+
+
+RULES: dict[str, Rule] = {
+    **dict.fromkeys(_ELEMENTWISE, elementwise),
+    **dict.fromkeys(("broadcast_to", "expand", "expand_as", "repeat"), expand),
+    "masked_fill": masked_fill,
+}

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 from discreet.training.data.trees import refilled, tensors_in
-from discreet.training.rules.call import Call
+from discreet.training.rules.call import Call, Rule
 from discreet.training.separation.states import OneByOne
 
-__all__ = ["changes_in_place", "one_copy_each"]
+__all__ = ["RULES", "changes_in_place", "one_copy_each"]
 
 
 def one_copy_each(call: Call) -> Any:
@@ -88,3 +88,6 @@ def changes_in_place(name: str) -> bool:
     if name.endswith("__"):
         return name == "__setitem__" or name.startswith("__i")
     return name.endswith("_") and name not in ("requires_grad_", "share_memory_")
+
+
+RULES: dict[str, Rule] = {"*": one_copy_each}

@@ -20,11 +20,11 @@ import torch
 from torch import Tensor
 
 from discreet.training.factors.factors import Factor, Lookups, wide
-from discreet.training.rules.call import Call, Make
+from discreet.training.rules.call import Call, Make, Rule
 from discreet.training.rules.copies import one_copy_each
 from discreet.training.separation.states import OneByOne
 
-__all__ = ["embedding", "embedding_bag", "getitem"]
+__all__ = ["RULES", "embedding", "embedding_bag", "getitem"]
 
 
 def embedding(call: Call) -> Tensor:
@@ -142,3 +142,10 @@ def _bags(
         return Lookups(ids_mT, b_mTE, tuple(weight.shape))
 
     return make
+
+
+RULES: dict[str, Rule] = {
+    "__getitem__": getitem,
+    "embedding": embedding,
+    "embedding_bag": embedding_bag,
+}

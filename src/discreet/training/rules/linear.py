@@ -19,12 +19,12 @@ import torch
 from torch import Tensor
 
 from discreet.training.factors.factors import Dense, Factor, Outer, wide
-from discreet.training.rules.call import Call
+from discreet.training.rules.call import Call, Rule
 from discreet.training.rules.copies import one_copy_each
 from discreet.training.separation.marks import out_of_sight
 from discreet.training.separation.states import OneByOne
 
-__all__ = ["addmm", "bias_factor", "bilinear", "linear", "matmul", "positions"]
+__all__ = ["RULES", "addmm", "bias_factor", "bilinear", "linear", "matmul", "positions"]
 
 
 def positions(rows: Tensor) -> Tensor:
@@ -166,3 +166,12 @@ def _check_axis(call: Call, x: Tensor) -> None:
 
     if any(tensor is not x for tensor, _ in call.rows_in()):
         raise OneByOne(f"{call.name} has weights that depend on the records")
+
+
+RULES: dict[str, Rule] = {
+    "addmm": addmm,
+    "bilinear": bilinear,
+    "linear": linear,
+    "matmul": matmul,
+    "mm": matmul,
+}

@@ -21,10 +21,10 @@ import torch
 from torch import Tensor
 
 from discreet.training.factors.factors import Dense, Factor, wide
-from discreet.training.rules.call import Call
+from discreet.training.rules.call import Call, Rule
 from discreet.training.separation.states import OneByOne, Rows
 
-__all__ = ["channel_norm", "group_norm", "layer_norm", "rms_norm"]
+__all__ = ["RULES", "channel_norm", "group_norm", "layer_norm", "rms_norm"]
 
 
 def layer_norm(call: Call) -> Tensor:
@@ -149,3 +149,12 @@ def channel_norm(call: Call) -> Tensor:
         normal = join(normal, copies)
 
     return normal
+
+
+RULES: dict[str, Rule] = {
+    "batch_norm": channel_norm,
+    "group_norm": group_norm,
+    "instance_norm": channel_norm,
+    "layer_norm": layer_norm,
+    "rms_norm": rms_norm,
+}

@@ -21,12 +21,12 @@ from torch import Tensor
 from discreet.training.factors.factors import Dense, Factor, Forms, Measures, present_only, wide
 from discreet.training.rounding.norms import row_squares
 from discreet.training.rounding.precision import LARGEST_INPUT
-from discreet.training.rules.call import Call
+from discreet.training.rules.call import Call, Rule
 from discreet.training.rules.convolution.geometry import TOGETHER, Convolution
 from discreet.training.rules.convolution.norms import ghost_pays, ghost_squares
 from discreet.training.separation.states import OneByOne, Rows
 
-__all__ = ["Convolved", "convolution", "transposed_convolution"]
+__all__ = ["RULES", "Convolved", "convolution", "transposed_convolution"]
 
 
 @final
@@ -177,3 +177,11 @@ def _convolved(call: Call, build: Callable[..., Convolution], defaults: dict[str
         return Dense(wide(gradient).flatten(2).sum(2))
 
     return call.tap(y, (call.value(weight), of_weight), (call.value(bias), of_bias))
+
+
+RULES: dict[str, Rule] = {
+    **dict.fromkeys(("conv1d", "conv2d", "conv3d"), convolution),
+    **dict.fromkeys(
+        ("conv_transpose1d", "conv_transpose2d", "conv_transpose3d"), transposed_convolution
+    ),
+}

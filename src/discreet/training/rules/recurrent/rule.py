@@ -8,17 +8,18 @@ Legend: m records, T positions.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from torch import Tensor
 
 from discreet.training.factors.factors import Dense, Factor, Outer, wide
-from discreet.training.rules.call import Call
+from discreet.training.rules.call import Call, Rule
 from discreet.training.rules.nodes import Receiver
 from discreet.training.rules.recurrent.layer import Kind, Recurrence
 from discreet.training.separation.states import OneByOne, Rows
 
-__all__ = ["recurrent"]
+__all__ = ["RULES", "recurrent"]
 
 
 def recurrent(kind: Kind, call: Call) -> Any:
@@ -57,3 +58,7 @@ def recurrent(kind: Kind, call: Call) -> Any:
 def _ignore(_: Tensor) -> None:
     # Nobody needs the gradient of a map whose weight and bias are frozen.
     return
+
+
+_KINDS: tuple[Kind, ...] = ("gru", "lstm", "rnn_relu", "rnn_tanh")
+RULES: dict[str, Rule] = {kind: partial(recurrent, kind) for kind in _KINDS}
