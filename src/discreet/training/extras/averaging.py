@@ -66,6 +66,7 @@ class WeightAverage:
         self._start = check.whole(_OWNER, "start", start, least=0)
         self._parameters = _trained(model)
         refuse_kinds(self._parameters)
+        # No weights before the first average: until then the model itself is shown.
         self._weights: dict[str, Tensor] = {}
         self._steps = 0
         self._applied = False
@@ -159,6 +160,7 @@ class WeightAverage:
             SampleMisuse: within itself.
         """
         self._refuse_applied("applied")
+        # The model's own bits, to be put back after the block.
         before = {name: parameter.detach().clone() for name, parameter in self._parameters.items()}
         self.copy_to(self._model)
         self._applied = True

@@ -31,6 +31,7 @@ def shifted(
     7.0
     """
     n, channels, height, width = _checked("shifted", images).shape
+    # Further than that, nothing of the image would be left.
     pixels = check.whole("shifted", "most", most, least=0)
     if pixels >= min(height, width):
         expected = f"less than height and width, {height} and {width}"
@@ -72,6 +73,7 @@ def mirrored(images: Tensor) -> Tensor:
     True
     """
     _checked("mirrored", images)
+    # One coin for each image.
     coins = torch.randint(2, (len(images), 1, 1, 1), device=images.device, dtype=torch.bool)
     return torch.where(coins, images.flip(3), images)
 

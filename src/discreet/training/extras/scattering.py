@@ -46,6 +46,7 @@ def _wrapped_gaussian(
 
 def _morlet(shape: tuple[int, int], scale: int, angle: float, slant: float) -> Tensor:
     """The Fourier transform (real) of a wavelet of mean zero at this scale and angle."""
+    # A wave without its mean: the window times a constant, which makes the sum zero.
     width, frequency = _WIDTH * 2**scale, _FREQUENCY / 2**scale
     wave = _wrapped_gaussian(shape, width, angle, slant, frequency)
     window = _wrapped_gaussian(shape, width, angle, slant, 0.0)
@@ -122,6 +123,7 @@ class Scattering(nn.Module):
                 got=str(tuple(images.shape[-2:])),
             )
 
+        # A few images at a time, with any leading axes as one.
         flat = images.reshape(-1, 1, *images.shape[-2:])
         features = torch.cat([self._features(part) for part in torch.split(flat, _TOGETHER)])
 
@@ -151,6 +153,7 @@ class Scattering(nn.Module):
 
         The spectrum is one that is sampled every 2^resolution pixels.
         """
+        # Filters of the full resolution, for a spectrum that is sampled more coarsely.
         filters = _fold(self.get_buffer(f"wavelets_{scale}"), 2**resolution) * 4**resolution
         waves: Tensor = torch.fft.ifft2(_fold(spectrum * filters, 2 ** (scale - resolution)))
         return waves.abs()

@@ -79,12 +79,16 @@ def _sides(factor: Factor) -> _Sides:
     elif isinstance(factor, Outer) and factor.positions == 1:
         sides = (factor.a, factor.b)
 
-    # A row of more numbers is not one block.
-    if any(side.ndim < 2 or not len(side) for side in sides):
-        return ()
+    for side in sides:
+        is_unfit = (
+            side.ndim < 2,
+            len(side) == 0,
+            side.numel() > BLOCK * len(side),
+        )
+        if any(is_unfit):
+            return ()
 
-    is_small = [side.numel() <= BLOCK * len(side) for side in sides]
-    return sides if all(is_small) else ()
+    return sides
 
 
 def _products(squares_km: NDArray[np.float64], sides: Sequence[_Sides]) -> NDArray[np.float64]:
@@ -107,6 +111,7 @@ def _bounds(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
     # What turns squares of computed lengths into upper bounds: factors (k, 1), absolute terms (k,
     # 1), and a factor that all have in common.
+    # The common factor depends on no tensor: it is the inverse of a power of two.
     bounds = [norm_bound(kind, count) for kind, count in zip(kinds, columns, strict=True)]
     factors, absolutes = (np.array([bound[at] for bound in bounds])[:, np.newaxis] for at in (0, 1))
     return factors, absolutes, bounds[0][2]

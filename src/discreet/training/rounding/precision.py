@@ -340,7 +340,8 @@ def _parts(
     for size, joined in sorted({(chunk.records, chunk.joined) for chunk in checked}):
         # Leaves that are cut and joined alike: the longest of them counts for all.
         alike = [chunk for chunk in checked if (chunk.records, chunk.joined) == (size, joined)]
-        single = all(chunk.positions * chunk.pieces == 1 for chunk in alike)
+        terms = max(chunk.positions for chunk in alike)
+        pieces = max(chunk.pieces for chunk in alike)
         parts.append(
             FloatSum(
                 records=most_records,
@@ -348,10 +349,11 @@ def _parts(
                 dtype=_SINGLE,
                 # In the first part only: what follows from it depends on the sum over parts.
                 dimension=0 if parts else dimension,
-                terms=max(chunk.positions for chunk in alike),
-                pieces=max(chunk.pieces for chunk in alike),
+                terms=terms,
+                pieces=pieces,
                 joined=joined,
-                spread=1.0 if single else spread,
+                # A record of one product has no terms that could cancel.
+                spread=1.0 if terms * pieces == 1 else spread,
                 changed_microbatches=_CHANGED,
             )
         )

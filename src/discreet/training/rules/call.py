@@ -247,6 +247,7 @@ class Call:
 
     def rows_in(self) -> list[tuple[Tensor, Rows]]:
         """The tensors among the arguments that hold records, and where."""
+        # Public tensors have no place.
         places = [(tensor, self.axes[id(tensor)]) for tensor in self.others()]
         return [(tensor, rows) for tensor, rows in places if rows is not None]
 

@@ -85,6 +85,7 @@ def _only_row(call: Call, result: Tensor, dim: int) -> Tensor:
 
 def changes_in_place(name: str) -> bool:
     """Whether the function of this name changes its first argument."""
+    # Of the methods with two underscores, `__iadd__` and its kind.
     if name.endswith("__"):
         return name == "__setitem__" or name.startswith("__i")
     return name.endswith("_") and name not in ("requires_grad_", "share_memory_")

@@ -61,6 +61,7 @@ class Logged:
         epsilon: float | None,
     ) -> Logged:
         """What a release says of these statistics."""
+        # A mean is a noised sum over a public number, and so is its noise.
         return cls(
             step=release.step + 1,
             batch=release.batch,

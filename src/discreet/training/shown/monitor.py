@@ -82,6 +82,7 @@ class Monitor:
             batches: of the whole plan.
             done: of an earlier part of a run that is resumed.
         """
+        # Batches are drawn in any case, with a bar or without.
         if self._bar is None or self._meter is None:
             yield
             return
@@ -94,6 +95,7 @@ class Monitor:
         if self._meter is None:
             return
 
+        # Steps count from the first of this run: those before it are in the ledger already.
         epsilon = self._meter.after(released.step + 1 - self._start)
         logged = Logged.of(
             released, leaves=self._statistics, clip_norms=clip_norms, epsilon=epsilon

@@ -96,6 +96,7 @@ class Bar:
     """
 
     def __init__(self, *, shown: bool | None) -> None:
+        # Everything in these columns is released or public, but for the time.
         columns = (
             BarColumn(bar_width=None),  # takes what the others leave
             MofNCompleteColumn(),
@@ -133,6 +134,7 @@ class Bar:
             limit: epsilon of a budget, which is enforced, or of a target, which is not: "budget 3",
                 "target 3"; or nothing.
         """
+        # What does not change while the bar is shown.
         self._terms = end, limit
         self._began = self._refreshed = time.monotonic()
         self._bar.add_task(
@@ -172,6 +174,7 @@ class Bar:
 
 def _is_terminal(stream: object) -> bool:
     """Whether a stream is a terminal; users may put any object in the place of a stream."""
+    # An object without the method is no terminal.
     ask = getattr(stream, "isatty", None)
     return callable(ask) and bool(ask())
 

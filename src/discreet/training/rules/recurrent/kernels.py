@@ -86,11 +86,13 @@ def _forward(t: int, old: int, new: int, gates: Any, ys: Any, cells: Any, tanhs:
         _compiled_sigmoid(row[: 2 * width])
         _compiled_tanh(g)
         _compiled_sigmoid(o)
+        # c' = f c + i g.
         for j in range(width):
             later[j] = f[j] * c[j] + i[j] * g[j]
         for j in range(width):
             u[j] = later[j]
         _compiled_tanh(u)
+        # y = o tanh(c').
         for j in range(width):
             y[j] = o[j] * u[j]
 
@@ -105,16 +107,21 @@ def _backward(t: int, old: int, gates: Any, cells: Any, tanhs: Any, dys: Any, dc
         g, o = row[2 * width : 3 * width], row[3 * width :]
         # The gradients of `lstm._differentiate`, in an order in which nothing is overwritten that
         # is still needed.
+
+        # dc, through y = o tanh(c').
         for j in range(width):
             dc[j] += dy[j] * o[j] * (_ONE - u[j] * u[j])
+        # The gradient of o, in its place.
         for j in range(width):
             o[j] = dy[j] * u[j] * (o[j] * (_ONE - o[j]))
+        # Those of i and g need each other: i waits in the scratch.
         for j in range(width):
             scratch[j] = dc[j] * g[j] * (i[j] * (_ONE - i[j]))
         for j in range(width):
             g[j] = dc[j] * i[j] * (_ONE - g[j] * g[j])
         for j in range(width):
             i[j] = scratch[j]
+        # The gradient of the state before, and that of f, in the same way.
         for j in range(width):
             scratch[j] = dc[j] * f[j]
         for j in range(width):

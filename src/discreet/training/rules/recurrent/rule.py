@@ -24,6 +24,7 @@ __all__ = ["RULES", "recurrent"]
 
 def recurrent(kind: Kind, call: Call) -> Any:
     """All layers and directions of one call; every weight and bias is a use of its own."""
+    # Keyword arguments are not how torch's own layers call these functions.
     run = None if call.kwargs else Recurrence.read(kind, call.args)
     if run is None:
         raise OneByOne(f"a packed sequence in {kind}")
