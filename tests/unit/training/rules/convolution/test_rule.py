@@ -1,5 +1,7 @@
 """The rule of convolutions: arguments by place or name, records of several rows, and refusals."""
 
+from typing import Any
+
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812  (as everywhere)
@@ -10,13 +12,13 @@ from discreet.training.rules.convolution.rule import Convolved
 from support.per_record import assert_factor
 from support.written import Written, check, cubes, draw
 
-VALUES = {"w": draw(4, 1, 2, 3), "c": draw(4)}
+VALUES = {"w": draw(4, 1, 3, 3), "c": draw(4)}
 
 
 @pytest.mark.parametrize(
     "options", [{}, {"stride": (1, 2)}, {"padding": "same"}, {"padding": 1, "dilation": 2}]
 )
-def test_options_by_name(options: dict[str, object]) -> None:
+def test_options_by_name(options: dict[str, Any]) -> None:
     """Wrong: an option that is not there is None, and not torch's default."""
     check(lambda s, x: F.conv2d(x, s.w, s.c, groups=2, **options), draw(3, 2, 5, 6), values=VALUES)
 

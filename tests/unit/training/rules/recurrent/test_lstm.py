@@ -1,7 +1,5 @@
 """The steps of an LSTM, and when compiled code takes them."""
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 
@@ -13,10 +11,9 @@ T, M, H, P = 3, 2, 4, 2
 
 
 @pytest.fixture(autouse=True)
-def count_from_zero(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def count_from_zero(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_cells_so_far", [0])
     monkeypatch.setattr(module, "_expected_passes", [1])
-    return
 
 
 @pytest.mark.parametrize("projects", [False, True])
