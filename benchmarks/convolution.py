@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from discreet.training.rules.convolution.geometry import Convolution
-from discreet.training.rules.convolution.norms import ghost_pays, ghost_squared_norms
+from discreet.training.rules.convolution.norms import ghost_pays, ghost_squares
 
 ROUNDS = 7
 SHAPES: dict[str, tuple[Convolution, tuple[int, ...]]] = {
@@ -47,7 +47,7 @@ def contenders(
         "folded": lambda: how.folded(x, g),
         "unfolded": lambda: how.unfolded(x, g),
         "their sum": lambda: torch.mv(dense.t(), weights),
-        "ghost": lambda: ghost_squared_norms(how, x, g),
+        "ghost": lambda: ghost_squares(how, x, g),
         "streamed": lambda: how.streamed(x, g, weights),
     }
     if not ghost_pays(how, wide_sizes) or how.groups > 1:

@@ -27,7 +27,7 @@ def change(leaves: list[Leaf], order: list[int], j: int, group: Group, grid: Gri
     spread = most_spread(max(leaf.a.shape[1] for leaf in leaves))
     chunks = [leaf.chunk for leaf in leaves]
     dimension = sum(leaf.dimension for leaf in leaves)
-    inner = precision.inner_group(
+    inner = precision.clipped_within(
         group, dimension=dimension, chunks=chunks, spread=spread, records=len(order) + 1, grid=grid
     )
     weights = weights_of(leaves, inner, spread)
@@ -97,7 +97,7 @@ def test_p15_the_record_that_moves_to_another_row_is_paid_for() -> None:
     grid = Grid(2.0**-40)
     moved = {}
     for allowed in (0.0, precision.ROW_DRIFT):
-        inner = precision.inner_group(
+        inner = precision.clipped_within(
             group,
             dimension=1,
             chunks=[Chunk(2, 1)],

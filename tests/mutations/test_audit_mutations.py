@@ -69,12 +69,11 @@ def half_as_long(self: factors.Outer) -> Any:
     return squares / 4.0, spreads / 4.0
 
 
-def no_products_of_different_positions(self: factors.Outer, spreads: Any) -> Any:
-    del spreads
+def no_products_of_different_positions(self: factors.Outer) -> Any:
     return (self.a.double().square().sum(-1) * self.b.double().square().sum(-1)).sum(-1)
 
 
-def rows_that_are_not_merged(self: factors.Rows, rows: Any) -> Any:
+def rows_that_are_not_merged(self: factors.Lookups, rows: Any) -> Any:
     del self
     return rows.double().square().sum((-1, -2))
 
@@ -120,7 +119,7 @@ MUTATIONS = [
     ),
     Mutation(
         "P08 repeated words not merged, seen by an audit",
-        wrong_norm(factors.Rows, "_all_pairs", rows_that_are_not_merged),
+        wrong_norm(factors.Lookups, "_all_pairs", rows_that_are_not_merged),
         f"{AUDITS}::test_paths[embedding]",
     ),
 ]

@@ -20,7 +20,7 @@ CONVOLUTION_NORMS = "unit/training/rules/convolution/test_norms.py"
 
 right_error = convolution_norms._error
 right_patches = Convolution.patches
-right_both = convolution_norms._both
+right_part = convolution_norms._on_both_sides
 
 
 def without(name: str) -> Any:
@@ -40,9 +40,9 @@ def first_group_only(how: Convolution, wide: Tensor) -> Tensor:
     return windows[:, :1].expand_as(windows)
 
 
-def unshifted(gram: Tensor, axis: int, some: slice) -> Tensor:
-    return right_both(
-        gram, axis, slice(0, some.stop - some.start, some.step) if some.step else some
+def unshifted(gram: Tensor, axis: int, part: slice) -> Tensor:
+    return right_part(
+        gram, axis, slice(0, part.stop - part.start, part.step) if part.step else part
     )
 
 
@@ -59,7 +59,7 @@ MUTATIONS = [
     ),
     Mutation(
         "P07 windows of the Gram matrix are not shifted",
-        replaced(convolution_norms, "_both", unshifted),
+        replaced(convolution_norms, "_on_both_sides", unshifted),
         f"{CONVOLUTION_NORMS}::test_p07_bounds_hold_for_a_strided_dilated_padded_grouped_convolution",
     ),
     Mutation(

@@ -106,7 +106,7 @@ MUTATIONS = [
     ),
     Mutation(
         "P14 no cap on the spread",
-        replaced(clipping, "raised_squares", lambda squares, spreads, most: squares),
+        replaced(clipping, "raised_squares", lambda squares, spreads, limit: squares),
         f"{LAWS}::test_p14_a_record_whose_terms_cancel_is_held_to_their_sizes",
     ),
     Mutation(

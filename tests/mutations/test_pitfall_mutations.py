@@ -24,7 +24,7 @@ from discreet.randomness import gaussian
 from discreet.training import PrivateRun, step
 from discreet.training.passes.contributions import Contributions
 from discreet.training.rules.call import Call
-from discreet.training.rules.weights import Computed
+from discreet.training.rules.weights import Derived
 from discreet.training.step import Stepping
 from support.mutations import Mutation, assert_caught, by_name, replaced
 
@@ -63,7 +63,7 @@ def layer_called_again_alone(self: Call, out: Tensor, *pairs: Any, rows: Any = N
     return right_tap(self, out, *blind, rows=rows)
 
 
-def without_penalty(self: Computed, factor: object) -> Iterator[Any]:
+def without_penalty(self: Derived, factor: object) -> Iterator[Any]:
     return iter(())
 
 
@@ -129,7 +129,7 @@ MUTATIONS = [
     ),
     Mutation(
         "P05 a penalty is not part of the record",
-        replaced(Computed, "lift", without_penalty),
+        replaced(Derived, "lift", without_penalty),
         f"{ENGINE}::test_p05_a_penalty_is_clipped_with_the_record",
     ),
     Mutation(

@@ -112,12 +112,12 @@ MUTATIONS = [
     ),
     Mutation(
         "P14 records are clipped to the charged norm, and rounding comes on top",
-        replaced(precision, "inner_group", lambda group, **_: group),
+        replaced(precision, "clipped_within", lambda group, **_: group),
         f"{PRECISION}::test_p14_records_clipped_to_the_charged_norm_itself_would_exceed_it",
     ),
     Mutation(
         "P14 records whose terms cancel are not held back",
-        replaced(precision, "raised_squares", lambda squares, spreads, *, most: squares),
+        replaced(precision, "raised_squares", lambda squares, spreads, *, limit: squares),
         f"{UNIT_PRECISION}::test_p14_records_that_cancel_are_held_to_their_spread",
     ),
     Mutation(

@@ -41,7 +41,7 @@ def weights_of(leaves: Sequence[Leaf], inner: Group, spread: float) -> NDArray[n
         axis=1,
     )
     spreads = np.stack([outer_spread(leaf.a, leaf.b) for leaf in leaves], axis=1)
-    weights = inner.weights(precision.raised_squares(squares, spreads, most=spread))
+    weights = inner.weights(precision.raised_squares(squares, spreads, limit=spread))
     for leaf in leaves:
         for vectors in (leaf.a, leaf.b):
             lengths = l2_norms(vectors.reshape(-1, vectors.shape[2])).reshape(vectors.shape[:2])

@@ -28,7 +28,7 @@ from discreet.mechanisms import Bound, Group
 from discreet.randomness import Purpose, Source
 from discreet.randomness.draws import permutation, subset
 from discreet.sampling import Sample
-from discreet.training.factors.factors import Rows
+from discreet.training.factors.factors import Lookups
 from discreet.training.passes.contributions import Contributions, Piece
 from discreet.training.rounding.precision import LARGEST_INPUT
 from discreet.units import Adjacency
@@ -249,11 +249,11 @@ def _length(group: Group, scale: float) -> float:
 
 def _rows(
     here: NDArray[np.bool_], places: NDArray[np.int64], values: Any, size: int, device: torch.device
-) -> Rows:
+) -> Lookups:
     """One number for each canary, nowhere where it is not `here`: as rows of one number, looked up
     once.
     """
     ids = torch.from_numpy(np.where(here, places, -1))[:, None].to(device)
-    return Rows(
+    return Lookups(
         ids, torch.from_numpy(np.where(here, values, 0.0))[:, None, None].to(device), (size, 1)
     )

@@ -33,7 +33,7 @@ from discreet.training.passes.batch_norm import PrivateBatchNorm
 from discreet.training.passes.hooks import refuse_hooks
 from discreet.training.passes.sandbox import plain_forward, seeded
 from discreet.training.rehearsal import check_statistics, own_names
-from discreet.training.rounding.margin import Inner
+from discreet.training.rounding.margin import ClipMargin
 from discreet.units import Numerics
 
 __all__ = ["Problem", "Problems", "check"]
@@ -182,7 +182,7 @@ class _Run:
         level = Numerics.IDEALISED if bound.numerics is Numerics.IDEALISED else Numerics.CERTIFIED
         with Ledger.in_memory() as ledger:
             session = Session(bound, ledger=ledger, numerics=level)
-            Inner(session.bound, session.sampler, level, None).check(session.bound.start)
+            ClipMargin(session.bound, session.sampler, level, None).check(session.bound.start)
 
     def check_statistics(self, returned: Mapping[str, Tensor], engine: Engine) -> None:
         """Ask of the statistics what a run asks before its first step, where it is known which they

@@ -93,7 +93,7 @@ class Sums:
         if (
             inner is not group and spreads is not squares
         ):  # else rounding is idealised, no bound to keep, or no spread
-            squares = raised_squares(squares, np.sqrt(spreads) * _UP, most=largest_spread)
+            squares = raised_squares(squares, np.sqrt(spreads) * _UP, limit=largest_spread)
         return inner.weights(squares), largest_spread
 
     def _sum_up(

@@ -31,7 +31,7 @@ from discreet.training.passes.passes import Passes
 from discreet.training.passes.precision_settings import full_precision, refuse_kinds
 from discreet.training.passes.sandbox import seeded
 from discreet.training.rules.call import Use
-from discreet.training.rules.weights import Computed, Part
+from discreet.training.rules.weights import Derived, ViewOf
 from discreet.training.separation.kept import modules_of
 from discreet.training.separation.states import OneByOne
 
@@ -210,7 +210,7 @@ class Engine:
         def finish(use: Use, factor: Factor) -> Factor:
             joined = factor if copies == 1 else factor.joined(copies)
             value = use.value
-            if not isinstance(value, Part) or self._uses.get(value.leaf) != 1:
+            if not isinstance(value, ViewOf) or self._uses.get(value.leaf) != 1:
                 return joined
             return self._chooser.finished(value.leaf, joined, use.number)
 
@@ -334,9 +334,7 @@ def _counted(uses: Iterable[Use]) -> dict[str, int]:
     count: dict[str, int] = {}
     for use in uses:
         value = use.value
-        leaves = (
-            [leaf for leaf, _ in value.sources] if isinstance(value, Computed) else [value.leaf]
-        )
+        leaves = [leaf for leaf, _ in value.sources] if isinstance(value, Derived) else [value.leaf]
         for leaf in leaves:
-            count[leaf] = count.get(leaf, 0) + (1 if isinstance(value, Part) else 2)
+            count[leaf] = count.get(leaf, 0) + (1 if isinstance(value, ViewOf) else 2)
     return count

@@ -42,7 +42,7 @@ from discreet.training.passes.sandbox import prepared
 from discreet.training.planted import Planted
 from discreet.training.rehearsal import own_names, rehearse
 from discreet.training.shown.logs import Log
-from discreet.training.shown.monitor import Watch
+from discreet.training.shown.monitor import Monitor
 from discreet.training.step import Stepping
 from discreet.units import Guarantee, Numerics, Parameters
 
@@ -123,7 +123,7 @@ class PrivateRun:
                 label=label,
                 parameters=parameters,
             )
-            self._watch = Watch(self._session, statistics=shown, logs=logs)
+            self._watch = Monitor(self._session, statistics=shown, logs=logs)
             self._planted = Planted(canaries, self._session)
             self._stepping = Stepping(
                 self._engine,

@@ -24,8 +24,8 @@ from discreet.training.data.trees import Portion, check_rows
 from discreet.training.engine import Engine, Loss
 from discreet.training.passes.sandbox import seeded
 from discreet.training.planted import Planted
-from discreet.training.rounding.margin import Inner
-from discreet.training.rules.recurrent.lstm import announce as announce_passes
+from discreet.training.rounding.margin import ClipMargin
+from discreet.training.rules.recurrent.lstm import expect_passes
 from discreet.units import Numerics
 
 __all__ = ["Stepping"]
@@ -62,7 +62,7 @@ class Stepping:
         self._numerics = numerics
         self._microbatch = microbatch
         self._memory_budget = memory_budget
-        self._inner = Inner(session.bound, session.sampler, numerics, microbatch)
+        self._inner = ClipMargin(session.bound, session.sampler, numerics, microbatch)
         self.check(session.bound.start)
 
     def announce(self, steps: int) -> None:
@@ -74,7 +74,7 @@ class Stepping:
             leaf for group in self._session.groups() if group.private for leaf in group.leaves
         ]
         announce_noise(passes * sum(self._session.bound.dimensions[leaf] for leaf in noised))
-        announce_passes(passes)
+        expect_passes(passes)
 
     def check(self, groups: tuple[Group, ...]) -> None:
         """Refuse groups whose numbers are out of range, before anything is charged."""

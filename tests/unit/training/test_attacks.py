@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from discreet.errors import ModelError
 from discreet.training.engine import Engine, Loss
-from discreet.training.factors.factors import Outer, Rows
+from discreet.training.factors.factors import Lookups, Outer
 from discreet.training.factors.forms import Chooser
 from discreet.training.factors.memory import Activations
 from discreet.training.rules.convolution.geometry import Convolution
@@ -205,7 +205,7 @@ def test_p14_rows_that_are_looked_up_very_often_are_not_above_their_norm() -> No
     """
     b = torch.full((1, 5000, 1), 2.0**-24)
     b[0, 0] = 1.0
-    factor = Rows(torch.zeros(1, 5000, dtype=torch.int64), b, (2, 1))
+    factor = Lookups(torch.zeros(1, 5000, dtype=torch.int64), b, (2, 1))
     total = torch.zeros(2, 1, dtype=torch.float64)
     factor.add_to(total, torch.ones(1, dtype=torch.float64), 1.0)
     assert float(factor.measured()[0]) >= float(total.square().sum())

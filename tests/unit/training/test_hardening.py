@@ -11,7 +11,7 @@ import discreet as dp
 from discreet.randomness import Source
 from discreet.training import PrivateRun
 from discreet.training.factors import factors
-from discreet.training.factors.factors import Outer, Rows, Tied
+from discreet.training.factors.factors import Lookups, Outer, Tied
 from discreet.training.rounding.precision import Chunk, chunk_for, most_spread
 
 KEY = bytes(range(32))
@@ -134,7 +134,7 @@ def test_a_tied_head_is_cut_as_its_inner_clip_norm_says(monkeypatch: pytest.Monk
     used: list[Chunk] = []
     monkeypatch.setattr(factors, "add_outer", lambda *given: used.append(given[-1]))
     head = Outer(torch.ones(2, 1, 3), torch.ones(2, 1, 4), (4, 3))
-    tied = Tied(head, Rows(torch.zeros(2, 64, dtype=torch.int64), torch.ones(2, 64, 3), (4, 3)))
+    tied = Tied(head, Lookups(torch.zeros(2, 64, dtype=torch.int64), torch.ones(2, 64, 3), (4, 3)))
     spread = most_spread(tied.positions)
     tied.add_to(torch.zeros(4, 3, dtype=torch.float64), torch.ones(2, dtype=torch.float64), spread)
     assert used == [chunk_for(tied.positions, spread)]

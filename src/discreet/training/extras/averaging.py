@@ -66,6 +66,7 @@ class WeightAverage:
         self._start = check.whole(_OWNER, "start", start, least=0)
         self._parameters = _trained(model)
         refuse_kinds(self._parameters)
+        # No weights before the first average: until then the model itself is shown.
         self._weights: dict[str, Tensor] = {}
         self._steps = 0
         self._applied = False
@@ -83,29 +84,31 @@ class WeightAverage:
             ModelError: other parameters are trained than at the beginning.
             SampleMisuse: within `applied`, where the model has the average itself.
         """
-        if self._applied:
-            raise _within("update")
-        trained = _trained(self._model)
-        identities = {name: id(parameter) for name, parameter in trained.items()}
-        if identities != {name: id(parameter) for name, parameter in self._parameters.items()}:
+        self._refuse_applied("update")
+        if _identities(_trained(self._model)) != _identities(self._parameters):
             raise ModelError(
                 expected="the trained parameters that the average began with",
                 got="others",
                 do="Freeze and unfreeze before the average is made.",
             )
+
         self._steps += 1
         count = self._steps - self._start
         if count < 1:
             return
-        if count == 1:
+
+        if count == 1:  # w_1 is 1: the average is the weights themselves
             self._weights = {
                 name: parameter.detach().to(torch.float64, copy=True)
                 for name, parameter in self._parameters.items()
             }
             return
+
         share = 1.0 / count
         if self._decay is not None:
+            # 1 - d^t by expm1: it does not cancel where d is near 1.
             share = (1.0 - self._decay) / -math.expm1(count * math.log(self._decay))
+
         for name, parameter in self._parameters.items():
             average = self._weights[name]
             average.lerp_(parameter.detach().to(average), share)
@@ -125,23 +128,29 @@ class WeightAverage:
             SampleMisuse: the model itself, within `applied`, which would take it back.
         """
         check.instance(f"{_OWNER}.copy_to", "model", model, nn.Module)
-        if model is self._model and self._applied:
-            raise _within("copy_to")
-        mine, its = _shapes(self._model), _shapes(model)
-        if mine != its:
-            different = sorted(
-                name for name in mine.keys() | its.keys() if mine.get(name) != its.get(name)
-            )
+        if model is self._model:
+            self._refuse_applied("copy_to")
+
+        # Pairs of name and shape that only one of the models has.
+        different = _shapes(self._model) ^ _shapes(model)
+
+        if different:
+            names = sorted({name for name, _ in different})
             raise ModelError(
                 expected="a model with the same parameters and buffers",
-                got=f"one that differs in {', '.join(different)}",
+                got=f"one that differs in {', '.join(names)}",
                 do="Build it as the model whose weights are averaged.",
             )
+
+        # The trained parameters from the average; buffers from the model, for another one.
         targets, buffers = dict(model.named_parameters()), dict(model.named_buffers())
-        for name, values in self._now().items():
+
+        for name, values in (self._weights or self._parameters).items():
             targets[name].copy_(values)
-        for name, buffer in self._model.named_buffers() if model is not self._model else ():
-            buffers[name].copy_(buffer)
+
+        if model is not self._model:
+            for name, buffer in self._model.named_buffers():
+                buffers[name].copy_(buffer)
 
     @contextmanager
     def applied(self) -> Iterator[None]:
@@ -150,11 +159,13 @@ class WeightAverage:
         Raises:
             SampleMisuse: within itself.
         """
-        if self._applied:
-            raise _within("applied")
+        self._refuse_applied("applied")
+        # The model's own bits, to be put back after the block.
         before = {name: parameter.detach().clone() for name, parameter in self._parameters.items()}
         self.copy_to(self._model)
         self._applied = True
+
+        # Whatever happens in the block, the model gets its own bits back.
         try:
             yield
         finally:
@@ -169,8 +180,7 @@ class WeightAverage:
         Raises:
             SampleMisuse: within `applied`, where a checkpoint would take the average for the model.
         """
-        if self._applied:
-            raise _within("state_dict")
+        self._refuse_applied("state_dict")
         return {
             "decay": self._decay,
             "start": self._start,
@@ -179,7 +189,7 @@ class WeightAverage:
         }
 
     def load_state_dict(self, state_dict: Mapping[str, Any], /) -> None:
-        """Go on from a state.
+        """Go on from the state of an earlier average.
 
         Args:
             state_dict: of an average of the same kind, of a model with the same trained parameters.
@@ -188,29 +198,36 @@ class WeightAverage:
             ParameterError: another kind; this one is as before.
             SampleMisuse: within `applied`.
         """
-        if self._applied:
-            raise _within("load_state_dict")
-        state = check.instance(_LOAD, "state_dict", state_dict, Mapping)  # type: ignore[type-abstract]
+        self._refuse_applied("load_state_dict")
+        kind: Any = Mapping
+        state = check.instance(_LOAD, "state_dict", state_dict, kind)
         if set(state) != _FIELDS or (state["decay"], state["start"]) != (self._decay, self._start):
             raise _other_state(f"an average with decay={self._decay}, start={self._start}")
+
         steps = check.whole(_LOAD, "steps", state["steps"], least=0)
         weights = check.instance(_LOAD, "weights", state["weights"], dict)
+        # Before the first average there are no weights.
         averaged = self._parameters if steps > self._start else {}
         expected = {name: parameter.shape for name, parameter in averaged.items()}
-        shapes = {
-            name: values.shape if isinstance(values, Tensor) else None
-            for name, values in weights.items()
-        }
-        if shapes != expected:
+        tensors = {name: values for name, values in weights.items() if isinstance(values, Tensor)}
+        shapes = {name: values.shape for name, values in tensors.items()}
+        # What is no tensor is missing among the shapes.
+        if shapes != expected or len(weights) != len(expected):
             raise _other_state("averages of the parameters that this model trains")
+
         self._weights = {
             name: weights[name].detach().to(self._parameters[name].device, torch.float64, copy=True)
             for name in expected
         }
         self._steps = steps
 
-    def _now(self) -> Mapping[str, Tensor]:
-        return self._weights or self._parameters
+    def _refuse_applied(self, call: str) -> None:
+        if self._applied:
+            raise SampleMisuse(
+                expected=f"{call}() while the model has its own weights",
+                got="a call within applied(), where it has the average",
+                do="Leave the block first: train and update outside, evaluate inside.",
+            )
 
 
 _LOAD = f"{_OWNER}.load_state_dict"
@@ -222,17 +239,14 @@ def _trained(model: nn.Module) -> dict[str, Tensor]:
     }
 
 
-def _shapes(model: nn.Module) -> dict[str, torch.Size]:
+def _identities(parameters: Mapping[str, Tensor]) -> dict[str, int]:
+    # A parameter that was replaced has the name of the old one, and is another tensor.
+    return {name: id(parameter) for name, parameter in parameters.items()}
+
+
+def _shapes(model: nn.Module) -> set[tuple[str, torch.Size]]:
     tensors = [*model.named_parameters(), *model.named_buffers()]
-    return {name: tensor.shape for name, tensor in tensors}
-
-
-def _within(call: str) -> SampleMisuse:
-    return SampleMisuse(
-        expected=f"{call}() while the model has its own weights",
-        got="a call within applied(), where it has the average",
-        do="Leave the block first: train and update outside, evaluate inside.",
-    )
+    return {(name, tensor.shape) for name, tensor in tensors}
 
 
 def _other_state(expected: str) -> ParameterError:

@@ -7,6 +7,7 @@ own.
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -63,15 +64,17 @@ def load() -> Digits:
     try:
         from sklearn.datasets import load_digits  # noqa: PLC0415  (only the demo needs it)
     except ImportError:
-        do = "Install it: pip install 'discreet[demo,torch]'."
         raise ModelError(
             expected="scikit-learn, whose digits the demo uses",
             got="an installation without it",
-            do=do,
+            do="Install it: pip install 'discreet[demo,torch]'.",
         ) from None
+
     images, labels = load_digits(return_X_y=True)
+    # A fixed shuffle: which digits are for testing is the same in every run.
     order = np.random.default_rng(0).permutation(len(labels))
     inputs, targets = torch.from_numpy(features(images)[order]), torch.from_numpy(labels[order])
+
     return Digits(
         TensorDataset(inputs[:RECORDS], targets[:RECORDS]),
         TensorDataset(inputs[RECORDS:], targets[RECORDS:]),
@@ -79,7 +82,7 @@ def load() -> Digits:
 
 
 def features(images: NDArray[np.float64]) -> NDArray[np.float32]:
-    """How an image looks through random waves: it, and it moved by a pixel in eight ways. Length 1.
+    """Random waves of an image and of its eight shifts by a pixel, averaged. Length 1.
 
     Rows of similar digits have a large scalar product, others one near 0: a linear model then
     separates them with short weights, which is what noise leaves intact. Each row is a function of
@@ -89,42 +92,45 @@ def features(images: NDArray[np.float64]) -> NDArray[np.float32]:
         images: n x 64, from 0 to 16.
     """
     padded = np.pad(images.reshape(-1, 8, 8), ((0, 0), (1, 1), (1, 1)))
-    moved = [
-        padded[:, row : row + 8, column : column + 8] for row in range(3) for column in range(3)
-    ]
-    return _unit(np.mean([_waves(_edges(pixels)) for pixels in moved], axis=0)).astype(np.float32)
+    waves = [_waves(_edges(moved)) for moved in _windows(padded, 8)]
+    return _unit(np.mean(waves, axis=0)).astype(np.float32)
+
+
+def _windows(images: NDArray[np.float64], size: int) -> list[NDArray[np.float64]]:
+    # All squares of so many pixels in images (..., height, width), row by row.
+    places = range(images.shape[-1] - size + 1)
+    corners = itertools.product(places, places)
+    return [images[..., row : row + size, column : column + size] for row, column in corners]
 
 
 def _edges(pixels: NDArray[np.float64]) -> NDArray[np.float64]:
     """Pixels, and how strongly edges run in 12 directions in 25 parts of the image. Length 1."""
+    # Slopes by central differences; what counts for a direction is the slope along it, if positive.
     padded = np.pad(pixels / 16.0, ((0, 0), (1, 1), (1, 1)))
     across = padded[:, 1:-1, 2:] - padded[:, 1:-1, :-2]
     down = padded[:, 2:, 1:-1] - padded[:, :-2, 1:-1]
     angles = 2.0 * np.pi * np.arange(_DIRECTIONS) / _DIRECTIONS
-    edges = np.stack(
-        [np.maximum(0.0, np.cos(angle) * across + np.sin(angle) * down) for angle in angles], axis=1
-    )
-    parts = [
-        edges[:, :, row : row + 4, column : column + 4].mean(axis=(2, 3))
-        for row in range(5)
-        for column in range(5)
-    ]
-    strengths = np.sqrt(np.concatenate(parts, axis=1) + 1e-3)
-    both = [
-        _unit(pixels.reshape(-1, 64) - 5.0),
-        _unit(strengths - strengths.mean(axis=1, keepdims=True)),
-    ]
-    return _unit(np.concatenate(both, axis=1))
+    slopes = [np.cos(angle) * across + np.sin(angle) * down for angle in angles]
+    edges = np.stack([np.maximum(0.0, slope) for slope in slopes], axis=1)
+
+    # Averages over 25 squares of 4 by 4 pixels, which overlap.
+    means = [square.mean(axis=(2, 3)) for square in _windows(edges, 4)]
+    strengths = np.sqrt(np.concatenate(means, axis=1) + 1e-3)
+    centred = _unit(strengths - strengths.mean(axis=1, keepdims=True))
+
+    return _unit(np.concatenate([_unit(pixels.reshape(-1, 64) - 5.0), centred], axis=1))
 
 
 def _waves(rows: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The random Fourier features of Rahimi and Recht.
+    """The random Fourier features of [RahimiRecht2007].
 
     A row for a times a row for b is about exp(-|a - b|^2 / (2 width^2)).
     """
     directions = np.random.default_rng(0).standard_normal((rows.shape[1], _WAVES))
+    # Row by row, so that a row's bits do not depend on the other rows; directions of length 1.
     lengths = np.linalg.norm(directions, axis=0)
     angles = own_product(rows, directions / lengths) * (lengths / _WIDTH)
+
     return np.asarray(np.concatenate([np.cos(angles), np.sin(angles)], axis=1) / np.sqrt(_WAVES))
 
 
@@ -142,7 +148,7 @@ def train(
     logs: Sequence[Log] = (),
     source: Source | None = None,
 ) -> tuple[nn.Module, Guarantee]:
-    """DP-SGD. The model is the average over the later half of the steps, which are released.
+    """Train by DP-SGD; the model is the average over the later half of the released steps.
 
     Args:
         digits: data.
@@ -155,9 +161,11 @@ def train(
     Returns:
         The model, and the guarantee of the ledger.
     """
+    # The average starts at half of the steps, when the weights have come near; a public number.
     model = _model(digits)
     average = WeightAverage(model, start=plan.steps // 2)
     optimizer = torch.optim.SGD(model.parameters(), lr=_LEARNING_RATE)
+
     with PrivateRun(
         model, plan, ledger=ledger, statistics={STATISTIC: 1}, logs=logs, label=label, source=source
     ) as run:
@@ -171,19 +179,23 @@ def train(
 
 
 def train_without_privacy(digits: Digits, *, steps: int, batch_size: int) -> nn.Module:
-    """The same model by an ordinary loop: no clipping, no noise, as many steps and records."""
+    """Train the model by an ordinary loop: no clipping, no noise, as many steps and records."""
     model = _model(digits)
     average = WeightAverage(model, start=steps // 2)
     optimizer = torch.optim.SGD(model.parameters(), lr=_LEARNING_RATE)
     inputs, targets = digits.train.tensors
     shuffle = torch.Generator().manual_seed(0)
+
     for _ in range(steps):
         chosen = torch.randperm(len(targets), generator=shuffle)[:batch_size]
-        functional.cross_entropy(model(inputs[chosen]), targets[chosen]).backward()  # type: ignore[no-untyped-call]
+        loss = functional.cross_entropy(model(inputs[chosen]), targets[chosen])
+        torch.autograd.backward(loss)
         optimizer.step()
         optimizer.zero_grad()
         average.update()
+
     average.copy_to(model)
+
     return model
 
 
@@ -195,14 +207,16 @@ def accuracy(model: nn.Module, digits: Digits) -> float:
 
 
 def _model(digits: Digits) -> nn.Module:
+    # From zero, so that nothing is random but samples and noise.
     model = nn.Linear(digits.train.tensors[0].shape[1], _CLASSES, bias=False)
     nn.init.zeros_(model.weight)
     return model
 
 
 def _loss(model: nn.Module, batch: Sequence[Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
-    """Of each record, and whether it was right; the latter is only ever released with noise."""
+    """One loss for each record, and whether it was right, which is released with noise only."""
     inputs, targets = batch
     scores = model(inputs)
     losses = functional.cross_entropy(scores, targets, reduction="none")
+
     return losses, {STATISTIC: (scores.argmax(1) == targets).float()}

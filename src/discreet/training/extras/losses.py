@@ -32,7 +32,7 @@ def losses(
 ) -> NDArray[np.float64]:
     """The loss of every record of a data set, in its order; the model stays as it is.
 
-    In eval mode, without gradients.
+    The model computes in eval mode, without gradients.
 
     Guarantee: none. The numbers come from the records themselves, without noise: they are for
     whoever audits, and never to be published.
@@ -54,6 +54,7 @@ def losses(
     >>> losses(model, lambda model, batch: model(batch[0])[:, 0], rows).tolist()
     [2.0, 6.0]
     """
+    # Checked before anything is computed, which may take long.
     check.instance(_OWNER, "model", model, nn.Module)
     size = check.whole(_OWNER, "batch_size", batch_size, least=1)
     count = len(dataset)
@@ -61,31 +62,42 @@ def losses(
         raise ParameterError(
             owner=_OWNER, name="dataset", expected="at least one record", got="none"
         )
+
     values = np.empty(count)
     function = default_collate if collate is None else collate
+
     with _evaluating(model), torch.no_grad():
         for start in range(0, count, size):
+            # In the order of the data set: losses are found again by their number.
             chosen = np.arange(start, min(start + size, count))
             batch = fetched(dataset, chosen, function)
             values[chosen] = _rows(loss(model, batch), chosen.size)
+
     return values
 
 
 def _rows(result: Any, records: int) -> NDArray[np.float64]:
-    values = result[0] if isinstance(result, tuple) and len(result) == 2 else result
+    has_statistics = isinstance(result, tuple) and len(result) == 2
+    values = result[0] if has_statistics else result
     if not isinstance(values, Tensor) or values.shape != (records,):
         raise ModelError(
             expected="one loss for each record, of shape (B,)",
             got="something else",
-            do='Use reduction="none", and average over the positions of each record, not over records.',
+            do=(
+                'Use reduction="none", and average over the positions of each record, not over '
+                "records."
+            ),
         )
+
     rows: NDArray[np.float64] = values.detach().double().cpu().numpy()
+
     return rows
 
 
 @contextmanager
 def _evaluating(model: nn.Module) -> Iterator[None]:
-    """In eval mode; afterwards every module is in the mode that it was in."""
+    """Put a model in eval mode; afterwards every module is in the mode that it was in."""
+    # model.train() would set all modules alike, also those that the user has frozen in eval mode.
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:

@@ -21,7 +21,7 @@ __all__ = ["Scattering"]
 
 # Of the finest wavelet: the window's standard deviation, radians per pixel.
 _WIDTH, _FREQUENCY = 0.8, 0.75 * math.pi
-_FEW = 16  # images at a time: what is made of them stays in the cache
+_TOGETHER = 16  # images at a time: what is made of them stays in the cache
 
 
 def _wrapped_gaussian(
@@ -29,7 +29,9 @@ def _wrapped_gaussian(
 ) -> Tensor:
     """A Gaussian window times a plane wave on a torus of this shape; its peak is at the origin."""
     height, breadth = shape
+    # On a torus the window meets itself again; what is more than two turns away weighs nothing.
     total = torch.zeros(shape, dtype=torch.complex128)
+
     for down in range(-2, 3):
         for right in range(-2, 3):
             y = (torch.arange(height, dtype=torch.float64) + down * height)[:, None]
@@ -38,29 +40,33 @@ def _wrapped_gaussian(
             across = x * math.cos(angle) - y * math.sin(angle)
             window = torch.exp(-(along**2 + (slant * across) ** 2) / (2 * width**2))
             total += torch.polar(window, frequency * along)
+
     return total * slant / (2 * math.pi * width**2)
 
 
 def _morlet(shape: tuple[int, int], scale: int, angle: float, slant: float) -> Tensor:
     """The Fourier transform (real) of a wavelet of mean zero at this scale and angle."""
+    # A wave without its mean: the window times a constant, which makes the sum zero.
     width, frequency = _WIDTH * 2**scale, _FREQUENCY / 2**scale
     wave = _wrapped_gaussian(shape, width, angle, slant, frequency)
     window = _wrapped_gaussian(shape, width, angle, slant, 0.0)
     spectrum: Tensor = torch.fft.fft2(wave - window * (wave.sum() / window.sum()))
+
     return spectrum.real.float()
 
 
-def _averages(padded: int, margin: int, kept: int, scales: int, resolution: int) -> Tensor:
+def _averages(padded: int, margin: int, count: int, scales: int, resolution: int) -> Tensor:
     """Gaussian averages around every 2^scales-th pixel inside the margin.
 
-    A matrix (kept, padded / 2^resolution).
+    A matrix (count, padded / 2^resolution).
     """
-    centre = margin + 2**scales * torch.arange(kept)[:, None]
+    centre = margin + 2**scales * torch.arange(count)[:, None]
     offset = torch.arange(0, padded, 2**resolution)[None, :] - centre
     width = _WIDTH * 2 ** (scales - 1)
     turns = padded * torch.arange(-2, 3)[:, None, None]
     weight = torch.exp(-((offset + turns).double() ** 2) / (2 * width**2)).sum(0)
     matrix: Tensor = weight * 2**resolution / (math.sqrt(2 * math.pi) * width)
+
     return matrix.float()
 
 
@@ -86,46 +92,49 @@ class Scattering(nn.Module):
         self.scales = check.whole(owner, "scales", scales, least=1)
         self.angles = check.whole(owner, "angles", angles, least=1)
         block = 2**self.scales
-        sizes = [
-            check.whole(owner, name, size, least=block + 1)
-            for name, size in (("height", height), ("width", width))
-        ]
-        kept = [size // block for size in sizes]
-        padded = [(count + 2) * block for count in kept]
-        before = [(large - size) // 2 for large, size in zip(padded, sizes, strict=True)]
-        after = [
-            large - size - first for large, size, first in zip(padded, sizes, before, strict=True)
-        ]
-        self._shape, self._padding = (height, width), (before[1], after[1], before[0], after[0])
+        check.whole(owner, "height", height, least=block + 1)
+        check.whole(owner, "width", width, least=block + 1)
+
+        # One block more on each side, so that a window at the edge does not see the other edge.
+        down, across = height // block, width // block
+        shape = ((down + 2) * block, (across + 2) * block)
+        above, beside = (shape[0] - height) // 2, (shape[1] - width) // 2
+        self._shape = (height, width)
+        self._padding = (beside, shape[1] - width - beside, above, shape[0] - height - above)
+
         turn = [math.pi * (angles // 2 - 1 - k) / angles for k in range(angles)]
+
         for scale in range(scales):
-            filters = torch.stack(
-                [_morlet((padded[0], padded[1]), scale, angle, 4 / angles) for angle in turn]
-            )
+            filters = torch.stack([_morlet(shape, scale, angle, 4 / angles) for angle in turn])
             self.register_buffer(f"wavelets_{scale}", filters, persistent=False)
-        for resolution in range(scales):
-            for axis in range(2):
-                matrix = _averages(padded[axis], before[axis], kept[axis], scales, resolution)
-                self.register_buffer(f"averages_{resolution}_{axis}", matrix, persistent=False)
+            # Of moduli that are sampled every 2^scale pixels: one matrix for rows, one for columns.
+            rows = _averages(shape[0], above, down, scales, scale)
+            columns = _averages(shape[1], beside, across, scales, scale)
+            self.register_buffer(f"averages_{scale}_0", rows, persistent=False)
+            self.register_buffer(f"averages_{scale}_1", columns, persistent=False)
 
     def forward(self, images: Tensor) -> Tensor:
         """The features of each image, from that image alone; it is extended by reflection first."""
         if tuple(images.shape[-2:]) != self._shape:
-            expected = f"images of {self._shape[0]} x {self._shape[1]} pixels"
             raise ParameterError(
                 owner="Scattering",
                 name="images",
-                expected=expected,
+                expected=f"images of {self._shape[0]} x {self._shape[1]} pixels",
                 got=str(tuple(images.shape[-2:])),
             )
+
+        # A few images at a time, with any leading axes as one.
         flat = images.reshape(-1, 1, *images.shape[-2:])
-        features = torch.cat([self._features(few) for few in torch.split(flat, _FEW)])
+        features = torch.cat([self._features(part) for part in torch.split(flat, _TOGETHER)])
+
         return features.reshape(*images.shape[:-2], *features.shape[1:])
 
     def _features(self, images: Tensor) -> Tensor:
+        # The three orders of the header: x * g, |x * w| * g, ||x * w| * v| * g, v coarser than w.
         flat = nn.functional.pad(images, self._padding, mode="reflect")
         spectrum = torch.fft.fft2(flat)
         averages, first, second = [self._average(flat, 0)], [], []
+
         for fine in range(self.scales):
             modulus = self._modulus(spectrum, fine, 0)
             first.append(self._average(modulus, fine))
@@ -136,6 +145,7 @@ class Scattering(nn.Module):
                     for coarse in range(fine + 1, self.scales)
                 ]
                 second.append(torch.cat(pairs, 2).flatten(1, 2))
+
         return torch.cat(averages + first + second, 1)
 
     def _modulus(self, spectrum: Tensor, scale: int, resolution: int) -> Tensor:
@@ -143,6 +153,7 @@ class Scattering(nn.Module):
 
         The spectrum is one that is sampled every 2^resolution pixels.
         """
+        # Filters of the full resolution, for a spectrum that is sampled more coarsely.
         filters = _fold(self.get_buffer(f"wavelets_{scale}"), 2**resolution) * 4**resolution
         waves: Tensor = torch.fft.ifft2(_fold(spectrum * filters, 2 ** (scale - resolution)))
         return waves.abs()
@@ -157,8 +168,9 @@ def _fold(spectrum: Tensor, factor: int) -> Tensor:
     height, width = spectrum.shape[-2] // factor, spectrum.shape[-1] // factor
     # Slices are added: a reduction of complex numbers takes many times as long.
     for axis, size in ((-2, height), (-1, width)):
-        first, *others = torch.split(spectrum, size, axis)
-        for other in others:
-            first = first + other
-        spectrum = first
+        total, *slices = torch.split(spectrum, size, axis)
+        for part in slices:
+            total = total + part
+        spectrum = total
+
     return spectrum / factor**2

@@ -2,20 +2,17 @@
 is memory.
 
 Every form gives the same norms and sums up to rounding, which the sensitivity covers; so the choice
-is about time alone.
+is about time alone. Forms are tried on eight records first, and on many only where that does not
+settle it. Uses of equal shapes share what was measured.
 
-Forms are tried on a few records first, and on many only where that does not settle it. Uses of
-equal shapes share what was measured.
+Memory: a backward pass gives back activations while factors are stored. When it has come to a
+certain call,
 
-Memory: a backward pass gives back activations while factors are kept. When it has come to a certain
-    call,
-
-    kept so far + this factor  <=  SHARE * (peak of plain training) + activations given back by then
+    stored so far + this factor  <=  SHARE * (peak of plain training) + activations given back
 
 so that both together stay below (1 + SHARE) times what plain training takes; 16 MB, which nobody
-notices, are always free.
-Where even the first form, which holds what the pass holds anyway, is above that, it is taken
-nevertheless: microbatches bound it.
+notices, are always free. Where even the first form, which holds what the pass holds anyway, is
+above that, it is taken nevertheless: microbatches bound it.
 """
 
 from __future__ import annotations
@@ -46,7 +43,14 @@ _Signature: TypeAlias = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What was measured for one use of a leaf: seconds by form; bytes that the chosen one keeps."""
+    """What was measured for one use of a leaf.
+
+    Args:
+        leaf: name of the use.
+        form: that was chosen.
+        seconds: by form; none where there was no choice.
+        bytes: that the chosen form keeps until the sum.
+    """
 
     leaf: str
     form: str
@@ -55,29 +59,29 @@ class Choice:
 
 
 def table(choices: Collection[Choice]) -> str:
-    """Readable: what was chosen for each leaf, how long each form takes, and what is kept of it
-    until the sum.
+    """A text: the form of each leaf, how long each form takes, and what is kept until the sum.
 
-    >>> print(table([Choice("grad/0.weight", "folded", {"streamed": 0.02, "folded": 0.0105}, 4_700_000)]))
+    >>> seconds = {"streamed": 0.02, "folded": 0.0105}
+    >>> print(table([Choice("grad/0.weight", "folded", seconds, 4_700_000)]))
     leaf           form    kept MB  milliseconds by form
     grad/0.weight  folded      4.7  streamed 20.0, folded 10.5
     """
+    # Columns are as wide as their longest entry.
     leaves = max(len("leaf"), *(len(choice.leaf) for choice in choices))
     forms = max(len("form"), *(len(choice.form) for choice in choices))
     lines = [f"{'leaf':<{leaves}}  {'form':<{forms}}  kept MB  milliseconds by form"]
+
     for choice in choices:
-        times = (
-            ", ".join(f"{name} {1e3 * seconds:.1f}" for name, seconds in choice.seconds.items())
-            or "the only one"
-        )
-        lines.append(
-            f"{choice.leaf:<{leaves}}  {choice.form:<{forms}}  {choice.bytes / 1e6:7.1f}  {times}"
-        )
+        times = [f"{name} {1e3 * seconds:.1f}" for name, seconds in choice.seconds.items()]
+        names = f"{choice.leaf:<{leaves}}  {choice.form:<{forms}}"
+        milliseconds = ", ".join(times) or "the only one"
+        lines.append(f"{names}  {choice.bytes / 1e6:7.1f}  {milliseconds}")
+
     return "\n".join(lines)
 
 
 class Chooser:
-    """Remembers the form of every leaf.
+    """Chooses the form of every leaf once, and remembers it.
 
     Args:
         budget: bytes that gradients of single records may take, all leaves together.
@@ -92,68 +96,79 @@ class Chooser:
         self.choices: dict[str, Choice] = {}
 
     def finished(self, leaf: str, factor: Factor, call: int) -> Factor:
-        """The factor in the form that was chosen for this leaf; `call`: how far the backward pass
-        has come, public.
+        """The factor in the form that was chosen for this leaf.
+
+        Args:
+            leaf: name of the use.
+            factor: as its rule made it.
+            call: how far the backward pass has come; public.
         """
         if leaf not in self.choices:
             self.choices[leaf] = self._chosen(leaf, factor, call)
+
         name, forms = self.choices[leaf].form, factor.forms()
         return forms[name]() if name in forms else factor
 
     def _chosen(self, leaf: str, factor: Factor, call: int) -> Choice:
         forms = factor.forms()
-        first, held = next(iter(forms)), _bytes(factor)
-        numel = torch.Size(factor.shape).numel()
-        dense = factor.records * numel * _itemsize(factor)
+        first, now_bytes = next(iter(forms)), _bytes(factor)
+        # Every other form holds one gradient for each record.
+        dense_bytes = factor.records * torch.Size(factor.shape).numel() * _itemsize(factor)
         room = self._room(factor.records, call)
-        names = [name for name in forms if name == first or dense <= room]
+        names = [name for name in forms if name == first or dense_bytes <= room]
+
+        # A form that the user asks for needs no room, and no measurement.
         if self._form is not None:
             names = [self._form] if self._form in forms else names[:1]
+
         seconds = self._seconds(factor, names) if len(names) > 1 else {}
         form = min(seconds, key=lambda name: seconds[name]) if seconds else names[0]
-        return Choice(leaf, form, seconds, held if form == first else dense)
+
+        return Choice(leaf, form, seconds, now_bytes if form == first else dense_bytes)
 
     def _room(self, records: int, call: int) -> float:
-        """Bytes that one more factor may keep."""
-        kept = sum(choice.bytes for choice in self.choices.values())
+        # Bytes that one more factor may keep.
+        stored = sum(choice.bytes for choice in self.choices.values())
         beside = SHARE * self.activations.peak + self.activations.given_back(call)
-        return min(self._budget, max(_SMALL, records * beside)) - kept
+        return min(self._budget, max(_SMALL, records * beside)) - stored
 
     def _seconds(self, factor: Factor, names: list[str]) -> dict[str, float]:
-        signature = (
-            type(factor),
-            factor.shape,
-            *names,
-            *(tuple(tensor.shape) for tensor in _tensors(factor)),
-        )
+        shapes = [tuple(tensor.shape) for tensor in _tensors(factor)]
+        signature = (type(factor), factor.shape, *names, *shapes)
+
         if signature not in self._measured:
             # On zeros: numbers next to zero are slow to compute with, and no record may decide how
             # the others are summed.
-            factor = factor.keep(torch.zeros(factor.records, dtype=torch.bool))
-            few = _first(factor, _FEW)
-            seconds = {
-                name: _time(few, name, 2) * factor.records / max(1, few.records) for name in names
-            }
-            close = [name for name in names if seconds[name] <= _CLEAR * min(seconds.values())]
+            zeros = factor.keep(torch.zeros(factor.records, dtype=torch.bool))
+            seconds = _times(zeros, names, _FEW)
+            fastest = min(seconds.values())
+
+            # What is not clear from a few records is measured on many, for the close ones only.
+            close = [name for name in names if seconds[name] <= _CLEAR * fastest]
             if len(close) > 1:
-                many = _first(factor, _MANY)
-                seconds |= {
-                    name: _time(many, name, 2) * factor.records / max(1, many.records)
-                    for name in close
-                }
+                seconds |= _times(zeros, close, _MANY)
             self._measured[signature] = seconds
+
         return dict(self._measured[signature])
 
 
-def _time(factor: Factor, name: str, runs: int) -> float:
-    """Seconds for norms and sum in a form: the least of several runs, as the first one has to get
-    its memory.
+def _times(factor: Factor, names: list[str], records: int) -> dict[str, float]:
+    # Seconds of each form for all records, from a trial on the first ones.
+    tried = _first(factor, records)
+    return {name: _time(tried, name, 2) * factor.records / max(1, tried.records) for name in names}
 
-    On a processor its time is what counts: it does not depend on what else the machine does.
+
+def _time(factor: Factor, name: str, runs: int) -> float:
+    """Seconds for norms and sum in a form: the least of several runs.
+
+    The first run has to get its memory. On a processor its own time is what counts: it does not
+    depend on what else the machine does.
     """
     on_cpu = all(tensor.device.type == "cpu" for tensor in _tensors(factor))
     clock = time.process_time if on_cpu else time.perf_counter
+
     least = float("inf")
+
     for _ in range(runs):
         start = clock()
         formed = factor.forms()[name]()
@@ -162,11 +177,13 @@ def _time(factor: Factor, name: str, runs: int) -> float:
         formed.add_to(total, torch.ones_like(squares), most_spread(formed.positions))
         float(total.view(-1)[0])  # a device may still be at work
         least = min(least, clock() - start)
+
     return least
 
 
 def _tensors(factor: Any) -> Iterator[Tensor]:
     """All tensors of a factor; the first axis of each counts records."""
+    # Factors are flat or hold other factors, as `Tied`; geometries of convolutions hold no tensors.
     for field in fields(factor):
         part = getattr(factor, field.name)
         if isinstance(part, Tensor):
@@ -176,7 +193,7 @@ def _tensors(factor: Any) -> Iterator[Tensor]:
 
 
 def _first(factor: Any, records: int) -> Any:
-    """The same of the first records."""
+    """The factor of the first records only."""
     parts: dict[str, Any] = {}
     for field in fields(factor):
         part = getattr(factor, field.name)
@@ -184,6 +201,7 @@ def _first(factor: Any, records: int) -> Any:
             parts[field.name] = part[:records]
         elif is_dataclass(part) and next(_tensors(part), None) is not None:
             parts[field.name] = _first(part, records)
+
     return replace(factor, **parts)
 
 
@@ -192,7 +210,6 @@ def _bytes(factor: Factor) -> int:
 
 
 def _itemsize(factor: Factor) -> int:
-    return max(
-        (tensor.element_size() for tensor in _tensors(factor) if tensor.is_floating_point()),
-        default=4,
-    )
+    # Ids are integers, and gradients are not formed of them.
+    floats = [tensor for tensor in _tensors(factor) if tensor.is_floating_point()]
+    return max([tensor.element_size() for tensor in floats], default=4)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from discreet.training.factors.factors import Dense, Factor, Measures, Outer, Rows, Tied
+from discreet.training.factors.factors import Dense, Factor, Lookups, Measures, Outer, Tied
 from discreet.training.factors.lengths import squares_together
 from discreet.training.rules.call import Use
 from discreet.training.rules.weights import Region, whole
@@ -157,7 +157,7 @@ def _merged(factors: list[Factor]) -> Factor:
     if len(factors) == 1:
         return factors[0]
     outers = [factor for factor in factors if isinstance(factor, Outer)]
-    lookups = [factor for factor in factors if isinstance(factor, Rows)]
+    lookups = [factor for factor in factors if isinstance(factor, Lookups)]
     if len(outers) + len(lookups) < len(factors):
         return _sum_of([factor.dense() for factor in factors])
     if not lookups:
@@ -174,11 +174,11 @@ def _joined_outers(outers: list[Outer]) -> Outer:
     return Outer(inputs, gradients, outers[0].shape)
 
 
-def _joined_lookups(lookups: list[Rows]) -> Rows:
+def _joined_lookups(lookups: list[Lookups]) -> Lookups:
     """The positions of all, one after the other."""
     ids = torch.cat([factor.ids for factor in lookups], 1)
     gradients = torch.cat([factor.b for factor in lookups], 1)
-    return Rows(ids, gradients, lookups[0].shape)
+    return Lookups(ids, gradients, lookups[0].shape)
 
 
 def _sum_of(factors: list[Dense]) -> Dense:

@@ -21,10 +21,10 @@ from discreet.training.passes.trials import without_dropout
 from discreet.training.rules.call import Call, Rule, Uses, own_rule
 from discreet.training.rules.guess import repeated_axes
 from discreet.training.rules.weights import (
-    Computed,
-    Looked,
-    Part,
+    Derived,
+    TableRows,
     Value,
+    ViewOf,
     sources_of,
     view_of,
     whole,
@@ -75,7 +75,7 @@ class Tape(Doors):
         self._steady = steady
         self._parameters = dict(parameters)
         self._values: dict[int, Value] = {
-            id(p): Part(p, leaf, whole(p)) for leaf, p in parameters.items()
+            id(p): ViewOf(p, leaf, whole(p)) for leaf, p in parameters.items()
         }
         self._entered = 0
 
@@ -208,10 +208,10 @@ class Tape(Doors):
         if len(sources) == 1:
             ((leaf, parameter),) = sources.items()
             region = view_of(tensor, parameter)
-            if region is not None and all(isinstance(value, Part) for value in values):
-                return Part(tensor, leaf, region)
+            if region is not None and all(isinstance(value, ViewOf) for value in values):
+                return ViewOf(tensor, leaf, region)
         looked_up = _looked_up(call, tensor)
-        return looked_up if looked_up is not None else Computed(tensor, tuple(sources.items()))
+        return looked_up if looked_up is not None else Derived(tensor, tuple(sources.items()))
 
 
 def _attempted(rule: Rule, call: Call) -> Any:
@@ -226,12 +226,12 @@ def _attempted(rule: Rule, call: Call) -> Any:
         raise OneByOne(f"{call.name} is called in a way that its rule does not know") from reason
 
 
-def _looked_up(call: Call, tensor: Tensor) -> Looked | None:
+def _looked_up(call: Call, tensor: Tensor) -> TableRows | None:
     """Rows of a table at fixed places, each place once."""
     table = call.value(call.get(0, "weight")) if call.name == "embedding" else None
     ids, padding = call.get(1, "indices"), call.get(2, "padding_idx", -1)
-    if not isinstance(table, Part) or not isinstance(ids, Tensor) or padding >= 0:
+    if not isinstance(table, ViewOf) or not isinstance(ids, Tensor) or padding >= 0:
         return None
     if len(torch.unique(ids)) < ids.numel():
         return None
-    return Looked(tensor, table.leaf, table.region, ids)
+    return TableRows(tensor, table.leaf, table.region, ids)

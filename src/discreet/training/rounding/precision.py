@@ -9,12 +9,15 @@ C such that
 so what the ledger was charged with, (C, noise_std), holds as it stands. The sums are cut into
 chunks short enough that C_in is within a percent or so of C:
 
-    chunk (r records, t positions)  --float32-->  one sum of r*t products per coordinate
-    S such sums                     --float32-->  one sum                                 --float64-->  the sum  -->  grid
+    chunk (r records, t positions)    one float32 sum of r*t products per coordinate
+    S such sums                       one float32 sum
+    all of them                       the sum, in float64, which is then rounded to the grid
 
-What an engine must do besides is written in docs/proofs/sums.md, section 6; where it does, the
-theorem there holds.
-Legend: C clip norm, T positions of a record, kappa the spread, u = 2^-24.
+What an engine must do besides is written in docs/proofs/sums.md, section 6; where it does, theorem
+5 there holds.
+
+Legend: C clip norm, T positions of a record, kappa the spread, u = 2^-24, L most records of a
+    sample.
 """
 
 from __future__ import annotations
@@ -37,23 +40,27 @@ __all__ = [
     "LARGEST_INPUT",
     "LEAST_WEIGHT",
     "ROW_DRIFT",
+    "UP",
     "Chunk",
     "chunk_for",
-    "inner_group",
-    "lookups",
+    "clipped_within",
+    "lookup_chunk",
     "most_spread",
     "raised_squares",
     "sum_weights",
 ]
 
 LARGEST_INPUT = 2.0**60
-"""Of |a_t| and |b_t|. A record with a longer one is left out, as one that is not finite: see
-docs/proofs/sums.md, section 6.
+"""The longest |a_t| and |b_t|. A record with a longer one is left out, as one that is not finite
+(docs/proofs/sums.md, section 6).
 """
 
+UP = 1.0 + 2.0**-48
+"""Above all roundings of the few float64 operations that it is applied to; zero stays zero."""
+
 ROW_DRIFT = 2.0**-10
-"""Of a record's contribution, in units of the clip norm: far above the 1e-7 that another row does
-to a gradient in float32.
+"""How far a record's contribution may move in another row of a microbatch, in units of the clip
+norm: far above the 1e-7 that another row does to a gradient in float32.
 """
 
 LEAST_WEIGHT = 2.0**-100
@@ -70,7 +77,6 @@ _MOST_JOINED = 1024
 _MOST_LOSS = 0.1  # of the clip norm, that all of it together may cost
 _LOST = 2.0**-126  # by a weighted number that underflows
 _LOST_SHARE = 2.0**-25  # of the clip norm, that all of these together may be
-_UP = 1.0 + 2.0**-48  # above all roundings of the few float64 operations that it is applied to
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +102,7 @@ class Chunk:
 
 
 def most_spread(positions: int) -> float:
-    """The bound on kappa = sum_t |a_t||b_t| / C that an engine holds records to: 2 sqrt(T), or 1
-    for one position.
+    """The bound on kappa = sum_t |a_t||b_t| / C that records are held to: 2 sqrt(T), 1 for T = 1.
 
     Terms that are orthogonal have a spread of at most sqrt(T) times their norm, so only records
     that cancel by more than half are held back (`raised_squares`).
@@ -109,26 +114,26 @@ def most_spread(positions: int) -> float:
     return 1.0 if count == 1 else 2.0 * math.sqrt(count)
 
 
-def raised_squares(squared_norms: Array, spreads: Array, *, most: float) -> Array:
-    """Squared norms, raised where a record's spread is above `most` times its norm: what
-    `Group.weights` gets.
+def raised_squares(squared_norms: Array, spreads: Array, *, limit: float) -> Array:
+    """Squared norms, raised where a record's spread is above `limit` times its norm.
 
-    With weights w <= C/n for these n, both hold: w |v| <= C and w sum_t |a_t||b_t| <= most * C,
-    over all leaves together.
+    They are what `Group.weights` gets (step 4 of docs/proofs/sums.md, section 6). With weights
+    w <= C/n for these n, both hold: w |v| <= C and w sum_t |a_t||b_t| <= limit * C, over all leaves
+    together.
 
     Args:
         squared_norms: records x leaves, float64, not below the truth; sensitive.
         spreads: sum_t |a_t||b_t| of each, not below the truth; where there is one position, the
             norm. Sensitive.
-        most: see `most_spread`; public.
+        limit: see `most_spread`; public.
 
-    >>> raised_squares(np.array([[1.0, 1.0]]), np.array([[8.0, 1.0]]), most=4.0).round(6).tolist()
+    >>> raised_squares(np.array([[1.0, 1.0]]), np.array([[8.0, 1.0]]), limit=4.0).round(6).tolist()
     [[4.0, 1.0]]
     """
-    bound = check.positive("raised_squares", "most", most)
+    bound = check.positive("raised_squares", "limit", limit)
     with np.errstate(all="ignore"):  # infinities and NaN are meant: such a record has weight 0
         share = spreads / bound
-        return squared_norms.clip(min=share * share * _UP)
+        return squared_norms.clip(min=share * share * UP)
 
 
 def sum_weights(weights: Array, *, scale: float) -> Array:
@@ -147,15 +152,15 @@ def sum_weights(weights: Array, *, scale: float) -> Array:
 
 @lru_cache(1024, typed=True)
 def chunk_for(positions: int, spread: float) -> Chunk:
-    """The chunk with the most terms, up to 1024, then the most chunks joined, that add at most 1 %
-    of the clip norm.
+    """The chunk with the most terms, up to 1024, that adds at most 1 % of the clip norm.
 
-        (gamma(r t + 2) (4 r - 1) + gamma(S) (1 + gamma(r t + 2)) (4 r S - 1)) kappa <= 0.01,       gamma(n) = n u / (1 - n u)
+    Then the most chunks are joined that stay within that percent:
 
-    r and S are powers of two. Positions beyond t go into further pieces of about equal length;
-    these are not joined.
-    S chunks of r places err far less than one of r S: a number is rounded r t + S times, not r t S
-        times.
+        (gamma(r t + 2) (4 r - 1) + gamma(S) (1 + gamma(r t + 2)) (4 r S - 1)) kappa <= 0.01
+
+    with gamma(n) = n u / (1 - n u), r and S powers of two (docs/proofs/sums.md, chunks). Positions
+    beyond t go into further pieces of about equal length; these are not joined. S chunks of r
+    places err far less than one of r S: a number is rounded r t + S times, not r t S times.
 
     Args:
         positions: T; public.
@@ -169,60 +174,63 @@ def chunk_for(positions: int, spread: float) -> Chunk:
     >>> chunk_for(1024, most_spread(1024))
     Chunk(records=1, positions=512, pieces=2, joined=1)
     """
-    owner = "chunk_for"
-    count = check.whole(owner, "positions", positions, least=1)
-    kappa = Fraction(_checked_spread(owner, spread) if count > 1 else 1)
+    count = check.whole("chunk_for", "positions", positions, least=1)
+    # Exact fractions: the condition is decided without rounding.
+    kappa = Fraction(_checked_spread("chunk_for", spread) if count > 1 else 1)
     best = Chunk(1, 1, count)
     records = 1
+
     while records <= _MOST_TERMS:
         allowed = _EXCESS / ((2 * _CHANGED * records - 1) * kappa)
-        terms = min(
-            int(allowed / (1 + allowed) / UNIT[_SINGLE]) - 2, _MOST_TERMS
-        )  # gamma(n) <= allowed
+        # The most terms n with gamma(n + 2) <= allowed.
+        terms = min(int(allowed / (1 + allowed) / UNIT[_SINGLE]) - 2, _MOST_TERMS)
         fit = min(count, terms // records)
         if fit < 1:
             break
         pieces = -(-count // fit)
         chunk = Chunk(records, -(-count // pieces), pieces)
-        best = max(
-            best, chunk, key=lambda one: one.records * one.positions
-        )  # of equal ones the first: fewer pieces
+        # Of equal ones the first, which has fewer pieces.
+        if chunk.records * chunk.positions > best.records * best.positions:
+            best = chunk
         records *= 2
+
     return replace(best, joined=_joined(best, kappa))
 
 
 def _joined(chunk: Chunk, kappa: Fraction) -> int:
-    """The most chunks, a power of two, that may be added up in float32."""
+    # The most chunks, a power of two, that may be added up in float32: what the first term of the
+    # condition leaves is for the second.
     within = gamma(chunk.records * chunk.positions + 2, _SINGLE)
-    left = _EXCESS / kappa - within * (2 * _CHANGED * chunk.records - 1)
+    allowed = _EXCESS / kappa - within * (2 * _CHANGED * chunk.records - 1)
     joined = 1
+
     while chunk.pieces == 1 and joined < _MOST_JOINED:
-        more = 2 * joined
-        if gamma(more, _SINGLE) * (1 + within) * (2 * _CHANGED * chunk.records * more - 1) > left:
+        places = 2 * _CHANGED * chunk.records * 2 * joined - 1
+        if gamma(2 * joined, _SINGLE) * (1 + within) * places > allowed:
             break
-        joined = more
+        joined *= 2
+
     return joined
 
 
-def lookups(positions: int, size: int, records: int) -> Chunk:
-    """How the rows of a table are summed: in float64, at most size * positions to one number in a
-    pass, then passes.
+def lookup_chunk(positions: int, size: int, records: int) -> Chunk:
+    """How the rows of a table are summed: in float64, in a sum of each pass, then over passes.
 
-    Together at most size * T + L additions of one number, L the most records of a sample: as many
-    as L * pieces.
+    At most size * T are added to one number in a pass; together at most size * T + L additions of
+    one number, as many as L * pieces.
 
     Args:
         positions: T; public.
         size: places of a pass; public.
         records: L; public.
 
-    >>> lookups(128, 560, 60_000)
+    >>> lookup_chunk(128, 560, 60_000)
     Chunk(records=1, positions=1, pieces=3, joined=1)
     """
     return Chunk(1, 1, 1 + -(-size * positions // records))
 
 
-def inner_group(
+def clipped_within(
     group: Group,
     *,
     dimension: int,
@@ -232,12 +240,11 @@ def inner_group(
     grid: Grid,
     row_drift: float = ROW_DRIFT,
 ) -> Group:
-    """The same group with the clip norm that records are to be clipped to, so that sums move by at
-    most the group's own.
+    """The inner group: a little less clip norm, so that sums move by at most the group's own.
 
     Guarantee: an engine that keeps to docs/proofs/sums.md, section 6, and takes weights from the
     inner group, has sums on the grid whose sensitivity is at most group.clip_norm, for samples of
-    at most `records` records. So noise, event and scales stay those of `group`.
+    at most `records` records (theorem 5). So noise, event and scales stay those of `group`.
 
     Args:
         group: as it is charged; public. One that is not private comes back as it is.
@@ -250,9 +257,8 @@ def inner_group(
             data set; public.
         grid: on which the sum is noised; public.
         row_drift: most that a record's contribution changes when it stands in another row of a
-            microbatch, in units of the clip
-            norm: a matrix product may round rows in different ways. One record of a sample may have
-                to move. Public.
+            microbatch, in units of the clip norm: a matrix product may round rows in different
+            ways. One record of a sample may have to move. Public.
 
     Raises:
         NumericsError: it would cost more than a tenth of the clip norm, or numbers that float32
@@ -260,29 +266,35 @@ def inner_group(
 
     >>> group = Group(name="g", leaves=("w",), scales=(1.0,), clip_norm=1.0, noise_std=1.0)
     >>> grid = Grid.for_noise(noise_std=1.0, clip_norm=1.0)
-    >>> inner = inner_group(group, dimension=10**6, chunks=[chunk_for(1, 1.0)], spread=1.0, records=60_000, grid=grid)
+    >>> chunks = [chunk_for(1, 1.0)]
+    >>> inner = clipped_within(
+    ...     group, dimension=10**6, chunks=chunks, spread=1.0, records=60_000, grid=grid
+    ... )
     >>> round(inner.clip_norm, 4), inner.noise_std
     (0.993, 1.0)
     """
-    if not check.instance("inner_group", "group", group, Group).private:
+    if not check.instance("clipped_within", "group", group, Group).private:
         return group
+
+    # The engine sums records, not averages of slots.
     if group.slots is not None:
         expected = "without slots: averages of slots are clipped, and summed exactly"
         raise ParameterError(
-            owner="inner_group", name="group", expected=expected, got=f"{group.slots} slots"
+            owner="clipped_within", name="group", expected=expected, got=f"{group.slots} slots"
         )
-    parts = _parts(chunks, dimension, _checked_spread("inner_group", spread), records)
-    error = _NORM_ERROR + check.fraction("inner_group", "row_drift", row_drift, zero=True)
+
+    parts = _parts(chunks, dimension, _checked_spread("clipped_within", spread), records)
+    error = _NORM_ERROR + check.fraction("clipped_within", "row_drift", row_drift, zero=True)
 
     def sensitivity(clip_norm: float) -> float:
         return float_sum_sensitivity(
             *parts, clip_norm=clip_norm, grid=grid, norm_error=math.nextafter(error, 1.0)
         )
 
+    # Step (iv) of the proof: the bound is a c + b with a >= 1, so taking off the whole excess is
+    # enough at once.
     moved = sensitivity(group.clip_norm)
-    inner = group.clip_norm - (
-        moved - group.clip_norm
-    )  # a sum moves by at least as much as its records: enough at once
+    inner = group.clip_norm - (moved - group.clip_norm)
     if not inner >= group.clip_norm * (1.0 - _MOST_LOSS):
         raise NumericsError(
             expected=(
@@ -298,57 +310,63 @@ def inner_group(
                 "declare numerics idealised."
             ),
         )
+
+    # The bound itself is rounded up: a few steps of float64 may be missing.
     while sensitivity(inner) > group.clip_norm:
         inner = math.nextafter(inner, 0.0)
+
     _refuse_small(group, inner, dimension, max(part.terms * part.pieces for part in parts))
+
     return replace(group, clip_norm=inner)
 
 
 def _parts(
     chunks: Collection[Chunk], dimension: int, spread: float, records: int
 ) -> list[FloatSum]:
-    """One part for each way to cut and join: where it is the same, neighbours differ in the same
-    chunks of all leaves.
+    """One part for each way to cut and join.
+
+    Where it is the same, neighbours differ in the same chunks of all leaves.
     """
     if not chunks:
         raise ParameterError(
-            owner="inner_group", name="chunks", expected="at least one", got="none"
+            owner="clipped_within", name="chunks", expected="at least one", got="none"
         )
-    checked = [check.instance("inner_group", "chunks", chunk, Chunk) for chunk in chunks]
-    most = (
-        check.whole("inner_group", "records", records, least=1) + 1
-    )  # a neighbour may have one more
+
+    checked = [check.instance("clipped_within", "chunks", chunk, Chunk) for chunk in chunks]
+    # A neighbour may have one more.
+    most_records = check.whole("clipped_within", "records", records, least=1) + 1
     parts: list[FloatSum] = []
+
     for size, joined in sorted({(chunk.records, chunk.joined) for chunk in checked}):
+        # Leaves that are cut and joined alike: the longest of them counts for all.
         alike = [chunk for chunk in checked if (chunk.records, chunk.joined) == (size, joined)]
-        single = all(chunk.positions * chunk.pieces == 1 for chunk in alike)
+        terms = max(chunk.positions for chunk in alike)
+        pieces = max(chunk.pieces for chunk in alike)
         parts.append(
             FloatSum(
-                records=most,
-                microbatch=min(size, most),
+                records=most_records,
+                microbatch=min(size, most_records),
                 dtype=_SINGLE,
-                dimension=0
-                if parts
-                else dimension,  # what follows from it depends on the sum over parts only
-                terms=max(chunk.positions for chunk in alike),
-                pieces=max(chunk.pieces for chunk in alike),
+                # In the first part only: what follows from it depends on the sum over parts.
+                dimension=0 if parts else dimension,
+                terms=terms,
+                pieces=pieces,
                 joined=joined,
-                spread=1.0 if single else spread,
+                # A record of one product has no terms that could cancel.
+                spread=1.0 if terms * pieces == 1 else spread,
                 changed_microbatches=_CHANGED,
             )
         )
+
     return parts
 
 
 def _refuse_small(group: Group, clip_norm: float, dimension: int, positions: int) -> None:
-    """Where weights, or weighted vectors, would leave the range of float32."""
+    # Weights and weighted vectors must stay within the range of float32: step (ii) of the proof.
     least = positions * math.sqrt(dimension) * LARGEST_INPUT * _LOST / _LOST_SHARE
     heaviest = 1.0 if group.clipping is Clipping.CLIP else clip_norm / group.stability
-    if not (
-        clip_norm >= least
-        and heaviest / min(group.scales) <= LARGEST_INPUT
-        and max(group.scales) <= LARGEST_INPUT
-    ):
+    largest = max(heaviest / min(group.scales), *group.scales)
+    if not (clip_norm >= least and largest <= LARGEST_INPUT):
         raise NumericsError(
             expected=(
                 f"a clip norm of at least {least:.3g}, scales and weights within a factor of 2^60 "
@@ -367,4 +385,5 @@ def _checked_spread(owner: str, spread: float) -> float:
     if number < 1.0:
         expected = "at least 1: the sum of |a_t||b_t| is never below the norm"
         raise ParameterError(owner=owner, name="spread", expected=expected, got=repr(spread))
+
     return number

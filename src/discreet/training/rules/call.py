@@ -1,15 +1,14 @@
-"""One function in which weights met records, as rules see it; and what the backward pass makes of
-it.
+"""A function in which weights met records, as rules see it, and what the backward pass makes of it.
 
-    forward: weights enter detached, every output gets an identity node ──> backward: each node's
-        gradient makes a factor
+    forward     weights enter detached; every output gets an identity node (`nodes`)
+    backward    each node's gradient makes a factor: the per-record gradients of one value
 
 Legend: m records.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, TypeAlias
 
@@ -46,10 +45,13 @@ class WrongGuess(OneByOne):
 
 @dataclass(slots=True, eq=False)
 class Use:
-    """One value met records once: the number of the call, and its gradients once the backward pass
-    has come by.
+    """One value met records once, in one call.
 
-    `dtype` is the precision in which the gradient arrived, as autocast may have it.
+    Args:
+        value: that met records.
+        number: of the call.
+        factor: per-record gradients of the value; None until the backward pass has come by.
+        dtype: precision in which the gradient arrived, as autocast may have it.
     """
 
     value: Value
@@ -64,7 +66,7 @@ class Uses:
     Args:
         proof: of the pass.
         device: of the model.
-        finish: turns what a use caught into the form that is kept.
+        finish: turns the factor of a use into the form that is stored.
         hold: is told what a call keeps until the backward pass, and the number of the call.
 
     Attributes:
@@ -94,8 +96,7 @@ class Uses:
         rows: Rows,
         watched: Sequence[Tensor] = (),
     ) -> Receiver:
-        """What turns the gradient of an output into factors. Each `Make` is let go of once it was
-        used.
+        """What turns the gradient of an output into factors; each `Make` is dropped after its use.
 
         Args:
             call: in which values met records.
@@ -104,71 +105,85 @@ class Uses:
             watched: arguments that a `Make` holds, which must not change in place; autograd watches
                 over its own.
         """
-        # Not the call, which holds its arguments.
-        number, name, guessed, believed = (
-            call.number,
-            call.name,
-            call.guess is not None,
-            own_rule(call.func) is None,
-        )
+        # The closure below outlives the call: it takes what it needs, and not the call itself,
+        # whose arguments would stay in memory until the backward pass.
+        number, name, guessed = call.number, call.name, call.guess is not None
+        is_users_rule = own_rule(call.func) is not None
+
         waiting = [(Use(value, number), make) for value, make in pairs]
         self.uses += [use for use, _ in waiting]
         if self._hold is not None:
             for tensor in watched:
                 self._hold(tensor, number)
+
         used = [use.value.tensor for use, _ in waiting] + list(watched)
-        before = self._marks_of(used)
+        versions = self._versions(used)
 
         def receive(gradient: Tensor) -> None:
+            # The order matters: first whether this gradient may be looked at at all, then whether
+            # what the rule holds is still what the function met, then whose records are in it.
             if not waiting or self.forward:
                 raise OneByOne(
                     "the model is differentiated within its own forward pass, or more than once"
                 )
+
             with no_functions(), out_of_sight():  # none of this is an operation of the user's
-                if self._marks_of(used) != before:
+                if self._versions(used) != versions:
                     raise OneByOne(f"an argument of {name} was changed in place after it was used")
                 used.clear()
-                try:
-                    self.proof.require_rows(gradient, rows, f"the gradient of {name}")
-                except OneByOne:
-                    if guessed:
-                        raise WrongGuess(number) from None
-                    raise
+                self._require_gradient_rows(gradient, rows, name, number if guessed else None)
                 plain = gradient.detach()
+
             while waiting:
                 use, make = waiting.pop(0)
                 use.dtype = gradient.dtype
-                # The rules of the library are believed; of a user's it is proved that its factors
-                # have rows, too.
-                factor = None if believed else make(plain)
+                # A user's rule is not believed: it runs in sight of the proof, which must find one
+                # row for each record in its factor. The rules of the library run out of sight.
+                factor = make(plain) if is_users_rule else None
                 with no_functions(), out_of_sight():
                     if factor is not None:
-                        self._require_rows(factor, name)
+                        self._require_factor_rows(factor, name)
                     use.factor = self._finish(use, make(plain) if factor is None else factor)
 
         return receive
 
-    def _require_rows(self, factor: Any, name: str) -> None:
+    def _require_gradient_rows(
+        self, gradient: Tensor, rows: Rows, name: str, guess: int | None
+    ) -> None:
+        """Fail the pass unless a gradient has its records where the rule says.
+
+        Args:
+            gradient: of an output of the function.
+            rows: where its records must be.
+            name: of the function.
+            guess: number of the call, if `rows` was only guessed.
+        """
+        try:
+            self.proof.require_rows(gradient, rows, f"the gradient of {name}")
+        except OneByOne:
+            if guess is not None:
+                raise WrongGuess(guess) from None
+            raise
+
+    def _require_factor_rows(self, factor: Any, name: str) -> None:
         """Fail the pass unless every record's part of a factor depends on that record alone."""
+        reason = f"what the rule of {name} makes of a gradient"
         for field in fields(factor):
             part = getattr(factor, field.name)
             if isinstance(part, Tensor):
-                self.proof.require_rows(
-                    part, Rows(0), f"what the rule of {name} makes of a gradient"
-                )
+                self.proof.require_rows(part, Rows(0), reason)
             elif is_dataclass(part):
-                self._require_rows(part, name)
+                self._require_factor_rows(part, name)
 
-    def _marks_of(self, tensors: Sequence[Tensor]) -> list[object]:
+    def _versions(self, tensors: Sequence[Tensor]) -> list[object]:
         """What shows whether a tensor was written to.
 
         A write through `.data` counts no version; what it makes of the records shows in the state.
         """
-        marks: list[object] = []
         with no_functions():
-            for tensor in tensors:
-                marks += (tensor._version, self.proof.state(tensor))  # noqa: SLF001  (what autograd itself goes by)
-        return marks
+            # The version is what autograd itself goes by.
+            counts = [tensor._version for tensor in tensors]  # noqa: SLF001
+            return [*counts, *map(self.proof.state, tensors)]
 
 
 @dataclass(slots=True, eq=False)
@@ -177,7 +192,7 @@ class Call:
 
     Args:
         uses: of the pass.
-        values: what is known of weights, by `id` of the tensor.
+        values_by_id: what is known of weights, by `id` of the tensor.
         number: of the call.
         func: that was called.
         args: its arguments.
@@ -201,34 +216,30 @@ class Call:
 
     @property
     def m(self) -> int:
-        """Records."""
+        """How many records the pass has."""
         return self.uses.proof.count
 
     @property
     def name(self) -> str:
-        """Of the function."""
-        name: str = self.func.__name__
-        return name
-
-    @property
-    def anchor(self) -> Tensor:
-        """What identity nodes hang on."""
-        return self.uses.anchor
+        """The name of torch's function, by which rules are found."""
+        return str(self.func.__name__)
 
     def get(self, position: int, name: str, default: Any = None) -> Any:
-        """An argument by position or name."""
+        """The argument at a position or of a name, or the default."""
         return self.args[position] if position < len(self.args) else self.kwargs.get(name, default)
+
+    def get_all(self, *names: str) -> list[Any]:
+        """The first arguments, by their names in the order of the signature; None if missing."""
+        return [self.get(position, name) for position, name in enumerate(names)]
 
     def value(self, thing: object) -> Value | None:
         """The value behind an argument, if it is one."""
         return self.values_by_id.get(id(thing))
 
-    def values(self) -> Iterator[Value]:
+    def values(self) -> list[Value]:
         """All values among the arguments."""
-        for tensor in self.tensors:
-            value = self.value(tensor)
-            if value is not None:
-                yield value
+        known = self.values_by_id
+        return [known[id(tensor)] for tensor in self.tensors if id(tensor) in known]
 
     def others(self) -> list[Tensor]:
         """The tensors among the arguments that are no values."""
@@ -236,16 +247,15 @@ class Call:
 
     def rows_in(self) -> list[tuple[Tensor, Rows]]:
         """The tensors among the arguments that hold records, and where."""
-        return [
-            (tensor, rows)
-            for tensor in self.others()
-            if (rows := self.axes[id(tensor)]) is not None
-        ]
+        # Public tensors have no place.
+        places = [(tensor, self.axes[id(tensor)]) for tensor in self.others()]
+        return [(tensor, rows) for tensor, rows in places if rows is not None]
 
     def plain(self, thing: Any) -> Any:
         """An argument as the function may have it: a value without its gradient."""
         if self.value(thing) is None:
             return thing
+
         with out_of_sight():
             return thing.detach()
 
@@ -255,44 +265,68 @@ class Call:
         Raises:
             OneByOne: it does not have one entry, or several, for each record along one axis.
         """
-        if self.guess is not None:
+        if self.guess is not None:  # the result is public: the proof says nothing about it
             return self.guess
+
         state = self.uses.proof.state(out)
         if not isinstance(state, Rows):
             raise OneByOne(f"a result of {self.name} has no clear record axis")
+
         return state
 
     def rows(self, tensor: Tensor, *, like: Tensor | None = None) -> Tensor:
-        """(m, ...): the record axis first, what was folded into it next. `like`: has the same axes."""
+        """A tensor as (m, ...): the record axis first, then what was folded into it.
+
+        Args:
+            tensor: an argument, or of the axes of one.
+            like: the argument whose axes the tensor has; the tensor itself if None.
+        """
+        # A public tensor has no records, so no rows.
         place = self.axes[id(tensor if like is None else like)]
         if place is None:
             raise OneByOne(f"an argument of {self.name} has no clear record axis")
+
         if place.clear:
             return tensor.movedim(place.dim, 0) if place.dim else tensor
-        split: Tensor = tensor.unflatten(place.dim, (place.outer, self.m, place.inner))  # type: ignore[no-untyped-call]
+
+        # The axis has outer * m * inner entries: its records are the middle one of three axes.
+        split = torch.unflatten(tensor, place.dim, (place.outer, self.m, place.inner))
+
         return split.movedim(place.dim + 1, 0)
 
     def tap(
         self, out: Tensor, *pairs: tuple[Value | None, Make], rows: Rows | None = None
     ) -> Tensor:
-        """The output, whose gradient makes the factor of each value. `rows`: its records, where it
-        is public itself.
+        """The output, whose gradient makes the factor of each value.
+
+        Args:
+            out: result of the function, computed from plain values.
+            pairs: values, and what makes the factor of each; None for an argument that is no value.
+            rows: where the records are in an output that is public itself.
         """
         place = self.state_of(out) if rows is None else rows
         values = [(value, make) for value, make in pairs if value is not None]
-        if not values:
+        if not values:  # all of them are frozen
             return out
-        return tap(out, self.anchor, self.uses.receiver(self, values, place, self.others()))
+
+        # What is no value may be held by a `make`, and must not change until the backward pass.
+        receive = self.uses.receiver(self, values, place, self.others())
+
+        return tap(out, self.uses.anchor, receive)
 
     def copies(self, value: Value, dim: int, shape: tuple[int, ...]) -> Tensor:
-        """The value viewed as `shape`, with one copy for each record along a new axis at `dim`."""
+        """The value viewed as `shape`, with one copy for each record along a new axis at `dim`.
+
+        The gradient of record i's copy is G_i, the record's gradient of the value.
+        """
 
         def make(gradient: Tensor) -> Factor:
             return Dense(wide(gradient).movedim(dim, 0).reshape(self.m, *value.tensor.shape))
 
         receive = self.uses.receiver(self, [(value, make)], Rows(dim))
         single = value.tensor.detach().reshape(*shape[:dim], 1, *shape[dim:])
-        return spread_out(single, (*shape[:dim], self.m, *shape[dim:]), self.anchor, receive)
+
+        return spread_out(single, (*shape[:dim], self.m, *shape[dim:]), self.uses.anchor, receive)
 
 
 Rule: TypeAlias = Callable[[Call], Any]
@@ -302,8 +336,6 @@ Rule: TypeAlias = Callable[[Call], Any]
 
 
 def own_rule(func: Any) -> Rule | None:
-    """The rule that a user gave to a function of theirs (`discreet.training.register_rule`); None
-    for all others.
-    """
+    """The rule that a user gave to a function (`discreet.training.register_rule`), or None."""
     rule: Rule | None = getattr(func, "_discreet_rule", None)
     return rule

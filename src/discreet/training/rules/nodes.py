@@ -20,21 +20,27 @@ Receiver: TypeAlias = Callable[[Tensor], None]
 
 
 def new_anchor(device: torch.device) -> Tensor:
-    """What every node of one pass hangs on."""
+    """The tensor on which every node of one pass hangs."""
     return torch.zeros((), device=device, requires_grad=True)
 
 
 def tap(value: Tensor, anchor: Tensor, receive: Receiver) -> Tensor:
-    """The same tensor, whose gradient goes to `receive`. Later changes in place are of no
-    consequence.
+    """A node with the same memory as `value`, whose gradient goes to `receive`.
+
+    What follows may change it in place: the gradient is that of the value before.
     """
     out: Tensor = _Tap.apply(value, anchor, receive)  # type: ignore[no-untyped-call]
     return out
 
 
 def spread_out(value: Tensor, shape: tuple[int, ...], anchor: Tensor, receive: Receiver) -> Tensor:
-    """A value without records, as if every record had its own copy: the gradient has the given
-    shape.
+    """A value without records as if every record had its own copy.
+
+    Args:
+        value: public; its axis of records has length 1.
+        shape: with the number of records in the place of that 1; the gradient has this shape.
+        anchor: of the pass.
+        receive: takes the gradient.
     """
     out: Tensor = _SpreadOut.apply(value, shape, anchor, receive)  # type: ignore[no-untyped-call]
     return out
@@ -44,9 +50,8 @@ class _Tap(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, value: Tensor, _anchor: Tensor, receive: Receiver) -> Tensor:
         ctx.receive = receive
-        ctx.mark_dirty(
-            value
-        )  # the same memory, and not a view: it may be changed in place afterwards
+        # The same memory, and not a view: a view made here could not be changed in place later.
+        ctx.mark_dirty(value)
         return value
 
     @staticmethod

@@ -1,60 +1,27 @@
 """The rules by name of torch's function. Every rule is a function of one `Call`.
 
-To add one: a function that computes the output from `call.plain(...)` values and taps it with what
-makes the factor of each value from the output's gradient; its name in `RULES`; a test against a
-batch-of-one loop.
+To add one: in the file of its kind, a function that computes the output from `call.plain(...)`
+values and taps it with what makes the factor of each value from the output's gradient, and its name
+in `RULES` there; and in the test of that file, a comparison with single records.
+docs/own-rules.md has a worked example.
 """
 
 from __future__ import annotations
 
-from functools import partial
-
-from discreet.training.rules.broadcast import elementwise, expand, masked_fill
+from discreet.training.rules import broadcast, copies, embedding, linear, normalisation
 from discreet.training.rules.call import Rule
-from discreet.training.rules.convolution.rule import convolution, transposed_convolution
-from discreet.training.rules.copies import one_copy_each
-from discreet.training.rules.embedding import embedding, embedding_bag, getitem
-from discreet.training.rules.linear import addmm, bilinear, linear, matmul
-from discreet.training.rules.normalisation import (
-    batch_norm,
-    group_norm,
-    instance_norm,
-    layer_norm,
-    rms_norm,
-)
-from discreet.training.rules.recurrent.layer import Kind
-from discreet.training.rules.recurrent.rule import recurring
+from discreet.training.rules.convolution import rule as convolution
+from discreet.training.rules.recurrent import rule as recurrent
 
 __all__ = ["RULES"]
 
-_ELEMENTWISE = (
-    "add", "add_", "addcdiv", "addcmul", "div", "div_", "lerp", "maximum", "minimum", "mul", "mul_", "multiply", "pow",
-    "__rpow__", "__rsub__", "rsub", "scaled_dot_product_attention", "sub", "sub_", "subtract", "true_divide", "where",
-)  # fmt: skip
-_CONVOLUTIONS = ("conv1d", "conv2d", "conv3d")
-_TRANSPOSED = ("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
-_RECURRENT: tuple[Kind, ...] = ("gru", "lstm", "rnn_relu", "rnn_tanh")
-_EXPANDING = ("broadcast_to", "expand", "expand_as", "repeat")
-
 RULES: dict[str, Rule] = {
-    "*": one_copy_each,
-    **dict.fromkeys(_ELEMENTWISE, elementwise),
-    **dict.fromkeys(_EXPANDING, expand),
-    **dict.fromkeys(_CONVOLUTIONS, convolution),
-    **dict.fromkeys(_TRANSPOSED, transposed_convolution),
-    **{kind: partial(recurring, kind) for kind in _RECURRENT},
-    "__getitem__": getitem,
-    "addmm": addmm,
-    "batch_norm": batch_norm,
-    "bilinear": bilinear,
-    "embedding": embedding,
-    "embedding_bag": embedding_bag,
-    "group_norm": group_norm,
-    "instance_norm": instance_norm,
-    "layer_norm": layer_norm,
-    "linear": linear,
-    "masked_fill": masked_fill,
-    "matmul": matmul,
-    "mm": matmul,
-    "rms_norm": rms_norm,
+    **copies.RULES,
+    **broadcast.RULES,
+    **linear.RULES,
+    **convolution.RULES,
+    **normalisation.RULES,
+    **embedding.RULES,
+    **recurrent.RULES,
 }
+"""By the name of the function; "*" is for all others."""

@@ -2,11 +2,12 @@
 computed from parameters.
 
 A value holds no records. A factor of a value (its per-record gradients) is lifted to factors of the
-parameters behind it.
+parameters behind it: dP = (dv/dP)^T dv by the chain rule, where dv/dP is the same for all records.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -15,144 +16,165 @@ from typing import TypeAlias, final
 import torch
 from torch import Tensor
 
-from discreet.training.factors.factors import Dense, Factor, Rows, wide
+from discreet.training.factors.factors import Dense, Factor, Lookups, wide
 
-__all__ = ["Computed", "Looked", "Part", "Region", "Value", "sources_of", "view_of", "whole"]
+__all__ = ["Derived", "Region", "TableRows", "Value", "ViewOf", "sources_of", "view_of", "whole"]
 
 Region: TypeAlias = tuple[tuple[int, ...], tuple[int, ...], int]
 """Of a parameter's flat memory: sizes, strides, offset."""
 
+# Name of a parameter, the part of it that the factor is of, and the factor.
+_Lifted: TypeAlias = Iterator[tuple[str, Region, Factor]]
+
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class Part:
-    """A parameter, or a view of it without overlaps: its gradients are numbers of the parameter's
-    own.
+class ViewOf:
+    """A parameter, or a view of it without overlaps: its gradients are entries of the parameter's.
+
+    Args:
+        tensor: the value.
+        leaf: name of the parameter.
+        region: where the value lies in it.
     """
 
     tensor: Tensor
     leaf: str
     region: Region
 
-    def lift(self, factor: Factor) -> Iterator[tuple[str, Region, Factor]]:
+    def lift(self, factor: Factor) -> _Lifted:
         yield self.leaf, self.region, factor
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class Looked:
-    """Rows of a table, at places that are the same for all records, such as positions."""
+class TableRows:
+    """Rows of a table, at places that are the same for all records, such as positions.
+
+    Args:
+        tensor: the rows.
+        leaf: name of the parameter.
+        region: where the table lies in it.
+        ids: which rows.
+    """
 
     tensor: Tensor
     leaf: str
     region: Region
     ids: Tensor
 
-    def lift(self, factor: Factor) -> Iterator[tuple[str, Region, Factor]]:
-        values = factor.dense().values
-        m, width = factor.records, self.region[0][-1]
-        ids = self.ids.reshape(1, -1).expand(m, -1)
-        yield (
-            self.leaf,
-            self.region,
-            Rows(ids, values.reshape(m, ids.shape[1], width), self.region[0]),
-        )
+    def lift(self, factor: Factor) -> _Lifted:
+        shape, m = self.region[0], factor.records
+        ids_mT = self.ids.reshape(1, -1).expand(m, -1)
+        b_mTE = factor.dense().values.reshape(*ids_mT.shape, shape[-1])
+        yield self.leaf, self.region, Lookups(ids_mT, b_mTE, shape)
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class Computed:
-    """Computed from parameters and constants: gradients go back through autograd, record by record."""
+class Derived:
+    """Computed from parameters and constants: gradients go back through autograd, record by record.
+
+    Args:
+        tensor: the value.
+        sources: the parameters behind it, by name.
+    """
 
     tensor: Tensor
     sources: tuple[tuple[str, Tensor], ...]
 
-    def lift(self, factor: Factor) -> Iterator[tuple[str, Region, Factor]]:
-        values = (
-            factor.dense().values.reshape(factor.records, *self.tensor.shape).to(self.tensor.dtype)
-        )
-        parameters = [parameter for _, parameter in self.sources]
+    def lift(self, factor: Factor) -> _Lifted:
         if not factor.records:
             return
-        found: tuple[Tensor | None, ...]
+
+        rows = factor.dense().values.reshape(factor.records, *self.tensor.shape)
+        rows = rows.to(self.tensor.dtype)
+
         try:
-            found = torch.autograd.grad(
-                self.tensor,
-                parameters,
-                values,
-                is_grads_batched=True,
-                retain_graph=True,
-                allow_unused=True,
-            )
+            gradients = self._gradients(rows, batched=True)
         except RuntimeError:  # a function whose backward cannot take several gradients at once
-            rows = [
-                torch.autograd.grad(
-                    self.tensor, parameters, row, retain_graph=True, allow_unused=True
-                )
-                for row in values
-            ]
-            found = tuple(_stacked(parts) for parts in zip(*rows, strict=True))
-        for (leaf, parameter), gradient in zip(self.sources, found, strict=True):
+            by_row = [self._gradients(row, batched=False) for row in rows]
+            gradients = tuple(map(_stacked, zip(*by_row, strict=True)))
+
+        for (leaf, parameter), gradient in zip(self.sources, gradients, strict=True):
             if gradient is not None:
                 yield leaf, whole(parameter), Dense(wide(gradient.detach()))
 
+    def _gradients(self, rows: Tensor, *, batched: bool) -> tuple[Tensor | None, ...]:
+        return torch.autograd.grad(
+            self.tensor,
+            [parameter for _, parameter in self.sources],
+            rows,
+            retain_graph=True,  # other uses of the value come later
+            allow_unused=True,
+            is_grads_batched=batched,
+        )
+
 
 def _stacked(parts: tuple[Tensor | None, ...]) -> Tensor | None:
+    # A parameter that a value does not depend on has no gradient, in no row.
     rows = [part for part in parts if part is not None]
     return torch.stack(rows) if rows else None
 
 
-Value: TypeAlias = Part | Looked | Computed
+Value: TypeAlias = ViewOf | TableRows | Derived
 
 
 def sources_of(value: Value, parameters: Mapping[str, Tensor]) -> tuple[tuple[str, Tensor], ...]:
-    """The parameters behind a value."""
-    return value.sources if isinstance(value, Computed) else ((value.leaf, parameters[value.leaf]),)
+    """The parameters behind a value, by name."""
+    return value.sources if isinstance(value, Derived) else ((value.leaf, parameters[value.leaf]),)
 
 
 def whole(parameter: Tensor) -> Region:
-    """All of it, in the order of its axes."""
+    """The region of all of a parameter, in the order of its axes."""
     return _whole(tuple(parameter.shape))
 
 
 @lru_cache(1024)
 def _whole(shape: tuple[int, ...]) -> Region:
-    strides, step = [], 1
-    for size in reversed(shape):
-        strides.append(step)
-        step *= size
-    return shape, tuple(reversed(strides)), 0
+    # The stride of an axis is the product of the sizes of all axes after it.
+    strides = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
+    return shape, tuple(strides), 0
 
 
 def view_of(tensor: Tensor, parameter: Tensor) -> Region | None:
-    """The place of a tensor in a parameter's memory; None if it is not there, or if entries
-    overlap.
+    """The place of a tensor in a parameter's memory.
+
+    Returns:
+        None if it is not there, or if its entries overlap.
     """
-    alike = tensor.dtype == parameter.dtype and tensor.device == parameter.device
-    if not alike or not parameter.is_contiguous() or not tensor.numel() or tensor.is_neg():
+    cannot_be = (
+        tensor.dtype != parameter.dtype,
+        tensor.device != parameter.device,
+        not parameter.is_contiguous(),
+        not tensor.numel(),
+        tensor.is_neg(),  # negated lazily: the memory of the parameter, and other numbers
+    )
+    if any(cannot_be):
         return None
+
+    memory = parameter.untyped_storage().data_ptr()
     reach = _reach(tensor)
-    if (
-        reach is None
-        or tensor.untyped_storage().data_ptr() != parameter.untyped_storage().data_ptr()
-    ):
+    if reach is None or tensor.untyped_storage().data_ptr() != memory:
         return None
+
     offset = int(tensor.storage_offset() - parameter.storage_offset())
-    if (
-        offset < 0 or offset + reach > parameter.numel()
-    ):  # beside it, in memory that several parameters share
+    # Several parameters may share memory: the tensor may lie beside this one.
+    if offset < 0 or offset + reach > parameter.numel():
         return None
+
     return tuple(tensor.shape), tuple(tensor.stride()), offset
 
 
 def _reach(tensor: Tensor) -> int | None:
-    """How many numbers lie between the first and the last entry; None if entries overlap."""
+    # How many numbers lie from the first to the last entry; None if entries overlap. They do not if
+    # each stride, in rising order, is beyond all that the axes with smaller strides reach.
     reach = 1
-    axes = sorted(zip(tensor.stride(), tensor.shape, strict=True))
-    for stride, size in axes:
+    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
         if size == 1:
             continue
         if stride < reach:
             return None
         reach += stride * (size - 1)
+
     return reach

@@ -31,7 +31,7 @@ _FIRST = ["step", "batch", "epsilon"]  # columns of every CSV log
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Logged:
-    """One step, for a log. Released or public, all of it.
+    """What a log gets to see of one step: released or public, all of it.
 
     Args:
         step: steps that are done, this one included.
@@ -60,7 +60,8 @@ class Logged:
         clip_norms: Mapping[str, float],
         epsilon: float | None,
     ) -> Logged:
-        """From a release, for these statistics."""
+        """What a release says of these statistics."""
+        # A mean is a noised sum over a public number, and so is its noise.
         return cls(
             step=release.step + 1,
             batch=release.batch,
@@ -73,19 +74,24 @@ class Logged:
     def scalars(self) -> dict[str, float]:
         """Everything as named numbers; the coordinates of a longer statistic as name/0, name/1, ...
 
-        >>> logged = Logged(1, 0, {"metric/loss": np.array([0.5])}, {"metric/loss": 0.1}, {"grad/*": 1.0}, None)
-        >>> logged.scalars()
+        >>> means, noise_std = {"metric/loss": np.array([0.5])}, {"metric/loss": 0.1}
+        >>> Logged(1, 0, means, noise_std, {"grad/*": 1.0}, None).scalars()
         {'metric/loss': 0.5, 'clip_norm/grad/*': 1.0}
         """
-        found = {} if self.epsilon is None else {"epsilon": self.epsilon}
+        # In the order of the columns of a CSV file: epsilon, statistics, clip norms.
+        numbers = {} if self.epsilon is None else {"epsilon": self.epsilon}
+
         for leaf, mean in self.means.items():
-            names = (
-                [leaf] if mean.size == 1 else [f"{leaf}/{number}" for number in range(mean.size)]
-            )
-            found |= dict(zip(names, mean.tolist(), strict=True))
-        return found | {
-            f"clip_norm/{group}": float(norm) for group, norm in self.clip_norms.items()
-        }
+            if mean.size == 1:
+                numbers[leaf] = float(mean[0])
+                continue
+            for index, number in enumerate(mean.tolist()):
+                numbers[f"{leaf}/{index}"] = number
+
+        for group, norm in self.clip_norms.items():
+            numbers[f"clip_norm/{group}"] = float(norm)
+
+        return numbers
 
 
 Log: TypeAlias = Callable[[Logged], None]
@@ -93,8 +99,9 @@ Log: TypeAlias = Callable[[Logged], None]
 
 
 class CsvLog:
-    """Writes one line per step to a CSV file; a resumed run goes on in the same file, and repeated
-    steps appear again.
+    """Writes one line per step to a CSV file.
+
+    A resumed run goes on in the same file, and repeated steps appear again.
 
     Args:
         path: new, or a file that the same statistics were logged to.
@@ -105,26 +112,28 @@ class CsvLog:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
+        # Refused now, before the run has spent anything.
         self._path = checked_path("CsvLog", path)
         if not self._path.parent.is_dir():
             self._refuse("a file in a folder that exists", "no such folder")
-        if os.path.lexists(self._path) and _header(self._path)[: len(_FIRST)] not in ([], _FIRST):
+
+        begins = _header(self._path)[: len(_FIRST)] if os.path.lexists(self._path) else []
+        if begins not in ([], _FIRST):
             self._refuse(
                 f"a new file, or one that begins with the columns {_FIRST}", "other columns"
             )
 
     def __call__(self, logged: Logged) -> None:
-        """Append a line."""
-        row = {
-            **dict(zip(_FIRST, (logged.step, logged.batch, ""), strict=True)),
-            **logged.scalars(),
-        }
+        """Append the line of one step."""
+        # The column of epsilon is there also where no bound is valid, and then empty.
+        row = {"step": logged.step, "batch": logged.batch, "epsilon": "", **logged.scalars()}
         header = list(row)
         new = not self._path.exists() or not self._path.stat().st_size
-        if not new:
-            found = _header(self._path)
-            if found != header:
-                self._refuse(f"a new file, or one with the columns {header}", f"{found}")
+        columns = header if new else _header(self._path)
+        if columns != header:
+            self._refuse(f"a new file, or one with the columns {header}", f"{columns}")
+
+        # Opened for every line: whoever reads the file while the run goes on finds whole lines.
         with self._path.open("a", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, header)
             if new:
@@ -138,6 +147,7 @@ class CsvLog:
 
 
 def _header(path: Path) -> list[str]:
+    # An empty file has no header, and may be written to.
     try:
         with path.open(newline="", encoding="utf-8") as file:
             return next(csv.reader(file), [])
@@ -148,15 +158,17 @@ def _header(path: Path) -> list[str]:
 
 
 class ScalarWriter(Protocol):
-    """What `torch.utils.tensorboard.SummaryWriter` offers."""
+    """The method of `torch.utils.tensorboard.SummaryWriter` that a log needs."""
 
     def add_scalar(self, tag: str, scalar_value: float, global_step: int, walltime: float) -> None:
-        """Note a number."""
+        """Write one number of one step."""
 
 
 class TensorBoardLog:
-    """Hands every number to a TensorBoard writer. As time it gets the number of the step: how long
-    a step took depends on the size of its sample, which is sensitive.
+    """Hands every number to a TensorBoard writer.
+
+    As time it gets the number of the step: how long a step took depends on the size of its sample,
+    which is sensitive.
 
     Args:
         writer: of the user, such as `torch.utils.tensorboard.SummaryWriter()`; the user closes it.
@@ -164,14 +176,17 @@ class TensorBoardLog:
 
     def __init__(self, writer: ScalarWriter) -> None:
         if not callable(getattr(writer, "add_scalar", None)):
-            expected = "a SummaryWriter, with add_scalar(tag, value, step, time)"
             raise ParameterError(
-                owner="TensorBoardLog", name="writer", expected=expected, got=type(writer).__name__
+                owner="TensorBoardLog",
+                name="writer",
+                expected="a SummaryWriter, with add_scalar(tag, value, step, time)",
+                got=type(writer).__name__,
             )
         self._writer = writer
 
     def __call__(self, logged: Logged) -> None:
-        """Note the numbers of a step."""
+        """Write the numbers of one step."""
+        # The number of the step in the place of the time.
         step = check.whole("TensorBoardLog", "step", logged.step, least=0)
         for name, value in logged.scalars().items():
             self._writer.add_scalar(name, value, step, float(step))

@@ -36,54 +36,52 @@ class Meter:
         plan: of the run.
         delta: in (0, 1).
         steps: that the run will take.
+
+    Attributes:
+        at_end: the bound after all steps of the run.
     """
 
     def __init__(self, ledger: Ledger, plan: Plan, *, delta: float, steps: int) -> None:
-        self.delta = delta
+        self.at_end: float | None = None
         self._taken = 0
         self._live: LiveEpsilon | None = None
-        self._end: float | None = None
+
+        # Under a filter or an odometer no running bound is valid, and nothing is shown.
         snapshot = ledger.snapshot()
         if not plan.private or snapshot.marks or snapshot.rule not in (None, Rule.LIST):
             return
+
         self._step = plan.step
         charged = snapshot.charged()
-        planned = (
-            snapshot.counted()
-            if snapshot.rule is Rule.LIST
-            else (*charged.items(), (self._step, steps))
-        )
-        limit = (
-            None
-            if snapshot.terms is None or snapshot.terms.delta != delta
-            else snapshot.terms.epsilon
-        )
+        # Of a list all that was planned counts, whether it is charged or not.
+        is_list, terms = snapshot.rule is Rule.LIST, snapshot.terms
+        planned = snapshot.counted() if is_list else (*charged.items(), (self._step, steps))
+        limit = terms.epsilon if terms is not None and terms.delta == delta else None
+
         try:
-            self._end = account(planned, delta=delta, limit=limit, adjacency=plan.adjacency).upper
+            guarantee = account(planned, delta=delta, limit=limit, adjacency=plan.adjacency)
+            self.at_end = guarantee.upper
             self._live = LiveEpsilon(
                 delta=delta,
                 adjacency=plan.adjacency,
                 look_ahead=_LOOK_AHEAD,
                 before=charged.items(),
             )
-        except (
-            AccountingError
-        ):  # no single statement covers this ledger; the guarantee will say why
-            self._end = self._live = None
-
-    @property
-    def at_end(self) -> float | None:
-        """After all steps of the run."""
-        return self._end
+        except AccountingError:
+            # No single statement covers this ledger; the guarantee will say why.
+            self.at_end = self._live = None
 
     def after(self, taken: int) -> float | None:
-        """After so many steps of the run; asked for in rising order."""
-        if self._live is None or self._end is None:
+        """The bound after so many steps of the run; asked for in rising order."""
+        if self._live is None or self.at_end is None:
             return None
+
+        # The end is a bound at any time before it, and sometimes the smaller one.
         if taken > self._taken:
             self._live.add(self._step, taken - self._taken)
             self._taken = taken
-        return min(self._live.epsilon, self._end)
+
+        return min(self._live.epsilon, self.at_end)
 
 
 class Bar:
@@ -98,6 +96,7 @@ class Bar:
     """
 
     def __init__(self, *, shown: bool | None) -> None:
+        # Everything in these columns is released or public, but for the time.
         columns = (
             BarColumn(bar_width=None),  # takes what the others leave
             MofNCompleteColumn(),
@@ -111,23 +110,22 @@ class Bar:
             console=Console(stderr=True),
             auto_refresh=False,
             disable=not visible,
-            redirect_stdout=_is_terminal(
-                sys.stdout
-            ),  # else what a user prints into a file would land on standard error
+            # Else what a user prints into a file would land on standard error.
+            redirect_stdout=_is_terminal(sys.stdout),
         )
         self._terms: tuple[float | None, str] = None, ""
         self._began = self._refreshed = 0.0
-        self._seen = 0
+        self._released = 0
         self._recent: dict[str, list[float]] = {}
 
     @property
     def visible(self) -> bool:
-        """Whether anything is shown."""
+        """Whether the bar is shown at all."""
         return not self._bar.disable
 
     @contextmanager
     def over(self, total: int, done: int, *, end: float | None, limit: str) -> Iterator[None]:
-        """Show it.
+        """Show the bar for the time of a block.
 
         Args:
             total: batches of the whole plan.
@@ -136,26 +134,34 @@ class Bar:
             limit: epsilon of a budget, which is enforced, or of a target, which is not: "budget 3",
                 "target 3"; or nothing.
         """
+        # What does not change while the bar is shown.
         self._terms = end, limit
         self._began = self._refreshed = time.monotonic()
         self._bar.add_task(
             "training", total=total, completed=done, rate="", spent=_spent(None, end, limit)
         )
+
         with self._bar:
             yield
             self._bar.refresh()
 
     def advance(self, logged: Logged) -> None:
-        """One batch was released."""
-        self._seen += 1
+        """Count one released batch, and show its numbers."""
+        self._released += 1
+
+        # A statistic is noisy: the bar shows its average over the last releases.
         for name, mean in logged.means.items():
             if mean.size == 1:
                 self._recent[name] = [*self._recent.get(name, ())[-_WINDOW + 1 :], float(mean[0])]
+
         now = time.monotonic()
-        rate = f"{self._seen / max(now - self._began, 1e-9):.1f}/s"
+        rate = f"{self._released / max(now - self._began, 1e-9):.1f}/s"
         spent = _spent(logged.epsilon, *self._terms) + self._metrics()
+
         for task in self._bar.task_ids:
             self._bar.update(task, advance=1, rate=rate, spent=spent)
+
+        # Drawing takes longer than many a step: a few times in a second are enough.
         if now - self._refreshed >= _REFRESH:
             self._refreshed = now
             self._bar.refresh()
@@ -167,24 +173,27 @@ class Bar:
 
 
 def _is_terminal(stream: object) -> bool:
-    """Also for what users put in the place of a standard stream."""
+    """Whether a stream is a terminal; users may put any object in the place of a stream."""
+    # An object without the method is no terminal.
     ask = getattr(stream, "isatty", None)
     return callable(ask) and bool(ask())
 
 
 def _spent(now: float | None, end: float | None, limit: str) -> str:
-    """In words; bounds are rounded up.
+    """What was spent, in words; bounds are rounded up.
 
     >>> _spent(1.23401, 2.9991, "budget 3")
     'epsilon 1.235 (3.000 at the end, budget 3)'
     >>> _spent(None, None, "")
     ''
     """
-    terms = [] if end is None else [f"{_up(end)} at the end"]
-    terms += [limit] if limit else []
+    # "epsilon 1.2 (3.0 at the end, budget 3)", as far as these are known.
+    at_end = "" if end is None else f"{_up(end)} at the end"
+    terms = ", ".join(filter(None, (at_end, limit)))
     if now is None and not terms:
         return ""
-    return f"epsilon {'' if now is None else _up(now) + ' '}({', '.join(terms)})"
+
+    return f"epsilon {'' if now is None else _up(now) + ' '}({terms})"
 
 
 def _up(value: float) -> str:

@@ -37,7 +37,7 @@ def inner(its: Group | None = None, **changes: Any) -> Group:
         "grid": GRID,
     }
     how["row_drift"] = 0.0
-    return precision.inner_group(its or group(), **(how | changes))
+    return precision.clipped_within(its or group(), **(how | changes))
 
 
 # --- chunks ---
@@ -238,7 +238,7 @@ def test_numbers_that_float32_does_not_hold_are_refused(its: Group) -> None:
 def held_to_their_spread() -> None:
     """A record of norm 1 whose terms cancel a thousandfold: its weight is what its spread allows."""
     squares, spreads = np.array([[0.5, 0.5], [0.5, 0.5]]), np.array([[1000.0, 0.8], [0.8, 0.8]])
-    weights = group().weights(precision.raised_squares(squares, spreads, most=10.0))
+    weights = group().weights(precision.raised_squares(squares, spreads, limit=10.0))
     for weight, spread in zip(weights, spreads, strict=True):
         joint = sum(Fraction(float(one)) ** 2 for one in spread)
         assert Fraction(float(weight)) ** 2 * joint <= 100
@@ -251,22 +251,24 @@ def test_p14_records_that_cancel_are_held_to_their_spread() -> None:
 
 def test_a_spread_that_is_no_number_leaves_the_record_out() -> None:
     for bad in (math.nan, math.inf):
-        squares = precision.raised_squares(np.array([[1.0, 1.0]]), np.array([[bad, 1.0]]), most=2.0)
+        squares = precision.raised_squares(
+            np.array([[1.0, 1.0]]), np.array([[bad, 1.0]]), limit=2.0
+        )
         assert group().weights(squares).tolist() == [0.0]
     with pytest.raises(ParameterError):
-        precision.raised_squares(np.ones((1, 1)), np.ones((1, 1)), most=0.0)
+        precision.raised_squares(np.ones((1, 1)), np.ones((1, 1)), limit=0.0)
 
 
 def test_spreads_are_raised_in_torch_as_in_numpy() -> None:
     squares, spreads = np.array([[1.0, 0.25]]), np.array([[8.0, 0.5]])
-    ours = precision.raised_squares(torch.from_numpy(squares), torch.from_numpy(spreads), most=3.0)
-    assert np.array_equal(ours.numpy(), precision.raised_squares(squares, spreads, most=3.0))
+    ours = precision.raised_squares(torch.from_numpy(squares), torch.from_numpy(spreads), limit=3.0)
+    assert np.array_equal(ours.numpy(), precision.raised_squares(squares, spreads, limit=3.0))
     weights = precision.sum_weights(torch.tensor([0.5, 2.0**-120], dtype=torch.float64), scale=2.0)
     assert weights.tolist() == [0.25, 0.0]
     for bad in (math.nan, math.inf):
         squared = torch.tensor([[1.0, 1.0], [bad, 1.0], [1.0, 1.0]], dtype=torch.float64)
         spread = torch.tensor([[bad, 1.0], [1.0, 1.0], [1.0, 1.0]], dtype=torch.float64)
-        assert group().weights(precision.raised_squares(squared, spread, most=2.0)).tolist()[
+        assert group().weights(precision.raised_squares(squared, spread, limit=2.0)).tolist()[
             :2
         ] == [0.0, 0.0]
 

@@ -4,228 +4,21 @@ computed one by one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812  (as everywhere)
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations
 
 from discreet.errors import CoupledRecords, ModelError
 from discreet.training.engine import Engine
 from support.per_record import compare
+from support.written import Written, check, cubes, draw, places
 
 B, T, E = 5, 4, 6  # records, positions, width
-SIZES = st.sampled_from([1, 2, 3, 5])
-FORMS = st.sampled_from([None, "ghost", "direct"])
-KINDS = st.sampled_from([torch.float32, torch.float64])
-few = settings(max_examples=20, deadline=None)
-
-
-def draw(*shape: int, kind: torch.dtype = torch.float64) -> Tensor:
-    seed = sum(size * 7**place for place, size in enumerate(shape)) + 11
-    return torch.randn(
-        shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64
-    ).to(kind)
-
-
-def places(rows: int, *shape: int) -> Tensor:
-    return torch.randint(rows, shape, generator=torch.Generator().manual_seed(3))
-
-
-class Written(nn.Module):
-    """A model that is one function of its parameters and its inputs."""
-
-    def __init__(self, forward: Callable[..., Any], parameters: Mapping[str, Tensor]) -> None:
-        super().__init__()
-        self.written = forward
-        for name, value in parameters.items():
-            self.register_parameter(
-                name, nn.Parameter(value.clone(memory_format=torch.preserve_format))
-            )
-
-    def forward(self, *inputs: Tensor) -> Any:
-        return self.written(self, *inputs)
-
-
-def cubes(model: nn.Module, batch: Any) -> Tensor:
-    """A loss whose gradient depends on every output."""
-    out = model(*batch).reshape(len(batch[0]), -1)
-    return torch.as_tensor((out * (0.3 + out + 0.1 * out.square())).sum(1))
-
-
-def check(
-    forward: Callable[..., Any],
-    *batch: Tensor,
-    form: str | None = None,
-    values: Mapping[str, Tensor],
-) -> None:
-    compare(Written(forward, values), cubes, batch, form=form)
-
-
-# --- linear maps ---
-
-
-@few
-@given(SIZES, st.lists(SIZES, max_size=2), SIZES, SIZES, st.booleans(), KINDS, FORMS)
-def test_linear(
-    m: int, middle: list[int], p: int, q: int, bias: bool, kind: torch.dtype, form: str | None
-) -> None:
-    values = {"w": draw(q, p, kind=kind)} | ({"c": draw(q, kind=kind)} if bias else {})
-    check(
-        lambda s, x: F.linear(x, s.w, s.c if bias else None),
-        draw(m, *middle, p, kind=kind),
-        form=form,
-        values=values,
-    )
-
-
-@few
-@given(SIZES, st.lists(SIZES, max_size=2), SIZES, SIZES, KINDS, FORMS)
-def test_matmul(
-    m: int, middle: list[int], p: int, q: int, kind: torch.dtype, form: str | None
-) -> None:
-    check(
-        lambda s, x: x @ s.w,
-        draw(m, *middle, p, kind=kind),
-        form=form,
-        values={"w": draw(p, q, kind=kind)},
-    )
-
-
-@few
-@given(SIZES, SIZES, SIZES, SIZES, KINDS, FORMS)
-def test_addmm_of_rows_one_after_the_other(
-    m: int, t: int, p: int, q: int, kind: torch.dtype, form: str | None
-) -> None:
-    def forward(s: Any, x: Tensor) -> Tensor:
-        return torch.addmm(s.c, x.view(-1, x.shape[-1]), s.w).view(m_of(x), t, q)
-
-    check(
-        forward,
-        draw(m, t, p, kind=kind),
-        form=form,
-        values={"w": draw(p, q, kind=kind), "c": draw(q, kind=kind)},
-    )
-
-
-def m_of(x: Tensor) -> int:
-    return x.shape[0]
-
-
-@few
-@given(SIZES, SIZES, SIZES, SIZES, KINDS)
-def test_bilinear(m: int, t: int, p: int, r: int, kind: torch.dtype) -> None:
-    values = {"w": draw(2, p, r, kind=kind), "c": draw(2, kind=kind)}
-    check(
-        lambda s, x, y: F.bilinear(x, y, s.w, s.c),
-        draw(m, t, p, kind=kind),
-        draw(m, t, r, kind=kind),
-        values=values,
-    )
-
-
-# --- tables ---
-
-
-@few
-@given(SIZES, st.lists(SIZES, max_size=2), SIZES, st.sampled_from([None, 0, 2, -1]), KINDS)
-def test_embedding(
-    m: int, middle: list[int], width: int, padding: int | None, kind: torch.dtype
-) -> None:
-    """Few rows, so that most are repeated."""
-    check(
-        lambda s, ids: F.embedding(ids, s.w, padding),
-        places(4, m, *middle),
-        values={"w": draw(4, width, kind=kind)},
-    )
-
-
-@few
-@example(
-    3, 2, 1, "sum", None, True, torch.float32
-)  # rows that cancel, where made-up numbers are symmetric
-@given(
-    SIZES,
-    SIZES,
-    SIZES,
-    st.sampled_from(["sum", "mean"]),
-    st.sampled_from([None, 1]),
-    st.booleans(),
-    KINDS,
-)
-def test_embedding_bag(
-    m: int, t: int, width: int, mode: str, padding: int | None, own: bool, kind: torch.dtype
-) -> None:
-    def forward(s: Any, ids: Tensor, scale: Tensor) -> Tensor:
-        weights = scale if own and mode == "sum" else None
-        return F.embedding_bag(ids, s.w, mode=mode, padding_idx=padding, per_sample_weights=weights)
-
-    check(forward, places(4, m, t), draw(m, t, kind=kind), values={"w": draw(4, width, kind=kind)})
-
-
-# --- normalisation ---
-
-
-@few
-@given(
-    SIZES,
-    st.lists(SIZES, max_size=2),
-    st.lists(st.sampled_from([2, 3, 5]), min_size=1, max_size=2),
-    st.booleans(),
-    KINDS,
-)
-def test_layer_norm(
-    m: int, middle: list[int], shape: list[int], bias: bool, kind: torch.dtype
-) -> None:
-    values = {"w": draw(*shape, kind=kind)} | ({"c": draw(*shape, kind=kind)} if bias else {})
-    check(
-        lambda s, x: F.layer_norm(x, tuple(shape), s.w, s.c if bias else None, 0.1),
-        draw(m, *middle, *shape, kind=kind),
-        values=values,
-    )
-
-
-@few
-@given(
-    SIZES, st.lists(SIZES, max_size=2), st.sampled_from([1, 3]), st.sampled_from([None, 0.1]), KINDS
-)
-def test_rms_norm(
-    m: int, middle: list[int], width: int, eps: float | None, kind: torch.dtype
-) -> None:
-    check(
-        lambda s, x: F.rms_norm(x, (width,), s.w, eps),
-        draw(m, *middle, width, kind=kind),
-        values={"w": draw(width, kind=kind)},
-    )
-
-
-@few
-@given(SIZES, st.sampled_from([1, 2, 6]), st.sampled_from([(3,), (2, 3)]), st.booleans(), KINDS)
-def test_group_norm(
-    m: int, groups: int, sizes: tuple[int, ...], bias: bool, kind: torch.dtype
-) -> None:
-    values = {"w": draw(6, kind=kind)} | ({"c": draw(6, kind=kind)} if bias else {})
-    check(
-        lambda s, x: F.group_norm(x, groups, s.w, s.c if bias else None, 0.1),
-        draw(m, 6, *sizes, kind=kind),
-        values=values,
-    )
-
-
-@few
-@given(SIZES, st.sampled_from([(3,), (2, 3)]), KINDS)
-def test_instance_norm(m: int, sizes: tuple[int, ...], kind: torch.dtype) -> None:
-    values = {"w": draw(2, kind=kind), "c": draw(2, kind=kind)}
-    check(
-        lambda s, x: F.instance_norm(x, weight=s.w, bias=s.c, eps=0.1),
-        draw(m, 2, *sizes, kind=kind),
-        values=values,
-    )
 
 
 # --- everything else, by one example each ---
@@ -665,15 +458,6 @@ def test_a_mistake_of_the_user_is_the_users() -> None:
 
 
 # --- what must not be is refused ---
-
-
-def test_p25_max_norm_writes_into_the_table_and_is_refused() -> None:
-    """It would rescale exactly the rows that occur among the records, without noise."""
-    model = Written(lambda s, ids: F.embedding(ids, s.w, max_norm=0.5), {"w": draw(11, 3)})
-    before = model.get_parameter("w").detach().clone()
-    with pytest.raises(ModelError, match="embedding_renorm_"):
-        list(Engine(model).passes(cubes, (I,), B, B))
-    assert torch.equal(before, model.get_parameter("w"))
 
 
 def test_a_forward_pass_that_writes_through_data_is_refused() -> None:

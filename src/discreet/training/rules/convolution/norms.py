@@ -1,14 +1,18 @@
 """Squared norms of convolutions' per-record gradients that are never formed, as certified upper
 bounds.
 
-    |dW|^2 = sum_(t,s) Z_ts H_ts,      H_ts = n_t . n_s,      Z_ts = a_t . a_s = sum_k w_u(t,k) . w_u(s,k)
+    |dW|^2 = sum_(t,s) Z_ts H_ts,    H_ts = n_t . n_s,    Z_ts = a_t . a_s
 
-n and w are the narrow and the wide side of `convolution.py`, a_t the window of w at position t,
-u(t,k) its place k. Z needs no
-windows: it is a sum of shifted parts of the Gram matrix of w itself, one axis of the kernel after
-the other. This takes L^2 C products and a few additions in the place of T^2 C K (L numbers per
-channel, C channels of a group, K places of the kernel), and it rounds less. Where windows hardly
-overlap they are copied out instead.
+n and w are the narrow and the wide side of `geometry.py`, a_t the window of w at position t: the
+ghost norm of a linear map over windows [Bu2022]. Z needs no windows: with u(t,k) the place k of
+window t,
+
+    Z_ts = sum_k w_u(t,k) . w_u(s,k)
+
+is a sum of shifted parts of the Gram matrix of w itself, one axis of the kernel after the other.
+This takes L^2 C products and a few additions in the place of T^2 C K (L numbers per channel, C
+channels of a group, K places of the kernel), and it rounds less. Where windows hardly overlap they
+are copied out instead.
 
 Proof: docs/proofs/convolution.md.
 
@@ -31,10 +35,10 @@ from discreet.numerics._rational import gamma, root_up, tiny, up
 from discreet.numerics.norms import tree_sums
 from discreet.training.rules.convolution.geometry import Convolution, product
 
-__all__ = ["ghost_pays", "ghost_squared_norms", "ghost_squares"]
+__all__ = ["ghost_pays", "ghost_squares"]
 
 _CACHE = 2**20  # bytes of Gram matrices worked on at a time, about one core's cache
-_ADDITION = 30  # what an addition in memory takes, in units of a multiplication inside a matrix product; measured
+_ADDITION = 30  # cost of an addition in memory, in multiplications of a matrix product; measured
 _KINDS: dict[torch.dtype, np.dtype[np.floating]] = {
     torch.float32: np.dtype(np.float32),
     torch.float64: np.dtype(np.float64),
@@ -43,15 +47,17 @@ _WIDE = np.dtype(np.float64)
 _MORE = 1.0 + 2.0**-40  # above all roundings of the few positive terms that it is applied to
 
 
-def ghost_squared_norms(how: Convolution, x: Tensor, g: Tensor) -> Tensor:
-    """(m,), float64: upper bounds of the squared norms of the records' weight gradients.
+def ghost_squares(how: Convolution, x: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
+    """(m,) twice, float64: upper bounds of the squared norms of the records' weight gradients, and
+    of their squared spreads S^2 = (sum_t |a_t||n_t|)^2.
 
     Guarantee: at or above the squared norm of the true gradient, and of the gradient computed as a
     sum of T products in the dtype of x in any order (`unfolded`, `streamed`). It exceeds the truth
-    by about 2 (C + q + T + sum of the kernel) u S^2 at most, S = sum_t |a_t||n_t|: records whose
-    terms nearly cancel are clipped more than needed, never less.
+    by about 2 (C + q + T + sum of the kernel) u S^2 at most: records whose terms nearly cancel are
+    clipped more than needed, never less. Over several groups of channels the spread is the root of
+    the sum of squares: different groups enter different numbers.
 
-    | record | bound |
+    | record | bounds |
     |---|---|
     | holds NaN or an infinity, or its squares leave the range of the dtype | +infinity |
     | all zeros | 0, or a number below 1e-30 |
@@ -63,41 +69,36 @@ def ghost_squared_norms(how: Convolution, x: Tensor, g: Tensor) -> Tensor:
 
     >>> how = Convolution.of((1, 1, 2))
     >>> x, g = torch.tensor([[[1.0, 2.0, 3.0]]]), torch.tensor([[[1.0, -1.0]]])
-    >>> how.unfolded(x, g).tolist(), ghost_squared_norms(how, x, g).numpy().round(4).tolist()
+    >>> how.unfolded(x, g).tolist(), ghost_squares(how, x, g)[0].numpy().round(4).tolist()
     ([[[[-1.0, -1.0]]]], [2.0])
-    """
-    return ghost_squares(how, x, g)[0]
-
-
-def ghost_squares(how: Convolution, x: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
-    """(m,) twice, float64: upper bounds of the squared norms, and of the squared spreads S^2 =
-    (sum_t |a_t||n_t|)^2.
-
-    The spread bounds what rounding adds to a sum of the records (`numerics.FloatSum`, for
-    `Convolution.weighted`). Over several
-    groups of channels it is the root of the sum of squares: different groups enter different
-        numbers. Otherwise as above.
     """
     wide, narrow = how.sides(x, g)
     _refuse_short_products(x)
     wide_sizes, sizes = tuple(wide.shape[2:]), tuple(narrow.shape[2:])
-    shifts = _shifts_pay(how, wide_sizes)
-    error = _error(how, math.prod(sizes), shifts, x.dtype)
+    channels, narrow_channels = how.weight_shape[1], how.weight_shape[0] // how.groups
+    by_shifts = _shifts_pay(how, wide_sizes)
+    error = _error(how, math.prod(sizes), by_shifts, x.dtype)
+
     bounds = x.new_zeros((2, len(x), how.groups), dtype=torch.float64)
-    step = max(2, _CACHE // _entry_bytes(how, wide_sizes, x.element_size()))
+    # At least two records at a time: see `product`.
+    step = max(2, _CACHE // _record_bytes(how, wide_sizes, x.element_size()))
+
     for start in range(0, len(x), step):
-        some = slice(start, start + step)
-        if shifts:
-            inner = _gram(wide[some].reshape(-1, how.weight_shape[1], math.prod(wide_sizes)))
-            inner = _window_gram(how, inner.view(-1, *wide_sizes, *wide_sizes), sizes)
+        part = slice(start, start + step)
+        if by_shifts:
+            places = _gram(wide[part].reshape(-1, channels, math.prod(wide_sizes)))
+            inner = _window_gram(how, places.view(-1, *wide_sizes, *wide_sizes), sizes)
         else:
-            inner = _gram(how.patches(wide[some]).flatten(0, 1).transpose(1, 2))
-        outer = _gram(narrow[some].reshape(-1, how.weight_shape[0] // how.groups, math.prod(sizes)))
-        bounds[:, some] = error.bound(inner, outer).view(2, -1, how.groups)
+            inner = _gram(how.patches(wide[part]).flatten(0, 1).transpose(1, 2))
+        outer = _gram(narrow[part].reshape(-1, narrow_channels, math.prod(sizes)))
+        bounds[:, part] = error.bound(inner, outer).view(2, -1, how.groups)
+
+    # NaN becomes infinity: such a record is left out, as one whose norm is infinite (P13).
     squares, spreads = (
         torch.nan_to_num(tree_sums(bound) * _MORE, nan=math.inf, posinf=math.inf)
         for bound in bounds
     )
+
     return squares, spreads
 
 
@@ -108,12 +109,14 @@ def ghost_pays(how: Convolution, wide_sizes: Sequence[int]) -> bool:
     >>> ghost_pays(how, (8, 8)), ghost_pays(how, (16, 16))
     (True, False)
     """
-    positions, channels = (
+    positions, narrow_channels = (
         math.prod(how.positions(wide_sizes)),
-        how.weight_shape[1] + how.weight_shape[0] // how.groups,
+        how.weight_shape[0] // how.groups,
     )
+    channels = how.weight_shape[1] + narrow_channels
     products = math.prod(wide_sizes) ** 2 * (channels + _ADDITION * sum(how.weight_shape[2:]))
-    return products <= 2 * positions * how.window * (how.weight_shape[0] // how.groups)
+
+    return products <= 2 * positions * how.window * narrow_channels
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,11 +135,13 @@ class _Error:
         """(2, n): upper bounds of the squared norm and of the squared spread, for each pair of Gram
         matrices (n, T, T).
         """
+        # Step 2 of the proof: lengths |a_t| and |n_t| from the diagonals, and S from the lengths.
         lengths_inner = _lengths(inner, self.lost_inner, self.growth)
         lengths_outer = _lengths(outer, self.lost_outer, self.growth)
         spread = tree_sums(lengths_inner * lengths_outer) * _MORE
-        terms = inner.flatten(1).double() * outer.flatten(1)
-        computed = tree_sums(terms)
+
+        # Step 3: the sum of all products, and what rounding and underflow may have taken from it.
+        computed = tree_sums(inner.flatten(1).double() * outer.flatten(1))
         all_inner, all_outer = tree_sums(lengths_inner), tree_sums(lengths_outer)
         underflow = self.lost_inner * all_outer**2 + self.lost_outer * all_inner**2 + self.rest
         missing = (self.relative * spread**2 + underflow) * _MORE
@@ -144,19 +149,27 @@ class _Error:
         # An overflow says nothing about the products, but the spread still holds. NaN goes on as
         # NaN.
         root = torch.minimum(torch.where(high >= 0.0, high, math.inf).sqrt() * _MORE, spread)
+
+        # Step 4: above computed gradients as well.
         return torch.stack([root + self.rounding * spread + self.lost, spread]) ** 2 * _MORE
 
 
 @lru_cache(1024)
-def _error(how: Convolution, positions: int, shifts: bool, dtype: torch.dtype) -> _Error:  # noqa: FBT001  (private)
+def _error(
+    how: Convolution,
+    positions: int,
+    by_shifts: bool,  # noqa: FBT001  (the key of a cache)
+    dtype: torch.dtype,
+) -> _Error:
     kind = _KINDS[dtype]
     p, q = how.window, how.weight_shape[0] // how.groups
-    # A product of two channels' numbers is rounded C times in the matrix product, then at most k -
-    # 1 times per axis.
-    roundings = how.weight_shape[1] + sum(how.weight_shape[2:]) if shifts else p
+    # Step 1: a product of two channels' numbers is rounded C times in the matrix product, then at
+    # most k - 1 times per axis.
+    roundings = how.weight_shape[1] + sum(how.weight_shape[2:]) if by_shifts else p
     inner, outer = gamma(roundings, kind), gamma(q, kind)
     depth = gamma(math.ceil(2 * math.log2(max(2, positions))) + 2, _WIDE)
     least = 16 * tiny(kind)
+
     return _Error(
         relative=up((1 + inner) * (1 + outer) * (1 + depth) - 1),
         lost_inner=up(least * p),
@@ -170,17 +183,14 @@ def _error(how: Convolution, positions: int, shifts: bool, dtype: torch.dtype) -
 
 
 def _lengths(gram: Tensor, lost: float, growth: float) -> Tensor:
-    """(n, T): upper bounds of the vectors' lengths, from the diagonal."""
+    # (n, T): upper bounds of the vectors' lengths, from the diagonal.
     return ((gram.diagonal(dim1=1, dim2=2).double() + lost) * growth).sqrt() * _MORE
 
 
 def _gram(columns: Tensor) -> Tensor:
-    """(n, T, T) of (n, d, T)."""
-    return product(
-        columns.transpose(1, 2),
-        columns,
-        columns.new_empty((len(columns), columns.shape[2], columns.shape[2])),
-    )
+    # (n, T, T): the scalar products of all pairs of columns of (n, d, T).
+    count, _, width = columns.shape
+    return product(columns.transpose(1, 2), columns, columns.new_empty((count, width, width)))
 
 
 def _window_gram(how: Convolution, gram: Tensor, sizes: tuple[int, ...]) -> Tensor:
@@ -196,53 +206,52 @@ def _window_gram(how: Convolution, gram: Tensor, sizes: tuple[int, ...]) -> Tens
             # Positions t whose place of the window lies inside: 0 <= step * t + shift < size.
             first, last = max(0, -(shift // step)), min(positions - 1, (size - 1 - shift) // step)
             if first <= last:
-                here, there = (
-                    slice(first, last + 1),
-                    slice(step * first + shift, step * last + shift + 1, step),
-                )
-                _both(total, axis, here).add_(_both(gram, axis, there))
+                here = slice(first, last + 1)
+                there = slice(step * first + shift, step * last + shift + 1, step)
+                _on_both_sides(total, axis, here).add_(_on_both_sides(gram, axis, there))
         gram = total
+
     return gram.view(len(gram), math.prod(sizes), math.prod(sizes))
 
 
-def _both(gram: Tensor, axis: int, some: slice) -> Tensor:
-    """The same part of one axis on both sides of a Gram matrix (n, *sizes, *sizes)."""
+def _on_both_sides(gram: Tensor, axis: int, part: slice) -> Tensor:
+    # The same part of one axis for rows and for columns of a Gram matrix (n, *sizes, *sizes).
     index = [slice(None)] * gram.ndim
-    index[1 + axis] = index[1 + gram.ndim // 2 + axis] = some
+    index[1 + axis] = index[1 + gram.ndim // 2 + axis] = part
     return gram[tuple(index)]
 
 
 def _shifts_pay(how: Convolution, wide_sizes: tuple[int, ...]) -> bool:
-    """Whether shifts of one large Gram matrix take less than copying windows out; from public
-    shapes.
-    """
+    # Whether shifts of one large Gram matrix take less than copying windows out; from public
+    # shapes.
     wide, positions = math.prod(wide_sizes), math.prod(how.positions(wide_sizes))
     by_shifts = wide**2 * (how.weight_shape[1] + _ADDITION * sum(how.weight_shape[2:]))
     return by_shifts <= positions * how.window * (positions + _ADDITION)
 
 
-def _entry_bytes(how: Convolution, wide_sizes: tuple[int, ...], itemsize: int) -> int:
-    """Of the largest Gram matrix of one record, or of its windows."""
+def _record_bytes(how: Convolution, wide_sizes: tuple[int, ...], itemsize: int) -> int:
+    # Bytes of the largest Gram matrix of one record, or of its windows.
     positions = math.prod(how.positions(wide_sizes))
     copied = math.prod(wide_sizes) ** 2 if _shifts_pay(how, wide_sizes) else positions * how.window
     return how.groups * itemsize * max(1, copied, positions**2)
 
 
 def _refuse_short_products(x: Tensor) -> None:
-    """The bound is one for IEEE products: no half precision, no TF32."""
-    owner = "ghost_squared_norms"
+    # The bound is one for IEEE products: no half precision, no TF32.
     if x.dtype not in _KINDS:
         raise ParameterError(
-            owner=owner,
+            owner="ghost_squares",
             name="x",
             expected="float32 or float64",
             got=str(x.dtype),
             do="Convert it first.",
         )
+
     try:
         short = torch.get_float32_matmul_precision() != "highest"
     except RuntimeError:  # set by more than one of torch's interfaces: torch itself cannot say
         short = True
+
     if short:
         raise NumericsError(
             expected="float32 matrix products in full precision",

@@ -1,12 +1,13 @@
-"""The steps of an LSTM, as those of `_cells`.
+"""The steps of an LSTM, on the buffers of `cells.py`.
 
-    i, f, o = s(.), g = tanh(.);  c' = f c + i g;  y = o tanh(c');  h' = y, or W_hr y
+    i, f, o = s(.),  g = tanh(.),  c' = f c + i g,  y = o tanh(c'),  h' = y, or W_hr y
 
-What happens between the products is done by torch or, for float32 on a CPU with numba, by compiled
-kernels. They take a few seconds to compile, so they are used where torch works, or is going to
-work, for about as long in this process.
+with (.) = W_ih x + b_ih + W_hh h + b_hh, as torch defines it. What happens between the products is
+done by torch or, for float32 on a CPU with numba, by compiled kernels. They take a few seconds to
+compile, so they are used where torch works, or is going to work, for about as long in this process.
 
-Legend as in `_cells`.
+Legend as in `cells.py`: T positions, m records, H cells, P outputs of a step, G = 4H gates,
+S = T + 1 states.
 """
 
 from __future__ import annotations
@@ -27,58 +28,65 @@ from discreet.training.rules.recurrent.cells import (
     tanh_backward,
 )
 
-__all__ = ["announce", "lstm", "lstm_backward"]
+__all__ = ["expect_passes", "lstm", "lstm_backward"]
 
 _WORTH = 2**27  # cells that torch takes some seconds for, forward and backward
 _MANY = 2**15  # cells of one step from which torch uses all its threads
 _THREADS = 3  # from which those are faster than compiled code in one
 
-_seen = [0]  # cells so far, and those announced
-_passes = [1]  # that every cell is going to be seen in
+_cells_so_far = [0]  # those of expected passes included
+_expected_passes = [1]
 
 
-def announce(passes: int) -> None:
-    """Say how often what is seen from now on is going to be computed: long runs need not wait for
-    compiled kernels.
+def expect_passes(passes: int) -> None:
+    """Count every cell from now on as if it were computed so often.
+
+    A long run then need not compute for seconds before the kernels are compiled.
     """
-    _passes[0] = max(1, passes)
+    _expected_passes[0] = max(1, passes)
 
 
 def lstm(gates: Tensor, start: tuple[Tensor, ...], weights: Weights, steps: Steps) -> Trace:
-    """States: h and c. Others: gates, tanh(c') (T, m, H), and y (T, m, H) if it is projected."""
-    across, hidden_SmP, cells_SmH = (
-        weights.hh.t(),
-        states_from(start[0], steps),
-        states_from(start[1], steps),
-    )
+    """Run the steps of an LSTM forward.
+
+    States of the trace: h and c. Buffers: gates, tanh(c') (T, m, H), and y (T, m, H) if it is
+    projected.
+    """
+    across = weights.hh.t()
+    hidden_SmP, cells_SmH = (states_from(state, steps) for state in start)
     y_SmH = hidden_SmP if weights.hr is None else torch.empty_like(cells_SmH)
     tanh_TmH = torch.empty_like(cells_SmH[1:])
     activate = _activate(gates, y_SmH, cells_SmH, tanh_TmH)
     rows, h, y = gates.unbind(), hidden_SmP.unbind(), y_SmH.unbind()
+
+    # What x adds to the gates is there already; h adds its part, step by step.
     for t, old, new in zip(*steps, strict=True):
         rows[t].addmm_(h[old], across)
         activate(t, old, new)
         if weights.hr is not None:
             torch.mm(y[new], weights.hr.t(), out=h[new])
-    others = (gates, tanh_TmH)
-    return Trace(
-        (hidden_SmP, cells_SmH), others if weights.hr is None else (*others, steps.later(y_SmH))
-    )
+
+    projected = () if weights.hr is None else (steps.later(y_SmH),)
+
+    return Trace((hidden_SmP, cells_SmH), (gates, tanh_TmH, *projected))
 
 
 def _activate(
     gates: Tensor, y: Tensor, cells: Tensor, tanh: Tensor
 ) -> Callable[[int, int, int], None]:
-    """Between the products of a step: gates, c', tanh(c') and y, in place, for (t, old, new)."""
+    """What happens between the products of a step (t, old, new): gates, c', tanh(c') and y."""
     kernels = _kernels() if _compiled_is_faster(cells) else None
     if kernels is not None:
         forward, arrays = kernels[0], [buffer.numpy() for buffer in (gates, y, cells, tanh)]
         return lambda t, old, new: forward(t, old, new, *arrays)
-    i, f, g, o = (gate.unbind() for gate in gates.chunk(4, 2))
-    both, ys, c, u = gates.chunk(2, 2)[0].unbind(), y.unbind(), cells.unbind(), tanh.unbind()
 
+    i, f, g, o = (gate.unbind() for gate in gates.chunk(4, 2))
+    i_and_f = gates.chunk(2, 2)[0].unbind()
+    ys, c, u = y.unbind(), cells.unbind(), tanh.unbind()
+
+    # In place, on slices that exist already: nothing is allocated in the loop.
     def activate(t: int, old: int, new: int) -> None:
-        both[t].sigmoid_()
+        i_and_f[t].sigmoid_()
         g[t].tanh_()
         o[t].sigmoid_()
         torch.mul(f[t], c[old], out=c[new]).addcmul_(i[t], g[t])
@@ -90,44 +98,49 @@ def _activate(
 def lstm_backward(
     trace: Trace, weights: Weights, output: Tensor, last: tuple[Tensor, ...], steps: Steps
 ) -> Gradients:
-    """From the gradients of the outputs and of the last states."""
+    """Run an LSTM backward, from the gradients of the outputs and of the last states."""
     (_, cells_SmH), (gates_TmG, tanh_TmH, *_) = trace
     dh, dc = (gradient.clone(memory_format=torch.contiguous_format) for gradient in last)
     dy, d_hr_TmP = dh, None
+
     if weights.hr is not None:
-        dy, d_hr_TmP = (
-            torch.empty_like(dc),
-            torch.empty_like(output, memory_format=torch.contiguous_format),
-        )
+        dy = torch.empty_like(dc)
+        d_hr_TmP = torch.empty_like(output, memory_format=torch.contiguous_format)
+
     differentiate = _differentiate(gates_TmG, cells_SmH, tanh_TmH, dy, dc)
     d_rows, d_out = gates_TmG.unbind(), output.unbind()
+
+    # From the last step to the first: dh is what later steps hand back, and the output's own.
     for t, old, _ in zip(*steps.back(), strict=True):
         dh += d_out[t]
         if weights.hr is not None and d_hr_TmP is not None:
             torch.mm(d_hr_TmP[t].copy_(dh), weights.hr, out=dy)
         differentiate(t, old)
         torch.mm(d_rows[t], weights.hh, out=dh)
+
     return Gradients(gates_TmG, gates_TmG, d_hr_TmP, (dh, dc))
 
 
 def _differentiate(
     gates: Tensor, cells: Tensor, tanh: Tensor, dy: Tensor, dc: Tensor
 ) -> Callable[[int, int], None]:
-    """Between the products of a step back: gates become their gradients, and dc that of the state
-    before, for (t, old).
+    """What happens between the products of a step back (t, old).
+
+    Gates become their gradients, and dc that of the state before:
+
+        dc += dy o (1 - u^2),  d_o = dy u o (1 - o),  d_i = dc g i (1 - i),
+        d_f = dc c f (1 - f),  d_g = dc i (1 - g^2),  dc <- dc f,        u = tanh(c')
     """
     kernels = _kernels() if _compiled_is_faster(cells) else None
     if kernels is not None:
         backward, arrays = kernels[1], [buffer.numpy() for buffer in (gates, cells, tanh, dy, dc)]
         return lambda t, old: backward(t, old, *arrays)
+
     i, f, g, o = (gate.unbind() for gate in gates.chunk(4, 2))
-    both, c, u = gates.chunk(2, 2)[0].unbind(), cells.unbind(), tanh.unbind()
-    part, part_g, part_both = (
-        torch.empty_like(dc),
-        torch.empty_like(dc),
-        dc.new_empty(len(dc), 2 * dc.shape[1]),
-    )
-    part_i, part_f = part_both.chunk(2, 1)
+    i_and_f, c, u = gates.chunk(2, 2)[0].unbind(), cells.unbind(), tanh.unbind()
+    part, part_g = torch.empty_like(dc), torch.empty_like(dc)
+    parts = dc.new_empty(len(dc), 2 * dc.shape[1])
+    part_i, part_f = parts.chunk(2, 1)
 
     def differentiate(t: int, old: int) -> None:
         dc.add_(tanh_backward(torch.mul(dy, o[t], out=part), u[t], grad_input=part))
@@ -137,7 +150,7 @@ def _differentiate(
         torch.mul(dc, c[old], out=part_f)
         dc.mul_(f[t])
         tanh_backward(part_g, g[t], grad_input=g[t])
-        sigmoid_backward(part_both, both[t], grad_input=both[t])
+        sigmoid_backward(parts, i_and_f[t], grad_input=i_and_f[t])
 
     return differentiate
 
@@ -145,18 +158,28 @@ def _differentiate(
 def _compiled_is_faster(cells: Tensor) -> bool:
     if cells.dtype != torch.float32 or cells.device.type != "cpu":
         return False
+
+    # With many threads torch is faster on large steps.
     if cells[0].numel() >= _MANY and torch.get_num_threads() > _THREADS:
         return False
-    _seen[0] += cells.numel() // 2 * _passes[0]  # forward and backward are halves
-    return _seen[0] > _WORTH
+
+    # This is asked once forward and once backward: each counts for half.
+    _cells_so_far[0] += cells.numel() // 2 * _expected_passes[0]
+
+    return _cells_so_far[0] > _WORTH
 
 
 @cache
 def _kernels() -> tuple[Callable[..., None], Callable[..., None]] | None:
-    """Forward and backward, compiled; None without numba."""
+    # Forward and backward, compiled; None without numba, which is optional.
     try:
-        from discreet.training.rules.recurrent.kernels import backward, compile_now, forward  # noqa: PLC0415  (numba is optional)
+        from discreet.training.rules.recurrent.kernels import (  # noqa: PLC0415
+            backward,
+            compile_now,
+            forward,
+        )
     except ImportError:
         return None
+
     compile_now()
     return forward, backward

@@ -13,7 +13,7 @@ from torch import Tensor
 from discreet.errors import NumericsError, ParameterError
 from discreet.training.rules.convolution import norms as convolution_norms
 from discreet.training.rules.convolution.geometry import Convolution
-from discreet.training.rules.convolution.norms import ghost_squared_norms, ghost_squares
+from discreet.training.rules.convolution.norms import ghost_squares
 from support.convolutions import Case, cases
 
 ROUNDOFF = {torch.float32: 2.0**-24, torch.float64: 2.0**-53}
@@ -124,9 +124,9 @@ def test_p13_a_record_that_is_not_finite_has_an_infinite_norm_and_others_keep_th
         torch.randn(5, 2, 4, 4),
         torch.randn(5, 4, 4, 4),
     )
-    clean = ghost_squared_norms(how, x, g)
+    clean = ghost_squares(how, x, g)[0]
     (x if side == "x" else g)[2, 0, 1, 1] = worst
-    found = ghost_squared_norms(how, x, g)
+    found = ghost_squares(how, x, g)[0]
     others = [0, 1, 3, 4]
     assert float(found[2]) == float("inf")
     assert torch.equal(found[others], clean[others])
@@ -134,8 +134,8 @@ def test_p13_a_record_that_is_not_finite_has_an_infinite_norm_and_others_keep_th
 
 def test_zeros_have_almost_no_norm() -> None:
     how = Convolution.of((3, 2, 3))
-    assert float(ghost_squared_norms(how, torch.zeros(1, 2, 9), torch.zeros(1, 3, 7))[0]) < 1e-30
-    assert ghost_squared_norms(how, torch.zeros(0, 2, 9), torch.zeros(0, 3, 7)).shape == (0,)
+    assert float(ghost_squares(how, torch.zeros(1, 2, 9), torch.zeros(1, 3, 7))[0]) < 1e-30
+    assert ghost_squares(how, torch.zeros(0, 2, 9), torch.zeros(0, 3, 7))[0].shape == (0,)
 
 
 def test_windows_are_copied_out_where_they_do_not_overlap() -> None:
@@ -153,7 +153,7 @@ def test_a_records_bits_do_not_depend_on_the_number_of_others(channels: int, ker
     how = Convolution.of((8, channels, kernel, kernel), padding=1)
     x = torch.randn(33, channels, 6, 6)
     g = torch.randn(33, 8, *how.positions((6, 6)))
-    for run in (how.folded, how.unfolded, lambda x, g: ghost_squared_norms(how, x, g)):
+    for run in (how.folded, how.unfolded, lambda x, g: ghost_squares(how, x, g)[0]):
         everything = run(x, g)
         for some in (slice(0, 1), slice(4, 5), slice(7, 9), slice(1, 17), slice(2, 33)):
             assert torch.equal(run(x[some].clone(), g[some].clone()), everything[some])
@@ -166,18 +166,18 @@ def test_several_pieces_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> N
         torch.randn(23, 16, 6, 6),
         torch.randn(23, 8, 6, 6),
     )
-    whole = ghost_squared_norms(how, x, g)
+    whole = ghost_squares(how, x, g)[0]
     monkeypatch.setattr(convolution_norms, "_CACHE", 5 * 36 * 36 * 4)
-    assert torch.equal(ghost_squared_norms(how, x, g), whole)
+    assert torch.equal(ghost_squares(how, x, g)[0], whole)
 
 
 def test_p21_half_precision_is_refused_and_autocast_changes_nothing() -> None:
     how, x, g = Convolution.of((3, 2, 3)), torch.randn(2, 2, 9), torch.randn(2, 3, 7)
     with pytest.raises(ParameterError, match="float32 or float64"):
-        ghost_squared_norms(how, x.bfloat16(), g.bfloat16())
-    plain = ghost_squared_norms(how, x, g)
+        ghost_squares(how, x.bfloat16(), g.bfloat16())
+    plain = ghost_squares(how, x, g)[0]
     with torch.autocast("cpu", torch.bfloat16):
-        assert torch.equal(ghost_squared_norms(how, x, g), plain)
+        assert torch.equal(ghost_squares(how, x, g)[0], plain)
 
 
 def test_a_setting_for_short_factors_is_refused() -> None:
@@ -186,6 +186,6 @@ def test_a_setting_for_short_factors_is_refused() -> None:
     torch.set_float32_matmul_precision("medium")
     try:
         with pytest.raises(NumericsError, match="full precision"):
-            ghost_squared_norms(how, x, g)
+            ghost_squares(how, x, g)[0]
     finally:
         torch.set_float32_matmul_precision(before)
