@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from enum import Enum
 from typing import ClassVar
 
 from discreet import _validate as check
+from discreet._digits import downward, upward
 from discreet.errors import ParameterError
 
 __all__ = ["Adjacency", "Guarantee", "Numerics", "Parameters", "Randomness", "Unit"]
@@ -210,10 +210,10 @@ class Guarantee:
     def __str__(self) -> str:
         if self.voided_by:
             return f"NO GUARANTEE: voided by {', '.join(self.voided_by)}."
-        upper = _rounded(self.upper, ROUND_CEILING)
+        upper = upward(self.upper)
         claim = f"({upper}, {self.delta!r})-differentially private"
         between = (
-            f"epsilon at delta {self.delta!r} is at least {_rounded(self.lower, ROUND_FLOOR)} and "
+            f"epsilon at delta {self.delta!r} is at least {downward(self.lower)} and "
             f"at most {upper}"
         )
         how = f"Sampling: {'; '.join(self.sampling)}. Numerics: {self.numerics.value}."
@@ -226,7 +226,7 @@ class Guarantee:
             f"Assumptions: {'; '.join(self.assumptions) or 'none beyond the ledger'}.",
         ]
         if self.if_fixed is not None:
-            fixed = _rounded(self.if_fixed, ROUND_CEILING)
+            fixed = upward(self.if_fixed)
             lines.insert(
                 1,
                 (
@@ -237,11 +237,3 @@ class Guarantee:
         if self.basis:
             lines.insert(1, f"What counts: {self.basis}.")
         return "\n".join(lines)
-
-
-def _rounded(number: float, direction: str, digits: int = 4) -> str:
-    """A number in few digits, never on the flattering side."""
-    if math.isinf(number):
-        return "infinity"
-    short = Context(prec=digits, rounding=direction).create_decimal(number).normalize()
-    return f"{short:f}" if 1e-6 <= number < 1e9 or not number else f"{short:E}"

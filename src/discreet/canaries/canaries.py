@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet import _validate as check
-from discreet.canaries.arrays import array_of
+from discreet.canaries.scores import array_of
 from discreet.errors import ParameterError, RandomnessMisuse
 from discreet.randomness import Purpose, Source
 from discreet.randomness.draws import bernoulli

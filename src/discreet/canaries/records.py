@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from discreet import _validate as check
-from discreet.canaries.arrays import array_of
+from discreet.canaries.scores import array_of
 from discreet.errors import ParameterError
 from discreet.randomness import Purpose, Source, Stream
 from discreet.randomness.draws import below

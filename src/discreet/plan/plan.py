@@ -6,32 +6,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from discreet import _validate as check
-from discreet.accounting import account
+from discreet._digits import nearest
 from discreet.accounting.normalise import normalise
-from discreet.errors import AccountingError, ParameterError
+from discreet.errors import ParameterError
 from discreet.ledger.events import GaussianSum, Poisson, Step
 from discreet.ledger.folding import folded_noise_multiplier
 from discreet.ledger.snapshot import RunRecord, Snapshot
-from discreet.ledger.storage.rows import LONGEST_PLAN, Charge, RunInfo
+from discreet.ledger.storage.rows import LONGEST_PLAN, RunInfo
 from discreet.mechanisms import Bound, Gaussian, Groups, NotPrivate
 from discreet.mechanisms._frozen import Frozen, frozen
 from discreet.plan import text, vocabulary
 from discreet.plan.calibrated import Request, Target
-from discreet.plan.explanation import explanation, number
+from discreet.plan.declaration import Declaration
+from discreet.plan.explanation import explanation
 from discreet.plan.schedule import Schedule
 from discreet.sampling import Sampler
 from discreet.units import Adjacency, Numerics, Parameters, Randomness, Unit
 
-__all__ = ["Plan", "plain"]
+__all__ = ["Plan"]
 
 _NO_PRIVACY = "unsafe_no_privacy"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(Declaration["Plan"]):
     """A run that has not happened yet. An accountant reads it as it reads a ledger.
 
     A plan is the one source of truth for clip norms, noise and sampling. It is frozen, shares no
@@ -53,6 +53,8 @@ class Plan:
     Step(sampling=Poisson(probability=0.01), queries=(GaussianSum(group='grad/*', sensitivity=1.0, noise_std=1.1),))
     >>> plan.steps, plan.expected_batch_size
     (1000, 600.0)
+    >>> Plan.from_toml(plan.to_toml()) == plan
+    True
     """
 
     sampler: Sampler | Schedule
@@ -234,7 +236,7 @@ class Plan:
         records = self.sampler.records if isinstance(self.sampler, Sampler) else None
         if self.target is not None and records is not None and self.target.delta >= 1.0 / records:
             notes.append(
-                f"delta {self.target.delta!r} is not below 1/records = {number(1.0 / records)}: "
+                f"delta {self.target.delta!r} is not below 1/records = {nearest(1.0 / records)}: "
                 "publishing one record at random would already meet it"
             )
         if self.unit != Unit.EXAMPLE and (
@@ -258,17 +260,7 @@ class Plan:
         Raises:
             AccountingError: it does not.
         """
-        found = account(
-            self, delta=check.instance("Plan.certified", "target", target, Target).delta
-        )
-        if found.voided_by or not found.upper <= target.epsilon:
-            raise AccountingError(
-                expected=f"a plan that meets epsilon {target.epsilon!r} at delta {target.delta!r}",
-                got=f"a certified upper bound of {found.upper!r}"
-                + "".join(f", void: {mark}" for mark in found.voided_by),
-                do="Ask for a larger epsilon, or change the plan.",
-            )
-        return replace(self, target=target)
+        return replace(self, target=self.check_target(target))
 
     def for_leaves(self, leaves: Mapping[str, int]) -> Plan:
         """The same plan for these vectors: every one must be claimed by a group, and every group
@@ -344,12 +336,6 @@ class Plan:
             runs=(RunRecord(info=self.run_info(), charged=charged),), marks=self.marks()
         )
 
-    def charges(self) -> tuple[Charge, ...]:
-        """What the whole run will be charged; nothing if no group has noise, and then there is no
-        guarantee either.
-        """
-        return self.snapshot().charges
-
     @property
     def plans(self) -> Mapping[str, Plan]:
         """Itself, without a name: a plan is a programme of one."""
@@ -390,10 +376,6 @@ class Plan:
         """
         return explanation(self, delta)
 
-    def to_json(self) -> str:
-        """The plan as JSON; `from_json` gives an equal one."""
-        return text.to_json(plain(self))
-
     def as_row(self) -> str:
         """The plan as a ledger holds it: JSON; empty where it is very long, or holds data, which no
         ledger does.
@@ -402,50 +384,15 @@ class Plan:
         written = self.to_json() if owners is None else ""
         return written if len(written) <= LONGEST_PLAN else ""
 
-    def to_toml(self) -> str:
-        """The plan as TOML; `from_toml` gives an equal one.
-
-        >>> plan = Plan.dpsgd(sampling_probability=0.01, steps=10, noise_multiplier=1.1)
-        >>> Plan.from_toml(plan.to_toml()) == plan
-        True
-        """
-        return text.to_toml(plain(self))
-
-    @classmethod
-    def from_json(cls, source: str) -> Plan:
-        """The plan behind `to_json`. Unknown names, fields too many or too few, another schema:
-        ParameterError.
-        """
-        return cls(**vocabulary.read(text.from_json(source)))
+    def _plain(self) -> dict[str, text.Plain]:
+        if isinstance(self.sampler, Sampler) and self.sampler.owners is not None:
+            expected = (
+                "a sampler without owners: who owns which row is data, and a plan holds "
+                "declarations only"
+            )
+            raise ParameterError(owner="Plan", name="sampler", expected=expected, got="owners")
+        return vocabulary.written({name: getattr(self, name) for name in vocabulary.PLAN_FIELDS})
 
     @classmethod
-    def from_toml(cls, source: str) -> Plan:
-        """The plan behind `to_toml`. Unknown names, fields too many or too few, another schema:
-        ParameterError.
-        """
-        return cls(**vocabulary.read(text.from_toml(source)))
-
-    def save(self, path: str | Path) -> None:
-        """Write a new file, TOML or JSON by its suffix. A file that holds another plan is never
-        overwritten.
-        """
-        place, is_json = text.place("Plan.save", path)
-        text.write_new(place, self.to_json() if is_json else self.to_toml())
-
-    @classmethod
-    def load(cls, path: str | Path) -> Plan:
-        """Read a file, TOML or JSON by its suffix."""
-        place, is_json = text.place("Plan.load", path)
-        source = text.read_text(place)
-        return cls.from_json(source) if is_json else cls.from_toml(source)
-
-
-def plain(plan: Plan) -> dict[str, text.Plain]:
-    """What a file of this plan holds."""
-    if isinstance(plan.sampler, Sampler) and plan.sampler.owners is not None:
-        expected = (
-            "a sampler without owners: who owns which row is data, and a plan holds declarations "
-            "only"
-        )
-        raise ParameterError(owner="Plan", name="sampler", expected=expected, got="owners")
-    return vocabulary.written({name: getattr(plan, name) for name in vocabulary.PLAN_FIELDS})
+    def _read(cls, data: Mapping[str, text.Plain]) -> Plan:
+        return cls(**vocabulary.read(data))

@@ -11,19 +11,18 @@ as they read a ledger.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 
 from discreet import _validate as check
 from discreet.accounting import account, solve
 from discreet.accounting.calibration.unknowns import NoiseFactor
 from discreet.errors import AccountingError, ParameterError
 from discreet.ledger.snapshot import Snapshot
-from discreet.ledger.storage.rows import Charge
 from discreet.mechanisms._frozen import frozen
 from discreet.plan import text, vocabulary
 from discreet.plan.calibrated import Target
-from discreet.plan.plan import Plan, plain
+from discreet.plan.declaration import Declaration
+from discreet.plan.plan import Plan
 from discreet.plan.scaling import with_clip_norm, with_noise_times
 from discreet.sampling import Sampler
 
@@ -56,7 +55,7 @@ class Phase:
 
 
 @dataclass(frozen=True, slots=True)
-class Programme:
+class Programme(Declaration[Plan]):
     """Plans by name, executed one after the other on one ledger; accounted for and calibrated
     together.
 
@@ -79,7 +78,7 @@ class Programme:
     True
     """
 
-    plans: Mapping[str, Plan]
+    plans: Mapping[str, Plan] = field()  # not the property that it overrides
     target: Target | None = None
 
     def __post_init__(self) -> None:
@@ -137,15 +136,8 @@ class Programme:
         it.
         """
         runs = tuple(run for plan in self.plans.values() for run in plan.snapshot().runs)
-        return Snapshot(runs=runs, marks=self.marks())
-
-    def charges(self) -> tuple[Charge, ...]:
-        """What all runs together will be charged."""
-        return self.snapshot().charges
-
-    def marks(self) -> tuple[str, ...]:
-        """Names of what voids the guarantee."""
-        return tuple(sorted({mark for plan in self.plans.values() for mark in plan.marks()}))
+        marks = {mark for plan in self.plans.values() for mark in plan.marks()}
+        return Snapshot(runs=runs, marks=tuple(sorted(marks)))
 
     def certified(self, target: Target) -> Programme:
         """The same programme with this target, if the accountant's upper bound meets it.
@@ -153,19 +145,7 @@ class Programme:
         Raises:
             AccountingError: it does not.
         """
-        found = account(
-            self, delta=check.instance("Programme.certified", "target", target, Target).delta
-        )
-        if found.voided_by or not found.upper <= target.epsilon:
-            raise AccountingError(
-                expected=(
-                    f"plans that together meet epsilon {target.epsilon!r} at delta {target.delta!r}"
-                ),
-                got=f"a certified upper bound of {found.upper!r}"
-                + "".join(f", void: {mark}" for mark in found.voided_by),
-                do="Ask for a larger epsilon, or change the plans.",
-            )
-        return replace(self, target=target)
+        return replace(self, target=self.check_target(target))
 
     def calibrated(
         self, *, epsilon: float, delta: float, scale: Iterable[str] | None = None
@@ -230,40 +210,8 @@ class Programme:
             )
         return "\n\n".join(parts)
 
-    def to_json(self) -> str:
-        """The programme as JSON; `from_json` gives an equal one."""
-        return text.to_json(self._plain())
-
-    def to_toml(self) -> str:
-        """The programme as TOML; `from_toml` gives an equal one."""
-        return text.to_toml(self._plain())
-
-    @classmethod
-    def from_json(cls, source: str) -> Programme:
-        """The programme behind `to_json`; whatever is not exactly one is a ParameterError."""
-        return cls._read(text.from_json(source))
-
-    @classmethod
-    def from_toml(cls, source: str) -> Programme:
-        """The programme behind `to_toml`; whatever is not exactly one is a ParameterError."""
-        return cls._read(text.from_toml(source))
-
-    def save(self, path: str | Path) -> None:
-        """Write a new file, TOML or JSON by its suffix. A file that holds something else is never
-        overwritten.
-        """
-        place, is_json = text.place("Programme.save", path)
-        text.write_new(place, self.to_json() if is_json else self.to_toml())
-
-    @classmethod
-    def load(cls, path: str | Path) -> Programme:
-        """Read a file, TOML or JSON by its suffix."""
-        place, is_json = text.place("Programme.load", path)
-        source = text.read_text(place)
-        return cls.from_json(source) if is_json else cls.from_toml(source)
-
     def _plain(self) -> dict[str, text.Plain]:
-        plans = [[name, plain(plan)] for name, plan in self.plans.items()]
+        plans = [[name, plan._plain()] for name, plan in self.plans.items()]  # noqa: SLF001  (same room)
         target = {} if self.target is None else {"target": vocabulary.plain(self.target)}
         return {"schema": vocabulary.SCHEMA, **target, _PLANS: plans}
 
@@ -273,10 +221,11 @@ class Programme:
         return cls({name: Plan(**fields) for name, fields in plans.items()}, target)
 
 
-def from_text(source: str) -> Plan | Programme:
-    """What a file holds, told apart by content: TOML or JSON, a programme or one plan."""
+def from_text(source: str) -> Declaration[Plan]:
+    """Read TOML or JSON, a programme or one plan: told apart by content."""
     data = text.from_json(source) if source.lstrip().startswith("{") else text.from_toml(source)
-    return Programme._read(data) if _PLANS in data else Plan(**vocabulary.read(data))  # noqa: SLF001  (its own module)
+    kind: type[Declaration[Plan]] = Programme if _PLANS in data else Plan
+    return kind._read(data)  # noqa: SLF001  (of the same room)
 
 
 def _phase(base: Plan, phase: Phase) -> Plan:

@@ -14,7 +14,7 @@ from discreet._files import checked_path, overwrite
 from discreet.auditing import Audit
 from discreet.errors import ParameterError
 from discreet.ledger import Ledger
-from discreet.plan import Plan, Programme
+from discreet.plan import Declaration, Plan
 from discreet.report.facts.gathered import gather
 from discreet.report.facts.subject import Subject
 from discreet.report.formats.document import Deviation, Document
@@ -59,7 +59,7 @@ class Report:
         ledger: Ledger,
         *,
         delta: float | None = None,
-        plan: Plan | Programme | None = None,
+        plan: Declaration[Plan] | None = None,
         audit: Audit | None = None,
         tuning: Tuning | Sequence[Tuning] = (),
         subject: Subject | None = None,

@@ -23,7 +23,7 @@ import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from discreet import _validate as check
-from discreet.canaries.arrays import array_of
+from discreet.canaries.scores import array_of
 from discreet.errors import NumericsError, ParameterError
 
 __all__ = ["Exposure", "exposure_by_fit", "exposure_by_rank", "exposure_chance", "exposure_limit"]

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from discreet import _validate as check
 from discreet.auditing.estimators.hits import Hits, hits
 from discreet.canaries import Scores
-from discreet.canaries.arrays import array_of
+from discreet.canaries.scores import array_of
 from discreet.errors import ParameterError
 
 __all__ = ["Membership", "lira", "logit_confidence", "loss_attack"]

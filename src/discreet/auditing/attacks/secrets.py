@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from discreet import _validate as check
 from discreet.auditing.attacks.exposure import Exposure, exposure_by_rank
-from discreet.canaries.arrays import array_of
+from discreet.canaries.scores import array_of
 from discreet.errors import ParameterError
 from discreet.randomness import Purpose, Source
 from discreet.randomness.draws import below

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from discreet import _validate as check
-from discreet.auditing.estimators.halves import halves
-from discreet.auditing.estimators.intervals import highest_rate, lowest_rate
+from discreet.auditing.estimators.guesses import halves, highest_rate, lowest_rate
 from discreet.canaries import Scores
 
 __all__ = ["Hits", "hits"]

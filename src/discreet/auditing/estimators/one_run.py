@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from discreet import _validate as check
 from discreet.auditing.estimate import Estimate
-from discreet.auditing.estimators.coins import checked_coins
+from discreet.auditing.estimators.guesses import checked_coins
 from discreet.canaries import Scores
 
 __all__ = ["one_run", "p_value"]

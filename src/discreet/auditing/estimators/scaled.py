@@ -21,9 +21,7 @@ import scipy
 
 from discreet import _validate as check
 from discreet.auditing.estimate import Estimate
-from discreet.auditing.estimators.coins import checked_coins
-from discreet.auditing.estimators.intervals import highest_rate
-from discreet.auditing.estimators.learned import wrong_guesses
+from discreet.auditing.estimators.guesses import checked_coins, highest_rate, wrong_guesses
 from discreet.canaries import Scores
 from discreet.errors import ParameterError
 

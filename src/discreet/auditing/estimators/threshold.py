@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from discreet import _validate as check
 from discreet.auditing.estimate import Estimate
-from discreet.auditing.estimators.halves import Half, halves
-from discreet.auditing.estimators.intervals import highest_rate, lowest_rate
+from discreet.auditing.estimators.guesses import Half, halves, highest_rate, lowest_rate
 from discreet.canaries import Scores
 from discreet.errors import ParameterError
 
