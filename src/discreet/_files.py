@@ -1,4 +1,4 @@
-"""Paths, and files that appear whole or not at all."""
+"""Paths, files that appear whole or not at all, and streams that somebody watches."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from discreet.errors import LedgerExists, LedgerUnavailable, ParameterError
 
-__all__ = ["checked_path", "overwrite", "publish", "read_file", "write_new"]
+__all__ = ["checked_path", "is_terminal", "overwrite", "publish", "read_file", "write_new"]
 
 
 def checked_path(owner: str, path: object) -> Path:
@@ -119,6 +119,12 @@ def overwrite(path: Path, write: Callable[[Path], None]) -> None:
     finally:
         with suppress(OSError):
             draft.unlink(missing_ok=True)
+
+
+def is_terminal(stream: object) -> bool:
+    """Whether somebody watches a stream; also for what users put in the place of a standard one."""
+    ask = getattr(stream, "isatty", None)
+    return callable(ask) and bool(ask())
 
 
 def _draft(path: Path) -> Path:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from discreet import _validate as check
+from discreet._process import Misuse, SingleUse
 from discreet.canaries.scores import array_of
 from discreet.errors import ParameterError, RandomnessMisuse
 from discreet.randomness import Purpose, Source
@@ -17,7 +17,15 @@ from discreet.randomness.draws import bernoulli
 __all__ = ["Canaries"]
 
 
-class Canaries:
+_COPIED = Misuse(
+    RandomnessMisuse,
+    expected="coins that stay where they were drawn",
+    got="an attempt to copy or pickle them",
+    do="Save the scores when the attack is done: they hold the coins.",
+)
+
+
+class Canaries(SingleUse, copied=_COPIED):
     """Records of a plan that are in the data with probability 1/2 each, so that an attack can be
     put to the test.
 
@@ -44,6 +52,7 @@ class Canaries:
     def __init__(
         self, places: Sequence[int] | NDArray[np.int64], *, source: Source | None = None
     ) -> None:
+        super().__init__()
         found = array_of(places)
         if (
             found.ndim != 1
@@ -101,10 +110,3 @@ class Canaries:
 
     def __repr__(self) -> str:
         return f"Canaries({len(self)}, in or out: not shown)"
-
-    def __reduce_ex__(self, _: object) -> NoReturn:
-        raise RandomnessMisuse(
-            expected="coins that stay where they were drawn",
-            got="an attempt to copy or pickle them",
-            do="Save the scores when the attack is done: they hold the coins.",
-        )

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import threading
 from types import TracebackType
-from typing import NoReturn, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet import _process
 from discreet import _validate as check
+from discreet._process import Misuse, SingleUse
 from discreet.errors import ParameterError, RandomnessMisuse
 from discreet.numerics.grid import Grid
 from discreet.randomness.gaussian import GaussianNoise, prepare, publish
@@ -27,7 +27,20 @@ _CHUNK = 2**14  # numbers released at a time
 _PIECE = 2**20  # numbers between two looks at whether somebody still wants them
 
 
-class NoiseAhead:
+_DO = "Ask the source for the stream of a new step or lane."
+_COPIED = Misuse(RandomnessMisuse, expected="noise that is given out once", do=_DO)
+_FORKED = Misuse(
+    RandomnessMisuse, expected="the process that draws the noise", got="a fork of it", do=_DO
+)
+_USED = Misuse(
+    RandomnessMisuse,
+    expected="noise that is still to be used",
+    got="noise that was used or given up before",
+    do=_DO,
+)
+
+
+class NoiseAhead(SingleUse, copied=_COPIED, forked=_FORKED):
     """The noise of one release, drawn from now on in the background. `release` waits for it and
     uses it, once.
 
@@ -53,15 +66,15 @@ class NoiseAhead:
         threads: how many threads may share the work.
     """
 
-    __slots__ = ("_grid", "_owner", "_size", "_thread", "_work")
+    __slots__ = ("_grid", "_size", "_thread", "_work")
 
     def __init__(
         self, stream: Stream, *, grid: Grid, noise_std: float, size: int, threads: int = 1
     ) -> None:
+        super().__init__()
         self._grid = check.instance("NoiseAhead", "grid", grid, Grid)
         noise = GaussianNoise(stream, scale=grid.scale(noise_std), size=size, threads=threads)
         self._size = noise.size
-        self._owner = _process.current()
         self._work = _Work(noise)
         self._thread = threading.Thread(
             target=self._work.run, name="noise ahead"
@@ -83,10 +96,7 @@ class NoiseAhead:
             Exception: whatever stopped the background thread; nothing was released.
         """
         owner = "NoiseAhead.release"
-        if (
-            self._owner is not _process.current()
-        ):  # the thread that we would wait for is not here, the numbers may be
-            raise _misuse("the process that draws the noise", "a fork of it")
+        self._refuse_fork()  # the thread that we would wait for is not there, the numbers may be
         values, target = prepare(owner, sums, self._grid, out)
         if values.size != self._size:
             raise ParameterError(
@@ -106,7 +116,7 @@ class NoiseAhead:
         nothing.
         """
         self._work.unwanted.set()
-        if self._owner is _process.current():
+        if self._at_home:
             self._thread.join()
         self._work.forget()
 
@@ -120,9 +130,6 @@ class NoiseAhead:
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-    def __reduce_ex__(self, _: object) -> NoReturn:
-        raise _misuse("noise that is given out once", "an attempt to copy or pickle it")
 
     def __repr__(self) -> str:
         return f"NoiseAhead(size={self._size}, {'ready' if self._work.ready else 'not ready'})"
@@ -161,17 +168,9 @@ class _Work:
         if self._error is not None:
             raise self._error
         if numbers is None or not self.ready:
-            raise _misuse(
-                "noise that is still to be used", "noise that was used or given up before"
-            )
+            raise _USED.error()
         return numbers
 
     def forget(self) -> None:
         with self._lock:
             self._numbers = None
-
-
-def _misuse(expected: str, got: str) -> RandomnessMisuse:
-    return RandomnessMisuse(
-        expected=expected, got=got, do="Ask the source for the stream of a new step or lane."
-    )

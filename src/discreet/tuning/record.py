@@ -167,6 +167,12 @@ class Tuning:
         """The names of what was tuned."""
         return tuple(self.trials[0].values)
 
+    def points(self, name: str) -> tuple[tuple[float, float], ...]:
+        """The value of one name, and the score, of every trial that has a score, in their order."""
+        return tuple(
+            (trial.values[name], trial.score) for trial in self.trials if trial.score is not None
+        )
+
     @property
     def runs(self) -> tuple[str, ...]:
         """Labels of all runs that were charged."""

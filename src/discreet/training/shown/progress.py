@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from discreet._files import is_terminal
 from discreet.accounting import LiveEpsilon, account
 from discreet.errors import AccountingError
 from discreet.ledger import Ledger, Rule
@@ -105,13 +106,13 @@ class Bar:
             TimeElapsedColumn(),
             TextColumn("{task.fields[spent]}"),
         )
-        visible = _is_terminal(sys.stderr) if shown is None else shown
+        visible = is_terminal(sys.stderr) if shown is None else shown
         self._bar = Progress(
             *columns,
             console=Console(stderr=True),
             auto_refresh=False,
             disable=not visible,
-            redirect_stdout=_is_terminal(
+            redirect_stdout=is_terminal(
                 sys.stdout
             ),  # else what a user prints into a file would land on standard error
         )
@@ -164,12 +165,6 @@ class Bar:
         return "".join(
             f" {name} {sum(values) / len(values):.3g}" for name, values in self._recent.items()
         )
-
-
-def _is_terminal(stream: object) -> bool:
-    """Also for what users put in the place of a standard stream."""
-    ask = getattr(stream, "isatty", None)
-    return callable(ask) and bool(ask())
 
 
 def _spent(now: float | None, end: float | None, limit: str) -> str:
