@@ -5,7 +5,7 @@ sensitivity.
 from discreet.numerics.exact import ExactSum, quantise
 from discreet.numerics.ghost import ghost_squared_norms, outer_spread
 from discreet.numerics.grid import Grid
-from discreet.numerics.limits import overflow_probability, sample_limit
+from discreet.numerics.limits import overflow_probability
 from discreet.numerics.norms import NormError, l2_norms, norm_error, squared_norms
 from discreet.numerics.rounded import FloatSum, float_sum_sensitivity
 
@@ -21,6 +21,5 @@ __all__ = [
     "outer_spread",
     "overflow_probability",
     "quantise",
-    "sample_limit",
     "squared_norms",
 ]

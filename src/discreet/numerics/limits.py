@@ -14,7 +14,7 @@ from fractions import Fraction
 from discreet import _validate as check
 from discreet.numerics._rational import up
 
-__all__ = ["overflow_probability", "sample_limit"]
+__all__ = ["overflow_probability"]
 
 _DIGITS = Context(prec=80)
 _SMALLEST = Decimal("1e-340")  # below every float64; smaller bounds are not told apart
@@ -39,28 +39,6 @@ def overflow_probability(limit: int, *, records: int, probability: float) -> flo
     n = check.whole(owner, "records", records, least=0)
     q = check.fraction(owner, "probability", probability, zero=True, one=True)
     return up(Fraction(_tail(k, n, q)))
-
-
-def sample_limit(*, records: int, probability: float, overflow: float) -> int:
-    """The smallest limit that `overflow_probability` certifies for this overflow per step.
-
-    At most `records` + 1, which no sample reaches.
-
-    >>> sample_limit(records=60_000, probability=256 / 60_000, overflow=1e-15)
-    400
-    """
-    owner = "sample_limit"
-    n = check.whole(owner, "records", records, least=1)
-    q = check.fraction(owner, "probability", probability, zero=True, one=True)
-    target = check.fraction(owner, "overflow", overflow)
-    low, high = max(1, int(n * Fraction(q))), n + 1  # with more than n the probability is 0
-    while low < high:
-        middle = (low + high) // 2
-        if up(Fraction(_tail(middle, n, q))) <= target:
-            high = middle
-        else:
-            low = middle + 1
-    return low
 
 
 def _tail(k: int, n: int, q: float) -> Decimal:

@@ -41,7 +41,7 @@ class FloatSum:
 
     Args:
         records: most records in a sample, or the limit whose overflow is charged to delta
-            (`sample_limit`); public.
+            (`overflow_probability`); public.
         microbatch: most records of one sum in `dtype`; equal to `records` if everything is summed
             in `dtype`; public.
         dtype: float32 or float64. Half precision is refused: 2^8 roundings lose everything.

@@ -5,7 +5,6 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from discreet.errors import NumericsError, ParameterError
 from discreet.numerics import (
@@ -13,7 +12,6 @@ from discreet.numerics import (
     Grid,
     float_sum_sensitivity,
     overflow_probability,
-    sample_limit,
 )
 
 
@@ -102,24 +100,6 @@ def test_overflow_is_never_below_the_exact_tail(n: int, q: float) -> None:
             Fraction(0),
         )
         assert Fraction(overflow_probability(k, records=n, probability=q)) >= tail
-
-
-@pytest.mark.parametrize(
-    ("n", "q"), [(60_000, 256 / 60_000), (10**9, 1e-6), (2**62, 2.0**-50), (100, 0.5)]
-)
-@pytest.mark.parametrize("overflow", [1e-6, 1e-15, 1e-300])
-def test_a_limit_keeps_its_overflow_and_is_not_wasteful(n: int, q: float, overflow: float) -> None:
-    limit = sample_limit(records=n, probability=q, overflow=overflow)
-    certified = overflow_probability(limit, records=n, probability=q)
-    assert certified <= overflow
-    assert limit == 1 or overflow_probability(limit - 1, records=n, probability=q) > overflow
-    if n < 2**53 and certified > 0.0:
-        assert stats.binom.logsf(limit - 1, n, q) <= math.log(overflow) + 1e-6
-        assert (
-            stats.binom.logsf(limit - 1, n, q) >= math.log(overflow) - 12.0
-        )  # within a factor e^12 of the truth
-    if (n, q, overflow) == (100, 0.5, 1e-300):
-        assert limit == 101  # certain: no sample is that large
 
 
 @pytest.mark.parametrize("changed", [None, 1, 2])

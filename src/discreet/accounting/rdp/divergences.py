@@ -29,7 +29,6 @@ __all__ = [
     "randomized_response",
     "rough_poisson_gaussian",
     "truncated_poisson_gaussian",
-    "zero_concentrated",
 ]
 
 _OUTWARD = 1.0 + 2.0**-44
@@ -43,11 +42,6 @@ def gaussian(order: float, *, noise_multiplier: float) -> float:
         1.0 / noise_multiplier
     )  # products, not powers: they overflow to infinity without an exception
     return max(_SMALLEST, 0.5 * order * inverse * inverse * _OUTWARD)
-
-
-def zero_concentrated(order: float, *, rho: float) -> float:
-    """Order * rho, the definition [BunSteinke2016]."""
-    return order * rho * _OUTWARD
 
 
 def poisson_gaussian(order: float, *, probability: float, noise_multiplier: float) -> float:
