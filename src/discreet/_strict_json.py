@@ -36,7 +36,7 @@ def to_text(table: dict[str, Any]) -> str:
 
 
 def decoder(read: Callable[[dict[str, Any]], Any] = dict) -> json.JSONDecoder:
-    """Build a decoder that raises ValueError for a key given twice and for what is no finite number.
+    """Build a decoder that raises ValueError for a key given twice, NaN and infinity.
 
     Args:
         read: turns every object, innermost first, into the value that stands for it.

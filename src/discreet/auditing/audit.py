@@ -76,7 +76,9 @@ class Audit:
             raise ParameterError(
                 owner=owner,
                 name="assumes",
-                expected="the words of an assumption where there is a bound under it, and nowhere else",
+                expected=(
+                    "the words of an assumption where there is a bound under it, and nowhere else"
+                ),
                 got=f"{self.assumes!r:.80}",
             )
         if assumed_lower is not None:

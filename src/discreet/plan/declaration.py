@@ -40,7 +40,7 @@ class Declaration(ABC, Generic[_P]):
 
     @abstractmethod
     def _plain(self) -> dict[str, text.Plain]:
-        """What a file of it holds."""
+        """What a file of the declaration holds."""
 
     @classmethod
     @abstractmethod
@@ -80,11 +80,11 @@ class Declaration(ABC, Generic[_P]):
         return target
 
     def to_json(self) -> str:
-        """Write it as JSON; `from_json` gives an equal one."""
+        """Write the declaration as JSON; `from_json` gives an equal one."""
         return text.to_json(self._plain())
 
     def to_toml(self) -> str:
-        """Write it as TOML; `from_toml` gives an equal one."""
+        """Write the declaration as TOML; `from_toml` gives an equal one."""
         return text.to_toml(self._plain())
 
     @classmethod

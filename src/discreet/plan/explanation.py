@@ -20,7 +20,10 @@ _HEADER = ("leaf", "group", "dimension", "sensitivity", "noise_std", "multiplier
 
 
 def explanation(plan: Plan, delta: float | None) -> str:
-    """See `Plan.explain`. Sensitivity and noise are in the unit in which the group is clipped."""
+    """Write a plan as a table for people, for `Plan.explain`.
+
+    Sensitivity and noise are in the unit in which the group is clipped.
+    """
     lines = [
         (
             f"Protected: one {plan.unit}, {plan.adjacency.value} adjacency. Numerics: "
@@ -42,12 +45,10 @@ def explanation(plan: Plan, delta: float | None) -> str:
     lines.append(f"Folded noise multiplier of a step: {nearest(plan.noise_multiplier)}")
     lines += [f"Note: {note}." for note in plan.notes]
     if delta is not None:
-        found = (
-            str(account(plan, delta=delta))
-            if plan.queries()
-            else "NO GUARANTEE: nothing is clipped or noised."
-        )
-        lines += ["", "If executed as planned:", found]
+        statement = "NO GUARANTEE: nothing is clipped or noised."
+        if plan.queries():
+            statement = str(account(plan, delta=delta))
+        lines += ["", "If executed as planned:", statement]
     return "\n".join(lines)
 
 

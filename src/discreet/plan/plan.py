@@ -49,8 +49,8 @@ class Plan(Declaration["Plan"]):
         target: what the plan was calibrated for, if anything: a wish, never a guarantee.
 
     >>> plan = Plan.dpsgd(records=60_000, expected_batch_size=600, epochs=10, noise_multiplier=1.1)
-    >>> plan.step
-    Step(sampling=Poisson(probability=0.01), queries=(GaussianSum(group='grad/*', sensitivity=1.0, noise_std=1.1),))
+    >>> plan.step.sampling, plan.step.queries
+    (Poisson(probability=0.01), (GaussianSum(group='grad/*', sensitivity=1.0, noise_std=1.1),))
     >>> plan.steps, plan.expected_batch_size
     (1000, 600.0)
     >>> Plan.from_toml(plan.to_toml()) == plan
@@ -81,21 +81,20 @@ class Plan(Declaration["Plan"]):
             raise ParameterError(owner=owner, name="unit", expected=expected, got=str(self.unit))
         bound = None
         if self.leaves is not None:
-            pairs = frozen(owner, "leaves", self.leaves).pairs
+            sizes = frozen(owner, "leaves", self.leaves)
             leaves = Frozen(
                 tuple(
-                    (leaf, check.whole(owner, f"leaves[{leaf!r}]", size, least=1))
-                    for leaf, size in pairs
+                    (leaf, check.whole(owner, f"leaves[{leaf!r}]", sizes[leaf], least=1))
+                    for leaf in sizes
                 )
             )
-            bound = self.mechanism.bind(
-                leaves
-            )  # also: every leaf is claimed, every pattern claims one
+            # Binding also checks that every leaf is claimed, and that every pattern claims one.
+            bound = self.mechanism.bind(leaves)
             object.__setattr__(self, "leaves", leaves)
         object.__setattr__(self, "_bound", bound)
 
     @classmethod
-    def dpsgd(  # noqa: PLR0913  four numbers in two notations each, of which one is left out: `calibrated.Request` checks it
+    def dpsgd(  # noqa: PLR0913  (four numbers in two notations each; `Request` checks them)
         cls,
         *,
         records: int | None = None,
@@ -153,20 +152,20 @@ class Plan(Declaration["Plan"]):
             adjacency=adjacency,
         )
         clip = check.positive("Plan.dpsgd", "clip_norm", clip_norm)
-        found = request.complete()
-        policy = Poisson(found.probability)
-        size = request.records
+        numbers = request.complete()
+        policy = Poisson(numbers.probability)
+        sampler: Sampler | Schedule = Schedule(policy, steps=numbers.steps)
+        if request.records is not None:
+            sampler = Sampler(policy, records=request.records, steps=numbers.steps)
         plan = cls(
-            sampler=Schedule(policy, steps=found.steps)
-            if size is None
-            else Sampler(policy, records=size, steps=found.steps),
-            mechanism=Groups({"grad/*": Gaussian(clip, found.noise_multiplier)}),
+            sampler=sampler,
+            mechanism=Groups({"grad/*": Gaussian(clip, numbers.noise_multiplier)}),
             unit=unit,
             adjacency=adjacency,
             numerics=numerics,
-            target=found.target,
+            target=numbers.target,
         )
-        return plan if found.target is None else plan.certified(found.target)
+        return plan if numbers.target is None else plan.certified(numbers.target)
 
     # --- what it says ---
 
@@ -187,7 +186,7 @@ class Plan(Declaration["Plan"]):
 
     @property
     def bound(self) -> Bound:
-        """What an engine executes."""
+        """The groups that an engine executes; an error while the leaves are not known."""
         if self._bound is None:
             raise ParameterError(
                 owner="Plan",
@@ -203,15 +202,11 @@ class Plan(Declaration["Plan"]):
         """What every step asks of its sample, as the ledger records it."""
         queries = self.queries()
         if not queries:
-            expected, got = (
-                "a mechanism with noise: without, there is no event",
-                type(self.mechanism).__name__,
-            )
             raise ParameterError(
                 owner="Plan",
                 name="mechanism",
-                expected=expected,
-                got=got,
+                expected="a mechanism with noise: without, there is no event",
+                got=type(self.mechanism).__name__,
                 do=f"Mark the run {_NO_PRIVACY}.",
             )
         return Step(self.sampler.event, queries)
@@ -255,7 +250,7 @@ class Plan(Declaration["Plan"]):
     # --- towards execution ---
 
     def certified(self, target: Target) -> Plan:
-        """The same plan with this target, if the accountant's upper bound meets it.
+        """Give the plan this target, if the accountant's upper bound meets it.
 
         Raises:
             AccountingError: it does not.
@@ -263,8 +258,9 @@ class Plan(Declaration["Plan"]):
         return replace(self, target=self.check_target(target))
 
     def for_leaves(self, leaves: Mapping[str, int]) -> Plan:
-        """The same plan for these vectors: every one must be claimed by a group, and every group
-        must claim one.
+        """Bind the plan to these vectors.
+
+        Every one must be claimed by a group, and every group must claim one.
 
         Args:
             leaves: dimension of each vector, by name [public].
@@ -301,11 +297,9 @@ class Plan(Declaration["Plan"]):
                 together. A run could be executed and charged, but nothing could ever be said about
                 it, nor about its ledger.
         """
-        level = (
-            self.numerics
-            if numerics is None
-            else check.instance("Plan.run_info", "numerics", numerics, Numerics)
-        )
+        level = self.numerics
+        if numerics is not None:
+            level = check.instance("Plan.run_info", "numerics", numerics, Numerics)
         if not level.serves(self.numerics):
             raise ParameterError(
                 owner="Plan.run_info",

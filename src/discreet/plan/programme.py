@@ -1,8 +1,10 @@
 """Several plans on one data set: what is looked at before training, and training itself, or
 training in phases.
 
-    Programme({"moments": ..., "covariance": ..., "training": ...})      statistics of the data, then a model: one budget
-    Programme.phases(plan, [Phase(steps=100, noise=1.5), ...])           noise and clip norms that change on a schedule
+    Programme({"moments": ..., "covariance": ..., "training": ...})
+                                statistics of the data, then a model: one budget
+    Programme.phases(plan, [Phase(steps=100, noise=1.5), ...])
+                                noise and clip norms that change on a schedule
 
 Each plan becomes a run of its own on the one ledger of the data set. Accountants read a programme
 as they read a ledger.
@@ -69,12 +71,16 @@ class Programme(Declaration[Plan]):
 
     >>> from discreet.ledger.events import Everything
     >>> from discreet.mechanisms import Gaussian
-    >>> look = Plan(sampler=Sampler(Everything(), records=60_000, steps=1), mechanism=Gaussian(1.0, noise_multiplier=40.0))
-    >>> train = Plan.dpsgd(records=60_000, expected_batch_size=8192, steps=200, noise_multiplier=1.0)
-    >>> both = Programme({"moments": look, "training": train}).calibrated(epsilon=1.2, delta=1e-5, scale=["training"])
-    >>> round(both["training"].noise_multiplier, 1), both["moments"].noise_multiplier
+    >>> every = Sampler(Everything(), records=60_000, steps=1)
+    >>> look = Plan(sampler=every, mechanism=Gaussian(1.0, noise_multiplier=40.0))
+    >>> train = Plan.dpsgd(
+    ...     records=60_000, expected_batch_size=8192, steps=200, noise_multiplier=1.0
+    ... )
+    >>> programme = Programme({"moments": look, "training": train})
+    >>> programme = programme.calibrated(epsilon=1.2, delta=1e-5, scale=["training"])
+    >>> round(programme["training"].noise_multiplier, 1), programme["moments"].noise_multiplier
     (6.3, 40.0)
-    >>> 1.198 < account(both, delta=1e-5).upper <= 1.2
+    >>> 1.198 < account(programme, delta=1e-5).upper <= 1.2
     True
     """
 
@@ -87,14 +93,14 @@ class Programme(Declaration[Plan]):
             check.instance(_OWNER, f"plans[{name!r}]", plan, Plan)
         if self.target is not None:
             check.instance(_OWNER, "target", self.target, Target)
-        _same("unit", {name: str(plan.unit) for name, plan in plans.items()})
-        _same("adjacency", {name: plan.adjacency.value for name, plan in plans.items()})
+        _require_same("unit", {name: str(plan.unit) for name, plan in plans.items()})
+        _require_same("adjacency", {name: plan.adjacency.value for name, plan in plans.items()})
         records = {
-            name: plan.sampler.records
+            name: str(plan.sampler.records)
             for name, plan in plans.items()
             if isinstance(plan.sampler, Sampler)
         }
-        _same("number of records", {name: str(number) for name, number in records.items()})
+        _require_same("number of records", records)
         object.__setattr__(self, "plans", plans)
 
     @classmethod
@@ -110,18 +116,21 @@ class Programme(Declaration[Plan]):
                 theirs.
             phases: in order; they are named "phase 1", "phase 2" and so on.
 
-        >>> plan = Plan.dpsgd(records=60_000, expected_batch_size=600, steps=1, noise_multiplier=1.0, clip_norm=1.0)
-        >>> schedule = Programme.phases(plan, [Phase(steps=100, noise=1.5), Phase(steps=200, clip_norm=0.5)])
-        >>> schedule = schedule.calibrated(epsilon=3.0, delta=1e-6)
+        >>> plan = Plan.dpsgd(
+        ...     records=60_000, expected_batch_size=600, steps=1, noise_multiplier=1.0
+        ... )
+        >>> phases = [Phase(steps=100, noise=1.5), Phase(steps=200, clip_norm=0.5)]
+        >>> schedule = Programme.phases(plan, phases).calibrated(epsilon=3.0, delta=1e-6)
         >>> [(plan.steps, round(plan.noise_multiplier, 2)) for plan in schedule.plans.values()]
         [(100, 1.11), (200, 0.74)]
         """
         owner = "Programme.phases"
         base = replace(check.instance(owner, "plan", plan, Plan), target=None)
-        listed = [check.instance(owner, "phases", phase, Phase) for phase in phases]
-        return cls(
-            {f"phase {number}": _phase(base, phase) for number, phase in enumerate(listed, start=1)}
-        )
+        plans = {}
+        for number, phase in enumerate(phases, start=1):
+            check.instance(owner, "phases", phase, Phase)
+            plans[f"phase {number}"] = _phase(base, phase)
+        return cls(plans)
 
     def __getitem__(self, name: str) -> Plan:
         if name not in self.plans:
@@ -140,7 +149,7 @@ class Programme(Declaration[Plan]):
         return Snapshot(runs=runs, marks=tuple(sorted(marks)))
 
     def certified(self, target: Target) -> Programme:
-        """The same programme with this target, if the accountant's upper bound meets it.
+        """Give the programme this target, if the accountant's upper bound meets it.
 
         Raises:
             AccountingError: it does not.
@@ -150,8 +159,7 @@ class Programme(Declaration[Plan]):
     def calibrated(
         self, *, epsilon: float, delta: float, scale: Iterable[str] | None = None
     ) -> Programme:
-        """The noise of the named plans multiplied by one factor, such that all plans together just
-        meet the target.
+        """Multiply the noise of the named plans by one factor, so that all just meet the target.
 
         Args:
             epsilon: the target, of everything.
@@ -164,31 +172,35 @@ class Programme(Declaration[Plan]):
                 cost too much.
         """
         target = Target(epsilon, delta)
-        open_groups = [
-            f"{name}: {group}" for name, plan in self.plans.items() for group in plan.open_groups()
-        ]
-        if open_groups:
-            do = "No noise on the others makes it private."
-            got = f"{', '.join(open_groups)} without noise"
-            raise AccountingError(expected="plans whose groups are all private", got=got, do=do)
-        chosen = set(self.plans if scale is None else _names(scale))
+        self._refuse_open_groups()
+        chosen = set(self.plans) if scale is None else _names(scale)
         for name in sorted(chosen):
-            self[name]
-        pairs = {name: (plan.step, plan.steps) for name, plan in self.plans.items()}
+            self[name]  # an error for an unknown name
+
+        steps = {name: (plan.step, plan.steps) for name, plan in self.plans.items()}
         unknown = NoiseFactor(
-            scaled=tuple(pair for name, pair in pairs.items() if name in chosen),
-            fixed=tuple(pair for name, pair in pairs.items() if name not in chosen),
+            scaled=tuple(steps[name] for name in steps if name in chosen),
+            fixed=tuple(steps[name] for name in steps if name not in chosen),
         )
         adjacency = next(iter(self.plans.values())).adjacency
-        factor = solve(
-            unknown, epsilon=target.epsilon, delta=target.delta, adjacency=adjacency
-        ).value * (1.0 + 1e-12)
-        return Programme(
-            {
-                name: _noised(plan, factor) if name in chosen else plan
-                for name, plan in self.plans.items()
-            }
-        ).certified(target)
+        solution = solve(unknown, epsilon=target.epsilon, delta=target.delta, adjacency=adjacency)
+
+        # A little more, so that rounding the products does not take away what was certified.
+        factor = solution.value * (1.0 + 1e-12)
+        plans = dict(self.plans)
+        for name in chosen:
+            plans[name] = _noised(plans[name], factor)
+        return Programme(plans).certified(target)
+
+    def _refuse_open_groups(self) -> None:
+        """Require that every group of every plan is private."""
+        for name, plan in self.plans.items():
+            if plan.open_groups():
+                raise AccountingError(
+                    expected="plans whose groups are all private",
+                    got=f"{name}: {', '.join(plan.open_groups())} without noise",
+                    do="No noise on the others makes it private.",
+                )
 
     # --- for people and files ---
 
@@ -211,7 +223,7 @@ class Programme(Declaration[Plan]):
         return "\n\n".join(parts)
 
     def _plain(self) -> dict[str, text.Plain]:
-        plans = [[name, plan._plain()] for name, plan in self.plans.items()]  # noqa: SLF001  (same room)
+        plans = [[name, plan._plain()] for name, plan in self.plans.items()]  # noqa: SLF001  (its own)
         target = {} if self.target is None else {"target": vocabulary.plain(self.target)}
         return {"schema": vocabulary.SCHEMA, **target, _PLANS: plans}
 
@@ -229,11 +241,9 @@ def from_text(source: str) -> Declaration[Plan]:
 
 
 def _phase(base: Plan, phase: Phase) -> Plan:
-    mechanism = (
-        base.mechanism
-        if phase.clip_norm is None
-        else with_clip_norm(base.mechanism, phase.clip_norm)
-    )
+    mechanism = base.mechanism
+    if phase.clip_norm is not None:
+        mechanism = with_clip_norm(mechanism, phase.clip_norm)
     sampler = replace(base.sampler, steps=phase.steps)
     return replace(base, sampler=sampler, mechanism=with_noise_times(mechanism, phase.noise))
 
@@ -242,16 +252,18 @@ def _noised(plan: Plan, factor: float) -> Plan:
     return replace(plan, mechanism=with_noise_times(plan.mechanism, factor), target=None)
 
 
-def _names(scale: Iterable[str]) -> list[str]:
+def _names(scale: Iterable[str]) -> set[str]:
     owner = "Programme.calibrated"
-    listed = [scale] if isinstance(scale, str) else check.instance(owner, "scale", scale, Iterable)  # type: ignore[type-abstract]
-    found = [check.label(owner, "scale", name) for name in listed]
-    if not found:
+    if isinstance(scale, str):
+        scale = [scale]
+    check.instance(owner, "scale", scale, Iterable)  # type: ignore[type-abstract]
+    names = {check.label(owner, "scale", name) for name in scale}
+    if not names:
         raise ParameterError(owner=owner, name="scale", expected="at least one name", got="none")
-    return found
+    return names
 
 
-def _same(what: str, values: Mapping[str, str]) -> None:
+def _require_same(what: str, values: Mapping[str, str]) -> None:
     if len(set(values.values())) > 1:
         got = ", ".join(f"{name}: {value}" for name, value in values.items())
         raise ParameterError(

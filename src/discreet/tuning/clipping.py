@@ -2,9 +2,9 @@
 section 5.4.1].
 
 A clip norm that is too large lets the noise drown the gradients, one that is too small cuts all of
-them to the same length. Without noise only the second is seen: scores fall below some clip norm. The
-smallest one above that is taken, as what is lost there comes back when the learning rate is tuned
-with the noise on.
+them to the same length. Without noise only the second is seen: scores fall below some clip norm.
+The smallest one above that is taken, as what is lost there comes back when the learning rate is
+tuned with the noise on.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""On what data parameters are tuned. It decides what a trial costs, and what the report says of it."""
+"""On what data parameters are tuned: it decides what a trial costs, and what the report says."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def planned_trials(plans: Iterable[Plan], *, records: int, noise_std: float) -> 
 
 
 def score_plan(data: Private, plan: Plan) -> Plan:
-    """One noised sum over all validation records, for the unit and adjacency of the trials' plan."""
+    """Plan one noised sum over all validation records, of the unit and adjacency of the trials."""
     return _score_plan(plan, data.records, data.noise_std)
 
 

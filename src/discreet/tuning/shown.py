@@ -153,18 +153,18 @@ def trials_bar(total: int, *, shown: bool | None) -> Iterator[Callable[[float | 
         What to call after each trial, with the best score.
     """
     # Imported here, as everybody who makes a report imports this package.
+    from rich import progress  # noqa: PLC0415
     from rich.console import Console  # noqa: PLC0415
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415
 
     columns = (
-        TextColumn("tuning"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.fields[best]}"),
+        progress.TextColumn("tuning"),
+        progress.BarColumn(),
+        progress.MofNCompleteColumn(),
+        progress.TimeElapsedColumn(),
+        progress.TextColumn("{task.fields[best]}"),
     )
     visible = is_terminal(sys.stderr) if shown is None else shown
-    with Progress(
+    with progress.Progress(
         *columns,
         console=Console(stderr=True),
         disable=not visible,

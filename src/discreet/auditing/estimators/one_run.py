@@ -33,8 +33,8 @@ _Floats: TypeAlias = NDArray[np.float64]
 
 _UP = 1.0 + 2.0**-20  # more than all rounding together, for up to ten million canaries
 
-# Ends of cells of n, as shares of r: g falls, so that its sum over a cell is at most its first value
-# times the width of the cell.
+# Ends of cells of n, as shares of r: g falls, so that its sum over a cell is at most its first
+# value times the width of the cell.
 _CELLS = np.linspace(0.0, 1.0, 33) ** 4
 
 _FURTHEST = 40.0
@@ -113,7 +113,7 @@ class _Ranked:
 
 
 def _choices(canaries: int) -> tuple[_Counts, _Counts]:
-    """List the numbers of guesses (in, out) to choose among: pairs of a geometric list, not (0, 0)."""
+    """List the numbers of guesses (in, out) to choose among: pairs of a geometric list."""
     sizes = np.unique(np.geomspace(1, canaries // 2, _CHOICES).astype(np.int64))
     ins, outs = np.meshgrid(np.append(0, sizes), np.append(0, sizes))
     has_guesses = (ins + outs) > 0
