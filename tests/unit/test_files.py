@@ -88,3 +88,11 @@ def test_only_what_says_that_it_is_a_terminal_is_one() -> None:
     assert _files.is_terminal(Terminal())
     assert not _files.is_terminal(io.StringIO())
     assert not _files.is_terminal(None)
+
+
+def test_writing_over_replaces_and_names_the_owner_where_it_cannot(tmp_path: Path) -> None:
+    for content in (b"old", b"new\r\n"):
+        _files.write_over("Owner.write", tmp_path / "a", content)
+        assert (tmp_path / "a").read_bytes() == content
+    with pytest.raises(ParameterError, match="Owner.write must be a path to write to"):
+        _files.write_over("Owner.write", tmp_path / "nowhere" / "a", b"x")

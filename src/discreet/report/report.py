@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from discreet._files import checked_path, overwrite
+from discreet._files import checked_path, write_over
 from discreet.auditing import Audit
 from discreet.errors import ParameterError
 from discreet.ledger import Ledger
@@ -129,18 +129,8 @@ class Report:
             raise ParameterError(
                 owner="Report.write", name="path", expected=expected, got=repr(str(place))
             )
-        content = formats[place.suffix]()
-        try:
-            overwrite(place, lambda draft: _write(draft, content))
-        except OSError as wrong:
-            raise ParameterError(
-                owner="Report.write", name="path", expected="a path to write to", got=str(wrong)
-            ) from None
+        write_over("Report.write", place, formats[place.suffix]().encode())
         return place
-
-
-def _write(path: Path, content: str) -> None:
-    path.write_text(content, encoding="utf-8", newline="\n")
 
 
 def _plain(value: Any) -> Any:

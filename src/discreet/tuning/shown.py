@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from discreet._files import checked_path, is_terminal, overwrite
+from discreet._files import checked_path, is_terminal, write_over
 from discreet.errors import DiscreetError, ParameterError
 from discreet.tuning.record import Kind, Trial, Tuning
 
@@ -94,17 +94,7 @@ def draw(owner: str, path: str | os.PathLike[str], picture: Picture) -> Path:
     if place.suffix not in _SUFFIXES:
         expected = f"one that ends in {' or '.join(_SUFFIXES)}"
         raise ParameterError(owner=owner, name="path", expected=expected, got=repr(str(place)))
-    content = _figure(picture, place.suffix)
-
-    def write(draft: Path) -> None:
-        draft.write_bytes(content)
-
-    try:
-        overwrite(place, write)
-    except OSError as wrong:
-        raise ParameterError(
-            owner=owner, name="path", expected="a path to write to", got=str(wrong)
-        ) from None
+    write_over(owner, place, _figure(picture, place.suffix))
     return place
 
 
