@@ -12,7 +12,7 @@ from benchmarks.utility.published import PUBLISHED, Published
 from benchmarks.utility.recipe import Goal, Recipe
 from benchmarks.utility.recipes import recipes
 from benchmarks.utility.results import Results
-from discreet.report.formats.words import upward
+from discreet._digits import upward
 
 __all__ = ["PAGE", "PICTURE", "text", "write"]
 

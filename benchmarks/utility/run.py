@@ -18,11 +18,12 @@ from rich.table import Table
 import discreet as dp
 from benchmarks.utility.recipe import Recipe
 from benchmarks.utility.results import Certified, Results, Run
+from discreet._digits import counted, downward, upward
 from discreet.errors import AccountingError
 from discreet.ledger.events import Everything, Poisson
 from discreet.ledger.storage.rows import Charge
 from discreet.plan import Target
-from discreet.report.formats.words import counted, downward, multiplier, query_words, upward
+from discreet.report.formats.words import multiplier, query_words
 
 __all__ = ["Series", "certified", "charge_words"]
 

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
+from composition import Statement, advanced, amplified, optimal
 
 from discreet.accounting import rdp
 from discreet.accounting.accountant import account
-from discreet.accounting.composition import Statement, advanced, amplified, optimal
 from discreet.accounting.costs import PoissonGaussian
 from discreet.ledger.events import Everything, GaussianSum, Poisson, Step
 from discreet.units import Adjacency

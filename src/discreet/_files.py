@@ -1,4 +1,4 @@
-"""Paths, and files that appear whole or not at all."""
+"""Paths, files that appear whole or not at all, and streams that somebody watches."""
 
 from __future__ import annotations
 
@@ -10,7 +10,15 @@ from pathlib import Path
 
 from discreet.errors import LedgerExists, LedgerUnavailable, ParameterError
 
-__all__ = ["checked_path", "overwrite", "publish", "read_file", "write_new"]
+__all__ = [
+    "checked_path",
+    "is_terminal",
+    "overwrite",
+    "publish",
+    "read_file",
+    "write_new",
+    "write_over",
+]
 
 
 def checked_path(owner: str, path: object) -> Path:
@@ -119,6 +127,29 @@ def overwrite(path: Path, write: Callable[[Path], None]) -> None:
     finally:
         with suppress(OSError):
             draft.unlink(missing_ok=True)
+
+
+def write_over(owner: str, path: Path, content: bytes) -> None:
+    """Write a file whole or not at all, in the place of an earlier one.
+
+    Raises:
+        ParameterError: in the name of the owner: the folder does not allow it.
+    """
+
+    def write(draft: Path) -> None:
+        draft.write_bytes(content)
+
+    try:
+        overwrite(path, write)
+    except OSError as wrong:
+        expected = "a path to write to"
+        raise ParameterError(owner=owner, name="path", expected=expected, got=str(wrong)) from None
+
+
+def is_terminal(stream: object) -> bool:
+    """Whether somebody watches a stream; also for what users put in the place of a standard one."""
+    ask = getattr(stream, "isatty", None)
+    return callable(ask) and bool(ask())
 
 
 def _draft(path: Path) -> Path:

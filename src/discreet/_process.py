@@ -1,8 +1,8 @@
-"""Which process this is, and locks that no fork falls into.
+"""Which process this is, locks that no fork falls into, and things that are used in one place only.
 
 A process number is no identity: it is used again, and in a container a fork may have its parent's.
-    But another number is
-another process: this tells forks that a C library made, past Python and its hooks.
+But another number is another process: this tells forks that a C library made, past Python and its
+hooks.
 """
 
 from __future__ import annotations
@@ -10,8 +10,12 @@ from __future__ import annotations
 import os
 import threading
 import weakref
+from dataclasses import dataclass
+from typing import ClassVar, NoReturn
 
-__all__ = ["current", "hold_over_forks"]
+from discreet.errors import DiscreetError
+
+__all__ = ["Misuse", "SingleUse", "current", "hold_over_forks"]
 
 _LONGEST_WAIT = 60.0  # seconds; a fork waits for whoever holds a lock, but not for ever
 
@@ -33,6 +37,68 @@ def hold_over_forks(lock: threading.RLock) -> None:
     afterwards on both sides.
     """
     _locks.add(lock)
+
+
+@dataclass(frozen=True, slots=True)
+class Misuse:
+    """What is said when something is used a second time, or in a second place.
+
+    Args:
+        kind: class of the error.
+        expected, got, do: its parts.
+    """
+
+    kind: type[DiscreetError]
+    expected: str
+    do: str
+    got: str = "an attempt to copy or pickle it"
+
+    def error(self) -> DiscreetError:
+        """The error, made anew for each time that it is raised."""
+        return self.kind(expected=self.expected, got=self.got, do=self.do)
+
+
+class SingleUse:
+    """A base for what must not exist twice: keys, charges, samples, noise.
+
+    It cannot be copied or pickled, and it belongs to the process that made it. A class says what is
+    wrong with each as it is defined, and calls `_refuse_fork` before every use that counts:
+
+        class Lease(SingleUse, copied=Misuse(...), forked=Misuse(...)): ...
+
+    Guarantee: `copy.copy`, `copy.deepcopy` and `pickle` raise the error `copied`. What a fork may
+    still do is up to the class; in a fork, `_at_home` is false for good.
+    """
+
+    __slots__ = ("_home",)
+
+    _copied: ClassVar[Misuse]
+    _forked: ClassVar[Misuse | None] = None
+
+    def __init_subclass__(
+        cls, *, copied: Misuse | None = None, forked: Misuse | None = None
+    ) -> None:
+        super().__init_subclass__()
+        if copied is not None:  # else that of the class above it
+            cls._copied = copied
+        if forked is not None:
+            cls._forked = forked
+
+    def __init__(self) -> None:
+        self._home = current()
+
+    @property
+    def _at_home(self) -> bool:
+        """Whether this is the process that made it."""
+        return self._home is current()
+
+    def _refuse_fork(self) -> None:
+        """Raise the error `forked`, if there is one, in any process but the one that made it."""
+        if self._forked is not None and self._home is not current():
+            raise self._forked.error()
+
+    def __reduce_ex__(self, _: object) -> NoReturn:
+        raise self._copied.error()
 
 
 def _before() -> None:

@@ -9,16 +9,30 @@ from __future__ import annotations
 
 import math
 import numbers
+import re
 from collections.abc import Sized
+from datetime import datetime
 from typing import TypeVar
 
 from discreet.errors import ParameterError
 
-__all__ = ["fraction", "instance", "label", "member", "positive", "real", "whole"]
+__all__ = [
+    "digest",
+    "fraction",
+    "instance",
+    "label",
+    "member",
+    "moment",
+    "not_negative",
+    "positive",
+    "real",
+    "whole",
+]
 
 _T = TypeVar("_T")
 
 _LONGEST_LABEL = 200
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 def real(owner: str, name: str, value: object, *, expected: str = "a finite number") -> float:
@@ -42,6 +56,14 @@ def positive(owner: str, name: str, value: object) -> float:
     number = real(owner, name, value, expected=expected)
     if number <= 0.0:
         raise ParameterError(owner=owner, name=name, expected=expected, got=_show(value))
+    return number
+
+
+def not_negative(owner: str, name: str, value: object) -> float:
+    """A finite float64, at least zero."""
+    number = real(owner, name, value)
+    if number < 0.0:
+        raise ParameterError(owner=owner, name=name, expected="at least 0", got=_show(value))
     return number
 
 
@@ -87,6 +109,27 @@ def label(owner: str, name: str, value: object, *, empty: bool = False) -> str:
         "" if empty else ", not empty"
     )
     raise _wrong_kind(owner, name, expected, value)
+
+
+def digest(owner: str, name: str, value: object) -> str:
+    """The digest of a ledger's last row, as `ledger.head()` gives it."""
+    if not isinstance(value, str) or not _DIGEST.fullmatch(value):
+        expected = "the digest that ledger.head() gives: 64 digits of 0-9a-f"
+        raise _wrong_kind(owner, name, expected, value)
+    return value
+
+
+def moment(owner: str, name: str, value: object) -> str:
+    """A date and time of day, ISO 8601, that says how far it is from UTC."""
+    text = label(owner, name, value)
+    try:
+        has_offset = datetime.fromisoformat(text).tzinfo is not None
+    except ValueError:
+        has_offset = False
+    if not has_offset:
+        expected = "a date and time such as 2026-01-31T12:00:00+00:00"
+        raise ParameterError(owner=owner, name=name, expected=expected, got=_show(text))
+    return text
 
 
 def instance(owner: str, name: str, value: object, kind: type[_T]) -> _T:

@@ -1,23 +1,23 @@
 """Every error of the library, in one tree.
 
     DiscreetError
-    ├── ParameterError              a parameter is not of its stated kind or range (also a ValueError)
-    ├── AccountingError             no valid analysis exists for what was asked, or the numerics did not converge
-    ├── BudgetExceeded              the reservation would cost more than the budget allows; nothing was charged
-    ├── RandomnessError             something about where noise and samples come from; nothing was drawn
+    ├── ParameterError              a parameter is not of its stated kind or range; a ValueError
+    ├── AccountingError             no valid analysis exists, or the numerics did not converge
+    ├── BudgetExceeded              would cost more than the budget allows; nothing was charged
+    ├── RandomnessError             where noise and samples come from; nothing was drawn
     │   ├── RandomnessUnavailable   no entropy, or no cipher that passes its known-answer test
     │   └── RandomnessMisuse        the same bits asked for twice, a copy, a fork
     ├── SampleMisuse                a sample used twice, or one that this run did not draw
-    ├── ModelError                  a model or a loss that per-record clipping cannot serve; nothing was released
+    ├── ModelError                  a model or a loss that per-record clipping cannot serve
     │   └── CoupledRecords          one record changes what another contributes
-    ├── CheckpointError             a checkpoint that cannot be written, read or used here; everything is as before
-    ├── NumericsError               a number that the proof of exactness does not cover; nothing was released
+    ├── CheckpointError             cannot be written, read or used here; all is as before
+    ├── NumericsError               a number that the proof of exactness does not cover
     └── LedgerError                 something about the record of what happened
         ├── LedgerNotFound          no ledger at this path
         ├── LedgerExists            the path is already taken
         ├── LedgerCorrupt           a row is wrong; `row` says which
         │   └── UnknownEvent        a name outside the closed vocabulary of this schema version
-        ├── LedgerUnavailable       busy, read-only, disk full: the file is sound, but not to be used now
+        ├── LedgerUnavailable       busy, read-only, disk full: sound, but not to be used now
         └── LedgerMisuse            a lease or a handle used in a way that could under-count
 
 Every message says what was expected, what came and what to do; the three parts are also attributes.
@@ -80,9 +80,10 @@ def _rebuild(kind: type[DiscreetError], attributes: dict[str, object]) -> Discre
 
 
 class ParameterError(DiscreetError, ValueError):
-    """The one form of a parameter error.
+    """A parameter is not what it must be; the one form in which this is said.
 
-    >>> print(ParameterError(owner="Poisson", name="probability", expected="a number in (0, 1]", got="-1"))
+    >>> range_ = "a number in (0, 1]"
+    >>> print(ParameterError(owner="Poisson", name="probability", expected=range_, got="-1"))
     The 'probability' parameter of Poisson must be a number in (0, 1]. Got -1.
     """
 
@@ -92,7 +93,8 @@ class ParameterError(DiscreetError, ValueError):
         super().__init__(expected=expected, got=got, do=do)
 
     def _sentence(self) -> str:
-        return f"The '{self.name}' parameter of {self.owner} must be {self.expected}. Got {self.got}. {self.do}".rstrip()
+        must = f"The '{self.name}' parameter of {self.owner} must be {self.expected}."
+        return f"{must} Got {self.got}. {self.do}".rstrip()
 
 
 class AccountingError(DiscreetError):

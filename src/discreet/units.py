@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from enum import Enum
 from typing import ClassVar
 
 from discreet import _validate as check
+from discreet._digits import downward, upward
 from discreet.errors import ParameterError
 
 __all__ = ["Adjacency", "Guarantee", "Numerics", "Parameters", "Randomness", "Unit"]
@@ -78,7 +78,7 @@ class Randomness(Enum):
     """Where noise and samples came from.
 
     SYSTEM: a cryptographic generator keyed by the operating system. UNSAFE_TEST_KEY: reproducible;
-        voids the guarantee.
+    voids the guarantee.
     """
 
     SYSTEM = "system"
@@ -122,11 +122,19 @@ class Guarantee:
         if_fixed: beside the claim of an odometer: epsilon if all runs had been fixed before the
             first release.
 
-    >>> print(Guarantee(lower=0.93, upper=0.941, delta=1e-6, unit=Unit.EXAMPLE, adjacency=Adjacency.ADD_OR_REMOVE,
-    ...     accountant="tight", sampling=("Poisson",), numerics=Numerics.CERTIFIED, assumptions=()))
-    What was released is (0.941, 1e-06)-differentially private for one example under add-or-remove adjacency.
-    Accountant: tight, epsilon at delta 1e-06 is at least 0.93 and at most 0.941. Sampling: Poisson. Numerics: certified.
-    Assumptions: none beyond the ledger.
+    >>> guarantee = Guarantee(
+    ...     lower=0.93,
+    ...     upper=0.941,
+    ...     delta=1e-6,
+    ...     unit=Unit.EXAMPLE,
+    ...     adjacency=Adjacency.ADD_OR_REMOVE,
+    ...     accountant="tight",
+    ...     sampling=("Poisson",),
+    ...     numerics=Numerics.CERTIFIED,
+    ...     assumptions=(),
+    ... )
+    >>> print(str(guarantee).splitlines()[0].split(" for ")[0])
+    What was released is (0.941, 1e-06)-differentially private
     """
 
     lower: float
@@ -145,62 +153,45 @@ class Guarantee:
     if_fixed: float | None = None
 
     def __post_init__(self) -> None:
+        self._check_numbers()
         owner = "Guarantee"
-        lower = check.real(owner, "lower", self.lower)
-        upper = math.inf if self.upper == math.inf else check.real(owner, "upper", self.upper)
-        estimate = None if self.estimate is None else check.real(owner, "estimate", self.estimate)
-        delta = check.fraction(owner, "delta", self.delta, zero=True, one=True)
-        delta_lower = None
-        if self.delta_lower is not None:
-            delta_lower = check.fraction(
-                owner, "delta_lower", self.delta_lower, zero=True, one=True
-            )
-        if not 0.0 <= lower <= upper:
-            raise ParameterError(
-                owner=owner, name="lower", expected=f"in [0, upper={upper!r}]", got=repr(lower)
-            )
-        if estimate is not None and not lower <= estimate <= upper:
-            expected = f"in [lower={lower!r}, upper={upper!r}]"
-            raise ParameterError(
-                owner=owner, name="estimate", expected=expected, got=repr(estimate)
-            )
-        if delta_lower is not None and delta_lower > delta:
-            raise ParameterError(
-                owner=owner,
-                name="delta_lower",
-                expected=f"at most {delta!r}",
-                got=repr(delta_lower),
-            )
-        if self.voided_by and upper != math.inf:
-            expected, got = (
-                "infinite where something voids the guarantee: there is no number then",
-                repr(upper),
-            )
-            raise ParameterError(owner=owner, name="upper", expected=expected, got=got)
         check.instance(owner, "unit", self.unit, Unit)
         check.instance(owner, "adjacency", self.adjacency, Adjacency)
         check.instance(owner, "numerics", self.numerics, Numerics)
         check.label(owner, "accountant", self.accountant)
         if not self.sampling:
-            raise ParameterError(
-                owner=owner, name="sampling", expected="one phrase per policy used", got="none"
-            )
+            raise _wrong("sampling", "one phrase per policy used", "none")
         for name in ("sampling", "assumptions", "voided_by"):
-            if isinstance(getattr(self, name), str):
-                raise ParameterError(
-                    owner=owner, name=name, expected="a tuple of phrases", got="a single text"
-                )
-        for name, value in (
-            ("lower", lower),
-            ("upper", upper),
-            ("estimate", estimate),
-            ("delta", delta),
-            ("delta_lower", delta_lower),
-            ("sampling", tuple(self.sampling)),
-            ("assumptions", tuple(self.assumptions)),
-            ("voided_by", tuple(self.voided_by)),
-        ):
+            phrases = getattr(self, name)
+            if isinstance(phrases, str):
+                raise _wrong(name, "a tuple of phrases", "a single text")
+            object.__setattr__(self, name, tuple(phrases))
+
+    def _check_numbers(self) -> None:
+        """Normalise the bounds, and require that they are in order."""
+        owner = "Guarantee"
+        lower = check.real(owner, "lower", self.lower)
+        upper = math.inf if self.upper == math.inf else check.real(owner, "upper", self.upper)
+        delta = check.fraction(owner, "delta", self.delta, zero=True, one=True)
+        if not 0.0 <= lower <= upper:
+            raise _wrong("lower", f"in [0, upper={upper!r}]", repr(lower))
+        if self.voided_by and upper != math.inf:
+            expected = "infinite where something voids the guarantee: there is no number then"
+            raise _wrong("upper", expected, repr(upper))
+        for name, value in (("lower", lower), ("upper", upper), ("delta", delta)):
             object.__setattr__(self, name, value)
+
+        if self.estimate is not None:
+            estimate = check.real(owner, "estimate", self.estimate)
+            if not lower <= estimate <= upper:
+                expected = f"in [lower={lower!r}, upper={upper!r}]"
+                raise _wrong("estimate", expected, repr(estimate))
+            object.__setattr__(self, "estimate", estimate)
+        if self.delta_lower is not None:
+            least = check.fraction(owner, "delta_lower", self.delta_lower, zero=True, one=True)
+            if least > delta:
+                raise _wrong("delta_lower", f"at most {delta!r}", repr(least))
+            object.__setattr__(self, "delta_lower", least)
 
     @property
     def epsilon(self) -> float:
@@ -210,38 +201,30 @@ class Guarantee:
     def __str__(self) -> str:
         if self.voided_by:
             return f"NO GUARANTEE: voided by {', '.join(self.voided_by)}."
-        upper = _rounded(self.upper, ROUND_CEILING)
-        claim = f"({upper}, {self.delta!r})-differentially private"
-        between = (
-            f"epsilon at delta {self.delta!r} is at least {_rounded(self.lower, ROUND_FLOOR)} and "
-            f"at most {upper}"
-        )
-        how = f"Sampling: {'; '.join(self.sampling)}. Numerics: {self.numerics.value}."
+        upper, lower = upward(self.upper), downward(self.lower)
         lines = [
             (
-                f"What was released is {claim} for one {self.unit} under {self.adjacency.value} "
-                "adjacency."
+                f"What was released is ({upper}, {self.delta!r})-differentially private for one "
+                f"{self.unit} under {self.adjacency.value} adjacency."
+            )
+        ]
+        if self.basis:
+            lines.append(f"What counts: {self.basis}.")
+        if self.if_fixed is not None:
+            lines.append(
+                "If all runs had been fixed before the first release, epsilon would be at most "
+                f"{upward(self.if_fixed)}."
+            )
+        lines += [
+            (
+                f"Accountant: {self.accountant}, epsilon at delta {self.delta!r} is at least "
+                f"{lower} and at most {upper}. Sampling: {'; '.join(self.sampling)}. "
+                f"Numerics: {self.numerics.value}."
             ),
-            f"Accountant: {self.accountant}, {between}. {how}",
             f"Assumptions: {'; '.join(self.assumptions) or 'none beyond the ledger'}.",
         ]
-        if self.if_fixed is not None:
-            fixed = _rounded(self.if_fixed, ROUND_CEILING)
-            lines.insert(
-                1,
-                (
-                    "If all runs had been fixed before the first release, epsilon would be at "
-                    f"most {fixed}."
-                ),
-            )
-        if self.basis:
-            lines.insert(1, f"What counts: {self.basis}.")
         return "\n".join(lines)
 
 
-def _rounded(number: float, direction: str, digits: int = 4) -> str:
-    """A number in few digits, never on the flattering side."""
-    if math.isinf(number):
-        return "infinity"
-    short = Context(prec=digits, rounding=direction).create_decimal(number).normalize()
-    return f"{short:f}" if 1e-6 <= number < 1e9 or not number else f"{short:E}"
+def _wrong(name: str, expected: str, got: str) -> ParameterError:
+    return ParameterError(owner="Guarantee", name=name, expected=expected, got=got)

@@ -12,10 +12,10 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from decimal import ROUND_CEILING, ROUND_FLOOR
 from typing import Literal, TypeAlias
 
 from discreet import _validate as check
+from discreet._digits import downward, upward
 from discreet.accounting import account, profile_of
 from discreet.accounting.meaning.tradeoff import Profile
 from discreet.auditing import Audit, Estimate, one_run, scaled, threshold
@@ -32,7 +32,7 @@ from discreet.ledger.events import (
     TruncatedPoisson,
 )
 from discreet.plan import Plan
-from discreet.units import Adjacency, Guarantee, _rounded
+from discreet.units import Adjacency, Guarantee
 
 __all__ = ["Verdict", "audit", "claim_of"]
 
@@ -100,7 +100,7 @@ class Verdict:
 
     def __str__(self) -> str:
         claim = self.claim
-        stated = f"epsilon at most {_rounded(claim.upper, ROUND_CEILING)} at delta {claim.delta!r}"
+        stated = f"epsilon at most {upward(claim.upper)} at delta {claim.delta!r}"
         protected = f"for one {claim.unit} under {claim.adjacency.value} adjacency"
         claimed = "nothing" if claim.voided_by else f"{stated}, {protected}"
         bounds = "; ".join(map(_measured, self.estimates))
@@ -242,7 +242,7 @@ def _shared(confidence: float, bounds: int) -> float:
 
 def _measured(estimate: Estimate) -> str:
     under = f" if {estimate.assumes}" if estimate.assumes else " whatever the mechanism is"
-    return f"epsilon at least {_rounded(estimate.lower, ROUND_FLOOR)} ({estimate.method}){under}"
+    return f"epsilon at least {downward(estimate.lower)} ({estimate.method}){under}"
 
 
 def _record(verdict: Verdict, head: str) -> Audit:

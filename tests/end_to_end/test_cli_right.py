@@ -11,13 +11,12 @@ from typing import Any
 import pytest
 
 import discreet as dp
+from discreet._digits import upward
 from discreet.accounting import hit_rate, profile_of, tier
 from discreet.auditing import Audit
-from discreet.cli.views.words import up
 from discreet.recipes import noise_curve
 from discreet.report import Report
 from discreet.report.formats.stamp import read_stamp
-from discreet.report.formats.words import upward
 from support.command import PLAN, Outcome, contents, discreet, execute, executed, make_files, many
 from support.source import ROOT
 
@@ -636,7 +635,7 @@ def test_a_stamp_that_was_edited_is_noticed(tmp_path: Path) -> None:
     (tmp_path / "report.html").write_text(page)
     (outcome,) = many([("verify", "train.ledger", "--report", "report.html")], cwd=tmp_path)
     assert outcome.code == 1
-    assert f"The report says epsilon 0.5; the rows say {up(true)}." in outcome.out
+    assert f"The report says epsilon 0.5; the rows say {upward(true)}." in outcome.out
 
 
 def test_a_stamp_with_another_delta_than_the_filters_is_a_finding(tmp_path: Path) -> None:
@@ -739,7 +738,7 @@ def test_show_has_the_epsilon_of_each_run_beside_the_total(tried: Tried) -> None
     assert [run["epsilon_alone"] for run in data["runs"]] == alone
     assert [held["rule"] for held in data["held_to"]] == ["odometer", "odometer"]
     words = tried.outcomes["show with epsilon in words"].out
-    assert re.search(r"\| all +\| together .* 50 \| +" + re.escape(up(alone[0])), words)
+    assert re.search(r"\| all +\| together .* 50 \| +" + re.escape(upward(alone[0])), words)
     assert (
         "held to          A list of 50 steps that was fixed before the first release. No "
         "epsilon limits it."

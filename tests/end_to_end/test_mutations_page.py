@@ -19,7 +19,8 @@ MUTATIONS = catalogue()
 ORDINARY = re.compile(
     r"(architecture|audits|end_to_end|golden|laws|statistics|unit)/[\w/]+\.py::test_\w+(\[.+\])?"
 )
-NOT_OURS = {"numpy.load", "numpy.trunc", "torch.load"}  # where our code calls them by name
+# Where our code calls them by name; and an example, whose theorems a page quotes.
+NOT_OURS = {"numpy.load", "numpy.trunc", "torch.load", "examples.accounting.composition.math"}
 
 
 class Collected:

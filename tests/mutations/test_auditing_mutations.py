@@ -2,6 +2,7 @@
 of coverage catch them.
 """
 
+import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,13 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from discreet import _strict_json
 from discreet.canaries import Scores
 from support.mutations import Mutation, assert_caught, by_name, replaced
 
 
 def module(name: str) -> ModuleType:
     """Functions have the names of their modules, so that importing finds the function."""
-    return sys.modules[f"discreet.auditing.{name}"]
+    return sys.modules[f"discreet.auditing.estimators.{name}"]
 
 
 def best_number_of_guesses(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,7 +36,7 @@ def rates_for_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def limit_fitted_to_all(scores: Scores) -> tuple[int, int]:
-    limit = module("learned")._limit(scores.values, scores.inside)
+    limit = module("guesses")._limit(scores.values, scores.inside)
     return int(np.count_nonzero((scores.values > limit) != scores.inside)), len(scores)
 
 
@@ -51,7 +53,7 @@ def delta_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-STATISTICS, UNIT = "statistics/test_estimators.py", "unit/auditing"
+STATISTICS, UNIT = "statistics/test_estimators.py", "unit/auditing/estimators"
 
 
 MUTATIONS = [
@@ -86,12 +88,17 @@ MUTATIONS = [
     Mutation(
         "P43 threshold: shared runs not refused",
         replaced(Scores, "independent", True),
-        f"{UNIT}/test_threshold_and_hits.py::test_p43_canaries_that_share_a_run_are_refused",
+        f"{UNIT}/test_threshold.py::test_p43_canaries_that_share_a_run_are_refused",
     ),
     Mutation(
         "P43 scaled: the limit is fitted to the canaries that it judges",
         replaced(module("scaled"), "wrong_guesses", limit_fitted_to_all),
         f"{STATISTICS}::test_p43_scores_that_say_nothing_bound_nothing",
+    ),
+    Mutation(
+        "P45 scores: of a key given twice, the second wins",
+        replaced(_strict_json, "_DECODER", json.JSONDecoder()),
+        "unit/canaries/test_scores.py::test_p45_a_key_given_twice_is_refused",
     ),
     Mutation(
         "one run: members listed first pass for coins",
@@ -100,7 +107,7 @@ MUTATIONS = [
     ),
     Mutation(
         "P43 one run: coins that served in two runs pass",
-        replaced(module("coins"), "_refuse_repeated", lambda *_: None),
+        replaced(module("guesses"), "_refuse_repeated", lambda *_: None),
         f"{UNIT}/test_one_run.py::test_p43_coins_that_served_in_two_runs_are_refused[one_run]",
     ),
 ]

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from examples.accounting import composition
 from torch import Tensor
 
 import discreet as dp
-from discreet.accounting import composition
 from discreet.accounting.tight import accountant as tight
 from discreet.accounting.tight.lattice import bracket
 from discreet.accounting.tight.lattice.compose import compose
@@ -170,7 +170,7 @@ MUTATIONS = [
     Mutation(
         "P40 amplification as (q epsilon, q delta)",
         replaced(composition, "math", FIRST_ORDER),
-        "unit/accounting/test_composition.py::test_p40_linear_amplification_is_false_and_the_theorem_is_true",
+        "unit/examples/test_composition.py::test_p40_linear_amplification_is_false_and_the_theorem_is_true",
     ),
     Mutation(
         "P41 the plan is charged and not the run",

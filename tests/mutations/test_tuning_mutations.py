@@ -12,7 +12,6 @@ from discreet.report.facts import gathered as facts
 from discreet.tuning import Private, clipping, score, sweep
 from support.mutations import Mutation, assert_caught, by_name, replaced
 
-PRIVATE = "unit/tuning/test_private.py"
 TERMS = "unit/tuning/test_terms.py"
 TUNED = "unit/report/sections/test_tuned.py"
 RIGHT_PLAN = score.score_plan
@@ -29,24 +28,24 @@ MUTATIONS = [
     Mutation(
         "P39 a trial that skips the ledger is believed",
         replaced(sweep, "_check_charged", lambda *_: None),
-        f"{PRIVATE}::test_p39_a_trial_that_charged_nothing_is_refused_and_no_score_released",
+        "unit/tuning/test_sweep.py::test_p39_a_trial_that_charged_nothing_is_refused_and_no_score_released",
     ),
     Mutation(
         "P39 any charge counts as that of the trial",
         replaced(
             sweep, "_charged", lambda ledger, _: sum(charge.count for charge in ledger.charges())
         ),
-        f"{PRIVATE}::test_another_run_on_the_ledger_meanwhile_is_not_taken_for_the_trial",
+        "unit/tuning/test_sweep.py::test_another_run_on_the_ledger_meanwhile_is_not_taken_for_the_trial",
     ),
     Mutation(
         "P39 P42 scores are read off, neither noised nor charged",
         replaced(sweep, "released_score", lambda values, *_: float(np.mean(values))),
-        f"{PRIVATE}::test_every_trial_and_every_score_is_charged_to_the_ledger",
+        "unit/tuning/test_sweep.py::test_every_trial_and_every_score_is_charged_to_the_ledger",
     ),
     Mutation(
         "P39 scores are declared as fixed in advance under a filter",
         replaced(Private, "parameters", property(lambda _: dp.units.Parameters.FIXED_IN_ADVANCE)),
-        f"{PRIVATE}::test_every_trial_and_every_score_is_charged_to_the_ledger",
+        "unit/tuning/test_sweep.py::test_every_trial_and_every_score_is_charged_to_the_ledger",
     ),
     Mutation(
         "P39 of a list only the trials that were made count",
@@ -61,17 +60,17 @@ MUTATIONS = [
     Mutation(
         "P38 a handle that was told of no budget is held to none",
         replaced(decisions, "_admit", lambda _: None),
-        f"{PRIVATE}::test_p38_a_handle_that_was_told_of_no_budget_is_held_to_it_too",
+        "unit/tuning/test_sweep.py::test_p38_a_handle_that_was_told_of_no_budget_is_held_to_it_too",
     ),
     Mutation(
         "a trial begins without room for its score",
         replaced(sweep, "_without_room", lambda *_: ""),
-        f"{PRIVATE}::test_without_room_for_one_trial_and_its_score_nothing_is_tried",
+        "unit/tuning/test_sweep.py::test_without_room_for_one_trial_and_its_score_nothing_is_tried",
     ),
     Mutation(
         "ClipSearch takes private data",
         replaced(clipping, "Private", SimpleNamespace),
-        "unit/tuning/test_workflow.py::test_without_noise_private_data_are_refused_before_any_trial",
+        "unit/tuning/test_clipping.py::test_without_noise_private_data_are_refused_before_any_trial",
     ),
     Mutation(
         "P39 the report believes any record of private tuning",

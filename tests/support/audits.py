@@ -21,8 +21,7 @@ from torch.utils.data import TensorDataset
 
 import discreet as dp
 from discreet.accounting.meaning.tradeoff import profile_of
-from discreet.auditing.estimators.intervals import highest_rate
-from discreet.auditing.estimators.learned import wrong_guesses
+from discreet.auditing.estimators.guesses import highest_rate, wrong_guesses
 from discreet.canaries import Canaries, Likelihood, Scores
 from discreet.training import GradientCanaries, PrivateRun
 from discreet.training.factors.forms import Chooser

@@ -1,6 +1,8 @@
-"""Locks over forks."""
+"""Locks over forks, and things that serve in one place only."""
 
+import copy
 import multiprocessing
+import pickle
 import threading
 import time
 from collections.abc import Callable
@@ -8,6 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from discreet import _process
+from discreet.errors import LedgerMisuse, RandomnessMisuse
 from discreet.numerics import Grid
 from discreet.randomness import GaussianNoise, NoiseAhead, Purpose, Source
 
@@ -90,3 +93,44 @@ def test_a_lock_that_another_thread_holds_is_waited_for_once(
     end.set()
     holder.join()
     assert good
+
+
+COPIED = _process.Misuse(RandomnessMisuse, expected="one of it", do="Make another.")
+FORKED = _process.Misuse(
+    LedgerMisuse, expected="its own process", got="a fork of it", do="Make another there."
+)
+
+
+class Kept(_process.SingleUse, copied=COPIED, forked=FORKED):
+    __slots__ = ("value",)
+
+    def __init__(self, value: int) -> None:
+        super().__init__()
+        self.value = value
+
+    def use(self) -> int:
+        self._refuse_fork()
+        return self.value
+
+
+@pytest.mark.parametrize("take", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_p20_what_serves_once_is_not_copied(take: Callable[[object], object]) -> None:
+    for thing in (Kept(3), [Kept(3)]):
+        if take is copy.copy and isinstance(thing, list):
+            continue  # a list of the same one
+        with pytest.raises(RandomnessMisuse, match="Expected one of it. Got an attempt to copy"):
+            take(thing)
+
+
+def test_p20_what_serves_once_stays_in_its_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = Kept(3)
+    assert (kept.use(), kept._at_home) == (3, True)
+    monkeypatch.setattr(_process, "current", object)  # as in a fork
+    assert not kept._at_home
+    with pytest.raises(LedgerMisuse, match="Expected its own process. Got a fork of it."):
+        kept.use()
+
+
+def test_an_error_is_made_anew_each_time() -> None:
+    """An error that is raised twice would carry the first traceback on."""
+    assert COPIED.error() is not COPIED.error()

@@ -189,21 +189,18 @@ class Aggregator:
         groups = session.groups()
         terms = session.bound, session.state, session.sample_id(sample), len(sample)
         sums.check_complete(*terms)
-        held = [_held(sums, group) for group in groups]
+        totals = [_copied(sums, group) for group in groups]
         sums.check_complete(*terms)  # again: what another thread added meanwhile may be in them
         session.spend(sample)
-        values, noise_std, divisors = {}, {}, {}
+        noised = []
         for lane, group in enumerate(groups):
-            totals = self._noised(held[lane], group, sample, lane)
-            end = 0
-            for leaf, scale in zip(group.leaves, group.scales, strict=True):
-                start, end = end, end + session.bound.dimensions[leaf]
-                values[leaf] = totals[start:end]
-                values[leaf] *= scale
-                noise_std[leaf] = group.noise_std * scale
-                divisors[leaf] = group.divisor(self.plan.expected_batch_size)
-        session.update(values)
-        return Release(sample.step, sample.batch, values, noise_std, divisors)
+            total = self._noised(totals[lane], group, sample, lane)
+            ends = np.cumsum([session.bound.dimensions[leaf] for leaf in group.leaves])
+            parts = np.split(total, ends[:-1])
+            noised.append((group, dict(zip(group.leaves, parts, strict=True))))
+        release = Release.of(sample, noised, self.plan.expected_batch_size)
+        session.update(release.sums)
+        return release
 
     def _noised(
         self, integers: NDArray[np.float64], group: Group, sample: Sample, lane: int
@@ -220,7 +217,7 @@ class Aggregator:
         return integers
 
 
-def _held(sums: PartialSums, group: Group) -> NDArray[np.float64]:
+def _copied(sums: PartialSums, group: Group) -> NDArray[np.float64]:
     """A copy of the sum of a group: in grid units, or plain where it is not private."""
     if group.private:
         return sums.integers(group)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
+
+from discreet.mechanisms import Group
+from discreet.sampling import Sample
 
 __all__ = ["Release"]
 
@@ -30,6 +33,40 @@ class Release(Mapping[str, NDArray[np.float64]]):
     sums: Mapping[str, NDArray[np.float64]]
     noise_std: Mapping[str, float]
     divisors: Mapping[str, float]
+
+    @classmethod
+    def of(
+        cls,
+        sample: Sample,
+        groups: Iterable[tuple[Group, Mapping[str, NDArray[np.float64]]]],
+        expected_batch_size: float,
+    ) -> Release:
+        """Bring the noised sums of groups into the units of their leaves, in place.
+
+        Args:
+            sample: which step and batch they are of.
+            groups: each with its noised sums by leaf, in the unit in which it is clipped.
+            expected_batch_size: of the plan; public.
+        """
+        sums: dict[str, NDArray[np.float64]] = {}
+        noise_std, divisors = {}, {}
+        for group, noised in groups:
+            for leaf, scale in zip(group.leaves, group.scales, strict=True):
+                sums[leaf] = noised[leaf]
+                if scale != 1.0:
+                    sums[leaf] *= scale
+                noise_std[leaf] = group.noise_std * scale
+                divisors[leaf] = group.divisor(expected_batch_size)
+        return cls(sample.step, sample.batch, sums, noise_std, divisors)
+
+    def without(self, leaves: Container[str]) -> Release:
+        """Leave out leaves whose sums went elsewhere, such as into gradients."""
+        return replace(
+            self,
+            sums={leaf: values for leaf, values in self.sums.items() if leaf not in leaves},
+            noise_std={leaf: std for leaf, std in self.noise_std.items() if leaf not in leaves},
+            divisors={leaf: number for leaf, number in self.divisors.items() if leaf not in leaves},
+        )
 
     # A mapping of leaf names to noised sums; everything in it is public.
 

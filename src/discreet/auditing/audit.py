@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import re
 from dataclasses import dataclass, fields
-from datetime import datetime
-from enum import Enum
 from pathlib import Path
-from typing import Any
 
+from discreet import _strict_json
 from discreet import _validate as check
 from discreet._files import read_file, write_new
 from discreet.errors import ParameterError
@@ -19,8 +15,6 @@ __all__ = ["SCHEMA", "Audit"]
 
 SCHEMA = 2
 """Version of the file. Another one is refused, never guessed at."""
-
-_HEAD = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +40,18 @@ class Audit:
             The confidence is that of both bounds together.
         assumes: the assumption, in words; empty if there is none.
 
-    >>> audit = Audit(method="one run", lower=0.7, delta=1e-6, confidence=0.95, canaries=1000, trials=1, unit=Unit.EXAMPLE,
-    ...     adjacency=Adjacency.ADD_OR_REMOVE, ledger_head="ab" * 32, made="2026-01-31T12:00:00+00:00")
+    >>> audit = Audit(
+    ...     method="one run",
+    ...     lower=0.7,
+    ...     delta=1e-6,
+    ...     confidence=0.95,
+    ...     canaries=1000,
+    ...     trials=1,
+    ...     unit=Unit.EXAMPLE,
+    ...     adjacency=Adjacency.ADD_OR_REMOVE,
+    ...     ledger_head="ab" * 32,
+    ...     made="2026-01-31T12:00:00+00:00",
+    ... )
     >>> Audit.from_json(audit.to_json()) == audit
     True
     """
@@ -67,78 +71,66 @@ class Audit:
 
     def __post_init__(self) -> None:
         owner = "Audit"
-        if bool(self.assumes) != (self.assumed_lower is not None):
-            expected = (
-                "the words of an assumption where there is a bound under it, and nowhere else"
-            )
+        assumed_lower = self.assumed_lower
+        if bool(self.assumes) != (assumed_lower is not None):
             raise ParameterError(
-                owner=owner, name="assumes", expected=expected, got=f"{self.assumes!r:.80}"
+                owner=owner,
+                name="assumes",
+                expected=(
+                    "the words of an assumption where there is a bound under it, and nowhere else"
+                ),
+                got=f"{self.assumes!r:.80}",
             )
-        if not _HEAD.fullmatch(check.label(owner, "ledger_head", self.ledger_head)):
-            expected = "the digest that ledger.head() gives: 64 digits of 0-9a-f"
-            raise ParameterError(
-                owner=owner, name="ledger_head", expected=expected, got=repr(self.ledger_head)
-            )
+        if assumed_lower is not None:
+            assumed_lower = check.not_negative(owner, "assumed_lower", assumed_lower)
+
         check.member(owner, "unit", self.unit, (Unit,))
+        check.instance(owner, "adjacency", self.adjacency, Adjacency)
         for name, value in (
             ("method", check.label(owner, "method", self.method)),
-            ("lower", _bound("lower", self.lower)),
-            (
-                "assumed_lower",
-                None if self.assumed_lower is None else _bound("assumed_lower", self.assumed_lower),
-            ),
-            ("assumes", check.label(owner, "assumes", self.assumes, empty=True)),
+            ("lower", check.not_negative(owner, "lower", self.lower)),
             ("delta", check.fraction(owner, "delta", self.delta, zero=True)),
             ("confidence", check.fraction(owner, "confidence", self.confidence)),
             ("canaries", check.whole(owner, "canaries", self.canaries, least=1)),
             ("trials", check.whole(owner, "trials", self.trials, least=1)),
-            ("adjacency", check.instance(owner, "adjacency", self.adjacency, Adjacency)),
-            ("made", _date(self.made)),
+            ("ledger_head", check.digest(owner, "ledger_head", self.ledger_head)),
+            ("made", check.moment(owner, "made", self.made)),
+            ("assumed_lower", assumed_lower),
+            ("assumes", check.label(owner, "assumes", self.assumes, empty=True)),
         ):
             object.__setattr__(self, name, value)
 
-    def to_json(self) -> str:
-        """The audit as JSON; `from_json` gives an equal one."""
-        table = {"schema": SCHEMA} | {
-            field.name: _plain(getattr(self, field.name)) for field in fields(self)
-        }
-        return json.dumps(table, indent=2, allow_nan=False, ensure_ascii=True) + "\n"
-
     @property
     def strongest(self) -> float:
-        """The larger of the bounds."""
+        """The larger of the two bounds."""
         return max(self.lower, self.assumed_lower or 0.0)
+
+    def to_json(self) -> str:
+        """Write the audit as JSON; `from_json` gives an equal one."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        texts = {"unit": self.unit.name, "adjacency": self.adjacency.value}
+        return _strict_json.to_text({"schema": SCHEMA} | values | texts)
 
     @classmethod
     def from_json(cls, text: str) -> Audit:
-        """The audit behind `to_json`.
+        """Read what `to_json` wrote.
 
         Raises:
             ParameterError: no JSON, another schema, a field too many or too few, a key twice, a
                 value out of its range.
         """
-        table = _parsed(text)
-        version = table.pop("schema", None)
-        if type(version) is not int or version != SCHEMA:
-            raise _wrong(
-                "schema",
-                f"{SCHEMA}, in a file that Audit.save or `discreet audit --output` wrote",
-                repr(version)[:80],
-            )
-        names = {field.name for field in fields(cls)}
-        if table.keys() != names:
-            unknown, missing = sorted(table.keys() - names), sorted(names - table.keys())
-            raise _wrong(
-                "fields", ", ".join(sorted(names)), f"unknown {unknown}, missing {missing}"[:200]
-            )
-        adjacency = next((kind for kind in Adjacency if kind.value == table["adjacency"]), None)
-        if adjacency is None:
-            raise _wrong(
-                "adjacency",
-                f"one of {', '.join(kind.value for kind in Adjacency)}",
-                repr(table["adjacency"])[:80],
-            )
-        return cls(**table | {"adjacency": adjacency, "unit": Unit(table["unit"])})
+        table = _strict_json.read_version(
+            "Audit",
+            text,
+            schema=SCHEMA,
+            names=[field.name for field in fields(cls)],
+            writer="Audit.save or `discreet audit --output`",
+        )
+        table["unit"] = Unit(table["unit"])
+        table["adjacency"] = _strict_json.member_named(
+            "Audit", "adjacency", Adjacency, table["adjacency"]
+        )
+        return cls(**table)
 
     def save(self, path: str | Path) -> None:
         """Write a new JSON file, whole or not at all. What was measured is never overwritten."""
@@ -146,60 +138,5 @@ class Audit:
 
     @classmethod
     def load(cls, path: str | Path) -> Audit:
-        """Read a JSON file."""
+        """Read a JSON file that `save` wrote."""
         return cls.from_json(read_file("Audit.load", path))
-
-
-def _bound(name: str, value: object) -> float:
-    number = check.real("Audit", name, value)
-    if number < 0.0:
-        raise _wrong(name, "at least 0", repr(number))
-    return number
-
-
-def _date(value: object) -> str:
-    text = check.label("Audit", "made", value)
-    try:
-        known = datetime.fromisoformat(text).tzinfo is not None
-    except ValueError:
-        known = False
-    if not known:
-        raise _wrong("made", "a date and time such as 2026-01-31T12:00:00+00:00", repr(text)[:80])
-    return text
-
-
-def _plain(value: object) -> object:
-    match value:
-        case Enum():
-            return value.value
-        case Unit():
-            return value.name
-        case _:
-            return value
-
-
-def _parsed(text: object) -> dict[str, Any]:
-    if not isinstance(text, str):
-        raise _wrong("text", "a text", type(text).__name__)
-    try:
-        table = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
-    except (ValueError, RecursionError) as wrong:
-        raise _wrong("text", "a JSON object", str(wrong)[:200]) from None
-    if not isinstance(table, dict):
-        raise _wrong("text", "a JSON object", type(table).__name__)
-    return table
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    table = dict(pairs)
-    if len(table) != len(pairs):
-        raise ValueError("a key stands twice")
-    return table
-
-
-def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} has no place in an audit")
-
-
-def _wrong(name: str, expected: str, got: str) -> ParameterError:
-    return ParameterError(owner="Audit", name=name, expected=expected, got=got)

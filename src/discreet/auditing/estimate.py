@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from discreet import _validate as check
-from discreet.errors import ParameterError
 
 __all__ = ["Estimate"]
 
@@ -37,12 +36,9 @@ class Estimate:
 
     def __post_init__(self) -> None:
         owner = "Estimate"
-        lower = check.real(owner, "lower", self.lower)
-        if lower < 0.0:
-            raise ParameterError(owner=owner, name="lower", expected="at least 0", got=repr(lower))
         for name, value in (
             ("method", check.label(owner, "method", self.method)),
-            ("lower", lower),
+            ("lower", check.not_negative(owner, "lower", self.lower)),
             ("delta", check.fraction(owner, "delta", self.delta, zero=True)),
             ("confidence", check.fraction(owner, "confidence", self.confidence)),
             ("assumes", check.label(owner, "assumes", self.assumes, empty=True)),
@@ -50,6 +46,7 @@ class Estimate:
             object.__setattr__(self, name, value)
 
     def __str__(self) -> str:
-        under = f", if {self.assumes}" if self.assumes else ""
-        how = f"({self.method}, confidence {self.confidence!r})"
-        return f"epsilon is at least {self.lower!r} at delta {self.delta!r} {how}{under}"
+        bound = f"epsilon is at least {self.lower!r} at delta {self.delta!r}"
+        method = f"({self.method}, confidence {self.confidence!r})"
+        condition = f", if {self.assumes}" if self.assumes else ""
+        return f"{bound} {method}{condition}"

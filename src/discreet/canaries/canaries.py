@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from discreet import _validate as check
-from discreet.canaries.arrays import array_of
+from discreet._process import Misuse, SingleUse
+from discreet.canaries.scores import array_of
 from discreet.errors import ParameterError, RandomnessMisuse
 from discreet.randomness import Purpose, Source
 from discreet.randomness.draws import bernoulli
 
-__all__ = ["Canaries"]
+__all__ = ["Canaries", "source_or_fresh"]
 
 
-class Canaries:
-    """Records of a plan that are in the data with probability 1/2 each, so that an attack can be
-    put to the test.
+_COPIED = Misuse(
+    RandomnessMisuse,
+    expected="coins that stay where they were drawn",
+    got="an attempt to copy or pickle them",
+    do="Save the scores when the attack is done: they hold the coins.",
+)
+
+
+class Canaries(SingleUse, copied=_COPIED):
+    """Records of a plan that are in the data by a fair coin each, so that attacks can be tested.
 
     A canary is a record like any other: it is among the plan's `records`, is drawn as they are,
     clipped and charged as they are. One that is out is absent: an engine lets it contribute
@@ -27,8 +35,8 @@ class Canaries:
     neighbours under add-or-remove and zero-out.
 
     Guarantee: the coins are independent and exactly fair, and independent of samples and noise
-        (docs/proofs/auditing.md). They
-    are for whoever audits: an attack must not see them before it has made its scores.
+    (docs/proofs/auditing.md). They are for whoever audits: an attack must not see them before it
+    has made its scores.
 
     Args:
         places: of the canaries in the data set, each once; public.
@@ -44,34 +52,11 @@ class Canaries:
     def __init__(
         self, places: Sequence[int] | NDArray[np.int64], *, source: Source | None = None
     ) -> None:
-        found = array_of(places)
-        if (
-            found.ndim != 1
-            or not found.size
-            or found.dtype.kind not in "iu"
-            or not 0 <= int(found.min()) <= int(found.max()) < 2**63
-        ):
-            expected = "places in the data set, at least one: whole numbers from 0"
-            raise ParameterError(
-                owner="Canaries",
-                name="places",
-                expected=expected,
-                got=f"{found.dtype}, shape {found.shape}",
-            )
-        self._places = np.unique(found.astype(np.int64))
-        if self._places.size != found.size:
-            expected, got = (
-                "each place once",
-                f"{found.size} places, {self._places.size} of them different",
-            )
-            raise ParameterError(owner="Canaries", name="places", expected=expected, got=got)
-        drawn = (
-            Source.system()
-            if source is None
-            else check.instance("Canaries", "source", source, Source)
-        )
-        self._inside = np.zeros(found.size, bool)
-        self._inside[bernoulli(drawn.stream(Purpose.CANARY, step=0), 0.5, 0, found.size)] = True
+        super().__init__()
+        self._places = _checked_places(places)
+        self._inside = np.zeros(self._places.size, bool)
+        bits = source_or_fresh("Canaries", source).stream(Purpose.CANARY, step=0)
+        self._inside[bernoulli(bits, 0.5, 0, self._places.size)] = True
         self._places.flags.writeable = self._inside.flags.writeable = False
 
     def __len__(self) -> int:
@@ -79,7 +64,7 @@ class Canaries:
 
     @property
     def places(self) -> NDArray[np.int64]:
-        """Of the canaries in the data set, rising; public."""
+        """Where the canaries are in the data set, rising; public."""
         return self._places
 
     @property
@@ -88,7 +73,8 @@ class Canaries:
         return self._inside
 
     def numbers(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
-        """For records of a sample: the number of the canary that each is, -1 for all others.
+        """For each record of a sample the number of the canary that it is, -1 if it is none.
+
         Sensitive, as the sample is.
         """
         nearest = np.searchsorted(self._places, indices).clip(max=len(self) - 1)
@@ -102,9 +88,32 @@ class Canaries:
     def __repr__(self) -> str:
         return f"Canaries({len(self)}, in or out: not shown)"
 
-    def __reduce_ex__(self, _: object) -> NoReturn:
-        raise RandomnessMisuse(
-            expected="coins that stay where they were drawn",
-            got="an attempt to copy or pickle them",
-            do="Save the scores when the attack is done: they hold the coins.",
-        )
+
+def _checked_places(places: ArrayLike) -> NDArray[np.int64]:
+    """Sort the places; an error if they are no whole numbers from 0, or one stands twice."""
+    array = array_of(places)
+    if array.ndim != 1 or not array.size or array.dtype.kind not in "iu":
+        raise _wrong_places(array)
+    if not 0 <= int(array.min()) <= int(array.max()) < 2**63:
+        raise _wrong_places(array)
+    different = np.unique(array.astype(np.int64))
+    if different.size < array.size:
+        got = f"{array.size} places, {different.size} of them different"
+        raise ParameterError(owner="Canaries", name="places", expected="each place once", got=got)
+    return different
+
+
+def _wrong_places(array: NDArray[Any]) -> ParameterError:
+    return ParameterError(
+        owner="Canaries",
+        name="places",
+        expected="places in the data set, at least one: whole numbers from 0",
+        got=f"{array.dtype}, shape {array.shape}",
+    )
+
+
+def source_or_fresh(owner: str, source: Source | None) -> Source:
+    """The source that was passed, else a fresh one from the operating system."""
+    if source is None:
+        return Source.system()
+    return check.instance(owner, "source", source, Source)

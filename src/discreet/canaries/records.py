@@ -1,7 +1,7 @@
 """Canaries for the data set itself: records that a model can only get right by remembering them.
 
 What a canary looks like decides how far an attack gets, never whether its bound is valid: that
-    rests on the coins alone.
+rests on the coins alone.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from discreet import _validate as check
-from discreet.canaries.arrays import array_of
+from discreet.canaries.canaries import source_or_fresh
+from discreet.canaries.scores import array_of
 from discreet.errors import ParameterError
-from discreet.randomness import Purpose, Source, Stream
+from discreet.randomness import Purpose, Source
 from discreet.randomness.draws import below
 
 __all__ = ["mislabelled", "out_of_distribution"]
@@ -27,7 +28,7 @@ _BITS = np.uint64(24)  # of an input: as many as float32 holds
 def mislabelled(
     labels: ArrayLike, classes: int, *, source: Source | None = None
 ) -> NDArray[np.int64]:
-    """A wrong label for each record, uniform over the classes that are not its own.
+    """Draw a wrong label for each record, uniform over the classes that are not its own.
 
     Args:
         labels: of the records, whole numbers from 0 to classes - 1.
@@ -43,13 +44,15 @@ def mislabelled(
     right = array_of(labels)
     expected = f"whole numbers from 0 to {number - 1}, one for each record, at least one"
     if right.ndim != 1 or right.dtype.kind not in "iu" or not right.size:
-        raise ParameterError(
-            owner=owner, name="labels", expected=expected, got=f"{right.dtype}, shape {right.shape}"
-        )
+        got = f"{right.dtype}, shape {right.shape}"
+        raise ParameterError(owner=owner, name="labels", expected=expected, got=got)
     if right.min() < 0 or right.max() >= number:
         raise ParameterError(owner=owner, name="labels", expected=expected, got="some beyond")
-    steps = below(_stream(owner, source, _LABELS), number - 1, right.size)
-    return (right.astype(np.int64) + 1 + steps) % number
+
+    # From 1 to number - 1 classes further on: never back to the right one.
+    stream = source_or_fresh(owner, source).stream(Purpose.CANARY, step=0, lane=_LABELS)
+    steps = 1 + below(stream, number - 1, right.size)
+    return (right.astype(np.int64) + steps) % number
 
 
 def out_of_distribution(
@@ -61,7 +64,7 @@ def out_of_distribution(
     high: float = 1.0,
     source: Source | None = None,
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Inputs that are noise, with labels that mean nothing.
+    """Draw inputs that are noise, with labels that mean nothing.
 
     Every entry is uniform on 2^24 equally spaced numbers from `low` up to, not including, `high`;
     labels are uniform.
@@ -84,31 +87,19 @@ def out_of_distribution(
     owner = "out_of_distribution"
     number = check.whole(owner, "count", count, least=1)
     kinds = check.whole(owner, "classes", classes, least=1)
-    sizes = [
-        check.whole(owner, "shape", size, least=1)
-        for size in check.instance(owner, "shape", shape, tuple)
-    ]
-    least, most = check.real(owner, "low", low), check.real(owner, "high", high)
-    if not least < most:
-        raise ParameterError(
-            owner=owner, name="high", expected=f"above low={least!r}", got=repr(most)
-        )
-    if max(-least, most) > _LARGEST:
-        raise ParameterError(
-            owner=owner,
-            name="high",
-            expected=f"with low, numbers of float32, at most {_LARGEST:.4g}",
-            got=repr(most),
-        )
-    drawn = Source.system() if source is None else source
-    words = _stream(owner, drawn, _INPUTS).words(number * math.prod(sizes)) >> (
-        np.uint64(64) - _BITS
-    )
-    inputs = least + (most - least) * (words.astype(np.float64) / 2.0 ** int(_BITS))
-    labels = below(_stream(owner, drawn, _LABELS), kinds, number)
+    check.instance(owner, "shape", shape, tuple)
+    sizes = [check.whole(owner, "shape", size, least=1) for size in shape]
+    bottom, top = check.real(owner, "low", low), check.real(owner, "high", high)
+    if not bottom < top:
+        expected = f"above low={bottom!r}"
+        raise ParameterError(owner=owner, name="high", expected=expected, got=repr(top))
+    if max(-bottom, top) > _LARGEST:
+        expected = f"with low, numbers of float32, at most {_LARGEST:.4g}"
+        raise ParameterError(owner=owner, name="high", expected=expected, got=repr(top))
+
+    bits = source_or_fresh(owner, source)
+    words = bits.stream(Purpose.CANARY, step=0, lane=_INPUTS).words(number * math.prod(sizes))
+    shares = (words >> (np.uint64(64) - _BITS)).astype(np.float64) / 2.0 ** int(_BITS)
+    inputs = bottom + (top - bottom) * shares
+    labels = below(bits.stream(Purpose.CANARY, step=0, lane=_LABELS), kinds, number)
     return inputs.astype(np.float32).reshape(number, *sizes), labels
-
-
-def _stream(owner: str, source: Source | None, lane: int) -> Stream:
-    drawn = Source.system() if source is None else check.instance(owner, "source", source, Source)
-    return drawn.stream(Purpose.CANARY, step=0, lane=lane)

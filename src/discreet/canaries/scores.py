@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from discreet import _strict_json
 from discreet import _validate as check
 from discreet._files import read_file, write_new
-from discreet.canaries.arrays import array_of
 from discreet.errors import ParameterError
 
-__all__ = ["SCHEMA", "Scores"]
+__all__ = ["SCHEMA", "Scores", "array_of"]
 
 SCHEMA = 1
 """Version of the file. Another one is refused, never guessed at."""
 
-_FIELDS = {"schema", "attack", "values", "inside", "trials", "heads"}
-_HEAD = re.compile(r"[0-9a-f]{64}")
+_KINDS = {"b": "booleans", "iu": "whole numbers", "iuf": "numbers"}  # by the codes of NumPy
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,26 +62,22 @@ class Scores:
         heads: Sequence[str] = (),
     ) -> None:
         with np.errstate(over="ignore"):  # what float64 cannot hold is refused below
-            found = _array("values", values, "iuf").astype(np.float64)
-        if not np.isfinite(found).all():
-            raise ParameterError(
-                owner="Scores", name="values", expected="finite numbers", got="some that are not"
-            )
+            numbers = _array("values", values, "iuf").astype(np.float64)
+        if not np.isfinite(numbers).all():
+            raise _wrong("values", "finite numbers", "numbers that are not")
+
         coins = _array("inside", inside, "b")
-        runs = (
-            np.zeros(found.size, np.int64)
-            if trials is None
-            else _numbered(_array("trials", trials, "iu"))
-        )
-        if not found.size == coins.size == runs.size:
-            got = f"{found.size} values, {coins.size} coins, {runs.size} numbers of runs"
-            raise ParameterError(
-                owner="Scores", name="inside", expected="one for each value", got=got
-            )
-        for name, array in (("values", found), ("inside", coins), ("trials", runs)):
-            own = array.copy()
-            own.flags.writeable = False
-            object.__setattr__(self, name, own)
+        runs = np.zeros(numbers.size, np.int64) if trials is None else _runs(trials)
+        if not numbers.size == coins.size == runs.size:
+            got = f"{numbers.size} values, {coins.size} coins, {runs.size} numbers of runs"
+            raise _wrong("inside", "one for each value", got)
+
+        # Copies that nobody can write to: scores stay what they were, whatever becomes of the
+        # arrays they came from.
+        for name, array in (("values", numbers), ("inside", coins), ("trials", runs)):
+            copy = array.copy()
+            copy.flags.writeable = False
+            object.__setattr__(self, name, copy)
         object.__setattr__(self, "attack", check.label("Scores", "attack", attack))
         object.__setattr__(self, "heads", _heads(heads))
 
@@ -92,7 +86,7 @@ class Scores:
 
     @property
     def runs(self) -> int:
-        """How many independent runs there were."""
+        """Number of independent runs that the canaries were in."""
         return int(np.unique(self.trials).size)
 
     @property
@@ -103,23 +97,17 @@ class Scores:
     @classmethod
     def pooled(cls, parts: Sequence[Scores]) -> Scores:
         """The scores of several runs of the same attack, which are independent of each other."""
-        if (
-            not isinstance(parts, Sequence)
-            or not parts
-            or not all(isinstance(part, Scores) for part in parts)
-        ):
-            got = f"{type(parts).__name__}, or something else in it"
-            raise ParameterError(
-                owner="Scores.pooled",
-                name="parts",
-                expected="a list of Scores, at least one",
-                got=got,
-            )
-        shifts = np.cumsum([0, *(part.runs for part in parts[:-1])])
-        runs = [
-            np.unique(part.trials, return_inverse=True)[1] + shift
-            for part, shift in zip(parts, shifts, strict=True)
-        ]
+        if not isinstance(parts, Sequence) or not parts:
+            raise _no_parts(type(parts).__name__)
+        if not all(isinstance(part, Scores) for part in parts):
+            raise _no_parts(f"{type(parts).__name__}, with something else in it")
+
+        # Numbers of runs are counted anew, so that runs of different parts never share one.
+        runs: list[NDArray[np.int64]] = []
+        first = 0
+        for part in parts:
+            runs.append(first + np.unique(part.trials, return_inverse=True)[1])
+            first += part.runs
         return cls(
             np.concatenate([part.values for part in parts]),
             np.concatenate([part.inside for part in parts]),
@@ -129,7 +117,7 @@ class Scores:
         )
 
     def to_json(self) -> str:
-        """The scores as JSON; `from_json` gives equal ones."""
+        """Write the scores as JSON on one line; `from_json` gives equal ones."""
         table = {
             "schema": SCHEMA,
             "attack": self.attack,
@@ -142,38 +130,17 @@ class Scores:
 
     @classmethod
     def from_json(cls, text: str) -> Scores:
-        """The scores behind `to_json`.
+        """Read what `to_json` wrote.
 
         Raises:
-            ParameterError: no JSON, another schema, a field too many or too few, values of another
-                kind.
+            ParameterError: no JSON, another schema, a field too many or too few, a key twice,
+                values of another kind.
         """
-        try:
-            table: Any = json.loads(text)
-        except (ValueError, RecursionError, TypeError) as wrong:
-            raise ParameterError(
-                owner="Scores", name="text", expected="a JSON object", got=str(wrong)[:200]
-            ) from None
-        if (
-            not isinstance(table, dict)
-            or table.keys() != _FIELDS
-            or type(table["schema"]) is not int
-            or table["schema"] != SCHEMA
-        ):
-            expected = f"an object with {', '.join(sorted(_FIELDS))}, schema {SCHEMA}"
-            got = (
-                ", ".join(sorted(map(str, table)))[:200]
-                if isinstance(table, dict)
-                else type(table).__name__
-            )
-            raise ParameterError(owner="Scores", name="text", expected=expected, got=got)
-        return cls(
-            table["values"],
-            table["inside"],
-            trials=table["trials"],
-            attack=table["attack"],
-            heads=table["heads"],
+        names = [field.name for field in fields(cls)]
+        table = _strict_json.read_version(
+            "Scores", text, schema=SCHEMA, names=names, writer="Scores.save"
         )
+        return cls(**table)
 
     def save(self, path: str | Path) -> None:
         """Write a new JSON file, whole or not at all; never over another."""
@@ -181,37 +148,51 @@ class Scores:
 
     @classmethod
     def load(cls, path: str | Path) -> Scores:
-        """Read a JSON file."""
+        """Read a JSON file that `save` wrote."""
         return cls.from_json(read_file("Scores.load", path))
 
 
-def _heads(given: object) -> tuple[str, ...]:
-    if not isinstance(given, tuple | list) or not all(
-        isinstance(head, str) and _HEAD.fullmatch(head) for head in given
-    ):
-        expected, got = (
-            "digests that ledger.head() gives: 64 digits of 0-9a-f each",
-            repr(given)[:80],
-        )
-        raise ParameterError(owner="Scores", name="heads", expected=expected, got=got)
-    return tuple(given)
+def array_of(values: ArrayLike) -> NDArray[Any]:
+    """Take what was passed as an array; what is none, as an empty one of objects.
+
+    Rows of different lengths are none, for example. The empty array has two axes, so that every
+    check of one axis refuses it.
+
+    >>> array_of([1, 2]).shape, array_of([[1], [2, 3]]).shape
+    ((2,), (0, 0))
+    """
+    try:
+        return np.asarray(values)
+    except (ValueError, TypeError, OverflowError):
+        return np.empty((0, 0), object)
 
 
-def _numbered(runs: NDArray[Any]) -> NDArray[np.int64]:
-    if int(runs.max()) >= 2**63:
-        raise ParameterError(
-            owner="Scores", name="trials", expected="whole numbers below 2^63", got="a larger one"
-        )
-    return runs.astype(np.int64)
-
-
-def _array(name: str, given: ArrayLike, kinds: str) -> NDArray[Any]:
-    array = array_of(given)
+def _array(name: str, values: ArrayLike, kinds: str) -> NDArray[Any]:
+    """Check that there is one value for each canary, of a kind of `_KINDS`."""
+    array = array_of(values)
     if array.ndim != 1 or not array.size or array.dtype.kind not in kinds:
-        expected = {"b": "booleans", "iu": "whole numbers"}.get(
-            kinds, "numbers"
-        ) + ", one for each canary, at least one"
-        raise ParameterError(
-            owner="Scores", name=name, expected=expected, got=f"{array.dtype}, shape {array.shape}"
-        )
+        expected = f"{_KINDS[kinds]}, one for each canary, at least one"
+        raise _wrong(name, expected, f"{array.dtype}, shape {array.shape}")
     return array
+
+
+def _runs(trials: ArrayLike) -> NDArray[np.int64]:
+    numbers = _array("trials", trials, "iu")
+    if int(numbers.max()) >= 2**63:
+        raise _wrong("trials", "whole numbers below 2^63", "a larger one")
+    return numbers.astype(np.int64)
+
+
+def _heads(heads: object) -> tuple[str, ...]:
+    if not isinstance(heads, tuple | list):
+        raise _wrong("heads", "digests that ledger.head() gives", repr(heads)[:80])
+    return tuple(check.digest("Scores", "heads", head) for head in heads)
+
+
+def _no_parts(got: str) -> ParameterError:
+    expected = "a list of Scores, at least one"
+    return ParameterError(owner="Scores.pooled", name="parts", expected=expected, got=got)
+
+
+def _wrong(name: str, expected: str, got: str) -> ParameterError:
+    return ParameterError(owner="Scores", name=name, expected=expected, got=got)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from discreet.auditing import Audit
     from discreet.canaries import Scores
     from discreet.ledger import Ledger
-    from discreet.plan import Plan, Programme
+    from discreet.plan import Declaration, Plan
     from discreet.tuning import Tuning
 
 __all__ = [
@@ -42,7 +42,7 @@ _LARGEST_PLAN = 2**24  # bytes
 _ANY = "a ledger, a JSON Lines export of one, or a plan or programme (TOML or JSON)"
 
 
-def read_source(path: Path) -> Ledger | Plan | Programme:
+def read_source(path: Path) -> Ledger | Declaration[Plan]:
     """A ledger, opened to read; an export, loaded; a plan or a programme."""
     return read_ledger(path) if _is_ledger(path, _ANY) else read_declared(path, _ANY)
 
@@ -85,7 +85,7 @@ def read_plan(path: Path) -> Plan:
 
 def read_declared(
     path: Path, expected: str = "a plan or a programme of several (TOML or JSON)"
-) -> Plan | Programme:
+) -> Declaration[Plan]:
     """A plan or a programme, whatever the name of its file."""
     from discreet.plan.programme import from_text
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import NoReturn, Self, TypeVar
+from typing import Self, TypeVar
 
-from discreet import _process
+from discreet._process import Misuse, SingleUse
 from discreet.errors import LedgerMisuse
 
 __all__ = ["Lease"]
@@ -14,7 +14,20 @@ __all__ = ["Lease"]
 _Written = TypeVar("_Written")
 
 
-class Lease:
+_COPIED = Misuse(
+    LedgerMisuse,
+    expected="one lease for one charge",
+    do="Reserve again; one charge allows one release.",
+)
+_FORKED = Misuse(
+    LedgerMisuse,
+    expected="the process that reserved these steps",
+    got="a fork of it",
+    do="Reserve steps of its own in the child, on a ledger opened there.",
+)
+
+
+class Lease(SingleUse, copied=_COPIED, forked=_FORKED):
     """The right to take `count` steps that are already charged; got from `Ledger.reserve`.
 
     Call `take()` once before each release. Leaving the `with` block, also by an exception, settles
@@ -23,12 +36,12 @@ class Lease:
     """
 
     def __init__(self, count: int, write_settlement: Callable[[int], None]) -> None:
+        super().__init__()
         self._count = count
         self._write_settlement = write_settlement
         self._taken = 0
         self._ended = False
         self._settled = False
-        self._owner = _process.current()
         self._lock = (
             threading.RLock()
         )  # re-entrant: a signal handler may settle while a step is being taken
@@ -50,7 +63,7 @@ class Lease:
         Raises:
             LedgerMisuse: all steps are taken, the lease has ended, or this is another process.
         """
-        self._refuse_a_fork()
+        self._refuse_fork()
         with self._lock:
             if self._ended or self._taken >= self._count:
                 state = "settled" if self._ended else f"used up: all {self._count} steps were taken"
@@ -69,7 +82,7 @@ class Lease:
         If the settlement cannot be written, the lease has ended all the same and goes on counting
         in full; try again.
         """
-        self._refuse_a_fork()
+        self._refuse_fork()
         with self._lock:
             self._ended = True
             if not self._settled:
@@ -84,7 +97,7 @@ class Lease:
             write: gets the number of steps taken, None if that is settled already; what it returns
                 is returned. If it raises, nothing is settled.
         """
-        self._refuse_a_fork()
+        self._refuse_fork()
         with self._lock:
             self._ended = True
             written = write(None if self._settled else self._taken)
@@ -95,20 +108,5 @@ class Lease:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._owner is _process.current():  # in a fork the charge is the parent's
+        if self._at_home:  # in a fork the charge is the parent's
             self.settle()
-
-    def _refuse_a_fork(self) -> None:
-        if self._owner is not _process.current():
-            raise LedgerMisuse(
-                expected="the process that reserved these steps",
-                got="a fork of it",
-                do="Reserve steps of its own in the child, on a ledger opened there.",
-            )
-
-    def __reduce_ex__(self, _: object) -> NoReturn:
-        raise LedgerMisuse(
-            expected="one lease for one charge",
-            got="an attempt to copy or pickle it",
-            do="Reserve again; one charge allows one release.",
-        )

@@ -14,10 +14,11 @@ import secrets
 import weakref
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import Literal, NoReturn, Self
+from typing import Literal, Self
 
 from discreet import _validate as check
 from discreet._files import checked_path
+from discreet._process import Misuse, SingleUse
 from discreet.errors import (
     DiscreetError,
     LedgerExists,
@@ -62,7 +63,14 @@ def _close_all() -> None:
             ledger.close()
 
 
-class Ledger:
+_COPIED = Misuse(
+    LedgerMisuse,
+    expected="one handle in one process",
+    do="Pass the path, and open the ledger again.",
+)
+
+
+class Ledger(SingleUse, copied=_COPIED):
     """What happened to one data set, in one or more runs.
 
     A ledger belongs to a data set: every run on it, also a tuning run, charges the same ledger.
@@ -91,6 +99,7 @@ class Ledger:
     def __init__(
         self, store: Store, *, read_only: bool = False, budget: HasTerms | None = None
     ) -> None:
+        super().__init__()
         self._runs: weakref.WeakSet[Run] = weakref.WeakSet()  # begun through this handle
         self._leases: weakref.WeakSet[Lease] = weakref.WeakSet()
         self._created = False  # whether this handle made the file
@@ -389,9 +398,3 @@ class Ledger:
     def _settle(self, lease: int, taken: int) -> None:
         row = Settled(lease, taken)
         self._journal.append(lambda _: [row])
-
-    def __reduce_ex__(self, _: object) -> NoReturn:
-        expected, got = "one handle in one process", "an attempt to copy or pickle it"
-        raise LedgerMisuse(
-            expected=expected, got=got, do="Pass the path, and open the ledger again."
-        )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from discreet import _process
 from discreet import _validate as check
+from discreet._process import Misuse, SingleUse
 from discreet.errors import BudgetExceeded, LedgerMisuse
 from discreet.ledger.events import Step
 from discreet.ledger.lease import Lease
@@ -35,20 +35,27 @@ def block_size(taken: int) -> int:
     return max(32, taken // 8)
 
 
-class Run:
+_COPIED = Misuse(
+    LedgerMisuse,
+    expected="one run in one process",
+    do="Begin a run of its own in the other process.",
+)
+
+
+class Run(SingleUse, copied=_COPIED):
     """The right to charge steps to one run of a ledger; got from `Ledger.begin`.
 
     It belongs to the handle that began it, and like the handle it does not survive a fork.
     """
 
     def __init__(self, ledger: Ledger, number: int, info: RunInfo) -> None:
+        super().__init__()
         self._ledger = ledger
         self._number = number
         self._info = info
         self._spelled: dict[Step, int] = {}
         self._over = False
         self._leases: weakref.WeakSet[Lease] = weakref.WeakSet()
-        self._owner = _process.current()
 
     @property
     def number(self) -> int:
@@ -119,7 +126,7 @@ class Run:
         Raises:
             LedgerMisuse: a reason, and another run took its place or a reason was given before.
         """
-        if self._owner is not _process.current() or (self._over and not reason):
+        if not self._at_home or (self._over and not reason):
             return
         for lease in list(self._leases):
             lease.settle()
@@ -138,7 +145,7 @@ class Run:
                     yield taken
                     taken += 1
         finally:
-            if self._owner is _process.current():  # in a fork the charge is the parent's
+            if self._at_home:  # in a fork the charge is the parent's
                 self._settle_last(last, then_end=then_end)
 
     def _settle_last(self, last: _Numbered | None, *, then_end: bool) -> None:
@@ -192,10 +199,3 @@ class Run:
         self._spelled.setdefault(step, number)
         self._leases.add(lease)
         return number, lease
-
-    def __reduce_ex__(self, _: object) -> NoReturn:
-        raise LedgerMisuse(
-            expected="one run in one process",
-            got="an attempt to copy or pickle it",
-            do="Begin a run of its own in the other process.",
-        )

@@ -33,10 +33,12 @@ from discreet.units import Adjacency, Guarantee
 __all__ = ["Numbers", "Request", "Target", "default_delta", "guarantee_of", "search", "steps_of"]
 
 _OWNER = "Plan.dpsgd"
-_TOLERANCE = (
-    1e-3  # a search ends when the certified epsilon is this close, relatively, below the target
-)
-_FORGIVEN = Fraction(1, 10**12)  # 1/3 is not a float: three draws of it are one epoch all the same
+
+# A search ends when the certified epsilon is this close, relatively, below the target.
+_TOLERANCE = 1e-3
+
+# 1/3 is not a float: three draws of it are one epoch all the same.
+_FORGIVEN = Fraction(1, 10**12)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """The four numbers, complete.
+    """The four numbers of a plan, none of them missing.
 
     Args:
         probability: of each record in each step.
@@ -117,17 +119,17 @@ def guarantee_of(
     return account([(step, steps)], delta=delta, adjacency=adjacency, tolerance=_TOLERANCE)
 
 
-def search(cost: Callable[[int], Guarantee], most: int, target: Target, *, rising: bool) -> int:
-    """The whole number in 1..most nearest to the target among those that meet it.
+def search(cost: Callable[[int], Guarantee], largest: int, target: Target, *, rising: bool) -> int:
+    """Find the whole number in 1..largest nearest to the target among those that meet it.
 
     `cost` should rise (or fall) with the number. If it does not everywhere, the answer may waste
-    budget but still meets the
-    target: only a number whose own certified cost is at most the target is returned.
+    budget but still meets the target: only a number whose own certified cost is at most the target
+    is returned.
 
     Raises:
         AccountingError: if not even the cheapest end meets the target.
     """
-    safe, unsafe = (1, most) if rising else (most, 1)
+    safe, unsafe = (1, largest) if rising else (largest, 1)
     floor = cost(safe).upper
     if not floor <= target.epsilon:
         raise AccountingError(
@@ -138,8 +140,8 @@ def search(cost: Callable[[int], Guarantee], most: int, target: Target, *, risin
     if cost(unsafe).upper <= target.epsilon:
         return unsafe
     while abs(safe - unsafe) > 1:
-        middle = math.isqrt(safe * unsafe)
-        middle += middle == min(safe, unsafe)
+        # The geometric middle, and never the lower end itself.
+        middle = max(math.isqrt(safe * unsafe), min(safe, unsafe) + 1)
         upper = cost(middle).upper
         if upper > target.epsilon:
             unsafe = middle
@@ -150,11 +152,33 @@ def search(cost: Callable[[int], Guarantee], most: int, target: Target, *, risin
     return safe
 
 
+def _whole(name: str, value: object) -> int:
+    return check.whole(_OWNER, name, value, least=1)
+
+
+def _positive(name: str, value: object) -> float:
+    return check.positive(_OWNER, name, value)
+
+
+def _probability(name: str, value: object) -> float:
+    return check.fraction(_OWNER, name, value, one=name == "sampling_probability")
+
+
+_CHECKS: dict[str, Callable[[str, object], float]] = {
+    "records": _whole,
+    "steps": _whole,
+    "expected_batch_size": _positive,
+    "epochs": _positive,
+    "noise_multiplier": _positive,
+    "epsilon": _positive,
+    "sampling_probability": _probability,
+    "delta": _probability,
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What the caller of `Plan.dpsgd` said: nothing twice, nothing half, and exactly one of the
-    four numbers left out.
-    """
+    """What the caller of `Plan.dpsgd` said: nothing twice, and exactly one of four left out."""
 
     records: int | None = None
     expected_batch_size: float | None = None
@@ -167,47 +191,36 @@ class Request:
     adjacency: Adjacency = Adjacency.ADD_OR_REMOVE
 
     def __post_init__(self) -> None:
-        self._normalise()
+        check.instance(_OWNER, "adjacency", self.adjacency, Adjacency)
+        for name, checked in _CHECKS.items():
+            value = getattr(self, name)
+            if value is not None:
+                object.__setattr__(self, name, checked(name, value))
+        self._check_batch()
         if self.steps is not None and self.epochs is not None:
             raise _refused("epochs", "left out when steps is given", repr(self.epochs))
-        if self.sampling_probability is not None and self.expected_batch_size is not None:
-            raise _refused(
-                "sampling_probability",
-                "left out when expected_batch_size is given",
-                repr(self.sampling_probability),
-            )
-        if self.expected_batch_size is not None and self.records is None:
-            raise _refused("records", "given with expected_batch_size", "None")
-        if self.expected_batch_size is not None and self.expected_batch_size > (self.records or 0):
-            raise _refused(
-                "expected_batch_size",
-                f"at most records={self.records}",
-                repr(self.expected_batch_size),
-            )
-        if self.delta is not None and self.epsilon is None:
-            raise _refused("delta", "left out when no epsilon is asked for", repr(self.delta))
-        if self.epsilon is not None and self.delta is None and self.records is None:
+        if self.epsilon is None:
+            if self.delta is not None:
+                raise _refused("delta", "left out when no epsilon is asked for", repr(self.delta))
+        elif self.delta is None and self.records is None:
             raise _refused("delta", "given with epsilon when the number of records is not", "None")
 
-    def _normalise(self) -> None:
-        for name in ("records", "steps"):
-            if getattr(self, name) is not None:
-                object.__setattr__(
-                    self, name, check.whole(_OWNER, name, getattr(self, name), least=1)
-                )
-        for name in ("expected_batch_size", "epochs", "noise_multiplier", "epsilon"):
-            if getattr(self, name) is not None:
-                object.__setattr__(self, name, check.positive(_OWNER, name, getattr(self, name)))
-        for name, one in (("sampling_probability", True), ("delta", False)):
-            if getattr(self, name) is not None:
-                object.__setattr__(
-                    self, name, check.fraction(_OWNER, name, getattr(self, name), one=one)
-                )
-        check.instance(_OWNER, "adjacency", self.adjacency, Adjacency)
+    def _check_batch(self) -> None:
+        """Require one notation of the batch, and records enough for it."""
+        size = self.expected_batch_size
+        if size is None:
+            return
+        if self.sampling_probability is not None:
+            expected = "left out when expected_batch_size is given"
+            raise _refused("sampling_probability", expected, repr(self.sampling_probability))
+        if self.records is None:
+            raise _refused("records", "given with expected_batch_size", "None")
+        if size > self.records:
+            raise _refused("expected_batch_size", f"at most records={self.records}", repr(size))
 
     @property
     def probability(self) -> float | None:
-        """Of each record in each step, if it was given in either way."""
+        """The probability of each record in each step, if it was given in either way."""
         if self.expected_batch_size is None or self.records is None:
             return self.sampling_probability
         return self.expected_batch_size / self.records
@@ -217,15 +230,13 @@ class Request:
         """Epsilon with its delta: the given one, else `default_delta`."""
         if self.epsilon is None:
             return None
-        delta = (
-            default_delta(check.whole(_OWNER, "records", self.records, least=1))
-            if self.delta is None
-            else self.delta
-        )
-        return Target(self.epsilon, delta)
+        if self.delta is not None:
+            return Target(self.epsilon, self.delta)
+        records = check.whole(_OWNER, "records", self.records, least=1)
+        return Target(self.epsilon, default_delta(records))
 
     def complete(self) -> Numbers:
-        """The one missing number, found."""
+        """Find the one missing number."""
         match (self.probability, self._steps(), self.noise_multiplier, self.target):
             case (float(probability), int(steps), float(noise), None):
                 return Numbers(probability, steps, noise)
@@ -256,8 +267,9 @@ class Request:
         return self.epochs if self.steps is None else self.steps
 
     def _batch(self, noise: float, target: Target) -> Numbers:
-        """The largest batch that meets the target; a whole number where the number of records is
-        known.
+        """Find the largest batch that meets the target.
+
+        It is a whole number where the number of records is known.
         """
         match (self.records, self.steps, self.epochs):
             case (None, int(steps), _):

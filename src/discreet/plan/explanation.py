@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from discreet._digits import counted, nearest
 from discreet.accounting import account
 from discreet.accounting.sources import phrase
 from discreet.ledger.folding import folded_noise_multiplier
@@ -13,24 +14,27 @@ from discreet.sampling import Sampler
 if TYPE_CHECKING:
     from discreet.plan.plan import Plan
 
-__all__ = ["explanation", "number"]
+__all__ = ["explanation"]
 
 _HEADER = ("leaf", "group", "dimension", "sensitivity", "noise_std", "multiplier", "group's share")
 
 
 def explanation(plan: Plan, delta: float | None) -> str:
-    """See `Plan.explain`. Sensitivity and noise are in the unit in which the group is clipped."""
+    """Write a plan as a table for people, for `Plan.explain`.
+
+    Sensitivity and noise are in the unit in which the group is clipped.
+    """
     lines = [
         (
             f"Protected: one {plan.unit}, {plan.adjacency.value} adjacency. Numerics: "
             f"{plan.numerics.value}."
         ),
-        f"Sampling: {phrase(plan.sampler.event)}; {_counted(plan.steps, 'step')}.",
+        f"Sampling: {phrase(plan.sampler.event)}; {counted(plan.steps, 'step')}.",
     ]
     if isinstance(plan.sampler, Sampler):
         size, batches = plan.expected_batch_size, plan.sampler.batches
-        passes = number(size * batches / plan.sampler.records)
-        work = f"{_counted(batches, 'batch')} of {number(size)} records expected"
+        passes = nearest(size * batches / plan.sampler.records)
+        work = f"{counted(batches, 'batch')} of {nearest(size)} records expected"
         lines.append(f"Work: {work}, {passes} passes over {plan.sampler.records} records.")
     if plan.target is not None:
         lines.append(
@@ -38,15 +42,13 @@ def explanation(plan: Plan, delta: float | None) -> str:
             f"{plan.target.delta!r}."
         )
     lines += ["", *_aligned(_HEADER, _rows(plan), texts=2), ""]
-    lines.append(f"Folded noise multiplier of a step: {number(plan.noise_multiplier)}")
+    lines.append(f"Folded noise multiplier of a step: {nearest(plan.noise_multiplier)}")
     lines += [f"Note: {note}." for note in plan.notes]
     if delta is not None:
-        found = (
-            str(account(plan, delta=delta))
-            if plan.queries()
-            else "NO GUARANTEE: nothing is clipped or noised."
-        )
-        lines += ["", "If executed as planned:", found]
+        statement = "NO GUARANTEE: nothing is clipped or noised."
+        if plan.queries():
+            statement = str(account(plan, delta=delta))
+        lines += ["", "If executed as planned:", statement]
     return "\n".join(lines)
 
 
@@ -57,7 +59,7 @@ def _rows(plan: Plan) -> list[Sequence[str]]:
                 row.leaf,
                 row.group,
                 str(row.dimension),
-                *map(number, (row.sensitivity, row.noise_std, row.noise_multiplier)),
+                *map(nearest, (row.sensitivity, row.noise_std, row.noise_multiplier)),
                 f"{100.0 * row.share:.3g} %",
             )
             for row in plan.bound.explain()
@@ -66,29 +68,9 @@ def _rows(plan: Plan) -> list[Sequence[str]]:
     for query in plan.queries():
         multiplier = folded_noise_multiplier([query])
         share = (plan.noise_multiplier / multiplier) ** 2
-        numbers = map(number, (query.sensitivity, query.noise_std, multiplier))
+        numbers = map(nearest, (query.sensitivity, query.noise_std, multiplier))
         rows.append(("?", query.group, "?", *numbers, f"{100.0 * share:.3g} %"))
     return [*rows, *(("?", name, "?", "inf", "0", "0", "all") for name in plan.open_groups())]
-
-
-def _counted(count: int, noun: str) -> str:
-    """A number with its noun.
-
-    >>> _counted(1, "batch"), _counted(20, "batch")
-    ('1 batch', '20 batches')
-    """
-    if count == 1:
-        return f"1 {noun}"
-    return f"{count} {noun}{'es' if noun.endswith('ch') else 's'}"
-
-
-def number(value: float) -> str:
-    """A number in six digits; whole ones without a point.
-
-    >>> number(512.0), number(0.94925707003)
-    ('512', '0.949257')
-    """
-    return f"{value:.6g}"
 
 
 def _aligned(header: Sequence[str], rows: Sequence[Sequence[str]], *, texts: int) -> list[str]:

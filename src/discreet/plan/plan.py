@@ -6,32 +6,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from discreet import _validate as check
-from discreet.accounting import account
+from discreet._digits import nearest
 from discreet.accounting.normalise import normalise
-from discreet.errors import AccountingError, ParameterError
+from discreet.errors import ParameterError
 from discreet.ledger.events import GaussianSum, Poisson, Step
 from discreet.ledger.folding import folded_noise_multiplier
 from discreet.ledger.snapshot import RunRecord, Snapshot
-from discreet.ledger.storage.rows import LONGEST_PLAN, Charge, RunInfo
+from discreet.ledger.storage.rows import LONGEST_PLAN, RunInfo
 from discreet.mechanisms import Bound, Gaussian, Groups, NotPrivate
 from discreet.mechanisms._frozen import Frozen, frozen
 from discreet.plan import text, vocabulary
 from discreet.plan.calibrated import Request, Target
-from discreet.plan.explanation import explanation, number
+from discreet.plan.declaration import Declaration
+from discreet.plan.explanation import explanation
 from discreet.plan.schedule import Schedule
 from discreet.sampling import Sampler
 from discreet.units import Adjacency, Numerics, Parameters, Randomness, Unit
 
-__all__ = ["Plan", "plain"]
+__all__ = ["Plan"]
 
 _NO_PRIVACY = "unsafe_no_privacy"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(Declaration["Plan"]):
     """A run that has not happened yet. An accountant reads it as it reads a ledger.
 
     A plan is the one source of truth for clip norms, noise and sampling. It is frozen, shares no
@@ -49,10 +49,12 @@ class Plan:
         target: what the plan was calibrated for, if anything: a wish, never a guarantee.
 
     >>> plan = Plan.dpsgd(records=60_000, expected_batch_size=600, epochs=10, noise_multiplier=1.1)
-    >>> plan.step
-    Step(sampling=Poisson(probability=0.01), queries=(GaussianSum(group='grad/*', sensitivity=1.0, noise_std=1.1),))
+    >>> plan.step.sampling, plan.step.queries
+    (Poisson(probability=0.01), (GaussianSum(group='grad/*', sensitivity=1.0, noise_std=1.1),))
     >>> plan.steps, plan.expected_batch_size
     (1000, 600.0)
+    >>> Plan.from_toml(plan.to_toml()) == plan
+    True
     """
 
     sampler: Sampler | Schedule
@@ -79,21 +81,20 @@ class Plan:
             raise ParameterError(owner=owner, name="unit", expected=expected, got=str(self.unit))
         bound = None
         if self.leaves is not None:
-            pairs = frozen(owner, "leaves", self.leaves).pairs
+            sizes = frozen(owner, "leaves", self.leaves)
             leaves = Frozen(
                 tuple(
-                    (leaf, check.whole(owner, f"leaves[{leaf!r}]", size, least=1))
-                    for leaf, size in pairs
+                    (leaf, check.whole(owner, f"leaves[{leaf!r}]", sizes[leaf], least=1))
+                    for leaf in sizes
                 )
             )
-            bound = self.mechanism.bind(
-                leaves
-            )  # also: every leaf is claimed, every pattern claims one
+            # Binding also checks that every leaf is claimed, and that every pattern claims one.
+            bound = self.mechanism.bind(leaves)
             object.__setattr__(self, "leaves", leaves)
         object.__setattr__(self, "_bound", bound)
 
     @classmethod
-    def dpsgd(  # noqa: PLR0913  four numbers in two notations each, of which one is left out: `calibrated.Request` checks it
+    def dpsgd(  # noqa: PLR0913  (four numbers in two notations each; `Request` checks them)
         cls,
         *,
         records: int | None = None,
@@ -151,20 +152,20 @@ class Plan:
             adjacency=adjacency,
         )
         clip = check.positive("Plan.dpsgd", "clip_norm", clip_norm)
-        found = request.complete()
-        policy = Poisson(found.probability)
-        size = request.records
+        numbers = request.complete()
+        policy = Poisson(numbers.probability)
+        sampler: Sampler | Schedule = Schedule(policy, steps=numbers.steps)
+        if request.records is not None:
+            sampler = Sampler(policy, records=request.records, steps=numbers.steps)
         plan = cls(
-            sampler=Schedule(policy, steps=found.steps)
-            if size is None
-            else Sampler(policy, records=size, steps=found.steps),
-            mechanism=Groups({"grad/*": Gaussian(clip, found.noise_multiplier)}),
+            sampler=sampler,
+            mechanism=Groups({"grad/*": Gaussian(clip, numbers.noise_multiplier)}),
             unit=unit,
             adjacency=adjacency,
             numerics=numerics,
-            target=found.target,
+            target=numbers.target,
         )
-        return plan if found.target is None else plan.certified(found.target)
+        return plan if numbers.target is None else plan.certified(numbers.target)
 
     # --- what it says ---
 
@@ -185,7 +186,7 @@ class Plan:
 
     @property
     def bound(self) -> Bound:
-        """What an engine executes."""
+        """The groups that an engine executes; an error while the leaves are not known."""
         if self._bound is None:
             raise ParameterError(
                 owner="Plan",
@@ -201,15 +202,11 @@ class Plan:
         """What every step asks of its sample, as the ledger records it."""
         queries = self.queries()
         if not queries:
-            expected, got = (
-                "a mechanism with noise: without, there is no event",
-                type(self.mechanism).__name__,
-            )
             raise ParameterError(
                 owner="Plan",
                 name="mechanism",
-                expected=expected,
-                got=got,
+                expected="a mechanism with noise: without, there is no event",
+                got=type(self.mechanism).__name__,
                 do=f"Mark the run {_NO_PRIVACY}.",
             )
         return Step(self.sampler.event, queries)
@@ -234,7 +231,7 @@ class Plan:
         records = self.sampler.records if isinstance(self.sampler, Sampler) else None
         if self.target is not None and records is not None and self.target.delta >= 1.0 / records:
             notes.append(
-                f"delta {self.target.delta!r} is not below 1/records = {number(1.0 / records)}: "
+                f"delta {self.target.delta!r} is not below 1/records = {nearest(1.0 / records)}: "
                 "publishing one record at random would already meet it"
             )
         if self.unit != Unit.EXAMPLE and (
@@ -253,26 +250,17 @@ class Plan:
     # --- towards execution ---
 
     def certified(self, target: Target) -> Plan:
-        """The same plan with this target, if the accountant's upper bound meets it.
+        """Give the plan this target, if the accountant's upper bound meets it.
 
         Raises:
             AccountingError: it does not.
         """
-        found = account(
-            self, delta=check.instance("Plan.certified", "target", target, Target).delta
-        )
-        if found.voided_by or not found.upper <= target.epsilon:
-            raise AccountingError(
-                expected=f"a plan that meets epsilon {target.epsilon!r} at delta {target.delta!r}",
-                got=f"a certified upper bound of {found.upper!r}"
-                + "".join(f", void: {mark}" for mark in found.voided_by),
-                do="Ask for a larger epsilon, or change the plan.",
-            )
-        return replace(self, target=target)
+        return replace(self, target=self.check_target(target))
 
     def for_leaves(self, leaves: Mapping[str, int]) -> Plan:
-        """The same plan for these vectors: every one must be claimed by a group, and every group
-        must claim one.
+        """Bind the plan to these vectors.
+
+        Every one must be claimed by a group, and every group must claim one.
 
         Args:
             leaves: dimension of each vector, by name [public].
@@ -309,11 +297,9 @@ class Plan:
                 together. A run could be executed and charged, but nothing could ever be said about
                 it, nor about its ledger.
         """
-        level = (
-            self.numerics
-            if numerics is None
-            else check.instance("Plan.run_info", "numerics", numerics, Numerics)
-        )
+        level = self.numerics
+        if numerics is not None:
+            level = check.instance("Plan.run_info", "numerics", numerics, Numerics)
         if not level.serves(self.numerics):
             raise ParameterError(
                 owner="Plan.run_info",
@@ -343,12 +329,6 @@ class Plan:
         return Snapshot(
             runs=(RunRecord(info=self.run_info(), charged=charged),), marks=self.marks()
         )
-
-    def charges(self) -> tuple[Charge, ...]:
-        """What the whole run will be charged; nothing if no group has noise, and then there is no
-        guarantee either.
-        """
-        return self.snapshot().charges
 
     @property
     def plans(self) -> Mapping[str, Plan]:
@@ -390,10 +370,6 @@ class Plan:
         """
         return explanation(self, delta)
 
-    def to_json(self) -> str:
-        """The plan as JSON; `from_json` gives an equal one."""
-        return text.to_json(plain(self))
-
     def as_row(self) -> str:
         """The plan as a ledger holds it: JSON; empty where it is very long, or holds data, which no
         ledger does.
@@ -402,50 +378,15 @@ class Plan:
         written = self.to_json() if owners is None else ""
         return written if len(written) <= LONGEST_PLAN else ""
 
-    def to_toml(self) -> str:
-        """The plan as TOML; `from_toml` gives an equal one.
-
-        >>> plan = Plan.dpsgd(sampling_probability=0.01, steps=10, noise_multiplier=1.1)
-        >>> Plan.from_toml(plan.to_toml()) == plan
-        True
-        """
-        return text.to_toml(plain(self))
-
-    @classmethod
-    def from_json(cls, source: str) -> Plan:
-        """The plan behind `to_json`. Unknown names, fields too many or too few, another schema:
-        ParameterError.
-        """
-        return cls(**vocabulary.read(text.from_json(source)))
+    def _plain(self) -> dict[str, text.Plain]:
+        if isinstance(self.sampler, Sampler) and self.sampler.owners is not None:
+            expected = (
+                "a sampler without owners: who owns which row is data, and a plan holds "
+                "declarations only"
+            )
+            raise ParameterError(owner="Plan", name="sampler", expected=expected, got="owners")
+        return vocabulary.written({name: getattr(self, name) for name in vocabulary.PLAN_FIELDS})
 
     @classmethod
-    def from_toml(cls, source: str) -> Plan:
-        """The plan behind `to_toml`. Unknown names, fields too many or too few, another schema:
-        ParameterError.
-        """
-        return cls(**vocabulary.read(text.from_toml(source)))
-
-    def save(self, path: str | Path) -> None:
-        """Write a new file, TOML or JSON by its suffix. A file that holds another plan is never
-        overwritten.
-        """
-        place, is_json = text.place("Plan.save", path)
-        text.write_new(place, self.to_json() if is_json else self.to_toml())
-
-    @classmethod
-    def load(cls, path: str | Path) -> Plan:
-        """Read a file, TOML or JSON by its suffix."""
-        place, is_json = text.place("Plan.load", path)
-        source = text.read_text(place)
-        return cls.from_json(source) if is_json else cls.from_toml(source)
-
-
-def plain(plan: Plan) -> dict[str, text.Plain]:
-    """What a file of this plan holds."""
-    if isinstance(plan.sampler, Sampler) and plan.sampler.owners is not None:
-        expected = (
-            "a sampler without owners: who owns which row is data, and a plan holds declarations "
-            "only"
-        )
-        raise ParameterError(owner="Plan", name="sampler", expected=expected, got="owners")
-    return vocabulary.written({name: getattr(plan, name) for name in vocabulary.PLAN_FIELDS})
+    def _read(cls, data: Mapping[str, text.Plain]) -> Plan:
+        return cls(**vocabulary.read(data))

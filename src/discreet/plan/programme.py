@@ -1,8 +1,10 @@
 """Several plans on one data set: what is looked at before training, and training itself, or
 training in phases.
 
-    Programme({"moments": ..., "covariance": ..., "training": ...})      statistics of the data, then a model: one budget
-    Programme.phases(plan, [Phase(steps=100, noise=1.5), ...])           noise and clip norms that change on a schedule
+    Programme({"moments": ..., "covariance": ..., "training": ...})
+                                statistics of the data, then a model: one budget
+    Programme.phases(plan, [Phase(steps=100, noise=1.5), ...])
+                                noise and clip norms that change on a schedule
 
 Each plan becomes a run of its own on the one ledger of the data set. Accountants read a programme
 as they read a ledger.
@@ -11,19 +13,18 @@ as they read a ledger.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 
 from discreet import _validate as check
 from discreet.accounting import account, solve
 from discreet.accounting.calibration.unknowns import NoiseFactor
 from discreet.errors import AccountingError, ParameterError
 from discreet.ledger.snapshot import Snapshot
-from discreet.ledger.storage.rows import Charge
 from discreet.mechanisms._frozen import frozen
 from discreet.plan import text, vocabulary
 from discreet.plan.calibrated import Target
-from discreet.plan.plan import Plan, plain
+from discreet.plan.declaration import Declaration
+from discreet.plan.plan import Plan
 from discreet.plan.scaling import with_clip_norm, with_noise_times
 from discreet.sampling import Sampler
 
@@ -56,7 +57,7 @@ class Phase:
 
 
 @dataclass(frozen=True, slots=True)
-class Programme:
+class Programme(Declaration[Plan]):
     """Plans by name, executed one after the other on one ledger; accounted for and calibrated
     together.
 
@@ -70,16 +71,20 @@ class Programme:
 
     >>> from discreet.ledger.events import Everything
     >>> from discreet.mechanisms import Gaussian
-    >>> look = Plan(sampler=Sampler(Everything(), records=60_000, steps=1), mechanism=Gaussian(1.0, noise_multiplier=40.0))
-    >>> train = Plan.dpsgd(records=60_000, expected_batch_size=8192, steps=200, noise_multiplier=1.0)
-    >>> both = Programme({"moments": look, "training": train}).calibrated(epsilon=1.2, delta=1e-5, scale=["training"])
-    >>> round(both["training"].noise_multiplier, 1), both["moments"].noise_multiplier
+    >>> every = Sampler(Everything(), records=60_000, steps=1)
+    >>> look = Plan(sampler=every, mechanism=Gaussian(1.0, noise_multiplier=40.0))
+    >>> train = Plan.dpsgd(
+    ...     records=60_000, expected_batch_size=8192, steps=200, noise_multiplier=1.0
+    ... )
+    >>> programme = Programme({"moments": look, "training": train})
+    >>> programme = programme.calibrated(epsilon=1.2, delta=1e-5, scale=["training"])
+    >>> round(programme["training"].noise_multiplier, 1), programme["moments"].noise_multiplier
     (6.3, 40.0)
-    >>> 1.198 < account(both, delta=1e-5).upper <= 1.2
+    >>> 1.198 < account(programme, delta=1e-5).upper <= 1.2
     True
     """
 
-    plans: Mapping[str, Plan]
+    plans: Mapping[str, Plan] = field()  # not the property that it overrides
     target: Target | None = None
 
     def __post_init__(self) -> None:
@@ -88,14 +93,14 @@ class Programme:
             check.instance(_OWNER, f"plans[{name!r}]", plan, Plan)
         if self.target is not None:
             check.instance(_OWNER, "target", self.target, Target)
-        _same("unit", {name: str(plan.unit) for name, plan in plans.items()})
-        _same("adjacency", {name: plan.adjacency.value for name, plan in plans.items()})
+        _require_same("unit", {name: str(plan.unit) for name, plan in plans.items()})
+        _require_same("adjacency", {name: plan.adjacency.value for name, plan in plans.items()})
         records = {
-            name: plan.sampler.records
+            name: str(plan.sampler.records)
             for name, plan in plans.items()
             if isinstance(plan.sampler, Sampler)
         }
-        _same("number of records", {name: str(number) for name, number in records.items()})
+        _require_same("number of records", records)
         object.__setattr__(self, "plans", plans)
 
     @classmethod
@@ -111,18 +116,21 @@ class Programme:
                 theirs.
             phases: in order; they are named "phase 1", "phase 2" and so on.
 
-        >>> plan = Plan.dpsgd(records=60_000, expected_batch_size=600, steps=1, noise_multiplier=1.0, clip_norm=1.0)
-        >>> schedule = Programme.phases(plan, [Phase(steps=100, noise=1.5), Phase(steps=200, clip_norm=0.5)])
-        >>> schedule = schedule.calibrated(epsilon=3.0, delta=1e-6)
+        >>> plan = Plan.dpsgd(
+        ...     records=60_000, expected_batch_size=600, steps=1, noise_multiplier=1.0
+        ... )
+        >>> phases = [Phase(steps=100, noise=1.5), Phase(steps=200, clip_norm=0.5)]
+        >>> schedule = Programme.phases(plan, phases).calibrated(epsilon=3.0, delta=1e-6)
         >>> [(plan.steps, round(plan.noise_multiplier, 2)) for plan in schedule.plans.values()]
         [(100, 1.11), (200, 0.74)]
         """
         owner = "Programme.phases"
         base = replace(check.instance(owner, "plan", plan, Plan), target=None)
-        listed = [check.instance(owner, "phases", phase, Phase) for phase in phases]
-        return cls(
-            {f"phase {number}": _phase(base, phase) for number, phase in enumerate(listed, start=1)}
-        )
+        plans = {}
+        for number, phase in enumerate(phases, start=1):
+            check.instance(owner, "phases", phase, Phase)
+            plans[f"phase {number}"] = _phase(base, phase)
+        return cls(plans)
 
     def __getitem__(self, name: str) -> Plan:
         if name not in self.plans:
@@ -137,41 +145,21 @@ class Programme:
         it.
         """
         runs = tuple(run for plan in self.plans.values() for run in plan.snapshot().runs)
-        return Snapshot(runs=runs, marks=self.marks())
-
-    def charges(self) -> tuple[Charge, ...]:
-        """What all runs together will be charged."""
-        return self.snapshot().charges
-
-    def marks(self) -> tuple[str, ...]:
-        """Names of what voids the guarantee."""
-        return tuple(sorted({mark for plan in self.plans.values() for mark in plan.marks()}))
+        marks = {mark for plan in self.plans.values() for mark in plan.marks()}
+        return Snapshot(runs=runs, marks=tuple(sorted(marks)))
 
     def certified(self, target: Target) -> Programme:
-        """The same programme with this target, if the accountant's upper bound meets it.
+        """Give the programme this target, if the accountant's upper bound meets it.
 
         Raises:
             AccountingError: it does not.
         """
-        found = account(
-            self, delta=check.instance("Programme.certified", "target", target, Target).delta
-        )
-        if found.voided_by or not found.upper <= target.epsilon:
-            raise AccountingError(
-                expected=(
-                    f"plans that together meet epsilon {target.epsilon!r} at delta {target.delta!r}"
-                ),
-                got=f"a certified upper bound of {found.upper!r}"
-                + "".join(f", void: {mark}" for mark in found.voided_by),
-                do="Ask for a larger epsilon, or change the plans.",
-            )
-        return replace(self, target=target)
+        return replace(self, target=self.check_target(target))
 
     def calibrated(
         self, *, epsilon: float, delta: float, scale: Iterable[str] | None = None
     ) -> Programme:
-        """The noise of the named plans multiplied by one factor, such that all plans together just
-        meet the target.
+        """Multiply the noise of the named plans by one factor, so that all just meet the target.
 
         Args:
             epsilon: the target, of everything.
@@ -184,31 +172,35 @@ class Programme:
                 cost too much.
         """
         target = Target(epsilon, delta)
-        open_groups = [
-            f"{name}: {group}" for name, plan in self.plans.items() for group in plan.open_groups()
-        ]
-        if open_groups:
-            do = "No noise on the others makes it private."
-            got = f"{', '.join(open_groups)} without noise"
-            raise AccountingError(expected="plans whose groups are all private", got=got, do=do)
-        chosen = set(self.plans if scale is None else _names(scale))
+        self._refuse_open_groups()
+        chosen = set(self.plans) if scale is None else _names(scale)
         for name in sorted(chosen):
-            self[name]
-        pairs = {name: (plan.step, plan.steps) for name, plan in self.plans.items()}
+            self[name]  # an error for an unknown name
+
+        steps = {name: (plan.step, plan.steps) for name, plan in self.plans.items()}
         unknown = NoiseFactor(
-            scaled=tuple(pair for name, pair in pairs.items() if name in chosen),
-            fixed=tuple(pair for name, pair in pairs.items() if name not in chosen),
+            scaled=tuple(steps[name] for name in steps if name in chosen),
+            fixed=tuple(steps[name] for name in steps if name not in chosen),
         )
         adjacency = next(iter(self.plans.values())).adjacency
-        factor = solve(
-            unknown, epsilon=target.epsilon, delta=target.delta, adjacency=adjacency
-        ).value * (1.0 + 1e-12)
-        return Programme(
-            {
-                name: _noised(plan, factor) if name in chosen else plan
-                for name, plan in self.plans.items()
-            }
-        ).certified(target)
+        solution = solve(unknown, epsilon=target.epsilon, delta=target.delta, adjacency=adjacency)
+
+        # A little more, so that rounding the products does not take away what was certified.
+        factor = solution.value * (1.0 + 1e-12)
+        plans = dict(self.plans)
+        for name in chosen:
+            plans[name] = _noised(plans[name], factor)
+        return Programme(plans).certified(target)
+
+    def _refuse_open_groups(self) -> None:
+        """Require that every group of every plan is private."""
+        for name, plan in self.plans.items():
+            if plan.open_groups():
+                raise AccountingError(
+                    expected="plans whose groups are all private",
+                    got=f"{name}: {', '.join(plan.open_groups())} without noise",
+                    do="No noise on the others makes it private.",
+                )
 
     # --- for people and files ---
 
@@ -230,40 +222,8 @@ class Programme:
             )
         return "\n\n".join(parts)
 
-    def to_json(self) -> str:
-        """The programme as JSON; `from_json` gives an equal one."""
-        return text.to_json(self._plain())
-
-    def to_toml(self) -> str:
-        """The programme as TOML; `from_toml` gives an equal one."""
-        return text.to_toml(self._plain())
-
-    @classmethod
-    def from_json(cls, source: str) -> Programme:
-        """The programme behind `to_json`; whatever is not exactly one is a ParameterError."""
-        return cls._read(text.from_json(source))
-
-    @classmethod
-    def from_toml(cls, source: str) -> Programme:
-        """The programme behind `to_toml`; whatever is not exactly one is a ParameterError."""
-        return cls._read(text.from_toml(source))
-
-    def save(self, path: str | Path) -> None:
-        """Write a new file, TOML or JSON by its suffix. A file that holds something else is never
-        overwritten.
-        """
-        place, is_json = text.place("Programme.save", path)
-        text.write_new(place, self.to_json() if is_json else self.to_toml())
-
-    @classmethod
-    def load(cls, path: str | Path) -> Programme:
-        """Read a file, TOML or JSON by its suffix."""
-        place, is_json = text.place("Programme.load", path)
-        source = text.read_text(place)
-        return cls.from_json(source) if is_json else cls.from_toml(source)
-
     def _plain(self) -> dict[str, text.Plain]:
-        plans = [[name, plain(plan)] for name, plan in self.plans.items()]
+        plans = [[name, plan._plain()] for name, plan in self.plans.items()]  # noqa: SLF001  (its own)
         target = {} if self.target is None else {"target": vocabulary.plain(self.target)}
         return {"schema": vocabulary.SCHEMA, **target, _PLANS: plans}
 
@@ -273,18 +233,17 @@ class Programme:
         return cls({name: Plan(**fields) for name, fields in plans.items()}, target)
 
 
-def from_text(source: str) -> Plan | Programme:
-    """What a file holds, told apart by content: TOML or JSON, a programme or one plan."""
+def from_text(source: str) -> Declaration[Plan]:
+    """Read TOML or JSON, a programme or one plan: told apart by content."""
     data = text.from_json(source) if source.lstrip().startswith("{") else text.from_toml(source)
-    return Programme._read(data) if _PLANS in data else Plan(**vocabulary.read(data))  # noqa: SLF001  (its own module)
+    kind: type[Declaration[Plan]] = Programme if _PLANS in data else Plan
+    return kind._read(data)  # noqa: SLF001  (of the same room)
 
 
 def _phase(base: Plan, phase: Phase) -> Plan:
-    mechanism = (
-        base.mechanism
-        if phase.clip_norm is None
-        else with_clip_norm(base.mechanism, phase.clip_norm)
-    )
+    mechanism = base.mechanism
+    if phase.clip_norm is not None:
+        mechanism = with_clip_norm(mechanism, phase.clip_norm)
     sampler = replace(base.sampler, steps=phase.steps)
     return replace(base, sampler=sampler, mechanism=with_noise_times(mechanism, phase.noise))
 
@@ -293,16 +252,18 @@ def _noised(plan: Plan, factor: float) -> Plan:
     return replace(plan, mechanism=with_noise_times(plan.mechanism, factor), target=None)
 
 
-def _names(scale: Iterable[str]) -> list[str]:
+def _names(scale: Iterable[str]) -> set[str]:
     owner = "Programme.calibrated"
-    listed = [scale] if isinstance(scale, str) else check.instance(owner, "scale", scale, Iterable)  # type: ignore[type-abstract]
-    found = [check.label(owner, "scale", name) for name in listed]
-    if not found:
+    if isinstance(scale, str):
+        scale = [scale]
+    check.instance(owner, "scale", scale, Iterable)  # type: ignore[type-abstract]
+    names = {check.label(owner, "scale", name) for name in scale}
+    if not names:
         raise ParameterError(owner=owner, name="scale", expected="at least one name", got="none")
-    return found
+    return names
 
 
-def _same(what: str, values: Mapping[str, str]) -> None:
+def _require_same(what: str, values: Mapping[str, str]) -> None:
     if len(set(values.values())) > 1:
         got = ", ".join(f"{name}: {value}" for name, value in values.items())
         raise ParameterError(

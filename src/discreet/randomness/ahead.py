@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import threading
 from types import TracebackType
-from typing import NoReturn, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet import _process
 from discreet import _validate as check
+from discreet._process import Misuse, SingleUse
 from discreet.errors import ParameterError, RandomnessMisuse
 from discreet.numerics.grid import Grid
 from discreet.randomness.gaussian import GaussianNoise, prepare, publish
@@ -30,7 +30,20 @@ _CHUNK = 2**14
 _PIECE = 2**20
 
 
-class NoiseAhead:
+_DO = "Ask the source for the stream of a new step or lane."
+_COPIED = Misuse(RandomnessMisuse, expected="noise that is given out once", do=_DO)
+_FORKED = Misuse(
+    RandomnessMisuse, expected="the process that draws the noise", got="a fork of it", do=_DO
+)
+_USED = Misuse(
+    RandomnessMisuse,
+    expected="noise that is still to be used",
+    got="noise that was used or given up before",
+    do=_DO,
+)
+
+
+class NoiseAhead(SingleUse, copied=_COPIED, forked=_FORKED):
     """The noise of one release, drawn in the background. `release` waits for it and uses it, once.
 
     Guarantee: as `gaussian.release`, and the same numbers. The stream is claimed at once, so noise
@@ -62,15 +75,15 @@ class NoiseAhead:
         threads: how many threads may share the work.
     """
 
-    __slots__ = ("_grid", "_owner", "_size", "_thread", "_work")
+    __slots__ = ("_grid", "_size", "_thread", "_work")
 
     def __init__(
         self, stream: Stream, *, grid: Grid, noise_std: float, size: int, threads: int = 1
     ) -> None:
+        super().__init__()
         self._grid = check.instance("NoiseAhead", "grid", grid, Grid)
         noise = GaussianNoise(stream, scale=grid.scale(noise_std), size=size, threads=threads)
         self._size = noise.size
-        self._owner = _process.current()
         self._work = _Work(noise)
 
         # The thread holds the work and not this object, which can so be collected while it runs.
@@ -94,8 +107,7 @@ class NoiseAhead:
         owner = "NoiseAhead.release"
 
         # In a fork the thread that we would wait for is not there, and the numbers may be.
-        if self._owner is not _process.current():
-            raise _misuse("the process that draws the noise", "a fork of it")
+        self._refuse_fork()
         values, target = prepare(owner, sums, self._grid, out)
         if values.size != self._size:
             raise ParameterError(
@@ -114,7 +126,7 @@ class NoiseAhead:
     def close(self) -> None:
         """Give up what was not used, and wait for the background thread; once is enough."""
         self._work.unwanted.set()
-        if self._owner is _process.current():
+        if self._at_home:
             self._thread.join()
         self._work.forget()
 
@@ -128,9 +140,6 @@ class NoiseAhead:
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-    def __reduce_ex__(self, _: object) -> NoReturn:
-        raise _misuse("noise that is given out once", "an attempt to copy or pickle it")
 
     def __repr__(self) -> str:
         return f"NoiseAhead(size={self._size}, {'ready' if self._work.ready else 'not ready'})"
@@ -173,17 +182,9 @@ class _Work:
         if self._error is not None:
             raise self._error
         if numbers is None or not self.ready:
-            raise _misuse(
-                "noise that is still to be used", "noise that was used or given up before"
-            )
+            raise _USED.error()
         return numbers
 
     def forget(self) -> None:
         with self._lock:
             self._numbers = None
-
-
-def _misuse(expected: str, got: str) -> RandomnessMisuse:
-    return RandomnessMisuse(
-        expected=expected, got=got, do="Ask the source for the stream of a new step or lane."
-    )

@@ -19,12 +19,13 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from itertools import pairwise
 from types import ModuleType
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from discreet import _validate as check
+from discreet._process import Misuse, SingleUse
 from discreet.errors import NumericsError, ParameterError, RandomnessMisuse
 from discreet.numerics.grid import Grid
 from discreet.randomness import box_muller
@@ -87,7 +88,12 @@ class _Reader:
         return words
 
 
-class GaussianNoise:
+_COPIED = Misuse(
+    RandomnessMisuse, expected="noise that is given out once", do="Make another from a new stream."
+)
+
+
+class GaussianNoise(SingleUse, copied=_COPIED):
     """The noise of one release: `size` independent integers, each given out once.
 
     Which number a position gets depends on the stream alone, not on how the positions are cut into
@@ -123,6 +129,7 @@ class GaussianNoise:
     def __init__(self, stream: Stream, *, scale: float, size: int, threads: int = 1) -> None:
         owner = "GaussianNoise"
         check.instance(owner, "stream", stream, Stream)
+        super().__init__()
         self.scale = check.positive(owner, "scale", scale)
         self.size = check.whole(owner, "size", size, least=0)
         if not _SMALLEST_SCALE <= self.scale <= _LARGEST_SCALE:
@@ -241,13 +248,6 @@ class GaussianNoise:
         return (
             f"GaussianNoise(scale={self.scale!r}, size={self.size}, left={self.left}, "
             f"{self._stream!r})"
-        )
-
-    def __reduce_ex__(self, _: object) -> NoReturn:
-        raise RandomnessMisuse(
-            expected="noise that is given out once",
-            got="an attempt to copy or pickle it",
-            do="Make another from a new stream.",
         )
 
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 import os
 import threading
 from enum import Enum
-from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,33 +55,34 @@ class Purpose(Enum):
     ENTRIES = "entries"
 
 
-class _Key:
+_COPIED = _process.Misuse(
+    RandomnessMisuse,
+    expected="a key that stays where it was drawn",
+    do="Noise minus its key is the raw sum: draw a new Source instead.",
+)
+_FORKED = _process.Misuse(
+    RandomnessMisuse,
+    expected="the process that drew the key",
+    got="a fork of it, which would draw the same noise again",
+    do="Make a Source of its own in the child.",
+)
+
+
+class _Key(_process.SingleUse, copied=_COPIED, forked=_FORKED):
     """Bytes that are not shown, copied or pickled."""
 
-    __slots__ = ("_bytes", "_owner")
+    __slots__ = ("_bytes",)
 
     def __init__(self, key: bytes) -> None:
+        super().__init__()
         self._bytes = key
-        self._owner = _process.current()
 
     def reveal(self) -> bytes:
-        if self._owner is not _process.current():
-            raise RandomnessMisuse(
-                expected="the process that drew the key",
-                got="a fork of it, which would draw the same noise again",
-                do="Make a Source of its own in the child.",
-            )
+        self._refuse_fork()
         return self._bytes
 
     def __repr__(self) -> str:
         return "<key, not shown>"
-
-    def __reduce_ex__(self, _: object) -> NoReturn:
-        raise RandomnessMisuse(
-            expected="a key that stays where it was drawn",
-            got="an attempt to copy or pickle it",
-            do="Noise minus its key is the raw sum: draw a new Source instead.",
-        )
 
 
 # Taken once per stream, when it is first read or claimed. Held over a fork, so that no child finds
@@ -91,7 +91,7 @@ _first_use = threading.RLock()
 _process.hold_over_forks(_first_use)
 
 
-class Stream:
+class Stream(_process.SingleUse, copied=_COPIED):
     """Words of one address: the same position always holds the same word. `Source.stream` makes it.
 
     A stream can be read in any order, in pieces and by several threads. That no word serves two
@@ -110,6 +110,7 @@ class Stream:
     __slots__ = ("_key", "_purpose", "_touched", "_words", "randomness")
 
     def __init__(self, key: _Key, randomness: Randomness, purpose: Purpose | None = None) -> None:
+        super().__init__()
         self._key: _Key | None = key
 
         # The key of the cipher, derived when the stream is first read: a key serves HKDF or AES,
@@ -195,11 +196,8 @@ class Stream:
     def __repr__(self) -> str:
         return f"Stream({self.randomness.value}, {'spent' if self._key is None else self._key!r})"
 
-    def __reduce_ex__(self, _: object) -> NoReturn:
-        _Key(b"").__reduce_ex__(2)
 
-
-class SharedSecret:
+class SharedSecret(_process.SingleUse, copied=_COPIED):
     """What all ranks of a distributed run share, so that they draw one and the same global sample.
 
     Make one with `generate()` in one rank, carry `to_bytes()` over a private channel, and call
@@ -210,6 +208,7 @@ class SharedSecret:
     __slots__ = ("_contexts", "_key")
 
     def __init__(self, key: _Key) -> None:
+        super().__init__()
         self._key = key
         self._contexts: set[str] = set()
 
@@ -247,11 +246,8 @@ class SharedSecret:
     def __repr__(self) -> str:
         return f"SharedSecret({self._key!r})"
 
-    def __reduce_ex__(self, _: object) -> NoReturn:
-        self._key.__reduce_ex__(2)
 
-
-class Source:
+class Source(_process.SingleUse, copied=_COPIED):
     """The key of a run, which gives out streams, each once.
 
     Steps of the same purpose and lane must rise: asking again for an address, or for an earlier
@@ -275,6 +271,7 @@ class Source:
     __slots__ = ("_key", "_last", "_lock", "_only", "randomness")
 
     def __init__(self, key: _Key, randomness: Randomness, only: Purpose | None = None) -> None:
+        super().__init__()
         self._key = key
         self.randomness = randomness
         self._only = only
@@ -371,9 +368,6 @@ class Source:
 
     def __repr__(self) -> str:
         return f"Source({self.randomness.value}, {self._key!r})"
-
-    def __reduce_ex__(self, _: object) -> NoReturn:
-        self._key.__reduce_ex__(2)
 
 
 def _entropy() -> bytes:

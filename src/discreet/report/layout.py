@@ -4,23 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from discreet._digits import counted, downward, upward
 from discreet.accounting.sources import phrase
 from discreet.ledger import Query, Rule, Step
 from discreet.report.facts.curves import FALSE_POSITIVES
 from discreet.report.facts.gathered import Facts
 from discreet.report.facts.held import held_to, run_table
 from discreet.report.formats.document import Bar, Bars, Deviation, Document, Line, Row, Table
-from discreet.report.formats.words import (
-    counted,
-    downward,
-    exact,
-    moment,
-    multiplier,
-    people,
-    percent,
-    query_words,
-    upward,
-)
+from discreet.report.formats.words import exact, moment, multiplier, people, percent, query_words
 from discreet.report.sections import headline
 from discreet.report.sections.checklist import checklist
 from discreet.report.sections.comparison import comparison, comparison_notes

@@ -10,11 +10,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from discreet._files import checked_path, overwrite
+from discreet._files import checked_path, write_over
 from discreet.auditing import Audit
 from discreet.errors import ParameterError
 from discreet.ledger import Ledger
-from discreet.plan import Plan, Programme
+from discreet.plan import Declaration, Plan
 from discreet.report.facts.gathered import gather
 from discreet.report.facts.subject import Subject
 from discreet.report.formats.document import Deviation, Document
@@ -59,7 +59,7 @@ class Report:
         ledger: Ledger,
         *,
         delta: float | None = None,
-        plan: Plan | Programme | None = None,
+        plan: Declaration[Plan] | None = None,
         audit: Audit | None = None,
         tuning: Tuning | Sequence[Tuning] = (),
         subject: Subject | None = None,
@@ -129,18 +129,8 @@ class Report:
             raise ParameterError(
                 owner="Report.write", name="path", expected=expected, got=repr(str(place))
             )
-        content = formats[place.suffix]()
-        try:
-            overwrite(place, lambda draft: _write(draft, content))
-        except OSError as wrong:
-            raise ParameterError(
-                owner="Report.write", name="path", expected="a path to write to", got=str(wrong)
-            ) from None
+        write_over("Report.write", place, formats[place.suffix]().encode())
         return place
-
-
-def _write(path: Path, content: str) -> None:
-    path.write_text(content, encoding="utf-8", newline="\n")
 
 
 def _plain(value: Any) -> Any:

@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 import threading
-from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet import _process
+from discreet._process import Misuse, SingleUse
 from discreet.errors import SampleMisuse
 from discreet.ledger.events import Sampling
 
 __all__ = ["Sample"]
 
 
-class Sample:
+_COPIED = Misuse(
+    SampleMisuse,
+    expected="a sample that stays where it was drawn",
+    do="A copy could be used a second time: hand on the array of positions.",
+)
+_FORKED = Misuse(
+    SampleMisuse,
+    expected="the process that drew the sample",
+    got="a fork of it, which could use it a second time",
+    do="Hand the array of positions to workers, not the sample.",
+)
+
+
+class Sample(SingleUse, copied=_COPIED, forked=_FORKED):
     """The records that one batch of one step sees. Sensitive: who is in it, and how many are.
 
     Made by `Sampler.draw`, and by nothing else. It serves one release: `spend()` works once. It
@@ -31,7 +43,6 @@ class Sample:
     __slots__ = (
         "_issuer",
         "_offsets",
-        "_process",
         "_rows",
         "_token",
         "_units",
@@ -49,10 +60,10 @@ class Sample:
         units: NDArray[np.int64],
         grouped: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None,
     ) -> None:
+        super().__init__()
         self.event = event
         self.step, self.batch = place
         self._issuer = issuer
-        self._process = _process.current()
         self._token = (
             threading.Lock()
         )  # taken once, also when two threads try at the same time, and never given back
@@ -136,24 +147,9 @@ class Sample:
                 do="Take the next sample from the draw: each is charged for one release.",
             )
 
-    def _refuse_fork(self) -> None:
-        if self._process is not _process.current():
-            raise SampleMisuse(
-                expected="the process that drew the sample",
-                got="a fork of it, which could use it a second time",
-                do="Hand the array of positions to workers, not the sample.",
-            )
-
     def __repr__(self) -> str:
         return (
             f"Sample(step={self.step}, batch={self.batch}, event={self.event!r}, records not shown)"
-        )
-
-    def __reduce_ex__(self, _: object) -> NoReturn:
-        raise SampleMisuse(
-            expected="a sample that stays where it was drawn",
-            got="an attempt to copy or pickle it",
-            do="A copy could be used a second time: hand on the array of positions.",
         )
 
 

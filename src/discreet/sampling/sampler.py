@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
 from typing import get_args
 
-from discreet import _process
 from discreet import _validate as check
+from discreet._process import Misuse, SingleUse
 from discreet.errors import ParameterError, RandomnessMisuse, SampleMisuse
 from discreet.ledger.events import (
     BallsInBins,
@@ -173,18 +173,31 @@ class Sampler:
         return Draw(self, source, start, part)
 
 
-class Draw:
+_COPIED = Misuse(
+    SampleMisuse,
+    expected="one draw for one run",
+    do="A copy would give out the same samples again: draw in one place.",
+)
+_FORKED = Misuse(
+    SampleMisuse,
+    expected="the process that began the draw",
+    got="a fork of it, which would draw the same samples again",
+    do="Draw in one process and hand the arrays of positions to workers.",
+)
+
+
+class Draw(SingleUse, copied=_COPIED, forked=_FORKED):
     """The samples of one run, in order. Got from `Sampler.draw`; a sample knows the draw that
     issued it.
     """
 
-    __slots__ = ("_left", "_lock", "_part", "_process", "_samples", "_source", "sampler")
+    __slots__ = ("_left", "_lock", "_part", "_samples", "_source", "sampler")
 
     def __init__(self, sampler: Sampler, source: Source, start: int, part: range) -> None:
+        super().__init__()
         self.sampler = sampler
         self._source = source
         self._part = part
-        self._process = _process.current()
         self._lock = threading.Lock()  # a thread may draw ahead while another trains
         self._samples = self._issue(start)
         self._left = (sampler.steps - start) * sampler.batches_per_step
@@ -214,12 +227,7 @@ class Draw:
         return self
 
     def __next__(self) -> Sample:
-        if self._process is not _process.current():
-            raise SampleMisuse(
-                expected="the process that began the draw",
-                got="a fork of it, which would draw the same samples again",
-                do="Draw in one process and hand the arrays of positions to workers.",
-            )
+        self._refuse_fork()
         with self._lock:
             sample = next(self._samples, None)
             if sample is None and self._left:

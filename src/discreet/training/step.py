@@ -117,25 +117,20 @@ class Stepping:
 
     def release(self, sample: Sample, sums: Sums) -> Release:
         """Noise, the next state, gradients. Nothing can fail here that depends on data."""
-        values: dict[str, Any] = {}
-        noise_std, divisors = {}, {}
-        expected = self._session.plan.expected_batch_size
-        groups = self._session.groups()
-        for lane, group in enumerate(groups):
-            noised, divisor = self._noised(sample, lane, group, sums), group.divisor(expected)
-            for leaf, scale in zip(group.leaves, group.scales, strict=True):
-                values[leaf] = noised[leaf]
-                if scale != 1.0:
-                    values[leaf] *= scale
-                noise_std[leaf], divisors[leaf] = group.noise_std * scale, divisor
-        self._planted.observe(groups, values)
-        self._session.update({leaf: values[leaf] for leaf in self._session.bound.observed})
-        norms = self._engine.batch_norm
-        norms.apply({leaf: values[leaf] / divisors[leaf] for leaf in norms.leaves})
-        for leaf, parameter in self._engine.parameters.items():
-            _give(parameter, values.pop(leaf), divisors.pop(leaf))
-            noise_std.pop(leaf)
-        return Release(sample.step, sample.batch, values, noise_std, divisors)
+        session, norms, parameters = self._session, self._engine.batch_norm, self._engine.parameters
+        groups = session.groups()
+        noised = [
+            (group, self._noised(sample, lane, group, sums)) for lane, group in enumerate(groups)
+        ]
+        release = Release.of(sample, noised, session.plan.expected_batch_size)
+
+        # All that follows reads released values only.
+        self._planted.observe(groups, release.sums)
+        session.update({leaf: release[leaf] for leaf in session.bound.observed})
+        norms.apply({leaf: release.mean(leaf) for leaf in norms.leaves})
+        for leaf, parameter in parameters.items():
+            _give(parameter, release[leaf], release.divisors[leaf])
+        return release.without(parameters)
 
     def _noised(self, sample: Sample, lane: int, group: Group, sums: Sums) -> dict[str, Any]:
         leaf_sums = {leaf: sums.sum(leaf) for leaf in group.leaves}

@@ -21,12 +21,10 @@ from discreet.plan import Plan, Target
 from discreet.recipes import plan_at_average_noise
 from discreet.sampling import Sampler
 from discreet.tuning.data import Data, Private
-from discreet.tuning.picture import Line, Picture, draw
 from discreet.tuning.record import Method, Trial, Tuning
-from discreet.tuning.settings import checked_plan, gaussian_of, with_gaussian
+from discreet.tuning.settings import checked_plan, distinct, gaussian_of, with_gaussian
+from discreet.tuning.shown import Line, Picture, draw, source, table
 from discreet.tuning.sweep import TrialFunction, sweep
-from discreet.tuning.table import lines, source
-from discreet.tuning.values import distinct
 
 __all__ = ["AccuracyTuning", "tune_for_accuracy"]
 
@@ -62,28 +60,28 @@ class AccuracyTuning:
         if self.plan is None:
             return f"No prediction: {self.trouble}."
         goal = self.plan.target
-        stated = (
-            ""
-            if goal is None
-            else f", which by itself meets epsilon {goal.epsilon:g} at delta {goal.delta:g},"
-        )
+        meets = ""
+        if goal is not None:
+            meets = f", which by itself meets epsilon {goal.epsilon:g} at delta {goal.delta:g},"
         return (
-            f"Predicted, not measured: a plan with an expected batch of {self.plan.expected_batch_size:g} and noise multiplier "
-            f"{self.plan.noise_multiplier:.4g}{stated} reaches a score of {self.accuracy:g}. It assumes that the score depends "
-            "on the noise in the average gradient alone, steps, clip norm and learning rate being the same, and that the data "
-            "of the trials are like those of the plan. Larger batches may generalise worse; try smaller learning rates too."
+            "Predicted, not measured: a plan with an expected batch of "
+            f"{self.plan.expected_batch_size:g} and noise multiplier "
+            f"{self.plan.noise_multiplier:.4g}{meets} reaches a score of {self.accuracy:g}. "
+            "It assumes that the score depends on the noise in the average gradient alone, steps, "
+            "clip norm and learning rate being the same, and that the data of the trials are like "
+            "those of the plan. Larger batches may generalise worse; try smaller learning rates "
+            "too."
         )
 
     def __str__(self) -> str:
-        stopped = (
-            [f"Stopped early: {self.trouble}."] if self.trouble and self.plan is not None else []
-        )
-        return "\n".join([*lines(self.tuning), *stopped, self.prediction])
+        lines = table(self.tuning)
+        if self.trouble and self.plan is not None:
+            lines.append(f"Stopped early: {self.trouble}.")
+        return "\n".join([*lines, self.prediction])
 
     def plot(self, path: str | os.PathLike[str]) -> Path:
         """Draw scores against the noise in the average gradient, as PNG or SVG."""
-        trials = [(trial.values["average_noise"], trial.score) for trial in self.tuning.trials]
-        points = tuple((noise, score) for noise, score in trials if score is not None)
+        points = self.tuning.points("average_noise")
         picture = Picture(
             title=f"What noise is tolerated, on {source(self.tuning)}",
             across="noise in the average gradient, noise_std / expected_batch_size",
@@ -124,44 +122,52 @@ def tune_for_accuracy(
 
     >>> from discreet.tuning import Synthetic
     >>> plan = Plan.dpsgd(records=2_000, expected_batch_size=200, steps=10, epsilon=2.0, delta=1e-5)
-    >>> found = tune_for_accuracy(lambda settings: 1.0 - 30 * settings.values["average_noise"], plan,
-    ...     average_noises=[0.002, 0.004, 0.008], accuracy=0.85, data=Synthetic("a formula"))
-    >>> found.average_noise, found.plan.expected_batch_size, found.plan.steps
+    >>> def trial(settings):
+    ...     return 1.0 - 30 * settings.values["average_noise"]
+    >>> noises, data = [0.002, 0.004, 0.008], Synthetic("a formula")
+    >>> tuned = tune_for_accuracy(trial, plan, average_noises=noises, accuracy=0.85, data=data)
+    >>> tuned.average_noise, tuned.plan.expected_batch_size, tuned.plan.steps
     (0.004, 513.0, 10)
     """
     owner = "tune_for_accuracy"
     small, target = checked_plan(owner, plan), _target(owner, plan)
     wanted = check.real(owner, "accuracy", accuracy)
     clip_norm = gaussian_of(owner, small).clip_norm
-    asked = []
+
+    # The most noise first: it costs least, and on private data the first that is good ends it.
+    tries = []
     for noise in sorted(distinct(owner, "average_noises", average_noises), reverse=True):
         multiplier = noise * small.expected_batch_size / clip_norm
-        asked.append(
-            (
-                {"average_noise": noise},
-                with_gaussian(small, clip_norm=clip_norm, noise_multiplier=multiplier),
-            )
-        )
-    made = sweep(
-        owner,
-        trial,
-        asked,
-        data=data,
-        enough=wanted if isinstance(data, Private) else None,
-        progress=progress,
-    )
-    made.scored(owner)
-    chosen = _tolerated(made.trials, wanted)
-    record = made.record(Method.ACCURACY, chosen)
+        noised = with_gaussian(small, clip_norm=clip_norm, noise_multiplier=multiplier)
+        tries.append(({"average_noise": noise}, noised))
+    enough = wanted if isinstance(data, Private) else None
+    results = sweep(owner, trial, tries, data=data, enough=enough, progress=progress)
+    results.scores(owner)  # an error if there is none
+
+    chosen = _tolerated(results.trials, wanted)
+    tuning = results.record(Method.ACCURACY, chosen)
     if chosen is None:
-        trouble = made.stopped or "not even the least noise that was tried reaches the accuracy"
-        return AccuracyTuning(record, wanted, None, trouble)
-    return _planned(AccuracyTuning(record, wanted, None, made.stopped), small, clip_norm, target)
+        trouble = results.stopped or "not even the least noise that was tried reaches the accuracy"
+        return AccuracyTuning(tuning, wanted, None, trouble)
+    try:
+        predicted = plan_at_average_noise(
+            records=_records(small),
+            average_noise=tuning.trials[chosen].values["average_noise"],
+            epsilon=target.epsilon,
+            delta=target.delta,
+            steps=small.steps,
+            clip_norm=clip_norm,
+        )
+    except AccountingError as wrong:
+        trouble = f"not even all records at once meet epsilon ({wrong.got})"
+        return AccuracyTuning(tuning, wanted, None, trouble)
+    return AccuracyTuning(tuning, wanted, predicted, results.stopped)
 
 
 def _tolerated(trials: Sequence[Trial], wanted: float) -> int | None:
-    """Number of the trial with the most noise such that it, and all with less, reach the score. The
-    most noise comes first.
+    """Find the trial with the most noise such that it, and all with less, reach the score.
+
+    Trials are ordered by their noise, the most first.
     """
     chosen = None
     for number, trial in reversed(list(enumerate(trials))):
@@ -171,32 +177,18 @@ def _tolerated(trials: Sequence[Trial], wanted: float) -> int | None:
     return chosen
 
 
-def _planned(
-    found: AccuracyTuning, small: Plan, clip_norm: float, target: Target
-) -> AccuracyTuning:
-    if not isinstance(small.sampler, Sampler) or found.average_noise is None:
-        return found
-    try:
-        plan = plan_at_average_noise(
-            records=small.sampler.records,
-            average_noise=found.average_noise,
-            epsilon=target.epsilon,
-            delta=target.delta,
-            steps=small.steps,
-            clip_norm=clip_norm,
-        )
-    except AccountingError as wrong:
-        return AccuracyTuning(
-            found.tuning,
-            found.accuracy,
-            None,
-            f"not even all records at once meet epsilon ({wrong.got})",
-        )
-    return AccuracyTuning(found.tuning, found.accuracy, plan, found.trouble)
+def _records(plan: Plan) -> int:
+    sampler = check.instance("tune_for_accuracy", "plan", plan.sampler, Sampler)
+    return sampler.records
 
 
 def _target(owner: str, plan: Plan) -> Target:
     if plan.target is None:
-        expected, do = "one with a target", "Make it with Plan.dpsgd(..., epsilon=, delta=)."
-        raise ParameterError(owner=owner, name="plan", expected=expected, got="one without", do=do)
+        raise ParameterError(
+            owner=owner,
+            name="plan",
+            expected="one with a target",
+            got="one without",
+            do="Make it with Plan.dpsgd(..., epsilon=, delta=).",
+        )
     return plan.target

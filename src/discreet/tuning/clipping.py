@@ -2,9 +2,9 @@
 section 5.4.1].
 
 A clip norm that is too large lets the noise drown the gradients, one that is too small cuts all of
-them to the same length.
-Without noise only the second is seen: scores fall below some clip norm. The smallest one above that
-is taken, as what is lost there comes back when the learning rate is tuned with the noise on.
+them to the same length. Without noise only the second is seen: scores fall below some clip norm.
+The smallest one above that is taken, as what is lost there comes back when the learning rate is
+tuned with the noise on.
 """
 
 from __future__ import annotations
@@ -18,18 +18,15 @@ from discreet import _validate as check
 from discreet.errors import ParameterError
 from discreet.plan import Plan
 from discreet.tuning.data import Data, Private
-from discreet.tuning.picture import Line, Picture, draw
 from discreet.tuning.record import Method, Tuning
-from discreet.tuning.settings import checked_plan, gaussian_of, with_gaussian
+from discreet.tuning.settings import checked_plan, distinct, gaussian_of, with_gaussian
+from discreet.tuning.shown import Line, Picture, draw, source, table
 from discreet.tuning.sweep import TrialFunction, sweep
-from discreet.tuning.table import lines, source
-from discreet.tuning.values import distinct
 
 __all__ = ["ClipSearch", "clip_search"]
 
-_NEXT_TO_NOTHING = (
-    1e-6  # noise multiplier: engines execute no plan without noise, and nobody can see this much
-)
+# Noise multiplier: engines execute no plan without noise, and nobody can see this much.
+_NEXT_TO_NOTHING = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,33 +48,33 @@ class ClipSearch:
 
     @property
     def best(self) -> float:
-        """Score."""
-        return max(trial.score for trial in self.tuning.trials if trial.score is not None)
+        """The best score of all clip norms that were tried."""
+        return max(score for _, score in self._points)
+
+    @property
+    def _points(self) -> tuple[tuple[float, float], ...]:
+        """Clip norm and score of every trial that has one, from the smallest clip norm on."""
+        return self.tuning.points("clip_norm")
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader should know before taking the number."""
-        if self.clip_norm == self.tuning.trials[0].values["clip_norm"]:
-            return (
-                (
-                    "The smallest clip norm that was tried is good enough: a smaller one may be "
-                    "too. Try smaller ones."
-                ),
-            )
-        return ()
+        smallest = self.tuning.trials[0].values["clip_norm"]
+        if self.clip_norm > smallest:
+            return ()
+        note = "The smallest clip norm that was tried is good enough: a smaller one may be too."
+        return (f"{note} Try smaller ones.",)
 
     def __str__(self) -> str:
-        return "\n".join([*lines(self.tuning), *self.notes])
+        return "\n".join([*table(self.tuning), *self.notes])
 
     def plot(self, path: str | os.PathLike[str]) -> Path:
         """Draw scores against clip norms, as PNG or SVG."""
-        trials = [(trial.values["clip_norm"], trial.score) for trial in self.tuning.trials]
-        points = tuple((clip_norm, score) for clip_norm, score in trials if score is not None)
         picture = Picture(
             title=f"ClipSearch: score without noise, on {source(self.tuning)}",
             across="clip norm",
-            lines=(Line("score without noise", points),),
-            chosen=next(point for point in points if point[0] == self.clip_norm),
+            lines=(Line("score without noise", self._points),),
+            chosen=(self.clip_norm, dict(self._points)[self.clip_norm]),
             level=(self.best - self.tolerance, f"the best minus {self.tolerance:g}"),
         )
         return draw("ClipSearch.plot", path, picture)
@@ -111,8 +108,9 @@ def clip_search(
 
     >>> from discreet.tuning import Public
     >>> plan = Plan.dpsgd(records=1_000, expected_batch_size=100, steps=10, noise_multiplier=1.0)
-    >>> found = clip_search(lambda settings: min(0.9, settings.clip_norm), plan, data=Public("a formula"))
-    >>> found.clip_norm
+    >>> def trial(settings):
+    ...     return min(0.9, settings.clip_norm)
+    >>> clip_search(trial, plan, data=Public("a formula")).clip_norm
     1.0
     """
     owner = "clip_search"
@@ -122,22 +120,21 @@ def clip_search(
             name="data",
             expected="public or synthetic data: trials without noise have no privacy at all",
             got=f"private data, {data.name!r}",
-            do="Search on public or synthetic data of the same kind, let the clip norm adapt under privacy (AdaptiveClip), or "
-            "do without one (Normalised). Nothing was tried.",
+            do=(
+                "Search on public or synthetic data of the same kind, let the clip norm adapt "
+                "under privacy (AdaptiveClip), or do without one (Normalised). Nothing was tried."
+            ),
         )
     gaussian_of(owner, checked_plan(owner, plan))
-    slack = check.real(owner, "tolerance", tolerance)
-    if slack < 0.0:
-        raise ParameterError(owner=owner, name="tolerance", expected="at least 0", got=repr(slack))
-    asked = [
-        (
-            {"clip_norm": clip_norm},
-            with_gaussian(plan, clip_norm=clip_norm, noise_multiplier=_NEXT_TO_NOTHING),
-        )
-        for clip_norm in sorted(distinct(owner, "clip_norms", clip_norms, least=2))
-    ]
-    made = sweep(owner, trial, asked, data=data, progress=progress)
-    scored = made.scored(owner)
-    best = max(score for score, _ in scored)
-    chosen = min(number for score, number in scored if score >= best - slack)
-    return ClipSearch(made.record(Method.CLIP_SEARCH, chosen), slack)
+    slack = check.not_negative(owner, "tolerance", tolerance)
+
+    tries = []
+    for clip_norm in sorted(distinct(owner, "clip_norms", clip_norms, least=2)):
+        quiet = with_gaussian(plan, clip_norm=clip_norm, noise_multiplier=_NEXT_TO_NOTHING)
+        tries.append(({"clip_norm": clip_norm}, quiet))
+    results = sweep(owner, trial, tries, data=data, progress=progress)
+
+    scores = results.scores(owner)
+    best = max(scores.values())
+    chosen = min(number for number, score in scores.items() if score >= best - slack)
+    return ClipSearch(results.record(Method.CLIP_SEARCH, chosen), slack)

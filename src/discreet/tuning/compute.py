@@ -3,11 +3,12 @@
 
 The guide's steps, and who does them:
 
-    1  the largest batch and the most epochs that are feasible   you: Plan.dpsgd(records=, expected_batch_size=, epochs=, ...)
-    2  a good model without privacy                              you
-    3  the clip norm                                             clip_search
-    4  the noise for epsilon                                     Plan.dpsgd(..., epsilon=, delta=), by the accountant
-    5  the learning rate, and clip norms near by                 tune_for_compute
+    1  the largest batch and the most epochs     you: Plan.dpsgd(records=, expected_batch_size=,
+       that are feasible                         epochs=, ...)
+    2  a good model without privacy              you
+    3  the clip norm                             clip_search
+    4  the noise for epsilon                     Plan.dpsgd(..., epsilon=, delta=), the accountant
+    5  the learning rate, and clip norms near    tune_for_compute
 """
 
 from __future__ import annotations
@@ -21,12 +22,10 @@ from discreet.errors import ParameterError
 from discreet.plan import Plan
 from discreet.plan.scaling import with_clip_norm
 from discreet.tuning.data import Data
-from discreet.tuning.picture import Line, Picture, draw
 from discreet.tuning.record import Method, Trial, Tuning
-from discreet.tuning.settings import checked_plan
+from discreet.tuning.settings import checked_plan, distinct
+from discreet.tuning.shown import Line, Picture, draw, source, table
 from discreet.tuning.sweep import TrialFunction, sweep
-from discreet.tuning.table import lines, source
-from discreet.tuning.values import distinct
 
 __all__ = ["ComputeTuning", "tune_for_compute"]
 
@@ -55,43 +54,41 @@ class ComputeTuning:
 
     @property
     def learning_rate(self) -> float:
-        """Of the best trial."""
+        """The learning rate of the best trial."""
         return self.best.values["learning_rate"]
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader should know before taking the numbers."""
-        found = []
+        notes = []
         for name in self.tuning.names:
             tried = sorted({trial.values[name] for trial in self.tuning.trials})
             if len(tried) > 2 and self.best.values[name] in (tried[0], tried[-1]):
-                found.append(
+                notes.append(
                     f"The best {name} lies at the end of those that were tried: there may be "
                     "better ones beyond."
                 )
-        return (*found, *([f"Stopped early: {self.stopped}."] if self.stopped else []))
+        if self.stopped:
+            notes.append(f"Stopped early: {self.stopped}.")
+        return tuple(notes)
 
     def __str__(self) -> str:
-        return "\n".join([*lines(self.tuning), *self.notes])
+        return "\n".join([*table(self.tuning), *self.notes])
 
     def plot(self, path: str | os.PathLike[str]) -> Path:
         """Draw scores against learning rates, one line for each clip norm, as PNG or SVG."""
-        by_clip: dict[float | None, list[tuple[float, float]]] = {}
+        points: dict[str, list[tuple[float, float]]] = {}
         for trial in self.tuning.trials:
             if trial.score is not None:
+                clip_norm = trial.values.get("clip_norm")
+                name = "score" if clip_norm is None else f"clip norm {clip_norm:g}"
                 point = trial.values["learning_rate"], trial.score
-                by_clip.setdefault(trial.values.get("clip_norm"), []).append(point)
+                points.setdefault(name, []).append(point)
         score = self.best.score
         picture = Picture(
             title=f"Noise multiplier {self.plan.noise_multiplier:.4g}, on {source(self.tuning)}",
             across="learning rate",
-            lines=tuple(
-                Line(
-                    "score" if clip_norm is None else f"clip norm {clip_norm:g}",
-                    tuple(sorted(points)),
-                )
-                for clip_norm, points in by_clip.items()
-            ),
+            lines=tuple(Line(name, tuple(sorted(line))) for name, line in points.items()),
             chosen=None if score is None else (self.learning_rate, score),
             noise=self.tuning.score_noise,
         )
@@ -112,8 +109,8 @@ def tune_for_compute(
 
     Epsilon is the same for every one of them: it depends on the noise multiplier, and not on the
     clip norm. On private data every trial is charged, in the order given; the sweep ends where the
-    budget does. The model of the best trial is then
-    already paid for: keep it, and no final training is needed.
+    budget does. The model of the best trial is then already paid for: keep it, and no final
+    training is needed.
 
     Args:
         trial: trains once with `settings.plan` (or `settings.plan_for(records)`) and
@@ -132,34 +129,33 @@ def tune_for_compute(
 
     >>> from discreet.tuning import Synthetic
     >>> plan = Plan.dpsgd(records=1_000, expected_batch_size=100, epochs=2, epsilon=3.0)
-    >>> found = tune_for_compute(lambda settings: -abs(settings.learning_rate - 1.0), plan,
-    ...     learning_rates=[0.1, 1.0, 10.0], data=Synthetic("a formula"))
-    >>> found.learning_rate, found.plan == plan
+    >>> def trial(settings):
+    ...     return -abs(settings.learning_rate - 1.0)
+    >>> data = Synthetic("a formula")
+    >>> tuned = tune_for_compute(trial, plan, learning_rates=[0.1, 1.0, 10.0], data=data)
+    >>> tuned.learning_rate, tuned.plan == plan
     (1.0, True)
     """
     owner = "tune_for_compute"
     checked_plan(owner, plan)
     rates = distinct(owner, "learning_rates", learning_rates)
-    plans: dict[float | None, Plan] = {None: plan}
-    if clip_norms is not None:
-        plans = {
-            clip_norm: _clipped(owner, plan, clip_norm)
-            for clip_norm in distinct(owner, "clip_norms", clip_norms)
-        }
-    asked = [
-        ({"learning_rate": rate} | ({} if clip_norm is None else {"clip_norm": clip_norm}), own)
-        for clip_norm, own in plans.items()
-        for rate in rates
-    ]
-    made = sweep(owner, trial, asked, data=data, progress=progress)
-    best = max(score for score, _ in made.scored(owner))
-    chosen = next(number for score, number in made.scored(owner) if score == best)
-    found = plans[made.trials[chosen].values.get("clip_norm")]
-    return ComputeTuning(made.record(Method.COMPUTE, chosen), found, made.stopped)
+    tries: list[tuple[dict[str, float], Plan]] = []
+    if clip_norms is None:
+        tries = [({"learning_rate": rate}, plan) for rate in rates]
+    else:
+        for clip_norm in distinct(owner, "clip_norms", clip_norms):
+            clipped = _clipped(owner, plan, clip_norm)
+            tries += [({"learning_rate": rate, "clip_norm": clip_norm}, clipped) for rate in rates]
+    results = sweep(owner, trial, tries, data=data, progress=progress)
+
+    scores = results.scores(owner)
+    chosen = max(scores, key=lambda number: scores[number])  # the first of several that are equal
+    _, best_plan = tries[chosen]
+    return ComputeTuning(results.record(Method.COMPUTE, chosen), best_plan, results.stopped)
 
 
 def _clipped(owner: str, plan: Plan, clip_norm: float) -> Plan:
-    """The plan with another clip norm, certified anew where it has a target."""
+    """Put another clip norm into a plan, and certify it anew where it has a target."""
     try:
         mechanism = with_clip_norm(plan.mechanism, clip_norm)
     except ParameterError as wrong:

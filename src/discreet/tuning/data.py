@@ -1,4 +1,4 @@
-"""On what data parameters are tuned. It decides what a trial costs, and what the report says of it."""
+"""On what data parameters are tuned: it decides what a trial costs, and what the report says."""
 
 from __future__ import annotations
 
@@ -98,8 +98,11 @@ class Private:
                     "scores"
                 ),
                 got="a ledger that is for the steps of its first run",
-                do="Open it with budget=dp.Filter(epsilon=..., delta=...), as what is tried next may depend on what came out; "
-                "or with budget=dp.Budget(plans=planned_trials(...)), if all of it is fixed now.",
+                do=(
+                    "Open it with budget=dp.Filter(epsilon=..., delta=...), as what is tried next "
+                    "may depend on what came out; or with "
+                    "budget=dp.Budget(plans=planned_trials(...)), if all of it is fixed now."
+                ),
             )
 
     @property

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from datetime import datetime
 from enum import Enum
 from pathlib import Path
-from typing import Any
 
+from discreet import _strict_json
 from discreet import _validate as check
 from discreet._files import read_file, write_new
 from discreet.errors import ParameterError
@@ -21,12 +18,11 @@ __all__ = ["SCHEMA", "Kind", "Method", "Trial", "Tuning"]
 SCHEMA = 1
 """Version of the file. Another one is refused, never guessed at."""
 
-_HEAD = re.compile(r"[0-9a-f]{64}")
 _set = object.__setattr__  # writes the normalised fields of a frozen value during its construction
 
 
 class Kind(Enum):
-    """What data trials were made on. PRIVATE: those of the ledger, and charged to it."""
+    """What data the trials were made on. PRIVATE: those of the ledger, and charged to it."""
 
     PUBLIC = "public"
     SYNTHETIC = "synthetic"
@@ -34,8 +30,9 @@ class Kind(Enum):
 
 
 class Method(Enum):
-    """How settings were chosen [Ponomareva2023, section 5.4.1]. OTHER: by hand, or by a program of
-    one's own.
+    """How settings were chosen [Ponomareva2023, section 5.4.1].
+
+    OTHER: by hand, or by a program of one's own.
     """
 
     CLIP_SEARCH = "ClipSearch, without noise"
@@ -46,7 +43,7 @@ class Method(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One trial.
+    """One setting that was tried, and how it scored.
 
     Args:
         values: what was tried: number by name.
@@ -62,28 +59,23 @@ class Trial:
 
     def __post_init__(self) -> None:
         owner = "Trial"
-        pairs = frozen(owner, "values", self.values).pairs
-        _set(
-            self,
-            "values",
-            Frozen(
-                tuple(
-                    (name, check.real(owner, f"values[{name!r}]", value)) for name, value in pairs
-                )
-            ),
-        )
-        _set(self, "score", None if self.score is None else check.real(owner, "score", self.score))
-        given: object = self.runs
-        if not isinstance(given, tuple | list):
+        values = frozen(owner, "values", self.values)
+        numbers = ((name, check.real(owner, f"values[{name!r}]", values[name])) for name in values)
+        _set(self, "values", Frozen(tuple(numbers)))
+        if self.score is not None:
+            _set(self, "score", check.real(owner, "score", self.score))
+
+        runs: object = self.runs
+        if not isinstance(runs, tuple | list):
             raise ParameterError(
-                owner=owner, name="runs", expected="a tuple of labels", got=type(given).__name__
+                owner=owner, name="runs", expected="a tuple of labels", got=type(runs).__name__
             )
-        _set(self, "runs", tuple(check.label(owner, "runs", run) for run in given))
+        _set(self, "runs", tuple(check.label(owner, "runs", run) for run in runs))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tuning:
-    """What a report says about tuning. Made by the functions of `discreet.tuning`, or by hand for
+    """What a report says about tuning: made by the functions of `discreet.tuning`, or by hand for
     what was done elsewhere.
 
     Guarantee: none of its own. Of private data it names the runs, and the report refuses it unless
@@ -98,8 +90,14 @@ class Tuning:
         ledger_head: `ledger.head()` after the last trial, for private data; None for others.
         made: date and time, ISO 8601 with its offset from UTC.
 
-    >>> record = Tuning(method=Method.OTHER, kind=Kind.PUBLIC, name="digits", trials=(Trial({"learning_rate": 0.5}, 0.93),),
-    ...     chosen=0, made="2026-01-31T12:00:00+00:00")
+    >>> record = Tuning(
+    ...     method=Method.OTHER,
+    ...     kind=Kind.PUBLIC,
+    ...     name="digits",
+    ...     trials=(Trial({"learning_rate": 0.5}, 0.93),),
+    ...     chosen=0,
+    ...     made="2026-01-31T12:00:00+00:00",
+    ... )
     >>> Tuning.from_json(record.to_json()) == record
     True
     """
@@ -120,60 +118,60 @@ class Tuning:
         check.instance(owner, "kind", self.kind, Kind)
         check.label(owner, "name", self.name)
         check.label(owner, "about", self.about, empty=True)
-        given: object = self.trials
-        if not isinstance(given, tuple | list) or not given:
-            raise _wrong("trials", "a tuple of trials, at least one", type(given).__name__)
-        for trial in given:
-            check.member(owner, "trials", trial, (Trial,))
-        _set(self, "trials", tuple(given))
-        if len({tuple(trial.values) for trial in self.trials}) > 1:
-            raise _wrong("trials", "trials of the same names", "others")
+        _set(self, "score_noise", check.not_negative(owner, "score_noise", self.score_noise))
+        _set(self, "made", check.moment(owner, "made", self.made))
+        self._check_trials()
         if self.chosen is not None:
-            _set(self, "chosen", check.whole(owner, "chosen", self.chosen, least=0))
-            if self.chosen >= len(self.trials) or self.trials[self.chosen].score is None:
-                raise _wrong("chosen", "the number of a trial that has a score", repr(self.chosen))
-        noise = check.real(owner, "score_noise", self.score_noise)
-        if noise < 0.0:
-            raise _wrong("score_noise", "at least 0", repr(noise))
-        _set(self, "score_noise", noise)
-        _set(self, "made", _date(self.made))
-        self._check_charged()
+            self._check_chosen(self.chosen)
+        if self.kind is Kind.PRIVATE:
+            self._check_charged()
+        elif self.ledger_head is not None or self.runs:
+            expected = f"None, and no runs, for {self.kind.value} data: nothing was charged"
+            raise _wrong("ledger_head", expected, "a digest, or the names of runs")
+
+    def _check_trials(self) -> None:
+        """Require at least one trial, and the same names in all of them."""
+        trials: object = self.trials
+        if not isinstance(trials, tuple | list) or not trials:
+            raise _wrong("trials", "a tuple of trials, at least one", type(trials).__name__)
+        for trial in trials:
+            check.member("Tuning", "trials", trial, (Trial,))
+        _set(self, "trials", tuple(trials))
+        if len({tuple(trial.values) for trial in self.trials}) > 1:
+            raise _wrong("trials", "trials of the same names", "trials of several")
+
+    def _check_chosen(self, chosen: int) -> None:
+        """Require that a trial which has a score was chosen."""
+        number = check.whole("Tuning", "chosen", chosen, least=0)
+        if number >= len(self.trials) or self.trials[number].score is None:
+            raise _wrong("chosen", "the number of a trial that has a score", repr(number))
+        _set(self, "chosen", number)
 
     def _check_charged(self) -> None:
-        """What is private was charged, and what is not names no ledger."""
-        if self.kind is not Kind.PRIVATE:
-            if self.ledger_head is not None or any(trial.runs for trial in self.trials):
-                raise _wrong(
-                    "ledger_head",
-                    f"None, and no runs, for {self.kind.value} data: nothing was charged",
-                    "others",
-                )
-            return
+        """Require, for private data, that every trial was charged and every score is noised."""
         if self.method is Method.CLIP_SEARCH:
             raise _wrong("method", "one with noise, for private data", self.method.value)
-        if not isinstance(self.ledger_head, str) or not _HEAD.fullmatch(self.ledger_head):
-            raise _wrong(
-                "ledger_head",
-                "the digest that ledger.head() gives, for private data",
-                repr(self.ledger_head)[:80],
-            )
+        check.digest("Tuning", "ledger_head", self.ledger_head)
         if not all(trial.runs for trial in self.trials):
-            raise _wrong(
-                "trials", "the runs that each trial charged, for private data", "a trial without"
-            )
+            expected = "the runs that each trial charged, for private data"
+            raise _wrong("trials", expected, "a trial without")
         if len(set(self.runs)) < len(self.runs):
-            raise _wrong(
-                "trials",
-                "runs of its own for each trial, for private data",
-                "a run that is named twice",
-            )
-        if self.score_noise == 0.0 and any(trial.score is not None for trial in self.trials):
+            expected = "runs of its own for each trial, for private data"
+            raise _wrong("trials", expected, "a run that is named twice")
+        has_scores = any(trial.score is not None for trial in self.trials)
+        if has_scores and self.score_noise == 0.0:
             raise _wrong("score_noise", "above 0, for scores of private data", "0")
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What was tuned."""
+        """The names of what was tuned."""
         return tuple(self.trials[0].values)
+
+    def points(self, name: str) -> tuple[tuple[float, float], ...]:
+        """The value of one name, and the score, of every trial that has a score, in their order."""
+        return tuple(
+            (trial.values[name], trial.score) for trial in self.trials if trial.score is not None
+        )
 
     @property
     def runs(self) -> tuple[str, ...]:
@@ -181,40 +179,33 @@ class Tuning:
         return tuple(run for trial in self.trials for run in trial.runs)
 
     def to_json(self) -> str:
-        """The record as JSON; `from_json` gives an equal one."""
-        table: dict[str, Any] = {"schema": SCHEMA} | {
-            field.name: getattr(self, field.name) for field in fields(self)
-        }
-        table |= {"method": self.method.value, "kind": self.kind.value}
-        table["trials"] = [
+        """Write the record as JSON; `from_json` gives an equal one."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        trials = [
             {"values": dict(trial.values), "score": trial.score, "runs": list(trial.runs)}
             for trial in self.trials
         ]
-        return json.dumps(table, indent=2, allow_nan=False, ensure_ascii=True) + "\n"
+        texts = {"method": self.method.value, "kind": self.kind.value, "trials": trials}
+        return _strict_json.to_text({"schema": SCHEMA} | values | texts)
 
     @classmethod
     def from_json(cls, text: str) -> Tuning:
-        """The record behind `to_json`.
+        """Read what `to_json` wrote.
 
         Raises:
             ParameterError: no JSON, another schema, a field too many or too few, a key twice, a
                 value out of its range.
         """
-        table = _parsed(text)
-        version = table.pop("schema", None)
-        if type(version) is not int or version != SCHEMA:
-            raise _wrong(
-                "schema", f"{SCHEMA}, in a file that Tuning.save wrote", repr(version)[:80]
-            )
-        _check_fields(table, cls)
+        names = [field.name for field in fields(cls)]
+        table = _strict_json.read_version(
+            "Tuning", text, schema=SCHEMA, names=names, writer="Tuning.save"
+        )
         if not isinstance(table["trials"], list):
             raise _wrong("trials", "a list", type(table["trials"]).__name__)
-        read = {
-            "method": _named(Method, "method", table["method"]),
-            "kind": _named(Kind, "kind", table["kind"]),
-            "trials": tuple(_trial(one) for one in table["trials"]),
-        }
-        return cls(**table | read)
+        table["trials"] = tuple(_trial(trial) for trial in table["trials"])
+        table["method"] = _strict_json.member_named("Tuning", "method", Method, table["method"])
+        table["kind"] = _strict_json.member_named("Tuning", "kind", Kind, table["kind"])
+        return cls(**table)
 
     def save(self, path: str | Path) -> None:
         """Write a new JSON file, whole or not at all. What was tried is never overwritten."""
@@ -222,65 +213,15 @@ class Tuning:
 
     @classmethod
     def load(cls, path: str | Path) -> Tuning:
-        """Read a JSON file."""
+        """Read a JSON file that `save` wrote."""
         return cls.from_json(read_file("Tuning.load", path))
 
 
 def _trial(table: object) -> Trial:
     if not isinstance(table, dict):
         raise _wrong("trials", "objects", type(table).__name__)
-    _check_fields(table, Trial)
+    _strict_json.check_fields("Tuning", table, [field.name for field in fields(Trial)])
     return Trial(**table)
-
-
-def _check_fields(table: dict[str, Any], kind: type[Tuning | Trial]) -> None:
-    names = {field.name for field in fields(kind)}
-    if table.keys() != names:
-        unknown, missing = sorted(table.keys() - names), sorted(names - table.keys())
-        raise _wrong(
-            "fields", ", ".join(sorted(names)), f"unknown {unknown}, missing {missing}"[:200]
-        )
-
-
-def _named(kind: type[Enum], name: str, value: object) -> Enum:
-    for member in kind:
-        if member.value == value:
-            return member
-    raise _wrong(name, f"one of {', '.join(member.value for member in kind)}", repr(value)[:80])
-
-
-def _date(value: object) -> str:
-    text = check.label("Tuning", "made", value)
-    try:
-        known = datetime.fromisoformat(text).tzinfo is not None
-    except ValueError:
-        known = False
-    if not known:
-        raise _wrong("made", "a date and time such as 2026-01-31T12:00:00+00:00", repr(text)[:80])
-    return text
-
-
-def _parsed(text: object) -> dict[str, Any]:
-    if not isinstance(text, str):
-        raise _wrong("text", "a text", type(text).__name__)
-    try:
-        table = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
-    except (ValueError, RecursionError) as wrong:
-        raise _wrong("text", "a JSON object", str(wrong)[:200]) from None
-    if not isinstance(table, dict):
-        raise _wrong("text", "a JSON object", type(table).__name__)
-    return table
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    table = dict(pairs)
-    if len(table) != len(pairs):
-        raise ValueError("a key stands twice")
-    return table
-
-
-def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} has no place in a record of tuning")
 
 
 def _wrong(name: str, expected: str, got: str) -> ParameterError:

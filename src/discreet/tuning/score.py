@@ -5,10 +5,9 @@ charged like everything else.
     noise -> score
 
 Guarantee: one Gaussian query of sensitivity 1 on the validation records, charged to the ledger
-    before it is answered. Records
-that train and records that validate may be the same or not: both are charged in full. It holds if
-the value of a record is computed from that record and from released values (the trained model)
-alone.
+before it is answered. Records that train and records that validate may be the same or not: both are
+charged in full. It holds if the value of a record is computed from that record and from released
+values (the trained model) alone.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ def planned_trials(plans: Iterable[Plan], *, records: int, noise_std: float) -> 
 
 
 def score_plan(data: Private, plan: Plan) -> Plan:
-    """One noised sum over all validation records, for the unit and adjacency of the trials' plan."""
+    """Plan one noised sum over all validation records, of the unit and adjacency of the trials."""
     return _score_plan(plan, data.records, data.noise_std)
 
 
@@ -80,7 +79,7 @@ def _score_plan(plan: Plan, records: int, noise_std: float) -> Plan:
 
 
 def released_score(values: object, data: Private, plan: Plan, label: str) -> float:
-    """The share of right answers, with noise.
+    """Release the share of right answers, with noise.
 
     Args:
         values: what the trial returned; sensitive.
@@ -101,23 +100,29 @@ def released_score(values: object, data: Private, plan: Plan, label: str) -> flo
 
 
 def _rows(values: object, records: int) -> NDArray[np.float64]:
-    """One row for each record, in [0, 1]; what is not a number counts as wrong. No error depends on
-    a value.
+    """Make one row in [0, 1] for each record; what is not a number counts as wrong.
+
+    No error depends on a value.
     """
-    expected = (
-        f"one value in [0, 1] for each of {records} validation records, for private data: the "
-        "tuner releases their sum"
-    )
-    array = np.asarray(values) if isinstance(values, np.ndarray) else np.empty(())
-    if array.dtype.kind not in "biuf" or array.shape != (records,):
+    if not isinstance(values, np.ndarray):
+        raise _no_values(records, f"a {type(values).__name__}")
+    if values.dtype.kind not in "biuf" or values.shape != (records,):
         # Not how many there are: of a selection, such as all that are right, that would be the
         # score.
-        got = (
-            f"another array, of {array.dtype}"
-            if isinstance(values, np.ndarray)
-            else f"a {type(values).__name__}"
-        )
-        do = "Return a NumPy array, such as (predicted == labels). Nothing was released."
-        raise ParameterError(owner="trial", name="score", expected=expected, got=got, do=do)
+        raise _no_values(records, f"another array, of {values.dtype}")
     with np.errstate(all="ignore"):  # no record may raise
-        return np.clip(np.nan_to_num(array.astype(np.float64), nan=0.0), 0.0, 1.0)[:, np.newaxis]
+        numbers = np.nan_to_num(np.asarray(values).astype(np.float64), nan=0.0)
+        return np.clip(numbers, 0.0, 1.0)[:, np.newaxis]
+
+
+def _no_values(records: int, got: str) -> ParameterError:
+    return ParameterError(
+        owner="trial",
+        name="score",
+        expected=(
+            f"one value in [0, 1] for each of {records} validation records, for private data: the "
+            "tuner releases their sum"
+        ),
+        got=got,
+        do="Return a NumPy array, such as (predicted == labels). Nothing was released.",
+    )

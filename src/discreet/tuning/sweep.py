@@ -28,10 +28,10 @@ from discreet.ledger import Ledger
 from discreet.ledger._provenance import now
 from discreet.plan import Plan
 from discreet.tuning.data import Data, Private, Public, Synthetic
-from discreet.tuning.progress import trials_bar
 from discreet.tuning.record import Kind, Method, Trial, Tuning
 from discreet.tuning.score import released_score, score_plan
 from discreet.tuning.settings import Settings
+from discreet.tuning.shown import trials_bar
 from discreet.units import Parameters
 
 __all__ = ["Sweep", "TrialFunction", "sweep"]
@@ -47,7 +47,7 @@ _SCORE = ", score"  # ends the label of a score's run
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """What trials gave.
+    """The trials that were made, and why no more of them.
 
     Args:
         trials: that were made, in their order.
@@ -61,15 +61,15 @@ class Sweep:
     stopped: str
     head: str | None
 
-    def scored(self, owner: str) -> list[tuple[float, int]]:
-        """(score, number) of all trials that have a score; an error if none has."""
-        found = [
-            (trial.score, number)
+    def scores(self, owner: str) -> dict[int, float]:
+        """The score of every trial that has one, by its number; an error if none has."""
+        scores = {
+            number: trial.score
             for number, trial in enumerate(self.trials)
             if trial.score is not None
-        ]
-        if found:
-            return found
+        }
+        if scores:
+            return scores
         if self.stopped:
             raise BudgetExceeded(
                 expected="a budget for one trial and its score",
@@ -85,7 +85,7 @@ class Sweep:
         )
 
     def record(self, method: Method, chosen: int | None) -> Tuning:
-        """For the report."""
+        """Make the record of the sweep, for the report."""
         data = self.data
         kinds = {Public: Kind.PUBLIC, Synthetic: Kind.SYNTHETIC, Private: Kind.PRIVATE}
         return Tuning(
@@ -102,7 +102,7 @@ class Sweep:
 
 
 def _advice(data: Data) -> str:
-    """What to do where not one trial fits."""
+    """Say what to do where not one trial fits."""
     if isinstance(data, Private) and data.parameters is Parameters.FIXED_IN_ADVANCE:
         return (
             "Only trials that were fixed before the first release fit a list; a filter or an "
@@ -114,7 +114,7 @@ def _advice(data: Data) -> str:
 def sweep(
     owner: str,
     trial: TrialFunction,
-    asked: Sequence[tuple[Mapping[str, float], Plan]],
+    tries: Sequence[tuple[Mapping[str, float], Plan]],
     *,
     data: Data,
     enough: float | None = None,
@@ -125,7 +125,7 @@ def sweep(
     Args:
         owner: in errors.
         trial: trains once.
-        asked: what to try, in order.
+        tries: values to try, each with its plan, in order.
         data: on which.
         enough: a score after which no further trial is made.
         progress: whether a bar is shown; None: in a terminal.
@@ -136,26 +136,28 @@ def sweep(
             owner=owner, name="trial", expected="a function of settings", got=type(trial).__name__
         )
     name = secrets.token_hex(4)
-    settings = [
-        Settings(label=_label(name, number, values), plan=plan, values=values)
-        for number, (values, plan) in enumerate(asked, 1)
-    ]
-    done: list[Trial] = []
+    trials: list[Trial] = []
     stopped = ""
-    with trials_bar(len(settings), shown=progress) as advance:
-        for one in settings:
+    best: float | None = None
+    with trials_bar(len(tries), shown=progress) as advance:
+        for number, (values, plan) in enumerate(tries, 1):
+            settings = Settings(label=_label(name, number, values), plan=plan, values=values)
             if isinstance(data, Private):
-                made, stopped = _private(trial, one, data)
+                made, stopped = _private(trial, settings, data)
             else:
-                made = Trial(one.values, _score(owner, trial(one)))
-            done += [] if made is None else [made]
-            best = max((found.score for found in done if found.score is not None), default=None)
+                made = Trial(values, _score(owner, trial(settings)))
+            if made is not None:
+                trials.append(made)
+                best = _better(best, made.score)
             if stopped or (best is not None and enough is not None and best >= enough):
                 break
             advance(best)
-    return Sweep(
-        tuple(done), data, stopped, data.ledger.head() if isinstance(data, Private) else None
-    )
+    head = data.ledger.head() if isinstance(data, Private) else None
+    return Sweep(tuple(trials), data, stopped, head)
+
+
+def _better(best: float | None, score: float | None) -> float | None:
+    return score if best is None or (score is not None and score > best) else best
 
 
 def _label(name: str, number: int, values: Mapping[str, float]) -> str:
@@ -164,7 +166,7 @@ def _label(name: str, number: int, values: Mapping[str, float]) -> str:
 
 
 def _score(owner: str, score: object) -> float | None:
-    """A finite number, or None for one that is not."""
+    """Require a number; one that is not finite counts as no score."""
     expected = "a number, the higher the better, from the trial"
     try:
         return check.real(owner, "score", score, expected=expected)
@@ -175,25 +177,30 @@ def _score(owner: str, score: object) -> float | None:
 
 
 def _private(trial: TrialFunction, settings: Settings, data: Private) -> tuple[Trial | None, str]:
-    """The trial, if anything was charged for it; and why the sweep ends here, if it does."""
+    """Make one trial on private data; it counts if anything was charged for it.
+
+    Returns:
+        The trial, and why the sweep ends here, if it does.
+    """
     ledger, label = data.ledger, settings.label
-    refused = _without_room(settings, data)
-    if refused:
-        return None, refused
+    stopped = _without_room(settings, data)
+    if stopped:
+        return None, stopped
     try:
         values = trial(settings)
         _check_charged(ledger, label)
         score = released_score(values, data, settings.plan, label + _SCORE)
     except BudgetExceeded as wrong:
-        charged = _charged(ledger, label)
-        return Trial(
-            settings.values, None, (label,)
-        ) if charged else None, f"the budget refused {label}: {wrong.got}"
+        stopped = f"the budget refused {label}: {wrong.got}"
+        if not _charged(ledger, label):
+            return None, stopped
+        return Trial(settings.values, None, (label,)), stopped
     return Trial(settings.values, score, (label, label + _SCORE)), ""
 
 
 def _without_room(settings: Settings, data: Private) -> str:
-    """Why the trial and its score would not fit what is left of the budget; empty if they do.
+    """Say why the trial and its score would not fit what is left of the budget; empty if they do.
+
     Nothing is charged.
     """
     _check_unmarked(data.ledger)
@@ -231,8 +238,8 @@ def _check_charged(ledger: Ledger, label: str) -> None:
 def _check_unmarked(ledger: Ledger) -> None:
     marks = ledger.marks()
     if marks:
-        expected, do = (
-            "a ledger without marks",
-            "There is no guarantee to tune within. No score was released.",
+        raise LedgerMisuse(
+            expected="a ledger without marks",
+            got=f"one that is marked {', '.join(marks)}",
+            do="There is no guarantee to tune within. No score was released.",
         )
-        raise LedgerMisuse(expected=expected, got=f"one that is marked {', '.join(marks)}", do=do)

@@ -94,6 +94,16 @@ def test_another_file_is_refused(change: dict[str, object]) -> None:
             Scores.from_json(text)
 
 
+def test_p45_a_key_given_twice_is_refused() -> None:
+    """Else the second value wins: here, coins that nobody tossed."""
+    forged = SCORES.to_json().replace(
+        '"trials"', '"inside": [false, true, false, true], "trials"', 1
+    )
+    assert json.loads(forged)["inside"] == [False, True, False, True]
+    with pytest.raises(ParameterError, match="a key stands twice"):
+        Scores.from_json(forged)
+
+
 @pytest.mark.parametrize("heads", ["ab" * 32, ["AB" * 32], ["ab"], [7], None], ids=str)
 def test_heads_are_digests(heads: Any) -> None:
     with pytest.raises(ParameterError, match="heads"):

@@ -5,7 +5,6 @@ import json
 import pytest
 
 from discreet.cli.answer import Answer, plain_json, sheet, table
-from discreet.cli.views.words import down, up
 
 
 def test_json_is_one_object_with_unrounded_numbers_and_infinity_in_words() -> None:
@@ -41,12 +40,6 @@ def test_texts_are_shown_as_they_are_without_markup_and_uncut() -> None:
 
 def test_a_document_goes_out_verbatim() -> None:
     assert Answer(verbatim="# [red]\n\n\n\tx  \n").text() == "# [red]\n\n\n\tx  \n"
-
-
-@pytest.mark.parametrize("value", [2.99931, 1e-9, 0.0, 123456.7, 9.9999, 1e12])
-def test_bounds_are_rounded_outward(value: float) -> None:
-    assert float(down(value)) <= value <= float(up(value))
-    assert float(up(value)) - float(down(value)) <= 1e-3 * value
 
 
 def test_nested_values_become_plain() -> None:

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 import discreet as dp
+from discreet._digits import upward
 from discreet.accounting import hit_rate, profile_of
 from discreet.report import Subject
 from discreet.report.facts.curves import unamplified
 from discreet.report.formats.stamp import read_stamp
-from discreet.report.formats.words import upward
 from support.reports import (
     DELTA,
     INFO,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import discreet as dp
-from discreet.tuning import Kind, Method, Private, Public, Synthetic, Trial, Tuning
+from discreet.tuning import Kind, Method, Trial, Tuning
 from support.tunings import public_record
 
 HEAD = "ab" * 32
@@ -94,16 +94,3 @@ def test_nothing_of_a_record_can_be_changed() -> None:
     trial = Trial(values, 0.5)
     values["x"] = 2.0
     assert trial.values["x"] == 1.0
-
-
-def test_data_have_names() -> None:
-    for kind in (Public, Synthetic):
-        with pytest.raises(dp.errors.ParameterError, match="name"):
-            kind("")
-    with pytest.raises(dp.errors.ParameterError, match="noise_std"):
-        Private(
-            dp.Ledger.in_memory(budget=dp.Filter(epsilon=1.0, delta=1e-5)),
-            "x",
-            records=5,
-            noise_std=0.0,
-        )

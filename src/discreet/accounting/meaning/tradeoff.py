@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 __all__ = [
     "Profile",
     "TradeOff",
-    "attack_success",
     "hit_rate",
     "membership_advantage",
     "posterior",
@@ -176,23 +175,6 @@ def posterior(profile: Profile, *, prior: float, false_positive_rate: float) -> 
     x = check.fraction("posterior", "false_positive_rate", false_positive_rate, one=True)
     hits = hit_rate(profile, false_positive_rate=x)
     return before * hits / (before * hits + (1.0 - before) * x)
-
-
-def attack_success(profile: Profile, *, prior: float) -> float:
-    """The largest probability that any attack guesses membership rightly, with this prior.
-
-    With odds t = (1-p)/p >= 1 it is (1-p) + p * delta(ln t), and the same with p and 1-p exchanged
-    for t < 1: the hockey-stick divergence at t *is* the Bayes risk.
-
-    >>> attack_success(lambda epsilon: 0.2, prior=0.5)
-    0.6...
-    """
-    p = check.fraction("attack_success", "prior", prior)
-    rarer, commoner = min(p, 1.0 - p), max(p, 1.0 - p)
-    odds = max(
-        0.0, math.log(commoner / rarer) * (1.0 - 2.0**-50)
-    )  # rounded down: delta falls with epsilon
-    return min(1.0, (commoner + rarer * _delta(profile, odds)) * _UP)
 
 
 def _delta(profile: Profile, epsilon: float) -> float:

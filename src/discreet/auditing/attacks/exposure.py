@@ -2,7 +2,7 @@
 been [Carlini2019].
 
 Legend: N candidates, of which the secret is one, drawn uniformly; r the rank of its loss, 1 for the
-    smallest;
+smallest;
 
     exposure = log2 N - log2 r   [bits],
 
@@ -23,7 +23,7 @@ import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from discreet import _validate as check
-from discreet.canaries.arrays import array_of
+from discreet.canaries.scores import array_of
 from discreet.errors import NumericsError, ParameterError
 
 __all__ = ["Exposure", "exposure_by_fit", "exposure_by_rank", "exposure_chance", "exposure_limit"]
@@ -36,7 +36,7 @@ _DOUBTFUL = 0.01  # p-value below which a fit is said to be bad
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exposure:
-    """How exposed one secret is. Evidence of remembering, never a bound on epsilon by itself.
+    """The exposure of one secret: evidence of remembering, never a bound on epsilon by itself.
 
     Args:
         bits: the exposure.
@@ -53,31 +53,28 @@ class Exposure:
     fit: float | None = None
 
     def __str__(self) -> str:
-        if self.fit is None:
-            most = math.log2(self.candidates)
-            how = f"of at most {most:.1f}, by rank among {self.candidates} candidates."
-        else:
-            how = f"by a skew-normal curve through the losses of {self.candidates - 1} candidates."
-            if self.fit < _DOUBTFUL:
-                how += f" The curve does not fit (p = {self.fit:.1g}): do not use this figure."
-            else:
-                how += (
-                    f" The curve fits where there are candidates (p = {self.fit:.2g}); beyond, it "
-                    "is extrapolated."
-                )
-        chance = (
-            "A model that never saw the secret reaches this with probability "
-            f"{min(1.0, 2.0**-self.bits):.2g}."
-        )
+        chance = min(1.0, 2.0**-self.bits)
         return (
-            f"Exposure {self.bits:.1f} bits {how} {chance} A low exposure proves nothing: a "
-            "better attack may exist."
+            f"Exposure {self.bits:.1f} bits {self._method()} A model that never saw the secret "
+            f"reaches this with probability {chance:.2g}. A low exposure proves nothing: a better "
+            "attack may exist."
         )
+
+    def _method(self) -> str:
+        """Say how the exposure was measured, and whether that can be trusted."""
+        if self.fit is None:
+            largest = math.log2(self.candidates)
+            return f"of at most {largest:.1f}, by rank among {self.candidates} candidates."
+        curve = f"by a skew-normal curve through the losses of {self.candidates - 1} candidates."
+        if self.fit < _DOUBTFUL:
+            doubt = f"The curve does not fit (p = {self.fit:.1g}): do not use this figure."
+            return f"{curve} {doubt}"
+        fits = f"The curve fits where there are candidates (p = {self.fit:.2g})"
+        return f"{curve} {fits}; beyond, it is extrapolated."
 
 
 def exposure_by_rank(loss: float, candidates: ArrayLike) -> Exposure:
-    """The exposure of a secret whose loss, and the losses of candidates that were not planted, are
-    known.
+    """Compute the exposure of a secret from its loss and those of candidates that were not planted.
 
     Ties count against the attack: a secret is ranked behind every candidate of the same loss. So a
     model that tells nothing apart exposes nothing, and the limits above hold whatever the losses
@@ -91,14 +88,15 @@ def exposure_by_rank(loss: float, candidates: ArrayLike) -> Exposure:
     >>> exposure_by_rank(0.5, [2.0, 3.0, 1.0]).bits, exposure_by_rank(2.0, [2.0, 3.0, 1.0]).bits
     (2.0, 0.415...)
     """
-    found, others = _checked("exposure_by_rank", loss, candidates)
-    rank = 1 + int(np.count_nonzero(others <= found))
-    return Exposure(bits=math.log2((others.size + 1) / rank), candidates=others.size + 1)
+    secret, losses = _checked("exposure_by_rank", loss, candidates)
+    rank = 1 + int(np.count_nonzero(losses <= secret))
+    return Exposure(bits=math.log2((losses.size + 1) / rank), candidates=losses.size + 1)
 
 
 def exposure_by_fit(loss: float, candidates: ArrayLike) -> Exposure:
-    """The exposure beyond log2 N: minus log2 of the probability that a curve through the
-    candidates' losses gives to less.
+    """Estimate an exposure beyond log2 N from a curve through the candidates' losses.
+
+    It is minus log2 of the probability that the curve gives to a smaller loss than the secret's.
 
     The curve is a skew normal, fitted to every second candidate; the others test it (Kolmogorov and
     Smirnov), so the p-value is that of a test on fresh data. It says nothing of the tail, where
@@ -112,33 +110,36 @@ def exposure_by_fit(loss: float, candidates: ArrayLike) -> Exposure:
         NumericsError: the losses are all alike, or no curve was found.
 
     >>> losses = np.random.default_rng(0).normal(30.0, 2.0, 1000)
-    >>> found = exposure_by_fit(18.0, losses)  # six standard deviations below: about 30 bits
-    >>> 20.0 < found.bits < 40.0, found.fit > 0.01
+    >>> exposure = exposure_by_fit(18.0, losses)  # six standard deviations below: about 30 bits
+    >>> 20.0 < exposure.bits < 40.0, exposure.fit > 0.01
     (True, True)
     """
     owner = "exposure_by_fit"
-    found, others = _checked(owner, loss, candidates)
-    if others.size < _LEAST_TO_FIT:
+    secret, losses = _checked(owner, loss, candidates)
+    if losses.size < _LEAST_TO_FIT:
         expected = f"at least {_LEAST_TO_FIT} losses"
         raise ParameterError(
-            owner=owner, name="candidates", expected=expected, got=str(others.size)
+            owner=owner, name="candidates", expected=expected, got=str(losses.size)
         )
-    centre, width = float(others.mean()), float(others.std())
+    centre, width = float(losses.mean()), float(losses.std())
     if not width > 1e-9 * (1.0 + abs(centre)):
         raise _no_curve("candidates that all have the same loss")
-    scaled = (others - centre) / width
+
+    # Fitted to every second candidate, tested on those in between.
+    scaled = (losses - centre) / width
     with np.errstate(all="ignore"):
         curve = scipy.stats.skewnorm(*scipy.stats.skewnorm.fit(scaled[::2]))
         p_value = float(scipy.stats.kstest(scaled[1::2], curve.cdf).pvalue)
-        bits = -_log_cdf(curve, (found - centre) / width) / math.log(2.0)
+        bits = -_log_cdf(curve, (secret - centre) / width) / math.log(2.0)
     if not math.isfinite(bits) or not math.isfinite(p_value):
         raise _no_curve("a fit that is no number")
-    return Exposure(bits=max(0.0, bits), candidates=others.size + 1, fit=p_value)
+    return Exposure(bits=max(0.0, bits), candidates=losses.size + 1, fit=p_value)
 
 
 def exposure_chance(bits: float, *, epsilon: float, delta: float = 0.0) -> float:
-    """The largest probability, rounded up, that the exposure by rank of a uniformly drawn secret
-    reaches this many bits.
+    """The largest probability, rounded up, that an exposure by rank reaches this many bits.
+
+    The secret is drawn uniformly.
 
     Args:
         bits: k, at least 0.
@@ -150,15 +151,20 @@ def exposure_chance(bits: float, *, epsilon: float, delta: float = 0.0) -> float
     0.00723
     """
     owner = "exposure_chance"
-    reached, spent = _nonnegative(owner, "bits", bits), _nonnegative(owner, "epsilon", epsilon)
-    rest = check.fraction(owner, "delta", delta, zero=True, one=True)
-    exponent = spent - reached * math.log(2.0) + 2.0**-48 * (spent + reached)
-    return 1.0 if exponent >= 0.0 else min(1.0, (math.exp(exponent) + rest) * _UP + _TINY)
+    k = check.not_negative(owner, "bits", bits)
+    spent = check.not_negative(owner, "epsilon", epsilon)
+    failing = check.fraction(owner, "delta", delta, zero=True, one=True)
+    # e^epsilon 2^-k + delta, each step rounded up.
+    exponent = spent - k * math.log(2.0) + 2.0**-48 * (spent + k)
+    if exponent >= 0.0:
+        return 1.0
+    return min(1.0, (math.exp(exponent) + failing) * _UP + _TINY)
 
 
 def exposure_limit(*, epsilon: float, delta: float = 0.0, probability: float = 0.05) -> float:
-    """The bits, rounded up, that the exposure by rank of a uniformly drawn secret reaches with at
-    most this probability.
+    """The bits, rounded up, that an exposure by rank reaches with at most this probability.
+
+    The secret is drawn uniformly.
 
     Args:
         epsilon: as for `exposure_chance`.
@@ -169,19 +175,19 @@ def exposure_limit(*, epsilon: float, delta: float = 0.0, probability: float = 0
     7.21
     """
     owner = "exposure_limit"
-    spent = _nonnegative(owner, "epsilon", epsilon)
-    rest = check.fraction(owner, "delta", delta, zero=True)
+    spent = check.not_negative(owner, "epsilon", epsilon)
+    failing = check.fraction(owner, "delta", delta, zero=True)
     allowed = check.fraction(owner, "probability", probability)
-    if not allowed > rest:
-        raise ParameterError(
-            owner=owner, name="probability", expected=f"above delta={rest!r}", got=repr(allowed)
-        )
-    return (spent - math.log(allowed - rest)) / math.log(2.0) * _UP + 2.0**-40
+    if not allowed > failing:
+        expected = f"above delta={failing!r}"
+        raise ParameterError(owner=owner, name="probability", expected=expected, got=repr(allowed))
+    return (spent - math.log(allowed - failing)) / math.log(2.0) * _UP + 2.0**-40
 
 
 def _log_cdf(curve: scipy.stats.distributions.rv_frozen, x: float) -> float:
-    """The logarithm of P[X <= x]. Left of the middle the density is integrated relative to that at
-    x: the rest underflows.
+    """The logarithm of P[X <= x].
+
+    Left of the middle the density is integrated relative to that at x: else it would underflow.
     """
     if x >= curve.median():
         return float(curve.logcdf(x))
@@ -199,27 +205,13 @@ def _no_curve(got: str) -> NumericsError:
     )
 
 
-def _nonnegative(owner: str, name: str, value: float) -> float:
-    number = check.real(owner, name, value)
-    if number < 0.0:
-        raise ParameterError(owner=owner, name=name, expected="at least 0", got=repr(number))
-    return number
-
-
 def _checked(owner: str, loss: float, candidates: ArrayLike) -> tuple[float, NDArray[np.float64]]:
-    found = check.real(owner, "loss", loss)
-    others = array_of(candidates)
-    if (
-        others.ndim != 1
-        or not others.size
-        or others.dtype.kind not in "iuf"
-        or not np.isfinite(others).all()
-    ):
+    """Check the loss of a secret and those of its candidates."""
+    secret = check.real(owner, "loss", loss)
+    losses = array_of(candidates)
+    is_numeric = losses.ndim == 1 and losses.size > 0 and losses.dtype.kind in "iuf"
+    if not is_numeric or not np.isfinite(losses).all():
         expected = "finite losses in one axis, at least one"
-        raise ParameterError(
-            owner=owner,
-            name="candidates",
-            expected=expected,
-            got=f"{others.dtype}, shape {others.shape}",
-        )
-    return found, others.astype(np.float64)
+        got = f"{losses.dtype}, shape {losses.shape}"
+        raise ParameterError(owner=owner, name="candidates", expected=expected, got=got)
+    return secret, losses.astype(np.float64)

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from discreet import _validate as check
 from discreet.auditing.estimators.hits import Hits, hits
 from discreet.canaries import Scores
-from discreet.canaries.arrays import array_of
+from discreet.canaries.scores import array_of
 from discreet.errors import ParameterError
 
 __all__ = ["Membership", "lira", "logit_confidence", "loss_attack"]
@@ -24,30 +24,28 @@ __all__ = ["Membership", "lira", "logit_confidence", "loss_attack"]
 _Floats = NDArray[np.float64]
 
 _LEAST_LOSS = 2.0**-53  # below, 1 - e^-loss is zero in float64
-_MANY = (
-    32  # models on each side of every record, from which on each record has a variance of its own
-)
-_RATES, _ACCUSED = (
-    (0.1, 0.01, 0.001),
-    10,
-)  # what is shown, if so many others are accused: fewer tell nothing
 _LEAST_STD = 1e-6  # of models that all agree
+
+# Models on each side of every record, from which on each record has a variance of its own.
+_MANY = 32
+
+# False-positive rates that are shown, if so many others are accused there: fewer tell nothing.
+_RATES = (0.1, 0.01, 0.001)
+_LEAST_ACCUSED = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """What an attack found out about members and non-members.
+    """What an attack learned about members and non-members.
 
     Guarantee: none. Rates describe this attack on these records; intervals take records for
-        independent. A bound on epsilon
-    needs more: that each record was in or out by a fair coin of `Canaries`. Then, and only then,
-    `one_run(membership.scores)` is one.
+    independent. A bound on epsilon needs more: that each record was in or out by a fair coin of
+    `Canaries`. Then, and only then, `one_run(membership.scores)` is one.
 
     Args:
         scores: of the attack, with who was a member; several models pooled by `Scores.pooled`.
 
-    >>> found = loss_attack([0.1, 0.2, 1.5, 0.15], [True, True, False, False])
-    >>> found.auc
+    >>> loss_attack([0.1, 0.2, 1.5, 0.15], [True, True, False, False]).auc
     0.75
     """
 
@@ -62,80 +60,83 @@ class Membership:
 
     @property
     def auc(self) -> float:
-        """The probability that a random member scores higher than a random non-member, ties counted
-        half; 0.5 is chance.
+        """The probability that a random member scores higher than a random non-member.
+
+        Ties count half; 0.5 is chance.
         """
         inside = self.scores.inside
-        members, others = int(inside.sum()), int((~inside).sum())
+        members = int(inside.sum())
+        pairs = members * (inside.size - members)
         ranks = scipy.stats.rankdata(self.scores.values)
-        return float((ranks[inside].sum() - members * (members + 1) / 2) / (members * others))
+        return float((ranks[inside].sum() - members * (members + 1) / 2) / pairs)
 
     def roc(self) -> tuple[_Floats, _Floats]:
-        """False-positive rates and hit rates of all thresholds, both rising from 0 to 1. To look
-        at: it has no interval.
+        """False-positive rates and hit rates of all thresholds, each rising from 0 to 1.
 
-        >>> found = loss_attack([0.1, 1.5], [True, False])
-        >>> [rates.tolist() for rates in found.roc()]
+        To look at: it has no interval.
+
+        >>> [rates.tolist() for rates in loss_attack([0.1, 1.5], [True, False]).roc()]
         [[0.0, 0.0, 1.0], [0.0, 1.0, 1.0]]
         """
         order = np.argsort(-self.scores.values, kind="stable")
         values, inside = self.scores.values[order], self.scores.inside[order]
-        last = np.append(
-            values[1:] != values[:-1], True
-        )  # equal scores are on the same side of every threshold
-        found, wrong = np.cumsum(inside)[last], np.cumsum(~inside)[last]
-        return np.append(0.0, wrong / wrong[-1]), np.append(0.0, found / found[-1])
+        # Equal scores are on the same side of every threshold.
+        ends = np.append(values[1:] != values[:-1], True)
+        hit, wrong = np.cumsum(inside)[ends], np.cumsum(~inside)[ends]
+        return np.append(0.0, wrong / wrong[-1]), np.append(0.0, hit / hit[-1])
 
     def hits(self, false_positive_rate: float, *, confidence: float = 0.95) -> Hits:
-        """The hit rate at this false-positive rate, with an interval (see
-        `discreet.auditing.estimators.hits`).
+        """Measure the hit rate at this false-positive rate, with an interval.
+
+        See `discreet.auditing.estimators.hits`.
         """
         return hits(self.scores, false_positive_rate=false_positive_rate, confidence=confidence)
 
     def __str__(self) -> str:
-        members, everyone = int(self.scores.inside.sum()), len(self.scores)
-        shown = [rate for rate in _RATES if rate * (everyone - members) >= _ACCUSED]
-        rates = "".join(
-            f"At a false-positive rate of {rate:.1%}: {self.hits(rate)}.\n" for rate in shown
-        )
+        members = int(self.scores.inside.sum())
+        outsiders = len(self.scores) - members
+        shown = [rate for rate in _RATES if rate * outsiders >= _LEAST_ACCUSED]
+        rates = [f"At a false-positive rate of {rate:.1%}: {self.hits(rate)}.\n" for rate in shown]
         return (
             f"{self.scores.attack}: area under the curve {self.auc:.3f} (chance: 0.5), "
-            f"from {members} members and {everyone - members} others.\n{rates}"
-            "It says how well this attack tells them apart, if a random split of one population made them members and others: "
-            "otherwise it may have told the two populations apart, not who was trained on.\n"
-            "A low rate proves nothing: a better attack may exist. Only canaries with coins give a bound on epsilon (one_run)."
+            f"from {members} members and {outsiders} others.\n{''.join(rates)}"
+            "It says how well this attack tells them apart, if a random split of one population "
+            "made them members and others: otherwise it may have told the two populations apart, "
+            "not who was trained on.\n"
+            "A low rate proves nothing: a better attack may exist. Only canaries with coins give "
+            "a bound on epsilon (one_run)."
         )
 
 
 def logit_confidence(losses: ArrayLike) -> _Floats:
-    """log(p / (1 - p)) of the confidence p = e^-loss in the right answer, without cancellation;
-    nearly normal over models.
+    """Compute log(p / (1 - p)) of the confidence p = e^-loss in the right answer.
 
-    Losses are cross entropies. Below 2^-53, where p is 1 in float64, they count as 2^-53.
+    It is nearly normal over models, and computed without cancellation. Losses are cross entropies.
+    Below 2^-53, where p is 1 in float64, they count as 2^-53.
 
     >>> logit_confidence([np.log(2.0), 1e-12, 50.0]).round(3).tolist()
     [0.0, 27.631, -50.0]
     """
-    found = _numbers("logit_confidence", "losses", losses, axes=None)
-    if (found < 0.0).any():
+    entropies = _numbers("logit_confidence", "losses", losses, axes=None)
+    if (entropies < 0.0).any():
         expected = "cross entropies, which are at least 0"
         raise ParameterError(
             owner="logit_confidence", name="losses", expected=expected, got="some below"
         )
-    kept = np.maximum(found, _LEAST_LOSS)
-    result: _Floats = -kept - np.log(-np.expm1(-kept))
-    return result
+    entropies = np.maximum(entropies, _LEAST_LOSS)
+    logits: _Floats = -entropies - np.log(-np.expm1(-entropies))
+    return logits
 
 
 def loss_attack(losses: ArrayLike, members: ArrayLike) -> Membership:
-    """Members are those with the smallest losses.
+    """Take the records with the smallest losses for members.
 
     Args:
         losses: of one model, one for each record; sensitive.
         members: whether it was trained on the record.
     """
-    found = _numbers("loss_attack", "losses", losses, axes=1)
-    return Membership(Scores(-found, members, attack="loss threshold"))
+    scores = -_numbers("loss_attack", "losses", losses, axes=1)
+    return Membership(Scores(scores, members, attack="loss threshold"))
 
 
 def lira(
@@ -146,8 +147,7 @@ def lira(
     *,
     online: bool = True,
 ) -> Membership:
-    """How much likelier a record's confidence is among models that were trained on it than among
-    models that were not.
+    """Score each record by how much likelier its confidence is if the model was trained on it.
 
     For each record, normal curves are fitted to the confidences x of reference models: N(m1, s1) of
     those that had it, and N(m0, s0) of those that had not. The score is log N(x; m1, s1) - log N(x;
@@ -172,16 +172,12 @@ def lira(
         expected = f"a boolean for each confidence of a reference model, models x {x.size} records"
         got = f"{had.dtype}, shape {had.shape}, for confidences of shape {models.shape}"
         raise ParameterError(owner=owner, name="reference_members", expected=expected, got=got)
-    middle, width, known = _fitted(models, ~had)
-    score = (x - middle) / width
+    mean_out, std_out, known = _fitted(models, ~had)
+    score = (x - mean_out) / std_out
     if online:
-        middle_in, width_in, known_in = _fitted(models, had)
-        score = (
-            0.5 * score**2
-            + np.log(width)
-            - 0.5 * ((x - middle_in) / width_in) ** 2
-            - np.log(width_in)
-        )
+        mean_in, std_in, known_in = _fitted(models, had)
+        minus_log_out = 0.5 * score**2 + np.log(std_out)
+        score = minus_log_out - 0.5 * ((x - mean_in) / std_in) ** 2 - np.log(std_in)
         known &= known_in
     name = f"likelihood ratio, {'online' if online else 'offline'}, {len(models)} reference models"
     return Membership(Scores(np.where(known, score, 0.0), members, attack=name))
@@ -192,32 +188,30 @@ def _fitted(
 ) -> tuple[_Floats, _Floats, NDArray[np.bool_]]:
     """Mean and standard deviation of the chosen models of each record, and whether it has any."""
     counts = chosen.sum(axis=0)
-    middle = np.where(chosen, models, 0.0).sum(axis=0) / np.maximum(counts, 1)
-    squares = (np.where(chosen, models - middle, 0.0) ** 2).sum(axis=0)
+    mean = np.where(chosen, models, 0.0).sum(axis=0) / np.maximum(counts, 1)
+    squares = (np.where(chosen, models - mean, 0.0) ** 2).sum(axis=0)
     freedom = np.maximum(counts - 1, 0)
     if freedom.sum() == 0:
         expected = "two reference models, at least, on the same side of some record"
         raise ParameterError(
             owner="lira", name="references", expected=expected, got=f"{len(models)} models"
         )
-    variance = (
-        squares / np.maximum(freedom, 1) if counts.min() >= _MANY else squares.sum() / freedom.sum()
-    )
-    width = np.maximum(np.sqrt(np.broadcast_to(variance, counts.shape)), _LEAST_STD)
-    return middle, width, counts > 0
+    if counts.min() >= _MANY:
+        variance = squares / np.maximum(freedom, 1)
+    else:
+        variance = np.full(counts.shape, squares.sum() / freedom.sum())
+    return mean, np.maximum(np.sqrt(variance), _LEAST_STD), counts > 0
 
 
-def _numbers(owner: str, name: str, given: ArrayLike, *, axes: int | None) -> _Floats:
-    array = array_of(given)
-    if (axes is not None and array.ndim != axes) or not array.size or array.dtype.kind not in "iuf":
-        expected = (
-            "numbers" if axes is None else f"numbers in {axes} {'axis' if axes == 1 else 'axes'}"
-        )
-        raise ParameterError(
-            owner=owner, name=name, expected=expected, got=f"{array.dtype}, shape {array.shape}"
-        )
+def _numbers(owner: str, name: str, values: ArrayLike, *, axes: int | None) -> _Floats:
+    """Check that these are finite numbers, in so many axes if that matters."""
+    array = array_of(values)
+    has_axes = axes is None or array.ndim == axes
+    if not has_axes or not array.size or array.dtype.kind not in "iuf":
+        where = {None: "", 1: " in 1 axis"}.get(axes, f" in {axes} axes")
+        got = f"{array.dtype}, shape {array.shape}"
+        raise ParameterError(owner=owner, name=name, expected=f"numbers{where}", got=got)
     if not np.isfinite(array).all():
-        raise ParameterError(
-            owner=owner, name=name, expected="finite numbers", got="some that are not"
-        )
+        got = "some that are not"
+        raise ParameterError(owner=owner, name=name, expected="finite numbers", got=got)
     return array.astype(np.float64)

@@ -12,7 +12,8 @@ from numpy.typing import ArrayLike
 
 from discreet import _validate as check
 from discreet.auditing.attacks.exposure import Exposure, exposure_by_rank
-from discreet.canaries.arrays import array_of
+from discreet.canaries.canaries import source_or_fresh
+from discreet.canaries.scores import array_of
 from discreet.errors import ParameterError
 from discreet.randomness import Purpose, Source
 from discreet.randomness.draws import below
@@ -68,12 +69,13 @@ class SecretText:
 
     @property
     def possible(self) -> int:
-        """How many secrets there are: candidates of the exposure by rank among all."""
+        """Number of all secrets: candidates of the exposure by rank among all."""
         return int(len(self.alphabet) ** self.length)
 
     def draw(self, count: int, *, source: Source | None = None) -> tuple[str, ...]:
-        """Independent secrets, each uniform: to plant, or as candidates to compare with (of another
-        source, or another call).
+        """Draw independent secrets, each uniform: to plant, or as candidates to compare with.
+
+        Candidates are of another source than what was planted, or of another call.
 
         Args:
             count: how many.
@@ -81,44 +83,38 @@ class SecretText:
         """
         owner = "SecretText.draw"
         number = check.whole(owner, "count", count, least=1)
-        drawn = (
-            Source.system() if source is None else check.instance(owner, "source", source, Source)
-        )
-        stream = drawn.stream(Purpose.CANARY, step=0, lane=_LANE)
-        letters = below(stream, len(self.alphabet), number * self.length)
-        joined = "".join(self.alphabet[letter] for letter in letters.tolist())
+        bits = source_or_fresh(owner, source).stream(Purpose.CANARY, step=0, lane=_LANE)
+        letters = below(bits, len(self.alphabet), number * self.length)
+        text = "".join(self.alphabet[letter] for letter in letters.tolist())
         return tuple(
-            joined[start : start + self.length] for start in range(0, len(joined), self.length)
+            text[start : start + self.length] for start in range(0, len(text), self.length)
         )
 
     def every(self) -> tuple[str, ...]:
         """All secrets in order; refused above 2^20."""
         if self.possible > _MOST_LISTED:
-            expected, do = (
-                f"at most {_MOST_LISTED} secrets to list them all",
-                "Compare with a sample: draw(count).",
-            )
             raise ParameterError(
                 owner="SecretText.every",
                 name="length",
-                expected=expected,
+                expected=f"at most {_MOST_LISTED} secrets to list them all",
                 got=str(self.possible),
-                do=do,
+                do="Compare with a sample: draw(count).",
             )
-        return tuple(
-            "".join(letters) for letters in itertools.product(self.alphabet, repeat=self.length)
-        )
+        every = itertools.product(self.alphabet, repeat=self.length)
+        return tuple("".join(letters) for letters in every)
 
     def text(self, name: str, secret: str) -> str:
-        """The text about this name with this secret."""
+        """Write the text about this name with this secret."""
         owner = "SecretText.text"
-        known = check.instance(owner, "secret", secret, str)
-        if len(known) != self.length or not set(known) <= set(self.alphabet):
+        check.instance(owner, "name", name, str)
+        check.instance(owner, "secret", secret, str)
+        if len(secret) != self.length or not set(secret) <= set(self.alphabet):
             expected = f"{self.length} characters of the alphabet"
             raise ParameterError(owner=owner, name="secret", expected=expected, got="another text")
+
+        # Split first: a name may have the text "{secret}" in it.
         before, after = self.template.split("{secret}")
-        whose = check.instance(owner, "name", name, str)
-        return before.replace("{name}", whose) + known + after.replace("{name}", whose)
+        return before.replace("{name}", name) + secret + after.replace("{name}", name)
 
     def exposure(
         self,
@@ -127,7 +123,7 @@ class SecretText:
         losses: Callable[[Sequence[str]], ArrayLike],
         candidates: Sequence[str] | None = None,
     ) -> Exposure:
-        """How exposed the secret of this name is in a model, by rank.
+        """Measure by rank how exposed the secret of this name is in a model.
 
         Args:
             name: of whose secret it is, as it was planted.
@@ -141,19 +137,15 @@ class SecretText:
         >>> codes.exposure("Anna", "17", remembers_17).bits
         6.64...
         """
-        others = (
-            [one for one in self.every() if one != secret]
-            if candidates is None
-            else list(candidates)
-        )
-        texts = [self.text(name, one) for one in (secret, *others)]
-        found = array_of(losses(texts))
-        if found.shape != (len(texts),) or found.dtype.kind not in "iuf":
-            expected = f"a function that gives one number for each of {len(texts)} texts"
+        if candidates is None:
+            candidates = [candidate for candidate in self.every() if candidate != secret]
+        texts = [self.text(name, candidate) for candidate in (secret, *candidates)]
+        numbers = array_of(losses(texts))
+        if numbers.shape != (len(texts),) or numbers.dtype.kind not in "iuf":
             raise ParameterError(
                 owner="SecretText.exposure",
                 name="losses",
-                expected=expected,
-                got=f"{found.dtype}, shape {found.shape}",
+                expected=f"a function that gives one number for each of {len(texts)} texts",
+                got=f"{numbers.dtype}, shape {numbers.shape}",
             )
-        return exposure_by_rank(float(found[0]), found[1:])
+        return exposure_by_rank(float(numbers[0]), numbers[1:])

@@ -80,7 +80,8 @@ def white_box(
 
     >>> from discreet.ledger.events import Poisson
     >>> from discreet.mechanisms import Gaussian
-    >>> plan = Plan(sampler=Sampler(Poisson(0.5), records=100, steps=3), mechanism=Gaussian(1.0, noise_multiplier=2.0))
+    >>> sampler = Sampler(Poisson(0.5), records=100, steps=3)
+    >>> plan = Plan(sampler=sampler, mechanism=Gaussian(1.0, noise_multiplier=2.0))
     >>> scores = white_box(plan, canaries=50, trials=2)
     >>> len(scores), scores.runs
     (100, 2)
@@ -110,7 +111,8 @@ def independent(plan: Plan) -> bool:
     >>> from discreet.ledger.events import FixedSize, Poisson
     >>> from discreet.mechanisms import Gaussian
     >>> for policy in (Poisson(0.1), FixedSize(10, 100)):
-    ...     independent(Plan(sampler=Sampler(policy, records=100, steps=3), mechanism=Gaussian(1.0, noise_multiplier=2.0)))
+    ...     sampler = Sampler(policy, records=100, steps=3)
+    ...     independent(Plan(sampler=sampler, mechanism=Gaussian(1.0, noise_multiplier=2.0)))
     True
     False
     """
@@ -142,7 +144,7 @@ def _each(
 
 
 def _trial(plan: Plan, key: bytes | None) -> Scores:
-    """One run of the plan."""
+    """Run the plan once, and score what it releases."""
     # Nothing that is released here is anybody's data, so a key that is derived, not drawn, voids
     # nothing.
     source = Source.system() if key is None else Source.unsafe_test_key(key)
@@ -177,10 +179,10 @@ def _sums(
 ) -> PartialSums:
     """The clipped sums of a sample: rows for those that contribute, none for all others."""
     drawn = sample.units[: np.searchsorted(sample.units, signs.size)]
-    some = drawn[signs[drawn] != 0.0]
+    present = drawn[signs[drawn] != 0.0]
     sums = run.partial(sample)
-    whole = any(group.slots for group in run.plan.bound.start)
-    for piece in [some] if whole else _pieces(some, signs.size):
+    has_slots = any(group.slots for group in run.plan.bound.start)
+    for piece in [present] if has_slots else _pieces(present, signs.size):
         rows = {
             leaf: np.zeros((piece.size, run.plan.bound.dimensions[leaf]))
             for leaf in run.plan.bound.dimensions
@@ -189,7 +191,7 @@ def _sums(
         for leaf, length in lengths.items():
             rows[leaf][np.arange(piece.size), piece] = signs[piece] * length
         sums.add(rows)
-    sums.add_nothing(len(sample) - some.size)
+    sums.add_nothing(len(sample) - present.size)
     return sums
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from discreet import _validate as check
-from discreet.auditing.estimators.halves import halves
-from discreet.auditing.estimators.intervals import highest_rate, lowest_rate
+from discreet.auditing.estimators.guesses import halves, highest_rate, lowest_rate
 from discreet.canaries import Scores
 
 __all__ = ["Hits", "hits"]
@@ -14,7 +13,7 @@ __all__ = ["Hits", "hits"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hits:
-    """How many members an attack finds when it accuses few others.
+    """The share of members that an attack finds when it accuses few others.
 
     Guarantee: unless an event happened that has probability at most 1 - confidence, the hit rate of
     the attack with this limit is in [lower, upper] and its false-positive rate in [false_lower,
@@ -40,17 +39,18 @@ class Hits:
     confidence: float
 
     def __str__(self) -> str:
-        hits_part = f"{self.rate:.4f} of the members found ({self.lower:.4f} to {self.upper:.4f})"
-        false_part = (
-            f"{self.false_rate:.4f} of the others accused ({self.false_lower:.4f} to "
-            f"{self.false_upper:.4f})"
+        interval = f"{self.lower:.4f} to {self.upper:.4f}"
+        false_interval = f"{self.false_lower:.4f} to {self.false_upper:.4f}"
+        return (
+            f"{self.rate:.4f} of the members found ({interval}), {self.false_rate:.4f} of the "
+            f"others accused ({false_interval}), confidence {self.confidence!r}"
         )
-        return f"{hits_part}, {false_part}, confidence {self.confidence!r}"
 
 
 def hits(scores: Scores, *, false_positive_rate: float, confidence: float = 0.95) -> Hits:
-    """Hit rate where one half of the scores has at most this false-positive rate, measured on the
-    other half.
+    """Measure the hit rate on one half of the scores, at a limit chosen on the other half.
+
+    The limit is the least at which the half that chooses has at most this false-positive rate.
 
     Args:
         scores: of at least 2 canaries in and 2 out; independent of each other. No coins are needed.
@@ -61,28 +61,30 @@ def hits(scores: Scores, *, false_positive_rate: float, confidence: float = 0.95
     >>> import numpy as np
     >>> rng = np.random.default_rng(1)
     >>> inside = rng.random(4000) < 0.5
-    >>> found = hits(Scores(rng.normal(size=4000) + 3.0 * inside, inside), false_positive_rate=0.01)
-    >>> found.lower < 0.749 < found.upper   # Phi(3 - 2.326)
+    >>> scores = Scores(rng.normal(size=4000) + 3.0 * inside, inside)
+    >>> rates = hits(scores, false_positive_rate=0.01)
+    >>> rates.lower < 0.749 < rates.upper   # Phi(3 - 2.326)
     True
     """
     asked = check.fraction("hits", "false_positive_rate", false_positive_rate)
     sure = check.fraction("hits", "confidence", confidence)
     chosen, measured = halves("hits", scores)
-    allowed = min(
-        int(asked * chosen.outs.size), chosen.outs.size - 1
-    )  # of the chosen half, so many may be accused
-    limit = float(chosen.outs[chosen.outs.size - 1 - allowed])
-    found = measured.ins.size - measured.missed(limit)
+    candidates = chosen.outs.size
+    accused = min(int(asked * candidates), candidates - 1)  # so many of this half may be
+    limit = float(chosen.outs[candidates - 1 - accused])
+
+    members, outsiders = measured.ins.size, measured.outs.size
+    hit = members - measured.missed(limit)
     false = measured.false(limit)
-    share = 0.25 * (1.0 - sure)  # four bounds
+    share = 0.25 * (1.0 - sure)  # four bounds share the error
     return Hits(
         asked=asked,
         limit=limit,
-        rate=found / measured.ins.size,
-        lower=lowest_rate(found, measured.ins.size, error=share),
-        upper=highest_rate(found, measured.ins.size, error=share),
-        false_rate=false / measured.outs.size,
-        false_lower=lowest_rate(false, measured.outs.size, error=share),
-        false_upper=highest_rate(false, measured.outs.size, error=share),
+        rate=hit / members,
+        lower=lowest_rate(hit, members, error=share),
+        upper=highest_rate(hit, members, error=share),
+        false_rate=false / outsiders,
+        false_lower=lowest_rate(false, outsiders, error=share),
+        false_upper=highest_rate(false, outsiders, error=share),
         confidence=sure,
     )

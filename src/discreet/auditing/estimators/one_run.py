@@ -9,9 +9,8 @@ then
 
 The first term (chance) is that of [Steinke2023]; the second (leak) is our own, proven in
 docs/proofs/auditing.md. Numbers of guesses are chosen from what was released, so each term has a
-share of the error probability that is fixed in advance. The leak
-stays a hurdle: it is at least m delta / (1 + e^eps) / r, so few guesses among more than 1/delta
-    canaries conclude nothing.
+share of the error probability that is fixed in advance. The leak stays a hurdle: it is at least m
+delta / (1 + e^eps) / r, so few guesses among more than 1/delta canaries conclude nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from numpy.typing import NDArray
 
 from discreet import _validate as check
 from discreet.auditing.estimate import Estimate
-from discreet.auditing.estimators.coins import checked_coins
+from discreet.auditing.estimators.guesses import checked_coins
 from discreet.canaries import Scores
 
 __all__ = ["one_run", "p_value"]
@@ -33,9 +32,11 @@ _Counts: TypeAlias = NDArray[np.int64]
 _Floats: TypeAlias = NDArray[np.float64]
 
 _UP = 1.0 + 2.0**-20  # more than all rounding together, for up to ten million canaries
-_CELLS = (
-    np.linspace(0.0, 1.0, 33) ** 4
-)  # g falls: its sum over a cell is at most its first value times the width
+
+# Ends of cells of n, as shares of r: g falls, so that its sum over a cell is at most its first
+# value times the width of the cell.
+_CELLS = np.linspace(0.0, 1.0, 33) ** 4
+
 _FURTHEST = 40.0
 _STEPS = 40
 _ROUGH = 12  # steps that suffice to compare numbers of guesses
@@ -59,7 +60,8 @@ def one_run(scores: Scores, *, delta: float, confidence: float = 0.95) -> Estima
 
     >>> import numpy as np
     >>> coins = np.random.default_rng(1).random(2000) < 0.5
-    >>> one_run(Scores(np.where(coins, 1.0, -1.0), coins), delta=1e-5).lower > 4.0    # an attack that knows everything
+    >>> all_known = Scores(np.where(coins, 1.0, -1.0), coins)
+    >>> one_run(all_known, delta=1e-5).lower > 4.0
     True
     """
     checked_coins("one_run", scores)
@@ -90,7 +92,7 @@ def one_run(scores: Scores, *, delta: float, confidence: float = 0.95) -> Estima
 
 
 class _Ranked:
-    """Every other canary, by its score."""
+    """Every other canary, ranked by its score."""
 
     __slots__ = ("_from_above", "_from_below", "canaries")
 
@@ -103,21 +105,19 @@ class _Ranked:
         self.canaries = values.size
 
     def right(self, ins: _Counts, outs: _Counts) -> _Counts:
-        """How many guesses are right if so many of the highest are guessed in and of the lowest
-        out, at least.
+        """Count the right guesses, at least, if so many of the highest scores are guessed in and
+        so many of the lowest out.
         """
         counts: _Counts = self._from_above[ins] + self._from_below[outs]
         return counts
 
 
 def _choices(canaries: int) -> tuple[_Counts, _Counts]:
-    """Numbers of guesses (in, out) among which to choose: all pairs of a list that grows
-    geometrically.
-    """
+    """List the numbers of guesses (in, out) to choose among: pairs of a geometric list."""
     sizes = np.unique(np.geomspace(1, canaries // 2, _CHOICES).astype(np.int64))
     ins, outs = np.meshgrid(np.append(0, sizes), np.append(0, sizes))
-    some = (ins + outs) > 0
-    return ins[some], outs[some]
+    has_guesses = (ins + outs) > 0
+    return ins[has_guesses], outs[has_guesses]
 
 
 def _bounds(
@@ -130,8 +130,9 @@ def _bounds(
     steps: int,
     caution: float = 1.0,
 ) -> _Floats:
-    """For each pair of counts an epsilon for which both terms were computed and are within their
-    shares of `error`, or 0.
+    """Find for each pair of counts an epsilon that they refute, or 0.
+
+    For it both terms were computed and are within their shares of `error`.
     """
     share = 0.0 if delta == 0.0 else _LEAK
     low, high = np.zeros(guesses.size), np.full(guesses.size, _FURTHEST)
@@ -146,8 +147,9 @@ def _bounds(
 def p_value(
     guesses: _Counts, right: _Counts, *, canaries: int, epsilon: _Floats, delta: float
 ) -> tuple[_Floats, _Floats]:
-    """Two numbers, each rounded up, whose sum bounds the probability of so many right guesses or
-    more: (chance, leak).
+    """Bound the probability of so many right guesses or more, by a sum of two: (chance, leak).
+
+    Each is rounded up.
 
     Args:
         guesses: r, from 1 to `canaries`; one for each case.
@@ -156,34 +158,33 @@ def p_value(
         epsilon: at least 0; one for each case.
         delta: in [0, 1).
 
-    >>> chance, leak = p_value(np.array([4]), np.array([4]), canaries=4, epsilon=np.zeros(1), delta=0.0)
+    >>> four = np.array([4])
+    >>> chance, leak = p_value(four, four, canaries=4, epsilon=np.zeros(1), delta=0.0)
     >>> chance.round(4).tolist(), leak.tolist()    # 1/2^4
     ([0.0625], [0.0])
     """
-    q, rest = scipy.special.expit(epsilon), scipy.special.expit(-epsilon)
-    chance = np.where(
-        right > 0, scipy.special.betainc(np.maximum(right, 1), guesses - right + 1, q), 1.0
-    )
-    leak = (
-        canaries * delta * rest * _largest(guesses, right, q, rest)
-        if delta > 0.0
-        else np.zeros(guesses.size)
-    )
+    q, not_q = scipy.special.expit(epsilon), scipy.special.expit(-epsilon)
+    tail = scipy.special.betainc(np.maximum(right, 1), guesses - right + 1, q)
+    chance = np.where(right > 0, tail, 1.0)
+    leak = np.zeros(guesses.size)
+    if delta > 0.0:
+        leak = canaries * delta * not_q * _largest(guesses, right, q, not_q)
     return chance * _UP, leak * _UP
 
 
-def _largest(guesses: _Counts, right: _Counts, q: _Floats, rest: _Floats) -> _Floats:
-    """The mean of g(n) over n < r, at least. Its w is the mode of Bin(n, 1-q), or the nearest to it
-    that is allowed.
+def _largest(guesses: _Counts, right: _Counts, q: _Floats, not_q: _Floats) -> _Floats:
+    """The mean of g(n) over n < r, at least.
+
+    Its w is the mode of Bin(n, 1-q), or the nearest to it that is allowed.
     """
     ends = np.floor(guesses[:, np.newaxis] * _CELLS)
-    n, q, rest = ends[:, :-1], q[:, np.newaxis], rest[:, np.newaxis]
-    w = np.minimum(np.floor((n + 1.0) * rest), np.minimum((guesses - right)[:, np.newaxis], n))
-    ways = (
-        scipy.special.gammaln(n + 1.0)
-        - scipy.special.gammaln(w + 1.0)
-        - scipy.special.gammaln(n - w + 1.0)
-    )
-    g = np.exp(ways + scipy.special.xlogy(w, rest) + scipy.special.xlogy(n - w, q))
+    n, q, not_q = ends[:, :-1], q[:, np.newaxis], not_q[:, np.newaxis]
+    mode = np.floor((n + 1.0) * not_q)
+    w = np.minimum(mode, np.minimum((guesses - right)[:, np.newaxis], n))
+
+    # The logarithm of the binomial probability of w in n.
+    log_n, log_w, log_rest = (scipy.special.gammaln(k + 1.0) for k in (n, w, n - w))
+    ways = log_n - log_w - log_rest
+    g = np.exp(ways + scipy.special.xlogy(w, not_q) + scipy.special.xlogy(n - w, q))
     mean: _Floats = np.sum(g * np.diff(ends), axis=1) / guesses
     return mean

@@ -21,9 +21,7 @@ import scipy
 
 from discreet import _validate as check
 from discreet.auditing.estimate import Estimate
-from discreet.auditing.estimators.coins import checked_coins
-from discreet.auditing.estimators.intervals import highest_rate
-from discreet.auditing.estimators.learned import wrong_guesses
+from discreet.auditing.estimators.guesses import checked_coins, highest_rate, wrong_guesses
 from discreet.canaries import Scores
 from discreet.errors import ParameterError
 
@@ -44,8 +42,9 @@ def scaled(
     delta: float,
     confidence: float = 0.95,
 ) -> Estimate:
-    """A lower bound on epsilon: that of the least noise, in units of what is recorded, which the
-    scores refute.
+    """Bound epsilon from below by that of the least noise which the scores refute.
+
+    Noise is measured in units of what is recorded.
 
     Guarantee: as of `Estimate`. A noise that is too small by a factor is found with that factor; a
     noise of another kind may be misjudged. If scale 1 is refuted, so is the claim.
@@ -61,8 +60,10 @@ def scaled(
     >>> import numpy as np
     >>> coins = np.random.default_rng(1).random(10_000) < 0.5
     >>> noisy = Scores(coins + np.random.default_rng(2).normal(size=10_000), coins)
-    >>> found = scaled(noisy, epsilon=lambda s: 4.0 / s, profile=lambda s: lambda eps: math.erf(8**-0.5 / s), delta=1e-5)
-    >>> 3.5 < found.lower < 4.0
+    >>> def profile(scale):
+    ...     return lambda epsilon: math.erf(8**-0.5 / scale)
+    >>> bound = scaled(noisy, epsilon=lambda scale: 4.0 / scale, profile=profile, delta=1e-5)
+    >>> 3.5 < bound.lower < 4.0
     True
     """
     level = check.fraction("scaled", "delta", delta)
@@ -80,10 +81,10 @@ def scaled(
 
 
 def gaussian(scores: Scores, *, delta: float, confidence: float = 0.95) -> Estimate:
-    """The same in closed form for Gaussian noise without sampling: one number mu, 1 / noise
-    multiplier of the whole run.
+    """Bound epsilon from below in closed form, for Gaussian noise without sampling.
 
-    With error rate at most p, mu >= -2 Phi^-1(p) [DongRothSu2022].
+    One number, mu = 1 / noise multiplier of the whole run, says all. With error rate at most p, mu
+    >= -2 Phi^-1(p) [DongRothSu2022].
 
     Args:
         scores: at least 8, with fair coins; sensitive.
@@ -93,7 +94,7 @@ def gaussian(scores: Scores, *, delta: float, confidence: float = 0.95) -> Estim
     >>> import numpy as np
     >>> coins = np.random.default_rng(1).random(10_000) < 0.5
     >>> noisy = Scores(coins + np.random.default_rng(2).normal(size=10_000), coins)
-    >>> 3.9 < gaussian(noisy, delta=1e-5).lower < 4.377    # epsilon of noise multiplier 1 at this delta
+    >>> 3.9 < gaussian(noisy, delta=1e-5).lower < 4.377    # epsilon of noise multiplier 1
     True
     """
     level = check.fraction("gaussian", "delta", delta)
@@ -124,8 +125,9 @@ def _refuted(
 
 
 def _epsilon(mu: float, delta: float) -> float:
-    """An epsilon at which N(mu, 1) against N(0, 1) has more than this delta: Phi(mu/2 - eps/mu) -
-    e^eps Phi(-mu/2 - eps/mu).
+    """Find an epsilon at which N(mu, 1) against N(0, 1) has more than this delta.
+
+    That delta is Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu) [DongRothSu2022].
     """
 
     def more(eps: float) -> bool:

@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from discreet import _validate as check
 from discreet.auditing.estimate import Estimate
-from discreet.auditing.estimators.halves import Half, halves
-from discreet.auditing.estimators.intervals import highest_rate, lowest_rate
+from discreet.auditing.estimators.guesses import Half, halves, highest_rate, lowest_rate
 from discreet.canaries import Scores
 from discreet.errors import ParameterError
 
@@ -32,8 +31,7 @@ _LEAST = 8
 
 
 def threshold(scores: Scores, *, delta: float, confidence: float = 0.95) -> Estimate:
-    """A lower bound on epsilon from runs that repeat one experiment, each with a canary that is in
-    or out.
+    """Bound epsilon from below by runs of one experiment, each with a canary that is in or out.
 
     Guarantee: as of `Estimate`, for every mechanism and every score, if the runs are independent
     and the same but for the canary. The limit, and which of the two inequalities is used, are
@@ -52,7 +50,7 @@ def threshold(scores: Scores, *, delta: float, confidence: float = 0.95) -> Esti
     >>> rng = np.random.default_rng(1)
     >>> coins = rng.random(4000) < 0.5
     >>> scores = Scores(coins + 0.5 * rng.normal(size=4000), coins, trials=np.arange(4000))
-    >>> 2.0 < threshold(scores, delta=1e-5).lower < 9.9     # epsilon of noise multiplier 1/2 at this delta
+    >>> 2.0 < threshold(scores, delta=1e-5).lower < 9.9     # epsilon of noise multiplier 1/2
     True
     """
     level = check.fraction("threshold", "delta", delta, zero=True)
@@ -76,15 +74,16 @@ def threshold(scores: Scores, *, delta: float, confidence: float = 0.95) -> Esti
             got=str(len(scores)),
         )
     lower = 0.0
-    if (
-        2 <= int(np.count_nonzero(scores.inside)) <= len(scores) - 2
-    ):  # else chance left nothing to compare
+    members = int(np.count_nonzero(scores.inside))
+    if 2 <= members <= len(scores) - 2:  # else chance left nothing to compare
         chosen, measured = halves("threshold", scores)
-        lower = _measured(measured, *_choice(chosen, level), level, 0.5 * (1.0 - sure))
+        limit, direction = _choice(chosen, level)
+        lower = _measured(measured, limit, direction, level, 0.5 * (1.0 - sure))
     return Estimate(method="threshold", lower=lower, delta=level, confidence=sure)
 
 
 def _measured(half: Half, limit: float, direction: int, delta: float, share: float) -> float:
+    """The lower bound on epsilon of one of the two inequalities, each rate at its worst."""
     false, missed = half.false(limit), half.missed(limit)
     if direction == 0:
         right = lowest_rate(half.ins.size - missed, half.ins.size, error=share)
@@ -92,12 +91,15 @@ def _measured(half: Half, limit: float, direction: int, delta: float, share: flo
     else:
         right = lowest_rate(half.outs.size - false, half.outs.size, error=share)
         wrong = highest_rate(missed, half.ins.size, error=share)
-    return max(0.0, math.log((right - delta) / wrong) * _DOWN - 2.0**-50) if right > delta else 0.0
+    if right <= delta:
+        return 0.0
+    return max(0.0, math.log((right - delta) / wrong) * _DOWN - 2.0**-50)
 
 
 def _choice(half: Half, delta: float) -> tuple[float, int]:
-    """The limit, and the inequality (0: hits, 1: rejections), that promise most, rates two standard
-    errors less.
+    """Choose the limit, and the inequality (0: hits, 1: rejections), that promise most.
+
+    Rates are taken two standard errors worse than they are.
     """
     limits = np.unique(np.concatenate([half.ins, half.outs]))
     false = 1.0 - np.searchsorted(half.outs, limits, side="right") / half.outs.size

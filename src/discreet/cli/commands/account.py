@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import discreet as dp
+from discreet._digits import upward
 from discreet.cli.answer import NO, YES, Answer, table
 from discreet.cli.files import read_source
 from discreet.cli.options import AsJson, Delta, finite
 from discreet.cli.views.attack import attack
-from discreet.cli.views.words import guarantee_data, meaning, up
+from discreet.cli.views.words import guarantee_data, meaning
 from discreet.errors import AccountingError, DiscreetError
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ def account(
         shown.append(
             "Delta at epsilon "
             + "; ".join(
-                f"{epsilon!r} by {one.accountant}: at most {up(one.delta)}" for one in found
+                f"{epsilon!r} by {one.accountant}: at most {upward(one.delta)}" for one in found
             )
         )
     if len(sources) > 1:
@@ -147,7 +148,7 @@ def account(
         within = best <= at_most and not void
         code = YES if within else NO
         verdict = (
-            f"{'Within' if within else 'ABOVE'} the limit: epsilon {up(best)}, at most "
+            f"{'Within' if within else 'ABOVE'} the limit: epsilon {upward(best)}, at most "
             f"{at_most!r} is allowed."
         )
         shown += [] if void else [verdict]
@@ -221,7 +222,7 @@ def _accountant_line(guarantee: dp.Guarantee) -> str:
 def _sources_table(sources: Sequence[_Source]) -> RenderableType:
     made = table("source", "kind", "identity", "runs", "steps", "epsilon alone", texts=3)
     for one in sources:
-        alone = "none" if one.epsilon is None else up(one.epsilon)
+        alone = "none" if one.epsilon is None else upward(one.epsilon)
         identity = f"{one.snapshot.ledger[:16]}..." if one.snapshot.ledger else "-"
         made.add_row(
             str(one.path), one.kind, identity, str(len(one.snapshot.runs)), str(one.steps), alone

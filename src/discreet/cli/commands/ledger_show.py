@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from discreet import _validate as check
+from discreet._digits import upward
 from discreet.cli.answer import Answer, sheet, table
 from discreet.cli.files import read_ledger
 from discreet.cli.options import AsJson, Delta, LedgerFile
 from discreet.cli.views.ledger_lines import event_data, event_words, lines_of, opening
-from discreet.cli.views.words import up
 from discreet.errors import DiscreetError
 
 if TYPE_CHECKING:
@@ -104,9 +104,9 @@ def _claim_words(total: Guarantee | None) -> dict[str, str]:
     beside = (
         ""
         if total.if_fixed is None
-        else f"; {up(total.if_fixed)} if all runs had been fixed before the first release"
+        else f"; {upward(total.if_fixed)} if all runs had been fixed before the first release"
     )
-    return {"epsilon": f"{up(total.upper)} at delta {total.delta!r}, all runs together{beside}"}
+    return {"epsilon": f"{upward(total.upper)} at delta {total.delta!r}, all runs together{beside}"}
 
 
 # --- for scripts ---
@@ -198,7 +198,7 @@ def _runs_table(
     )
     for run in snapshot.runs:
         planned = str(run.planned_steps) if run.planned else "-"
-        epsilon = up(alone[run.number]) if run.number in alone else "-"
+        epsilon = upward(alone[run.number]) if run.number in alone else "-"
         state = run_state(snapshot, run)
         made.add_row(
             str(run.number),
@@ -211,7 +211,7 @@ def _runs_table(
             epsilon,
         )
     if total is not None:
-        epsilon = "none" if total.voided_by else up(total.upper)
+        epsilon = "none" if total.voided_by else upward(total.upper)
         made.add_row("all", "together", "", "", "", "", str(snapshot.steps), epsilon)
     return made
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from discreet.cli.views.words import number, up
+from discreet._digits import nearest, upward
 from discreet.errors import DiscreetError
 
 if TYPE_CHECKING:
@@ -86,11 +86,11 @@ def curve_of(kind: Kind, plan: Plan, guarantee: Guarantee, *, epochs: float | No
         batches={own, *(max(1, records >> power) for power in range(12))},
         adjacency=plan.adjacency,
     )
-    fixed = f"{plan.steps} steps" if epochs is None else f"{number(epochs)} epochs"
+    fixed = f"{plan.steps} steps" if epochs is None else f"{nearest(epochs)} epochs"
     knee = "beyond the curve" if held.flattens_at is None else f"near {held.flattens_at}"
     return Curve(
         title=(
-            f"Noise on the average / clip norm, at epsilon {number(epsilon)} and {fixed}; it "
+            f"Noise on the average / clip norm, at epsilon {nearest(epsilon)} and {fixed}; it "
             f"flattens {knee}"
         ),
         across="batch",
@@ -117,7 +117,7 @@ def _epsilon_against_steps(plan: Plan, guarantee: Guarantee) -> Curve:
         for steps in counts
     ]
     return Curve(
-        title=f"Epsilon at delta {guarantee.delta!r}, with noise multiplier {number(multiplier)}",
+        title=f"Epsilon at delta {guarantee.delta!r}, with noise multiplier {nearest(multiplier)}",
         across="steps",
         along="epsilon",
         points=tuple(zip(map(float, counts), found, strict=True)),
@@ -143,7 +143,7 @@ def chart(curve: Curve, *, blocks: bool) -> str:
     values = [value for _, value in curve.points]
     columns = [
         [curve.across, *(f"{x:.10g}" for x, _ in curve.points)],
-        [curve.along, *map(up, values)],
+        [curve.along, *map(upward, values)],
     ]
     widths = [max(map(len, column)) for column in columns]
     lines = [curve.title + ("; bars are logarithmic" if curve.logarithmic else "")]

@@ -9,9 +9,10 @@ from typing import Any
 from rich.console import RenderableType
 from rich.table import Table
 
+from discreet._digits import nearest, upward
 from discreet.cli.answer import sheet, table
 from discreet.cli.views.attack import attack
-from discreet.cli.views.words import guarantee_data, meaning, number, up
+from discreet.cli.views.words import guarantee_data, meaning
 from discreet.ledger.events import Poisson
 from discreet.plan import Plan
 from discreet.sampling import Sampler
@@ -111,23 +112,21 @@ class Planned:
         plan = self.plan
         (query,) = plan.queries()
         sampler = plan.sampler
-        batch = f"each record with probability {number(self._probability)}"
+        batch = f"each record with probability {nearest(self._probability)}"
         if isinstance(sampler, Sampler):
-            batch = (
-                f"{number(plan.expected_batch_size)} expected of {sampler.records} records, {batch}"
-            )
+            batch = f"{nearest(plan.expected_batch_size)} expected of {sampler.records} records, {batch}"
         rows = {
             "protected": f"one {plan.unit}, {plan.adjacency.value} adjacency; numerics {plan.numerics.value}",
             "batch": batch,
-            "steps": f"{plan.steps}, {number(self._probability * plan.steps)} passes over the data",
-            "clip norm": number(query.sensitivity),
-            "noise multiplier": f"{number(plan.noise_multiplier)}, noise_std {number(query.noise_std)} on the sum",
-            "epsilon": f"{up(self.guarantee.upper)} at delta {self.guarantee.delta!r}"
+            "steps": f"{plan.steps}, {nearest(self._probability * plan.steps)} passes over the data",
+            "clip norm": nearest(query.sensitivity),
+            "noise multiplier": f"{nearest(plan.noise_multiplier)}, noise_std {nearest(query.noise_std)} on the sum",
+            "epsilon": f"{upward(self.guarantee.upper)} at delta {self.guarantee.delta!r}"
             + ("" if plan.target is None else f"; target {plan.target.epsilon!r}"),
         }
         if isinstance(sampler, Sampler):
             rows["noise on average"] = (
-                f"{number(query.noise_std / plan.expected_batch_size)} per coordinate"
+                f"{nearest(query.noise_std / plan.expected_batch_size)} per coordinate"
             )
         name = self.found.replace("_", " ")
         return {key: f"{value}  <- found" if key == name else value for key, value in rows.items()}
@@ -140,10 +139,10 @@ class Planned:
         for row in self.nearby:
             scale = self.plan.expected_batch_size / self._probability if sized else 1.0
             numbers = (
-                number(row.probability * scale),
+                nearest(row.probability * scale),
                 str(row.steps),
-                number(row.noise_multiplier),
-                up(row.epsilon),
+                nearest(row.noise_multiplier),
+                upward(row.epsilon),
             )
             made.add_row(row.change, *numbers)
         return made

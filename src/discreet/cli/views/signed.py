@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from discreet.cli.views.words import up
+from discreet._digits import upward
 from discreet.errors import DiscreetError
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Comparison:
             claim = (
                 "no guarantee"
                 if self.recomputed is None
-                else f"epsilon {up(self.recomputed)} at delta {self.stamp.delta!r}"
+                else f"epsilon {upward(self.recomputed)} at delta {self.stamp.delta!r}"
             )
             lines.append(f"The ledger contains the head of {name} and says what it says: {claim}.")
             lines.append("Names, and what was written on it by hand, no ledger can confirm.")
@@ -159,4 +159,4 @@ def _differences(stamp: Stamp, snapshot: Snapshot, claim: Guarantee) -> list[str
 
 
 def _epsilon(value: float) -> str:
-    return "none" if math.isinf(value) else up(value)
+    return "none" if math.isinf(value) else upward(value)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from typing import TYPE_CHECKING, Any
 
 from discreet.cli.views.attack import FALSE_POSITIVES
@@ -11,41 +10,7 @@ from discreet.cli.views.attack import FALSE_POSITIVES
 if TYPE_CHECKING:
     from discreet.units import Guarantee
 
-__all__ = ["down", "guarantee_data", "meaning", "number", "up"]
-
-
-def number(value: float) -> str:
-    """Six digits; whole numbers without a point.
-
-    >>> number(512.0), number(0.94925707003)
-    ('512', '0.949257')
-    """
-    return f"{value:.6g}"
-
-
-def up(value: float) -> str:
-    """An upper bound in four digits, rounded up.
-
-    >>> up(2.99931), up(0.00012341), up(float("inf"))
-    ('3', '0.0001235', 'infinity')
-    """
-    return _short(value, ROUND_CEILING)
-
-
-def down(value: float) -> str:
-    """A lower bound in four digits, rounded down.
-
-    >>> down(2.99931)
-    '2.999'
-    """
-    return _short(value, ROUND_FLOOR)
-
-
-def _short(value: float, direction: str) -> str:
-    if math.isinf(value):
-        return "infinity"
-    short = Context(prec=4, rounding=direction).create_decimal(value).normalize()
-    return f"{short:f}" if 1e-4 <= value < 1e9 or not value else f"{short:e}"
+__all__ = ["guarantee_data", "meaning"]
 
 
 def guarantee_data(guarantee: Guarantee) -> dict[str, Any]:

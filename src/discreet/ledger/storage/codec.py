@@ -11,8 +11,9 @@ import json
 from collections.abc import Callable
 from dataclasses import fields
 from enum import Enum
-from typing import Any, NoReturn
+from typing import Any
 
+from discreet import _strict_json
 from discreet.errors import LedgerCorrupt, ParameterError, UnknownEvent
 from discreet.ledger import events
 from discreet.ledger.storage.rows import (
@@ -176,13 +177,10 @@ def decode_with_schema(body: bytes, number: int) -> tuple[int, Row]:
         ) from wrong
 
 
-def _object(pairs: list[tuple[str, Any]]) -> Any:
+def _object(content: dict[str, Any]) -> Any:
     """A JSON object: an event if its kind is in the table (then with exactly its fields), else a
     dictionary.
     """
-    content = dict(pairs)
-    if len(content) != len(pairs):
-        raise ValueError("a key stands twice")
     event = _EVENTS.get(content.get("kind", ""))
     if event is None:
         return content
@@ -190,11 +188,7 @@ def _object(pairs: list[tuple[str, Any]]) -> Any:
     return event(**content)
 
 
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a number")
-
-
-_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_no_constant)
+_DECODER = _strict_json.decoder(_object)
 
 
 def _parse(text: str) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from discreet.accounting import TradeOff, account
 from discreet.auditing import Audit
 from discreet.errors import LedgerCorrupt, ParameterError
 from discreet.ledger import Ledger, Rule, Snapshot
-from discreet.plan import Plan, Programme
+from discreet.plan import Declaration, Plan, Programme
 from discreet.report.facts.curves import detail, spending, tradeoff, unamplified
 from discreet.report.facts.own_plans import known_delta, own_plans
 from discreet.report.facts.runs import epsilon_of_each
@@ -87,7 +87,7 @@ class Facts:
     ceilings: tuple[Ceiling, ...]
     limit: float | None
     alone: Mapping[int, float]
-    plan: Plan | Programme | None
+    plan: Declaration[Plan] | None
     audit: Audit | None
     tuning: tuple[Tuning, ...]
     audited: AuditedHead | None
@@ -131,7 +131,7 @@ def gather(
     ledger: Ledger,
     *,
     delta: float | None,
-    plan: Plan | Programme | None,
+    plan: Declaration[Plan] | None,
     audit: Audit | None,
     tuning: Tuning | Sequence[Tuning] = (),
     subject: Subject | None = None,
@@ -172,7 +172,7 @@ def gather(
     )
 
 
-def _check_leaves(plan: Plan | Programme) -> None:
+def _check_leaves(plan: Declaration[Plan]) -> None:
     try:
         for part in plan.plans.values():
             part.queries()
@@ -187,7 +187,7 @@ def _check_leaves(plan: Plan | Programme) -> None:
         ) from None
 
 
-def _delta(snapshot: Snapshot, delta: float | None, plan: Plan | Programme | None) -> float:
+def _delta(snapshot: Snapshot, delta: float | None, plan: Declaration[Plan] | None) -> float:
     terms = snapshot.terms
     if terms is not None and terms.rule is not Rule.LIST and terms.delta is not None:
         if delta not in (None, terms.delta):
@@ -210,7 +210,7 @@ def _delta(snapshot: Snapshot, delta: float | None, plan: Plan | Programme | Non
     )
 
 
-def _limit_at(delta: float, plan: Plan | Programme | None) -> float | None:
+def _limit_at(delta: float, plan: Declaration[Plan] | None) -> float | None:
     """The target's epsilon at this delta; that of a budget is known to the accountant."""
     target = None if plan is None else plan.target
     return target.epsilon if target is not None and target.delta == delta else None
@@ -230,7 +230,7 @@ def _at_deltas(snapshot: Snapshot, claim: Guarantee) -> tuple[Guarantee, ...]:
 
 
 def _ceilings(
-    snapshot: Snapshot, guarantee: Guarantee, plan: Plan | Programme | None
+    snapshot: Snapshot, guarantee: Guarantee, plan: Declaration[Plan] | None
 ) -> tuple[Ceiling, ...]:
     if guarantee.voided_by:
         return ()  # nothing that could be compared

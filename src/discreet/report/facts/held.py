@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
+from discreet._digits import counted, upward
 from discreet.ledger import Rule, RunRecord, Terms
 from discreet.ledger.storage.rows import Held
 from discreet.report.facts.gathered import Facts
 from discreet.report.facts.runs import continued_by, run_name, run_state
 from discreet.report.formats.document import Row, Section, Table, capped
-from discreet.report.formats.words import counted, exact, moment, upward
+from discreet.report.formats.words import exact, moment
 
 __all__ = ["held_to", "rule_words", "run_table", "stops", "terms_words"]
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+from discreet._digits import counted
 from discreet.errors import DiscreetError
 from discreet.ledger import RunRecord, Snapshot
 from discreet.plan import Plan
 from discreet.plan.programme import from_text
 from discreet.report.facts.runs import run_name
-from discreet.report.formats.words import counted
 
 __all__ = ["agreement", "differences", "known_delta", "own_plan", "own_plans"]
 

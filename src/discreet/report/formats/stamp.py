@@ -16,8 +16,9 @@ import math
 import re
 from dataclasses import asdict, dataclass
 
+from discreet._digits import upward
 from discreet.errors import DiscreetError
-from discreet.report.formats.words import exact, upward
+from discreet.report.formats.words import exact
 
 __all__ = ["Stamp", "read_stamp"]
 

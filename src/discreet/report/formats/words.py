@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context
+from decimal import Decimal
 
+from discreet._digits import counted, downward
 from discreet.ledger.events import (
     BallsInBins,
     CorrelatedGaussianSum,
@@ -27,8 +28,6 @@ from discreet.units import Adjacency, Unit
 __all__ = [
     "adjacency_words",
     "amplifies",
-    "counted",
-    "downward",
     "exact",
     "mark_words",
     "measured",
@@ -39,26 +38,7 @@ __all__ = [
     "people",
     "percent",
     "query_words",
-    "upward",
 ]
-
-
-def upward(number: float, digits: int = 4) -> str:
-    """A number in few digits, rounded up.
-
-    >>> upward(2.67641), upward(math.inf), upward(0.0)
-    ('2.677', 'infinity', '0')
-    """
-    return _rounded(number, ROUND_CEILING, digits)
-
-
-def downward(number: float, digits: int = 4) -> str:
-    """A number in few digits, rounded down.
-
-    >>> downward(2.67648)
-    '2.676'
-    """
-    return _rounded(number, ROUND_FLOOR, digits)
 
 
 def exact(number: float) -> str:
@@ -94,7 +74,7 @@ def measured(number: float) -> str:
     >>> measured(1.2), measured(1.23456)
     ('1.2', '1.234')
     """
-    return f"{Context(prec=4, rounding=ROUND_FLOOR).create_decimal(repr(number)).normalize():f}"
+    return downward(Decimal(repr(number)))
 
 
 def moment(text: str) -> str:
@@ -105,29 +85,6 @@ def moment(text: str) -> str:
     """
     found = re.fullmatch(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)\+00:00", text)
     return f"{found[1]} {found[2]} UTC" if found else text
-
-
-def counted(count: int, noun: str) -> str:
-    """A number with its noun.
-
-    >>> counted(1, "step"), counted(2344, "step"), counted(20, "batch")
-    ('1 step', '2,344 steps', '20 batches')
-    """
-    if count == 1:
-        return f"1 {noun}"
-    plural = (
-        noun.removesuffix("y") + "ies"
-        if noun.endswith("y")
-        else noun + ("es" if noun.endswith("ch") else "s")
-    )
-    return f"{count:,} {plural}"
-
-
-def _rounded(number: float, direction: str, digits: int) -> str:
-    if math.isinf(number):
-        return "infinity"
-    short = Context(prec=digits, rounding=direction).create_decimal(number).normalize()
-    return f"{short:f}" if 1e-6 <= abs(number) < 1e9 or not number else f"{short:E}"
 
 
 # --- events ---

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from itertools import pairwise
 
+from discreet._digits import counted
 from discreet.accounting.sources import phrase
 from discreet.ledger import (
     BallsInBins,
@@ -21,7 +22,7 @@ from discreet.ledger import (
 )
 from discreet.report.facts.gathered import Facts
 from discreet.report.facts.runs import run_name
-from discreet.report.formats.words import amplifies, counted, mark_words
+from discreet.report.formats.words import amplifies, mark_words
 from discreet.units import Adjacency, Numerics, Randomness, Unit
 
 __all__ = ["Assumption", "Basis", "assumptions"]

@@ -6,18 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from discreet._digits import counted, downward, upward
 from discreet.ledger import BallsInBins, Charge, Rule, Shuffled
 from discreet.report.facts.gathered import Facts
 from discreet.report.formats.document import Item, Row, Table
-from discreet.report.formats.words import (
-    adjacency_words,
-    counted,
-    downward,
-    exact,
-    named,
-    query_words,
-    upward,
-)
+from discreet.report.formats.words import adjacency_words, exact, named, query_words
 from discreet.report.sections.assumptions import Basis, assumptions
 from discreet.report.sections.tuned import tuned
 from discreet.units import Unit

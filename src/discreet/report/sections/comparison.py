@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from discreet._digits import counted, downward, upward
 from discreet.accounting.sources import phrase
 from discreet.auditing import Audit
 from discreet.ledger import Charge, CorrelatedGaussianSum, GaussianSum, Query
@@ -14,16 +15,7 @@ from discreet.plan import Plan
 from discreet.report.facts.gathered import Facts
 from discreet.report.facts.own_plans import agreement
 from discreet.report.formats.document import Row, Table, capped
-from discreet.report.formats.words import (
-    counted,
-    downward,
-    exact,
-    measured,
-    moment,
-    multiplier,
-    noise_of,
-    upward,
-)
+from discreet.report.formats.words import exact, measured, moment, multiplier, noise_of
 from discreet.report.sections.deviations import comparable, contradicted, of_the_plan, step_of
 
 __all__ = ["comparison", "comparison_notes"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from discreet._digits import counted, downward, upward
 from discreet.accounting.sources import phrase
 from discreet.ledger import Charge, Query, Rule
 from discreet.ledger.events import Step
@@ -12,16 +13,7 @@ from discreet.report.facts.gathered import AuditedHead, Facts
 from discreet.report.facts.own_plans import differences
 from discreet.report.facts.runs import growth
 from discreet.report.formats.document import Deviation
-from discreet.report.formats.words import (
-    counted,
-    downward,
-    exact,
-    mark_words,
-    measured,
-    named,
-    noise_of,
-    upward,
-)
+from discreet.report.formats.words import exact, mark_words, measured, named, noise_of
 
 __all__ = [
     "comparable",

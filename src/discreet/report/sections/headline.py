@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from discreet._digits import counted, downward, upward
 from discreet.accounting import tier
 from discreet.accounting.meaning.tiers import TierReading
 from discreet.ledger import Rule
@@ -12,16 +13,7 @@ from discreet.report.facts.curves import FALSE_POSITIVES
 from discreet.report.facts.gathered import Facts
 from discreet.report.formats.document import Claim, Deviation, Figure, Signature, Status
 from discreet.report.formats.stamp import Stamp
-from discreet.report.formats.words import (
-    counted,
-    downward,
-    exact,
-    mark_words,
-    moment,
-    people,
-    percent,
-    upward,
-)
+from discreet.report.formats.words import exact, mark_words, moment, people, percent
 from discreet.report.sections.deviations import comparable, contradicted, refuted
 from discreet.units import Adjacency, Guarantee
 

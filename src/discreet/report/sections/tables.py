@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from discreet._digits import downward
 from discreet.accounting.sources import phrase
 from discreet.ledger import Charge, CorrelatedGaussianSum, GaussianSum, Query, Step
 from discreet.ledger.folding import folded_noise_multiplier
 from discreet.report.facts.gathered import Facts
 from discreet.report.facts.runs import run_name
 from discreet.report.formats.document import Row, Table, capped
-from discreet.report.formats.words import downward, exact, multiplier, noise_of, query_words
+from discreet.report.formats.words import exact, multiplier, noise_of, query_words
 
 __all__ = ["charges_table", "commands", "cost_share", "executions_table", "share_words"]
 

@@ -4,8 +4,8 @@ list.
 
 from __future__ import annotations
 
+from discreet._digits import counted
 from discreet.report.facts.gathered import Facts
-from discreet.report.formats.words import counted
 from discreet.tuning import Kind, Tuning
 
 __all__ = ["tuned"]

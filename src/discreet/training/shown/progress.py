@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from discreet._files import is_terminal
 from discreet.accounting import LiveEpsilon, account
 from discreet.errors import AccountingError
 from discreet.ledger import Ledger, Rule
@@ -104,14 +105,14 @@ class Bar:
             TimeElapsedColumn(),
             TextColumn("{task.fields[spent]}"),
         )
-        visible = _is_terminal(sys.stderr) if shown is None else shown
+        visible = is_terminal(sys.stderr) if shown is None else shown
         self._bar = Progress(
             *columns,
             console=Console(stderr=True),
             auto_refresh=False,
             disable=not visible,
             # Else what a user prints into a file would land on standard error.
-            redirect_stdout=_is_terminal(sys.stdout),
+            redirect_stdout=is_terminal(sys.stdout),
         )
         self._terms: tuple[float | None, str] = None, ""
         self._began = self._refreshed = 0.0
@@ -170,13 +171,6 @@ class Bar:
         return "".join(
             f" {name} {sum(values) / len(values):.3g}" for name, values in self._recent.items()
         )
-
-
-def _is_terminal(stream: object) -> bool:
-    """Whether a stream is a terminal; users may put any object in the place of a stream."""
-    # An object without the method is no terminal.
-    ask = getattr(stream, "isatty", None)
-    return callable(ask) and bool(ask())
 
 
 def _spent(now: float | None, end: float | None, limit: str) -> str:

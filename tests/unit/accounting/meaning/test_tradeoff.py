@@ -12,7 +12,6 @@ from scipy.stats import norm
 from discreet.accounting.meaning.tradeoff import (
     Profile,
     TradeOff,
-    attack_success,
     hit_rate,
     membership_advantage,
     posterior,
@@ -49,15 +48,6 @@ def test_hit_rate_is_above_the_best_attack_and_close(mu: float, x: float) -> Non
 @given(mu=mus)
 def test_advantage_of_a_gaussian(mu: float) -> None:
     assert math.isclose(membership_advantage(gaussian(mu)), 2 * norm.cdf(mu / 2) - 1, rel_tol=1e-9)
-
-
-@given(mu=mus, prior=st.floats(0.01, 0.99))
-def test_success_is_the_bayes_optimum(mu: float, prior: float) -> None:
-    # Likelihood-ratio test between N(mu) with this prior and N(0): a formula that used delta at the
-    # wrong sign of ln t fails.
-    threshold = mu / 2 + math.log((1 - prior) / prior) / mu
-    truth = prior * norm.sf(threshold - mu) + (1 - prior) * norm.cdf(threshold)
-    assert truth - 1e-12 <= attack_success(gaussian(mu), prior=prior) <= truth + 1e-9
 
 
 @given(mu=mus, prior=st.floats(0.01, 0.99), x=rates)

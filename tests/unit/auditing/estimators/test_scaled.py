@@ -13,7 +13,6 @@ from discreet.accounting import account
 from discreet.accounting.gaussian import gaussian_epsilon
 from discreet.accounting.meaning.tradeoff import Profile, profile_of
 from discreet.auditing import Estimate, gaussian, scaled
-from discreet.auditing.estimators.learned import wrong_guesses
 from discreet.auditing.estimators.scaled import _epsilon
 from discreet.canaries import Scores
 from discreet.errors import ParameterError
@@ -121,22 +120,6 @@ def test_scores_without_information_bound_nothing() -> None:
     scores = Scores(np.random.default_rng(4).normal(size=1000), inside)
     assert gaussian(scores, delta=DELTA, confidence=0.999).lower == 0.0
     assert audited(scores, 1.0, 1.0, 1)[0].lower < 0.5
-
-
-def test_no_canary_has_a_part_in_its_own_limit() -> None:
-    """Each but the first 32 is guessed by a limit that does not change with it; moving the last
-    canary moves one guess.
-    """
-    inside = np.random.default_rng(5).random(200) < 0.5
-    values = np.where(inside, 1.0, 0.0)
-    wrong, guesses = wrong_guesses(Scores(values, inside))
-    assert (wrong, guesses) == (0, 168)
-    values[-1] = 1e6 if not inside[-1] else -1e6
-    assert wrong_guesses(Scores(values, inside)) == (1, 168)
-    values[:32] = np.where(
-        inside[:32], -1.0, 2.0
-    )  # learned wrongly at first, and better with every block
-    assert 20 < wrong_guesses(Scores(values, inside))[0] < 80
 
 
 def test_parameters_are_checked() -> None:

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 import discreet as dp
+from discreet._digits import upward
 from discreet.accounting.sources import phrase
-from discreet.report.formats.words import upward
 from support.reports import (
     DELTA,
     INFO,

@@ -1,13 +1,12 @@
 """Rates on the half that did not choose the limit."""
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from discreet.auditing import Estimate, hits, threshold
-from discreet.auditing.estimators.intervals import highest_rate, lowest_rate
+from discreet.auditing import threshold
+from discreet.auditing.estimators.guesses import highest_rate, lowest_rate
 from discreet.canaries import Scores
 from discreet.errors import ParameterError
 
@@ -55,41 +54,3 @@ def test_chance_may_leave_nothing_to_compare() -> None:
 def test_no_hit_beyond_delta_says_nothing() -> None:
     inside = np.arange(40) % 4 < 2
     assert threshold(separate(np.where(inside, 1.0, 0.0), inside), delta=0.99).lower == 0.0
-
-
-def test_hits_by_hand() -> None:
-    """100 others with scores 0..99 twice: at most 10 of the 100 that choose are above their 11th
-    highest, 89.
-    """
-    values = np.concatenate([np.repeat(np.arange(100.0), 2), np.full(20, 95.0), np.full(20, 50.0)])
-    inside = np.arange(240) >= 200
-    found = hits(Scores(values, inside), false_positive_rate=0.1, confidence=0.9)
-    assert (found.limit, found.rate, found.false_rate) == (89.0, 0.5, 0.1)
-    assert found.lower == lowest_rate(10, 20, error=0.025)
-    assert found.false_upper == highest_rate(10, 100, error=0.025)
-    assert found.lower < 0.5 < found.upper
-    assert "0.5000 of the members found" in str(found)
-
-
-def test_hits_need_members_and_others() -> None:
-    with pytest.raises(ParameterError, match="2 canaries in and 2 out"):
-        hits(Scores(np.arange(10), np.ones(10, bool)), false_positive_rate=0.1)
-    for wrong in (0.0, 1.0, -0.1):
-        with pytest.raises(ParameterError, match="false_positive_rate"):
-            hits(Scores(np.arange(10), np.arange(10) % 2 == 0), false_positive_rate=wrong)
-
-
-def test_an_estimate_checks_itself_and_says_what_it_assumes() -> None:
-    found = Estimate(
-        method="one run", lower=0.5, delta=0.0, confidence=0.9, assumes="the sun shines"
-    )
-    assert str(found).endswith(", if the sun shines")
-    for wrong in (
-        {"lower": -1.0},
-        {"lower": math.inf},
-        {"delta": 1.0},
-        {"confidence": 0.0},
-        {"method": ""},
-    ):
-        with pytest.raises(ParameterError):
-            replace(found, **wrong)

@@ -1,13 +1,24 @@
-"""Clopper-Pearson bounds against exact rational sums: never on the flattering side, and close."""
+"""Clopper-Pearson bounds against exact rational sums: never on the flattering side, and close.
+Halves, coins, and limits that no canary has a part in.
+"""
 
 import math
 from fractions import Fraction
 from math import comb
 
 import mpmath
+import numpy as np
 import pytest
 
-from discreet.auditing.estimators.intervals import at_least, highest_rate, lowest_rate
+from discreet.auditing.estimators.guesses import (
+    at_least,
+    checked_coins,
+    halves,
+    highest_rate,
+    lowest_rate,
+    wrong_guesses,
+)
+from discreet.canaries import Scores
 from discreet.errors import ParameterError
 
 COUNTS = [(0, 1), (1, 1), (0, 20), (1, 20), (7, 20), (19, 20), (20, 20), (9, 100), (99, 100)]
@@ -83,3 +94,44 @@ def test_tails_of_a_million_trials_against_fifty_digits(
                 break
         error = float(at_least(count, n, probability) / (1.0 + 2.0**-30) / total - 1)
     assert abs(error) < 2.0**-40
+
+
+def test_halves_do_not_follow_the_scores() -> None:
+    """Every second canary, in their own order: a split by score would choose what it measures."""
+    values = np.array([5.0, 1.0, 4.0, 2.0, 3.0, 0.0, 9.0, 8.0])
+    first, second = halves("owner", Scores(values, np.arange(8) < 5))
+    assert (first.ins.tolist(), second.ins.tolist()) == ([3.0, 4.0, 5.0], [1.0, 2.0])
+    assert (first.outs.tolist(), second.outs.tolist()) == ([0.0, 8.0], [9.0])
+    assert (first.false(0.0), first.missed(4.0), first.missed(3.9)) == (1, 2, 1)
+
+
+def test_coins_that_may_be_fair_pass_and_others_do_not() -> None:
+    fair = np.random.default_rng(1).random(1000) < 0.5
+    assert checked_coins("owner", Scores(np.zeros(1000), fair)).inside.tolist() == fair.tolist()
+    for wrong in (np.arange(1000) < 500, np.arange(1000) % 2 == 0, np.arange(1000) < 300):
+        with pytest.raises(ParameterError, match="fair coins"):
+            checked_coins("owner", Scores(np.zeros(1000), wrong))
+    with pytest.raises(ParameterError, match="at least 8"):
+        checked_coins("owner", Scores([1.0], [True]))
+
+
+def test_few_canaries_may_have_the_same_coins_by_chance() -> None:
+    coins = np.random.default_rng(2).random(63) < 0.5
+    run = Scores(np.zeros(63), coins)
+    assert checked_coins("owner", Scores.pooled([run, run])).runs == 2
+
+
+def test_no_canary_has_a_part_in_its_own_limit() -> None:
+    """Each but the first 32 is guessed by a limit that does not change with it; moving the last
+    canary moves one guess.
+    """
+    inside = np.random.default_rng(5).random(200) < 0.5
+    values = np.where(inside, 1.0, 0.0)
+    wrong, guesses = wrong_guesses(Scores(values, inside))
+    assert (wrong, guesses) == (0, 168)
+    values[-1] = 1e6 if not inside[-1] else -1e6
+    assert wrong_guesses(Scores(values, inside)) == (1, 168)
+    values[:32] = np.where(
+        inside[:32], -1.0, 2.0
+    )  # learned wrongly at first, and better with every block
+    assert 20 < wrong_guesses(Scores(values, inside))[0] < 80

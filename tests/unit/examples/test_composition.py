@@ -3,9 +3,9 @@ from __future__ import annotations
 import math
 
 import pytest
+from examples.accounting.composition import Statement, advanced, amplified, basic, optimal
 from scipy.stats import norm
 
-from discreet.accounting.composition import Statement, advanced, amplified, basic, optimal
 from discreet.errors import ParameterError
 
 
