@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from discreet.accounting import account
-from discreet.accounting.sources import phrase
 from discreet.ledger.folding import folded_noise_multiplier
 from discreet.sampling import Sampler
 
@@ -25,7 +24,7 @@ def explanation(plan: Plan, delta: float | None) -> str:
             f"Protected: one {plan.unit}, {plan.adjacency.value} adjacency. Numerics: "
             f"{plan.numerics.value}."
         ),
-        f"Sampling: {phrase(plan.sampler.event)}; {_counted(plan.steps, 'step')}.",
+        f"Sampling: {plan.sampler.event.phrase}; {_counted(plan.steps, 'step')}.",
     ]
     if isinstance(plan.sampler, Sampler):
         size, batches = plan.expected_batch_size, plan.sampler.batches

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from discreet.accounting.sources import phrase
 from discreet.ledger import Query, Rule, Step
 from discreet.report.facts.curves import FALSE_POSITIVES
 from discreet.report.facts.gathered import Facts
@@ -18,7 +17,6 @@ from discreet.report.formats.words import (
     multiplier,
     people,
     percent,
-    query_words,
     upward,
 )
 from discreet.report.sections import headline
@@ -196,13 +194,11 @@ def _bars(key: str, step: Step, count: int) -> Bars:
     )
     if len(shares) > _BARS:
         words += f" {len(shares) - _BARS} more groups are listed under “What was charged”."
-    how = f"{counted(count, 'step')}, {phrase(step.sampling)}. "
+    how = f"{counted(count, 'step')}, {step.sampling.phrase}. "
     return Bars(key, "Noise and cost of each group", how + words, tuple(bars))
 
 
 def _bar_note(query: Query, share: float | None) -> str:
     ratio = multiplier(query)
-    noise = (
-        query_words(query) if ratio is None else f"noise {downward(ratio)} times the sensitivity"
-    )
+    noise = query.phrase if ratio is None else f"noise {downward(ratio)} times the sensitivity"
     return f"{share_words(share)}; {noise}" if share is not None else f"counted apart; {noise}"

@@ -5,19 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
-from typing import get_args
 
 from discreet import _process
 from discreet import _validate as check
 from discreet.errors import ParameterError, RandomnessMisuse, SampleMisuse
-from discreet.ledger.events import (
-    BallsInBins,
-    FixedSize,
-    Poisson,
-    Sampling,
-    Shuffled,
-    TruncatedPoisson,
-)
+from discreet.ledger.events import SAMPLINGS, Sampling
 from discreet.randomness.source import Purpose, Source
 from discreet.sampling._policies import positions
 from discreet.sampling.owners import Owners
@@ -49,6 +41,7 @@ class Sampler:
         rows_per_unit: with owners: a unit with more rows gives a random subset of this many, anew
             in each draw. None: all rows.
 
+    >>> from discreet.ledger.events import Poisson
     >>> sampler = Sampler(Poisson(0.01), records=60_000, steps=100)
     >>> sampler.expected_batch_size, sampler.batches
     (600.0, 100)
@@ -65,18 +58,14 @@ class Sampler:
 
     def __post_init__(self) -> None:
         owner = "Sampler"
-        check.member(owner, "policy", self.policy, get_args(Sampling))
+        check.member(owner, "policy", self.policy, SAMPLINGS)
         object.__setattr__(self, "records", check.whole(owner, "records", self.records, least=1))
         object.__setattr__(self, "steps", check.whole(owner, "steps", self.steps, least=1))
-        if (
-            isinstance(self.policy, TruncatedPoisson | FixedSize)
-            and self.policy.records != self.records
-        ):
+        stated = self.policy.stated_records
+        if stated is not None and stated != self.records:
+            expected = f"the policy's {stated}"
             raise ParameterError(
-                owner=owner,
-                name="records",
-                expected=f"the policy's {self.policy.records}",
-                got=str(self.records),
+                owner=owner, name="records", expected=expected, got=str(self.records)
             )
         if self.owners is not None:
             units = check.instance(owner, "owners", self.owners, Owners).units
@@ -115,18 +104,12 @@ class Sampler:
         """Public divisor of sums, in records per batch; never the realised size, and before any
         truncation.
         """
-        match self.policy:
-            case Poisson(probability) | TruncatedPoisson(probability):
-                return probability * self.records
-            case FixedSize(size):
-                return float(size)
-            case _:
-                return self.records / self.batches_per_step
+        return self.policy.expected_batch_size(self.records)
 
     @property
     def batches_per_step(self) -> int:
         """Number of batches in one step of the ledger."""
-        return self.policy.batches if isinstance(self.policy, Shuffled | BallsInBins) else 1
+        return self.policy.batches_per_step
 
     @property
     def batches(self) -> int:

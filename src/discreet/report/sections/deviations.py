@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from discreet.accounting.sources import phrase
 from discreet.ledger import Charge, Query, Rule
 from discreet.ledger.events import Step
 from discreet.plan import Plan
@@ -19,7 +18,6 @@ from discreet.report.formats.words import (
     mark_words,
     measured,
     named,
-    noise_of,
     upward,
 )
 
@@ -268,7 +266,7 @@ def _otherwise(charge: Charge, planned: Step | None) -> str:
         return f"{start}, which charges nothing."
     parts = []
     if charge.step.sampling != planned.sampling:
-        parts.append(f"sampling is {phrase(charge.step.sampling)}, not {phrase(planned.sampling)}")
+        parts.append(f"sampling is {charge.step.sampling.phrase}, not {planned.sampling.phrase}")
     asked, expected = (
         {query.group: query for query in step.queries} for step in (charge.step, planned)
     )
@@ -283,9 +281,9 @@ def _otherwise(charge: Charge, planned: Step | None) -> str:
 
 
 def _noise(query: Query) -> str:
-    sensitivity, noise = noise_of(query)
-    if sensitivity is None or noise is None:
+    if query.sensitivity_and_noise is None:
         return str(query)
+    sensitivity, noise = query.sensitivity_and_noise
     return f"sensitivity {exact(sensitivity)} and noise {exact(noise)}"
 
 
