@@ -10,7 +10,6 @@ import pytest
 
 import discreet as dp
 from discreet.errors import AccountingError, ParameterError
-from discreet.plan.scaling import with_clip_norm, with_noise_times
 
 RECORDS = 2_000
 LOOK = dp.Plan(
@@ -135,7 +134,7 @@ def test_phases_change_noise_and_clip_norm_and_every_phase_is_paid_for() -> None
 
 def test_the_clip_norm_of_a_metric_is_not_scheduled() -> None:
     groups = dp.Groups({"metric/accuracy": dp.Gaussian(1.0, 40.0), "grad/*": dp.Gaussian(1.0, 1.0)})
-    changed = with_clip_norm(groups, 0.25)
+    changed = groups.with_clip_norm(0.25)
     assert changed.mechanisms["metric/accuracy"] == dp.Gaussian(1.0, 40.0)
     assert list(changed.mechanisms) == list(groups.mechanisms)
 
@@ -148,9 +147,9 @@ def test_the_clip_norm_of_a_metric_is_not_scheduled() -> None:
         dp.NotPrivate(),
     ],
 )
-def test_a_clip_norm_that_belongs_to_no_one_group_is_refused(mechanism: object) -> None:
+def test_a_clip_norm_that_belongs_to_no_one_group_is_refused(mechanism: Any) -> None:
     with pytest.raises(ParameterError, match="Make a plan for each phase"):
-        with_clip_norm(mechanism, 0.5)
+        mechanism.with_clip_norm(0.5)
 
 
 def test_noise_of_every_kind_is_scaled_and_what_has_none_is_refused() -> None:
@@ -164,11 +163,11 @@ def test_noise_of_every_kind_is_scaled_and_what_has_none_is_refused() -> None:
     for kind in kinds:
         plain, scaled = (
             mechanism.bind({"a": 2, "b": 2}).noise_multiplier
-            for mechanism in (kind, with_noise_times(kind, 1.5))
+            for mechanism in (kind, kind.with_noise_times(1.5))
         )
         assert scaled == pytest.approx(1.5 * plain)
     with pytest.raises(ParameterError, match="noise to scale"):
-        with_noise_times(dp.NotPrivate(), 2.0)
+        dp.NotPrivate().with_noise_times(2.0)
 
 
 @pytest.mark.parametrize(

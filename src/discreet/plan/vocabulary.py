@@ -12,76 +12,33 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from enum import Enum
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 from discreet.errors import ParameterError
-from discreet.ledger import events
-from discreet.mechanisms import (
-    AdaptiveClip,
-    Gaussian,
-    Groups,
-    Joint,
-    Microbatches,
-    Normalised,
-    NotPrivate,
-    Split,
-)
+from discreet.ledger.events import SAMPLINGS
+from discreet.mechanisms import MECHANISMS
 from discreet.plan.calibrated import Target
 from discreet.plan.schedule import Schedule
 from discreet.plan.text import Plain
 from discreet.sampling import Sampler
 from discreet.units import Adjacency, Numerics, Unit
 
-__all__ = [
-    "MECHANISMS",
-    "PLAN_FIELDS",
-    "SCHEMA",
-    "AnyMechanism",
-    "plain",
-    "read",
-    "read_programme",
-    "written",
-]
+__all__ = ["PLAN_FIELDS", "SCHEMA", "plain", "read", "read_programme", "written"]
 
 SCHEMA = 1
 """Version of the vocabulary. It grows when a name is added; a reader refuses any other version."""
 
-AnyMechanism: TypeAlias = (
-    Gaussian | Joint | Normalised | Split | AdaptiveClip | Microbatches | Groups | NotPrivate
+_KINDS: dict[str, type] = (
+    {mechanism.kind: mechanism for mechanism in MECHANISMS}
+    | {policy.kind: policy for policy in SAMPLINGS}
+    | {"sampler": Sampler, "schedule": Schedule, "target": Target}
 )
-"""Every mechanism that a plan can have."""
-
-MECHANISMS: dict[str, type] = {
-    "gaussian": Gaussian,
-    "joint": Joint,
-    "normalised": Normalised,
-    "split": Split,
-    "adaptive-clip": AdaptiveClip,
-    "microbatches": Microbatches,
-    "groups": Groups,
-    "not-private": NotPrivate,
-}
-"""The same, by the names they have in a file."""
-
-_KINDS: dict[str, type] = MECHANISMS | {
-    "everything": events.Everything,
-    "poisson": events.Poisson,
-    "truncated-poisson": events.TruncatedPoisson,
-    "fixed-size": events.FixedSize,
-    "shuffled": events.Shuffled,
-    "balls-in-bins": events.BallsInBins,
-    "sampler": Sampler,
-    "schedule": Schedule,
-    "target": Target,
-}
 PLAN_FIELDS = ("unit", "adjacency", "numerics", "leaves", "sampler", "mechanism", "target")
 """What a plan's file holds, besides the schema."""
 
 _NAMES = {kind: name for name, kind in _KINDS.items()}
-_MAPPINGS = frozenset(
-    {(Groups, "mechanisms"), (Joint, "scales"), (Split, "parts"), (Split, "clip"), (Split, "noise")}
-)
-_NEVER = frozenset({(Sampler, "owners")})  # data, not a declaration
+# Data and code, not declarations; `Plan` refuses to write a sampler that has them.
+_NEVER = frozenset({(Sampler, "owners"), (Sampler, "unsafe_drawn_by")})
 _E = TypeVar("_E", bound=Enum)
 
 
@@ -165,17 +122,17 @@ def _value(where: str, data: object) -> Any:
         _fields(kind),
         {field.name for field in fields(kind) if field.default is None},
     )
-    return kind(
-        **{name: _part(kind, name, f"{where}.{name}", part) for name, part in content.items()}
-    )
+    return kind(**{name: _part(f"{where}.{name}", part) for name, part in content.items()})
 
 
-def _part(kind: type, name: str, where: str, data: object) -> object:
-    if isinstance(data, dict):
-        return _value(where, data)
-    if (kind, name) in _MAPPINGS and isinstance(data, list):
-        return _pairs(where, data)
-    return data  # a number or a text, or something that the constructor refuses
+def _part(where: str, data: object) -> object:
+    match data:
+        case dict():
+            return _value(where, data)
+        case list():
+            return _pairs(where, data)
+        case _:
+            return data  # a number or a text, or something that the constructor refuses
 
 
 def _pairs(where: str, data: object) -> dict[str, Any]:

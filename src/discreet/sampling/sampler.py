@@ -10,8 +10,9 @@ from discreet import _process
 from discreet import _validate as check
 from discreet.errors import ParameterError, RandomnessMisuse, SampleMisuse
 from discreet.ledger.events import SAMPLINGS, Sampling
-from discreet.randomness.source import Purpose, Source
-from discreet.sampling._policies import positions
+from discreet.randomness.source import Purpose, Source, Stream
+from discreet.sampling._own import OwnDraw, own_positions
+from discreet.sampling._policies import Positions, positions
 from discreet.sampling.owners import Owners
 from discreet.sampling.sample import Sample
 from discreet.units import Randomness, Unit
@@ -40,6 +41,10 @@ class Sampler:
             Sensitive.
         rows_per_unit: with owners: a unit with more rows gives a random subset of this many, anew
             in each draw. None: all rows.
+        unsafe_drawn_by: your own code, which draws in the place of the library. Every batch is
+            checked against what the policy allows (size, range, no repeats, whole epochs), but its
+            law is your word alone: a plan with it is marked `unsafe_own_draw`. To have a guarantee,
+            add the policy to the library (docs/extending.md).
 
     >>> from discreet.ledger.events import Poisson
     >>> sampler = Sampler(Poisson(0.01), records=60_000, steps=100)
@@ -55,6 +60,7 @@ class Sampler:
     steps: int
     owners: Owners | None = None
     rows_per_unit: int | None = None
+    unsafe_drawn_by: OwnDraw | None = None
 
     def __post_init__(self) -> None:
         owner = "Sampler"
@@ -67,6 +73,10 @@ class Sampler:
             raise ParameterError(
                 owner=owner, name="records", expected=expected, got=str(self.records)
             )
+        if self.unsafe_drawn_by is not None and not callable(self.unsafe_drawn_by):
+            expected = "a function of the number of records and a stream"
+            got = type(self.unsafe_drawn_by).__name__
+            raise ParameterError(owner=owner, name="unsafe_drawn_by", expected=expected, got=got)
         if self.owners is not None:
             units = check.instance(owner, "owners", self.owners, Owners).units
             if units != self.records:
@@ -176,9 +186,7 @@ class Draw:
         sampler = self.sampler
         for step in range(start, sampler.steps):
             stream = self._source.stream(Purpose.SAMPLE, step=step)
-            for batch, units in enumerate(
-                positions(sampler.policy, sampler.records, stream, self._part)
-            ):
+            for batch, units in enumerate(self._positions(stream)):
                 grouped = None
                 if sampler.owners is not None:
                     rows = stream.child(
@@ -192,6 +200,19 @@ class Draw:
                     units=units,
                     grouped=grouped,
                 )
+
+    def _positions(self, stream: Stream) -> Iterator[Positions]:
+        """The batches of one step, drawn by the library or by the user's own code."""
+        sampler = self.sampler
+        if sampler.unsafe_drawn_by is None:
+            return positions(sampler.policy, sampler.records, stream, self._part)
+        return own_positions(
+            sampler.unsafe_drawn_by,
+            sampler.policy,
+            sampler.records,
+            stream.child("own"),
+            self._part,
+        )
 
     def __iter__(self) -> Draw:
         return self

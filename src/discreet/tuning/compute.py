@@ -19,7 +19,6 @@ from pathlib import Path
 
 from discreet.errors import ParameterError
 from discreet.plan import Plan
-from discreet.plan.scaling import with_clip_norm
 from discreet.tuning.data import Data
 from discreet.tuning.picture import Line, Picture, draw
 from discreet.tuning.record import Method, Trial, Tuning
@@ -161,7 +160,7 @@ def tune_for_compute(
 def _clipped(owner: str, plan: Plan, clip_norm: float) -> Plan:
     """The plan with another clip norm, certified anew where it has a target."""
     try:
-        mechanism = with_clip_norm(plan.mechanism, clip_norm)
+        mechanism = plan.mechanism.with_clip_norm(clip_norm)
     except ParameterError as wrong:
         do = "Leave clip_norms out, or make it with Plan.dpsgd."
         raise ParameterError(

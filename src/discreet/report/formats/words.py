@@ -159,6 +159,7 @@ def adjacency_words(adjacency: Adjacency, unit: Unit) -> str:
 _MARKS = {
     "unsafe_test_key": "noise and samples came from a fixed test key, which others can know",
     "unsafe_no_privacy": "something was released without clipping and without noise",
+    "unsafe_own_draw": "samples were drawn by the user's own code, whose law nobody checked",
 }
 
 
