@@ -17,7 +17,7 @@ from support.mutations import Mutation, assert_caught, by_name, replaced
 
 def module(name: str) -> ModuleType:
     """Functions have the names of their modules, so that importing finds the function."""
-    return sys.modules[f"discreet.auditing.{name}"]
+    return sys.modules[f"discreet.auditing.estimators.{name}"]
 
 
 def best_number_of_guesses(monkeypatch: pytest.MonkeyPatch) -> None:

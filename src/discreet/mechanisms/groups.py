@@ -73,8 +73,10 @@ class Groups(Mechanism):
         sizes = checked_leaves("Groups", leaves)
         claimed = claim("Groups", "mechanisms", self.mechanisms, sizes)
         return Bound.merged(
-            mechanism.bind({leaf: sizes[leaf] for leaf in claimed[pattern]}, _under(name, pattern))
-            for pattern, mechanism in self.mechanisms.items()
+            self.mechanisms[pattern].bind(
+                {leaf: sizes[leaf] for leaf in names}, _under(name, pattern)
+            )
+            for pattern, names in claimed.items()
         )
 
     def bind_without_leaves(self, name: str = "") -> Bound:
