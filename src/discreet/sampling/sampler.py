@@ -19,6 +19,9 @@ from discreet.units import Randomness, Unit
 
 __all__ = ["Draw", "Sampler"]
 
+_OWNER = "Sampler"
+_set = object.__setattr__  # writes the normalised fields of a frozen value during its construction
+
 
 @dataclass(frozen=True, slots=True)
 class Sampler:
@@ -31,6 +34,19 @@ class Sampler:
 
     Guarantee: given ideal random words, samples of different steps are independent and each has
     exactly the law that its event states (docs/proofs/sampling.md).
+
+    ==================================  ============================================
+    case                                what happens
+    ==================================  ============================================
+    nobody is drawn                     a sample of size 0, charged and released
+    probability 1, size = records       every record, in every step
+    more batches than records           some batches are empty, and are yielded
+    `start` = `steps`                   no sample: the run was over
+    the process forks, an error breaks  no further sample; a resumed run goes on
+    the draw off                        with `start` and a source of its own
+    a second use, a copy of a sample    `SampleMisuse`
+    several ranks without one secret    `RandomnessMisuse`, before anything is drawn
+    ==================================  ============================================
 
     Args:
         policy: how samples are drawn, one of the ledger's sampling policies.
@@ -63,41 +79,32 @@ class Sampler:
     unsafe_drawn_by: OwnDraw | None = None
 
     def __post_init__(self) -> None:
-        owner = "Sampler"
-        check.member(owner, "policy", self.policy, SAMPLINGS)
-        object.__setattr__(self, "records", check.whole(owner, "records", self.records, least=1))
-        object.__setattr__(self, "steps", check.whole(owner, "steps", self.steps, least=1))
+        check.member(_OWNER, "policy", self.policy, SAMPLINGS)
+        _set(self, "records", check.whole(_OWNER, "records", self.records, least=1))
+        _set(self, "steps", check.whole(_OWNER, "steps", self.steps, least=1))
         stated = self.policy.stated_records
         if stated is not None and stated != self.records:
-            expected = f"the policy's {stated}"
-            raise ParameterError(
-                owner=owner, name="records", expected=expected, got=str(self.records)
-            )
-        if self.unsafe_drawn_by is not None and not callable(self.unsafe_drawn_by):
+            raise _refused("records", f"the policy's {stated}", str(self.records))
+        self._check_owners()
+        own: object = self.unsafe_drawn_by
+        if own is not None and not callable(own):
             expected = "a function of the number of records and a stream"
-            got = type(self.unsafe_drawn_by).__name__
-            raise ParameterError(owner=owner, name="unsafe_drawn_by", expected=expected, got=got)
+            raise _refused("unsafe_drawn_by", expected, type(own).__name__)
+
+    def _check_owners(self) -> None:
+        """Units are the records, and only units have rows to choose from."""
         if self.owners is not None:
-            units = check.instance(owner, "owners", self.owners, Owners).units
+            units = check.instance(_OWNER, "owners", self.owners, Owners).units
             if units != self.records:
                 expected = f"the number of units that own rows, {units}: units are the records"
-                raise ParameterError(
-                    owner=owner, name="records", expected=expected, got=str(self.records)
-                )
-        if self.rows_per_unit is not None:
-            if self.owners is None:
-                expected = "left out where every record is one row"
-                raise ParameterError(
-                    owner=owner,
-                    name="rows_per_unit",
-                    expected=expected,
-                    got=repr(self.rows_per_unit),
-                )
-            object.__setattr__(
-                self,
-                "rows_per_unit",
-                check.whole(owner, "rows_per_unit", self.rows_per_unit, least=1),
-            )
+                raise _refused("records", expected, str(self.records))
+        if self.rows_per_unit is None:
+            return
+        if self.owners is None:
+            expected = "left out where every record is one row"
+            raise _refused("rows_per_unit", expected, repr(self.rows_per_unit))
+        rows = check.whole(_OWNER, "rows_per_unit", self.rows_per_unit, least=1)
+        _set(self, "rows_per_unit", rows)
 
     @property
     def event(self) -> Sampling:
@@ -189,9 +196,8 @@ class Draw:
             for batch, units in enumerate(self._positions(stream)):
                 grouped = None
                 if sampler.owners is not None:
-                    rows = stream.child(
-                        "rows"
-                    )  # a unit is in one batch of a step, so no row's bits are read twice
+                    # A unit is in one batch of a step, so no row's bits are read twice.
+                    rows = stream.child("rows")
                     grouped = sampler.owners.grouped(units, sampler.rows_per_unit, rows)
                 yield Sample(
                     issuer=self,
@@ -236,6 +242,10 @@ class Draw:
                 raise StopIteration
             self._left -= 1
             return sample
+
+
+def _refused(name: str, expected: str, got: str) -> ParameterError:
+    return ParameterError(owner=_OWNER, name=name, expected=expected, got=got)
 
 
 def _in_all_ranks(source: Source) -> bool:
