@@ -58,13 +58,15 @@ def read(data: Mapping[str, Any]) -> dict[str, Any]:
     """
     content = _of_schema(data)
     _exactly("file", content, PLAN_FIELDS, {"leaves", "target"})
-    found: dict[str, Any] = {name: _value(name, content[name]) for name in ("sampler", "mechanism")}
-    found["unit"] = Unit(content["unit"])
-    found["adjacency"] = _enumerated("adjacency", Adjacency, content["adjacency"])
-    found["numerics"] = _enumerated("numerics", Numerics, content["numerics"])
-    found["target"] = _value("target", content["target"]) if "target" in content else None
-    found["leaves"] = _pairs("leaves", content["leaves"]) if "leaves" in content else None
-    return found
+    return {
+        "unit": Unit(content["unit"]),
+        "adjacency": _enumerated("adjacency", Adjacency, content["adjacency"]),
+        "numerics": _enumerated("numerics", Numerics, content["numerics"]),
+        "leaves": _pairs("leaves", content["leaves"]) if "leaves" in content else None,
+        "sampler": _value("sampler", content["sampler"]),
+        "mechanism": _value("mechanism", content["mechanism"]),
+        "target": _target(content),
+    }
 
 
 def read_programme(data: Mapping[str, Any]) -> tuple[dict[str, dict[str, Any]], Target | None]:
@@ -77,9 +79,12 @@ def read_programme(data: Mapping[str, Any]) -> tuple[dict[str, dict[str, Any]], 
     for name, part in plans.items():
         if not isinstance(part, dict):
             raise _wrong(f"plans[{name!r}]", "a plan's table", repr(part)[:80])
-    return {name: read(part) for name, part in plans.items()}, _value(
-        "target", content["target"]
-    ) if "target" in content else None
+    return {name: read(part) for name, part in plans.items()}, _target(content)
+
+
+def _target(content: Mapping[str, Any]) -> Target | None:
+    target: Target | None = _value("target", content["target"]) if "target" in content else None
+    return target
 
 
 def _of_schema(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -92,9 +97,8 @@ def plain(thing: object) -> Plain:
     """Plain data for a value of the vocabulary."""
     if type(thing) in _NAMES:
         parts = {name: getattr(thing, name) for name in _fields(type(thing))}
-        return {"kind": _NAMES[type(thing)]} | {
-            name: plain(part) for name, part in parts.items() if part is not None
-        }
+        written_parts = {name: plain(part) for name, part in parts.items() if part is not None}
+        return {"kind": _NAMES[type(thing)]} | written_parts
     match thing:
         case Enum():
             return str(thing.value)
@@ -108,7 +112,7 @@ def plain(thing: object) -> Plain:
 
 
 def _value(where: str, data: object) -> Any:
-    """The value behind `_plain`; `where` is its place, for error messages."""
+    """The value behind `plain`; `where` is its place in the file, for error messages."""
     if not isinstance(data, dict):
         raise _wrong(where, "a table with a kind", repr(data)[:80])
     content = dict(data)
@@ -116,12 +120,8 @@ def _value(where: str, data: object) -> Any:
     kind = _KINDS.get(name) if isinstance(name, str) else None
     if kind is None:
         raise _wrong(f"{where}.kind", f"one of {', '.join(_KINDS)}", repr(name)[:80])
-    _exactly(
-        where,
-        content,
-        _fields(kind),
-        {field.name for field in fields(kind) if field.default is None},
-    )
+    optional = {field.name for field in fields(kind) if field.default is None}
+    _exactly(where, content, _fields(kind), optional)
     return kind(**{name: _part(f"{where}.{name}", part) for name, part in content.items()})
 
 
@@ -137,26 +137,22 @@ def _part(where: str, data: object) -> object:
 
 def _pairs(where: str, data: object) -> dict[str, Any]:
     """A mapping from its list of pairs; tables among the values are read."""
-    found = _listed(where, data)
     return {
         name: _value(f"{where}[{name!r}]", part) if isinstance(part, dict) else part
-        for name, part in found.items()
+        for name, part in _listed(where, data).items()
     }
 
 
 def _listed(where: str, data: object) -> dict[str, Any]:
     """A mapping from its list of pairs, values as they stand."""
-    found: dict[str, Any] = {}
+    mapping: dict[str, Any] = {}
     for pair in data if isinstance(data, list) else [data]:
-        if (
-            not isinstance(pair, list)
-            or len(pair) != 2
-            or not isinstance(pair[0], str)
-            or pair[0] in found
-        ):
-            raise _wrong(where, "a list of [name, value] pairs, no name twice", repr(pair)[:80])
-        found[pair[0]] = pair[1]
-    return found
+        match pair:
+            case [str(name), value] if name not in mapping:
+                mapping[name] = value
+            case _:
+                raise _wrong(where, "a list of [name, value] pairs, no name twice", repr(pair)[:80])
+    return mapping
 
 
 def _enumerated(where: str, kinds: type[_E], data: object) -> _E:

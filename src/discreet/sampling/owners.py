@@ -96,8 +96,12 @@ def _whole_or_text(ids: object) -> NDArray[np.generic] | None:
     It also drops null characters at the end of a text: two owners would become one, and each of
     them could move its record by twice the clip norm.
     """
-    plain = isinstance(ids, np.ndarray) and not isinstance(ids, np.ma.MaskedArray)
-    array = ids if plain and ids.dtype.kind != "O" else _listed(ids)  # type: ignore[attr-defined]
+    array: NDArray[np.generic] | None
+    masked = isinstance(ids, np.ma.MaskedArray)
+    if isinstance(ids, np.ndarray) and not masked and ids.dtype.kind != "O":
+        array = ids
+    else:
+        array = _listed(ids)
     if array is None or array.ndim != 1 or not array.size or array.dtype.kind not in "iuUS":
         return None
     return array
