@@ -3,8 +3,9 @@ schema version.
 
 A value is a table whose `kind` names it, with exactly its fields; a field that is None is left out.
 A mapping is a list of [name, value] pairs, because its order counts (the first pattern that matches
-wins) and no format promises to keep the order of a table. Nothing is imported or looked up outside
-the tables below (P46); an unknown name, a field too many or too few is an error (P45).
+wins) and no format promises to keep the order of a table; any other list is a tuple of values.
+Nothing is imported or looked up outside the tables below (P46); an unknown name, a field too many
+or too few is an error (P45).
 """
 
 from __future__ import annotations
@@ -106,6 +107,8 @@ def plain(thing: object) -> Plain:
             return thing.name
         case Mapping():
             return [[name, plain(part)] for name, part in thing.items()]
+        case tuple():
+            return [plain(part) for part in thing]
         case str() | int() | float():
             return thing
     raise _wrong("file", "values of the vocabulary", type(thing).__name__)
@@ -129,10 +132,10 @@ def _part(where: str, data: object) -> object:
     match data:
         case dict():
             return _value(where, data)
-        case list():
+        case [list(), *_]:
             return _pairs(where, data)
         case _:
-            return data  # a number or a text, or something that the constructor refuses
+            return data  # a number, a text, a list of them, or what the constructor refuses
 
 
 def _pairs(where: str, data: object) -> dict[str, Any]:

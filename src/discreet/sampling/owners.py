@@ -97,11 +97,10 @@ def _whole_or_text(ids: object) -> NDArray[np.generic] | None:
     them could move its record by twice the clip norm.
     """
     array: NDArray[np.generic] | None
-    masked = isinstance(ids, np.ma.MaskedArray)
-    if isinstance(ids, np.ndarray) and not masked and ids.dtype.kind != "O":
-        array = ids
-    else:
+    if not isinstance(ids, np.ndarray) or isinstance(ids, np.ma.MaskedArray):
         array = _listed(ids)
+    else:
+        array = _listed(ids) if ids.dtype.kind == "O" else ids
     if array is None or array.ndim != 1 or not array.size or array.dtype.kind not in "iuUS":
         return None
     return array

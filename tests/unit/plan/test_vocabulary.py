@@ -59,13 +59,22 @@ def test_mappings_are_lists_of_pairs_and_keep_their_order(mechanism: Any) -> Non
 
 
 @pytest.mark.parametrize(
-    "pairs", [[["*"]], [["*", 1.0, 2.0]], ["*"], [[1, 1.0]], [["*", 1.0], ["*", 2.0]], [[]]]
+    "pairs", [[["*"]], [["*", 1.0, 2.0]], [[1, 1.0]], [["*", 1.0], ["*", 2.0]], [[]], [[], 1]]
 )
 def test_a_list_that_is_no_mapping_is_refused(pairs: Any) -> None:
     written: Any = vocabulary.written(fields(dp.Joint(1.0, 2.0, scales={"*": 1.0})))
     written["mechanism"]["scales"] = pairs
     with pytest.raises(ParameterError, match="no name twice"):
         vocabulary.read(written)
+
+
+@pytest.mark.parametrize("listed", [[], ["*"], [1.0, 2.0]])
+def test_a_list_without_pairs_is_left_to_the_constructor(listed: Any) -> None:
+    written: Any = vocabulary.written(fields(dp.Joint(1.0, 2.0, scales={"*": 1.0})))
+    written["mechanism"]["scales"] = listed
+    with pytest.raises(ParameterError, match="scales"):
+        vocabulary.read(written)
+    assert vocabulary.plain((1.0, 2.0)) == [1.0, 2.0]
 
 
 @pytest.mark.parametrize("name", ["clip_norm", "noise_multiplier"])
