@@ -102,7 +102,7 @@ def reached(trials: int, processes: int) -> Iterator[Row]:
 
 # --- never above the claim ---
 
-MECHANISMS: dict[str, dp.plan.vocabulary.AnyMechanism] = {
+MECHANISMS: dict[str, dp.mechanisms.Mechanism] = {
     "Gaussian": dp.Gaussian(0.5, noise_multiplier=2.0),
     "Groups": dp.Groups({"a": dp.Gaussian(1.0, 3.0), "b": dp.Gaussian(10.0, 4.0)}),
     "Joint": dp.Joint(1.0, 2.0, {"a": 1.0, "b": 50.0}),

@@ -23,7 +23,7 @@ from discreet.errors import AccountingError
 from discreet.ledger.events import Everything, Poisson
 from discreet.ledger.storage.rows import Charge
 from discreet.plan import Target
-from discreet.report.formats.words import multiplier, query_words
+from discreet.report.formats.words import multiplier
 
 __all__ = ["Series", "certified", "charge_words"]
 
@@ -41,7 +41,7 @@ def charge_words(charge: Charge) -> str:
     for query in charge.step.queries:
         noise = multiplier(query)
         amount = "" if noise is None else f", noise multiplier {downward(noise)}"
-        asked.append(f"{query.group} ({query_words(query)}{amount})")
+        asked.append(f"{query.group} ({query.phrase}{amount})")
     label = f"{charge.run.label}: " if charge.run.label else ""
     return f"{label}{counted(charge.count, 'step')} on {drawn}: {', '.join(asked)}"
 

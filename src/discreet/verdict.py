@@ -23,13 +23,8 @@ from discreet.canaries import Scores
 from discreet.errors import LedgerCorrupt, ParameterError
 from discreet.ledger import Ledger, Rule, Snapshot
 from discreet.ledger.events import (
-    CorrelatedGaussianSum,
-    ExponentialChoice,
-    GaussianSum,
-    LaplaceSum,
     Query,
     Step,
-    TruncatedPoisson,
 )
 from discreet.plan import Plan
 from discreet.units import Adjacency, Guarantee
@@ -308,7 +303,7 @@ def _as_attacked(snapshot: Snapshot) -> Snapshot:
     One that is out keeps its place in a sample that is cut. It is zeroed out, not absent, which may
     cost more (docs/proofs/verdict.md, section 1).
     """
-    cut = any(isinstance(step.sampling, TruncatedPoisson) for step, _ in snapshot.counted())
+    cut = any(step.sampling.displaces(Adjacency.ADD_OR_REMOVE) for step, _ in snapshot.counted())
     if not cut or any(run.info.adjacency is not Adjacency.ADD_OR_REMOVE for run in snapshot.runs):
         return snapshot
     zeroed = (
@@ -381,14 +376,8 @@ def _times(steps: _Counted, factor: float) -> _Counted:
 
 
 def _noisier(query: Query, factor: float) -> Query:
-    match query:
-        case GaussianSum() | CorrelatedGaussianSum():
-            return replace(query, noise_std=query.noise_std * factor)
-        case LaplaceSum() | ExponentialChoice():
-            return replace(query, scale=query.scale * factor)
-        case _:
-            expected, got = (
-                "False where a query has no noise that could be scaled",
-                type(query).__name__,
-            )
-            raise ParameterError(owner=_OWNER, name="assume_scaled", expected=expected, got=got)
+    if query.sensitivity_and_noise is None:
+        expected = "False where a query has no noise that could be scaled"
+        got = type(query).__name__
+        raise ParameterError(owner=_OWNER, name="assume_scaled", expected=expected, got=got)
+    return query.with_noise_times(factor)

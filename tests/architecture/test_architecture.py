@@ -85,7 +85,7 @@ def test_imports_point_down() -> None:
     [
         ("errors.py", "from discreet import units"),
         ("units.py", "from discreet.ledger import Ledger"),
-        ("ledger/events.py", "import numpy"),
+        ("ledger/events/step.py", "import numpy"),
     ],
 )
 def test_an_import_that_points_up_is_found(

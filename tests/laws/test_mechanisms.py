@@ -1,5 +1,6 @@
 """Laws of mechanisms: bounded contributions for any input, folding, and what equals what."""
 
+import contextlib
 import dataclasses
 import math
 import pickle
@@ -200,9 +201,9 @@ def check_folding(mechanism: Any) -> None:
     )
     if depends_on_leaves(mechanism):
         with pytest.raises(ParameterError, match="Bind the mechanism first"):
-            mechanism.queries("g")
+            mechanism.bind_without_leaves("g")
     else:
-        assert mechanism.queries("g") == bound.queries
+        assert mechanism.bind_without_leaves("g").queries == bound.queries
 
 
 def depends_on_leaves(mechanism: Any) -> bool:
@@ -216,6 +217,28 @@ def depends_on_leaves(mechanism: Any) -> bool:
 @settings(max_examples=200)
 def test_p34_the_folded_multiplier_is_the_one_asked_for(mechanism: Any) -> None:
     check_folding(mechanism)
+
+
+@given(mechanisms, st.lists(st.integers(1, 10**6), min_size=len(LEAVES), max_size=len(LEAVES)))
+@settings(max_examples=200)
+def test_a_mechanism_is_stated_without_leaves_only_where_they_cannot_matter(
+    mechanism: Any, dimensions: list[int]
+) -> None:
+    """A stand-in has the queries of every leaves; and whoever refuses one has other queries for
+    some.
+    """
+    sizes = dict(zip(LEAVES, dimensions, strict=True))
+    uneven = LEAVES | {"grad/a.weight": 1000 * LEAVES["grad/a.weight"], "metric/more": 7}
+    names = Groups({"*": mechanism})
+    try:
+        stand_in = names.bind_without_leaves()
+    except ParameterError:
+        with contextlib.suppress(ParameterError):  # shares for leaves that are named
+            assert names.bind(LEAVES).queries != names.bind(uneven).queries
+        assert names.open_groups() == ()
+        return
+    assert stand_in.queries == names.bind(sizes).queries == names.bind(uneven).queries
+    assert stand_in.open_groups == names.open_groups() == ()
 
 
 @given(st.lists(for_any_leaves, min_size=1, max_size=40))

@@ -18,7 +18,7 @@ from discreet.ledger.storage import book, store
 from support.mutations import Mutation, assert_caught, by_name, replaced
 
 DAMAGE = "laws/test_damage.py"
-EVENTS = "unit/ledger/test_events.py"
+EVENTS = "unit/ledger/events/test_step.py"
 LEDGER = "unit/ledger/test_ledger.py"
 COMMITMENTS = "unit/ledger/test_commitments.py"
 BUDGET = "unit/test_budget.py"

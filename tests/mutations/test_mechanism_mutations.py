@@ -7,9 +7,20 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from discreet.mechanisms import AdaptiveClip, Bound, Group, Threshold, groups
+from discreet.errors import ParameterError
+from discreet.mechanisms import (
+    AdaptiveClip,
+    Bound,
+    Group,
+    Microbatches,
+    Split,
+    Threshold,
+    checked_bound,
+    groups,
+)
 from discreet.mechanisms import bound as binding
 from discreet.mechanisms import split as splitting
+from discreet.plan import plan as planning
 from support.mutations import Mutation, assert_caught, by_name, replaced
 
 NO_RECORD_EXCEEDS = "laws/test_mechanisms.py::test_no_record_exceeds_the_clip_norm"
@@ -20,6 +31,7 @@ GROUP = "unit/mechanisms/test_group.py"
 GROUPS = "unit/mechanisms/test_groups.py"
 
 right_groups, right_ratios, right_observations = Bound.groups, Group.ratios, Bound.observations
+right_checked = checked_bound
 right_moved, right_shares = Threshold.moved, splitting._shares
 
 
@@ -76,7 +88,47 @@ def orphans_ignored(_: str, __: str, patterns: Any, leaves: Any) -> dict[str, tu
     return {given[0]: tuple(leaves)}
 
 
+def any_group(owner: str, bound: Any, leaves: Any) -> Any:
+    """Leaves are checked, classes are not."""
+    brought = {leaf: size for leaf, size in bound.dimensions.items() if leaf not in bound.observed}
+    if brought != dict(leaves):
+        raise ParameterError(owner=owner, name="mechanism", expected="takes every leaf", got="")
+    return bound
+
+
+def any_leaves(owner: str, bound: Any, leaves: Any) -> Any:
+    """Classes are checked, leaves are not."""
+    if type(bound) is not Bound or not bound.is_of_the_library:
+        return right_checked(owner, bound, leaves)
+    return bound
+
+
+def equal_parts(self: Split, name: str = "all") -> Bound:
+    """A stand-in also where shares and parts follow the leaves."""
+    return self.bind({name: 1}, name)
+
+
 MUTATIONS = [
+    Mutation(
+        "an own mechanism may bring groups that do not clip",
+        replaced(planning, "checked_bound", any_group),
+        "unit/mechanisms/test_mechanism.py::test_what_the_proofs_are_not_about_is_refused[group]",
+    ),
+    Mutation(
+        "an own mechanism may leave a leaf out",
+        replaced(planning, "checked_bound", any_leaves),
+        "unit/mechanisms/test_mechanism.py::test_what_the_proofs_are_not_about_is_refused[fewer]",
+    ),
+    Mutation(
+        "an own mechanism in slots keeps the noise of its own slots",
+        replaced(Microbatches, "_in_slots", lambda _, bound: bound),
+        "unit/mechanisms/test_mechanism.py::test_slots_do_not_hide_what_a_group_says[slots]",
+    ),
+    Mutation(
+        "a stand-in of an own size for leaves that matter",
+        replaced(Split, "bind_without_leaves", equal_parts),
+        f"{LAWS}::test_a_mechanism_is_stated_without_leaves_only_where_they_cannot_matter",
+    ),
     Mutation(
         "P01 nothing is clipped",
         replaced(Group, "weights", lambda _, squares: squares[:, 0] * 0 + 1),

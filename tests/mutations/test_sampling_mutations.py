@@ -12,14 +12,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from discreet.plan import Plan
 from discreet.randomness import Source, draws
-from discreet.sampling import Sample, _policies, sampler
+from discreet.sampling import Sample, _own, _policies, sampler
 from discreet.sampling import owners as owners_module
 from support.mutations import Mutation, assert_caught, by_name, replaced
 
 JOINT = "statistics/test_samplers.py::test_p26_p28_the_joint_law_of_a_step"
 LAWS = "laws/test_samplers.py"
 DRAWS = "unit/randomness/test_draws.py"
+OWN = "unit/sampling/test_own.py"
 OWNERS = "unit/sampling/test_owners.py"
 SAMPLE = "unit/sampling/test_sample.py"
 SAMPLER = "unit/sampling/test_sampler.py"
@@ -157,7 +159,38 @@ def never_spent(self: Sample) -> None:
     self._refuse_fork()
 
 
+def unchecked(draw: Any, policy: Any, records: int, stream: Any, part: range) -> Iterator[Any]:
+    """Whatever an own draw says is issued."""
+    for batch in draw(records, stream):
+        yield np.sort(np.asarray(batch, np.int64))
+
+
+def each_batch_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches are checked one by one, an epoch is not."""
+    right = _own._checked
+
+    def positions(draw: Any, policy: Any, records: int, stream: Any, _: range) -> Iterator[Any]:
+        return (right(batch, policy, records) for batch in draw(records, stream))
+
+    monkeypatch.setattr(sampler, "own_positions", positions)
+
+
 MUTATIONS = [
+    Mutation(
+        "an own draw is issued as it comes",
+        replaced(sampler, "own_positions", unchecked),
+        f"{OWN}::test_what_the_event_rules_out_is_refused",
+    ),
+    Mutation(
+        "an own draw may use a record twice in an epoch",
+        each_batch_alone,
+        f"{OWN}::test_what_the_event_rules_out_is_refused",
+    ),
+    Mutation(
+        "an own draw leaves the guarantee as it is",
+        replaced(Plan, "_own_draw", property(lambda _: False)),
+        f"{OWN}::test_the_law_of_an_own_draw_is_nobodys_guarantee",
+    ),
     Mutation(
         "P27 ties are tails",
         replaced(draws, "_heads", without_ties),

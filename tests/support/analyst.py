@@ -197,7 +197,7 @@ def probabilities(step: Step, edges: tuple[float, ...], *, removal: bool) -> tup
     sampling = step.sampling
     rate = sampling.probability if isinstance(sampling, Poisson) else 1.0
     (query,) = step.queries
-    shift = query.sensitivity / query.noise_std  # type: ignore[union-attr]
+    shift = query.sensitivity / query.noise_std  # type: ignore[attr-defined]
     limits = np.array([-math.inf, *edges, math.inf])
 
     def law(mean: float) -> Array:

@@ -1,5 +1,6 @@
 """Hypothesis strategies for every event of the vocabulary."""
 
+from dataclasses import fields
 from typing import Any
 
 from hypothesis import strategies as st
@@ -74,4 +75,4 @@ infos = st.builds(
 
 def event_arguments(event: Any) -> tuple[Any, ...]:
     """The arguments that make an equal event, in order."""
-    return tuple(getattr(event, name) for name in type(event).__dataclass_fields__)
+    return tuple(getattr(event, field.name) for field in fields(event))

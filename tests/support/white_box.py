@@ -8,12 +8,12 @@ from itertools import product
 import discreet as dp
 from discreet.accounting import membership_advantage, profile_of
 from discreet.canaries import Scores
-from discreet.plan.vocabulary import AnyMechanism
+from discreet.mechanisms import Mechanism
 
 RECORDS = 600
 Z = 1.2
 
-MECHANISMS: dict[str, AnyMechanism] = {
+MECHANISMS: dict[str, Mechanism] = {
     "gaussian": dp.Gaussian(0.5, Z),
     "groups": dp.Groups({"grad/*": dp.Gaussian(1.0, 2 * Z), "bn/*": dp.Gaussian(4.0, Z)}),
     "joint": dp.Joint(1.0, Z, scales={"small": 1.0, "large": 100.0}),

@@ -18,10 +18,11 @@ A combination without a valid analysis raises `AccountingError` with the reason;
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from discreet import _validate as check
 from discreet.accounting.costs import (
@@ -38,8 +39,6 @@ from discreet.accounting.costs import (
 from discreet.errors import AccountingError
 from discreet.ledger.events import (
     BallsInBins,
-    CorrelatedGaussianSum,
-    Everything,
     ExponentialChoice,
     FixedSize,
     GaussianSum,
@@ -60,6 +59,8 @@ __all__ = [
     "costs_of_step",
     "normalise",
 ]
+
+_E = TypeVar("_E")
 
 Counted: TypeAlias = tuple[tuple[Cost, int], ...]
 """Distinct costs with their counts, in a canonical order."""
@@ -94,7 +95,7 @@ def costs_of_step(step: Step, adjacency: Adjacency) -> tuple[Cost, ...]:
     Without sampling the queries compose one by one (Gaussians folded). Under sampling they share
     one draw, so only Gaussian sums, which fold into one, are analysed.
     """
-    if isinstance(step.sampling, Everything) or step.sampling == Poisson(1.0):
+    if step.sampling.is_full_batch:
         return _unsampled(step.queries, adjacency)
     gaussians = [query for query in step.queries if isinstance(query, GaussianSum)]
     if len(gaussians) < len(step.queries):
@@ -110,23 +111,28 @@ def costs_of_step(step: Step, adjacency: Adjacency) -> tuple[Cost, ...]:
 
 def _unsampled(queries: Sequence[Query], adjacency: Adjacency) -> tuple[Cost, ...]:
     """Full batch: replace-one is one removal and one addition, hence twice the sensitivity."""
-    factor = 2 if adjacency is Adjacency.REPLACE_ONE else 1
-    gaussians = [
-        query for query in queries if isinstance(query, GaussianSum | CorrelatedGaussianSum)
-    ]
-    costs: list[Cost] = [Gaussian(folded_noise_multiplier(gaussians) / factor)] if gaussians else []
-    for query in queries:
-        if isinstance(query, LaplaceSum):
-            ratio = Fraction(query.scale) / Fraction(query.sensitivity) / factor
-            costs.append(Laplace(_below(ratio)))
-        elif isinstance(query, ExponentialChoice):
-            # A score moves by at most `sensitivity`, the normaliser by as much: the loss has range
-            # 2*sensitivity/scale.
-            ratio = 2 * factor * Fraction(query.sensitivity) / Fraction(query.scale)
-            costs.append(BoundedRange(_above(ratio)))
-        elif isinstance(query, RandomizedResponse):
-            costs.append(_response(query, adjacency))
-    return tuple(costs)
+    gaussians = [query for query in queries if query.gaussian_cost is not None]
+    costs: list[Cost] = []
+    if gaussians:
+        costs.append(Gaussian(folded_noise_multiplier(gaussians) / _factor(adjacency)))
+    others = [query for query in queries if query.gaussian_cost is None]
+    return (*costs, *(_entry(_QUERIES, query)(query, adjacency) for query in others))
+
+
+def _factor(adjacency: Adjacency) -> int:
+    return 2 if adjacency is Adjacency.REPLACE_ONE else 1
+
+
+def _laplace(query: LaplaceSum, adjacency: Adjacency) -> Cost:
+    ratio = Fraction(query.scale) / Fraction(query.sensitivity)
+    return Laplace(_below(ratio / _factor(adjacency)))
+
+
+def _choice(query: ExponentialChoice, adjacency: Adjacency) -> Cost:
+    # A score moves by at most `sensitivity`, the normaliser by as much: the loss has range
+    # 2*sensitivity/scale.
+    ratio = 2 * Fraction(query.sensitivity) / Fraction(query.scale)
+    return BoundedRange(_above(ratio * _factor(adjacency)))
 
 
 def _response(query: RandomizedResponse, adjacency: Adjacency) -> Cost:
@@ -142,48 +148,95 @@ def _response(query: RandomizedResponse, adjacency: Adjacency) -> Cost:
     return Response(query.categories, query.truth_probability)
 
 
+_QUERIES: dict[type[Query], Callable[[Any, Adjacency], Cost]] = {
+    LaplaceSum: _laplace,
+    ExponentialChoice: _choice,
+    RandomizedResponse: _response,
+}
+"""What one query over the full batch costs; Gaussian sums fold, and need no entry."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Sum:
+    """One Gaussian sum over one draw: the question that every entry of `_POLICIES` answers."""
+
+    noise_multiplier: float
+    adjacency: Adjacency
+
+    @property
+    def replace(self) -> bool:
+        """Whether the adjacency is replace-one."""
+        return self.adjacency is Adjacency.REPLACE_ONE
+
+    def without_amplification(self, *, attained: bool = True) -> Gaussian:
+        """What the sum costs if everybody knows who is in; half the noise is exact."""
+        return Gaussian(self.noise_multiplier / _factor(self.adjacency), attained=attained)
+
+
 def _sampled(sampling: Sampling, noise_multiplier: float, adjacency: Adjacency) -> Cost:
-    """One Gaussian sum over one draw; see docs/proofs/tight.md, section 2, for every row of this
-    table.
-    """
-    replace = adjacency is Adjacency.REPLACE_ONE
-    unamplified = noise_multiplier / (2 if replace else 1)  # exact: a power of two
-    cost: Cost
-    match sampling:
-        case Poisson(probability):
-            cost = PoissonGaussian(probability, noise_multiplier, replace)
-        case TruncatedPoisson(probability, limit, records) if limit < records + (
-            adjacency is Adjacency.ADD_OR_REMOVE
-        ):
-            zero_out = adjacency is Adjacency.ZERO_OUT
-            cost = TruncatedPoissonGaussian(
-                probability, limit, records, noise_multiplier, replace, zero_out
-            )
-        case TruncatedPoisson(1.0):
-            cost = Gaussian(unamplified)
-        case TruncatedPoisson(probability):
-            cost = PoissonGaussian(probability, noise_multiplier, replace)
-        case FixedSize(size, records):
-            _number_public(sampling, adjacency)
-            cost = (
-                Gaussian(unamplified)
-                if size == records
-                else FixedSizeGaussian(size, records, noise_multiplier)
-            )
-        case Shuffled():
-            _number_public(sampling, adjacency)
-            cost = Gaussian(unamplified, attained=False)
-        case BallsInBins(batches) if batches == 1 or replace:
-            cost = Gaussian(unamplified, attained=batches == 1)
-        case BallsInBins(batches):
-            cost = BallsInBinsGaussian(batches, noise_multiplier)
-        case _:
-            raise _refused(
-                "a sampling policy of the vocabulary",
-                type(sampling).__name__,
-                "Add its analysis first.",
-            )
-    return cost
+    """One Gaussian sum over one draw; see docs/proofs/tight.md, section 2, for every policy."""
+    return _entry(_POLICIES, sampling)(sampling, _Sum(noise_multiplier, adjacency))
+
+
+def _poisson(sampling: Poisson, total: _Sum) -> Cost:
+    return PoissonGaussian(sampling.probability, total.noise_multiplier, total.replace)
+
+
+def _truncated(sampling: TruncatedPoisson, total: _Sum) -> Cost:
+    # Under add-or-remove the larger of the two data sets may have one record more than `records`.
+    most = sampling.records + (total.adjacency is Adjacency.ADD_OR_REMOVE)
+    if sampling.limit < most:
+        return TruncatedPoissonGaussian(
+            sampling.probability,
+            sampling.limit,
+            sampling.records,
+            total.noise_multiplier,
+            total.replace,
+            total.adjacency is Adjacency.ZERO_OUT,
+        )
+    if sampling.probability == 1.0:
+        return total.without_amplification()
+    return PoissonGaussian(sampling.probability, total.noise_multiplier, total.replace)
+
+
+def _fixed_size(sampling: FixedSize, total: _Sum) -> Cost:
+    _number_public(sampling, total.adjacency)
+    if sampling.size == sampling.records:
+        return total.without_amplification()
+    return FixedSizeGaussian(sampling.size, sampling.records, total.noise_multiplier)
+
+
+def _shuffled(sampling: Shuffled, total: _Sum) -> Cost:
+    _number_public(sampling, total.adjacency)
+    return total.without_amplification(attained=False)
+
+
+def _balls_in_bins(sampling: BallsInBins, total: _Sum) -> Cost:
+    if sampling.amplifies(total.adjacency):
+        return BallsInBinsGaussian(sampling.batches, total.noise_multiplier)
+    return total.without_amplification(attained=sampling.batches == 1)
+
+
+_POLICIES: dict[type[Sampling], Callable[[Any, _Sum], Cost]] = {
+    Poisson: _poisson,
+    TruncatedPoisson: _truncated,
+    FixedSize: _fixed_size,
+    Shuffled: _shuffled,
+    BallsInBins: _balls_in_bins,
+}
+"""What one Gaussian sum over one draw costs. Policies that take everything never come here."""
+
+
+def _entry(table: Mapping[type, _E], event: Sampling | Query) -> _E:
+    """The analysis of this kind of event; refused where there is none."""
+    analysis = table.get(type(event))
+    if analysis is None:
+        raise _refused(
+            "an event with an analysis: " + ", ".join(kind.__name__ for kind in table),
+            type(event).__name__,
+            "Add its analysis, with a proof, to the tables of discreet/accounting/normalise.py.",
+        )
+    return analysis
 
 
 def _number_public(sampling: Sampling, adjacency: Adjacency) -> None:

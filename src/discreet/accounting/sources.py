@@ -11,22 +11,13 @@ from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from discreet import _validate as check
 from discreet.errors import AccountingError, ParameterError
-from discreet.ledger.events import (
-    BallsInBins,
-    Everything,
-    FixedSize,
-    Poisson,
-    Sampling,
-    Shuffled,
-    Step,
-    TruncatedPoisson,
-)
+from discreet.ledger.events import Step
 from discreet.ledger.snapshot import Snapshot
 from discreet.ledger.storage.rows import Held
 from discreet.ledger.terms import Planned, Rule, Terms
 from discreet.units import Adjacency, Numerics, Parameters, Randomness, Unit
 
-__all__ = ["HasSnapshot", "Read", "Source", "phrase", "read"]
+__all__ = ["HasSnapshot", "Read", "Source", "read"]
 
 _T = TypeVar("_T")
 _WITHOUT_TERMS = 1  # schema of ledgers that hold neither budgets nor commitments
@@ -89,7 +80,7 @@ class Read:
     @property
     def sampling(self) -> tuple[str, ...]:
         """One phrase per sampling policy, in alphabetical order."""
-        return tuple(sorted({phrase(step.sampling) for step, count in self.steps if count})) or (
+        return tuple(sorted({step.sampling.phrase for step, count in self.steps if count})) or (
             "nothing was released",
         )
 
@@ -299,29 +290,3 @@ def _iterable(source: object) -> Iterable[object]:
 
 def _name(value: object) -> str:
     return value.value if isinstance(value, Adjacency) else str(value)
-
-
-def phrase(sampling: Sampling) -> str:
-    """A sampling policy in words.
-
-    >>> phrase(Poisson(0.01))
-    'Poisson with probability 0.01'
-    """
-    match sampling:
-        case Everything():
-            words = "full batch"
-        case Poisson(probability):
-            words = f"Poisson with probability {probability!r}"
-        case TruncatedPoisson(probability, limit, records):
-            words = f"Poisson with probability {probability!r} cut at {limit} of {records} records"
-        case FixedSize(size, records):
-            words = f"{size} of {records} records without replacement"
-        case Shuffled(batches):
-            words = f"shuffled epochs of {batches} batches (no amplification)"
-        case BallsInBins(batches):
-            words = f"balls in bins, epochs of {batches} batches"
-        case _:
-            raise AccountingError(
-                expected="a sampling policy", got=type(sampling).__name__, do="Add its phrase."
-            )
-    return words

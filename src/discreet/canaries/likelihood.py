@@ -18,15 +18,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.ledger.events import (
-    BallsInBins,
-    Everything,
-    FixedSize,
-    Poisson,
-    Sampling,
-    Shuffled,
-    TruncatedPoisson,
-)
+from discreet.ledger.events import Sampling
 from discreet.units import Adjacency
 
 __all__ = ["Likelihood"]
@@ -45,6 +37,7 @@ class Likelihood:
         adjacency: under replace-one a canary that is out has the opposite sign; else it contributes
             nothing.
 
+    >>> from discreet.ledger.events import Everything
     >>> likelihood = Likelihood(Everything(), canaries=2)
     >>> likelihood.observe([(np.array([1.2, -0.3]), 2.0)])
     >>> likelihood.scores().round(3).tolist()
@@ -60,7 +53,7 @@ class Likelihood:
         self._canaries = canaries
         self._adjacency = adjacency
         self._total = np.zeros(canaries)
-        self._batches = policy.batches if isinstance(policy, Shuffled | BallsInBins) else 1
+        self._batches = policy.batches_per_step
         self._step: list[
             NDArray[np.float64]
         ] = []  # log ratios of the batches of a step that is not over
@@ -82,17 +75,11 @@ class Likelihood:
 
     def _averaged(self, ratios: NDArray[np.float64]) -> NDArray[np.float64]:
         """Over the draw; axes: batches of the step, signs, canaries."""
-        averaged: NDArray[np.float64]
-        match self._policy:
-            case Everything():
-                averaged = ratios[0]
-            case Poisson(probability) | TruncatedPoisson(probability):
-                averaged = _mixed(ratios[0], probability)
-            case FixedSize(size, records):
-                averaged = _mixed(ratios[0], size / records)
-            case Shuffled(batches) | BallsInBins(batches):
-                averaged = np.logaddexp.reduce(ratios, axis=0) - math.log(batches)
-        return averaged
+        if self._batches == 1:
+            return _mixed(ratios[0], self._policy.inclusion_probability)
+        # A whole epoch: the canary is in one of the batches, each as likely as the others.
+        averaged: NDArray[np.float64] = np.logaddexp.reduce(ratios, axis=0)
+        return averaged - math.log(self._batches)
 
     def scores(self) -> NDArray[np.float64]:
         """The log ratio of everything seen so far, steps that are over; one for each canary."""

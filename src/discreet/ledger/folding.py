@@ -12,8 +12,8 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 
-from discreet.errors import NumericsError
-from discreet.ledger.events import CorrelatedGaussianSum, GaussianSum
+from discreet.errors import NumericsError, ParameterError
+from discreet.ledger.events import Query
 
 __all__ = ["folded_noise_multiplier", "root_above", "root_below", "sum_above"]
 
@@ -21,15 +21,30 @@ _EXACT = 32  # terms that are added up exactly
 _BITS = 128  # of a root, before it is rounded to float64
 
 
-def folded_noise_multiplier(queries: Sequence[GaussianSum | CorrelatedGaussianSum]) -> float:
+def folded_noise_multiplier(queries: Sequence[Query]) -> float:
     """Eq. 1, rounded down: the largest float64 z with z^2 * sum_g (S_g/sigma_g)^2 <= 1.
 
+    Args:
+        queries: at least one, all with Gaussian noise; any other noise does not fold.
+
+    >>> from discreet.ledger.events import GaussianSum
     >>> folded_noise_multiplier([GaussianSum("a", 3.0, 15.0), GaussianSum("b", 4.0, 15.0)])
     3.0
     """
-    return root_below(
-        1 / sum_above([(_sensitivity(query) / Fraction(query.noise_std)) ** 2 for query in queries])
-    )
+    return root_below(1 / sum_above([_cost(query) for query in queries]))
+
+
+def _cost(query: Query) -> Fraction:
+    cost = query.gaussian_cost
+    if cost is None:
+        raise ParameterError(
+            owner="folded_noise_multiplier",
+            name="queries",
+            expected="sums with Gaussian noise",
+            got=type(query).__name__,
+            do="Other queries compose; they do not fold.",
+        )
+    return cost
 
 
 def sum_above(terms: Sequence[Fraction]) -> Fraction:
@@ -44,12 +59,6 @@ def sum_above(terms: Sequence[Fraction]) -> Fraction:
         -((-term.numerator << bits) // term.denominator) if bits >= 0 else term for term in terms
     )
     return Fraction(sum(scaled)) / (Fraction(2) ** max(bits, 0))
-
-
-def _sensitivity(query: GaussianSum | CorrelatedGaussianSum) -> Fraction:
-    if isinstance(query, CorrelatedGaussianSum):
-        return Fraction(query.sensitivity) * Fraction(query.strategy_sensitivity)
-    return Fraction(query.sensitivity)
 
 
 def root_below(square: Fraction) -> float:

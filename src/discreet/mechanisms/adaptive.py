@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import ClassVar
 
 from discreet import _validate as check
 from discreet.errors import ParameterError
-from discreet.ledger.events import GaussianSum
 from discreet.ledger.folding import root_above
 from discreet.mechanisms._claims import checked_leaves
 from discreet.mechanisms._frozen import Frozen
 from discreet.mechanisms.bound import Bound, Threshold
 from discreet.mechanisms.gaussian import Gaussian
 from discreet.mechanisms.group import Group
+from discreet.mechanisms.mechanism import Mechanism
 
 __all__ = ["AdaptiveClip"]
 
@@ -23,12 +24,14 @@ _HALF = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class AdaptiveClip:
+class AdaptiveClip(Mechanism):
     """A threshold C_t that follows the quantile gamma of the norms |v|. In step t, with expected
     batch size B:
 
-        vectors:  sum of (v/C_t) min(1, C_t/|v|), noise_std z_v, times C_t        (sensitivity 1 in the unit of C_t)
-        bits:     sum of [|v| <= C_t] - 1/2, noise_std count_noise_std            (sensitivity 1/2, as it is centred)
+        vectors:  sum of (v/C_t) min(1, C_t/|v|), noise_std z_v, times C_t
+                  (sensitivity 1 in the unit of C_t)
+        bits:     sum of [|v| <= C_t] - 1/2, noise_std count_noise_std
+                  (sensitivity 1/2, as it is centred)
         then:     C_{t+1} = C_t exp(-learning_rate (bits/B + 1/2 - gamma))
 
     z_v is chosen so that both queries together have the noise multiplier z that was asked for, in
@@ -39,6 +42,18 @@ class AdaptiveClip:
     The threshold is a function of released values; C_t is one number in one group, which clips,
     noises and scales back in step t. A zeroed-out record contributes neither vector nor bit.
 
+    ================================  ==============================================
+    case                              what happens
+    ================================  ==============================================
+    a record of norm 0                a zero vector, and the bit +1/2
+    a norm of exactly C_t             the bit +1/2, up to the rounding margin
+    a record that is NaN or infinite  neither vector nor bit
+    no record at all                  noise alone moves the threshold
+    an extreme released sum of bits   one step changes C_t by at most e^60
+    many such steps                   C_t stays within 2^30 of its start, both ways
+    count_noise_std up to z/2         refused: the bits alone would cost too much
+    ================================  ==============================================
+
     Args:
         mechanism: `Gaussian` whose clip_norm is the first threshold C_0 and whose noise_multiplier
             is z, of vectors and bits together.
@@ -47,15 +62,20 @@ class AdaptiveClip:
             expected batch size serves. Public.
         learning_rate: of the geometric update; public.
 
-    >>> adaptive = AdaptiveClip(Gaussian(1.0, noise_multiplier=1.1), quantile=0.5, count_noise_std=26.0)
-    >>> [(query.group, query.sensitivity, round(query.noise_std, 6)) for query in adaptive.queries("grad")]
-    [('grad', 1.0, 1.100246), ('grad/below', 0.5, 26.0)]
+    >>> gaussian = Gaussian(1.0, noise_multiplier=1.1)
+    >>> adaptive = AdaptiveClip(gaussian, quantile=0.5, count_noise_std=26.0)
+    >>> for query in adaptive.bind({"grad/w": 10}, "grad").queries:
+    ...     print(query.group, query.sensitivity, round(query.noise_std, 6))
+    grad 1.0 1.100246
+    grad/below 0.5 26.0
     """
 
     mechanism: Gaussian
     quantile: float
     count_noise_std: float
     learning_rate: float = 0.2
+
+    kind: ClassVar[str] = "adaptive-clip"
 
     def __post_init__(self) -> None:
         owner = "AdaptiveClip"
@@ -111,11 +131,14 @@ class AdaptiveClip:
         dimensions = Frozen((*sizes.items(), (below, 1)))
         return Bound(dimensions=dimensions, start=(vectors, bits), thresholds=(threshold,))
 
-    def queries(self, name: str = "all") -> tuple[GaussianSum, ...]:
-        """The two queries of each step."""
-        return GaussianSum(name, 1.0, self._vector_noise()), GaussianSum(
-            f"{name}/below", _HALF, self.count_noise_std
-        )
+    def bind_without_leaves(self, name: str = "all") -> Bound:
+        """One leaf stands for any: sensitivities and noise do not depend on them."""
+        return self.bind({name: 1}, name)
+
+    def with_noise_times(self, factor: float) -> AdaptiveClip:
+        """Vectors and bits with `factor` times their noise, so that both keep their shares."""
+        inner = self.mechanism.with_noise_times(factor)
+        return replace(self, mechanism=inner, count_noise_std=self.count_noise_std * factor)
 
     def _vector_noise(self) -> float:
         """z_v, rounded up."""

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -17,23 +17,13 @@ from discreet.ledger.folding import folded_noise_multiplier
 from discreet.mechanisms._frozen import Frozen
 from discreet.mechanisms.group import Array, Group
 
-__all__ = ["Bound", "Mechanism", "Row", "State", "Threshold"]
+__all__ = ["Bound", "Row", "State", "Threshold", "checked_bound"]
 
 State: TypeAlias = Mapping[str, float]
 """What changes from step to step: public numbers by group name, functions of released values only.
 """
 
 _WIDEST = 2.0**30  # a threshold stays within this factor of its start
-
-
-class Mechanism(Protocol):
-    """What a user writes. Every class that fits is final; the list is closed in `groups.py`."""
-
-    def bind(self, leaves: Mapping[str, int], name: str = "all") -> Bound:
-        """The mechanism for these leaves (name to dimension)."""
-
-    def queries(self, name: str = "all") -> tuple[GaussianSum, ...]:
-        """The queries of each step, where they do not depend on the leaves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,12 +120,29 @@ class Bound:
         """False if any group is not clipped and noised. The run must then be marked
         `unsafe_no_privacy`.
         """
-        return all(group.private for group in self.start)
+        return not self.open_groups
+
+    @property
+    def open_groups(self) -> tuple[str, ...]:
+        """Names of the groups that are neither clipped nor noised."""
+        return tuple(group.name for group in self.start if not group.private)
 
     @property
     def observed(self) -> tuple[str, ...]:
         """Leaves that `observations` fills; records do not bring them."""
         return tuple(threshold.observed for threshold in self.thresholds)
+
+    @property
+    def is_of_the_library(self) -> bool:
+        """Whether every group and every threshold is exactly of this library's class, and every
+        threshold moves a group that is there.
+        """
+        names = {group.name for group in self.start}
+        return (
+            all(type(group) is Group for group in self.start)
+            and all(type(threshold) is Threshold for threshold in self.thresholds)
+            and all(threshold.group in names for threshold in self.thresholds)
+        )
 
     @property
     def initial_state(self) -> State:
@@ -254,9 +261,44 @@ class Bound:
         return {name: check.positive("Bound", f"state[{name!r}]", state[name]) for name in names}
 
 
+def checked_bound(owner: str, bound: object, leaves: Mapping[str, int]) -> Bound:
+    """What a mechanism's `bind` returned, if the proofs are about it: groups of this library, which
+    take every leaf once and invent none.
+
+    A class derived from `Group` could clip by a rule of its own and still state its sensitivity; a
+    leaf that no group takes would be released by whoever adds it later, without a charge.
+
+    Args:
+        owner: who asks, for the error.
+        bound: what `bind` returned.
+        leaves: that it was called with.
+    """
+    if type(bound) is not Bound or not bound.is_of_the_library:
+        raise ParameterError(
+            owner=owner,
+            name="mechanism",
+            expected="one that binds to a Bound of Group and Threshold values, not of other classes",
+            got=f"a mechanism that binds to {type(bound).__name__}",
+            do=(
+                "What one record contributes is proved for these classes alone "
+                "(docs/proofs/mechanisms.md): another clipping rule goes into "
+                "discreet/mechanisms/group.py, with its proof."
+            ),
+        )
+    brought = {leaf: size for leaf, size in bound.dimensions.items() if leaf not in bound.observed}
+    if brought != dict(leaves):
+        raise ParameterError(
+            owner=owner,
+            name="mechanism",
+            expected=f"one that takes every leaf, {sorted(leaves)}, with its dimension",
+            got=f"groups for {sorted(brought)}",
+        )
+    return bound
+
+
 def _cost(group: Group) -> Fraction | None:
     """(S/noise_std)^2; None without noise."""
-    return (Fraction(group.sensitivity) / Fraction(group.noise_std)) ** 2 if group.private else None
+    return group.query.gaussian_cost if group.private else None
 
 
 def _share(cost: Fraction | None, total: Fraction, unbounded: int) -> float:

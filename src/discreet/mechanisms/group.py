@@ -30,6 +30,8 @@ __all__ = ["Array", "Clipping", "Group"]
 Array: TypeAlias = Any
 """An array of NumPy or torch (or anything with their operators): float32 or float64."""
 
+_set = object.__setattr__  # writes the normalised fields of a frozen value during its construction
+
 # By bytes of one number: unit roundoff, least and most scale * clip_norm. The least is such that a
 # square that underflows, or is flushed to zero, is below the roundoff when divided by (scale *
 # clip_norm)^2.
@@ -88,14 +90,15 @@ class Group:
             raise ParameterError(
                 owner="Group", name="scales", expected="one for each leaf, at least one", got=got
             )
-        check.label("Group", "name", self.name)
-        for scale in self.scales:
-            check.positive("Group", "scales", scale)
+        # Stored as checked: with numbers of float32, engines would compute in float32.
+        _set(self, "name", check.label("Group", "name", self.name))
+        _set(self, "leaves", tuple(self.leaves))
+        _set(self, "scales", tuple(check.positive("Group", "scales", s) for s in self.scales))
         if self.slots is not None:
-            check.whole("Group", "slots", self.slots, least=1)
+            _set(self, "slots", check.whole("Group", "slots", self.slots, least=1))
         if self.clipping is not Clipping.NONE:
-            check.positive("Group", "clip_norm", self.clip_norm)
-            check.positive("Group", "noise_std", self.noise_std)
+            _set(self, "clip_norm", check.positive("Group", "clip_norm", self.clip_norm))
+            _set(self, "noise_std", check.positive("Group", "noise_std", self.noise_std))
         elif (self.clip_norm, self.noise_std) != (math.inf, 0.0):
             got = f"{self.clip_norm!r} and {self.noise_std!r}"
             raise ParameterError(

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import ClassVar
 
 from discreet import _validate as check
 from discreet.errors import ParameterError
-from discreet.ledger.events import GaussianSum
 from discreet.ledger.folding import root_above, root_below
 from discreet.mechanisms._claims import checked_leaves, claim
 from discreet.mechanisms._frozen import Frozen, frozen
 from discreet.mechanisms.bound import Bound
 from discreet.mechanisms.group import Group
+from discreet.mechanisms.mechanism import Mechanism
 
 __all__ = ["Split"]
 
@@ -25,7 +26,7 @@ _BY_DIMENSION = "by dimension"
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
+class Split(Mechanism):
     """A total clip norm S* and a noise multiplier z, shared out over parts that are clipped and
     noised one by one.
 
@@ -36,21 +37,31 @@ class Split:
     so that sum_g S_g^2 = S*^2 (rounded down) and the folded multiplier is z (rounded up): sum_g
     (S_g/noise_std_g)^2 = 1/z^2.
 
-    ==================  ==========================  ==================================================================
-    clip                c_g                         S_g
-    ==================  ==========================  ==================================================================
-    "equal"             1/m for m parts             S*/sqrt(m), per-layer clipping
-    "by dimension"      d_g/D                       S* sqrt(d_g/D); [McMahan2018] prints the inverse root, a slip
-    {part: share}       share / sum of shares
-    ==================  ==========================  ==================================================================
+    ================  =======================  =======================================
+    clip              c_g                      S_g
+    ================  =======================  =======================================
+    "equal"           1/m for m parts          S*/sqrt(m), per-layer clipping
+    "by dimension"    d_g/D                    S* sqrt(d_g/D); [McMahan2018] prints the
+                                               inverse root, a slip
+    {part: share}     share / sum of shares
+    ================  =======================  =======================================
 
-    ==================  ==========================  ==================================================================
-    noise               b_g                         noise_std_g  [McMahan2018, section 4]
-    ==================  ==========================  ==================================================================
-    "proportional"      1/m                         z sqrt(m) S_g
-    "by dimension"      d_g/D                       z sqrt(D/d_g) S_g
-    {part: share}       share / sum of shares
-    ==================  ==========================  ==================================================================
+    ================  =======================  =======================================
+    noise             b_g                      noise_std_g  [McMahan2018, section 4]
+    ================  =======================  =======================================
+    "proportional"    1/m                      z sqrt(m) S_g
+    "by dimension"    d_g/D                    z sqrt(D/d_g) S_g
+    {part: share}     share / sum of shares
+    ================  =======================  =======================================
+
+    ================================  ==============================================
+    case                              what happens
+    ================================  ==============================================
+    a part of one record: 0, NaN ...  as in `Gaussian`, for this part alone
+    one part                          the same groups as `Gaussian`, by its name
+    a leaf that no part claims        refused, with both lists of names
+    a share of 0, NaN, for no part    refused
+    ================================  ==============================================
 
     Args:
         clip_norm: S*, bound on the norm of one record over all parts; public.
@@ -61,8 +72,10 @@ class Split:
 
     >>> split = Split(clip_norm=1.0, noise_multiplier=1.1, clip="by dimension")
     >>> bound = split.bind({"w": 96, "b": 4})
-    >>> [(group.name, round(group.clip_norm, 6)) for group in bound.start], round(bound.noise_multiplier, 12)
-    ([('all/w', 0.979796), ('all/b', 0.2)], 1.1)
+    >>> [(group.name, round(group.clip_norm, 6)) for group in bound.start]
+    [('all/w', 0.979796), ('all/b', 0.2)]
+    >>> round(bound.noise_multiplier, 12)
+    1.1
     """
 
     clip_norm: float
@@ -70,6 +83,8 @@ class Split:
     parts: str | Mapping[str, str] = _EACH_LEAF
     clip: str | Mapping[str, float] = _EQUAL
     noise: str | Mapping[str, float] = _PROPORTIONAL
+
+    kind: ClassVar[str] = "split"
 
     def __post_init__(self) -> None:
         _set(self, "clip_norm", check.positive("Split", "clip_norm", self.clip_norm))
@@ -93,7 +108,13 @@ class Split:
         else:
             by_pattern = claim("Split", "parts", self.parts.values(), sizes)
             parts = {part: by_pattern[pattern] for part, pattern in self.parts.items()}
-        dimensions = {part: sum(sizes[leaf] for leaf in its) for part, its in parts.items()}
+        return self._in_parts(sizes, parts, name)
+
+    def _in_parts(
+        self, sizes: dict[str, int], parts: dict[str, tuple[str, ...]], name: str
+    ) -> Bound:
+        """One group for each part, from the leaves that it has."""
+        dimensions = {part: sum(sizes[leaf] for leaf in names) for part, names in parts.items()}
         groups = tuple(
             Group(
                 name=f"{name}/{part}",
@@ -106,8 +127,8 @@ class Split:
         )
         return Bound(dimensions=Frozen(tuple(sizes.items())), start=groups)
 
-    def queries(self, name: str = "all") -> tuple[GaussianSum, ...]:
-        """The queries of each step, if neither the parts nor a policy depend on the leaves.
+    def bind_without_leaves(self, name: str = "all") -> Bound:
+        """One leaf stands for each part, if neither the parts nor a policy depend on the leaves.
 
         Raises:
             ParameterError: they do; bind first.
@@ -120,10 +141,22 @@ class Split:
                 got=f"parts {self.parts!r}, clip {self.clip!r}, noise {self.noise!r}",
                 do="Bind the mechanism first: split.bind(leaves).queries.",
             )
-        numbers = self._numbers(dict.fromkeys(self.parts, 1))
-        return tuple(
-            GaussianSum(f"{name}/{part}", bound, std) for part, (bound, std) in numbers.items()
-        )
+        stand_ins = {part: f"{name}/{part}" for part in self.parts}
+        sizes = dict.fromkeys(stand_ins.values(), 1)
+        return self._in_parts(sizes, {part: (leaf,) for part, leaf in stand_ins.items()}, name)
+
+    def open_groups(self, name: str = "all") -> tuple[str, ...]:
+        """None: every part is clipped and noised, also where parts depend on the leaves."""
+        del name
+        return ()
+
+    def with_noise_times(self, factor: float) -> Split:
+        """The same shares of another total noise."""
+        return replace(self, noise_multiplier=self.noise_multiplier * factor)
+
+    def with_clip_norm(self, clip_norm: float) -> Split:
+        """The same shares of another total clip norm."""
+        return replace(self, clip_norm=clip_norm)
 
     def _numbers(self, dimensions: dict[str, int]) -> dict[str, tuple[float, float]]:
         """(S_g, noise_std_g) of each part: S_g rounded down, the noise for that S_g rounded up."""

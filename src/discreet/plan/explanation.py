@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from discreet._digits import counted, nearest
 from discreet.accounting import account
-from discreet.accounting.sources import phrase
 from discreet.ledger.folding import folded_noise_multiplier
 from discreet.sampling import Sampler
 
@@ -29,7 +28,7 @@ def explanation(plan: Plan, delta: float | None) -> str:
             f"Protected: one {plan.unit}, {plan.adjacency.value} adjacency. Numerics: "
             f"{plan.numerics.value}."
         ),
-        f"Sampling: {phrase(plan.sampler.event)}; {counted(plan.steps, 'step')}.",
+        f"Sampling: {plan.sampler.event.phrase}; {counted(plan.steps, 'step')}.",
     ]
     if isinstance(plan.sampler, Sampler):
         size, batches = plan.expected_batch_size, plan.sampler.batches

@@ -15,8 +15,9 @@ from discreet.ledger.events import GaussianSum, Poisson, Step
 from discreet.ledger.folding import folded_noise_multiplier
 from discreet.ledger.snapshot import RunRecord, Snapshot
 from discreet.ledger.storage.rows import LONGEST_PLAN, RunInfo
-from discreet.mechanisms import Bound, Gaussian, Groups, NotPrivate
+from discreet.mechanisms import Bound, Gaussian, Groups, Mechanism, checked_bound
 from discreet.mechanisms._frozen import Frozen, frozen
+from discreet.mechanisms.mechanism import checked_mechanism
 from discreet.plan import text, vocabulary
 from discreet.plan.calibrated import Request, Target
 from discreet.plan.declaration import Declaration
@@ -28,6 +29,7 @@ from discreet.units import Adjacency, Numerics, Parameters, Randomness, Unit
 __all__ = ["Plan"]
 
 _NO_PRIVACY = "unsafe_no_privacy"
+_OWN_DRAW = "unsafe_own_draw"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +60,7 @@ class Plan(Declaration["Plan"]):
     """
 
     sampler: Sampler | Schedule
-    mechanism: vocabulary.AnyMechanism
+    mechanism: Mechanism
     unit: Unit = Unit.EXAMPLE
     adjacency: Adjacency = Adjacency.ADD_OR_REMOVE
     leaves: Mapping[str, int] | None = None
@@ -69,7 +71,7 @@ class Plan(Declaration["Plan"]):
     def __post_init__(self) -> None:
         owner = "Plan"
         check.member(owner, "sampler", self.sampler, (Sampler, Schedule))
-        check.member(owner, "mechanism", self.mechanism, tuple(vocabulary.MECHANISMS.values()))
+        checked_mechanism(owner, "mechanism", self.mechanism)
         check.member(owner, "unit", self.unit, (Unit,))
         check.instance(owner, "adjacency", self.adjacency, Adjacency)
         check.instance(owner, "numerics", self.numerics, Numerics)
@@ -89,7 +91,7 @@ class Plan(Declaration["Plan"]):
                 )
             )
             # Binding also checks that every leaf is claimed, and that every pattern claims one.
-            bound = self.mechanism.bind(leaves)
+            bound = checked_bound(owner, self.mechanism.bind(leaves), leaves)
             object.__setattr__(self, "leaves", leaves)
         object.__setattr__(self, "_bound", bound)
 
@@ -240,6 +242,11 @@ class Plan(Declaration["Plan"]):
             notes.append(
                 f"each record must hold everything of one {self.unit}; the sampler cannot check it"
             )
+        if self._own_draw:
+            notes.append(
+                "NO GUARANTEE: samples are drawn by code of your own, whose law nobody checked; "
+                f"the run must be marked {_OWN_DRAW}"
+            )
         if self.numerics is Numerics.IDEALISED:
             notes.append(
                 "floating-point sums and noise may be taken for real numbers, which is an "
@@ -339,25 +346,22 @@ class Plan(Declaration["Plan"]):
         """Names of what voids the guarantee; a run of this plan must be marked with each of them
         before its first step.
         """
-        return () if self.private else (_NO_PRIVACY,)
+        marks = [] if self.private else [_NO_PRIVACY]
+        return (*marks, _OWN_DRAW) if self._own_draw else tuple(marks)
+
+    @property
+    def _own_draw(self) -> bool:
+        """Whether a user's own code draws the samples."""
+        return isinstance(self.sampler, Sampler) and self.sampler.unsafe_drawn_by is not None
 
     def queries(self) -> tuple[GaussianSum, ...]:
         """What every step asks; without leaves an error where that depends on them."""
-        return self.mechanism.queries() if self._bound is None else self._bound.queries
+        bound = self.mechanism.bind_without_leaves() if self._bound is None else self._bound
+        return bound.queries
 
     def open_groups(self) -> tuple[str, ...]:
         """Names of the groups that are not private."""
-        match self.mechanism:
-            case NotPrivate():
-                return ("all",)
-            case Groups():
-                return tuple(
-                    name
-                    for name, part in self.mechanism.mechanisms.items()
-                    if isinstance(part, NotPrivate)
-                )
-            case _:
-                return ()
+        return self.mechanism.open_groups() if self._bound is None else self._bound.open_groups
 
     # --- for people and files ---
 
@@ -371,14 +375,21 @@ class Plan(Declaration["Plan"]):
         return explanation(self, delta)
 
     def as_row(self) -> str:
-        """The plan as a ledger holds it: JSON; empty where it is very long, or holds data, which no
-        ledger does.
+        """The plan as a ledger holds it: JSON; empty where it is very long, or holds data or a
+        user's own code, which no ledger does.
         """
-        owners = self.sampler.owners if isinstance(self.sampler, Sampler) else None
-        written = self.to_json() if owners is None else ""
+        try:
+            written = self.to_json()
+        except ParameterError:
+            return ""
         return written if len(written) <= LONGEST_PLAN else ""
 
     def _plain(self) -> dict[str, text.Plain]:
+        if self._own_draw:
+            expected = "a sampler of the library's own policies: a file holds no code"
+            raise ParameterError(
+                owner="Plan", name="sampler", expected=expected, got="unsafe_drawn_by"
+            )
         if isinstance(self.sampler, Sampler) and self.sampler.owners is not None:
             expected = (
                 "a sampler without owners: who owns which row is data, and a plan holds "

@@ -25,7 +25,6 @@ from discreet.plan import text, vocabulary
 from discreet.plan.calibrated import Target
 from discreet.plan.declaration import Declaration
 from discreet.plan.plan import Plan
-from discreet.plan.scaling import with_clip_norm, with_noise_times
 from discreet.sampling import Sampler
 
 __all__ = ["Phase", "Programme", "from_text"]
@@ -243,13 +242,13 @@ def from_text(source: str) -> Declaration[Plan]:
 def _phase(base: Plan, phase: Phase) -> Plan:
     mechanism = base.mechanism
     if phase.clip_norm is not None:
-        mechanism = with_clip_norm(mechanism, phase.clip_norm)
+        mechanism = mechanism.with_clip_norm(phase.clip_norm)
     sampler = replace(base.sampler, steps=phase.steps)
-    return replace(base, sampler=sampler, mechanism=with_noise_times(mechanism, phase.noise))
+    return replace(base, sampler=sampler, mechanism=mechanism.with_noise_times(phase.noise))
 
 
 def _noised(plan: Plan, factor: float) -> Plan:
-    return replace(plan, mechanism=with_noise_times(plan.mechanism, factor), target=None)
+    return replace(plan, mechanism=plan.mechanism.with_noise_times(factor), target=None)
 
 
 def _names(scale: Iterable[str]) -> set[str]:

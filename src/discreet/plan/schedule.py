@@ -5,11 +5,11 @@ records is known.
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import NoReturn, get_args
+from typing import NoReturn
 
 from discreet import _validate as check
 from discreet.errors import ParameterError
-from discreet.ledger.events import FixedSize, Sampling, TruncatedPoisson
+from discreet.ledger.events import SAMPLINGS, Sampling
 from discreet.randomness.source import Source
 
 __all__ = ["Schedule"]
@@ -35,8 +35,8 @@ class Schedule:
     steps: int
 
     def __post_init__(self) -> None:
-        check.member("Schedule", "policy", self.policy, get_args(Sampling))
-        if isinstance(self.policy, TruncatedPoisson | FixedSize):
+        check.member("Schedule", "policy", self.policy, SAMPLINGS)
+        if self.policy.stated_records is not None:
             expected = "one that leaves the number of records open; here it is known: use Sampler"
             raise ParameterError(
                 owner="Schedule", name="policy", expected=expected, got=repr(self.policy)

@@ -3,8 +3,9 @@ schema version.
 
 A value is a table whose `kind` names it, with exactly its fields; a field that is None is left out.
 A mapping is a list of [name, value] pairs, because its order counts (the first pattern that matches
-wins) and no format promises to keep the order of a table. Nothing is imported or looked up outside
-the tables below (P46); an unknown name, a field too many or too few is an error (P45).
+wins) and no format promises to keep the order of a table; any other list is a tuple of values.
+Nothing is imported or looked up outside the tables below (P46); an unknown name, a field too many
+or too few is an error (P45).
 """
 
 from __future__ import annotations
@@ -12,76 +13,33 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from enum import Enum
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 from discreet.errors import ParameterError
-from discreet.ledger import events
-from discreet.mechanisms import (
-    AdaptiveClip,
-    Gaussian,
-    Groups,
-    Joint,
-    Microbatches,
-    Normalised,
-    NotPrivate,
-    Split,
-)
+from discreet.ledger.events import SAMPLINGS
+from discreet.mechanisms import MECHANISMS
 from discreet.plan.calibrated import Target
 from discreet.plan.schedule import Schedule
 from discreet.plan.text import Plain
 from discreet.sampling import Sampler
 from discreet.units import Adjacency, Numerics, Unit
 
-__all__ = [
-    "MECHANISMS",
-    "PLAN_FIELDS",
-    "SCHEMA",
-    "AnyMechanism",
-    "plain",
-    "read",
-    "read_programme",
-    "written",
-]
+__all__ = ["PLAN_FIELDS", "SCHEMA", "plain", "read", "read_programme", "written"]
 
 SCHEMA = 1
 """Version of the vocabulary. It grows when a name is added; a reader refuses any other version."""
 
-AnyMechanism: TypeAlias = (
-    Gaussian | Joint | Normalised | Split | AdaptiveClip | Microbatches | Groups | NotPrivate
+_KINDS: dict[str, type] = (
+    {mechanism.kind: mechanism for mechanism in MECHANISMS}
+    | {policy.kind: policy for policy in SAMPLINGS}
+    | {"sampler": Sampler, "schedule": Schedule, "target": Target}
 )
-"""Every mechanism that a plan can have."""
-
-MECHANISMS: dict[str, type] = {
-    "gaussian": Gaussian,
-    "joint": Joint,
-    "normalised": Normalised,
-    "split": Split,
-    "adaptive-clip": AdaptiveClip,
-    "microbatches": Microbatches,
-    "groups": Groups,
-    "not-private": NotPrivate,
-}
-"""The same, by the names they have in a file."""
-
-_KINDS: dict[str, type] = MECHANISMS | {
-    "everything": events.Everything,
-    "poisson": events.Poisson,
-    "truncated-poisson": events.TruncatedPoisson,
-    "fixed-size": events.FixedSize,
-    "shuffled": events.Shuffled,
-    "balls-in-bins": events.BallsInBins,
-    "sampler": Sampler,
-    "schedule": Schedule,
-    "target": Target,
-}
 PLAN_FIELDS = ("unit", "adjacency", "numerics", "leaves", "sampler", "mechanism", "target")
 """What a plan's file holds, besides the schema."""
 
 _NAMES = {kind: name for name, kind in _KINDS.items()}
-_MAPPINGS = frozenset(
-    {(Groups, "mechanisms"), (Joint, "scales"), (Split, "parts"), (Split, "clip"), (Split, "noise")}
-)
-_NEVER = frozenset({(Sampler, "owners")})  # data, not a declaration
+# Data and code, not declarations; `Plan` refuses to write a sampler that has them.
+_NEVER = frozenset({(Sampler, "owners"), (Sampler, "unsafe_drawn_by")})
 _E = TypeVar("_E", bound=Enum)
 
 
@@ -101,13 +59,15 @@ def read(data: Mapping[str, Any]) -> dict[str, Any]:
     """
     content = _of_schema(data)
     _exactly("file", content, PLAN_FIELDS, {"leaves", "target"})
-    found: dict[str, Any] = {name: _value(name, content[name]) for name in ("sampler", "mechanism")}
-    found["unit"] = Unit(content["unit"])
-    found["adjacency"] = _enumerated("adjacency", Adjacency, content["adjacency"])
-    found["numerics"] = _enumerated("numerics", Numerics, content["numerics"])
-    found["target"] = _value("target", content["target"]) if "target" in content else None
-    found["leaves"] = _pairs("leaves", content["leaves"]) if "leaves" in content else None
-    return found
+    return {
+        "unit": Unit(content["unit"]),
+        "adjacency": _enumerated("adjacency", Adjacency, content["adjacency"]),
+        "numerics": _enumerated("numerics", Numerics, content["numerics"]),
+        "leaves": _pairs("leaves", content["leaves"]) if "leaves" in content else None,
+        "sampler": _value("sampler", content["sampler"]),
+        "mechanism": _value("mechanism", content["mechanism"]),
+        "target": _target(content),
+    }
 
 
 def read_programme(data: Mapping[str, Any]) -> tuple[dict[str, dict[str, Any]], Target | None]:
@@ -120,9 +80,12 @@ def read_programme(data: Mapping[str, Any]) -> tuple[dict[str, dict[str, Any]], 
     for name, part in plans.items():
         if not isinstance(part, dict):
             raise _wrong(f"plans[{name!r}]", "a plan's table", repr(part)[:80])
-    return {name: read(part) for name, part in plans.items()}, _value(
-        "target", content["target"]
-    ) if "target" in content else None
+    return {name: read(part) for name, part in plans.items()}, _target(content)
+
+
+def _target(content: Mapping[str, Any]) -> Target | None:
+    target: Target | None = _value("target", content["target"]) if "target" in content else None
+    return target
 
 
 def _of_schema(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -135,9 +98,8 @@ def plain(thing: object) -> Plain:
     """Plain data for a value of the vocabulary."""
     if type(thing) in _NAMES:
         parts = {name: getattr(thing, name) for name in _fields(type(thing))}
-        return {"kind": _NAMES[type(thing)]} | {
-            name: plain(part) for name, part in parts.items() if part is not None
-        }
+        written_parts = {name: plain(part) for name, part in parts.items() if part is not None}
+        return {"kind": _NAMES[type(thing)]} | written_parts
     match thing:
         case Enum():
             return str(thing.value)
@@ -145,13 +107,15 @@ def plain(thing: object) -> Plain:
             return thing.name
         case Mapping():
             return [[name, plain(part)] for name, part in thing.items()]
+        case tuple():
+            return [plain(part) for part in thing]
         case str() | int() | float():
             return thing
     raise _wrong("file", "values of the vocabulary", type(thing).__name__)
 
 
 def _value(where: str, data: object) -> Any:
-    """The value behind `_plain`; `where` is its place, for error messages."""
+    """The value behind `plain`; `where` is its place in the file, for error messages."""
     if not isinstance(data, dict):
         raise _wrong(where, "a table with a kind", repr(data)[:80])
     content = dict(data)
@@ -159,47 +123,39 @@ def _value(where: str, data: object) -> Any:
     kind = _KINDS.get(name) if isinstance(name, str) else None
     if kind is None:
         raise _wrong(f"{where}.kind", f"one of {', '.join(_KINDS)}", repr(name)[:80])
-    _exactly(
-        where,
-        content,
-        _fields(kind),
-        {field.name for field in fields(kind) if field.default is None},
-    )
-    return kind(
-        **{name: _part(kind, name, f"{where}.{name}", part) for name, part in content.items()}
-    )
+    optional = {field.name for field in fields(kind) if field.default is None}
+    _exactly(where, content, _fields(kind), optional)
+    return kind(**{name: _part(f"{where}.{name}", part) for name, part in content.items()})
 
 
-def _part(kind: type, name: str, where: str, data: object) -> object:
-    if isinstance(data, dict):
-        return _value(where, data)
-    if (kind, name) in _MAPPINGS and isinstance(data, list):
-        return _pairs(where, data)
-    return data  # a number or a text, or something that the constructor refuses
+def _part(where: str, data: object) -> object:
+    match data:
+        case dict():
+            return _value(where, data)
+        case [list(), *_]:
+            return _pairs(where, data)
+        case _:
+            return data  # a number, a text, a list of them, or what the constructor refuses
 
 
 def _pairs(where: str, data: object) -> dict[str, Any]:
     """A mapping from its list of pairs; tables among the values are read."""
-    found = _listed(where, data)
     return {
         name: _value(f"{where}[{name!r}]", part) if isinstance(part, dict) else part
-        for name, part in found.items()
+        for name, part in _listed(where, data).items()
     }
 
 
 def _listed(where: str, data: object) -> dict[str, Any]:
     """A mapping from its list of pairs, values as they stand."""
-    found: dict[str, Any] = {}
+    mapping: dict[str, Any] = {}
     for pair in data if isinstance(data, list) else [data]:
-        if (
-            not isinstance(pair, list)
-            or len(pair) != 2
-            or not isinstance(pair[0], str)
-            or pair[0] in found
-        ):
-            raise _wrong(where, "a list of [name, value] pairs, no name twice", repr(pair)[:80])
-        found[pair[0]] = pair[1]
-    return found
+        match pair:
+            case [str(name), value] if name not in mapping:
+                mapping[name] = value
+            case _:
+                raise _wrong(where, "a list of [name, value] pairs, no name twice", repr(pair)[:80])
+    return mapping
 
 
 def _enumerated(where: str, kinds: type[_E], data: object) -> _E:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from discreet._digits import counted, downward, upward
-from discreet.accounting.sources import phrase
 from discreet.ledger import Query, Rule, Step
 from discreet.report.facts.curves import FALSE_POSITIVES
 from discreet.report.facts.gathered import Facts
 from discreet.report.facts.held import held_to, run_table
 from discreet.report.formats.document import Bar, Bars, Deviation, Document, Line, Row, Table
-from discreet.report.formats.words import exact, moment, multiplier, people, percent, query_words
+from discreet.report.formats.words import exact, moment, multiplier, people, percent
 from discreet.report.sections import headline
 from discreet.report.sections.checklist import checklist
 from discreet.report.sections.comparison import comparison, comparison_notes
@@ -187,13 +186,11 @@ def _bars(key: str, step: Step, count: int) -> Bars:
     )
     if len(shares) > _BARS:
         words += f" {len(shares) - _BARS} more groups are listed under “What was charged”."
-    how = f"{counted(count, 'step')}, {phrase(step.sampling)}. "
+    how = f"{counted(count, 'step')}, {step.sampling.phrase}. "
     return Bars(key, "Noise and cost of each group", how + words, tuple(bars))
 
 
 def _bar_note(query: Query, share: float | None) -> str:
     ratio = multiplier(query)
-    noise = (
-        query_words(query) if ratio is None else f"noise {downward(ratio)} times the sensitivity"
-    )
+    noise = query.phrase if ratio is None else f"noise {downward(ratio)} times the sensitivity"
     return f"{share_words(share)}; {noise}" if share is not None else f"counted apart; {noise}"

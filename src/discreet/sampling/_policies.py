@@ -1,13 +1,19 @@
-"""How each policy of the ledger becomes positions of records."""
+"""How each policy of the ledger becomes positions of records: one entry of one table per policy.
+
+Every entry draws the whole step, for all records, from a stream that serves nothing else. What it
+yields has exactly the law that its event states (docs/proofs/sampling.md), given ideal random
+words.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import assert_never
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet.errors import ParameterError
 from discreet.ledger.events import (
     BallsInBins,
     Everything,
@@ -20,7 +26,10 @@ from discreet.ledger.events import (
 from discreet.randomness.draws import below, bernoulli, permutation, subset
 from discreet.randomness.source import Stream
 
-__all__ = ["positions"]
+__all__ = ["Positions", "positions", "within"]
+
+Positions: TypeAlias = NDArray[np.int64]
+"""Sorted positions of records in the data set. Sensitive."""
 
 
 def positions(
@@ -30,39 +39,79 @@ def positions(
 
     The step is drawn for all records, whatever the part, so that the parts of several ranks join to
     one sample.
+
+    Raises:
+        ParameterError: the policy has no entry in the table below.
     """
-    match policy:
-        case Everything():
-            yield np.arange(part.start, part.stop, dtype=np.int64)
-        case Poisson(probability):
-            yield bernoulli(stream, probability, part.start, part.stop)
-        case TruncatedPoisson(probability, limit):
-            drawn = bernoulli(stream, probability, 0, records)
-            if drawn.size > limit:
-                drawn = drawn[subset(stream.child("truncate"), limit, drawn.size)]
-            yield _within(drawn, part)
-        case FixedSize(size):
-            yield _within(subset(stream, size, records), part)
-        case Shuffled(batches):
-            edges = np.array([records * batch // batches for batch in range(batches + 1)])
-            yield from _cut(permutation(stream, records), edges, part)
-        case BallsInBins(batches):
-            chosen = below(stream, batches, records).astype(
-                np.min_scalar_type(batches)
-            )  # a small type sorts faster
-            edges = np.concatenate([[0], np.cumsum(np.bincount(chosen, minlength=batches))])
-            yield from _cut(np.argsort(chosen, kind="stable"), edges, part)
-        case _:
-            assert_never(policy)
+    draw = _DRAWS.get(type(policy))
+    if draw is None:
+        raise ParameterError(
+            owner="Sampler",
+            name="policy",
+            expected="one that can be drawn: " + ", ".join(kind.__name__ for kind in _DRAWS),
+            got=type(policy).__name__,
+            do="Add how it is drawn to the table of discreet/sampling/_policies.py.",
+        )
+    return draw(policy, records, stream, part)
 
 
-def _cut(
-    order: NDArray[np.int64], edges: NDArray[np.int64], part: range
-) -> Iterator[NDArray[np.int64]]:
+def within(batch: Positions, part: range) -> Positions:
+    """Those of the sorted positions that lie in `part`."""
+    first, last = np.searchsorted(batch, (part.start, part.stop))
+    return batch[first:last]
+
+
+def _everything(_: Everything, __: int, ___: Stream, part: range) -> Iterator[Positions]:
+    yield np.arange(part.start, part.stop, dtype=np.int64)
+
+
+def _poisson(policy: Poisson, _: int, stream: Stream, part: range) -> Iterator[Positions]:
+    # Each record reads bits of its own, so a part can be drawn without the others.
+    yield bernoulli(stream, policy.probability, part.start, part.stop)
+
+
+def _truncated(
+    policy: TruncatedPoisson, records: int, stream: Stream, part: range
+) -> Iterator[Positions]:
+    drawn = bernoulli(stream, policy.probability, 0, records)
+    if drawn.size > policy.limit:
+        drawn = drawn[subset(stream.child("truncate"), policy.limit, drawn.size)]
+    yield within(drawn, part)
+
+
+def _fixed_size(
+    policy: FixedSize, records: int, stream: Stream, part: range
+) -> Iterator[Positions]:
+    yield within(subset(stream, policy.size, records), part)
+
+
+def _shuffled(policy: Shuffled, records: int, stream: Stream, part: range) -> Iterator[Positions]:
+    batches = policy.batches
+    edges = np.array([records * batch // batches for batch in range(batches + 1)])
+    yield from _cut(permutation(stream, records), edges, part)
+
+
+def _balls_in_bins(
+    policy: BallsInBins, records: int, stream: Stream, part: range
+) -> Iterator[Positions]:
+    batches = policy.batches
+    small = np.min_scalar_type(batches)  # a small type sorts faster
+    chosen = below(stream, batches, records).astype(small)
+    edges = np.concatenate([[0], np.cumsum(np.bincount(chosen, minlength=batches))])
+    yield from _cut(np.argsort(chosen, kind="stable"), edges, part)
+
+
+_DRAWS: dict[type[Sampling], Callable[[Any, int, Stream, range], Iterator[Positions]]] = {
+    Everything: _everything,
+    Poisson: _poisson,
+    TruncatedPoisson: _truncated,
+    FixedSize: _fixed_size,
+    Shuffled: _shuffled,
+    BallsInBins: _balls_in_bins,
+}
+
+
+def _cut(order: NDArray[np.int64], edges: NDArray[np.int64], part: range) -> Iterator[Positions]:
+    """An order of all records, cut into batches at the edges."""
     for batch in range(edges.size - 1):
-        yield _within(np.sort(order[edges[batch] : edges[batch + 1]]), part)
-
-
-def _within(positions: NDArray[np.int64], part: range) -> NDArray[np.int64]:
-    first, last = np.searchsorted(positions, (part.start, part.stop))
-    return positions[first:last]
+        yield within(np.sort(order[edges[batch] : edges[batch + 1]]), part)

@@ -66,24 +66,23 @@ class Owners:
         return self._begins.size - 1
 
     def grouped(
-        self, units: NDArray[np.int64], most: int | None, stream: Stream
+        self, units: NDArray[np.int64], most_rows: int | None, stream: Stream
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The rows of some units, unit after unit, and where each unit's rows begin.
 
-        A unit that owns more than `most` rows gives a uniformly random subset of that many. Its
+        A unit that owns more than `most_rows` rows gives a uniformly random subset of that many. Its
         choice does not depend on which other units are asked for.
 
         Args:
             units: numbers of the units, sensitive.
-            most: most rows of one unit, public; None takes all.
+            most_rows: of one unit, public; None takes all.
             stream: used for nothing else.
         """
         starts, stops = self._begins[units], self._begins[units + 1]
-        most = _ALL_ROWS if most is None else most
-        places = smallest_keys(stream, starts, stops, most)
-        offsets = np.concatenate([[0], np.cumsum(np.minimum(stops - starts, most))]).astype(
-            np.int64
-        )
+        limit = _ALL_ROWS if most_rows is None else most_rows
+        places = smallest_keys(stream, starts, stops, limit)
+        counts = np.minimum(stops - starts, limit)
+        offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         return self._rows[places], offsets
 
     def __repr__(self) -> str:
@@ -97,18 +96,22 @@ def _whole_or_text(ids: object) -> NDArray[np.generic] | None:
     It also drops null characters at the end of a text: two owners would become one, and each of
     them could move its record by twice the clip norm.
     """
-    if (
-        not isinstance(ids, np.ndarray)
-        or isinstance(ids, np.ma.MaskedArray)
-        or ids.dtype.kind == "O"
-    ):
-        listed: list[Any] = list(ids) if isinstance(ids, Iterable) else [None]
-        kinds = {type(one) for one in listed}
-        texts = all(issubclass(kind, str) for kind in kinds) and not any(
-            one.endswith("\0") for one in listed
-        )
-        numbers = all(issubclass(kind, int | np.integer) and kind is not bool for kind in kinds)
-        if not texts and not numbers:
-            return None
-        ids = np.asarray(listed)
-    return ids if ids.ndim == 1 and ids.size and ids.dtype.kind in "iuUS" else None
+    array: NDArray[np.generic] | None
+    if not isinstance(ids, np.ndarray) or isinstance(ids, np.ma.MaskedArray):
+        array = _listed(ids)
+    else:
+        array = _listed(ids) if ids.dtype.kind == "O" else ids
+    if array is None or array.ndim != 1 or not array.size or array.dtype.kind not in "iuUS":
+        return None
+    return array
+
+
+def _listed(ids: object) -> NDArray[np.generic] | None:
+    """Ids that are Python objects, as an array, if all are whole numbers or all are texts."""
+    listed: list[Any] = list(ids) if isinstance(ids, Iterable) else [None]
+    kinds = {type(owner) for owner in listed}
+    texts = all(issubclass(kind, str) for kind in kinds)
+    if texts and any(owner.endswith("\0") for owner in listed):
+        return None
+    numbers = all(issubclass(kind, int | np.integer) and kind is not bool for kind in kinds)
+    return np.asarray(listed) if texts or numbers else None

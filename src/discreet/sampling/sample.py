@@ -64,9 +64,8 @@ class Sample(SingleUse, copied=_COPIED, forked=_FORKED):
         self.event = event
         self.step, self.batch = place
         self._issuer = issuer
-        self._token = (
-            threading.Lock()
-        )  # taken once, also when two threads try at the same time, and never given back
+        # Taken once, also when two threads try at the same time, and never given back.
+        self._token = threading.Lock()
         self._units = _read_only(units)
         self._rows = None if grouped is None else _read_only(grouped[0])
         self._offsets = None if grouped is None else _read_only(grouped[1])
@@ -108,11 +107,9 @@ class Sample(SingleUse, copied=_COPIED, forked=_FORKED):
         Sensitive, read-only.
         """
         self._refuse_fork()
-        return (
-            _read_only(np.arange(len(self) + 1, dtype=np.int64))
-            if self._offsets is None
-            else self._offsets
-        )
+        if self._offsets is not None:
+            return self._offsets
+        return _read_only(np.arange(len(self) + 1, dtype=np.int64))
 
     def __len__(self) -> int:
         """Number of records (units) drawn. Sensitive."""

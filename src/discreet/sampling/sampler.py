@@ -5,26 +5,22 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
-from typing import get_args
 
 from discreet import _validate as check
 from discreet._process import Misuse, SingleUse
 from discreet.errors import ParameterError, RandomnessMisuse, SampleMisuse
-from discreet.ledger.events import (
-    BallsInBins,
-    FixedSize,
-    Poisson,
-    Sampling,
-    Shuffled,
-    TruncatedPoisson,
-)
-from discreet.randomness.source import Purpose, Source
-from discreet.sampling._policies import positions
+from discreet.ledger.events import SAMPLINGS, Sampling
+from discreet.randomness.source import Purpose, Source, Stream
+from discreet.sampling._own import OwnDraw, own_positions
+from discreet.sampling._policies import Positions, positions
 from discreet.sampling.owners import Owners
 from discreet.sampling.sample import Sample
 from discreet.units import Randomness, Unit
 
 __all__ = ["Draw", "Sampler"]
+
+_OWNER = "Sampler"
+_set = object.__setattr__  # writes the normalised fields of a frozen value during its construction
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +35,19 @@ class Sampler:
     Guarantee: given ideal random words, samples of different steps are independent and each has
     exactly the law that its event states (docs/proofs/sampling.md).
 
+    ==================================  ============================================
+    case                                what happens
+    ==================================  ============================================
+    nobody is drawn                     a sample of size 0, charged and released
+    probability 1, size = records       every record, in every step
+    more batches than records           some batches are empty, and are yielded
+    `start` = `steps`                   no sample: the run was over
+    the process forks, an error breaks  no further sample; a resumed run goes on
+    the draw off                        with `start` and a source of its own
+    a second use, a copy of a sample    `SampleMisuse`
+    several ranks without one secret    `RandomnessMisuse`, before anything is drawn
+    ==================================  ============================================
+
     Args:
         policy: how samples are drawn, one of the ledger's sampling policies.
         records: number of records; positions run from 0 to records-1. With owners: the number of
@@ -48,7 +57,12 @@ class Sampler:
             Sensitive.
         rows_per_unit: with owners: a unit with more rows gives a random subset of this many, anew
             in each draw. None: all rows.
+        unsafe_drawn_by: your own code, which draws in the place of the library. Every batch is
+            checked against what the policy allows (size, range, no repeats, whole epochs), but its
+            law is your word alone: a plan with it is marked `unsafe_own_draw`. To have a guarantee,
+            add the policy to the library (docs/extending.md).
 
+    >>> from discreet.ledger.events import Poisson
     >>> sampler = Sampler(Poisson(0.01), records=60_000, steps=100)
     >>> sampler.expected_batch_size, sampler.batches
     (600.0, 100)
@@ -62,43 +76,35 @@ class Sampler:
     steps: int
     owners: Owners | None = None
     rows_per_unit: int | None = None
+    unsafe_drawn_by: OwnDraw | None = None
 
     def __post_init__(self) -> None:
-        owner = "Sampler"
-        check.member(owner, "policy", self.policy, get_args(Sampling))
-        object.__setattr__(self, "records", check.whole(owner, "records", self.records, least=1))
-        object.__setattr__(self, "steps", check.whole(owner, "steps", self.steps, least=1))
-        if (
-            isinstance(self.policy, TruncatedPoisson | FixedSize)
-            and self.policy.records != self.records
-        ):
-            raise ParameterError(
-                owner=owner,
-                name="records",
-                expected=f"the policy's {self.policy.records}",
-                got=str(self.records),
-            )
+        check.member(_OWNER, "policy", self.policy, SAMPLINGS)
+        _set(self, "records", check.whole(_OWNER, "records", self.records, least=1))
+        _set(self, "steps", check.whole(_OWNER, "steps", self.steps, least=1))
+        stated = self.policy.stated_records
+        if stated is not None and stated != self.records:
+            raise _refused("records", f"the policy's {stated}", str(self.records))
+        self._check_owners()
+        own: object = self.unsafe_drawn_by
+        if own is not None and not callable(own):
+            expected = "a function of the number of records and a stream"
+            raise _refused("unsafe_drawn_by", expected, type(own).__name__)
+
+    def _check_owners(self) -> None:
+        """Units are the records, and only units have rows to choose from."""
         if self.owners is not None:
-            units = check.instance(owner, "owners", self.owners, Owners).units
+            units = check.instance(_OWNER, "owners", self.owners, Owners).units
             if units != self.records:
                 expected = f"the number of units that own rows, {units}: units are the records"
-                raise ParameterError(
-                    owner=owner, name="records", expected=expected, got=str(self.records)
-                )
-        if self.rows_per_unit is not None:
-            if self.owners is None:
-                expected = "left out where every record is one row"
-                raise ParameterError(
-                    owner=owner,
-                    name="rows_per_unit",
-                    expected=expected,
-                    got=repr(self.rows_per_unit),
-                )
-            object.__setattr__(
-                self,
-                "rows_per_unit",
-                check.whole(owner, "rows_per_unit", self.rows_per_unit, least=1),
-            )
+                raise _refused("records", expected, str(self.records))
+        if self.rows_per_unit is None:
+            return
+        if self.owners is None:
+            expected = "left out where every record is one row"
+            raise _refused("rows_per_unit", expected, repr(self.rows_per_unit))
+        rows = check.whole(_OWNER, "rows_per_unit", self.rows_per_unit, least=1)
+        _set(self, "rows_per_unit", rows)
 
     @property
     def event(self) -> Sampling:
@@ -115,18 +121,12 @@ class Sampler:
         """Public divisor of sums, in records per batch; never the realised size, and before any
         truncation.
         """
-        match self.policy:
-            case Poisson(probability) | TruncatedPoisson(probability):
-                return probability * self.records
-            case FixedSize(size):
-                return float(size)
-            case _:
-                return self.records / self.batches_per_step
+        return self.policy.expected_batch_size(self.records)
 
     @property
     def batches_per_step(self) -> int:
         """Number of batches in one step of the ledger."""
-        return self.policy.batches if isinstance(self.policy, Shuffled | BallsInBins) else 1
+        return self.policy.batches_per_step
 
     @property
     def batches(self) -> int:
@@ -206,14 +206,11 @@ class Draw(SingleUse, copied=_COPIED, forked=_FORKED):
         sampler = self.sampler
         for step in range(start, sampler.steps):
             stream = self._source.stream(Purpose.SAMPLE, step=step)
-            for batch, units in enumerate(
-                positions(sampler.policy, sampler.records, stream, self._part)
-            ):
+            for batch, units in enumerate(self._positions(stream)):
                 grouped = None
                 if sampler.owners is not None:
-                    rows = stream.child(
-                        "rows"
-                    )  # a unit is in one batch of a step, so no row's bits are read twice
+                    # A unit is in one batch of a step, so no row's bits are read twice.
+                    rows = stream.child("rows")
                     grouped = sampler.owners.grouped(units, sampler.rows_per_unit, rows)
                 yield Sample(
                     issuer=self,
@@ -222,6 +219,19 @@ class Draw(SingleUse, copied=_COPIED, forked=_FORKED):
                     units=units,
                     grouped=grouped,
                 )
+
+    def _positions(self, stream: Stream) -> Iterator[Positions]:
+        """The batches of one step, drawn by the library or by the user's own code."""
+        sampler = self.sampler
+        if sampler.unsafe_drawn_by is None:
+            return positions(sampler.policy, sampler.records, stream, self._part)
+        return own_positions(
+            sampler.unsafe_drawn_by,
+            sampler.policy,
+            sampler.records,
+            stream.child("own"),
+            self._part,
+        )
 
     def __iter__(self) -> Draw:
         return self
@@ -240,6 +250,10 @@ class Draw(SingleUse, copied=_COPIED, forked=_FORKED):
                 raise StopIteration
             self._left -= 1
             return sample
+
+
+def _refused(name: str, expected: str, got: str) -> ParameterError:
+    return ParameterError(owner=_OWNER, name=name, expected=expected, got=got)
 
 
 def _in_all_ranks(source: Source) -> bool:

@@ -20,7 +20,6 @@ from pathlib import Path
 
 from discreet.errors import ParameterError
 from discreet.plan import Plan
-from discreet.plan.scaling import with_clip_norm
 from discreet.tuning.data import Data
 from discreet.tuning.record import Method, Trial, Tuning
 from discreet.tuning.settings import checked_plan, distinct
@@ -157,7 +156,7 @@ def tune_for_compute(
 def _clipped(owner: str, plan: Plan, clip_norm: float) -> Plan:
     """Put another clip norm into a plan, and certify it anew where it has a target."""
     try:
-        mechanism = with_clip_norm(plan.mechanism, clip_norm)
+        mechanism = plan.mechanism.with_clip_norm(clip_norm)
     except ParameterError as wrong:
         do = "Leave clip_norms out, or make it with Plan.dpsgd."
         raise ParameterError(

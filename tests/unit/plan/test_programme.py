@@ -1,13 +1,13 @@
 """Several plans on one data set: one cost, one target, one file."""
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
 
 import discreet as dp
 from discreet.errors import AccountingError, ParameterError
-from discreet.plan.scaling import with_clip_norm
 
 RECORDS = 2_000
 LOOK = dp.Plan(
@@ -132,9 +132,40 @@ def test_phases_change_noise_and_clip_norm_and_every_phase_is_paid_for() -> None
 
 def test_the_clip_norm_of_a_metric_is_not_scheduled() -> None:
     groups = dp.Groups({"metric/accuracy": dp.Gaussian(1.0, 40.0), "grad/*": dp.Gaussian(1.0, 1.0)})
-    changed = with_clip_norm(groups, 0.25)
+    changed = groups.with_clip_norm(0.25)
     assert changed.mechanisms["metric/accuracy"] == dp.Gaussian(1.0, 40.0)
     assert list(changed.mechanisms) == list(groups.mechanisms)
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        dp.Groups({"grad/a*": dp.Gaussian(1.0, 1.0), "grad/*": dp.Gaussian(1.0, 1.0)}),
+        dp.AdaptiveClip(dp.Gaussian(1.0, 1.0), quantile=0.5, count_noise_std=10.0),
+        dp.NotPrivate(),
+    ],
+)
+def test_a_clip_norm_that_belongs_to_no_one_group_is_refused(mechanism: Any) -> None:
+    with pytest.raises(ParameterError, match="Make a plan for each phase"):
+        mechanism.with_clip_norm(0.5)
+
+
+def test_noise_of_every_kind_is_scaled_and_what_has_none_is_refused() -> None:
+    kinds: list[Any] = [
+        dp.Gaussian(1.0, 1.0),
+        dp.Normalised(1.0, 1.0),
+        dp.Split(1.0, 1.0),
+        dp.AdaptiveClip(dp.Gaussian(1.0, 1.0), quantile=0.5, count_noise_std=10.0),
+        dp.Groups({"a": dp.Gaussian(1.0, 1.0), "b": dp.Gaussian(1.0, 3.0)}),
+    ]
+    for kind in kinds:
+        plain, scaled = (
+            mechanism.bind({"a": 2, "b": 2}).noise_multiplier
+            for mechanism in (kind, kind.with_noise_times(1.5))
+        )
+        assert scaled == pytest.approx(1.5 * plain)
+    with pytest.raises(ParameterError, match="noise to scale"):
+        dp.NotPrivate().with_noise_times(2.0)
 
 
 @pytest.mark.parametrize(

@@ -6,16 +6,9 @@ from __future__ import annotations
 
 import math
 
-from discreet.ledger.events import (
-    BallsInBins,
-    FixedSize,
-    GaussianSum,
-    Poisson,
-    Sampling,
-    Step,
-    TruncatedPoisson,
-)
+from discreet.ledger.events import GaussianSum, Sampling, Step
 from discreet.ledger.folding import folded_noise_multiplier
+from discreet.units import Adjacency
 
 __all__ = ["amplification", "inverse_square", "log_expm1", "noise_slope", "square_parameter"]
 
@@ -32,15 +25,10 @@ def square_parameter(step: Step, count: int, factor: float) -> float:
 
 def amplification(sampling: Sampling) -> tuple[float, float, float]:
     """About (probability, draws in a step, distance of the means)."""
-    match sampling:
-        case Poisson(probability) | TruncatedPoisson(probability, _, _):
-            return probability, 1.0, 1.0
-        case FixedSize(size, records):
-            return size / records, 1.0, 2.0
-        case BallsInBins(batches):
-            return 1.0 / batches, float(batches), 1.0
-        case _:
-            return 1.0, 1.0, 1.0
+    if not sampling.amplifies(Adjacency.ZERO_OUT):
+        return 1.0, 1.0, sampling.worst_shift
+    draws = float(sampling.batches_per_step)
+    return sampling.inclusion_probability, draws, sampling.worst_shift
 
 
 def noise_slope(noise_multiplier: float) -> float:

@@ -11,10 +11,9 @@ the ledger is told; what a model makes of a record is not looked at.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing import get_context
 
@@ -26,9 +25,8 @@ from discreet.aggregation import Aggregator, PartialSums
 from discreet.canaries import Canaries, Likelihood, Scores
 from discreet.errors import ParameterError
 from discreet.ledger import Ledger
-from discreet.ledger.events import BallsInBins, Everything, Poisson
-from discreet.mechanisms import Groups, Joint, Mechanism, Microbatches, Split
-from discreet.mechanisms._claims import claim
+from discreet.mechanisms import Bound, Mechanism
+from discreet.mechanisms._frozen import Frozen
 from discreet.plan import Plan
 from discreet.randomness import Purpose, Source
 from discreet.sampling import Sample, Sampler
@@ -116,13 +114,12 @@ def independent(plan: Plan) -> bool:
     True
     False
     """
-    parts = (
-        plan.mechanism.mechanisms.values()
-        if isinstance(plan.mechanism, Groups)
-        else [plan.mechanism]
+    slotted = (
+        plan.mechanism.has_slots
+        if plan.leaves is None
+        else any(group.slots is not None for group in plan.bound.start)
     )
-    slotted = any(isinstance(part, Microbatches) for part in parts)
-    return not slotted and isinstance(plan.sampler.policy, Everything | Poisson | BallsInBins)
+    return not slotted and plan.sampler.event.records_are_independent
 
 
 def _keys(source: Source | None, trials: int) -> list[bytes | None]:
@@ -223,21 +220,34 @@ def _for_canaries(plan: Plan, canaries: int) -> Plan:
         sampler = replace(sampler, owners=None, rows_per_unit=None)
     else:  # a policy for any number of records
         sampler = Sampler(sampler.policy, records=canaries, steps=sampler.steps)
-    named = (
-        dict(plan.leaves) if plan.leaves is not None else dict.fromkeys(_names(plan.mechanism), 1)
-    )
     try:
-        mechanism = _with_shares(plan.mechanism, named)
-        firsts = {group.leaves[0] for group in plan.mechanism.bind(named).start}
-        width = min(canaries, sampler.records)
-        leaves = {leaf: width if leaf in firsts else 1 for leaf in named}
-        audited = replace(plan, sampler=sampler, mechanism=mechanism, leaves=leaves)  # type: ignore[arg-type]
-        same = audited.step == plan.step
+        bound = plan.mechanism.bind_without_leaves() if plan.leaves is None else plan.bound
     except ParameterError as wrong:
         raise _unbound(wrong.got) from None
-    if not same:
+    firsts = {group.leaves[0] for group in bound.start}
+    width = min(canaries, sampler.records)
+    leaves = {
+        leaf: width if leaf in firsts else 1
+        for leaf in bound.dimensions
+        if leaf not in bound.observed
+    }
+    audited = replace(plan, sampler=sampler, mechanism=_AsBound(bound), leaves=leaves)
+    if audited.step != plan.step:
         raise _unbound("a plan whose queries depend on the sizes of its leaves")
     return audited
+
+
+@dataclass(frozen=True, slots=True)
+class _AsBound(Mechanism):
+    """The groups of a plan as they are, numbers and all, on leaves of other sizes."""
+
+    bound: Bound
+
+    def bind(self, leaves: Mapping[str, int], name: str = "all") -> Bound:
+        """The same groups; their names are in them already."""
+        del name
+        sizes = dict(self.bound.dimensions) | dict(leaves)
+        return replace(self.bound, dimensions=Frozen(tuple(sizes.items())))
 
 
 def _unbound(got: str) -> ParameterError:
@@ -248,73 +258,3 @@ def _unbound(got: str) -> ParameterError:
         got=got,
         do="Pass run.plan, or plan.for_leaves({...}).",
     )
-
-
-def _names(mechanism: Mechanism) -> list[str]:
-    """A leaf for each pattern of a mechanism that was not told its leaves."""
-    match mechanism:
-        case Groups():
-            return [
-                name
-                for pattern, part in mechanism.mechanisms.items()
-                for name in (_inner(part) or [_witness(pattern)])
-            ]
-        case _:
-            return _inner(mechanism) or ["canaries"]
-
-
-def _inner(mechanism: Mechanism) -> list[str]:
-    match mechanism:
-        case Microbatches():
-            return _inner(mechanism.mechanism)
-        case Joint():
-            return [_witness(pattern) for pattern in mechanism.scales]
-        case Split() if isinstance(mechanism.parts, Mapping):
-            return [_witness(pattern) for pattern in mechanism.parts.values()]
-        case _:
-            return []
-
-
-def _witness(pattern: str) -> str:
-    """A name that the pattern matches, if it is a plain one.
-
-    >>> _witness("grad/*"), _witness("[ab]?")
-    ('grad/0', 'a0')
-    """
-    return re.sub(r"\[(.).*?\]", r"\1", pattern).replace("*", "0").replace("?", "0")
-
-
-def _with_shares(mechanism: Mechanism, sizes: Mapping[str, int]) -> Mechanism:
-    """The same mechanism with shares by dimension written out, so that other sizes do not change
-    them.
-    """
-    match mechanism:
-        case Groups():
-            claimed = claim("Groups", "mechanisms", mechanism.mechanisms, sizes)
-            return Groups(
-                {
-                    pattern: _with_shares(
-                        mechanism.mechanisms[pattern], {leaf: sizes[leaf] for leaf in its}
-                    )
-                    for pattern, its in claimed.items()
-                }
-            )
-        case Microbatches():
-            inner = _with_shares(mechanism.mechanism, sizes)
-            return replace(mechanism, mechanism=inner)  # type: ignore[arg-type]  # of the same class as before
-        case Split():
-            shares: Mapping[str, float] = sizes
-            if isinstance(mechanism.parts, Mapping):
-                claimed = claim("Split", "parts", mechanism.parts.values(), sizes)
-                shares = {
-                    part: sum(sizes[leaf] for leaf in claimed[its])
-                    for part, its in mechanism.parts.items()
-                }
-            policies = {
-                name: shares
-                for name in ("clip", "noise")
-                if getattr(mechanism, name) == "by dimension"
-            }
-            return replace(mechanism, **policies)  # type: ignore[arg-type]
-        case _:
-            return mechanism

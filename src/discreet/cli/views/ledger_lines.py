@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,9 +50,7 @@ def event_data(event: Sampling | Query) -> dict[str, Any]:
     >>> event_data(Poisson(0.01))
     {'kind': 'Poisson', 'probability': 0.01}
     """
-    return {"kind": type(event).__name__} | {
-        field.name: getattr(event, field.name) for field in fields(event)
-    }
+    return {"kind": type(event).__name__} | event.values()
 
 
 def event_words(event: Sampling | Query) -> str:

@@ -13,7 +13,6 @@ from discreet._digits import nearest, upward
 from discreet.cli.answer import sheet, table
 from discreet.cli.views.attack import attack
 from discreet.cli.views.words import guarantee_data, meaning
-from discreet.ledger.events import Poisson
 from discreet.plan import Plan
 from discreet.sampling import Sampler
 from discreet.units import Guarantee
@@ -149,8 +148,7 @@ class Planned:
 
 
 def _probability(plan: Plan) -> float:
-    event = plan.sampler.event
-    return event.probability if isinstance(event, Poisson) else 1.0
+    return plan.sampler.event.inclusion_probability
 
 
 def _nearby(plan: Plan, delta: float) -> Iterator[Nearby]:

@@ -39,21 +39,7 @@ ones.
 OLDEST = 1
 """Oldest version that is read. Its files hold neither budgets nor commitments."""
 
-_EVENTS: dict[str, type] = {
-    "everything": events.Everything,
-    "poisson": events.Poisson,
-    "truncated-poisson": events.TruncatedPoisson,
-    "fixed-size": events.FixedSize,
-    "shuffled": events.Shuffled,
-    "balls-in-bins": events.BallsInBins,
-    "gaussian-sum": events.GaussianSum,
-    "laplace-sum": events.LaplaceSum,
-    "exponential-choice": events.ExponentialChoice,
-    "randomized-response": events.RandomizedResponse,
-    "correlated-gaussian-sum": events.CorrelatedGaussianSum,
-}
-_EVENT_NAMES = {kind: name for name, kind in _EVENTS.items()}
-_FIELDS = {kind: tuple(field.name for field in fields(kind)) for kind in (*_EVENT_NAMES, RunInfo)}
+_INFO = tuple(field.name for field in fields(RunInfo))
 
 
 # --- to bytes
@@ -84,7 +70,7 @@ def _content(row: Row) -> tuple[str, dict[str, Any]]:  # noqa: PLR0911  (one for
             }
         case Began():
             return "began", {
-                "info": {name: _plain(getattr(row.info, name)) for name in _FIELDS[RunInfo]},
+                "info": {name: _plain(getattr(row.info, name)) for name in _INFO},
                 "software": dict(row.software),
                 "began": row.began,
                 "planned": _planned_to_json(row.planned),
@@ -126,8 +112,7 @@ def _step_to_json(step: events.Step) -> dict[str, Any]:
 
 
 def _event_to_json(event: events.Sampling | events.Query) -> dict[str, Any]:
-    kind = type(event)
-    return {"kind": _EVENT_NAMES[kind]} | {name: getattr(event, name) for name in _FIELDS[kind]}
+    return {"kind": event.kind} | event.values()
 
 
 def _plain(value: object) -> object:
@@ -181,7 +166,7 @@ def _object(content: dict[str, Any]) -> Any:
     """A JSON object: an event if its kind is in the table (then with exactly its fields), else a
     dictionary.
     """
-    event = _EVENTS.get(content.get("kind", ""))
+    event = events.EVENTS.get(content.get("kind", ""))
     if event is None:
         return content
     del content["kind"]
@@ -289,7 +274,7 @@ def _planned_from_json(content: object) -> Planned:
 
 
 def _info_from_json(content: object) -> RunInfo:
-    info = _exactly(_mapping(content), set(_FIELDS[RunInfo]))
+    info = _exactly(_mapping(content), set(_INFO))
     return RunInfo(
         unit=Unit(info["unit"]),
         adjacency=Adjacency(info["adjacency"]),
@@ -305,7 +290,7 @@ def _step_from_json(content: object) -> events.Step:
     step = _exactly(_mapping(content), {"sampling", "queries"})
     for event in (step["sampling"], *_sequence(step["queries"])):
         if isinstance(event, dict):
-            raise _unknown("one of " + ", ".join(_EVENTS), f"the event {event.get('kind')!r}")
+            raise _unknown("one of " + ", ".join(events.EVENTS), f"the event {event.get('kind')!r}")
     return events.Step(step["sampling"], step["queries"])
 
 

@@ -12,8 +12,7 @@ from discreet.accounting import TradeOff, account, profile_of
 from discreet.accounting.normalise import normalise
 from discreet.accounting.tight import tight_upper
 from discreet.accounting.tight.lattice.bracket import Starts
-from discreet.ledger import Everything, GaussianSum, Snapshot, Step, TruncatedPoisson
-from discreet.report.formats.words import amplifies
+from discreet.ledger import Everything, GaussianSum, Snapshot, Step
 from discreet.units import Adjacency, Guarantee
 
 __all__ = ["FALSE_POSITIVES", "detail", "spending", "tradeoff", "unamplified"]
@@ -110,7 +109,7 @@ def unamplified(source: Snapshot, delta: float, guarantee: Guarantee) -> Guarant
         records.
     """
     counted = source.counted()
-    if not any(count and amplifies(step.sampling, guarantee.adjacency) for step, count in counted):
+    if not any(count and step.sampling.amplifies(guarantee.adjacency) for step, count in counted):
         return None
     steps = [(_known(step, guarantee.adjacency), count) for step, count in counted]
     found = account(steps, delta=delta, adjacency=guarantee.adjacency, unit=guarantee.unit)
@@ -125,12 +124,7 @@ def unamplified(source: Snapshot, delta: float, guarantee: Guarantee) -> Guarant
 def _known(step: Step, adjacency: Adjacency) -> Step:
     """The step with every record in its sample (of an epoch: in one of its batches)."""
     queries = step.queries
-    sampling = step.sampling
-    if (
-        isinstance(sampling, TruncatedPoisson)
-        and adjacency is Adjacency.ADD_OR_REMOVE
-        and sampling.limit <= sampling.records
-    ):
+    if step.sampling.displaces(adjacency):
         # One record more may push another one out of a full sample: two contributions change.
         queries = tuple(
             replace(query, sensitivity=2.0 * query.sensitivity)

@@ -6,38 +6,21 @@ import math
 import re
 from decimal import Decimal
 
-from discreet._digits import counted, downward
-from discreet.ledger.events import (
-    BallsInBins,
-    CorrelatedGaussianSum,
-    Everything,
-    ExponentialChoice,
-    FixedSize,
-    GaussianSum,
-    LaplaceSum,
-    Poisson,
-    Query,
-    RandomizedResponse,
-    Sampling,
-    Shuffled,
-    TruncatedPoisson,
-)
+from discreet._digits import downward
+from discreet.ledger.events import Query
 from discreet.ledger.folding import folded_noise_multiplier
 from discreet.units import Adjacency, Unit
 
 __all__ = [
     "adjacency_words",
-    "amplifies",
     "exact",
     "mark_words",
     "measured",
     "moment",
     "multiplier",
     "named",
-    "noise_of",
     "people",
     "percent",
-    "query_words",
 ]
 
 
@@ -90,30 +73,14 @@ def moment(text: str) -> str:
 # --- events ---
 
 
-def amplifies(sampling: Sampling, adjacency: Adjacency) -> bool:
-    """Whether the analysis counts on an attacker not knowing who was in a sample."""
-    match sampling:
-        case Everything() | Shuffled() | Poisson(1.0):
-            return False
-        case FixedSize(size, records):
-            return size < records
-        case BallsInBins(batches):
-            return batches > 1 and adjacency is not Adjacency.REPLACE_ONE
-        case TruncatedPoisson(probability, limit, records):
-            return probability < 1.0 or limit < records
-        case _:
-            return True
-
-
 def multiplier(query: Query) -> float | None:
     """Noise over sensitivity, rounded down; None for queries that have no such number."""
-    match query:
-        case GaussianSum() | CorrelatedGaussianSum():
-            return folded_noise_multiplier([query])
-        case LaplaceSum() | ExponentialChoice():
-            return query.scale / query.sensitivity
-        case RandomizedResponse():
-            return None
+    if query.gaussian_cost is not None:
+        return folded_noise_multiplier([query])
+    if query.sensitivity_and_noise is None:
+        return None
+    sensitivity, noise = query.sensitivity_and_noise
+    return noise / sensitivity
 
 
 def named(label: str) -> str:
@@ -123,46 +90,6 @@ def named(label: str) -> str:
     ('“final”', 'without a name')
     """
     return f"“{label}”" if label else "without a name"
-
-
-def noise_of(query: Query) -> tuple[float | None, float | None]:
-    """Sensitivity and noise, in the unit of the group."""
-    match query:
-        case GaussianSum() | CorrelatedGaussianSum():
-            return query.sensitivity, query.noise_std
-        case LaplaceSum() | ExponentialChoice():
-            return query.sensitivity, query.scale
-        case RandomizedResponse():
-            return None, None
-
-
-def query_words(query: Query) -> str:
-    """What was asked, in words.
-
-    >>> query_words(GaussianSum("grad/*", 1.0, 1.1))
-    'sum with Gaussian noise'
-    """
-    match query:
-        case GaussianSum():
-            return "sum with Gaussian noise"
-        case LaplaceSum():
-            return "sum with Laplace noise"
-        case ExponentialChoice():
-            return "choice of one candidate by the exponential mechanism"
-        case RandomizedResponse(_, categories, truth):
-            return (
-                f"randomised response: one of {categories} answers, the true one with probability "
-                f"{exact(truth)}"
-            )
-        case CorrelatedGaussianSum(_, _, _, strategy, rounds, participations, separation):
-            pattern = (
-                f"each unit in at most {counted(participations, 'round')}, at least {separation} "
-                "apart"
-            )
-            return (
-                f"{rounds} sums with correlated Gaussian noise (strategy sensitivity "
-                f"{exact(strategy)}; {pattern})"
-            )
 
 
 def adjacency_words(adjacency: Adjacency, unit: Unit) -> str:
@@ -189,6 +116,7 @@ def adjacency_words(adjacency: Adjacency, unit: Unit) -> str:
 _MARKS = {
     "unsafe_test_key": "noise and samples came from a fixed test key, which others can know",
     "unsafe_no_privacy": "something was released without clipping and without noise",
+    "unsafe_own_draw": "samples were drawn by the user's own code, whose law nobody checked",
 }
 
 

@@ -10,19 +10,12 @@ from enum import Enum
 from itertools import pairwise
 
 from discreet._digits import counted
-from discreet.accounting.sources import phrase
 from discreet.ledger import (
-    BallsInBins,
-    FixedSize,
-    Poisson,
     Rule,
-    Sampling,
-    Shuffled,
-    TruncatedPoisson,
 )
 from discreet.report.facts.gathered import Facts
 from discreet.report.facts.runs import run_name
-from discreet.report.formats.words import amplifies, mark_words
+from discreet.report.formats.words import mark_words
 from discreet.units import Adjacency, Numerics, Randomness, Unit
 
 __all__ = ["Assumption", "Basis", "assumptions"]
@@ -96,45 +89,22 @@ def _ledger(facts: Facts) -> Iterator[Assumption]:
 
 
 def _samples(facts: Facts) -> Iterator[Assumption]:
-    policies = sorted(
-        {charge.step.sampling for charge in facts.snapshot.charges if charge.count}, key=phrase
-    )
+    drawn = {charge.step.sampling for charge in facts.snapshot.charges if charge.count}
+    policies = sorted(drawn, key=lambda policy: policy.phrase)
     for policy in policies:
         yield Assumption(
-            f"Samples were drawn as accounted for: {phrase(policy)}",
+            f"Samples were drawn as accounted for: {policy.phrase}",
             Basis.ENGINE,
-            f"{_drawn(policy)} The library's sampler draws the very event that is charged, and each sample serves once. "
+            f"{policy.how_drawn} The library's sampler draws the very event that is charged, and each sample serves once. "
             "A program that charges the ledger by hand must do so itself.",
         )
-    if any(amplifies(policy, facts.guarantee.adjacency) for policy in policies):
+    if any(policy.amplifies(facts.guarantee.adjacency) for policy in policies):
         yield Assumption(
             "Nobody learns who was in which sample",
             Basis.TRUSTED,
             "Amplification by sampling counts on it: indices, sizes and times of samples must not be published. Item 3c also "
             "states the guarantee without amplification.",
         )
-
-
-def _drawn(policy: Sampling) -> str:
-    match policy:
-        case Poisson():
-            return "Each record enters each sample by a coin of its own."
-        case TruncatedPoisson():
-            return (
-                "Each record enters by a coin of its own, and a sample above the limit keeps a "
-                "random subset."
-            )
-        case FixedSize():
-            return "Each sample is a random subset of fixed size, drawn anew."
-        case Shuffled():
-            return (
-                "Each epoch is one random permutation, cut into batches; no amplification is "
-                "claimed for it."
-            )
-        case BallsInBins():
-            return "In each epoch every record goes into one batch, chosen by itself."
-        case _:
-            return "Every record is in every sample, so no amplification is claimed."
 
 
 def _arithmetic(facts: Facts) -> Iterator[Assumption]:
@@ -269,10 +239,7 @@ def _records(facts: Facts) -> Iterator[Assumption]:
             Basis.TRUSTED,
             f"So says {facts.guarantee.adjacency.value} adjacency.",
         )
-    elif any(
-        isinstance(charge.step.sampling, TruncatedPoisson | FixedSize)
-        for charge in facts.snapshot.charges
-    ):
+    elif any(charge.step.sampling.stated_records is not None for charge in facts.snapshot.charges):
         yield Assumption(
             "The number of records that the sampling names may be published",
             Basis.TRUSTED,

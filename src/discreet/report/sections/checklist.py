@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from discreet._digits import counted, downward, upward
-from discreet.ledger import BallsInBins, Charge, Rule, Shuffled
+from discreet.ledger import Charge, Rule
 from discreet.report.facts.gathered import Facts
 from discreet.report.formats.document import Item, Row, Table
-from discreet.report.formats.words import adjacency_words, exact, named, query_words
+from discreet.report.formats.words import adjacency_words, exact, named
 from discreet.report.sections.assumptions import Basis, assumptions
 from discreet.report.sections.tuned import tuned
 from discreet.units import Unit
@@ -95,9 +95,9 @@ def _accesses(facts: Facts) -> Item:
 
 def _output(facts: Facts) -> Item:
     charges = [charge for charge in facts.snapshot.charges if charge.count]
-    kinds = sorted({query_words(query) for charge in charges for query in charge.step.queries})
+    kinds = sorted({query.phrase for charge in charges for query in charge.step.queries})
     releases = sum(
-        charge.count * len(charge.step.queries) * _batches(charge.step.sampling)
+        charge.count * len(charge.step.queries) * charge.step.sampling.batches_per_step
         for charge in charges
     )
     if not charges:
@@ -119,10 +119,6 @@ def _output(facts: Facts) -> Item:
             ),
         ),
     )
-
-
-def _batches(sampling: object) -> int:
-    return sampling.batches if isinstance(sampling, Shuffled | BallsInBins) else 1
 
 
 def _unit(facts: Facts) -> Item:

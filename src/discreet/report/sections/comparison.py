@@ -7,15 +7,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from discreet._digits import counted, downward, upward
-from discreet.accounting.sources import phrase
 from discreet.auditing import Audit
-from discreet.ledger import Charge, CorrelatedGaussianSum, GaussianSum, Query
+from discreet.ledger import Charge, Query
 from discreet.ledger.folding import folded_noise_multiplier
 from discreet.plan import Plan
 from discreet.report.facts.gathered import Facts
 from discreet.report.facts.own_plans import agreement
 from discreet.report.formats.document import Row, Table, capped
-from discreet.report.formats.words import exact, measured, moment, multiplier, noise_of
+from discreet.report.formats.words import exact, measured, moment, multiplier
 from discreet.report.sections.deviations import comparable, contradicted, of_the_plan, step_of
 
 __all__ = ["comparison", "comparison_notes"]
@@ -110,8 +109,8 @@ def _steps(facts: Facts, plan: Plan | None, own: list[Charge]) -> Iterator[Row]:
     found = {charge.step.sampling for charge in own}
     yield _row(
         "sampling",
-        _NONE if planned is None else phrase(planned),
-        _joined({phrase(sampling) for sampling in found}),
+        _NONE if planned is None else planned.phrase,
+        _joined({sampling.phrase for sampling in found}),
         alarming=planned is not None and bool(found) and found != {planned},
     )
     total = sum(charge.count for charge in own)
@@ -139,12 +138,8 @@ def _steps(facts: Facts, plan: Plan | None, own: list[Charge]) -> Iterator[Row]:
 
 
 def _folded(charge: Charge) -> str:
-    found = [
-        query
-        for query in charge.step.queries
-        if isinstance(query, GaussianSum | CorrelatedGaussianSum)
-    ]
-    return downward(folded_noise_multiplier(found), 6) if found else "not Gaussian"
+    gaussians = charge.step.gaussians
+    return downward(folded_noise_multiplier(gaussians), 6) if gaussians else "not Gaussian"
 
 
 def _groups(plan: Plan | None, own: list[Charge]) -> Iterator[Row]:
@@ -168,10 +163,10 @@ def _groups(plan: Plan | None, own: list[Charge]) -> Iterator[Row]:
 
 
 def _noise(query: Query) -> str:
-    sensitivity, noise = noise_of(query)
     ratio = multiplier(query)
-    if sensitivity is None or noise is None or ratio is None:
-        return "randomised response"
+    if query.sensitivity_and_noise is None or ratio is None:
+        return query.phrase.partition(":")[0]  # the kind of question, without its numbers
+    sensitivity, noise = query.sensitivity_and_noise
     return (
         f"sensitivity {exact(sensitivity)}, noise {downward(noise, 6)}, multiplier "
         f"{downward(ratio, 6)}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from discreet._digits import counted, downward, upward
-from discreet.accounting.sources import phrase
 from discreet.ledger import Charge, Query, Rule
 from discreet.ledger.events import Step
 from discreet.plan import Plan
@@ -13,7 +12,7 @@ from discreet.report.facts.gathered import AuditedHead, Facts
 from discreet.report.facts.own_plans import differences
 from discreet.report.facts.runs import growth
 from discreet.report.formats.document import Deviation
-from discreet.report.formats.words import exact, mark_words, measured, named, noise_of
+from discreet.report.formats.words import exact, mark_words, measured, named
 
 __all__ = [
     "comparable",
@@ -260,7 +259,7 @@ def _otherwise(charge: Charge, planned: Step | None) -> str:
         return f"{start}, which charges nothing."
     parts = []
     if charge.step.sampling != planned.sampling:
-        parts.append(f"sampling is {phrase(charge.step.sampling)}, not {phrase(planned.sampling)}")
+        parts.append(f"sampling is {charge.step.sampling.phrase}, not {planned.sampling.phrase}")
     asked, expected = (
         {query.group: query for query in step.queries} for step in (charge.step, planned)
     )
@@ -275,9 +274,9 @@ def _otherwise(charge: Charge, planned: Step | None) -> str:
 
 
 def _noise(query: Query) -> str:
-    sensitivity, noise = noise_of(query)
-    if sensitivity is None or noise is None:
+    if query.sensitivity_and_noise is None:
         return str(query)
+    sensitivity, noise = query.sensitivity_and_noise
     return f"sensitivity {exact(sensitivity)} and noise {exact(noise)}"
 
 

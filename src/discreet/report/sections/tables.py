@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from discreet._digits import downward
-from discreet.accounting.sources import phrase
-from discreet.ledger import Charge, CorrelatedGaussianSum, GaussianSum, Query, Step
+from discreet.ledger import Charge, Query, Step
 from discreet.ledger.folding import folded_noise_multiplier
 from discreet.report.facts.gathered import Facts
 from discreet.report.facts.runs import run_name
 from discreet.report.formats.document import Row, Table, capped
-from discreet.report.formats.words import exact, multiplier, noise_of, query_words
+from discreet.report.formats.words import exact, multiplier
 
 __all__ = ["charges_table", "commands", "cost_share", "executions_table", "share_words"]
 
@@ -18,12 +17,10 @@ def cost_share(query: Query, step: Step) -> float | None:
     """(S_g/noise_g)^2 as a part of the sum over the step's Gaussian groups; None for others, which
     compose apart.
     """
-    if not isinstance(query, GaussianSum | CorrelatedGaussianSum):
+    if query.gaussian_cost is None:
         return None
-    gaussians = [
-        other for other in step.queries if isinstance(other, GaussianSum | CorrelatedGaussianSum)
-    ]
-    return min(1.0, (folded_noise_multiplier(gaussians) / folded_noise_multiplier([query])) ** 2)
+    ratio = folded_noise_multiplier(step.gaussians) / folded_noise_multiplier([query])
+    return min(1.0, ratio**2)
 
 
 def share_words(share: float | None) -> str:
@@ -52,7 +49,7 @@ def charges_table(facts: Facts) -> Table:
 def _charge_rows(charge: Charge) -> list[Row]:
     rows = []
     for query in charge.step.queries:
-        sensitivity, noise = noise_of(query)
+        numbers = query.sensitivity_and_noise
         ratio = multiplier(query)
         rows.append(
             Row(
@@ -60,11 +57,11 @@ def _charge_rows(charge: Charge) -> list[Row]:
                     charge.run.label or f"run {charge.number}",
                     f"{charge.count:,}",
                     f"{charge.unsettled:,}",
-                    phrase(charge.step.sampling),
+                    charge.step.sampling.phrase,
                     query.group,
-                    query_words(query),
-                    "—" if sensitivity is None else exact(sensitivity),
-                    _noise(query, noise),
+                    query.phrase,
+                    "—" if numbers is None else exact(numbers[0]),
+                    _noise(query),
                     "—" if ratio is None else downward(ratio, 6),
                     share_words(cost_share(query, charge.step)),
                 )
@@ -73,14 +70,11 @@ def _charge_rows(charge: Charge) -> list[Row]:
     return rows
 
 
-def _noise(query: Query, noise: float | None) -> str:
-    if noise is None:
+def _noise(query: Query) -> str:
+    if query.sensitivity_and_noise is None:
         return "—"
-    return (
-        exact(noise)
-        if isinstance(query, GaussianSum | CorrelatedGaussianSum)
-        else f"scale {exact(noise)}"
-    )
+    noise = exact(query.sensitivity_and_noise[1])
+    return noise if query.gaussian_cost is not None else f"scale {noise}"
 
 
 def executions_table(facts: Facts) -> Table:

@@ -9,7 +9,6 @@ proven margin (docs/proofs/sums.md, theorem 5).
 from __future__ import annotations
 
 from discreet.aggregation.sums import grid_of
-from discreet.ledger.events import FixedSize, TruncatedPoisson
 from discreet.mechanisms import Bound, Group
 from discreet.sampling import Sampler
 from discreet.training.rounding.precision import (
@@ -110,11 +109,4 @@ class ClipMargin:
     @property
     def most_records(self) -> int:
         """The most records that a sample can have."""
-        # Only these policies have a limit; every other one may draw all records of the data set.
-        match self._sampler.event:
-            case FixedSize(size):
-                return int(size)
-            case TruncatedPoisson(limit=limit):
-                return int(limit)
-            case _:
-                return self._sampler.records
+        return self._sampler.event.largest_batch(self._sampler.records)

@@ -137,7 +137,7 @@ def test_one_factor_on_the_noise_of_some_steps() -> None:
     )
     check_result(found, 1.0)
     pairs = NoiseFactor(scaled=((TWO, 1000), (look, 1)), fixed=((look, 2),)).steps_at(2.0)
-    assert [[query.noise_std for query in step.queries] for step, _ in pairs] == [  # type: ignore[union-attr]
+    assert [[query.noise_std for query in step.queries] for step, _ in pairs] == [  # type: ignore[attr-defined]
         [4.0, 14.0],
         [24.0],
         [12.0],

@@ -7,7 +7,7 @@ import pytest
 
 import discreet as dp
 from discreet._digits import upward
-from discreet.accounting.sources import phrase
+from discreet.ledger import events
 from support.reports import (
     DELTA,
     INFO,
@@ -61,10 +61,10 @@ def required(
             "neighbours",
             "How many records there are",
         ],
-        "3a": ["accounting", "PLD", "RDP", phrase(sampling), f"at most {upward(claim.upper)}"],
+        "3a": ["accounting", "PLD", "RDP", sampling.phrase, f"at most {upward(claim.upper)}"],
         "3b": [
             "Assumptions",
-            f"Samples were drawn as accounted for: {phrase(sampling)}",
+            f"Samples were drawn as accounted for: {sampling.phrase}",
             "numerics: certified",
             "cryptographic generator",
             "fixed in advance",
@@ -106,7 +106,7 @@ def test_p48_every_item_of_the_checklist_is_answered(
 
 def test_p48_the_cases_are_all_that_have_an_analysis() -> None:
     assert len(analysed()) == 3 * len(SAMPLINGS) - len(REFUSED) == 16
-    assert {type(sampling) for sampling in SAMPLINGS} == set(dp.ledger.Sampling.__args__)
+    assert {type(sampling) for sampling in SAMPLINGS} == set(events.SAMPLINGS)
     for sampling, adjacency in [
         (kind, adj) for kind in SAMPLINGS for adj in dp.Adjacency if (type(kind), adj) in REFUSED
     ]:

@@ -1,4 +1,4 @@
-"""What an event refuses."""
+"""What events and steps refuse, and which of them are equal."""
 
 import math
 from collections.abc import Callable
