@@ -26,7 +26,7 @@ from discreet.training.rounding.norms import last_squares, row_squares
 from discreet.training.rounding.precision import Chunk, chunk_for
 from discreet.training.rounding.products import add_outer, add_rows, one_sum
 
-__all__ = ["Dense", "Factor", "Forms", "Measures", "Outer", "Rows", "Tied", "wide"]
+__all__ = ["FACTORS", "Dense", "Factor", "Forms", "Measures", "Outer", "Rows", "Tied", "wide"]
 
 _MORE = 1.0 + 2.0**-48
 _SHORT = 64  # positions below which half a Gram matrix is no faster than all of it
@@ -439,3 +439,7 @@ class Tied:
 
     def forms(self) -> Forms:
         return {"ghost": lambda: self, "direct": self.dense}
+
+
+FACTORS = frozenset({Dense, Outer, Rows, Tied})
+"""The forms of factors that a rule may give."""
