@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import UserDict
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -69,10 +69,10 @@ class _Looking(UserDict[str, Tensor]):
         self.far = bool(parts["x"].min() < _FAR)
 
 
-class _Pair(tuple[Tensor, ...]):
+class _Pair(tuple[Tensor, ...]):  # noqa: SLOT001  (it has an attribute)
     far: bool
 
-    def __new__(cls, parts: Any) -> _Pair:
+    def __new__(cls, parts: Any) -> Self:
         built = super().__new__(cls, parts)
         built.far = bool(parts[0].min() < _FAR)
         return built

@@ -15,7 +15,7 @@ What an operation did is remembered under everything that its rule could read (`
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
 
 import torch
 from torch import Tensor, nn
@@ -98,8 +98,8 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.failure: str | None = None
         self.reads_allowed = False
         self.going_back = False
-        self._next_numbers = _generator_state()
-        self._numbers = {self._next_numbers}  # states of the generator that this pass has met
+        self._next_numbers: int | None = None
+        self._numbers: set[int] = set()  # states of the generator that this pass has met
         self.error = ""
         self._refusal: CoupledRecords | WritesBatch | None = None
         self._lent: set[int] = set()  # storages, by `id`
@@ -109,6 +109,12 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.state: Callable[[Tensor], State] = self._books.state
         self._outcomes = Outcomes(self._books, count, self.fail)
         self._effects = Effects.of(count)
+
+    def __enter__(self) -> Self:
+        if self._next_numbers is None:
+            self._next_numbers = _generator_state()
+            self._numbers.add(self._next_numbers)
+        return super().__enter__()  # type: ignore[no-any-return,no-untyped-call]
 
     # --- states ---
 
