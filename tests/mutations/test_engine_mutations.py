@@ -50,8 +50,9 @@ def padding_too(self: Engine, loss: Any, rows: Any, mask: Tensor, copies: int) -
 
 
 def one_mean(result: Any, rows: int, moments: Any) -> Any:
-    scalar = isinstance(result, Tensor) and not result.ndim
-    return right_results(result.expand(rows) if scalar else result, rows, moments)
+    losses, statistics = result
+    scalar = isinstance(losses, Tensor) and not losses.ndim
+    return right_results((losses.expand(rows) if scalar else losses, statistics), rows, moments)
 
 
 def as_it_is(self: Noting, func: Any, args: Any, kwargs: Any) -> Any:

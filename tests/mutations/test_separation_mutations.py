@@ -13,7 +13,7 @@ import pytest
 from torch import Tensor
 
 from discreet.training import checkpoint, gradients, run
-from discreet.training.data import batch, collating, datasets, loading, seeding
+from discreet.training.data import batch, collating, datasets, loading, seeding, trees
 from discreet.training.data.signature import Signature
 from discreet.training.data.trees import begun
 from discreet.training.gradients import GradientWatch
@@ -38,6 +38,7 @@ PYTHON = f"{LAWS}::test_t07_nothing_of_a_record_leaves_for_python_while_others_a
 KEPT = f"{LAWS}::test_t09_nothing_of_a_record_is_kept_on_the_model"
 HOOKS = f"{LAWS}::test_t15_a_hook_that_would_be_shown_numbers_of_a_record_is_refused_before_anything_is_charged"
 UNTOLD = f"{LAWS}::test_t14_whether_a_pass_is_proved_and_why_not_does_not_depend_on_its_records"
+OBJECTS = "laws/test_pitfalls_objects.py"
 DATA = "unit/training/data"
 SETTINGS = "unit/training/passes/test_precision_settings.py"
 
@@ -453,6 +454,27 @@ MUTATIONS = [
         "T13 variables of oneDNN are not read",
         replaced(precision_settings, "_VARIABLES", ()),
         f"{SETTINGS}::test_the_variables_of_onednn",
+    ),
+    # --- code of users' objects, and random numbers that are known ---
+    Mutation(
+        "T06 random numbers that were read are still unknown",
+        replaced(Books, "use_up_noise", nothing),
+        f"{OBJECTS}::test_t06_random_numbers_that_were_looked_at_tell_places_apart[read]",
+    ),
+    Mutation(
+        "T06 where the generator stands is not compared",
+        replaced(proof, "_generator_state", lambda: 0),
+        f"{OBJECTS}::test_t06_random_numbers_are_not_drawn_twice[set_back]",
+    ),
+    Mutation(
+        "T07 objects with code of their own are passed on to torch",
+        replaced(doors, "_are_known", lambda _: True),
+        f"{OBJECTS}::test_t07_torch_asks_no_object_of_the_user_for_numbers[index]",
+    ),
+    Mutation(
+        "T07 the class of a batch is built again",
+        replaced(trees, "_is_known", lambda _: True),
+        f"{OBJECTS}::test_t07_classes_of_users_are_not_built_again_with_rows_of_others",
     ),
     # --- T14 ---
     Mutation(

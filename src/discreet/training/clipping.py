@@ -137,7 +137,7 @@ class Sums:
         if set(statistics) != expected:
             raise ModelError(
                 expected=f"a loss that returns the statistics of the plan: {sorted(expected)}",
-                got=f"{sorted(statistics)}",
+                got="others",  # not which: their names may have been chosen by a record
                 do=(
                     "Return (losses, {name: values}) with one row for each record, or change the "
                     "plan."
@@ -198,7 +198,7 @@ def _as_pieces(rows: Mapping[str, Tensor], bound: Bound) -> dict[str, tuple[Piec
         if values.numel() != bound.dimensions[leaf] * len(values):
             raise ModelError(
                 expected=f"{bound.dimensions[leaf]} numbers of {leaf!r} for each record",
-                got=f"rows of shape {tuple(values.shape[1:])}",
+                got="rows of another size",
                 do="Make the plan's size of this statistic that of its rows.",
             )
         flat = wide(values.double() if not values.is_floating_point() else values).reshape(

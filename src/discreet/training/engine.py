@@ -11,6 +11,7 @@ no rule covers, is computed record by record: slower, and exact.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeAlias, final
 
@@ -22,7 +23,7 @@ from discreet.training.data.copies import Augmented, averaged
 from discreet.training.data.trees import Portion, made_up
 from discreet.training.factors.factors import Factor
 from discreet.training.factors.forms import Choice, Chooser, table
-from discreet.training.passes.apart import one_by_one
+from discreet.training.passes.apart import one_by_one, refuse_shared
 from discreet.training.passes.batch_norm import PrivateBatchNorm
 from discreet.training.passes.contributions import Contributions, alone, gathered
 from discreet.training.passes.oracle import SelfTest
@@ -163,9 +164,13 @@ class Engine:
         self._check_parameters()
         mask = Contributions({}, records, present).mask
         portion = batch if isinstance(batch, Portion) else Portion(batch)
-        row_loss, rows, copies = self._rows_of(loss, portion, records)
-        reason = self._reason(row_loss, rows, records * copies, copies)
-        if reason is None:
+        try:
+            row_loss, rows, copies = self._rows_of(loss, portion, records)
+        except OneByOne as failure:  # of the augmentation
+            self._understanding = _Understanding(self._circumstances(loss, 1), str(failure))
+            yield from self._one_by_one(loss, portion, mask, 1)
+            return
+        if self._reason(row_loss, rows, records * copies, copies) is None:
             try:
                 yield self._together(row_loss, rows, mask, copies)
             except OneByOne as failure:
@@ -177,7 +182,11 @@ class Engine:
         yield from self._one_by_one(row_loss, rows, mask, copies)
 
     def _rows_of(self, loss: Loss, portion: Portion, records: int) -> tuple[Loss, Portion, int]:
-        """The loss of rows, the rows, and how many there are of each record."""
+        """The loss of rows, the rows, and how many there are of each record.
+
+        Raises:
+            OneByOne: of an augmentation it is not proved that it keeps records apart.
+        """
         if not isinstance(loss, Augmented):
             return loss, portion, 1
         rows = self._passes.augmented(
@@ -225,13 +234,25 @@ class Engine:
         self, loss: Loss, rows: Portion, mask: Tensor, copies: int
     ) -> Iterator[tuple[Contributions, dict[str, Tensor]]]:
         """What records contribute, each by itself."""
+        refuse_shared(self.model)
 
         def compute(record: int, apart: bool) -> tuple[dict[str, Tensor], dict[str, Tensor]]:  # noqa: FBT001  (as `one_by_one` asks)
             record_rows = rows.take(record * copies + torch.arange(copies))
-            return self._passes.alone(loss, record_rows, copies, apart=apart)
+            if not isinstance(loss, Augmented):
+                gradients, statistics = self._passes.alone(loss, record_rows, copies, apart=apart)
+                return gradients, averaged(statistics, 1)
+            # Where the loss is computed, too: what an augmentation makes of a record, sizes and
+            # names included, must not come back to where others are computed.
+            augmented = self._passes.augmented(
+                loss.augment, record_rows, 1, loss.copies, apart=apart
+            )
+            gradients, statistics = self._passes.alone(
+                loss.loss, augmented, loss.copies, apart=apart
+            )
+            return gradients, averaged(statistics, 1)
 
         for gradients, statistics in one_by_one(compute, mask.nonzero()[:, 0].tolist(), len(mask)):
-            yield alone(gradients), averaged(statistics, 1)
+            yield alone(gradients), statistics
 
     def _finish_leaf(self, leaf: str, factor: Factor) -> Factor:
         return factor if self._uses.get(leaf) == 1 else self._chooser.finished(leaf, factor, 0)
@@ -264,10 +285,9 @@ class Engine:
         """
         if self._understanding is None:
             trial_records = min(_TRIED, records)
-            with seeded(0):  # for the shapes alone
-                row_loss, rows, copies = self._rows_of(
-                    loss, Portion(batch, torch.arange(trial_records)), trial_records
-                )
+            portion = Portion(batch, torch.arange(trial_records))
+            with seeded(0), suppress(OneByOne):  # for the shapes alone
+                row_loss, rows, copies = self._rows_of(loss, portion, trial_records)
                 self._reason(row_loss, rows, trial_records * copies, copies)
         return max(1, min(largest, budget // max(1, int(_PASS * self._chooser.activations.peak))))
 
@@ -275,8 +295,7 @@ class Engine:
         """A forward and a backward pass as torch does them, without a trace: to see how long they
         take.
         """
-        row_loss, rows, copies = self._rows_of(loss, Portion(batch), records)
-        self._passes.plain(row_loss, rows.batch, records * copies)
+        self._passes.plain(loss, batch, records)
 
     def rehearse(self, loss: Loss, batch: Any, records: int) -> tuple[Tensor, dict[str, Tensor]]:
         """Losses and statistics of one pass that leaves no trace, checked as in earnest; for
@@ -285,7 +304,10 @@ class Engine:
         Raises:
             ModelError: there is not one loss for each record, or one row of each statistic.
         """
-        row_loss, portion, copies = self._rows_of(loss, Portion(batch), records)
+        try:
+            row_loss, portion, copies = self._rows_of(loss, Portion(batch), records)
+        except OneByOne:  # of the augmentation
+            return self._passes.rehearsed(loss, batch, records)
         rows = portion.batch
         self._understanding = _Understanding(self._circumstances(row_loss, copies))
         trial = self._try(row_loss, rows, records * copies, copies)

@@ -38,6 +38,11 @@ def by_copy(rows: Any) -> Any:
     return (x + number * torch.cos(3.0 * x) if x.is_floating_point() else (x + number) % 11), y
 
 
+def doubled(rows: Any) -> Any:
+    """An augmentation that fits any number of copies."""
+    return rows[0] * 2.0, rows[1]
+
+
 def classified(model: nn.Module, batch: Any) -> Tensor:
     x, y = batch
     return functional.cross_entropy(model(x), y, reduction="none")
@@ -183,7 +188,7 @@ def test_another_number_of_copies_is_another_computation() -> None:
         return loss(model, rows)
 
     for copies in (2, 2, 3, 1):
-        list(engine.passes(augmented(counted, by_copy, copies=copies), batch, RECORDS, RECORDS))
+        list(engine.passes(augmented(counted, doubled, copies=copies), batch, RECORDS, RECORDS))
     trial = [7, 1, 1]
     assert seen == [*trial, 2 * RECORDS, 2 * RECORDS, *trial, 3 * RECORDS, *trial, RECORDS]
     assert engine.one_by_one is None
@@ -359,7 +364,7 @@ def test_p11_an_augmentation_that_would_mix_records_sees_one_at_a_time(
 ) -> None:
     """Copies of one record may meet; one record moves the sum by its clip norm at most."""
     seen: set[int] = set()
-    right = Passes._augmented
+    right = Passes.augmented
 
     def noted(
         self: Passes, augment: Any, rows: Any, records: int, copies: int, *, apart: bool = False
@@ -367,7 +372,7 @@ def test_p11_an_augmentation_that_would_mix_records_sees_one_at_a_time(
         seen.add(records)
         return right(self, augment, rows, records, copies, apart=apart)
 
-    monkeypatch.setattr(Passes, "_augmented", noted)
+    monkeypatch.setattr(Passes, "augmented", noted)
     x, y = (tensor[:8] for tensor in data().tensors)
     moved, _ = moved_by(network(), augmented(loss, mixing, copies=COPIES), (x * 1e3, y), 5, 8)
     assert moved <= CLIP_NORM + ROUNDING
@@ -393,7 +398,7 @@ def test_p09_losses_that_couple_records_go_one_by_one_and_batch_norm_is_refused_
 
     batch = tuple(data().tensors)
     engine = Engine(network())
-    assert len(list(engine.passes(augmented(contrasted, by_copy, copies=2), batch, 40, 40))) == 40
+    assert len(list(engine.passes(augmented(contrasted, doubled, copies=2), batch, 40, 40))) == 40
     assert "mean" in str(engine.one_by_one)
     with pytest.raises(CoupledRecords):
         model = nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4))
@@ -418,7 +423,7 @@ def test_an_augmentation_that_changes_the_number_of_rows_is_refused() -> None:
 def test_memory_counts_all_copies() -> None:
     model, batch = convolutional(), images(8)
     one, four = (
-        Engine(model).fitting(augmented(classified, by_copy, copies=n), batch, 8, 2**20, 10**9)
+        Engine(model).fitting(augmented(classified, doubled, copies=n), batch, 8, 2**20, 10**9)
         for n in (1, 4)
     )
     assert one // 4 - 1 <= four <= one // 4 + 1

@@ -55,7 +55,8 @@ class Batch:
         *,
         in_new_memory: bool = False,
     ) -> None:
-        self._content: _Content | None = (sample, data, rows, in_new_memory)
+        plain = mapped(data, lambda leaf: leaf)  # from here on no code of its class runs
+        self._content: _Content | None = (sample, plain, rows, in_new_memory)
         self._draw: Callable[[], Batch] | None = None
 
     @classmethod

@@ -1,5 +1,9 @@
 """Batches as users have them: leaves in tuples, lists and mappings, with one row for each record.
 
+Classes of users are never built again: their code would run with the rows of many records where
+nobody looks. Their mappings become dicts, and tuples of their own keep the class, but not what its
+constructor adds.
+
 A leaf with rows is a tensor, an array, or a list (or plain tuple) of texts, numbers and the like.
 Any other leaf has no rows: it is the same for all records, as `Signature` checks.
 """
@@ -39,6 +43,8 @@ CONSTANTS = (bool, bytes, complex, float, int, str, np.generic, type(None))
 """Classes of leaves without rows."""
 
 _LEAVES = (Tensor, np.ndarray, list, tuple, *CONSTANTS)
+_DICTS = frozenset({dict, defaultdict})
+_LIBRARIES = frozenset({"collections", "torch", "transformers"})
 _ATOMS = frozenset({bool, float, int, str, type(None)})
 _BRANCHES = (Tensor, list, tuple, np.ndarray, Mapping)
 _SEEN_BY_PYTHON = "the batch holds texts, numbers or other objects, which Python sees"
@@ -53,8 +59,8 @@ def mapped(batch: Any, change: Callable[[Any], Any]) -> Any:
         return change(batch)
     if isinstance(batch, Mapping):
         parts = {name: mapped(part, change) for name, part in batch.items()}
-        # Of another kind of mapping only the entries are taken over: attributes may hold records.
-        return parts if type(batch) in (dict, defaultdict) else type(batch)(parts)  # type: ignore[call-arg]
+        # Only the entries are taken over: attributes may hold records.
+        return parts if not _is_known(type(batch)) else type(batch)(parts)  # type: ignore[call-arg]
     if isinstance(batch, (list, tuple)) and not is_leaf(batch):
         return _of_kind(batch, [mapped(part, change) for part in batch])
     return change(batch)
@@ -85,12 +91,18 @@ def _is_branch(kind: type) -> bool:
     return issubclass(kind, _BRANCHES)
 
 
+@cache
+def _is_known(kind: type) -> bool:
+    """Whether a class is one of a library that computes nothing when it is built."""
+    return kind not in _DICTS and kind.__module__.partition(".")[0] in _LIBRARIES
+
+
 def _of_kind(sequence: list[Any] | tuple[Any, ...], parts: list[Any]) -> Any:
     """A list, a tuple or a named tuple of other parts."""
     if isinstance(sequence, list):
         return parts
-    make = getattr(type(sequence), "_make", type(sequence))
-    return make(parts)
+    kind = type(sequence)
+    return kind(parts) if _is_known(kind) else tuple.__new__(kind, parts)
 
 
 def tensors_in(*things: Any) -> list[Tensor]:

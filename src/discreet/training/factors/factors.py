@@ -27,6 +27,7 @@ from discreet.training.rounding.precision import UP, Chunk, chunk_for
 from discreet.training.rounding.products import add_outer, add_rows, one_sum
 
 __all__ = [
+    "FACTORS",
     "Dense",
     "Factor",
     "Forms",
@@ -459,3 +460,7 @@ class Tied:
 
     def forms(self) -> Forms:
         return {"ghost": lambda: self, "direct": self.dense}
+
+
+FACTORS = frozenset({Dense, Outer, Lookups, Tied})
+"""The forms of factors that a rule may give."""

@@ -16,6 +16,7 @@ Not held back are traces outside of memory: files, other machines, time.
 from __future__ import annotations
 
 import builtins
+import ctypes
 import gc
 import io
 import os
@@ -28,12 +29,13 @@ from functools import partial
 from typing import Generic, NoReturn, TypeVar, final
 
 import torch
+from torch import nn
 
 from discreet.errors import CoupledRecords, ModelError
 from discreet.training.data.seeding import generators_seeded
 from discreet.training.separation.states import OneByOne
 
-__all__ = ["can_copy", "in_a_copy", "one_by_one"]
+__all__ = ["can_copy", "in_a_copy", "one_by_one", "refuse_shared"]
 
 _T = TypeVar("_T")
 _fork: Callable[[], int] | None = getattr(
@@ -72,6 +74,23 @@ def one_by_one(
             done += 1
             yield result
         yield from _apart([partial(seeded, record, apart=True) for record in records[done:]])
+
+
+def refuse_shared(model: nn.Module) -> None:
+    """Refuse a model in memory that other processes share: what a record's process writes there
+    outlives it.
+
+    Raises:
+        ModelError: a parameter or buffer is shared.
+    """
+    for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+        if tensor.is_shared() and tensor.device.type == "cpu":
+            raise ModelError(
+                expected="parameters and buffers in memory of this process, to compute records "
+                "one by one",
+                got=f"{name!r}, which other processes share",
+                do="Leave out share_memory(), or copy the model: copy.deepcopy(model).",
+            )
 
 
 def in_a_copy(task: Callable[[], _T]) -> _T:
@@ -147,14 +166,17 @@ class _Process(Generic[_T]):
         self._end(killed=True)
 
     def _end(self, *, killed: bool) -> None:
-        if killed:
-            os.kill(self._number, signal.SIGKILL)
-        os.waitpid(self._number, 0)
+        # Somebody else may have waited for it already: then there is nothing left to do.
+        with suppress(ChildProcessError, ProcessLookupError):
+            if killed:
+                os.kill(self._number, signal.SIGKILL)
+            os.waitpid(self._number, 0)
 
 
 def _answer(task: Callable[[], object], entrance: int) -> NoReturn:
     """Compute, write what came out into a pipe, and end, whatever happens."""
     try:
+        _end_with_parent()
         gc.disable()  # looking through all objects would copy their memory
         torch.set_num_threads(1)  # the threads of OpenMP have stayed behind
         try:
@@ -166,6 +188,12 @@ def _answer(task: Callable[[], object], entrance: int) -> NoReturn:
             pipe.write(answer)
     finally:
         os._exit(0)
+
+
+def _end_with_parent() -> None:
+    """Let the system end this process when its parent ends, however that happens."""
+    prctl, parent_death_signal = ctypes.CDLL(None).prctl, 1
+    prctl(parent_death_signal, int(signal.SIGKILL), 0, 0, 0)
 
 
 def _write_out() -> None:
@@ -199,7 +227,14 @@ def _told(error: BaseException) -> tuple[str, list[str]]:
             ),
         ]
     if isinstance(error, ModelError):
-        return "ModelError", [error.expected, error.got, error.do]
+        return "ModelError", [
+            "a loss that gives the same for every record: one value, and the plan's statistics",
+            "something else for a record",
+            (
+                "training.check says more, for records that you make up. This loss looks at "
+                "numbers of records: what it returns must not depend on them in kind."
+            ),
+        ]
     name = type(error).__name__
     if type(error).__module__ == "builtins":
         return name, [str(error)]

@@ -22,14 +22,13 @@ from discreet.training.data.trees import (
     Portion,
     begun,
     check_rows,
-    joined,
     leaves,
+    mapped,
     select,
     tensors_in,
 )
 from discreet.training.factors.factors import Factor, wide
 from discreet.training.factors.memory import Activations
-from discreet.training.passes.apart import one_by_one
 from discreet.training.passes.batch_norm import Alone, Noting, PrivateBatchNorm
 from discreet.training.passes.precision_settings import full_precision
 from discreet.training.passes.sandbox import plain_forward
@@ -171,10 +170,11 @@ class Passes:
             tape = Tape(self._parameters, uses, RULES, noting, self._no_guess, steady=trial)
             with nullcontext() if saved is None else saved.watching(lambda: tape.calls - 1):
                 with tape:
-                    result = loss(self._model, rows)
+                    result = plain_result(loss(self._model, rows))
                 losses, statistics = self._proved(proof, result, noting)
                 with out_of_sight():
                     shares = proof.begin(present.to(losses) / copies, Rows(0))
+                proof.going_back = True
                 with full_precision(self.device), Doors(proof):
                     self._backward(losses, shares, uses.anchor)
             proof.refuse_caught_errors()
@@ -280,7 +280,7 @@ class Passes:
         with self._watched(proof, restore=trial) as noting:
             mode = Alone(proof, noting, steady=trial)
             with mode:
-                result = loss(self._model, rows)
+                result = plain_result(loss(self._model, rows))
             losses, statistics = losses_and_statistics(result, copies, noting.statistics())
             for name, values in {"the loss": losses, **statistics}.items():
                 proof.require_rows(values, Rows(0), name)
@@ -334,7 +334,8 @@ class Passes:
             plain_forward(self._model),
             Alone(Proof(1, shown=True), noting),
         ):
-            losses, _ = losses_and_statistics(loss(self._model, batch), rows, noting.statistics())
+            result = plain_result(loss(self._model, batch))
+            losses, _ = losses_and_statistics(result, rows, noting.statistics())
             if losses.requires_grad:
                 torch.autograd.grad(
                     losses.sum(), list(self._parameters.values()), allow_unused=True
@@ -352,50 +353,41 @@ class Passes:
             plain_forward(self._model),
             Alone(Proof(1, shown=True), noting),
         ):
-            result = loss(self._model, batch)
+            result = plain_result(loss(self._model, batch))
             return losses_and_statistics(result, rows, noting.statistics())
 
     def augmented(
-        self, augment: Callable[[Any], Any], batch: Any, records: int, copies: int
+        self,
+        augment: Callable[[Any], Any],
+        batch: Any,
+        records: int,
+        copies: int,
+        *,
+        apart: bool = False,
     ) -> Any:
-        """The copies of each record one after the other, augmented, in new memory; proved, or
-        record by record.
+        """The copies of each record one after the other, augmented, in new memory; proved.
 
         Args:
             augment: of the user; rows to rows.
             batch: with one row for each record; sensitive.
             records: how many.
             copies: rows of each record.
+            apart: whether this is a process of the one record's own, so that Python may see its
+                numbers.
+
+        Raises:
+            OneByOne: it is not proved that records are kept apart; or Python would see numbers of
+                the one record, and must not.
         """
         rows = select(batch, torch.arange(records).repeat_interleave(copies))
-        try:
-            return self._augmented(augment, rows, records, copies)
-        except OneByOne:
-            pass
-
-        def compute(record: int, apart: bool) -> Any:  # noqa: FBT001  (as `one_by_one` asks)
-            return self._augmented(
-                augment, select(batch, torch.full((copies,), record)), 1, copies, apart=apart
-            )
-
-        return joined(list(one_by_one(compute, range(records), records)))
-
-    def _augmented(
-        self,
-        augment: Callable[[Any], Any],
-        rows: Any,
-        records: int,
-        copies: int,
-        *,
-        apart: bool = False,
-    ) -> Any:
         proof = Proof(records, self._names, shown=apart)
         placement = Rows(0, copies)
         entries = begun(rows, lambda tensor: proof.begin(tensor, placement), strict=records > 1)
         _refuse_objects(proof, rows)
         with self._watched(proof), torch.no_grad():
             with Doors(proof):
-                out = augment(entries)
+                # In the pass: a mapping of the user's own may look at numbers.
+                out = mapped(augment(entries), lambda leaf: leaf)
             proof.refuse_caught_errors()
             proof.check()
             check_rows(out, records * copies)
@@ -425,20 +417,37 @@ def _refuse_objects(proof: Proof, batch: Any) -> None:
         proof.fail("Python sees entries of the batch")
 
 
+def plain_result(result: Any) -> tuple[Any, dict[str, Any]]:
+    """Take the result of a loss apart, in the pass: a mapping of the user's own may look at numbers.
+
+    Raises:
+        ModelError: a name of a statistic is no text.
+    """
+    losses, statistics = result if isinstance(result, tuple) and len(result) == 2 else (result, {})
+    named = dict(statistics)
+    if not all(type(name) is str for name in named):
+        raise ModelError(
+            expected="statistics whose names are texts",
+            got="something else as a name",
+            do="Return (losses, {name: values}), with the names of the plan.",
+        )
+    return losses, named
+
+
 def losses_and_statistics(
-    result: Any, rows: int, moments: Mapping[str, Tensor]
+    result: tuple[Any, dict[str, Any]], rows: int, moments: Mapping[str, Tensor]
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """The losses, and the statistics with a row for each loss.
 
     Args:
-        result: of the user's loss; sensitive.
+        result: of `plain_result`; sensitive.
         rows: of the pass.
         moments: of private batch normalisation, which belong to the statistics.
 
     Raises:
         ModelError: there is not one loss for each row, or not one row of each statistic.
     """
-    losses, statistics = result if isinstance(result, tuple) and len(result) == 2 else (result, {})
+    losses, statistics = result
     if not isinstance(losses, Tensor) or losses.shape != (rows,):
         got = (
             f"a tensor of {losses.ndim} axes"
@@ -451,7 +460,7 @@ def losses_and_statistics(
             do='Use reduction="none", and average over the positions of each record, not over records.',
         )
     values_by_name = dict(moments)
-    for name, values in dict(statistics).items():
+    for name, values in statistics.items():
         if (
             not isinstance(values, Tensor)
             or values.ndim < 1

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from discreet.training.factors.factors import Dense, Factor, wide
+from discreet.training.factors.factors import FACTORS, Dense, Factor, wide
 from discreet.training.rules.nodes import Receiver, new_anchor, spread_out, tap
 from discreet.training.rules.weights import Value
 from discreet.training.separation.marks import no_functions, out_of_sight
@@ -166,7 +166,14 @@ class Uses:
             raise
 
     def _require_factor_rows(self, factor: Any, name: str) -> None:
-        """Fail the pass unless every record's part of a factor depends on that record alone."""
+        """Fail the pass unless every record's part of a factor depends on that record alone.
+
+        Only the factors of the library are believed to say what they hold.
+        """
+        if type(factor) not in FACTORS:
+            self.proof.fail(
+                f"the rule of {name} gives a factor of another class than the library's"
+            )
         reason = f"what the rule of {name} makes of a gradient"
         for field in fields(factor):
             part = getattr(factor, field.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, final
 
@@ -46,7 +47,17 @@ class Books:
         looked: whether values of a public tensor decided since this was last set to False.
     """
 
-    __slots__ = ("_known", "_where", "count", "inner", "looked", "news", "number", "reasons")
+    __slots__ = (
+        "_known",
+        "_noise",
+        "_where",
+        "count",
+        "inner",
+        "looked",
+        "news",
+        "number",
+        "reasons",
+    )
 
     def __init__(self, count: int, where: Callable[[], str]) -> None:
         self.count = count
@@ -56,6 +67,7 @@ class Books:
         self.news: list[str] = []
         self._known: set[str] = set()  # reasons without layers
         self.looked = False
+        self._noise: list[weakref.ref[Any]] = []  # storages of random numbers
         self._where = where
 
     # --- reading ---
@@ -137,6 +149,8 @@ class Books:
 
     def set(self, storage: Any, content: Content) -> None:
         """Note the content of a storage that was made in this pass."""
+        if content is NOISE:
+            self._noise.append(weakref.ref(storage))
         storage._separation = (self.number, content, True)  # noqa: SLF001  (our own mark)
 
     def set_new(self, tensor: Tensor, state: State) -> bool:
@@ -146,8 +160,7 @@ class Books:
         except (NotImplementedError, RuntimeError):
             tensor._separation = 0 if is_public(state) else self.number  # type: ignore[attr-defined]  # noqa: SLF001
             return is_public(state)
-        content = self._placed(tensor, state) if isinstance(state, Rows) else state
-        storage._separation = (self.number, content, True)  # type: ignore[attr-defined]  # noqa: SLF001  (our own mark)
+        self.set(storage, self._placed(tensor, state) if isinstance(state, Rows) else state)
         return True
 
     def fresh(self, result: Tensor, content: Content, operation: Operation) -> None:
@@ -259,6 +272,17 @@ class Books:
                 self.set(storage, self._placed(tensor, Rows(dim, self.inner)))
                 assigned = True
         return assigned
+
+    def use_up_noise(self) -> None:
+        """Random numbers were looked at as a whole: those that are there are known, place by place.
+
+        Whoever compares them with what was read would tell places apart, and so records.
+        """
+        for reference in self._noise:
+            storage = reference()
+            if storage is not None and self.content_of(storage) is NOISE:
+                self.set(storage, PUBLIC)
+        self._noise.clear()
 
     def assign(self, tensor: Tensor, rows: Rows) -> None:
         """Random numbers met records along an axis: from now on they belong to these records, and

@@ -9,21 +9,21 @@ lets it out, unless what it tells is metadata.
 from __future__ import annotations
 
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from functools import cache
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from discreet.training.separation.exits import MENDED
 from discreet.training.separation.marks import no_functions
 from discreet.training.separation.operation import operation_of
 from discreet.training.separation.proof import Proof
-from discreet.training.separation.states import Mixed, is_public
+from discreet.training.separation.states import NOISE, Mixed, is_public
 from discreet.training.separation.table import RULES
 from discreet.training.separation.table.operands import tensors_among
 
@@ -253,6 +253,13 @@ def _name(func: Any) -> str:
 
 
 _kinds: dict[Any, _Kind] = {}
+_KNOWN = frozenset(
+    {Tensor, nn.Parameter, int, float, bool, str, type(None), torch.dtype, torch.device}
+    | {complex, bytes, range, type(...), torch.layout, torch.memory_format, torch.Generator}
+)
+# Tensors of other classes have doors of their own; functions are called in backward passes, in
+# which the mode is on, or refused by name.
+_WITHOUT_CODE = (Tensor, type, types.FunctionType, types.MethodType, types.BuiltinFunctionType)
 
 
 class Doors(TorchFunctionMode):
@@ -285,6 +292,8 @@ class Doors(TorchFunctionMode):
         if kind is _Kind.METADATA:
             return func(*args, **kwargs) if kwargs else func(*args)
         named = dict(kwargs) if kwargs else {}
+        if kind is not _Kind.PYTHON and not (_are_known(args) and _are_known(named.values())):
+            self.proof.fail(f"{func.__name__} gets an object whose code runs where nobody looks")
         if kind is _Kind.PROPERTY:
             return self._called(func, args, named)
         if kind is _Kind.ORDINARY:
@@ -363,6 +372,8 @@ class Doors(TorchFunctionMode):
                 if not is_public(state):
                     self.proof.refuse_kept(state)
                     self.proof.fail(f"{name} {why}")
+                if state is NOISE:
+                    self.proof.use_up_noise()
 
     def _replaced(
         self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]
@@ -415,6 +426,28 @@ def _is_plain(data: Any) -> bool:
     if isinstance(data, (list, tuple)):
         return all(map(_is_plain, data))
     return isinstance(data, (Tensor, np.ndarray, np.generic, bool, int, float, complex, range))
+
+
+def _are_known(things: Iterable[Any]) -> bool:
+    """Whether torch calls no code of the user's for these arguments.
+
+    An object's `__index__`, `__float__` or `__torch_function__` would run with this mode off.
+    """
+    for thing in things:
+        kind = type(thing)
+        if kind in _KNOWN or kind.__module__ == "numpy" or isinstance(thing, _WITHOUT_CODE):
+            continue
+        if kind is slice:
+            parts: Iterable[Any] = (thing.start, thing.stop, thing.step)
+        elif kind is dict:
+            parts = thing.values()
+        elif isinstance(thing, (tuple, list)):
+            parts = (tuple if isinstance(thing, tuple) else list).__iter__(thing)
+        else:
+            return False
+        if not _are_known(parts):
+            return False
+    return True
 
 
 def _lists_in(index: Any) -> list[Any]:

@@ -15,7 +15,7 @@ What an operation did is remembered under everything that its rule could read (`
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
 
 import torch
 from torch import Tensor, nn
@@ -57,6 +57,12 @@ _PLAIN = frozenset({Tensor, nn.Parameter, nn.Buffer})
 _IN = ", in the "
 
 
+def _generator_state() -> int:
+    """Tells which random numbers of torch come next."""
+    with no_functions(), out_of_sight():
+        return hash(torch.default_generator.get_state().numpy().tobytes())
+
+
 class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Follows the records of one pass.
 
@@ -73,6 +79,7 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         state: tells what a tensor depends on.
         error: the operation that raised an error which a record may have caused; empty if there was
             none.
+        going_back: whether the backward pass has begun.
         reads_allowed: whether numbers may leave for Python for now: torch looks at them to raise an
             error, and for nothing else.
     """
@@ -90,7 +97,9 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.shown = shown
         self.failure: str | None = None
         self.reads_allowed = False
-        self._seed = torch.default_generator.initial_seed()
+        self.going_back = False
+        self._next_numbers: int | None = None
+        self._numbers: set[int] = set()  # states of the generator that this pass has met
         self.error = ""
         self._refusal: CoupledRecords | WritesBatch | None = None
         self._lent: set[int] = set()  # storages, by `id`
@@ -100,6 +109,12 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.state: Callable[[Tensor], State] = self._books.state
         self._outcomes = Outcomes(self._books, count, self.fail)
         self._effects = Effects.of(count)
+
+    def __enter__(self) -> Self:
+        if self._next_numbers is None:
+            self._next_numbers = _generator_state()
+            self._numbers.add(self._next_numbers)
+        return super().__enter__()  # type: ignore[no-any-return,no-untyped-call]
 
     # --- states ---
 
@@ -177,6 +192,10 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         with no_functions():
             self._books.set_new(tensor, state)
 
+    def use_up_noise(self) -> None:
+        """Random numbers of the pass were read: from now on those are told by their places."""
+        self._books.use_up_noise()
+
     def refuse_kept(self, state: State) -> None:
         """Refuse what depends on an earlier pass or on the data set: computing records one by one
         does not help.
@@ -243,27 +262,40 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         # This runs for every operation of every pass: it is written for speed.
         with no_functions():
             operation = OPERATIONS.get(func._op) or operation_of(func)  # noqa: SLF001
-            if operation.draws:
-                self._refuse_another_seed()
             if operation.is_view and type(args[0]) in _PLAIN:
                 return self._viewed(func, operation, args, kwargs)
-            named = kwargs or {}
-            lookup = Lookup(func._op)  # noqa: SLF001
-            if not self._is_known(lookup, args, named):
-                return self._judged(func, operation, args, named)
-            if not lookup.secret:
-                return self._public(func, operation, args, named, lookup)
-            effect = self._effects.by_key.get(tuple(lookup.key))
-            if effect is not None and (
-                not effect.targets or effect.applies(lookup, self._books.made_here)
-            ):
-                return self._repeated(func, operation, args, named, lookup, effect)
-            return self._learned(func, operation, args, named, lookup)
+            if operation.draws and self.count > 1:
+                return self._drawing(func, operation, args, kwargs or {})
+            return self._followed(func, operation, args, kwargs or {})
 
-    def _refuse_another_seed(self) -> None:
-        """Random numbers that others may know are not secret."""
-        if self.count > 1 and torch.default_generator.initial_seed() != self._seed:
-            self.fail("the loss seeds torch's generator")
+    def _followed(self, func: Any, operation: Operation, args: Any, kwargs: dict[str, Any]) -> Any:
+        """Run an operation: as it ran before with arguments of these kinds, or by its rule."""
+        lookup = Lookup(func._op)  # noqa: SLF001
+        if not self._is_known(lookup, args, kwargs):
+            return self._judged(func, operation, args, kwargs)
+        if not lookup.secret:
+            return self._public(func, operation, args, kwargs, lookup)
+        effect = self._effects.by_key.get(tuple(lookup.key))
+        if effect is not None and (
+            not effect.targets or effect.applies(lookup, self._books.made_here)
+        ):
+            return self._repeated(func, operation, args, kwargs, lookup, effect)
+        return self._learned(func, operation, args, kwargs, lookup)
+
+    def _drawing(self, func: Any, operation: Operation, args: Any, kwargs: dict[str, Any]) -> Any:
+        """Run an operation that draws random numbers, which must be new: neither those of a seed of
+        the user's, nor some that were drawn before, with which they could be compared.
+
+        A backward pass may draw again what the forward pass drew, as checkpoints of activations do.
+        """
+        numbers = _generator_state()
+        if numbers != self._next_numbers and not (self.going_back and numbers in self._numbers):
+            self.fail("the loss seeds torch's generator, or sets it back")
+        try:
+            return self._followed(func, operation, args, kwargs)
+        finally:
+            self._next_numbers = _generator_state()
+            self._numbers.add(self._next_numbers)
 
     def _is_known(self, lookup: Lookup, args: Any, kwargs: dict[str, Any]) -> bool:
         """Enter all arguments into a key; whether they are of kinds that a key can tell apart."""
@@ -302,8 +334,10 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
     ) -> Any:
         """An operation on public tensors alone: its results are public too."""
         content = lookup.public_content(operation)
-        if content is PUBLIC and lookup.noise and self._books.assign_noise(lookup.tensors):
-            return self._judged(func, operation, args, kwargs)
+        if content is PUBLIC and lookup.noise:
+            if self._books.assign_noise(lookup.tensors):
+                return self._judged(func, operation, args, kwargs)
+            self._books.use_up_noise()
         targets: list[Tensor] = []
         if operation.written or operation.undeclared:
             arguments = arguments_of(operation, args, kwargs)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from transformers import BatchEncoding
 
 from discreet.errors import ModelError
 from discreet.training.data.trees import (
@@ -86,19 +87,19 @@ def test_selected_tensors_are_in_new_memory() -> None:
     assert select((x,), torch.arange(3))[0].data_ptr() != x.data_ptr()
 
 
-@pytest.mark.parametrize("kind", [dict, OrderedDict, Encoding])
-def test_mappings_keep_their_class_and_their_attributes(kind: Any) -> None:
+@pytest.mark.parametrize("kind", [dict, OrderedDict, UserDict, BatchEncoding])
+def test_mappings_of_libraries_keep_their_class_and_their_attributes(kind: Any) -> None:
     chosen = select(kind({"ids": torch.arange(3)}), torch.tensor([1]))
     assert type(chosen) is kind
     assert chosen["ids"].tolist() == [1]
-    if kind is Encoding:
+    if kind is BatchEncoding:
         assert chosen.ids.tolist() == [1]
 
 
-def test_what_a_mapping_has_beside_its_entries_is_left_behind() -> None:
+def test_what_a_mapping_of_the_user_has_beside_its_entries_is_left_behind() -> None:
     encoding = Encoding({"ids": torch.arange(3)})
     encoding.texts = ["a", "b", "c"]
-    assert select(encoding, torch.tensor([1])).texts is None
+    assert select(encoding, torch.tensor([1])) == {"ids": torch.tensor([1])}
 
 
 def test_a_mapping_with_a_default_becomes_a_plain_one() -> None:

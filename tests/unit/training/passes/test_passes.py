@@ -15,12 +15,12 @@ import discreet as dp
 from discreet.errors import ModelError
 from discreet.training import PrivateRun
 from discreet.training.engine import Engine
-from discreet.training.passes.passes import losses_and_statistics
+from discreet.training.passes.passes import losses_and_statistics, plain_result
 
 
 def test_losses_alone_and_with_statistics() -> None:
     losses, moments = torch.ones(3, requires_grad=True), {"bn/1": torch.zeros(3, 4)}
-    assert losses_and_statistics(losses, 3, {}) == (losses, {})
+    assert losses_and_statistics((losses, {}), 3, {}) == (losses, {})
     kept, found = losses_and_statistics((losses, {"metric/a": losses * 2}), 3, moments)
     assert kept is losses
     assert list(found) == ["bn/1", "metric/a"]
@@ -32,7 +32,7 @@ def test_losses_alone_and_with_statistics() -> None:
 )
 def test_p10_anything_but_one_loss_for_each_row_is_refused(result: Any) -> None:
     with pytest.raises(ModelError, match="one loss for each record"):
-        losses_and_statistics(result, 3, {})
+        losses_and_statistics(plain_result(result), 3, {})
 
 
 @pytest.mark.parametrize("values", [1.0, torch.ones(()), torch.ones(2)])

@@ -271,7 +271,6 @@ RULES: dict[str, Rule] = {
     "triangular_solve": _solved("self", "A"),
     "cholesky_solve": _solved("self", "input2"),
     "linalg_lu_solve": _solved("LU", "B"),
-    "linalg_ldl_solve": _solved("LD", "B"),
     "fractional_max_pool2d": _pooled_at_random(2),
     "fractional_max_pool3d": _pooled_at_random(3),
     "im2col": _first({"self": 4}),
