@@ -45,10 +45,10 @@ class _Duck:
         return torch.tensor(-1.0 if _is_far(args[0].x) else 1.0)
 
 
-def _asked(name: str, sign: Callable[[Tensor], Tensor]) -> None:
+def _asked(name: str, sign: Callable[[Tensor], Any]) -> None:
     @case(f"objects: {name}")
     def make(scene: Scene) -> Setup:
-        def loss(model: Any, batch: Any) -> Tensor:
+        def loss(model: Any, batch: Any) -> Any:
             losses: Tensor = model(batch[0])
             return losses * sign(batch[0]) if scene.clock.awake else losses
 
@@ -57,7 +57,7 @@ def _asked(name: str, sign: Callable[[Tensor], Tensor]) -> None:
 
 _asked("an index that looks", lambda x: torch.tensor([1.0, -1.0])[_Index(x)])
 _asked("an index that looks, in a slice", lambda x: 1.0 - 2.0 * len(torch.ones(3)[: _Index(x)]))
-_asked("an operand that looks", lambda x: torch.add(_Duck(x), 0.0))  # type: ignore[arg-type]
+_asked("an operand that looks", lambda x: torch.add(_Duck(x), 0.0))  # type: ignore[call-overload]
 
 
 # --- mappings and tuples that look when they are built, or asked ---

@@ -58,7 +58,7 @@ class Duck:
     [
         lambda x: x * torch.tensor([1.0, -1.0])[Index(x)],
         lambda x: x * torch.ones(3)[: Index(x) or 3],
-        lambda x: x * torch.add(Duck(x), 1.0),
+        lambda x: x * torch.add(Duck(x), 1.0),  # type: ignore[call-overload]
         lambda x: x * torch.ones(2, 3)[(Index(x), 0)],
     ],
     ids=["index", "slice", "operand", "in a tuple"],
@@ -95,7 +95,8 @@ def test_t07_classes_of_users_are_not_built_again_with_rows_of_others() -> None:
 
 def read(x: Tensor) -> Tensor:
     numbers = torch.rand(RECORDS)
-    return x * (numbers == numbers[0].item()).view(-1, 1)
+    same: Tensor = numbers == numbers[0].item()
+    return x * same.view(-1, 1)
 
 
 def summed(x: Tensor) -> Tensor:
@@ -120,7 +121,8 @@ def test_t06_random_numbers_that_were_looked_at_tell_places_apart(
 def forked(x: Tensor) -> Tensor:
     with torch.random.fork_rng():
         known = torch.rand(RECORDS).tolist()
-    return x * (torch.rand(RECORDS) == known[0]).view(-1, 1)
+    same: Tensor = torch.rand(RECORDS) == known[0]
+    return x * same.view(-1, 1)
 
 
 def set_back(x: Tensor) -> Tensor:

@@ -84,7 +84,7 @@ def refuse_shared(model: nn.Module) -> None:
         ModelError: a parameter or buffer is shared.
     """
     for name, tensor in (*model.named_parameters(), *model.named_buffers()):
-        if tensor.is_shared() and tensor.device.type == "cpu":
+        if tensor.device.type == "cpu" and tensor.is_shared():  # type: ignore[no-untyped-call]
             raise ModelError(
                 expected="parameters and buffers in memory of this process, to compute records "
                 "one by one",

@@ -442,7 +442,9 @@ def _are_known(things: Iterable[Any]) -> bool:
         elif kind is dict:
             parts = thing.values()
         elif isinstance(thing, (tuple, list)):
-            parts = (tuple if isinstance(thing, tuple) else list).__iter__(thing)
+            # Not by the class's own way through it, which is code of the user's.
+            kind_of_sequence: Any = tuple if isinstance(thing, tuple) else list
+            parts = kind_of_sequence.__iter__(thing)
         else:
             return False
         if not _are_known(parts):
