@@ -106,7 +106,8 @@ def summed(x: Tensor) -> Tensor:
 
 def listed(x: Tensor) -> Tensor:
     numbers = torch.rand(RECORDS)
-    return x * (numbers == numbers[:1].tolist()[0]).view(-1, 1)
+    same: Tensor = numbers == numbers[:1].tolist()[0]
+    return x * same.view(-1, 1)
 
 
 @pytest.mark.parametrize("compute", [read, summed, listed])
