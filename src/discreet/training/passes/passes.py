@@ -44,7 +44,7 @@ from discreet.training.separation.own import proving
 from discreet.training.separation.proof import Proof
 from discreet.training.separation.states import OneByOne, Rows, WritesBatch
 
-__all__ = ["Finish", "Loss", "Passes", "Taped", "Trial", "losses_and_statistics"]
+__all__ = ["Finish", "Loss", "Passes", "Taped", "Trial", "losses_and_statistics", "plain_result"]
 
 Loss: TypeAlias = Callable[[Any, Any], Any]
 """(model, batch) to one loss for each record, (B,); or to that and a mapping of per-record
