@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 
 from discreet import _process
 from discreet import _validate as check
@@ -76,7 +76,7 @@ class Sampler:
     steps: int
     owners: Owners | None = None
     rows_per_unit: int | None = None
-    unsafe_drawn_by: OwnDraw | None = None
+    unsafe_drawn_by: OwnDraw | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         check.member(_OWNER, "policy", self.policy, SAMPLINGS)
