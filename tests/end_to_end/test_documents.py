@@ -9,7 +9,7 @@ import pytest
 
 import discreet as dp
 from support import pages
-from support.source import ROOT
+from support.source import PACKAGE, ROOT
 
 DOCS = sorted((ROOT / "docs").rglob("*.md"))
 TUTORIALS = ROOT / "docs" / "tutorials"
@@ -36,6 +36,19 @@ def test_the_map_of_documents_is_complete() -> None:
         (page.parent / link).resolve() for link in re.findall(r"\]\(([\w./-]+)\)", page.read_text())
     }
     assert set(DOCS) - {page} <= linked
+
+
+def test_the_page_on_extending_runs_and_names_what_is_there(tmp_path: Path) -> None:
+    """Every file of its tables exists, and every name in the row of a file stands in that file."""
+    text = (ROOT / "docs" / "extending.md").read_text()
+    pages.run(text, tmp_path)
+    rows = re.findall(r"^\| (`[\w/]+\.py`(?:, `[\w/]+\.py`)*) \| (.*) \|$", text, re.MULTILINE)
+    assert len(rows) >= 10
+    for files, words in rows:
+        sources = [PACKAGE / file for file in re.findall(r"`([\w/.]+)`", files)]
+        together = "".join(source.read_text() for source in sources)
+        for name in re.findall(r"`(_?[A-Za-z_]+)`", words):
+            assert name in together, (files, name)
 
 
 def test_every_tutorial_is_run() -> None:

@@ -103,8 +103,8 @@ def costs_of_step(step: Step, adjacency: Adjacency) -> tuple[Cost, ...]:
             "Gaussian sums only, under a sampling that amplifies",
             ", ".join(type(query).__name__ for query in step.queries)
             + f" on one {type(step.sampling).__name__} sample",
-            "Queries that share a sample cannot be composed as if sampled apart; ask the others of a step of their own "
-            "over Everything.",
+            "Queries that share a sample cannot be composed as if sampled apart; ask the others of "
+            "a step of their own over Everything.",
         )
     return (_sampled(step.sampling, folded_noise_multiplier(gaussians), adjacency),)
 
@@ -115,8 +115,8 @@ def _unsampled(queries: Sequence[Query], adjacency: Adjacency) -> tuple[Cost, ..
     costs: list[Cost] = []
     if gaussians:
         costs.append(Gaussian(folded_noise_multiplier(gaussians) / _factor(adjacency)))
-    others = [query for query in queries if query.gaussian_cost is None]
-    return (*costs, *(_entry(_QUERIES, query)(query, adjacency) for query in others))
+    unfolded = [query for query in queries if query.gaussian_cost is None]
+    return (*costs, *(_entry(_QUERIES, query)(query, adjacency) for query in unfolded))
 
 
 def _factor(adjacency: Adjacency) -> int:
@@ -184,8 +184,8 @@ def _poisson(sampling: Poisson, total: _Sum) -> Cost:
 
 def _truncated(sampling: TruncatedPoisson, total: _Sum) -> Cost:
     # Under add-or-remove the larger of the two data sets may have one record more than `records`.
-    most = sampling.records + (total.adjacency is Adjacency.ADD_OR_REMOVE)
-    if sampling.limit < most:
+    largest = sampling.records + (total.adjacency is Adjacency.ADD_OR_REMOVE)
+    if sampling.limit < largest:
         return TruncatedPoissonGaussian(
             sampling.probability,
             sampling.limit,
@@ -244,8 +244,9 @@ def _number_public(sampling: Sampling, adjacency: Adjacency) -> None:
         raise _refused(
             f"zero-out or replace-one adjacency for {type(sampling).__name__} sampling",
             adjacency.value,
-            "One record more or less moves every other record's place in the batches, and no valid analysis of that is known "
-            "here; declare the number of records public and use zero-out or replace-one.",
+            "One record more or less moves every other record's place in the batches, and no valid "
+            "analysis of that is known here; declare the number of records public and use zero-out "
+            "or replace-one.",
         )
 
 

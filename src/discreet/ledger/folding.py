@@ -3,7 +3,7 @@ rounded once and down.
 
 Groups with sensitivities S_g and noise sigma_g over one sample are one Gaussian query with
 
-    noise multiplier z = ( sum_g (S_g / sigma_g)^2 )^(-1/2).                                          [McMahan2018, Eq. 1]
+    noise multiplier z = ( sum_g (S_g / sigma_g)^2 )^(-1/2).                 [McMahan2018, Eq. 1]
 """
 
 from __future__ import annotations

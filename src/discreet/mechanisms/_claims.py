@@ -41,13 +41,13 @@ def claim(
     claimed: dict[str, list[str]] = {pattern: [] for pattern in patterns}
     orphans = []
     for leaf in leaves:
-        for pattern, its in claimed.items():
+        for pattern, names in claimed.items():
             if fnmatchcase(leaf, pattern):
-                its.append(leaf)
+                names.append(leaf)
                 break
         else:
             orphans.append(leaf)
-    idle = [pattern for pattern, its in claimed.items() if not its]
+    idle = [pattern for pattern, names in claimed.items() if not names]
     if orphans or idle:
         raise ParameterError(
             owner=owner,
@@ -60,4 +60,4 @@ def claim(
             f"leaves {list(leaves)}, patterns {list(claimed)}",
             do="Add a pattern for the former, remove or reorder the latter.",
         )
-    return {pattern: tuple(its) for pattern, its in claimed.items()}
+    return {pattern: tuple(names) for pattern, names in claimed.items()}

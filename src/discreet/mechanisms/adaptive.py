@@ -141,7 +141,7 @@ class AdaptiveClip(Mechanism):
         return replace(self, mechanism=inner, count_noise_std=self.count_noise_std * factor)
 
     def _vector_noise(self) -> float:
-        """z_v, rounded up."""
+        """The noise z_v on vectors, rounded up."""
         total = 1 / Fraction(self.mechanism.noise_multiplier) ** 2
         bits = (Fraction(_HALF) / Fraction(self.count_noise_std)) ** 2
         return root_above(1 / (total - bits))

@@ -47,13 +47,16 @@ class Threshold:
     def moved(self, threshold: float, released_fraction: float) -> float:
         """The next threshold: smaller if more than `quantile` of the norms were below it.
 
-        >>> rule = Threshold(group="g", observed="g/below", start=1.0, quantile=0.5, learning_rate=0.2)
+        >>> rule = Threshold(
+        ...     group="g", observed="g/below", start=1.0, quantile=0.5, learning_rate=0.2
+        ... )
         >>> rule.moved(1.0, released_fraction=0.9) < 1.0 < rule.moved(1.0, released_fraction=0.1)
         True
         """
-        step = -self.learning_rate * (released_fraction - self.quantile)
-        least, most = self.start / _WIDEST, self.start * _WIDEST
-        return min(max(threshold * math.exp(min(max(step, -60.0), 60.0)), least), most)
+        # The geometric update of [Andrew2021], held where its exponential is finite.
+        exponent = -self.learning_rate * (released_fraction - self.quantile)
+        moved = threshold * math.exp(min(max(exponent, -60.0), 60.0))
+        return min(max(moved, self.start / _WIDEST), self.start * _WIDEST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +280,7 @@ def checked_bound(owner: str, bound: object, leaves: Mapping[str, int]) -> Bound
         raise ParameterError(
             owner=owner,
             name="mechanism",
-            expected="one that binds to a Bound of Group and Threshold values, not of other classes",
+            expected="one that binds to a Bound of Groups and Thresholds, not of other classes",
             got=f"a mechanism that binds to {type(bound).__name__}",
             do=(
                 "What one record contributes is proved for these classes alone "
@@ -297,7 +300,7 @@ def checked_bound(owner: str, bound: object, leaves: Mapping[str, int]) -> Bound
 
 
 def _cost(group: Group) -> Fraction | None:
-    """(S/noise_std)^2; None without noise."""
+    """The term (S/noise_std)^2 of Eq. 1; None without noise."""
     return group.query.gaussian_cost if group.private else None
 
 

@@ -70,7 +70,7 @@ class Gaussian(Mechanism):
         return self.bind({name: 1}, name)
 
     def with_noise_times(self, factor: float) -> Gaussian:
-        """The same clip norm with another multiplier.
+        """Multiply the noise; the clip norm stays as it is.
 
         >>> Gaussian(clip_norm=0.5, noise_multiplier=2.0).with_noise_times(1.5)
         Gaussian(clip_norm=0.5, noise_multiplier=3.0)
@@ -78,7 +78,7 @@ class Gaussian(Mechanism):
         return replace(self, noise_multiplier=self.noise_multiplier * factor)
 
     def with_clip_norm(self, clip_norm: float) -> Gaussian:
-        """The same multiplier with another clip norm."""
+        """Change the clip norm; the multiplier stays, so noise follows."""
         return replace(self, clip_norm=clip_norm)
 
 
@@ -150,7 +150,7 @@ class Joint(Mechanism):
         return _single_group(sizes, name, self, scales=tuple(self.scales.values()))
 
     def with_noise_times(self, factor: float) -> Joint:
-        """The same clip norm and scales with another multiplier."""
+        """Multiply the noise; clip norm and scales stay as they are."""
         return replace(self, noise_multiplier=self.noise_multiplier * factor)
 
 
@@ -206,11 +206,11 @@ class Normalised(Mechanism):
         return self.bind({name: 1}, name)
 
     def with_noise_times(self, factor: float) -> Normalised:
-        """The same clip norm with another multiplier."""
+        """Multiply the noise; clip norm and stability stay as they are."""
         return replace(self, noise_multiplier=self.noise_multiplier * factor)
 
     def with_clip_norm(self, clip_norm: float) -> Normalised:
-        """The same multiplier and stability with another clip norm."""
+        """Change the clip norm; multiplier and stability stay as they are."""
         return replace(self, clip_norm=clip_norm)
 
 

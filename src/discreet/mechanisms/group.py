@@ -37,12 +37,10 @@ _set = object.__setattr__  # writes the normalised fields of a frozen value duri
 # clip_norm)^2.
 _RANGES = {4: (2.0**-24, 2.0**-48, 2.0**120), 8: (2.0**-53, 2.0**-480, 2.0**1000)}
 _NO_RANGE = (math.nan, math.nan, math.nan)  # nothing compares
-_ROUNDINGS = (
-    16  # besides two per leaf; docs/proofs/mechanisms.md, section 1, counts 8.5 and one per leaf
-)
-_LEAST_STABILITY = (
-    2.0**-40
-)  # relative to the clip norm and to 1: far above what squares of float32 lose by underflow
+# Besides two per leaf; docs/proofs/mechanisms.md, section 1, counts 8.5 and one per leaf.
+_ROUNDINGS = 16
+# Relative to the clip norm and to 1: far above what squares of float32 lose by underflow.
+_LEAST_STABILITY = 2.0**-40
 
 
 class Clipping(Enum):
@@ -173,8 +171,11 @@ class Group:
             NumericsError: half precision, in which a squared norm is meaningless, or a scale
                 outside the range of the numbers.
 
-        >>> group = Group(name="g", leaves=("a", "b"), scales=(1.0, 100.0), clip_norm=1.0, noise_std=1.0)
-        >>> group.weights(np.array([[0.25, 0.0], [4.0, 0.0], [0.0, 90_000.0], [math.nan, 0.0]])).round(6).tolist()
+        >>> group = Group(
+        ...     name="g", leaves=("a", "b"), scales=(1.0, 100.0), clip_norm=1.0, noise_std=1.0
+        ... )
+        >>> squares = np.array([[0.25, 0.0], [4.0, 0.0], [0.0, 90_000.0], [math.nan, 0.0]])
+        >>> group.weights(squares).round(6).tolist()
         [1.0, 0.5, 0.333333, 0.0]
         """
         with np.errstate(all="ignore"):  # infinities are meant; torch has no such state
@@ -199,31 +200,28 @@ class Group:
             columns.setdefault(scale, []).append(column)
         with np.errstate(all="ignore"):
             square: Array = 0.0
-            for scale, its in columns.items():
+            for scale, numbers in columns.items():
                 bound = scale * self.clip_norm
-                alike = squared_norms if len(columns) == 1 else squared_norms[:, its]
-                square = (
-                    tree_sums(alike + 0.0) / bound / bound + square
-                )  # twice: the square of the bound may under- or overflow
+                alike = squared_norms if len(columns) == 1 else squared_norms[:, numbers]
+                # Divided twice: the square of the bound may under- or overflow.
+                square = tree_sums(alike + 0.0) / bound / bound + square
             return square**0.5 * (1.0 + self._margin(square.dtype.itemsize)), valid
 
     def _check_shape(self, squared_norms: Array) -> None:
         if len(squared_norms.shape) != 2 or squared_norms.shape[1] != len(self.leaves):
-            expected, got = (
-                f"of shape (records, {len(self.leaves)})",
-                str(tuple(squared_norms.shape)),
-            )
             raise ParameterError(
-                owner="Group.weights", name="squared_norms", expected=expected, got=got
+                owner="Group.weights",
+                name="squared_norms",
+                expected=f"of shape (records, {len(self.leaves)})",
+                got=str(tuple(squared_norms.shape)),
             )
 
     def _margin(self, width: int) -> float:
         """More than all roundings of `ratios` and `weights` together, relative."""
-        unit_roundoff, least, most = _RANGES.get(width, _NO_RANGE)
+        unit_roundoff, smallest, largest = _RANGES.get(width, _NO_RANGE)
         bounds = [scale * self.clip_norm for scale in self.scales] if self.private else [1.0]
-        if not (
-            least <= min(bounds) and max(bounds) <= most and len(self.leaves) * unit_roundoff < 0.1
-        ):
+        in_range = smallest <= min(bounds) and max(bounds) <= largest
+        if not (in_range and len(self.leaves) * unit_roundoff < 0.1):
             raise NumericsError(
                 expected=(
                     "squared norms in float32 or float64, and scale * clip_norm well inside their "

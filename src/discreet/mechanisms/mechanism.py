@@ -1,8 +1,8 @@
 """What every mechanism is: a frozen value that binds to the leaves of a record.
 
 `bind` is the whole contract. It returns the groups that an engine executes; what the ledger is told
-(`Group.query`), how noise is added and how sums are scaled back are all read from those groups, so a
-mechanism cannot say one thing and do another. Whoever writes a mechanism, here or in a program of
+(`Group.query`), how noise is added and how sums are scaled back are all read from those groups, so
+a mechanism cannot say one thing and do another. Whoever writes a mechanism, here or in a program of
 their own, decides only how leaves are put into groups and with which numbers.
 """
 
@@ -95,8 +95,7 @@ class Mechanism(ABC):
         return False
 
     def with_noise_times(self, factor: float) -> Self:
-        """The same mechanism with the noise of every group multiplied, so that groups keep their
-        shares of the budget.
+        """Multiply the noise of every group, so that groups keep their shares of the budget.
 
         Raises:
             ParameterError: it has no noise, or does not say how it scales.
@@ -110,7 +109,7 @@ class Mechanism(ABC):
         )
 
     def with_clip_norm(self, clip_norm: float) -> Self:
-        """The same mechanism with another clip norm for gradients.
+        """Change the clip norm of gradients, and nothing else.
 
         Raises:
             ParameterError: no single clip norm bounds them.

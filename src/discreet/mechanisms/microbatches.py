@@ -90,7 +90,7 @@ class Microbatches(Mechanism):
         return True
 
     def with_noise_times(self, factor: float) -> Microbatches:
-        """The same slots with `factor` times the noise."""
+        """Multiply the noise; slots stay as they are."""
         return replace(self, mechanism=self.mechanism.with_noise_times(factor))
 
 

@@ -151,11 +151,11 @@ class Split(Mechanism):
         return ()
 
     def with_noise_times(self, factor: float) -> Split:
-        """The same shares of another total noise."""
+        """Share out another total noise in the same way."""
         return replace(self, noise_multiplier=self.noise_multiplier * factor)
 
     def with_clip_norm(self, clip_norm: float) -> Split:
-        """The same shares of another total clip norm."""
+        """Share out another total clip norm in the same way."""
         return replace(self, clip_norm=clip_norm)
 
     def _numbers(self, dimensions: dict[str, int]) -> dict[str, tuple[float, float]]:

@@ -37,7 +37,7 @@ class Count:
 
     @property
     def dimension(self) -> int:
-        """Of a row."""
+        """How many numbers a row has."""
         return 1
 
     @property
@@ -73,7 +73,7 @@ class Histogram:
 
     @property
     def dimension(self) -> int:
-        """Of a row."""
+        """How many numbers a row has."""
         return self.categories
 
     @property
@@ -138,7 +138,7 @@ class Moments:
 
     @property
     def dimension(self) -> int:
-        """Of a row."""
+        """How many numbers a row has."""
         return 1 + 2 * self.coordinates
 
     @property
@@ -199,7 +199,8 @@ class BatchNorm:
         floor: least variance that is stated; public.
 
     >>> norm = BatchNorm(channels=1)
-    >>> mean, variance = norm.decode(norm.encode([[[1.0, 3.0]], [[2.0, 2.0]]]).sum(0), expected_batch_size=2)
+    >>> sums = norm.encode([[[1.0, 3.0]], [[2.0, 2.0]]]).sum(0)
+    >>> mean, variance = norm.decode(sums, expected_batch_size=2)
     >>> mean.round(9).tolist(), variance.round(9).tolist()
     ([2.0], [0.5])
     """
@@ -213,7 +214,7 @@ class BatchNorm:
 
     @property
     def dimension(self) -> int:
-        """Of a row."""
+        """How many numbers a row has."""
         return 2 * self.channels
 
     def encode(

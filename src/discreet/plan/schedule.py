@@ -50,11 +50,19 @@ class Schedule:
 
     @property
     def expected_batch_size(self) -> float:
-        """Not known: an error."""
+        """The divisor is not known without the number of records: an error."""
         return _unknown()
 
-    def draw(self, source: Source, *, start: int = 0, rank: int = 0, ranks: int = 1) -> NoReturn:  # noqa: ARG002 as Sampler.draw
-        """Not possible: an error."""
+    # The parameters are those of `Sampler.draw`, so that either serves a plan.
+    def draw(
+        self,
+        source: Source,  # noqa: ARG002
+        *,
+        start: int = 0,  # noqa: ARG002
+        rank: int = 0,  # noqa: ARG002
+        ranks: int = 1,  # noqa: ARG002
+    ) -> NoReturn:
+        """No sample can be drawn without the number of records: an error."""
         _unknown()
 
 

@@ -27,7 +27,9 @@ from discreet.units import Adjacency, Numerics, Unit
 __all__ = ["PLAN_FIELDS", "SCHEMA", "plain", "read", "read_programme", "written"]
 
 SCHEMA = 1
-"""Version of the vocabulary. It grows when a name is added; a reader refuses any other version."""
+"""Version of the format; a reader refuses any other. A new name needs no new version: who does not
+know it refuses it by name.
+"""
 
 _KINDS: dict[str, type] = (
     {mechanism.kind: mechanism for mechanism in MECHANISMS}

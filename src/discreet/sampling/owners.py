@@ -70,8 +70,8 @@ class Owners:
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The rows of some units, unit after unit, and where each unit's rows begin.
 
-        A unit that owns more than `most_rows` rows gives a uniformly random subset of that many. Its
-        choice does not depend on which other units are asked for.
+        A unit that owns more than `most_rows` rows gives a uniformly random subset of that many.
+        Its choice does not depend on which other units are asked for.
 
         Args:
             units: numbers of the units, sensitive.

@@ -126,7 +126,7 @@ class Sample(SingleUse, copied=_COPIED, forked=_FORKED):
         )
 
     def issued_by(self, draw: object) -> bool:
-        """Whether this sample came from that draw, and not from another sampler, run or data set."""
+        """Whether this sample came from that draw, not from another sampler, run or data set."""
         self._refuse_fork()
         return self._issuer is draw
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 
 from discreet import _validate as check
 from discreet._process import Misuse, SingleUse
@@ -76,7 +76,7 @@ class Sampler:
     steps: int
     owners: Owners | None = None
     rows_per_unit: int | None = None
-    unsafe_drawn_by: OwnDraw | None = None
+    unsafe_drawn_by: OwnDraw | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         check.member(_OWNER, "policy", self.policy, SAMPLINGS)
@@ -86,10 +86,10 @@ class Sampler:
         if stated is not None and stated != self.records:
             raise _refused("records", f"the policy's {stated}", str(self.records))
         self._check_owners()
-        own: object = self.unsafe_drawn_by
-        if own is not None and not callable(own):
+        draw: object = self.unsafe_drawn_by
+        if draw is not None and not callable(draw):
             expected = "a function of the number of records and a stream"
-            raise _refused("unsafe_drawn_by", expected, type(own).__name__)
+            raise _refused("unsafe_drawn_by", expected, type(draw).__name__)
 
     def _check_owners(self) -> None:
         """Units are the records, and only units have rows to choose from."""

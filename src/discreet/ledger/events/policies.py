@@ -1,10 +1,10 @@
 """The six sampling policies: how the sample of a step is drawn, and everything a policy knows about
 itself.
 
-The rules of the package's header hold here: the list is closed, no meaning ever changes, and every field is
-public. A policy answers the questions of all other rooms (how many batches, how large, in which
-words, does it amplify), so that none of them asks which policy it is. Only three things about a
-policy live elsewhere, each as one entry of one table: how positions are drawn
+The rules of the package's header hold here: the list is closed, no meaning ever changes, and every
+field is public. A policy answers the questions of all other rooms (how many batches, how large, in
+which words, does it amplify), so that none of them asks which policy it is. Only three things about
+a policy live elsewhere, each as one entry of one table: how positions are drawn
 (`sampling/_policies.py`), what a Gaussian sum over it costs (`accounting/normalise.py`), and the
 analyses behind that cost (`accounting/tight`, `accounting/rdp`).
 """
@@ -96,7 +96,7 @@ class Sampling(Event):
         """Whether the analysis counts on an attacker not knowing who was in a sample."""
 
     def displaces(self, _: Adjacency, /) -> bool:
-        """Whether one record more can push another one out of a sample: two contributions change."""
+        """Whether one record more can push another out of a sample: two contributions change."""
         return False
 
 
@@ -268,7 +268,7 @@ class FixedSize(Sampling):
         return self.records
 
     def expected_batch_size(self, _: int, /) -> float:
-        """The size itself, exactly."""
+        """The size itself, exactly: every sample has it."""
         return float(self.size)
 
     def largest_batch(self, _: int, /) -> int:

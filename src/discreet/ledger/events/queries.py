@@ -50,13 +50,13 @@ class Query(Event):
 
     @property
     def gaussian_cost(self) -> Fraction | None:
-        """(sensitivity/noise_std)^2, exactly, if the noise is Gaussian: the term that the query adds
-        to the sum of Eq. 1. None for any other noise, which does not fold.
+        """The term (sensitivity/noise_std)^2 that a query with Gaussian noise adds to the sum of
+        Eq. 1, exactly. None for any other noise, which does not fold.
         """
         return None
 
     def with_noise_times(self, factor: float) -> Query:
-        """The same question with all its noise multiplied.
+        """Ask it with all its noise multiplied.
 
         Raises:
             ParameterError: it has no noise that could be multiplied.
@@ -97,7 +97,7 @@ class GaussianSum(Query):
 
     @property
     def sensitivity_and_noise(self) -> tuple[float, float]:
-        """The paper's privacy tuple."""
+        """The privacy tuple of the paper, (S_g, sigma-tilde_g)."""
         return self.sensitivity, self.noise_std
 
     @property
@@ -106,7 +106,7 @@ class GaussianSum(Query):
         return (Fraction(self.sensitivity) / Fraction(self.noise_std)) ** 2
 
     def with_noise_times(self, factor: float) -> GaussianSum:
-        """The same sum with `factor` times the noise."""
+        """Ask for the sum with `factor` times the noise."""
         return replace(self, noise_std=self.noise_std * factor)
 
 
@@ -142,7 +142,7 @@ class LaplaceSum(Query):
         return self.sensitivity, self.scale
 
     def with_noise_times(self, factor: float) -> LaplaceSum:
-        """The same sum with `factor` times the scale."""
+        """Ask for the sum with `factor` times the scale."""
         return replace(self, scale=self.scale * factor)
 
 
@@ -183,7 +183,7 @@ class ExponentialChoice(Query):
         return self.sensitivity, self.scale
 
     def with_noise_times(self, factor: float) -> ExponentialChoice:
-        """The same choice at `factor` times the temperature."""
+        """Choose at `factor` times the temperature."""
         return replace(self, scale=self.scale * factor)
 
 
@@ -306,7 +306,7 @@ class CorrelatedGaussianSum(Query):
         return (total / Fraction(self.noise_std)) ** 2
 
     def with_noise_times(self, factor: float) -> CorrelatedGaussianSum:
-        """The same series with `factor` times the noise."""
+        """Ask for the series with `factor` times the noise."""
         return replace(self, noise_std=self.noise_std * factor)
 
 

@@ -33,8 +33,8 @@ from discreet.units import Adjacency, Numerics, Parameters, Randomness, Unit
 __all__ = ["OLDEST", "SCHEMA", "decode", "decode_with_schema", "encode"]
 
 SCHEMA = 2
-"""Version of the vocabulary that is written. It grows when a name is added; a reader refuses newer
-ones.
+"""Version of the rows that are written. It grows when a kind of row or a field is added; a reader
+refuses newer ones. A new event needs no new version: who does not know its name refuses it by name.
 """
 OLDEST = 1
 """Oldest version that is read. Its files hold neither budgets nor commitments."""
