@@ -151,9 +151,9 @@ class Verdict:
             case "FAIL":
                 doubt = ", or the assumption does not hold" if self.best.assumes else ""
                 return (
-                    "FAIL: the measurement contradicts the claim. Either the program does not do what is charged, or the "
-                    f"scores are not what they should be (an attack that saw the coins, coins that were not fair){doubt}. "
-                    "Do not rely on the claim."
+                    "FAIL: the measurement contradicts the claim. Either the program does not do "
+                    "what is charged, or the scores are not what they should be (an attack that "
+                    f"saw the coins, coins that were not fair){doubt}. Do not rely on the claim."
                 )
 
 

@@ -77,9 +77,9 @@ def compose(facts: Facts, deviations: tuple[Deviation, ...]) -> Document:
 
 
 def _compared(facts: Facts) -> str:
-    given = {"plan": facts.plan, "audit": facts.audit}
-    missing = [name for name, value in given.items() if value is None]
-    there = [f"the {name}" for name, value in given.items() if value is not None]
+    sources = {"plan": facts.plan, "audit": facts.audit}
+    missing = [name for name, value in sources.items() if value is None]
+    there = [f"the {name}" for name, value in sources.items() if value is not None]
     if any(run.plan for run in facts.snapshot.runs):
         there.append("the plans in its own rows")
     with_what = f"with {' and '.join(there)}" if there else "with nothing but itself"
@@ -124,8 +124,8 @@ def _spending(facts: Facts) -> Line | None:
     return Line(
         "spending",
         "How epsilon grew",
-        f"After the {counted(points[-1][0], 'step')} that count, in the order of the ledger, epsilon is at most "
-        f"{upward(points[-1][1])} at delta {exact(facts.guarantee.delta)}"
+        f"After the {counted(points[-1][0], 'step')} that count, in the order of the ledger, "
+        f"epsilon is at most {upward(points[-1][1])} at delta {exact(facts.guarantee.delta)}"
         + (f"; the {limit.name} is {exact(limit.epsilon)}." if limit else "."),
         ("steps", "epsilon, at most"),
         tuple((float(steps), epsilon) for steps, epsilon in points),
@@ -149,13 +149,14 @@ def _chart_notes(facts: Facts) -> tuple[str, ...]:
         notes.append("There is no guarantee, so no curve is drawn: an attacker might do anything.")
     elif facts.snapshot.rule is Rule.ODOMETER:
         notes.append(
-            "An odometer's claim grows in levels, not with every step: no curve of it over steps is drawn. The attacker's "
-            "curve is what the claim alone proves."
+            "An odometer's claim grows in levels, not with every step: no curve of it over steps "
+            "is drawn. The attacker's curve is what the claim alone proves."
         )
     elif facts.by_fixed_analysis:
         notes.append(
-            "Steps may have been chosen from earlier outputs: the guarantee is the whole budget from the first step on, and no "
-            "curve of it over steps is drawn. The attacker's curve is what the budget alone proves."
+            "Steps may have been chosen from earlier outputs: the guarantee is the whole budget "
+            "from the first step on, and no curve of it over steps is drawn. The attacker's curve "
+            "is what the budget alone proves."
         )
     return tuple(notes)
 
@@ -167,10 +168,10 @@ def _groups(facts: Facts) -> tuple[Bars, ...]:
         if charge.count:
             counts[charge.step] = counts.get(charge.step, 0) + charge.count
     kinds = sorted(counts.items(), key=lambda kind: -kind[1])
-    found = [
+    charts = [
         _bars(f"groups-{i + 1}", step, count) for i, (step, count) in enumerate(kinds[:_KINDS])
     ]
-    return tuple(found)
+    return tuple(charts)
 
 
 def _bars(key: str, step: Step, count: int) -> Bars:

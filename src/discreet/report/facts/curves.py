@@ -55,11 +55,11 @@ def spending(snapshot: Snapshot, guarantee: Guarantee) -> tuple[tuple[int, float
     number = max(4, math.ceil(_POINTS * detail(charges)))
     stops = sorted({math.ceil(total * i / number) for i in range(1, number + 1)} - {0})
     starts: Starts = {}  # where an earlier search ended, which is where the next one begins
-    found = [guarantee.upper] if stops else []
+    bounds = [guarantee.upper] if stops else []
     for stop in reversed(stops[:-1]):
         costs = normalise(_first(charges, stop), guarantee.adjacency)
-        found.append(min(found[-1], tight_upper(costs, guarantee.delta, _TOLERANCE, starts)))
-    return ((0, 0.0), *zip(stops, reversed(found), strict=True))
+        bounds.append(min(bounds[-1], tight_upper(costs, guarantee.delta, _TOLERANCE, starts)))
+    return ((0, 0.0), *zip(stops, reversed(bounds), strict=True))
 
 
 def _first(counted: Sequence[tuple[Step, int]], steps: int) -> Iterator[tuple[Step, int]]:
@@ -82,17 +82,17 @@ def tradeoff(source: Snapshot | None, guarantee: Guarantee) -> TradeOff:
     profile = profile_of(source)
     furthest = min(guarantee.upper, _FURTHEST)
     plenty = detail(source.counted()) < 1.0
-    seen = {
+    profile_points = {
         furthest * share: profile(furthest * share) for share in (_SHAPE[::3] if plenty else _SHAPE)
     }
-    best = min(seen, key=lambda epsilon: _limit(epsilon, seen[epsilon]))
-    places = sorted(seen)
+    best = min(profile_points, key=lambda epsilon: _limit(epsilon, profile_points[epsilon]))
+    places = sorted(profile_points)
     place = places.index(best)
     for near in [] if plenty else places[max(place - 1, 0) : place] + places[place + 1 : place + 2]:
         for share in (1.0 / 3.0, 2.0 / 3.0):
             between = best + (near - best) * share
-            seen[between] = profile(between)
-    return TradeOff(tuple(seen), tuple(seen.values()))
+            profile_points[between] = profile(between)
+    return TradeOff(tuple(profile_points), tuple(profile_points.values()))
 
 
 def _limit(epsilon: float, delta: float) -> float:
@@ -112,9 +112,9 @@ def unamplified(source: Snapshot, delta: float, guarantee: Guarantee) -> Guarant
     if not any(count and step.sampling.amplifies(guarantee.adjacency) for step, count in counted):
         return None
     steps = [(_known(step, guarantee.adjacency), count) for step, count in counted]
-    found = account(steps, delta=delta, adjacency=guarantee.adjacency, unit=guarantee.unit)
+    claim = account(steps, delta=delta, adjacency=guarantee.adjacency, unit=guarantee.unit)
     return replace(
-        found,
+        claim,
         numerics=guarantee.numerics,
         assumptions=guarantee.assumptions,
         voided_by=guarantee.voided_by,

@@ -143,30 +143,30 @@ def gather(
         _check_leaves(plan)
     if audit is not None:
         check.instance(_OWNER, "audit", audit, Audit)
-    named = Subject() if subject is None else check.instance(_OWNER, "subject", subject, Subject)
+    names = Subject() if subject is None else check.instance(_OWNER, "subject", subject, Subject)
     snapshot = ledger.verify().snapshot()
-    records = _tuning(ledger, snapshot, tuning)
-    level = _delta(snapshot, delta, plan)
-    limit = _limit_at(level, plan)
-    guarantee = account(snapshot, delta=level, limit=limit)
+    tuning_records = _tuning(ledger, snapshot, tuning)
+    claim_delta = _delta(snapshot, delta, plan)
+    limit = _limit_at(claim_delta, plan)
+    guarantee = account(snapshot, delta=claim_delta, limit=limit)
     tight = snapshot.rule in (None, Rule.LIST) and not guarantee.voided_by
     return Facts(
         snapshot=snapshot,
         guarantee=guarantee,
-        second=account(snapshot, delta=level, accountant="rdp") if tight else None,
-        unamplified=unamplified(snapshot, level, guarantee) if tight else None,
+        second=account(snapshot, delta=claim_delta, accountant="rdp") if tight else None,
+        unamplified=unamplified(snapshot, claim_delta, guarantee) if tight else None,
         at_deltas=_at_deltas(snapshot, guarantee) if tight else (guarantee,),
         ceilings=_ceilings(snapshot, guarantee, plan),
         limit=limit,
-        alone=epsilon_of_each(snapshot, level),
+        alone=epsilon_of_each(snapshot, claim_delta),
         plan=plan,
         audit=audit,
-        tuning=records,
+        tuning=tuning_records,
         audited=None if audit is None else _audited(ledger, snapshot, audit),
         audited_claim=None if audit is None else _claim_at(snapshot, audit.delta, guarantee),
         spending=spending(snapshot, guarantee) if tight and math.isfinite(guarantee.upper) else (),
         tradeoff=None if guarantee.voided_by else tradeoff(snapshot if tight else None, guarantee),
-        subject=named,
+        subject=names,
         made=datetime.now(UTC).isoformat(timespec="seconds"),
         software=_version(),
     )
@@ -201,9 +201,9 @@ def _delta(snapshot: Snapshot, delta: float | None, plan: Declaration[Plan] | No
         return check.fraction(_OWNER, "delta", delta)
     if plan is not None and plan.target is not None:
         return plan.target.delta
-    own = known_delta(snapshot)
-    if own is not None:
-        return own
+    ledger_delta = known_delta(snapshot)
+    if ledger_delta is not None:
+        return ledger_delta
     expected = "given, where neither the ledger's budget nor a plan with a target names it"
     raise ParameterError(
         owner=_OWNER, name="delta", expected=expected, got="None", do="A claim needs a delta."
@@ -272,11 +272,11 @@ def _audited(ledger: Ledger, snapshot: Snapshot, audit: Audit) -> AuditedHead:
     )
 
 
-def _tuning(ledger: Ledger, snapshot: Snapshot, given: object) -> tuple[Tuning, ...]:
+def _tuning(ledger: Ledger, snapshot: Snapshot, tuning: object) -> tuple[Tuning, ...]:
     """The records of tuning; those of private data must be of this ledger, and of runs that it was
     charged with.
     """
-    records = given if isinstance(given, tuple | list) else (given,)
+    records = tuning if isinstance(tuning, tuple | list) else (tuning,)
     charged = {charge.run.label for charge in snapshot.charges if charge.count}
     for record in records:
         check.member(_OWNER, "tuning", record, (Tuning,))

@@ -82,13 +82,13 @@ def held_to(facts: Facts) -> Section:
     paragraphs = [terms_words(snapshot.terms, oldest=snapshot.terms is None)]
     if snapshot.history:
         paragraphs.append(
-            "It is a row of the file, written before the first charge, and holds whoever opens the file. Each later row is "
-            "listed here; nothing else can change it."
+            "It is a row of the file, written before the first charge, and holds whoever opens "
+            "the file. Each later row is listed here; nothing else can change it."
         )
     table = Table(
         ("since", "rule", "epsilon", "delta", "steps on the list", "reason"),
         capped(
-            [_held_row(held, first=held is snapshot.history[0]) for held in snapshot.history], 6
+            [_held_row(entry, first=entry is snapshot.history[0]) for entry in snapshot.history], 6
         ),
         numbers=(2, 3, 4),
     )
@@ -100,13 +100,13 @@ def held_to(facts: Facts) -> Section:
     )
 
 
-def _held_row(held: Held, *, first: bool) -> Row:
-    terms = held.terms
-    reason = held.reason or (_NONE if first else "settled by what the first run planned")
+def _held_row(entry: Held, *, first: bool) -> Row:
+    terms = entry.terms
+    reason = entry.reason or (_NONE if first else "settled by what the first run planned")
     steps = sum(count for _, count in terms.planned)
     return Row(
         (
-            moment(held.since),
+            moment(entry.since),
             rule_words(terms),
             "no limit" if terms.epsilon is None else exact(terms.epsilon),
             _NONE if terms.delta is None else exact(terms.delta),

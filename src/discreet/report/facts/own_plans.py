@@ -87,12 +87,12 @@ def agreement(snapshot: Snapshot) -> str:
         return "No run has begun, so there is no plan to compare with."
     if not with_plan:
         return "The rows hold no plan: the runs can only be compared with a plan's file."
-    kept = (
+    agreeing = (
         f"{counted(len(with_plan) - wrong, 'run')} of {len(with_plan):,} kept to the plan in the "
         "ledger's own rows."
     )
     missing = f" No plan is in the rows of run {', '.join(without[:10])}." if without else ""
-    return kept + missing
+    return agreeing + missing
 
 
 def known_delta(snapshot: Snapshot) -> float | None:

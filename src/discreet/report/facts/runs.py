@@ -20,7 +20,9 @@ def run_name(run: RunRecord) -> str:
 
 def continued_by(snapshot: Snapshot, run: RunRecord) -> RunRecord | None:
     """The run that took the place of this one."""
-    return next((other for other in snapshot.runs if other.continues == run.number), None)
+    return next(
+        (successor for successor in snapshot.runs if successor.continues == run.number), None
+    )
 
 
 def run_state(snapshot: Snapshot, run: RunRecord) -> str:
@@ -57,11 +59,11 @@ def steps_of(snapshot: Snapshot, run: RunRecord) -> Planned:
 
 
 def growth(snapshot: Snapshot) -> Planned:
-    """By which steps the list grew after the first release, for public reasons that were declared."""
+    """The steps by which the list grew after the first release, for declared public reasons."""
     lists = [
-        held.terms.planned
-        for held in snapshot.history
-        if held.terms.rule is Rule.LIST and held.terms.complete
+        entry.terms.planned
+        for entry in snapshot.history
+        if entry.terms.rule is Rule.LIST and entry.terms.complete
     ]
     if len(lists) < 2:
         return ()

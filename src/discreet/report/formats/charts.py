@@ -56,7 +56,7 @@ class DrawnBar:
 
 @dataclass(frozen=True, slots=True)
 class BarDrawing:
-    """Bars on their canvas."""
+    """A chart of horizontal bars on its canvas."""
 
     width: float
     height: float
@@ -119,20 +119,20 @@ def _guessing(
     return _path([(across(rate), down(rate)) for rate in rates])
 
 
-def _round_numbers(most: float, about: int) -> list[float]:
-    """Multiples of a round number, from 0 to at most `most`; about so many.
+def _round_numbers(largest: float, about: int) -> list[float]:
+    """Multiples of a round number, from 0 to at most `largest`; about so many.
 
     >>> _round_numbers(2344.0, 4)
     [0.0, 500.0, 1000.0, 1500.0, 2000.0]
     """
-    if not most > 0.0:
+    if not largest > 0.0:
         return [0.0]
-    rough = most / about
+    rough = largest / about
     power = 10.0 ** math.floor(math.log10(rough))
     width = power * next(
         factor for factor in (1.0, 2.0, 2.5, 5.0, 10.0) if factor * power >= rough * 0.8
     )
-    return [float(f"{i * width:.6g}") for i in range(int(most / width + 1e-9) + 1)]
+    return [float(f"{i * width:.6g}") for i in range(int(largest / width + 1e-9) + 1)]
 
 
 def draw_bars(chart: Bars) -> BarDrawing:

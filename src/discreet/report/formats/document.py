@@ -34,7 +34,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Deviation:
-    """One disagreement.
+    """One disagreement between ledger, plan, budget and audit.
 
     Args:
         severity: "wrong" for what somebody must look into, "note" for what is allowed and worth
@@ -88,7 +88,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """Whether the claim holds.
+    """Whether the claim holds, in a word and in a sentence.
 
     Args:
         key: "holds", "deviates" (it holds, and something differs from plan or budget),
@@ -159,7 +159,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A group: its name, its share in [0, 1] (None where it has none), and what to write beside it."""
+    """A group: its name, its share in [0, 1] or None, and what to write beside it."""
 
     name: str
     share: float | None

@@ -23,12 +23,12 @@ def escaped(text: str) -> str:
     >>> escaped("<b> a|b *c* noise_std _d_")
     '&lt;b&gt; a\\|b \\*c\\* noise_std \\_d\\_'
     """
-    found = _SPECIAL.sub(lambda match: "\\" + match.group(0), text).translate(_HTML)
-    return _OPENING.sub(r"\1\\\2", found)
+    text_without_markup = _SPECIAL.sub(lambda match: "\\" + match.group(0), text).translate(_HTML)
+    return _OPENING.sub(r"\1\\\2", text_without_markup)
 
 
 def markdown(document: Document) -> str:
-    """One page; the same words and numbers as the other formats."""
+    """The document as one page of Markdown, with the words and numbers of the other formats."""
     return "\n".join(_lines(document)) + "\n"
 
 

@@ -29,12 +29,14 @@ def _setting(facts: Facts) -> Item:
         "Setting",
         (
             (
-                "Central differential privacy. Whoever ran the training held the raw data and is trusted: to run the library "
-                "unchanged, to charge this ledger and no other, and to publish nothing but what was released."
+                "Central differential privacy. Whoever ran the training held the raw data and is "
+                "trusted: to run the library unchanged, to charge this ledger and no other, and "
+                "to publish nothing but what was released."
             ),
             (
-                f"A guarantee of this kind protects each {facts.guarantee.unit} against everyone who sees what was "
-                "released, whatever else they know. It protects nobody against those who hold the data."
+                f"A guarantee of this kind protects each {facts.guarantee.unit} against everyone "
+                "who sees what was released, whatever else they know. It protects nobody against "
+                "those who hold the data."
             ),
         ),
     )
@@ -104,8 +106,8 @@ def _output(facts: Facts) -> Item:
         first = "Nothing was charged, so nothing that was released is covered."
     else:
         first = (
-            f"The output is the full sequence of noised answers of all steps, {releases:,} in all ({'; '.join(kinds)}), not "
-            "only the final model."
+            f"The output is the full sequence of noised answers of all steps, {releases:,} in all "
+            f"({'; '.join(kinds)}), not only the final model."
         )
     return Item(
         "2b",
@@ -113,9 +115,9 @@ def _output(facts: Facts) -> Item:
         (
             first,
             (
-                "Whatever is computed from these answers without the data is covered too: every checkpoint, the final "
-                "model, states of optimizers, clip norms that adapt, private metrics. Who was in a sample, and how many, is "
-                "not part of the output."
+                "Whatever is computed from these answers without the data is covered too: every "
+                "checkpoint, the final model, states of optimizers, clip norms that adapt, "
+                "private metrics. Who was in a sample, and how many, is not part of the output."
             ),
         ),
     )
@@ -164,17 +166,18 @@ def _accounting(facts: Facts) -> Item:
     elif facts.snapshot.rule is Rule.ODOMETER:
         words = (
             (
-                "An odometer: delta was divided among the rules of analysis before the first release, and the claim is the "
-                "smallest epsilon that any of them gives for what was charged. It holds whatever decided on runs and steps. "
-                "There is no second analysis."
+                "An odometer: delta was divided among the rules of analysis before the first "
+                "release, and the claim is the smallest epsilon that any of them gives for what "
+                "was charged. It holds whatever decided on runs and steps. There is no second "
+                "analysis."
             ),
         )
     elif facts.by_fixed_analysis:
         words = (
             (
-                f"A privacy filter ({guarantee.accountant}), because steps may be chosen from earlier outputs. The claim is "
-                "the whole budget, wherever the process stopped: what was spent of it is no smaller guarantee. There is no "
-                "second analysis."
+                f"A privacy filter ({guarantee.accountant}), because steps may be chosen from "
+                "earlier outputs. The claim is the whole budget, wherever the process stopped: "
+                "what was spent of it is no smaller guarantee. There is no second analysis."
             ),
         )
     elif facts.second is None:
@@ -182,13 +185,15 @@ def _accounting(facts: Facts) -> Item:
     else:
         words = (
             (
-                f"Accountant “{guarantee.accountant}”: numerical composition of privacy loss distributions (PLD), with "
-                f"errors of rounding and discretisation bounded in both directions. Epsilon is at least "
-                f"{downward(guarantee.lower)} and at most {upward(guarantee.upper)}; the upper end is the claim."
+                f"Accountant “{guarantee.accountant}”: numerical composition of privacy loss "
+                "distributions (PLD), with errors of rounding and discretisation bounded in both "
+                f"directions. Epsilon is at least {downward(guarantee.lower)} and at most "
+                f"{upward(guarantee.upper)}; the upper end is the claim."
             ),
             (
-                f"Second opinion, by Rényi differential privacy (RDP), an analysis of its own: at most "
-                f"{upward(facts.second.upper)}. It is never below the truth, and usually somewhat above the first."
+                "Second opinion, by Rényi differential privacy (RDP), an analysis of its own: at "
+                f"most {upward(facts.second.upper)}. It is never below the truth, and usually "
+                "somewhat above the first."
             ),
         )
     sampling = f"Sampling: {'; '.join(guarantee.sampling)}."
@@ -197,17 +202,20 @@ def _accounting(facts: Facts) -> Item:
 
 def _assumptions(facts: Facts) -> Item:
     rows = tuple(
-        Row((found.text, found.basis.value, found.how), found.basis is Basis.VIOLATED)
-        for found in assumptions(facts)
+        Row(
+            (assumption.text, assumption.basis.value, assumption.how),
+            assumption.basis is Basis.VIOLATED,
+        )
+        for assumption in assumptions(facts)
     )
     return Item(
         "3b",
         "Assumptions, and whether they hold",
         (
             (
-                "“Checked” was read off the ledger while this report was made. “By the engine” is ensured by the library's "
-                "code, with proofs in its documentation, if one of its engines charged the ledger. “Relied on” is on "
-                "somebody's word."
+                "“Checked” was read off the ledger while this report was made. “By the engine” is "
+                "ensured by the library's code, with proofs in its documentation, if one of its "
+                "engines charged the ledger. “Relied on” is on somebody's word."
             ),
         ),
         table=Table(("assumption", "holds", "how"), rows),
@@ -221,8 +229,9 @@ def _statement(facts: Facts) -> Item:
     points = [_against_records(facts)]
     if facts.unamplified is not None:
         points.append(
-            "Without amplification by sampling, that is if an attacker knew every sample and the record had been in each: "
-            f"epsilon at most {upward(facts.unamplified.upper)} at delta {exact(guarantee.delta)}."
+            "Without amplification by sampling, that is if an attacker knew every sample and the "
+            f"record had been in each: epsilon at most {upward(facts.unamplified.upper)} at delta "
+            f"{exact(guarantee.delta)}."
         )
     elif facts.second is not None:
         points.append(
@@ -238,12 +247,18 @@ def _statement(facts: Facts) -> Item:
         )
     if not facts.void:
         points.append(
-            "The statement is about all runs of the ledger together, the final model and its tuning alike; each of them "
-            "alone has at most this epsilon."
+            "The statement is about all runs of the ledger together, the final model and its "
+            "tuning alike; each of them alone has at most this epsilon."
         )
     rows = tuple(
-        Row((exact(found.delta), upward(found.upper), downward(found.lower)))
-        for found in facts.at_deltas
+        Row(
+            (
+                exact(guarantee_there.delta),
+                upward(guarantee_there.upper),
+                downward(guarantee_there.lower),
+            )
+        )
+        for guarantee_there in facts.at_deltas
     )
     table = Table(("delta", "epsilon, at most", "at least"), rows, numbers=(0, 1, 2))
     return Item(
@@ -259,8 +274,9 @@ def _against_records(facts: Facts) -> str:
     delta = facts.guarantee.delta
     if facts.records is None:
         return (
-            f"Delta {exact(delta)} should be well below 1/records, as publishing one record at random would meet delta = "
-            "1/records. Neither plan nor ledger say how many records there are."
+            f"Delta {exact(delta)} should be well below 1/records, as publishing one record at "
+            "random would meet delta = 1/records. Neither plan nor ledger say how many records "
+            "there are."
         )
     limit = 1.0 / facts.records
     verdict = (
@@ -283,12 +299,13 @@ def _transparency(facts: Facts) -> Item:
         "Transparency and verification",
         (
             (
-                f"Everything here was computed by discreet {facts.software} from the ledger alone and can be computed again "
-                "by anyone who has the file; no data, model or key is needed. Code and proofs are open."
+                f"Everything here was computed by discreet {facts.software} from the ledger alone "
+                "and can be computed again by anyone who has the file; no data, model or key is "
+                "needed. Code and proofs are open."
             ),
             (
-                f"Ledger {facts.snapshot.ledger}, head {facts.snapshot.head}. Keep the head elsewhere: it is the fingerprint "
-                "of the whole history."
+                f"Ledger {facts.snapshot.ledger}, head {facts.snapshot.head}. Keep the head "
+                "elsewhere: it is the fingerprint of the whole history."
             ),
         ),
         (f"Software of the runs: {', '.join(software) or 'none'}.",),

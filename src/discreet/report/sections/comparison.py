@@ -37,8 +37,8 @@ def comparison(facts: Facts) -> Table:
 
 def _part(facts: Facts, name: str, plan: Plan | None) -> Iterator[Row]:
     """One plan against the charges of its runs; without a plan, all charges."""
-    own = [charge for charge in of_the_plan(facts, plan) if charge.count]
-    for row in (*_steps(facts, plan, own), *capped(list(_groups(plan, own)), 4)):
+    charges = [charge for charge in of_the_plan(facts, plan) if charge.count]
+    for row in (*_steps(facts, plan, charges), *capped(list(_groups(plan, charges)), 4)):
         yield replace(row, cells=(f"{name}: {row.cells[0]}", *row.cells[1:])) if name else row
 
 
@@ -55,8 +55,8 @@ def comparison_notes(facts: Facts) -> tuple[str, ...]:
         if comparable(facts) and not contradicted(facts):
             notes.append("The audit passes: nothing that was measured contradicts the claim.")
         notes.append(
-            "An audit can refute a claim, never prove one: a low value may be a weak attack. "
-            "One that reaches a small share of the claim would have overlooked all but gross errors."
+            "An audit can refute a claim, never prove one: a low value may be a weak attack. One "
+            "that reaches a small share of the claim would have overlooked all but gross errors."
         )
     return tuple(notes)
 
@@ -142,21 +142,21 @@ def _folded(charge: Charge) -> str:
     return downward(folded_noise_multiplier(gaussians), 6) if gaussians else "not Gaussian"
 
 
-def _groups(plan: Plan | None, own: list[Charge]) -> Iterator[Row]:
+def _groups(plan: Plan | None, charges: list[Charge]) -> Iterator[Row]:
     planned: dict[str, Query] = (
         {} if plan is None else {query.group: query for query in plan.queries()}
     )
     taken: dict[str, set[Query]] = {}
-    for charge in own:
+    for charge in charges:
         for query in charge.step.queries:
             taken.setdefault(query.group, set()).add(query)
     for group in sorted(planned.keys() | taken.keys()):
-        found = taken.get(group, set())
+        charged = taken.get(group, set())
         yield _row(
             f"group {group}",
             _noise(planned[group]) if group in planned else _NONE,
-            _joined(map(_noise, found)),
-            alarming=plan is not None and bool(own) and found != {planned.get(group)},
+            _joined(map(_noise, charged)),
+            alarming=plan is not None and bool(charges) and charged != {planned.get(group)},
         )
     for group in () if plan is None else plan.open_groups():
         yield _row(f"group {group}", "NOT PRIVATE", "released without noise", alarming=True)
@@ -228,6 +228,6 @@ def _reached(audit: Audit, claim: float) -> str:
 
 def _joined(values: Iterable[str]) -> str:
     """Different values of one thing, few of them."""
-    found = sorted(set(values))
-    more = f"; and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-    return "; ".join(found[:_SHOWN]) + more if found else _NONE
+    texts = sorted(set(values))
+    more = f"; and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
+    return "; ".join(texts[:_SHOWN]) + more if texts else _NONE

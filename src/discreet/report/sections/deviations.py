@@ -25,8 +25,8 @@ __all__ = [
 
 
 def deviations(facts: Facts) -> tuple[Deviation, ...]:
-    """All of them, the wrong ones first."""
-    found = [
+    """All disagreements, the wrong ones first."""
+    disagreements = [
         *_marks(facts),
         *_audit(facts),
         *_accountants(facts),
@@ -36,7 +36,7 @@ def deviations(facts: Facts) -> tuple[Deviation, ...]:
         *(_wrong(text) for text in differences(facts.snapshot)),
         *_unsettled(facts),
     ]
-    return tuple(sorted(found, key=lambda deviation: deviation.severity != "wrong"))
+    return tuple(sorted(disagreements, key=lambda deviation: deviation.severity != "wrong"))
 
 
 def contradicted(facts: Facts) -> bool:
@@ -80,8 +80,8 @@ def _unsettled(facts: Facts) -> Iterator[Deviation]:
     if facts.snapshot.unsettled:
         steps = f"{counted(facts.snapshot.unsettled, 'step')} of {facts.snapshot.steps:,}"
         yield _note(
-            f"{steps} were reserved and never settled: a run is still going, or was killed. They count in full, so the claim "
-            "covers them."
+            f"{steps} were reserved and never settled: a run is still going, or was killed. They "
+            "count in full, so the claim covers them."
         )
 
 
@@ -92,16 +92,18 @@ def _disagree(facts: Facts) -> bool:
 def _accountants(facts: Facts) -> Iterator[Deviation]:
     if facts.second is not None and _disagree(facts):
         yield _wrong(
-            f"The two accountants contradict each other: at least {downward(facts.guarantee.lower)} by one, at most "
-            f"{upward(facts.second.upper)} by the other. This is a bug: do not rely on the claim, and report it."
+            "The two accountants contradict each other: at least "
+            f"{downward(facts.guarantee.lower)} by one, at most {upward(facts.second.upper)} by "
+            "the other. This is a bug: do not rely on the claim, and report it."
         )
 
 
 def _records(facts: Facts) -> Iterator[Deviation]:
     if facts.records is not None and facts.guarantee.delta * facts.records >= 1.0:
         yield _wrong(
-            f"Delta {exact(facts.guarantee.delta)} is not below 1/records = {downward(1.0 / facts.records)}: publishing one "
-            "record at random would already meet it, whatever epsilon is."
+            f"Delta {exact(facts.guarantee.delta)} is not below 1/records = "
+            f"{downward(1.0 / facts.records)}: publishing one record at random would already meet "
+            "it, whatever epsilon is."
         )
 
 
@@ -247,8 +249,8 @@ def _terms(facts: Facts, plan: Plan, own: tuple[Charge, ...]) -> Iterator[Deviat
     for run in sorted(runs, key=lambda run: run.label):
         if not run.numerics.serves(plan.numerics):
             yield _wrong(
-                f"Run {named(run.label)} was executed with numerics {run.numerics.value}; the plan asks for "
-                f"{plan.numerics.value}."
+                f"Run {named(run.label)} was executed with numerics {run.numerics.value}; the plan "
+                f"asks for {plan.numerics.value}."
             )
 
 
@@ -314,7 +316,9 @@ def _audit(facts: Facts) -> Iterator[Deviation]:
         claimed = facts.audited_claim or 0.0
         assumed = f", if {audit.assumes}" if audit.lower <= claimed else ""
         yield _wrong(
-            f"The audit refutes the claim: it measured an epsilon of at least {measured(audit.strongest)} at delta "
-            f"{exact(audit.delta)} (confidence {exact(audit.confidence)}{assumed}), and at most {upward(claimed)} "
-            "is claimed. Either the program does not do what the ledger says, or this is a bug: do not rely on the claim."
+            "The audit refutes the claim: it measured an epsilon of at least "
+            f"{measured(audit.strongest)} at delta {exact(audit.delta)} (confidence "
+            f"{exact(audit.confidence)}{assumed}), and at most {upward(claimed)} is claimed. "
+            "Either the program does not do what the ledger says, or this is a bug: do not rely "
+            "on the claim."
         )

@@ -147,13 +147,15 @@ def _attack(hits: float, guarantee: Guarantee) -> str:
     if guarantee.adjacency is Adjacency.REPLACE_ONE:
         what = f"whether it was one {guarantee.unit} that was in the data, or another in its place"
     return (
-        f"Whoever tries to tell from the releases {what}, and wrongly accuses 1 of 100 that were not, finds at most "
-        f"{people(hits)} of 100 that were. Guessing finds 1."
+        f"Whoever tries to tell from the releases {what}, and wrongly accuses 1 of 100 that were "
+        f"not, finds at most {people(hits)} of 100 that were. Guessing finds 1."
     )
 
 
 def hits_at_one_percent(facts: Facts) -> float | None:
-    """Most members that any attack finds at 1 % false positives; None where nothing is ruled out."""
+    """The largest share of members that any attack finds at 1 % false positives; None where nothing
+    is ruled out.
+    """
     if facts.tradeoff is None:
         return None
     return min(1.0, 1.0 - float(facts.tradeoff.miss_rate(FALSE_POSITIVES)) + 2.0**-50)
@@ -165,13 +167,13 @@ def figures(facts: Facts) -> tuple[Figure, ...]:
     name, _, words = reading.tier.value.partition(": ")
     if facts.void:
         return (Figure("epsilon", "none", "no guarantee"), Figure("tier", name.capitalize(), words))
-    found = [
+    shown = [
         Figure("epsilon, at most", upward(guarantee.upper), _beside_epsilon(facts)),
         Figure("delta", exact(guarantee.delta), f"for one {guarantee.unit}"),
         Figure("tier of the guide", name.removeprefix("tier ").capitalize(), words),
     ]
     if guarantee.if_fixed is not None:
-        found.append(
+        shown.append(
             Figure(
                 "if all was fixed in advance",
                 upward(guarantee.if_fixed),
@@ -179,17 +181,17 @@ def figures(facts: Facts) -> tuple[Figure, ...]:
             )
         )
     if facts.second is not None:
-        found.append(
+        shown.append(
             Figure(
                 "second opinion (RDP)", upward(facts.second.upper), "at most, by another analysis"
             )
         )
     hits = hits_at_one_percent(facts)
     if hits is not None:
-        found.append(Figure("attacker's best", percent(hits), "of members, at 1 % false alarms"))
+        shown.append(Figure("attacker's best", percent(hits), "of members, at 1 % false alarms"))
     if facts.audit is not None:
-        found.append(_audit_figure(facts))
-    return tuple(found)
+        shown.append(_audit_figure(facts))
+    return tuple(shown)
 
 
 def _beside_epsilon(facts: Facts) -> str:
@@ -216,7 +218,7 @@ def _audit_figure(facts: Facts) -> Figure:
 
 
 def claim(facts: Facts) -> Claim:
-    """The guarantee in numbers."""
+    """The numbers of the guarantee, unrounded, for programs that read the JSON form."""
     guarantee = facts.guarantee
     holds = not facts.void and not contradicted(facts)
     return Claim(
@@ -266,8 +268,9 @@ def signature(facts: Facts) -> Signature:
         else f"epsilon {upward(guarantee.upper)} at delta {exact(guarantee.delta)}"
     )
     return Signature(
-        "Names are on the word of whoever gave them: the ledger knows none. Whoever signs has read the deviations and the "
-        "assumptions, and compared the head above with a copy that was kept elsewhere.",
+        "Names are on the word of whoever gave them: the ledger knows none. Whoever signs has "
+        "read the deviations and the assumptions, and compared the head above with a copy that "
+        "was kept elsewhere.",
         (
             ("data set", subject.data_set),
             ("model", subject.model),

@@ -32,16 +32,17 @@ def tuned(facts: Facts) -> tuple[str, ...]:
 def _trials(record: Tuning) -> str:
     about = f" ({record.about})" if record.about else ""
     on = f"on {record.kind.value} data “{record.name}”{about}"
-    made = f"Tuning, {record.method.value}: {counted(len(record.trials), 'trial')} {on}."
-    return f"{made} Tried: {_tried(record)}. Chosen: {_chosen(record)}."
+    trials = f"Tuning, {record.method.value}: {counted(len(record.trials), 'trial')} {on}."
+    return f"{trials} Tried: {_tried(record)}. Chosen: {_chosen(record)}."
 
 
 def _cost(record: Tuning) -> str:
     if record.kind is not Kind.PRIVATE:
         return f"{_FREE}."
     return (
-        f"Covered: every trial and every score was charged to this ledger, {counted(len(record.runs), 'run')} in all, and "
-        "choosing among released scores costs nothing more."
+        "Covered: every trial and every score was charged to this ledger, "
+        f"{counted(len(record.runs), 'run')} in all, and choosing among released scores costs "
+        "nothing more."
     )
 
 
