@@ -124,11 +124,15 @@ class Report:
         """
         place = checked_path("Report.write", path)
         formats = {".html": self.html, ".md": self.markdown, ".json": self.json}
+
         if place.suffix not in formats:
-            expected = f"one that ends in {', '.join(formats)}"
             raise ParameterError(
-                owner="Report.write", name="path", expected=expected, got=repr(str(place))
+                owner="Report.write",
+                name="path",
+                expected=f"one that ends in {', '.join(formats)}",
+                got=repr(str(place)),
             )
+
         write_over("Report.write", place, formats[place.suffix]().encode())
         return place
 

@@ -30,17 +30,22 @@ def run_state(snapshot: Snapshot, run: RunRecord) -> str:
     successor = continued_by(snapshot, run)
     if snapshot.schema == OLDEST:
         return "not recorded"
+
     if successor is not None:
         return f"continued by run {successor.number}"
+
     if run.reason:
         return "ended early"
+
     if run.over:
         return "over"
+
     taken = (
         run.planned_steps
         and run.steps >= run.planned_steps
         and not sum(count for _, count in run.unsettled)
     )
+
     return "all steps taken" if taken else "going, or killed"
 
 
@@ -53,6 +58,7 @@ def steps_of(snapshot: Snapshot, run: RunRecord) -> Planned:
     charged = dict(run.charged)
     whole = snapshot.rule is Rule.LIST and not run.reason and continued_by(snapshot, run) is None
     planned = dict(run.planned) if whole else {}
+
     return tuple(
         (step, max(planned.get(step, 0), charged.get(step, 0))) for step in {**planned, **charged}
     )
@@ -65,8 +71,10 @@ def growth(snapshot: Snapshot) -> Planned:
         for entry in snapshot.history
         if entry.terms.rule is Rule.LIST and entry.terms.complete
     ]
+
     if len(lists) < 2:
         return ()
+
     first, last = dict(lists[0]), dict(lists[-1])
     return tuple(
         (step, count - first.get(step, 0))
@@ -85,18 +93,24 @@ def epsilon_of_each(snapshot: Snapshot, delta: float) -> dict[int, float]:
     """
     if snapshot.marks:
         return {}
+
     known: dict[object, float | None] = {}  # equal runs are computed once
     epsilons: dict[int, float] = {}
+
     for run in snapshot.runs:
         steps = steps_of(snapshot, run)
         key = frozenset(steps)
+
         if not any(count for _, count in steps) or (key not in known and len(known) == _MOST):
             continue
+
         if key not in known:
             known[key] = _alone(steps, delta, run)
+
         alone = known[key]
         if alone is not None:
             epsilons[run.number] = alone
+
     return epsilons
 
 

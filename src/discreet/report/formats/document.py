@@ -63,18 +63,22 @@ class Table:
     numbers: tuple[int, ...] = ()
 
 
-def capped(rows: Sequence[Row], columns: int, most: int = 300) -> tuple[Row, ...]:
+def capped(rows: Sequence[Row], columns: int, limit: int = 300) -> tuple[Row, ...]:
     """So many rows that a page stays readable, alarming ones before others; a last row says how
     many are missing.
 
-    >>> [row.cells for row in capped([Row(("a", "b"))] * 5, 2, most=2)]
+    >>> [row.cells for row in capped([Row(("a", "b"))] * 5, 2, limit=2)]
     [('a', 'b'), ('a', 'b'), ('and 3 more, in the ledger', '')]
     """
-    if len(rows) <= most:
+    if len(rows) <= limit:
         return tuple(rows)
-    kept = sorted(sorted(range(len(rows)), key=lambda i: not rows[i].alarming)[:most])
-    rest = Row((f"and {len(rows) - most:,} more, in the ledger", *[""] * (columns - 1)))
-    return (*(rows[i] for i in kept), rest)
+
+    # Alarming rows must not fall off the end. Those shown keep the order of the ledger.
+    alarming_first = sorted(range(len(rows)), key=lambda i: not rows[i].alarming)
+    shown = sorted(alarming_first[:limit])
+    missing = Row((f"and {len(rows) - limit:,} more, in the ledger", *[""] * (columns - 1)))
+
+    return (*(rows[i] for i in shown), missing)
 
 
 @dataclass(frozen=True, slots=True)

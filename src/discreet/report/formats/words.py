@@ -14,11 +14,11 @@ from discreet.units import Adjacency, Unit
 __all__ = [
     "adjacency_words",
     "exact",
+    "label_words",
     "mark_words",
     "measured",
     "moment",
     "multiplier",
-    "named",
     "people",
     "percent",
 ]
@@ -77,16 +77,18 @@ def multiplier(query: Query) -> float | None:
     """Noise over sensitivity, rounded down; None for queries that have no such number."""
     if query.gaussian_cost is not None:
         return folded_noise_multiplier([query])
+
     if query.sensitivity_and_noise is None:
         return None
+
     sensitivity, noise = query.sensitivity_and_noise
     return noise / sensitivity
 
 
-def named(label: str) -> str:
+def label_words(label: str) -> str:
     """The name of a run, for a sentence.
 
-    >>> named("final"), named("")
+    >>> label_words("final"), label_words("")
     ('“final”', 'without a name')
     """
     return f"“{label}”" if label else "without a name"

@@ -10,9 +10,7 @@ from enum import Enum
 from itertools import pairwise
 
 from discreet._digits import counted
-from discreet.ledger import (
-    Rule,
-)
+from discreet.ledger import Rule
 from discreet.report.facts.gathered import Facts
 from discreet.report.facts.runs import run_name
 from discreet.report.formats.words import mark_words
@@ -64,7 +62,9 @@ def _ledger(facts: Facts) -> Iterator[Assumption]:
         "Every row was read again, and its chain of digests checked up to the head. That nobody "
         "rewrote it from the start, only a head that was kept elsewhere can show.",
     )
+
     marks = facts.guarantee.voided_by
+
     if marks:
         yield Assumption(
             "Nothing unsafe happened",
@@ -73,13 +73,12 @@ def _ledger(facts: Facts) -> Iterator[Assumption]:
         )
     else:
         yield Assumption("Nothing unsafe happened", Basis.CHECKED, "The ledger bears no mark.")
+
+    how = "All reservations are settled: what was charged is what was taken."
     if facts.snapshot.unsettled:
-        how = (
-            f"{counted(facts.snapshot.unsettled, 'step')} were reserved and not settled; they "
-            "count in full."
-        )
-    else:
-        how = "All reservations are settled: what was charged is what was taken."
+        steps = counted(facts.snapshot.unsettled, "step")
+        how = f"{steps} were reserved and not settled; they count in full."
+
     yield Assumption("Every step that was taken is counted", Basis.CHECKED, how)
     yield Assumption(
         "Everything computed from these data went through this ledger",
@@ -91,6 +90,7 @@ def _ledger(facts: Facts) -> Iterator[Assumption]:
 def _samples(facts: Facts) -> Iterator[Assumption]:
     drawn = {charge.step.sampling for charge in facts.snapshot.charges if charge.count}
     policies = sorted(drawn, key=lambda policy: policy.phrase)
+
     for policy in policies:
         yield Assumption(
             f"Samples were drawn as accounted for: {policy.phrase}",
@@ -99,6 +99,7 @@ def _samples(facts: Facts) -> Iterator[Assumption]:
             "each sample serves once. A program that charges the ledger by hand must do so "
             "itself.",
         )
+
     if any(policy.amplifies(facts.guarantee.adjacency) for policy in policies):
         yield Assumption(
             "Nobody learns who was in which sample",
@@ -108,29 +109,26 @@ def _samples(facts: Facts) -> Iterator[Assumption]:
         )
 
 
+_ARITHMETIC = {
+    Numerics.EXACT: (Basis.ENGINE, "Integer sums on a grid, and exactly sampled noise."),
+    Numerics.CERTIFIED: (
+        Basis.ENGINE,
+        (
+            "Noise is sampled exactly; what rounding adds to sums is proven to lie within the "
+            "sensitivity charged, on hardware that follows IEEE 754."
+        ),
+    ),
+    Numerics.IDEALISED: (
+        Basis.TRUSTED,
+        "Floating-point numbers are taken for real ones, without a proof.",
+    ),
+}
+
+
 def _arithmetic(facts: Facts) -> Iterator[Assumption]:
     level = facts.guarantee.numerics
-    text = "Noise and sums are those of the analysis"
-    match level:
-        case Numerics.EXACT:
-            yield Assumption(
-                f"{text} (numerics: exact)",
-                Basis.ENGINE,
-                "Integer sums on a grid, and exactly sampled noise.",
-            )
-        case Numerics.CERTIFIED:
-            yield Assumption(
-                f"{text} (numerics: certified)",
-                Basis.ENGINE,
-                "Noise is sampled exactly; what rounding adds to sums is proven to lie within "
-                "the sensitivity charged, on hardware that follows IEEE 754.",
-            )
-        case Numerics.IDEALISED:
-            yield Assumption(
-                f"{text} (numerics: idealised)",
-                Basis.TRUSTED,
-                "Floating-point numbers are taken for real ones, without a proof.",
-            )
+    text = f"Noise and sums are those of the analysis (numerics: {level.value})"
+    yield Assumption(text, *_ARITHMETIC[level])
 
 
 def _randomness(facts: Facts) -> Iterator[Assumption]:
@@ -189,6 +187,7 @@ def _list(facts: Facts) -> Iterator[Assumption]:
         "counts, whether it was taken or not: when a run ended may depend on what it had "
         "released.",
     )
+
     for run in snapshot.runs:
         if run.reason:
             yield Assumption(
@@ -197,6 +196,7 @@ def _list(facts: Facts) -> Iterator[Assumption]:
                 f"Declared: “{run.reason}”. What it left of its plan is not counted. It fails if "
                 "what had been released had a part in it.",
             )
+
     for before, after in pairwise(snapshot.history):
         if before.terms.complete and after.terms.planned != before.terms.planned:
             yield Assumption(
@@ -214,7 +214,9 @@ def _records(facts: Facts) -> Iterator[Assumption]:
         "The PyTorch engine tests it in the first step and refuses layers that mix records; with "
         "the NumPy engine the caller answers for it, as for everything done to the data before.",
     )
+
     owners = [getattr(plan.sampler, "owners", None) for plan in facts.plans.values()]
+
     if owners and None not in owners:
         yield Assumption(
             f"Each record holds everything of one {unit}",
@@ -236,6 +238,7 @@ def _records(facts: Facts) -> Iterator[Assumption]:
             Basis.TRUSTED,
             "Whoever grouped the data answers for it.",
         )
+
     if facts.guarantee.adjacency is not Adjacency.ADD_OR_REMOVE:
         yield Assumption(
             "The number of records is public",

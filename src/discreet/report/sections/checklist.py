@@ -10,7 +10,7 @@ from discreet._digits import counted, downward, upward
 from discreet.ledger import Charge, Rule
 from discreet.report.facts.gathered import Facts
 from discreet.report.formats.document import Item, Row, Table
-from discreet.report.formats.words import adjacency_words, exact, named
+from discreet.report.formats.words import adjacency_words, exact, label_words
 from discreet.report.sections.assumptions import Basis, assumptions
 from discreet.report.sections.tuned import tuned
 from discreet.units import Unit
@@ -43,7 +43,7 @@ def _setting(facts: Facts) -> Item:
 
 
 def _named(charge: Charge) -> str:
-    return f"run {named(charge.run.label)}" if charge.run.label else f"run {charge.number}"
+    return f"run {label_words(charge.run.label)}" if charge.run.label else f"run {charge.number}"
 
 
 _LISTED = 20  # charges that are spelled out
@@ -74,19 +74,24 @@ def _accesses(facts: Facts) -> Item:
         )
         for charge in charges[:_LISTED]
     ]
+
     if len(charges) > _LISTED:
         covered.append(
             f"Covered: {len(charges) - _LISTED:,} more, listed under “What was charged”."
         )
+
     runs = counted(len(snapshot.runs), "run")
     everything = f"{counted(snapshot.steps, 'step')} of {runs}: everything charged to this ledger."
     total = sum(count for _, count in snapshot.counted())
+
     if total > snapshot.steps:
         everything += f" The claim counts {total:,}: all of the list that was fixed in advance."
+
     tuning = (
         "Tuning runs that charged it are covered with the rest, and choosing among their results "
         "costs nothing more."
     )
+
     return Item(
         "2a",
         "Data accesses covered",
@@ -102,6 +107,7 @@ def _output(facts: Facts) -> Item:
         charge.count * len(charge.step.queries) * charge.step.sampling.batches_per_step
         for charge in charges
     )
+
     if not charges:
         first = "Nothing was charged, so nothing that was released is covered."
     else:
@@ -109,6 +115,7 @@ def _output(facts: Facts) -> Item:
             f"The output is the full sequence of noised answers of all steps, {releases:,} in all "
             f"({'; '.join(kinds)}), not only the final model."
         )
+
     return Item(
         "2b",
         "What the output is",
@@ -134,6 +141,7 @@ def _unit(facts: Facts) -> Item:
         several = (
             f"All records of one {unit} are protected together, if the data were grouped by {unit}."
         )
+
     return Item(
         "2c",
         "Unit of privacy",
@@ -161,6 +169,7 @@ def _adjacency(facts: Facts) -> Item:
 def _accounting(facts: Facts) -> Item:
     guarantee = facts.guarantee
     words: tuple[str, ...]
+
     if guarantee.voided_by:
         words = ("None: there is no guarantee, and no number.",)
     elif facts.snapshot.rule is Rule.ODOMETER:
@@ -196,6 +205,7 @@ def _accounting(facts: Facts) -> Item:
                 "somewhat above the first."
             ),
         )
+
     sampling = f"Sampling: {'; '.join(guarantee.sampling)}."
     return Item("3a", "Type of accounting", (*words, sampling))
 
@@ -208,6 +218,7 @@ def _assumptions(facts: Facts) -> Item:
         )
         for assumption in assumptions(facts)
     )
+
     return Item(
         "3b",
         "Assumptions, and whether they hold",
@@ -226,6 +237,7 @@ def _statement(facts: Facts) -> Item:
     guarantee = facts.guarantee
     if guarantee.voided_by:
         return Item("3c", "Formal statement", (str(guarantee),))
+
     points = [_against_records(facts)]
     if facts.unamplified is not None:
         points.append(
@@ -245,11 +257,13 @@ def _statement(facts: Facts) -> Item:
             "Under a filter no guarantee without amplification is stated: the claim is the "
             "budget, as analysed."
         )
+
     if not facts.void:
         points.append(
             "The statement is about all runs of the ledger together, the final model and its "
             "tuning alike; each of them alone has at most this epsilon."
         )
+
     rows = tuple(
         Row(
             (
@@ -260,6 +274,7 @@ def _statement(facts: Facts) -> Item:
         )
         for guarantee_there in facts.at_deltas
     )
+
     table = Table(("delta", "epsilon, at most", "at least"), rows, numbers=(0, 1, 2))
     return Item(
         "3c",
@@ -278,12 +293,14 @@ def _against_records(facts: Facts) -> str:
             "random would meet delta = 1/records. Neither plan nor ledger say how many records "
             "there are."
         )
+
     limit = 1.0 / facts.records
     verdict = (
         "which it is"
         if delta < limit
         else "WHICH IT IS NOT: publishing one record at random would already meet it"
     )
+
     return (
         f"Delta {exact(delta)} should be below 1/records = {downward(limit)} ({facts.records:,} "
         f"records), {verdict}."
@@ -294,6 +311,7 @@ def _transparency(facts: Facts) -> Item:
     software = sorted(
         {f"{name} {version}" for run in facts.snapshot.runs for name, version in run.software}
     )
+
     return Item(
         "4",
         "Transparency and verification",

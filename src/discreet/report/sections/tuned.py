@@ -26,6 +26,7 @@ def tuned(facts: Facts) -> tuple[str, ...]:
                 "like were chosen."
             ),
         )
+
     return tuple(f"{_trials(record)} {_cost(record)}" for record in facts.tuning)
 
 
@@ -33,12 +34,14 @@ def _trials(record: Tuning) -> str:
     about = f" ({record.about})" if record.about else ""
     on = f"on {record.kind.value} data “{record.name}”{about}"
     trials = f"Tuning, {record.method.value}: {counted(len(record.trials), 'trial')} {on}."
+
     return f"{trials} Tried: {_tried(record)}. Chosen: {_chosen(record)}."
 
 
 def _cost(record: Tuning) -> str:
     if record.kind is not Kind.PRIVATE:
         return f"{_FREE}."
+
     return (
         "Covered: every trial and every score was charged to this ledger, "
         f"{counted(len(record.runs), 'run')} in all, and choosing among released scores costs "
@@ -55,12 +58,14 @@ def _tried(record: Tuning) -> str:
             f"{name} {shown}"
             + (f" and {len(values) - _SHOWN} more" if len(values) > _SHOWN else "")
         )
+
     return "; ".join(parts)
 
 
 def _chosen(record: Tuning) -> str:
     if record.chosen is None:
         return "none"
+
     trial = record.trials[record.chosen]
     what = ", ".join(f"{name} {value:g}" for name, value in trial.values.items())
     return f"{what}, score {trial.score:.4g}" + (
