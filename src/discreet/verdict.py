@@ -29,6 +29,7 @@ from discreet.units import Adjacency, Guarantee
 __all__ = ["Verdict", "audit", "claim_of"]
 
 _OWNER = "audit"
+# The factor between two amounts of noise, when a lower bound is looked for at more noise.
 _FINE = 2.0**0.25
 _Counted: TypeAlias = list[tuple[Step, int]]
 
@@ -203,6 +204,8 @@ def audit(
     level = check.fraction(_OWNER, "confidence", confidence)
     snapshot, claim = _claimed(source, delta)
     _refuse_another(source, scores)
+
+    # Each estimate waits for its share of the confidence, which depends on how many are asked.
     asked: list[Callable[[float], Estimate]] = [
         lambda each: one_run(scores, delta=claim.delta, confidence=each)
     ]
@@ -218,6 +221,7 @@ def audit(
             )
         )
 
+    # A union bound over the estimates: each gets an equal part of the probability of an error.
     shared = _shared(level, len(asked))
     verdict = Verdict(
         claim=claim,

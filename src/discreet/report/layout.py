@@ -90,6 +90,7 @@ def _tradeoff(facts: Facts) -> Line | None:
         return None
 
     rates = np.geomspace(1e-3, 1.0, 61)
+    # 2^-50 covers the rounding of the subtraction: the line is never below the bound.
     best = np.minimum(1.0, 1.0 - facts.tradeoff.miss_rate(rates) + 2.0**-50)
     rows = tuple(
         Row((f"{100.0 * rate:g} %", percent(min(1.0, 1.0 - float(facts.tradeoff.miss_rate(rate))))))
@@ -115,6 +116,7 @@ def _spending(facts: Facts) -> Line | None:
     if len(points) < 2:
         return None
 
+    # Limits at another delta cannot be drawn on this axis. Of several, the strictest is shown.
     limits = [limit for limit in facts.ceilings if limit.delta == facts.guarantee.delta]
     limit = min(limits, key=lambda limit: limit.epsilon) if limits else None
     return Line(

@@ -198,6 +198,7 @@ def _check_evidence(ledger: Ledger, plan: Declaration[Plan] | None, audit: Audit
 
 def _delta(snapshot: Snapshot, delta: float | None, plan: Declaration[Plan] | None) -> float:
     terms = snapshot.terms
+    # In the order of authority: the ledger's own rule, the caller, the plan, the ledger's rows.
     if terms is not None and terms.rule is not Rule.LIST and terms.delta is not None:
         if delta not in (None, terms.delta):
             raise ParameterError(
@@ -240,6 +241,7 @@ def _at_deltas(snapshot: Snapshot, claim: Guarantee) -> tuple[Guarantee, ...]:
     if detail(snapshot.counted()) < 1.0:
         return (claim,)
 
+    # Twelve digits, so that ten times 1e-6 reads 1e-05. A delta above 1/2 claims next to nothing.
     levels = [float(f"{claim.delta * factor:.12g}") for factor in _DELTAS]
     larger = [account(snapshot, delta=level) for level in levels if claim.delta < level <= 0.5]
     return (
@@ -309,6 +311,7 @@ def _tuning(ledger: Ledger, snapshot: Snapshot, tuning: object) -> tuple[Tuning,
         if record.kind is not Kind.PRIVATE:
             continue
 
+        # "Covered" is said of private tuning only if the ledger itself shows the charges.
         missing = sorted(set(record.runs) - charged)
         if missing or not _has_head(ledger, snapshot, record.ledger_head):
             raise ParameterError(

@@ -10,7 +10,8 @@ from discreet.ledger.terms import Planned
 
 __all__ = ["continued_by", "epsilon_of_each", "growth", "run_name", "run_state", "steps_of"]
 
-_MOST = 20  # runs whose epsilon is computed; every different one costs time
+# Different runs whose epsilon is computed alone; each of them costs time.
+_MOST = 20
 
 
 def run_name(run: RunRecord) -> str:
@@ -27,6 +28,7 @@ def continued_by(snapshot: Snapshot, run: RunRecord) -> RunRecord | None:
 
 def run_state(snapshot: Snapshot, run: RunRecord) -> str:
     """Whether a run is over, in a few words."""
+    # The first that applies is said, so the order of these questions is part of the text.
     successor = continued_by(snapshot, run)
     if snapshot.schema == OLDEST:
         return "not recorded"
@@ -94,7 +96,8 @@ def epsilon_of_each(snapshot: Snapshot, delta: float) -> dict[int, float]:
     if snapshot.marks:
         return {}
 
-    known: dict[object, float | None] = {}  # equal runs are computed once
+    # Runs with equal steps cost the same and are computed once.
+    known: dict[object, float | None] = {}
     epsilons: dict[int, float] = {}
 
     for run in snapshot.runs:

@@ -25,9 +25,8 @@ __all__ = ["Stamp", "read_stamp"]
 _VERSION = 1
 _LINE = re.compile(r'\{"stamp": 1, [^{}]*\}')
 _CLAIM = re.compile(r"\(([^(),]+), ([^(),]+)\)-differentially private")
-_MARKUP = re.compile(
-    r"[<>&`*()|'$~]"
-)  # what could be markup in some format; none of it is JSON's own
+# What could be markup in some format; none of it is JSON's own.
+_MARKUP = re.compile(r"[<>&`*()|'$~]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +77,7 @@ class Stamp:
                 "its stamp."
             )
 
+        # The head stands in the stamp, and in the text at least once more.
         if plain.count(self.head) < 2:
             problems.append("The report names another head in its text than in its stamp.")
 
@@ -109,6 +109,7 @@ def _in_json(text: str) -> set[str]:
 
 
 def _parsed(line: str) -> Stamp:
+    # The page may come from anybody: whatever is not exactly a stamp is refused.
     try:
         data = json.loads(line)
         data.pop("stamp", None)

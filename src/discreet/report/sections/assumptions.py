@@ -100,6 +100,7 @@ def _samples(facts: Facts) -> Iterator[Assumption]:
             "itself.",
         )
 
+    # Only where the claim is smaller because samples are secret does their secrecy matter.
     if any(policy.amplifies(facts.guarantee.adjacency) for policy in policies):
         yield Assumption(
             "Nobody learns who was in which sample",
@@ -109,6 +110,7 @@ def _samples(facts: Facts) -> Iterator[Assumption]:
         )
 
 
+# Who answers for the arithmetic, and why, at each level of numerics.
 _ARITHMETIC = {
     Numerics.EXACT: (Basis.ENGINE, "Integer sums on a grid, and exactly sampled noise."),
     Numerics.CERTIFIED: (
@@ -198,6 +200,7 @@ def _list(facts: Facts) -> Iterator[Assumption]:
             )
 
     for before, after in pairwise(snapshot.history):
+        # Until a list is complete, its rows settle it: that is no growth.
         if before.terms.complete and after.terms.planned != before.terms.planned:
             yield Assumption(
                 "The list grew for a public reason",
@@ -215,6 +218,7 @@ def _records(facts: Facts) -> Iterator[Assumption]:
         "the NumPy engine the caller answers for it, as for everything done to the data before.",
     )
 
+    # The engine answers for the grouping only if every plan draws owners; else somebody else does.
     owners = [getattr(plan.sampler, "owners", None) for plan in facts.plans.values()]
 
     if owners and None not in owners:

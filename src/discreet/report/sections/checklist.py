@@ -42,11 +42,13 @@ def _setting(facts: Facts) -> Item:
     )
 
 
-def _named(charge: Charge) -> str:
+def _run_words(charge: Charge) -> str:
     return f"run {label_words(charge.run.label)}" if charge.run.label else f"run {charge.number}"
 
 
-_LISTED = 20  # charges that are spelled out
+# Charges that are spelled out; the table at the end of the report has all of them.
+_LISTED = 20
+# What a ledger cannot see. The guide asks for it by name: silence would be read as "covered".
 _NOT_COVERED = (
     (
         "looking at the data outside the ledger: exploring and cleaning them, statistics for "
@@ -66,7 +68,7 @@ def _accesses(facts: Facts) -> Item:
     snapshot = facts.snapshot
     charges = [charge for charge in snapshot.charges if charge.count]
     covered = [
-        f"Covered: {_named(charge)}, {counted(charge.count, 'step')}"
+        f"Covered: {_run_words(charge)}, {counted(charge.count, 'step')}"
         + (
             f", of which {charge.unsettled:,} are reserved and not settled."
             if charge.unsettled
@@ -84,6 +86,7 @@ def _accesses(facts: Facts) -> Item:
     everything = f"{counted(snapshot.steps, 'step')} of {runs}: everything charged to this ledger."
     total = sum(count for _, count in snapshot.counted())
 
+    # All of a list that was fixed in advance counts, whether it was taken or not.
     if total > snapshot.steps:
         everything += f" The claim counts {total:,}: all of the list that was fixed in advance."
 
@@ -103,6 +106,7 @@ def _accesses(facts: Facts) -> Item:
 def _output(facts: Facts) -> Item:
     charges = [charge for charge in facts.snapshot.charges if charge.count]
     kinds = sorted({query.phrase for charge in charges for query in charge.step.queries})
+    # A step over several batches answers each of its queries once per batch.
     releases = sum(
         charge.count * len(charge.step.queries) * charge.step.sampling.batches_per_step
         for charge in charges
@@ -294,6 +298,7 @@ def _against_records(facts: Facts) -> str:
             "there are."
         )
 
+    # Publishing one record at random satisfies delta = 1/records with epsilon 0.
     limit = 1.0 / facts.records
     verdict = (
         "which it is"

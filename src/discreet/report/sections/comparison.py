@@ -26,7 +26,8 @@ from discreet.report.sections.deviations import (
 __all__ = ["comparison", "comparison_notes"]
 
 _NONE = "—"
-_SHOWN = 3  # different values in one cell
+# Different values in one cell.
+_SHOWN = 3
 
 
 def comparison(facts: Facts) -> Table:
@@ -118,6 +119,7 @@ def _execution(facts: Facts) -> Iterator[Row]:
 
 
 def _others(facts: Facts) -> Iterator[Row]:
+    # Whatever belongs to no plan is still part of the claim, so it is shown.
     planned = {charge for plan in facts.plans.values() for charge in charges_of_plan(facts, plan)}
     steps = sum(charge.count for charge in facts.snapshot.charges if charge not in planned)
 
@@ -189,6 +191,7 @@ def _groups(plan: Plan | None, charges: list[Charge]) -> Iterator[Row]:
             alarming=plan is not None and bool(charges) and charged != {planned.get(group)},
         )
 
+    # Groups without noise ask no query, so they are in neither of the two.
     for group in () if plan is None else plan.open_groups():
         yield _row(f"group {group}", "NOT PRIVATE", "released without noise", alarming=True)
 

@@ -88,6 +88,7 @@ def _unsettled(facts: Facts) -> Iterator[Deviation]:
 
 
 def _disagree(facts: Facts) -> bool:
+    # An upper bound below a lower bound on the same epsilon: one of the two is wrong.
     return facts.second is not None and facts.second.upper < facts.guarantee.lower
 
 
@@ -117,6 +118,7 @@ def _limits(facts: Facts) -> Iterator[Deviation]:
                 f"What was spent cannot be compared with {stated}: the claim is about another "
                 "delta."
             )
+        # Written so that what is no number counts as too much.
         elif not limit.spent <= limit.epsilon:
             yield _wrong(f"Epsilon {upward(limit.spent)} was spent, which is above {stated}.")
 
@@ -220,8 +222,8 @@ def _steps(
     promised = dict(listed).get(step, 0)
     grown = dict(growth(facts.snapshot)).get(step, 0)
 
-    # Steps that were reserved and lost are charged again when they are taken, and a list may grow
-    # to replace them: such a surplus is explained, and no fault.
+    # A killed run leaves reserved steps behind, which count in full, and a list may grow by steps
+    # that were lost: such a surplus is explained, and no fault.
     charged_or_promised = max(total, promised)
 
     if steps < charged_or_promised <= steps + unsettled + grown:
@@ -238,18 +240,15 @@ def _steps(
             f"has {steps:,}."
         )
     elif charged_or_promised < steps:
-        why = _reasons(facts) or "The claim is about those charged."
-        yield _note(f"{counted(total, 'step')} were charged; {whose} has {steps:,}. {why}")
+        charged = f"{counted(total, 'step')} were charged; {whose} has {steps:,}."
+        yield _note(f"{charged} {_reasons(facts)}")
 
 
 def _reasons(facts: Facts) -> str:
     """Public reasons that runs declared for ending early, where the claim follows them."""
-    if facts.snapshot.rule is not Rule.LIST:
-        return ""
-
     reasons = sorted({run.reason for run in facts.snapshot.runs if run.reason})
-    if not reasons:
-        return ""
+    if not reasons or facts.snapshot.rule is not Rule.LIST:
+        return "The claim is about those charged."
 
     said = "; ".join(f"“{reason}”" for reason in reasons[:3])
     return f"The claim leaves out what a run left for a public reason, as was declared: {said}."
@@ -292,6 +291,7 @@ def _otherwise(charge: Charge, planned: Step | None) -> str:
     if charge.step.sampling != planned.sampling:
         parts.append(f"sampling is {charge.step.sampling.phrase}, not {planned.sampling.phrase}")
 
+    # Groups are compared by name: a group that was renamed is one missing and one too many.
     asked, expected = (
         {query.group: query for query in step.queries} for step in (charge.step, planned)
     )
@@ -351,6 +351,7 @@ def _audit(facts: Facts) -> Iterator[Deviation]:
         yield _note(f"The audit measured something else than what is claimed: {what}.")
     elif refuted(facts):
         claimed = facts.audited_claim or 0.0
+        # Said only where the bound that assumes nothing would not have been enough.
         assumed = f", if {audit.assumes}" if audit.lower <= claimed else ""
         yield _wrong(
             "The audit refutes the claim: it measured an epsilon of at least "

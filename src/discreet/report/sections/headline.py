@@ -43,6 +43,7 @@ def status(facts: Facts, deviations: Sequence[Deviation]) -> Status:
             "NO GUARANTEE: no finite epsilon is known for what was released.",
         )
 
+    # A contradiction weighs more than any deviation: the number itself cannot be relied on.
     if contradicted(facts):
         return Status(
             "contradicted",
@@ -92,6 +93,7 @@ def sentence(facts: Facts) -> str:
         )
 
     change = _CHANGES[guarantee.adjacency].format(guarantee.unit)
+    # The factor is rounded up, past the error of exp. From e^20 on, its exponent says more.
     factor = (
         upward(math.exp(guarantee.upper) * (1.0 + 2.0**-40), 3)
         if guarantee.upper < 20.0
@@ -115,6 +117,7 @@ def sentence(facts: Facts) -> str:
     )
 
 
+# What one change of the data is, by adjacency; the unit stands in the gap.
 _CHANGES = {
     Adjacency.ADD_OR_REMOVE: "Adding or removing any one {}",
     Adjacency.ZERO_OUT: "Leaving out what any one {} contributes",
@@ -174,6 +177,7 @@ def hits_at_one_percent(facts: Facts) -> float | None:
     if facts.tradeoff is None:
         return None
 
+    # 2^-50 covers the rounding of the subtraction, so that the share is never too small.
     return min(1.0, 1.0 - float(facts.tradeoff.miss_rate(FALSE_POSITIVES)) + 2.0**-50)
 
 
@@ -245,6 +249,7 @@ def _audit_figure(facts: Facts) -> Figure:
 def claim(facts: Facts) -> Claim:
     """The numbers of the guarantee, unrounded, for programs that read the JSON form."""
     guarantee = facts.guarantee
+    # A program that reads `epsilon_upper` alone must find it empty where the claim fails.
     holds = not facts.void and not contradicted(facts)
     return Claim(
         holds=holds,

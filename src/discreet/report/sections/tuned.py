@@ -10,7 +10,8 @@ from discreet.tuning import Kind, Tuning
 
 __all__ = ["tuned"]
 
-_SHOWN = 12  # values of one name
+# Values of one parameter that are listed.
+_SHOWN = 12
 _FREE = (
     "That costs no privacy if those data owe nothing to the protected ones, which is on the word "
     "of whoever ran it"
