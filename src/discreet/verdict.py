@@ -22,16 +22,14 @@ from discreet.auditing import Audit, Estimate, one_run, scaled, threshold
 from discreet.canaries import Scores
 from discreet.errors import LedgerCorrupt, ParameterError
 from discreet.ledger import Ledger, Rule, Snapshot
-from discreet.ledger.events import (
-    Query,
-    Step,
-)
+from discreet.ledger.events import Query, Step
 from discreet.plan import Plan
 from discreet.units import Adjacency, Guarantee
 
 __all__ = ["Verdict", "audit", "claim_of"]
 
 _OWNER = "audit"
+# The factor between two amounts of noise, when a lower bound is looked for at more noise.
 _FINE = 2.0**0.25
 _Counted: TypeAlias = list[tuple[Step, int]]
 
@@ -69,6 +67,7 @@ class Verdict:
         """
         if self.claim.voided_by or math.isinf(self.claim.upper):
             return "NO CLAIM"
+
         return "FAIL" if self.best.lower > self.claim.upper else "PASS"
 
     @property
@@ -91,6 +90,7 @@ class Verdict:
         """The largest bound as a share of the claim; 0 where nothing is claimed."""
         if self.outcome == "NO CLAIM" or not self.best.lower:
             return 0.0
+
         return self.best.lower / self.claim.upper if self.claim.upper else math.inf
 
     def __str__(self) -> str:
@@ -102,11 +102,13 @@ class Verdict:
         runs = (
             f"{self.canaries:,} canaries in {self.trials:,} {'run' if self.trials == 1 else 'runs'}"
         )
+
         share = (
             f" The best of it is {math.floor(100.0 * min(self.reached, 1e6)):,} % of the claim."
             if self.reached
             else ""
         )
+
         return "\n".join(
             [
                 self._words(),
@@ -130,11 +132,13 @@ class Verdict:
         """
         if self.lower or self.canaries * self.claim.delta <= 1.0 - self.confidence:
             return []
+
         asked = f"delta {self.claim.delta!r} and confidence {self.confidence!r}"
         unable = (
             f"{self.canaries:,} canaries may be unable to show anything without an assumption, "
             "however much is leaked"
         )
+
         return [f"At {asked}, {unable}: compare at a smaller delta, or be less sure."]
 
     def _words(self) -> str:
@@ -147,13 +151,14 @@ class Verdict:
                     if self.claim.voided_by
                     else "epsilon is infinite"
                 )
+
                 return f"NO CLAIM: there is no guarantee that could be refuted ({why})."
             case "FAIL":
                 doubt = ", or the assumption does not hold" if self.best.assumes else ""
                 return (
-                    "FAIL: the measurement contradicts the claim. Either the program does not do what is charged, or the "
-                    f"scores are not what they should be (an attack that saw the coins, coins that were not fair){doubt}. "
-                    "Do not rely on the claim."
+                    "FAIL: the measurement contradicts the claim. Either the program does not do "
+                    "what is charged, or the scores are not what they should be (an attack that "
+                    f"saw the coins, coins that were not fair){doubt}. Do not rely on the claim."
                 )
 
 
@@ -190,7 +195,8 @@ def audit(
 
     >>> from discreet.auditing import white_box
     >>> plan = Plan.dpsgd(records=1_000, sampling_probability=0.1, steps=10, noise_multiplier=1.0)
-    >>> verdict = audit(plan, white_box(plan, canaries=200, trials=2), delta=1e-5, confidence=0.999999)
+    >>> scores = white_box(plan, canaries=200, trials=2)
+    >>> verdict = audit(plan, scores, delta=1e-5, confidence=0.999999)
     >>> verdict.outcome, verdict.lower <= verdict.claim.upper
     ('PASS', True)
     """
@@ -198,11 +204,15 @@ def audit(
     level = check.fraction(_OWNER, "confidence", confidence)
     snapshot, claim = _claimed(source, delta)
     _refuse_another(source, scores)
+
+    # Each estimate waits for its share of the confidence, which depends on how many are asked.
     asked: list[Callable[[float], Estimate]] = [
         lambda each: one_run(scores, delta=claim.delta, confidence=each)
     ]
+
     if scores.independent:
         asked.append(lambda each: threshold(scores, delta=claim.delta, confidence=each))
+
     if assume_scaled:
         epsilon, profile = _scaled_claim(snapshot, claim)
         asked.append(
@@ -210,6 +220,8 @@ def audit(
                 scores, epsilon=epsilon, profile=profile, delta=claim.delta, confidence=each
             )
         )
+
+    # A union bound over the estimates: each gets an equal part of the probability of an error.
     shared = _shared(level, len(asked))
     verdict = Verdict(
         claim=claim,
@@ -220,6 +232,7 @@ def audit(
         trials=scores.runs,
         audit=None,
     )
+
     return replace(verdict, audit=_record(verdict, snapshot.head)) if snapshot.head else verdict
 
 
@@ -241,10 +254,11 @@ def _measured(estimate: Estimate) -> str:
 
 
 def _record(verdict: Verdict, head: str) -> Audit:
-    free = max((one for one in verdict.estimates if not one.assumes), key=lambda one: one.lower)
-    under = max(
-        (one for one in verdict.estimates if one.assumes), key=lambda one: one.lower, default=None
-    )
+    # A bound that assumes nothing is always among them: `one_run` is always asked.
+    by_bound = sorted(verdict.estimates, key=lambda estimate: -estimate.lower)
+    free = next(estimate for estimate in by_bound if not estimate.assumes)
+    under = next((estimate for estimate in by_bound if estimate.assumes), None)
+
     return Audit(
         method=f"{free.method}; {verdict.attack}"[:200],
         lower=free.lower,
@@ -262,8 +276,9 @@ def _record(verdict: Verdict, head: str) -> Audit:
 
 
 def _refuse_another(source: Ledger | Plan, scores: Scores) -> None:
-    """Of scores that say whose they are, some must be of this ledger; others of runs with the same
-    steps elsewhere.
+    """Refuse scores that name ledgers, none of which is this one.
+
+    Some may be of runs with the same steps elsewhere.
     """
     if (
         isinstance(source, Plan)
@@ -271,6 +286,7 @@ def _refuse_another(source: Ledger | Plan, scores: Scores) -> None:
         or any(_contains(source, head) for head in scores.heads)
     ):
         return
+
     raise ParameterError(
         owner=_OWNER,
         name="scores",
@@ -285,6 +301,7 @@ def _contains(ledger: Ledger, head: str) -> bool:
         ledger.verify(head)
     except LedgerCorrupt:
         return False
+
     return True
 
 
@@ -294,6 +311,7 @@ def _contains(ledger: Ledger, head: str) -> bool:
 def _snapshot(source: Ledger | Plan) -> Snapshot:
     if isinstance(source, Plan):
         return source.snapshot()
+
     return check.instance(_OWNER, "source", source, Ledger).verify().snapshot()
 
 
@@ -306,9 +324,11 @@ def _as_attacked(snapshot: Snapshot) -> Snapshot:
     cut = any(step.sampling.displaces(Adjacency.ADD_OR_REMOVE) for step, _ in snapshot.counted())
     if not cut or any(run.info.adjacency is not Adjacency.ADD_OR_REMOVE for run in snapshot.runs):
         return snapshot
+
     zeroed = (
         replace(run, info=replace(run.info, adjacency=Adjacency.ZERO_OUT)) for run in snapshot.runs
     )
+
     return replace(snapshot, runs=tuple(zeroed))
 
 
@@ -325,11 +345,13 @@ def _delta(source: Ledger | Plan, snapshot: Snapshot, delta: float | None) -> fl
         for limit in (target, snapshot.terms)
         if limit is not None and limit.delta is not None
     ]
+
     if delta is None and not known:
         expected = "given, where neither a plan with a target nor the ledger's budget names it"
         raise ParameterError(
             owner=_OWNER, name="delta", expected=expected, got="None", do="A claim needs a delta."
         )
+
     return check.fraction(_OWNER, "delta", known[0] if delta is None else delta)
 
 
@@ -352,15 +374,17 @@ def _scaled_claim(
             "False where steps were chosen from outputs: noise that is scaled would have led to "
             "other steps"
         )
+
         raise ParameterError(owner=_OWNER, name="assume_scaled", expected=expected, got="True")
+
     steps = list(snapshot.counted())
     _times(steps, 1.0)  # refuses what has no noise to scale
 
     def epsilon(factor: float) -> float:
         # Where epsilon is in the hundreds no lower bound may be known. Less noise never costs less:
         # that of more noise serves.
-        found = account(_times(steps, factor), delta=claim.delta, adjacency=claim.adjacency).lower
-        return found if found or factor >= 1.0 else epsilon(factor * _FINE)
+        lower = account(_times(steps, factor), delta=claim.delta, adjacency=claim.adjacency).lower
+        return lower if lower or factor >= 1.0 else epsilon(factor * _FINE)
 
     def profile(factor: float) -> Profile:
         return profile_of(_times(steps, factor), adjacency=claim.adjacency)
@@ -380,4 +404,5 @@ def _noisier(query: Query, factor: float) -> Query:
         expected = "False where a query has no noise that could be scaled"
         got = type(query).__name__
         raise ParameterError(owner=_OWNER, name="assume_scaled", expected=expected, got=got)
+
     return query.with_noise_times(factor)

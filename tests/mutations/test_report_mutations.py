@@ -150,7 +150,7 @@ MUTATIONS = [
     ),
     Mutation(
         "P41 what was done in the place of a plan counts as another run",
-        replaced(deviations, "of_the_plan", planned_steps_only),
+        replaced(deviations, "charges_of_plan", planned_steps_only),
         f"{DEVIATIONS}::test_p41_a_plan_of_a_programme_that_ran_with_other_noise_under_another_name_is_wrong",
     ),
     Mutation(

@@ -1,4 +1,4 @@
-"""What a ledger says, for people: plan, ledger and audit side by side, as HTML, Markdown and JSON."""
+"""The report on a ledger: plan, ledger and audit side by side, as HTML, Markdown and JSON."""
 
 from discreet.report.facts.subject import Subject
 from discreet.report.formats.document import Deviation

@@ -28,20 +28,11 @@ __all__ = ["SCHEMA", "compose"]
 SCHEMA = 2
 """Version of the JSON form."""
 
-_BARS = 12  # of one chart
-_KINDS = 3  # of steps that get a chart of their own
-_RATES = (
-    0.001,
-    0.002,
-    0.005,
-    0.01,
-    0.02,
-    0.05,
-    0.1,
-    0.2,
-    0.5,
-    1.0,
-)  # of false positives, in the table
+# Bars of one chart, and kinds of steps that get a chart of their own: a page must stay readable.
+_BARS = 12
+_KINDS = 3
+# Rates of false positives in the table beside the attacker's curve.
+_RATES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 
 
 def compose(facts: Facts, deviations: tuple[Deviation, ...]) -> Document:
@@ -77,11 +68,13 @@ def compose(facts: Facts, deviations: tuple[Deviation, ...]) -> Document:
 
 
 def _compared(facts: Facts) -> str:
-    given = {"plan": facts.plan, "audit": facts.audit}
-    missing = [name for name, value in given.items() if value is None]
-    there = [f"the {name}" for name, value in given.items() if value is not None]
+    sources = {"plan": facts.plan, "audit": facts.audit}
+    missing = [name for name, value in sources.items() if value is None]
+    there = [f"the {name}" for name, value in sources.items() if value is not None]
+
     if any(run.plan for run in facts.snapshot.runs):
         there.append("the plans in its own rows")
+
     with_what = f"with {' and '.join(there)}" if there else "with nothing but itself"
     return f"The ledger was compared {with_what}." + (
         f" Not given: {', '.join(missing)}." if missing else ""
@@ -95,12 +88,15 @@ def _tradeoff(facts: Facts) -> Line | None:
     hits = headline.hits_at_one_percent(facts)
     if facts.tradeoff is None or hits is None:
         return None
+
     rates = np.geomspace(1e-3, 1.0, 61)
+    # 2^-50 covers the rounding of the subtraction: the line is never below the bound.
     best = np.minimum(1.0, 1.0 - facts.tradeoff.miss_rate(rates) + 2.0**-50)
     rows = tuple(
         Row((f"{100.0 * rate:g} %", percent(min(1.0, 1.0 - float(facts.tradeoff.miss_rate(rate))))))
         for rate in _RATES
     )
+
     return Line(
         "tradeoff",
         "What an attacker can do",
@@ -119,13 +115,15 @@ def _spending(facts: Facts) -> Line | None:
     points = facts.spending
     if len(points) < 2:
         return None
+
+    # Limits at another delta cannot be drawn on this axis. Of several, the strictest is shown.
     limits = [limit for limit in facts.ceilings if limit.delta == facts.guarantee.delta]
     limit = min(limits, key=lambda limit: limit.epsilon) if limits else None
     return Line(
         "spending",
         "How epsilon grew",
-        f"After the {counted(points[-1][0], 'step')} that count, in the order of the ledger, epsilon is at most "
-        f"{upward(points[-1][1])} at delta {exact(facts.guarantee.delta)}"
+        f"After the {counted(points[-1][0], 'step')} that count, in the order of the ledger, "
+        f"epsilon is at most {upward(points[-1][1])} at delta {exact(facts.guarantee.delta)}"
         + (f"; the {limit.name} is {exact(limit.epsilon)}." if limit else "."),
         ("steps", "epsilon, at most"),
         tuple((float(steps), epsilon) for steps, epsilon in points),
@@ -145,18 +143,21 @@ def _chart_notes(facts: Facts) -> tuple[str, ...]:
             "The claim is contradicted. The curves follow from it all the same, and are no "
             "more reliable than it is."
         )
+
     if facts.void:
         notes.append("There is no guarantee, so no curve is drawn: an attacker might do anything.")
     elif facts.snapshot.rule is Rule.ODOMETER:
         notes.append(
-            "An odometer's claim grows in levels, not with every step: no curve of it over steps is drawn. The attacker's "
-            "curve is what the claim alone proves."
+            "An odometer's claim grows in levels, not with every step: no curve of it over steps "
+            "is drawn. The attacker's curve is what the claim alone proves."
         )
     elif facts.by_fixed_analysis:
         notes.append(
-            "Steps may have been chosen from earlier outputs: the guarantee is the whole budget from the first step on, and no "
-            "curve of it over steps is drawn. The attacker's curve is what the budget alone proves."
+            "Steps may have been chosen from earlier outputs: the guarantee is the whole budget "
+            "from the first step on, and no curve of it over steps is drawn. The attacker's curve "
+            "is what the budget alone proves."
         )
+
     return tuple(notes)
 
 
@@ -166,11 +167,12 @@ def _groups(facts: Facts) -> tuple[Bars, ...]:
     for charge in facts.snapshot.charges:
         if charge.count:
             counts[charge.step] = counts.get(charge.step, 0) + charge.count
+
     kinds = sorted(counts.items(), key=lambda kind: -kind[1])
-    found = [
-        _bars(f"groups-{i + 1}", step, count) for i, (step, count) in enumerate(kinds[:_KINDS])
-    ]
-    return tuple(found)
+    return tuple(
+        _bars(f"groups-{number}", step, count)
+        for number, (step, count) in enumerate(kinds[:_KINDS], start=1)
+    )
 
 
 def _bars(key: str, step: Step, count: int) -> Bars:
@@ -178,14 +180,17 @@ def _bars(key: str, step: Step, count: int) -> Bars:
         ((query, cost_share(query, step)) for query in step.queries),
         key=lambda pair: -(pair[1] or 0.0),
     )
+
     bars = [Bar(query.group, share, _bar_note(query, share)) for query, share in shares[:_BARS]]
     words = (
         "A group's share of the cost is (sensitivity/noise)² over the sum of all groups."
         if len(shares) > 1
         else "One group takes the whole cost of a step."
     )
+
     if len(shares) > _BARS:
         words += f" {len(shares) - _BARS} more groups are listed under “What was charged”."
+
     how = f"{counted(count, 'step')}, {step.sampling.phrase}. "
     return Bars(key, "Noise and cost of each group", how + words, tuple(bars))
 

@@ -47,11 +47,11 @@ class Report:
     __slots__ = ("_deviations", "_document", "_guarantee")
 
     def __init__(
-        self, document: Document, guarantee: Guarantee, found: tuple[Deviation, ...]
+        self, document: Document, guarantee: Guarantee, deviations: tuple[Deviation, ...]
     ) -> None:
         self._document = document
         self._guarantee = guarantee
-        self._deviations = found
+        self._deviations = deviations
 
     @classmethod
     def of(
@@ -87,8 +87,8 @@ class Report:
                 ledger.
         """
         facts = gather(ledger, delta=delta, plan=plan, audit=audit, tuning=tuning, subject=subject)
-        found = deviations(facts)
-        return cls(compose(facts, found), facts.guarantee, found)
+        disagreements = deviations(facts)
+        return cls(compose(facts, disagreements), facts.guarantee, disagreements)
 
     @property
     def guarantee(self) -> Guarantee:
@@ -101,7 +101,7 @@ class Report:
         return self._deviations
 
     def markdown(self) -> str:
-        """The report as Markdown."""
+        """The report as a page of Markdown."""
         return markdown(self._document)
 
     def html(self) -> str:
@@ -109,7 +109,7 @@ class Report:
         return page(self._document)
 
     def json(self) -> str:
-        """The report for programs: the same words and numbers, not rounded where they are numbers."""
+        """The report for programs: the same words, and numbers that are not rounded."""
         return (
             json.dumps(_plain(asdict(self._document)), indent=2, allow_nan=False, ensure_ascii=True)
             + "\n"
@@ -124,11 +124,15 @@ class Report:
         """
         place = checked_path("Report.write", path)
         formats = {".html": self.html, ".md": self.markdown, ".json": self.json}
+
         if place.suffix not in formats:
-            expected = f"one that ends in {', '.join(formats)}"
             raise ParameterError(
-                owner="Report.write", name="path", expected=expected, got=repr(str(place))
+                owner="Report.write",
+                name="path",
+                expected=f"one that ends in {', '.join(formats)}",
+                got=repr(str(place)),
             )
+
         write_over("Report.write", place, formats[place.suffix]().encode())
         return place
 

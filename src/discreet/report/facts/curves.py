@@ -21,22 +21,13 @@ FALSE_POSITIVES = 0.01
 """The rate at which the attacker's success is said in words."""
 
 _POINTS = 20
-_PLENTY = 10  # different steps; with more of them, charts and tables get fewer points, because each point costs more
-_TOLERANCE = 4e-3  # of the points of a chart; the last one is the claim itself
-_SHAPE = (
-    0.0,
-    0.06,
-    0.12,
-    0.2,
-    0.28,
-    0.36,
-    0.45,
-    0.55,
-    0.65,
-    0.8,
-    1.0,
-)  # epsilons of the trade-off, as shares of the furthest
-_FURTHEST = 30.0  # beyond, nothing is left to be said
+# Different steps. With more of them, charts and tables get fewer points, because each costs more.
+_PLENTY = 10
+# How closely the points of a chart are computed; the last one is the claim itself.
+_TOLERANCE = 4e-3
+# Epsilons of the trade-off, as shares of the furthest. Beyond 30, nothing is left to be said.
+_SHAPE = (0.0, 0.06, 0.12, 0.2, 0.28, 0.36, 0.45, 0.55, 0.65, 0.8, 1.0)
+_FURTHEST = 30.0
 
 
 def detail(steps: Sequence[tuple[Step, int]]) -> float:
@@ -50,16 +41,22 @@ def spending(snapshot: Snapshot, guarantee: Guarantee) -> tuple[tuple[int, float
 
     Epsilon grows with every step, so what bounds a point bounds every point before it as well.
     """
+    # Points are spread evenly over the steps that count, with the last step always among them.
     charges = snapshot.counted()
     total = sum(count for _, count in charges)
     number = max(4, math.ceil(_POINTS * detail(charges)))
     stops = sorted({math.ceil(total * i / number) for i in range(1, number + 1)} - {0})
-    starts: Starts = {}  # where an earlier search ended, which is where the next one begins
-    found = [guarantee.upper] if stops else []
+
+    # From the last point backwards: where one search ended, the next one begins, and no bound may
+    # be above that of a later step.
+    starts: Starts = {}
+    bounds = [guarantee.upper] if stops else []
+
     for stop in reversed(stops[:-1]):
         costs = normalise(_first(charges, stop), guarantee.adjacency)
-        found.append(min(found[-1], tight_upper(costs, guarantee.delta, _TOLERANCE, starts)))
-    return ((0, 0.0), *zip(stops, reversed(found), strict=True))
+        bounds.append(min(bounds[-1], tight_upper(costs, guarantee.delta, _TOLERANCE, starts)))
+
+    return ((0, 0.0), *zip(stops, reversed(bounds), strict=True))
 
 
 def _first(counted: Sequence[tuple[Step, int]], steps: int) -> Iterator[tuple[Step, int]]:
@@ -79,20 +76,27 @@ def tradeoff(source: Snapshot | None, guarantee: Guarantee) -> TradeOff:
     """
     if source is None:
         return TradeOff((guarantee.upper,), (guarantee.delta,))
+
     profile = profile_of(source)
     furthest = min(guarantee.upper, _FURTHEST)
     plenty = detail(source.counted()) < 1.0
-    seen = {
-        furthest * share: profile(furthest * share) for share in (_SHAPE[::3] if plenty else _SHAPE)
-    }
-    best = min(seen, key=lambda epsilon: _limit(epsilon, seen[epsilon]))
-    places = sorted(seen)
+    shares = _SHAPE[::3] if plenty else _SHAPE
+    profile_points = {furthest * share: profile(furthest * share) for share in shares}
+
+    if plenty:
+        return TradeOff(tuple(profile_points), tuple(profile_points.values()))
+
+    # Which point decides the limit at 1 %? Look closer on both sides of it.
+    best = min(profile_points, key=lambda epsilon: _limit(epsilon, profile_points[epsilon]))
+    places = sorted(profile_points)
     place = places.index(best)
-    for near in [] if plenty else places[max(place - 1, 0) : place] + places[place + 1 : place + 2]:
+
+    for near in places[max(place - 1, 0) : place] + places[place + 1 : place + 2]:
         for share in (1.0 / 3.0, 2.0 / 3.0):
             between = best + (near - best) * share
-            seen[between] = profile(between)
-    return TradeOff(tuple(seen), tuple(seen.values()))
+            profile_points[between] = profile(between)
+
+    return TradeOff(tuple(profile_points), tuple(profile_points.values()))
 
 
 def _limit(epsilon: float, delta: float) -> float:
@@ -111,10 +115,13 @@ def unamplified(source: Snapshot, delta: float, guarantee: Guarantee) -> Guarant
     counted = source.counted()
     if not any(count and step.sampling.amplifies(guarantee.adjacency) for step, count in counted):
         return None
+
+    # The samples are known, so each step is one over everything; what else the claim rests on
+    # stays as it was.
     steps = [(_known(step, guarantee.adjacency), count) for step, count in counted]
-    found = account(steps, delta=delta, adjacency=guarantee.adjacency, unit=guarantee.unit)
+    claim = account(steps, delta=delta, adjacency=guarantee.adjacency, unit=guarantee.unit)
     return replace(
-        found,
+        claim,
         numerics=guarantee.numerics,
         assumptions=guarantee.assumptions,
         voided_by=guarantee.voided_by,
@@ -125,11 +132,13 @@ def _known(step: Step, adjacency: Adjacency) -> Step:
     """The step with every record in its sample (of an epoch: in one of its batches)."""
     queries = step.queries
     if step.sampling.displaces(adjacency):
-        # One record more may push another one out of a full sample: two contributions change.
+        # One record more may push another one out of a full sample: two contributions change, and
+        # the sum moves by at most twice the sensitivity.
         queries = tuple(
             replace(query, sensitivity=2.0 * query.sensitivity)
             if isinstance(query, GaussianSum)
             else query
             for query in queries
         )
+
     return Step(Everything(), queries)

@@ -27,7 +27,8 @@ from discreet.units import Guarantee
 __all__ = ["AuditedHead", "Ceiling", "Facts", "gather"]
 
 _OWNER = "Report.of"
-_DELTAS = (100.0, 10.0, 0.1, 0.01)  # times the delta of the claim
+# Other deltas at which the claim is stated, as multiples of its own.
+_DELTAS = (100.0, 10.0, 0.1, 0.01)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +124,9 @@ class Facts:
         stated = [
             getattr(charge.step.sampling, "records", None) for charge in self.snapshot.charges
         ]
+
         known = [int(records) for records in (*planned, *stated) if records is not None]
+
         return known[0] if known else None
 
 
@@ -137,51 +140,57 @@ def gather(
     subject: Subject | None = None,
 ) -> Facts:
     """Read the ledger from its first row, check it, and compute everything that the report says."""
-    check.instance(_OWNER, "ledger", ledger, Ledger)
-    if plan is not None:
-        check.member(_OWNER, "plan", plan, (Plan, Programme))
-        _check_leaves(plan)
-    if audit is not None:
-        check.instance(_OWNER, "audit", audit, Audit)
-    named = Subject() if subject is None else check.instance(_OWNER, "subject", subject, Subject)
+    _check_evidence(ledger, plan, audit)
+    names = Subject() if subject is None else check.instance(_OWNER, "subject", subject, Subject)
     snapshot = ledger.verify().snapshot()
-    records = _tuning(ledger, snapshot, tuning)
-    level = _delta(snapshot, delta, plan)
-    limit = _limit_at(level, plan)
-    guarantee = account(snapshot, delta=level, limit=limit)
+    tuning_records = _tuning(ledger, snapshot, tuning)
+    claim_delta = _delta(snapshot, delta, plan)
+    limit = _limit_at(claim_delta, plan)
+    guarantee = account(snapshot, delta=claim_delta, limit=limit)
+    # Filters and odometers have one analysis at one delta, fixed before the first release: a second
+    # opinion, other deltas or a curve over steps would claim what nobody proved.
     tight = snapshot.rule in (None, Rule.LIST) and not guarantee.voided_by
+
     return Facts(
         snapshot=snapshot,
         guarantee=guarantee,
-        second=account(snapshot, delta=level, accountant="rdp") if tight else None,
-        unamplified=unamplified(snapshot, level, guarantee) if tight else None,
+        second=account(snapshot, delta=claim_delta, accountant="rdp") if tight else None,
+        unamplified=unamplified(snapshot, claim_delta, guarantee) if tight else None,
         at_deltas=_at_deltas(snapshot, guarantee) if tight else (guarantee,),
         ceilings=_ceilings(snapshot, guarantee, plan),
         limit=limit,
-        alone=epsilon_of_each(snapshot, level),
+        alone=epsilon_of_each(snapshot, claim_delta),
         plan=plan,
         audit=audit,
-        tuning=records,
+        tuning=tuning_records,
         audited=None if audit is None else _audited(ledger, snapshot, audit),
         audited_claim=None if audit is None else _claim_at(snapshot, audit.delta, guarantee),
         spending=spending(snapshot, guarantee) if tight and math.isfinite(guarantee.upper) else (),
         tradeoff=None if guarantee.voided_by else tradeoff(snapshot if tight else None, guarantee),
-        subject=named,
+        subject=names,
         made=datetime.now(UTC).isoformat(timespec="seconds"),
         software=_version(),
     )
 
 
-def _check_leaves(plan: Declaration[Plan]) -> None:
+def _check_evidence(ledger: Ledger, plan: Declaration[Plan] | None, audit: Audit | None) -> None:
+    check.instance(_OWNER, "ledger", ledger, Ledger)
+    if audit is not None:
+        check.instance(_OWNER, "audit", audit, Audit)
+
+    if plan is None:
+        return
+
+    check.member(_OWNER, "plan", plan, (Plan, Programme))
+    # Without its leaves a plan cannot say which queries it asks, so nothing could be compared.
     try:
         for part in plan.plans.values():
             part.queries()
     except ParameterError as wrong:
-        expected = "one that knows its leaves, as the plan of a run does"
         raise ParameterError(
             owner=_OWNER,
             name="plan",
-            expected=expected,
+            expected="one that knows its leaves, as the plan of a run does",
             got=wrong.got,
             do="Pass run.plan, or plan.for_leaves({...}).",
         ) from None
@@ -189,24 +198,35 @@ def _check_leaves(plan: Declaration[Plan]) -> None:
 
 def _delta(snapshot: Snapshot, delta: float | None, plan: Declaration[Plan] | None) -> float:
     terms = snapshot.terms
+    # In the order of authority: the ledger's own rule, the caller, the plan, the ledger's rows.
     if terms is not None and terms.rule is not Rule.LIST and terms.delta is not None:
         if delta not in (None, terms.delta):
-            expected = (
-                f"the ledger's own {terms.delta!r}: nothing is proved at a delta that is chosen "
-                "afterwards"
+            raise ParameterError(
+                owner=_OWNER,
+                name="delta",
+                expected=f"the ledger's own {terms.delta!r}: nothing is proved at a delta that is "
+                "chosen afterwards",
+                got=repr(delta),
             )
-            raise ParameterError(owner=_OWNER, name="delta", expected=expected, got=repr(delta))
+
         return terms.delta
+
     if delta is not None:
         return check.fraction(_OWNER, "delta", delta)
+
     if plan is not None and plan.target is not None:
         return plan.target.delta
-    own = known_delta(snapshot)
-    if own is not None:
-        return own
-    expected = "given, where neither the ledger's budget nor a plan with a target names it"
+
+    ledger_delta = known_delta(snapshot)
+    if ledger_delta is not None:
+        return ledger_delta
+
     raise ParameterError(
-        owner=_OWNER, name="delta", expected=expected, got="None", do="A claim needs a delta."
+        owner=_OWNER,
+        name="delta",
+        expected="given, where neither the ledger's budget nor a plan with a target names it",
+        got="None",
+        do="A claim needs a delta.",
     )
 
 
@@ -220,6 +240,8 @@ def _at_deltas(snapshot: Snapshot, claim: Guarantee) -> tuple[Guarantee, ...]:
     """The claim, between what holds at larger and at smaller deltas."""
     if detail(snapshot.counted()) < 1.0:
         return (claim,)
+
+    # Twelve digits, so that ten times 1e-6 reads 1e-05. A delta above 1/2 claims next to nothing.
     levels = [float(f"{claim.delta * factor:.12g}") for factor in _DELTAS]
     larger = [account(snapshot, delta=level) for level in levels if claim.delta < level <= 0.5]
     return (
@@ -234,14 +256,15 @@ def _ceilings(
 ) -> tuple[Ceiling, ...]:
     if guarantee.voided_by:
         return ()  # nothing that could be compared
-    limits = (
-        []
-        if plan is None or plan.target is None
-        else [("target", plan.target.epsilon, plan.target.delta)]
-    )
+
+    limits = []
+    if plan is not None and plan.target is not None:
+        limits.append(("target", plan.target.epsilon, plan.target.delta))
+
     terms = snapshot.terms
     if terms is not None and terms.epsilon is not None and terms.delta is not None:
         limits.append(("budget", terms.epsilon, terms.delta))
+
     return tuple(
         Ceiling(name, epsilon, delta, _claim_at(snapshot, delta, guarantee, epsilon))
         for name, epsilon, delta in limits
@@ -256,32 +279,39 @@ def _claim_at(
     """
     if guarantee.voided_by:
         return None
+
     if delta == guarantee.delta:
         return guarantee.upper
+
     if snapshot.rule not in (None, Rule.LIST):
         # What holds at a delta holds at every larger one.
         return guarantee.upper if delta > guarantee.delta else None
+
     return None if delta == 0.0 else account(snapshot, delta=delta, limit=limit).upper
 
 
 def _audited(ledger: Ledger, snapshot: Snapshot, audit: Audit) -> AuditedHead:
     if audit.ledger_head == snapshot.head:
         return AuditedHead.THIS
+
     return (
         AuditedHead.EARLIER if _has_head(ledger, snapshot, audit.ledger_head) else AuditedHead.OTHER
     )
 
 
-def _tuning(ledger: Ledger, snapshot: Snapshot, given: object) -> tuple[Tuning, ...]:
+def _tuning(ledger: Ledger, snapshot: Snapshot, tuning: object) -> tuple[Tuning, ...]:
     """The records of tuning; those of private data must be of this ledger, and of runs that it was
     charged with.
     """
-    records = given if isinstance(given, tuple | list) else (given,)
+    records = tuning if isinstance(tuning, tuple | list) else (tuning,)
     charged = {charge.run.label for charge in snapshot.charges if charge.count}
+
     for record in records:
         check.member(_OWNER, "tuning", record, (Tuning,))
         if record.kind is not Kind.PRIVATE:
             continue
+
+        # "Covered" is said of private tuning only if the ledger itself shows the charges.
         missing = sorted(set(record.runs) - charged)
         if missing or not _has_head(ledger, snapshot, record.ledger_head):
             raise ParameterError(
@@ -296,6 +326,7 @@ def _tuning(ledger: Ledger, snapshot: Snapshot, given: object) -> tuple[Tuning, 
                     "is not covered."
                 ),
             )
+
     return tuple(records)
 
 

@@ -16,7 +16,8 @@ from discreet.report.formats.words import exact, moment
 __all__ = ["held_to", "rule_words", "run_table", "stops", "terms_words"]
 
 _NONE = "—"
-_LISTED = 20  # runs whose end is told in a sentence
+# Runs whose end is told in a sentence; the table has all of them.
+_LISTED = 20
 
 _RULES = {
     Rule.LIST: "list fixed in advance",
@@ -48,9 +49,11 @@ def terms_words(terms: Terms | None, *, oldest: bool = False) -> str:
             if oldest
             else "Nothing yet: the first run settles it."
         )
+
     limit = (
         "" if terms.epsilon is None else f"({exact(terms.epsilon)}, {exact(terms.delta or 0.0)})"
     )
+
     if terms.rule is Rule.LIST:
         steps = sum(count for _, count in terms.planned)
         fixed = (
@@ -58,17 +61,21 @@ def terms_words(terms: Terms | None, *, oldest: bool = False) -> str:
             if steps
             else "What its first run plans"
         )
+
         return (
             f"{fixed}, and never more than {limit}." if limit else f"{fixed}. No epsilon limits it."
         )
+
     if terms.rule.is_filter:
         return (
             f"Whatever is chosen by looking at outputs, within {limit} in all "
             f"({rule_words(terms)})."
         )
+
     within = (
         f", and never more than epsilon {exact(terms.epsilon)}" if terms.epsilon is not None else ""
     )
+
     delta = exact(terms.delta or 0.0)
     return (
         f"Whatever is chosen by looking at outputs; its epsilon at delta {delta} is stated as it "
@@ -80,18 +87,21 @@ def held_to(facts: Facts) -> Section:
     """What the ledger is held to, and every row that said so."""
     snapshot = facts.snapshot
     paragraphs = [terms_words(snapshot.terms, oldest=snapshot.terms is None)]
+
     if snapshot.history:
         paragraphs.append(
-            "It is a row of the file, written before the first charge, and holds whoever opens the file. Each later row is "
-            "listed here; nothing else can change it."
+            "It is a row of the file, written before the first charge, and holds whoever opens "
+            "the file. Each later row is listed here; nothing else can change it."
         )
+
     table = Table(
         ("since", "rule", "epsilon", "delta", "steps on the list", "reason"),
         capped(
-            [_held_row(held, first=held is snapshot.history[0]) for held in snapshot.history], 6
+            [_held_row(entry, first=entry is snapshot.history[0]) for entry in snapshot.history], 6
         ),
         numbers=(2, 3, 4),
     )
+
     return Section(
         "What the ledger is held to",
         tuple(paragraphs),
@@ -100,13 +110,14 @@ def held_to(facts: Facts) -> Section:
     )
 
 
-def _held_row(held: Held, *, first: bool) -> Row:
-    terms = held.terms
-    reason = held.reason or (_NONE if first else "settled by what the first run planned")
+def _held_row(entry: Held, *, first: bool) -> Row:
+    terms = entry.terms
+    reason = entry.reason or (_NONE if first else "settled by what the first run planned")
     steps = sum(count for _, count in terms.planned)
+
     return Row(
         (
-            moment(held.since),
+            moment(entry.since),
             rule_words(terms),
             "no limit" if terms.epsilon is None else exact(terms.epsilon),
             _NONE if terms.delta is None else exact(terms.delta),
@@ -125,6 +136,7 @@ def stops(facts: Facts) -> tuple[str, ...]:
         if more > 0
         else tuple(sentences)
     )
+
     return (*shown, *_growth(facts))
 
 
@@ -134,28 +146,35 @@ def _stop(facts: Facts, run: RunRecord) -> str:
         f"Run {run.number} (“{run_name(run)}”) was charged {run.steps:,} of "
         f"{counted(run.planned_steps, 'planned step')}"
     )
+
     resumed = "" if run.continues is None else f" It took the place of run {run.continues}."
     successor = continued_by(snapshot, run)
+
     if run.reason:
         counts = " What it left does not count." if snapshot.rule is Rule.LIST else ""
         return (
             f"{taken} and ended for a public reason, as was declared: "
             f"“{run.reason}”.{counts}{resumed}"
         )
+
     if successor is not None:
         return f"{taken}, then run {successor.number} took its place.{resumed}"
+
     if run.planned and run.steps < run.planned_steps:
         state = (
             "and is over, without a public reason"
             if run.over
             else "and is still going, or was killed"
         )
+
         counts = (
             "All that it planned counts"
             if snapshot.rule is Rule.LIST
             else "What was charged counts"
         )
+
         return f"{taken} {state}. {counts}.{resumed}"
+
     return f"{taken}.{resumed}" if resumed else ""
 
 
@@ -164,11 +183,16 @@ def _growth(facts: Facts) -> Iterator[str]:
     for before, after in pairwise(history):
         if before.terms.rule is not Rule.LIST or not before.terms.complete:
             continue
+
         more = sum(count for _, count in after.terms.planned) - sum(
             count for _, count in before.terms.planned
         )
+
         if more > 0:
-            yield f"The list grew by {counted(more, 'step')} for a public reason, as was declared: “{after.reason}”."
+            yield (
+                f"The list grew by {counted(more, 'step')} for a public reason, as was declared: "
+                f"“{after.reason}”."
+            )
 
 
 def run_table(facts: Facts) -> Table:
@@ -183,6 +207,7 @@ def run_table(facts: Facts) -> Table:
         "public reason",
         "epsilon alone",
     )
+
     rows = [
         Row(
             (
@@ -198,6 +223,8 @@ def run_table(facts: Facts) -> Table:
         )
         for run in facts.snapshot.runs
     ]
+
     total = _NONE if facts.void else upward(facts.guarantee.upper)
     last = Row(("all", "together", "", _NONE, f"{facts.snapshot.steps:,}", "", "", total))
+
     return Table(header, (*capped(rows, len(header)), last), numbers=(3, 4, 7))

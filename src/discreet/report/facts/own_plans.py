@@ -26,6 +26,7 @@ def own_plan(run: RunRecord) -> Plan | None:
     """
     if not run.plan:
         return None
+
     declared = from_text(run.plan)
     if not isinstance(declared, Plan):
         raise DiscreetError(
@@ -33,6 +34,7 @@ def own_plan(run: RunRecord) -> Plan | None:
             got=f"a programme of {len(declared.plans)}",
             do="This row was not written by this library.",
         )
+
     return declared
 
 
@@ -42,6 +44,7 @@ def own_plans(snapshot: Snapshot) -> tuple[Plan, ...]:
     for run in snapshot.runs:
         with suppress(DiscreetError):  # `differences` names it
             plans.append(own_plan(run))
+
     return tuple(plan for plan in plans if plan is not None)
 
 
@@ -61,8 +64,10 @@ def _difference(run: RunRecord) -> str:
         return (
             f"{name} holds a text in the place of its plan that cannot be read: {unreadable.got}."
         )
+
     if plan is None:
         return ""
+
     for verb, steps in (("committed to", run.planned), ("was charged", run.charged)):
         for step, count in steps:
             if step not in allowed:
@@ -70,11 +75,13 @@ def _difference(run: RunRecord) -> str:
                     f"{name} {verb} {counted(count, 'step')} of another kind than the plan in its "
                     "own row has."
                 )
+
             if count > allowed[step]:
                 return (
                     f"{name} {verb} {counted(count, 'step')}; the plan in its own row has "
                     f"{allowed[step]:,}."
                 )
+
     return ""
 
 
@@ -83,16 +90,20 @@ def agreement(snapshot: Snapshot) -> str:
     with_plan = [run for run in snapshot.runs if run.plan]
     without = [str(run.number) for run in snapshot.runs if not run.plan]
     wrong = len(differences(snapshot))
+
     if not snapshot.runs:
         return "No run has begun, so there is no plan to compare with."
+
     if not with_plan:
         return "The rows hold no plan: the runs can only be compared with a plan's file."
-    kept = (
+
+    agreeing = (
         f"{counted(len(with_plan) - wrong, 'run')} of {len(with_plan):,} kept to the plan in the "
         "ledger's own rows."
     )
+
     missing = f" No plan is in the rows of run {', '.join(without[:10])}." if without else ""
-    return kept + missing
+    return agreeing + missing
 
 
 def known_delta(snapshot: Snapshot) -> float | None:
@@ -101,6 +112,7 @@ def known_delta(snapshot: Snapshot) -> float | None:
     """
     if snapshot.terms is not None and snapshot.terms.delta is not None:
         return snapshot.terms.delta
+
     plans = own_plans(snapshot)
     deltas = {None if plan.target is None else plan.target.delta for plan in plans}
     return deltas.pop() if len(deltas) == 1 and len(plans) == len(snapshot.runs) else None

@@ -10,7 +10,8 @@ from discreet.ledger.terms import Planned
 
 __all__ = ["continued_by", "epsilon_of_each", "growth", "run_name", "run_state", "steps_of"]
 
-_MOST = 20  # runs whose epsilon is computed; every different one costs time
+# Different runs whose epsilon is computed alone; each of them costs time.
+_MOST = 20
 
 
 def run_name(run: RunRecord) -> str:
@@ -20,25 +21,33 @@ def run_name(run: RunRecord) -> str:
 
 def continued_by(snapshot: Snapshot, run: RunRecord) -> RunRecord | None:
     """The run that took the place of this one."""
-    return next((other for other in snapshot.runs if other.continues == run.number), None)
+    return next(
+        (successor for successor in snapshot.runs if successor.continues == run.number), None
+    )
 
 
 def run_state(snapshot: Snapshot, run: RunRecord) -> str:
     """Whether a run is over, in a few words."""
+    # The first that applies is said, so the order of these questions is part of the text.
     successor = continued_by(snapshot, run)
     if snapshot.schema == OLDEST:
         return "not recorded"
+
     if successor is not None:
         return f"continued by run {successor.number}"
+
     if run.reason:
         return "ended early"
+
     if run.over:
         return "over"
+
     taken = (
         run.planned_steps
         and run.steps >= run.planned_steps
         and not sum(count for _, count in run.unsettled)
     )
+
     return "all steps taken" if taken else "going, or killed"
 
 
@@ -51,20 +60,23 @@ def steps_of(snapshot: Snapshot, run: RunRecord) -> Planned:
     charged = dict(run.charged)
     whole = snapshot.rule is Rule.LIST and not run.reason and continued_by(snapshot, run) is None
     planned = dict(run.planned) if whole else {}
+
     return tuple(
         (step, max(planned.get(step, 0), charged.get(step, 0))) for step in {**planned, **charged}
     )
 
 
 def growth(snapshot: Snapshot) -> Planned:
-    """By which steps the list grew after the first release, for public reasons that were declared."""
+    """The steps by which the list grew after the first release, for declared public reasons."""
     lists = [
-        held.terms.planned
-        for held in snapshot.history
-        if held.terms.rule is Rule.LIST and held.terms.complete
+        entry.terms.planned
+        for entry in snapshot.history
+        if entry.terms.rule is Rule.LIST and entry.terms.complete
     ]
+
     if len(lists) < 2:
         return ()
+
     first, last = dict(lists[0]), dict(lists[-1])
     return tuple(
         (step, count - first.get(step, 0))
@@ -83,18 +95,25 @@ def epsilon_of_each(snapshot: Snapshot, delta: float) -> dict[int, float]:
     """
     if snapshot.marks:
         return {}
-    known: dict[object, float | None] = {}  # equal runs are computed once
+
+    # Runs with equal steps cost the same and are computed once.
+    known: dict[object, float | None] = {}
     epsilons: dict[int, float] = {}
+
     for run in snapshot.runs:
         steps = steps_of(snapshot, run)
         key = frozenset(steps)
+
         if not any(count for _, count in steps) or (key not in known and len(known) == _MOST):
             continue
+
         if key not in known:
             known[key] = _alone(steps, delta, run)
+
         alone = known[key]
         if alone is not None:
             epsilons[run.number] = alone
+
     return epsilons
 
 

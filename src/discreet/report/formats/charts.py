@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from discreet.report.formats.document import Bars, Line
 
 __all__ = ["BarDrawing", "DrawnBar", "LineDrawing", "Tick", "draw_bars", "draw_line"]
 
+# The canvas and its margins, in units of the SVG's own coordinates.
 _WIDTH, _HEIGHT = 420.0, 280.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52.0, 14.0, 26.0, 44.0
-_ROW, _LONGEST = 52.0, 44  # height of a bar with its name; characters of a name
+# False positives are drawn from 0.001 to 1, on a logarithmic axis.
+_DECADES = 3.0
+# Height of a bar with its name above it; characters of a name that fit.
+_ROW, _LONGEST = 52.0, 44
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +59,7 @@ class DrawnBar:
 
 @dataclass(frozen=True, slots=True)
 class BarDrawing:
-    """Bars on their canvas."""
+    """A chart of horizontal bars on its canvas."""
 
     width: float
     height: float
@@ -69,26 +72,22 @@ def draw_line(line: Line) -> LineDrawing:
     """
     logarithmic = line.key == "tradeoff"
     right, bottom = _WIDTH - _RIGHT, _HEIGHT - _BOTTOM
-    most_x = max(x for x, _ in line.points)
-    if logarithmic:
-        x_marks = [(value, f"{100.0 * value:g} %") for value in (0.001, 0.01, 0.1, 1.0)]
-        y_marks = [(value, f"{100.0 * value:g} %") for value in (0.0, 0.25, 0.5, 0.75, 1.0)]
-        most_y = 1.0
-    else:
-        most_y = max([y for _, y in line.points] + ([line.limit[0]] if line.limit else []))
-        x_marks = [(value, f"{value:,.6g}") for value in _round_numbers(most_x, 4)]
-        y_marks = [(value, f"{value:g}") for value in _round_numbers(most_y, 5)]
-        most_y = max(y_marks[-1][0], most_y * 1.06)
+    furthest = max(x for x, _ in line.points)
+    x_marks, y_marks, highest = _marks(line, furthest)
 
+    # A chart of nothing but zeros has no scale of its own: any will do.
     def across(x: float) -> float:
-        share = 1.0 + math.log10(x) / 3.0 if logarithmic else x / (most_x or 1.0)
+        share = 1.0 + math.log10(x) / _DECADES if logarithmic else x / (furthest or 1.0)
         return round(_LEFT + (right - _LEFT) * share, 1)
 
     def down(y: float) -> float:
-        return round(bottom - (bottom - _TOP) * y / (most_y or 1.0), 1)
+        return round(bottom - (bottom - _TOP) * y / (highest or 1.0), 1)
 
     points = [(across(x), down(y)) for x, y in line.points]
     path = _path(points)
+    # Guessing accuses members and others alike: as many found as wrongly accused.
+    guesses = [(across(x), down(x)) for x, _ in line.points] if logarithmic else []
+
     return LineDrawing(
         width=_WIDTH,
         height=_HEIGHT,
@@ -101,7 +100,7 @@ def draw_line(line: Line) -> LineDrawing:
         path=path,
         area=f"{path} L{points[-1][0]:g} {bottom:g} L{points[0][0]:g} {bottom:g} Z",
         dots=() if logarithmic else tuple(points),
-        guess=_guessing(across, down, [x for x, _ in line.points]) if logarithmic else "",
+        guess=_path(guesses) if guesses else "",
         limit=None if line.limit is None else Tick(down(line.limit[0]), line.limit[1]),
         named=None
         if line.named is None
@@ -109,30 +108,44 @@ def draw_line(line: Line) -> LineDrawing:
     )
 
 
+def _marks(
+    line: Line, furthest: float
+) -> tuple[list[tuple[float, str]], list[tuple[float, str]], float]:
+    """Values with their texts along both axes, and the value at the upper end of the second."""
+    if line.key == "tradeoff":
+        rates = [(value, f"{100.0 * value:g} %") for value in (0.001, 0.01, 0.1, 1.0)]
+        shares = [(value, f"{100.0 * value:g} %") for value in (0.0, 0.25, 0.5, 0.75, 1.0)]
+        return rates, shares, 1.0
+
+    values = [y for _, y in line.points]
+    highest = max([*values, line.limit[0]] if line.limit else values)
+    x_marks = [(value, f"{value:,.6g}") for value in _round_numbers(furthest, 4)]
+    y_marks = [(value, f"{value:g}") for value in _round_numbers(highest, 5)]
+
+    # A little room above the line, so that neither it nor the limit's text touches the frame.
+    return x_marks, y_marks, max(y_marks[-1][0], highest * 1.06)
+
+
 def _path(points: list[tuple[float, float]]) -> str:
     return "M" + " L".join(f"{x:g} {y:g}" for x, y in points)
 
 
-def _guessing(
-    across: Callable[[float], float], down: Callable[[float], float], rates: list[float]
-) -> str:
-    return _path([(across(rate), down(rate)) for rate in rates])
-
-
-def _round_numbers(most: float, about: int) -> list[float]:
-    """Multiples of a round number, from 0 to at most `most`; about so many.
+def _round_numbers(largest: float, about: int) -> list[float]:
+    """Multiples of a round number, from 0 to at most `largest`; about so many.
 
     >>> _round_numbers(2344.0, 4)
     [0.0, 500.0, 1000.0, 1500.0, 2000.0]
     """
-    if not most > 0.0:
+    if not largest > 0.0:
         return [0.0]
-    rough = most / about
+
+    rough = largest / about
     power = 10.0 ** math.floor(math.log10(rough))
     width = power * next(
         factor for factor in (1.0, 2.0, 2.5, 5.0, 10.0) if factor * power >= rough * 0.8
     )
-    return [float(f"{i * width:.6g}") for i in range(int(most / width + 1e-9) + 1)]
+
+    return [float(f"{i * width:.6g}") for i in range(int(largest / width + 1e-9) + 1)]
 
 
 def draw_bars(chart: Bars) -> BarDrawing:
@@ -147,4 +160,5 @@ def draw_bars(chart: Bars) -> BarDrawing:
         )
         for i, bar in enumerate(chart.bars)
     )
+
     return BarDrawing(_WIDTH, len(bars) * _ROW, bars)

@@ -34,7 +34,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Deviation:
-    """One disagreement.
+    """One disagreement between ledger, plan, budget and audit.
 
     Args:
         severity: "wrong" for what somebody must look into, "note" for what is allowed and worth
@@ -63,18 +63,22 @@ class Table:
     numbers: tuple[int, ...] = ()
 
 
-def capped(rows: Sequence[Row], columns: int, most: int = 300) -> tuple[Row, ...]:
+def capped(rows: Sequence[Row], columns: int, limit: int = 300) -> tuple[Row, ...]:
     """So many rows that a page stays readable, alarming ones before others; a last row says how
     many are missing.
 
-    >>> [row.cells for row in capped([Row(("a", "b"))] * 5, 2, most=2)]
+    >>> [row.cells for row in capped([Row(("a", "b"))] * 5, 2, limit=2)]
     [('a', 'b'), ('a', 'b'), ('and 3 more, in the ledger', '')]
     """
-    if len(rows) <= most:
+    if len(rows) <= limit:
         return tuple(rows)
-    kept = sorted(sorted(range(len(rows)), key=lambda i: not rows[i].alarming)[:most])
-    rest = Row((f"and {len(rows) - most:,} more, in the ledger", *[""] * (columns - 1)))
-    return (*(rows[i] for i in kept), rest)
+
+    # Alarming rows must not fall off the end. Those shown keep the order of the ledger.
+    alarming_first = sorted(range(len(rows)), key=lambda i: not rows[i].alarming)
+    shown = sorted(alarming_first[:limit])
+    missing = Row((f"and {len(rows) - limit:,} more, in the ledger", *[""] * (columns - 1)))
+
+    return (*(rows[i] for i in shown), missing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +92,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """Whether the claim holds.
+    """Whether the claim holds, in a word and in a sentence.
 
     Args:
         key: "holds", "deviates" (it holds, and something differs from plan or budget),
@@ -159,7 +163,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A group: its name, its share in [0, 1] (None where it has none), and what to write beside it."""
+    """A group: its name, its share in [0, 1] or None, and what to write beside it."""
 
     name: str
     share: float | None

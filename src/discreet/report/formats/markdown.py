@@ -10,10 +10,10 @@ from discreet.report.formats.document import Bars, Document, Item, Line, Section
 __all__ = ["escaped", "markdown"]
 
 _SPECIAL = re.compile(r"([\\`*\[\]|~$])|(?<![^\W_])(_)|(_)(?![^\W_])")
-_OPENING = re.compile(
-    r"^(\s*\d*)((?<=\d)[.)]|(?<!\d)[#+=-])(?=\s|#)"
-)  # of a heading, a list or a line below a heading
-_ROOM = "." * 40  # to write on
+# What opens a heading or a list, or underlines a heading, at the start of a text.
+_OPENING = re.compile(r"^(\s*\d*)((?<=\d)[.)]|(?<!\d)[#+=-])(?=\s|#)")
+# A line of dots to write on, for names that nobody gave.
+_ROOM = "." * 40
 _HTML = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 
@@ -23,20 +23,22 @@ def escaped(text: str) -> str:
     >>> escaped("<b> a|b *c* noise_std _d_")
     '&lt;b&gt; a\\|b \\*c\\* noise_std \\_d\\_'
     """
-    found = _SPECIAL.sub(lambda match: "\\" + match.group(0), text).translate(_HTML)
-    return _OPENING.sub(r"\1\\\2", found)
+    text_without_markup = _SPECIAL.sub(lambda match: "\\" + match.group(0), text).translate(_HTML)
+    return _OPENING.sub(r"\1\\\2", text_without_markup)
 
 
 def markdown(document: Document) -> str:
-    """One page; the same words and numbers as the other formats."""
+    """The document as one page of Markdown, with the words and numbers of the other formats."""
     return "\n".join(_lines(document)) + "\n"
 
 
 def _lines(document: Document) -> Iterator[str]:
     yield from _headline(document)
     yield from ("## The statement", "")
+
     for item in document.checklist:
-        yield from _item(item)
+        yield from _part(f"### {item.number} {escaped(item.title)}", item)
+
     yield from (
         "## Plan, ledger, audit",
         "",
@@ -44,12 +46,16 @@ def _lines(document: Document) -> Iterator[str]:
         "",
         *_paragraphs(document.comparison_notes),
     )
+
     yield from ("## Curves", "", *_paragraphs(document.chart_notes))
+
     for line in filter(None, (document.tradeoff, document.spending)):
         yield from _chart(line)
+
     for bars in document.groups:
         yield from _bars(bars)
-    yield from _section(document.held_to)
+
+    yield from _part(f"## {escaped(document.held_to.title)}", document.held_to)
     yield from ("## Runs", "", *_table(document.runs), "", *_table(document.executions), "")
     yield from ("## What was charged", "", *_table(document.charges), "")
     yield from _signature(document.signature)
@@ -63,11 +69,15 @@ def _headline(document: Document) -> Iterator[str]:
     yield from ("# Privacy statement", "")
     yield from (f"**{escaped(document.status.badge)}.** {escaped(document.status.text)}", "")
     yield from (f"> {escaped(document.sentence)}", "", *_paragraphs(document.meaning))
+
     for figure in document.figures:
         yield f"* {escaped(figure.name)}: **{escaped(figure.value)}** ({escaped(figure.note)})"
+
     yield from ("", "## Deviations", "")
     for deviation in document.deviations:
-        yield f"* **{'WRONG' if deviation.severity == 'wrong' else 'Note'}:** {escaped(deviation.text)}"
+        severity = "WRONG" if deviation.severity == "wrong" else "Note"
+        yield f"* **{severity}:** {escaped(deviation.text)}"
+
     yield from ("" if document.deviations else "None found.", "", escaped(document.compared), "")
 
 
@@ -76,22 +86,16 @@ def _paragraphs(texts: Iterable[str]) -> Iterator[str]:
         yield from (escaped(text), "")
 
 
-def _item(item: Item) -> Iterator[str]:
-    yield from (f"### {item.number} {escaped(item.title)}", "")
-    yield from _content(item)
-
-
-def _section(section: Section) -> Iterator[str]:
-    yield from (f"## {escaped(section.title)}", "")
-    yield from _content(section)
-
-
-def _content(part: Item | Section) -> Iterator[str]:
+def _part(heading: str, part: Item | Section) -> Iterator[str]:
+    yield from (heading, "")
     yield from _paragraphs(part.paragraphs)
+
     for point in part.points:
         yield f"* {escaped(point)}"
+
     if part.points:
         yield ""
+
     if part.table is not None:
         yield from (*_table(part.table), "")
 
@@ -100,6 +104,7 @@ def _signature(signature: Signature) -> Iterator[str]:
     yield from ("## Signature", "")
     for name, value in (*signature.subject, *signature.identity):
         yield f"* {escaped(name)}: {escaped(value or _ROOM)}"
+
     yield from ("", escaped(signature.words), "")
     yield from ("| role | name | date | signature |", "|---|---|---|---|")
     yield from (f"| {escaped(role)} | | | |" for role in signature.roles)
@@ -114,22 +119,18 @@ def _bars(chart: Bars) -> Iterator[str]:
     yield from (f"### {escaped(chart.title)}", "", escaped(chart.words), "")
     for bar in chart.bars:
         yield f"* {escaped(bar.name)}: {escaped(bar.note)}"
+
     yield ""
 
 
 def _table(table: Table) -> Iterator[str]:
     yield "| " + " | ".join(map(escaped, table.header)) + " |"
-    yield (
-        "|"
-        + "|".join(
-            "--:" if column in table.numbers else "---" for column in range(len(table.header))
-        )
-        + "|"
-    )
+    columns = range(len(table.header))
+    rules = ["--:" if column in table.numbers else "---" for column in columns]
+    yield f"|{'|'.join(rules)}|"
+
     for row in table.rows:
-        cells = [escaped(cell) for cell in row.cells]
-        yield (
-            "| "
-            + " | ".join([f"**{cells[0]} (!)**" if row.alarming else cells[0], *cells[1:]])
-            + " |"
-        )
+        first, *more = map(escaped, row.cells)
+        # Markdown has no colour: an alarming row is bold and bears a sign.
+        cells = [f"**{first} (!)**" if row.alarming else first, *more]
+        yield f"| {' | '.join(cells)} |"

@@ -30,7 +30,8 @@ def page(document: Document) -> str:
 
 @cache
 def _environment() -> Environment:
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # noqa: PLC0415  (`import discreet` stays cheap)
+    # Imported here, so that `import discreet` stays cheap.
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # noqa: PLC0415
 
     return Environment(
         loader=FileSystemLoader(_TEMPLATES),

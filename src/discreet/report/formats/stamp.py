@@ -25,9 +25,8 @@ __all__ = ["Stamp", "read_stamp"]
 _VERSION = 1
 _LINE = re.compile(r'\{"stamp": 1, [^{}]*\}')
 _CLAIM = re.compile(r"\(([^(),]+), ([^(),]+)\)-differentially private")
-_MARKUP = re.compile(
-    r"[<>&`*()|'$~]"
-)  # what could be markup in some format; none of it is JSON's own
+# What could be markup in some format; none of it is JSON's own.
+_MARKUP = re.compile(r"[<>&`*()|'$~]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,14 +69,18 @@ class Stamp:
         plain = html.unescape(text)
         stated = {f"({epsilon}, {delta})" for epsilon, delta in _CLAIM.findall(plain)}
         problems = []
+
         if stated != ({self.claim()} if self.claim() else set()):
             said = ", ".join(sorted(stated)) or "no claim"
             problems.append(
                 f"The report says {said} in its sentences and {self.claim() or 'no claim'} in "
                 "its stamp."
             )
+
+        # The head stands in the stamp, and in the text at least once more.
         if plain.count(self.head) < 2:
             problems.append("The report names another head in its text than in its stamp.")
+
         return tuple(problems)
 
 
@@ -93,6 +96,7 @@ def read_stamp(text: str) -> Stamp:
             "one line that says which ledger the report is about",
             "none" if not lines else f"{len(lines)} of them",
         )
+
     return _parsed(lines.pop())
 
 
@@ -105,6 +109,7 @@ def _in_json(text: str) -> set[str]:
 
 
 def _parsed(line: str) -> Stamp:
+    # The page may come from anybody: whatever is not exactly a stamp is refused.
     try:
         data = json.loads(line)
         data.pop("stamp", None)
@@ -112,17 +117,21 @@ def _parsed(line: str) -> Stamp:
         numbers = [
             value for value in (stamp.epsilon, stamp.delta, stamp.limit) if value is not None
         ]
+
         texts = (stamp.ledger, stamp.head, stamp.unit, stamp.adjacency, stamp.voided_by)
     except (ValueError, TypeError, AttributeError, RecursionError):
         raise _wrong("a stamp that this version can read", "another one") from None
+
     sound = all(
         isinstance(value, int | float) and math.isfinite(value) and value >= 0.0
         for value in numbers
     )
+
     if not (
         sound and isinstance(stamp.delta, float) and all(isinstance(value, str) for value in texts)
     ):
         raise _wrong("a stamp with numbers and texts in their places", "other values")
+
     return stamp
 
 

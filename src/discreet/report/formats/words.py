@@ -14,11 +14,11 @@ from discreet.units import Adjacency, Unit
 __all__ = [
     "adjacency_words",
     "exact",
+    "label_words",
     "mark_words",
     "measured",
     "moment",
     "multiplier",
-    "named",
     "people",
     "percent",
 ]
@@ -43,7 +43,7 @@ def percent(share: float) -> str:
 
 
 def people(share: float) -> str:
-    """Of a hundred, so many, rounded up to a tenth.
+    """How many of a hundred people a share is, rounded up to a tenth.
 
     >>> people(0.03921)
     '4'
@@ -66,8 +66,8 @@ def moment(text: str) -> str:
     >>> moment("2026-01-31T12:00:05+00:00")
     '2026-01-31 12:00:05 UTC'
     """
-    found = re.fullmatch(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)\+00:00", text)
-    return f"{found[1]} {found[2]} UTC" if found else text
+    match = re.fullmatch(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)\+00:00", text)
+    return f"{match[1]} {match[2]} UTC" if match else text
 
 
 # --- events ---
@@ -77,16 +77,18 @@ def multiplier(query: Query) -> float | None:
     """Noise over sensitivity, rounded down; None for queries that have no such number."""
     if query.gaussian_cost is not None:
         return folded_noise_multiplier([query])
+
     if query.sensitivity_and_noise is None:
         return None
+
     sensitivity, noise = query.sensitivity_and_noise
     return noise / sensitivity
 
 
-def named(label: str) -> str:
+def label_words(label: str) -> str:
     """The name of a run, for a sentence.
 
-    >>> named("final"), named("")
+    >>> label_words("final"), label_words("")
     ('“final”', 'without a name')
     """
     return f"“{label}”" if label else "without a name"
@@ -98,18 +100,20 @@ def adjacency_words(adjacency: Adjacency, unit: Unit) -> str:
         case Adjacency.ADD_OR_REMOVE:
             return (
                 f"Two data sets are neighbours if one has exactly one {unit} more than the other. "
-                "How many records there are is protected as well, as far as the releases tell; a number that the plan names is "
-                "public."
+                "How many records there are is protected as well, as far as the releases tell; a "
+                "number that the plan names is public."
             )
         case Adjacency.ZERO_OUT:
             return (
-                f"Two data sets are neighbours if they differ in one {unit}, which in one of them contributes nothing "
-                "(zeros in place of its vectors). How many records there are counts as public."
+                f"Two data sets are neighbours if they differ in one {unit}, which in one of them "
+                "contributes nothing (zeros in place of its vectors). How many records there are "
+                "counts as public."
             )
         case Adjacency.REPLACE_ONE:
             return (
-                f"Two data sets are neighbours if one {unit} is exchanged for any other. How many records there are counts "
-                "as public. For the same release, epsilon is larger here than under add-or-remove or zero-out."
+                f"Two data sets are neighbours if one {unit} is exchanged for any other. How many "
+                "records there are counts as public. For the same release, epsilon is larger here "
+                "than under add-or-remove or zero-out."
             )
 
 

@@ -10,9 +10,7 @@ from enum import Enum
 from itertools import pairwise
 
 from discreet._digits import counted
-from discreet.ledger import (
-    Rule,
-)
+from discreet.ledger import Rule
 from discreet.report.facts.gathered import Facts
 from discreet.report.facts.runs import run_name
 from discreet.report.formats.words import mark_words
@@ -32,7 +30,7 @@ class Basis(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Assumption:
-    """One of them.
+    """One thing that the claim rests on.
 
     Args:
         text: what is assumed.
@@ -46,7 +44,7 @@ class Assumption:
 
 
 def assumptions(facts: Facts) -> tuple[Assumption, ...]:
-    """All of them."""
+    """Everything that the claim rests on, in the order of the report."""
     return (
         *_ledger(facts),
         *_samples(facts),
@@ -61,10 +59,12 @@ def _ledger(facts: Facts) -> Iterator[Assumption]:
     yield Assumption(
         "The ledger is whole",
         Basis.CHECKED,
-        "Every row was read again, and its chain of digests checked up to the head. That nobody rewrote it from the start, "
-        "only a head that was kept elsewhere can show.",
+        "Every row was read again, and its chain of digests checked up to the head. That nobody "
+        "rewrote it from the start, only a head that was kept elsewhere can show.",
     )
+
     marks = facts.guarantee.voided_by
+
     if marks:
         yield Assumption(
             "Nothing unsafe happened",
@@ -73,13 +73,12 @@ def _ledger(facts: Facts) -> Iterator[Assumption]:
         )
     else:
         yield Assumption("Nothing unsafe happened", Basis.CHECKED, "The ledger bears no mark.")
+
+    how = "All reservations are settled: what was charged is what was taken."
     if facts.snapshot.unsettled:
-        how = (
-            f"{counted(facts.snapshot.unsettled, 'step')} were reserved and not settled; they "
-            "count in full."
-        )
-    else:
-        how = "All reservations are settled: what was charged is what was taken."
+        steps = counted(facts.snapshot.unsettled, "step")
+        how = f"{steps} were reserved and not settled; they count in full."
+
     yield Assumption("Every step that was taken is counted", Basis.CHECKED, how)
     yield Assumption(
         "Everything computed from these data went through this ledger",
@@ -91,45 +90,47 @@ def _ledger(facts: Facts) -> Iterator[Assumption]:
 def _samples(facts: Facts) -> Iterator[Assumption]:
     drawn = {charge.step.sampling for charge in facts.snapshot.charges if charge.count}
     policies = sorted(drawn, key=lambda policy: policy.phrase)
+
     for policy in policies:
         yield Assumption(
             f"Samples were drawn as accounted for: {policy.phrase}",
             Basis.ENGINE,
-            f"{policy.how_drawn} The library's sampler draws the very event that is charged, and each sample serves once. "
-            "A program that charges the ledger by hand must do so itself.",
+            f"{policy.how_drawn} The library's sampler draws the very event that is charged, and "
+            "each sample serves once. A program that charges the ledger by hand must do so "
+            "itself.",
         )
+
+    # Only where the claim is smaller because samples are secret does their secrecy matter.
     if any(policy.amplifies(facts.guarantee.adjacency) for policy in policies):
         yield Assumption(
             "Nobody learns who was in which sample",
             Basis.TRUSTED,
-            "Amplification by sampling counts on it: indices, sizes and times of samples must not be published. Item 3c also "
-            "states the guarantee without amplification.",
+            "Amplification by sampling counts on it: indices, sizes and times of samples must "
+            "not be published. Item 3c also states the guarantee without amplification.",
         )
+
+
+# Who answers for the arithmetic, and why, at each level of numerics.
+_ARITHMETIC = {
+    Numerics.EXACT: (Basis.ENGINE, "Integer sums on a grid, and exactly sampled noise."),
+    Numerics.CERTIFIED: (
+        Basis.ENGINE,
+        (
+            "Noise is sampled exactly; what rounding adds to sums is proven to lie within the "
+            "sensitivity charged, on hardware that follows IEEE 754."
+        ),
+    ),
+    Numerics.IDEALISED: (
+        Basis.TRUSTED,
+        "Floating-point numbers are taken for real ones, without a proof.",
+    ),
+}
 
 
 def _arithmetic(facts: Facts) -> Iterator[Assumption]:
     level = facts.guarantee.numerics
-    text = "Noise and sums are those of the analysis"
-    match level:
-        case Numerics.EXACT:
-            yield Assumption(
-                f"{text} (numerics: exact)",
-                Basis.ENGINE,
-                "Integer sums on a grid, and exactly sampled noise.",
-            )
-        case Numerics.CERTIFIED:
-            yield Assumption(
-                f"{text} (numerics: certified)",
-                Basis.ENGINE,
-                "Noise is sampled exactly; what rounding adds to sums is proven to lie within the sensitivity charged, on "
-                "hardware that follows IEEE 754.",
-            )
-        case Numerics.IDEALISED:
-            yield Assumption(
-                f"{text} (numerics: idealised)",
-                Basis.TRUSTED,
-                "Floating-point numbers are taken for real ones, without a proof.",
-            )
+    text = f"Noise and sums are those of the analysis (numerics: {level.value})"
+    yield Assumption(text, *_ARITHMETIC[level])
 
 
 def _randomness(facts: Facts) -> Iterator[Assumption]:
@@ -140,8 +141,8 @@ def _randomness(facts: Facts) -> Iterator[Assumption]:
         yield Assumption(
             text,
             Basis.ENGINE,
-            "A cryptographic generator keyed by the operating system; keys are used once and never stored. That the "
-            "generator is secure is a computational assumption.",
+            "A cryptographic generator keyed by the operating system; keys are used once and "
+            "never stored. That the generator is secure is a computational assumption.",
         )
 
 
@@ -156,8 +157,8 @@ def _choice(facts: Facts) -> Iterator[Assumption]:
                     "public values only"
                 ),
                 Basis.TRUSTED,
-                "This file holds no budget and no list. Every run declared it. It fails if somebody stopped, or changed the "
-                "noise, because of what had been released.",
+                "This file holds no budget and no list. Every run declared it. It fails if "
+                "somebody stopped, or changed the noise, because of what had been released.",
             )
         case Rule.LIST:
             yield from _list(facts)
@@ -165,15 +166,16 @@ def _choice(facts: Facts) -> Iterator[Assumption]:
             yield Assumption(
                 "What the odometer counts with was fixed before the first release",
                 Basis.CHECKED,
-                "Levels, orders and their shares of delta are in a row before the first charge, and nobody changed them. "
-                "Whatever decided on runs and steps, the claim holds.",
+                "Levels, orders and their shares of delta are in a row before the first charge, "
+                "and nobody changed them. Whatever decided on runs and steps, the claim holds.",
             )
         case _:
             yield Assumption(
                 "Every charge fits a filter that was fixed before the first release",
                 Basis.CHECKED,
-                f"Budget and analysis ({facts.guarantee.accountant}) are in a row before the first charge, and all charges "
-                "were added up again. Whatever decided on runs and steps, the claim holds.",
+                f"Budget and analysis ({facts.guarantee.accountant}) are in a row before the "
+                "first charge, and all charges were added up again. Whatever decided on runs and "
+                "steps, the claim holds.",
             )
 
 
@@ -183,18 +185,22 @@ def _list(facts: Facts) -> Iterator[Assumption]:
     yield Assumption(
         "Noise, sampling and number of steps were fixed in advance: they are a list",
         Basis.CHECKED,
-        "The list is in the rows before the first charge, and every charge is in it. All of it counts, whether it was taken "
-        "or not: when a run ended may depend on what it had released.",
+        "The list is in the rows before the first charge, and every charge is in it. All of it "
+        "counts, whether it was taken or not: when a run ended may depend on what it had "
+        "released.",
     )
+
     for run in snapshot.runs:
         if run.reason:
             yield Assumption(
                 f"Run {run.number} (“{run_name(run)}”) ended early for a public reason",
                 Basis.TRUSTED,
-                f"Declared: “{run.reason}”. What it left of its plan is not counted. It fails if what had been released had a "
-                "part in it.",
+                f"Declared: “{run.reason}”. What it left of its plan is not counted. It fails if "
+                "what had been released had a part in it.",
             )
+
     for before, after in pairwise(snapshot.history):
+        # Until a list is complete, its rows settle it: that is no growth.
         if before.terms.complete and after.terms.planned != before.terms.planned:
             yield Assumption(
                 "The list grew for a public reason",
@@ -208,10 +214,13 @@ def _records(facts: Facts) -> Iterator[Assumption]:
     yield Assumption(
         "What a record contributes depends on that record and on public or released values alone",
         Basis.TRUSTED,
-        "The PyTorch engine tests it in the first step and refuses layers that mix records; with the NumPy engine the caller "
-        "answers for it, as for everything done to the data before.",
+        "The PyTorch engine tests it in the first step and refuses layers that mix records; with "
+        "the NumPy engine the caller answers for it, as for everything done to the data before.",
     )
+
+    # The engine answers for the grouping only if every plan draws owners; else somebody else does.
     owners = [getattr(plan.sampler, "owners", None) for plan in facts.plans.values()]
+
     if owners and None not in owners:
         yield Assumption(
             f"Each record holds everything of one {unit}",
@@ -233,6 +242,7 @@ def _records(facts: Facts) -> Iterator[Assumption]:
             Basis.TRUSTED,
             "Whoever grouped the data answers for it.",
         )
+
     if facts.guarantee.adjacency is not Adjacency.ADD_OR_REMOVE:
         yield Assumption(
             "The number of records is public",

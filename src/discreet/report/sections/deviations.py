@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from discreet._digits import counted, downward, upward
 from discreet.ledger import Charge, Query, Rule
@@ -12,21 +12,22 @@ from discreet.report.facts.gathered import AuditedHead, Facts
 from discreet.report.facts.own_plans import differences
 from discreet.report.facts.runs import growth
 from discreet.report.formats.document import Deviation
-from discreet.report.formats.words import exact, mark_words, measured, named
+from discreet.report.formats.words import exact, label_words, mark_words, measured
 
 __all__ = [
+    "alike",
+    "charges_of_plan",
     "comparable",
     "contradicted",
     "deviations",
-    "of_the_plan",
     "refuted",
     "step_of",
 ]
 
 
 def deviations(facts: Facts) -> tuple[Deviation, ...]:
-    """All of them, the wrong ones first."""
-    found = [
+    """All disagreements, the wrong ones first."""
+    disagreements = [
         *_marks(facts),
         *_audit(facts),
         *_accountants(facts),
@@ -36,7 +37,8 @@ def deviations(facts: Facts) -> tuple[Deviation, ...]:
         *(_wrong(text) for text in differences(facts.snapshot)),
         *_unsettled(facts),
     ]
-    return tuple(sorted(found, key=lambda deviation: deviation.severity != "wrong"))
+
+    return tuple(sorted(disagreements, key=lambda deviation: deviation.severity != "wrong"))
 
 
 def contradicted(facts: Facts) -> bool:
@@ -80,28 +82,31 @@ def _unsettled(facts: Facts) -> Iterator[Deviation]:
     if facts.snapshot.unsettled:
         steps = f"{counted(facts.snapshot.unsettled, 'step')} of {facts.snapshot.steps:,}"
         yield _note(
-            f"{steps} were reserved and never settled: a run is still going, or was killed. They count in full, so the claim "
-            "covers them."
+            f"{steps} were reserved and never settled: a run is still going, or was killed. They "
+            "count in full, so the claim covers them."
         )
 
 
 def _disagree(facts: Facts) -> bool:
+    # An upper bound below a lower bound on the same epsilon: one of the two is wrong.
     return facts.second is not None and facts.second.upper < facts.guarantee.lower
 
 
 def _accountants(facts: Facts) -> Iterator[Deviation]:
     if facts.second is not None and _disagree(facts):
         yield _wrong(
-            f"The two accountants contradict each other: at least {downward(facts.guarantee.lower)} by one, at most "
-            f"{upward(facts.second.upper)} by the other. This is a bug: do not rely on the claim, and report it."
+            "The two accountants contradict each other: at least "
+            f"{downward(facts.guarantee.lower)} by one, at most {upward(facts.second.upper)} by "
+            "the other. This is a bug: do not rely on the claim, and report it."
         )
 
 
 def _records(facts: Facts) -> Iterator[Deviation]:
     if facts.records is not None and facts.guarantee.delta * facts.records >= 1.0:
         yield _wrong(
-            f"Delta {exact(facts.guarantee.delta)} is not below 1/records = {downward(1.0 / facts.records)}: publishing one "
-            "record at random would already meet it, whatever epsilon is."
+            f"Delta {exact(facts.guarantee.delta)} is not below 1/records = "
+            f"{downward(1.0 / facts.records)}: publishing one record at random would already meet "
+            "it, whatever epsilon is."
         )
 
 
@@ -113,6 +118,7 @@ def _limits(facts: Facts) -> Iterator[Deviation]:
                 f"What was spent cannot be compared with {stated}: the claim is about another "
                 "delta."
             )
+        # Written so that what is no number counts as too much.
         elif not limit.spent <= limit.epsilon:
             yield _wrong(f"Epsilon {upward(limit.spent)} was spent, which is above {stated}.")
 
@@ -120,54 +126,71 @@ def _limits(facts: Facts) -> Iterator[Deviation]:
 # --- plan against ledger ---
 
 
-def of_the_plan(facts: Facts, plan: Plan | None) -> tuple[Charge, ...]:
-    """Charges of the runs that executed a plan: those with its step, and those that bear the same
-    name.
+def charges_of_plan(facts: Facts, plan: Plan | None) -> tuple[Charge, ...]:
+    """Charges of the runs that executed a plan: those with its step, and those of the same name.
 
     If no run has its step, those of the same groups that belong to no other plan: they were
-        executed in its place. If no run
-    has the step of any plan, all of them: then something else than what was planned was executed.
+    executed in its place. If no run has the step of any plan, all of them: then something else
+    than what was planned was executed.
     """
     charges = facts.snapshot.charges
-    steps = {step_of(each) for each in facts.plans.values()}
-    if not any(charge.step in steps for charge in charges):
+    steps = set(map(step_of, facts.plans.values()))
+    taken = _labels(charges, steps)
+
+    if not taken:
         return charges
-    own = None if plan is None else step_of(plan)
-    names = {charge.run.label for charge in charges if charge.step == own}
-    if names or own is None:
-        return tuple(
-            charge
-            for charge in charges
-            if charge.step == own or (charge.step not in steps and charge.run.label in names)
-        )
-    taken = {charge.run.label for charge in charges if charge.step in steps}
-    return tuple(
-        charge
-        for charge in charges
-        if charge.step not in steps
-        and charge.run.label not in taken
-        and set(charge.step.groups) == set(own.groups)
-    )
+
+    # A charge with the step of another plan is never this plan's, whatever its run is called.
+    planned = None if plan is None else step_of(plan)
+    names = _labels(charges, {planned})
+
+    if names or planned is None:
+        theirs = steps - {planned}
+        return tuple(c for c in charges if c.run.label in names and c.step not in theirs)
+
+    # Nothing has this plan's step: runs that no plan claims stand in for it, if their groups fit.
+    groups = set(planned.groups)
+    return tuple(c for c in charges if c.run.label not in taken and set(c.step.groups) == groups)
+
+
+def _labels(charges: Iterable[Charge], steps: set[Step | None]) -> set[str]:
+    """Names of the runs that were charged with one of these steps."""
+    return {charge.run.label for charge in charges if charge.step in steps}
 
 
 def _plan(facts: Facts) -> Iterator[Deviation]:
-    if not facts.plans:
-        return
-    mine: list[Charge] = []
+    compared: list[Charge] = []
+
     for name, plan in facts.plans.items():
-        own, planned = of_the_plan(facts, plan), step_of(plan)
-        yield from _terms(facts, plan, own)
-        for charge in own:
-            if charge.step != planned and charge.count and charge not in mine:
+        charges, planned = charges_of_plan(facts, plan), step_of(plan)
+        yield from _terms(facts, plan, charges)
+
+        # A charge that stands in for several plans is reported once.
+        for charge in charges:
+            if charge.step != planned and charge.count and charge not in compared:
                 yield _wrong(_otherwise(charge, planned))
-        alike = [other for other, each in facts.plans.items() if step_of(each) == planned]
-        if planned is not None and name == alike[0]:
-            yield from _steps([charge for charge in own if charge.step == planned], facts, alike)
-        mine += own
-    others = [charge for charge in facts.snapshot.charges if charge not in mine and charge.count]
-    if others:
-        names = ", ".join(sorted({named(charge.run.label) for charge in others}))
-        total = counted(sum(charge.count for charge in others), "step")
+
+        # Charges do not tell plans with equal steps apart: the first of them speaks for all.
+        names = alike(facts, plan)
+        if planned is not None and name == names[0]:
+            as_planned = [charge for charge in charges if charge.step == planned]
+            yield from _steps(planned, as_planned, facts, names)
+
+        compared += charges
+
+    if facts.plans:
+        yield from _unplanned(facts, compared)
+
+
+def _unplanned(facts: Facts, compared: list[Charge]) -> Iterator[Deviation]:
+    """Steps of runs that belong to none of the plans."""
+    charges = [
+        charge for charge in facts.snapshot.charges if charge not in compared and charge.count
+    ]
+
+    if charges:
+        names = ", ".join(sorted({label_words(charge.run.label) for charge in charges}))
+        total = counted(sum(charge.count for charge in charges), "step")
         whose = "this plan" if len(facts.plans) == 1 else "these plans"
         yield _note(
             f"{total} of runs that are not of {whose} are in the ledger ({names}). The claim "
@@ -175,34 +198,39 @@ def _plan(facts: Facts) -> Iterator[Deviation]:
         )
 
 
+def alike(facts: Facts, plan: Plan) -> list[str]:
+    """Names of the plans that have the same step as this one, which is among them."""
+    return [name for name, each in facts.plans.items() if step_of(each) == step_of(plan)]
+
+
 def step_of(plan: Plan) -> Step | None:
     """What every step of a plan asks; None without noise."""
     return plan.step if plan.queries() else None
 
 
-def _steps(charges: list[Charge], facts: Facts, names: list[str]) -> Iterator[Deviation]:
+def _steps(
+    step: Step, charges: list[Charge], facts: Facts, names: list[str]
+) -> Iterator[Deviation]:
     """How many steps were charged, of plans that have the same step."""
+    whose = "the plan" if names == [""] else " and ".join(f"plan {label_words(n)}" for n in names)
     steps = sum(facts.plans[name].steps for name in names)
-    whose = "the plan" if names == [""] else " and ".join(f"plan {named(name)}" for name in names)
-    total, unsettled = (
-        sum(values)
-        for values in zip(*((c.count, c.unsettled) for c in charges), (0, 0), strict=True)
-    )
-    snapshot, step = facts.snapshot, step_of(facts.plans[names[0]])
-    promised = (
-        dict(snapshot.counted()).get(step, 0)
-        if step is not None and snapshot.rule is Rule.LIST
-        else 0
-    )
-    grown = sum(count for added, count in growth(snapshot) if added == step)
-    most = max(total, promised)
-    if steps < most <= steps + unsettled + grown:
-        why = f"{unsettled:,} were reserved and never settled" + (
-            f", {grown:,} lost for a public reason" if grown else ""
-        )
+
+    total = sum(charge.count for charge in charges)
+    unsettled = sum(charge.unsettled for charge in charges)
+    # All of a list that was fixed in advance counts, whether it was taken or not.
+    listed = facts.snapshot.counted() if facts.snapshot.rule is Rule.LIST else ()
+    promised = dict(listed).get(step, 0)
+    grown = dict(growth(facts.snapshot)).get(step, 0)
+
+    # A killed run leaves reserved steps behind, which count in full, and a list may grow by steps
+    # that were lost: such a surplus is explained, and no fault.
+    charged_or_promised = max(total, promised)
+
+    if steps < charged_or_promised <= steps + unsettled + grown:
+        lost = f", {grown:,} lost for a public reason" if grown else ""
         yield _note(
-            f"{counted(most, 'step')} count for the {steps:,} of {whose}. The surplus is no "
-            f"more than this: {why}."
+            f"{counted(charged_or_promised, 'step')} count for the {steps:,} of {whose}. The "
+            f"surplus is no more than this: {unsettled:,} were reserved and never settled{lost}."
         )
     elif total > steps:
         yield _wrong(f"{counted(total, 'step')} were charged; {whose} has {steps:,}.")
@@ -211,58 +239,63 @@ def _steps(charges: list[Charge], facts: Facts, names: list[str]) -> Iterator[De
             f"{counted(promised, 'step')} are on the ledger's list, and all count; {whose} "
             f"has {steps:,}."
         )
-    elif total < steps and promised < steps:
-        why = _reasons(facts) or "The claim is about those charged."
-        yield _note(f"{counted(total, 'step')} were charged; {whose} has {steps:,}. {why}")
+    elif charged_or_promised < steps:
+        charged = f"{counted(total, 'step')} were charged; {whose} has {steps:,}."
+        yield _note(f"{charged} {_reasons(facts)}")
 
 
 def _reasons(facts: Facts) -> str:
     """Public reasons that runs declared for ending early, where the claim follows them."""
-    if facts.snapshot.rule is not Rule.LIST:
-        return ""
     reasons = sorted({run.reason for run in facts.snapshot.runs if run.reason})
-    if not reasons:
-        return ""
+    if not reasons or facts.snapshot.rule is not Rule.LIST:
+        return "The claim is about those charged."
+
     said = "; ".join(f"“{reason}”" for reason in reasons[:3])
     return f"The claim leaves out what a run left for a public reason, as was declared: {said}."
 
 
-def _terms(facts: Facts, plan: Plan, own: tuple[Charge, ...]) -> Iterator[Deviation]:
-    runs = (
-        {charge.run for charge in own}
-        if facts.snapshot.charges
-        else {run.info for run in facts.snapshot.runs}
-    )
-    if facts.snapshot.charges and not runs:  # a plan of a programme that did not run
+def _terms(facts: Facts, plan: Plan, charges: tuple[Charge, ...]) -> Iterator[Deviation]:
+    # Runs that have charged nothing yet say what they protect all the same.
+    runs = {charge.run for charge in charges}
+    if not facts.snapshot.charges:
+        runs = {run.info for run in facts.snapshot.runs}
+    elif not runs:  # a plan of a programme that did not run
         return
-    for name, planned, found in (
+
+    for name, planned, charged in (
         ("unit", str(plan.unit), {str(run.unit) for run in runs}),
         ("adjacency", plan.adjacency.value, {run.adjacency.value for run in runs}),
     ):
-        if found != {planned}:
-            yield _wrong(
-                f"The plan's {name} is {planned}; the ledger has "
-                f"{', '.join(sorted(found)) or 'no run'}."
-            )
+        if charged != {planned}:
+            ledger = ", ".join(sorted(charged)) or "no run"
+            yield _wrong(f"The plan's {name} is {planned}; the ledger has {ledger}.")
+
     for run in sorted(runs, key=lambda run: run.label):
         if not run.numerics.serves(plan.numerics):
             yield _wrong(
-                f"Run {named(run.label)} was executed with numerics {run.numerics.value}; the plan asks for "
-                f"{plan.numerics.value}."
+                f"Run {label_words(run.label)} was executed with numerics {run.numerics.value}; "
+                f"the plan asks for {plan.numerics.value}."
             )
 
 
 def _otherwise(charge: Charge, planned: Step | None) -> str:
     """How a charge differs from the plan's step."""
-    start = f"{counted(charge.count, 'step')} of run {named(charge.run.label)} are not the plan's"
+    start = (
+        f"{counted(charge.count, 'step')} of run {label_words(charge.run.label)} are not the plan's"
+    )
+
     if planned is None:
         return f"{start}, which charges nothing."
+
     parts = []
     if charge.step.sampling != planned.sampling:
         parts.append(f"sampling is {charge.step.sampling.phrase}, not {planned.sampling.phrase}")
+
+    # Groups are compared by name: a group that was renamed is one missing and one too many.
     asked, expected = (
         {query.group: query for query in step.queries} for step in (charge.step, planned)
     )
+
     for group in sorted(asked.keys() | expected.keys()):
         if group not in asked:
             parts.append(f"group {group} is missing")
@@ -270,12 +303,14 @@ def _otherwise(charge: Charge, planned: Step | None) -> str:
             parts.append(f"group {group} is not in the plan")
         elif asked[group] != expected[group]:
             parts.append(f"group {group} has {_noise(asked[group])}, not {_noise(expected[group])}")
+
     return f"{start}: {'; '.join(parts)}."
 
 
 def _noise(query: Query) -> str:
     if query.sensitivity_and_noise is None:
         return str(query)
+
     sensitivity, noise = query.sensitivity_and_noise
     return f"sensitivity {exact(sensitivity)} and noise {exact(noise)}"
 
@@ -296,25 +331,32 @@ def _audit(facts: Facts) -> Iterator[Deviation]:
     audit = facts.audit
     if audit is None:
         return
+
     if facts.audited is AuditedHead.OTHER:
         yield _wrong(
             f"The audit was made for another ledger (head {audit.ledger_head[:16]}…) and says "
             "nothing about this one."
         )
+
         return
+
     if facts.audited is AuditedHead.EARLIER:
         yield _note(
             "The audit was made for an earlier state of this ledger; what was charged since "
             "was not audited."
         )
+
     if not comparable(facts) and not facts.void:
         what = f"one {audit.unit}, {audit.adjacency.value} adjacency, delta {exact(audit.delta)}"
         yield _note(f"The audit measured something else than what is claimed: {what}.")
     elif refuted(facts):
         claimed = facts.audited_claim or 0.0
+        # Said only where the bound that assumes nothing would not have been enough.
         assumed = f", if {audit.assumes}" if audit.lower <= claimed else ""
         yield _wrong(
-            f"The audit refutes the claim: it measured an epsilon of at least {measured(audit.strongest)} at delta "
-            f"{exact(audit.delta)} (confidence {exact(audit.confidence)}{assumed}), and at most {upward(claimed)} "
-            "is claimed. Either the program does not do what the ledger says, or this is a bug: do not rely on the claim."
+            "The audit refutes the claim: it measured an epsilon of at least "
+            f"{measured(audit.strongest)} at delta {exact(audit.delta)} (confidence "
+            f"{exact(audit.confidence)}{assumed}), and at most {upward(claimed)} is claimed. "
+            "Either the program does not do what the ledger says, or this is a bug: do not rely "
+            "on the claim."
         )

@@ -35,24 +35,30 @@ def status(facts: Facts, deviations: Sequence[Deviation]) -> Status:
     if facts.guarantee.voided_by:
         marks = "; ".join(map(mark_words, facts.guarantee.voided_by))
         return Status("void", "No guarantee", f"NO GUARANTEE: voided by {marks}.")
+
     if facts.void:
         return Status(
             "void",
             "No guarantee",
             "NO GUARANTEE: no finite epsilon is known for what was released.",
         )
+
+    # A contradiction weighs more than any deviation: the number itself cannot be relied on.
     if contradicted(facts):
         return Status(
             "contradicted",
             "Contradicted",
             "The claim is contradicted. Do not rely on it; see the deviations.",
         )
+
     if wrong:
         text = (
             "The claim is about what the ledger holds, and it holds. But "
             f"{counted(wrong, 'deviation')} must be looked into."
         )
+
         return Status("deviates", counted(wrong, "deviation"), text)
+
     audited = f" {_audit_words(facts)}" if facts.audit is not None else ""
     return Status(
         "holds",
@@ -65,6 +71,7 @@ def _audit_words(facts: Facts) -> str:
     """What the audit adds to the headline."""
     if not comparable(facts):
         return "The audit that was given measured something else."
+
     return f"The audit passes, and reached {_share(facts)} of the claim."
 
 
@@ -72,6 +79,7 @@ def _share(facts: Facts) -> str:
     """How far up to the claim the audit came, rounded down."""
     if facts.audit is None or not facts.audited_claim:
         return "no share"
+
     return f"{math.floor(100.0 * facts.audit.strongest / facts.audited_claim):,} %"
 
 
@@ -83,20 +91,25 @@ def sentence(facts: Facts) -> str:
             "There is no guarantee: what was released might tell anything about any one "
             f"{guarantee.unit} in these data."
         )
+
     change = _CHANGES[guarantee.adjacency].format(guarantee.unit)
+    # The factor is rounded up, past the error of exp. From e^20 on, its exponent says more.
     factor = (
         upward(math.exp(guarantee.upper) * (1.0 + 2.0**-40), 3)
         if guarantee.upper < 20.0
         else f"e^{upward(guarantee.upper)}"
     )
+
     plain = (
         f"{change} changes the probability of any outcome by at most a factor of {factor}, plus "
         f"{exact(guarantee.delta)}"
     )
+
     if contradicted(facts):
         plain = (
             f"The claim of the ledger, which is contradicted, reads: {plain[0].lower()}{plain[1:]}"
         )
+
     claim = f"({upward(guarantee.upper)}, {exact(guarantee.delta)})-differentially private"
     return (
         f"{plain}: what was released is {claim} for one {guarantee.unit} under "
@@ -104,6 +117,7 @@ def sentence(facts: Facts) -> str:
     )
 
 
+# What one change of the data is, by adjacency; the unit stands in the gap.
 _CHANGES = {
     Adjacency.ADD_OR_REMOVE: "Adding or removing any one {}",
     Adjacency.ZERO_OUT: "Leaving out what any one {} contributes",
@@ -117,11 +131,13 @@ def meaning(facts: Facts) -> tuple[str, ...]:
     """
     if facts.void:
         return ()
+
     reading = tier(facts.guarantee)
     guide = "In the terms of the guide (Ponomareva et al. 2023, section 5.2.1)"
     words = f"{guide}: {reading.tier.value}. {_remarks(reading)}".strip()
     hits = hits_at_one_percent(facts)
     attack = () if hits is None else (_attack(hits, facts.guarantee),)
+
     return (*_beside(facts), *attack, words)
 
 
@@ -130,6 +146,7 @@ def _beside(facts: Facts) -> tuple[str, ...]:
     fixed = facts.guarantee.if_fixed
     if fixed is None:
         return ()
+
     condition = "If all runs had been fixed before the first release, epsilon would be at most"
     doubt = "whether they were, the ledger does not show"
     return (
@@ -146,16 +163,21 @@ def _attack(hits: float, guarantee: Guarantee) -> str:
     what = f"whether one {guarantee.unit} was in the data"
     if guarantee.adjacency is Adjacency.REPLACE_ONE:
         what = f"whether it was one {guarantee.unit} that was in the data, or another in its place"
+
     return (
-        f"Whoever tries to tell from the releases {what}, and wrongly accuses 1 of 100 that were not, finds at most "
-        f"{people(hits)} of 100 that were. Guessing finds 1."
+        f"Whoever tries to tell from the releases {what}, and wrongly accuses 1 of 100 that were "
+        f"not, finds at most {people(hits)} of 100 that were. Guessing finds 1."
     )
 
 
 def hits_at_one_percent(facts: Facts) -> float | None:
-    """Most members that any attack finds at 1 % false positives; None where nothing is ruled out."""
+    """The largest share of members that any attack finds at 1 % false positives; None where nothing
+    is ruled out.
+    """
     if facts.tradeoff is None:
         return None
+
+    # 2^-50 covers the rounding of the subtraction, so that the share is never too small.
     return min(1.0, 1.0 - float(facts.tradeoff.miss_rate(FALSE_POSITIVES)) + 2.0**-50)
 
 
@@ -163,33 +185,40 @@ def figures(facts: Facts) -> tuple[Figure, ...]:
     """The numbers of the headline."""
     guarantee, reading = facts.guarantee, tier(facts.guarantee)
     name, _, words = reading.tier.value.partition(": ")
+
     if facts.void:
         return (Figure("epsilon", "none", "no guarantee"), Figure("tier", name.capitalize(), words))
-    found = [
+
+    shown = [
         Figure("epsilon, at most", upward(guarantee.upper), _beside_epsilon(facts)),
         Figure("delta", exact(guarantee.delta), f"for one {guarantee.unit}"),
         Figure("tier of the guide", name.removeprefix("tier ").capitalize(), words),
     ]
+
     if guarantee.if_fixed is not None:
-        found.append(
+        shown.append(
             Figure(
                 "if all was fixed in advance",
                 upward(guarantee.if_fixed),
                 "only if no run was chosen by looking",
             )
         )
+
     if facts.second is not None:
-        found.append(
+        shown.append(
             Figure(
                 "second opinion (RDP)", upward(facts.second.upper), "at most, by another analysis"
             )
         )
+
     hits = hits_at_one_percent(facts)
     if hits is not None:
-        found.append(Figure("attacker's best", percent(hits), "of members, at 1 % false alarms"))
+        shown.append(Figure("attacker's best", percent(hits), "of members, at 1 % false alarms"))
+
     if facts.audit is not None:
-        found.append(_audit_figure(facts))
-    return tuple(found)
+        shown.append(_audit_figure(facts))
+
+    return tuple(shown)
 
 
 def _beside_epsilon(facts: Facts) -> str:
@@ -210,14 +239,17 @@ def _beside_epsilon(facts: Facts) -> str:
 def _audit_figure(facts: Facts) -> Figure:
     if refuted(facts):
         return Figure("audit", "FAIL", "measured more than is claimed")
+
     if not comparable(facts):
         return Figure("audit", "none", "the one given is of something else")
+
     return Figure("audit", "PASS", f"{_share(facts)} of the claim reached")
 
 
 def claim(facts: Facts) -> Claim:
-    """The guarantee in numbers."""
+    """The numbers of the guarantee, unrounded, for programs that read the JSON form."""
     guarantee = facts.guarantee
+    # A program that reads `epsilon_upper` alone must find it empty where the claim fails.
     holds = not facts.void and not contradicted(facts)
     return Claim(
         holds=holds,
@@ -265,9 +297,11 @@ def signature(facts: Facts) -> Signature:
         if facts.void
         else f"epsilon {upward(guarantee.upper)} at delta {exact(guarantee.delta)}"
     )
+
     return Signature(
-        "Names are on the word of whoever gave them: the ledger knows none. Whoever signs has read the deviations and the "
-        "assumptions, and compared the head above with a copy that was kept elsewhere.",
+        "Names are on the word of whoever gave them: the ledger knows none. Whoever signs has "
+        "read the deviations and the assumptions, and compared the head above with a copy that "
+        "was kept elsewhere.",
         (
             ("data set", subject.data_set),
             ("model", subject.model),

@@ -19,6 +19,7 @@ def cost_share(query: Query, step: Step) -> float | None:
     """
     if query.gaussian_cost is None:
         return None
+
     ratio = folded_noise_multiplier(step.gaussians) / folded_noise_multiplier([query])
     return min(1.0, ratio**2)
 
@@ -42,6 +43,7 @@ def charges_table(facts: Facts) -> Table:
         "multiplier",
         "share",
     )
+
     rows = [row for charge in facts.snapshot.charges for row in _charge_rows(charge)]
     return Table(header, capped(rows, len(header)), numbers=(1, 2, 6, 7, 8, 9))
 
@@ -67,12 +69,14 @@ def _charge_rows(charge: Charge) -> list[Row]:
                 )
             )
         )
+
     return rows
 
 
 def _noise(query: Query) -> str:
     if query.sensitivity_and_noise is None:
         return "—"
+
     noise = exact(query.sensitivity_and_noise[1])
     return noise if query.gaussian_cost is not None else f"scale {noise}"
 
@@ -93,6 +97,7 @@ def executions_table(facts: Facts) -> Table:
         )
         for run in facts.snapshot.runs
     ]
+
     return Table(
         ("number", "run", "parameters", "numerics", "randomness", "software"), capped(rows, 6)
     )
@@ -106,6 +111,7 @@ def commands(facts: Facts) -> tuple[tuple[str, str], ...]:
         if facts.second
         else ()
     )
+
     return (
         (
             "discreet verify LEDGER --report REPORT",

@@ -10,7 +10,8 @@ from discreet.tuning import Kind, Tuning
 
 __all__ = ["tuned"]
 
-_SHOWN = 12  # values of one name
+# Values of one parameter that are listed.
+_SHOWN = 12
 _FREE = (
     "That costs no privacy if those data owe nothing to the protected ones, which is on the word "
     "of whoever ran it"
@@ -26,22 +27,26 @@ def tuned(facts: Facts) -> tuple[str, ...]:
                 "like were chosen."
             ),
         )
+
     return tuple(f"{_trials(record)} {_cost(record)}" for record in facts.tuning)
 
 
 def _trials(record: Tuning) -> str:
     about = f" ({record.about})" if record.about else ""
     on = f"on {record.kind.value} data “{record.name}”{about}"
-    made = f"Tuning, {record.method.value}: {counted(len(record.trials), 'trial')} {on}."
-    return f"{made} Tried: {_tried(record)}. Chosen: {_chosen(record)}."
+    trials = f"Tuning, {record.method.value}: {counted(len(record.trials), 'trial')} {on}."
+
+    return f"{trials} Tried: {_tried(record)}. Chosen: {_chosen(record)}."
 
 
 def _cost(record: Tuning) -> str:
     if record.kind is not Kind.PRIVATE:
         return f"{_FREE}."
+
     return (
-        f"Covered: every trial and every score was charged to this ledger, {counted(len(record.runs), 'run')} in all, and "
-        "choosing among released scores costs nothing more."
+        "Covered: every trial and every score was charged to this ledger, "
+        f"{counted(len(record.runs), 'run')} in all, and choosing among released scores costs "
+        "nothing more."
     )
 
 
@@ -54,12 +59,14 @@ def _tried(record: Tuning) -> str:
             f"{name} {shown}"
             + (f" and {len(values) - _SHOWN} more" if len(values) > _SHOWN else "")
         )
+
     return "; ".join(parts)
 
 
 def _chosen(record: Tuning) -> str:
     if record.chosen is None:
         return "none"
+
     trial = record.trials[record.chosen]
     what = ", ".join(f"{name} {value:g}" for name, value in trial.values.items())
     return f"{what}, score {trial.score:.4g}" + (
