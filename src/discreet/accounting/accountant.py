@@ -169,11 +169,14 @@ def _odometer_claim(facts: Read, terms: Terms) -> Guarantee:
     # For comparison, what the same steps would cost if they had been fixed in advance.
     fixed = tight_epsilon(normalise(facts.steps, facts.adjacency), delta, 1e-3)
     interval = Interval(min(fixed.lower, reading.epsilon), reading.epsilon, reading.epsilon)
-    basis = (
-        f"what was charged, whatever decided on runs and steps; {reading.rule}, fixed before the "
-        "first release"
+    return replace(
+        _state(facts, "odometer", delta, interval),
+        if_fixed=fixed.upper,
+        basis=(
+            f"what was charged, whatever decided on runs and steps; {reading.rule}, fixed before "
+            "the first release"
+        ),
     )
-    return replace(_state(facts, "odometer", delta, interval), if_fixed=fixed.upper, basis=basis)
 
 
 def _void(facts: Read, delta: float | None) -> Guarantee:

@@ -89,9 +89,8 @@ class Read:
     @property
     def sampling(self) -> tuple[str, ...]:
         """One phrase per sampling policy, in alphabetical order."""
-        return tuple(sorted({step.sampling.phrase for step, count in self.steps if count})) or (
-            "nothing was released",
-        )
+        phrases = {step.sampling.phrase for step, count in self.steps if count}
+        return tuple(sorted(phrases or {"nothing was released"}))
 
 
 def read(source: Source, adjacency: Adjacency | None, unit: Unit | None) -> Read:
@@ -152,9 +151,16 @@ def _read_pairs(entries: Sequence[object], adjacency: Adjacency | None, unit: Un
 
     # Pairs are what somebody intends: there is no run whose arithmetic could be named.
     about = Unit.EXAMPLE if unit is None else unit
-    assumed = ("the steps are executed as described, with exact noise, from a secure generator",)
     return Read(
-        tuple(pairs), adjacency, about, Numerics.EXACT, Parameters.FIXED_IN_ADVANCE, assumed, ()
+        steps=tuple(pairs),
+        adjacency=adjacency,
+        unit=about,
+        numerics=Numerics.EXACT,
+        parameters=Parameters.FIXED_IN_ADVANCE,
+        assumptions=(
+            "the steps are executed as described, with exact noise, from a secure generator",
+        ),
+        voided_by=(),
     )
 
 
@@ -187,7 +193,7 @@ def _read_snapshots(
 
 def _marks(snapshots: tuple[Snapshot, ...]) -> tuple[str, ...]:
     """Names of what voids the guarantee: marks, and generators that are for tests only."""
-    names = {mark for snapshot in snapshots for mark in snapshot.marks}
+    names = set(chain.from_iterable(snapshot.marks for snapshot in snapshots))
 
     # A plan has no rows, hence no marks; what its run declares must void it all the same.
     sources = {run.info.randomness for snapshot in snapshots for run in snapshot.runs}
@@ -212,12 +218,19 @@ def _parameters(snapshots: tuple[Snapshot, ...]) -> Parameters:
 def _assumptions(snapshots: tuple[Snapshot, ...], levels: set[Numerics]) -> tuple[str, ...]:
     """What a guarantee rests on and the ledgers cannot show, in the order of the report."""
     choice = [_FILES] if len(snapshots) > 1 else _fixed_in_advance(snapshots[0])
-    declared = [text for snapshot in snapshots for text in _declared(snapshot)]
+    declared = chain.from_iterable(_declared(snapshot) for snapshot in snapshots)
 
     # Exact arithmetic assumes nothing; runs of different levels each bring their own sentence.
     arithmetic = [text for level, text in _ARITHMETIC.items() if level in levels]
     running = [_RUNNING] if any(snapshot.unsettled for snapshot in snapshots) else []
-    return (_OWN, _COMPUTATIONAL, *choice, *declared, *arithmetic, *running)
+    return (
+        _OWN,
+        _COMPUTATIONAL,
+        *choice,
+        *declared,
+        *arithmetic,
+        *running,
+    )
 
 
 def _with_terms(facts: Read, snapshot: Snapshot) -> Read:

@@ -77,8 +77,8 @@ def beginning(snapshot: Snapshot, row: Began) -> list[Row]:
             owner="Ledger.begin",
             name="continues",
             expected=(
-                "the number of a run that did not end for a public reason, and that nobody continued "
-                "yet"
+                "the number of a run that did not end for a public reason, and that nobody "
+                "continued yet"
             ),
             got=repr(row.continues),
         )
@@ -106,7 +106,12 @@ def _open_numbers(snapshot: Snapshot) -> set[int]:
     A public reason frees them, a run that continues takes them over; each is final.
     """
     continued = {run.continues for run in snapshot.runs}
-    return {run.number for run in snapshot.runs if not run.reason and run.number not in continued}
+    return {
+        run.number
+        for run in snapshot.runs
+        # An end without a reason is not final: a reason or a successor may still follow.
+        if not run.reason and run.number not in continued
+    }
 
 
 def fitting(snapshot: Snapshot, row: Began) -> int:
@@ -176,8 +181,7 @@ def reservation(snapshot: Snapshot, row: Reserved, step: Step) -> list[Row]:
     # Beyond it the terms decide, on the ledger as it would be afterwards.
     after, completing = _completed(snapshot, ((step, total),), run.info.adjacency)
     more = replace(run, charged=tuple({**charged, step: total}.items()))
-    runs = tuple(more if record is run else record for record in after.runs)
-    _admit(replace(after, runs=runs))
+    _admit(replace(after, runs=tuple(more if record is run else record for record in after.runs)))
     return [*completing, row]
 
 
@@ -336,17 +340,23 @@ def _same(present: Terms, wanted: Terms) -> bool:
     same_rule = present.rule is wanted.rule or (
         wanted.rule is Rule.FILTER and present.rule.is_filter
     )
+
     same_orders = not wanted.orders or wanted.orders == present.orders
     same_list = (
         wanted.rule is not Rule.LIST
         or not wanted.planned
         or dict(wanted.planned) == dict(present.planned)
     )
+
     same_budget = (present.epsilon, present.delta) == (wanted.epsilon, wanted.delta)
     return same_rule and same_orders and same_list and same_budget
 
 
 def _words(terms: Terms) -> str:
-    budget = f"epsilon {terms.epsilon!r} at delta {terms.delta!r}"
-    limit = "no budget" if terms.epsilon is None else budget
+    # A list may have no budget, and an odometer never has one.
+    limit = (
+        "no budget"
+        if terms.epsilon is None
+        else f"epsilon {terms.epsilon!r} at delta {terms.delta!r}"
+    )
     return f"{limit}, by the rule {terms.rule.value!r}"

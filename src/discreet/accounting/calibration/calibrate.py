@@ -205,6 +205,8 @@ class _Search:
         """
         rough = max(self.tolerance, _ROUGH)
         guarantee = self.evaluate(value, rough if self._far() else self.tolerance)
+
+        # A rough bracket that may hold the answer decides nothing: the same value once more.
         if (
             guarantee.lower <= self.target
             and guarantee.upper >= self.target * (1.0 - self.tolerance)

@@ -318,6 +318,8 @@ class Book:
         run = self._run(row.run)
         if run.continued or run.reason or (run.over and not row.reason):
             raise self._wrong("the number of a run that is not over", str(row.run))
+
+        # The steps of a run that took another's place may have been left by looking.
         if row.reason and run.row.continues is not None:
             raise self._wrong("a reason of a run that took nobody's place", row.reason)
 

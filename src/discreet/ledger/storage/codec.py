@@ -310,8 +310,11 @@ def _step_from_json(content: object) -> events.Step:
 
 
 def _unknown(expected: str, got: str) -> UnknownEvent:
-    do = "Read this ledger with the version of discreet that wrote it, or a newer one."
-    return UnknownEvent(expected=expected, got=got, do=do)
+    return UnknownEvent(
+        expected=expected,
+        got=got,
+        do="Read this ledger with the version of discreet that wrote it, or a newer one.",
+    )
 
 
 def _exactly(content: dict[str, Any], names: set[str]) -> dict[str, Any]:
