@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from discreet import _validate as check
 from discreet.accounting import rdp
@@ -16,16 +16,14 @@ from discreet.accounting.sources import Read, Source, read
 from discreet.accounting.tight import Interval, tight_delta, tight_epsilon
 from discreet.errors import AccountingError, BudgetExceeded, ParameterError
 from discreet.ledger.terms import Rule, Terms
-from discreet.units import Guarantee, Parameters
-
-if TYPE_CHECKING:
-    from discreet.units import Adjacency, Unit
+from discreet.units import Adjacency, Guarantee, Parameters, Unit
 
 __all__ = ["Accountant", "account"]
 
 Accountant: TypeAlias = Literal["tight", "rdp"]
 
-_FINEST = 1e-5  # relative width to which a bracket is narrowed while a limit lies inside it
+# The relative width to which a bracket is narrowed while a limit lies inside it.
+_FINEST = 1e-5
 
 
 def account(  # noqa: PLR0913  (a source and one level; everything else has a default)
@@ -69,8 +67,8 @@ def account(  # noqa: PLR0913  (a source and one level; everything else has a de
     >>> from discreet.ledger.events import GaussianSum, Poisson, Step
     >>> from discreet.units import Adjacency
     >>> step = Step(Poisson(0.01), [GaussianSum("grad", sensitivity=1.0, noise_std=4.0)])
-    >>> found = account([(step, 10_000)], delta=1e-5, adjacency=Adjacency.ADD_OR_REMOVE)
-    >>> round(found.estimate, 6), found.lower <= 0.946866801 <= found.upper
+    >>> claim = account([(step, 10_000)], delta=1e-5, adjacency=Adjacency.ADD_OR_REMOVE)
+    >>> round(claim.estimate, 6), claim.lower <= 0.946866801 <= claim.upper
     (0.946867, True)
     """
     tolerance = check.positive("account", "tolerance", tolerance)
@@ -78,11 +76,13 @@ def account(  # noqa: PLR0913  (a source and one level; everything else has a de
         raise ParameterError(
             owner="account", name="accountant", expected="'tight' or 'rdp'", got=repr(accountant)
         )
+
     if limit is not None:
         limit = check.positive("account", "limit", limit)
-    found = read(source, adjacency, unit)
-    terms = found.terms
-    if delta is None and epsilon is None and terms is not None and terms.delta is not None:
+
+    facts = read(source, adjacency, unit)
+    terms = facts.terms
+    if delta is None and epsilon is None and terms is not None:
         delta = terms.delta
     if (delta is None) == (epsilon is None):
         raise ParameterError(
@@ -91,28 +91,33 @@ def account(  # noqa: PLR0913  (a source and one level; everything else has a de
             expected="given, or epsilon, but not both",
             got="both or neither",
         )
-    if found.voided_by:
-        return _void(found, delta)
+
+    # What voids a guarantee comes before every number, the rule before every free choice of one.
+    if facts.voided_by:
+        return _void(facts, delta)
     if terms is not None and terms.rule is not Rule.LIST:
-        return _fixed_analysis(found, terms, delta, accountant)
-    if found.parameters is Parameters.CHOSEN_FROM_OUTPUTS:
+        return _fixed_analysis(facts, terms, delta, accountant)
+    if facts.parameters is Parameters.CHOSEN_FROM_OUTPUTS:
         raise AccountingError(
             expected="steps fixed in advance",
             got="parameters chosen from outputs, in a ledger that holds no budget",
-            do="A running bound is no valid stopping rule then, and a budget that is named afterwards proves nothing. Hold the "
-            "ledger to a Filter or an Odometer before its first run.",
+            do=(
+                "A running bound is no valid stopping rule then, and a budget that is named "
+                "afterwards proves nothing. Hold the ledger to a Filter or an Odometer before its "
+                "first run."
+            ),
         )
+
     if delta is None:
-        costs = normalise(found.steps, found.adjacency)
-        return _state_delta(found, accountant, *_delta(costs, epsilon, accountant, tolerance))
+        costs = normalise(facts.steps, facts.adjacency)
+        return _state_delta(facts, accountant, *_delta(costs, epsilon, accountant, tolerance))
+
     delta = check.fraction("account", "delta", delta)
-    if limit is None and terms is not None and terms.delta == delta:
-        limit = terms.epsilon
-    return _epsilon_near(found, delta, accountant, tolerance, limit)
+    return _epsilon_near(facts, delta, accountant, tolerance, limit)
 
 
 def _fixed_analysis(
-    found: Read, terms: Terms, delta: float | None, accountant: Accountant
+    facts: Read, terms: Terms, delta: float | None, accountant: Accountant
 ) -> Guarantee:
     """The claim of a filter or an odometer, whose analysis was fixed before the first release."""
     if delta != terms.delta or accountant != "tight":
@@ -128,11 +133,16 @@ def _fixed_analysis(
                 "proves nothing."
             ),
         )
+
     if terms.rule is Rule.ODOMETER:
-        return _odometer_claim(found, terms)
-    costs = normalise(found.steps, found.adjacency)
-    epsilon = found.largest_epsilon or 0.0
+        return _odometer_claim(facts, terms)
+
+    # The ledger decided on every charge when it was made; here the whole sum is checked again, in
+    # case something else wrote the file.
+    costs = normalise(facts.steps, facts.adjacency)
+    epsilon = facts.largest_epsilon or 0.0
     analysis = filter_of(replace(terms, epsilon=epsilon))
+
     try:
         analysis.spend(costs)
     except BudgetExceeded as exceeded:
@@ -141,7 +151,10 @@ def _fixed_analysis(
             got=exceeded.got,
             do="Whoever wrote this ledger did not obey its budget: there is no guarantee.",
         ) from None
-    claim = _state(found, analysis.name, terms.delta or 0.0, Interval(0.0, epsilon, epsilon))
+
+    claim = _state(facts, analysis.name, terms.delta or 0.0, Interval(0.0, epsilon, epsilon))
+
+    # What was spent so far is no smaller guarantee: where to stop was chosen by looking.
     basis = (
         f"the whole budget, whatever decided on runs and steps; the {analysis.name}, fixed before "
         "the first release"
@@ -149,57 +162,70 @@ def _fixed_analysis(
     return replace(claim, estimate=None, basis=f"{basis}, admitted every charge")
 
 
-def _odometer_claim(found: Read, terms: Terms) -> Guarantee:
-    reading = odometer_reading(terms, found.steps, found.adjacency)
+def _odometer_claim(facts: Read, terms: Terms) -> Guarantee:
+    reading = odometer_reading(terms, facts.steps, facts.adjacency)
     delta = terms.delta or 0.0
-    fixed = tight_epsilon(normalise(found.steps, found.adjacency), delta, 1e-3)
+
+    # For comparison, what the same steps would cost if they had been fixed in advance.
+    fixed = tight_epsilon(normalise(facts.steps, facts.adjacency), delta, 1e-3)
     interval = Interval(min(fixed.lower, reading.epsilon), reading.epsilon, reading.epsilon)
-    basis = (
-        f"what was charged, whatever decided on runs and steps; {reading.rule}, fixed before the "
-        "first release"
+    return replace(
+        _state(facts, "odometer", delta, interval),
+        if_fixed=fixed.upper,
+        basis=(
+            f"what was charged, whatever decided on runs and steps; {reading.rule}, fixed before "
+            "the first release"
+        ),
     )
-    return replace(_state(found, "odometer", delta, interval), if_fixed=fixed.upper, basis=basis)
 
 
-def _void(found: Read, delta: float | None) -> Guarantee:
+def _void(facts: Read, delta: float | None) -> Guarantee:
     """What is said of a ledger that something voided: that there is no guarantee, and no number."""
     return Guarantee(
         lower=0.0,
         upper=math.inf,
         delta=1.0 if delta is None else check.fraction("account", "delta", delta),
-        unit=found.unit,
-        adjacency=found.adjacency,
+        unit=facts.unit,
+        adjacency=facts.adjacency,
         accountant="none",
-        sampling=found.sampling,
-        numerics=found.numerics,
+        sampling=facts.sampling,
+        numerics=facts.numerics,
         assumptions=(),
-        voided_by=found.voided_by,
+        voided_by=facts.voided_by,
     )
 
 
 def _epsilon_near(
-    found: Read, delta: float, accountant: Accountant, tolerance: float, limit: float | None
+    facts: Read, delta: float, accountant: Accountant, tolerance: float, limit: float | None
 ) -> Guarantee:
     """Epsilon at a delta, in a bracket that is narrowed while the limit lies inside."""
-    costs = normalise(found.steps, found.adjacency)
+    terms = facts.terms
+    if limit is None and terms is not None and terms.delta == delta:
+        limit = terms.epsilon
+
+    costs = normalise(facts.steps, facts.adjacency)
     interval = _epsilon(costs, delta, accountant, tolerance)
-    if accountant == "tight":
-        while (
-            limit is not None and interval.lower <= limit < interval.upper and tolerance > _FINEST
-        ):
-            tolerance /= 10.0
-            finer = _epsilon(costs, delta, accountant, tolerance)
-            interval = finer if finer.upper < interval.upper else interval
-        explicit = min(attained_lower(found, costs, delta, tolerance), interval.upper)
-        interval = replace(
-            interval, lower=max(interval.lower, explicit), estimate=max(interval.estimate, explicit)
-        )
-    return _state(found, accountant, delta, interval)
+    if accountant != "tight":
+        return _state(facts, accountant, delta, interval)
+
+    # While the limit lies inside the bracket, nobody can say whether the budget is kept.
+    while limit is not None and interval.lower <= limit < interval.upper and tolerance > _FINEST:
+        tolerance /= 10.0
+        finer = _epsilon(costs, delta, accountant, tolerance)
+        interval = finer if finer.upper < interval.upper else interval
+
+    # Two explicit data sets may attain more than the lower bound of the dominating pairs.
+    explicit = min(attained_lower(facts, costs, delta, tolerance), interval.upper)
+    interval = replace(
+        interval, lower=max(interval.lower, explicit), estimate=max(interval.estimate, explicit)
+    )
+    return _state(facts, accountant, delta, interval)
 
 
 def _epsilon(costs: Counted, delta: float, accountant: str, tolerance: float) -> Interval:
     if accountant == "tight":
         return tight_epsilon(costs, delta, tolerance)
+
     upper = rdp.epsilon(costs, delta=delta).value if costs else 0.0
     return Interval(0.0, upper, upper)
 
@@ -212,43 +238,46 @@ def _delta(
         raise ParameterError(
             owner="account", name="epsilon", expected="at least 0", got=repr(level)
         )
+
     if accountant == "tight":
         return level, tight_delta(costs, level, tolerance)
+
     upper = rdp.delta(costs, epsilon=level).value if costs else 0.0
     return level, Interval(0.0, upper, upper)
 
 
-def _state(found: Read, accountant: str, delta: float, interval: Interval) -> Guarantee:
+def _state(facts: Read, accountant: str, delta: float, interval: Interval) -> Guarantee:
+    # Only the tight accountant estimates: the other one has an upper bound and nothing else.
+    has_estimate = accountant == "tight" and math.isfinite(interval.estimate)
     return Guarantee(
         lower=interval.lower,
         upper=interval.upper,
         delta=delta,
-        unit=found.unit,
-        adjacency=found.adjacency,
+        unit=facts.unit,
+        adjacency=facts.adjacency,
         accountant=accountant,
-        sampling=found.sampling,
-        numerics=found.numerics,
-        assumptions=found.assumptions,
-        voided_by=found.voided_by,
-        basis=found.basis,
-        estimate=interval.estimate
-        if accountant == "tight" and math.isfinite(interval.estimate)
-        else None,
+        sampling=facts.sampling,
+        numerics=facts.numerics,
+        assumptions=facts.assumptions,
+        voided_by=facts.voided_by,
+        basis=facts.basis,
+        estimate=interval.estimate if has_estimate else None,
     )
 
 
-def _state_delta(found: Read, accountant: str, epsilon: float, interval: Interval) -> Guarantee:
+def _state_delta(facts: Read, accountant: str, epsilon: float, interval: Interval) -> Guarantee:
     return Guarantee(
         lower=0.0,
         upper=epsilon,
         delta=interval.upper,
-        unit=found.unit,
-        adjacency=found.adjacency,
+        unit=facts.unit,
+        adjacency=facts.adjacency,
         accountant=accountant,
-        sampling=found.sampling,
-        numerics=found.numerics,
-        assumptions=found.assumptions,
-        voided_by=found.voided_by,
-        basis=found.basis,
+        sampling=facts.sampling,
+        numerics=facts.numerics,
+        assumptions=facts.assumptions,
+        voided_by=facts.voided_by,
+        basis=facts.basis,
+        # The two bounds of delta are rounded apart, and may cross by a rounding.
         delta_lower=min(interval.lower, interval.upper),
     )

@@ -4,8 +4,10 @@ If noise or probability of a step are chosen from earlier outputs, the running v
 accountant is not a valid stopping rule. Valid is to fix, *before the first release*, one quantity
 that adds along every path, and a limit for it:
 
-    RenyiFilter      sum of the Rényi divergences at one order            [FeldmanZrnic2021; Lecuyer2021]
-    GaussianFilter   sum of 1/noise_multiplier^2, un-sampled Gaussians    [SmithThakurta2022; Koskela2023]
+    RenyiFilter      sum of the Rényi divergences at one order
+                     [FeldmanZrnic2021; Lecuyer2021]
+    GaussianFilter   sum of 1/noise_multiplier^2, un-sampled Gaussians
+                     [SmithThakurta2022; Koskela2023]
 
 A step is taken only if the sum with it stays within the limit; then the whole adaptive process is
 (epsilon, delta)-private, wherever it stops. What was spent so far is *not* a smaller guarantee: the
@@ -16,9 +18,10 @@ Filters are values: `spend` returns the filter afterwards. Proofs: docs/proofs/f
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from discreet import _validate as check
 from discreet.accounting.costs import Cost, Gaussian
@@ -27,9 +30,6 @@ from discreet.accounting.rdp import composed
 from discreet.accounting.rdp._orders import best_order
 from discreet.errors import AccountingError, BudgetExceeded, ParameterError
 from discreet.ledger.terms import Rule, Terms
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 __all__ = ["Filter", "GaussianFilter", "RenyiFilter", "choose_filter", "filter_of"]
 
@@ -59,6 +59,8 @@ class RenyiFilter:
             raise ParameterError(
                 owner="RenyiFilter", name="order", expected="a number above 1", got=repr(order)
             )
+
+        # At a small order the conversion to (epsilon, delta) alone costs more than the budget.
         if self.limit <= 0.0:
             raise AccountingError(
                 expected=f"an order whose limit at ({self.epsilon!r}, {self.delta!r}) is above 0",
@@ -82,9 +84,11 @@ class RenyiFilter:
 
     def spend(self, counted: Sequence[tuple[Cost, int]]) -> RenyiFilter:
         """The filter after these steps; `BudgetExceeded` if they do not fit."""
+        # `not <=`: a sum that is not a number is refused.
         after = self._after(counted)
         if not after <= self.limit:
             raise _exceeded(self.name, self.epsilon, self.delta, after / self.limit)
+
         return replace(self, spent=after)
 
     def _after(self, counted: Sequence[tuple[Cost, int]]) -> float:
@@ -131,9 +135,11 @@ class GaussianFilter:
         if not after <= self.limit:
             share = after / self.limit if self.limit else math.inf
             raise _exceeded(self.name, self.epsilon, self.delta, share)
+
         return replace(self, spent=after)
 
     def _after(self, counted: Sequence[tuple[Cost, int]]) -> float:
+        # Exact: the sum is rounded once, upwards, in `_sum_up`.
         total = Fraction(0)
         for cost, count in counted:
             if not isinstance(cost, Gaussian):
@@ -147,10 +153,13 @@ class GaussianFilter:
                         "ledger an order: Filter(order=...)."
                     ),
                 )
+
             total += (
                 check.whole("GaussianFilter", "count", count, least=0)
                 / Fraction(cost.noise_multiplier) ** 2
             )
+
+        # Beyond float64 the conversion would overflow; infinity fits no limit.
         return _sum_up(self.spent, float(total) if total < 2**1000 else math.inf)
 
 
@@ -162,6 +171,8 @@ def filter_of(terms: Terms) -> Filter:
     epsilon, delta = terms.epsilon or 0.0, terms.delta or 0.0
     if terms.rule is Rule.GAUSSIAN_FILTER:
         return GaussianFilter(epsilon, delta)
+
+    # A Rényi filter has one order, with the whole of delta.
     ((order, _),) = terms.orders
     return RenyiFilter(epsilon, delta, order)
 
@@ -173,21 +184,29 @@ def choose_filter(first: Sequence[tuple[Cost, int]], *, epsilon: float, delta: f
     Un-sampled Gaussians get the Gaussian filter; everything else the Rényi filter at the best order
     for that step.
     """
+    # Nothing is lost in the sum of Gaussians, so their filter is never the worse one.
     if first and all(isinstance(cost, Gaussian) for cost, _ in first):
         return GaussianFilter(epsilon, delta)
 
+    # The share of the limit that the plan takes: the smallest allows the most repetitions.
     def share(order: float) -> float:
         limit = _renyi_limit(epsilon, delta, order)
         return composed(first, order) / limit if limit > 0.0 else math.inf
 
-    positive = -2.0 * math.log(delta) / epsilon  # order - 1 at which the limit is above 0
+    # An order - 1 at which the limit is above 0: where the search begins.
+    positive = -2.0 * math.log(delta) / epsilon
     if not positive < 1e12:
-        expected, got = "an epsilon that leaves room for an order", repr(epsilon)
-        raise AccountingError(expected=expected, got=got, do="Take a larger epsilon or delta.")
+        raise AccountingError(
+            expected="an epsilon that leaves room for an order",
+            got=repr(epsilon),
+            do="Take a larger epsilon or delta.",
+        )
+
     return RenyiFilter(epsilon, delta, best_order(share, max(8.0, positive)))
 
 
 def _renyi_limit(epsilon: float, delta: float, order: float) -> float:
+    # The formula of the class, less more than the rounding errors of its terms.
     shape = math.log1p(-1.0 / order)
     tail = (math.log(delta) + math.log(order)) / (order - 1.0)
     sizes = epsilon + abs(shape) + (abs(math.log(delta)) + math.log(order) + 1.0) / (order - 1.0)
@@ -202,20 +221,27 @@ def _gaussian_limit(epsilon: float, delta: float) -> float:
     def met(noise_multiplier: float) -> bool:
         return gaussian_delta(noise_multiplier, epsilon)[1] <= delta
 
+    # `high` meets delta, `low` does not; both are moved until that holds.
     low, high = 0.5, 1.0
+
     while not met(high):
         low, high = high, 2.0 * high
         if high > 1e12:
             return 0.0
+
     while met(low):
         low, high = 0.5 * low, low
+
+    # Whatever the bisection ends at, `high` was certified.
     while high - low > 1e-13 * high:
         middle = 0.5 * (low + high)
         low, high = (low, middle) if met(middle) else (middle, high)
+
     return (1.0 - 2.0**-50) / high**2
 
 
 def _sum_up(spent: float, more: float) -> float:
+    # Both roundings go up; nothing added leaves the sum as it is, to the last bit.
     return math.nextafter(spent + math.nextafter(more, math.inf), math.inf) if more else spent
 
 

@@ -78,18 +78,23 @@ def describe(
 
     >>> from discreet.ledger.events import GaussianSum, Poisson, Step
     >>> step = Step(Poisson(0.01), [GaussianSum("grad", 2.0, 3.0)])
-    >>> describe([(step, 5)], adjacency=Adjacency.ADD_OR_REMOVE, accountant="pld").event["events"][0]["count"]
+    >>> exported = describe([(step, 5)], adjacency=Adjacency.ADD_OR_REMOVE, accountant="pld")
+    >>> exported.event["events"][0]["count"]
     5
     """
     if accountant not in ("pld", "rdp"):
         raise ParameterError(
             owner="describe", name="accountant", expected="'pld' or 'rdp'", got=repr(accountant)
         )
+
+    # Their samples of fixed size exist under replace-one alone. Our cost of such a step is the
+    # same under zero-out, so it may be asked there; beside other steps it would be wrong for them.
     counted = normalise(steps, adjacency)
     fixed_size = any(isinstance(cost, FixedSizeGaussian) for cost, _ in counted)
     replace = adjacency is Adjacency.REPLACE_ONE or fixed_size
     if fixed_size and adjacency is not Adjacency.REPLACE_ONE and len(counted) > 1:
         raise _no_event("a mixture of fixed-size and other steps under zero-out")
+
     events = [
         _described(cost, count, replace=replace, accountant=accountant) for cost, count in counted
     ]
@@ -104,6 +109,7 @@ def to_dp_event(
 ) -> tuple[Any, Any]:
     """A real DpEvent and NeighborRel; needs the package dp-accounting."""
     exported = describe(steps, adjacency=adjacency, accountant=accountant)
+
     try:
         library = importlib.import_module("dp_accounting")
     except ImportError as error:
@@ -112,6 +118,7 @@ def to_dp_event(
             got=f"{error}",
             do="Install it: pip install dp-accounting.",
         ) from error
+
     return _built(exported.event, library), library.NeighboringRelation[exported.relation]
 
 
@@ -135,6 +142,7 @@ def steps_of(
         raise ParameterError(
             owner="steps_of", name="accountant", expected="'pld' or 'rdp'", got=repr(accountant)
         )
+
     # Their number times this is ours: RDP under replace-one takes noise over the doubled
     # sensitivity.
     scale = 2.0 if adjacency is Adjacency.REPLACE_ONE and accountant == "rdp" else 1.0
@@ -143,19 +151,39 @@ def steps_of(
 
 def _described(cost: Cost, count: int, *, replace: bool, accountant: str) -> Description:
     pld = accountant == "pld"
+    event = _single_event(cost, replace=replace, pld=pld)
+    if event is None:
+        relation = "replace-one" if replace else "add-or-remove"
+        raise _no_event(f"{cost!r} under {relation} for the {accountant.upper()} accountant")
+
+    # Their PLD accountant ignores the count of a randomized response: it is spelled out.
+    if pld and isinstance(cost, Response):
+        if count > _MOST_COPIES:
+            raise _no_event(
+                f"{count} randomized responses, whose count their PLD accountant ignores"
+            )
+        return {"class": "ComposedDpEvent", "events": [event] * count}
+
+    return {"class": "SelfComposedDpEvent", "event": event, "count": count}
+
+
+def _single_event(  # noqa: PLR0911  (one for each kind of cost)
+    cost: Cost, *, replace: bool, pld: bool
+) -> Description | None:
+    """The event that one of their accountants reads as this cost; None where there is none."""
     match cost:
         case Gaussian(noise_multiplier=noise):
-            one = _gaussian(
-                noise * 2.0 if replace and pld else noise
-            )  # the cost has the doubled sensitivity inside
+            # Our cost has the doubled sensitivity of replace-one inside; their PLD adds it itself.
+            return _gaussian(noise * 2.0 if replace and pld else noise)
         case PoissonGaussian(probability=probability, noise_multiplier=noise) if pld or not replace:
-            one = {
+            return {
                 "class": "PoissonSampledDpEvent",
                 "sampling_probability": probability,
                 "event": _gaussian(noise),
             }
         case TruncatedPoissonGaussian(zero_out=False) if pld:
-            one = {
+            # Zero-out is exported as add-or-remove, which costs otherwise where samples are cut.
+            return {
                 "class": "TruncatedSubsampledGaussianDpEvent",
                 "dataset_size": cost.records,
                 "sampling_probability": cost.probability,
@@ -163,37 +191,29 @@ def _described(cost: Cost, count: int, *, replace: bool, accountant: str) -> Des
                 "noise_multiplier": cost.noise_multiplier,
             }
         case FixedSizeGaussian(size=size, records=records, noise_multiplier=noise) if not pld:
-            one = {
+            # Their RDP takes noise over the doubled sensitivity of a replacement, ours does not.
+            return {
                 "class": "SampledWithoutReplacementDpEvent",
                 "source_dataset_size": records,
                 "sample_size": size,
                 "event": _gaussian(noise / 2.0),
             }
         case Laplace(noise_multiplier=noise) if not (replace and pld):
-            one = {"class": "LaplaceDpEvent", "noise_multiplier": noise}
+            return {"class": "LaplaceDpEvent", "noise_multiplier": noise}
         case Response(categories=categories, truth_probability=truth):
+            # With probability `noise` they answer uniformly, which may again be the truth.
             noise = (1.0 - truth) * categories / (categories - 1)
-            one = {
+            return {
                 "class": "RandomizedResponseDpEvent",
                 "noise_parameter": noise,
                 "num_buckets": categories,
             }
-            if pld:
-                return _copies(one, count)
         case _:
-            relation = "replace-one" if replace else "add-or-remove"
-            raise _no_event(f"{cost!r} under {relation} for the {accountant.upper()} accountant")
-    return {"class": "SelfComposedDpEvent", "event": one, "count": count}
+            return None
 
 
 def _gaussian(noise: float) -> Description:
     return {"class": "GaussianDpEvent", "noise_multiplier": noise}
-
-
-def _copies(one: Description, count: int) -> Description:
-    if count > _MOST_COPIES:
-        raise _no_event(f"{count} randomized responses, whose count their PLD accountant ignores")
-    return {"class": "ComposedDpEvent", "events": [one] * count}
 
 
 def _no_event(what: str) -> AccountingError:
@@ -239,14 +259,18 @@ def _read(event: object) -> Description:
     name = type(event).__name__
     if name not in _FIELDS:
         raise _not_ours(name)
+
     description: dict[str, Any] = {"class": name}
+
     for field in _FIELDS[name]:
         value = getattr(event, field)
         if field == "event":
             value = _read(value)
         elif field == "events":
             value = [_read(item) for item in value]
+
         description[field] = value
+
     return description
 
 
@@ -268,8 +292,8 @@ def _steps(
         count = check.whole(name, "count", description["count"], least=0)
         yield from _steps(description["event"], times * count, scale, adjacency)
     elif name == "ComposedDpEvent":
-        for one in description["events"]:
-            yield from _steps(one, times, scale, adjacency)
+        for event in description["events"]:
+            yield from _steps(event, times, scale, adjacency)
     elif name in _FIELDS:
         yield _one_step(description, scale, adjacency), times
     else:
@@ -308,6 +332,7 @@ def _one_step(description: Description, scale: float, adjacency: Adjacency) -> S
             queries = [RandomizedResponse("answer", buckets, 1.0 - noise + noise / buckets)]
         case _:
             queries = _gaussians(description, scale)
+
     return Step(sampling, queries)
 
 
@@ -330,7 +355,7 @@ def _noises(description: Description, times: int) -> Iterable[float]:
             description["event"], times * check.whole(name, "count", description["count"], least=1)
         )
     elif name == "ComposedDpEvent":
-        for one in description["events"]:
-            yield from _noises(one, times)
+        for event in description["events"]:
+            yield from _noises(event, times)
     else:
         raise _no_event(f"{name} inside a sample; only Gaussian sums can share one")

@@ -2,25 +2,21 @@
 
 Epsilon grows with every step, so the certified upper bound of a somewhat longer run is a certified
 upper bound of every run before it. The meter computes the bound for a run that is longer by a small
-share, reports it until the run gets there,
-and only then computes again: never less than the truth, more by a share of about half the
-    look-ahead.
+share, reports it until the run gets there, and only then computes again: never less than the truth,
+more by a share of about half the look-ahead.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from discreet import _validate as check
 from discreet.accounting.normalise import normalise
 from discreet.accounting.tight import tight_epsilon, tight_upper
+from discreet.accounting.tight.lattice.bracket import Starts
+from discreet.ledger.events import Step
 from discreet.units import Adjacency
-
-if TYPE_CHECKING:
-    from discreet.accounting.tight.lattice.bracket import Starts
-    from discreet.ledger.events import Step
 
 __all__ = ["LiveEpsilon"]
 
@@ -62,14 +58,19 @@ class LiveEpsilon:
         self._look_ahead = check.fraction("LiveEpsilon", "look_ahead", look_ahead, zero=True)
         self._tolerance = check.positive("LiveEpsilon", "tolerance", tolerance)
         self._adjacency = check.instance("LiveEpsilon", "adjacency", adjacency, Adjacency)
+
+        # Covered is what the bound holds for: at least the counts, usually some steps more.
         self._counts: dict[Step, int] = {}
         self._covered: dict[Step, int] = {}
         self._upper = 0.0
         self._starts: Starts = {}
+
         for step, count in before:
+            # The same step may come from several runs.
             self._counts[step] = self._counts.get(step, 0) + check.whole(
                 "LiveEpsilon", "before", count, least=0
             )
+
         if self._counts:
             self._cover(self._counts)
 
@@ -77,10 +78,13 @@ class LiveEpsilon:
         """The step was (or is about to be) taken `count` times."""
         number = self._counts.get(step, 0) + check.whole("LiveEpsilon", "count", count, least=0)
         if number > self._covered.get(step, 0):
+            # Most runs repeat one step, so it is the latest that is counted ahead.
             covered = self._counts | {step: number}
             covered[step] += math.floor(sum(covered.values()) * self._look_ahead)
             self._cover(covered)
-        self._counts[step] = number  # last: a step that is refused was not added
+
+        # Last: a step that is refused was not added.
+        self._counts[step] = number
 
     def _cover(self, counts: dict[Step, int]) -> None:
         self._upper = tight_upper(

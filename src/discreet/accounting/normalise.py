@@ -80,11 +80,14 @@ def normalise(steps: Iterable[tuple[Step, int]], adjacency: Adjacency) -> Counte
     """
     check.instance("normalise", "adjacency", adjacency, Adjacency)
     totals: dict[Cost, int] = {}
+
     for step, count in steps:
+        # A step of count 0 is analysed all the same: what has no analysis is refused either way.
         times = check.whole("normalise", "count", count, least=0)
         for cost in costs_of_step(check.instance("normalise", "step", step, Step), adjacency):
             if times:
                 totals[cost] = totals.get(cost, 0) + times
+
     return tuple(sorted(totals.items(), key=lambda item: (type(item[0]).__name__, repr(item[0]))))
 
 
@@ -97,15 +100,19 @@ def costs_of_step(step: Step, adjacency: Adjacency) -> tuple[Cost, ...]:
     """
     if step.sampling.is_full_batch:
         return _unsampled(step.queries, adjacency)
+
     gaussians = [query for query in step.queries if isinstance(query, GaussianSum)]
     if len(gaussians) < len(step.queries):
-        raise _refused(
-            "Gaussian sums only, under a sampling that amplifies",
-            ", ".join(type(query).__name__ for query in step.queries)
-            + f" on one {type(step.sampling).__name__} sample",
-            "Queries that share a sample cannot be composed as if sampled apart; ask the others of "
-            "a step of their own over Everything.",
+        kinds = ", ".join(type(query).__name__ for query in step.queries)
+        raise AccountingError(
+            expected="Gaussian sums only, under a sampling that amplifies",
+            got=f"{kinds} on one {type(step.sampling).__name__} sample",
+            do=(
+                "Queries that share a sample cannot be composed as if sampled apart; ask the "
+                "others of a step of their own over Everything."
+            ),
         )
+
     return (_sampled(step.sampling, folded_noise_multiplier(gaussians), adjacency),)
 
 
@@ -113,10 +120,13 @@ def _unsampled(queries: Sequence[Query], adjacency: Adjacency) -> tuple[Cost, ..
     """Full batch: replace-one is one removal and one addition, hence twice the sensitivity."""
     gaussians = [query for query in queries if query.gaussian_cost is not None]
     costs: list[Cost] = []
+
+    # One release of several Gaussians is one Gaussian: folding loses nothing, composing might.
     if gaussians:
         costs.append(Gaussian(folded_noise_multiplier(gaussians) / _factor(adjacency)))
-    unfolded = [query for query in queries if query.gaussian_cost is None]
-    return (*costs, *(_entry(_QUERIES, query)(query, adjacency) for query in unfolded))
+
+    without_gaussian_cost = [query for query in queries if query.gaussian_cost is None]
+    return (*costs, *(_entry(_QUERIES, query)(query, adjacency) for query in without_gaussian_cost))
 
 
 def _factor(adjacency: Adjacency) -> int:
@@ -124,27 +134,29 @@ def _factor(adjacency: Adjacency) -> int:
 
 
 def _laplace(query: LaplaceSum, adjacency: Adjacency) -> Cost:
+    # Rounded down: less noise than there is costs more.
     ratio = Fraction(query.scale) / Fraction(query.sensitivity)
-    return Laplace(_below(ratio / _factor(adjacency)))
+    return Laplace(_rounded(ratio / _factor(adjacency), towards=0.0))
 
 
 def _choice(query: ExponentialChoice, adjacency: Adjacency) -> Cost:
     # A score moves by at most `sensitivity`, the normaliser by as much: the loss has range
     # 2*sensitivity/scale.
     ratio = 2 * Fraction(query.sensitivity) / Fraction(query.scale)
-    return BoundedRange(_above(ratio * _factor(adjacency)))
+    return BoundedRange(_rounded(ratio * _factor(adjacency), towards=math.inf))
 
 
 def _response(query: RandomizedResponse, adjacency: Adjacency) -> Cost:
     if adjacency is not Adjacency.REPLACE_ONE:
-        raise _refused(
-            "replace-one adjacency for randomized response",
-            adjacency.value,
-            (
+        raise AccountingError(
+            expected="replace-one adjacency for randomized response",
+            got=adjacency.value,
+            do=(
                 "Every unit's own report is released, so its presence is visible; state the run's "
                 "adjacency as replace-one."
             ),
         )
+
     return Response(query.categories, query.truth_probability)
 
 
@@ -194,8 +206,11 @@ def _truncated(sampling: TruncatedPoisson, total: _Sum) -> Cost:
             total.replace,
             total.adjacency is Adjacency.ZERO_OUT,
         )
+
+    # The limit can never be exceeded: nothing is cut off, and the sample is a plain one.
     if sampling.probability == 1.0:
         return total.without_amplification()
+
     return PoissonGaussian(sampling.probability, total.noise_multiplier, total.replace)
 
 
@@ -203,11 +218,14 @@ def _fixed_size(sampling: FixedSize, total: _Sum) -> Cost:
     _number_public(sampling, total.adjacency)
     if sampling.size == sampling.records:
         return total.without_amplification()
+
     return FixedSizeGaussian(sampling.size, sampling.records, total.noise_multiplier)
 
 
 def _shuffled(sampling: Shuffled, total: _Sum) -> Cost:
     _number_public(sampling, total.adjacency)
+
+    # Everybody may know the order, for all that is proven; no two data sets need attain that.
     return total.without_amplification(attained=False)
 
 
@@ -231,49 +249,42 @@ def _entry(table: Mapping[type, _E], event: Sampling | Query) -> _E:
     """The analysis of this kind of event; refused where there is none."""
     analysis = table.get(type(event))
     if analysis is None:
-        raise _refused(
-            "an event with an analysis: " + ", ".join(kind.__name__ for kind in table),
-            type(event).__name__,
-            "Add its analysis, with a proof, to the tables of discreet/accounting/normalise.py.",
+        raise AccountingError(
+            expected="an event with an analysis: " + ", ".join(kind.__name__ for kind in table),
+            got=type(event).__name__,
+            do="Add its analysis, with a proof, to the tables of discreet/accounting/normalise.py.",
         )
+
     return analysis
 
 
 def _number_public(sampling: Sampling, adjacency: Adjacency) -> None:
     if adjacency is Adjacency.ADD_OR_REMOVE:
-        raise _refused(
-            f"zero-out or replace-one adjacency for {type(sampling).__name__} sampling",
-            adjacency.value,
-            "One record more or less moves every other record's place in the batches, and no valid "
-            "analysis of that is known here; declare the number of records public and use zero-out "
-            "or replace-one.",
+        raise AccountingError(
+            expected=f"zero-out or replace-one adjacency for {type(sampling).__name__} sampling",
+            got=adjacency.value,
+            do=(
+                "One record more or less moves every other record's place in the batches, and no "
+                "valid analysis of that is known here; declare the number of records public and "
+                "use zero-out or replace-one."
+            ),
         )
 
 
-def _below(ratio: Fraction) -> float:
-    """A float64 at or below a positive ratio."""
-    return _directed(ratio, 0.0)
-
-
-def _above(ratio: Fraction) -> float:
-    """A float64 at or above a positive ratio."""
-    return _directed(ratio, math.inf)
-
-
-def _directed(ratio: Fraction, towards: float) -> float:
+def _rounded(ratio: Fraction, *, towards: float) -> float:
+    """The float64 next to a positive ratio on the side of `towards`, which is 0 or infinity."""
     try:
         near = ratio.numerator / ratio.denominator
     except OverflowError:
         near = math.inf
+
     if not 1e-300 < near < 1e300:
-        raise _refused(
-            "a ratio of noise to sensitivity between 1e-300 and 1e300",
-            repr(near),
-            "Check the units.",
+        raise AccountingError(
+            expected="a ratio of noise to sensitivity between 1e-300 and 1e300",
+            got=repr(near),
+            do="Check the units.",
         )
+
+    # Division rounds to nearest, so the float may lie on either side of the ratio.
     wrong_side = Fraction(near) > ratio if towards == 0.0 else Fraction(near) < ratio
     return math.nextafter(near, towards) if wrong_side else near
-
-
-def _refused(expected: str, got: str, do: str) -> AccountingError:
-    return AccountingError(expected=expected, got=got, do=do)

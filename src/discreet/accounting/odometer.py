@@ -4,12 +4,12 @@ earlier ones.
 Before the first release delta is divided among the rules that may later be used, because which of
 them is used depends on what was released. A claim is the smallest epsilon that any of them gives:
 
-    level n     all charges are within n times what the first run planned: the tight epsilon of n times that plan,
-                at the level's share of delta
+    level n     all charges are within n times what the first run planned: the tight epsilon of n
+                times that plan, at the level's share of delta
     orders      whatever was charged: a mixture of Rényi orders, each with its share,
 
-                    epsilon = ln max over l > 0 of  l - delta * sum_j w_j l^(a_j) exp(-(a_j - 1)
-                    R_j),
+                    epsilon = ln max over l > 0 of
+                                  l - delta * sum_j w_j l^(a_j) exp(-(a_j - 1) R_j),
 
                 where R_j is the sum of the divergences of order a_j along the path
 
@@ -44,12 +44,19 @@ _LEVELS = (
     (10, 1 / 32),
     (20, 1 / 32),
 )
-_COPIES = (1, 2, 4, 10, 30, 100)  # times the first plan: for each the order that serves it best
+# Times the first plan: for each of them the order that serves it best gets a share.
+_COPIES = (1, 2, 4, 10, 30, 100)
 _ORDER_SHARE = 1 / 32
 _TOLERANCE = 1e-3
-_NARROW = 1e-9  # relative width of the bracket; the tangent's error is about its square
-_LARGEST_EPSILON = 1e6  # beyond, nothing is claimed
-_LARGEST_OFFSET = 1e6  # of order - 1; beyond, a mixture gains nothing
+
+# The relative width of the bracket; the tangent's error is about its square.
+_NARROW = 1e-9
+
+# Beyond, nothing is claimed.
+_LARGEST_EPSILON = 1e6
+
+# The largest order - 1; beyond, a mixture gains nothing.
+_LARGEST_OFFSET = 1e6
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +74,19 @@ def shares(
     public.
     """
     orders: dict[float, float] = {}
+
     for copies in _COPIES:
+        # Two numbers of copies may have the same best order: it gets both shares.
         costs = normalise([(step, copies * count) for step, count in planned], adjacency)
         order = renyi_epsilon(costs, delta=delta * _ORDER_SHARE).order
         offset = min(order - 1.0, _LARGEST_OFFSET)
         orders[1.0 + offset] = orders.get(1.0 + offset, 0.0) + _ORDER_SHARE
+
     return _LEVELS, tuple(sorted(orders.items()))
 
 
-@lru_cache(maxsize=1024)  # read again with every run that is proposed
+# Read again with every run that is proposed.
+@lru_cache(maxsize=1024)
 def odometer_reading(terms: Terms, charged: Planned, adjacency: Adjacency) -> Reading:
     """The smallest epsilon that a rule with a share gives for what was charged.
 
@@ -91,16 +102,20 @@ def odometer_reading(terms: Terms, charged: Planned, adjacency: Adjacency) -> Re
     delta = terms.delta or 0.0
     costs = normalise(charged, adjacency)
     readings = [Reading(mixture_epsilon(costs, terms.orders, delta), "a mixture of Rényi orders")]
+
+    # The smallest reading may be chosen afterwards, as each rule has its own share of delta.
     level = _level(terms, charged)
     if level is not None:
         copies, share = level
         epsilon = _level_epsilon(terms.planned, adjacency, copies, delta * share)
         plan = "the first run's plan" if copies == 1 else f"{copies} times the first run's plan"
         readings.append(Reading(epsilon, f"{plan} at {share:g} of delta"))
+
     return min(readings, key=lambda reading: reading.epsilon)
 
 
-@lru_cache(maxsize=256)  # the same few levels serve many readings
+# The same few levels serve many readings.
+@lru_cache(maxsize=256)
 def _level_epsilon(planned: Planned, adjacency: Adjacency, copies: int, delta: float) -> float:
     costs = normalise([(step, copies * count) for step, count in planned], adjacency)
     return tight_upper(costs, delta, _TOLERANCE, {})
@@ -109,9 +124,11 @@ def _level_epsilon(planned: Planned, adjacency: Adjacency, copies: int, delta: f
 def _level(terms: Terms, charged: Planned) -> tuple[int, float] | None:
     """The lowest level that holds all charges."""
     planned = dict(terms.planned)
+
     for copies, share in sorted(terms.levels):
         if all(count <= copies * planned.get(step, 0) for step, count in charged):
             return copies, share
+
     return None
 
 
@@ -131,14 +148,19 @@ def mixture_epsilon(
     >>> round(mixture_epsilon([(Gaussian(2.0), 1)], [(10.0, 1.0)], 1e-5), 3)
     2.168
     """
+    # An order without a finite divergence bounds nothing; its share of delta is lost.
     terms = []
+
     for order, share in orders:
         divergence = composed(costs, order)
         if math.isfinite(divergence):
             terms.append(_Term(order, math.log(delta) + math.log(share), divergence))
+
+    # No order gives a bound; or the function is largest at l <= 1, where it is at most 1.
     low, high = _around_the_top(terms)
     if not math.isfinite(high) or high == 0.0:
-        return high  # no order gives a bound; or it is largest at l <= 1, where it is at most 1
+        return high
+
     # The function is concave in l: its tangent at exp(low) bounds it up to exp(high).
     height = (
         1.0 - sum(term.value(low) for term in terms) + _slope(terms, low) * math.expm1(high - low)
@@ -177,11 +199,15 @@ def _around_the_top(terms: Sequence[_Term]) -> tuple[float, float]:
         return 0.0, math.inf
     if _slope(terms, low) <= 0.0:
         return 0.0, 0.0
+
+    # The slope falls with l: double until the top lies inside, then halve.
     while _slope(terms, high) > 0.0:
         low, high = high, 2.0 * high
         if high > _LARGEST_EPSILON:
             return low, math.inf
+
     while high - low > _NARROW * (1.0 + high):
         middle = 0.5 * (low + high)
         low, high = (middle, high) if _slope(terms, middle) > 0.0 else (low, middle)
+
     return low, high

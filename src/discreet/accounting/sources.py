@@ -5,8 +5,8 @@ would void it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import dataclass, replace
+from itertools import chain, pairwise
 from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from discreet import _validate as check
@@ -20,8 +20,11 @@ from discreet.units import Adjacency, Numerics, Parameters, Randomness, Unit
 __all__ = ["HasSnapshot", "Read", "Source", "read"]
 
 _T = TypeVar("_T")
-_WITHOUT_TERMS = 1  # schema of ledgers that hold neither budgets nor commitments
 
+# The schema of ledgers that hold neither budgets nor commitments.
+_WITHOUT_TERMS = 1
+
+# The assumptions of a guarantee, as reports print them.
 _COMPUTATIONAL = (
     "the generator that keyed noise and samples is cryptographically secure (privacy is "
     "computational in that respect)"
@@ -30,11 +33,17 @@ _OWN = (
     "what a record contributes was computed from that record and from public or released values "
     "alone"
 )
-_CERTIFIED = (
-    "floating-point sums were rounded as IEEE 754 says, and a record's place in a batch changed what it contributes by no more "
-    "than the engine allows for (numerics: certified)"
-)
-_IDEALISED = "floating-point sums and noise behave as real numbers (numerics: idealised)"
+_ARITHMETIC = {
+    Numerics.CERTIFIED: (
+        "floating-point sums were rounded as IEEE 754 says, and a record's place in a batch "
+        "changed what it contributes by no more than the engine allows for (numerics: certified)"
+    ),
+    Numerics.IDEALISED: (
+        "floating-point sums and noise behave as real numbers (numerics: idealised)"
+    ),
+}
+# A guarantee over runs of several levels states the weakest of them.
+_WEAKEST_FIRST = (Numerics.IDEALISED, Numerics.CERTIFIED, Numerics.EXACT)
 _FIXED = (
     "the steps and their number were fixed before the first release or depend on public values "
     "only, as every run declares"
@@ -80,9 +89,8 @@ class Read:
     @property
     def sampling(self) -> tuple[str, ...]:
         """One phrase per sampling policy, in alphabetical order."""
-        return tuple(sorted({step.sampling.phrase for step, count in self.steps if count})) or (
-            "nothing was released",
-        )
+        phrases = {step.sampling.phrase for step, count in self.steps if count}
+        return tuple(sorted(phrases or {"nothing was released"}))
 
 
 def read(source: Source, adjacency: Adjacency | None, unit: Unit | None) -> Read:
@@ -98,33 +106,41 @@ def read(source: Source, adjacency: Adjacency | None, unit: Unit | None) -> Read
         check.instance("account", "unit", unit, Unit)
     if isinstance(source, HasSnapshot):
         return _read_snapshots((source.snapshot(),), adjacency, unit)
+
+    # A generator can be read once only, hence the list.
     entries = list(_iterable(source))
     sources = [entry for entry in entries if isinstance(entry, HasSnapshot)]
     if sources:
         if len(sources) < len(entries):
-            expected = "ledgers and plans, or (step, count) pairs, but not both"
-            raise ParameterError(owner="account", name="source", expected=expected, got="both")
+            raise ParameterError(
+                owner="account",
+                name="source",
+                expected="ledgers and plans, or (step, count) pairs, but not both",
+                got="both",
+            )
         return _read_snapshots(tuple(entry.snapshot() for entry in sources), adjacency, unit)
+
     return _read_pairs(entries, adjacency, unit)
 
 
 def _read_pairs(entries: Sequence[object], adjacency: Adjacency | None, unit: Unit | None) -> Read:
     if adjacency is None:
-        expected = "given, when the source is (step, count) pairs"
         raise ParameterError(
             owner="account",
             name="adjacency",
-            expected=expected,
+            expected="given, when the source is (step, count) pairs",
             got="None",
             do="Pass adjacency=Adjacency....",
         )
-    check.instance("account", "adjacency", adjacency, Adjacency)
+
     pairs = []
+
     for pair in entries:
         if not isinstance(pair, tuple) or len(pair) != 2:
             raise ParameterError(
                 owner="account", name="source", expected="(step, count) pairs", got=repr(pair)[:80]
             )
+
         step, count = pair
         pairs.append(
             (
@@ -132,10 +148,19 @@ def _read_pairs(entries: Sequence[object], adjacency: Adjacency | None, unit: Un
                 check.whole("account", "count", count, least=0),
             )
         )
-    about = Unit.EXAMPLE if unit is None else check.instance("account", "unit", unit, Unit)
-    assumed = ("the steps are executed as described, with exact noise, from a secure generator",)
+
+    # Pairs are what somebody intends: there is no run whose arithmetic could be named.
+    about = Unit.EXAMPLE if unit is None else unit
     return Read(
-        tuple(pairs), adjacency, about, Numerics.EXACT, Parameters.FIXED_IN_ADVANCE, assumed, ()
+        steps=tuple(pairs),
+        adjacency=adjacency,
+        unit=about,
+        numerics=Numerics.EXACT,
+        parameters=Parameters.FIXED_IN_ADVANCE,
+        assumptions=(
+            "the steps are executed as described, with exact noise, from a secure generator",
+        ),
+        voided_by=(),
     )
 
 
@@ -143,48 +168,80 @@ def _read_snapshots(
     snapshots: tuple[Snapshot, ...], adjacency: Adjacency | None, unit: Unit | None
 ) -> Read:
     _refuse_copies(snapshots)
-    marks = {mark for snapshot in snapshots for mark in snapshot.marks}
-    infos = [run.info for snapshot in snapshots for run in snapshot.runs]
-    marks |= {
-        info.randomness.value for info in infos if info.randomness is Randomness.UNSAFE_TEST_KEY
-    }
-    if len(snapshots) > 1 and not marks:
+    marks = _marks(snapshots)
+    if not marks:
         _refuse_chosen(snapshots)
-    steps = tuple(pair for snapshot in snapshots for pair in snapshot.counted())
+
+    infos = [run.info for snapshot in snapshots for run in snapshot.runs]
+    steps = tuple(chain.from_iterable(snapshot.counted() for snapshot in snapshots))
     if not infos or not (steps or marks):
-        void = f", void by {', '.join(sorted(marks))}" if marks else ""
-        do = "There is no guarantee." if marks else "Nothing was spent: account for a run."
-        raise AccountingError(
-            expected="at least one run with a charge", got=f"an empty source{void}", do=do
-        )
+        raise _nothing_charged(marks)
+
     levels = {info.numerics for info in infos}
-    level = next(
-        kind for kind in (Numerics.IDEALISED, Numerics.CERTIFIED, Numerics.EXACT) if kind in levels
-    )
-    one = snapshots[0] if len(snapshots) == 1 else None
-    chosen = any(snapshot.chosen_from_outputs for snapshot in snapshots)
-    assumptions = [_OWN, _COMPUTATIONAL]
-    assumptions += [_FILES] if one is None else _fixed_in_advance(one)
-    assumptions += [text for snapshot in snapshots for text in _declared(snapshot)]
-    assumptions += [_CERTIFIED] if Numerics.CERTIFIED in levels else []
-    assumptions += [_IDEALISED] if level is Numerics.IDEALISED else []
-    assumptions += [_RUNNING] if any(snapshot.unsettled for snapshot in snapshots) else []
-    budgets = (
-        [held.terms.epsilon for held in one.history if held.terms.epsilon is not None]
-        if one is not None
-        else []
-    )
-    return Read(
+    facts = Read(
         steps,
         _common("adjacency", {info.adjacency for info in infos}, adjacency),
         _common("unit", {info.unit for info in infos}, unit),
-        level,
-        Parameters.CHOSEN_FROM_OUTPUTS if chosen else Parameters.FIXED_IN_ADVANCE,
-        tuple(assumptions),
-        tuple(sorted(marks)),
-        one.terms if one is not None else None,
-        max(budgets, default=None),
-        _basis(one) if one is not None else "",
+        min(levels, key=_WEAKEST_FIRST.index),
+        _parameters(snapshots),
+        _assumptions(snapshots, levels),
+        marks,
+    )
+    # Several ledgers have no terms in common: what each was held to says nothing of their sum.
+    return facts if len(snapshots) > 1 else _with_terms(facts, snapshots[0])
+
+
+def _marks(snapshots: tuple[Snapshot, ...]) -> tuple[str, ...]:
+    """Names of what voids the guarantee: marks, and generators that are for tests only."""
+    names = set(chain.from_iterable(snapshot.marks for snapshot in snapshots))
+
+    # A plan has no rows, hence no marks; what its run declares must void it all the same.
+    sources = {run.info.randomness for snapshot in snapshots for run in snapshot.runs}
+    keys = {source.value for source in sources if source is Randomness.UNSAFE_TEST_KEY}
+    return tuple(sorted(names | keys))
+
+
+def _nothing_charged(marks: tuple[str, ...]) -> AccountingError:
+    return AccountingError(
+        expected="at least one run with a charge",
+        got=f"an empty source, void by {', '.join(marks)}" if marks else "an empty source",
+        do="There is no guarantee." if marks else "Nothing was spent: account for a run.",
+    )
+
+
+def _parameters(snapshots: tuple[Snapshot, ...]) -> Parameters:
+    # One run that was chosen by looking makes the whole list one that was not fixed in advance.
+    chosen = any(snapshot.chosen_from_outputs for snapshot in snapshots)
+    return Parameters.CHOSEN_FROM_OUTPUTS if chosen else Parameters.FIXED_IN_ADVANCE
+
+
+def _assumptions(snapshots: tuple[Snapshot, ...], levels: set[Numerics]) -> tuple[str, ...]:
+    """What a guarantee rests on and the ledgers cannot show, in the order of the report."""
+    choice = [_FILES] if len(snapshots) > 1 else _fixed_in_advance(snapshots[0])
+    declared = chain.from_iterable(_declared(snapshot) for snapshot in snapshots)
+
+    # Exact arithmetic assumes nothing; runs of different levels each bring their own sentence.
+    arithmetic = [text for level, text in _ARITHMETIC.items() if level in levels]
+    running = [_RUNNING] if any(snapshot.unsettled for snapshot in snapshots) else []
+    return (
+        _OWN,
+        _COMPUTATIONAL,
+        *choice,
+        *declared,
+        *arithmetic,
+        *running,
+    )
+
+
+def _with_terms(facts: Read, snapshot: Snapshot) -> Read:
+    """Add what can be said of one ledger by itself: its terms, its largest budget, its basis."""
+    # A filter claims the largest budget that it ever had: a lower one came after releases.
+    budgets = [row.terms.epsilon for row in snapshot.history if row.terms.epsilon is not None]
+    return replace(
+        facts,
+        terms=snapshot.terms,
+        largest_epsilon=max(budgets, default=None),
+        basis=_basis(snapshot),
     )
 
 
@@ -202,14 +259,20 @@ def _refuse_copies(snapshots: tuple[Snapshot, ...]) -> None:
 
 
 def _refuse_chosen(snapshots: tuple[Snapshot, ...]) -> None:
-    """Refuse to add up what was chosen by looking: no rule was fixed for several ledgers together."""
+    """Refuse to add up several ledgers of which one was chosen from outputs.
+
+    No rule was fixed for them together, and the rule of one covers only its own charges.
+    """
     for snapshot in snapshots:
-        if snapshot.chosen_from_outputs or snapshot.rule not in (None, Rule.LIST):
+        chosen = snapshot.chosen_from_outputs or snapshot.rule not in (None, Rule.LIST)
+        if chosen and len(snapshots) > 1:
             raise AccountingError(
                 expected="several ledgers whose steps were fixed in advance",
                 got="one whose runs may have been chosen by looking at what was released",
-                do="State each claim by itself. If the ledgers were fixed in advance, they hold together at the sum of their "
-                "epsilons and the sum of their deltas.",
+                do=(
+                    "State each claim by itself. If the ledgers were fixed in advance, they hold "
+                    "together at the sum of their epsilons and the sum of their deltas."
+                ),
             )
 
 
@@ -225,28 +288,33 @@ def _basis(snapshot: Snapshot) -> str:
     if snapshot.schema == _WITHOUT_TERMS:
         file = f"a file of schema {_WITHOUT_TERMS}, which holds no budget and no plan"
         return f"the {snapshot.steps} steps that were charged; {file}"
+
     if snapshot.rule is not Rule.LIST:
         return ""
+
     counted = sum(count for _, count in snapshot.counted())
     listed = sum(count for _, count in snapshot.terms.planned) if snapshot.terms is not None else 0
+
+    # Fewer than the list: only a public reason frees steps (`Snapshot.counted`).
     if counted < listed:
         return (
             f"{_steps(counted)} of {listed} that were planned: runs ended early for a public "
             "reason, as was declared"
         )
+
     were = "1 was" if snapshot.steps == 1 else f"{snapshot.steps} were"
     taken = "all were charged" if snapshot.steps >= counted else f"{were} charged, and all count"
-    grown = (
-        " and grew since, for a public reason, as was declared" if any(_growths(snapshot)) else ""
-    )
+    growth = " and grew since, for a public reason, as was declared"
+    grown = growth if any(_growths(snapshot)) else ""
     return f"{_steps(counted)}, a list that was fixed before the first release{grown}; {taken}"
 
 
 def _growths(snapshot: Snapshot) -> Iterator[Held]:
     """The rows by which a list grew."""
-    for before, held in pairwise(snapshot.history):
-        if before.terms.complete and held.terms.planned != before.terms.planned:
-            yield held
+    for before, after in pairwise(snapshot.history):
+        # The row that completes the terms writes the list for the first time; that is no growth.
+        if before.terms.complete and after.terms.planned != before.terms.planned:
+            yield after
 
 
 def _steps(count: int) -> str:
@@ -262,29 +330,35 @@ def _declared(snapshot: Snapshot) -> Iterator[str]:
             name = f"run {run.info.label!r}" if run.info.label else f"run {run.number}"
             taken = f"{run.steps} of {run.planned_steps} planned steps"
             yield f"{name} ended after {taken} for a public reason, as was declared: {run.reason!r}"
-    for held in _growths(snapshot):
-        yield f"the list of steps grew for a public reason, as was declared: {held.reason!r}"
+
+    for growth in _growths(snapshot):
+        yield f"the list of steps grew for a public reason, as was declared: {growth.reason!r}"
 
 
-def _common(name: str, found: set[_T], asked: _T | None) -> _T:
+def _common(name: str, values: set[_T], asked: _T | None) -> _T:
     """The one value that all runs share, which must be the one asked for."""
-    if len(found) > 1 or (asked is not None and asked not in found):
-        got = ", ".join(sorted(map(_name, found)))
+    # An accountant composes steps for one unit and one adjacency: there is no sum across them.
+    if len(values) > 1 or (asked is not None and asked not in values):
+        got = ", ".join(sorted(map(_name, values)))
         do = (
             "Account for these runs apart: one statement protects one thing against one change of "
             "the data."
         )
         wanted = "" if asked is None else f" {_name(asked)}"
         raise AccountingError(expected=f"one {name}{wanted} in all runs", got=got, do=do)
-    return next(iter(found))
+
+    return next(iter(values))
 
 
 def _iterable(source: object) -> Iterable[object]:
     if not isinstance(source, Iterable):
-        expected = "a ledger, a plan, a list of them, or (step, count) pairs"
         raise ParameterError(
-            owner="account", name="source", expected=expected, got=type(source).__name__
+            owner="account",
+            name="source",
+            expected="a ledger, a plan, a list of them, or (step, count) pairs",
+            got=type(source).__name__,
         )
+
     return source
 
 

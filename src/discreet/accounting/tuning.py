@@ -22,24 +22,22 @@ epsilon-hat = 1 + 1/(a-1) without the exponential.)
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import scipy
 
 from discreet import _validate as check
 from discreet.accounting import rdp
+from discreet.accounting.costs import Cost
 from discreet.accounting.rdp._orders import best_order
 from discreet.accounting.rdp.conversion import epsilon_from
 from discreet.errors import AccountingError, ParameterError
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from discreet.accounting.costs import Cost
-
 __all__ = ["PoissonTrials", "Trials", "TruncatedNegativeBinomial", "selection_epsilon"]
 
+# More than all rounding errors of one formula here.
 _UP = 1.0 + 2.0**-44
 
 
@@ -65,6 +63,7 @@ class TruncatedNegativeBinomial:
                 expected="above -1",
                 got=repr(shape),
             )
+
         check.fraction("TruncatedNegativeBinomial", "gamma", self.gamma)
 
     @classmethod
@@ -83,6 +82,7 @@ class TruncatedNegativeBinomial:
         def missing(log_gamma: float) -> float:
             return math.log(cls(shape, math.exp(log_gamma)).mean / wanted)
 
+        # The mean falls with gamma; in its logarithm the search has no scale to guess.
         return cls(
             shape, math.exp(float(scipy.optimize.brentq(missing, -300.0, -1e-9, xtol=1e-13)))
         )
@@ -92,16 +92,21 @@ class TruncatedNegativeBinomial:
         """E[K] = eta (1-gamma) / (gamma (1 - gamma^eta)), in the limit (1/gamma - 1) / ln(1/gamma)
         for eta = 0.
         """
+        # Near eta = 0 the quotient is 0/0; its limit is closer than its rounding there.
         log = math.log(self.gamma)
         if abs(self.shape * log) < 1e-9:
             return (1.0 / self.gamma - 1.0) / -log
+
         return self.shape * (1.0 - self.gamma) / (self.gamma * -math.expm1(self.shape * log))
 
     def probability(self, runs: int) -> float:
-        """P[K = runs]."""
+        """The probability that K is exactly `runs`."""
         k = check.whole("TruncatedNegativeBinomial", "runs", runs, least=1)
+
+        # The logarithmic distribution, the limit for eta = 0.
         if abs(self.shape) < 1e-12:
             return (1.0 - self.gamma) ** k / (k * -math.log(self.gamma))
+
         ways = (
             math.exp(
                 math.lgamma(k + self.shape) - math.lgamma(self.shape + 1.0) - math.lgamma(k + 1.0)
@@ -110,16 +115,17 @@ class TruncatedNegativeBinomial:
         )
         return (1.0 - self.gamma) ** k * ways / math.expm1(-self.shape * math.log(self.gamma))
 
-    def divergence(self, one: Callable[[float], float], order: float) -> float:
-        """Theorem 2 at the best second order."""
+    def divergence(self, run_divergence: Callable[[float], float], order: float) -> float:
+        """The bound of Theorem 2 in the header, at the best second order."""
 
         def extra(second: float) -> float:
             return (1.0 + self.shape) * (
-                (1.0 - 1.0 / second) * one(second) - math.log(self.gamma) / second
+                (1.0 - 1.0 / second) * run_divergence(second) - math.log(self.gamma) / second
             )
 
+        # Any second order is valid, so the search need not be exact.
         best = extra(best_order(extra))
-        return (one(order) + best + math.log(self.mean) / (order - 1.0)) * _UP
+        return (run_divergence(order) + best + math.log(self.mean) / (order - 1.0)) * _UP
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,11 +148,17 @@ class PoissonTrials:
             )
 
     def divergence(
-        self, one: Callable[[float], float], order: float, delta_of: Callable[[float], float]
+        self,
+        run_divergence: Callable[[float], float],
+        order: float,
+        delta_of: Callable[[float], float],
     ) -> float:
-        """Theorem 6."""
+        """The bound of Theorem 6 in the header, at one order."""
+        # Rounded down, so that e^hat <= 1 + 1/(a-1) holds as the theorem asks.
         hat = math.log1p(1.0 / (order - 1.0)) * (1.0 - 2.0**-50)
-        return (one(order) + self.mean * delta_of(hat) + math.log(self.mean) / (order - 1.0)) * _UP
+        return (
+            run_divergence(order) + self.mean * delta_of(hat) + math.log(self.mean) / (order - 1.0)
+        ) * _UP
 
 
 Trials: TypeAlias = TruncatedNegativeBinomial | PoissonTrials
@@ -158,8 +170,9 @@ def selection_epsilon(
     """Epsilon of releasing the best of a random number of runs, each consisting of these costs.
 
     >>> from discreet.accounting.costs import PoissonGaussian
-    >>> one = [(PoissonGaussian(0.005, 1.0), 200)]
-    >>> round(selection_epsilon(one, TruncatedNegativeBinomial.with_mean(0, 100), delta=1e-6).value, 3)
+    >>> run = [(PoissonGaussian(0.005, 1.0), 200)]
+    >>> trials = TruncatedNegativeBinomial.with_mean(0, 100)
+    >>> round(selection_epsilon(run, trials, delta=1e-6).value, 3)
     2.411
     """
     target = check.fraction("selection_epsilon", "delta", delta)
@@ -168,7 +181,7 @@ def selection_epsilon(
             expected="at least one cost in a run", got="none", do="Pass the costs of one run."
         )
 
-    def one(order: float) -> float:
+    def run_divergence(order: float) -> float:
         return rdp.composed(counted, order)
 
     def renyi_delta(epsilon: float) -> float:
@@ -176,10 +189,12 @@ def selection_epsilon(
 
     def bound(order: float) -> float:
         if isinstance(trials, PoissonTrials):
-            whole = trials.divergence(one, order, trials.delta_of or renyi_delta)
+            whole = trials.divergence(run_divergence, order, trials.delta_of or renyi_delta)
         else:
-            whole = trials.divergence(one, order)
+            whole = trials.divergence(run_divergence, order)
+
         return epsilon_from(whole, order, target)
 
+    # Every order gives a valid epsilon; the best one is searched for.
     order = best_order(bound)
     return rdp.RenyiBound(bound(order), order)

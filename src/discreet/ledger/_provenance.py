@@ -11,7 +11,10 @@ from pathlib import Path
 
 __all__ = ["now", "script_name", "software"]
 
-_LONGEST = 100  # characters of a name
+# Characters of a name; a longer one is no name for people.
+_LONGEST = 100
+
+# The packages that computed something; noted if they were imported.
 _RECORDED = ("numpy", "scipy", "torch", "cryptography", "numba")
 
 
@@ -29,9 +32,12 @@ def now() -> str:
 
 
 def script_name() -> str:
-    """The name of the script or notebook that is executing, for people: the default name of a run."""
-    notebook = os.environ.get("JPY_SESSION_NAME", "")  # set by Jupyter
+    """The name of the script or notebook that is executing: the default name of a run."""
+    # Jupyter sets the variable; inside a notebook `__main__` has no file.
+    notebook = os.environ.get("JPY_SESSION_NAME", "")
     main = getattr(sys.modules.get("__main__"), "__file__", None) or ""
+
+    # `python -m package` executes a file whose own name says nothing.
     path = Path(notebook or main)
     name = path.parent.name if path.name == "__main__.py" else path.name
     return name if name.isprintable() and len(name) <= _LONGEST else ""

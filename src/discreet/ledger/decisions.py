@@ -33,6 +33,7 @@ __all__ = [
 
 def check_writable(snapshot: Snapshot) -> None:
     """Refuse to write to a file of an older schema."""
+    # Rows of two schemas in one file would leave it open which rule its first charges obeyed.
     if snapshot.schema != SCHEMA:
         raise LedgerMisuse(
             expected=f"a ledger of schema {SCHEMA} to write to",
@@ -56,6 +57,7 @@ def first_terms(snapshot: Snapshot, wanted: Terms) -> list[Row]:
                 "one, in a row."
             ),
         )
+
     return []
 
 
@@ -67,15 +69,21 @@ def beginning(snapshot: Snapshot, row: Began) -> list[Row]:
         LedgerMisuse: a run that is chosen from outputs, on a list that was fixed in advance.
     """
     _refuse_another_kind(snapshot, row)
-    after, held = _completed(snapshot, row.planned, row.info.adjacency)
-    if row.continues is not None and row.continues not in _open_to_be_continued(snapshot):
-        expected = (
-            "the number of a run that did not end for a public reason, and that nobody continued "
-            "yet"
-        )
+    after, completing = _completed(snapshot, row.planned, row.info.adjacency)
+
+    # Two runs in the place of one would take its steps twice.
+    if row.continues is not None and row.continues not in _open_numbers(snapshot):
         raise ParameterError(
-            owner="Ledger.begin", name="continues", expected=expected, got=repr(row.continues)
+            owner="Ledger.begin",
+            name="continues",
+            expected=(
+                "the number of a run that did not end for a public reason, and that nobody "
+                "continued yet"
+            ),
+            got=repr(row.continues),
         )
+
+    # A list is valid because nothing in it was chosen by looking.
     if row.info.parameters is Parameters.CHOSEN_FROM_OUTPUTS and after.rule in (None, Rule.LIST):
         raise LedgerMisuse(
             expected="a filter or an odometer, for a run that is chosen from outputs",
@@ -85,13 +93,25 @@ def beginning(snapshot: Snapshot, row: Began) -> list[Row]:
                 "before its first run."
             ),
         )
-    _admit(after.proposing(RunRecord(info=row.info, planned=row.planned, continues=row.continues)))
-    return [*held, row]
+
+    # All that the run plans is admitted now, so that it is not refused half way.
+    proposed = RunRecord(info=row.info, planned=row.planned, continues=row.continues)
+    _admit(after.proposing(proposed))
+    return [*completing, row]
 
 
-def _open_to_be_continued(snapshot: Snapshot) -> set[int]:
+def _open_numbers(snapshot: Snapshot) -> set[int]:
+    """Numbers of the runs of which nobody said yet what becomes of the steps that are left.
+
+    A public reason frees them, a run that continues takes them over; each is final.
+    """
     continued = {run.continues for run in snapshot.runs}
-    return {run.number for run in snapshot.runs if not run.reason and run.number not in continued}
+    return {
+        run.number
+        for run in snapshot.runs
+        # An end without a reason is not final: a reason or a successor may still follow.
+        if not run.reason and run.number not in continued
+    }
 
 
 def fitting(snapshot: Snapshot, row: Began) -> int:
@@ -99,14 +119,19 @@ def fitting(snapshot: Snapshot, row: Began) -> int:
     bisection.
     """
     ((step, count),) = row.planned
-    low, high, probe = 0, count + 1, count  # all of them at first: the usual answer
+
+    # `low` fits, `high` does not. All of them are tried first: that is the usual answer.
+    low, high, probe = 0, count + 1, count
+
     while high - low > 1:
         try:
             beginning(snapshot, replace(row, planned=((step, probe),)))
             low = probe
         except BudgetExceeded:
             high = probe
+
         probe = (low + high) // 2
+
     return low
 
 
@@ -146,16 +171,18 @@ def reservation(snapshot: Snapshot, row: Reserved, step: Step) -> list[Row]:
             got=f"run {row.run}, which ended or was continued by another",
             do="Begin another run. Nothing was charged.",
         )
+
+    # Within the commitment nothing is asked again: it was admitted as a whole.
     charged = dict(run.charged)
     total = charged.get(step, 0) + row.count
-    if total <= dict(run.planned).get(
-        step, 0
-    ):  # within the commitment, which was admitted as a whole
+    if total <= dict(run.planned).get(step, 0):
         return [row]
-    after, held = _completed(snapshot, ((step, total),), run.info.adjacency)
+
+    # Beyond it the terms decide, on the ledger as it would be afterwards.
+    after, completing = _completed(snapshot, ((step, total),), run.info.adjacency)
     more = replace(run, charged=tuple({**charged, step: total}.items()))
-    _admit(replace(after, runs=tuple(more if other is run else other for other in after.runs)))
-    return [*held, row]
+    _admit(replace(after, runs=tuple(more if record is run else record for record in after.runs)))
+    return [*completing, row]
 
 
 def ending(snapshot: Snapshot, row: Ended) -> list[Row]:
@@ -164,21 +191,21 @@ def ending(snapshot: Snapshot, row: Ended) -> list[Row]:
     None for a run that is over already: it ended before, or another one took its place meanwhile. A
     reason is left out where there is nothing that it could free.
     """
-    run = next((run for run in snapshot.runs if run.number == row.run), None)
-    if run is not None and row.reason and not run.left() and not run.reason:
+    run = {record.number: record for record in snapshot.runs}.get(row.run)
+    if run is None:
+        raise _not_going(row.run)
+
+    # A reason frees what was planned and not charged. Where that is nothing, it would only make
+    # the guarantee look as if it rested on somebody's word.
+    if row.reason and not run.left() and not run.reason:
         row = Ended(row.run, "")
-    if run is not None and run.over and not row.reason:
+
+    if run.over and not row.reason:
         return []
-    continued = any(other.continues == row.run for other in snapshot.runs)
-    if run is None or continued or run.reason:
-        raise LedgerMisuse(
-            expected="the number of a run that is not over",
-            got=f"{row.run!r}",
-            do=(
-                "`discreet ledger show` lists the runs. A reason can be added once, and not to a "
-                "run that was continued."
-            ),
-        )
+    if row.run not in _open_numbers(snapshot):
+        raise _not_going(row.run)
+
+    # What its predecessor did not take may have been left by looking, whatever ends this one.
     if row.reason and run.continues is not None:
         raise LedgerMisuse(
             expected="a public reason of a run that took nobody's place",
@@ -188,7 +215,19 @@ def ending(snapshot: Snapshot, row: Ended) -> list[Row]:
                 "counts. End it without a reason."
             ),
         )
+
     return [row]
+
+
+def _not_going(number: int) -> LedgerMisuse:
+    return LedgerMisuse(
+        expected="the number of a run that is not over",
+        got=f"{number!r}",
+        do=(
+            "`discreet ledger show` lists the runs. A reason can be added once, and not to a run "
+            "that was continued."
+        ),
+    )
 
 
 def marking(snapshot: Snapshot, row: Marked) -> list[Row]:
@@ -201,6 +240,7 @@ def _run(snapshot: Snapshot, number: int) -> RunRecord:
     for run in snapshot.runs:
         if run.number == number:
             return run
+
     raise LedgerMisuse(
         expected="the number of a run that began",
         got=f"{number!r}",
@@ -213,26 +253,34 @@ def another_budget(
 ) -> list[Row]:
     """The row that holds the ledger to another epsilon."""
     before = snapshot.terms
+    # A Rényi filter may be raised, the Gaussian one may not: docs/proofs/filters.md, "Changes".
     if before is None or (
         before.rule is Rule.GAUSSIAN_FILTER and epsilon > (before.epsilon or 0.0)
     ):
         raise LedgerMisuse(
             expected="a ledger whose budget can be changed",
-            got="one that is not held to anything yet"
-            if before is None
-            else "a Gaussian filter, to be raised",
+            got=(
+                "one that is not held to anything yet"
+                if before is None
+                else "a Gaussian filter, to be raised"
+            ),
             do=(
                 "Open the ledger with budget=..., or plan further runs on another one and account "
                 "for both."
             ),
         )
+
+    # Only a list that had no budget gets its delta late: nothing was claimed with another.
     if delta not in (None, before.delta) and (
         before.rule is not Rule.LIST or before.delta is not None
     ):
-        expected = f"left out, or {before.delta!r}: delta is fixed before the first charge"
         raise ParameterError(
-            owner="Ledger.change_budget", name="delta", expected=expected, got=repr(delta)
+            owner="Ledger.change_budget",
+            name="delta",
+            expected=f"left out, or {before.delta!r}: delta is fixed before the first charge",
+            got=repr(delta),
         )
+
     after = replace(before, epsilon=epsilon, delta=before.delta if delta is None else delta)
     return _held_to(snapshot, after, reason)
 
@@ -241,43 +289,46 @@ def longer_list(snapshot: Snapshot, planned: Planned, reason: str) -> list[Row]:
     """The row that lets a list grow, for a public reason."""
     before = snapshot.terms
     if before is None or before.rule is not Rule.LIST or not before.complete:
-        expected, do = (
-            "a ledger that is held to a list",
-            "Other rules admit further runs as they are.",
+        raise LedgerMisuse(
+            expected="a ledger that is held to a list",
+            got="one that is not",
+            do="Other rules admit further runs as they are.",
         )
-        raise LedgerMisuse(expected=expected, got="one that is not", do=do)
+
     return _held_to(snapshot, replace(before, planned=(*before.planned, *planned)), reason)
 
 
 def _held_to(snapshot: Snapshot, terms: Terms, reason: str) -> list[Row]:
-    held = Held(terms, reason, now())
-    _admit(replace(snapshot, history=(*snapshot.history, held)))
-    return [held]
+    row = Held(terms, reason, now())
+    _admit(replace(snapshot, history=(*snapshot.history, row)))
+    return [row]
 
 
 def _completed(
     snapshot: Snapshot, planned: Planned, adjacency: Adjacency
 ) -> tuple[Snapshot, list[Row]]:
-    """The snapshot with terms that are complete, and the row that completes them, if one is needed."""
+    """The snapshot with complete terms, and the row that completes them, if one is needed."""
     before = snapshot.terms
     if not planned or (before is not None and before.complete):
         return snapshot, []
+
+    # Without a word about terms, a ledger is for what its first run plans and for nothing else.
     if before is None or before.rule is Rule.LIST:
         after = replace(before or Terms(rule=Rule.LIST), planned=planned)
     else:
         after = installed().completed(before, planned, adjacency)
-    held = Held(after, "", now())
-    return replace(snapshot, history=(*snapshot.history, held)), [held]
+
+    row = Held(after, "", now())
+    return replace(snapshot, history=(*snapshot.history, row)), [row]
 
 
 def _admit(snapshot: Snapshot) -> None:
     """Refuse what the terms of the snapshot do not admit."""
     snapshot.check_list()
-    if (
-        snapshot.terms is not None
-        and snapshot.terms.complete
-        and snapshot.terms.epsilon is not None
-    ):
+
+    # A list without a budget and an odometer admit whatever it costs.
+    terms = snapshot.terms
+    if terms is not None and terms.complete and terms.epsilon is not None:
         installed().admit(snapshot)
 
 
@@ -285,20 +336,24 @@ def _same(present: Terms, wanted: Terms) -> bool:
     """Whether what is wanted is what a ledger is held to; what is left open in `wanted` fits
     anything.
     """
+    # Which analysis a filter gets is settled by the first run, not by whoever opens the file.
     same_rule = present.rule is wanted.rule or (
         wanted.rule is Rule.FILTER and present.rule.is_filter
     )
+
     same_orders = not wanted.orders or wanted.orders == present.orders
     same_list = (
         wanted.rule is not Rule.LIST
         or not wanted.planned
         or dict(wanted.planned) == dict(present.planned)
     )
+
     same_budget = (present.epsilon, present.delta) == (wanted.epsilon, wanted.delta)
     return same_rule and same_orders and same_list and same_budget
 
 
 def _words(terms: Terms) -> str:
+    # A list may have no budget, and an odometer never has one.
     limit = (
         "no budget"
         if terms.epsilon is None

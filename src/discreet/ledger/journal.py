@@ -49,15 +49,18 @@ class Journal:
         self.store = store
         self._read_only = read_only
         self._book = Book()
-        self._known = (0, b"")  # rows and head that this handle has seen committed
+
+        # Rows and head that this handle saw committed: no later state may lack them.
+        self._known = (0, b"")
         self._owner = _process.current()
         self._closed = False
         self._lock = threading.RLock()
+
         with self.reading():
             pass
-        _process.hold_over_forks(
-            self._lock
-        )  # else a child would take the journal of a transaction for its own
+
+        # Else a child would take the journal of a transaction for its own.
+        _process.hold_over_forks(self._lock)
 
     @property
     def own(self) -> bool:
@@ -66,27 +69,33 @@ class Journal:
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed."""
+        """Whether this handle has let go of the file."""
         return self._closed
 
     @contextmanager
     def alive(self) -> Iterator[None]:
         """Hold the handle's lock, if the handle may be used at all."""
         if not self.own:
-            expected, got = "a handle opened by this process", "one that came over a fork"
-            raise LedgerMisuse(expected=expected, got=got, do="Open the ledger again in the child.")
+            raise LedgerMisuse(
+                expected="a handle opened by this process",
+                got="one that came over a fork",
+                do="Open the ledger again in the child.",
+            )
+
         with self._lock:
             if self._closed:
                 raise LedgerMisuse(
                     expected="an open ledger", got=f"{self.store.name}, closed", do="Open it again."
                 )
-            if (
-                self.store.in_transaction
-            ):  # from the rules, a signal handler or a finaliser of the same thread
-                expected, got = "one call after the other", "a call from inside another"
+
+            # A call from the rules, a signal handler or a finaliser of the same thread.
+            if self.store.in_transaction:
                 raise LedgerMisuse(
-                    expected=expected, got=got, do="Call again when that one is done."
+                    expected="one call after the other",
+                    got="a call from inside another",
+                    do="Call again when that one is done.",
                 )
+
             yield
 
     @contextmanager
@@ -103,34 +112,47 @@ class Journal:
         Returns the numbers of the rows.
         """
         if self._read_only:
-            expected, got = "a ledger opened to append", f"{self.store.name}, opened to read"
-            raise LedgerMisuse(expected=expected, got=got, do="Open it with mode='a'.")
+            raise LedgerMisuse(
+                expected="a ledger opened to append",
+                got=f"{self.store.name}, opened to read",
+                do="Open it with mode='a'.",
+            )
+
         with self.alive():
             try:
                 with self.store.appending():
                     self._catch_up()
                     snapshot = self._book.snapshot()
                     check_writable(snapshot)
+
+                    # No other process writes between the decision and its rows.
                     rows = [row for row in decide(snapshot) if not self._book.has(row)]
                     numbers = [self._write(row) for row in rows]
             except BaseException:
-                self._book = Book()  # it may be ahead of the file now; read anew when next needed
+                # It may be ahead of the file now: it is read anew when next needed.
+                self._book = Book()
                 raise
+
             if numbers:
                 self._known = (self._book.rows, self._book.digest)
+
         return numbers
 
     def _write(self, row: Row) -> int:
         number = self._book.rows
         body = encode(row)
         digest = follow(self._book.digest, body)
+
+        # The check of every reader, before the row is written: no handle can spoil a ledger.
         try:
-            self._book.read(
-                body, digest
-            )  # refuses, before it is written, what no reader would accept
+            self._book.read(body, digest)
         except LedgerCorrupt as refused:
-            do = "The ledger is whole, and nothing was written."
-            raise LedgerMisuse(expected=refused.expected, got=refused.got, do=do) from None
+            raise LedgerMisuse(
+                expected=refused.expected,
+                got=refused.got,
+                do="The ledger is whole, and nothing was written.",
+            ) from None
+
         self.store.append(number, body, digest)
         return number
 
@@ -140,13 +162,18 @@ class Journal:
         """
         book = Book()
         digests = set()
+
         with self.alive(), self._anew() as store, store.reading():
             for body, digest in store.lines(0):
                 book.read(body, digest)
                 digests.add(digest)
+
             book.check_head(*store.head())
+
+            # A shorter or another chain may be whole in itself, and is not this ledger.
             if self._known[1] not in digests:
                 raise another_history(self._known[1].hex(), book)
+
         if expected_head is not None and expected_head not in {digest.hex() for digest in digests}:
             raise another_history(expected_head, book)
 
@@ -164,22 +191,29 @@ class Journal:
     def _catch_up(self) -> None:
         """Read what other processes appended; only inside a transaction."""
         rows, head = self._known
+
+        # Where the chain passes the length that was known, it must have the digest that was known.
         for body, digest in self.store.lines(self._book.rows):
             self._book.read(body, digest)
             if self._book.rows == rows and digest != head:
                 raise another_history(head.hex(), self._book)
+
         self._book.check_head(*self.store.head())
         if self._book.rows < rows:
             raise another_history(head.hex(), self._book)
+
         self._known = (self._book.rows, self._book.digest)
 
     @contextmanager
     def _anew(self) -> Iterator[Store]:
         """The rows as they are on disk, not as this handle remembers them."""
+        # A ledger in memory has nothing behind it that could differ.
         if self.store.path is None:
             yield self.store
             return
+
         store = Store.open(self.store.path, read_only=True)
+
         try:
             yield store
         finally:

@@ -13,7 +13,7 @@ __all__ = ["Lease"]
 
 _Written = TypeVar("_Written")
 
-
+# A copy, on either side of a fork or in one process, would allow two releases for one charge.
 _COPIED = Misuse(
     LedgerMisuse,
     expected="one lease for one charge",
@@ -42,13 +42,13 @@ class Lease(SingleUse, copied=_COPIED, forked=_FORKED):
         self._taken = 0
         self._ended = False
         self._settled = False
-        self._lock = (
-            threading.RLock()
-        )  # re-entrant: a signal handler may settle while a step is being taken
+
+        # Re-entrant: a signal handler may settle while a step is being taken.
+        self._lock = threading.RLock()
 
     @property
     def taken(self) -> int:
-        """Steps taken so far."""
+        """Number of steps taken under this lease so far."""
         return self._taken
 
     @property
@@ -72,6 +72,8 @@ class Lease(SingleUse, copied=_COPIED, forked=_FORKED):
                     got=f"one that is {state}",
                     do="Reserve more steps.",
                 )
+
+            # Counted before the caller can draw noise: a crash in between counts one too many.
             self._taken += 1
             return self._taken - 1
 
@@ -84,14 +86,15 @@ class Lease(SingleUse, copied=_COPIED, forked=_FORKED):
         """
         self._refuse_fork()
         with self._lock:
+            # Before the write: if that fails, the charge stays and no step may follow.
             self._ended = True
             if not self._settled:
                 self._write_settlement(self._taken)
                 self._settled = True
 
     def settle_with(self, write: Callable[[int | None], _Written]) -> _Written:
-        """The same, where `write` puts the settlement into one transaction with something else,
-        such as the next lease.
+        """End the lease, where `write` puts the settlement into one transaction with something
+        else, such as the next lease.
 
         Args:
             write: gets the number of steps taken, None if that is settled already; what it returns
@@ -108,5 +111,6 @@ class Lease(SingleUse, copied=_COPIED, forked=_FORKED):
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._at_home:  # in a fork the charge is the parent's
+        # In a fork the charge is the parent's, and so is its settlement.
+        if self._at_home:
             self.settle()

@@ -51,15 +51,16 @@ __all__ = ["Ledger"]
 
 _Mode = Literal["a", "r+", "r"]
 
-
+# Weak: a handle that is open to nobody any more is not kept for the end of the program.
 _open_handles: weakref.WeakSet[Ledger] = weakref.WeakSet()
 
 
 @atexit.register
 def _close_all() -> None:
-    """A program that ends, also by an exception that nobody caught, settles and ends what it began."""
+    """Settle and end what a program began that ends, also by an exception that nobody caught."""
     for ledger in list(_open_handles):
-        with suppress(DiscreetError):  # what cannot be settled counts in full
+        # What cannot be settled counts in full.
+        with suppress(DiscreetError):
             ledger.close()
 
 
@@ -85,24 +86,33 @@ class Ledger(SingleUse, copied=_COPIED):
     >>> from discreet.units import Adjacency, Numerics, Parameters, Randomness, Unit
     >>> ledger = Ledger.in_memory()
     >>> step = Step(Poisson(0.01), [GaussianSum("grad", sensitivity=1.0, noise_std=1.1)])
-    >>> run = ledger.begin(RunInfo(unit=Unit.EXAMPLE, adjacency=Adjacency.ADD_OR_REMOVE, groups=("grad",),
-    ...     numerics=Numerics.IDEALISED, randomness=Randomness.SYSTEM, parameters=Parameters.FIXED_IN_ADVANCE),
-    ...     planned=[(step, 100)])
+    >>> info = RunInfo(
+    ...     unit=Unit.EXAMPLE, adjacency=Adjacency.ADD_OR_REMOVE, groups=("grad",),
+    ...     numerics=Numerics.IDEALISED, randomness=Randomness.SYSTEM,
+    ...     parameters=Parameters.FIXED_IN_ADVANCE)
+    >>> run = ledger.begin(info, planned=[(step, 100)])
     >>> with run.reserve(step, count=32) as lease:       # durable from here on
     ...     for _ in range(3):
     ...         number = lease.take()                    # then draw the noise and release
     >>> snapshot = ledger.snapshot()
-    >>> snapshot.steps, [count for _, count in snapshot.counted()]   # settled to what was taken; all that was planned counts
-    (3, [100])
+    >>> snapshot.steps  # settled to what was taken
+    3
+    >>> [count for _, count in snapshot.counted()]  # all that was planned counts
+    [100]
     """
 
     def __init__(
         self, store: Store, *, read_only: bool = False, budget: HasTerms | None = None
     ) -> None:
         super().__init__()
-        self._runs: weakref.WeakSet[Run] = weakref.WeakSet()  # begun through this handle
+
+        # What was begun and reserved through this handle: `close` ends and settles it.
+        self._runs: weakref.WeakSet[Run] = weakref.WeakSet()
         self._leases: weakref.WeakSet[Lease] = weakref.WeakSet()
-        self._created = False  # whether this handle made the file
+
+        # Whether this handle made the file; only then may it withdraw it.
+        self._created = False
+
         try:
             self._journal = Journal(store, read_only=read_only)
             if budget is not None:
@@ -111,6 +121,7 @@ class Ledger(SingleUse, copied=_COPIED):
         except BaseException:
             store.close()
             raise
+
         _open_handles.add(self)
 
     # --- opening and closing ---
@@ -139,12 +150,16 @@ class Ledger(SingleUse, copied=_COPIED):
             raise ParameterError(
                 owner="Ledger.open", name="mode", expected="'a', 'r+' or 'r'", got=repr(mode)
             )
+
         check_budget("Ledger.open", budget)
+
         created = False
         if mode == "a" and not os.path.lexists(place):
-            with suppress(LedgerExists):  # another process was faster: theirs is ours
+            # Another process may be faster: its file is then the one to open.
+            with suppress(LedgerExists):
                 Store.create(place, first_line())
                 created = True
+
         ledger = cls(Store.open(place, read_only=mode == "r"), read_only=mode == "r", budget=budget)
         ledger._created = created
         return ledger
@@ -163,8 +178,11 @@ class Ledger(SingleUse, copied=_COPIED):
         where the export ended.
         """
         lines = exchange.read(checked_path("Ledger.load", path))
+
+        # Charges to a copy in memory would be lost with it, and the export know nothing of them.
         if into is None:
             return cls(Store.in_memory(lines), read_only=True)
+
         Store.create(checked_path("Ledger.load", into).absolute(), lines)
         return cls.open(into)
 
@@ -172,8 +190,10 @@ class Ledger(SingleUse, copied=_COPIED):
         """Write all rows as JSON Lines, with the digests and a seal as last line. An existing file
         is refused.
         """
+        # Read first, written afterwards: a slow disk must not keep writers out.
         with self._journal.reading():
             lines = self._journal.store.lines(0)
+
         exchange.write(checked_path("Ledger.export", path), lines)
 
     def close(self) -> None:
@@ -189,7 +209,8 @@ class Ledger(SingleUse, copied=_COPIED):
                     lease.settle()
                 for run in list(self._runs):
                     run.end()
-        finally:  # also where nothing can be written any more: what is not settled counts in full
+        finally:
+            # Also where nothing can be written any more: what is not settled counts in full.
             self._journal.close()
 
     def withdraw(self) -> None:
@@ -199,6 +220,7 @@ class Ledger(SingleUse, copied=_COPIED):
         A ledger that somebody expected at this path, and that was not there, must not be replaced
         by an empty one. Otherwise nothing happens.
         """
+        # The journal removes the file only if no process added a row meanwhile.
         if self._created and not self.runs():
             self._journal.remove()
             self.close()
@@ -250,12 +272,11 @@ class Ledger(SingleUse, copied=_COPIED):
         Raises:
             LedgerCorrupt: names the first row that is wrong and why.
         """
-        expected = (
-            None
-            if expected_head is None
-            else check.label("Ledger.verify", "expected_head", expected_head).lower()
-        )
-        self._journal.verify(expected)
+        # `head()` writes small letters; whoever copied it by hand may not have.
+        if expected_head is not None:
+            expected_head = check.label("Ledger.verify", "expected_head", expected_head).lower()
+
+        self._journal.verify(expected_head)
         return self
 
     # --- writing ---
@@ -288,12 +309,16 @@ class Ledger(SingleUse, copied=_COPIED):
         check.member("Ledger.begin", "info", info, (RunInfo,))
         steps, identity = planned_steps("Ledger.begin", planned), secrets.token_hex(8)
         row = Began(info, software(), now(), steps, continues, plan, identity)
+
         for step, _ in row.planned:
             info.check_groups("Ledger.begin", step)
+
+        # The rows may begin with one that completes the terms; the run's own is the last.
         with self._journal.alive():
             *_, number = self._journal.append(lambda snapshot: decisions.beginning(snapshot, row))
             run = Run(self, number, info)
             self._runs.add(run)
+
         return run
 
     def check_admits(
@@ -358,6 +383,7 @@ class Ledger(SingleUse, copied=_COPIED):
         before = [] if settled is None else [settled]
 
         def decide(snapshot: Snapshot) -> Sequence[Row]:
+            # Looked at inside the transaction: another process may have continued the run.
             over = any(record.over for record in snapshot.runs if record.number == run)
             return before if over and if_going else [*before, *decisions.ending(snapshot, row)]
 
@@ -382,12 +408,15 @@ class Ledger(SingleUse, copied=_COPIED):
         """
         row = Reserved(run, step if spelled_out_in is None else spelled_out_in, count)
         before = [] if settled is None else [settled]
+
+        # Under the handle's lock, so that no other thread closes it before the lease is known.
         with self._journal.alive():
             *_, number = self._journal.append(
                 lambda snapshot: [*before, *decisions.reservation(snapshot, row, step)]
             )
             lease = Lease(count, lambda taken: self._settle(number, taken))
             self._leases.add(lease)
+
         return number, lease
 
     def mark(self, run: int, name: str) -> None:

@@ -26,14 +26,19 @@ class HasTerms(Protocol):
 
 def check_budget(owner: str, budget: HasTerms | None) -> None:
     """Refuse what is neither None nor has terms; a class has none."""
+    # A forgotten pair of brackets, `budget=dp.Odometer`, passes a class, which has `terms` too.
     is_budget = not isinstance(budget, type) and callable(getattr(budget, "terms", None))
     if budget is not None and not is_budget:
-        expected, got = "a Budget, a Filter, an Odometer, or None", repr(budget)[:80]
-        raise ParameterError(owner=owner, name="budget", expected=expected, got=got)
+        raise ParameterError(
+            owner=owner,
+            name="budget",
+            expected="a Budget, a Filter, an Odometer, or None",
+            got=repr(budget)[:80],
+        )
 
 
 class Rules(Protocol):
-    """Decides what terms mean."""
+    """Decides what the terms of a ledger admit, for all ledgers of a process."""
 
     def completed(self, terms: Terms, planned: Planned, adjacency: Adjacency) -> Terms:
         """The terms with everything settled that is left to the first run, from what it plans."""
@@ -42,6 +47,7 @@ class Rules(Protocol):
         """Return if all that is committed is within the budget; raise `BudgetExceeded` if not."""
 
 
+# At most one entry; a list, so that `install` needs no global statement.
 _rules: list[Rules] = []
 
 
@@ -62,4 +68,5 @@ def installed() -> Rules:
             got="none",
             do="Import discreet as a whole. Nothing was charged.",
         )
+
     return _rules[0]

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Run", "block_size"]
 
-_Numbered: TypeAlias = tuple[int, Lease]  # with the number of the row that charged it
+# A lease with the number of the row that charged it.
+_Numbered: TypeAlias = tuple[int, Lease]
 
 
 def block_size(taken: int) -> int:
@@ -55,16 +56,18 @@ class Run(SingleUse, copied=_COPIED):
         self._info = info
         self._spelled: dict[Step, int] = {}
         self._over = False
+
+        # Weak: a lease that the caller dropped is not kept alive, and counts in full.
         self._leases: weakref.WeakSet[Lease] = weakref.WeakSet()
 
     @property
     def number(self) -> int:
-        """Of the run in its ledger."""
+        """The run's number in its ledger."""
         return self._number
 
     @property
     def info(self) -> RunInfo:
-        """What the run declared."""
+        """What the run declared when it began."""
         return self._info
 
     def reserve(self, step: Step, *, count: int) -> Lease:
@@ -101,6 +104,7 @@ class Run(SingleUse, copied=_COPIED):
         total = check.whole("Run.steps", "total", total, least=1)
         if block is not None:
             block = check.whole("Run.steps", "block", block, least=1)
+
         return self._take(step, total, block, then_end=then_end)
 
     def mark(self, name: str) -> None:
@@ -118,7 +122,7 @@ class Run(SingleUse, copied=_COPIED):
                 all that was planned counts.
 
         Its leases end with it: what was reserved and not taken is given back first, and nothing can
-            be taken afterwards.
+        be taken afterwards.
         A run that is over stays over: ending it without a reason then does nothing, also if another
         run took its place. A reason can be added once. What came over a fork ends nothing: the run
         is the parent's.
@@ -128,8 +132,11 @@ class Run(SingleUse, copied=_COPIED):
         """
         if not self._at_home or (self._over and not reason):
             return
+
+        # Before the end is written: what a lease did not take must not count as charged.
         for lease in list(self._leases):
             lease.settle()
+
         self._ledger.end(self._number, reason, if_going=not reason)
         self._over = True
 
@@ -138,14 +145,18 @@ class Run(SingleUse, copied=_COPIED):
         last: _Numbered | None = None
         try:
             while taken < total and not self._over:
-                last = self._next_block(step, min(total - taken, block or block_size(taken)), last)
+                count = min(total - taken, block or block_size(taken))
+                last = self._next_block(step, count, last)
                 _, lease = last
+
+                # The charge of the whole block is on disk: now its steps may be released.
                 while lease.left:
                     lease.take()
                     yield taken
                     taken += 1
         finally:
-            if self._at_home:  # in a fork the charge is the parent's
+            # In a fork the charge is the parent's, and so is its settlement.
+            if self._at_home:
                 self._settle_last(last, then_end=then_end)
 
     def _settle_last(self, last: _Numbered | None, *, then_end: bool) -> None:
@@ -156,6 +167,7 @@ class Run(SingleUse, copied=_COPIED):
             if then_end:
                 self.end()
             return
+
         number, lease = last
         lease.settle_with(
             lambda taken: self._end_with(None if taken is None else Settled(number, taken))
@@ -169,16 +181,15 @@ class Run(SingleUse, copied=_COPIED):
         """Reserve as many as the terms admit of count, its half, its quarter, ..., 1.
 
         The block before, which is used up, is settled in the same transaction: half as many for the
-            disk to sync.
+        disk to sync.
         """
         while True:
             try:
-                return (
-                    self._reserve(step, count)
-                    if last is None
-                    else self._settle_and_reserve(step, count, last)
-                )
+                if last is None:
+                    return self._reserve(step, count)
+                return self._settle_and_reserve(step, count, last)
             except BudgetExceeded:
+                # Near the end of a budget a block may not fit where a single step does.
                 if count == 1:
                     raise
                 count //= 2
@@ -192,6 +203,7 @@ class Run(SingleUse, copied=_COPIED):
         )
 
     def _reserve(self, step: Step, count: int, settled: Settled | None = None) -> _Numbered:
+        # A step is spelled out in the first row that charges it; later rows name that row.
         spelled = self._spelled.get(step)
         number, lease = self._ledger.reserve(
             self._number, step, count, spelled_out_in=spelled, settled=settled

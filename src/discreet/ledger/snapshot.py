@@ -53,18 +53,19 @@ class RunRecord:
 
     def left(self) -> dict[Step, int]:
         """What it planned and was not charged, by kind of step; also if it is over."""
+        # A run under a filter may be charged more than it planned, hence the `if`.
         charged = dict(self.charged)
-        rest = {step: count - charged.get(step, 0) for step, count in self.planned}
-        return {step: count for step, count in rest.items() if count > 0}
+        uncharged = {step: count - charged.get(step, 0) for step, count in self.planned}
+        return {step: count for step, count in uncharged.items() if count > 0}
 
     @property
     def steps(self) -> int:
-        """Number of steps charged."""
+        """Number of steps that the run was charged."""
         return sum(count for _, count in self.charged)
 
     @property
     def planned_steps(self) -> int:
-        """Number of steps planned."""
+        """Number of steps that the run committed to."""
         return sum(count for _, count in self.planned)
 
 
@@ -132,7 +133,7 @@ class Snapshot:
 
     @property
     def unsettled(self) -> int:
-        """Of these steps, the number that is reserved and not known to have been taken."""
+        """Number of charged steps that are reserved and not known to have been taken."""
         return sum(count for run in self.runs for _, count in run.unsettled)
 
     def charged(self) -> dict[Step, int]:
@@ -149,33 +150,35 @@ class Snapshot:
         charged = self.charged()
         if self.rule is not Rule.LIST:
             return tuple(charged.items())
+
         whole = _added(() if self.terms is None else self.terms.planned)
         listed, promised = self._listed(), self._promised()
-        # A reason frees what its own run left, not what another run promised and left by looking.
-        return tuple(
-            (
-                step,
-                max(
-                    charged.get(step, 0),
-                    listed.get(step, 0),
-                    min(whole.get(step, 0), promised.get(step, 0)),
-                ),
-            )
-            for step in {**whole, **charged}
-        )
+        counts: dict[Step, int] = {}
+
+        for step in {**whole, **charged}:
+            # A reason frees what its own run left, not what another promised and left by looking.
+            still_promised = min(whole.get(step, 0), promised.get(step, 0))
+            counts[step] = max(charged.get(step, 0), listed.get(step, 0), still_promised)
+
+        return tuple(counts.items())
 
     def committed(self) -> Planned:
-        """What is charged or may still be charged without asking again; what a budget must admit."""
+        """What is charged or may be charged without asking again; what a budget must admit."""
+        # What a run may take without asking is as good as taken: nobody would refuse it later.
         if self.rule is Rule.LIST:
             return self.counted()
+
         return tuple(self._taken_or_left().items())
 
     def _listed(self) -> dict[Step, int]:
         """The list, less what runs freed by naming a public reason."""
         listed = _added(() if self.terms is None else self.terms.planned)
+
         for run in self.runs:
+            # As counted when the reason was declared; later charges do not change it.
             for step, count in run.freed:
                 listed[step] = listed.get(step, 0) - count
+
         return listed
 
     def _promised(self) -> dict[Step, int]:
@@ -187,32 +190,33 @@ class Snapshot:
             run.continues: dict(run.planned) for run in self.runs if run.continues is not None
         }
         promises: list[tuple[Step, int]] = []
+
         for run in self.runs:
-            charged, freed, passed_on = (
-                dict(run.charged),
-                dict(run.freed),
-                taken_over.get(run.number, {}),
-            )
-            for step in {**dict(run.planned), **charged}:
-                rest = dict(run.planned).get(step, 0) - freed.get(step, 0)
-                left = max(0, rest - charged.get(step, 0) - passed_on.get(step, 0))
-                promises.append((step, charged.get(step, 0) + left))
+            planned, charged, freed = dict(run.planned), dict(run.charged), dict(run.freed)
+            passed_on = taken_over.get(run.number, {})
+            for step in {**planned, **charged}:
+                done = charged.get(step, 0)
+                elsewhere = freed.get(step, 0) + passed_on.get(step, 0)
+                # A run may be charged more than it planned, so the difference can be negative.
+                promises.append((step, done + max(0, planned.get(step, 0) - done - elsewhere)))
+
         return _added(promises)
 
     def _taken_or_left(self) -> dict[Step, int]:
         """What is charged, and what the runs that are not over may still be charged within their
         commitments.
         """
-        left = (pair for run in self.runs if not run.over for pair in run.left().items())
-        return _added((*self.charged().items(), *left))
+        # A run that is over takes no more steps; one that goes on need not ask for what it planned.
+        outstanding = (pair for run in self.runs if not run.over for pair in run.left().items())
+        return _added((*self.charged().items(), *outstanding))
 
     # --- what would be ---
 
     def proposing(self, run: RunRecord) -> Snapshot:
-        """The same with one run more; if it continues another, that one is over."""
+        """This snapshot with one run more; if that run continues another, the other is over."""
         before = tuple(
-            replace(other, over=True) if other.number == run.continues else other
-            for other in self.runs
+            replace(record, over=True) if record.number == run.continues else record
+            for record in self.runs
         )
         return replace(self, runs=(*before, run))
 
@@ -224,27 +228,33 @@ class Snapshot:
         """
         if self.rule is not Rule.LIST:
             return
+
+        # What may still be charged counts too: two runs must not be promised the same steps.
         listed = self._listed()
+
         for step, count in self._taken_or_left().items():
             if count > listed.get(step, 0):
                 raise self._not_listed(step, count - listed.get(step, 0))
 
     def _not_listed(self, step: Step, surplus: int) -> BudgetExceeded:
         listed = _added(() if self.terms is None else self.terms.planned)
-        charged = self.charged()
-        if step not in listed:
-            wanted = f"{surplus} of another kind"
-        else:
-            wanted = f"{surplus} more; {charged.get(step, 0)} of {listed[step]} are charged already"
+        wanted = f"{surplus} of another kind"
+        if step in listed:
+            charged = self.charged().get(step, 0)
+            wanted = f"{surplus} more; {charged} of {listed[step]} are charged already"
+
         return BudgetExceeded(
             expected=(
                 "steps of the list that was fixed before the first release: "
                 f"{sum(listed.values())} in all"
             ),
             got=wanted,
-            do="A further run is chosen by looking at what the earlier ones showed. To allow that, hold the ledger to a "
-            "Filter or an Odometer before its first run: Ledger.open(path, budget=dp.Odometer(delta=...)). To take what is "
-            "left of the list, train until_budget=True. Nothing was charged.",
+            do=(
+                "A further run is chosen by looking at what the earlier ones showed. To allow "
+                "that, hold the ledger to a Filter or an Odometer before its first run: "
+                "Ledger.open(path, budget=dp.Odometer(delta=...)). To take what is left of the "
+                "list, train until_budget=True. Nothing was charged."
+            ),
         )
 
 
@@ -252,4 +262,5 @@ def _added(pairs: Iterable[tuple[Step, int]]) -> dict[Step, int]:
     totals: dict[Step, int] = {}
     for step, count in pairs:
         totals[step] = totals.get(step, 0) + count
+
     return totals

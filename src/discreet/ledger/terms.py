@@ -1,8 +1,9 @@
 """What a ledger is held to: which rule admits its charges, and which claim follows from them.
 
     LIST        what may be charged is fixed before the first release, and in the row
-    FILTER      whatever is chosen from outputs, within a budget that was fixed before the first release;
-                its analysis is settled when the first run says what it will take: RENYI or GAUSSIAN
+    FILTER      whatever is chosen from outputs, within a budget that was fixed before the first
+                release; its analysis is settled when the first run says what it will take: RENYI
+                or GAUSSIAN
     ODOMETER    whatever is chosen from outputs, with no budget: what it cost is stated as it grows
 
 The terms are rows of the ledger, written before the first charge. Everybody who opens the file is
@@ -70,17 +71,22 @@ class Terms:
 
     def __post_init__(self) -> None:
         check.instance(_OWNER, "rule", self.rule, Rule)
+
+        # The checks return plain numbers, which a frozen dataclass takes in this way only.
         set_ = object.__setattr__
         if self.epsilon is not None:
             set_(self, "epsilon", check.positive(_OWNER, "epsilon", self.epsilon))
         if self.delta is not None:
             set_(self, "delta", check.fraction(_OWNER, "delta", self.delta))
+
         set_(self, "planned", planned_steps(_OWNER, self.planned))
         set_(self, "levels", _pairs("levels", self.levels))
         set_(self, "orders", _pairs("orders", self.orders))
         self._check_rule()
+        self._check_shares()
 
     def _check_rule(self) -> None:
+        # A list may do without a budget: it is valid because it was fixed, whatever it costs.
         needs_delta = self.rule is not Rule.LIST or self.epsilon is not None
         wrong = {
             "delta": needs_delta and self.delta is None,
@@ -91,27 +97,39 @@ class Terms:
         }
         for name, is_wrong in wrong.items():
             if is_wrong:
-                expected = f"what the rule {self.rule.value!r} takes"
-                got = repr(getattr(self, name))[:80]
-                raise ParameterError(owner=_OWNER, name=name, expected=expected, got=got)
-        if any(order <= 1.0 for order, _ in self.orders) or any(
-            level < 1 for level, _ in self.levels
-        ):
-            expected, got = (
-                "orders above 1 and levels of at least 1",
-                f"{self.orders}, {self.levels}",
+                raise ParameterError(
+                    owner=_OWNER,
+                    name=name,
+                    expected=f"what the rule {self.rule.value!r} takes",
+                    got=repr(getattr(self, name))[:80],
+                )
+
+    def _check_shares(self) -> None:
+        low_order = any(order <= 1.0 for order, _ in self.orders)
+        if low_order or any(level < 1 for level, _ in self.levels):
+            raise ParameterError(
+                owner=_OWNER,
+                name="orders",
+                expected="orders above 1 and levels of at least 1",
+                got=f"{self.orders}, {self.levels}"[:80],
             )
-            raise ParameterError(owner=_OWNER, name="orders", expected=expected, got=got[:80])
-        shares = [Fraction(share) for _, share in (*self.levels, *self.orders)]
-        if sum(shares) > 1:
-            expected, got = "shares that add up to at most 1", f"{float(sum(shares))!r}"
-            raise ParameterError(owner=_OWNER, name="levels", expected=expected, got=got)
+
+        # As fractions: a sum of floats could be rounded down to 1, and delta be spent twice.
+        total = sum(Fraction(share) for _, share in (*self.levels, *self.orders))
+        if total > 1:
+            raise ParameterError(
+                owner=_OWNER,
+                name="levels",
+                expected="shares that add up to at most 1",
+                got=f"{float(total)!r}",
+            )
 
     def _orders_fit(self) -> bool:
         match self.rule:
             case Rule.RENYI_FILTER:
                 return len(self.orders) == 1
             case Rule.ODOMETER:
+                # All three are settled together, by what the first run plans.
                 return bool(self.orders) == bool(self.planned) == bool(self.levels)
             case _:
                 return not self.orders
@@ -121,23 +139,30 @@ class Terms:
         """Whether nothing is left to be settled by the first run."""
         if self.rule in (Rule.LIST, Rule.ODOMETER):
             return bool(self.planned)
+
         return self.rule is not Rule.FILTER
 
 
 def planned_steps(owner: str, planned: Iterable[tuple[Step, int]]) -> Planned:
-    """The same steps, checked, with every kind once."""
+    """Check (step, count) pairs, and add up the counts of equal steps."""
     totals: dict[Step, int] = {}
     pairs: object = planned
     if not isinstance(pairs, Iterable):
-        expected, got = "(step, count) pairs", type(pairs).__name__
-        raise ParameterError(owner=owner, name="planned", expected=expected, got=got)
+        raise ParameterError(
+            owner=owner, name="planned", expected="(step, count) pairs", got=type(pairs).__name__
+        )
+
+    # Equal steps are one kind, whoever names them and how often.
     for pair in pairs:
         if not isinstance(pair, tuple) or len(pair) != 2:
-            expected, got = "(step, count) pairs", type(pair).__name__
-            raise ParameterError(owner=owner, name="planned", expected=expected, got=got)
+            raise ParameterError(
+                owner=owner, name="planned", expected="(step, count) pairs", got=type(pair).__name__
+            )
+
         step, count = pair
         check.member(owner, "planned", step, (Step,))
         totals[step] = totals.get(step, 0) + check.whole(owner, "planned", count, least=1)
+
     return tuple(totals.items())
 
 
@@ -147,11 +172,17 @@ def _pairs(name: str, pairs: object) -> tuple[tuple[float, float], ...]:
         raise ParameterError(
             owner=_OWNER, name=name, expected="a tuple of pairs", got=repr(pairs)[:80]
         )
+
     checked = []
+
     for pair in pairs:
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise ParameterError(owner=_OWNER, name=name, expected="pairs", got=repr(pair)[:80])
+
         number, share = pair
+
+        # A level is a whole number and stays one: the bytes of the row depend on it.
         value = number if type(number) is int else check.real(_OWNER, name, number)
         checked.append((value, check.fraction(_OWNER, name, share, one=True)))
+
     return tuple(checked)

@@ -44,7 +44,9 @@ def central_limit(
 ) -> Approximation:
     """Steps of a Poisson-sampled Gaussian as one Gaussian of parameter q sqrt(T (e^(1/s^2) - 1)).
 
-    >>> print(central_limit(probability=0.005, noise_multiplier=1.0, steps=200, delta=1e-6))  # the truth is 0.587
+    The truth in this example is 0.587:
+
+    >>> print(central_limit(probability=0.005, noise_multiplier=1.0, steps=200, delta=1e-6))
     about 0.3659 at delta 1e-06 (central limit; an approximation, not a guarantee)
     """
     owner = "central_limit"
@@ -52,6 +54,8 @@ def central_limit(
     s = check.positive(owner, "noise_multiplier", noise_multiplier)
     count = check.whole(owner, "steps", steps, least=1)
     target = check.fraction(owner, "delta", delta)
+
+    # Beyond 700 the exponential overflows; the result is huge either way.
     inverse_square = min(1.0 / s / s, 700.0)
     mu = math.sqrt(count) / s if q == 1.0 else q * math.sqrt(count * math.expm1(inverse_square))
     return Approximation(_epsilon_about(mu, target), target, "central limit")
@@ -61,26 +65,27 @@ def gaussian_parameter(*, epsilon: float, delta: float) -> float:
     """About the mu whose Gaussian N(mu, 1) against N(0, 1) has this epsilon at this delta: a start
     for searches.
     """
+    # In logarithms: delta spans hundreds of orders of magnitude.
     target = math.log(delta)
     low, high = 1e-12, 2.0 * math.sqrt(2.0 * epsilon) + 60.0
     if _log_delta(low, epsilon) > target:
         return low
-    return math.exp(
-        float(
-            scipy.optimize.brentq(
-                lambda x: _log_delta(math.exp(x), epsilon) - target,
-                math.log(low),
-                math.log(high),
-                xtol=1e-10,
-            )
-        )
+
+    root = scipy.optimize.brentq(
+        lambda x: _log_delta(math.exp(x), epsilon) - target,
+        math.log(low),
+        math.log(high),
+        xtol=1e-10,
     )
+    return math.exp(float(root))
 
 
 def _epsilon_about(mu: float, delta: float) -> float:
     target = math.log(delta)
     if _log_delta(mu, 0.0) <= target:
         return 0.0
+
+    # The tail bound of a Gaussian: delta is met there.
     high = 0.5 * mu**2 + mu * math.sqrt(-2.0 * target) + 1e-9
     return float(
         scipy.optimize.brentq(
@@ -93,8 +98,9 @@ def _log_delta(mu: float, epsilon: float) -> float:
     """Logarithm of Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu)."""
     first = float(scipy.special.log_ndtr(0.5 * mu - epsilon / mu))
     second = epsilon + float(scipy.special.log_ndtr(-0.5 * mu - epsilon / mu))
-    return (
-        first + math.log(-math.expm1(min(-1e-300, second - first)))
-        if second - first < -1e-16
-        else first - 36.7
-    )
+
+    # Where the two terms are equal to the last bit, their difference is some 1e-16 of either.
+    if second - first < -1e-16:
+        return first + math.log(-math.expm1(min(-1e-300, second - first)))
+
+    return first - 36.7

@@ -1,7 +1,10 @@
 """Find the one missing value for a target (epsilon, delta); the result is always on the safe side.
 
-    result = calibrate(epsilon=3.0, delta=1e-6, probability=0.005, steps=20_000)   # noise_multiplier is missing
-    result = solve(Steps(step), epsilon=3.0, delta=1e-6)                           # anything of `unknowns`
+    # The noise multiplier is missing.
+    result = calibrate(epsilon=3.0, delta=1e-6, probability=0.005, steps=20_000)
+
+    # Anything of `unknowns`.
+    result = solve(Steps(step), epsilon=3.0, delta=1e-6)
 
 The answer is a value whose *certified upper* epsilon was computed and is at most the target: the
 guarantee in the result is that computation, not an interpolation. The search is a safeguarded
@@ -12,8 +15,8 @@ secant in (ln value, ln epsilon); that epsilon is monotone is a theorem for ever
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from discreet import _validate as check
 from discreet.accounting.accountant import Accountant, account
@@ -29,15 +32,17 @@ from discreet.errors import AccountingError, ParameterError
 from discreet.ledger.events import GaussianSum, Poisson, Step
 from discreet.units import Adjacency, Guarantee
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 __all__ = ["Calibration", "calibrate", "solve"]
 
 _MOST_EVALUATIONS = 80
-_PATIENCE = 12  # evaluations after which the secant gives way to bisection
-_ROUGH = 0.03  # relative width of a bracket while the search is far from the target ...
-_NEAR = 0.2  # ... in ln(epsilon)
+
+# Evaluations after which the secant gives way to bisection.
+_PATIENCE = 12
+
+# The relative width of a bracket while the search is farther than `_NEAR` from the target, in
+# ln(epsilon).
+_ROUGH = 0.03
+_NEAR = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +94,17 @@ def calibrate(
     >>> round(calibrate(epsilon=3.0, delta=1e-6, probability=0.005, steps=20_000).value, 2)
     1.3
     """
-    given = {"probability": probability, "noise_multiplier": noise_multiplier, "steps": steps}
-    missing = [name for name, value in given.items() if value is None]
+    parameters = {"probability": probability, "noise_multiplier": noise_multiplier, "steps": steps}
+    missing = [name for name, value in parameters.items() if value is None]
     if len(missing) != 1:
-        got = "none left out" if not missing else f"{' and '.join(missing)} left out"
-        expected = "one of probability, noise_multiplier and steps left out"
-        raise ParameterError(owner="calibrate", name="steps", expected=expected, got=got)
+        raise ParameterError(
+            owner="calibrate",
+            name="steps",
+            expected="one of probability, noise_multiplier and steps left out",
+            got="none left out" if not missing else f"{' and '.join(missing)} left out",
+        )
+
+    # The zeros only satisfy the type checker: whatever is not searched for was given.
     unknown: Unknown
     if steps is None:
         unknown = Steps(
@@ -104,6 +114,7 @@ def calibrate(
         unknown = NoiseMultiplier(Poisson(probability or 0.0), steps)
     else:
         unknown = Probability(noise_multiplier, steps)
+
     return solve(unknown, epsilon=epsilon, delta=delta, adjacency=adjacency, tolerance=tolerance)
 
 
@@ -146,21 +157,24 @@ class _Search:
     target: float
     delta: float
     tolerance: float
-    evaluate: Callable[[float, float], Guarantee]  # value, relative width of the bracket
+    # Takes a value and the relative width of the bracket.
+    evaluate: Callable[[float, float], Guarantee]
     safe: tuple[float, Guarantee] | None = None
     unsafe: float | None = None
-    points: list[tuple[float, float]] = field(
-        default_factory=list
-    )  # ln value, ln(epsilon / target)
+    # Pairs (ln value, ln(epsilon / target)), in the order of the evaluations.
+    points: list[tuple[float, float]] = field(default_factory=list)
 
     def run(self) -> Calibration:
         low, high = (math.log(limit) for limit in self.unknown.limits(self.delta))
         first, slope = self.unknown.start(gaussian_parameter(epsilon=self.target, delta=self.delta))
         aim = min(high, max(low, math.log(first)))
+
+        # Each turn asks the accountant once or twice; everything else is free beside it.
         while len(self.points) < _MOST_EVALUATIONS:
             self._try(self._value(aim))
             if self._close():
                 break
+
             aim = min(high, max(low, self._next(slope)))
             if self._exhausted(aim, low, high):
                 break
@@ -173,11 +187,13 @@ class _Search:
                 ),
                 do="Ask for a larger tolerance.",
             )
+
+        # The cheapest value that may be tried says how far the target is out of reach.
         if self.safe is None:
-            floor = self.evaluate(
-                self._value(low if self.unknown.costs_more else high), self.tolerance
-            ).upper
+            cheapest = self._value(low if self.unknown.costs_more else high)
+            floor = self.evaluate(cheapest, self.tolerance).upper
             raise infeasible(self.unknown, self.target, self.delta, floor)
+
         value, guarantee = self.safe
         return Calibration(
             int(value) if self.unknown.whole else value, guarantee, self.unknown, len(self.points)
@@ -189,14 +205,20 @@ class _Search:
         """
         rough = max(self.tolerance, _ROUGH)
         guarantee = self.evaluate(value, rough if self._far() else self.tolerance)
+
+        # A rough bracket that may hold the answer decides nothing: the same value once more.
         if (
             guarantee.lower <= self.target
             and guarantee.upper >= self.target * (1.0 - self.tolerance)
             and self._far()
         ):
             guarantee = self.evaluate(value, self.tolerance)
+
+        # The secant follows the estimate, which is smoother; safety asks the upper bound.
         level = guarantee.upper if guarantee.estimate is None else guarantee.estimate
         self.points.append((math.log(value), _log_ratio(level, self.target)))
+
+        # The best safe value is the one that spends most, whatever the direction of the unknown.
         if guarantee.upper <= self.target:
             if self.safe is None or guarantee.upper > self.safe[1].upper:
                 self.safe = (value, guarantee)
@@ -213,13 +235,13 @@ class _Search:
         low, high = self.unknown.limits(self.delta)
         if not self.unknown.whole:
             return min(high, max(low, value))
+
         # Towards the safe side, but a whole number already reached must not be missed by the
         # rounding of exp.
-        whole = (
-            math.floor(value * (1 + 1e-12))
-            if self.unknown.costs_more
-            else math.ceil(value * (1 - 1e-12))
-        )
+        whole = math.ceil(value * (1 - 1e-12))
+        if self.unknown.costs_more:
+            whole = math.floor(value * (1 + 1e-12))
+
         return float(min(high, max(low, whole)))
 
     def _close(self) -> bool:
@@ -230,42 +252,48 @@ class _Search:
         bracket.
         """
         position, height = self.points[-1]
+
+        # A secant with the wrong sign, or through a point at infinity, is worse than the guess.
         if len(self.points) > 1:
             (x0, y0), (x1, y1) = self.points[-2:]
             if x0 != x1 and (y1 - y0) / (x1 - x0) * slope > 0.0 and abs(y0) < 40.0 > abs(y1):
                 slope = (y1 - y0) / (x1 - x0)
+
         # The estimate lies below the upper bound by up to half the tolerance, hence 0.7 and not
         # 0.4.
         aim = position + max(-3.0, min(3.0, (0.7 * math.log1p(-self.tolerance) - height) / slope))
+
         if self.safe is None or self.unsafe is None:
+            # A whole number must move by one at least: away from what is known, to the other side.
             value = self._value(position)
-            if (
-                self.unknown.whole and self._value(aim) == value
-            ):  # a whole number must move by one at least
-                aim = math.log(
-                    max(
-                        0.5,
-                        value
-                        + (1.0 if self.unknown.costs_more == (self.safe is not None) else -1.0),
-                    )
-                )
+            if self.unknown.whole and self._value(aim) == value:
+                upwards = self.unknown.costs_more == (self.safe is not None)
+                aim = math.log(max(0.5, value + (1.0 if upwards else -1.0)))
             return aim
+
+        # Inside the bracket, and not at its very ends: each turn narrows it by a share.
         inner, outer = math.log(self.safe[0]), math.log(self.unsafe)
         share = (aim - inner) / (outer - inner) if outer != inner else 0.5
         if len(self.points) > _PATIENCE:
-            share = 0.5  # the secant had its chance
+            # The secant had its chance.
+            share = 0.5
+
         return inner + (outer - inner) * min(0.95, max(0.05, share))
 
     def _exhausted(self, aim: float, low: float, high: float) -> bool:
         """Nothing left to try: at a limit, or no value between the safe and the unsafe one."""
         value = self._value(aim)
+
+        # Only one side is known: the search ends where the limits do.
         if self.safe is None or self.unsafe is None:
             known = self.unsafe if self.safe is None else self.safe[0]
             return value == known and value in (self._value(low), self._value(high))
+
         return value in (self.safe[0], self.unsafe)
 
 
 def _log_ratio(upper: float, target: float) -> float:
+    # Held within 50, so that 0 and infinity have a place on the line too.
     if upper <= 0.0:
         return -50.0
     return 50.0 if math.isinf(upper) else max(-50.0, min(50.0, math.log(upper / target)))

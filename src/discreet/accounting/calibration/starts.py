@@ -18,6 +18,8 @@ def square_parameter(step: Step, count: int, factor: float) -> float:
     gaussians = [query for query in step.queries if isinstance(query, GaussianSum)]
     if not gaussians:
         return 0.0
+
+    # The central limit of `approximations`, for any policy.
     probability, draws, distance = amplification(step.sampling)
     inverse = inverse_square(factor * folded_noise_multiplier(gaussians) / distance)
     return count * draws * (inverse if probability == 1.0 else probability**2 * math.expm1(inverse))
@@ -25,14 +27,17 @@ def square_parameter(step: Step, count: int, factor: float) -> float:
 
 def amplification(sampling: Sampling) -> tuple[float, float, float]:
     """About (probability, draws in a step, distance of the means)."""
+    # A start needs no proof: what amplifies under any adjacency is taken to do so here.
     if not sampling.amplifies(Adjacency.ZERO_OUT):
         return 1.0, 1.0, sampling.worst_shift
+
     draws = float(sampling.batches_per_step)
     return sampling.inclusion_probability, draws, sampling.worst_shift
 
 
 def noise_slope(noise_multiplier: float) -> float:
     """Slope d ln sqrt(e^(1/s^2) - 1) / d ln s."""
+    # Without sampling, or at large noise, epsilon falls like 1/s.
     inverse = inverse_square(noise_multiplier)
     return -inverse / -math.expm1(-inverse) if inverse > 1e-12 else -1.0
 

@@ -41,7 +41,8 @@ __all__ = [
 Counted: TypeAlias = tuple[tuple[Step, int], ...]
 """Steps, each with how often it is taken."""
 
-_SMALLEST = 1e-12  # probability below which no search goes
+# The probability below which no search goes.
+_SMALLEST = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,8 @@ class NoiseMultiplier:
         total = draws * self.steps
         if probability == 1.0:
             return distance * math.sqrt(total) / mu, -1.0
+
+        # mu^2 = q^2 T (e^(1/s^2) - 1), solved for s.
         noise = distance / math.sqrt(math.log1p(mu**2 / (probability**2 * total)))
         return noise, noise_slope(noise / distance)
 
@@ -174,16 +177,21 @@ class ProbabilityAtAverageNoise:
 
     def limits(self, delta: float) -> tuple[float, float]:
         """Smallest and largest value to be tried."""
+        # Below, the record is so rarely drawn that epsilon falls for the wrong reason.
         return min(1.0, max(_SMALLEST, 100.0 * delta / self.steps)), 1.0
 
     def start(self, mu: float) -> tuple[float, float]:
         """A first value and d ln(epsilon) / d ln(value)."""
+        # q^2 T (e^(1/z^2) - 1) falls with q: bisection, in logarithms.
         low, high = math.log(_SMALLEST), 0.0
-        for _ in range(60):  # q^2 T (e^(1/z^2) - 1) falls with q
+
+        for _ in range(60):
             middle = 0.5 * (low + high)
             noise = math.exp(middle) * self.records * self.average_noise
             cost = 2.0 * middle + math.log(self.steps) + log_expm1(max(1e-300, 1.0 / noise / noise))
             low, high = (middle, high) if cost > 2.0 * math.log(mu) else (low, middle)
+
+        # The noise grows with q, hence the second summand.
         probability = math.exp(high)
         return probability, 1.0 + noise_slope(probability * self.records * self.average_noise)
 
@@ -246,8 +254,11 @@ class Steps:
     def start(self, mu: float) -> tuple[float, float]:
         """A first value and d ln(epsilon) / d ln(value)."""
         gaussians = [query for query in self.step.queries if isinstance(query, GaussianSum)]
+        # Nothing is known of other queries: any start will do.
         if not gaussians:
             return 100.0, 0.6
+
+        # Many steps add like sqrt(T); a little more, as epsilon bends upwards.
         probability, draws, distance = amplification(self.step.sampling)
         noise = folded_noise_multiplier(gaussians) / distance
         inverse = inverse_square(noise)
@@ -255,7 +266,7 @@ class Steps:
         return mu**2 / each, 0.55
 
     def steps_at(self, value: float) -> Counted:
-        """The step, this often."""
+        """The fixed step, taken `value` times."""
         return ((self.step, int(value)),)
 
 
@@ -283,11 +294,14 @@ class GroupNoise:
     def __post_init__(self) -> None:
         check.instance("GroupNoise", "step", self.step, Step)
         check.whole("GroupNoise", "steps", self.steps, least=1)
+
         named = [query for query in self.step.queries if query.group == self.group]
         if not named or not isinstance(named[0], GaussianSum):
-            expected = f"one of the Gaussian groups {', '.join(self.step.groups)}"
             raise ParameterError(
-                owner="GroupNoise", name="group", expected=expected, got=repr(self.group)
+                owner="GroupNoise",
+                name="group",
+                expected=f"one of the Gaussian groups {', '.join(self.step.groups)}",
+                got=repr(self.group),
             )
 
     def limits(self, delta: float) -> tuple[float, float]:  # noqa: ARG002 one protocol for all
@@ -299,13 +313,17 @@ class GroupNoise:
         it has.
         """
         noise, slope = NoiseMultiplier(self.step.sampling, self.steps).start(mu)
-        others = [
+        fixed_groups = [
             query
             for query in self.step.queries
             if isinstance(query, GaussianSum) and query.group != self.group
         ]
-        rest = noise**-2 - (folded_noise_multiplier(others) ** -2 if others else 0.0)
-        share = max(0.05, rest * noise**2)
+
+        # Precisions 1/s^2 add in the fold: this is what the other groups leave of the whole.
+        precision = noise**-2 - (
+            folded_noise_multiplier(fixed_groups) ** -2 if fixed_groups else 0.0
+        )
+        share = max(0.05, precision * noise**2)
         return self._sensitivity() / math.sqrt(share) * noise, slope * share
 
     def steps_at(self, value: float) -> Counted:
@@ -349,16 +367,20 @@ class NoiseFactor:
         for step, count in (*self.scaled, *self.fixed):
             check.instance("NoiseFactor", "step", step, Step)
             check.whole("NoiseFactor", "count", count, least=1)
-        others = [
+
+        # What scaling would mean for other mechanisms is not proven here.
+        not_gaussian = [
             query.group
             for step, _ in self.scaled
             for query in step.queries
             if not isinstance(query, GaussianSum)
         ]
-        if others or not self.scaled:
-            got = f"other queries: {', '.join(others)}" if others else "none"
+        if not_gaussian or not self.scaled:
             raise ParameterError(
-                owner="NoiseFactor", name="scaled", expected="steps of Gaussian sums", got=got
+                owner="NoiseFactor",
+                name="scaled",
+                expected="steps of Gaussian sums",
+                got=f"other queries: {', '.join(not_gaussian)}" if not_gaussian else "none",
             )
 
     def limits(self, delta: float) -> tuple[float, float]:  # noqa: ARG002 one protocol for all
@@ -368,13 +390,18 @@ class NoiseFactor:
     def start(self, mu: float) -> tuple[float, float]:
         """A first value and d ln(epsilon) / d ln(value)."""
         fixed = sum(square_parameter(step, count, 1.0) for step, count in self.fixed)
+
+        # The cost falls with the factor: bisection, in logarithms.
         low, high = math.log(1e-4), math.log(1e7)
+
         for _ in range(60):
             middle = 0.5 * (low + high)
             cost = fixed + sum(
                 square_parameter(step, count, math.exp(middle)) for step, count in self.scaled
             )
             low, high = (middle, high) if cost > mu**2 else (low, middle)
+
+        # Only the scaled part of the cost answers to the factor.
         return math.exp(high), -max(0.05, 1.0 - fixed / mu**2)
 
     def steps_at(self, value: float) -> Counted:
@@ -395,6 +422,7 @@ Unknown: TypeAlias = (
 
 
 def _step(sampling: Sampling, noise_multiplier: float) -> Step:
+    # Only the ratio of noise to sensitivity matters, so the sensitivity is 1.
     return Step(sampling, (GaussianSum("sum", 1.0, noise_multiplier),))
 
 
@@ -402,7 +430,8 @@ def _noised(step: Step, factor: float) -> Step:
     queries = [
         GaussianSum(query.group, query.sensitivity, query.noise_std * factor)
         for query in step.queries
-        if isinstance(query, GaussianSum)  # all of them: `NoiseFactor` sees to it
+        # All of them: `NoiseFactor` sees to it.
+        if isinstance(query, GaussianSum)
     ]
     return Step(step.sampling, queries)
 

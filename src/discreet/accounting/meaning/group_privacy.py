@@ -29,11 +29,11 @@ def group_gaussian(cost: Gaussian, *, size: int) -> Gaussian:
     0.25
     """
     k = check.whole("group_gaussian", "size", size, least=1)
+
+    # The quotient may be rounded up, and more noise than there is would be a false claim.
     exact = cost.noise_multiplier / k
-    return Gaussian(
-        exact if exact * k <= cost.noise_multiplier else math.nextafter(exact, 0.0),
-        attained=cost.attained,
-    )
+    safe = exact if exact * k <= cost.noise_multiplier else math.nextafter(exact, 0.0)
+    return Gaussian(safe, attained=cost.attained)
 
 
 def group_guarantee(guarantee: Guarantee, *, size: int) -> Guarantee:
@@ -47,6 +47,8 @@ def group_guarantee(guarantee: Guarantee, *, size: int) -> Guarantee:
     k = check.whole("group_guarantee", "size", size, least=1)
     if k == 1:
         return guarantee
+
+    # The factors are above all that the roundings of these formulas can lose.
     epsilon = guarantee.upper
     total = k * epsilon * (1.0 + 2.0**-52)
     delta = (
@@ -54,6 +56,8 @@ def group_guarantee(guarantee: Guarantee, *, size: int) -> Guarantee:
         if guarantee.delta > 0.0
         else 0.0
     )
+
+    # Also where delta is not a number: an overflow must not become a claim.
     if not delta < 1.0 or math.isinf(total):
         raise AccountingError(
             expected=(
@@ -63,6 +67,7 @@ def group_guarantee(guarantee: Guarantee, *, size: int) -> Guarantee:
             got=f"{delta:.3g} for {k} units at ({epsilon:.4g}, {guarantee.delta!r})",
             do="Account at a smaller delta first, or state the group as the unit of the run.",
         )
+
     remark = f"any {k} units together, by {k} steps from one data set to the other"
     return replace(
         guarantee,
@@ -80,4 +85,5 @@ def _geometric(k: int, epsilon: float) -> float:
     """1 + e^epsilon + ... + e^((k-1) epsilon); infinity where it overflows."""
     if k * epsilon > 700.0:
         return math.inf
+
     return float(k) if epsilon == 0.0 else math.expm1(k * epsilon) / math.expm1(epsilon)

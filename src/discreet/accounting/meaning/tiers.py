@@ -1,4 +1,4 @@
-"""The three tiers of [Ponomareva2023, section 5.2.1]: how strong a formal guarantee is, in a word."""
+"""The three tiers of [Ponomareva2023, section 5.2.1]: how strong a guarantee is, in a word."""
 
 from __future__ import annotations
 
@@ -44,23 +44,29 @@ def tier(guarantee: Guarantee) -> TierReading:
         remarks.append(
             "the tiers are meant for users: they apply if no user has more than one example"
         )
+
     if guarantee.adjacency is Adjacency.REPLACE_ONE:
         remarks.append(
             "the tiers are meant for add-or-remove and zero-out; under replace-one the same "
             "release has a larger epsilon"
         )
+
+    # A guarantee that was voided has no tier, whatever its number.
     if guarantee.voided_by:
         return TierReading(Tier.NONE, (f"voided by {', '.join(guarantee.voided_by)}", *remarks))
+
+    # The upper bound decides: a tier is a claim, and the estimate is none.
     if guarantee.upper <= 1.0:
-        found = Tier.STRONG
+        strength = Tier.STRONG
     elif guarantee.upper <= 10.0:
-        found = Tier.REASONABLE
+        strength = Tier.REASONABLE
     elif guarantee.upper < float("inf"):
-        found = Tier.WEAK
+        strength = Tier.WEAK
         remarks.append(
             "epsilon alone is no evidence of anonymisation here: add an audit or other "
             "measures before release"
         )
     else:
-        found = Tier.NONE
-    return TierReading(found, tuple(remarks))
+        strength = Tier.NONE
+
+    return TierReading(strength, tuple(remarks))

@@ -18,19 +18,17 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import scipy
 
 from discreet import _validate as check
 from discreet.accounting.accountant import Accountant, account
+from discreet.accounting.rdp._excess import FloatArray
+from discreet.accounting.sources import Source
 from discreet.errors import ParameterError
-
-if TYPE_CHECKING:
-    from discreet.accounting.rdp._excess import FloatArray
-    from discreet.accounting.sources import Source
-    from discreet.units import Adjacency
+from discreet.units import Adjacency
 
 __all__ = [
     "Profile",
@@ -43,12 +41,14 @@ __all__ = [
 
 Profile: TypeAlias = Callable[[float], float]
 
+# More than all rounding errors of one formula here.
 _UP = 1.0 + 2.0**-48
-_FURTHEST = 700.0  # beyond, e^epsilon overflows and nothing is claimed
-_SCAN = (
-    0.0,
-    *np.geomspace(2e-3, 65.0, 16).tolist(),
-)  # epsilons that are tried first, each twice the one before
+
+# Beyond, e^epsilon overflows and nothing is claimed.
+_FURTHEST = 700.0
+
+# The epsilons that are tried first, each twice the one before.
+_SCAN = (0.0, *np.geomspace(2e-3, 65.0, 16).tolist())
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,20 +71,19 @@ class TradeOff:
 
     def __post_init__(self) -> None:
         if not self.epsilons or len(self.epsilons) != len(self.deltas):
-            got = f"{len(self.epsilons)} epsilons and {len(self.deltas)} deltas"
             raise ParameterError(
                 owner="TradeOff",
                 name="epsilons",
                 expected="one delta for each, at least one",
-                got=got,
+                got=f"{len(self.epsilons)} epsilons and {len(self.deltas)} deltas",
             )
+
         for epsilon, delta in zip(self.epsilons, self.deltas, strict=True):
             if not epsilon >= 0.0 or not 0.0 <= delta <= 1.0:
-                expected = "points with epsilon >= 0 and delta in [0, 1]"
                 raise ParameterError(
                     owner="TradeOff",
                     name="epsilons",
-                    expected=expected,
+                    expected="points with epsilon >= 0 and delta in [0, 1]",
                     got=f"({epsilon!r}, {delta!r})",
                 )
 
@@ -96,12 +95,14 @@ class TradeOff:
     def miss_rate(self, false_positive_rate: float | FloatArray) -> FloatArray:
         """At least this share of members is missed at this false-positive rate."""
         x = np.asarray(false_positive_rate, dtype=np.float64)[..., np.newaxis]
-        kept = (1.0 - np.asarray(self.deltas)) * (1.0 - 2.0**-50)
+        remainder = (1.0 - np.asarray(self.deltas)) * (1.0 - 2.0**-50)
         epsilons = np.asarray(self.epsilons)
+
+        # Both lines of the header, solved for the miss rate 1 - y and rounded down.
         growth = np.exp(np.minimum(epsilons, _FURTHEST)) * _UP
         lines = np.where(
             epsilons <= _FURTHEST,
-            np.maximum(kept - growth * x, (kept - x) / growth) - 2.0**-50,
+            np.maximum(remainder - growth * x, (remainder - x) / growth) - 2.0**-50,
             0.0,
         )
         result: FloatArray = np.clip(lines.max(axis=-1), 0.0, 1.0)
@@ -117,7 +118,8 @@ def profile_of(
     >>> from discreet.ledger.events import Everything, GaussianSum, Step
     >>> from discreet.units import Adjacency
     >>> step = Step(Everything(), [GaussianSum("sum", 1.0, 2.0)])
-    >>> round(membership_advantage(profile_of([(step, 1)], adjacency=Adjacency.ZERO_OUT)), 4)  # 2 Phi(1/4) - 1
+    >>> profile = profile_of([(step, 1)], adjacency=Adjacency.ZERO_OUT)
+    >>> round(membership_advantage(profile), 4)  # 2 Phi(1/4) - 1
     0.1974
     """
 
@@ -148,19 +150,22 @@ def hit_rate(profile: Profile, *, false_positive_rate: float) -> float:
         return min(delta + math.exp(epsilon) * x, 1.0 - math.exp(-epsilon) * (1.0 - delta - x))
 
     values: list[float] = []
+
     for epsilon in _SCAN:
         # Whatever delta is, no bound from here on is below this.
-        if values and min(math.exp(epsilon) * x, 1.0 - math.exp(-epsilon) * (1.0 - x)) > min(
-            values
-        ):
+        floor = min(math.exp(epsilon) * x, 1.0 - math.exp(-epsilon) * (1.0 - x))
+        if values and floor > min(values):
             break
+
         values.append(bound(epsilon))
+
+    # Any epsilon gives a valid bound, so the minimum need not be exact.
     best = int(np.argmin(values))
     low, high = _SCAN[max(0, best - 1)], _SCAN[min(len(_SCAN) - 1, best + 1)]
-    found = scipy.optimize.minimize_scalar(
+    minimum = scipy.optimize.minimize_scalar(
         bound, bounds=(low, high), method="bounded", options={"xatol": 1e-2 * high}
     )
-    return min(1.0, min(values[best], float(found.fun)) * _UP)
+    return min(1.0, min(values[best], float(minimum.fun)) * _UP)
 
 
 def posterior(profile: Profile, *, prior: float, false_positive_rate: float) -> float:
@@ -186,4 +191,5 @@ def _delta(profile: Profile, epsilon: float) -> float:
             expected="a number in [0, 1] for every epsilon",
             got=repr(delta),
         )
+
     return delta

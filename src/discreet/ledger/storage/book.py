@@ -56,11 +56,12 @@ class _Run:
 
     def left(self) -> tuple[tuple[Step, int], ...]:
         """What was planned and is not charged."""
-        rest = (
+        # A run under a filter may be charged more than it planned; that leaves nothing.
+        uncharged = (
             (step, count - self.totals.get(step, _Total()).count)
             for step, count in self.planned.items()
         )
-        return tuple((step, count) for step, count in rest if count > 0)
+        return tuple((step, count) for step, count in uncharged if count > 0)
 
     def record(self, number: int) -> RunRecord:
         return RunRecord(
@@ -117,11 +118,14 @@ class Book:
                 do=_RESTORE,
                 row=self.rows,
             )
+
+        # A file has one schema; a row of another one came from somewhere else.
         schema, row = decode_with_schema(body, self.rows)
         if self.schema not in (None, schema):
             raise self._wrong(
                 f"rows of schema {self.schema}, as the first", f"one of schema {schema}"
             )
+
         self._take_in(row)
         self.schema = schema
         self.rows += 1
@@ -131,13 +135,11 @@ class Book:
         """Whether this very settlement was read before: written by somebody who was interrupted
         before learning of it.
         """
-        lease = self._reservations.get(row.lease) if isinstance(row, Settled) else None
-        return (
-            lease is not None
-            and lease.settled
-            and isinstance(row, Settled)
-            and lease.taken == row.taken
-        )
+        if not isinstance(row, Settled):
+            return False
+
+        lease = self._reservations.get(row.lease)
+        return lease is not None and lease.settled and lease.taken == row.taken
 
     def check_head(self, rows: int, digest: bytes) -> None:
         """Compare with the head that was written together with the last row: nothing is missing at
@@ -169,6 +171,7 @@ class Book:
             raise self._wrong(
                 "the row that opens the ledger first, and only there", type(row).__name__
             )
+
         match row:
             case Opened():
                 self._ledger = row.ledger
@@ -183,6 +186,7 @@ class Book:
             case Ended():
                 self._end(row)
             case Marked():
+                # Only a run that began can be voided.
                 self._run(row.run)
                 self._marks.append(row.mark)
 
@@ -199,14 +203,18 @@ class Book:
         one, except that a Gaussian filter's may not be raised; a list grows. The last two need a
         reason (docs/proofs/filters.md, "Changes").
         """
+        # The one change of a rule: the first run settles which analysis a filter gets.
         settles = before.rule is Rule.FILTER and after.rule.is_filter
         if after.rule is not before.rule and not settles:
             raise self._wrong(
                 f"the rule {before.rule.value!r}, which stays", repr(after.rule.value)
             )
+
+        # A list may get its first budget late: it is valid because it was fixed, not by a budget.
         gets_a_budget = before.rule is Rule.LIST and before.delta is None
         if after.delta != before.delta and not gets_a_budget:
             raise self._wrong(f"the delta {before.delta!r}, which stays", repr(after.delta))
+
         if after.epsilon != before.epsilon:
             self._check_another_budget(before, after, reason)
         if before.complete:
@@ -217,6 +225,7 @@ class Book:
             raise self._wrong(
                 "a number, and a reason for a budget that changes", f"{after.epsilon!r}, {reason!r}"
             )
+
         if before.rule is Rule.GAUSSIAN_FILTER and after.epsilon > (before.epsilon or 0.0):
             raise self._wrong(
                 "a Gaussian filter whose budget is not raised",
@@ -228,8 +237,11 @@ class Book:
             raise self._wrong(
                 "the levels and orders that were fixed before the first charge", "others"
             )
+
         if after.planned == before.planned:
             return
+
+        # What was promised stays promised: a list that shrinks would be chosen by looking.
         listed = dict(after.planned)
         grows = before.rule is Rule.LIST and all(
             listed.get(step, 0) >= count for step, count in before.planned
@@ -241,27 +253,36 @@ class Book:
 
     def _begin(self, row: Began) -> None:
         if row.continues is not None:
+            # Two successors would take what it left twice.
             before = self._run(row.continues)
             if before.continued:
                 raise self._wrong("a run that nobody continued yet", str(row.continues))
             before.over = before.continued = True
+
+        # The run's number is that of its row.
         self._runs[self.rows] = _Run(row, dict(row.planned))
         if row.info.randomness is Randomness.UNSAFE_TEST_KEY:
             self._marks.append(row.info.randomness.value)
+
         self._check_list()
 
     def _reserve(self, row: Reserved) -> None:
         run = self._run(row.run)
         if run.over:
             raise self._wrong("the number of a run that is not over", str(row.run))
+
         step = self._spelled_out(row)
         declared = run.row.info.groups
         if not all(query.group in declared for query in step.queries):
             raise self._wrong(f"groups that run {row.run} declared: {declared}", str(step.groups))
+
+        # In full until it is settled: whoever reserved may have released before being killed.
         total = run.totals.setdefault(step, _Total())
         total.count += row.count
         total.unsettled += row.count
         self._reservations[self.rows] = _Reservation(total, row.count)
+
+        # Within the commitment the list was checked when the run began.
         if total.count > run.planned.get(step, 0):
             self._check_list()
         if self.schema != OLDEST and not (self._history and self._history[-1].terms.complete):
@@ -273,8 +294,10 @@ class Book:
         if isinstance(row.step, Step):
             self._steps[self.rows] = row.step
             return row.step
+
         if row.step not in self._steps:
             raise self._wrong("the number of an earlier row that spells out a step", str(row.step))
+
         return self._steps[row.step]
 
     def _settle(self, row: Settled) -> None:
@@ -285,6 +308,8 @@ class Book:
             raise self._wrong(
                 f"at most the {lease.count} steps that were reserved", f"{row.taken} taken"
             )
+
+        # What was not taken is given back, and nothing is in doubt any more.
         lease.total.count -= lease.count - row.taken
         lease.total.unsettled -= lease.count
         lease.settled, lease.taken = True, row.taken
@@ -293,15 +318,21 @@ class Book:
         run = self._run(row.run)
         if run.continued or run.reason or (run.over and not row.reason):
             raise self._wrong("the number of a run that is not over", str(row.run))
+
+        # The steps of a run that took another's place may have been left by looking.
         if row.reason and run.row.continues is not None:
             raise self._wrong("a reason of a run that took nobody's place", row.reason)
+
+        # Now: what is decided later is not decided for this reason.
         run.over, run.reason = True, row.reason
         if row.reason:
-            run.freed = run.left()  # now: what is decided later is not decided for this reason
+            run.freed = run.left()
 
     def _check_list(self) -> None:
+        # Looked up without a snapshot, which takes as long as there are kinds of step.
         if not self._history or self._history[-1].terms.rule is not Rule.LIST:
-            return  # without making a snapshot, which takes as long as there are kinds of step
+            return
+
         try:
             self.snapshot().check_list()
         except BudgetExceeded as exceeded:

@@ -1,8 +1,7 @@
 """Rows and events to bytes and back: JSON with a schema version and a closed table of names.
 
 Nothing is imported, unpickled or looked up outside the tables below. A name that is not in them, a
-field too many or
-too few, a key given twice, a value outside its range: an error, never a guess.
+field too many or too few, a key given twice, a value outside its range: an error, never a guess.
 """
 
 from __future__ import annotations
@@ -39,23 +38,23 @@ refuses newer ones. A new event needs no new version: who does not know its name
 OLDEST = 1
 """Oldest version that is read. Its files hold neither budgets nor commitments."""
 
+# The fields of what a run declares are names in the file: they are added to, never renamed.
 _INFO = tuple(field.name for field in fields(RunInfo))
 
 
-# --- to bytes
-# ----------------------------------------------------------------------------------------------------
+# --- to bytes ---
 
 
 def encode(row: Row) -> bytes:
     """One row as one line of JSON, the same bytes for equal rows."""
-    return json.dumps(
-        _row_to_json(row), sort_keys=True, separators=(",", ":"), allow_nan=False
-    ).encode("ascii")
-
-
-def _row_to_json(row: Row) -> dict[str, Any]:
+    # Digests are taken of these bytes: the order of keys and the separators never change.
     kind, content = _content(row)
-    return {"schema": SCHEMA, "kind": kind, **content}
+    return json.dumps(
+        {"schema": SCHEMA, "kind": kind, **content},
+        sort_keys=True,
+        separators=(",", ":"),
+        allow_nan=False,
+    ).encode("ascii")
 
 
 def _content(row: Row) -> tuple[str, dict[str, Any]]:  # noqa: PLR0911  (one for each kind of row)
@@ -79,6 +78,7 @@ def _content(row: Row) -> tuple[str, dict[str, Any]]:  # noqa: PLR0911  (one for
                 "identity": row.identity,
             }
         case Reserved():
+            # A number names the earlier row that spells the step out.
             step = row.step if isinstance(row.step, int) else _step_to_json(row.step)
             return "reserved", {"run": row.run, "step": step, "count": row.count}
         case Settled():
@@ -116,6 +116,7 @@ def _event_to_json(event: events.Sampling | events.Query) -> dict[str, Any]:
 
 
 def _plain(value: object) -> object:
+    # Enums by value and units by name: both are words that no later version may change.
     match value:
         case Enum():
             return value.value
@@ -127,8 +128,7 @@ def _plain(value: object) -> object:
             return value
 
 
-# --- and back
-# ----------------------------------------------------------------------------------------------------
+# --- and back ---
 
 
 def decode(body: bytes, number: int) -> Row:
@@ -150,10 +150,12 @@ def decode_with_schema(body: bytes, number: int) -> tuple[int, Row]:
     try:
         return _row_from_json(_parse(body.decode("ascii")))
     except UnknownEvent as unknown:
+        # Not damage: a newer discreet wrote it. Only the row's number is added.
         raise UnknownEvent(
             expected=unknown.expected, got=unknown.got, do=unknown.do, row=number
         ) from None
     except (ParameterError, ValueError, TypeError, KeyError, RecursionError) as wrong:
+        # All that wrong bytes can raise on their way through the tables.
         raise LedgerCorrupt(
             expected=f"a row of schema {OLDEST} to {SCHEMA}",
             got=f"{body[:80]!r} ({wrong})",
@@ -169,6 +171,8 @@ def _object(content: dict[str, Any]) -> Any:
     event = events.EVENTS.get(content.get("kind", ""))
     if event is None:
         return content
+
+    # The event's own constructor refuses a field too many or too few.
     del content["kind"]
     return event(**content)
 
@@ -180,16 +184,22 @@ def _parse(text: str) -> dict[str, Any]:
     content, end = _DECODER.raw_decode(text)
     if end != len(text):
         raise ValueError("more than one value")
+
     return _mapping(content)
 
 
 def _row_from_json(content: dict[str, Any]) -> tuple[int, Row]:
     schema, kind = content.pop("schema"), content.pop("kind")
+
+    # `type`, not `isinstance`: JSON's true is an int for Python.
     if type(schema) is not int or not OLDEST <= schema <= SCHEMA:
         raise _unknown(f"schema {OLDEST} to {SCHEMA}", f"schema {schema!r}")
+
+    # A row of a later schema in a file of an earlier one is refused like any unknown name.
     reader = _READERS[schema].get(kind)
     if reader is None:
         raise _unknown(" or ".join(_READERS[schema]), repr(kind))
+
     return schema, reader(content)
 
 
@@ -240,6 +250,7 @@ def _marked(content: dict[str, Any]) -> Marked:
     return Marked(**_exactly(content, {"run", "mark"}))
 
 
+# Schema 2 added budgets, commitments and ends; the other rows are as they were.
 _SCHEMA_1: dict[str, Callable[[dict[str, Any]], Row]] = {
     "opened": _opened,
     "began": _began_schema_1,
@@ -270,6 +281,7 @@ def _planned_from_json(content: object) -> Planned:
     pairs = [_sequence(pair) for pair in _sequence(content)]
     if any(len(pair) != 2 for pair in pairs):
         raise ValueError("a planned step is a step and a count")
+
     return tuple((_step_from_json(step), count) for step, count in pairs)
 
 
@@ -288,15 +300,21 @@ def _info_from_json(content: object) -> RunInfo:
 
 def _step_from_json(content: object) -> events.Step:
     step = _exactly(_mapping(content), {"sampling", "queries"})
+
+    # What `_object` found in the table is an event by now; what is a dictionary still is none.
     for event in (step["sampling"], *_sequence(step["queries"])):
         if isinstance(event, dict):
             raise _unknown("one of " + ", ".join(events.EVENTS), f"the event {event.get('kind')!r}")
+
     return events.Step(step["sampling"], step["queries"])
 
 
 def _unknown(expected: str, got: str) -> UnknownEvent:
-    do = "Read this ledger with the version of discreet that wrote it, or a newer one."
-    return UnknownEvent(expected=expected, got=got, do=do)
+    return UnknownEvent(
+        expected=expected,
+        got=got,
+        do="Read this ledger with the version of discreet that wrote it, or a newer one.",
+    )
 
 
 def _exactly(content: dict[str, Any], names: set[str]) -> dict[str, Any]:

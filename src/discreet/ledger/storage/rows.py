@@ -2,8 +2,8 @@
 
     Opened      row 0: which ledger this is
     Held        what the ledger is held to from here on: its budget and the rule that admits charges
-    Began       a run: what it protects, how it is executed, and the commitment: what it will take at most;
-                its row number is the run's number
+    Began       a run: what it protects, how it is executed, and the commitment: what it will take
+                at most; its row number is the run's number
     Reserved    a run may take `count` steps: the charge, durable before the first of them is taken
     Settled     a reservation ended, and only `taken` of its steps were taken
     Ended       a run is over; for a public reason, if it names one
@@ -72,27 +72,38 @@ class RunInfo:
         check.instance(owner, "randomness", self.randomness, Randomness)
         check.instance(owner, "parameters", self.parameters, Parameters)
         check.label(owner, "label", self.label, empty=True)
-        given: object = self.groups
-        if not isinstance(given, tuple) or not given:
-            expected = "a tuple of group names, at least one"
-            raise ParameterError(owner=owner, name="groups", expected=expected, got=repr(given))
+
+        # One string would pass for a sequence of letters.
+        declared: object = self.groups
+        if not isinstance(declared, tuple) or not declared:
+            raise ParameterError(
+                owner=owner,
+                name="groups",
+                expected="a tuple of group names, at least one",
+                got=repr(declared),
+            )
+
+        # Sorted, so that equal declarations are equal bytes.
         groups = tuple(sorted({check.label(owner, "groups", group) for group in self.groups}))
         object.__setattr__(self, "groups", groups)
 
     def check_groups(self, owner: str, step: Step) -> None:
         """Refuse a step on groups that the run did not declare."""
+        # A report names the groups that a run declared; nothing else may be released.
         check.member(owner, "step", step, (Step,))
         strangers = sorted(set(step.groups).difference(self.groups))
         if strangers:
-            expected = f"a step on groups that the run declared, {list(self.groups)}"
             raise ParameterError(
-                owner=owner, name="step", expected=expected, got=f"groups {strangers}"
+                owner=owner,
+                name="step",
+                expected=f"a step on groups that the run declared, {list(self.groups)}",
+                got=f"groups {strangers}",
             )
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """Row 0.
+    """Row 0, which says which ledger this is.
 
     Args:
         ledger: random identity; a copy of the ledger keeps it.
@@ -129,7 +140,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Began:
-    """A run.
+    """The row that begins a run.
 
     Args:
         info: what it declares.
@@ -155,17 +166,23 @@ class Began:
         for package, version in self.software:
             check.label("Began", "software", package)
             check.label("Began", "software", version)
+
         check.label("Began", "began", self.began)
         check.label("Began", "identity", self.identity, empty=True)
         object.__setattr__(self, "planned", planned_steps("Began", self.planned))
+
+        # Row 0 opens the ledger and is no run.
         if self.continues is not None:
             object.__setattr__(
                 self, "continues", check.whole("Began", "continues", self.continues, least=1)
             )
+
         if not isinstance(self.plan, str) or len(self.plan) > LONGEST_PLAN:
-            expected = f"the text of a plan, of at most {LONGEST_PLAN} characters"
             raise ParameterError(
-                owner="Began", name="plan", expected=expected, got=type(self.plan).__name__
+                owner="Began",
+                name="plan",
+                expected=f"the text of a plan, of at most {LONGEST_PLAN} characters",
+                got=type(self.plan).__name__,
             )
 
 
@@ -182,14 +199,18 @@ class Reserved:
 
     def __post_init__(self) -> None:
         check.whole("Reserved", "run", self.run, least=1)
+        # The row that spells a step out follows the one that opens the ledger and one that begins.
         if not isinstance(self.step, Step):
             check.whole("Reserved", "step", self.step, least=2)
+
         object.__setattr__(self, "count", check.whole("Reserved", "count", self.count, least=1))
 
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """Of the reservation in row `lease`, `taken` steps were taken and no more ever will be."""
+    """The reservation in row `lease` ended: `taken` of its steps were taken, and no more ever will
+    be.
+    """
 
     lease: int
     taken: int

@@ -3,12 +3,15 @@ once.
 
 Why these settings:
 
-*   Rollback journal, not write-ahead log: every committed row is in the one file, so a copy of that file (mailed, backed up,
-    moved without its side files) can never be a consistent but older ledger. A file switched to another mode is switched back.
-*   synchronous=EXTRA: in this journal mode FULL alone may lose the last commit on power loss, because deleting the journal is
-    what commits, and only EXTRA forces that deletion to disk [SQLite2024, "PRAGMA synchronous"].
-*   Writers also hold a lock on the folder. SQLite's own lock is lost when any other descriptor of the file is closed in the
-    same process [SQLite2024b, section 6], as by a thread that copies the ledger away.
+*   Rollback journal, not write-ahead log: every committed row is in the one file, so a copy of that
+    file (mailed, backed up, moved without its side files) can never be a consistent but older
+    ledger. A file switched to another mode is switched back.
+*   synchronous=EXTRA: in this journal mode FULL alone may lose the last commit on power loss,
+    because deleting the journal is what commits, and only EXTRA forces that deletion to disk
+    [SQLite2024, "PRAGMA synchronous"].
+*   Writers also hold a lock on the folder. SQLite's own lock is lost when any other descriptor of
+    the file is closed in the same process [SQLite2024b, section 6], as by a thread that copies the
+    ledger away.
 *   Row and head are written in one transaction; rows left out at the end do not go unnoticed.
 """
 
@@ -29,12 +32,16 @@ if os.name == "posix":
 
 __all__ = ["Line", "Store"]
 
-_APPLICATION = 0x64697363  # "disc", in the file's header
+# "disc", in the file's header.
+_APPLICATION = 0x64697363
 _WAIT_SECONDS = 60.0
-_PAUSE_SECONDS = (
-    0.0005  # short against a commit, so that one busy writer does not keep the others out
-)
+
+# Short against a commit, so that one busy writer does not keep the others out.
+_PAUSE_SECONDS = 0.0005
 _RESTORE = "Restore the ledger from a copy; do not spend on this one."
+
+# Compared with every file that is opened, letter by letter: a table or trigger that was dropped or
+# added is noticed.
 _SCHEMA = (
     "CREATE TABLE rows (number INTEGER PRIMARY KEY, body BLOB NOT NULL, digest BLOB NOT NULL)",
     (
@@ -91,6 +98,7 @@ class Store:
             LedgerExists: if something is there already, be it the journal of a ledger that was
                 deleted.
         """
+        # SQLite would roll a stranger's journal back into the new file.
         journal = path.with_name(path.name + "-journal")
         if os.path.lexists(journal):
             raise LedgerExists(
@@ -117,12 +125,16 @@ class Store:
             raise LedgerNotFound(
                 expected=f"a ledger at {path}", got=str(missing), do="Check the path."
             ) from missing
+
+        # SQLite takes an empty file for a new database, and would say that nothing was spent.
         if not size:
             raise LedgerCorrupt(expected=f"a ledger at {path}", got="an empty file", do=_RESTORE)
-        writable = os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
+
         # Where possible even a reader opens for writing: a journal that a killed writer left behind
         # must be rolled back.
+        writable = os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
         store = cls(_connect(_uri(path, "rw" if writable or not read_only else "ro")), path)
+
         try:
             store._check_form()
             if read_only:
@@ -130,6 +142,7 @@ class Store:
         except BaseException:
             store.close()
             raise
+
         return store
 
     @property
@@ -153,12 +166,15 @@ class Store:
 
     def lines(self, start: int) -> list[Line]:
         """Rows from number `start` on."""
-        least = start or -(2**63)  # from the beginning on, also a number below 0 would be seen
-        found = self._sql(
+        # From the beginning on, also a row with a number below 0 is seen.
+        least = start or -(2**63)
+        stored = self._sql(
             "SELECT number, body, digest FROM rows WHERE number >= ? ORDER BY number", (least,)
         )
         lines: list[Line] = []
-        for expected, (number, body, digest) in enumerate(found, start):
+
+        # SQLite stores any type in any column, hence the checks.
+        for expected, (number, body, digest) in enumerate(stored, start):
             if number != expected or not isinstance(body, bytes) or not isinstance(digest, bytes):
                 raise LedgerCorrupt(
                     expected=f"row {expected}, with content and digest",
@@ -166,7 +182,9 @@ class Store:
                     do=_RESTORE,
                     row=expected,
                 )
+
             lines.append((body, digest))
+
         return lines
 
     def head(self) -> tuple[int, bytes]:
@@ -174,11 +192,12 @@ class Store:
         match self._sql("SELECT rows, digest FROM head"):
             case [(int(rows), bytes(digest))]:
                 return rows, digest
-            case other:
-                raise LedgerCorrupt(expected="one head", got=repr(other)[:100], do=_RESTORE)
+            case rows_found:
+                raise LedgerCorrupt(expected="one head", got=repr(rows_found)[:100], do=_RESTORE)
 
     def append(self, number: int, body: bytes, digest: bytes) -> None:
         """One more row; only inside `appending`."""
+        # Both or neither: the head tells a reader that no row is missing at the end.
         self._sql("INSERT INTO rows VALUES (?, ?, ?)", (number, body, digest))
         self._sql("REPLACE INTO head VALUES (1, ?, ?)", (number + 1, digest))
 
@@ -192,14 +211,15 @@ class Store:
         """
         if self.path is None:
             return
+
+        # Under the lock nobody can add a row between the look and the removal.
         with _only_writer(self.path):
             if self.head()[0] == rows:
                 self.path.unlink(missing_ok=True)
 
     def _fill(self, lines: Iterable[Line]) -> None:
-        with self._transaction(
-            "BEGIN IMMEDIATE"
-        ):  # one transaction: each would cost a sync of its own
+        # One transaction: each would cost a sync of its own.
+        with self._transaction("BEGIN IMMEDIATE"):
             for command in (f"PRAGMA application_id = {_APPLICATION}", *_SCHEMA):
                 self._sql(command)
             for number, (body, digest) in enumerate(lines):
@@ -211,11 +231,14 @@ class Store:
             raise LedgerCorrupt(
                 expected="a file that discreet wrote", got=self.name, do="Check the path."
             )
+
         form = self._sql("SELECT sql FROM sqlite_schema ORDER BY rowid")
         if form != [(command.encode(),) for command in _SCHEMA]:
             raise LedgerCorrupt(
                 expected="the tables and triggers of a ledger", got=repr(form)[:200], do=_RESTORE
             )
+
+        # Asking for the mode also switches back a file that another program switched.
         if self._sql("PRAGMA journal_mode = DELETE") != [(b"delete",)]:
             raise LedgerUnavailable(
                 expected=f"{self.name} with a rollback journal",
@@ -237,6 +260,7 @@ class Store:
             yield
             self._sql("COMMIT")
         except BaseException:
+            # Some errors make SQLite roll back by itself.
             if self._connection.in_transaction:
                 self._sql("ROLLBACK")
             raise
@@ -251,9 +275,13 @@ def _connect(uri: str) -> sqlite3.Connection:
         connection = sqlite3.connect(
             uri, timeout=_WAIT_SECONDS, isolation_level=None, check_same_thread=False, uri=True
         )
-        connection.text_factory = bytes  # a damaged column type must not become a decoding error
+
+        # A damaged column type must not become a decoding error.
+        connection.text_factory = bytes
+
         for setting in ("trusted_schema = OFF", "cell_size_check = ON", "synchronous = EXTRA"):
             connection.execute(f"PRAGMA {setting}")
+
         return connection
 
 
@@ -263,12 +291,15 @@ def _only_writer(path: Path | None) -> Iterator[None]:
     if path is None or os.name != "posix":
         yield
         return
+
     try:
         folder = os.open(path.resolve().parent, os.O_RDONLY)
     except OSError as refused:
         raise LedgerUnavailable(
             expected=f"the folder of {path}", got=str(refused), do="Check the path."
         ) from refused
+
+    # Tried again and again, as a lock that waits could not be given up after a minute.
     try:
         deadline = time.monotonic() + _WAIT_SECONDS
         while not _locked(folder):
@@ -279,9 +310,11 @@ def _only_writer(path: Path | None) -> Iterator[None]:
                     do="Nothing was written. Try again.",
                 )
             time.sleep(_PAUSE_SECONDS)
+
         yield
     finally:
-        os.close(folder)  # and with it the lock
+        # Closing the folder lets go of the lock.
+        os.close(folder)
 
 
 def _locked(folder: int) -> bool:
@@ -289,6 +322,7 @@ def _locked(folder: int) -> bool:
         fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
+
     return True
 
 
@@ -297,11 +331,10 @@ def _said_plainly(name: str) -> Iterator[None]:
     """Turn SQLite's errors into ours."""
     try:
         yield
-    except (
-        sqlite3.Error,
-        UnicodeDecodeError,
-    ) as error:  # the latter: a message that quotes damaged bytes
-        code = getattr(error, "sqlite_errorcode", None)  # absent on errors of Python's own making
+    except (sqlite3.Error, UnicodeDecodeError) as error:
+        # A message that quotes damaged bytes cannot be decoded; an error of Python's own making
+        # has no code.
+        code = getattr(error, "sqlite_errorcode", None)
         if code == sqlite3.SQLITE_READONLY_DBMOVED:
             raise LedgerUnavailable(
                 expected=f"{name} where it was opened",
@@ -314,12 +347,15 @@ def _said_plainly(name: str) -> Iterator[None]:
                     "would not know what was spent."
                 ),
             ) from error
+
+        # The low byte is the error; the rest says more about it.
         if code is not None and code & 0xFF in _PASSING:
             raise LedgerUnavailable(
                 expected=f"to read or write {name}",
                 got=str(error),
                 do="The ledger is whole. Mend the cause and try again.",
             ) from error
+
         raise LedgerCorrupt(
             expected=f"{name} to be a ledger", got=str(error), do=_RESTORE
         ) from error
