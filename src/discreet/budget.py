@@ -60,9 +60,11 @@ class Budget:
 
     def __post_init__(self) -> None:
         if (self.epsilon is None) != (self.delta is None):
-            expected = "given together with delta, or neither"
             raise ParameterError(
-                owner="Budget", name="epsilon", expected=expected, got="one of the two"
+                owner="Budget",
+                name="epsilon",
+                expected="given together with delta, or neither",
+                got="one of the two",
             )
         if self.epsilon is not None:
             check.positive("Budget", "epsilon", self.epsilon)

@@ -21,11 +21,14 @@ if TYPE_CHECKING:
     from discreet.tuning import Tuning
 
 __all__ = [
+    "PLAN_SUFFIXES",
     "check_outputs",
     "is_export",
+    "plan_bytes",
     "read_audit",
     "read_declared",
     "read_ledger",
+    "read_optional",
     "read_page",
     "read_plan",
     "read_scores",
@@ -35,6 +38,9 @@ __all__ = [
 ]
 
 _T = TypeVar("_T")
+
+PLAN_SUFFIXES = (".toml", ".json")
+"""Suffixes of files to which a plan can be written."""
 
 _LEDGER, _EXPORT = b"SQLite format 3\0", b'{"digest":"'
 _EXISTS = "it exists"
@@ -76,9 +82,10 @@ def read_plan(path: Path) -> Plan:
     expected = "a plan (TOML or JSON)"
     found = read_declared(path, expected)
     if not isinstance(found, Plan):
-        got = f"{path}, a programme of {len(found.plans)} plans"
         raise DiscreetError(
-            expected=expected, got=got, do="Save one of its plans: programme[name].save(...)."
+            expected=expected,
+            got=f"{path}, a programme of {len(found.plans)} plans",
+            do="Save one of its plans: programme[name].save(...).",
         )
     return found
 
@@ -105,8 +112,16 @@ def read_declared(
             expected=expected, got=f"{path}: {refused}", do="Check the path."
         ) from None
     except DiscreetError as wrong:
-        do = "Check the path; a plan's file is written by `discreet plan --save` or plan.save()."
-        raise DiscreetError(expected=expected, got=_unreadable(path, wrong), do=do) from None
+        raise DiscreetError(
+            expected=expected,
+            got=_unreadable(path, wrong),
+            do="Check the path; a plan's file is written by `discreet plan --save` or plan.save().",
+        ) from None
+
+
+def read_optional(read: Callable[[Path], _T], path: Path | None) -> _T | None:
+    """What `read` makes of the file; None where the option that names it was left out."""
+    return None if path is None else read(path)
 
 
 def read_page(path: Path) -> str:
@@ -210,9 +225,10 @@ def check_outputs(
                 if trouble == _EXISTS and forcible
                 else "Choose another path."
             )
-            expected = f"a path to write to that ends in {' or '.join(suffixes)}"
             raise DiscreetError(
-                expected=expected, got=f"{path}: {trouble}", do=f"{do} Nothing was written."
+                expected=f"a path to write to that ends in {' or '.join(suffixes)}",
+                got=f"{path}: {trouble}",
+                do=f"{do} Nothing was written.",
             )
         seen[path.resolve()] = "named twice"
 
@@ -229,6 +245,11 @@ def _trouble(path: Path, suffixes: Sequence[str], *, force: bool) -> str:
     return (
         "" if os.access(path.parent, os.W_OK | os.X_OK) else "a folder that may not be written to"
     )
+
+
+def plan_bytes(plan: Plan, path: Path) -> bytes:
+    """The plan as it is written to a file of this name."""
+    return (plan.to_json() if path.suffix == ".json" else plan.to_toml()).encode()
 
 
 def write_all(contents: Mapping[Path, bytes], *, force: bool) -> None:
@@ -250,10 +271,9 @@ def write_all(contents: Mapping[Path, bytes], *, force: bool) -> None:
     except OSError as refused:
         for path in linked:
             path.unlink(missing_ok=True)
-        got = f"{', '.join(map(str, contents))}: {refused.strerror}"
         raise DiscreetError(
             expected="to write what was asked for",
-            got=got,
+            got=f"{', '.join(map(str, contents))}: {refused.strerror}",
             do="Check the folder. Nothing was written.",
         ) from None
     finally:

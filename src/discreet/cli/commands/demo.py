@@ -112,9 +112,10 @@ def _training() -> ModuleType:
     try:
         from discreet.training.extras import demo as training
     except ImportError as missing:
-        do = "Install it: pip install 'discreet[demo,torch]'. The other commands need no torch."
         raise DiscreetError(
-            expected="PyTorch, for the demo", got=f"an installation without it ({missing})", do=do
+            expected="PyTorch, for the demo",
+            got=f"an installation without it ({missing})",
+            do="Install it: pip install 'discreet[demo,torch]'. The other commands need no torch.",
         ) from None
     return training
 
@@ -155,10 +156,9 @@ def _check_folder(into: Path) -> None:
         with read_ledger(into / _LEDGER) as ledger:
             if all(run.info.label == _LABEL for run in ledger.runs()):
                 return
-    got = ", ".join(map(str, taken))
     raise DiscreetError(
         expected="a new folder, or one that an earlier demo wrote",
-        got=got,
+        got=", ".join(map(str, taken)),
         do="Choose another --into. Nothing was written.",
     )
 

@@ -78,9 +78,10 @@ def import_(
     charges: spend on one.
     """
     if not is_export(source):
-        do = "Pass the file that `discreet ledger export` wrote. Nothing was written."
         raise DiscreetError(
-            expected="a JSON Lines export of a ledger", got=f"{source}, which is none", do=do
+            expected="a JSON Lines export of a ledger",
+            got=f"{source}, which is none",
+            do="Pass the file that `discreet ledger export` wrote. Nothing was written.",
         )
     if os.path.lexists(path) or not path.parent.is_dir():
         got = (
@@ -88,8 +89,11 @@ def import_(
             if os.path.lexists(path)
             else f"{path}, in a folder that does not exist"
         )
-        do = "Choose another path; a ledger is never overwritten. Nothing was written."
-        raise DiscreetError(expected="the path of a new ledger", got=got, do=do)
+        raise DiscreetError(
+            expected="the path of a new ledger",
+            got=got,
+            do="Choose another path; a ledger is never overwritten. Nothing was written.",
+        )
     with dp.Ledger.load(source, path) as ledger:
         facts = {"source": str(source), "written": str(path), "head": ledger.head()}
     rows = len(lines_of(path))
@@ -194,6 +198,9 @@ def _open_to_write(path: Path) -> dp.Ledger:
     with read_ledger(path):
         pass
     if is_export(path):
-        do = "Write to the ledger itself. Nothing was written."
-        raise DiscreetError(expected="a ledger to write to", got=f"{path}, an export of one", do=do)
+        raise DiscreetError(
+            expected="a ledger to write to",
+            got=f"{path}, an export of one",
+            do="Write to the ledger itself. Nothing was written.",
+        )
     return dp.Ledger.open(path, "r+")

@@ -71,9 +71,10 @@ def curve_of(kind: Kind, plan: Plan, guarantee: Guarantee, *, epochs: float | No
     from discreet.sampling import Sampler
 
     if not isinstance(plan.sampler, Sampler):
-        do = "Give --records, or draw --curve epsilon."
         raise DiscreetError(
-            expected="--records for the curve over batch sizes", got="a probability only", do=do
+            expected="--records for the curve over batch sizes",
+            got="a probability only",
+            do="Give --records, or draw --curve epsilon.",
         )
     records, own = plan.sampler.records, max(1, round(plan.expected_batch_size))
     epsilon = guarantee.upper if plan.target is None else plan.target.epsilon
@@ -179,9 +180,10 @@ def require_matplotlib() -> None:
     try:
         import matplotlib.figure  # noqa: F401
     except ImportError:
-        do = "Install it: pip install 'discreet[plots]'. Nothing was written."
         raise DiscreetError(
-            expected="matplotlib, to draw a figure", got="an installation without it", do=do
+            expected="matplotlib, to draw a figure",
+            got="an installation without it",
+            do="Install it: pip install 'discreet[plots]'. Nothing was written.",
         ) from None
 
 
