@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -42,6 +42,13 @@ class Accountants(Enum):
     TIGHT = "tight"
     RDP = "rdp"
     BOTH = "both"
+
+
+_ANALYSES: dict[Accountants, tuple[Literal["tight", "rdp"], ...]] = {
+    Accountants.TIGHT: ("tight",),
+    Accountants.RDP: ("rdp",),
+    Accountants.BOTH: ("tight", "rdp"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,36 +125,33 @@ def account(
     # What that costs is not the sum of what each costs alone.
     snapshots = [entry.snapshot for entry in sources]
     together = snapshots[0] if len(snapshots) == 1 else snapshots
-    names = ("tight", "rdp") if accountant is Accountants.BOTH else (accountant.value,)
     guarantees = [
-        dp.account(together, delta=delta, epsilon=epsilon, accountant=name)  # type: ignore[arg-type]
-        for name in names
+        dp.account(together, delta=delta, epsilon=epsilon, accountant=name)
+        for name in _ANALYSES[accountant]
     ]
-    # What voids a guarantee is a mark in the ledger, so that it voids every analysis of it.
-    void = bool(guarantees[0].voided_by)
     lines, facts = meaning(guarantees[0], attack(together, guarantees[0]))
     shown: list[RenderableType] = [_heading(sources), *_statement(guarantees, epsilon, lines)]
 
+    kind, name = sources[0].kind, str(source[0])
     if len(sources) > 1:
-        sources = [_alone(entry, delta, void=void) for entry in sources]
+        kind, name = "several", None
+        sources = [_alone(entry, delta, guarantees[0]) for entry in sources]
         shown += ["", _sources_table(sources)]
-    data: dict[str, Any] = {
-        "source": str(source[0]) if len(source) == 1 else None,
-        "kind": sources[0].kind if len(source) == 1 else "several",
-        "sources": [entry.data() for entry in sources],
-        "guarantees": [guarantee_data(guarantee) for guarantee in guarantees],
-        **facts,
-    }
 
-    code = NO if void else YES
+    # Without a guarantee the answer is no, whether or not there is a limit.
+    code = NO if guarantees[0].voided_by else YES
+    limit: dict[str, Any] = {}
     if at_most is not None:
-        # Each analysis is an upper bound of the same cost, so that the smallest one counts.
-        upper = min(guarantee.upper for guarantee in guarantees)
-        within = upper <= at_most and not void
-        code = YES if within else NO
-        shown += [] if void else [_limit_words(upper, at_most)]
-        data |= {"at_most": at_most, "within": within}
-    return Answer(data=data, shown=shown, code=code, as_json=as_json)
+        code, words = _within(guarantees, at_most)
+        shown += words
+        limit = {"at_most": at_most, "within": code == YES}
+    data = {
+        "source": name,
+        "kind": kind,
+        "sources": [entry.data() for entry in sources],
+        "guarantees": list(map(guarantee_data, guarantees)),
+    }
+    return Answer(data=data | facts | limit, shown=shown, code=code, as_json=as_json)
 
 
 def _check_levels(delta: float | None, epsilon: float | None, at_most: float | None) -> None:
@@ -195,9 +199,9 @@ def _common_delta(sources: Sequence[_Source]) -> float:
     return delta
 
 
-def _alone(source: _Source, delta: float | None, *, void: bool) -> _Source:
+def _alone(source: _Source, delta: float | None, together: dp.Guarantee) -> _Source:
     """The source with what it costs by itself, where that can be stated at this delta."""
-    if void or delta is None:
+    if together.voided_by or delta is None:
         return source
     try:
         return replace(source, epsilon=dp.account(source.snapshot, delta=delta).upper)
@@ -227,11 +231,15 @@ def _statement(
     return lines
 
 
-def _limit_words(upper: float, at_most: float) -> str:
-    return (
-        f"{'Within' if upper <= at_most else 'ABOVE'} the limit: epsilon {upward(upper)}, at most "
-        f"{at_most!r} is allowed."
-    )
+def _within(guarantees: Sequence[dp.Guarantee], at_most: float) -> tuple[int, list[str]]:
+    """The exit code of a claim that must not be above a limit, and the comparison in words."""
+    if guarantees[0].voided_by:
+        return NO, []
+
+    # Each analysis is an upper bound on the same cost, so that the smallest one counts.
+    upper = min(guarantee.upper for guarantee in guarantees)
+    code, word = (YES, "Within") if upper <= at_most else (NO, "ABOVE")
+    return code, [f"{word} the limit: epsilon {upward(upper)}, at most {at_most!r} is allowed."]
 
 
 def _heading(sources: Sequence[_Source]) -> str:

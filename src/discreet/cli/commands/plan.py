@@ -30,11 +30,11 @@ EXAMPLES = """Examples: find the noise, the steps, the batch; state epsilon; dra
   discreet plan show train.ledger
 """
 _FOUR = "Three of these four"
-_FLAGS = {
-    "batch": "--batch-size",
-    "steps": "--steps",
-    "noise_multiplier": "--noise-multiplier",
-    "epsilon": "--epsilon",
+_UNKNOWNS = {
+    "--batch-size": "batch",
+    "--steps": "steps",
+    "--noise-multiplier": "noise_multiplier",
+    "--epsilon": "epsilon",
 }
 _CHOICE = "--batch-size (or --probability), --steps (or --epochs), --noise-multiplier and --epsilon"
 
@@ -131,10 +131,10 @@ def plan(
 
     missing = _missing(
         {
-            "batch": batch_size if probability is None else probability,
-            "steps": epochs if steps is None else steps,
-            "noise_multiplier": noise_multiplier,
-            "epsilon": epsilon,
+            "--batch-size": (batch_size, probability),
+            "--steps": (steps, epochs),
+            "--noise-multiplier": (noise_multiplier,),
+            "--epsilon": (epsilon,),
         }
     )
     solved = dp.Plan.dpsgd(
@@ -152,22 +152,25 @@ def plan(
         numerics=numerics,
     )
     guarantee = dp.account(solved, delta=_delta(solved, delta, records))
-    planned = Planned.of(solved, missing, guarantee)
-    shown, data = planned.shown(), planned.data() | {"curve": None}
+    planned = Planned.of(solved, _UNKNOWNS[missing], guarantee)
+    shown, data = planned.shown(), planned.data()
 
     # Nothing is written before everything is computed: a command that fails leaves no file.
     contents = {} if save is None else {save: plan_bytes(solved, save)}
+    points = None
     if curve is not None or plot is not None:
-        kind = curve or (Kind.EPSILON if records is None else Kind.NOISE)
-        drawn = curve_of(kind, solved, guarantee, epochs=epochs)
-        data["curve"] = drawn.data
-        shown += [] if curve is None else ["", chart(drawn, blocks=on_terminal())]
-        contents |= {} if plot is None else {plot: figure(drawn, plot.suffix)}
+        drawn = curve_of(curve, solved, guarantee, epochs=epochs)
+        points = drawn.data
+        if curve is not None:
+            shown += ["", chart(drawn, blocks=on_terminal())]
+        if plot is not None:
+            contents[plot] = figure(drawn, plot.suffix)
     write_all(contents, force=force)
 
-    written = [str(path) for path in contents]
-    shown += ["", *(f"Written: {name}" for name in written)] if written else []
-    return Answer(data=data | {"written": written}, shown=shown, as_json=as_json)
+    data |= {"curve": points, "written": list(map(str, contents))}
+    if contents:
+        shown += ["", *map("Written: {}".format, contents)]
+    return Answer(data=data, shown=shown, as_json=as_json)
 
 
 def _refuse_options(context: typer.Context) -> None:
@@ -185,14 +188,13 @@ def _refuse_options(context: typer.Context) -> None:
             )
 
 
-def _missing(four: Mapping[str, float | None]) -> str:
-    """Which of the four is to be found."""
-    missing = [name for name, value in four.items() if value is None]
+def _missing(four: Mapping[str, tuple[float | None, ...]]) -> str:
+    """The option, of those that say the same number in one of two ways, that is to be found."""
+    missing = [option for option, ways in four.items() if set(ways) == {None}]
     if len(missing) != 1:
-        flags = [_FLAGS[name] for name in missing]
         raise DiscreetError(
             expected=f"three of {_CHOICE}",
-            got=f"{' and '.join(flags)} left out" if flags else "all of them",
+            got=f"{' and '.join(missing)} left out" if missing else "all of them",
             do="Leave out exactly the one that is to be found.",
         )
     return missing[0]

@@ -123,14 +123,14 @@ def report(
     # A report that names something wrong is written all the same: it is there to be read.
     contents = {file: _content(page, Format(file.suffix[1:])).encode() for file in files}
     write_all(contents, force=force)
-    written = [str(file) for file in files]
+    written = list(map(str, files))
     facts = report_data(page)
     return Answer(
         data=facts | {"written": written},
         shown=[
             str(page.guarantee),
             *map(deviation_words, page.deviations),
-            *(f"Written: {name}" for name in written),
+            *map("Written: {}".format, written),
         ],
         code=NO if facts["deviates"] else YES,
         as_json=as_json,
