@@ -42,6 +42,7 @@ _T = TypeVar("_T")
 PLAN_SUFFIXES = (".toml", ".json")
 """Suffixes of files to which a plan can be written."""
 
+# Files are told apart by their first bytes, never by their names.
 _LEDGER, _EXPORT = b"SQLite format 3\0", b'{"digest":"'
 _EXISTS = "it exists"
 _LARGEST_PLAN = 2**24  # bytes
@@ -80,14 +81,14 @@ def read_plan(path: Path) -> Plan:
     from discreet.plan import Plan
 
     expected = "a plan (TOML or JSON)"
-    found = read_declared(path, expected)
-    if not isinstance(found, Plan):
+    declared = read_declared(path, expected)
+    if not isinstance(declared, Plan):
         raise DiscreetError(
             expected=expected,
-            got=f"{path}, a programme of {len(found.plans)} plans",
+            got=f"{path}, a programme of {len(declared.plans)} plans",
             do="Save one of its plans: programme[name].save(...).",
         )
-    return found
+    return declared
 
 
 def read_declared(
@@ -103,6 +104,7 @@ def read_declared(
             got=f"{path}, which is a ledger",
             do="Pass the file that `--save` wrote.",
         )
+    # Text has no zero bytes; and what is larger than this is no plan and no page.
     if b"\0" in beginning or path.stat().st_size > _LARGEST_PLAN:
         raise DiscreetError(expected=expected, got=f"{path}, which is none", do="Check the path.")
     try:
@@ -128,6 +130,7 @@ def read_page(path: Path) -> str:
     """The text of a report, in whatever format."""
     expected = "a report (.html, .md or .json)"
     beginning = _beginning(path, expected)
+    # Text has no zero bytes; and what is larger than this is no plan and no page.
     if b"\0" in beginning or path.stat().st_size > _LARGEST_PLAN:
         raise DiscreetError(expected=expected, got=f"{path}, which is none", do="Check the path.")
     try:
@@ -175,6 +178,7 @@ def _unreadable(path: Path, wrong: DiscreetError) -> str:
 
 def _is_ledger(path: Path, expected: str) -> bool:
     beginning = _beginning(path, expected)
+    # An empty file was a ledger once, or is no input at all; the worse of the two is said.
     if not beginning:
         raise LedgerCorrupt(
             expected=expected, got=f"{path}, an empty file", do="Restore it from a copy."
@@ -184,9 +188,10 @@ def _is_ledger(path: Path, expected: str) -> bool:
 
 def _beginning(path: Path, expected: str) -> bytes:
     if not path.is_file():
-        got = (
-            "a folder" if path.is_dir() else "no file" if os.path.lexists(path) else "nothing there"
-        )
+        # What exists and is neither is a device, a pipe, or a link to nowhere.
+        got = "no file" if os.path.lexists(path) else "nothing there"
+        if path.is_dir():
+            got = "a folder"
         raise DiscreetError(expected=f"{expected}, at {path}", got=got, do="Check the path.")
     try:
         with path.open("rb") as file:
@@ -214,11 +219,11 @@ def check_outputs(
         forcible: whether the command could be told so.
         inputs: files that are read, and never replaced.
     """
-    seen = {path.resolve(): "a file that is read" for path in inputs if path is not None}
+    taken = {path.resolve(): "a file that is read" for path in inputs if path is not None}
     for path in paths:
         if path is None:
             continue
-        trouble = _trouble(path, suffixes, force=force) or seen.get(path.resolve())
+        trouble = _trouble(path, suffixes, force=force) or taken.get(path.resolve())
         if trouble:
             do = (
                 "Choose another path, or pass --force."
@@ -230,7 +235,7 @@ def check_outputs(
                 got=f"{path}: {trouble}",
                 do=f"{do} Nothing was written.",
             )
-        seen[path.resolve()] = "named twice"
+        taken[path.resolve()] = "named twice"
 
 
 def _trouble(path: Path, suffixes: Sequence[str], *, force: bool) -> str:
@@ -257,6 +262,7 @@ def write_all(contents: Mapping[Path, bytes], *, force: bool) -> None:
     drafts = {path: path.with_name(f".{secrets.token_hex(8)}.new") for path in contents}
     linked: list[Path] = []
     try:
+        # Each content is on the disk, under a name of its own, before the first file appears.
         for path, content in contents.items():
             with drafts[path].open("xb") as file:
                 file.write(content)
@@ -266,6 +272,7 @@ def write_all(contents: Mapping[Path, bytes], *, force: bool) -> None:
             if force:
                 draft.replace(path)
             else:
+                # Unlike a rename, a link fails where a file has appeared in the meantime.
                 os.link(draft, path)
                 linked.append(path)
     except OSError as refused:

@@ -26,6 +26,7 @@ class PlainCommand(TyperCommand):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """The help, then the examples."""
+        # Typer folds an epilog; so it sees none while it prints.
         examples, self.epilog = self.epilog, None
         super().format_help(ctx, formatter)
         self.epilog = examples
@@ -33,7 +34,7 @@ class PlainCommand(TyperCommand):
 
 
 class PlainGroup(TyperGroup):
-    """The same for a group of commands."""
+    """A group of commands with a plain `--help`, and examples as they are written."""
 
     def get_help_option(self, ctx: Any) -> Any:
         """The option that typer makes itself, without a type."""
@@ -41,6 +42,7 @@ class PlainGroup(TyperGroup):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """The help, then the examples, if the group has some."""
+        # Typer folds an epilog; so it sees none while it prints.
         examples, self.epilog = self.epilog, None
         super().format_help(ctx, formatter)
         self.epilog = examples

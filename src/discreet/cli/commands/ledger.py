@@ -50,8 +50,9 @@ def export(
     ],
     as_json: AsJson = False,
 ) -> Answer:
-    """Write all rows of a ledger to a new JSON Lines file, with their digests and a seal. An
-    existing file is refused.
+    """Write all rows of a ledger to a new JSON Lines file, with their digests and a seal.
+
+    An existing file is refused.
     """
     check_outputs([out], suffixes=(".jsonl",), force=False, inputs=[path], forcible=False)
     with read_ledger(path) as ledger:
@@ -125,10 +126,9 @@ def budget(
     ] = None,
     as_json: AsJson = False,
 ) -> Answer:
-    """Hold a ledger to another epsilon from now on: a row that every report shows, and that nobody
-    can take back.
+    """Hold a ledger to another epsilon from now on, by a row that every report shows.
 
-    What is charged, or promised to runs that are going, must fit. A filter's claim stays the
+    Nobody can take it back. What is charged, or promised to runs that are going, must fit. A filter's claim stays the
     largest epsilon it ever had.
     """
     with _open_to_write(path) as ledger:
