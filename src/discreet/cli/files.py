@@ -178,7 +178,7 @@ def _unreadable(path: Path, wrong: DiscreetError) -> str:
 
 def _is_ledger(path: Path, expected: str) -> bool:
     beginning = _beginning(path, expected)
-    # An empty file was a ledger once, or is no input at all; the worse of the two is said.
+    # An empty file may be a ledger that lost its rows: the worst that it can be is said.
     if not beginning:
         raise LedgerCorrupt(
             expected=expected, got=f"{path}, an empty file", do="Restore it from a copy."
@@ -225,15 +225,12 @@ def check_outputs(
             continue
         trouble = _trouble(path, suffixes, force=force) or taken.get(path.resolve())
         if trouble:
-            do = (
-                "Choose another path, or pass --force."
-                if trouble == _EXISTS and forcible
-                else "Choose another path."
-            )
+            # Only a file in the way can be forced, and only where the command has the option.
+            forced = ", or pass --force" if trouble == _EXISTS and forcible else ""
             raise DiscreetError(
                 expected=f"a path to write to that ends in {' or '.join(suffixes)}",
                 got=f"{path}: {trouble}",
-                do=f"{do} Nothing was written.",
+                do=f"Choose another path{forced}. Nothing was written.",
             )
         taken[path.resolve()] = "named twice"
 
@@ -258,7 +255,7 @@ def plan_bytes(plan: Plan, path: Path) -> bytes:
 
 
 def write_all(contents: Mapping[Path, bytes], *, force: bool) -> None:
-    """Each file whole or not at all; without `force` all of them or none, and nothing is replaced."""
+    """Write each file whole or not at all; without `force` all or none, and nothing is replaced."""
     drafts = {path: path.with_name(f".{secrets.token_hex(8)}.new") for path in contents}
     linked: list[Path] = []
     try:

@@ -99,6 +99,6 @@ def refuse_budget(epsilon: str | None, delta: str | None) -> None:
     raise DiscreetError(
         expected="the budget that the ledger itself is held to",
         got="one named afterwards, by --budget-epsilon or --budget-delta, which proves nothing",
-        do="A budget is a row of the ledger, written before its first charge: leave the option out. "
-        "`discreet ledger show` says what the ledger is held to.",
+        do="A budget is a row of the ledger, written before its first charge: leave the option "
+        "out. `discreet ledger show` says what the ledger is held to.",
     )

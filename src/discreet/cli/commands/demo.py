@@ -51,8 +51,9 @@ def demo(
 ) -> Answer:
     """Train a small model privately on scikit-learn's digits, and see every piece. Needs torch.
 
-    The pieces are plan, live epsilon, guarantee, ledger, report. The digits are public, so the ledger of an earlier demo is replaced. The ledger of private data
-    is never replaced: it is what their budget is counted by.
+    The pieces are plan, live epsilon, guarantee, ledger, report. The digits are public, so the
+    ledger of an earlier demo is replaced. The ledger of private data is never replaced: it is what
+    their budget is counted by.
     """
     began = time.perf_counter()
     target = Target(epsilon, delta)

@@ -57,13 +57,7 @@ def export(
     check_outputs([out], suffixes=(".jsonl",), force=False, inputs=[path], forcible=False)
     with read_ledger(path) as ledger:
         ledger.verify().export(out)
-        facts = {"ledger": str(path), "written": str(out), "head": ledger.head()}
-    rows = len(lines_of(out))
-    return Answer(
-        data=facts | {"rows": rows},
-        shown=[f"{rows} rows written to {out}. Head: {facts['head']}"],
-        as_json=as_json,
-    )
+        return _moved({"ledger": str(path)}, out, ledger.head(), as_json=as_json)
 
 
 def import_(
@@ -96,13 +90,8 @@ def import_(
             do="Choose another path; a ledger is never overwritten. Nothing was written.",
         )
     with dp.Ledger.load(source, path) as ledger:
-        facts = {"source": str(source), "written": str(path), "head": ledger.head()}
-    rows = len(lines_of(path))
-    return Answer(
-        data=facts | {"rows": rows},
-        shown=[f"{rows} rows written to {path}. Head: {facts['head']}"],
-        as_json=as_json,
-    )
+        head = ledger.head()
+    return _moved({"source": str(source)}, path, head, as_json=as_json)
 
 
 def budget(
@@ -128,8 +117,8 @@ def budget(
 ) -> Answer:
     """Hold a ledger to another epsilon from now on, by a row that every report shows.
 
-    Nobody can take it back. What is charged, or promised to runs that are going, must fit. A filter's claim stays the
-    largest epsilon it ever had.
+    Nobody can take it back. What is charged, or promised to runs that are going, must fit. A
+    filter's claim stays the largest epsilon it ever had.
     """
     with _open_to_write(path) as ledger:
         before = ledger.terms
@@ -193,8 +182,19 @@ def stop(
     return Answer(data={**facts, "reason": reason, "head": head}, shown=words, as_json=as_json)
 
 
+def _moved(origin: dict[str, str], path: Path, head: str, *, as_json: bool) -> Answer:
+    """What was written, counted in the new file itself."""
+    rows = len(lines_of(path))
+    return Answer(
+        data=origin | {"written": str(path), "head": head, "rows": rows},
+        shown=[f"{rows} rows written to {path}. Head: {head}"],
+        as_json=as_json,
+    )
+
+
 def _open_to_write(path: Path) -> dp.Ledger:
     """A ledger that exists, opened to append; an export is refused: it is a copy."""
+    # Read first, so that what is no ledger, or not sound, is named as every other command does.
     with read_ledger(path):
         pass
     if is_export(path):

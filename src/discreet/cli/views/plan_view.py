@@ -62,10 +62,6 @@ class Planned:
             plan, unknown, guarantee, attack(plan, guarantee), tuple(_nearby(plan, guarantee.delta))
         )
 
-    @property
-    def _probability(self) -> float:
-        return _probability(self.plan)
-
     def shown(self) -> list[RenderableType]:
         """The plan for people, one block after the other."""
         lines, _ = meaning(self.guarantee, self.hits)
@@ -90,9 +86,9 @@ class Planned:
             "found": self.unknown,
             "records": plan.sampler.records if isinstance(plan.sampler, Sampler) else None,
             "expected_batch_size": plan.expected_batch_size if sized else None,
-            "probability": self._probability,
+            "probability": _probability(self.plan),
             "steps": plan.steps,
-            "epochs": self._probability * plan.steps,
+            "epochs": _probability(self.plan) * plan.steps,
             "clip_norm": query.sensitivity,
             "noise_multiplier": plan.noise_multiplier,
             "noise_std": query.noise_std,
@@ -111,11 +107,11 @@ class Planned:
         plan = self.plan
         (query,) = plan.queries()
         sampler = plan.sampler
-        batch = f"each record with probability {nearest(self._probability)}"
+        batch = f"each record with probability {nearest(_probability(self.plan))}"
         if isinstance(sampler, Sampler):
             size = nearest(plan.expected_batch_size)
             batch = f"{size} expected of {sampler.records} records, {batch}"
-        passes = nearest(self._probability * plan.steps)
+        passes = nearest(_probability(self.plan) * plan.steps)
         noise_std = nearest(query.noise_std)
         rows = {
             "protected": (
@@ -144,7 +140,7 @@ class Planned:
             "change", "batch" if sized else "probability", "steps", "noise multiplier", "epsilon"
         )
         for row in self.nearby:
-            scale = self.plan.expected_batch_size / self._probability if sized else 1.0
+            scale = self.plan.expected_batch_size / _probability(self.plan) if sized else 1.0
             numbers = (
                 nearest(row.probability * scale),
                 str(row.steps),
@@ -164,11 +160,15 @@ def _nearby(plan: Plan, delta: float) -> Iterator[Nearby]:
     from discreet.plan.calibrated import guarantee_of
 
     here = (_probability(plan), plan.steps, plan.noise_multiplier)
+
+    # Epsilon depends on these three numbers alone: the clip norm scales signal and noise alike.
     changes = [("as planned", here)]
     for word, factor in (("half", 0.5), ("twice", 2.0)):
         changes.append((f"{word} the batch", (here[0] * factor, here[1], here[2])))
         changes.append((f"{word} the steps", (here[0], int(here[1] * factor), here[2])))
         changes.append((f"{word} the noise", (here[0], here[1], here[2] * factor)))
+
+    # There is no probability above 1, and no plan without a step.
     for change, numbers in changes:
         if numbers[0] <= 1.0 and numbers[1] >= 1:
             yield Nearby(change, *numbers, guarantee_of(numbers, delta, plan.adjacency).upper)
