@@ -1,11 +1,13 @@
 """What a ledger can be held to, and the rules that decide what it admits: the meeting place of
 ledger and accountants.
 
-    Ledger.open(path)                                                  the steps that its first run plans, nothing else
-    Ledger.open(path, budget=Budget(epsilon=3.0, delta=1e-6))          the same, and never above (3, 1e-6)
-    Ledger.open(path, budget=Budget(plans=programme))                  the steps of these plans
-    Ledger.open(path, budget=Filter(epsilon=3.0, delta=1e-6))          whatever is chosen by looking, within (3, 1e-6)
-    Ledger.open(path, budget=Odometer(delta=1e-6))                     whatever is chosen by looking; epsilon as it grows
+    Ledger.open(path)                     the steps that its first run plans, nothing else
+    Ledger.open(path, budget=...)         or what one of these admits:
+
+    Budget(epsilon=3.0, delta=1e-6)       the first run's steps, and never above (3, 1e-6)
+    Budget(plans=programme)               the steps of these plans
+    Filter(epsilon=3.0, delta=1e-6)       whatever is chosen by looking, within (3, 1e-6)
+    Odometer(delta=1e-6)                  whatever is chosen by looking; epsilon as it grows
 
 Each becomes a row of the ledger before the first charge, and holds whoever opens the file. Which
 one is decided once: what is fixed in advance is accounted for tightly, what is chosen from outputs
@@ -60,9 +62,11 @@ class Budget:
 
     def __post_init__(self) -> None:
         if (self.epsilon is None) != (self.delta is None):
-            expected = "given together with delta, or neither"
             raise ParameterError(
-                owner="Budget", name="epsilon", expected=expected, got="one of the two"
+                owner="Budget",
+                name="epsilon",
+                expected="given together with delta, or neither",
+                got="one of the two",
             )
         if self.epsilon is not None:
             check.positive("Budget", "epsilon", self.epsilon)
@@ -91,8 +95,8 @@ class Filter:
 
     Guarantee: everything together is (epsilon, delta)-private, whatever decided on it. The claim is
     the budget in full: how much of it was spent depends on the outputs and is no guarantee. A plan
-    that just meets (epsilon, delta) by the tight
-    accountant does not fit: a filter asks for about a tenth more.
+    that just meets (epsilon, delta) by the tight accountant does not fit: a filter asks for about
+    a tenth more.
 
     Args:
         epsilon: above 0.
@@ -163,6 +167,8 @@ class _Rules:
         if terms.rule is Rule.ODOMETER:
             levels, orders = shares(planned, adjacency, terms.delta or 0.0)
             return replace(terms, planned=planned, levels=levels, orders=orders)
+
+        # The filter is chosen by what the first run plans, which is fixed before any release.
         first = normalise(planned, adjacency)
         chosen = choose_filter(first, epsilon=terms.epsilon or 0.0, delta=terms.delta or 0.0)
         if isinstance(chosen, RenyiFilter):
@@ -174,6 +180,8 @@ class _Rules:
         committed = snapshot.committed()
         if terms is None or terms.epsilon is None or not committed or not snapshot.runs:
             return
+
+        # All that was promised to runs counts, not only what they have charged so far.
         adjacency = snapshot.runs[0].info.adjacency
         if terms.rule is Rule.LIST:
             upper = _tight_upper(committed, terms.delta or 0.0, terms.epsilon, adjacency)
@@ -208,6 +216,7 @@ def _tight_upper(steps: Planned, delta: float, limit: float, adjacency: Adjacenc
 
 
 def _refuse_above(epsilon: float, delta: float | None, upper: float, analysis: str) -> None:
+    # Written so that NaN is refused as well.
     if not upper <= epsilon:
         raise BudgetExceeded(
             expected=f"charges within ({epsilon!r}, {delta!r})",

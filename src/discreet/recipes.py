@@ -3,11 +3,12 @@
 What hurts training is the noise on the *average* gradient, noise_std / expected_batch_size. The
 questions of [McMahan2018, section 4] and [Ponomareva2023, section 5.4.1]:
 
-    noise_curve             epsilon is fixed: how does the noise on the average fall with the batch, and where does it stop?
-    plan_at_average_noise   the noise that the model tolerates is known (from trials on public data, or at a small batch):
-                            which batch reaches epsilon with it?
+    noise_curve             epsilon is fixed: how does the noise on the average fall with the
+                            batch, and where does it stop?
+    plan_at_average_noise   the noise that the model tolerates is known (from trials on public
+                            data, or at a small batch): which batch reaches epsilon with it?
     plan_with_scaled_noise  several groups, with noise in given proportions: how much of it meets
-        epsilon?
+                            epsilon?
 
 Every number returned was certified by the accountant at exactly that number. Trials on private data
 cost privacy of their own; for the best of a random number of runs, `accounting.selection_epsilon`
@@ -47,7 +48,7 @@ _MOST_ROWS = 16
 
 @dataclass(frozen=True, slots=True)
 class NoiseRow:
-    """One batch size.
+    """What one batch size needs to meet the target.
 
     Args:
         expected_batch_size: in records.
@@ -91,6 +92,7 @@ class NoiseCurve:
         -1/2 or -3/4. For fixed steps, nothing is left to gain beyond about records * sqrt(epsilon /
         steps), a few times later [Ponomareva2023, Figure 1].
         """
+        # Half-way between the slopes -1 and 0 (fixed steps), or -1 and -1/2 (fixed epochs).
         half_way = 0.5 if self.fixed == "steps" else 0.75
         for row, larger in pairwise(self.rows):
             fall = math.log(row.average_noise / larger.average_noise)
@@ -100,13 +102,17 @@ class NoiseCurve:
 
     def __str__(self) -> str:
         lines = [
-            f"{'batch':>12}{'steps':>10}{'noise multiplier':>19}{'noise on average':>19}{'epsilon':>10}"
+            (
+                f"{'batch':>12}{'steps':>10}{'noise multiplier':>19}{'noise on average':>19}"
+                f"{'epsilon':>10}"
+            )
         ]
         for row in self.rows:
             # More digits than two would be noise; epsilon is rounded up.
             epsilon = math.ceil(row.guarantee.upper * 1e4) / 1e4
             lines.append(
-                f"{row.expected_batch_size:>12}{row.steps:>10}{row.noise_multiplier:>19.5g}{row.average_noise:>19.3g}{epsilon:>10}"
+                f"{row.expected_batch_size:>12}{row.steps:>10}{row.noise_multiplier:>19.5g}"
+                f"{row.average_noise:>19.3g}{epsilon:>10}"
             )
         knee = "beyond the last row" if self.flattens_at is None else f"near {self.flattens_at}"
         lines.append(f"delta {self.target.delta!r}, {self.fixed} fixed; the curve flattens {knee}")
@@ -139,19 +145,19 @@ def noise_curve(
     >>> [round(row.noise_multiplier, 2) for row in curve.rows]
     [0.64, 0.95, 2.03]
     """
-    held = _held("noise_curve", records, steps, epochs)
-    target = Target(epsilon, default_delta(held.records) if delta is None else delta)
+    fixed = _fixed("noise_curve", records, steps, epochs)
+    target = Target(epsilon, default_delta(fixed.records) if delta is None else delta)
     chosen = (
-        _halvings(held.records)
+        _halvings(fixed.records)
         if batches is None
-        else sorted({_batch(held.records, size) for size in batches})
+        else sorted({_batch(fixed.records, size) for size in batches})
     )
     if not chosen:
         raise ParameterError(
             owner="noise_curve", name="batches", expected="one batch size or more", got="none"
         )
-    rows = tuple(_row(held, size, target, adjacency) for size in chosen)
-    return NoiseCurve(held.records, target, "epochs" if held.steps is None else "steps", rows)
+    rows = tuple(_row(fixed, size, target, adjacency) for size in chosen)
+    return NoiseCurve(fixed.records, target, "epochs" if fixed.steps is None else "steps", rows)
 
 
 def plan_at_average_noise(
@@ -186,25 +192,27 @@ def plan_at_average_noise(
     (423, 2000)
     """
     owner = "plan_at_average_noise"
-    held = _held(owner, records, steps, epochs)
-    target = Target(epsilon, default_delta(held.records) if delta is None else delta)
+    fixed = _fixed(owner, records, steps, epochs)
+    target = Target(epsilon, default_delta(fixed.records) if delta is None else delta)
     clip = check.positive(owner, "clip_norm", clip_norm)
     relative = check.positive(owner, "average_noise", average_noise) / clip
 
-    if held.steps is not None:
-        unknown = ExpectedBatchSizeAtAverageNoise(held.records, relative, held.steps)
+    # With fixed steps the accountant's own calibration applies. With fixed epochs the steps change
+    # with the batch, so that every batch that is tried is accounted for anew.
+    if fixed.steps is not None:
+        unknown = ExpectedBatchSizeAtAverageNoise(fixed.records, relative, fixed.steps)
         size = int(solve(unknown, epsilon=target.epsilon, delta=target.delta).value)
     else:
 
         def cost(size: int) -> Guarantee:
-            numbers = (size / held.records, held.steps_at(size), size * relative)
+            numbers = (size / fixed.records, fixed.steps_at(size), size * relative)
             return guarantee_of(numbers, target.delta, Adjacency.ADD_OR_REMOVE)
 
-        size = search(cost, held.records, target, rising=False)
+        size = search(cost, fixed.records, target, rising=False)
     plan = Plan.dpsgd(
-        records=held.records,
+        records=fixed.records,
         expected_batch_size=size,
-        steps=held.steps_at(size),
+        steps=fixed.steps_at(size),
         noise_multiplier=size * relative,
         clip_norm=clip,
     )
@@ -212,8 +220,7 @@ def plan_at_average_noise(
 
 
 def plan_with_scaled_noise(plan: Plan, *, epsilon: float, delta: float) -> Plan:
-    """The same plan with the noise of every group multiplied by one factor, such that it just meets
-    the target.
+    """Multiply the noise of every group by one factor, such that the plan just meets the target.
 
     The groups keep their shares of the budget. What was given as noise multipliers is taken as
     their proportions.
@@ -229,19 +236,21 @@ def plan_with_scaled_noise(plan: Plan, *, epsilon: float, delta: float) -> Plan:
     >>> from discreet.mechanisms import Gaussian, Groups
     >>> from discreet.sampling import Sampler
     >>> mechanism = Groups({"grad/*": Gaussian(1.0, 1.0), "metric/*": Gaussian(1.0, 30.0)})
-    >>> found = plan_with_scaled_noise(Plan(sampler=Sampler(Poisson(0.01), records=9_000, steps=900), mechanism=mechanism),
-    ...     epsilon=2.0, delta=1e-5)
-    >>> [(query.group, round(query.noise_std, 2)) for query in found.queries()]
+    >>> sampler = Sampler(Poisson(0.01), records=9_000, steps=900)
+    >>> plan = Plan(sampler=sampler, mechanism=mechanism)
+    >>> scaled = plan_with_scaled_noise(plan, epsilon=2.0, delta=1e-5)
+    >>> [(query.group, round(query.noise_std, 2)) for query in scaled.queries()]
     [('grad/*', 0.94), ('metric/*', 28.18)]
     """
     check.instance("plan_with_scaled_noise", "plan", plan, Plan)
+    # A programme of one plan: its calibration scales all noise by one factor.
     alone = Programme({"plan": replace(plan, target=None)}).calibrated(epsilon=epsilon, delta=delta)
     return alone["plan"].certified(Target(epsilon, delta))
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
-    """What stays the same while the batch changes: the records, and either the steps or the epochs."""
+class _Fixed:
+    """What stays fixed while the batch changes: the records, and the steps or the epochs."""
 
     records: int
     steps: int | None
@@ -251,7 +260,7 @@ class _Held:
         return steps_of(self.epochs, size, self.records) if self.steps is None else self.steps
 
 
-def _held(owner: str, records: object, steps: object, epochs: object) -> _Held:
+def _fixed(owner: str, records: object, steps: object, epochs: object) -> _Fixed:
     if (steps is None) == (epochs is None):
         raise ParameterError(
             owner=owner,
@@ -261,8 +270,8 @@ def _held(owner: str, records: object, steps: object, epochs: object) -> _Held:
         )
     number = check.whole(owner, "records", records, least=1)
     if steps is None:
-        return _Held(number, None, check.positive(owner, "epochs", epochs))
-    return _Held(number, check.whole(owner, "steps", steps, least=1), 0.0)
+        return _Fixed(number, None, check.positive(owner, "epochs", epochs))
+    return _Fixed(number, check.whole(owner, "steps", steps, least=1), 0.0)
 
 
 def _batch(records: int, size: object) -> int:
@@ -281,8 +290,8 @@ def _halvings(records: int) -> list[int]:
     return sorted({max(1, records >> power) for power in range(_MOST_ROWS)})
 
 
-def _row(held: _Held, size: int, target: Target, adjacency: Adjacency) -> NoiseRow:
-    steps = held.steps_at(size)
-    unknown = NoiseMultiplier(Poisson(size / held.records), steps)
-    found = solve(unknown, epsilon=target.epsilon, delta=target.delta, adjacency=adjacency)
-    return NoiseRow(size, steps, found.value, found.value / size, found.guarantee)
+def _row(fixed: _Fixed, size: int, target: Target, adjacency: Adjacency) -> NoiseRow:
+    steps = fixed.steps_at(size)
+    unknown = NoiseMultiplier(Poisson(size / fixed.records), steps)
+    solution = solve(unknown, epsilon=target.epsilon, delta=target.delta, adjacency=adjacency)
+    return NoiseRow(size, steps, solution.value, solution.value / size, solution.guarantee)

@@ -25,12 +25,13 @@ YES = 0
 """Exit code: done, or yes."""
 NO = 1
 """Exit code: the answer is no."""
-_WIDE = 100_000  # columns where no terminal sets a limit: nothing is cut or wrapped
+# Columns where no terminal sets a limit: nothing is cut or wrapped.
+_WIDE = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a command found.
+    """What a command says in the end, to people or to scripts.
 
     Args:
         data: for scripts; keys are stable, numbers are not rounded.
@@ -47,17 +48,20 @@ class Answer:
     verbatim: str | None = None
 
     def text(self) -> str:
-        """What goes to stdout."""
+        """The text that goes to stdout, whole."""
         if self.verbatim is not None:
             return self.verbatim
         if self.as_json:
             return json.dumps(plain_json(self.data), indent=2, allow_nan=False) + "\n"
-        console = Console(
-            markup=False, highlight=False, emoji=False, width=None if on_terminal() else _WIDE
-        )
+
+        # Names of files and runs are shown as they are: nothing in them is markup.
+        width = None if on_terminal() else _WIDE
+        console = Console(markup=False, highlight=False, emoji=False, width=width)
         with console.capture() as captured:
             for block in self.shown:
                 console.print(block, soft_wrap=isinstance(block, str) and not on_terminal())
+
+        # Rich fills lines with spaces, and tables bring blank lines of their own.
         lines = "\n".join(line.rstrip() for line in captured.get().split("\n"))
         return re.sub(r"\n{3,}", "\n\n", lines).rstrip("\n") + "\n"
 
@@ -75,24 +79,24 @@ def table(*header: str, texts: int = 1) -> Table:
     """An empty table, its first `texts` columns aligned to the left; in Markdown where stdout is no
     terminal.
     """
-    made = Table(box=box.SIMPLE_HEAD if on_terminal() else box.MARKDOWN, header_style="bold")
+    grid = Table(box=box.SIMPLE_HEAD if on_terminal() else box.MARKDOWN, header_style="bold")
     for number, name in enumerate(header):
-        made.add_column(name, justify="left" if number < texts else "right", overflow="fold")
-    return made
+        grid.add_column(name, justify="left" if number < texts else "right", overflow="fold")
+    return grid
 
 
 def sheet(rows: Mapping[str, str]) -> Table:
     """Names and what they stand for, in two columns without lines."""
-    made = Table.grid(padding=(0, 2))
-    made.add_column(style="bold", no_wrap=True)
-    made.add_column(overflow="fold")
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="bold", no_wrap=True)
+    grid.add_column(overflow="fold")
     for name, value in rows.items():
-        made.add_row(name, value)
-    return made
+        grid.add_row(name, value)
+    return grid
 
 
 def plain_json(value: Any) -> Any:
-    """The same with tuples as lists, and infinity, for which JSON has no number, as a text.
+    """A value with tuples as lists, and infinity, for which JSON has no number, as a text.
 
     >>> plain_json({"epsilon": float("inf"), "sampling": ("full batch",)})
     {'epsilon': 'infinity', 'sampling': ['full batch']}

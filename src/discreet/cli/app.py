@@ -1,7 +1,8 @@
 """The commands, and what their outcome is to the shell.
 
 0     done, or yes
-1     the answer is no: a ledger is corrupt or was rewritten, deviates from its plan, costs more than allowed, fails an audit
+1     the answer is no: a ledger is corrupt or was rewritten, deviates from its plan, costs more
+      than allowed, fails an audit
 2     wrong input: nothing was computed that could be relied on, nothing was written
 70    a bug of this program
 130   interrupted
@@ -40,14 +41,9 @@ _WRONG_INPUT, _BUG, _INTERRUPTED, _UNREAD = 2, 70, 130, 141
 # Newer typers bring their own click along, older ones use the installed one; this is UsageError of
 # either.
 _USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
-_OWNERS = (
-    "Plan.dpsgd",
-    "account",
-    "audit",
-    "Report.of",
-    "Target",
-    "white_box",
-)  # their parameters are options of the same name, but for these
+# Functions whose parameters are options of the same name, but for those in `_FLAGS`: an error about
+# a parameter is told in the words of the command line.
+_OWNERS = ("Plan.dpsgd", "account", "audit", "Report.of", "Target", "white_box")
 _FLAGS = {
     ("Plan.dpsgd", "expected_batch_size"): "--batch-size",
     ("Plan.dpsgd", "sampling_probability"): "--probability",
@@ -123,11 +119,10 @@ def _root(
         ),
     ] = False,
 ) -> None:
-    """Differential privacy for iterative training: plan it, account for it, verify it, attack it,
-    report it.
+    """Differential privacy for iterative training: plan, account for, verify, attack, report it.
 
     Exit codes: 0 done; 1 the answer is no (corrupt, deviates, above a limit, refuted); 2 wrong
-        input, and nothing was written.
+    input, and nothing was written.
     """
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
@@ -161,24 +156,21 @@ def _outcome(arguments: list[str]) -> int:  # noqa: PLR0911  (one for each kind 
     except (KeyboardInterrupt, typer.Abort):
         return _say("Interrupted.", _INTERRUPTED)
     except BrokenPipeError:
-        os.dup2(
-            os.open(os.devnull, os.O_WRONLY), 1
-        )  # or Python would complain when it flushes at the end
+        # Whoever reads went away (`| head`). Without another place to write to, Python would
+        # complain when it flushes standard output at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return _UNREAD
     except OSError as refused:
-        return _say(
-            (
-                f"Expected the system to do as asked. Got {refused}. Check files, permissions and "
-                "space."
-            ),
-            _WRONG_INPUT,
-        )
+        do = "Check files, permissions and space."
+        return _say(f"Expected the system to do as asked. Got {refused}. {do}", _WRONG_INPUT)
     except Exception:  # noqa: BLE001  (1 would be an answer; a crash is none)
         return _say(f"This is a bug of discreet; please report it.\n{traceback.format_exc()}", _BUG)
 
 
 def _write(text: str) -> None:
     if sys.stdout is not None:
+        # A terminal that cannot show a character gets its code: an error would come after
+        # the work was done.
         if sys.stdout.encoding.lower().replace("-", "") != "utf8":
             text = text.encode(sys.stdout.encoding, "backslashreplace").decode(sys.stdout.encoding)
         sys.stdout.write(text)
@@ -203,6 +195,7 @@ def _sentence(wrong: DiscreetError) -> str:
 
 
 def _usage(wrong: Exception) -> str:
+    # Typers differ in where this error comes from, and older ones leave out parts of it.
     context = getattr(wrong, "ctx", None)
     command = "discreet" if context is None else context.command_path
     message = getattr(wrong, "format_message", wrong.__str__)()

@@ -21,11 +21,14 @@ if TYPE_CHECKING:
     from discreet.tuning import Tuning
 
 __all__ = [
+    "PLAN_SUFFIXES",
     "check_outputs",
     "is_export",
+    "plan_bytes",
     "read_audit",
     "read_declared",
     "read_ledger",
+    "read_optional",
     "read_page",
     "read_plan",
     "read_scores",
@@ -36,6 +39,10 @@ __all__ = [
 
 _T = TypeVar("_T")
 
+PLAN_SUFFIXES = (".toml", ".json")
+"""Suffixes of files to which a plan can be written."""
+
+# Files are told apart by their first bytes, never by their names.
 _LEDGER, _EXPORT = b"SQLite format 3\0", b'{"digest":"'
 _EXISTS = "it exists"
 _LARGEST_PLAN = 2**24  # bytes
@@ -74,13 +81,14 @@ def read_plan(path: Path) -> Plan:
     from discreet.plan import Plan
 
     expected = "a plan (TOML or JSON)"
-    found = read_declared(path, expected)
-    if not isinstance(found, Plan):
-        got = f"{path}, a programme of {len(found.plans)} plans"
+    declared = read_declared(path, expected)
+    if not isinstance(declared, Plan):
         raise DiscreetError(
-            expected=expected, got=got, do="Save one of its plans: programme[name].save(...)."
+            expected=expected,
+            got=f"{path}, a programme of {len(declared.plans)} plans",
+            do="Save one of its plans: programme[name].save(...).",
         )
-    return found
+    return declared
 
 
 def read_declared(
@@ -96,6 +104,7 @@ def read_declared(
             got=f"{path}, which is a ledger",
             do="Pass the file that `--save` wrote.",
         )
+    # Text has no zero bytes; and what is larger than this is no plan and no page.
     if b"\0" in beginning or path.stat().st_size > _LARGEST_PLAN:
         raise DiscreetError(expected=expected, got=f"{path}, which is none", do="Check the path.")
     try:
@@ -105,14 +114,23 @@ def read_declared(
             expected=expected, got=f"{path}: {refused}", do="Check the path."
         ) from None
     except DiscreetError as wrong:
-        do = "Check the path; a plan's file is written by `discreet plan --save` or plan.save()."
-        raise DiscreetError(expected=expected, got=_unreadable(path, wrong), do=do) from None
+        raise DiscreetError(
+            expected=expected,
+            got=_unreadable(path, wrong),
+            do="Check the path; a plan's file is written by `discreet plan --save` or plan.save().",
+        ) from None
+
+
+def read_optional(read: Callable[[Path], _T], path: Path | None) -> _T | None:
+    """What `read` makes of the file; None where the option that names it was left out."""
+    return None if path is None else read(path)
 
 
 def read_page(path: Path) -> str:
     """The text of a report, in whatever format."""
     expected = "a report (.html, .md or .json)"
     beginning = _beginning(path, expected)
+    # Text has no zero bytes; and what is larger than this is no plan and no page.
     if b"\0" in beginning or path.stat().st_size > _LARGEST_PLAN:
         raise DiscreetError(expected=expected, got=f"{path}, which is none", do="Check the path.")
     try:
@@ -160,6 +178,7 @@ def _unreadable(path: Path, wrong: DiscreetError) -> str:
 
 def _is_ledger(path: Path, expected: str) -> bool:
     beginning = _beginning(path, expected)
+    # An empty file may be a ledger that lost its rows: the worst that it can be is said.
     if not beginning:
         raise LedgerCorrupt(
             expected=expected, got=f"{path}, an empty file", do="Restore it from a copy."
@@ -169,9 +188,10 @@ def _is_ledger(path: Path, expected: str) -> bool:
 
 def _beginning(path: Path, expected: str) -> bytes:
     if not path.is_file():
-        got = (
-            "a folder" if path.is_dir() else "no file" if os.path.lexists(path) else "nothing there"
-        )
+        # What exists and is neither is a device, a pipe, or a link to nowhere.
+        got = "no file" if os.path.lexists(path) else "nothing there"
+        if path.is_dir():
+            got = "a folder"
         raise DiscreetError(expected=f"{expected}, at {path}", got=got, do="Check the path.")
     try:
         with path.open("rb") as file:
@@ -199,22 +219,20 @@ def check_outputs(
         forcible: whether the command could be told so.
         inputs: files that are read, and never replaced.
     """
-    seen = {path.resolve(): "a file that is read" for path in inputs if path is not None}
+    taken = {path.resolve(): "a file that is read" for path in inputs if path is not None}
     for path in paths:
         if path is None:
             continue
-        trouble = _trouble(path, suffixes, force=force) or seen.get(path.resolve())
+        trouble = _trouble(path, suffixes, force=force) or taken.get(path.resolve())
         if trouble:
-            do = (
-                "Choose another path, or pass --force."
-                if trouble == _EXISTS and forcible
-                else "Choose another path."
-            )
-            expected = f"a path to write to that ends in {' or '.join(suffixes)}"
+            # Only a file in the way can be forced, and only where the command has the option.
+            forced = ", or pass --force" if trouble == _EXISTS and forcible else ""
             raise DiscreetError(
-                expected=expected, got=f"{path}: {trouble}", do=f"{do} Nothing was written."
+                expected=f"a path to write to that ends in {' or '.join(suffixes)}",
+                got=f"{path}: {trouble}",
+                do=f"Choose another path{forced}. Nothing was written.",
             )
-        seen[path.resolve()] = "named twice"
+        taken[path.resolve()] = "named twice"
 
 
 def _trouble(path: Path, suffixes: Sequence[str], *, force: bool) -> str:
@@ -231,11 +249,17 @@ def _trouble(path: Path, suffixes: Sequence[str], *, force: bool) -> str:
     )
 
 
+def plan_bytes(plan: Plan, path: Path) -> bytes:
+    """The plan as it is written to a file of this name."""
+    return (plan.to_json() if path.suffix == ".json" else plan.to_toml()).encode()
+
+
 def write_all(contents: Mapping[Path, bytes], *, force: bool) -> None:
-    """Each file whole or not at all; without `force` all of them or none, and nothing is replaced."""
+    """Write each file whole or not at all; without `force` all or none, and nothing is replaced."""
     drafts = {path: path.with_name(f".{secrets.token_hex(8)}.new") for path in contents}
     linked: list[Path] = []
     try:
+        # Each content is on the disk, under a name of its own, before the first file appears.
         for path, content in contents.items():
             with drafts[path].open("xb") as file:
                 file.write(content)
@@ -245,15 +269,15 @@ def write_all(contents: Mapping[Path, bytes], *, force: bool) -> None:
             if force:
                 draft.replace(path)
             else:
+                # Unlike a rename, a link fails where a file has appeared in the meantime.
                 os.link(draft, path)
                 linked.append(path)
     except OSError as refused:
         for path in linked:
             path.unlink(missing_ok=True)
-        got = f"{', '.join(map(str, contents))}: {refused.strerror}"
         raise DiscreetError(
             expected="to write what was asked for",
-            got=got,
+            got=f"{', '.join(map(str, contents))}: {refused.strerror}",
             do="Check the folder. Nothing was written.",
         ) from None
     finally:

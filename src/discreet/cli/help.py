@@ -7,6 +7,7 @@ line nor a backslash survives.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import typer
@@ -26,14 +27,11 @@ class PlainCommand(TyperCommand):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """The help, then the examples."""
-        examples, self.epilog = self.epilog, None
-        super().format_help(ctx, formatter)
-        self.epilog = examples
-        typer.echo(examples)
+        _format(self, super().format_help, ctx, formatter)
 
 
 class PlainGroup(TyperGroup):
-    """The same for a group of commands."""
+    """A group of commands with a plain `--help`, and examples as they are written."""
 
     def get_help_option(self, ctx: Any) -> Any:
         """The option that typer makes itself, without a type."""
@@ -41,14 +39,22 @@ class PlainGroup(TyperGroup):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """The help, then the examples, if the group has some."""
-        examples, self.epilog = self.epilog, None
-        super().format_help(ctx, formatter)
-        self.epilog = examples
-        if examples:
-            typer.echo(examples)
+        _format(self, super().format_help, ctx, formatter)
+
+
+def _format(
+    command: PlainCommand | PlainGroup, format_help: Callable[..., None], ctx: Any, formatter: Any
+) -> None:
+    # Typer folds an epilog to the terminal's width; so it sees none while it prints.
+    examples, command.epilog = command.epilog, None
+    format_help(ctx, formatter)
+    command.epilog = examples
+    if examples:
+        typer.echo(examples)
 
 
 def _without_type(option: Any) -> Any:
+    # None where a command was told to have no `--help`.
     if option is not None:
         option.metavar = ""
     return option

@@ -26,11 +26,12 @@ __all__ = [
 
 
 def finite(text: str | float) -> float:
-    """A finite number.
+    """Read a finite number from the command line.
 
     >>> finite("1e-6")
     1e-06
     """
+    # "nan" and "inf" are numbers to Python; to an option they are mistakes.
     try:
         number = float(text)
     except ValueError:
@@ -41,7 +42,7 @@ def finite(text: str | float) -> float:
 
 
 def whole(text: str | int) -> int:
-    """A whole number.
+    """Read a whole number from the command line.
 
     >>> whole("60_000")
     60000
@@ -86,6 +87,7 @@ PlanFile: TypeAlias = Annotated[
     Path | None,
     typer.Option("--plan", metavar="FILE", help="The plan (TOML or JSON) that was to be executed."),
 ]
+# Options of earlier versions, refused with an explanation; see `refuse_budget`.
 BudgetEpsilon: TypeAlias = Annotated[str | None, typer.Option("--budget-epsilon", hidden=True)]
 BudgetDelta: TypeAlias = Annotated[str | None, typer.Option("--budget-delta", hidden=True)]
 
@@ -97,6 +99,6 @@ def refuse_budget(epsilon: str | None, delta: str | None) -> None:
     raise DiscreetError(
         expected="the budget that the ledger itself is held to",
         got="one named afterwards, by --budget-epsilon or --budget-delta, which proves nothing",
-        do="A budget is a row of the ledger, written before its first charge: leave the option out. "
-        "`discreet ledger show` says what the ledger is held to.",
+        do="A budget is a row of the ledger, written before its first charge: leave the option "
+        "out. `discreet ledger show` says what the ledger is held to.",
     )

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -37,11 +37,18 @@ EXAMPLES = """Examples
 
 
 class Accountants(Enum):
-    """Which analysis."""
+    """Which analysis states the cost: one of the two, or each of them."""
 
     TIGHT = "tight"
     RDP = "rdp"
     BOTH = "both"
+
+
+_ANALYSES: dict[Accountants, tuple[Literal["tight", "rdp"], ...]] = {
+    Accountants.TIGHT: ("tight",),
+    Accountants.RDP: ("rdp",),
+    Accountants.BOTH: ("tight", "rdp"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,102 +118,128 @@ def account(
     """
     _check_levels(delta, epsilon, at_most)
     sources = [_read(path) for path in source]
-    level = delta if delta is not None or epsilon is not None else _common_delta(sources)
-    snapshots = [one.snapshot for one in sources]
+    if delta is None and epsilon is None:
+        delta = _common_delta(sources)
+
+    # Several ledgers of one data set are one composition: their steps are accounted for together.
+    # What that costs is not the sum of what each costs alone.
+    snapshots = [entry.snapshot for entry in sources]
     together = snapshots[0] if len(snapshots) == 1 else snapshots
-    names = ("tight", "rdp") if accountant is Accountants.BOTH else (accountant.value,)
-    found = [dp.account(together, delta=level, epsilon=epsilon, accountant=name) for name in names]  # type: ignore[arg-type]
-    void = bool(found[0].voided_by)
-    lines, data = meaning(found[0], attack(together, found[0]))
-    shown: list[RenderableType] = [_heading(sources), str(found[0])]
-    shown += [
-        f"A second analysis of the same steps. {_accountant_line(other)}"
-        for other in found[1:]
-        if not void
+    guarantees = [
+        dp.account(together, delta=delta, epsilon=epsilon, accountant=name)
+        for name in _ANALYSES[accountant]
     ]
-    shown += [] if void else lines
-    if epsilon is not None and not void:
-        shown.append(
-            "Delta at epsilon "
-            + "; ".join(
-                f"{epsilon!r} by {one.accountant}: at most {upward(one.delta)}" for one in found
-            )
-        )
+    lines, facts = meaning(guarantees[0], attack(together, guarantees[0]))
+    shown: list[RenderableType] = [_heading(sources), *_statement(guarantees, epsilon, lines)]
+
+    kind, name = sources[0].kind, str(source[0])
     if len(sources) > 1:
-        sources = [_alone(one, level, void=void) for one in sources]
+        kind, name = "several", None
+        sources = [_alone(entry, delta, guarantees[0]) for entry in sources]
         shown += ["", _sources_table(sources)]
-    result: dict[str, Any] = {
-        "source": str(source[0]) if len(source) == 1 else None,
-        "kind": sources[0].kind if len(source) == 1 else "several",
-        "sources": [one.data() for one in sources],
-        "guarantees": [guarantee_data(one) for one in found],
-        **data,
-    }
-    code = NO if void else YES
+
+    # Without a guarantee the answer is no, whether or not there is a limit.
+    code = NO if guarantees[0].voided_by else YES
+    limit: dict[str, Any] = {}
     if at_most is not None:
-        best = min(one.upper for one in found)
-        within = best <= at_most and not void
-        code = YES if within else NO
-        verdict = (
-            f"{'Within' if within else 'ABOVE'} the limit: epsilon {upward(best)}, at most "
-            f"{at_most!r} is allowed."
-        )
-        shown += [] if void else [verdict]
-        result |= {"at_most": at_most, "within": within}
-    return Answer(data=result, shown=shown, code=code, as_json=as_json)
+        code, words = _within(guarantees, at_most)
+        shown += words
+        limit = {"at_most": at_most, "within": code == YES}
+    data = {
+        "source": name,
+        "kind": kind,
+        "sources": [entry.data() for entry in sources],
+        "guarantees": list(map(guarantee_data, guarantees)),
+    }
+    return Answer(data=data | facts | limit, shown=shown, code=code, as_json=as_json)
 
 
 def _check_levels(delta: float | None, epsilon: float | None, at_most: float | None) -> None:
     if delta is not None and epsilon is not None:
-        do = "Give one: the other is computed."
-        raise DiscreetError(expected="--delta, or --epsilon, but not both", got="both", do=do)
+        raise DiscreetError(
+            expected="--delta, or --epsilon, but not both",
+            got="both",
+            do="Give one: the other is computed.",
+        )
+
+    # A limit on epsilon can only be compared with an epsilon that is computed, at some delta.
     if at_most is not None and (epsilon is not None or at_most <= 0.0):
         got = f"--at-most {at_most!r}" + (" with --epsilon" if epsilon is not None else "")
         raise DiscreetError(
-            expected="--at-most above 0, at a delta", got=got, do="Give both, or leave it out."
+            expected="--at-most above 0, at a delta",
+            got=got,
+            do="Give both, or leave it out.",
         )
 
 
 def _read(path: Path) -> _Source:
-    found = read_source(path)
-    kind = (
-        "ledger"
-        if isinstance(found, dp.Ledger)
-        else "plan"
-        if isinstance(found, dp.Plan)
-        else "programme"
-    )
-    snapshot = found.snapshot()
-    if isinstance(found, dp.Ledger):
-        found.close()
-    return _Source(path, kind, snapshot)
+    source = read_source(path)
+    if not isinstance(source, dp.Ledger):
+        kind = "plan" if isinstance(source, dp.Plan) else "programme"
+        return _Source(path, kind, source.snapshot())
+
+    # The snapshot is all that is needed: nobody who writes to the ledger has to wait for us.
+    with source:
+        return _Source(path, "ledger", source.snapshot())
 
 
 def _common_delta(sources: Sequence[_Source]) -> float:
     """The delta that the ledgers name, where all name the same."""
     from discreet.report.facts.own_plans import known_delta
 
-    deltas = {known_delta(one.snapshot) for one in sources}
-    level = deltas.pop() if len(deltas) == 1 else None
-    if level is None:
+    deltas = {known_delta(source.snapshot) for source in sources}
+    delta = deltas.pop() if len(deltas) == 1 else None
+    if delta is None:
+        # A single None was popped above: then no source names a delta.
         raise DiscreetError(
             expected="--delta, or --epsilon, where the ledger names no delta",
-            got="neither" if not deltas else "sources that name different ones, or none",
+            got="sources that name different ones, or none" if deltas else "neither",
             do="Give one: the other is computed.",
         )
-    return level
+    return delta
 
 
-def _alone(one: _Source, delta: float | None, *, void: bool) -> _Source:
+def _alone(source: _Source, delta: float | None, together: dp.Guarantee) -> _Source:
     """The source with what it costs by itself, where that can be stated at this delta."""
-    if void or delta is None:
-        return one
+    if together.voided_by or delta is None:
+        return source
     try:
-        return _Source(
-            one.path, one.kind, one.snapshot, dp.account(one.snapshot, delta=delta).upper
-        )
+        return replace(source, epsilon=dp.account(source.snapshot, delta=delta).upper)
     except AccountingError:  # nothing was charged, or a filter with another delta
-        return one
+        return source
+
+
+def _statement(
+    guarantees: Sequence[dp.Guarantee], epsilon: float | None, meaning_lines: Sequence[str]
+) -> list[str]:
+    """The claim in words; beside one that is void there is nothing to say."""
+    first, *further = guarantees
+    if first.voided_by:
+        return [str(first)]
+
+    second = [
+        f"A second analysis of the same steps. {_accountant_line(guarantee)}"
+        for guarantee in further
+    ]
+    lines = [str(first), *second, *meaning_lines]
+    if epsilon is not None:
+        deltas = [
+            f"{epsilon!r} by {guarantee.accountant}: at most {upward(guarantee.delta)}"
+            for guarantee in guarantees
+        ]
+        lines.append("Delta at epsilon " + "; ".join(deltas))
+    return lines
+
+
+def _within(guarantees: Sequence[dp.Guarantee], at_most: float) -> tuple[int, list[str]]:
+    """The exit code of a claim that must not be above a limit, and the comparison in words."""
+    if guarantees[0].voided_by:
+        return NO, []
+
+    # Each analysis is an upper bound on the same cost, so that the smallest one counts.
+    upper = min(guarantee.upper for guarantee in guarantees)
+    code, word = (YES, "Within") if upper <= at_most else (NO, "ABOVE")
+    return code, [f"{word} the limit: epsilon {upward(upper)}, at most {at_most!r} is allowed."]
 
 
 def _heading(sources: Sequence[_Source]) -> str:
@@ -220,11 +253,16 @@ def _accountant_line(guarantee: dp.Guarantee) -> str:
 
 
 def _sources_table(sources: Sequence[_Source]) -> RenderableType:
-    made = table("source", "kind", "identity", "runs", "steps", "epsilon alone", texts=3)
-    for one in sources:
-        alone = "none" if one.epsilon is None else upward(one.epsilon)
-        identity = f"{one.snapshot.ledger[:16]}..." if one.snapshot.ledger else "-"
-        made.add_row(
-            str(one.path), one.kind, identity, str(len(one.snapshot.runs)), str(one.steps), alone
+    rows = table("source", "kind", "identity", "runs", "steps", "epsilon alone", texts=3)
+    for source in sources:
+        snapshot = source.snapshot
+        # A plan has no identity: it is not a file that remembers what was charged.
+        rows.add_row(
+            str(source.path),
+            source.kind,
+            f"{snapshot.ledger[:16]}..." if snapshot.ledger else "-",
+            str(len(snapshot.runs)),
+            str(source.steps),
+            "none" if source.epsilon is None else upward(source.epsilon),
         )
-    return made
+    return rows

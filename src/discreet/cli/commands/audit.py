@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -13,7 +14,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from discreet import _validate as check
 from discreet.cli.answer import NO, YES, Answer
-from discreet.cli.files import check_outputs, read_ledger, read_plan, read_scores
+from discreet.cli.files import (
+    check_outputs,
+    read_ledger,
+    read_optional,
+    read_plan,
+    read_scores,
+)
 from discreet.cli.options import (
     AsJson,
     BudgetDelta,
@@ -46,7 +53,8 @@ EXAMPLES = """Examples
   discreet report train.ledger --plan plan.toml --audit audit.json \\
     --out report.html
 """
-_CANARIES, _TRIALS = 1000, 20  # reached 90 % of epsilon 3 for 2344 steps of DP-SGD (docs/cli.md)
+# An attack of this size reached 90 % of epsilon 3 for 2344 steps of DP-SGD (docs/cli.md).
+_SIZES = {"--canaries": 1000, "--trials": 20, "--processes": 1}
 _MECHANISM = (
     "What was attacked is the plan's mechanism as this installation executes it: no data, no "
     "model, and not the run itself."
@@ -81,8 +89,8 @@ def audit(
         bool,
         flag(
             "--assume-scaled",
-            "With --scores: also the bound that assumes the ledger's noise, times some factor, and canaries that do not "
-            "disturb each other.",
+            "With --scores: also the bound that assumes the ledger's noise, times some factor, "
+            "and canaries that do not disturb each other.",
         ),
     ] = False,
     canaries: Annotated[
@@ -109,70 +117,52 @@ def audit(
     budget_epsilon: BudgetEpsilon = None,
     budget_delta: BudgetDelta = None,
 ) -> Answer:
-    """Test a claim by attack: PASS, or FAIL if what was measured is above what is claimed. Exits
-    with 1 unless it is PASS.
+    """Test a claim by attack: PASS, or FAIL if what was measured is above what is claimed.
 
-    Either with the scores of an attack on training runs, or, with --plan, by an attack on the
-    plan's own mechanism. Of a true claim FAIL is said with probability 1 - confidence at most; PASS
-    proves nothing.
+    Exits with 1 unless it is PASS. Either with the scores of an attack on training runs, or, with
+    --plan, by an attack on the plan's own mechanism. Of a true claim FAIL is said with probability
+    1 - confidence at most; PASS proves nothing.
     """
     refuse_budget(budget_epsilon, budget_delta)
     _check_inputs(path, scores, plan, output)
-    _check_options(
-        "--plan" if scores is None else "--scores",
-        {
-            "--canaries": canaries,
-            "--trials": trials,
-            "--processes": processes,
-            "--assume-scaled": assume_scaled or None,
-        },
-    )
-    check_outputs(
-        [output], suffixes=(".json",), force=False, inputs=[path, scores, plan], forcible=False
-    )
-    check.fraction(
-        "audit", "confidence", confidence
-    )  # as everything that can be refused before anything long runs
-    found = None if scores is None else read_scores(scores)
-    declared = None if plan is None else read_plan(plan)
+    sizes = {"--canaries": canaries, "--trials": trials, "--processes": processes}
+    _check_options(sizes, by_plan=plan is not None, assume_scaled=assume_scaled)
+    inputs = [path, scores, plan]
+    check_outputs([output], suffixes=(".json",), force=False, inputs=inputs, forcible=False)
+
+    # An attack takes minutes: what can be refused is refused before it begins.
+    check.fraction("audit", "confidence", confidence)
+    measured = read_optional(read_scores, scores)
+    declared = read_optional(read_plan, plan)
     from discreet import verdict
     from discreet.auditing.attacks.white_box import independent
-    from discreet.report.facts.own_plans import known_delta
 
     with nullcontext() if path is None else read_ledger(path) as ledger:
         source: Any = declared if ledger is None else ledger
-        if delta is None and declared is not None and declared.target is not None:
-            delta = declared.target.delta
-        if delta is None and ledger is not None:
-            delta = known_delta(ledger.snapshot())
+        if delta is None:
+            delta = _delta(declared, ledger)
         if declared is not None:
-            if ledger is not None:
-                _check_same(declared, ledger)
+            # Stated before the attack as well: a claim that cannot be stated needs no attack.
+            _check_same(declared, ledger)
             verdict.claim_of(source, delta=delta)
-            found = _attack(
-                declared,
-                _CANARIES if canaries is None else canaries,
-                _TRIALS if trials is None else trials,
-                1 if processes is None else processes,
-            )
-        scaled = assume_scaled or (declared is not None and independent(declared))
-        made = verdict.audit(
+            measured = _attack(declared, sizes)
+            assume_scaled = independent(declared)
+        result = verdict.audit(
             source,
-            found,  # type: ignore[arg-type]  # read or just made
+            measured,  # type: ignore[arg-type]  # there are scores, or a plan was attacked
             delta=delta,
             confidence=confidence,
-            assume_scaled=scaled,
+            assume_scaled=assume_scaled,
         )
-    if output is not None and made.audit is not None:
-        made.audit.save(output)
-    shown = [
-        str(made),
-        *([_MECHANISM] if plan is not None else []),
-        *([f"Written: {output}"] if output is not None else []),
-    ]
-    return Answer(
-        data=_data(made, output), shown=shown, code=YES if made.passed else NO, as_json=as_json
-    )
+
+    shown = [str(result)]
+    if plan is not None:
+        shown.append(_MECHANISM)
+    if output is not None and result.audit is not None:
+        result.audit.save(output)
+        shown.append(f"Written: {output}")
+    code = YES if result.passed else NO
+    return Answer(data=_data(result, output), shown=shown, code=code, as_json=as_json)
 
 
 def _check_inputs(
@@ -185,31 +175,52 @@ def _check_inputs(
         )
     if path is None and (scores is not None or output is not None):
         option = "--scores" if scores is not None else "--output"
-        do = "Name the ledger: what is written, and what scores say, is about one."
-        raise DiscreetError(expected=f"a LEDGER with {option}", got="none", do=do)
+        raise DiscreetError(
+            expected=f"a LEDGER with {option}",
+            got="none",
+            do="Name the ledger: what is written, and what scores say, is about one.",
+        )
 
 
-def _check_options(mode: str, given: Mapping[str, object]) -> None:
-    """Refuse what would be ignored."""
-    for option, value in given.items():
-        if value is None or mode == ("--scores" if option == "--assume-scaled" else "--plan"):
-            continue
-        if mode == "--plan":
-            do = "Leave it out: with --plan this bound is asked wherever what it assumes is proven."
-            raise DiscreetError(
-                expected="--assume-scaled with --scores", got="it with --plan", do=do
-            )
-        do = "Leave it out: the scores say how many canaries and runs there were."
-        raise DiscreetError(expected=f"{option} with --plan", got="it with --scores", do=do)
+def _check_options(sizes: Mapping[str, int | None], *, by_plan: bool, assume_scaled: bool) -> None:
+    """Refuse options of the other kind of attack, which would be ignored."""
+    if by_plan and assume_scaled:
+        raise DiscreetError(
+            expected="--assume-scaled with --scores",
+            got="it with --plan",
+            do="Leave it out: with --plan this bound is asked wherever what it assumes is proven.",
+        )
+
+    ignored = [] if by_plan else [name for name, size in sizes.items() if size is not None]
+    if ignored:
+        raise DiscreetError(
+            expected=f"{ignored[0]} with --plan",
+            got="it with --scores",
+            do="Leave it out: the scores say how many canaries and runs there were.",
+        )
 
 
-def _check_same(plan: Plan, ledger: Ledger) -> None:
+def _delta(plan: Plan | None, ledger: Ledger | None) -> float | None:
+    """The delta of the claim where none was asked for: the plan's, or else the ledger's own."""
+    from discreet.report.facts.own_plans import known_delta
+
+    if plan is not None and plan.target is not None:
+        return plan.target.delta
+    return None if ledger is None else known_delta(ledger.snapshot())
+
+
+def _check_same(plan: Plan, ledger: Ledger | None) -> None:
     """Refuse to lay an attack on one mechanism against the claim of another."""
-    charged: dict[Any, int] = {}
+    if ledger is None:
+        return
+    charged: Counter[Any] = Counter()
     for charge in ledger.charges():
-        key = (charge.step, charge.run.unit, charge.run.adjacency, charge.run.parameters)
-        charged[key] = charged.get(key, 0) + charge.count
-    if charged != {(plan.step, plan.unit, plan.adjacency, Parameters.FIXED_IN_ADVANCE): plan.steps}:
+        run = charge.run
+        charged[charge.step, run.unit, run.adjacency, run.parameters] += charge.count
+
+    # Steps that were chosen from outputs are another mechanism, even if they are the same steps.
+    planned = (plan.step, plan.unit, plan.adjacency, Parameters.FIXED_IN_ADVANCE)
+    if dict(charged) != {planned: plan.steps}:
         raise DiscreetError(
             expected="a ledger that holds the steps of the plan, fixed in advance, and no others",
             got="other steps, another number of them, or steps chosen from outputs",
@@ -217,9 +228,13 @@ def _check_same(plan: Plan, ledger: Ledger) -> None:
         )
 
 
-def _attack(plan: Plan, canaries: int, trials: int, processes: int) -> Scores:
+def _attack(plan: Plan, sizes: Mapping[str, int | None]) -> Scores:
     from discreet.auditing import white_box
 
+    # A size of 0 is none that was left out: the attack refuses it.
+    canaries, trials, processes = (
+        _SIZES[option] if size is None else size for option, size in sizes.items()
+    )
     with _bar(trials) as progress:
         return white_box(
             plan, canaries=canaries, trials=trials, processes=processes, progress=progress
@@ -228,29 +243,32 @@ def _attack(plan: Plan, canaries: int, trials: int, processes: int) -> Scores:
 
 @contextmanager
 def _bar(trials: int) -> Iterator[Callable[[int, int], None]]:
-    """On standard error, if it is a terminal."""
+    """A progress bar on standard error, if that is a terminal: standard output is the answer's."""
     console = Console(stderr=True)
     columns = (TextColumn("attacking"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(
-        *columns, console=console, disable=not console.is_terminal, transient=True
-    ) as bar:
+    hidden = not console.is_terminal
+    with Progress(*columns, console=console, disable=hidden, transient=True) as bar:
         task = bar.add_task("attacking", total=trials)
         yield lambda done, _: bar.update(task, completed=done)
 
 
-def _data(made: Verdict, output: Path | None) -> dict[str, Any]:
+def _data(verdict: Verdict, output: Path | None) -> dict[str, Any]:
     return {
-        "outcome": made.outcome,
-        "passed": made.passed,
-        "reached": made.reached,
-        "claim": guarantee_data(made.claim),
+        "outcome": verdict.outcome,
+        "passed": verdict.passed,
+        "reached": verdict.reached,
+        "claim": guarantee_data(verdict.claim),
         "estimates": [
-            {"method": one.method, "epsilon_lower": one.lower, "assumes": one.assumes}
-            for one in made.estimates
+            {
+                "method": estimate.method,
+                "epsilon_lower": estimate.lower,
+                "assumes": estimate.assumes,
+            }
+            for estimate in verdict.estimates
         ],
-        "confidence": made.confidence,
-        "attack": made.attack,
-        "canaries": made.canaries,
-        "trials": made.trials,
+        "confidence": verdict.confidence,
+        "attack": verdict.attack,
+        "canaries": verdict.canaries,
+        "trials": verdict.trials,
         "written": None if output is None else str(output),
     }

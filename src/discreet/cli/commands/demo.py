@@ -33,7 +33,8 @@ EXAMPLES = """Example
 _LABEL = "discreet demo: linear model on the features of scikit-learn's digits"
 _LEDGER, _OTHERS = "demo.ledger", ("plan.toml", "report.html", "report.md")
 _STEPS, _CLIP_NORM = 40, 0.2
-_LAST = 20  # steps over which the private accuracy is averaged
+# Steps over which the private accuracy is averaged: one release alone is mostly noise.
+_LAST = 20
 
 
 def demo(
@@ -48,11 +49,11 @@ def demo(
     ] = Path("out"),
     as_json: AsJson = False,
 ) -> Answer:
-    """Train a small model privately on scikit-learn's digits: plan, live epsilon, guarantee,
-    ledger, report. Needs torch.
+    """Train a small model privately on scikit-learn's digits, and see every piece. Needs torch.
 
-    The digits are public, so the ledger of an earlier demo is replaced. The ledger of private data
-    is never replaced: it is what their budget is counted by.
+    The pieces are plan, live epsilon, guarantee, ledger, report. The digits are public, so the
+    ledger of an earlier demo is replaced. The ledger of private data is never replaced: it is what
+    their budget is counted by.
     """
     began = time.perf_counter()
     target = Target(epsilon, delta)
@@ -64,12 +65,15 @@ def demo(
     if not as_json:
         sys.stderr.write(f"{plan.explain()}\n\n")
     files = [into / name for name in (_LEDGER, *_OTHERS)]
+
+    # The data are public, and `_check_folder` saw that a demo wrote these files: only here may a
+    # ledger be deleted.
     for path in files:
         path.unlink(missing_ok=True)
     plan.save(into / "plan.toml")
-    seen: list[Logged] = []
+    logged: list[Logged] = []
     model, guarantee = training.train(
-        digits, plan, ledger=files[0], label=_LABEL, logs=[seen.append]
+        digits, plan, ledger=files[0], label=_LABEL, logs=[logged.append]
     )
     _write_report(files[0], plan, into)
 
@@ -80,7 +84,7 @@ def demo(
         training.accuracy(model, digits),
         training.accuracy(plain, digits),
     )
-    metric, error = _averaged(seen[-_LAST:], training.STATISTIC)
+    metric, error = _averaged(logged[-_LAST:], training.STATISTIC)
     seconds = time.perf_counter() - began
     lines, facts = meaning(guarantee, None)
     data: dict[str, Any] = {
@@ -95,13 +99,16 @@ def demo(
     }
     words = {
         "test accuracy": f"{private_accuracy:.1%} with privacy, {plain_accuracy:.1%} without",
-        "training accuracy": f"{min(1.0, metric):.0%} in the last {_LAST} steps, released with noise of {error:.0%}",
+        "training accuracy": (
+            f"{min(1.0, metric):.0%} in the last {_LAST} steps, released with noise of {error:.0%}"
+        ),
         "files": ", ".join(data["files"]),
         "time": f"{seconds:.1f} s",
     }
     note = (
-        f"The digits are public: that is why {files[0]} may be replaced by the next demo, and why model and learning rate "
-        "could be chosen by looking at them. The ledger of private data is never deleted."
+        f"The digits are public: that is why {files[0]} may be replaced by the next demo, and why "
+        "model and learning rate could be chosen by looking at them. The ledger of private data is "
+        "never deleted."
     )
     return Answer(
         data=data, shown=[str(guarantee), *lines, "", sheet(words), "", note], as_json=as_json
@@ -112,9 +119,10 @@ def _training() -> ModuleType:
     try:
         from discreet.training.extras import demo as training
     except ImportError as missing:
-        do = "Install it: pip install 'discreet[demo,torch]'. The other commands need no torch."
         raise DiscreetError(
-            expected="PyTorch, for the demo", got=f"an installation without it ({missing})", do=do
+            expected="PyTorch, for the demo",
+            got=f"an installation without it ({missing})",
+            do="Install it: pip install 'discreet[demo,torch]'. The other commands need no torch.",
         ) from None
     return training
 
@@ -155,10 +163,9 @@ def _check_folder(into: Path) -> None:
         with read_ledger(into / _LEDGER) as ledger:
             if all(run.info.label == _LABEL for run in ledger.runs()):
                 return
-    got = ", ".join(map(str, taken))
     raise DiscreetError(
         expected="a new folder, or one that an earlier demo wrote",
-        got=got,
+        got=", ".join(map(str, taken)),
         do="Choose another --into. Nothing was written.",
     )
 
@@ -167,17 +174,17 @@ def _write_report(path: Path, plan: dp.Plan, into: Path) -> None:
     from discreet.report import Report
 
     with dp.Ledger.open(path, "r") as ledger:
-        found = Report.of(ledger, plan=plan)
-    write_all(
-        {
-            into / "report.html": found.html().encode(),
-            into / "report.md": found.markdown().encode(),
-        },
-        force=True,
-    )
+        page = Report.of(ledger, plan=plan)
+    contents = {
+        into / "report.html": page.html().encode(),
+        into / "report.md": page.markdown().encode(),
+    }
+    write_all(contents, force=True)
 
 
-def _averaged(seen: list[Logged], statistic: str) -> tuple[float, float]:
+def _averaged(steps: list[Logged], statistic: str) -> tuple[float, float]:
     """Mean of the last releases, and the standard deviation of its noise."""
-    mean = sum(float(one.means[statistic][0]) for one in seen) / len(seen)
-    return mean, seen[-1].noise_std[statistic] / math.sqrt(len(seen))
+    mean = sum(float(step.means[statistic][0]) for step in steps) / len(steps)
+
+    # The noise of different steps is independent, so that its average shrinks with their root.
+    return mean, steps[-1].noise_std[statistic] / math.sqrt(len(steps))

@@ -50,19 +50,14 @@ def export(
     ],
     as_json: AsJson = False,
 ) -> Answer:
-    """Write all rows of a ledger to a new JSON Lines file, with their digests and a seal. An
-    existing file is refused.
+    """Write all rows of a ledger to a new JSON Lines file, with their digests and a seal.
+
+    An existing file is refused.
     """
     check_outputs([out], suffixes=(".jsonl",), force=False, inputs=[path], forcible=False)
     with read_ledger(path) as ledger:
         ledger.verify().export(out)
-        facts = {"ledger": str(path), "written": str(out), "head": ledger.head()}
-    rows = len(lines_of(out))
-    return Answer(
-        data=facts | {"rows": rows},
-        shown=[f"{rows} rows written to {out}. Head: {facts['head']}"],
-        as_json=as_json,
-    )
+        return _moved({"ledger": str(path)}, out, ledger.head(), as_json=as_json)
 
 
 def import_(
@@ -78,9 +73,10 @@ def import_(
     charges: spend on one.
     """
     if not is_export(source):
-        do = "Pass the file that `discreet ledger export` wrote. Nothing was written."
         raise DiscreetError(
-            expected="a JSON Lines export of a ledger", got=f"{source}, which is none", do=do
+            expected="a JSON Lines export of a ledger",
+            got=f"{source}, which is none",
+            do="Pass the file that `discreet ledger export` wrote. Nothing was written.",
         )
     if os.path.lexists(path) or not path.parent.is_dir():
         got = (
@@ -88,16 +84,14 @@ def import_(
             if os.path.lexists(path)
             else f"{path}, in a folder that does not exist"
         )
-        do = "Choose another path; a ledger is never overwritten. Nothing was written."
-        raise DiscreetError(expected="the path of a new ledger", got=got, do=do)
+        raise DiscreetError(
+            expected="the path of a new ledger",
+            got=got,
+            do="Choose another path; a ledger is never overwritten. Nothing was written.",
+        )
     with dp.Ledger.load(source, path) as ledger:
-        facts = {"source": str(source), "written": str(path), "head": ledger.head()}
-    rows = len(lines_of(path))
-    return Answer(
-        data=facts | {"rows": rows},
-        shown=[f"{rows} rows written to {path}. Head: {facts['head']}"],
-        as_json=as_json,
-    )
+        head = ledger.head()
+    return _moved({"source": str(source)}, path, head, as_json=as_json)
 
 
 def budget(
@@ -121,11 +115,10 @@ def budget(
     ] = None,
     as_json: AsJson = False,
 ) -> Answer:
-    """Hold a ledger to another epsilon from now on: a row that every report shows, and that nobody
-    can take back.
+    """Hold a ledger to another epsilon from now on, by a row that every report shows.
 
-    What is charged, or promised to runs that are going, must fit. A filter's claim stays the
-    largest epsilon it ever had.
+    Nobody can take it back. What is charged, or promised to runs that are going, must fit. A
+    filter's claim stays the largest epsilon it ever had.
     """
     with _open_to_write(path) as ledger:
         before = ledger.terms
@@ -189,11 +182,25 @@ def stop(
     return Answer(data={**facts, "reason": reason, "head": head}, shown=words, as_json=as_json)
 
 
+def _moved(origin: dict[str, str], path: Path, head: str, *, as_json: bool) -> Answer:
+    """What was written, counted in the new file itself."""
+    rows = len(lines_of(path))
+    return Answer(
+        data=origin | {"written": str(path), "head": head, "rows": rows},
+        shown=[f"{rows} rows written to {path}. Head: {head}"],
+        as_json=as_json,
+    )
+
+
 def _open_to_write(path: Path) -> dp.Ledger:
     """A ledger that exists, opened to append; an export is refused: it is a copy."""
+    # Read first, so that what is no ledger, or not sound, is named as every other command does.
     with read_ledger(path):
         pass
     if is_export(path):
-        do = "Write to the ledger itself. Nothing was written."
-        raise DiscreetError(expected="a ledger to write to", got=f"{path}, an export of one", do=do)
+        raise DiscreetError(
+            expected="a ledger to write to",
+            got=f"{path}, an export of one",
+            do="Write to the ledger itself. Nothing was written.",
+        )
     return dp.Ledger.open(path, "r+")

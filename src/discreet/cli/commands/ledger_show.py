@@ -31,33 +31,33 @@ SHOW = """Examples
 
 def show(path: LedgerFile, delta: Delta = None, as_json: AsJson = False) -> Answer:
     """Show what a ledger is held to, its runs with the epsilon of each, its charges and its marks.
-    It is only read.
 
-    Epsilon is stated where a delta is known: the ledger's own, or --delta.
+    It is only read. Epsilon is stated where a delta is known: the ledger's own, or --delta.
     """
-    from discreet.report.facts.held import terms_words
     from discreet.report.facts.own_plans import known_delta
     from discreet.report.facts.runs import epsilon_of_each
 
     with read_ledger(path) as ledger:
         lines = lines_of(path)
         snapshot = ledger.snapshot()
-    opened = opening(lines)
     level = known_delta(snapshot) if delta is None else check.fraction("account", "delta", delta)
     total = None if level is None else _total(snapshot, level)
     alone = {} if level is None or total is None else epsilon_of_each(snapshot, level)
+
+    # The facts come first in both forms, then one entry for each row of a kind.
+    opened, head = opening(lines), lines[-1][1].hex()
     data = {
         "ledger": str(path),
         "identity": opened.ledger,
         "opened": opened.opened,
         "schema": snapshot.schema,
         "rows": len(lines),
-        "head": lines[-1][1].hex(),
-        "held_to": [_held_data(held) for held in snapshot.history],
+        "head": head,
+        "held_to": list(map(_held_data, snapshot.history)),
         "delta": level,
         "epsilon": None if total is None or total.voided_by else total.upper,
         "runs": [_run_data(snapshot, run, alone.get(run.number)) for run in snapshot.runs],
-        "charges": [_charge_data(charge) for charge in snapshot.charges],
+        "charges": list(map(_charge_data, snapshot.charges)),
         "marks": snapshot.marks,
         "unsettled": snapshot.unsettled,
     }
@@ -65,14 +65,12 @@ def show(path: LedgerFile, delta: Delta = None, as_json: AsJson = False) -> Answ
         "ledger": f"{path}, opened {opened.opened}",
         "identity": opened.ledger,
         "rows": str(len(lines)),
-        "head": lines[-1][1].hex(),
-        "held to": terms_words(snapshot.terms, oldest=snapshot.schema == 1),
-        "marks": ", ".join(snapshot.marks) or "none",
-        "unsettled steps": f"{snapshot.unsettled}: reserved, and counted, by a run that is still going or was killed"
-        if snapshot.unsettled
-        else "none",
+        "head": head,
+        **_state_words(snapshot),
         **_claim_words(total),
     }
+
+    # A ledger whose budget never changed has said above all that its history would say.
     shown: list[RenderableType] = [sheet(words), ""]
     if len(snapshot.history) > 1:
         shown += [_history_table(snapshot.history), ""]
@@ -87,13 +85,27 @@ def _total(snapshot: Snapshot, delta: float) -> Guarantee | None:
     try:
         return dp.account(snapshot, delta=delta)
     except DiscreetError:
-        if (
-            snapshot.steps
-            and snapshot.terms is not None
-            and snapshot.terms.delta not in (None, delta)
-        ):
-            raise  # a filter or an odometer, asked for another delta
+        # A filter or an odometer has one delta; asked for another, it says so itself.
+        fixed = None if snapshot.terms is None else snapshot.terms.delta
+        if snapshot.steps and fixed not in (None, delta):
+            raise
         return None
+
+
+def _state_words(snapshot: Snapshot) -> dict[str, str]:
+    from discreet.report.facts.held import terms_words
+
+    unsettled = "none"
+    if snapshot.unsettled:
+        unsettled = (
+            f"{snapshot.unsettled}: reserved, and counted, by a run that is still going or was "
+            "killed"
+        )
+    return {
+        "held to": terms_words(snapshot.terms, oldest=snapshot.schema == 1),
+        "marks": ", ".join(snapshot.marks) or "none",
+        "unsettled steps": unsettled,
+    }
 
 
 def _claim_words(total: Guarantee | None) -> dict[str, str]:
@@ -101,27 +113,27 @@ def _claim_words(total: Guarantee | None) -> dict[str, str]:
         return {}
     if total.voided_by:
         return {"epsilon": "NO GUARANTEE"}
-    beside = (
-        ""
-        if total.if_fixed is None
-        else f"; {upward(total.if_fixed)} if all runs had been fixed before the first release"
-    )
-    return {"epsilon": f"{upward(total.upper)} at delta {total.delta!r}, all runs together{beside}"}
+
+    # What a filter's or an odometer's freedom to look costs, beside the claim.
+    words = f"{upward(total.upper)} at delta {total.delta!r}, all runs together"
+    if total.if_fixed is not None:
+        words += f"; {upward(total.if_fixed)} if all runs had been fixed before the first release"
+    return {"epsilon": words}
 
 
 # --- for scripts ---
 
 
-def _held_data(held: Held) -> dict[str, Any]:
-    terms = held.terms
+def _held_data(entry: Held) -> dict[str, Any]:
+    terms = entry.terms
     return {
-        "since": held.since,
+        "since": entry.since,
         "rule": terms.rule.value,
         "epsilon": terms.epsilon,
         "delta": terms.delta,
         "steps": sum(count for _, count in terms.planned),
         "orders": [order for order, _ in terms.orders],
-        "reason": held.reason,
+        "reason": entry.reason,
     }
 
 
@@ -167,15 +179,18 @@ def _charge_data(charge: Charge) -> dict[str, Any]:
 def _history_table(history: tuple[Held, ...]) -> Table:
     from discreet.report.facts.held import rule_words
 
-    made = table("since", "held to", "reason", "epsilon", "delta", "steps on the list", texts=3)
-    for held in history:
-        terms = held.terms
-        steps = sum(count for _, count in terms.planned)
-        limits = ("-" if value is None else repr(value) for value in (terms.epsilon, terms.delta))
-        made.add_row(
-            held.since, rule_words(terms), held.reason or "-", *limits, str(steps) if steps else "-"
+    rows = table("since", "held to", "reason", "epsilon", "delta", "steps on the list", texts=3)
+    for entry in history:
+        terms = entry.terms
+        rows.add_row(
+            entry.since,
+            rule_words(terms),
+            entry.reason or "-",
+            "-" if terms.epsilon is None else repr(terms.epsilon),
+            "-" if terms.delta is None else repr(terms.delta),
+            str(sum(count for _, count in terms.planned) or "-"),
         )
-    return made
+    return rows
 
 
 def _runs_table(
@@ -185,48 +200,39 @@ def _runs_table(
 
     if not snapshot.runs:
         return "No run has begun."
-    made = table(
-        "number",
-        "run",
-        "began",
-        "state",
-        "public reason",
-        "planned",
-        "charged",
-        "epsilon alone",
-        texts=5,
-    )
+
+    texts = ("number", "run", "began", "state", "public reason")
+    rows = table(*texts, "planned", "charged", "epsilon alone", texts=len(texts))
     for run in snapshot.runs:
-        planned = str(run.planned_steps) if run.planned else "-"
-        epsilon = upward(alone[run.number]) if run.number in alone else "-"
-        state = run_state(snapshot, run)
-        made.add_row(
+        rows.add_row(
             str(run.number),
             run_name(run),
             run.began,
-            state,
+            run_state(snapshot, run),
             run.reason or "-",
-            planned,
+            str(run.planned_steps) if run.planned else "-",
             str(run.steps),
-            epsilon,
+            upward(alone[run.number]) if run.number in alone else "-",
         )
+
+    # Not the sum of the column: runs compose to less.
     if total is not None:
         epsilon = "none" if total.voided_by else upward(total.upper)
-        made.add_row("all", "together", "", "", "", "", str(snapshot.steps), epsilon)
-    return made
+        rows.add_row("all", "together", "", "", "", "", str(snapshot.steps), epsilon)
+    return rows
 
 
 def _charges_table(charges: tuple[Charge, ...]) -> Table | str:
     if not charges:
         return "Nothing was charged."
-    made = table("run", "sampling", "queries", "steps", "unsettled", texts=3)
+
+    rows = table("run", "sampling", "queries", "steps", "unsettled", texts=3)
     for charge in charges:
-        queries = "; ".join(map(event_words, charge.step.queries))
-        numbers = (str(charge.count), str(charge.unsettled))
-        made.add_row(
+        rows.add_row(
             charge.run.label or f"run {charge.number}",
             event_words(charge.step.sampling),
-            queries,
-            *numbers,
+            "; ".join(map(event_words, charge.step.queries)),
+            str(charge.count),
+            str(charge.unsettled),
         )
-    return made
+    return rows

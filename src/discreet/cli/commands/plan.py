@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +10,7 @@ import typer
 
 import discreet as dp
 from discreet.cli.answer import Answer, on_terminal
-from discreet.cli.files import check_outputs, write_all
+from discreet.cli.files import PLAN_SUFFIXES, check_outputs, plan_bytes, write_all
 from discreet.cli.options import AsJson, Delta, Force, finite, whole
 from discreet.cli.views.plan_curves import Kind, chart, curve_of, figure, require_matplotlib
 from discreet.cli.views.plan_view import Planned
@@ -29,6 +30,12 @@ EXAMPLES = """Examples: find the noise, the steps, the batch; state epsilon; dra
   discreet plan show train.ledger
 """
 _FOUR = "Three of these four"
+_UNKNOWNS = {
+    "--batch-size": "batch",
+    "--steps": "steps",
+    "--noise-multiplier": "noise_multiplier",
+    "--epsilon": "epsilon",
+}
 _CHOICE = "--batch-size (or --probability), --steps (or --epochs), --noise-multiplier and --epsilon"
 
 
@@ -112,16 +119,25 @@ def plan(
 
     `discreet plan show LEDGER` gives back the plan of a run from the ledger's own row.
     """
+    # Typer calls this before `plan show` too, whose own function then answers.
     if context.invoked_subcommand is not None:
         _refuse_options(context)
         return Answer()
+
     check_outputs([plot], suffixes=(".png", ".svg"), force=force)
-    check_outputs([save], suffixes=(".toml", ".json"), force=force)
+    check_outputs([save], suffixes=PLAN_SUFFIXES, force=force)
     if plot is not None:
         require_matplotlib()
-    batch = probability if batch_size is None else batch_size
-    missing = _missing((batch, epochs if steps is None else steps, noise_multiplier, epsilon))
-    made = dp.Plan.dpsgd(
+
+    missing = _missing(
+        {
+            "--batch-size": (batch_size, probability),
+            "--steps": (steps, epochs),
+            "--noise-multiplier": (noise_multiplier,),
+            "--epsilon": (epsilon,),
+        }
+    )
+    solved = dp.Plan.dpsgd(
         records=records,
         expected_batch_size=batch_size,
         sampling_probability=probability,
@@ -130,31 +146,30 @@ def plan(
         clip_norm=clip_norm,
         noise_multiplier=noise_multiplier,
         epsilon=epsilon,
-        delta=None if epsilon is None else delta,
+        delta=None if epsilon is None else delta,  # without a target it is only the claim's
         unit=dp.Unit(unit),
         adjacency=adjacency,
         numerics=numerics,
     )
-    planned = Planned.of(made, missing, dp.account(made, delta=_delta(made, delta, records)))
-    drawn = None
-    if curve is not None or plot is not None:
-        kind = curve or (Kind.EPSILON if records is None else Kind.NOISE)
-        drawn = curve_of(kind, made, planned.guarantee, epochs=epochs)
-    contents = {}
-    if save is not None:
-        contents[save] = (made.to_json() if save.suffix == ".json" else made.to_toml()).encode()
-    if plot is not None and drawn is not None:
-        contents[plot] = figure(drawn, plot.suffix)
+    guarantee = dp.account(solved, delta=_delta(solved, delta, records))
+    planned = Planned.of(solved, _UNKNOWNS[missing], guarantee)
     shown, data = planned.shown(), planned.data()
+
+    # Nothing is written before everything is computed: a command that fails leaves no file.
+    contents = {} if save is None else {save: plan_bytes(solved, save)}
+    points = None
+    if curve is not None or plot is not None:
+        drawn = curve_of(curve, solved, guarantee, epochs=epochs)
+        points = drawn.data
+        if curve is not None:
+            shown += ["", chart(drawn, blocks=on_terminal())]
+        if plot is not None:
+            contents[plot] = figure(drawn, plot.suffix)
     write_all(contents, force=force)
-    shown += (
-        ["", chart(drawn, blocks=on_terminal())] if drawn is not None and curve is not None else []
-    )
-    shown += ["", *(f"Written: {path}" for path in contents)] if contents else []
-    data |= {
-        "curve": None if drawn is None else drawn.data,
-        "written": [str(path) for path in contents],
-    }
+
+    data |= {"curve": points, "written": list(map(str, contents))}
+    if contents:
+        shown += ["", *map("Written: {}".format, contents)]
     return Answer(data=data, shown=shown, as_json=as_json)
 
 
@@ -162,51 +177,35 @@ def _refuse_options(context: typer.Context) -> None:
     """Refuse options of the plan to be made before a command that makes none: they would be
     ignored.
     """
-    sources = {name: context.get_parameter_source(name) for name in context.params}
-    ignored = [
-        name
-        for name, source in sources.items()
-        if source is not None and source.name == "COMMANDLINE"
-    ]
-    if ignored:
-        got = f"--{ignored[0].replace('_', '-')} before it"
-        do = f"Put its own options after it: discreet plan {context.invoked_subcommand} --help"
-        raise DiscreetError(
-            expected=f"`discreet plan {context.invoked_subcommand}` without options to plan by",
-            got=got,
-            do=do,
-        )
+    for name in context.params:
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            command = f"discreet plan {context.invoked_subcommand}"
+            raise DiscreetError(
+                expected=f"`{command}` without options to plan by",
+                got=f"--{name.replace('_', '-')} before it",
+                do=f"Put its own options after it: {command} --help",
+            )
 
 
-def _missing(four: tuple[float | None, ...]) -> str:
-    """Which of the four is to be found."""
-    names = ("batch", "steps", "noise_multiplier", "epsilon")
-    missing = [name for name, value in zip(names, four, strict=True) if value is None]
+def _missing(four: Mapping[str, tuple[float | None, ...]]) -> str:
+    """The option, of those that say the same number in one of two ways, that is to be found."""
+    missing = [option for option, ways in four.items() if set(ways) == {None}]
     if len(missing) != 1:
-        flags = {
-            "batch": "--batch-size",
-            "steps": "--steps",
-            "noise_multiplier": "--noise-multiplier",
-            "epsilon": "--epsilon",
-        }
-        got = (
-            f"{' and '.join(flags[name] for name in missing)} left out"
-            if missing
-            else "all of them"
-        )
-        expected = f"three of {_CHOICE}"
         raise DiscreetError(
-            expected=expected, got=got, do="Leave out exactly the one that is to be found."
+            expected=f"three of {_CHOICE}",
+            got=f"{' and '.join(missing)} left out" if missing else "all of them",
+            do="Leave out exactly the one that is to be found.",
         )
     return missing[0]
 
 
-def _delta(made: dp.Plan, delta: float | None, records: int | None) -> float:
-    """Of the claim: that of the target, the given one, or the usual one."""
+def _delta(plan: dp.Plan, delta: float | None, records: int | None) -> float:
+    """The delta of the claim: the target's, or what was asked for, or the usual one."""
     from discreet.plan import default_delta
 
-    if made.target is not None:
-        return made.target.delta
+    if plan.target is not None:
+        return plan.target.delta
     if delta is not None:
         return delta
     if records is None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from discreet.cli.answer import Answer
-from discreet.cli.files import check_outputs, read_ledger, write_all
+from discreet.cli.files import PLAN_SUFFIXES, check_outputs, plan_bytes, read_ledger, write_all
 from discreet.cli.options import AsJson, Force, LedgerFile, whole
 from discreet.errors import DiscreetError
 
@@ -45,7 +45,7 @@ def plan_show(
     from discreet.report.facts.own_plans import own_plan
     from discreet.report.facts.runs import run_name
 
-    check_outputs([save], suffixes=(".toml", ".json"), force=force, inputs=[path])
+    check_outputs([save], suffixes=PLAN_SUFFIXES, force=force, inputs=[path])
     with read_ledger(path) as ledger:
         chosen = _run(ledger.runs(), run, path)
     plan = own_plan(chosen)
@@ -58,11 +58,7 @@ def plan_show(
             ),
             do="Ask whoever ran it for the plan's file.",
         )
-    contents = (
-        {}
-        if save is None
-        else {save: (plan.to_json() if save.suffix == ".json" else plan.to_toml()).encode()}
-    )
+    contents = {} if save is None else {save: plan_bytes(plan, save)}
     write_all(contents, force=force)
     shown = [
         f"Plan of run {chosen.number} ({run_name(chosen)}), began {chosen.began}:",
@@ -82,23 +78,21 @@ def plan_show(
 
 
 def _run(runs: tuple[RunRecord, ...], number: int | None, path: Path) -> RunRecord:
-    """The run that is asked for: by its number, or the only one; several that share one plan are
-    one.
+    """The run with this number; without one, the only run, or the first of several that share one
+    plan.
     """
-    numbers = ", ".join(str(run.number) for run in runs[:20]) or "none"
     if number is not None:
+        expected, got = "the number of a run", f"--run {number}"
         matching = [run for run in runs if run.number == number]
     else:
+        # A run that was killed and resumed is several runs of the same plan, and no question.
         matching = list({run.plan: run for run in reversed(runs)}.values())
+        expected, got = "the number of a run", f"{len(matching)} different plans"
+
+    if not runs and number is None:
+        expected, got = "a ledger with a run", "no run"
     if len(matching) != 1:
-        got = (
-            f"--run {number}"
-            if number is not None
-            else f"{len(matching)} different plans"
-            if runs
-            else "no run"
-        )
-        expected = "the number of a run" if number is not None or runs else "a ledger with a run"
+        numbers = ", ".join(str(run.number) for run in runs[:20]) or "none"
         raise DiscreetError(
             expected=expected, got=got, do=f"Runs of {path}: {numbers}. Give --run."
         )

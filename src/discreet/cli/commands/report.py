@@ -14,6 +14,7 @@ from discreet.cli.files import (
     read_audit,
     read_declared,
     read_ledger,
+    read_optional,
     read_tuning,
     write_all,
 )
@@ -27,11 +28,11 @@ from discreet.cli.options import (
     PlanFile,
     refuse_budget,
 )
-from discreet.cli.views.words import guarantee_data
+from discreet.cli.views.words import deviation_words, report_data
 from discreet.errors import DiscreetError
 
 if TYPE_CHECKING:
-    from discreet.report import Deviation, Report
+    from discreet.report import Report
 
 __all__ = ["EXAMPLES", "Format", "report"]
 
@@ -49,7 +50,7 @@ _SIGNED = "Names on the report, for whoever signs"
 
 
 class Format(Enum):
-    """Of a report."""
+    """In which format a report is written."""
 
     HTML = "html"
     MARKDOWN = "md"
@@ -93,78 +94,68 @@ def report(
     budget_epsilon: BudgetEpsilon = None,
     budget_delta: BudgetDelta = None,
 ) -> Answer:
-    """Write the privacy statement: what is claimed, under which assumptions, and plan against
-    ledger against audit.
+    """Write the privacy statement: claim, assumptions, and plan against ledger against audit.
 
     Exits with 1, after writing, if the report names a deviation that is wrong: it is shown in red
     there. The page has room for signatures, and `discreet verify LEDGER --report FILE` checks it
     against the ledger later.
     """
     refuse_budget(budget_epsilon, budget_delta)
+
+    # Everything that can be refused is refused here, before anything is read or computed.
     places = out or [_STDOUT]
     files = [place for place in places if place != _STDOUT]
+    records = tuning or []
     _check_stdout(places, kind, as_json=as_json)
-    check_outputs(
-        files, suffixes=_SUFFIXES, force=force, inputs=[path, plan, audit, *(tuning or [])]
-    )
-    declared = None if plan is None else read_declared(plan)
-    measured = None if audit is None else read_audit(audit)
-    tuned = [read_tuning(file) for file in tuning or []]
+    check_outputs(files, suffixes=_SUFFIXES, force=force, inputs=[path, plan, audit, *records])
+
+    declared = read_optional(read_declared, plan)
+    measured = read_optional(read_audit, audit)
+    tuned = [read_tuning(file) for file in records]
     with read_ledger(path) as ledger:
         from discreet.report import Report, Subject
 
         subject = Subject(data_set=data_set, model=model, purpose=purpose, who=by)
-        made = Report.of(
+        page = Report.of(
             ledger, delta=delta, plan=declared, audit=measured, tuning=tuned, subject=subject
         )
-    write_all(
-        {file: _content(made, Format(file.suffix[1:])).encode() for file in files}, force=force
-    )
-    wrong = any(one.severity == "wrong" for one in made.deviations)
-    data = {
-        "guarantee": guarantee_data(made.guarantee),
-        "deviations": [{"severity": one.severity, "text": one.text} for one in made.deviations],
-        "deviates": wrong,
-        "written": [str(file) for file in files],
-    }
-    shown = [
-        str(made.guarantee),
-        *map(_words, made.deviations),
-        *(f"Written: {file}" for file in files),
-    ]
-    verbatim = (
-        _content(made, kind or Format.MARKDOWN) if _STDOUT in places and not as_json else None
-    )
+
+    # A report that names something wrong is written all the same: it is there to be read.
+    contents = {file: _content(page, Format(file.suffix[1:])).encode() for file in files}
+    write_all(contents, force=force)
+    written = list(map(str, files))
+    facts = report_data(page)
     return Answer(
-        data=data, shown=shown, code=NO if wrong else YES, as_json=as_json, verbatim=verbatim
+        data=facts | {"written": written},
+        shown=[
+            str(page.guarantee),
+            *map(deviation_words, page.deviations),
+            *map("Written: {}".format, written),
+        ],
+        code=NO if facts["deviates"] else YES,
+        as_json=as_json,
+        verbatim=None if files or as_json else _content(page, kind or Format.MARKDOWN),
     )
 
 
 def _check_stdout(places: list[Path], kind: Format | None, *, as_json: bool) -> None:
+    """Refuse a command line by which two things would go to standard output."""
     piped = _STDOUT in places
-    if (
-        (piped and len(places) > 1)
-        or (kind is not None and not piped)
-        or (kind is not None and as_json)
-    ):
+    ambiguous = as_json or not piped
+    if (piped and len(places) > 1) or (kind is not None and ambiguous):
+        got = "--format together with --out, whose suffix says the format"
         raise DiscreetError(
             expected="the report in files (--out), or on stdout (--format), or a summary (--json)",
-            got="several of them for stdout"
-            if piped
-            else "--format together with --out, whose suffix says the format",
+            got="several of them for stdout" if piped else got,
             do="Leave one out. Nothing was written.",
         )
 
 
-def _content(made: Report, kind: Format) -> str:
+def _content(page: Report, kind: Format) -> str:
     match kind:
         case Format.HTML:
-            return made.html()
+            return page.html()
         case Format.MARKDOWN:
-            return made.markdown()
+            return page.markdown()
         case Format.JSON:
-            return made.json()
-
-
-def _words(one: Deviation) -> str:
-    return f"{'DEVIATION' if one.severity == 'wrong' else 'Note'}: {one.text}"
+            return page.json()

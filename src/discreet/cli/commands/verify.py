@@ -10,19 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from discreet.cli.answer import NO, YES, Answer, sheet
-from discreet.cli.files import read_declared, read_ledger, read_page
+from discreet.cli.files import read_declared, read_ledger, read_optional, read_page
 from discreet.cli.options import AsJson, Delta, LedgerFile, PlanFile
 from discreet.cli.views.ledger_lines import lines_of
 from discreet.cli.views.signed import compare
-from discreet.cli.views.words import guarantee_data
+from discreet.cli.views.words import deviation_words, report_data
 from discreet.errors import LedgerCorrupt
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from discreet.ledger import Snapshot
+    from discreet.ledger import Ledger, Snapshot
     from discreet.ledger.storage.store import Line
-    from discreet.report import Deviation
+    from discreet.plan import Declaration, Plan
 
 __all__ = ["EXAMPLES", "verify"]
 
@@ -51,65 +49,42 @@ def verify(
     delta: Delta = None,
     as_json: AsJson = False,
 ) -> Answer:
-    """Read a ledger from its first row to its last, check everything, and compare its runs with the
-    plans in its own rows.
+    """Read and check a whole ledger, and compare its runs with the plans in its own rows.
 
     Exits with 1 if the ledger is corrupt or void, does not contain the head given, deviates from a
     plan, or does not say what the report says. A ledger to which runs were added since the head was
     noted, or the report made, is fine.
     """
-    declared = None if plan is None else read_declared(plan)
-    page = None if report is None else read_page(report)
+    declared = read_optional(read_declared, plan)
+    page = read_optional(read_page, report)
     try:
         ledger = read_ledger(path).verify(head)
     except LedgerCorrupt as corrupt:
+        # For people the error is the message; a script that asked for JSON still gets an object.
         if not as_json:
             raise
-        return Answer(
-            data={"ledger": str(path), "sound": False, "problem": str(corrupt), "row": corrupt.row},
-            code=NO,
-            as_json=True,
-        )
+        problem = {"sound": False, "problem": str(corrupt), "row": corrupt.row}
+        return Answer(data={"ledger": str(path)} | problem, code=NO, as_json=True)
+
     with ledger:
         lines, snapshot = lines_of(path), ledger.snapshot()
-        facts, words = _read(path, snapshot, lines, head)
-        checked = _own_plans(snapshot)
-        code = NO if snapshot.marks or checked["differences"] else YES
-        shown: list[RenderableType] = [
-            sheet(words),
-            "",
-            *(f"DEVIATION: {text}" for text in checked["differences"]),
-            checked["agreement"],
-        ]
-        facts |= {"own_plans": checked}
-        if snapshot.marks:
-            shown.append(f"NO GUARANTEE: voided by {', '.join(snapshot.marks)}.")
+        answers = [_rows_answer(path, snapshot, lines, head), _own_plans_answer(snapshot)]
         if page is not None:
-            comparison = compare(page, lines)
-            facts |= {"report": comparison.data(str(report))}
-            shown += comparison.shown(str(report))
-            code = max(code, YES if comparison.agrees else NO)
-        if declared is None and delta is None:
-            return Answer(data=facts, shown=shown, code=code, as_json=as_json)
-        from discreet.report import Report
+            answers.append(compare(page, lines).answer(str(report)))
+        if declared is not None or delta is not None:
+            answers.append(_plan_answer(ledger, declared, delta, plan))
 
-        made = Report.of(ledger, delta=delta, plan=declared)
-    wrong = any(one.severity == "wrong" for one in made.deviations)
-    facts |= {
-        "guarantee": guarantee_data(made.guarantee),
-        "deviations": [{"severity": one.severity, "text": one.text} for one in made.deviations],
-        "deviates": wrong,
-    }
-    shown += ["", str(made.guarantee), *map(_said, made.deviations)]
-    if plan is not None:
-        shown.append(f"The ledger {'DEVIATES from' if wrong else 'agrees with'} {plan}.")
-    return Answer(data=facts, shown=shown, code=max(code, NO if wrong else YES), as_json=as_json)
+    # Every question was answered; one answer of no makes the whole a no.
+    return Answer(
+        data={name: value for answer in answers for name, value in answer.data.items()},
+        shown=[block for answer in answers for block in answer.shown],
+        code=max(answer.code for answer in answers),
+        as_json=as_json,
+    )
 
 
-def _read(
-    path: Path, snapshot: Snapshot, lines: list[Line], head: str | None
-) -> tuple[dict[str, Any], dict[str, str]]:
-    """What was read, for scripts and for people."""
+def _rows_answer(path: Path, snapshot: Snapshot, lines: list[Line], head: str | None) -> Answer:
+    """Whether the rows are sound: they are, or reading them would have failed."""
     from discreet.report.facts.held import terms_words
 
     facts: dict[str, Any] = {
@@ -132,18 +107,37 @@ def _read(
         "marks": ", ".join(facts["marks"]) or "none",
         "head": facts["head"] + ("" if head is None else "; the one given is in the chain"),
     }
-    return facts, words
+    return Answer(data=facts, shown=[sheet(words), ""])
 
 
-def _own_plans(snapshot: Snapshot) -> dict[str, Any]:
+def _own_plans_answer(snapshot: Snapshot) -> Answer:
+    """Whether each run kept to the plan in its own row, and nothing voided the guarantee."""
     from discreet.report.facts.own_plans import agreement, differences
 
-    return {
+    checked = {
         "with_plan": sum(bool(run.plan) for run in snapshot.runs),
         "differences": differences(snapshot),
         "agreement": agreement(snapshot),
     }
+    shown = [*(f"DEVIATION: {text}" for text in differences(snapshot)), agreement(snapshot)]
+
+    # A mark, such as of a step whose noise failed, takes the guarantee away for good.
+    if snapshot.marks:
+        shown.append(f"NO GUARANTEE: voided by {', '.join(snapshot.marks)}.")
+    code = NO if snapshot.marks or checked["differences"] else YES
+    return Answer(data={"own_plans": checked}, shown=shown, code=code)
 
 
-def _said(deviation: Deviation) -> str:
-    return f"{'DEVIATION' if deviation.severity == 'wrong' else 'Note'}: {deviation.text}"
+def _plan_answer(
+    ledger: Ledger, declared: Declaration[Plan] | None, delta: float | None, path: Path | None
+) -> Answer:
+    """What the ledger claims at this delta, and whether it agrees with the plan's file."""
+    from discreet.report import Report
+
+    report = Report.of(ledger, delta=delta, plan=declared)
+    facts = report_data(report)
+    shown = ["", str(report.guarantee), *map(deviation_words, report.deviations)]
+    if path is not None:
+        verdict = "DEVIATES from" if facts["deviates"] else "agrees with"
+        shown.append(f"The ledger {verdict} {path}.")
+    return Answer(data=facts, shown=shown, code=NO if facts["deviates"] else YES)

@@ -17,7 +17,10 @@ __all__ = ["FALSE_POSITIVES", "attack"]
 FALSE_POSITIVES = 0.01
 """The rate at which an attack's success is stated."""
 
-_CLOSER = 0.85  # from one epsilon that is tried to the next; sampled Gaussians have their best below that of a Gaussian
+# From one epsilon that is tried to the next: sampled Gaussians have their best below that of a
+# Gaussian with the same claim.
+_CLOSER = 0.85
+# More than what rounding in the few operations of `_bound` can take away from a bound.
 _UP = 1.0 + 2.0**-48
 
 
@@ -37,6 +40,8 @@ def attack(source: Source, guarantee: Guarantee) -> float | None:
 
     if guarantee.voided_by or math.isinf(guarantee.upper):
         return None
+
+    # The claim is itself a point of the profile; further points can only improve the bound.
     bounds = [_bound(guarantee.upper, guarantee.delta)]
     if guarantee.accountant in ("tight", "rdp"):
         profile, best = profile_of(source), _best_epsilon(guarantee)
@@ -74,6 +79,9 @@ def _best_epsilon(guarantee: Guarantee) -> float | None:
         or not gaussian_delta(1.0 / high, guarantee.upper)[1] > guarantee.delta > 0.0
     ):
         return None
+
+    # Bisection in logarithms: 40 halvings leave a relative error near 1e-11, and the choice of the
+    # point need not be exact.
     for _ in range(40):
         middle = math.sqrt(low * high)
         above = gaussian_delta(1.0 / middle, guarantee.upper)[1] > guarantee.delta

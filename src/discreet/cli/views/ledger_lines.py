@@ -22,6 +22,8 @@ def lines_of(path: Path) -> list[Line]:
     """All rows, as of one moment, of a ledger or an export that was opened and checked before."""
     if is_export(path):
         return exchange.read(path)
+
+    # Rows are read in one transaction, so that a run that writes meanwhile shows all or nothing.
     store = Store.open(path.absolute(), read_only=True)
     try:
         with store.reading():
@@ -54,7 +56,7 @@ def event_data(event: Sampling | Query) -> dict[str, Any]:
 
 
 def event_words(event: Sampling | Query) -> str:
-    """The same for people.
+    """A sampling policy or a query for people.
 
     >>> from discreet.ledger import Poisson
     >>> event_words(Poisson(0.01))

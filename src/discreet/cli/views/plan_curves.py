@@ -24,7 +24,7 @@ _WIDTH = 48  # characters of the longest bar
 
 
 class Kind(Enum):
-    """Which curve."""
+    """Which curve is drawn through a plan: noise over batches, or epsilon over steps."""
 
     NOISE = "noise"
     EPSILON = "epsilon"
@@ -51,43 +51,54 @@ class Curve:
 
     @property
     def data(self) -> dict[str, Any]:
-        """For scripts."""
+        """The curve for scripts, with what its axes are."""
         return {"x": self.across, "y": self.along, "here": self.here, "points": self.points}
 
 
-def curve_of(kind: Kind, plan: Plan, guarantee: Guarantee, *, epochs: float | None) -> Curve:
+def curve_of(kind: Kind | None, plan: Plan, guarantee: Guarantee, *, epochs: float | None) -> Curve:
     """The curve through a plan's numbers.
 
     Args:
-        kind: which.
+        kind: which; None is the noise, where the number of records is known.
         plan: one that `Plan.dpsgd` made.
         guarantee: of the plan; its delta is that of the curve.
         epochs: held fixed along the batch, where the plan was asked for by epochs; else its steps
             are.
     """
-    if kind is Kind.EPSILON:
-        return _epsilon_against_steps(plan, guarantee)
-    from discreet.recipes import noise_curve
     from discreet.sampling import Sampler
 
-    if not isinstance(plan.sampler, Sampler):
-        do = "Give --records, or draw --curve epsilon."
+    sampler = plan.sampler
+    if kind is Kind.NOISE and not isinstance(sampler, Sampler):
         raise DiscreetError(
-            expected="--records for the curve over batch sizes", got="a probability only", do=do
+            expected="--records for the curve over batch sizes",
+            got="a probability only",
+            do="Give --records, or draw --curve epsilon.",
         )
-    records, own = plan.sampler.records, max(1, round(plan.expected_batch_size))
+    if kind is Kind.EPSILON or not isinstance(sampler, Sampler):
+        return _epsilon_against_steps(plan, guarantee)
+    return _noise_against_batch(plan, sampler.records, guarantee, epochs)
+
+
+def _noise_against_batch(
+    plan: Plan, records: int, guarantee: Guarantee, epochs: float | None
+) -> Curve:
+    from discreet.recipes import noise_curve
+
+    # The plan's own batch is a point of the curve, besides the data set halved again and again.
+    size = max(1, round(plan.expected_batch_size))
     epsilon = guarantee.upper if plan.target is None else plan.target.epsilon
-    held = noise_curve(
+    curve = noise_curve(
         records=records,
         epsilon=epsilon,
         delta=guarantee.delta,
         steps=plan.steps if epochs is None else None,
         epochs=epochs,
-        batches={own, *(max(1, records >> power) for power in range(12))},
+        batches={size, *(max(1, records >> power) for power in range(12))},
         adjacency=plan.adjacency,
     )
+
     fixed = f"{plan.steps} steps" if epochs is None else f"{nearest(epochs)} epochs"
-    knee = "beyond the curve" if held.flattens_at is None else f"near {held.flattens_at}"
+    knee = "beyond the curve" if curve.flattens_at is None else f"near {curve.flattens_at}"
     return Curve(
         title=(
             f"Noise on the average / clip norm, at epsilon {nearest(epsilon)} and {fixed}; it "
@@ -95,8 +106,8 @@ def curve_of(kind: Kind, plan: Plan, guarantee: Guarantee, *, epochs: float | No
         ),
         across="batch",
         along="noise on average",
-        points=tuple((float(row.expected_batch_size), row.average_noise) for row in held.rows),
-        here=float(own),
+        points=tuple((float(row.expected_batch_size), row.average_noise) for row in curve.rows),
+        here=float(size),
         logarithmic=True,
     )
 
@@ -108,11 +119,15 @@ def _epsilon_against_steps(plan: Plan, guarantee: Guarantee) -> Curve:
     policy = plan.sampler.event
     if not isinstance(policy, Poisson):
         raise DiscreetError(
-            expected="a plan with Poisson sampling", got=type(policy).__name__, do="Draw no curve."
+            expected="a plan with Poisson sampling",
+            got=type(policy).__name__,
+            do="Draw no curve.",
         )
+
+    # Up to twice the steps that are planned, in eighths of them.
     counts = sorted({max(1, plan.steps * eighths // 8) for eighths in range(1, 17)} | {plan.steps})
     multiplier = plan.noise_multiplier
-    found = [
+    epsilons = [
         guarantee_of((policy.probability, steps, multiplier), guarantee.delta, plan.adjacency).upper
         for steps in counts
     ]
@@ -120,7 +135,7 @@ def _epsilon_against_steps(plan: Plan, guarantee: Guarantee) -> Curve:
         title=f"Epsilon at delta {guarantee.delta!r}, with noise multiplier {nearest(multiplier)}",
         across="steps",
         along="epsilon",
-        points=tuple(zip(map(float, counts), found, strict=True)),
+        points=tuple(zip(map(float, counts), epsilons, strict=True)),
         here=float(plan.steps),
         logarithmic=False,
     )
@@ -133,7 +148,9 @@ def chart(curve: Curve, *, blocks: bool) -> str:
         curve: what to draw.
         blocks: whether characters other than ASCII may be used.
 
-    >>> curve = Curve(title="Squares", across="x", along="y", points=((1, 1), (2, 4)), here=2, logarithmic=False)
+    >>> points = ((1, 1), (2, 4))
+    >>> axes = {"across": "x", "along": "y"}
+    >>> curve = Curve(title="Squares", points=points, here=2, logarithmic=False, **axes)
     >>> print(chart(curve, blocks=False))
     Squares
        x     y
@@ -141,30 +158,30 @@ def chart(curve: Curve, *, blocks: bool) -> str:
        2     4 ################################################ <- this plan
     """
     values = [value for _, value in curve.points]
-    columns = [
-        [curve.across, *(f"{x:.10g}" for x, _ in curve.points)],
-        [curve.along, *map(upward, values)],
+    across = [curve.across, *(f"{x:.10g}" for x, _ in curve.points)]
+    along = [curve.along, *map(upward, values)]
+    widths = max(map(len, across)) + 1, max(map(len, along)) + 4
+
+    # The first line below the title names the columns; bars begin on the next.
+    bars = [""]
+    for x, y in curve.points:
+        length = _length(y, values, logarithmic=curve.logarithmic)
+        bar = _blocks(length) if blocks else "#" * max(1, round(length))
+        arrow = "◀" if blocks else "<-"
+        bars.append(f" {bar} {arrow} this plan" if x == curve.here else f" {bar}")
+    title = curve.title + ("; bars are logarithmic" if curve.logarithmic else "")
+    lines = [
+        f"  {x:>{widths[0]}} {y:>{widths[1]}}{bar}"
+        for x, y, bar in zip(across, along, bars, strict=True)
     ]
-    widths = [max(map(len, column)) for column in columns]
-    lines = [curve.title + ("; bars are logarithmic" if curve.logarithmic else "")]
-    for row, (x, y) in enumerate(zip(*columns, strict=True)):
-        line = f"  {x:>{widths[0] + 1}} {y:>{widths[1] + 4}}"
-        if row:
-            full = _length(values[row - 1], values, logarithmic=curve.logarithmic)
-            line += " " + (_blocks(full) if blocks else "#" * max(1, round(full)))
-            line += (
-                (" ◀ this plan" if blocks else " <- this plan")
-                if curve.points[row - 1][0] == curve.here
-                else ""
-            )
-        lines.append(line)
-    return "\n".join(lines)
+    return "\n".join([title, *lines])
 
 
 def _length(value: float, values: list[float], *, logarithmic: bool) -> float:
-    """Of a bar, in characters."""
+    """The length of the bar of a value, in characters."""
     if not logarithmic:
         return _WIDTH * value / max(values)
+    # The smallest value still gets a bar: the axis begins at half of it.
     lowest = min(values) / 2.0
     return _WIDTH * math.log(value / lowest) / math.log(max(values) / lowest)
 
@@ -175,13 +192,14 @@ def _blocks(length: float) -> str:
 
 
 def require_matplotlib() -> None:
-    """An error that says what to install, if it is not."""
+    """Raise an error that says what to install, if matplotlib is missing."""
     try:
         import matplotlib.figure  # noqa: F401
     except ImportError:
-        do = "Install it: pip install 'discreet[plots]'. Nothing was written."
         raise DiscreetError(
-            expected="matplotlib, to draw a figure", got="an installation without it", do=do
+            expected="matplotlib, to draw a figure",
+            got="an installation without it",
+            do="Install it: pip install 'discreet[plots]'. Nothing was written.",
         ) from None
 
 

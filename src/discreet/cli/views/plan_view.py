@@ -22,7 +22,7 @@ __all__ = ["Nearby", "Planned"]
 
 @dataclass(frozen=True, slots=True)
 class Nearby:
-    """The same plan with one number changed.
+    """A plan beside the one that was made: one number is changed.
 
     Args:
         change: in words.
@@ -39,35 +39,31 @@ class Nearby:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """What `discreet plan` found.
+    """The plan that `discreet plan` made, and what lies around it.
 
     Args:
         plan: made by `Plan.dpsgd`.
-        found: "batch", "steps", "noise_multiplier" or "epsilon": what was left out.
+        unknown: "batch", "steps", "noise_multiplier" or "epsilon": what was left out.
         guarantee: of the plan, if it is executed.
         hits: what an attacker can do, see `attack.attack`.
         nearby: half and twice the batch, the steps, the noise.
     """
 
     plan: Plan
-    found: str
+    unknown: str
     guarantee: Guarantee
     hits: float | None
     nearby: tuple[Nearby, ...]
 
     @classmethod
-    def of(cls, plan: Plan, found: str, guarantee: Guarantee) -> Planned:
+    def of(cls, plan: Plan, unknown: str, guarantee: Guarantee) -> Planned:
         """Compute what is shown beside the plan."""
         return cls(
-            plan, found, guarantee, attack(plan, guarantee), tuple(_nearby(plan, guarantee.delta))
+            plan, unknown, guarantee, attack(plan, guarantee), tuple(_nearby(plan, guarantee.delta))
         )
 
-    @property
-    def _probability(self) -> float:
-        return _probability(self.plan)
-
     def shown(self) -> list[RenderableType]:
-        """For people."""
+        """The plan for people, one block after the other."""
         lines, _ = meaning(self.guarantee, self.hits)
         notes = [f"Note: {note}." for note in self.plan.notes]
         blocks: list[RenderableType] = [
@@ -81,18 +77,18 @@ class Planned:
         return [*blocks, "", "One number changed, the others held:", self._table()]
 
     def data(self) -> dict[str, Any]:
-        """For scripts."""
+        """The plan for scripts; keys are stable."""
         plan = self.plan
         sized = isinstance(plan.sampler, Sampler)
         (query,) = plan.queries()
         _, facts = meaning(self.guarantee, self.hits)
         return {
-            "found": self.found,
+            "found": self.unknown,
             "records": plan.sampler.records if isinstance(plan.sampler, Sampler) else None,
             "expected_batch_size": plan.expected_batch_size if sized else None,
-            "probability": self._probability,
+            "probability": _probability(self.plan),
             "steps": plan.steps,
-            "epochs": self._probability * plan.steps,
+            "epochs": _probability(self.plan) * plan.steps,
             "clip_norm": query.sensitivity,
             "noise_multiplier": plan.noise_multiplier,
             "noise_std": query.noise_std,
@@ -111,40 +107,48 @@ class Planned:
         plan = self.plan
         (query,) = plan.queries()
         sampler = plan.sampler
-        batch = f"each record with probability {nearest(self._probability)}"
+        batch = f"each record with probability {nearest(_probability(self.plan))}"
         if isinstance(sampler, Sampler):
-            batch = f"{nearest(plan.expected_batch_size)} expected of {sampler.records} records, {batch}"
+            size = nearest(plan.expected_batch_size)
+            batch = f"{size} expected of {sampler.records} records, {batch}"
+        passes = nearest(_probability(self.plan) * plan.steps)
+        noise_std = nearest(query.noise_std)
         rows = {
-            "protected": f"one {plan.unit}, {plan.adjacency.value} adjacency; numerics {plan.numerics.value}",
+            "protected": (
+                f"one {plan.unit}, {plan.adjacency.value} adjacency; numerics {plan.numerics.value}"
+            ),
             "batch": batch,
-            "steps": f"{plan.steps}, {nearest(self._probability * plan.steps)} passes over the data",
+            "steps": f"{plan.steps}, {passes} passes over the data",
             "clip norm": nearest(query.sensitivity),
-            "noise multiplier": f"{nearest(plan.noise_multiplier)}, noise_std {nearest(query.noise_std)} on the sum",
+            "noise multiplier": (
+                f"{nearest(plan.noise_multiplier)}, noise_std {noise_std} on the sum"
+            ),
             "epsilon": f"{upward(self.guarantee.upper)} at delta {self.guarantee.delta!r}"
             + ("" if plan.target is None else f"; target {plan.target.epsilon!r}"),
         }
+        # What hurts training is the noise on the average, which needs the size of the data set.
         if isinstance(sampler, Sampler):
             rows["noise on average"] = (
                 f"{nearest(query.noise_std / plan.expected_batch_size)} per coordinate"
             )
-        name = self.found.replace("_", " ")
+        name = self.unknown.replace("_", " ")
         return {key: f"{value}  <- found" if key == name else value for key, value in rows.items()}
 
     def _table(self) -> Table:
         sized = isinstance(self.plan.sampler, Sampler)
-        made = table(
+        rows = table(
             "change", "batch" if sized else "probability", "steps", "noise multiplier", "epsilon"
         )
         for row in self.nearby:
-            scale = self.plan.expected_batch_size / self._probability if sized else 1.0
+            scale = self.plan.expected_batch_size / _probability(self.plan) if sized else 1.0
             numbers = (
                 nearest(row.probability * scale),
                 str(row.steps),
                 nearest(row.noise_multiplier),
                 upward(row.epsilon),
             )
-            made.add_row(row.change, *numbers)
-        return made
+            rows.add_row(row.change, *numbers)
+        return rows
 
 
 def _probability(plan: Plan) -> float:
@@ -156,11 +160,15 @@ def _nearby(plan: Plan, delta: float) -> Iterator[Nearby]:
     from discreet.plan.calibrated import guarantee_of
 
     here = (_probability(plan), plan.steps, plan.noise_multiplier)
+
+    # Epsilon depends on these three numbers alone: the clip norm scales signal and noise alike.
     changes = [("as planned", here)]
     for word, factor in (("half", 0.5), ("twice", 2.0)):
         changes.append((f"{word} the batch", (here[0] * factor, here[1], here[2])))
         changes.append((f"{word} the steps", (here[0], int(here[1] * factor), here[2])))
         changes.append((f"{word} the noise", (here[0], here[1], here[2] * factor)))
+
+    # There is no probability above 1, and no plan without a step.
     for change, numbers in changes:
         if numbers[0] <= 1.0 and numbers[1] >= 1:
             yield Nearby(change, *numbers, guarantee_of(numbers, delta, plan.adjacency).upper)

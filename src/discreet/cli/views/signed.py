@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from discreet._digits import upward
+from discreet.cli.answer import NO, YES, Answer
 from discreet.errors import DiscreetError
 
 if TYPE_CHECKING:
@@ -17,12 +18,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Comparison", "compare"]
 
-_SAME = 1e-4  # relative: the last digits of an epsilon depend on the processor
+# Relative: the last digits of an epsilon depend on the processor that computed it.
+_SAME = 1e-4
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What was found.
+    """What comparing a report with its ledger showed.
 
     Args:
         stamp: what the report says.
@@ -36,16 +38,16 @@ class Comparison:
     recomputed: float | None
     added: int | None
 
-    @property
-    def agrees(self) -> bool:
-        """Whether the ledger says what the report says."""
-        return not self.problems
+    def answer(self, name: str) -> Answer:
+        """Whether the ledger says what the report says, for people and for scripts.
 
-    def data(self, name: str) -> dict[str, Any]:
-        """For scripts."""
-        return {
+        Args:
+            name: of the report's file.
+        """
+        agrees = not self.problems
+        data = {
             "report": name,
-            "agrees": self.agrees,
+            "agrees": agrees,
             "problems": self.problems,
             "head": self.stamp.head,
             "epsilon_stated": self.stamp.epsilon,
@@ -53,9 +55,10 @@ class Comparison:
             "delta": self.stamp.delta,
             "rows_added_since": self.added,
         }
+        code = YES if agrees else NO
+        return Answer(data={"report": data}, shown=self._sentences(name), code=code)
 
-    def shown(self, name: str) -> list[str]:
-        """For people."""
+    def _sentences(self, name: str) -> list[str]:
         lines = [f"DEVIATION: {problem}" for problem in self.problems]
         if self.added:
             rows = "1 row was" if self.added == 1 else f"{self.added} rows were"
@@ -63,17 +66,17 @@ class Comparison:
                 f"{rows} added to the ledger since {name} was made; the claim was computed "
                 "from the rows before them."
             )
-        if self.agrees:
-            claim = (
-                "no guarantee"
-                if self.recomputed is None
-                else f"epsilon {upward(self.recomputed)} at delta {self.stamp.delta!r}"
-            )
-            lines.append(f"The ledger contains the head of {name} and says what it says: {claim}.")
-            lines.append("Names, and what was written on it by hand, no ledger can confirm.")
-        else:
-            lines.append(f"The ledger does NOT say what {name} says.")
-        return lines
+        if self.problems:
+            return [*lines, f"The ledger does NOT say what {name} says."]
+
+        claim = "no guarantee"
+        if self.recomputed is not None:
+            claim = f"epsilon {upward(self.recomputed)} at delta {self.stamp.delta!r}"
+        return [
+            *lines,
+            f"The ledger contains the head of {name} and says what it says: {claim}.",
+            "Names, and what was written on it by hand, no ledger can confirm.",
+        ]
 
 
 def compare(page: str, lines: list[Line]) -> Comparison:
@@ -82,10 +85,14 @@ def compare(page: str, lines: list[Line]) -> Comparison:
     Raises:
         DiscreetError: the page is no report.
     """
+    import discreet as dp
     from discreet.report.formats.stamp import read_stamp
 
     stamp = read_stamp(page)
     problems = list(stamp.contradictions(page))
+
+    # The claim is computed again from the rows that the report was made of: later rows are no
+    # contradiction, unless they take the guarantee away.
     before, after = _until(lines, stamp.head), _until(lines, lines[-1][1].hex())
     if before is None:
         problems.append(
@@ -93,21 +100,24 @@ def compare(page: str, lines: list[Line]) -> Comparison:
             "one, or rewritten."
         )
         return Comparison(stamp, tuple(problems), None, None)
-    then, rows = before
+
+    snapshot, rows = before
+    added = len(lines) - rows
     try:
-        claim = _claim(then, stamp)
+        claim = dp.account(snapshot, delta=stamp.delta, limit=stamp.limit)
     except DiscreetError as refused:  # such as a delta that the ledger's filter does not have
         problems.append(f"What the report says cannot be computed from the rows: {refused}")
-        return Comparison(stamp, tuple(problems), None, len(lines) - rows)
-    problems += _differences(stamp, then, claim)
-    if after is not None and set(after[0].marks) > set(then.marks):
-        marks = ", ".join(sorted(set(after[0].marks) - set(then.marks)))
+        return Comparison(stamp, tuple(problems), None, added)
+
+    problems += _differences(stamp, snapshot, claim)
+    new_marks = set(() if after is None else after[0].marks) - set(snapshot.marks)
+    if new_marks:
         problems.append(
-            f"Since the report was made the ledger was marked {marks}: there is no guarantee "
-            "any more."
+            f"Since the report was made the ledger was marked {', '.join(sorted(new_marks))}: "
+            "there is no guarantee any more."
         )
     epsilon = None if claim.voided_by or math.isinf(claim.upper) else claim.upper
-    return Comparison(stamp, tuple(problems), epsilon, len(lines) - rows)
+    return Comparison(stamp, tuple(problems), epsilon, added)
 
 
 def _until(lines: list[Line], head: str) -> tuple[Snapshot, int] | None:
@@ -122,39 +132,23 @@ def _until(lines: list[Line], head: str) -> tuple[Snapshot, int] | None:
     return None
 
 
-def _claim(snapshot: Snapshot, stamp: Stamp) -> Guarantee:
-    import discreet as dp
-
-    return dp.account(snapshot, delta=stamp.delta, limit=stamp.limit)
-
-
 def _differences(stamp: Stamp, snapshot: Snapshot, claim: Guarantee) -> list[str]:
     """Where the claim that was computed again is not the one that is stated."""
-    epsilon = math.inf if stamp.epsilon is None else stamp.epsilon
-    same = epsilon == claim.upper or (
-        math.isfinite(claim.upper) and math.isclose(epsilon, claim.upper, rel_tol=_SAME)
-    )
-    pairs = (
-        ("epsilon", _epsilon(epsilon), _epsilon(claim.upper), same),
-        ("unit", stamp.unit, claim.unit.name, stamp.unit == claim.unit.name),
-        (
-            "adjacency",
-            stamp.adjacency,
-            claim.adjacency.value,
-            stamp.adjacency == claim.adjacency.value,
-        ),
-        ("ledger", stamp.ledger, snapshot.ledger, stamp.ledger == snapshot.ledger),
-        (
-            "marks",
-            stamp.voided_by,
-            ", ".join(claim.voided_by),
-            stamp.voided_by == ", ".join(claim.voided_by),
-        ),
-    )
+    stated = math.inf if stamp.epsilon is None else stamp.epsilon
+    pairs = {
+        "unit": (stamp.unit, claim.unit.name),
+        "adjacency": (stamp.adjacency, claim.adjacency.value),
+        "ledger": (stamp.ledger, snapshot.ledger),
+        "marks": (stamp.voided_by, ", ".join(claim.voided_by)),
+    }
+
+    # `isclose` calls two infinities equal, and an infinity and a number different.
+    if not math.isclose(stated, claim.upper, rel_tol=_SAME):
+        pairs = {"epsilon": (_epsilon(stated), _epsilon(claim.upper))} | pairs
     return [
-        f"The report says {name} {stated}; the rows say {found}."
-        for name, stated, found, equal in pairs
-        if not equal
+        f"The report says {name} {in_report}; the rows say {in_rows}."
+        for name, (in_report, in_rows) in pairs.items()
+        if name == "epsilon" or in_report != in_rows
     ]
 
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 from discreet.cli.views.attack import FALSE_POSITIVES
 
 if TYPE_CHECKING:
+    from discreet.report import Deviation, Report
     from discreet.units import Guarantee
 
-__all__ = ["guarantee_data", "meaning"]
+__all__ = ["deviation_words", "guarantee_data", "meaning", "report_data"]
 
 
 def guarantee_data(guarantee: Guarantee) -> dict[str, Any]:
@@ -35,6 +36,23 @@ def guarantee_data(guarantee: Guarantee) -> dict[str, Any]:
     }
 
 
+def report_data(report: Report) -> dict[str, Any]:
+    """A report's guarantee and deviations for scripts. `deviates` is true if one is wrong."""
+    return {
+        "guarantee": guarantee_data(report.guarantee),
+        "deviations": [
+            {"severity": deviation.severity, "text": deviation.text}
+            for deviation in report.deviations
+        ],
+        "deviates": any(deviation.severity == "wrong" for deviation in report.deviations),
+    }
+
+
+def deviation_words(deviation: Deviation) -> str:
+    """A deviation for people, in one line that begins with how bad it is."""
+    return f"{'DEVIATION' if deviation.severity == 'wrong' else 'Note'}: {deviation.text}"
+
+
 def meaning(guarantee: Guarantee, hits: float | None) -> tuple[list[str], dict[str, Any]]:
     """What the guarantee means: the guide's tier [Ponomareva2023, section 5.2.1], and what an
     attacker can do.
@@ -47,17 +65,16 @@ def meaning(guarantee: Guarantee, hits: float | None) -> tuple[list[str], dict[s
 
     reading = tier(guarantee)
     lines = ["Meaning: " + "; ".join((reading.tier.value, *reading.remarks)) + "."]
-    if hits is not None and not guarantee.voided_by:
+    facts = {"tier": reading.tier.value, "tier_remarks": reading.remarks, "attack": None}
+    if hits is None:
+        return lines, facts
+
+    facts["attack"] = {"false_positive_rate": FALSE_POSITIVES, "hit_rate": hits}
+    if not guarantee.voided_by:
+        percent = math.ceil(1000 * hits) / 10  # a bound is rounded up, or it would be none
         lines.append(
-            f"Attack: whoever tries to tell from the releases whether one {guarantee.unit} was in the data, and is wrong about "
-            f"at most {FALSE_POSITIVES:.0%} of those that were not, finds at most {math.ceil(1000 * hits) / 10:g} % of those "
-            "that were."
+            f"Attack: whoever tries to tell from the releases whether one {guarantee.unit} was in "
+            f"the data, and is wrong about at most {FALSE_POSITIVES:.0%} of those that were not, "
+            f"finds at most {percent:g} % of those that were."
         )
-    data = {
-        "tier": reading.tier.value,
-        "tier_remarks": reading.remarks,
-        "attack": None
-        if hits is None
-        else {"false_positive_rate": FALSE_POSITIVES, "hit_rate": hits},
-    }
-    return lines, data
+    return lines, facts
