@@ -132,9 +132,9 @@ def account(
     lines, facts = meaning(guarantees[0], attack(together, guarantees[0]))
     shown: list[RenderableType] = [_heading(sources), *_statement(guarantees, epsilon, lines)]
 
-    kind, name = sources[0].kind, str(source[0])
+    kind, name = sources[0].kind, str(source[0]) if len(sources) == 1 else None
     if len(sources) > 1:
-        kind, name = "several", None
+        kind = "several"
         sources = [_alone(entry, delta, guarantees[0]) for entry in sources]
         shown += ["", _sources_table(sources)]
 
