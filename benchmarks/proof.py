@@ -87,7 +87,7 @@ def passes(
 
     def proved() -> None:
         proof = Proof(records)
-        rows = tuple(proof.begin(tensor, Rows(0), lent=True) for tensor in batch)
+        rows = tuple(proof.begin(tensor, Rows(0)) for tensor in batch)
         with plain_forward(model, restore=False), proving(proof), proof, Doors(proof):
             _gradients(loss(model, rows), parameters, shares, allow_unused=True)
 

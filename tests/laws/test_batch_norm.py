@@ -119,8 +119,9 @@ def check_isolation(seed: int, size: float) -> None:
             model, batch_norm=PrivateBatchNorm(model), form="ghost"
         )  # not by time: two engines are compared
         rows.append(records_of(engine, (data, y), 5))
-        list(engine.passes(watched, (data, y), 5, 5))
-        whole.append(losses[-1])  # those before are of trials, on made-up numbers
+        for _ in engine.passes(watched, (data, y), 5, 5):
+            # Those before are of trials, on made-up numbers; afterwards they are erased.
+            whole.append(losses[-1].clone())
         assert engine.one_by_one is None
     for leaf, values in rows[0].items():
         assert np.array_equal(values[1:], rows[1][leaf][1:])

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils.dlpack import from_dlpack, to_dlpack  # type: ignore[attr-defined]
 
 from discreet.errors import (
     CheckpointError,
@@ -310,6 +311,33 @@ def test_t07_an_error_that_the_loss_catches_ends_the_step() -> None:
     assert engine.one_by_one is None
 
 
+def failing_for_the_special_one(model: Any, batch: Any) -> Tensor:
+    """Several rows raise an error for one of them; a row alone never does."""
+    (x,) = batch
+    if len(x) > 1:
+        x.gather(1, (x[:, :1] > _SPECIAL / 2).long() * 9)
+    return squares(model, batch)
+
+
+def test_t14_an_error_of_one_record_does_not_decide_how_the_others_are_computed() -> None:
+    """Wrong: the records of the pass are computed one by one, where the error need not come again."""
+    engine = Engine(nn.Linear(4, 3))
+    list(engine.passes(squares, ordinary(), RECORDS, RECORDS))
+    with pytest.raises(RuntimeError, match="out of bounds"):
+        list(engine.passes(failing_for_the_special_one, with_one_special(), RECORDS, RECORDS))
+    assert engine.one_by_one is None
+
+
+def test_t14_how_many_rows_a_pass_has_is_learned_from_made_up_records() -> None:
+    """Wrong: a few records of the sample are tried, and an error of one leaves it unlearned."""
+    sizes = []
+    for batch in (ordinary(), with_one_special()):
+        engine = Engine(nn.Linear(4, 3))
+        batch[0][0] = batch[0][-1]
+        sizes.append(engine.fitting(failing_for_the_special_one, batch, RECORDS, 500, 1000))
+    assert sizes[0] == sizes[1] < 1000
+
+
 SEEN: list[float] = []
 
 
@@ -537,6 +565,45 @@ def test_t09_what_a_closure_kept_enters_no_later_pass() -> None:
     with pytest.raises(CoupledRecords, match="earlier pass"):
         for _ in range(2):
             list(engine.passes(its, with_one_special(), RECORDS, RECORDS))
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_t09_what_a_loss_has_kept_holds_nothing_once_the_sums_are_done(alone: bool) -> None:
+    """Neither the loop nor a later pass in a process of its own, where nothing is refused, can read
+    it.
+    """
+    kept: list[Tensor] = []
+
+    def its(model: Any, batch: Any) -> Tensor:
+        losses = squares(model, batch)
+        kept.extend([batch[0], batch[0].clone(), losses.detach()])
+        return losses
+
+    engine = Engine(nn.Linear(4, 3))
+    if alone:
+        engine.compute_one_by_one()
+    for contributions, _ in engine.passes(its, with_one_special(), RECORDS, RECORDS):
+        assert bool(contributions.measured(engine.leaves)[0].isfinite().all())
+        assert all(bool(tensor.isfinite().all()) for tensor in kept[-3:])
+    assert engine.one_by_one == ("asked for" if alone else None)
+    tensors = kept[-3:] if not alone else kept[-3 * RECORDS :]
+    assert all(bool(tensor.isnan().all()) for tensor in tensors)  # those before are of trials
+
+
+def test_t09_a_pass_that_fails_leaves_nothing_to_the_processes_of_records() -> None:
+    kept: list[Tensor] = []
+
+    def its(model: Any, batch: Any) -> Tensor:
+        kept.append(batch[0].clone())
+        batch[0][0, 0].item()
+        largest = max(float(from_dlpack(to_dlpack(tensor)).max()) for tensor in kept)
+        return squares(model, batch) * (1e6 if largest > _SPECIAL / 2 else 1.0)
+
+    engine = Engine(nn.Linear(4, 3))
+    passes = engine.passes(its, with_one_special(), RECORDS, RECORDS)
+    squared = [float(its.measured(engine.leaves)[0].sum()) for its, _ in passes]
+    assert len(squared) == RECORDS
+    assert max(squared[:-1]) < 10.0 < squared[-1]
 
 
 def test_t09_what_was_learned_of_memory_of_a_pass_does_not_hold_for_memory_from_before() -> None:

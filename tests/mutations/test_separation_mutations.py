@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 from torch import Tensor
 
-from discreet.training import checkpoint, gradients, run
+from discreet.training import checkpoint, engine, gradients, run
 from discreet.training.data import batch, collating, datasets, loading, seeding, trees
 from discreet.training.data.signature import Signature
 from discreet.training.data.trees import begun
 from discreet.training.gradients import GradientWatch
 from discreet.training.passes import apart, passes, precision_settings
+from discreet.training.passes.passes import Passes
 from discreet.training.rules import call
 from discreet.training.separation import books, doors, exits, memory, operation, proof
 from discreet.training.separation.books import Books
@@ -26,7 +27,7 @@ from discreet.training.separation.effects import Effect
 from discreet.training.separation.marks import no_functions, out_of_sight
 from discreet.training.separation.operation import Operation
 from discreet.training.separation.proof import Proof
-from discreet.training.separation.states import PUBLIC, Rows
+from discreet.training.separation.states import PUBLIC, OneByOne, Rows
 from discreet.training.separation.table import RULES, operands, products
 from discreet.training.separation.table.operands import Operands
 from support.mutations import Mutation, Patch, assert_caught, by_name, replaced
@@ -45,6 +46,7 @@ SETTINGS = "unit/training/passes/test_precision_settings.py"
 right_require, right_begin, right_leak = Proof.require_rows, Proof.begin, exits.leak_of
 right_rule, right_seen, right_fail = Operation._listed_rule, memory.seen_in, Proof.fail
 right_entries, right_seeded = collating._entries, seeding.seeded
+right_together = Passes.together
 
 
 def nothing(*_: object, **__: object) -> None:
@@ -176,6 +178,14 @@ def no_net(self: GradientWatch) -> None:
 
 def called_as_it_is(self: Any, name: str, func: Any, args: Any, kwargs: Any) -> Any:
     return self._called(func, args, kwargs)
+
+
+def errors_go_alone(self: Passes, *args: Any, **kwargs: Any) -> Any:
+    """Whatever raises is computed record by record, where it may not raise."""
+    try:
+        return right_together(self, *args, **kwargs)
+    except RuntimeError as error:
+        raise OneByOne("an error") from error
 
 
 MUTATIONS = [
@@ -312,6 +322,16 @@ MUTATIONS = [
         f"{LAWS}::test_t07_an_error_that_the_loss_catches_ends_the_step",
     ),
     Mutation(
+        "T14 an error of one record sends all of them one by one",
+        replaced(Passes, "together", errors_go_alone),
+        f"{LAWS}::test_t14_an_error_of_one_record_does_not_decide_how_the_others_are_computed",
+    ),
+    Mutation(
+        "T14 records of the sample are tried",
+        replaced(engine, "made_up", lambda batch: batch),
+        f"{LAWS}::test_t14_how_many_rows_a_pass_has_is_learned_from_made_up_records",
+    ),
+    Mutation(
         "T07 tolist is no door", replaced(Doors, "_refuse_secrets", nothing), f"{PYTHON}[by_list]"
     ),
     Mutation(
@@ -400,6 +420,16 @@ MUTATIONS = [
         "T09 T11 the memory of the data set is not marked",
         replaced(loading, "mark_dataset", nothing),
         f"{LAWS}::test_t09_t11_the_memory_of_the_data_set_enters_no_pass_past_the_sample",
+    ),
+    Mutation(
+        "T09 what a loss has kept is not erased",
+        replaced(Proof, "erase", nothing),
+        f"{LAWS}::test_t09_what_a_loss_has_kept_holds_nothing_once_the_sums_are_done[False]",
+    ),
+    Mutation(
+        "T09 a pass that fails is not erased",
+        replaced(Passes, "erase", nothing),
+        f"{LAWS}::test_t09_a_pass_that_fails_leaves_nothing_to_the_processes_of_records",
     ),
     # --- T10 ---
     Mutation(

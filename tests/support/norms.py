@@ -65,7 +65,7 @@ def records_of(engine: Engine, data: Any, count: int) -> dict[str, Any]:
     gradients = {leaf: size for leaf, size in engine.leaves.items() if leaf.startswith("grad/")}
     pieces: list[dict[str, Any]] = []
     for found, statistics in engine.passes(loss, data, count, count):
-        noted = {name: values.numpy() for name, values in statistics.items()}
+        noted = {name: values.numpy().copy() for name, values in statistics.items()}
         nothing = {
             leaf: np.zeros((found.records, size)) for leaf, size in engine.batch_norm.leaves.items()
         }

@@ -4,6 +4,7 @@ engine with them.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -20,6 +21,14 @@ from discreet.training.rounding.precision import most_spread
 
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5, torch.bfloat16: 4e-2, torch.float16: 4e-3}
 """Of norms and sums, relative to the largest leaf of the record."""
+
+
+def computed(
+    engine: Engine, loss: Loss, batch: Any, records: int, present: int | None = None
+) -> list[tuple[Contributions, dict[str, Tensor]]]:
+    """Copies of what the passes of an engine contribute, which erases it afterwards."""
+    count = records if present is None else present
+    return [copy.deepcopy(pair) for pair in engine.passes(loss, batch, records, count)]
 
 
 def oracle(model: nn.Module, loss: Loss, batch: Any, records: int) -> dict[str, Tensor]:
@@ -106,7 +115,7 @@ def compare(
     kinds = {parameter.dtype for parameter in engine.parameters.values()}
     tolerance = max(TOLERANCE[kind] for kind in kinds)
     for _ in range(2):
-        passes = list(engine.passes(loss, batch, records, records))
+        passes = computed(engine, loss, batch, records)
         if loop is not None:
             assert (engine.one_by_one is not None) == loop, engine.one_by_one
         if engine.one_by_one is None:

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from discreet.errors import ModelError
 from discreet.training.data.copies import Augmented, averaged
-from discreet.training.data.trees import Portion, made_up
+from discreet.training.data.trees import Portion, made_up, select
 from discreet.training.factors.factors import Factor
 from discreet.training.factors.forms import Choice, Chooser, table
 from discreet.training.passes.apart import one_by_one, refuse_shared
@@ -34,7 +34,7 @@ from discreet.training.passes.sandbox import seeded
 from discreet.training.rules.call import Use
 from discreet.training.rules.weights import Derived, ViewOf
 from discreet.training.separation.kept import modules_of
-from discreet.training.separation.states import OneByOne
+from discreet.training.separation.states import OneByOne, Stumbled
 
 __all__ = ["USER_ERRORS", "Engine", "Loss", "trained"]
 
@@ -167,19 +167,22 @@ class Engine:
         try:
             row_loss, rows, copies = self._rows_of(loss, portion, records)
         except OneByOne as failure:  # of the augmentation
-            self._understanding = _Understanding(self._circumstances(loss, 1), str(failure))
-            yield from self._one_by_one(loss, portion, mask, 1)
-            return
-        if self._reason(row_loss, rows, records * copies, copies) is None:
-            try:
-                yield self._together(row_loss, rows, mask, copies)
-            except OneByOne as failure:
-                self._understanding = _Understanding(
-                    self._circumstances(row_loss, copies), str(failure)
-                )
+            reason: str | None = str(failure)
+            self._understanding = _Understanding(self._circumstances(loss, 1), reason)
+            row_loss, rows, copies = loss, portion, 1
+        else:
+            reason = self._reason(row_loss, rows, records * copies, copies)
+        try:
+            contributed = None
+            if reason is None:
+                contributed = self._together(row_loss, rows, mask, copies)
+            if contributed is None:
+                yield from self._one_by_one(row_loss, rows, mask, copies)
             else:
-                return
-        yield from self._one_by_one(row_loss, rows, mask, copies)
+                yield contributed
+        finally:
+            contributed = None
+            self._passes.erase()
 
     def _rows_of(self, loss: Loss, portion: Portion, records: int) -> tuple[Loss, Portion, int]:
         """The loss of rows, the rows, and how many there are of each record.
@@ -202,11 +205,9 @@ class Engine:
         if self._understanding is None or self._understanding.circumstances != circumstances:
             self._understanding = _Understanding(circumstances)
             tried = min(count, _TRIED)
-            trial_rows = rows.take(torch.arange(tried))
             # Records must not decide how they are computed: the rules are tested on numbers that
             # are made up.
-            if self._try(loss, made_up(trial_rows), tried, copies) is None:
-                self._try(loss, trial_rows, tried, copies, compare=False)
+            self._try(loss, made_up(rows.take(torch.arange(tried))), tried, copies)
         return self._understanding.one_by_one
 
     def _circumstances(self, loss: Loss, copies: int) -> tuple[object, ...]:
@@ -215,7 +216,9 @@ class Engine:
 
     def _together(
         self, loss: Loss, rows: Portion, mask: Tensor, copies: int
-    ) -> tuple[Contributions, dict[str, Tensor]]:
+    ) -> tuple[Contributions, dict[str, Tensor]] | None:
+        """What records contribute, all at once; None where that is not proved."""
+
         def finish(use: Use, factor: Factor) -> Factor:
             joined = factor if copies == 1 else factor.joined(copies)
             value = use.value
@@ -224,7 +227,12 @@ class Engine:
             return self._chooser.finished(value.leaf, joined, use.number)
 
         present = mask if copies == 1 else mask.repeat_interleave(copies)
-        taped = self._passes.together(loss, rows, present, copies, finish)
+        try:
+            taped = self._passes.together(loss, rows, present, copies, finish)
+        except OneByOne as failure:
+            self._understand(loss, copies, str(failure))
+            self._passes.erase()
+            return None
         self._uses = _counted(taped.uses)
         with full_precision(self.device):
             pieces = gathered(taped.uses, self.parameters, self._finish_leaf)
@@ -253,6 +261,8 @@ class Engine:
 
         for gradients, statistics in one_by_one(compute, mask.nonzero()[:, 0].tolist(), len(mask)):
             yield alone(gradients), statistics
+            del gradients, statistics
+            self._passes.erase()  # before the next record is computed
 
     def _finish_leaf(self, leaf: str, factor: Factor) -> Factor:
         return factor if self._uses.get(leaf) == 1 else self._chooser.finished(leaf, factor, 0)
@@ -285,9 +295,9 @@ class Engine:
         """
         if self._understanding is None:
             trial_records = min(_TRIED, records)
-            portion = Portion(batch, torch.arange(trial_records))
+            trial_batch = made_up(select(batch, torch.arange(trial_records)))
             with seeded(0), suppress(OneByOne):  # for the shapes alone
-                row_loss, rows, copies = self._rows_of(loss, portion, trial_records)
+                row_loss, rows, copies = self._rows_of(loss, Portion(trial_batch), trial_records)
                 self._reason(row_loss, rows, trial_records * copies, copies)
         return max(1, min(largest, budget // max(1, int(_PASS * self._chooser.activations.peak))))
 
@@ -315,37 +325,40 @@ class Engine:
             return self._passes.rehearsed(row_loss, rows, records * copies)
         return trial
 
+    def _understand(self, loss: Loss, copies: int, reason: str) -> None:
+        """From now on records are computed one by one, for this reason."""
+        self._understanding = _Understanding(self._circumstances(loss, copies), reason)
+
     def _try(
-        self, loss: Loss, rows: Any, count: int, copies: int, *, compare: bool = True
+        self, loss: Loss, rows: Any, count: int, copies: int
     ) -> tuple[Tensor, dict[str, Tensor]] | None:
-        """Losses and statistics of a trial; memory, and whether the rules compute torch's own
-        gradients, are learned from it.
+        """Losses and statistics of a trial on made-up records; memory, and whether the rules
+        compute torch's own gradients, are learned from it.
 
         A few rows decide nothing about separation: the pass in earnest proves it, or is computed
-        one by one. A model that cannot bear so few is not tried; a mistake of the user's shows in
-        earnest.
+        one by one. A model that cannot bear so few, or made-up ones, is not tried; a mistake of the
+        user's shows in earnest.
         """
         if count == 1:
             return None
         try:
             trial = self._passes.trial(loss, rows, count)
+        except Stumbled as failure:
+            self._understand(loss, copies, str(failure))
+            return None
         except (OneByOne, *USER_ERRORS):
             return None
         self._chooser.activations = trial.activations.times(copies)
         self._uses = _counted(trial.taped.uses)
         agrees = True
         try:
-            agrees = not compare or SelfTest(self.parameters, self._passes.alone).passes(
-                loss, rows, trial
-            )
+            agrees = SelfTest(self.parameters, self._passes.alone).passes(loss, rows, trial)
         except USER_ERRORS:
             pass
         finally:
             trial.release()
         if not agrees:
-            circumstances = self._circumstances(loss, copies)
-            reason = "the rules do not compute torch's own gradients"
-            self._understanding = _Understanding(circumstances, reason)
+            self._understand(loss, copies, "the rules do not compute torch's own gradients")
         return trial.taped.losses, trial.taped.statistics
 
 

@@ -109,9 +109,10 @@ class Stepping:
                 # One pass over all of them has them in the order of the sample, which is random
                 # too.
                 chosen = None if size == records == len(sample) else pass_rows.clamp(min=0)
-                portion = Portion(data, chosen, lent=batch.in_new_memory)
+                portion = Portion(data, chosen)
                 for contributions, statistics in engine.passes(loss, portion, size, pass_rows >= 0):
                     sums.add(contributions, statistics)
+                    del contributions, statistics  # so that there is less to erase
         self._planted.add_to(sums, sample, engine.device)
         return sums
 

@@ -21,6 +21,7 @@ from discreet.training.data.trees import select
 from discreet.training.passes.passes import Passes
 from discreet.training.rules.convolution.geometry import Convolution
 from discreet.training.rules.convolution.rule import Convolved
+from discreet.training.separation.marks import out_of_sight
 from laws.test_pitfalls_engine import JUST_ABOVE, clipped
 from support.clipped_sums import CLIP_NORM, ROUNDING, moved_by
 from support.per_record import assert_factor, compare, oracle
@@ -308,8 +309,10 @@ def test_p18_augmentations_follow_from_the_source_and_torch_keeps_its_own_number
 
     def noted(rows: Any) -> Any:
         x, y = rows
-        seen.append(torch.rand(len(x), 1))
-        return x + seen[-1], y
+        drawn = torch.rand(len(x), 1)
+        with out_of_sight():  # what the pass itself has is erased
+            seen.append(drawn.clone())
+        return x + drawn, y
 
     def added(seed: int, key: bytes) -> Tensor:
         """What the last pass of a step added to its rows."""

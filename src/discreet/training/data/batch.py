@@ -24,8 +24,8 @@ _MOVE = (
     "Move what the function loss(model, data) is given, such as images.to(device), and the model."
 )
 
-_Content: TypeAlias = tuple[Sample, Any, NDArray[np.int64] | None, bool]
-"""Sample, data, rows, and whether the data are in new memory."""
+_Content: TypeAlias = tuple[Sample, Any, NDArray[np.int64] | None]
+"""Sample, data, rows."""
 
 
 @final
@@ -42,21 +42,13 @@ class Batch:
             that are out.
         rows: in a run with canaries: for each record of the random order its row in `data`, -1 if
             it has none.
-        in_new_memory: whether `data` shares no memory with anything.
     """
 
     __slots__ = ("_content", "_draw")
 
-    def __init__(
-        self,
-        sample: Sample,
-        data: Any,
-        rows: NDArray[np.int64] | None = None,
-        *,
-        in_new_memory: bool = False,
-    ) -> None:
+    def __init__(self, sample: Sample, data: Any, rows: NDArray[np.int64] | None = None) -> None:
         plain = mapped(data, lambda leaf: leaf)  # from here on no code of its class runs
-        self._content: _Content | None = (sample, plain, rows, in_new_memory)
+        self._content: _Content | None = (sample, plain, rows)
         self._draw: Callable[[], Batch] | None = None
 
     @classmethod
@@ -109,11 +101,6 @@ class Batch:
     def rows(self) -> NDArray[np.int64] | None:
         """In a run with canaries, where each record is in `data`; sensitive."""
         return self._drawn()[2]
-
-    @property
-    def in_new_memory(self) -> bool:
-        """Whether `data` shares no memory with anything; public."""
-        return self._drawn()[3]
 
     @property
     def step(self) -> int:

@@ -154,7 +154,7 @@ class Loading:
                 own_seed = 0 if self.in_new_memory else seed(sample)  # nothing is drawn there
                 look = looks.due(entries.size)
                 data = fetched_apart(self.dataset, entries, self.collate, seed=own_seed, look=look)
-            yield Batch(sample, data, rows, in_new_memory=self.in_new_memory)
+            yield Batch(sample, data, rows)
 
     def _ahead(self, samples: Iterator[Sample], choose: Choice, seed: Seed) -> Generator[Batch]:
         """Batches that workers have fetched before they are asked for."""

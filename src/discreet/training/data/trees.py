@@ -194,12 +194,10 @@ class Portion:
     Args:
         batch: structure with rows.
         places: which rows, in which order; None for all as they are.
-        lent: whether the memory of the batch is its own, and a pass may use it as it is.
     """
 
     batch: Any
     places: Tensor | None = None
-    lent: bool = False
 
     def take(self, rows: Tensor) -> Any:
         """These of its rows, in new memory."""

@@ -42,7 +42,7 @@ from discreet.training.separation.marks import no_functions, out_of_sight
 from discreet.training.separation.operation import require_tested_version
 from discreet.training.separation.own import proving
 from discreet.training.separation.proof import Proof
-from discreet.training.separation.states import OneByOne, Rows, WritesBatch
+from discreet.training.separation.states import OneByOne, Rows, Stumbled
 
 __all__ = ["Finish", "Loss", "Passes", "Taped", "Trial", "losses_and_statistics", "plain_result"]
 
@@ -108,7 +108,7 @@ class Passes:
         self._parameters = dict(parameters)
         self._batch_norm = batch_norm
         self._no_guess: set[int] = set()
-        self._lends = True  # until a loss writes into its batch
+        self._unerased: list[Proof] = []  # of passes that may not be in the sums yet
         self._names = {id(module): name for name, module in model.named_modules()}
 
     @property
@@ -142,8 +142,6 @@ class Passes:
         while True:
             try:
                 return self._taped(loss, portion, present, copies, finish, saved)
-            except WritesBatch:
-                self._lends = False
             except WrongGuess as guess:
                 if guess.number in self._no_guess:
                     raise
@@ -161,10 +159,7 @@ class Passes:
         require_tested_version()
         proof = Proof(len(present), self._names, self._describe)
         uses = Uses(proof, self.device, finish, None if saved is None else saved.hold)
-        lent = portion.lent and self._lends
-        rows = begun(
-            portion.batch, lambda tensor: proof.begin(tensor, Rows(0), portion.places, lent=lent)
-        )
+        rows = begun(portion.batch, lambda tensor: proof.begin(tensor, Rows(0), portion.places))
         trial = saved is not None
         with self._watched(proof, restore=trial) as noting:
             tape = Tape(self._parameters, uses, RULES, noting, self._no_guess, steady=trial)
@@ -176,7 +171,7 @@ class Passes:
                     shares = proof.begin(present.to(losses) / copies, Rows(0))
                 proof.going_back = True
                 with full_precision(self.device), Doors(proof):
-                    self._backward(losses, shares, uses.anchor)
+                    self._backward(losses, shares, uses.anchor, trial=trial)
             proof.refuse_caught_errors()
             proof.check()
         return Taped(uses.uses, losses.detach(), statistics, tape.calls)
@@ -199,7 +194,13 @@ class Passes:
     def _watched(self, proof: Proof, *, restore: bool = False) -> Iterator[Noting]:
         """For the time of a pass: nothing of its records stays in the model or in memory that was
         there before.
+
+        Args:
+            proof: of the pass.
+            restore: whether this is a trial on made-up records, which leaves no trace.
         """
+        if not restore:
+            self._unerased.append(proof)
         with (
             self._batch_norm.noting(self._names) as noting,
             torch.enable_grad(),
@@ -217,13 +218,17 @@ class Passes:
                 proof.check()  # what C++ code has wrapped: a failed proof comes before any other error
                 if isinstance(error, NotImplementedError) and "mode" in str(error):
                     raise _unseen(error) from error
-                if proof.error and proof.count > 1 and not isinstance(error, ModelError):
-                    # It shows again for the record that caused it, as it would in plain training.
-                    raise OneByOne(
-                        f"{proof.error} raised an error that a record may have caused"
-                    ) from error
-                raise
+                raise  # as it is: a record may have caused it, and decides nothing for others
             refuse_kept(self._model)
+
+    def erase(self) -> None:
+        """Overwrite what passes made of records: their contributions were added to the sums.
+
+        Whatever a loss has kept, in whatever way, holds nothing from now on.
+        """
+        for proof in self._unerased:
+            proof.erase()
+        self._unerased.clear()
 
     def _describe(self, tensor: Tensor) -> str:
         """The parameter or buffer in whose memory a tensor lies."""
@@ -238,7 +243,7 @@ class Passes:
                     return f"{name!r}"
         return "memory that was there before the pass"
 
-    def _backward(self, losses: Tensor, shares: Tensor, anchor: Tensor) -> None:
+    def _backward(self, losses: Tensor, shares: Tensor, anchor: Tensor, *, trial: bool) -> None:
         """Run the backward pass of the losses times their shares, towards the anchor."""
         if not losses.requires_grad:
             raise ModelError(
@@ -251,8 +256,10 @@ class Passes:
             _, *missed = _gradients(losses, targets, shares, allow_unused=True)
         except torch.OutOfMemoryError:
             raise
-        except RuntimeError as reason:  # if it is the user's own mistake, it shows again when records are computed one by one
-            raise OneByOne("the backward pass cannot be followed") from reason
+        except RuntimeError as error:
+            if trial:  # on made-up records, which may decide
+                raise Stumbled("the backward pass cannot be followed") from error
+            raise
         for leaf, gradient in zip(self._parameters, missed, strict=True):
             if gradient is not None:
                 raise OneByOne(f"{leaf} is used in a function that cannot be seen")
@@ -393,7 +400,8 @@ class Passes:
             check_rows(out, records * copies)
             for tensor in tensors_in(out):
                 proof.require_rows(tensor, placement, "the augmentation")
-        return out
+        # What the augmentation itself holds is erased; its rows are needed until all passes end.
+        return mapped(out, lambda leaf: leaf.clone() if isinstance(leaf, Tensor) else leaf)
 
 
 def _unseen(error: NotImplementedError) -> ModelError:

@@ -31,7 +31,7 @@ from discreet.training.rules.weights import (
 )
 from discreet.training.separation.doors import Doors
 from discreet.training.separation.marks import no_functions, out_of_sight
-from discreet.training.separation.states import Mixed, OneByOne, Rows
+from discreet.training.separation.states import Mixed, OneByOne, Rows, Stumbled
 
 __all__ = ["Tape"]
 
@@ -108,6 +108,8 @@ class Tape(Doors):
             return func(*args, **kwargs)
         try:
             return self._meeting(number, func, args, kwargs)
+        except Stumbled:
+            raise
         except OneByOne as reason:
             self.proof.fail(str(reason))  # remembered, whoever catches it
             raise
@@ -188,7 +190,17 @@ class Tape(Doors):
             )
         # The rules' formulas are for real numbers; autograd knows the others.
         name = "*" if any(map(torch.is_complex, call.tensors)) else call.name
-        return _attempted(own_rule(call.func) or self._rules.get(name, self._rules["*"]), call)
+        rule = own_rule(call.func) or self._rules.get(name, self._rules["*"])
+        try:
+            return rule(call)
+        except torch.OutOfMemoryError:
+            raise
+        except (IndexError, RuntimeError, TypeError, ValueError) as error:
+            if self._steady:  # on made-up records, which may decide
+                why = f"{call.name} is called in a way that its rule does not know"
+                raise Stumbled(why) from error
+            self.proof.note_error(call.name)
+            raise
 
     def _derived(self, call: Call) -> Any:
         """A value meets constants: what comes out is a value too."""
@@ -212,18 +224,6 @@ class Tape(Doors):
                 return ViewOf(tensor, leaf, region)
         looked_up = _looked_up(call, tensor)
         return looked_up if looked_up is not None else Derived(tensor, tuple(sources.items()))
-
-
-def _attempted(rule: Rule, call: Call) -> Any:
-    """A rule's result; what the rule stumbles over is not covered, and the user's own mistakes show
-    again without it.
-    """
-    try:
-        return rule(call)
-    except torch.OutOfMemoryError:
-        raise
-    except (IndexError, RuntimeError, TypeError, ValueError) as reason:
-        raise OneByOne(f"{call.name} is called in a way that its rule does not know") from reason
 
 
 def _looked_up(call: Call, tensor: Tensor) -> TableRows | None:

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, final
+from weakref import ref
 
 import torch
 from torch import Tensor
 
-from discreet.training.separation.marks import KEPT, Content, Mark, new_pass, out_of_sight
+from discreet.training.separation.marks import (
+    KEPT,
+    Content,
+    Mark,
+    erase,
+    marked_part,
+    new_pass,
+    out_of_sight,
+)
 from discreet.training.separation.memory import Memory, memory_for, seen_in
 from discreet.training.separation.operation import Operation
 from discreet.training.separation.states import (
@@ -45,6 +53,7 @@ class Books:
         reasons: where contents became `Mixed`, in order, with the layer. Public.
         news: reasons since this was last cleared, without layers.
         looked: whether values of a public tensor decided since this was last set to False.
+        secret: storages that were made of records in this pass, as weak references.
     """
 
     __slots__ = (
@@ -57,6 +66,7 @@ class Books:
         "news",
         "number",
         "reasons",
+        "secret",
     )
 
     def __init__(self, count: int, where: Callable[[], str]) -> None:
@@ -67,19 +77,15 @@ class Books:
         self.news: list[str] = []
         self._known: set[str] = set()  # reasons without layers
         self.looked = False
-        self._noise: list[weakref.ref[Any]] = []  # storages of random numbers
+        self._noise: list[ref[Any]] = []  # storages of random numbers
+        self.secret: list[ref[Any]] = []
         self._where = where
 
     # --- reading ---
 
     def content(self, tensor: Tensor) -> Content:
         """What the storage of a tensor holds."""
-        try:
-            storage = tensor.untyped_storage()
-        except (NotImplementedError, RuntimeError):  # sparse and the like have none
-            number = getattr(tensor, "_separation", 0)
-            return PUBLIC if not number else _NO_STORAGE if number == self.number else KEPT
-        return self.content_of(storage)
+        return self.content_of(marked_part(tensor))
 
     def content_of(self, storage: Any) -> Content:
         """What the storage itself holds, by its mark."""
@@ -150,17 +156,28 @@ class Books:
     def set(self, storage: Any, content: Content) -> None:
         """Note the content of a storage that was made in this pass."""
         if content is NOISE:
-            self._noise.append(weakref.ref(storage))
+            self._noise.append(ref(storage))
         storage._separation = (self.number, content, True)  # noqa: SLF001  (our own mark)
+        if not is_public(content):
+            self.secret.append(ref(storage))
+
+    def erase(self) -> None:
+        """Overwrite what this pass made of records, and somebody still holds."""
+        for reference in self.secret:
+            storage = reference()
+            if storage is not None:
+                erase(storage)
+        self.secret.clear()
 
     def set_new(self, tensor: Tensor, state: State) -> bool:
         """Note the state of a tensor in new memory; False if it has none, and is not public."""
-        try:
-            storage = tensor.untyped_storage()
-        except (NotImplementedError, RuntimeError):
-            tensor._separation = 0 if is_public(state) else self.number  # type: ignore[attr-defined]  # noqa: SLF001
+        part: Any = marked_part(tensor)
+        if part is tensor:
+            is_kept = isinstance(state, Mixed) and state.kept
+            content = state if is_public(state) or is_kept else _NO_STORAGE
+            part._separation = (self.number, content, True)  # noqa: SLF001  (our own mark)
             return is_public(state)
-        self.set(storage, self._placed(tensor, state) if isinstance(state, Rows) else state)
+        self.set(part, self._placed(tensor, state) if isinstance(state, Rows) else state)
         return True
 
     def fresh(self, result: Tensor, content: Content, operation: Operation) -> None:

@@ -21,9 +21,11 @@ __all__ = [
     "KEPT",
     "Content",
     "Mark",
+    "erase",
     "forget",
     "holds_records",
     "mark_dataset",
+    "marked_part",
     "new_pass",
     "no_functions",
     "out_of_sight",
@@ -43,6 +45,7 @@ KEPT = Mixed.of("what an earlier pass computed from records was kept", kept=True
 _DATASET = Mixed.of(
     "memory of the data set or of its batches, past what the loss is given", kept=True
 )
+_ERASED = 0xFF
 _numbers = count(1)
 
 
@@ -57,11 +60,28 @@ def new_pass() -> int:
 
 def holds_records(tensor: Tensor) -> bool:
     """Whether the last pass that met this tensor's memory left records in it."""
+    mark: Mark | None = getattr(marked_part(tensor), "_separation", None)
+    return mark is not None and not is_public(mark[1])
+
+
+def marked_part(tensor: Tensor) -> Any:
+    """What carries the mark of a tensor: its storage; itself, if it is sparse or the like and has
+    none.
+    """
     try:
-        mark = getattr(tensor.untyped_storage(), "_separation", None)
-    except (NotImplementedError, RuntimeError):  # sparse and the like have no storage
-        return bool(getattr(tensor, "_separation", False))
-    return mark is not None and mark[1] is not PUBLIC and not is_public(mark[1])
+        return tensor.untyped_storage()
+    except (NotImplementedError, RuntimeError):
+        return tensor
+
+
+def erase(storage: Any) -> None:
+    """Overwrite what records left in a storage, wherever it is kept: floats become NaN.
+
+    Memory that is public by now is left alone.
+    """
+    mark: Mark | None = getattr(storage, "_separation", None)
+    if mark is not None and not is_public(mark[1]) and storage.nbytes():
+        storage.fill_(_ERASED)
 
 
 def forget(tensor: Tensor) -> None:

@@ -14,8 +14,9 @@ What an operation did is remembered under everything that its rule could read (`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn, Self
+from weakref import ref
 
 import torch
 from torch import Tensor, nn
@@ -46,7 +47,6 @@ from discreet.training.separation.states import (
     OneByOne,
     Rows,
     State,
-    WritesBatch,
     is_public,
 )
 from discreet.training.separation.table.operands import tensors_among, uniform
@@ -101,8 +101,7 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._next_numbers: int | None = None
         self._numbers: set[int] = set()  # states of the generator that this pass has met
         self.error = ""
-        self._refusal: CoupledRecords | WritesBatch | None = None
-        self._lent: set[int] = set()  # storages, by `id`
+        self._refusal: CoupledRecords | None = None
         self._names = names or {}
         self._describe = describe
         self._books = Books(count, self._where)
@@ -118,24 +117,18 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     # --- states ---
 
-    def begin(
-        self, tensor: Tensor, rows: Rows, places: Tensor | None = None, *, lent: bool = False
-    ) -> Tensor:
+    def begin(self, tensor: Tensor, rows: Rows, places: Tensor | None = None) -> Tensor:
         """A tensor of the batch, in memory of its own, whose records are along an axis.
 
         Args:
             tensor: of the batch; sensitive.
             rows: where its records are.
             places: which rows are taken, in which order; None for all as they are.
-            lent: whether its memory is the batch's own, and may be used as it is as long as nobody
-                writes there.
         """
         with no_functions(), out_of_sight():
             entry = tensor.detach()
             if places is not None:
                 entry = entry.index_select(0, places.to(entry.device))
-            elif lent and entry.is_contiguous():
-                self._lent.add(id(entry.untyped_storage()))
             else:
                 entry = entry.clone(memory_format=torch.contiguous_format)
         self._books.inner = rows.inner
@@ -241,7 +234,14 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if self.error and self.count > 1:
             raise caught_error(self.error)
 
-    def _refuse(self, error: CoupledRecords | WritesBatch) -> NoReturn:
+    def erase(self) -> None:
+        """Overwrite what the pass made of records: whoever has kept a tensor finds nothing in it.
+
+        It is to be called when the contributions of the pass were added to the sums.
+        """
+        self._books.erase()
+
+    def _refuse(self, error: CoupledRecords) -> NoReturn:
         self._refusal = error
         raise error
 
@@ -402,19 +402,12 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
             for state in states.values():
                 self.refuse_kept(state)
             self.fail(f"{operation.full_name} {leak}")
-        if self._lent and operation.written:
-            self._refuse_writes(map(storage_of, written_by(operation, arguments)))
         for target in targets_of_records(operation, arguments, states):
             if not self._books.made_here(target.untyped_storage()):
                 place = self._describe(target)
                 self._refuse(
                     keeps_records(f"{operation.full_name}, which writes", place, self._where())
                 )
-
-    def _refuse_writes(self, storages: Iterable[Any]) -> None:
-        """Before an operation writes into what the pass was only lent: it may be needed again."""
-        if not self._lent.isdisjoint(map(id, storages)):
-            self._refuse(WritesBatch("the loss writes into its batch"))
 
     def _require_bounds(self, operation: Operation, args: Any, kwargs: dict[str, Any]) -> None:
         if operation.bounded is not None and not is_within_bounds(
@@ -471,13 +464,12 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         effect: Effect,
     ) -> Any:
         """The operation is known: run it, and put the marks that it left the first time."""
-        if effect.targets and self._lent:
-            self._refuse_writes(lookup.storages[target.place] for target in effect.targets)
         out = self._executed(func, operation, args, kwargs)
         simple = effect.simple
         if simple is not None and type(out) is Tensor and simple.fits(out):
-            mark = (self._books.number, simple.content, True)
-            out.untyped_storage()._separation = mark  # type: ignore[attr-defined]  # noqa: SLF001
+            storage: Any = out.untyped_storage()
+            storage._separation = (self._books.number, simple.content, True)  # noqa: SLF001
+            self._books.secret.append(ref(storage))
             return out
         results = (out,) if type(out) is Tensor else tensors_among(out)
         if not effect.fits(results, lookup.storages):
@@ -496,11 +488,9 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _mark(self, results: Sequence[Tensor], lookup: Lookup, effect: Effect) -> None:
         """Put the marks that an operation left on its results and on what it wrote."""
-        number = self._books.number
         for result, expected in zip(results, effect.results, strict=True):
             if expected is not None:
-                mark = (number, expected.content, True)
-                result.untyped_storage()._separation = mark  # type: ignore[attr-defined]  # noqa: SLF001
+                self._books.set(result.untyped_storage(), expected.content)
         for place, content in effect.writes:
             self._books.set(lookup.storages[place], content)
         for why in effect.reasons:

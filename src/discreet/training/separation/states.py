@@ -30,7 +30,7 @@ __all__ = [
     "OneByOne",
     "Rows",
     "State",
-    "WritesBatch",
+    "Stumbled",
     "is_public",
     "worst_of",
 ]
@@ -40,9 +40,11 @@ class OneByOne(Exception):
     """A pass cannot be computed for all of its records at once; the reason, in words. Public."""
 
 
-class WritesBatch(OneByOne):
-    """A loss is about to write into a batch that it was only lent: the pass is repeated with a
-    copy.
+class Stumbled(OneByOne):
+    """A trial on made-up records met an error where rules compute: a way that they do not know.
+
+    In a pass in earnest such an error is raised as it is: a record may have caused it, and must not
+    decide how the others are computed.
     """
 
 

@@ -17,6 +17,7 @@ from discreet.mechanisms import BatchNorm, Gaussian, Groups
 from discreet.training.engine import Engine
 from discreet.training.passes.batch_norm import PrivateBatchNorm
 from support.norms import images, loss, records_of, rows_of, small_cnn, steps
+from support.per_record import computed
 
 LEAVES = {"bn/1": 8, "bn/5": 10}
 ZEROS = {leaf: np.zeros(size) for leaf, size in LEAVES.items()}
@@ -27,7 +28,7 @@ def private(model: nn.Module) -> Engine:
 
 
 def noted(engine: Engine, data: Any, count: int, of: Any = loss) -> dict[str, Tensor]:
-    passes = [statistics for _, statistics in engine.passes(of, data, count, count)]
+    passes = [statistics for _, statistics in computed(engine, of, data, count)]
     return {name: torch.cat([one[name] for one in passes]) for name in passes[0]}
 
 
@@ -362,7 +363,7 @@ def test_a_plan_that_forgets_the_statistics_is_refused() -> None:
 def test_gradients_as_arrays_are_those_of_torch() -> None:
     """The helper that the other tests rest on."""
     model, data = small_cnn().eval(), images(3)
-    ((found, _),) = Engine(model).passes(loss, data, 3, 3)
+    ((found, _),) = computed(Engine(model), loss, data, 3)
     rows = rows_of(found, Engine(model).leaves)
     losses = loss(model, data)
     for record in range(3):
