@@ -132,9 +132,9 @@ def account(
     lines, facts = meaning(guarantees[0], attack(together, guarantees[0]))
     shown: list[RenderableType] = [_heading(sources), *_statement(guarantees, epsilon, lines)]
 
-    kind, name = sources[0].kind, str(source[0])
+    kind = sources[0].kind
     if len(sources) > 1:
-        kind, name = "several", None
+        kind = "several"
         sources = [_alone(entry, delta, guarantees[0]) for entry in sources]
         shown += ["", _sources_table(sources)]
 
@@ -146,7 +146,7 @@ def account(
         shown += words
         limit = {"at_most": at_most, "within": code == YES}
     data = {
-        "source": name,
+        "source": str(source[0]) if len(source) == 1 else None,
         "kind": kind,
         "sources": [entry.data() for entry in sources],
         "guarantees": list(map(guarantee_data, guarantees)),

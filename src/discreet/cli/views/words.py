@@ -65,7 +65,11 @@ def meaning(guarantee: Guarantee, hits: float | None) -> tuple[list[str], dict[s
 
     reading = tier(guarantee)
     lines = ["Meaning: " + "; ".join((reading.tier.value, *reading.remarks)) + "."]
-    facts = {"tier": reading.tier.value, "tier_remarks": reading.remarks, "attack": None}
+    facts: dict[str, Any] = {
+        "tier": reading.tier.value,
+        "tier_remarks": reading.remarks,
+        "attack": None,
+    }
     if hits is None:
         return lines, facts
 
