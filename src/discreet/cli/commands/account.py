@@ -133,8 +133,9 @@ def account(
     shown: list[RenderableType] = [_heading(sources), *_statement(guarantees, epsilon, lines)]
 
     kind = sources[0].kind
+    name: str | None = str(source[0])
     if len(sources) > 1:
-        kind = "several"
+        kind, name = "several", None
         sources = [_alone(entry, delta, guarantees[0]) for entry in sources]
         shown += ["", _sources_table(sources)]
 
@@ -146,7 +147,7 @@ def account(
         shown += words
         limit = {"at_most": at_most, "within": code == YES}
     data = {
-        "source": str(source[0]) if len(source) == 1 else None,
+        "source": name,
         "kind": kind,
         "sources": [entry.data() for entry in sources],
         "guarantees": list(map(guarantee_data, guarantees)),
