@@ -128,7 +128,8 @@ def _error_going_back(scene: Scene) -> Setup:
         x = batch[0]
         if not scene.clock.awake:
             return model(x)  # type: ignore[no-any-return]
-        losses: Tensor = model.last(_Failing.apply(model.first(x), x)).squeeze(1)
+        hidden = _Failing.apply(model.first(x), x)  # type: ignore[no-untyped-call]
+        losses: Tensor = model.last(hidden).squeeze(1)
         return losses if len(x) > 1 else -losses
 
     return scene.setup(loss)

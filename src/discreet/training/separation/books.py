@@ -175,7 +175,7 @@ class Books:
         if part is tensor:
             is_kept = isinstance(state, Mixed) and state.kept
             content = state if is_public(state) or is_kept else _NO_STORAGE
-            part._separation = (self.number, content, True)  # noqa: SLF001  (our own mark)
+            part._separation = (self.number, content, True)  # type: ignore[attr-defined]  # noqa: SLF001
             return is_public(state)
         self.set(part, self._placed(tensor, state) if isinstance(state, Rows) else state)
         return True
