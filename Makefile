@@ -82,6 +82,7 @@ mutations:
 format:
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
+	$(BIN)/python scripts/wrap_markdown.py *.md docs/*.md docs/*/*.md
 
 clean:
 	rm -rf .venv out
