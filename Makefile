@@ -10,6 +10,8 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
+WRITTEN := docs/models.md docs/mutations.md docs/utility.md
+PAGES = $(filter-out $(WRITTEN),$(wildcard *.md docs/*.md docs/*/*.md))
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .PHONY: install demo check browser quick test test-full bench bench-utility mutations format clean
@@ -34,6 +36,7 @@ demo:
 check:
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python scripts/wrap_markdown.py --check $(PAGES)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
@@ -82,7 +85,7 @@ mutations:
 format:
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
-	$(BIN)/python scripts/wrap_markdown.py *.md docs/*.md docs/*/*.md
+	$(BIN)/python scripts/wrap_markdown.py $(PAGES)
 
 clean:
 	rm -rf .venv out
