@@ -163,6 +163,7 @@ def _show(value: object) -> str:
         return "entries that are not shown"
     try:
         text = repr(value)
-    except Exception:  # noqa: BLE001  (an error message must not fail: an int may be too long to print, a repr may raise)
+    # An error message must not fail: an int may be too long to print, a repr may raise.
+    except Exception:  # noqa: BLE001
         return f"a value of type {type(value).__name__}"
     return text if len(text) <= 80 else text[:77] + "..."

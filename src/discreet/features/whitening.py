@@ -262,8 +262,8 @@ def _projected(rows: NDArray[np.floating], basis: NDArray[Any] | None) -> NDArra
     whole rows, and costs nothing: together they are as long as the row. What is not finite
     contributes nothing.
     """
-    # No row may raise, not even a signalling NaN that is cast. Certified norms are a little above the
-    # truth, so their difference may be below 0.
+    # No row may raise, not even a signalling NaN that is cast. Certified norms are a little above
+    # the truth, so their difference may be below 0.
     with np.errstate(all="ignore"):
         if basis is None:
             return np.hstack([rows, np.zeros((len(rows), 1))])

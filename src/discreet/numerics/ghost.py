@@ -3,8 +3,9 @@
 A layer's gradient for one record is A^T B = sum_t a_t b_t^T, with a_t its input and b_t its output
 gradient at position t.
 
-    |A^T B|^2 = sum_(t,s) (a_t.a_s)(b_t.b_s)                                                                 ("ghost norm")
-    truth <= computed + (gamma_p + gamma_q + gamma_p gamma_q + rest) * S^2,       S = sum_t |a_t||b_t|        ("spread")
+    |A^T B|^2 = sum_(t,s) (a_t.a_s)(b_t.b_s)                               ("ghost norm")
+    truth <= computed + (gamma_p + gamma_q + gamma_p gamma_q + rest) * S^2,
+        S = sum_t |a_t||b_t|                                                   ("spread")
 
 The terms of the first line cancel, so its float32 value may be far below the truth; the second line
 adds what may be missing. Also |A^T B| <= S, whatever the arithmetic. Proof: docs/proofs/sums.md,
@@ -125,7 +126,8 @@ def _lengths(vectors: Records) -> NDArray[np.float64]:
 def _same_positions(owner: str, inputs: Records, gradients: Records) -> None:
     if inputs.ndim != 3 or gradients.ndim != 3 or inputs.shape[:2] != gradients.shape[:2]:
         expected = "of shape (B, T, q), with inputs of shape (B, T, p)"
-        got = f"records of shape {gradients.shape[1:]}, with inputs of shape {inputs.shape[1:]}"  # B is sensitive
+        # B is sensitive.
+        got = f"records of shape {gradients.shape[1:]}, with inputs of shape {inputs.shape[1:]}"
         raise ParameterError(owner=owner, name="gradients", expected=expected, got=got)
 
 

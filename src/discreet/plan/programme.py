@@ -222,7 +222,8 @@ class Programme(Declaration[Plan]):
         return "\n\n".join(parts)
 
     def _plain(self) -> dict[str, text.Plain]:
-        plans = [[name, plan._plain()] for name, plan in self.plans.items()]  # noqa: SLF001  (its own)
+        # Its own.
+        plans = [[name, plan._plain()] for name, plan in self.plans.items()]  # noqa: SLF001
         target = {} if self.target is None else {"target": vocabulary.plain(self.target)}
         return {"schema": vocabulary.SCHEMA, **target, _PLANS: plans}
 

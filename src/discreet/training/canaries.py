@@ -167,7 +167,7 @@ class GradientCanaries:
         return Contributions(pieces, numbers.size, numbers.size)
 
     def observe(self, groups: tuple[Group, ...], released: Mapping[str, NDArray[Any]]) -> None:
-        """Read the canaries' coordinates in one release: sums with noise, in the leaves' own unit."""
+        """Read the canaries' coordinates in one release: noised sums in the leaves' own unit."""
         observations = []
         for group in groups:
             spots = self._spots.get(group.name)

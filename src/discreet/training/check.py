@@ -39,7 +39,8 @@ from discreet.units import Numerics
 __all__ = ["Problem", "Problems", "check"]
 
 _HALF = (torch.bfloat16, torch.float16)
-_MOST = 64  # records that are tried; of a batch that has no more, all: some models bear one number of them
+# Records that are tried; of a batch that has no more, all: some models bear one number of them.
+_MOST = 64
 
 
 @final
@@ -341,7 +342,7 @@ def _of_unused(engine: Engine, used: set[str]) -> Iterator[Problem]:
 
 
 def _times_slower(engine: Engine, loss: Loss, rows: Any, count: int) -> str:
-    """How long records take one by one, in units of a forward and backward pass over all of them."""
+    """How long records take one by one, in units of one pass forward and backward over all."""
     start = time.perf_counter()
     with seeded(0), plain_forward(engine.model):
         for _ in engine.passes(loss, rows, count, count):

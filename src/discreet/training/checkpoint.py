@@ -159,7 +159,8 @@ class Checkpoint:
                         "a ledger without a single run: no ledger was at that path, and an empty "
                         "one has just been made"
                     ),
-                    do="Give the path of the ledger that was charged. If it is lost, so is the account of what was released: "
+                    do="Give the path of the ledger that was charged. If it is lost, so is the account of "
+                    "what was released: "
                     "train anew on a new ledger only if nothing of the lost run is used.",
                 ) from wrong
             raise CheckpointError(
@@ -207,7 +208,8 @@ _OTHER = "Resume from another checkpoint; the ledger stays as it is."
 def _loaded(place: Path) -> Any:
     try:
         return torch.load(place, map_location="cpu", weights_only=True)
-    except Exception as error:  # whatever torch makes of a damaged or foreign file; it advises to execute it: not repeated
+    # Whatever torch makes of a damaged or foreign file; it advises to execute it: not repeated.
+    except Exception as error:
         got = (
             str(error)
             if isinstance(error, OSError)

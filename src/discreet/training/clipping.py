@@ -27,8 +27,9 @@ from discreet.training.rounding.precision import raised_squares, sum_weights
 __all__ = ["Inner", "Sums", "refuse_slots"]
 
 Inner: TypeAlias = Callable[[Group, frozenset[int]], tuple[Group, float]]
-"""For a group whose leaves have so many positions: the group with the clip norm to clip to, so that rounding keeps the
-sensitivity within the group's own; and the most spread in units of it. If it is the very same group, rounding is idealised,
+"""For a group whose leaves have so many positions: the group with the clip norm to clip to, so that
+rounding keeps the sensitivity within the group's own; and the most spread in units of it. If it is
+the very same group, rounding is idealised,
 and no spread is held back. Public."""
 
 _Measures: TypeAlias = tuple[NDArray[np.float64], NDArray[np.float64]]

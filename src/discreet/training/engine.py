@@ -244,7 +244,8 @@ class Engine:
         """What records contribute, each by itself."""
         refuse_shared(self.model)
 
-        def compute(record: int, apart: bool) -> tuple[dict[str, Tensor], dict[str, Tensor]]:  # noqa: FBT001  (as `one_by_one` asks)
+        # As `one_by_one` asks.
+        def compute(record: int, apart: bool) -> tuple[dict[str, Tensor], dict[str, Tensor]]:  # noqa: FBT001
             record_rows = rows.take(record * copies + torch.arange(copies))
             if not isinstance(loss, Augmented):
                 gradients, statistics = self._passes.alone(loss, record_rows, copies, apart=apart)

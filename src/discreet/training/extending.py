@@ -81,7 +81,8 @@ def register_rule(
                 return handle_torch_function(visible, tensors, *args, **kwargs)
             return function(*args, **kwargs)
 
-        visible._discreet_rule = rule  # type: ignore[attr-defined]  # noqa: SLF001  (where `own_rule` looks)
+        # Where `own_rule` looks.
+        visible._discreet_rule = rule  # type: ignore[attr-defined]  # noqa: SLF001
         return visible
 
     return decorate
@@ -111,7 +112,10 @@ def register_separation(operator: str, rule: Callable[[Operands], Any]) -> None:
         raise ParameterError(
             owner="register_separation",
             name="operator",
-            expected='"library::operator" of a library of your own, registered with torch.library, without a rule so far',
+            expected=(
+                '"library::operator" of a library of your own, registered with torch.library, '
+                "without a rule so far"
+            ),
             got=repr(operator),
         )
     function: object = rule

@@ -38,7 +38,8 @@ _PUBLIC = (
     "torch.autograd.grad."
 )
 _SCALING = frozenset(
-    {torch.amp.GradScaler.step.__code__, torch.amp.GradScaler._maybe_opt_step.__code__}  # noqa: SLF001  (frames to look for)
+    # Frames to look for.
+    {torch.amp.GradScaler.step.__code__, torch.amp.GradScaler._maybe_opt_step.__code__}  # noqa: SLF001
 )
 _FRAMES = 8  # between the step of an optimizer and that of a scaler, schedulers' wrappers included
 _PARALLEL = ("torch.nn.parallel.", "torch.distributed.")

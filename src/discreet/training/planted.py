@@ -143,7 +143,7 @@ class Planted:
             self._canaries.observe(groups, released)
 
     def refuse_checkpoint(self) -> None:
-        """Coins live in one process: a run that goes on in another would go on with other canaries."""
+        """Coins live in one process: a run that goes on in another would have other canaries."""
         if self._canaries is not None:
             raise CheckpointError(
                 expected="checkpoints of a run without canaries",

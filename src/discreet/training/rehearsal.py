@@ -60,7 +60,9 @@ def rehearse(engine: Engine, loss: Loss, loading: Loading, statistics: Mapping[s
         ):
             return  # for texts and other objects nothing can be made up
     except USER_ERRORS:
-        return  # the data set or its collate function cannot bear it; what is wrong shows when a sample comes
+        # The data set or its collate function cannot bear it; what is wrong shows when a sample
+        # comes.
+        return
     try:
         with seeded(0):
             losses, returned = engine.rehearse(loss, batch, _RECORDS)
@@ -110,7 +112,8 @@ def check_statistics(
         raise ModelError(
             expected=f"a loss that returns the statistics of the run alone: {sorted(statistics)}",
             got=f"others: {undeclared}",
-            do="Give PrivateRun(..., statistics={name: size}) and the plan a group for them, or leave them out of what the "
+            do="Give PrivateRun(..., statistics={name: size}) and the plan a group for them, or leave "
+            "them out of what the "
             "loss returns. Nothing was charged.",
         )
     for name, size in statistics.items():

@@ -1,7 +1,7 @@
 """Private training: the user's own model, loss and optimizer; batches and gradients from here.
 
 for batch in run.batches(dataset):     a sample, charged before it is drawn
-run.backward(loss, batch)          clipped, summed, noised: parameters get the noised average as their gradient
+run.backward(loss, batch)          clipped, summed, noised: the noised average is the gradient
 optimizer.step()
 """
 
@@ -142,7 +142,8 @@ class PrivateRun:
         self._loading: Loading | None = None  # until the loss was tried
         self._statistics, self._start, self._lost = shown, 0, ""
         self._first_state: State = bound.bound.initial_state
-        self._done = 0  # batches of all steps that were released, those of the run that is continued included
+        # Batches of all steps that were released, those of the run that is continued included.
+        self._done = 0
         self._began = False
 
     # --- what is executed ---
@@ -414,7 +415,8 @@ class PrivateRun:
             saved.refuse_another(self.plan, self.ledger)
         except CheckpointError:
             if self._own_ledger:
-                self.ledger.withdraw()  # if it was made just now, where the checkpoint's ledger should have been
+                # If it was made just now, where the checkpoint's ledger should have been.
+                self.ledger.withdraw()
             raise
         self._stepping.check(self._session.bound.groups(saved.state))
         restore(

@@ -163,7 +163,7 @@ def _stacked(entries: list[Any]) -> Any:
                 "stacks"
             ),
             got="others, such as records of different lengths, or objects",
-            do="Pass a collate function that pads every record to a fixed length and returns tensors: "
+            do="Pass a collate function that pads every record to a fixed length and gives tensors: "
             "run.batches(dataset, collate).",
         ) from None
 

@@ -252,7 +252,7 @@ def _joined(column: tuple[Any, ...]) -> Any:
 
 
 def refilled(thing: Any, tensors: list[Tensor]) -> Any:
-    """Copy arguments with tensors from a list, in the order of `tensors_in`; the list is used up."""
+    """Copy arguments with tensors from a list, which is used up, in the order of `tensors_in`."""
     return mapped(thing, lambda leaf: tensors.pop(0) if isinstance(leaf, Tensor) else leaf)
 
 

@@ -181,7 +181,8 @@ def _answer(task: Callable[[], object], entrance: int) -> NoReturn:
         torch.set_num_threads(1)  # the threads of OpenMP have stayed behind
         try:
             answer = _written((task(), None))
-        except BaseException as error:  # noqa: BLE001  (whatever it is, it is raised again on the other side)
+        # Whatever it is, it is raised again on the other side.
+        except BaseException as error:  # noqa: BLE001
             answer = _written((None, _told(error)))
         _write_out()
         with os.fdopen(entrance, "wb") as pipe:
@@ -257,8 +258,8 @@ def _raised_again(name: str, words: list[str]) -> BaseException:
 
 
 def can_copy() -> bool:
-    """Whether this process can be copied: not while an accelerator is in use, which does not survive
-    it, and on Linux only.
+    """Whether this process can be copied: not while an accelerator is in use, which does not
+    survive it, and on Linux only.
     """
     in_use = torch.cuda.is_initialized() or torch.xpu.is_initialized()  # type: ignore[no-untyped-call]
     return _fork is not None and sys.platform == "linux" and not in_use

@@ -100,7 +100,8 @@ class PrivateBatchNorm:
                     "batch-norm statistics"
                 ),
                 got=f"batch normalisation in train mode in {names}, and no such group",
-                do='Replace it by GroupNorm, or put it in eval mode, or add a group "bn/*" to the plan: Groups({"grad/*": ..., '
+                do='Replace it by GroupNorm, or put it in eval mode, or add a group "bn/*" to the plan: '
+                'Groups({"grad/*": ..., '
                 '"bn/*": Gaussian(clip_norm=1.0, noise_multiplier=...)}).',
             )
         return norms
@@ -328,7 +329,8 @@ class Noting:
         if self.leaf_of(args, named) is None:
             raise CoupledRecords(
                 expected="layers that treat every record by itself",
-                got="batch normalisation over the records of a batch (also without trained scales, also when frozen)"
+                got="batch normalisation over the records of a batch (also without trained scales, "
+                "also when frozen)"
                 f"{f', in the {layer}' if (layer := layer_of(self._names)) else ''}",
                 do=(
                     "Replace BatchNorm by GroupNorm, or put it in eval mode, or use private batch "

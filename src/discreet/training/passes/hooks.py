@@ -37,7 +37,8 @@ _GLOBAL = [
     )
     for register, kind in (_FORWARD | _BACKWARD).items()
 ]
-_saved_tensors_hooks: Any = torch._C._autograd._top_saved_tensors_default_hooks  # noqa: SLF001  (no public way to ask)
+# No public way to ask.
+_saved_tensors_hooks: Any = torch._C._autograd._top_saved_tensors_default_hooks  # noqa: SLF001
 
 
 def refuse_hooks(model: nn.Module, parameters: Mapping[str, Tensor]) -> None:

@@ -1,6 +1,6 @@
 """Passes over a model: the only code that calls a user's loss.
 
-    together    all records at once, proved and taped: one forward pass, one backward pass, no weight gradients
+    together    all records at once, proved and taped: one pass forward, one back, no weight gradients
     alone       one record by itself, with torch's own gradients (`apart.py`)
     rehearsed   as together, without a trace: for made-up records, and to see what a pass takes
 
@@ -215,7 +215,8 @@ class Passes:
                 refuse_kept(self._model)  # one by one it would be kept, too
                 raise
             except Exception as error:
-                proof.check()  # what C++ code has wrapped: a failed proof comes before any other error
+                # What C++ code has wrapped: a failed proof comes before any other error.
+                proof.check()
                 if isinstance(error, NotImplementedError) and "mode" in str(error):
                     raise _unseen(error) from error
                 raise  # as it is: a record may have caused it, and decides nothing for others
@@ -426,7 +427,8 @@ def _refuse_objects(proof: Proof, batch: Any) -> None:
 
 
 def plain_result(result: Any) -> tuple[Any, dict[str, Any]]:
-    """Take the result of a loss apart, in the pass: a mapping of the user's own may look at numbers.
+    """Take the result of a loss apart, in the pass: a mapping of the user's own may look at
+    numbers.
 
     Raises:
         ModelError: a name of a statistic is no text.
@@ -465,7 +467,7 @@ def losses_and_statistics(
         raise ModelError(
             expected="one loss for each record, of shape (B,)",
             got=f"{got}, or another number of values",
-            do='Use reduction="none", and average over the positions of each record, not over records.',
+            do='Use reduction="none"; average over positions of each record, not over records.',
         )
     values_by_name = dict(moments)
     for name, values in statistics.items():

@@ -202,7 +202,8 @@ class _Straight:
     """
 
     @staticmethod
-    def apply(function: Any, preserve: bool, *args: Any) -> Any:  # noqa: FBT001  (torch's own signature)
+    # Torch's own signature.
+    def apply(function: Any, preserve: bool, *args: Any) -> Any:  # noqa: FBT001
         if _REPLACED.here:
             return function(*args)
         return _REPLACED.original(_Straight).apply(function, preserve, *args)

@@ -144,7 +144,7 @@ class Books:
             self.reasons.append(why + self._where())
 
     def named(self, state: State, operation: str) -> State:
-        """Give a tensor in which records are joined the operation that met it first as its reason."""
+        """Give a tensor in which records are joined the first operation that met it as its reason."""
         if isinstance(state, Mixed) and not state.kept and state.why not in self._known:
             return self.mixed(f"{operation}: {state.why}")
         return state
@@ -207,7 +207,8 @@ class Books:
         """
         content = self.content_of(storage)
         if content is NOISE or content is FILLED:
-            storage._separation = (self.number, PUBLIC, self.made_here(storage))  # noqa: SLF001  (our own mark)
+            # Our own mark.
+            storage._separation = (self.number, PUBLIC, self.made_here(storage))  # noqa: SLF001
 
     def overwrite(self, target: Tensor, content: Content) -> None:
         """Public values were written into public memory: they are random, or alike, only where all

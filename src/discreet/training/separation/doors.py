@@ -292,8 +292,11 @@ class Doors(TorchFunctionMode):
         if kind is _Kind.METADATA:
             return func(*args, **kwargs) if kwargs else func(*args)
         named = dict(kwargs) if kwargs else {}
-        if kind is not _Kind.PYTHON and not (_are_known(args) and _are_known(named.values())):
-            self.proof.fail(f"{func.__name__} gets an object whose code runs where nobody looks")
+        if kind is _Kind.PYTHON:
+            args, named = self._replaced(func, args, named)
+            with self:
+                return opened(func)(*args, **named)
+        self._refuse_objects(func, args, named)
         if kind is _Kind.PROPERTY:
             return self._called(func, args, named)
         if kind is _Kind.ORDINARY:
@@ -301,10 +304,6 @@ class Doors(TorchFunctionMode):
             if not isinstance(out, Tensor) and not tensors_among(out):
                 self._refuse_secrets(func.__name__, args, named)
             return out
-        if kind is _Kind.PYTHON:
-            args, named = self._replaced(func, args, named)
-            with self:
-                return opened(func)(*args, **named)
         if kind is _Kind.WATCHED:
             return self._watched(_name(func), func, args, named)
         if kind is _Kind.KERNEL:
@@ -313,6 +312,11 @@ class Doors(TorchFunctionMode):
         else:
             self._refuse_secrets(func.__name__, _lists_in(args[1]), {})
         return self._called(func, args, named)
+
+    def _refuse_objects(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+        """Refuse arguments with code of their own, which torch would call with this mode off."""
+        if not (_are_known(args) and _are_known(kwargs.values())):
+            self.proof.fail(f"{func.__name__} gets an object whose code runs where nobody looks")
 
     def _watched(self, name: str, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Call a function that reads numbers itself, if it reads none of records."""

@@ -148,7 +148,7 @@ class Lookup:
 
 
 def _fits_into(sizes: Sequence[int], whole: Sequence[int]) -> bool:
-    """Whether a tensor of these sizes is broadcast to the sizes of another, which stays as it is."""
+    """Whether a tensor of these sizes is broadcast to those of another, which stays as it is."""
     pairs = zip(reversed(sizes), reversed(whole), strict=False)
     return len(sizes) <= len(whole) and all(size in (1, full) for size, full in pairs)
 
@@ -225,7 +225,7 @@ class Effect:
         written: Sequence[Tensor],
         reasons: list[str],
     ) -> Effect | None:
-        """Read off the marks after a call; None if it cannot be repeated from what is in the key."""
+        """Read off the marks after a call; None if the key is not enough to repeat it."""
         outcomes = _results(lookup, results)
         if outcomes is None:
             return None

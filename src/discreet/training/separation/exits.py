@@ -140,7 +140,8 @@ def depends_on_kept(why: str) -> CoupledRecords:
     return CoupledRecords(
         expected="a loss that depends on the records of its own batch, and on released values",
         got=f"one that depends on {why}",
-        do="Keep nothing that was computed from records between passes (caches, banks, running values), and take statistics of "
+        do="Keep nothing that was computed from records between passes (caches, banks, running "
+        "values), and take statistics of "
         "the data set from a private query; detach() does not make a value public.",
     )
 
@@ -150,14 +151,16 @@ def keeps_records(what: str, where: str, layer: str) -> CoupledRecords:
     return CoupledRecords(
         expected="a pass that keeps nothing of its records",
         got=f"{what} what records made into {where}{layer}",
-        do="Keep no running values, banks or caches of records (in buffers, frozen parameters or attributes): they would be "
+        do="Keep no running values, banks or caches of records (in buffers, frozen parameters or "
+        "attributes): they would be "
         "released without noise. Normalisation layers: track_running_stats=False, or eval mode.",
     )
 
 
 def layer_of(names: Mapping[int, str]) -> str:
     """The innermost module of these whose `forward` is running; empty if there is none."""
-    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001  (only where something failed, for the message)
+    # Only where something failed, for the message.
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001
     while frame is not None:
         if frame.f_code.co_name == "forward":
             module = frame.f_locals.get("self")

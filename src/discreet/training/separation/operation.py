@@ -159,7 +159,7 @@ def _is_aten(schema: Any) -> bool:
 
 
 def _gives_one_view(schema: Any) -> bool:
-    """Whether there is one result, which is in the memory of an argument and does not write to it."""
+    """Whether the one result is in the memory of an argument, and nothing is written there."""
     views = [
         returned.alias_info is not None and not returned.alias_info.is_write
         for returned in schema.returns

@@ -174,7 +174,8 @@ class Outcomes:
             self._assign(operands, states)
         except Unknown as reason:
             outcome = self._books.mixed(f"{operation.full_name}: {reason}")
-        except Exception as error:  # noqa: BLE001  (also a user's rule: what it does not know is not proved)
+        # Also a user's rule: what it does not know is not proved.
+        except Exception as error:  # noqa: BLE001
             outcome = self._books.mixed(
                 f"{operation.full_name}: its rule stumbled ({type(error).__name__})"
             )

@@ -311,7 +311,8 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """One tensor goes in, and what comes out is in its memory, which tells everything."""
         source = args[0]
         try:
-            out = func._op(*args, **kwargs) if kwargs else func._op(*args)  # noqa: SLF001  (without another look-up)
+            # Without another look-up.
+            out = func._op(*args, **kwargs) if kwargs else func._op(*args)  # noqa: SLF001
         except Exception:
             self._raised(operation, [source])
             raise
@@ -445,7 +446,8 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         ):
             return out
         if operation.uninitialised or operation.custom:
-            return out  # its memory is filled with zeros each time; the rule of a user may go by floats
+            # Its memory is filled with zeros each time; the rule of a user may go by floats.
+            return out
         written = written_by(operation, arguments_of(operation, args, kwargs))
         effect = Effect.observed(
             lookup, before, tensors_among(out), written, list(self._books.news)

@@ -65,7 +65,7 @@ def overlaps(tensor: Tensor) -> bool:
 
 
 def uniform(tensor: Tensor, rows: Rows, count: int) -> bool:
-    """Whether a public tensor has the same bits for every record, or no entries for single records."""
+    """Whether a public tensor has the same bits for every record, or none for single records."""
     dim = rows.dim
     if count == 1 or dim >= tensor.ndim or tensor.shape[dim] != rows.fold * count:
         return True
