@@ -9,7 +9,8 @@ import pytest
 from support.catalogue import PITFALLS
 from support.source import ROOT
 
-PAGE = (ROOT / "docs" / "pitfalls.md").read_text()
+# Lines that go on in the next one are put together again.
+PAGE = re.sub(r"\n +(?=\S)", " ", (ROOT / "docs" / "pitfalls.md").read_text())
 ENTRIES = re.findall(r"^### ([PT]\d\d) .+\n((?:(?!^#).*\n)*)", PAGE, flags=re.MULTILINE)
 
 
