@@ -68,7 +68,7 @@ MUTATIONS = [
     Mutation(
         "P43 one run: delta taken as 0, against the worst mechanism",
         no_leak,
-        f"{UNIT}/estimators/test_one_run.py::test_p43_no_mechanism_betrays_more_than_the_bound",
+        f"{UNIT}/test_one_run.py::test_p43_no_mechanism_betrays_more_than_the_bound",
     ),
     Mutation(
         "P43 threshold: rates for bounds",
@@ -103,12 +103,12 @@ MUTATIONS = [
     Mutation(
         "one run: members listed first pass for coins",
         replaced(module("one_run"), "checked_coins", lambda _, scores: scores),
-        f"{UNIT}/estimators/test_one_run.py::test_what_is_no_coin_is_refused[listed first]",
+        f"{UNIT}/test_one_run.py::test_what_is_no_coin_is_refused[listed first]",
     ),
     Mutation(
         "P43 one run: coins that served in two runs pass",
         replaced(module("guesses"), "_refuse_repeated", lambda *_: None),
-        f"{UNIT}/estimators/test_one_run.py::test_p43_coins_that_served_in_two_runs_are_refused[one_run]",
+        f"{UNIT}/test_one_run.py::test_p43_coins_that_served_in_two_runs_are_refused[one_run]",
     ),
 ]
 
