@@ -204,7 +204,8 @@ def test_sampled_training_and_scores_share_one_filter() -> None:
 
 
 def test_a_model_trained_with_torch_is_tuned_alike() -> None:
-    torch = pytest.importorskip("torch")
+    import torch
+
     from discreet.training import PrivateRun
 
     plan = dp.Plan.dpsgd(records=50, expected_batch_size=10, steps=2, noise_multiplier=6.0)

@@ -284,8 +284,30 @@ class FixedSize(Sampling):
         return self.size < self.records
 
 
+class _Epoch(Sampling):
+    """What policies have in common whose step is an epoch: every record is in one of its batches."""
+
+    __slots__ = ()
+
+    batches: int
+
+    @property
+    def inclusion_probability(self) -> float:
+        """One batch of the epoch, each as likely as the others."""
+        return 1.0 / self.batches
+
+    @property
+    def batches_per_step(self) -> int:
+        """All batches of the epoch."""
+        return self.batches
+
+    def expected_batch_size(self, records: int, /) -> float:
+        """The records of an epoch, shared out."""
+        return records / self.batches
+
+
 @dataclass(frozen=True, slots=True)
-class Shuffled(Sampling):
+class Shuffled(_Epoch):
     """One epoch: a random permutation cut into `batches` disjoint batches; every query is asked of
     every batch.
 
@@ -312,20 +334,6 @@ class Shuffled(Sampling):
         """The words of a guarantee."""
         return f"shuffled epochs of {self.batches} batches (no amplification)"
 
-    @property
-    def inclusion_probability(self) -> float:
-        """One batch of the epoch, each as likely as the others."""
-        return 1.0 / self.batches
-
-    @property
-    def batches_per_step(self) -> int:
-        """All batches of the epoch."""
-        return self.batches
-
-    def expected_batch_size(self, records: int, /) -> float:
-        """The records of an epoch, shared out."""
-        return records / self.batches
-
     def smallest_batch(self, records: int, /) -> int:
         """The records shared out, rounded down."""
         return records // self.batches
@@ -336,7 +344,7 @@ class Shuffled(Sampling):
 
 
 @dataclass(frozen=True, slots=True)
-class BallsInBins(Sampling):
+class BallsInBins(_Epoch):
     """One epoch: each record is put, independently and uniformly, into one of `batches` batches;
     queries as in `Shuffled`.
 
@@ -357,20 +365,6 @@ class BallsInBins(Sampling):
     def phrase(self) -> str:
         """The words of a guarantee."""
         return f"balls in bins, epochs of {self.batches} batches"
-
-    @property
-    def inclusion_probability(self) -> float:
-        """One batch of the epoch, each as likely as the others."""
-        return 1.0 / self.batches
-
-    @property
-    def batches_per_step(self) -> int:
-        """All batches of the epoch."""
-        return self.batches
-
-    def expected_batch_size(self, records: int, /) -> float:
-        """The records of an epoch, shared out."""
-        return records / self.batches
 
     def amplifies(self, adjacency: Adjacency, /) -> bool:
         """With several batches, and not where a record is exchanged for another."""

@@ -144,8 +144,9 @@ def test_hooks_of_torch_are_part_of_the_model() -> None:
 
 @pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing.*:FutureWarning")
 def test_hooks_of_transformers_and_peft_are_part_of_the_model() -> None:
-    peft = pytest.importorskip("peft")
-    transformers = pytest.importorskip("transformers")
+    import peft
+    import transformers
+
     size = {"n_embd": 8, "n_layer": 1, "n_head": 2, "vocab_size": 11, "bos_token_id": 0}
     model = transformers.GPT2LMHeadModel(transformers.GPT2Config(**size, eos_token_id=0))
     model.enable_input_require_grads()
@@ -158,7 +159,8 @@ def test_hooks_of_transformers_and_peft_are_part_of_the_model() -> None:
 
 
 def test_what_prints_activations_is_refused_whoever_wrote_it() -> None:
-    debug = pytest.importorskip("transformers.debug_utils")
+    from transformers import debug_utils as debug
+
     model = net()
     debug.DebugUnderflowOverflow(model)
     with pytest.raises(ModelError, match="DebugUnderflowOverflow"):
