@@ -28,7 +28,7 @@ from discreet.ledger.storage import exchange
 from discreet.ledger.storage.book import Book, follow
 from discreet.ledger.storage.codec import encode
 from discreet.ledger.storage.rows import Began, Held, Opened, Reserved, Row
-from discreet.ledger.storage.store import Line
+from discreet.ledger.storage.store import StoredLine
 
 INFO = dp.ledger.RunInfo(
     unit=dp.Unit.EXAMPLE,
@@ -170,7 +170,7 @@ def many_different(folder: Path) -> None:
     print(f"100,000 different steps: open, check, read       {replay:10.2f} s")
 
 
-def chained(rows: list[Row]) -> list[Line]:
+def chained(rows: list[Row]) -> list[StoredLine]:
     """Rows with their digests."""
     digest, lines = Book().digest, []
     for row in rows:

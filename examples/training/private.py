@@ -44,12 +44,7 @@ def main() -> None:
     train, test = digits()
     model = nn.Sequential(nn.Linear(64, 32), nn.Tanh(), nn.Linear(32, 10))
     plan = dp.Plan.dpsgd(
-        records=len(train),
-        expected_batch_size=BATCH,
-        epochs=EPOCHS,
-        clip_norm=1.0,
-        epsilon=3.0,
-        delta=1e-5,
+        records=1437, expected_batch_size=BATCH, epochs=EPOCHS, clip_norm=1, epsilon=3, delta=1e-5
     )
     optimizer = torch.optim.SGD(model.parameters(), lr=0.4, momentum=0.9)
     scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, plan.steps)

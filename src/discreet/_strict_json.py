@@ -18,7 +18,7 @@ from discreet.errors import ParameterError
 __all__ = [
     "check_fields",
     "decoder",
-    "finite",
+    "finite_number",
     "member_named",
     "read_object",
     "read_version",
@@ -49,11 +49,11 @@ def decoder(read: Callable[[dict[str, Any]], Any] = dict) -> json.JSONDecoder:
         return read(table)
 
     return json.JSONDecoder(
-        object_pairs_hook=checked, parse_constant=_refuse_constant, parse_float=finite
+        object_pairs_hook=checked, parse_constant=_refuse_constant, parse_float=finite_number
     )
 
 
-def finite(text: str) -> float:
+def finite_number(text: str) -> float:
     """Read a number that float64 can hold.
 
     Raises:

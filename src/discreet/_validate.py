@@ -22,10 +22,10 @@ __all__ = [
     "instance",
     "label",
     "member",
-    "moment",
     "not_negative",
     "positive",
     "real",
+    "timestamp",
     "whole",
 ]
 
@@ -119,7 +119,7 @@ def digest(owner: str, name: str, value: object) -> str:
     return value
 
 
-def moment(owner: str, name: str, value: object) -> str:
+def timestamp(owner: str, name: str, value: object) -> str:
     """A date and time of day, ISO 8601, that says how far it is from UTC."""
     text = label(owner, name, value)
     try:

@@ -288,7 +288,9 @@ def believed(case: Case, timing: Timing) -> float:
 
 def _clipped_rows(setup: Setup) -> Tensor:
     parameters = [leaf for leaf in setup.model.parameters() if leaf.requires_grad]
-    losses = setup.loss(setup.model, _whole_batch(setup))
+    result = setup.loss(setup.model, _whole_batch(setup))
+    losses, statistics = result if isinstance(result, tuple) else (result, {})
+    dict(statistics)  # whoever believes the loss asks for its statistics, too
     total = torch.zeros(sum(leaf.numel() for leaf in parameters), dtype=torch.float64)
     for row in range(len(losses)):
         gradients = torch.autograd.grad(

@@ -14,7 +14,12 @@ import pytest
 import discreet as dp
 from support.source import ROOT
 
-REPRODUCTIONS = sorted((ROOT / "examples" / "accounting").glob("*.py"))
+# composition.py holds formulas for teaching and draws nothing; tests/unit/examples has its tests.
+REPRODUCTIONS = sorted(
+    script
+    for script in (ROOT / "examples" / "accounting").glob("*.py")
+    if script.stem != "composition"
+)
 
 
 def run(script: Path, folder: Path, *options: str) -> str:

@@ -115,7 +115,7 @@ def interrupted_release(run: Run) -> None:
             run.seen.append(units.copy())
             raise KeyboardInterrupt
 
-        patch.setattr(gaussian, "publish", break_off)
+        patch.setattr(gaussian, "publish_noise", break_off)
         patch.setattr(ahead, "publish", break_off)
         assert not run.attempt(action)
     run.attempt(action)

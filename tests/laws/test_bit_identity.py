@@ -70,7 +70,7 @@ def all_undecided(
 
 BACKENDS: dict[str, Candidates] = {
     "numpy": box_muller.candidates,
-    "compiled": _compiled.candidates,
+    "compiled": _compiled.compiled_candidates,
     "torch": through_torch,
 }
 

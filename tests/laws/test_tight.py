@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from discreet.accounting import account, rdp
-from discreet.accounting.costs import BoundedRange, Cost, Gaussian, Laplace, PoissonGaussian
+from discreet.accounting.costs import BoundedRange, Cost, Laplace, PlainGaussian, PoissonGaussian
 from discreet.accounting.gaussian import fold, gaussian_delta, gaussian_epsilon
 from discreet.accounting.normalise import normalise
 from discreet.accounting.tight import tight_delta, tight_epsilon
 from discreet.accounting.tight.analyses.poisson import PoissonRemove
 from discreet.accounting.tight.analyses.registry import directions
 from discreet.accounting.tight.lattice.bracket import delta_bracket, epsilon_bracket
-from discreet.accounting.tight.lattice.pair import Problem
+from discreet.accounting.tight.lattice.pair import Composition
 from discreet.ledger.events import Everything, GaussianSum, LaplaceSum, Poisson, Step
 from discreet.units import Adjacency
 
@@ -46,7 +46,7 @@ def test_the_renyi_cap_holds_where_a_pair_only_dominates(
     """
     costs: tuple[tuple[Cost, int], ...] = ((BoundedRange(0.1), 100), *mixed)
     pairs = epsilon_bracket(
-        Problem(tuple((directions(cost)[0], k) for cost, k in costs)), 1e-5, 1e-3
+        Composition(tuple((directions(cost)[0], k) for cost, k in costs)), 1e-5, 1e-3
     )
     assert rdp.epsilon(costs, delta=1e-5).value < pairs.lower
     assert tight_epsilon(costs, 1e-5).upper <= rdp.epsilon(costs, delta=1e-5).value
@@ -108,7 +108,7 @@ def test_monotone_in_probability_noise_count_and_delta(
 def test_probability_one_equals_the_closed_form(z: float, k: int, d: float) -> None:
     low, high = gaussian_epsilon(fold([(z, k)]), d)
     assert high - low <= 1e-8 * high + 1e-12
-    found = epsilon_bracket(Problem(((PoissonRemove(1.0, z), k),)), d, 1e-3)
+    found = epsilon_bracket(Composition(((PoissonRemove(1.0, z), k),)), d, 1e-3)
     assert found.lower <= high
     assert low <= found.upper
     step = Step(Poisson(1.0), [GaussianSum("grad", 1.0, z)])
@@ -121,7 +121,7 @@ def test_delta_of_a_gaussian_in_two_ways(z: float, epsilon: float) -> None:
     low, high = gaussian_delta(z, epsilon)
     if high < 1e-250:
         return
-    found = delta_bracket(Problem(((PoissonRemove(1.0, z), 1),)), epsilon, 1e-3)
+    found = delta_bracket(Composition(((PoissonRemove(1.0, z), 1),)), epsilon, 1e-3)
     assert found.lower <= high
     assert low <= found.upper
 
@@ -165,7 +165,7 @@ def test_laplace_never_costs_more_than_pure_composition(b: float, k: int) -> Non
 
 def test_gaussians_and_samples_together_lie_between_each_alone_and_the_sum() -> None:
     sampled: tuple[Cost, int] = (PoissonGaussian(0.01, 1.0), 1_000)
-    plain: tuple[Cost, int] = (Gaussian(2.0), 3)
+    plain: tuple[Cost, int] = (PlainGaussian(2.0), 3)
     both = tight_epsilon((sampled, plain), 1e-6)
     assert both.lower > max(
         tight_epsilon((sampled,), 1e-6).upper, tight_epsilon((plain,), 1e-6).upper

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import discreet as dp
-from discreet.tuning import Kind, Method, Public, Settings, Trial, Tuning, clip_search
+from discreet.tuning import Method, Public, Settings, Trial, Tuning, TuningKind, clip_search
 
 PLAN = dp.Plan.dpsgd(records=100, expected_batch_size=10, steps=2, noise_multiplier=1.0)
 LABELS = st.text(st.characters(categories=("L", "N", "P", "S")), min_size=1, max_size=20)
@@ -16,8 +16,8 @@ SCORES = st.none() | NUMBERS
 
 @st.composite
 def records(draw: st.DrawFn) -> Tuning:
-    kind = draw(st.sampled_from(Kind))
-    private = kind is Kind.PRIVATE
+    kind = draw(st.sampled_from(TuningKind))
+    private = kind is TuningKind.PRIVATE
     names = draw(st.lists(LABELS, min_size=1, max_size=3, unique=True))
     labels = [
         draw(st.lists(LABELS, min_size=1, max_size=3, unique=True))

@@ -45,7 +45,7 @@ def the_same_noise_in_every_step(self: Session, _: Any, lane: int) -> Any:
 
 
 def twice_the_probability(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = _policies.positions
+    right = _policies.drawn_positions
 
     def wrong(policy: Any, *more: Any) -> Iterator[Any]:
         return iter(right(dp.Poisson(2.0 * policy.probability), *more))

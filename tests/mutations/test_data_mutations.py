@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from discreet.training.data import collating, datasets, loading, trees
-from discreet.training.data.seeding import Use
+from discreet.training.data.seeding import SeedUse
 from discreet.training.data.signature import Signature
 from support.mutations import Mutation, assert_caught, by_name, replaced
 
@@ -21,7 +21,7 @@ ROOM = "unit/training/data"
 def not_seeded(_: int) -> Iterator[Any]:
     """Transforms draw from whatever the user has seeded."""
 
-    def begin(use: Use) -> None:
+    def begin(use: SeedUse) -> None:
         """Does nothing."""
 
     yield begin

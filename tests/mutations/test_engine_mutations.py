@@ -31,7 +31,7 @@ PROOF = "unit/training/separation/test_proof.py"
 
 
 def first_position_only(rows: Tensor) -> Factor:
-    return Dense(linear.positions(rows)[:, 0])
+    return Dense(linear.by_position(rows)[:, 0])
 
 
 right_together, right_results = Engine._together, passes.losses_and_statistics

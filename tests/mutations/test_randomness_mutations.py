@@ -100,7 +100,7 @@ MUTATIONS = [
     ),
     Mutation(
         "P19 no pair is ever refined",
-        replaced(box_muller, "threshold", lambda scale: 0.5),
+        replaced(box_muller, "decision_threshold", lambda scale: 0.5),
         f"{REFINE}::test_both_paths_agree_on_adversarial_words[9227468.8]",
     ),
     Mutation(

@@ -115,7 +115,7 @@ def higher_probability(stream: Any, probability: float, start: int, stop: int) -
 
 
 def skip_empty(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = _policies.positions
+    right = _policies.drawn_positions
 
     def positions(*arguments: Any) -> Iterator[Any]:
         return (batch for batch in right(*arguments) if batch.size)
@@ -124,7 +124,7 @@ def skip_empty(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def drop_last_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = _policies.positions
+    right = _policies.drawn_positions
 
     def positions(*arguments: Any) -> Iterator[Any]:
         batches = list(right(*arguments))
@@ -135,7 +135,7 @@ def drop_last_batch(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def part_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every rank draws the whole sample, so records count once per rank (P22)."""
-    right = _policies.positions
+    right = _policies.drawn_positions
     monkeypatch.setattr(
         sampler,
         "positions",

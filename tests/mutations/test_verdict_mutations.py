@@ -16,7 +16,7 @@ from discreet.mechanisms import Group
 from discreet.numerics import exact
 from discreet.randomness import GaussianNoise, Purpose, Stream
 from discreet.sampling import Sample, sampler
-from discreet.sampling._policies import positions
+from discreet.sampling._policies import drawn_positions
 from discreet.units import Guarantee
 from discreet.verdict import Verdict
 from support.mutations import Mutation, assert_caught, by_name, replaced
@@ -41,7 +41,7 @@ def unclipped(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def often(policy: Any, *rest: Any) -> Iterator[NDArray[np.int64]]:
     """Records are drawn four times as often as is charged."""
-    return positions(replace(policy, probability=4.0 * policy.probability), *rest)
+    return drawn_positions(replace(policy, probability=4.0 * policy.probability), *rest)
 
 
 def reused(_: Session, __: Sample, lane: int) -> Stream:

@@ -28,7 +28,7 @@ from discreet.accounting.tight.analyses.groups import group_directions
 from discreet.accounting.tight.analyses.poisson import PoissonRemove
 from discreet.accounting.tight.analyses.truncated import truncated_directions
 from discreet.accounting.tight.lattice.bracket import delta_bracket
-from discreet.accounting.tight.lattice.pair import Problem
+from discreet.accounting.tight.lattice.pair import Composition
 
 if TYPE_CHECKING:
     from discreet.accounting.tight.interface import Direction
@@ -48,7 +48,7 @@ def _delta(loss: FloatArray, epsilon: float) -> float:
 
 
 def _bounds(direction: Direction, steps: int, epsilon: float) -> tuple[float, float]:
-    found = delta_bracket(Problem(((direction, steps),)), epsilon, 1e-3)
+    found = delta_bracket(Composition(((direction, steps),)), epsilon, 1e-3)
     return found.lower, found.upper
 
 

@@ -20,7 +20,7 @@ from discreet.accounting.costs import Cost, Laplace, PoissonGaussian
 from discreet.accounting.tight import tight_delta
 from discreet.accounting.tight.analyses.registry import directions
 from discreet.accounting.tight.lattice.bracket import delta_bracket
-from discreet.accounting.tight.lattice.pair import Problem
+from discreet.accounting.tight.lattice.pair import Composition
 
 ALPHA = 1e-6
 N = 400_000
@@ -118,9 +118,9 @@ def test_samples_contradict_only_a_wrong_bracket(
     cost: Cost, wrong: Cost, steps: int, way: int, sampler: Sampler, epsilon: float
 ) -> None:
     low, high = interval(sampler(np.random.default_rng(20261115)), epsilon)
-    bracket = delta_bracket(Problem(((directions(cost)[way], steps),)), epsilon, 1e-3)
+    bracket = delta_bracket(Composition(((directions(cost)[way], steps),)), epsilon, 1e-3)
     assert bracket.lower <= high
     assert low <= bracket.upper
     assert tight_delta(((cost, steps),), epsilon).upper >= bracket.lower
-    mistaken = delta_bracket(Problem(((directions(wrong)[way], steps),)), epsilon, 1e-3)
+    mistaken = delta_bracket(Composition(((directions(wrong)[way], steps),)), epsilon, 1e-3)
     assert mistaken.upper < low

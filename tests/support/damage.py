@@ -12,7 +12,7 @@ from pathlib import Path
 import discreet as dp
 from discreet.ledger import Ledger, Snapshot
 from discreet.ledger.storage import exchange
-from discreet.ledger.storage.codec import SCHEMA
+from discreet.ledger.storage.codec import LEDGER_SCHEMA
 from support import edits
 from support.victims import DELTA, FIRST, INFO, SECOND
 
@@ -258,7 +258,7 @@ def campaign(folder: Path, number: int, seed: int, parts: tuple[str, ...] = ()) 
             error is None
             and turn % 4 == 0
             and not damage.of_an_export
-            and original.snapshot.schema == SCHEMA
+            and original.snapshot.schema == LEDGER_SCHEMA
         ):
             go_on(path, original, where)
         (outcomes.harmless if error is None else outcomes.detected)[damage.part, damage.name] += 1

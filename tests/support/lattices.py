@@ -7,18 +7,18 @@ import numpy as np
 from discreet.accounting.costs import (
     BoundedRange,
     Cost,
-    Gaussian,
     Laplace,
+    PlainGaussian,
     PoissonGaussian,
     Response,
 )
 from discreet.accounting.tight.interface import Direction
-from discreet.accounting.tight.lattice.lower import gather
+from discreet.accounting.tight.lattice.lower import gather_cells
 from discreet.accounting.tight.lattice.nodes import Lattice, lattice, scope
 from discreet.accounting.tight.lattice.upper import Measure, spread
 
 COSTS: list[Cost] = [
-    Gaussian(1.0),
+    PlainGaussian(1.0),
     PoissonGaussian(0.01, 0.8),
     PoissonGaussian(0.3, 2.0),
     PoissonGaussian(1e-4, 0.6),
@@ -38,7 +38,7 @@ def grid_for(direction: Direction, theta: float, spacing: float) -> Lattice:
 def measures_of(direction: Direction, theta: float, spacing: float) -> tuple[Measure, Measure]:
     """The upper and the lower measure of one step."""
     grid = grid_for(direction, theta, spacing)
-    return spread(direction, grid), gather(direction, grid)
+    return spread(direction, grid), gather_cells(direction, grid)
 
 
 def curve_of(measure: Measure, epsilon: float) -> float:

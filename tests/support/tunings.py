@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import discreet as dp
-from discreet.tuning import Kind, Method, Private, Settings, Trial, Tuning
+from discreet.tuning import Method, Private, Settings, Trial, Tuning, TuningKind
 
 RECORDS = 400  # that validate
 PLAN = dp.Plan(
@@ -73,7 +73,7 @@ def scores(ledger: dp.Ledger) -> int:
 def public_record() -> Tuning:
     return Tuning(
         method=Method.OTHER,
-        kind=Kind.PUBLIC,
+        kind=TuningKind.PUBLIC,
         name="digits",
         about="of other people",
         trials=(

@@ -13,7 +13,7 @@ from discreet.training.extras.demo import (
     STATISTIC,
     Digits,
     accuracy,
-    load,
+    load_digits,
     train_without_privacy,
 )
 from discreet.training.extras.demo import train as train_privately
@@ -23,7 +23,7 @@ __all__ = ["RECIPES"]
 
 def prepare(folder: Path) -> Digits:  # noqa: ARG001  (the digits come with scikit-learn)
     """The features of the demo."""
-    return load()
+    return load_digits()
 
 
 def train(

@@ -12,7 +12,7 @@ from discreet.accounting.attained import attained_lower
 from discreet.accounting.filters import filter_of
 from discreet.accounting.normalise import Counted, normalise
 from discreet.accounting.odometer import odometer_reading
-from discreet.accounting.sources import Read, Source, read
+from discreet.accounting.sources import Read, Source, read_source
 from discreet.accounting.tight import Interval, tight_delta, tight_epsilon
 from discreet.errors import AccountingError, BudgetExceeded, ParameterError
 from discreet.ledger.terms import Rule, Terms
@@ -80,7 +80,7 @@ def account(  # noqa: PLR0913  (a source and one level; everything else has a de
     if limit is not None:
         limit = check.positive("account", "limit", limit)
 
-    facts = read(source, adjacency, unit)
+    facts = read_source(source, adjacency, unit)
     terms = facts.terms
     if delta is None and epsilon is None and terms is not None:
         delta = terms.delta

@@ -30,8 +30,8 @@ from discreet import _validate as check
 from discreet.accounting.costs import (
     Cost,
     FixedSizeGaussian,
-    Gaussian,
     Laplace,
+    PlainGaussian,
     PoissonGaussian,
     Response,
     TruncatedPoissonGaussian,
@@ -52,7 +52,7 @@ from discreet.ledger.events import (
 )
 from discreet.units import Adjacency
 
-__all__ = ["Description", "Exported", "describe", "from_dp_event", "steps_of", "to_dp_event"]
+__all__ = ["Description", "Exported", "describe", "described_steps", "from_dp_event", "to_dp_event"]
 
 Description: TypeAlias = Mapping[str, Any]
 _MOST_COPIES = 1000
@@ -131,10 +131,10 @@ def from_dp_event(
     Needs no import: the event's class is read by name, its fields by attribute, and anything
         unknown is refused.
     """
-    return steps_of(_read(event), adjacency=adjacency, accountant=accountant)
+    return described_steps(_read(event), adjacency=adjacency, accountant=accountant)
 
 
-def steps_of(
+def described_steps(
     description: Description, *, adjacency: Adjacency, accountant: str
 ) -> tuple[tuple[Step, int], ...]:
     """Our steps for a description; see `from_dp_event`."""
@@ -172,7 +172,7 @@ def _single_event(  # noqa: PLR0911  (one for each kind of cost)
 ) -> Description | None:
     """The event that one of their accountants reads as this cost; None where there is none."""
     match cost:
-        case Gaussian(noise_multiplier=noise):
+        case PlainGaussian(noise_multiplier=noise):
             # Our cost has the doubled sensitivity of replace-one inside; their PLD adds it itself.
             return _gaussian(noise * 2.0 if replace and pld else noise)
         case PoissonGaussian(probability=probability, noise_multiplier=noise) if pld or not replace:

@@ -17,7 +17,7 @@ from discreet.ledger.storage.rows import Held
 from discreet.ledger.terms import Planned, Rule, Terms
 from discreet.units import Adjacency, Numerics, Parameters, Randomness, Unit
 
-__all__ = ["HasSnapshot", "Read", "Source", "read"]
+__all__ = ["HasSnapshot", "Read", "Source", "read_source"]
 
 _T = TypeVar("_T")
 
@@ -93,7 +93,7 @@ class Read:
         return tuple(sorted(phrases or {"nothing was released"}))
 
 
-def read(source: Source, adjacency: Adjacency | None, unit: Unit | None) -> Read:
+def read_source(source: Source, adjacency: Adjacency | None, unit: Unit | None) -> Read:
     """Read a ledger, a plan, several of them, or (step, count) pairs with an explicit adjacency.
 
     Raises:

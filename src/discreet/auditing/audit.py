@@ -11,9 +11,9 @@ from discreet._files import read_file, write_new
 from discreet.errors import ParameterError
 from discreet.units import Adjacency, Unit
 
-__all__ = ["SCHEMA", "Audit"]
+__all__ = ["AUDIT_SCHEMA", "Audit"]
 
-SCHEMA = 2
+AUDIT_SCHEMA = 2
 """Version of the file. Another one is refused, never guessed at."""
 
 
@@ -94,7 +94,7 @@ class Audit:
             ("canaries", check.whole(owner, "canaries", self.canaries, least=1)),
             ("trials", check.whole(owner, "trials", self.trials, least=1)),
             ("ledger_head", check.digest(owner, "ledger_head", self.ledger_head)),
-            ("made", check.moment(owner, "made", self.made)),
+            ("made", check.timestamp(owner, "made", self.made)),
             ("assumed_lower", assumed_lower),
             ("assumes", check.label(owner, "assumes", self.assumes, empty=True)),
         ):
@@ -109,7 +109,7 @@ class Audit:
         """Write the audit as JSON; `from_json` gives an equal one."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         texts = {"unit": self.unit.name, "adjacency": self.adjacency.value}
-        return _strict_json.to_text({"schema": SCHEMA} | values | texts)
+        return _strict_json.to_text({"schema": AUDIT_SCHEMA} | values | texts)
 
     @classmethod
     def from_json(cls, text: str) -> Audit:
@@ -122,7 +122,7 @@ class Audit:
         table = _strict_json.read_version(
             "Audit",
             text,
-            schema=SCHEMA,
+            schema=AUDIT_SCHEMA,
             names=[field.name for field in fields(cls)],
             writer="Audit.save or `discreet audit --output`",
         )

@@ -16,9 +16,9 @@ from discreet import _validate as check
 from discreet._files import read_file, write_new
 from discreet.errors import ParameterError
 
-__all__ = ["SCHEMA", "Scores", "array_of"]
+__all__ = ["SCORES_SCHEMA", "Scores", "array_of"]
 
-SCHEMA = 1
+SCORES_SCHEMA = 1
 """Version of the file. Another one is refused, never guessed at."""
 
 _KINDS = {"b": "booleans", "iu": "whole numbers", "iuf": "numbers"}  # by the codes of NumPy
@@ -119,7 +119,7 @@ class Scores:
     def to_json(self) -> str:
         """Write the scores as JSON on one line; `from_json` gives equal ones."""
         table = {
-            "schema": SCHEMA,
+            "schema": SCORES_SCHEMA,
             "attack": self.attack,
             "values": self.values.tolist(),
             "inside": self.inside.tolist(),
@@ -138,7 +138,7 @@ class Scores:
         """
         names = [field.name for field in fields(cls)]
         table = _strict_json.read_version(
-            "Scores", text, schema=SCHEMA, names=names, writer="Scores.save"
+            "Scores", text, schema=SCORES_SCHEMA, names=names, writer="Scores.save"
         )
         return cls(**table)
 

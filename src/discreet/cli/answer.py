@@ -19,7 +19,7 @@ from rich import box
 from rich.console import Console, RenderableType
 from rich.table import Table
 
-__all__ = ["NO", "YES", "Answer", "on_terminal", "plain_json", "sheet", "table"]
+__all__ = ["NO", "YES", "Answer", "answer_table", "on_terminal", "plain_json", "sheet"]
 
 YES = 0
 """Exit code: done, or yes."""
@@ -75,7 +75,7 @@ def on_terminal() -> bool:
     )
 
 
-def table(*header: str, texts: int = 1) -> Table:
+def answer_table(*header: str, texts: int = 1) -> Table:
     """An empty table, its first `texts` columns aligned to the left; in Markdown where stdout is no
     terminal.
     """

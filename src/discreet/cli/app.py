@@ -77,17 +77,19 @@ _plans = typer.Typer(
     cls=PlainGroup,
     invoke_without_command=True,
     subcommand_metavar="[show LEDGER]",
-    epilog=plan.EXAMPLES,
+    epilog=plan.PLAN_EXAMPLES,
 )
 _plans.callback()(plan.plan)
-_plans.command(name="show", cls=PlainCommand, epilog=plan_show.EXAMPLES)(plan_show.plan_show)
+_plans.command(name="show", cls=PlainCommand, epilog=plan_show.PLAN_SHOW_EXAMPLES)(
+    plan_show.plan_show
+)
 _app.add_typer(_plans, name="plan")
 _COMMANDS: tuple[tuple[typer.Typer, str, Callable[..., Answer], str], ...] = (
-    (_app, "account", account.account, account.EXAMPLES),
-    (_app, "verify", verify.verify, verify.EXAMPLES),
-    (_app, "report", report.report, report.EXAMPLES),
-    (_app, "audit", audit.audit, audit.EXAMPLES),
-    (_app, "demo", demo.demo, demo.EXAMPLES),
+    (_app, "account", account.account, account.ACCOUNT_EXAMPLES),
+    (_app, "verify", verify.verify, verify.VERIFY_EXAMPLES),
+    (_app, "report", report.report, report.REPORT_EXAMPLES),
+    (_app, "audit", audit.audit, audit.AUDIT_EXAMPLES),
+    (_app, "demo", demo.demo, demo.DEMO_EXAMPLES),
     (_rows, "show", ledger_show.show, ledger_show.SHOW),
     (_rows, "export", ledger.export, ledger.EXPORT),
     (_rows, "import", ledger.import_, ledger.IMPORT),

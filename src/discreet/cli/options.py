@@ -18,14 +18,14 @@ __all__ = [
     "Force",
     "LedgerFile",
     "PlanFile",
-    "finite",
+    "finite_option",
     "flag",
     "refuse_budget",
-    "whole",
+    "whole_option",
 ]
 
 
-def finite(text: str | float) -> float:
+def finite_option(text: str | float) -> float:
     """Read a finite number from the command line.
 
     >>> finite("1e-6")
@@ -41,7 +41,7 @@ def finite(text: str | float) -> float:
     return number
 
 
-def whole(text: str | int) -> int:
+def whole_option(text: str | int) -> int:
     """Read a whole number from the command line.
 
     >>> whole("60_000")
@@ -69,7 +69,7 @@ Delta: TypeAlias = Annotated[
     float | None,
     typer.Option(
         "--delta",
-        parser=finite,
+        parser=finite_option,
         metavar="DELTA",
         help="Delta of the claim, in (0, 1); by default the ledger's own.",
     ),

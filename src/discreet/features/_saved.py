@@ -18,19 +18,19 @@ from numpy.typing import NDArray
 from discreet._files import checked_path, publish
 from discreet.errors import LedgerExists, LedgerUnavailable, ParameterError
 
-__all__ = ["frozen", "load", "save"]
+__all__ = ["load_arrays", "read_only", "save_arrays"]
 
 _KIND = "discreet.features"
 
 
-def frozen(array: NDArray[Any]) -> NDArray[np.float64]:
+def read_only(array: NDArray[Any]) -> NDArray[np.float64]:
     """Copy an array in float64, so that nobody can change it."""
     copy = np.array(array, np.float64)
     copy.setflags(write=False)
     return copy
 
 
-def save(owner: str, path: object, arrays: Mapping[str, NDArray[np.float64]]) -> None:
+def save_arrays(owner: str, path: object, arrays: Mapping[str, NDArray[np.float64]]) -> None:
     """Write a new npz file, whole or not at all.
 
     Raises:
@@ -59,7 +59,7 @@ def save(owner: str, path: object, arrays: Mapping[str, NDArray[np.float64]]) ->
         ) from None
 
 
-def load(owner: str, path: object, names: tuple[str, ...]) -> dict[str, NDArray[np.float64]]:
+def load_arrays(owner: str, path: object, names: tuple[str, ...]) -> dict[str, NDArray[np.float64]]:
     """Read what `save` wrote under the same owner.
 
     Raises:

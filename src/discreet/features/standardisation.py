@@ -69,7 +69,7 @@ class Standardisation:
 
     def __post_init__(self) -> None:
         mean, std = (
-            _saved.frozen(np.atleast_1d(np.asarray(part, np.float64)))
+            _saved.read_only(np.atleast_1d(np.asarray(part, np.float64)))
             for part in (self.mean, self.std)
         )
         alike = mean.ndim == 1 and mean.shape == std.shape
@@ -96,12 +96,12 @@ class Standardisation:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write a new file (npz); never over another."""
-        _saved.save("Standardisation", path, {"mean": self.mean, "std": self.std})
+        _saved.save_arrays("Standardisation", path, {"mean": self.mean, "std": self.std})
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Standardisation:
         """Read what `save` wrote; nothing in the file is executed."""
-        return cls(**_saved.load("Standardisation", path, ("mean", "std")))
+        return cls(**_saved.load_arrays("Standardisation", path, ("mean", "std")))
 
 
 def standardise_plan(

@@ -75,7 +75,7 @@ class Whitening:
 
     def __post_init__(self) -> None:
         for name in ("directions", "gains", "eigenvalues"):
-            object.__setattr__(self, name, _saved.frozen(getattr(self, name)))
+            object.__setattr__(self, name, _saved.read_only(getattr(self, name)))
         object.__setattr__(self, "norm", check.positive("Whitening", "norm", self.norm))
         count, shape = self.gains.shape, self.directions.shape
         alike = len(shape) == 2 and shape[1:] == count == self.eigenvalues.shape
@@ -103,12 +103,14 @@ class Whitening:
     def save(self, path: str | PathLike[str]) -> None:
         """Write a new file (npz); never over another."""
         arrays = {name: getattr(self, name) for name in ("directions", "gains", "eigenvalues")}
-        _saved.save("Whitening", path, arrays | {"norm": np.array(self.norm)})
+        _saved.save_arrays("Whitening", path, arrays | {"norm": np.array(self.norm)})
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Whitening:
         """Read what `save` wrote; nothing in the file is executed."""
-        arrays = _saved.load("Whitening", path, ("directions", "gains", "eigenvalues", "norm"))
+        arrays = _saved.load_arrays(
+            "Whitening", path, ("directions", "gains", "eigenvalues", "norm")
+        )
         norm = arrays.pop("norm")
         return cls(norm=float(norm) if norm.ndim == 0 else math.nan, **arrays)
 

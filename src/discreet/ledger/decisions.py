@@ -13,7 +13,7 @@ from discreet.ledger._provenance import now
 from discreet.ledger.events import Step
 from discreet.ledger.rules import installed
 from discreet.ledger.snapshot import RunRecord, Snapshot
-from discreet.ledger.storage.codec import SCHEMA
+from discreet.ledger.storage.codec import LEDGER_SCHEMA
 from discreet.ledger.storage.rows import Began, Ended, Held, Marked, Reserved, Row
 from discreet.ledger.terms import Planned, Rule, Terms
 from discreet.units import Adjacency, Parameters
@@ -34,9 +34,9 @@ __all__ = [
 def check_writable(snapshot: Snapshot) -> None:
     """Refuse to write to a file of an older schema."""
     # Rows of two schemas in one file would leave it open which rule its first charges obeyed.
-    if snapshot.schema != SCHEMA:
+    if snapshot.schema != LEDGER_SCHEMA:
         raise LedgerMisuse(
-            expected=f"a ledger of schema {SCHEMA} to write to",
+            expected=f"a ledger of schema {LEDGER_SCHEMA} to write to",
             got=f"one of schema {snapshot.schema}, which holds no budget and is read only",
             do="Begin a new ledger, and account for both: discreet account OLD NEW.",
         )

@@ -23,7 +23,7 @@ from discreet.ledger.snapshot import Snapshot
 from discreet.ledger.storage.book import Book, another_history, follow
 from discreet.ledger.storage.codec import encode
 from discreet.ledger.storage.rows import Opened, Row
-from discreet.ledger.storage.store import Line, Store
+from discreet.ledger.storage.store import Store, StoredLine
 
 __all__ = ["Decision", "Journal", "first_line"]
 
@@ -31,7 +31,7 @@ Decision: TypeAlias = Callable[[Snapshot], Sequence[Row]]
 """Which rows follow from what a ledger holds; or an error, and then nothing is written."""
 
 
-def first_line() -> list[Line]:
+def first_line() -> list[StoredLine]:
     """The one row of a new ledger: its random identity."""
     body = encode(Opened(secrets.token_hex(16), now()))
     return [(body, follow(Book().digest, body))]

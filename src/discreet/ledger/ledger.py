@@ -177,7 +177,7 @@ class Ledger(SingleUse, copied=_COPIED):
         """Read a JSON Lines export: in memory and read-only, or into a new file `into` that goes on
         where the export ended.
         """
-        lines = exchange.read(checked_path("Ledger.load", path))
+        lines = exchange.read_export(checked_path("Ledger.load", path))
 
         # Charges to a copy in memory would be lost with it, and the export know nothing of them.
         if into is None:

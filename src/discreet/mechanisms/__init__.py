@@ -3,7 +3,7 @@ tensor is touched here.
 """
 
 from discreet.mechanisms.adaptive import AdaptiveClip
-from discreet.mechanisms.bound import Bound, Row, State, Threshold, checked_bound
+from discreet.mechanisms.bound import Bound, LeafRow, State, Threshold, checked_bound
 from discreet.mechanisms.gaussian import Gaussian, Joint, Normalised, NotPrivate
 from discreet.mechanisms.group import Array, Clipping, Group
 from discreet.mechanisms.groups import Groups
@@ -37,13 +37,13 @@ __all__ = [
     "Groups",
     "Histogram",
     "Joint",
+    "LeafRow",
     "Mechanism",
     "Microbatches",
     "MomentEstimate",
     "Moments",
     "Normalised",
     "NotPrivate",
-    "Row",
     "Split",
     "State",
     "Threshold",

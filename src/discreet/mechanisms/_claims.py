@@ -9,7 +9,7 @@ from discreet import _validate as check
 from discreet._validate import label
 from discreet.errors import ParameterError
 
-__all__ = ["checked_leaves", "claim"]
+__all__ = ["checked_leaves", "claim_leaves"]
 
 
 def checked_leaves(owner: str, leaves: Mapping[str, int]) -> dict[str, int]:
@@ -26,7 +26,7 @@ def checked_leaves(owner: str, leaves: Mapping[str, int]) -> dict[str, int]:
     }
 
 
-def claim(
+def claim_leaves(
     owner: str, name: str, patterns: Iterable[str], leaves: Iterable[str]
 ) -> dict[str, tuple[str, ...]]:
     """For each pattern its leaves: the first pattern that matches (`*`, `?`, `[...]`, case counts)

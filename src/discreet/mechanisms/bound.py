@@ -17,7 +17,7 @@ from discreet.ledger.folding import folded_noise_multiplier
 from discreet.mechanisms._frozen import Frozen
 from discreet.mechanisms.group import Array, Group
 
-__all__ = ["Bound", "Row", "State", "Threshold", "checked_bound"]
+__all__ = ["Bound", "LeafRow", "State", "Threshold", "checked_bound"]
 
 State: TypeAlias = Mapping[str, float]
 """What changes from step to step: public numbers by group name, functions of released values only.
@@ -60,7 +60,7 @@ class Threshold:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class LeafRow:
     """One leaf of `explain()`. Sensitivity and noise_std are in the group's scaled unit; times
     `scale` in the leaf's own.
 
@@ -226,7 +226,7 @@ class Bound:
             moved[threshold.group] = threshold.moved(now[threshold.group], fraction)
         return Frozen(tuple(moved.items()))
 
-    def explain(self) -> tuple[Row, ...]:
+    def explain(self) -> tuple[LeafRow, ...]:
         """One row for each leaf, in the order of the groups."""
         costs = {group.name: _cost(group) for group in self.start}
         unbounded = sum(cost is None for cost in costs.values())
@@ -236,7 +236,7 @@ class Bound:
             share = _share(costs[group.name], total, unbounded)
             multiplier = folded_noise_multiplier([group.query]) if group.private else 0.0
             rows += [
-                Row(
+                LeafRow(
                     leaf,
                     group.name,
                     self.dimensions[leaf],

@@ -11,7 +11,7 @@ from typing import ClassVar
 from discreet import _validate as check
 from discreet.errors import ParameterError
 from discreet.ledger.folding import root_above
-from discreet.mechanisms._claims import checked_leaves, claim
+from discreet.mechanisms._claims import checked_leaves, claim_leaves
 from discreet.mechanisms._frozen import Frozen, frozen
 from discreet.mechanisms.bound import Bound
 from discreet.mechanisms.group import Clipping, Group
@@ -130,7 +130,7 @@ class Joint(Mechanism):
     def bind(self, leaves: Mapping[str, int], name: str = "all") -> Bound:
         """One group of all leaves, each at the scale of the first pattern that matches it."""
         sizes = checked_leaves("Joint", leaves)
-        claimed = claim("Joint", "scales", self.scales, sizes)
+        claimed = claim_leaves("Joint", "scales", self.scales, sizes)
         if self.clip_norm > math.sqrt(len(sizes)):
             expected = f"at most the root of the number of leaves, {math.sqrt(len(sizes))!r}"
             do = "It is in the unit of the scaled vectors: enlarge the scales instead."

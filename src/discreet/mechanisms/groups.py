@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from discreet.errors import ParameterError
-from discreet.mechanisms._claims import checked_leaves, claim
+from discreet.mechanisms._claims import checked_leaves, claim_leaves
 from discreet.mechanisms._frozen import Frozen, frozen
 from discreet.mechanisms.bound import Bound
 from discreet.mechanisms.mechanism import Mechanism, checked_mechanism
@@ -71,7 +71,7 @@ class Groups(Mechanism):
             name: put before the patterns, with a slash; none by default.
         """
         sizes = checked_leaves("Groups", leaves)
-        claimed = claim("Groups", "mechanisms", self.mechanisms, sizes)
+        claimed = claim_leaves("Groups", "mechanisms", self.mechanisms, sizes)
         return Bound.merged(
             self.mechanisms[pattern].bind(
                 {leaf: sizes[leaf] for leaf in names}, _under(name, pattern)

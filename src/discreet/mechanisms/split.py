@@ -10,7 +10,7 @@ from typing import ClassVar
 from discreet import _validate as check
 from discreet.errors import ParameterError
 from discreet.ledger.folding import root_above, root_below
-from discreet.mechanisms._claims import checked_leaves, claim
+from discreet.mechanisms._claims import checked_leaves, claim_leaves
 from discreet.mechanisms._frozen import Frozen, frozen
 from discreet.mechanisms.bound import Bound
 from discreet.mechanisms.group import Group
@@ -106,7 +106,7 @@ class Split(Mechanism):
         if isinstance(self.parts, str):
             parts: dict[str, tuple[str, ...]] = {leaf: (leaf,) for leaf in sizes}
         else:
-            by_pattern = claim("Split", "parts", self.parts.values(), sizes)
+            by_pattern = claim_leaves("Split", "parts", self.parts.values(), sizes)
             parts = {part: by_pattern[pattern] for part, pattern in self.parts.items()}
         return self._in_parts(sizes, parts, name)
 

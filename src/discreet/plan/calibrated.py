@@ -30,7 +30,15 @@ from discreet.errors import AccountingError, ParameterError
 from discreet.ledger.events import GaussianSum, Poisson, Step
 from discreet.units import Adjacency, Guarantee
 
-__all__ = ["Numbers", "Request", "Target", "default_delta", "guarantee_of", "search", "steps_of"]
+__all__ = [
+    "Numbers",
+    "Request",
+    "Target",
+    "default_delta",
+    "guarantee_of",
+    "planned_steps",
+    "search",
+]
 
 _OWNER = "Plan.dpsgd"
 
@@ -88,7 +96,7 @@ def default_delta(records: int) -> float:
     return float(f"1e-{tens}")
 
 
-def steps_of(epochs: float, expected_batch_size: float, records: int) -> int:
+def planned_steps(epochs: float, expected_batch_size: float, records: int) -> int:
     """Steps for a number of passes: epochs * records / expected_batch_size, rounded up.
 
     The numbers are read as the decimals that Python prints, and one part in 10^12 is forgiven, so
@@ -261,9 +269,9 @@ class Request:
             self.sampling_probability,
         ):
             case (None, float(epochs), float(batch), int(records), _):
-                return steps_of(epochs, batch, records)
+                return planned_steps(epochs, batch, records)
             case (None, float(epochs), _, _, float(probability)):
-                return steps_of(epochs, probability, 1)
+                return planned_steps(epochs, probability, 1)
         return self.epochs if self.steps is None else self.steps
 
     def _batch(self, noise: float, target: Target) -> Numbers:
@@ -280,11 +288,13 @@ class Request:
             case (int(records), _, float(epochs)):
 
                 def cost(batch: int) -> Guarantee:
-                    numbers = (batch / records, steps_of(epochs, batch, records), noise)
+                    numbers = (batch / records, planned_steps(epochs, batch, records), noise)
                     return guarantee_of(numbers, target.delta, self.adjacency)
 
                 batch = search(cost, records, target, rising=True)
-                return Numbers(batch / records, steps_of(epochs, batch, records), noise, target)
+                return Numbers(
+                    batch / records, planned_steps(epochs, batch, records), noise, target
+                )
         raise _refused("records", "given, to find the batch for a number of epochs", "None")
 
     def _solve(

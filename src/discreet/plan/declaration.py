@@ -110,9 +110,9 @@ class Declaration(ABC, Generic[_P]):
 
         A file that holds something else is never overwritten.
         """
-        text.save(f"{type(self).__name__}.save", path, self._plain())
+        text.save_plain(f"{type(self).__name__}.save", path, self._plain())
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """Read a file that `save` wrote, TOML or JSON by its suffix."""
-        return cls._read(text.load(f"{cls.__name__}.load", path))
+        return cls._read(text.load_plain(f"{cls.__name__}.load", path))

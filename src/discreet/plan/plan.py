@@ -400,4 +400,4 @@ class Plan(Declaration["Plan"]):
 
     @classmethod
     def _read(cls, data: Mapping[str, text.Plain]) -> Plan:
-        return cls(**vocabulary.read(data))
+        return cls(**vocabulary.read_plan_fields(data))

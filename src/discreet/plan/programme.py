@@ -225,7 +225,7 @@ class Programme(Declaration[Plan]):
         # Its own.
         plans = [[name, plan._plain()] for name, plan in self.plans.items()]  # noqa: SLF001
         target = {} if self.target is None else {"target": vocabulary.plain(self.target)}
-        return {"schema": vocabulary.SCHEMA, **target, _PLANS: plans}
+        return {"schema": vocabulary.PLAN_SCHEMA, **target, _PLANS: plans}
 
     @classmethod
     def _read(cls, data: Mapping[str, text.Plain]) -> Programme:

@@ -16,7 +16,7 @@ from discreet import _strict_json
 from discreet._files import checked_path, publish, read_file
 from discreet.errors import LedgerExists, LedgerUnavailable, ParameterError
 
-__all__ = ["Plain", "from_json", "from_toml", "load", "save", "to_json", "to_toml"]
+__all__ = ["Plain", "from_json", "from_toml", "load_plain", "save_plain", "to_json", "to_toml"]
 
 Plain: TypeAlias = str | int | float | list[Any] | dict[str, Any]
 """What both formats can hold; the leaves of lists and tables are again plain."""
@@ -111,7 +111,7 @@ def from_toml(text: str) -> dict[str, Plain]:
     if not text.endswith("\n"):
         raise _unreadable("whole: ending in a line break", repr(text[-40:]))
     try:
-        return tomllib.loads(text, parse_float=_strict_json.finite)
+        return tomllib.loads(text, parse_float=_strict_json.finite_number)
     except (ValueError, RecursionError) as wrong:
         raise _unreadable("a TOML document", str(wrong)) from None
 
@@ -120,14 +120,14 @@ def _unreadable(expected: str, got: str) -> ParameterError:
     return ParameterError(owner="Plan.from_toml", name="text", expected=expected, got=got[:200])
 
 
-def load(owner: str, path: str | Path) -> dict[str, Plain]:
+def load_plain(owner: str, path: str | Path) -> dict[str, Plain]:
     """Read a file, JSON or TOML by its suffix."""
     place = _place(owner, path)
     text = read_file(owner, place)
     return from_json(text) if place.suffix == ".json" else from_toml(text)
 
 
-def save(owner: str, path: str | Path, table: dict[str, Plain]) -> None:
+def save_plain(owner: str, path: str | Path, table: dict[str, Plain]) -> None:
     """Write a whole file or none, JSON or TOML by its suffix.
 
     Nothing is overwritten, unless it holds exactly this text.

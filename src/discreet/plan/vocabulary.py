@@ -24,9 +24,9 @@ from discreet.plan.text import Plain
 from discreet.sampling import Sampler
 from discreet.units import Adjacency, Numerics, Unit
 
-__all__ = ["PLAN_FIELDS", "SCHEMA", "plain", "read", "read_programme", "written"]
+__all__ = ["PLAN_FIELDS", "PLAN_SCHEMA", "plain", "read_plan_fields", "read_programme", "written"]
 
-SCHEMA = 1
+PLAN_SCHEMA = 1
 """Version of the format; a reader refuses any other. A new name needs no new version: who does not
 know it refuses it by name.
 """
@@ -47,12 +47,12 @@ _E = TypeVar("_E", bound=Enum)
 
 def written(plan: Mapping[str, object]) -> dict[str, Plain]:
     """Plain data for the fields of a plan, with the schema."""
-    return {"schema": SCHEMA} | {
+    return {"schema": PLAN_SCHEMA} | {
         name: plain(part) for name, part in plan.items() if part is not None
     }
 
 
-def read(data: Mapping[str, Any]) -> dict[str, Any]:
+def read_plan_fields(data: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a plan behind `written`.
 
     Raises:
@@ -82,7 +82,7 @@ def read_programme(data: Mapping[str, Any]) -> tuple[dict[str, dict[str, Any]], 
     for name, part in plans.items():
         if not isinstance(part, dict):
             raise _wrong(f"plans[{name!r}]", "a plan's table", repr(part)[:80])
-    return {name: read(part) for name, part in plans.items()}, _target(content)
+    return {name: read_plan_fields(part) for name, part in plans.items()}, _target(content)
 
 
 def _target(content: Mapping[str, Any]) -> Target | None:
@@ -91,8 +91,8 @@ def _target(content: Mapping[str, Any]) -> Target | None:
 
 
 def _of_schema(data: Mapping[str, Any]) -> dict[str, Any]:
-    if type(data.get("schema")) is not int or data["schema"] != SCHEMA:
-        raise _wrong("schema", str(SCHEMA), repr(data.get("schema"))[:80])
+    if type(data.get("schema")) is not int or data["schema"] != PLAN_SCHEMA:
+        raise _wrong("schema", str(PLAN_SCHEMA), repr(data.get("schema"))[:80])
     return {name: part for name, part in data.items() if name != "schema"}
 
 

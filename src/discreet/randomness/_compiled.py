@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from discreet.errors import NumericsError
 from discreet.randomness import box_muller
 
-__all__ = ["add", "candidates", "compile_now"]
+__all__ = ["add", "compile_noise", "compiled_candidates"]
 
 # Words at a time: they and the scratch stay in the first cache.
 _BLOCK = 1024
@@ -162,12 +162,12 @@ def add(words: NDArray[np.uint64], scale: float, integers: NDArray[np.float64]) 
         NumericsError: this thread does not round to nearest, or the compiled code does not agree
             with `box_muller`.
     """
-    compile_now()
+    compile_noise()
     box_muller.check_rounding()
     return _add(words, scale, integers)
 
 
-def candidates(
+def compiled_candidates(
     words: NDArray[np.uint64], scale: float, out: NDArray[np.float64]
 ) -> NDArray[np.intp]:
     """Write noise integers as `box_muller.candidates` does; an undecided pair gets zeros."""
@@ -179,13 +179,13 @@ def _add(
     words: NDArray[np.uint64], scale: float, integers: NDArray[np.float64]
 ) -> NDArray[np.intp]:
     undecided: NDArray[np.intp] = _compiled_walk(
-        words, scale, box_muller.threshold(scale), integers
+        words, scale, box_muller.decision_threshold(scale), integers
     )
     return undecided
 
 
 @cache
-def compile_now() -> None:
+def compile_noise() -> None:
     """Compile, and compare with `box_muller` on a few thousand words.
 
     Not left to a background thread: a fork in the middle could never compile.

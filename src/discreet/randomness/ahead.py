@@ -18,7 +18,7 @@ from discreet import _validate as check
 from discreet._process import Misuse, SingleUse
 from discreet.errors import ParameterError, RandomnessMisuse
 from discreet.numerics.grid import Grid
-from discreet.randomness.gaussian import GaussianNoise, prepare, publish
+from discreet.randomness.gaussian import GaussianNoise, prepare, publish_noise
 from discreet.randomness.source import Stream
 
 __all__ = ["NoiseAhead"]
@@ -120,7 +120,7 @@ class NoiseAhead(SingleUse, copied=_COPIED, forked=_FORKED):
             piece = slice(start, start + _CHUNK)
             units = self._grid.integers(values[piece])
             units += numbers[piece]
-            publish(units, self._grid, target[piece])
+            publish_noise(units, self._grid, target[piece])
         return target.reshape(sums.shape) if out is None else out
 
     def close(self) -> None:

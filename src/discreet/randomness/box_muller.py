@@ -47,9 +47,9 @@ __all__ = [
     "candidates",
     "cartesian",
     "check_rounding",
+    "decision_threshold",
     "radius",
     "sine_cosine",
-    "threshold",
 ]
 
 # Pairs at a time: the scratch stays in the cache, and the cost of a call does not count.
@@ -126,7 +126,7 @@ def candidates(words: NDArray[np.uint64], scale: float, out: _Floats) -> NDArray
     return undecided[-1] if len(undecided) <= 2 else np.concatenate(undecided)
 
 
-def threshold(scale: float) -> float:
+def decision_threshold(scale: float) -> float:
     """Largest distance from an integer at which the error bound still decides the rounding.
 
     Rounded down: a larger one could call a pair decided that is not.
@@ -253,7 +253,7 @@ def _chunk(words: NDArray[np.uint64], scale: _Floats, out: _Floats) -> NDArray[n
     np.rint(x, out)
     np.subtract(x, out, x)
     np.absolute(x, x)
-    limit = threshold(float(scale))
+    limit = decision_threshold(float(scale))
     if not outside and np.maximum.reduce(x) <= limit:
         return np.empty(0, np.intp)
 

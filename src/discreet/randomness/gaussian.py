@@ -33,7 +33,7 @@ from discreet.randomness._cipher import Cursor
 from discreet.randomness.refine import LARGEST, refine
 from discreet.randomness.source import Purpose, Stream
 
-__all__ = ["GaussianNoise", "announce_noise", "prepare", "publish", "release", "release_all"]
+__all__ = ["GaussianNoise", "announce_noise", "prepare", "publish_noise", "release", "release_all"]
 
 # With a scale of at most 2^32 the noise stays below 2^35 on the fast path (noise.md, section 5).
 _SMALLEST_SCALE = 2.0**-32
@@ -361,7 +361,7 @@ def _release_part(
         # `_fitting` looked at both ends of these values, so the integers need no check here.
         units = grid.checked_integers(values[piece], buffer[: piece.stop - cut])
         noise._add_chunk(units, start + cut, reader)  # noqa: SLF001
-        publish(units, grid, target[piece])
+        publish_noise(units, grid, target[piece])
 
 
 def prepare(
@@ -397,7 +397,7 @@ def _views(
     return values, target
 
 
-def publish(units: _Floats, grid: Grid, target: NDArray[np.floating]) -> None:
+def publish_noise(units: _Floats, grid: Grid, target: NDArray[np.floating]) -> None:
     """Write a release: noised integers times the spacing, exactly, then one cast of `units`."""
     with np.errstate(over="ignore", under="ignore"):
         np.multiply(units, grid.spacing, out=units)
@@ -411,7 +411,7 @@ def _compiled() -> ModuleType | None:
         from discreet.randomness import _compiled as kernel  # noqa: PLC0415
     except (ImportError, OSError):
         return None
-    kernel.compile_now()
+    kernel.compile_noise()
     return kernel
 
 
@@ -431,7 +431,7 @@ def announce_noise(numbers: int) -> None:
 def _backend() -> _Candidates:
     """Choose what computes candidates fastest; few numbers do not wait for numba to compile."""
     kernel = _compiled() if _asked_for["numbers"] >= _WORTH_COMPILING else None
-    return box_muller.candidates if kernel is None else kernel.candidates
+    return box_muller.candidates if kernel is None else kernel.compiled_candidates
 
 
 _per_thread = threading.local()
@@ -440,7 +440,7 @@ _per_thread = threading.local()
 def _adder(candidates: _Candidates) -> _Candidates:
     """Turn candidates into a function that adds them; nothing is added for an undecided pair."""
     kernel = None if candidates is box_muller.candidates else _compiled()
-    if kernel is not None and candidates is kernel.candidates:
+    if kernel is not None and candidates is kernel.compiled_candidates:
         # The kernel adds in one go, without an array in between.
         add: _Candidates = kernel.add
         return add

@@ -9,7 +9,15 @@ from discreet.ledger import Query, Rule, Step
 from discreet.report.facts.curves import FALSE_POSITIVES
 from discreet.report.facts.gathered import Facts
 from discreet.report.facts.held import held_to, run_table
-from discreet.report.formats.document import Bar, Bars, Deviation, Document, Line, Row, Table
+from discreet.report.formats.document import (
+    Bars,
+    Deviation,
+    Document,
+    LineChart,
+    ShareBar,
+    Table,
+    TableRow,
+)
 from discreet.report.formats.words import exact, moment, multiplier, people, percent
 from discreet.report.sections import headline
 from discreet.report.sections.checklist import checklist
@@ -23,9 +31,9 @@ from discreet.report.sections.tables import (
     share_words,
 )
 
-__all__ = ["SCHEMA", "compose"]
+__all__ = ["REPORT_SCHEMA", "compose_document"]
 
-SCHEMA = 2
+REPORT_SCHEMA = 2
 """Version of the JSON form."""
 
 # Bars of one chart, and kinds of steps that get a chart of their own: a page must stay readable.
@@ -35,10 +43,10 @@ _KINDS = 3
 _RATES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 
 
-def compose(facts: Facts, deviations: tuple[Deviation, ...]) -> Document:
+def compose_document(facts: Facts, deviations: tuple[Deviation, ...]) -> Document:
     """The document behind every format."""
     return Document(
-        schema=SCHEMA,
+        schema=REPORT_SCHEMA,
         made=moment(facts.made),
         version=facts.software,
         ledger=facts.snapshot.ledger,
@@ -84,7 +92,7 @@ def _compared(facts: Facts) -> str:
 # --- charts ---
 
 
-def _tradeoff(facts: Facts) -> Line | None:
+def _tradeoff(facts: Facts) -> LineChart | None:
     hits = headline.hits_at_one_percent(facts)
     if facts.tradeoff is None or hits is None:
         return None
@@ -93,11 +101,13 @@ def _tradeoff(facts: Facts) -> Line | None:
     # 2^-50 covers the rounding of the subtraction: the line is never below the bound.
     best = np.minimum(1.0, 1.0 - facts.tradeoff.miss_rate(rates) + 2.0**-50)
     rows = tuple(
-        Row((f"{100.0 * rate:g} %", percent(min(1.0, 1.0 - float(facts.tradeoff.miss_rate(rate))))))
+        TableRow(
+            (f"{100.0 * rate:g} %", percent(min(1.0, 1.0 - float(facts.tradeoff.miss_rate(rate)))))
+        )
         for rate in _RATES
     )
 
-    return Line(
+    return LineChart(
         "tradeoff",
         "What an attacker can do",
         (
@@ -111,7 +121,7 @@ def _tradeoff(facts: Facts) -> Line | None:
     )
 
 
-def _spending(facts: Facts) -> Line | None:
+def _spending(facts: Facts) -> LineChart | None:
     points = facts.spending
     if len(points) < 2:
         return None
@@ -119,7 +129,7 @@ def _spending(facts: Facts) -> Line | None:
     # Limits at another delta cannot be drawn on this axis. Of several, the strictest is shown.
     limits = [limit for limit in facts.ceilings if limit.delta == facts.guarantee.delta]
     limit = min(limits, key=lambda limit: limit.epsilon) if limits else None
-    return Line(
+    return LineChart(
         "spending",
         "How epsilon grew",
         f"After the {counted(points[-1][0], 'step')} that count, in the order of the ledger, "
@@ -129,7 +139,7 @@ def _spending(facts: Facts) -> Line | None:
         tuple((float(steps), epsilon) for steps, epsilon in points),
         Table(
             ("steps", "epsilon, at most"),
-            tuple(Row((f"{steps:,}", upward(epsilon))) for steps, epsilon in points),
+            tuple(TableRow((f"{steps:,}", upward(epsilon))) for steps, epsilon in points),
             numbers=(0, 1),
         ),
         limit=None if limit is None else (limit.epsilon, f"{limit.name} {exact(limit.epsilon)}"),
@@ -181,7 +191,9 @@ def _bars(key: str, step: Step, count: int) -> Bars:
         key=lambda pair: -(pair[1] or 0.0),
     )
 
-    bars = [Bar(query.group, share, _bar_note(query, share)) for query, share in shares[:_BARS]]
+    bars = [
+        ShareBar(query.group, share, _bar_note(query, share)) for query, share in shares[:_BARS]
+    ]
     words = (
         "A group's share of the cost is (sensitivity/noise)² over the sum of all groups."
         if len(shares) > 1

@@ -20,7 +20,7 @@ from discreet.report.facts.subject import Subject
 from discreet.report.formats.document import Deviation, Document
 from discreet.report.formats.markdown import markdown
 from discreet.report.formats.page import page
-from discreet.report.layout import compose
+from discreet.report.layout import compose_document
 from discreet.report.sections.deviations import deviations
 from discreet.tuning import Tuning
 from discreet.units import Guarantee
@@ -88,7 +88,7 @@ class Report:
         """
         facts = gather(ledger, delta=delta, plan=plan, audit=audit, tuning=tuning, subject=subject)
         disagreements = deviations(facts)
-        return cls(compose(facts, disagreements), facts.guarantee, disagreements)
+        return cls(compose_document(facts, disagreements), facts.guarantee, disagreements)
 
     @property
     def guarantee(self) -> Guarantee:

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from discreet.errors import SampleMisuse
 from discreet.ledger.events import Sampling
 from discreet.randomness.source import Stream
-from discreet.sampling._policies import Positions, within
+from discreet.sampling._policies import Positions, within_batch
 
 __all__ = ["OwnDraw", "own_positions"]
 
@@ -51,7 +51,7 @@ def own_positions(
         if not np.array_equal(together, np.arange(records)):
             raise _ruled_out(policy, "batches of an epoch that do not hold every record once")
     for batch in batches:
-        yield within(batch, part)
+        yield within_batch(batch, part)
 
 
 def _checked(batch: ArrayLike, policy: Sampling, records: int) -> Positions:

@@ -26,13 +26,13 @@ from discreet.ledger.events import (
 from discreet.randomness.draws import below, bernoulli, permutation, subset
 from discreet.randomness.source import Stream
 
-__all__ = ["Positions", "positions", "within"]
+__all__ = ["Positions", "drawn_positions", "within_batch"]
 
 Positions: TypeAlias = NDArray[np.int64]
 """Sorted positions of records in the data set. Sensitive."""
 
 
-def positions(
+def drawn_positions(
     policy: Sampling, records: int, stream: Stream, part: range
 ) -> Iterator[NDArray[np.int64]]:
     """The batches of one step, each as sorted positions in 0 ... records-1 that lie in `part`.
@@ -55,7 +55,7 @@ def positions(
     return draw(policy, records, stream, part)
 
 
-def within(batch: Positions, part: range) -> Positions:
+def within_batch(batch: Positions, part: range) -> Positions:
     """Those of the sorted positions that lie in `part`."""
     first, last = np.searchsorted(batch, (part.start, part.stop))
     return batch[first:last]
@@ -76,13 +76,13 @@ def _truncated(
     drawn = bernoulli(stream, policy.probability, 0, records)
     if drawn.size > policy.limit:
         drawn = drawn[subset(stream.child("truncate"), policy.limit, drawn.size)]
-    yield within(drawn, part)
+    yield within_batch(drawn, part)
 
 
 def _fixed_size(
     policy: FixedSize, records: int, stream: Stream, part: range
 ) -> Iterator[Positions]:
-    yield within(subset(stream, policy.size, records), part)
+    yield within_batch(subset(stream, policy.size, records), part)
 
 
 def _shuffled(policy: Shuffled, records: int, stream: Stream, part: range) -> Iterator[Positions]:
@@ -114,4 +114,4 @@ _DRAWS: dict[type[Sampling], Callable[[Any, int, Stream, range], Iterator[Positi
 def _cut(order: NDArray[np.int64], edges: NDArray[np.int64], part: range) -> Iterator[Positions]:
     """An order of all records, cut into batches at the edges."""
     for batch in range(edges.size - 1):
-        yield within(np.sort(order[edges[batch] : edges[batch + 1]]), part)
+        yield within_batch(np.sort(order[edges[batch] : edges[batch + 1]]), part)

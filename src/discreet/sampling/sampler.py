@@ -12,7 +12,7 @@ from discreet.errors import ParameterError, RandomnessMisuse, SampleMisuse
 from discreet.ledger.events import SAMPLINGS, Sampling
 from discreet.randomness.source import Purpose, Source, Stream
 from discreet.sampling._own import OwnDraw, own_positions
-from discreet.sampling._policies import Positions, positions
+from discreet.sampling._policies import Positions, drawn_positions
 from discreet.sampling.owners import Owners
 from discreet.sampling.sample import Sample
 from discreet.units import Randomness, Unit
@@ -224,7 +224,7 @@ class Draw(SingleUse, copied=_COPIED, forked=_FORKED):
         """The batches of one step, drawn by the library or by the user's own code."""
         sampler = self.sampler
         if sampler.unsafe_drawn_by is None:
-            return positions(sampler.policy, sampler.records, stream, self._part)
+            return drawn_positions(sampler.policy, sampler.records, stream, self._part)
         return own_positions(
             sampler.unsafe_drawn_by,
             sampler.policy,

@@ -31,7 +31,7 @@ from discreet.training.gradients import GradientWatch, refuse_parallel
 from discreet.training.passes.apart import can_copy, in_a_copy
 from discreet.training.passes.batch_norm import PrivateBatchNorm
 from discreet.training.passes.hooks import refuse_hooks
-from discreet.training.passes.sandbox import plain_forward, seeded
+from discreet.training.passes.sandbox import plain_forward, seeded_pass
 from discreet.training.rehearsal import check_statistics, own_names
 from discreet.training.rounding.margin import ClipMargin
 from discreet.units import Numerics
@@ -302,7 +302,7 @@ def _of_passes(model: nn.Module, loss: Loss, batch: Any, run: _Run) -> list[Prob
     rows = select(batch, torch.arange(count) % records)
     try:
         engine = Engine(model, batch_norm=run.norms)
-        with seeded(0), plain_forward(model):
+        with seeded_pass(0), plain_forward(model):
             passes = [*engine.passes(loss, rows, count, count)]
     except DiscreetError as error:
         return [Problem("the loss", error.got, error.do)]
@@ -344,12 +344,12 @@ def _of_unused(engine: Engine, used: set[str]) -> Iterator[Problem]:
 def _times_slower(engine: Engine, loss: Loss, rows: Any, count: int) -> str:
     """How long records take one by one, in units of one pass forward and backward over all."""
     start = time.perf_counter()
-    with seeded(0), plain_forward(engine.model):
+    with seeded_pass(0), plain_forward(engine.model):
         for _ in engine.passes(loss, rows, count, count):
             pass
     alone = time.perf_counter() - start
     start = time.perf_counter()
-    with seeded(0):
+    with seeded_pass(0):
         engine.plain_pass(loss, rows, count)
     plain = max(time.perf_counter() - start, 1e-9)
     return f"about {max(1.0, alone / plain):.0f} times"

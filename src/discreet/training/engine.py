@@ -22,7 +22,7 @@ from discreet.errors import ModelError
 from discreet.training.data.copies import Augmented, averaged
 from discreet.training.data.trees import Portion, made_up, select
 from discreet.training.factors.factors import Factor
-from discreet.training.factors.forms import Choice, Chooser, table
+from discreet.training.factors.forms import Choice, Chooser, choices_table
 from discreet.training.passes.apart import one_by_one, refuse_shared
 from discreet.training.passes.batch_norm import PrivateBatchNorm
 from discreet.training.passes.contributions import Contributions, alone, gathered
@@ -30,7 +30,7 @@ from discreet.training.passes.oracle import SelfTest
 from discreet.training.passes.passes import Loss as _Loss
 from discreet.training.passes.passes import Passes
 from discreet.training.passes.precision_settings import full_precision, refuse_kinds
-from discreet.training.passes.sandbox import seeded
+from discreet.training.passes.sandbox import seeded_pass
 from discreet.training.rules.call import Use
 from discreet.training.rules.weights import Derived, ViewOf
 from discreet.training.separation.kept import modules_of
@@ -141,7 +141,11 @@ class Engine:
         """
         if self.one_by_one is not None:
             return f"Records are computed one by one: {self.one_by_one}."
-        return table(self.choices) if self.choices else "Nothing is chosen before the first step."
+        return (
+            choices_table(self.choices)
+            if self.choices
+            else "Nothing is chosen before the first step."
+        )
 
     def compute_one_by_one(self) -> None:
         """From now on, compute records one by one, whatever could be proved."""
@@ -297,7 +301,7 @@ class Engine:
         if self._understanding is None:
             trial_records = min(_TRIED, records)
             trial_batch = made_up(select(batch, torch.arange(trial_records)))
-            with seeded(0), suppress(OneByOne):  # for the shapes alone
+            with seeded_pass(0), suppress(OneByOne):  # for the shapes alone
                 row_loss, rows, copies = self._rows_of(loss, Portion(trial_batch), trial_records)
                 self._reason(row_loss, rows, trial_records * copies, copies)
         return max(1, min(largest, budget // max(1, int(_PASS * self._chooser.activations.peak))))
@@ -337,8 +341,8 @@ class Engine:
         compute torch's own gradients, are learned from it.
 
         A few rows decide nothing about separation: the pass in earnest proves it, or is computed
-        one by one. A model that cannot bear so few, or made-up ones, is not tried; a mistake of the
-        user's shows in earnest.
+        one by one. A model that fails on several made-up records and not on one of them is
+        computed one by one; if it fails on one, too, a mistake of the user's shows in earnest.
         """
         if count == 1:
             return None
@@ -347,7 +351,12 @@ class Engine:
         except Stumbled as failure:
             self._understand(loss, copies, str(failure))
             return None
-        except (OneByOne, *USER_ERRORS):
+        except OneByOne:
+            return None
+        except USER_ERRORS:
+            with suppress(OneByOne, *USER_ERRORS):
+                self._passes.alone(loss, select(rows, torch.arange(copies)), copies, trial=True)
+                self._understand(loss, copies, "the loss fails where records are followed")
             return None
         self._chooser.activations = trial.activations.times(copies)
         self._uses = _counted(trial.taped.uses)

@@ -28,10 +28,10 @@ from discreet.training.data.copies import Augmented
 from discreet.training.data.trees import check_rows, select, tensors_in
 from discreet.training.engine import USER_ERRORS, Engine, Loss
 from discreet.training.passes.contributions import Contributions, gathered
-from discreet.training.passes.oracle import agree, within
-from discreet.training.passes.passes import Passes, Trial
+from discreet.training.passes.oracle import agree, tolerance_of
+from discreet.training.passes.passes import Passes, TrialPass
 from discreet.training.passes.precision_settings import full_precision
-from discreet.training.passes.sandbox import seeded
+from discreet.training.passes.sandbox import seeded_pass
 from discreet.training.rules.call import Call
 from discreet.training.separation.effects import Effects
 from discreet.training.separation.operation import forget_operations
@@ -171,7 +171,7 @@ def check_rule(model: nn.Module, loss: Loss, batch: Any, records: int) -> None:
         trial.release()
 
 
-def _compare(engine: Engine, passes: Passes, loss: Loss, batch: Any, trial: Trial) -> None:
+def _compare(engine: Engine, passes: Passes, loss: Loss, batch: Any, trial: TrialPass) -> None:
     """Refuse a pass in which a record has other gradients than by itself, with torch's own."""
     if trial.random:
         raise ModelError(
@@ -187,7 +187,7 @@ def _compare(engine: Engine, passes: Passes, loss: Loss, batch: Any, trial: Tria
         gathered(taped.uses, engine.parameters, lambda _, factor: factor), count, count
     )
     kinds = [torch.empty(0, dtype=use.dtype) for use in taped.uses]
-    tolerance = within([*engine.parameters.values(), *kinds])
+    tolerance = tolerance_of([*engine.parameters.values(), *kinds])
     for row in range(count):
         alone, _ = passes.alone(loss, select(batch, torch.tensor([row])), 1, trial=True)
         truth = {leaf: torch.zeros_like(parameter) for leaf, parameter in engine.parameters.items()}
@@ -341,7 +341,7 @@ class _Claim:
         numbers.
         """
         copies = [_copied(argument) for argument in arguments]
-        with seeded(0):
+        with seeded_pass(0):
             before = torch.get_rng_state()
             try:
                 results = tensors_in(self.function(*copies))

@@ -22,7 +22,7 @@ from discreet.errors import ModelError, ParameterError
 from discreet.training.data.loading import Loading
 from discreet.training.data.trees import count_rows, leaves, made_up
 from discreet.training.engine import USER_ERRORS, Engine, Loss
-from discreet.training.passes.sandbox import seeded
+from discreet.training.passes.sandbox import seeded_pass
 
 __all__ = ["check_statistics", "own_names", "rehearse"]
 
@@ -64,7 +64,7 @@ def rehearse(engine: Engine, loss: Loss, loading: Loading, statistics: Mapping[s
         # comes.
         return
     try:
-        with seeded(0):
+        with seeded_pass(0):
             losses, returned = engine.rehearse(loss, batch, _RECORDS)
     except USER_ERRORS:
         _refuse_backward(engine, loss, batch)
@@ -80,7 +80,7 @@ def _refuse_backward(engine: Engine, loss: Loss, batch: Any) -> None:
     Raises:
         ModelError: in a plain pass it would add to gradients. Nothing was charged.
     """
-    with suppress(*USER_ERRORS), seeded(0):
+    with suppress(*USER_ERRORS), seeded_pass(0):
         engine.plain_pass(loss, batch, _RECORDS)
 
 

@@ -32,7 +32,7 @@ from discreet.training.canaries import GradientCanaries
 from discreet.training.checkpoint import Checkpoint, Stateful, named, restore
 from discreet.training.clipping import refuse_slots
 from discreet.training.data.batch import Batch
-from discreet.training.data.collating import Collate, Rows
+from discreet.training.data.collating import Collate, NumberedRows
 from discreet.training.data.loading import Loading
 from discreet.training.engine import Engine, Loss
 from discreet.training.gradients import GradientWatch, refuse_parallel
@@ -189,7 +189,7 @@ class PrivateRun:
 
     def batches(
         self,
-        dataset: Rows | DataLoader[Any],
+        dataset: NumberedRows | DataLoader[Any],
         collate: Collate | None = None,
         *,
         workers: int | None = None,

@@ -22,7 +22,7 @@ from discreet.training.clipping import Sums
 from discreet.training.data.batch import Batch
 from discreet.training.data.trees import Portion, check_rows
 from discreet.training.engine import Engine, Loss
-from discreet.training.passes.sandbox import seeded
+from discreet.training.passes.sandbox import seeded_pass
 from discreet.training.planted import Planted
 from discreet.training.rounding.margin import ClipMargin
 from discreet.training.rules.recurrent.lstm import expect_passes
@@ -103,7 +103,7 @@ class Stepping:
                 places >= 0, batch.rows[places], -1
             )  # who has no row leaves a place empty
         rows = torch.from_numpy(places)
-        with seeded(seed):
+        with seeded_pass(seed):
             for start in range(0, len(rows), size):
                 pass_rows = rows[start : start + size]
                 # One pass over all of them has them in the order of the sample, which is random

@@ -6,7 +6,7 @@ from discreet.tuning.accuracy import AccuracyTuning, tune_for_accuracy
 from discreet.tuning.clipping import ClipSearch, clip_search
 from discreet.tuning.compute import ComputeTuning, tune_for_compute
 from discreet.tuning.data import Data, Private, Public, Synthetic
-from discreet.tuning.record import Kind, Method, Trial, Tuning
+from discreet.tuning.record import Method, Trial, Tuning, TuningKind
 from discreet.tuning.score import planned_trials
 from discreet.tuning.settings import Settings
 
@@ -15,7 +15,6 @@ __all__ = [
     "ClipSearch",
     "ComputeTuning",
     "Data",
-    "Kind",
     "Method",
     "Private",
     "Public",
@@ -23,6 +22,7 @@ __all__ = [
     "Synthetic",
     "Trial",
     "Tuning",
+    "TuningKind",
     "clip_search",
     "planned_trials",
     "tune_for_accuracy",

@@ -23,7 +23,7 @@ from discreet.sampling import Sampler
 from discreet.tuning.data import Data, Private
 from discreet.tuning.record import Method, Trial, Tuning
 from discreet.tuning.settings import checked_plan, distinct, gaussian_of, with_gaussian
-from discreet.tuning.shown import Line, Picture, draw, source, table
+from discreet.tuning.shown import Picture, PlottedLine, draw, source, trials_table
 from discreet.tuning.sweep import TrialFunction, sweep
 
 __all__ = ["AccuracyTuning", "tune_for_accuracy"]
@@ -74,7 +74,7 @@ class AccuracyTuning:
         )
 
     def __str__(self) -> str:
-        lines = table(self.tuning)
+        lines = trials_table(self.tuning)
         if self.trouble and self.plan is not None:
             lines.append(f"Stopped early: {self.trouble}.")
         return "\n".join([*lines, self.prediction])
@@ -85,7 +85,7 @@ class AccuracyTuning:
         picture = Picture(
             title=f"What noise is tolerated, on {source(self.tuning)}",
             across="noise in the average gradient, noise_std / expected_batch_size",
-            lines=(Line("score", points),),
+            lines=(PlottedLine("score", points),),
             chosen=next((point for point in points if point[0] == self.average_noise), None),
             level=(self.accuracy, f"wanted: {self.accuracy:g}"),
             noise=self.tuning.score_noise,

@@ -20,7 +20,7 @@ from discreet.plan import Plan
 from discreet.tuning.data import Data, Private
 from discreet.tuning.record import Method, Tuning
 from discreet.tuning.settings import checked_plan, distinct, gaussian_of, with_gaussian
-from discreet.tuning.shown import Line, Picture, draw, source, table
+from discreet.tuning.shown import Picture, PlottedLine, draw, source, trials_table
 from discreet.tuning.sweep import TrialFunction, sweep
 
 __all__ = ["ClipSearch", "clip_search"]
@@ -66,14 +66,14 @@ class ClipSearch:
         return (f"{note} Try smaller ones.",)
 
     def __str__(self) -> str:
-        return "\n".join([*table(self.tuning), *self.notes])
+        return "\n".join([*trials_table(self.tuning), *self.notes])
 
     def plot(self, path: str | os.PathLike[str]) -> Path:
         """Draw scores against clip norms, as PNG or SVG."""
         picture = Picture(
             title=f"ClipSearch: score without noise, on {source(self.tuning)}",
             across="clip norm",
-            lines=(Line("score without noise", self._points),),
+            lines=(PlottedLine("score without noise", self._points),),
             chosen=(self.clip_norm, dict(self._points)[self.clip_norm]),
             level=(self.best - self.tolerance, f"the best minus {self.tolerance:g}"),
         )

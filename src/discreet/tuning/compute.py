@@ -23,7 +23,7 @@ from discreet.plan import Plan
 from discreet.tuning.data import Data
 from discreet.tuning.record import Method, Trial, Tuning
 from discreet.tuning.settings import checked_plan, distinct
-from discreet.tuning.shown import Line, Picture, draw, source, table
+from discreet.tuning.shown import Picture, PlottedLine, draw, source, trials_table
 from discreet.tuning.sweep import TrialFunction, sweep
 
 __all__ = ["ComputeTuning", "tune_for_compute"]
@@ -72,7 +72,7 @@ class ComputeTuning:
         return tuple(notes)
 
     def __str__(self) -> str:
-        return "\n".join([*table(self.tuning), *self.notes])
+        return "\n".join([*trials_table(self.tuning), *self.notes])
 
     def plot(self, path: str | os.PathLike[str]) -> Path:
         """Draw scores against learning rates, one line for each clip norm, as PNG or SVG."""
@@ -87,7 +87,7 @@ class ComputeTuning:
         picture = Picture(
             title=f"Noise multiplier {self.plan.noise_multiplier:.4g}, on {source(self.tuning)}",
             across="learning rate",
-            lines=tuple(Line(name, tuple(sorted(line))) for name, line in points.items()),
+            lines=tuple(PlottedLine(name, tuple(sorted(line))) for name, line in points.items()),
             chosen=None if score is None else (self.learning_rate, score),
             noise=self.tuning.score_noise,
         )

@@ -13,15 +13,15 @@ from discreet._files import read_file, write_new
 from discreet.errors import ParameterError
 from discreet.mechanisms._frozen import Frozen, frozen
 
-__all__ = ["SCHEMA", "Kind", "Method", "Trial", "Tuning"]
+__all__ = ["TUNING_SCHEMA", "Method", "Trial", "Tuning", "TuningKind"]
 
-SCHEMA = 1
+TUNING_SCHEMA = 1
 """Version of the file. Another one is refused, never guessed at."""
 
 _set = object.__setattr__  # writes the normalised fields of a frozen value during its construction
 
 
-class Kind(Enum):
+class TuningKind(Enum):
     """What data the trials were made on. PRIVATE: those of the ledger, and charged to it."""
 
     PUBLIC = "public"
@@ -103,7 +103,7 @@ class Tuning:
     """
 
     method: Method
-    kind: Kind
+    kind: TuningKind
     name: str
     about: str = ""
     trials: tuple[Trial, ...]
@@ -115,15 +115,15 @@ class Tuning:
     def __post_init__(self) -> None:
         owner = "Tuning"
         check.instance(owner, "method", self.method, Method)
-        check.instance(owner, "kind", self.kind, Kind)
+        check.instance(owner, "kind", self.kind, TuningKind)
         check.label(owner, "name", self.name)
         check.label(owner, "about", self.about, empty=True)
         _set(self, "score_noise", check.not_negative(owner, "score_noise", self.score_noise))
-        _set(self, "made", check.moment(owner, "made", self.made))
+        _set(self, "made", check.timestamp(owner, "made", self.made))
         self._check_trials()
         if self.chosen is not None:
             self._check_chosen(self.chosen)
-        if self.kind is Kind.PRIVATE:
+        if self.kind is TuningKind.PRIVATE:
             self._check_charged()
         elif self.ledger_head is not None or self.runs:
             expected = f"None, and no runs, for {self.kind.value} data: nothing was charged"
@@ -186,7 +186,7 @@ class Tuning:
             for trial in self.trials
         ]
         texts = {"method": self.method.value, "kind": self.kind.value, "trials": trials}
-        return _strict_json.to_text({"schema": SCHEMA} | values | texts)
+        return _strict_json.to_text({"schema": TUNING_SCHEMA} | values | texts)
 
     @classmethod
     def from_json(cls, text: str) -> Tuning:
@@ -198,13 +198,13 @@ class Tuning:
         """
         names = [field.name for field in fields(cls)]
         table = _strict_json.read_version(
-            "Tuning", text, schema=SCHEMA, names=names, writer="Tuning.save"
+            "Tuning", text, schema=TUNING_SCHEMA, names=names, writer="Tuning.save"
         )
         if not isinstance(table["trials"], list):
             raise _wrong("trials", "a list", type(table["trials"]).__name__)
         table["trials"] = tuple(_trial(trial) for trial in table["trials"])
         table["method"] = _strict_json.member_named("Tuning", "method", Method, table["method"])
-        table["kind"] = _strict_json.member_named("Tuning", "kind", Kind, table["kind"])
+        table["kind"] = _strict_json.member_named("Tuning", "kind", TuningKind, table["kind"])
         return cls(**table)
 
     def save(self, path: str | Path) -> None:

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from discreet._files import checked_path, is_terminal, write_over
 from discreet.errors import DiscreetError, ParameterError
-from discreet.tuning.record import Kind, Trial, Tuning
+from discreet.tuning.record import Trial, Tuning, TuningKind
 
-__all__ = ["Line", "Picture", "draw", "source", "table", "trials_bar"]
+__all__ = ["Picture", "PlottedLine", "draw", "source", "trials_bar", "trials_table"]
 
 _SUFFIXES = (".png", ".svg")
 
@@ -22,7 +22,7 @@ _SUFFIXES = (".png", ".svg")
 # --- a table ---
 
 
-def table(record: Tuning) -> list[str]:
+def trials_table(record: Tuning) -> list[str]:
     """Write one line for each trial, the chosen one marked, and a last line that names the data."""
     rows = [[*record.names, "score"], *map(_cells, record.trials)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -36,7 +36,9 @@ def table(record: Tuning) -> list[str]:
         lines.append(f"Scores have noise of standard deviation {record.score_noise:.2g}.")
 
     about = f" ({record.about})" if record.about else ""
-    charged = ", every trial and score charged to the ledger" if record.kind is Kind.PRIVATE else ""
+    charged = (
+        ", every trial and score charged to the ledger" if record.kind is TuningKind.PRIVATE else ""
+    )
     return [*lines, f"Tuned on {source(record)}{about}{charged}."]
 
 
@@ -54,7 +56,7 @@ def source(record: Tuning) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class PlottedLine:
     """Points (x, score) in ascending order of x, and what they have in common."""
 
     name: str
@@ -76,7 +78,7 @@ class Picture:
 
     title: str
     across: str
-    lines: tuple[Line, ...]
+    lines: tuple[PlottedLine, ...]
     chosen: tuple[float, float] | None
     level: tuple[float, str] | None = None
     noise: float = 0.0

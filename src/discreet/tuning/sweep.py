@@ -28,7 +28,7 @@ from discreet.ledger import Ledger
 from discreet.ledger._provenance import now
 from discreet.plan import Plan
 from discreet.tuning.data import Data, Private, Public, Synthetic
-from discreet.tuning.record import Kind, Method, Trial, Tuning
+from discreet.tuning.record import Method, Trial, Tuning, TuningKind
 from discreet.tuning.score import released_score, score_plan
 from discreet.tuning.settings import Settings
 from discreet.tuning.shown import trials_bar
@@ -87,7 +87,11 @@ class Sweep:
     def record(self, method: Method, chosen: int | None) -> Tuning:
         """Make the record of the sweep, for the report."""
         data = self.data
-        kinds = {Public: Kind.PUBLIC, Synthetic: Kind.SYNTHETIC, Private: Kind.PRIVATE}
+        kinds = {
+            Public: TuningKind.PUBLIC,
+            Synthetic: TuningKind.SYNTHETIC,
+            Private: TuningKind.PRIVATE,
+        }
         return Tuning(
             method=method,
             kind=kinds[type(data)],

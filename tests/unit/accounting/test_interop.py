@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from discreet.accounting import interop
-from discreet.accounting.costs import Cost, FixedSizeGaussian, Gaussian, PoissonGaussian
+from discreet.accounting.costs import Cost, FixedSizeGaussian, PlainGaussian, PoissonGaussian
 from discreet.accounting.normalise import normalise
 from discreet.errors import AccountingError, ParameterError
 from discreet.ledger.events import (
@@ -124,7 +124,7 @@ def test_there_and_back_is_the_same_cost(
     step: Step, adjacency: Adjacency, accountant: str, stored: dict[str, Any], relation: str
 ) -> None:
     exported = interop.describe([(step, 7)], adjacency=adjacency, accountant=accountant)
-    back = interop.steps_of(exported.event, adjacency=adjacency, accountant=accountant)
+    back = interop.described_steps(exported.event, adjacency=adjacency, accountant=accountant)
     assert normalise(back, adjacency) == normalise([(step, 7)], adjacency)
 
 
@@ -149,7 +149,7 @@ def test_several_groups_of_one_sample_fold_into_one_event_and_are_read_as_one_st
             ],
         },
     }
-    counted = normalise(interop.steps_of(nested, adjacency=ADD, accountant="rdp"), ADD)
+    counted = normalise(interop.described_steps(nested, adjacency=ADD, accountant="rdp"), ADD)
     cost: Cost = counted[0][0]
     assert isinstance(cost, PoissonGaussian)
     assert cost.noise_multiplier == pytest.approx(4.0 / math.sqrt(2))
@@ -168,7 +168,7 @@ def test_randomized_response_is_copied_for_the_accountant_that_forgets_its_count
     assert rdp == {"class": "SelfComposedDpEvent", "event": one, "count": 3}
     with pytest.raises(AccountingError, match="ignores"):
         interop.describe([(step, 5000)], adjacency=REPLACE, accountant="pld")
-    back = interop.steps_of(pld, adjacency=REPLACE, accountant="pld")
+    back = interop.described_steps(pld, adjacency=REPLACE, accountant="pld")
     asked = back[0][0].queries[0]
     assert isinstance(asked, RandomizedResponse)
     assert (len(back), asked.categories) == (3, 4)
@@ -228,13 +228,13 @@ def test_objects_are_read_by_name_and_unknown_ones_refused() -> None:
     steps = interop.from_dp_event(
         SelfComposedDpEvent(GaussianDpEvent(2.0), 9), adjacency=ADD, accountant="pld"
     )
-    assert normalise(steps, ADD) == ((Gaussian(2.0), 9),)
+    assert normalise(steps, ADD) == ((PlainGaussian(2.0), 9),)
     assert normalise(
         interop.from_dp_event(GaussianDpEvent(2.0), adjacency=REPLACE, accountant="rdp"), REPLACE
-    ) == ((Gaussian(2.0), 1),)
+    ) == ((PlainGaussian(2.0), 1),)
     assert normalise(
         interop.from_dp_event(GaussianDpEvent(2.0), adjacency=REPLACE, accountant="pld"), REPLACE
-    ) == ((Gaussian(1.0), 1),)
+    ) == ((PlainGaussian(1.0), 1),)
     with pytest.raises(AccountingError, match="SurpriseDpEvent"):
         interop.from_dp_event(SurpriseDpEvent(1.0), adjacency=ADD, accountant="pld")
     with pytest.raises(AccountingError, match="SurpriseDpEvent"):
@@ -250,11 +250,13 @@ def test_fixed_size_read_under_the_wrong_adjacency_is_refused() -> None:
         [(gaussian(FixedSize(10, 100)), 1)], adjacency=REPLACE, accountant="rdp"
     ).event
     assert isinstance(
-        normalise(interop.steps_of(event, adjacency=REPLACE, accountant="rdp"), REPLACE)[0][0],
+        normalise(interop.described_steps(event, adjacency=REPLACE, accountant="rdp"), REPLACE)[0][
+            0
+        ],
         FixedSizeGaussian,
     )
     with pytest.raises(AccountingError):
-        interop.steps_of(event, adjacency=ADD, accountant="rdp")
+        interop.described_steps(event, adjacency=ADD, accountant="rdp")
 
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

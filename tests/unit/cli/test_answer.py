@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from discreet.cli.answer import Answer, plain_json, sheet, table
+from discreet.cli.answer import Answer, answer_table, plain_json, sheet
 
 
 def test_json_is_one_object_with_unrounded_numbers_and_infinity_in_words() -> None:
@@ -24,7 +24,7 @@ def test_nan_is_never_printed_as_json() -> None:
 
 
 def test_texts_are_shown_as_they_are_without_markup_and_uncut() -> None:
-    made = table("name", "value")
+    made = answer_table("name", "value")
     made.add_row("[red]label[/red] :smile:", "x" * 500)
     text = Answer(shown=["[bold]one[/bold]", made, sheet({"head": "ab" * 200}), "y " * 300]).text()
     for part in (

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from discreet.errors import ParameterError
-from discreet.mechanisms._claims import checked_leaves, claim
+from discreet.mechanisms._claims import checked_leaves, claim_leaves
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ from discreet.mechanisms._claims import checked_leaves, claim
 def test_the_first_pattern_that_matches_has_the_leaf(
     patterns: list[str], leaves: list[str], claimed: dict[str, tuple[str, ...]]
 ) -> None:
-    assert claim("Groups", "mechanisms", patterns, leaves) == claimed
+    assert claim_leaves("Groups", "mechanisms", patterns, leaves) == claimed
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_orphans_and_idle_patterns_are_named(
     patterns: list[str], leaves: list[str], words: str
 ) -> None:
     with pytest.raises(ParameterError) as caught:
-        claim("Groups", "mechanisms", patterns, leaves)
+        claim_leaves("Groups", "mechanisms", patterns, leaves)
     assert words in str(caught.value)
 
 

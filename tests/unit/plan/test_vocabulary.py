@@ -55,7 +55,7 @@ def test_mappings_are_lists_of_pairs_and_keep_their_order(mechanism: Any) -> Non
     written = vocabulary.written(fields(mechanism))
     names = [name for name, part in written["mechanism"].items() if isinstance(part, list)]  # type: ignore[union-attr]
     assert names
-    assert vocabulary.read(written)["mechanism"] == mechanism
+    assert vocabulary.read_plan_fields(written)["mechanism"] == mechanism
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_a_list_that_is_no_mapping_is_refused(pairs: Any) -> None:
     written: Any = vocabulary.written(fields(dp.Joint(1.0, 2.0, scales={"*": 1.0})))
     written["mechanism"]["scales"] = pairs
     with pytest.raises(ParameterError, match="no name twice"):
-        vocabulary.read(written)
+        vocabulary.read_plan_fields(written)
 
 
 @pytest.mark.parametrize("listed", [[], ["*"], [1.0, 2.0]])
@@ -73,7 +73,7 @@ def test_a_list_without_pairs_is_left_to_the_constructor(listed: Any) -> None:
     written: Any = vocabulary.written(fields(dp.Joint(1.0, 2.0, scales={"*": 1.0})))
     written["mechanism"]["scales"] = listed
     with pytest.raises(ParameterError, match="scales"):
-        vocabulary.read(written)
+        vocabulary.read_plan_fields(written)
     assert vocabulary.plain((1.0, 2.0)) == [1.0, 2.0]
 
 
@@ -82,7 +82,7 @@ def test_a_mapping_in_the_place_of_a_number_is_refused(name: str) -> None:
     written: Any = vocabulary.written(fields(dp.Gaussian(1.0, 2.0)))
     written["mechanism"][name] = [["a", 1.0]]
     with pytest.raises(ParameterError, match=name):
-        vocabulary.read(written)
+        vocabulary.read_plan_fields(written)
 
 
 @pytest.mark.parametrize("name", ["owners", "unsafe_drawn_by"])
@@ -91,7 +91,7 @@ def test_a_file_declares_and_holds_neither_data_nor_code(name: str) -> None:
     assert name not in written["sampler"]
     written["sampler"][name] = "os.system"
     with pytest.raises(ParameterError, match=name):
-        vocabulary.read(written)
+        vocabulary.read_plan_fields(written)
 
 
 def test_what_is_no_value_of_the_vocabulary_is_not_written() -> None:

@@ -102,7 +102,7 @@ def test_the_threshold_is_on_the_safe_side() -> None:
     for scale in (2.0**-32, 1.0, 1.1 * 2**23, 2.0**32):
         assert (
             0.5 - 2 * scale * box_muller.ERROR - 2.0**-50
-            < box_muller.threshold(scale)
+            < box_muller.decision_threshold(scale)
             < 0.5 - scale * box_muller.ERROR + 2.0**-60
         )
-        assert box_muller.threshold(scale) < 0.5
+        assert box_muller.decision_threshold(scale) < 0.5

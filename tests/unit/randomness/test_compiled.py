@@ -39,7 +39,7 @@ def both(
     words: NDArray[np.uint64], scale: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], set[int], set[int]]:
     ours, theirs = np.empty(words.size), np.empty(words.size)
-    doubts = set(_compiled.candidates(words, scale, ours).tolist())
+    doubts = set(_compiled.compiled_candidates(words, scale, ours).tolist())
     their_doubts = set(box_muller.candidates(words, scale, theirs).tolist())
     return ours.reshape(-1, 2), theirs.reshape(-1, 2), doubts, their_doubts
 
@@ -101,7 +101,7 @@ def test_the_operations_are_those_that_the_error_budget_is_proven_for() -> None:
 
 
 def test_the_machine_code_is_vectorised_and_fuses_nothing() -> None:
-    _compiled.candidates(random_words(64), 1.0, np.empty(64))
+    _compiled.compiled_candidates(random_words(64), 1.0, np.empty(64))
     (code,) = _compiled._compiled_block.inspect_asm().values()
     assert not re.search(r"\bv?fn?m(add|sub|la|ls)", code)
     if has_avx2():  # with less, the compiler leaves the loop as it is: slower, and the same numbers
@@ -120,7 +120,7 @@ def test_adding_leaves_an_undecided_pair_as_it_was() -> None:
     start = np.arange(words.size, dtype=np.float64)
     added, noise = start.copy(), np.empty(words.size)
     doubts = _compiled.add(words, 2.0**32, added)
-    assert np.array_equal(doubts, _compiled.candidates(words, 2.0**32, noise))
+    assert np.array_equal(doubts, _compiled.compiled_candidates(words, 2.0**32, noise))
     assert doubts.size > 10
     assert np.array_equal(added, start + noise)
     assert np.array_equal(added.reshape(-1, 2)[doubts], start.reshape(-1, 2)[doubts])
@@ -130,8 +130,8 @@ def test_adding_leaves_an_undecided_pair_as_it_was() -> None:
 def test_any_even_size(size: int) -> None:
     words = random_words(2**12)
     whole, part = np.empty(2**12), np.empty(size)
-    _compiled.candidates(words, 1.1 * 2**23, whole)
-    _compiled.candidates(words[:size], 1.1 * 2**23, part)
+    _compiled.compiled_candidates(words, 1.1 * 2**23, whole)
+    _compiled.compiled_candidates(words[:size], 1.1 * 2**23, part)
     assert np.array_equal(part, whole[:size])
 
 
@@ -143,12 +143,12 @@ def test_p18_a_kernel_that_does_not_agree_is_refused(monkeypatch: pytest.MonkeyP
         return np.empty(0, np.intp)
 
     monkeypatch.setattr(_compiled, "_compiled_walk", wrong)
-    _compiled.compile_now.cache_clear()
+    _compiled.compile_noise.cache_clear()
     try:
         with pytest.raises(NumericsError, match="agrees with the NumPy path"):
-            _compiled.candidates(random_words(64), 1.0, np.empty(64))
+            _compiled.compiled_candidates(random_words(64), 1.0, np.empty(64))
     finally:
-        _compiled.compile_now.cache_clear()
+        _compiled.compile_noise.cache_clear()
 
 
 def test_without_numba_the_numpy_path_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,5 +170,5 @@ def test_with_numba_the_compiled_path_is_used_where_it_pays(
     monkeypatch.setitem(gaussian._asked_for, "numbers", gaussian._WORTH_COMPILING - 1)
     assert gaussian._backend() is box_muller.candidates
     monkeypatch.setitem(gaussian._asked_for, "numbers", gaussian._WORTH_COMPILING)
-    assert gaussian._backend() is _compiled.candidates
-    assert gaussian._adder(_compiled.candidates) is _compiled.add
+    assert gaussian._backend() is _compiled.compiled_candidates
+    assert gaussian._adder(_compiled.compiled_candidates) is _compiled.add

@@ -111,5 +111,5 @@ def test_both_paths_agree_on_a_quarter_of_a_million_adversarial_words(scale: flo
 def test_a_margin_that_is_too_small_is_caught_by_the_same_words(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(box_muller, "threshold", lambda scale: 0.5)
+    monkeypatch.setattr(box_muller, "decision_threshold", lambda scale: 0.5)
     assert disagreements(4_000, 1.1 * 2**23, seed=3)[0] > 0

@@ -9,7 +9,7 @@ from discreet.errors import ParameterError, SampleMisuse
 from discreet.ledger.events import BallsInBins, Poisson, Sampling
 from discreet.sampling import Owners, Sampler
 from discreet.sampling import sampler as module
-from discreet.sampling._policies import positions
+from discreet.sampling._policies import drawn_positions
 from support.written_streams import source
 
 
@@ -31,7 +31,7 @@ def test_p28_a_draw_that_was_broken_off_does_not_end_like_a_whole_one(
     """
 
     def interrupted(*args: Any) -> Any:
-        monkeypatch.setattr(module, "positions", positions)
+        monkeypatch.setattr(module, "positions", drawn_positions)
         raise KeyboardInterrupt
 
     bits = source()

@@ -7,10 +7,10 @@ import pytest
 
 import discreet as dp
 from discreet.tuning import (
-    Kind,
     Public,
     Settings,
     Synthetic,
+    TuningKind,
     tune_for_compute,
 )
 from support.tunings import PLAN
@@ -41,7 +41,7 @@ def test_the_best_pair_wins_and_its_plan_has_the_same_epsilon() -> None:
     assert found.plan.target == DPSGD.target
     assert dp.account(found.plan, delta=1e-5).upper <= 2.0
     assert len(found.tuning.trials) == 6
-    assert found.tuning.kind is Kind.SYNTHETIC
+    assert found.tuning.kind is TuningKind.SYNTHETIC
     assert "lies at the end" not in str(found)  # of two clip norms, one always does
     found = tune_for_compute(
         lambda s: s.learning_rate, DPSGD, learning_rates=[4.0, 20.0, 100.0], data=DATA

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 import discreet as dp
-from discreet.tuning import Kind, Method, Trial, Tuning
+from discreet.tuning import Method, Trial, Tuning, TuningKind
 from support.tunings import public_record
 
 HEAD = "ab" * 32
 RECORD = public_record()
 PRIVATE = replace(
     RECORD,
-    kind=Kind.PRIVATE,
+    kind=TuningKind.PRIVATE,
     ledger_head=HEAD,
     score_noise=0.01,
     trials=tuple(

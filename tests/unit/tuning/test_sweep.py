@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import discreet as dp
-from discreet.tuning import Kind, Settings, tune_for_compute
+from discreet.tuning import Settings, TuningKind, tune_for_compute
 from support.tunings import (
     BUDGET,
     PLAN,
@@ -45,7 +45,7 @@ def test_every_trial_and_every_score_is_charged_to_the_ledger() -> None:
             "score",
         ):  # one record changes the sum by 1 at most, and the noise is what was asked for
             assert charge.step == SCORE
-    assert (found.tuning.kind, found.tuning.ledger_head) == (Kind.PRIVATE, data.ledger.head())
+    assert (found.tuning.kind, found.tuning.ledger_head) == (TuningKind.PRIVATE, data.ledger.head())
     assert found.tuning.score_noise == 8.0 / RECORDS
 
 

@@ -5,10 +5,10 @@ the best order.
 from discreet.accounting.rdp.accountant import (
     RenyiBound,
     composed,
-    curve,
     delta,
     divergence,
+    divergence_curve,
     epsilon,
 )
 
-__all__ = ["RenyiBound", "composed", "curve", "delta", "divergence", "epsilon"]
+__all__ = ["RenyiBound", "composed", "delta", "divergence", "divergence_curve", "epsilon"]

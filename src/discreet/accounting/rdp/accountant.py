@@ -20,8 +20,8 @@ from discreet.accounting.costs import (
     BoundedRange,
     Cost,
     FixedSizeGaussian,
-    Gaussian,
     Laplace,
+    PlainGaussian,
     PoissonGaussian,
     Response,
     TruncatedPoissonGaussian,
@@ -32,7 +32,7 @@ from discreet.accounting.rdp._orders import best_order
 from discreet.accounting.rdp.conversion import delta_from, epsilon_from, log_delta_from
 from discreet.errors import AccountingError, ParameterError
 
-__all__ = ["RenyiBound", "composed", "curve", "delta", "divergence", "epsilon"]
+__all__ = ["RenyiBound", "composed", "delta", "divergence", "divergence_curve", "epsilon"]
 
 # So many costs are looked at while the order is searched for.
 _ENOUGH = 16
@@ -126,7 +126,9 @@ def _rough(counted: Sequence[tuple[Cost, int]], order: float) -> float:
     return total
 
 
-def curve(counted: Sequence[tuple[Cost, int]], orders: Sequence[float] | FloatArray) -> FloatArray:
+def divergence_curve(
+    counted: Sequence[tuple[Cost, int]], orders: Sequence[float] | FloatArray
+) -> FloatArray:
     """The composed divergence at each of many orders, all above 1."""
     return np.array([composed(counted, float(order)) for order in orders], dtype=np.float64)
 
@@ -161,10 +163,10 @@ def divergence(cost: Cost, order: float) -> float:
     up.
     """
     match cost:
-        case Gaussian(noise_multiplier=noise) | BallsInBinsGaussian(noise_multiplier=noise):
+        case PlainGaussian(noise_multiplier=noise) | BallsInBinsGaussian(noise_multiplier=noise):
             # Balls in bins: a mixture is no further from N(0) than its furthest part; no
             # amplification is claimed here.
-            value = divergences.gaussian(order, noise_multiplier=noise)
+            value = divergences.gaussian_divergence(order, noise_multiplier=noise)
         case PoissonGaussian(probability=probability, noise_multiplier=noise, replace=replace):
             sampled = (
                 divergences.poisson_gaussian_replace if replace else divergences.poisson_gaussian
@@ -200,7 +202,7 @@ def _truncated(cost: TruncatedPoissonGaussian, order: float) -> float:
     return divergences.truncated_poisson_gaussian(
         order,
         probability=cost.probability,
-        overflow=divergences.overflow_probability(cost.records, cost.probability, cost.limit),
+        overflow=divergences.truncation_probability(cost.records, cost.probability, cost.limit),
         noise_multiplier=cost.noise_multiplier,
         replace=cost.replace,
     )

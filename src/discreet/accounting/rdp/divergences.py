@@ -28,14 +28,14 @@ from discreet.accounting.rdp._excess import exp_excess
 __all__ = [
     "bounded_range",
     "fixed_size_gaussian",
-    "gaussian",
+    "gaussian_divergence",
     "laplace",
-    "overflow_probability",
     "poisson_gaussian",
     "poisson_gaussian_replace",
     "randomized_response",
     "rough_poisson_gaussian",
     "truncated_poisson_gaussian",
+    "truncation_probability",
 ]
 
 # A factor that covers the rounding of every closed form here.
@@ -51,7 +51,7 @@ _LINEAR = 30.0
 _FAR = 500.0
 
 
-def gaussian(order: float, *, noise_multiplier: float) -> float:
+def gaussian_divergence(order: float, *, noise_multiplier: float) -> float:
     """The Gaussian mechanism: order / (2 s^2) [Mironov2017, Proposition 7]."""
     # Products, not powers: they overflow to infinity without an exception.
     inverse = 1.0 / noise_multiplier
@@ -64,7 +64,7 @@ def poisson_gaussian(order: float, *, probability: float, noise_multiplier: floa
     The removal dominates the addition at every order (docs/proofs/rdp.md, theorem 2), so one moment
     serves both.
     """
-    whole = gaussian(order, noise_multiplier=noise_multiplier)
+    whole = gaussian_divergence(order, noise_multiplier=noise_multiplier)
     if probability == 1.0 or math.isinf(order):
         return whole
     log = sampled_gaussian.log_moment(
@@ -77,7 +77,7 @@ def poisson_gaussian_replace(order: float, *, probability: float, noise_multipli
     """Poisson sample, one record exchanged: A = E[a^order b^(1-order)] (docs/proofs/rdp.md, theorem
     3).
     """
-    whole = gaussian(order, noise_multiplier=noise_multiplier / 2.0)
+    whole = gaussian_divergence(order, noise_multiplier=noise_multiplier / 2.0)
     if probability == 1.0 or math.isinf(order):
         return whole
     log = sampled_gaussian.log_moment(
@@ -94,7 +94,7 @@ def rough_poisson_gaussian(
     log = sampled_gaussian.rough_log_moment(
         order, down, probability=probability, noise_multiplier=noise_multiplier
     )
-    return min(gaussian(order, noise_multiplier=unsampled), log / (order - 1.0))
+    return min(gaussian_divergence(order, noise_multiplier=unsampled), log / (order - 1.0))
 
 
 def fixed_size_gaussian(order: float, *, fraction: float, noise_multiplier: float) -> float:
@@ -107,7 +107,7 @@ def fixed_size_gaussian(order: float, *, fraction: float, noise_multiplier: floa
     Theorem 27].
     """
     half = noise_multiplier / 2.0
-    whole = gaussian(order, noise_multiplier=half)
+    whole = gaussian_divergence(order, noise_multiplier=half)
     if fraction == 1.0 or math.isinf(order):
         return whole
     up = sampled_gaussian.log_moment(order, 0.0, probability=fraction, noise_multiplier=half)
@@ -145,7 +145,7 @@ def truncated_poisson_gaussian(
     return min(cut, _per_order(log + rounding, order))
 
 
-def overflow_probability(records: int, probability: float, limit: int) -> float:
+def truncation_probability(records: int, probability: float, limit: int) -> float:
     """P[Binomial(records, probability) >= limit], rounded up."""
     return at_least(limit, records, probability)[1]
 

@@ -18,7 +18,7 @@ from functools import lru_cache
 import numpy as np
 
 from discreet.accounting import rdp
-from discreet.accounting.costs import Cost, Gaussian
+from discreet.accounting.costs import Cost, PlainGaussian
 from discreet.accounting.gaussian import fold, gaussian_delta, gaussian_epsilon, invert
 from discreet.accounting.normalise import Counted
 from discreet.accounting.tight.analyses.registry import directions
@@ -31,7 +31,7 @@ from discreet.accounting.tight.lattice.bracket import (
 )
 from discreet.accounting.tight.lattice.coarse import MOST, coarse
 from discreet.accounting.tight.lattice.estimate import Contour, contour
-from discreet.accounting.tight.lattice.pair import Problem
+from discreet.accounting.tight.lattice.pair import Composition
 from discreet.accounting.tight.lattice.tilt import tilt_for_epsilon
 from discreet.accounting.tight.lattice.window import period
 from discreet.accounting.tight.rounding import OutOfRangeError
@@ -258,16 +258,16 @@ def _folded(costs: Counted) -> Counted:
     # k of them with mu_1 ... mu_k are one with mu^2 = sum mu_i^2, exactly (`gaussian.py`); the fold
     # rounds the multiplier down, to more loss.
     folded: list[tuple[Cost, int]] = [
-        (cost, count) for cost, count in costs if not isinstance(cost, Gaussian)
+        (cost, count) for cost, count in costs if not isinstance(cost, PlainGaussian)
     ]
     for attained in (True, False):
         group = [
             (cost.noise_multiplier, count)
             for cost, count in costs
-            if isinstance(cost, Gaussian) and cost.attained == attained
+            if isinstance(cost, PlainGaussian) and cost.attained == attained
         ]
         if group:
-            folded.append((Gaussian(fold(group), attained), 1))
+            folded.append((PlainGaussian(fold(group), attained), 1))
     return tuple(folded)
 
 
@@ -276,14 +276,14 @@ def _single_gaussian(costs: Counted) -> float | None:
     the lower bound apart.
     """
     cost = costs[0][0] if len(costs) == 1 else None
-    return cost.noise_multiplier if isinstance(cost, Gaussian) and cost.attained else None
+    return cost.noise_multiplier if isinstance(cost, PlainGaussian) and cost.attained else None
 
 
-def _problems(costs: Counted) -> tuple[Problem, ...]:
+def _problems(costs: Counted) -> tuple[Composition, ...]:
     """The composition in its two directions, once if they are the same."""
     pairs = [(directions(cost), count) for cost, count in costs]
-    first = Problem(tuple((pair[0], count) for pair, count in pairs))
-    second = Problem(tuple((pair[1], count) for pair, count in pairs))
+    first = Composition(tuple((pair[0], count) for pair, count in pairs))
+    second = Composition(tuple((pair[1], count) for pair, count in pairs))
     return (first,) if first == second else (first, second)
 
 
@@ -300,12 +300,12 @@ def _worse_epsilon(costs: Counted, delta: float, tolerance: float) -> tuple[Inte
 
 def _brackets(
     costs: Counted, delta: float, tolerance: float, starts: Starts | None = None
-) -> tuple[Bracket, list[tuple[Problem, Bracket]]]:
+) -> tuple[Bracket, list[tuple[Composition, Bracket]]]:
     """The bracket of the worse direction, and of each; a direction that is certified to be no worse
     is not refined.
     """
     worse = Bracket(0.0, 0.0)
-    brackets: list[tuple[Problem, Bracket]] = []
+    brackets: list[tuple[Composition, Bracket]] = []
     for problem in _problems(costs):
         step = _only_step(problem)
         if step is None:
@@ -340,7 +340,7 @@ def _worse_delta(costs: Counted, epsilon: float, tolerance: float) -> tuple[Inte
     return Interval(lower, min(max(*points, lower), upper), upper), exponents
 
 
-def _only_step(problem: Problem) -> Direction | None:
+def _only_step(problem: Composition) -> Direction | None:
     """The direction, if there is but one step: then the curve itself is known in closed form."""
     direction, count = problem.parts[0]
     return direction if count == 1 and len(problem.parts) == 1 else None
@@ -367,7 +367,7 @@ def _step_epsilon(direction: Direction, delta: float) -> Bracket:
     return Bracket(*invert(bounds, delta, float(direction.quadrature().loss[-1]) * 1e-3))
 
 
-def _epsilon_point(problem: Problem, bracket: Bracket, worse: Bracket, delta: float) -> float:
+def _epsilon_point(problem: Composition, bracket: Bracket, worse: Bracket, delta: float) -> float:
     """The estimate of one direction, in the bracket of the worse; 0 if it is below that."""
     if bracket.upper <= worse.lower or not math.isfinite(bracket.upper):
         return 0.0
@@ -381,7 +381,7 @@ def _epsilon_point(problem: Problem, bracket: Bracket, worse: Bracket, delta: fl
     return default if point is None else point
 
 
-def _delta_point(problem: Problem, bracket: Bracket, epsilon: float) -> float:
+def _delta_point(problem: Composition, bracket: Bracket, epsilon: float) -> float:
     """The estimate of one direction, in its own bracket."""
     middle = 0.5 * (bracket.lower + bracket.upper)
     if _only_step(problem) is not None or bracket.lower <= 0.0:
@@ -391,7 +391,7 @@ def _delta_point(problem: Problem, bracket: Bracket, epsilon: float) -> float:
     return point if bracket.lower <= point <= bracket.upper else middle
 
 
-def _contour(problem: Problem, epsilon: float, delta: float) -> Contour | None:
+def _contour(problem: Composition, epsilon: float, delta: float) -> Contour | None:
     """The transform of delta around this epsilon, if it falls off."""
     law = problem.law(1e-8 * delta)
     tilt = tilt_for_epsilon(law, epsilon)

@@ -26,10 +26,10 @@ from discreet.errors import ParameterError
 
 __all__ = [
     "Half",
-    "at_least",
     "checked_coins",
     "halves",
     "highest_rate",
+    "lowest_count",
     "lowest_rate",
     "wrong_guesses",
 ]
@@ -54,7 +54,7 @@ _LEARNED_FROM = 32  # canaries before the first guess
 # --- bounds on a rate ---
 
 
-def at_least(count: int, trials: int, probability: float) -> float:
+def lowest_count(count: int, trials: int, probability: float) -> float:
     """An upper bound on P[Bin(trials, probability) >= count].
 
     >>> 0.25 <= at_least(2, 2, 0.5) < 0.2500001
@@ -84,7 +84,7 @@ def lowest_rate(successes: int, trials: int, *, error: float) -> float:
     low, high = 0.0, 1.0
     for _ in range(_BISECTIONS):
         middle = 0.5 * (low + high)
-        if at_least(k, n, middle) <= a:
+        if lowest_count(k, n, middle) <= a:
             low = middle
         else:
             high = middle
@@ -197,7 +197,7 @@ def checked_coins(owner: str, scores: Scores) -> Scores:
 def _may_be_fair(heads: int, tosses: int) -> bool:
     """Whether fair coins fall so unevenly with a probability that is not negligible."""
     # Four tails are looked at: two counts, each from both sides.
-    return at_least(max(heads, tosses - heads), tosses, 0.5) >= _ALARM / 4.0
+    return lowest_count(max(heads, tosses - heads), tosses, 0.5) >= _ALARM / 4.0
 
 
 def _refuse_repeated(owner: str, scores: Scores) -> None:

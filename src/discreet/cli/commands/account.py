@@ -12,11 +12,11 @@ import typer
 
 import discreet as dp
 from discreet._digits import upward
-from discreet.cli.answer import NO, YES, Answer, table
+from discreet.cli.answer import NO, YES, Answer, answer_table
 from discreet.cli.files import read_source
-from discreet.cli.options import AsJson, Delta, finite
+from discreet.cli.options import AsJson, Delta, finite_option
 from discreet.cli.views.attack import attack
-from discreet.cli.views.words import guarantee_data, meaning
+from discreet.cli.views.words import guarantee_data, guarantee_in_words
 from discreet.errors import AccountingError, DiscreetError
 
 if TYPE_CHECKING:
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
     from discreet.ledger import Snapshot
 
-__all__ = ["EXAMPLES", "Accountants", "account"]
+__all__ = ["ACCOUNT_EXAMPLES", "Accountants", "account"]
 
-EXAMPLES = """Examples
+ACCOUNT_EXAMPLES = """Examples
 
   discreet account train.ledger
   discreet account plan.toml --delta 1e-6 --accountant both
@@ -94,7 +94,9 @@ def account(
     epsilon: Annotated[
         float | None,
         typer.Option(
-            parser=finite, metavar="EPSILON", help="Instead of --delta: find delta at this epsilon."
+            parser=finite_option,
+            metavar="EPSILON",
+            help="Instead of --delta: find delta at this epsilon.",
         ),
     ] = None,
     accountant: Annotated[
@@ -103,7 +105,7 @@ def account(
     at_most: Annotated[
         float | None,
         typer.Option(
-            parser=finite,
+            parser=finite_option,
             metavar="EPSILON",
             help="Exit with 1 if epsilon at --delta may be above this.",
         ),
@@ -129,7 +131,7 @@ def account(
         dp.account(together, delta=delta, epsilon=epsilon, accountant=name)
         for name in _ANALYSES[accountant]
     ]
-    lines, facts = meaning(guarantees[0], attack(together, guarantees[0]))
+    lines, facts = guarantee_in_words(guarantees[0], attack(together, guarantees[0]))
     shown: list[RenderableType] = [_heading(sources), *_statement(guarantees, epsilon, lines)]
 
     kind, name = sources[0].kind, str(source[0]) if len(sources) == 1 else None
@@ -253,7 +255,7 @@ def _accountant_line(guarantee: dp.Guarantee) -> str:
 
 
 def _sources_table(sources: Sequence[_Source]) -> RenderableType:
-    rows = table("source", "kind", "identity", "runs", "steps", "epsilon alone", texts=3)
+    rows = answer_table("source", "kind", "identity", "runs", "steps", "epsilon alone", texts=3)
     for source in sources:
         snapshot = source.snapshot
         # A plan has no identity: it is not a file that remembers what was charged.

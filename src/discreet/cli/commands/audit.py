@@ -26,10 +26,10 @@ from discreet.cli.options import (
     BudgetDelta,
     BudgetEpsilon,
     Delta,
-    finite,
+    finite_option,
     flag,
     refuse_budget,
-    whole,
+    whole_option,
 )
 from discreet.cli.views.words import guarantee_data
 from discreet.errors import DiscreetError
@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     from discreet.plan import Plan
     from discreet.verdict import Verdict
 
-__all__ = ["EXAMPLES", "audit"]
+__all__ = ["AUDIT_EXAMPLES", "audit"]
 
-EXAMPLES = """Examples
+AUDIT_EXAMPLES = """Examples
 
   discreet audit --plan plan.toml
   discreet audit train.ledger --plan plan.toml --output audit.json
@@ -83,7 +83,9 @@ def audit(
     delta: Delta = None,
     confidence: Annotated[
         float,
-        typer.Option(parser=finite, metavar="NUMBER", help="Of all bounds together, in (0, 1)."),
+        typer.Option(
+            parser=finite_option, metavar="NUMBER", help="Of all bounds together, in (0, 1)."
+        ),
     ] = 0.95,
     assume_scaled: Annotated[
         bool,
@@ -95,16 +97,18 @@ def audit(
     ] = False,
     canaries: Annotated[
         int | None,
-        typer.Option(parser=whole, metavar="N", help="With --plan: in each run; 1000 by default."),
+        typer.Option(
+            parser=whole_option, metavar="N", help="With --plan: in each run; 1000 by default."
+        ),
     ] = None,
     trials: Annotated[
         int | None,
-        typer.Option(parser=whole, metavar="N", help="With --plan: runs; 20 by default."),
+        typer.Option(parser=whole_option, metavar="N", help="With --plan: runs; 20 by default."),
     ] = None,
     processes: Annotated[
         int | None,
         typer.Option(
-            parser=whole, metavar="N", help="With --plan: that share the runs; 1 by default."
+            parser=whole_option, metavar="N", help="With --plan: that share the runs; 1 by default."
         ),
     ] = None,
     output: Annotated[

@@ -14,8 +14,8 @@ import typer
 import discreet as dp
 from discreet.cli.answer import Answer, sheet
 from discreet.cli.files import read_ledger, write_all
-from discreet.cli.options import AsJson, finite
-from discreet.cli.views.words import guarantee_data, meaning
+from discreet.cli.options import AsJson, finite_option
+from discreet.cli.views.words import guarantee_data, guarantee_in_words
 from discreet.errors import DiscreetError
 from discreet.plan import Target
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
     from discreet.training.shown.logs import Logged
 
-__all__ = ["EXAMPLES", "demo", "plan_for"]
+__all__ = ["DEMO_EXAMPLES", "demo", "plan_for"]
 
-EXAMPLES = """Example
+DEMO_EXAMPLES = """Example
 
   discreet demo --epsilon 3 --into out
 """
@@ -39,10 +39,10 @@ _LAST = 20
 
 def demo(
     epsilon: Annotated[
-        float, typer.Option(parser=finite, metavar="EPSILON", help="The target.")
+        float, typer.Option(parser=finite_option, metavar="EPSILON", help="The target.")
     ] = 3.0,
     delta: Annotated[
-        float, typer.Option(parser=finite, metavar="DELTA", help="Of the target.")
+        float, typer.Option(parser=finite_option, metavar="DELTA", help="Of the target.")
     ] = 1e-5,
     into: Annotated[
         Path, typer.Option(metavar="FOLDER", help="Where the files go; made if it does not exist.")
@@ -60,7 +60,7 @@ def demo(
     _check_folder(into)
     training = _training()
     plan = plan_for(target, training.RECORDS, training.STATISTIC)
-    digits = training.load()
+    digits = training.load_digits()
     into.mkdir(parents=True, exist_ok=True)
     if not as_json:
         sys.stderr.write(f"{plan.explain()}\n\n")
@@ -86,7 +86,7 @@ def demo(
     )
     metric, error = _averaged(logged[-_LAST:], training.STATISTIC)
     seconds = time.perf_counter() - began
-    lines, facts = meaning(guarantee, None)
+    lines, facts = guarantee_in_words(guarantee, None)
     data: dict[str, Any] = {
         "guarantee": guarantee_data(guarantee),
         **facts,

@@ -12,7 +12,7 @@ import discreet as dp
 from discreet import _validate as check
 from discreet.cli.answer import Answer
 from discreet.cli.files import check_outputs, is_export, read_ledger
-from discreet.cli.options import AsJson, LedgerFile, finite, whole
+from discreet.cli.options import AsJson, LedgerFile, finite_option, whole_option
 from discreet.cli.views.ledger_lines import lines_of
 from discreet.errors import DiscreetError
 
@@ -99,7 +99,10 @@ def budget(
     epsilon: Annotated[
         float,
         typer.Option(
-            parser=finite, metavar="EPSILON", help="From now on, above 0.", show_default=False
+            parser=finite_option,
+            metavar="EPSILON",
+            help="From now on, above 0.",
+            show_default=False,
         ),
     ],
     reason: Annotated[
@@ -108,7 +111,7 @@ def budget(
     delta: Annotated[
         float | None,
         typer.Option(
-            parser=finite,
+            parser=finite_option,
             metavar="DELTA",
             help="Only where a list had no budget: delta is fixed once and for all.",
         ),
@@ -147,7 +150,10 @@ def stop(
     run: Annotated[
         int,
         typer.Option(
-            parser=whole, metavar="N", help="Number of the run, as `show` says.", show_default=False
+            parser=whole_option,
+            metavar="N",
+            help="Number of the run, as `show` says.",
+            show_default=False,
         ),
     ],
     reason: Annotated[

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from discreet import _validate as check
 from discreet._digits import upward
-from discreet.cli.answer import Answer, sheet, table
+from discreet.cli.answer import Answer, answer_table, sheet
 from discreet.cli.files import read_ledger
 from discreet.cli.options import AsJson, Delta, LedgerFile
 from discreet.cli.views.ledger_lines import event_data, event_words, lines_of, opening
@@ -179,7 +179,9 @@ def _charge_data(charge: Charge) -> dict[str, Any]:
 def _history_table(history: tuple[Held, ...]) -> Table:
     from discreet.report.facts.held import rule_words
 
-    rows = table("since", "held to", "reason", "epsilon", "delta", "steps on the list", texts=3)
+    rows = answer_table(
+        "since", "held to", "reason", "epsilon", "delta", "steps on the list", texts=3
+    )
     for entry in history:
         terms = entry.terms
         rows.add_row(
@@ -202,7 +204,7 @@ def _runs_table(
         return "No run has begun."
 
     texts = ("number", "run", "began", "state", "public reason")
-    rows = table(*texts, "planned", "charged", "epsilon alone", texts=len(texts))
+    rows = answer_table(*texts, "planned", "charged", "epsilon alone", texts=len(texts))
     for run in snapshot.runs:
         rows.add_row(
             str(run.number),
@@ -226,7 +228,7 @@ def _charges_table(charges: tuple[Charge, ...]) -> Table | str:
     if not charges:
         return "Nothing was charged."
 
-    rows = table("run", "sampling", "queries", "steps", "unsettled", texts=3)
+    rows = answer_table("run", "sampling", "queries", "steps", "unsettled", texts=3)
     for charge in charges:
         rows.add_row(
             charge.run.label or f"run {charge.number}",

@@ -11,15 +11,15 @@ import typer
 import discreet as dp
 from discreet.cli.answer import Answer, on_terminal
 from discreet.cli.files import PLAN_SUFFIXES, check_outputs, plan_bytes, write_all
-from discreet.cli.options import AsJson, Delta, Force, finite, whole
-from discreet.cli.views.plan_curves import Kind, chart, curve_of, figure, require_matplotlib
+from discreet.cli.options import AsJson, Delta, Force, finite_option, whole_option
+from discreet.cli.views.plan_curves import CurveKind, chart, curve_of, figure, require_matplotlib
 from discreet.cli.views.plan_view import Planned
 from discreet.errors import DiscreetError
 from discreet.units import Adjacency, Numerics
 
-__all__ = ["EXAMPLES", "plan"]
+__all__ = ["PLAN_EXAMPLES", "plan"]
 
-EXAMPLES = """Examples: find the noise, the steps, the batch; state epsilon; draw and keep
+PLAN_EXAMPLES = """Examples: find the noise, the steps, the batch; state epsilon; draw and keep
 
   discreet plan --records 60000 --batch-size 512 --epochs 20 --epsilon 3
   discreet plan --records 60000 --batch-size 512 --noise-multiplier 1 --epsilon 3
@@ -42,18 +42,22 @@ _CHOICE = "--batch-size (or --probability), --steps (or --epochs), --noise-multi
 def plan(
     context: typer.Context,
     records: Annotated[
-        int | None, typer.Option(parser=whole, metavar="N", help="Size of the data set; public.")
+        int | None,
+        typer.Option(parser=whole_option, metavar="N", help="Size of the data set; public."),
     ] = None,
     batch_size: Annotated[
         float | None,
         typer.Option(
-            parser=finite, metavar="SIZE", help="Expected size of a sample.", rich_help_panel=_FOUR
+            parser=finite_option,
+            metavar="SIZE",
+            help="Expected size of a sample.",
+            rich_help_panel=_FOUR,
         ),
     ] = None,
     probability: Annotated[
         float | None,
         typer.Option(
-            parser=finite,
+            parser=finite_option,
             metavar="P",
             help="Of each record in each step, instead.",
             rich_help_panel=_FOUR,
@@ -62,17 +66,22 @@ def plan(
     epochs: Annotated[
         float | None,
         typer.Option(
-            parser=finite, metavar="EPOCHS", help="Passes over the data.", rich_help_panel=_FOUR
+            parser=finite_option,
+            metavar="EPOCHS",
+            help="Passes over the data.",
+            rich_help_panel=_FOUR,
         ),
     ] = None,
     steps: Annotated[
         int | None,
-        typer.Option(parser=whole, metavar="N", help="Steps, instead.", rich_help_panel=_FOUR),
+        typer.Option(
+            parser=whole_option, metavar="N", help="Steps, instead.", rich_help_panel=_FOUR
+        ),
     ] = None,
     noise_multiplier: Annotated[
         float | None,
         typer.Option(
-            parser=finite,
+            parser=finite_option,
             metavar="FACTOR",
             help="Noise on the sum / clip norm.",
             rich_help_panel=_FOUR,
@@ -80,11 +89,14 @@ def plan(
     ] = None,
     epsilon: Annotated[
         float | None,
-        typer.Option(parser=finite, metavar="EPSILON", help="The target.", rich_help_panel=_FOUR),
+        typer.Option(
+            parser=finite_option, metavar="EPSILON", help="The target.", rich_help_panel=_FOUR
+        ),
     ] = None,
     delta: Delta = None,
     clip_norm: Annotated[
-        float, typer.Option(parser=finite, metavar="NORM", help="Bound on a record's gradient.")
+        float,
+        typer.Option(parser=finite_option, metavar="NORM", help="Bound on a record's gradient."),
     ] = 1.0,
     adjacency: Annotated[
         Adjacency, typer.Option(help="Against which change of the data.")
@@ -96,7 +108,7 @@ def plan(
         Numerics, typer.Option(help="Least level of the arithmetic.")
     ] = Numerics.CERTIFIED,
     curve: Annotated[
-        Kind | None,
+        CurveKind | None,
         typer.Option(
             help="Draw the noise on the average against the batch, or epsilon against the steps."
         ),

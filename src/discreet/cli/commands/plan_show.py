@@ -10,15 +10,15 @@ import typer
 
 from discreet.cli.answer import Answer
 from discreet.cli.files import PLAN_SUFFIXES, check_outputs, plan_bytes, read_ledger, write_all
-from discreet.cli.options import AsJson, Force, LedgerFile, whole
+from discreet.cli.options import AsJson, Force, LedgerFile, whole_option
 from discreet.errors import DiscreetError
 
 if TYPE_CHECKING:
     from discreet.ledger import RunRecord
 
-__all__ = ["EXAMPLES", "plan_show"]
+__all__ = ["PLAN_SHOW_EXAMPLES", "plan_show"]
 
-EXAMPLES = """Examples
+PLAN_SHOW_EXAMPLES = """Examples
 
   discreet plan show train.ledger
   discreet plan show train.ledger --run 2 --save plan.toml
@@ -30,7 +30,7 @@ def plan_show(
     run: Annotated[
         int | None,
         typer.Option(
-            parser=whole,
+            parser=whole_option,
             metavar="N",
             help="Number of the run; needed where there are several plans.",
         ),

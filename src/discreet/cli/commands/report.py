@@ -34,9 +34,9 @@ from discreet.errors import DiscreetError
 if TYPE_CHECKING:
     from discreet.report import Report
 
-__all__ = ["EXAMPLES", "Format", "report"]
+__all__ = ["REPORT_EXAMPLES", "Format", "report"]
 
-EXAMPLES = """Examples
+REPORT_EXAMPLES = """Examples
 
   discreet report train.ledger --delta 1e-6 --out report.html
   discreet report train.ledger --plan plan.toml --out report.html --out report.json

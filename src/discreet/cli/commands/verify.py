@@ -19,12 +19,12 @@ from discreet.errors import LedgerCorrupt
 
 if TYPE_CHECKING:
     from discreet.ledger import Ledger, Snapshot
-    from discreet.ledger.storage.store import Line
+    from discreet.ledger.storage.store import StoredLine
     from discreet.plan import Declaration, Plan
 
-__all__ = ["EXAMPLES", "verify"]
+__all__ = ["VERIFY_EXAMPLES", "verify"]
 
-EXAMPLES = """Examples
+VERIFY_EXAMPLES = """Examples
 
   discreet verify train.ledger
   discreet verify train.ledger --head 5f3c9d1e...
@@ -83,7 +83,9 @@ def verify(
     )
 
 
-def _rows_answer(path: Path, snapshot: Snapshot, lines: list[Line], head: str | None) -> Answer:
+def _rows_answer(
+    path: Path, snapshot: Snapshot, lines: list[StoredLine], head: str | None
+) -> Answer:
     """Whether the rows are sound: they are, or reading them would have failed."""
     from discreet.report.facts.held import terms_words
 

@@ -10,7 +10,7 @@ from discreet.errors import LedgerCorrupt
 from discreet.ledger.storage import exchange
 from discreet.ledger.storage.codec import decode
 from discreet.ledger.storage.rows import Opened
-from discreet.ledger.storage.store import Line, Store
+from discreet.ledger.storage.store import Store, StoredLine
 
 if TYPE_CHECKING:
     from discreet.ledger import Query, Sampling
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 __all__ = ["event_data", "event_words", "lines_of", "opening"]
 
 
-def lines_of(path: Path) -> list[Line]:
+def lines_of(path: Path) -> list[StoredLine]:
     """All rows, as of one moment, of a ledger or an export that was opened and checked before."""
     if is_export(path):
-        return exchange.read(path)
+        return exchange.read_export(path)
 
     # Rows are read in one transaction, so that a run that writes meanwhile shows all or nothing.
     store = Store.open(path.absolute(), read_only=True)
@@ -32,7 +32,7 @@ def lines_of(path: Path) -> list[Line]:
         store.close()
 
 
-def opening(lines: list[Line]) -> Opened:
+def opening(lines: list[StoredLine]) -> Opened:
     """Row 0: which ledger this is."""
     row = decode(lines[0][0], 0)
     if not isinstance(row, Opened):

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from discreet.plan import Plan
     from discreet.units import Guarantee
 
-__all__ = ["Curve", "Kind", "chart", "curve_of", "figure", "require_matplotlib"]
+__all__ = ["CurveKind", "PlanCurve", "chart", "curve_of", "figure", "require_matplotlib"]
 
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 _WIDTH = 48  # characters of the longest bar
 
 
-class Kind(Enum):
+class CurveKind(Enum):
     """Which curve is drawn through a plan: noise over batches, or epsilon over steps."""
 
     NOISE = "noise"
@@ -31,7 +31,7 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Curve:
+class PlanCurve:
     """Points that were each computed by the accountant.
 
     Args:
@@ -55,7 +55,9 @@ class Curve:
         return {"x": self.across, "y": self.along, "here": self.here, "points": self.points}
 
 
-def curve_of(kind: Kind | None, plan: Plan, guarantee: Guarantee, *, epochs: float | None) -> Curve:
+def curve_of(
+    kind: CurveKind | None, plan: Plan, guarantee: Guarantee, *, epochs: float | None
+) -> PlanCurve:
     """The curve through a plan's numbers.
 
     Args:
@@ -68,20 +70,20 @@ def curve_of(kind: Kind | None, plan: Plan, guarantee: Guarantee, *, epochs: flo
     from discreet.sampling import Sampler
 
     sampler = plan.sampler
-    if kind is Kind.NOISE and not isinstance(sampler, Sampler):
+    if kind is CurveKind.NOISE and not isinstance(sampler, Sampler):
         raise DiscreetError(
             expected="--records for the curve over batch sizes",
             got="a probability only",
             do="Give --records, or draw --curve epsilon.",
         )
-    if kind is Kind.EPSILON or not isinstance(sampler, Sampler):
+    if kind is CurveKind.EPSILON or not isinstance(sampler, Sampler):
         return _epsilon_against_steps(plan, guarantee)
     return _noise_against_batch(plan, sampler.records, guarantee, epochs)
 
 
 def _noise_against_batch(
     plan: Plan, records: int, guarantee: Guarantee, epochs: float | None
-) -> Curve:
+) -> PlanCurve:
     from discreet.recipes import noise_curve
 
     # The plan's own batch is a point of the curve, besides the data set halved again and again.
@@ -99,7 +101,7 @@ def _noise_against_batch(
 
     fixed = f"{plan.steps} steps" if epochs is None else f"{nearest(epochs)} epochs"
     knee = "beyond the curve" if curve.flattens_at is None else f"near {curve.flattens_at}"
-    return Curve(
+    return PlanCurve(
         title=(
             f"Noise on the average / clip norm, at epsilon {nearest(epsilon)} and {fixed}; it "
             f"flattens {knee}"
@@ -112,7 +114,7 @@ def _noise_against_batch(
     )
 
 
-def _epsilon_against_steps(plan: Plan, guarantee: Guarantee) -> Curve:
+def _epsilon_against_steps(plan: Plan, guarantee: Guarantee) -> PlanCurve:
     from discreet.ledger.events import Poisson
     from discreet.plan.calibrated import guarantee_of
 
@@ -131,7 +133,7 @@ def _epsilon_against_steps(plan: Plan, guarantee: Guarantee) -> Curve:
         guarantee_of((policy.probability, steps, multiplier), guarantee.delta, plan.adjacency).upper
         for steps in counts
     ]
-    return Curve(
+    return PlanCurve(
         title=f"Epsilon at delta {guarantee.delta!r}, with noise multiplier {nearest(multiplier)}",
         across="steps",
         along="epsilon",
@@ -141,7 +143,7 @@ def _epsilon_against_steps(plan: Plan, guarantee: Guarantee) -> Curve:
     )
 
 
-def chart(curve: Curve, *, blocks: bool) -> str:
+def chart(curve: PlanCurve, *, blocks: bool) -> str:
     """One line for each point: x, y, and a bar; the plan's own is marked.
 
     Args:
@@ -203,7 +205,7 @@ def require_matplotlib() -> None:
         ) from None
 
 
-def figure(curve: Curve, suffix: str) -> bytes:
+def figure(curve: PlanCurve, suffix: str) -> bytes:
     """The curve as a PNG or SVG file."""
     from matplotlib.figure import Figure
 

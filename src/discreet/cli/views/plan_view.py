@@ -10,9 +10,9 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from discreet._digits import nearest, upward
-from discreet.cli.answer import sheet, table
+from discreet.cli.answer import answer_table, sheet
 from discreet.cli.views.attack import attack
-from discreet.cli.views.words import guarantee_data, meaning
+from discreet.cli.views.words import guarantee_data, guarantee_in_words
 from discreet.plan import Plan
 from discreet.sampling import Sampler
 from discreet.units import Guarantee
@@ -64,7 +64,7 @@ class Planned:
 
     def shown(self) -> list[RenderableType]:
         """The plan for people, one block after the other."""
-        lines, _ = meaning(self.guarantee, self.hits)
+        lines, _ = guarantee_in_words(self.guarantee, self.hits)
         notes = [f"Note: {note}." for note in self.plan.notes]
         blocks: list[RenderableType] = [
             sheet(self._words()),
@@ -81,7 +81,7 @@ class Planned:
         plan = self.plan
         sized = isinstance(plan.sampler, Sampler)
         (query,) = plan.queries()
-        _, facts = meaning(self.guarantee, self.hits)
+        _, facts = guarantee_in_words(self.guarantee, self.hits)
         return {
             "found": self.unknown,
             "records": plan.sampler.records if isinstance(plan.sampler, Sampler) else None,
@@ -136,7 +136,7 @@ class Planned:
 
     def _table(self) -> Table:
         sized = isinstance(self.plan.sampler, Sampler)
-        rows = table(
+        rows = answer_table(
             "change", "batch" if sized else "probability", "steps", "noise multiplier", "epsilon"
         )
         for row in self.nearby:

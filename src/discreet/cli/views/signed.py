@@ -12,7 +12,7 @@ from discreet.errors import DiscreetError
 
 if TYPE_CHECKING:
     from discreet.ledger import Snapshot
-    from discreet.ledger.storage.store import Line
+    from discreet.ledger.storage.store import StoredLine
     from discreet.report.formats.stamp import Stamp
     from discreet.units import Guarantee
 
@@ -79,7 +79,7 @@ class Comparison:
         ]
 
 
-def compare(page: str, lines: list[Line]) -> Comparison:
+def compare(page: str, lines: list[StoredLine]) -> Comparison:
     """Compare a report with the rows of a ledger that was checked before.
 
     Raises:
@@ -120,7 +120,7 @@ def compare(page: str, lines: list[Line]) -> Comparison:
     return Comparison(stamp, tuple(problems), epsilon, added)
 
 
-def _until(lines: list[Line], head: str) -> tuple[Snapshot, int] | None:
+def _until(lines: list[StoredLine], head: str) -> tuple[Snapshot, int] | None:
     """What the ledger held when this was its head, and in how many rows; None if it never was."""
     from discreet.ledger.storage.book import Book
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from discreet.report import Deviation, Report
     from discreet.units import Guarantee
 
-__all__ = ["deviation_words", "guarantee_data", "meaning", "report_data"]
+__all__ = ["deviation_words", "guarantee_data", "guarantee_in_words", "report_data"]
 
 
 def guarantee_data(guarantee: Guarantee) -> dict[str, Any]:
@@ -53,7 +53,9 @@ def deviation_words(deviation: Deviation) -> str:
     return f"{'DEVIATION' if deviation.severity == 'wrong' else 'Note'}: {deviation.text}"
 
 
-def meaning(guarantee: Guarantee, hits: float | None) -> tuple[list[str], dict[str, Any]]:
+def guarantee_in_words(
+    guarantee: Guarantee, hits: float | None
+) -> tuple[list[str], dict[str, Any]]:
     """What the guarantee means: the guide's tier [Ponomareva2023, section 5.2.1], and what an
     attacker can do.
 

@@ -29,9 +29,9 @@ from discreet.ledger.storage.rows import (
 from discreet.ledger.terms import Planned, Rule, Terms
 from discreet.units import Adjacency, Numerics, Parameters, Randomness, Unit
 
-__all__ = ["OLDEST", "SCHEMA", "decode", "decode_with_schema", "encode"]
+__all__ = ["LEDGER_SCHEMA", "OLDEST", "decode", "decode_with_schema", "encode"]
 
-SCHEMA = 2
+LEDGER_SCHEMA = 2
 """Version of the rows that are written. It grows when a kind of row or a field is added; a reader
 refuses newer ones. A new event needs no new version: who does not know its name refuses it by name.
 """
@@ -50,7 +50,7 @@ def encode(row: Row) -> bytes:
     # Digests are taken of these bytes: the order of keys and the separators never change.
     kind, content = _content(row)
     return json.dumps(
-        {"schema": SCHEMA, "kind": kind, **content},
+        {"schema": LEDGER_SCHEMA, "kind": kind, **content},
         sort_keys=True,
         separators=(",", ":"),
         allow_nan=False,
@@ -157,7 +157,7 @@ def decode_with_schema(body: bytes, number: int) -> tuple[int, Row]:
     except (ParameterError, ValueError, TypeError, KeyError, RecursionError) as wrong:
         # All that wrong bytes can raise on their way through the tables.
         raise LedgerCorrupt(
-            expected=f"a row of schema {OLDEST} to {SCHEMA}",
+            expected=f"a row of schema {OLDEST} to {LEDGER_SCHEMA}",
             got=f"{body[:80]!r} ({wrong})",
             do="Restore the ledger from a copy, or ask for it to be exported again.",
             row=number,
@@ -192,8 +192,8 @@ def _row_from_json(content: dict[str, Any]) -> tuple[int, Row]:
     schema, kind = content.pop("schema"), content.pop("kind")
 
     # `type`, not `isinstance`: JSON's true is an int for Python.
-    if type(schema) is not int or not OLDEST <= schema <= SCHEMA:
-        raise _unknown(f"schema {OLDEST} to {SCHEMA}", f"schema {schema!r}")
+    if type(schema) is not int or not OLDEST <= schema <= LEDGER_SCHEMA:
+        raise _unknown(f"schema {OLDEST} to {LEDGER_SCHEMA}", f"schema {schema!r}")
 
     # A row of a later schema in a file of an earlier one is refused like any unknown name.
     reader = _READERS[schema].get(kind)

@@ -16,9 +16,9 @@ from pathlib import Path
 from discreet._files import publish
 from discreet.errors import LedgerCorrupt, LedgerNotFound
 from discreet.ledger.storage.book import Book
-from discreet.ledger.storage.store import Line
+from discreet.ledger.storage.store import StoredLine
 
-__all__ = ["read", "write"]
+__all__ = ["read_export", "write"]
 
 _AGAIN = "Export the ledger again, or restore this file from a copy."
 # A line is cut at fixed places and not parsed: the row keeps the bytes that were digested.
@@ -26,7 +26,7 @@ _BEFORE, _BETWEEN, _AFTER = b'{"digest":"', b'","row":', b"}"
 _DIGITS = 64
 
 
-def write(path: Path, lines: Iterable[Line]) -> None:
+def write(path: Path, lines: Iterable[StoredLine]) -> None:
     """A whole file at `path`, or nothing."""
 
     def write_draft(draft: Path) -> None:
@@ -45,7 +45,7 @@ def write(path: Path, lines: Iterable[Line]) -> None:
     publish(path, write_draft)
 
 
-def read(path: Path) -> list[Line]:
+def read_export(path: Path) -> list[StoredLine]:
     """The rows of an export, all checked.
 
     Raises:
@@ -95,7 +95,7 @@ def _seal(rows: int, head: bytes) -> bytes:
     return b'{"head":"%s","rows":%d}\n' % (head.hex().encode(), rows)
 
 
-def _split(text: bytes, number: int) -> Line:
+def _split(text: bytes, number: int) -> StoredLine:
     digits = text[len(_BEFORE) : len(_BEFORE) + _DIGITS]
     body = text[len(_BEFORE) + _DIGITS + len(_BETWEEN) : -len(_AFTER)]
 

@@ -30,7 +30,7 @@ from discreet.errors import LedgerCorrupt, LedgerExists, LedgerNotFound, LedgerU
 if os.name == "posix":
     import fcntl
 
-__all__ = ["Line", "Store"]
+__all__ = ["Store", "StoredLine"]
 
 # "disc", in the file's header.
 _APPLICATION = 0x64697363
@@ -71,7 +71,7 @@ _PASSING = {
     sqlite3.SQLITE_AUTH,
 }
 
-Line = tuple[bytes, bytes]
+StoredLine = tuple[bytes, bytes]
 """A row's content and its digest."""
 
 
@@ -84,14 +84,14 @@ class Store:
         self.name = "a ledger in memory" if path is None else str(path)
 
     @classmethod
-    def in_memory(cls, lines: Iterable[Line]) -> Store:
+    def in_memory(cls, lines: Iterable[StoredLine]) -> Store:
         """Rows that live as long as the process."""
         store = cls(_connect(":memory:"), None)
         store._fill(lines)
         return store
 
     @classmethod
-    def create(cls, path: Path, lines: Iterable[Line]) -> None:
+    def create(cls, path: Path, lines: Iterable[StoredLine]) -> None:
         """Put a whole new file at `path`, or nothing.
 
         Raises:
@@ -164,14 +164,14 @@ class Store:
         with _only_writer(self.path), self._transaction("BEGIN IMMEDIATE"):
             yield
 
-    def lines(self, start: int) -> list[Line]:
+    def lines(self, start: int) -> list[StoredLine]:
         """Rows from number `start` on."""
         # From the beginning on, also a row with a number below 0 is seen.
         least = start or -(2**63)
         stored = self._sql(
             "SELECT number, body, digest FROM rows WHERE number >= ? ORDER BY number", (least,)
         )
-        lines: list[Line] = []
+        lines: list[StoredLine] = []
 
         # SQLite stores any type in any column, hence the checks.
         for expected, (number, body, digest) in enumerate(stored, start):
@@ -217,7 +217,7 @@ class Store:
             if self.head()[0] == rows:
                 self.path.unlink(missing_ok=True)
 
-    def _fill(self, lines: Iterable[Line]) -> None:
+    def _fill(self, lines: Iterable[StoredLine]) -> None:
         # One transaction: each would cost a sync of its own.
         with self._transaction("BEGIN IMMEDIATE"):
             for command in (f"PRAGMA application_id = {_APPLICATION}", *_SCHEMA):

@@ -21,7 +21,7 @@ from discreet.report.facts.curves import detail, spending, tradeoff, unamplified
 from discreet.report.facts.own_plans import known_delta, own_plans
 from discreet.report.facts.runs import epsilon_of_each
 from discreet.report.facts.subject import Subject
-from discreet.tuning import Kind, Tuning
+from discreet.tuning import Tuning, TuningKind
 from discreet.units import Guarantee
 
 __all__ = ["AuditedHead", "Ceiling", "Facts", "gather"]
@@ -308,7 +308,7 @@ def _tuning(ledger: Ledger, snapshot: Snapshot, tuning: object) -> tuple[Tuning,
 
     for record in records:
         check.member(_OWNER, "tuning", record, (Tuning,))
-        if record.kind is not Kind.PRIVATE:
+        if record.kind is not TuningKind.PRIVATE:
             continue
 
         # "Covered" is said of private tuning only if the ledger itself shows the charges.

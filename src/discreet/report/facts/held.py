@@ -10,7 +10,7 @@ from discreet.ledger import Rule, RunRecord, Terms
 from discreet.ledger.storage.rows import Held
 from discreet.report.facts.gathered import Facts
 from discreet.report.facts.runs import continued_by, run_name, run_state
-from discreet.report.formats.document import Row, Section, Table, capped
+from discreet.report.formats.document import Section, Table, TableRow, capped
 from discreet.report.formats.words import exact, moment
 
 __all__ = ["held_to", "rule_words", "run_table", "stops", "terms_words"]
@@ -110,12 +110,12 @@ def held_to(facts: Facts) -> Section:
     )
 
 
-def _held_row(entry: Held, *, first: bool) -> Row:
+def _held_row(entry: Held, *, first: bool) -> TableRow:
     terms = entry.terms
     reason = entry.reason or (_NONE if first else "settled by what the first run planned")
     steps = sum(count for _, count in terms.planned)
 
-    return Row(
+    return TableRow(
         (
             moment(entry.since),
             rule_words(terms),
@@ -209,7 +209,7 @@ def run_table(facts: Facts) -> Table:
     )
 
     rows = [
-        Row(
+        TableRow(
             (
                 str(run.number),
                 run_name(run),
@@ -225,6 +225,6 @@ def run_table(facts: Facts) -> Table:
     ]
 
     total = _NONE if facts.void else upward(facts.guarantee.upper)
-    last = Row(("all", "together", "", _NONE, f"{facts.snapshot.steps:,}", "", "", total))
+    last = TableRow(("all", "together", "", _NONE, f"{facts.snapshot.steps:,}", "", "", total))
 
     return Table(header, (*capped(rows, len(header)), last), numbers=(3, 4, 7))

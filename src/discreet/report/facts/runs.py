@@ -8,7 +8,7 @@ from discreet.ledger import Rule, RunRecord, Snapshot
 from discreet.ledger.storage.codec import OLDEST
 from discreet.ledger.terms import Planned
 
-__all__ = ["continued_by", "epsilon_of_each", "growth", "run_name", "run_state", "steps_of"]
+__all__ = ["continued_by", "counted_steps", "epsilon_of_each", "growth", "run_name", "run_state"]
 
 # Different runs whose epsilon is computed alone; each of them costs time.
 _MOST = 20
@@ -51,7 +51,7 @@ def run_state(snapshot: Snapshot, run: RunRecord) -> str:
     return "all steps taken" if taken else "going, or killed"
 
 
-def steps_of(snapshot: Snapshot, run: RunRecord) -> Planned:
+def counted_steps(snapshot: Snapshot, run: RunRecord) -> Planned:
     """What counts of one run: all that it planned where a list is fixed in advance, else what it
     was charged.
 
@@ -101,7 +101,7 @@ def epsilon_of_each(snapshot: Snapshot, delta: float) -> dict[int, float]:
     epsilons: dict[int, float] = {}
 
     for run in snapshot.runs:
-        steps = steps_of(snapshot, run)
+        steps = counted_steps(snapshot, run)
         key = frozenset(steps)
 
         if not any(count for _, count in steps) or (key not in known and len(known) == _MOST):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from discreet.report.formats.document import Bars, Line
+from discreet.report.formats.document import Bars, LineChart
 
 __all__ = ["BarDrawing", "DrawnBar", "LineDrawing", "Tick", "draw_bars", "draw_line"]
 
@@ -66,7 +66,7 @@ class BarDrawing:
     bars: tuple[DrawnBar, ...]
 
 
-def draw_line(line: Line) -> LineDrawing:
+def draw_line(line: LineChart) -> LineDrawing:
     """A line chart. The trade-off has a logarithmic axis of false positives and the diagonal of
     guessing.
     """
@@ -109,7 +109,7 @@ def draw_line(line: Line) -> LineDrawing:
 
 
 def _marks(
-    line: Line, furthest: float
+    line: LineChart, furthest: float
 ) -> tuple[list[tuple[float, str]], list[tuple[float, str]], float]:
     """Values with their texts along both axes, and the value at the upper end of the second."""
     if line.key == "tradeoff":

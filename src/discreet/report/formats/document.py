@@ -15,19 +15,19 @@ from typing import Literal
 from discreet.report.formats.stamp import Stamp
 
 __all__ = [
-    "Bar",
     "Bars",
     "Claim",
     "Deviation",
     "Document",
     "Figure",
     "Item",
-    "Line",
-    "Row",
+    "LineChart",
     "Section",
-    "Signature",
+    "ShareBar",
+    "SignatureBlock",
     "Status",
     "Table",
+    "TableRow",
     "capped",
 ]
 
@@ -47,7 +47,7 @@ class Deviation:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TableRow:
     """Cells of a table; `alarming` marks what must be looked into."""
 
     cells: tuple[str, ...]
@@ -59,11 +59,11 @@ class Table:
     """Header and rows; `numbers` says which columns are set to the right."""
 
     header: tuple[str, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[TableRow, ...]
     numbers: tuple[int, ...] = ()
 
 
-def capped(rows: Sequence[Row], columns: int, limit: int = 300) -> tuple[Row, ...]:
+def capped(rows: Sequence[TableRow], columns: int, limit: int = 300) -> tuple[TableRow, ...]:
     """So many rows that a page stays readable, alarming ones before others; a last row says how
     many are missing.
 
@@ -76,7 +76,7 @@ def capped(rows: Sequence[Row], columns: int, limit: int = 300) -> tuple[Row, ..
     # Alarming rows must not fall off the end. Those shown keep the order of the ledger.
     alarming_first = sorted(range(len(rows)), key=lambda i: not rows[i].alarming)
     shown = sorted(alarming_first[:limit])
-    missing = Row((f"and {len(rows) - limit:,} more, in the ledger", *[""] * (columns - 1)))
+    missing = TableRow((f"and {len(rows) - limit:,} more, in the ledger", *[""] * (columns - 1)))
 
     return (*(rows[i] for i in shown), missing)
 
@@ -128,7 +128,7 @@ class Section:
 
 
 @dataclass(frozen=True, slots=True)
-class Signature:
+class SignatureBlock:
     """What is signed, and by whom.
 
     Args:
@@ -146,7 +146,7 @@ class Signature:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class LineChart:
     """A line chart: points (x, y), a horizontal limit, one point that is named; `table` says the
     same in numbers.
     """
@@ -162,7 +162,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
+class ShareBar:
     """A group: its name, its share in [0, 1] or None, and what to write beside it."""
 
     name: str
@@ -177,7 +177,7 @@ class Bars:
     key: str
     title: str
     words: str
-    bars: tuple[Bar, ...]
+    bars: tuple[ShareBar, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,7 +219,7 @@ class Document:
     ledger: str
     ledger_head: str
     stamp: Stamp
-    signature: Signature
+    signature: SignatureBlock
     status: Status
     sentence: str
     meaning: tuple[str, ...]
@@ -230,8 +230,8 @@ class Document:
     checklist: tuple[Item, ...]
     comparison: Table
     comparison_notes: tuple[str, ...]
-    tradeoff: Line | None
-    spending: Line | None
+    tradeoff: LineChart | None
+    spending: LineChart | None
     chart_notes: tuple[str, ...]
     groups: tuple[Bars, ...]
     held_to: Section

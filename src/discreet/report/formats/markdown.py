@@ -5,7 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from discreet.report.formats.document import Bars, Document, Item, Line, Section, Signature, Table
+from discreet.report.formats.document import (
+    Bars,
+    Document,
+    Item,
+    LineChart,
+    Section,
+    SignatureBlock,
+    Table,
+)
 
 __all__ = ["escaped", "markdown"]
 
@@ -100,7 +108,7 @@ def _part(heading: str, part: Item | Section) -> Iterator[str]:
         yield from (*_table(part.table), "")
 
 
-def _signature(signature: Signature) -> Iterator[str]:
+def _signature(signature: SignatureBlock) -> Iterator[str]:
     yield from ("## Signature", "")
     for name, value in (*signature.subject, *signature.identity):
         yield f"* {escaped(name)}: {escaped(value or _ROOM)}"
@@ -111,7 +119,7 @@ def _signature(signature: Signature) -> Iterator[str]:
     yield ""
 
 
-def _chart(line: Line) -> Iterator[str]:
+def _chart(line: LineChart) -> Iterator[str]:
     yield from (f"### {escaped(line.title)}", "", escaped(line.words), "", *_table(line.table), "")
 
 

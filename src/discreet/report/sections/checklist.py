@@ -9,7 +9,7 @@ from collections.abc import Callable
 from discreet._digits import counted, downward, upward
 from discreet.ledger import Charge, Rule
 from discreet.report.facts.gathered import Facts
-from discreet.report.formats.document import Item, Row, Table
+from discreet.report.formats.document import Item, Table, TableRow
 from discreet.report.formats.words import adjacency_words, exact, label_words
 from discreet.report.sections.assumptions import Basis, assumptions
 from discreet.report.sections.tuned import tuned
@@ -216,7 +216,7 @@ def _accounting(facts: Facts) -> Item:
 
 def _assumptions(facts: Facts) -> Item:
     rows = tuple(
-        Row(
+        TableRow(
             (assumption.text, assumption.basis.value, assumption.how),
             assumption.basis is Basis.VIOLATED,
         )
@@ -269,7 +269,7 @@ def _statement(facts: Facts) -> Item:
         )
 
     rows = tuple(
-        Row(
+        TableRow(
             (
                 exact(guarantee_there.delta),
                 upward(guarantee_there.upper),

@@ -13,7 +13,7 @@ from discreet.ledger.folding import folded_noise_multiplier
 from discreet.plan import Plan
 from discreet.report.facts.gathered import Facts
 from discreet.report.facts.own_plans import agreement
-from discreet.report.formats.document import Row, Table, capped
+from discreet.report.formats.document import Table, TableRow, capped
 from discreet.report.formats.words import exact, measured, moment, multiplier
 from discreet.report.sections.deviations import (
     alike,
@@ -43,7 +43,7 @@ def comparison(facts: Facts) -> Table:
     )
 
 
-def _part(facts: Facts, name: str, plan: Plan | None) -> Iterator[Row]:
+def _part(facts: Facts, name: str, plan: Plan | None) -> Iterator[TableRow]:
     """One plan against the charges of its runs; without a plan, all charges."""
     charges = [charge for charge in charges_of_plan(facts, plan) if charge.count]
     for row in (*_steps(facts, plan, charges), *capped(list(_groups(plan, charges)), 4)):
@@ -72,11 +72,13 @@ def comparison_notes(facts: Facts) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _row(name: str, plan: str, ledger: str, audit: str = _NONE, *, alarming: bool = False) -> Row:
-    return Row((name, plan, ledger, audit), alarming)
+def _row(
+    name: str, plan: str, ledger: str, audit: str = _NONE, *, alarming: bool = False
+) -> TableRow:
+    return TableRow((name, plan, ledger, audit), alarming)
 
 
-def _terms(facts: Facts) -> Iterator[Row]:
+def _terms(facts: Facts) -> Iterator[TableRow]:
     audit, runs = facts.audit, [run.info for run in facts.snapshot.runs]
     plan = next(iter(facts.plans.values()), None)  # unit and adjacency are the same in all
 
@@ -101,7 +103,7 @@ def _terms(facts: Facts) -> Iterator[Row]:
     yield from _execution(facts)
 
 
-def _execution(facts: Facts) -> Iterator[Row]:
+def _execution(facts: Facts) -> Iterator[TableRow]:
     """How runs were executed: with which numerics, and by whose choice of parameters."""
     runs = [run.info for run in facts.snapshot.runs]
     yield _row(
@@ -118,7 +120,7 @@ def _execution(facts: Facts) -> Iterator[Row]:
     yield _row("parameters", _NONE, _joined(run.parameters.value for run in runs))
 
 
-def _others(facts: Facts) -> Iterator[Row]:
+def _others(facts: Facts) -> Iterator[TableRow]:
     # Whatever belongs to no plan is still part of the claim, so it is shown.
     planned = {charge for plan in facts.plans.values() for charge in charges_of_plan(facts, plan)}
     steps = sum(charge.count for charge in facts.snapshot.charges if charge not in planned)
@@ -127,7 +129,7 @@ def _others(facts: Facts) -> Iterator[Row]:
         yield _row("steps of other runs", "0", f"{steps:,}")
 
 
-def _steps(facts: Facts, plan: Plan | None, charges: list[Charge]) -> Iterator[Row]:
+def _steps(facts: Facts, plan: Plan | None, charges: list[Charge]) -> Iterator[TableRow]:
     yield _sampling(None if plan is None else step_of(plan), charges)
 
     total = sum(charge.count for charge in charges)
@@ -144,7 +146,7 @@ def _steps(facts: Facts, plan: Plan | None, charges: list[Charge]) -> Iterator[R
     yield _multiplier(plan, charges)
 
 
-def _sampling(step: Step | None, charges: list[Charge]) -> Row:
+def _sampling(step: Step | None, charges: list[Charge]) -> TableRow:
     policies = {charge.step.sampling for charge in charges}
     return _row(
         "sampling",
@@ -155,7 +157,7 @@ def _sampling(step: Step | None, charges: list[Charge]) -> Row:
     )
 
 
-def _multiplier(plan: Plan | None, charges: list[Charge]) -> Row:
+def _multiplier(plan: Plan | None, charges: list[Charge]) -> TableRow:
     """The noise multiplier of all groups together; alarming if any charge is not as planned."""
     return _row(
         "noise multiplier, folded",
@@ -172,7 +174,7 @@ def _folded(charge: Charge) -> str:
     return downward(folded_noise_multiplier(gaussians), 6) if gaussians else "not Gaussian"
 
 
-def _groups(plan: Plan | None, charges: list[Charge]) -> Iterator[Row]:
+def _groups(plan: Plan | None, charges: list[Charge]) -> Iterator[TableRow]:
     planned: dict[str, Query] = (
         {} if plan is None else {query.group: query for query in plan.queries()}
     )
@@ -208,7 +210,7 @@ def _noise(query: Query) -> str:
     )
 
 
-def _epsilon(facts: Facts) -> Iterator[Row]:
+def _epsilon(facts: Facts) -> Iterator[TableRow]:
     for limit in facts.ceilings:
         spent = "not comparable" if limit.spent is None else f"at most {upward(limit.spent)}"
         yield _row(

@@ -11,7 +11,7 @@ from discreet.accounting.meaning.tiers import TierReading
 from discreet.ledger import Rule
 from discreet.report.facts.curves import FALSE_POSITIVES
 from discreet.report.facts.gathered import Facts
-from discreet.report.formats.document import Claim, Deviation, Figure, Signature, Status
+from discreet.report.formats.document import Claim, Deviation, Figure, SignatureBlock, Status
 from discreet.report.formats.stamp import Stamp
 from discreet.report.formats.words import exact, mark_words, moment, people, percent
 from discreet.report.sections.deviations import comparable, contradicted, refuted
@@ -289,7 +289,7 @@ def stamp(facts: Facts) -> Stamp:
     )
 
 
-def signature(facts: Facts) -> Signature:
+def signature(facts: Facts) -> SignatureBlock:
     """What is signed, and places for who signs."""
     subject, guarantee = facts.subject, facts.guarantee
     stated = (
@@ -298,7 +298,7 @@ def signature(facts: Facts) -> Signature:
         else f"epsilon {upward(guarantee.upper)} at delta {exact(guarantee.delta)}"
     )
 
-    return Signature(
+    return SignatureBlock(
         "Names are on the word of whoever gave them: the ledger knows none. Whoever signs has "
         "read the deviations and the assumptions, and compared the head above with a copy that "
         "was kept elsewhere.",

@@ -7,7 +7,7 @@ from discreet.ledger import Charge, Query, Step
 from discreet.ledger.folding import folded_noise_multiplier
 from discreet.report.facts.gathered import Facts
 from discreet.report.facts.runs import run_name
-from discreet.report.formats.document import Row, Table, capped
+from discreet.report.formats.document import Table, TableRow, capped
 from discreet.report.formats.words import exact, multiplier
 
 __all__ = ["charges_table", "commands", "cost_share", "executions_table", "share_words"]
@@ -48,13 +48,13 @@ def charges_table(facts: Facts) -> Table:
     return Table(header, capped(rows, len(header)), numbers=(1, 2, 6, 7, 8, 9))
 
 
-def _charge_rows(charge: Charge) -> list[Row]:
+def _charge_rows(charge: Charge) -> list[TableRow]:
     rows = []
     for query in charge.step.queries:
         numbers = query.sensitivity_and_noise
         ratio = multiplier(query)
         rows.append(
-            Row(
+            TableRow(
                 (
                     charge.run.label or f"run {charge.number}",
                     f"{charge.count:,}",
@@ -84,7 +84,7 @@ def _noise(query: Query) -> str:
 def executions_table(facts: Facts) -> Table:
     """How each run was executed: what it declared, and with which software."""
     rows = [
-        Row(
+        TableRow(
             (
                 str(run.number),
                 run_name(run),

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from discreet._digits import counted
 from discreet.report.facts.gathered import Facts
-from discreet.tuning import Kind, Tuning
+from discreet.tuning import Tuning, TuningKind
 
 __all__ = ["tuned"]
 
@@ -40,7 +40,7 @@ def _trials(record: Tuning) -> str:
 
 
 def _cost(record: Tuning) -> str:
-    if record.kind is not Kind.PRIVATE:
+    if record.kind is not TuningKind.PRIVATE:
         return f"{_FREE}."
 
     return (

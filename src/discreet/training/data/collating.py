@@ -25,11 +25,11 @@ from torch.utils.data import Subset, TensorDataset, default_collate
 from torch.utils.data._utils.collate import default_collate_fn_map
 
 from discreet.errors import CoupledRecords, ModelError
-from discreet.training.data.seeding import Begin, Use, derived, seeded
+from discreet.training.data.seeding import Begin, SeedUse, derived, seeded
 from discreet.training.data.signature import Signature
 from discreet.training.data.trees import joined, leaves, mapped, select
 
-__all__ = ["CANNOT_BEAR", "Collate", "Rows", "at_once", "fetched", "fetched_apart"]
+__all__ = ["CANNOT_BEAR", "Collate", "NumberedRows", "at_once", "fetched", "fetched_apart"]
 
 Collate: TypeAlias = Callable[[list[Any]], Any]
 """A list of entries to a batch with one row for each, in their order."""
@@ -44,7 +44,7 @@ _Half: TypeAlias = tuple[NDArray[np.int64], NDArray[np.bool_]]
 """Whose entry each place gets, and which places keep their own."""
 
 
-class Rows(Protocol):
+class NumberedRows(Protocol):
     """A data set: as many entries as the plan has records, found by number."""
 
     def __len__(self) -> int: ...
@@ -52,7 +52,7 @@ class Rows(Protocol):
     def __getitem__(self, index: int, /) -> Any: ...
 
 
-def fetched(dataset: Rows, chosen: NDArray[np.int64], collate: Collate) -> Any:
+def fetched(dataset: NumberedRows, chosen: NDArray[np.int64], collate: Collate) -> Any:
     """The batch of these entries, as a loop without privacy has it: for looking at a model.
 
     Args:
@@ -66,7 +66,12 @@ def fetched(dataset: Rows, chosen: NDArray[np.int64], collate: Collate) -> Any:
 
 
 def fetched_apart(
-    dataset: Rows, chosen: NDArray[np.int64], collate: Collate, *, seed: int, look: bool = False
+    dataset: NumberedRows,
+    chosen: NDArray[np.int64],
+    collate: Collate,
+    *,
+    seed: int,
+    look: bool = False,
 ) -> Any:
     """The batch of these entries, each fetched and collated by itself.
 
@@ -88,7 +93,7 @@ def fetched_apart(
     with seeded(seed) as begin:
         if halves and _is_fetched_together(dataset):
             _refuse_mixed_entries(dataset, indices, begin, halves)
-        begin(Use.FETCHING)
+        begin(SeedUse.FETCHING)
         entries = _entries_apart(dataset, indices)
         if collate is default_collate and _is_torchs() and _is_plain(entries):
             return _stacked(entries)
@@ -97,7 +102,7 @@ def fetched_apart(
         return _collated_apart(collate, entries, begin)
 
 
-def at_once(dataset: Rows, collate: Collate) -> bool:
+def at_once(dataset: NumberedRows, collate: Collate) -> bool:
     """Whether a batch is rows of tensors, in new memory; a subclass may give something else."""
     is_rows = type(dataset) is TensorDataset and collate is default_collate
     return is_rows and all(type(tensor) is Tensor for tensor in dataset.tensors)  # type: ignore[attr-defined]
@@ -128,13 +133,13 @@ def _rows_of_tensors(dataset: Any, chosen: NDArray[np.int64]) -> list[Tensor]:
     return list(select(dataset.tensors, torch.from_numpy(chosen)))
 
 
-def _entries(dataset: Rows, indices: list[int]) -> list[Any]:
+def _entries(dataset: NumberedRows, indices: list[int]) -> list[Any]:
     """Entries by torch's own convention for fetching several at once, or one by one."""
     several = getattr(dataset, "__getitems__", None)
     return list(several(indices)) if callable(several) else [dataset[index] for index in indices]
 
 
-def _entries_apart(dataset: Rows, indices: list[int]) -> list[Any]:
+def _entries_apart(dataset: NumberedRows, indices: list[int]) -> list[Any]:
     """Entries one by one, in memory of their own where a data set may fill the same again."""
     if not _is_fetched_together(dataset):
         return [dataset[index] for index in indices]
@@ -175,12 +180,12 @@ def _collated_apart(collate: Collate, entries: list[Any], begin: Begin) -> Any:
         CoupledRecords: they have different structures, types or sizes, or the function has a state.
     """
     spare = _copy(entries[0])
-    begin(Use.COLLATING)
+    begin(SeedUse.COLLATING)
     parts = [_collated_alone(collate, entry) for entry in entries]
     signature = Signature.of(parts[0])
     for part in parts[1:]:
         signature.check(part)
-    begin(Use.COLLATING)
+    begin(SeedUse.COLLATING)
     if _differ(parts[0], _collated_alone(collate, spare)):
         raise CoupledRecords(
             expected="a collate function that makes the same of the same entry and random numbers",
@@ -206,12 +211,12 @@ def _collated_alone(collate: Collate, entry: Any) -> Any:
 
 
 def _refuse_mixed_entries(
-    dataset: Rows, indices: list[int], begin: Begin, halves: list[_Half]
+    dataset: NumberedRows, indices: list[int], begin: Begin, halves: list[_Half]
 ) -> None:
     """Fetch all entries together, and others in the place of half of them; compare the rest."""
 
     def fetched_together(chosen: list[int]) -> list[Any]:
-        begin(Use.FETCHING)
+        begin(SeedUse.FETCHING)
         return [_copy(entry) for entry in _entries(dataset, chosen)]
 
     try:
@@ -240,7 +245,7 @@ def _refuse_mixed_rows(
 
     def collated_together(chosen: Iterable[Any]) -> Any:
         copies = [_copy(entry) for entry in chosen]
-        begin(Use.COLLATING)
+        begin(SeedUse.COLLATING)
         return _copy(collate(copies))
 
     try:
@@ -270,7 +275,7 @@ def _halves(count: int, seed: int) -> list[_Half]:
     Of two that follow each other every entry is left out in one, so that nobody's presence goes
     unseen.
     """
-    generator = np.random.default_rng(derived(seed, Use.TRIALS))
+    generator = np.random.default_rng(derived(seed, SeedUse.TRIALS))
     halves = []
     for _ in range(_SPLITS):
         half = np.isin(np.arange(count), generator.permutation(count)[: count // 2])

@@ -17,11 +17,11 @@ from torch import Tensor, nn, strided
 from torch.utils.data import ConcatDataset, IterableDataset, Subset, TensorDataset
 
 from discreet.errors import ParameterError
-from discreet.training.data.collating import Rows
+from discreet.training.data.collating import NumberedRows
 from discreet.training.separation import marks
 from discreet.training.separation.kept import attributes_of
 
-__all__ = ["map_style", "mark_dataset", "slots_of", "tensors_of"]
+__all__ = ["map_style", "mark_tensors_of", "slots_of", "tensors_of"]
 
 _OWNER = "PrivateRun.batches"
 _DEEPEST = 8
@@ -49,7 +49,7 @@ _WRAPPERS = (
 _OF_CLASSES = (*_SEQUENCES, *_WRAPPERS, dict, Tensor, types.FunctionType)
 
 
-def map_style(dataset: Any) -> Rows:
+def map_style(dataset: Any) -> NumberedRows:
     """The data set, if its entries have numbers and none of them is there twice.
 
     Raises:
@@ -82,7 +82,7 @@ def map_style(dataset: Any) -> Rows:
                 "which is clipped."
             ),
         )
-    rows: Rows = dataset
+    rows: NumberedRows = dataset
     return rows
 
 
@@ -158,7 +158,7 @@ def _named(dataset: Any, numbers: NDArray[np.int64]) -> tuple[object, NDArray[np
 # --- memory ---
 
 
-def mark_dataset(dataset: Any, public: Iterable[Tensor] = ()) -> None:
+def mark_tensors_of(dataset: Any, public: Iterable[Tensor] = ()) -> None:
     """Say of the tensors that a data set holds that no pass may use them: only the sample drawn
     from them.
 

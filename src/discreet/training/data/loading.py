@@ -35,9 +35,9 @@ from discreet import _validate as check
 from discreet.errors import ModelError, ParameterError
 from discreet.sampling import Sample
 from discreet.training.data.batch import Batch
-from discreet.training.data.collating import Collate, Rows, at_once, fetched_apart
-from discreet.training.data.datasets import map_style, mark_dataset
-from discreet.training.data.seeding import Use, derived
+from discreet.training.data.collating import Collate, NumberedRows, at_once, fetched_apart
+from discreet.training.data.datasets import map_style, mark_tensors_of
+from discreet.training.data.seeding import SeedUse, derived
 from discreet.training.data.signature import Signature
 
 __all__ = ["Choice", "Loading", "Seed"]
@@ -63,7 +63,7 @@ class Loading:
         like: the user's loader, whose further options hold for the workers.
     """
 
-    dataset: Rows
+    dataset: NumberedRows
     collate: Collate
     workers: int = 0
     like: DataLoader[Any] | None = None
@@ -71,7 +71,7 @@ class Loading:
     @classmethod
     def of(
         cls,
-        source: Rows | DataLoader[Any],
+        source: NumberedRows | DataLoader[Any],
         *,
         collate: Collate | None,
         workers: int | None,
@@ -134,7 +134,7 @@ class Loading:
             CoupledRecords: code before the batch mixes records, or batches have different
                 signatures.
         """
-        mark_dataset(self.dataset, public)
+        mark_tensors_of(self.dataset, public)
         load = self._ahead if self.workers and not self.in_new_memory else self._here
         signature: Signature | None = None
         with closing(load(samples, choose, seed)) as loaded:
@@ -189,7 +189,7 @@ class Loading:
                 "multiprocessing_context": like.multiprocessing_context,
                 "prefetch_factor": like.prefetch_factor,
             }
-        own_seed = derived(orders.first_seed, Use.WORKERS).generate_state(1, np.uint64)
+        own_seed = derived(orders.first_seed, SeedUse.WORKERS).generate_state(1, np.uint64)
         return DataLoader(
             fetching,
             batch_size=None,
@@ -278,7 +278,7 @@ class _Looks:
 class _Fetching:
     """A data set of batches, found by what is ordered. A refusal comes back as a value."""
 
-    dataset: Rows
+    dataset: NumberedRows
     collate: Collate
 
     def __getitem__(self, order: _Order) -> Any:

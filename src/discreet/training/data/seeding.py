@@ -20,10 +20,10 @@ import numpy as np
 import torch
 from torch.utils.data import get_worker_info
 
-__all__ = ["Begin", "Use", "derived", "generators_seeded", "seeded"]
+__all__ = ["Begin", "SeedUse", "derived", "generators_seeded", "seeded"]
 
 
-class Use(IntEnum):
+class SeedUse(IntEnum):
     """What numbers are for that follow from one seed; those of different uses are independent."""
 
     FETCHING = 0
@@ -33,11 +33,11 @@ class Use(IntEnum):
     PASSES = 4
 
 
-Begin: TypeAlias = Callable[[Use], None]
+Begin: TypeAlias = Callable[[SeedUse], None]
 """Lets the global generators begin with the numbers of one use, also a second time."""
 
 
-def derived(seed: int, use: Use) -> np.random.SeedSequence:
+def derived(seed: int, use: SeedUse) -> np.random.SeedSequence:
     """The seeds of one use."""
     return np.random.SeedSequence(seed, spawn_key=(use,))
 
@@ -84,7 +84,9 @@ def generators_seeded() -> Iterator[Callable[..., None]]:
         np.random.set_state(of_numpy)  # noqa: NPY002
 
 
-def _seed_all(seed: int, use: Use = Use.PASSES, *, seed_torch: Callable[[int], object]) -> None:
+def _seed_all(
+    seed: int, use: SeedUse = SeedUse.PASSES, *, seed_torch: Callable[[int], object]
+) -> None:
     # One algorithm serves both NumPy and torch: words of their own for each of them.
     words = derived(seed, use).generate_state(18)
     random.seed(int.from_bytes(words[:8].tobytes()))

@@ -34,7 +34,7 @@ __all__ = [
     "Digits",
     "accuracy",
     "features",
-    "load",
+    "load_digits",
     "train",
     "train_without_privacy",
 ]
@@ -55,7 +55,7 @@ class Digits:
     test: TensorDataset
 
 
-def load() -> Digits:
+def load_digits() -> Digits:
     """The digits of scikit-learn; which of them are for testing is fixed and public.
 
     Raises:

@@ -14,7 +14,7 @@ from torch.utils.data import default_collate
 
 from discreet import _validate as check
 from discreet.errors import ModelError, ParameterError
-from discreet.training.data.collating import Collate, Rows, fetched
+from discreet.training.data.collating import Collate, NumberedRows, fetched
 from discreet.training.engine import Loss
 
 __all__ = ["losses"]
@@ -25,7 +25,7 @@ _OWNER = "losses"
 def losses(
     model: nn.Module,
     loss: Loss,
-    dataset: Rows,
+    dataset: NumberedRows,
     *,
     batch_size: int = 256,
     collate: Collate | None = None,

@@ -29,7 +29,7 @@ from discreet.training.factors.factors import Factor
 from discreet.training.factors.memory import Activations
 from discreet.training.rounding.precision import most_spread
 
-__all__ = ["SHARE", "Choice", "Chooser", "table"]
+__all__ = ["SHARE", "Choice", "Chooser", "choices_table"]
 
 SHARE = 0.35
 """Of the memory of plain training, that factors may take in addition to it."""
@@ -58,7 +58,7 @@ class Choice:
     bytes: int
 
 
-def table(choices: Collection[Choice]) -> str:
+def choices_table(choices: Collection[Choice]) -> str:
     """A text: the form of each leaf, how long each form takes, and what is kept until the sum.
 
     >>> seconds = {"streamed": 0.02, "folded": 0.0105}

@@ -15,7 +15,7 @@ from torch import Tensor
 from discreet.training.factors.factors import Dense, Factor, Lookups, Measures, Outer, Tied
 from discreet.training.factors.lengths import squares_together
 from discreet.training.rules.call import Use
-from discreet.training.rules.weights import Region, whole
+from discreet.training.rules.weights import Region, whole_region
 
 __all__ = ["Contributions", "Piece", "alone", "gathered"]
 
@@ -109,7 +109,7 @@ class Contributions:
 def alone(gradients: Mapping[str, Tensor]) -> Contributions:
     """The contribution of one record, from its gradients by leaf."""
     pieces = {
-        leaf: (Piece(whole(gradient), Dense(gradient.unsqueeze(0))),)
+        leaf: (Piece(whole_region(gradient), Dense(gradient.unsqueeze(0))),)
         for leaf, gradient in gradients.items()
     }
     return Contributions(pieces, 1, 1)
@@ -130,7 +130,7 @@ def gathered(
         if len(regions) == 1 or _apart(regions):
             merged = [(region, _merged(factors)) for region, factors in regions.items()]
         else:
-            merged = [(whole(parameters[leaf]), _together(regions, parameters[leaf]))]
+            merged = [(whole_region(parameters[leaf]), _together(regions, parameters[leaf]))]
         out[leaf] = tuple([Piece(region, finish(leaf, factor)) for region, factor in merged])
     return out
 

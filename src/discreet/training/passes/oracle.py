@@ -16,11 +16,11 @@ from torch import Tensor
 from discreet.mechanisms.group import Group
 from discreet.training.data.trees import select
 from discreet.training.passes.contributions import Contributions, gathered
-from discreet.training.passes.passes import Trial
+from discreet.training.passes.passes import TrialPass
 from discreet.training.passes.precision_settings import full_precision
 from discreet.training.rounding.precision import most_spread
 
-__all__ = ["SelfTest", "agree", "within"]
+__all__ = ["SelfTest", "agree", "tolerance_of"]
 
 _TOLERANCE = {torch.float64: 1e-8, torch.float32: 1e-3}
 _HALF = 5e-2
@@ -33,7 +33,7 @@ _TINY = 1e-100
 _COMPARED = 2  # rows
 
 
-def within(tensors: Iterable[Tensor]) -> float:
+def tolerance_of(tensors: Iterable[Tensor]) -> float:
     """How far apart two ways of computing with these tensors may be, relative."""
     kinds = {(tensor.dtype, tensor.device.type) for tensor in tensors if tensor.is_floating_point()}
     return max(
@@ -60,7 +60,7 @@ class SelfTest:
         self._parameters = parameters
         self._alone = alone
 
-    def passes(self, loss: Callable[[Any, Any], Any], rows: Any, trial: Trial) -> bool:
+    def passes(self, loss: Callable[[Any, Any], Any], rows: Any, trial: TrialPass) -> bool:
         """Whether both agree, or cannot be compared because the pass draws random numbers."""
         if trial.random:
             return True
@@ -71,7 +71,8 @@ class SelfTest:
         )
         kinds = {use.dtype for use in taped.uses}
         tolerance = max(
-            within(self._parameters.values()), *(_TOLERANCE.get(kind, _HALF) for kind in kinds)
+            tolerance_of(self._parameters.values()),
+            *(_TOLERANCE.get(kind, _HALF) for kind in kinds),
         )
         for row in range(min(_COMPARED, count)):
             truth = self._true_gradients(loss, select(rows, torch.tensor([row])))

@@ -44,7 +44,15 @@ from discreet.training.separation.own import proving
 from discreet.training.separation.proof import Proof
 from discreet.training.separation.states import OneByOne, Rows, Stumbled
 
-__all__ = ["Finish", "Loss", "Passes", "Taped", "Trial", "losses_and_statistics", "plain_result"]
+__all__ = [
+    "Finish",
+    "Loss",
+    "Passes",
+    "Taped",
+    "TrialPass",
+    "losses_and_statistics",
+    "plain_result",
+]
 
 Loss: TypeAlias = Callable[[Any, Any], Any]
 """(model, batch) to one loss for each record, (B,); or to that and a mapping of per-record
@@ -76,7 +84,7 @@ class Taped:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Trial:
+class TrialPass:
     """A pass that left no trace.
 
     Args:
@@ -307,7 +315,7 @@ class Passes:
             leaf: wide(_full(gradient)) for leaf, gradient in pairs if gradient is not None
         }, statistics
 
-    def trial(self, loss: Loss, batch: Any, rows: int) -> Trial:
+    def trial(self, loss: Loss, batch: Any, rows: int) -> TrialPass:
         """Run a pass like `together` over a few rows, without a trace; every factor stays as it is.
 
         Raises:
@@ -325,7 +333,7 @@ class Passes:
                 states.append(torch.get_rng_state())
 
         taped = self.together(noted, Portion(batch), present, 1, lambda _, factor: factor, saved)
-        return Trial(
+        return TrialPass(
             taped,
             saved.activations(rows, taped.calls),
             not torch.equal(*states[-2:]),

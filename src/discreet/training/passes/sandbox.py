@@ -41,7 +41,7 @@ from discreet.training.separation.kept import Attributes, modules_of
 from discreet.training.separation.own import current_proof
 from discreet.training.separation.proof import Proof
 
-__all__ = ["plain_forward", "prepared", "seeded"]
+__all__ = ["plain_forward", "prepared", "seeded_pass"]
 
 _AS_IT_IS = nullcontext()
 
@@ -96,7 +96,7 @@ def plain_forward(
 
 
 @contextmanager
-def seeded(seed: int) -> Iterator[None]:
+def seeded_pass(seed: int) -> Iterator[None]:
     """For the time of a pass, torch's own random numbers follow from a secret seed.
 
     Afterwards they go on as before.

@@ -27,7 +27,7 @@ from discreet.training.rules.weights import (
     ViewOf,
     sources_of,
     view_of,
-    whole,
+    whole_region,
 )
 from discreet.training.separation.doors import Doors
 from discreet.training.separation.marks import no_functions, out_of_sight
@@ -75,7 +75,7 @@ class Tape(Doors):
         self._steady = steady
         self._parameters = dict(parameters)
         self._values: dict[int, Value] = {
-            id(p): ViewOf(p, leaf, whole(p)) for leaf, p in parameters.items()
+            id(p): ViewOf(p, leaf, whole_region(p)) for leaf, p in parameters.items()
         }
         self._entered = 0
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from discreet.training.factors.factors import FACTORS, Dense, Factor, wide
-from discreet.training.rules.nodes import Receiver, new_anchor, spread_out, tap
+from discreet.training.rules.nodes import Receiver, new_anchor, spread_to_records, tap
 from discreet.training.rules.weights import Value
 from discreet.training.separation.marks import no_functions, out_of_sight
 from discreet.training.separation.proof import Proof
@@ -333,7 +333,9 @@ class Call:
         receive = self.uses.receiver(self, [(value, make)], Rows(dim))
         single = value.tensor.detach().reshape(*shape[:dim], 1, *shape[dim:])
 
-        return spread_out(single, (*shape[:dim], self.m, *shape[dim:]), self.uses.anchor, receive)
+        return spread_to_records(
+            single, (*shape[:dim], self.m, *shape[dim:]), self.uses.anchor, receive
+        )
 
 
 Rule: TypeAlias = Callable[[Call], Any]

@@ -24,10 +24,10 @@ from discreet.training.rules.copies import one_copy_each
 from discreet.training.separation.marks import out_of_sight
 from discreet.training.separation.states import OneByOne
 
-__all__ = ["RULES", "addmm", "bias_factor", "bilinear", "linear", "matmul", "positions"]
+__all__ = ["RULES", "addmm", "bias_factor", "bilinear", "by_position", "linear", "matmul"]
 
 
-def positions(rows: Tensor) -> Tensor:
+def by_position(rows: Tensor) -> Tensor:
     """(m, ..., p) as (m, T, p), in at least float32."""
     middle = rows.shape[1:-1].numel()
     return wide(rows).reshape(rows.shape[0], middle, rows.shape[-1])
@@ -38,7 +38,7 @@ def bias_factor(rows: Tensor) -> Factor:
     if rows.ndim == 2:
         return Dense(wide(rows))
 
-    b_mTq = positions(rows)
+    b_mTq = by_position(rows)
     return Dense(b_mTq[:, 0] if b_mTq.shape[1] == 1 else b_mTq.sum(1))
 
 
@@ -53,7 +53,7 @@ def linear(call: Call) -> Tensor:
     a_mTp = _met(call, x)
 
     def of_weight(gradient: Tensor) -> Factor:
-        b_mTq = positions(call.rows(gradient, like=x))
+        b_mTq = by_position(call.rows(gradient, like=x))
         return Outer(*_alike(a_mTp, b_mTq), tuple(weight.shape))
 
     return call.tap(
@@ -81,7 +81,7 @@ def bilinear(call: Call) -> Any:
     a_mTp, b_mTr = _met(call, x1), _met(call, x2)
 
     def of_weight(gradient: Tensor) -> Factor:
-        g_mTq = positions(call.rows(gradient, like=x1))
+        g_mTq = by_position(call.rows(gradient, like=x1))
         sides = (g_mTq, a_mTp.to(g_mTq.dtype), b_mTr.to(g_mTq.dtype))
         return Dense(torch.einsum("mtq,mtp,mtr->mqpr", *sides))
 
@@ -135,7 +135,7 @@ def _product(call: Call, y: Tensor, x: Tensor, weight: Tensor, bias: Tensor | No
     a_mTp = _met(call, x)
 
     def of_weight(gradient: Tensor) -> Factor:
-        a, b = _alike(a_mTp, positions(call.rows(gradient, like=x)))
+        a, b = _alike(a_mTp, by_position(call.rows(gradient, like=x)))
         return Outer(b, a, tuple(weight.shape))
 
     return call.tap(
@@ -148,7 +148,7 @@ def _product(call: Call, y: Tensor, x: Tensor, weight: Tensor, bias: Tensor | No
 def _met(call: Call, x: Tensor) -> Tensor:
     # What a weight met, for the backward pass; the proof need not follow it.
     with out_of_sight():
-        return positions(call.rows(x.detach(), like=x))
+        return by_position(call.rows(x.detach(), like=x))
 
 
 def _alike(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-__all__ = ["Receiver", "new_anchor", "spread_out", "tap"]
+__all__ = ["Receiver", "new_anchor", "spread_to_records", "tap"]
 
 Receiver: TypeAlias = Callable[[Tensor], None]
 """Takes the gradient of one tensor."""
@@ -33,7 +33,9 @@ def tap(value: Tensor, anchor: Tensor, receive: Receiver) -> Tensor:
     return out
 
 
-def spread_out(value: Tensor, shape: tuple[int, ...], anchor: Tensor, receive: Receiver) -> Tensor:
+def spread_to_records(
+    value: Tensor, shape: tuple[int, ...], anchor: Tensor, receive: Receiver
+) -> Tensor:
     """A value without records as if every record had its own copy.
 
     Args:

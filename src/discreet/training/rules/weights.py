@@ -18,7 +18,16 @@ from torch import Tensor
 
 from discreet.training.factors.factors import Dense, Factor, Lookups, wide
 
-__all__ = ["Derived", "Region", "TableRows", "Value", "ViewOf", "sources_of", "view_of", "whole"]
+__all__ = [
+    "Derived",
+    "Region",
+    "TableRows",
+    "Value",
+    "ViewOf",
+    "sources_of",
+    "view_of",
+    "whole_region",
+]
 
 Region: TypeAlias = tuple[tuple[int, ...], tuple[int, ...], int]
 """Of a parameter's flat memory: sizes, strides, offset."""
@@ -98,7 +107,7 @@ class Derived:
 
         for (leaf, parameter), gradient in zip(self.sources, gradients, strict=True):
             if gradient is not None:
-                yield leaf, whole(parameter), Dense(wide(gradient.detach()))
+                yield leaf, whole_region(parameter), Dense(wide(gradient.detach()))
 
     def _gradients(self, rows: Tensor, *, batched: bool) -> tuple[Tensor | None, ...]:
         return torch.autograd.grad(
@@ -125,7 +134,7 @@ def sources_of(value: Value, parameters: Mapping[str, Tensor]) -> tuple[tuple[st
     return value.sources if isinstance(value, Derived) else ((value.leaf, parameters[value.leaf]),)
 
 
-def whole(parameter: Tensor) -> Region:
+def whole_region(parameter: Tensor) -> Region:
     """The region of all of a parameter, in the order of its axes."""
     return _whole(tuple(parameter.shape))
 

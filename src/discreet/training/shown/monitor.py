@@ -13,7 +13,7 @@ from discreet.aggregation.session import Session
 from discreet.errors import ParameterError
 from discreet.plan.calibrated import default_delta
 from discreet.training.shown.logs import Log, Logged
-from discreet.training.shown.progress import Bar, Meter
+from discreet.training.shown.progress import Meter, ProgressBar
 from discreet.units import Guarantee
 
 __all__ = ["Monitor"]
@@ -42,7 +42,7 @@ class Monitor:
         self._statistics = statistics
         self._logs = tuple(logs)
         self._meter: Meter | None = None
-        self._bar: Bar | None = None
+        self._bar: ProgressBar | None = None
         self._start = 0
 
     def guarantee(self, delta: float | None) -> Guarantee:
@@ -64,7 +64,7 @@ class Monitor:
             start: first step of the run.
             progress: see `Bar.shown`.
         """
-        bar = Bar(shown=progress)
+        bar = ProgressBar(shown=progress)
         # Nobody looks: no bound need be computed.
         if not (bar.visible or self._logs):
             return

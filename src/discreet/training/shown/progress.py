@@ -18,7 +18,7 @@ from discreet.ledger import Ledger, Rule
 from discreet.plan import Plan
 from discreet.training.shown.logs import Logged
 
-__all__ = ["Bar", "Meter"]
+__all__ = ["Meter", "ProgressBar"]
 
 _LOOK_AHEAD = 0.25
 _REFRESH = 0.25  # seconds
@@ -85,7 +85,7 @@ class Meter:
         return min(self._live.epsilon, self.at_end)
 
 
-class Bar:
+class ProgressBar:
     """A progress bar on standard error: steps, time, rate, epsilon now and at the end, budget or
     target, private metrics.
 

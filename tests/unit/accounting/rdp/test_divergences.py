@@ -19,11 +19,15 @@ noises = st.floats(0.3, 30.0)
 
 @given(order=orders, q=probabilities, s=noises)
 def test_amplification_never_hurts_and_never_reaches_zero(order: float, q: float, s: float) -> None:
-    whole = d.gaussian(order, noise_multiplier=s)
+    whole = d.gaussian_divergence(order, noise_multiplier=s)
     one = d.poisson_gaussian(order, probability=q, noise_multiplier=s)
     other = d.poisson_gaussian_replace(order, probability=q, noise_multiplier=s)
     assert 0.0 < one <= whole
-    assert one <= other * (1 + 1e-9) <= d.gaussian(order, noise_multiplier=s / 2) * (1 + 1e-9)
+    assert (
+        one
+        <= other * (1 + 1e-9)
+        <= d.gaussian_divergence(order, noise_multiplier=s / 2) * (1 + 1e-9)
+    )
 
 
 @given(order=orders, q=probabilities, s=st.floats(0.6, 60.0))
@@ -32,7 +36,7 @@ def test_fixed_size_lies_between_one_direction_and_twice_the_moment(
 ) -> None:
     found = d.fixed_size_gaussian(order, fraction=q, noise_multiplier=s)
     one = d.poisson_gaussian(order, probability=q, noise_multiplier=s / 2)
-    assert one * (1 - 1e-12) <= found <= d.gaussian(order, noise_multiplier=s / 2)
+    assert one * (1 - 1e-12) <= found <= d.gaussian_divergence(order, noise_multiplier=s / 2)
     if one * (order - 1) < 30:
         assert found * (order - 1) <= math.log1p(2 * math.expm1(one * (order - 1))) * (1 + 1e-9)
 
@@ -60,7 +64,7 @@ def test_a_cut_that_never_happens_costs_nothing_and_one_that_always_does_costs_a
 )
 def test_overflow_probability_is_rounded_up(records: int, q: float, limit: int) -> None:
     exact = float(binom.logsf(limit - 1, records, q))
-    assert math.log(d.overflow_probability(records, q, limit)) >= exact
+    assert math.log(d.truncation_probability(records, q, limit)) >= exact
 
 
 @given(order=orders, x=st.floats(1e-5, 20.0))

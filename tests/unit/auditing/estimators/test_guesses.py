@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from discreet.auditing.estimators.guesses import (
-    at_least,
     checked_coins,
     halves,
     highest_rate,
+    lowest_count,
     lowest_rate,
     wrong_guesses,
 )
@@ -52,12 +52,12 @@ def test_bounds_satisfy_their_inequality_exactly_and_hardly_more(
 def test_tails_are_rounded_up(count: int, trials: int, probability: float) -> None:
     exact = exact_tail(count, trials, probability)
     close = exact * (1 + Fraction(1, 10**8)) + Fraction(1, 10**290)
-    assert exact <= Fraction(at_least(count, trials, probability)) <= min(Fraction(1), close)
+    assert exact <= Fraction(lowest_count(count, trials, probability)) <= min(Fraction(1), close)
 
 
 def test_impossible_and_certain_counts() -> None:
-    assert at_least(0, 5, 0.1) == 1.0
-    assert at_least(6, 5, 0.1) == 0.0
+    assert lowest_count(0, 5, 0.1) == 1.0
+    assert lowest_count(6, 5, 0.1) == 0.0
     assert (lowest_rate(0, 0, error=0.1), highest_rate(0, 0, error=0.1)) == (0.0, 1.0)
 
 
@@ -92,7 +92,7 @@ def test_tails_of_a_million_trials_against_fifty_digits(
             total += term
             if term < total * mpmath.mpf(10) ** -30:
                 break
-        error = float(at_least(count, n, probability) / (1.0 + 2.0**-30) / total - 1)
+        error = float(lowest_count(count, n, probability) / (1.0 + 2.0**-30) / total - 1)
     assert abs(error) < 2.0**-40
 
 

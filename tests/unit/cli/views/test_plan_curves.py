@@ -3,7 +3,7 @@
 import pytest
 
 import discreet as dp
-from discreet.cli.views.plan_curves import Curve, Kind, chart, curve_of, figure
+from discreet.cli.views.plan_curves import CurveKind, PlanCurve, chart, curve_of, figure
 from discreet.errors import DiscreetError
 
 PLAN = dp.Plan.dpsgd(records=10_000, expected_batch_size=100, steps=80, noise_multiplier=1.0)
@@ -11,7 +11,7 @@ PLAN = dp.Plan.dpsgd(records=10_000, expected_batch_size=100, steps=80, noise_mu
 
 def test_epsilon_rises_with_the_steps_and_passes_through_the_plan() -> None:
     guarantee = dp.account(PLAN, delta=1e-6)
-    curve = curve_of(Kind.EPSILON, PLAN, guarantee, epochs=None)
+    curve = curve_of(CurveKind.EPSILON, PLAN, guarantee, epochs=None)
     values = [y for _, y in curve.points]
     assert values == sorted(values)
     assert [x for x, _ in curve.points] == [float(10 * eighth) for eighth in range(1, 17)]
@@ -21,7 +21,7 @@ def test_epsilon_rises_with_the_steps_and_passes_through_the_plan() -> None:
 @pytest.mark.parametrize("logarithmic", [True, False])
 def test_longer_bars_are_larger_values(logarithmic: bool) -> None:
     points = ((1.0, 0.5), (2.0, 2.0), (3.0, 1.0))
-    curve = Curve(
+    curve = PlanCurve(
         title="t", across="x", along="y", points=points, here=3.0, logarithmic=logarithmic
     )
     for blocks, mark in ((True, "█"), (False, "#")):
@@ -33,7 +33,7 @@ def test_longer_bars_are_larger_values(logarithmic: bool) -> None:
 
 
 def test_one_point_is_a_chart_too() -> None:
-    curve = Curve(
+    curve = PlanCurve(
         title="t", across="x", along="y", points=((1.0, 0.5),), here=1.0, logarithmic=True
     )
     assert "#" * 48 in chart(curve, blocks=False)
@@ -42,11 +42,11 @@ def test_one_point_is_a_chart_too() -> None:
 def test_a_curve_over_batches_needs_the_number_of_records() -> None:
     plan = dp.Plan.dpsgd(sampling_probability=0.01, steps=80, noise_multiplier=1.0)
     with pytest.raises(DiscreetError, match="Expected --records for the curve"):
-        curve_of(Kind.NOISE, plan, dp.account(plan, delta=1e-6), epochs=None)
+        curve_of(CurveKind.NOISE, plan, dp.account(plan, delta=1e-6), epochs=None)
 
 
 def test_a_figure_is_a_file_of_its_format() -> None:
-    curve = Curve(
+    curve = PlanCurve(
         title="t",
         across="x",
         along="y",

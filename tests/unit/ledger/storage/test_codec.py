@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import discreet as dp
-from discreet.ledger.storage.codec import SCHEMA, decode, decode_with_schema, encode
+from discreet.ledger.storage.codec import LEDGER_SCHEMA, decode, decode_with_schema, encode
 from discreet.ledger.storage.rows import Began, Ended, Held, Marked, Opened, Reserved, Row, Settled
 from discreet.ledger.terms import Rule, Terms
 from support.examples import INFO, OTHER_STEP, STEP
@@ -56,7 +56,7 @@ def changed(row: Row, change: Callable[[dict[str, Any]], object]) -> bytes:
     return json.dumps(content).encode()
 
 
-@pytest.mark.parametrize("schema", [SCHEMA + 1, 0, "1", None, True, 1.5])
+@pytest.mark.parametrize("schema", [LEDGER_SCHEMA + 1, 0, "1", None, True, 1.5])
 def test_another_schema_version_is_named(schema: object) -> None:
     with pytest.raises(
         dp.errors.UnknownEvent, match=r"Row 7 .* Expected schema 1 to 2. Got schema"

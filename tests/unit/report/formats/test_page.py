@@ -10,7 +10,7 @@ import pytest
 import discreet as dp
 from discreet.report import Subject
 from discreet.report.formats.charts import draw_bars, draw_line
-from discreet.report.formats.document import Bar, Bars, Line, Table
+from discreet.report.formats.document import Bars, LineChart, ShareBar, Table
 from discreet.report.formats.markdown import escaped
 from discreet.report.formats.stamp import read_stamp
 from support.reports import DELTA, INFO, audit_of, extend, ledger_of, listed
@@ -133,7 +133,7 @@ def test_rows_of_a_markdown_table_have_as_many_cells_as_its_header() -> None:
 
 
 def test_points_lie_on_the_canvas_and_grow_upwards() -> None:
-    line = Line(
+    line = LineChart(
         "spending",
         "t",
         "w",
@@ -155,14 +155,19 @@ def test_points_lie_on_the_canvas_and_grow_upwards() -> None:
 
 def test_a_line_of_zeros_is_drawn() -> None:
     drawing = draw_line(
-        Line("spending", "t", "w", ("x", "y"), ((0.0, 0.0), (1.0, 0.0)), Table((), ()))
+        LineChart("spending", "t", "w", ("x", "y"), ((0.0, 0.0), (1.0, 0.0)), Table((), ()))
     )
     assert {y for _, y in drawing.dots} == {drawing.bottom}
 
 
 def test_bars_are_as_long_as_their_shares_and_long_names_are_cut() -> None:
     drawing = draw_bars(
-        Bars("g", "t", "w", (Bar("a", 0.25, ""), Bar("b" * 200, 0.75, ""), Bar("c", None, "")))
+        Bars(
+            "g",
+            "t",
+            "w",
+            (ShareBar("a", 0.25, ""), ShareBar("b" * 200, 0.75, ""), ShareBar("c", None, "")),
+        )
     )
     assert [bar.width / drawing.width for bar in drawing.bars] == [0.25, 0.75, 0.0]
     assert len(drawing.bars[1].name) < 50

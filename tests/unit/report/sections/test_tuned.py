@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 import discreet as dp
-from discreet.tuning import Kind, Tuning, tune_for_compute
+from discreet.tuning import Tuning, TuningKind, tune_for_compute
 from support.reports import DELTA, STEP, items, ledger_of
 from support.tunings import PLAN, RATES, honest, private, public_record
 
@@ -21,8 +21,8 @@ def test_without_a_record_tuning_is_not_stated(form: str) -> None:
 
 
 @pytest.mark.parametrize("form", FORMATS)
-@pytest.mark.parametrize("kind", [Kind.PUBLIC, Kind.SYNTHETIC])
-def test_tuning_on_other_data_is_named_and_on_somebodys_word(form: str, kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [TuningKind.PUBLIC, TuningKind.SYNTHETIC])
+def test_tuning_on_other_data_is_named_and_on_somebodys_word(form: str, kind: TuningKind) -> None:
     record = replace(public_record(), kind=kind)
     found = items(dp.Report.of(ledger_of((STEP, 3)), delta=DELTA, tuning=record), form)["2a"]
     tried = (

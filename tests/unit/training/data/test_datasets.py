@@ -22,7 +22,7 @@ from torch.utils.data import (
 )
 
 from discreet.errors import ParameterError
-from discreet.training.data.datasets import map_style, mark_dataset, tensors_of
+from discreet.training.data.datasets import map_style, mark_tensors_of, tensors_of
 from discreet.training.separation.marks import forget, holds_records
 
 
@@ -226,7 +226,7 @@ def somewhere(tensor: Tensor) -> list[Any]:
 @pytest.mark.parametrize("number", range(21))
 def test_memory_of_a_data_set_is_marked_wherever_it_is(number: int) -> None:
     memory = torch.zeros(4, 2)
-    mark_dataset(somewhere(memory[1:])[number])
+    mark_tensors_of(somewhere(memory[1:])[number])
     assert holds_records(memory)
     assert not holds_records(memory[torch.tensor([0])])  # rows that are selected are new memory
 
@@ -238,7 +238,7 @@ def test_memory_of_the_model_is_left_out() -> None:
     dataset = Holding(
         x=own, weight=model.weight.detach(), model=frozen, table=model.weight[0].detach()
     )
-    mark_dataset(dataset, [*model.parameters(), torch.zeros(2).to_sparse()])
+    mark_tensors_of(dataset, [*model.parameters(), torch.zeros(2).to_sparse()])
     assert holds_records(own)
     assert not holds_records(model.weight)
     assert not holds_records(frozen.weight)
@@ -246,7 +246,9 @@ def test_memory_of_the_model_is_left_out() -> None:
 
 
 def test_what_has_no_memory_of_its_own_is_passed_over() -> None:
-    mark_dataset(Holding(x=torch.eye(2).to_sparse(), text="a", numbers=[1, 2], array=ROWS.numpy()))
+    mark_tensors_of(
+        Holding(x=torch.eye(2).to_sparse(), text="a", numbers=[1, 2], array=ROWS.numpy())
+    )
 
 
 def test_data_sets_that_hold_themselves_come_to_an_end() -> None:

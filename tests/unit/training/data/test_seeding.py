@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from discreet.training.data.seeding import Use, derived, seeded
+from discreet.training.data.seeding import SeedUse, derived, seeded
 
 
 def drawn() -> tuple[float, float, float]:
@@ -25,9 +25,9 @@ def test_all_three_generators_follow_from_the_seed_and_go_on_as_before() -> None
     numbers = []
     for seed in (5, 5, 6, 5 + 2**200):
         with seeded(seed) as begin:
-            begin(Use.FETCHING)
+            begin(SeedUse.FETCHING)
             numbers.append(drawn())
-            begin(Use.FETCHING)
+            begin(SeedUse.FETCHING)
             assert drawn() == numbers[-1]
         assert state() == before
     assert numbers[0] == numbers[1]
@@ -40,18 +40,18 @@ def test_generators_and_uses_do_not_share_numbers() -> None:
     bits.
     """
     numbers: set[float] = set()
-    for use in Use:
+    for use in SeedUse:
         with seeded(5) as begin:
             begin(use)
             numbers.update(drawn())
-    assert len(numbers) == 3 * len(Use)
-    assert len({tuple(derived(5, use).generate_state(4)) for use in Use}) == len(Use)
+    assert len(numbers) == 3 * len(SeedUse)
+    assert len({tuple(derived(5, use).generate_state(4)) for use in SeedUse}) == len(SeedUse)
 
 
 def test_generators_go_on_as_before_also_after_an_error() -> None:
     before = state()
     with pytest.raises(KeyError), seeded(5) as begin:
-        begin(Use.FETCHING)
+        begin(SeedUse.FETCHING)
         drawn()
         raise KeyError
     assert state() == before

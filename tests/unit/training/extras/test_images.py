@@ -9,7 +9,7 @@ import torch
 from torch.nn import functional
 
 import discreet as dp
-from discreet.training.data.seeding import Use, seeded
+from discreet.training.data.seeding import SeedUse, seeded
 from discreet.training.extras.images import mirrored, shifted
 
 
@@ -45,7 +45,7 @@ def test_p11_an_image_does_not_change_with_the_others(change: Callable[[Any], An
     results = []
     for images in (x, others):
         with seeded(1) as begin:
-            begin(Use.FETCHING)
+            begin(SeedUse.FETCHING)
             results.append(change(images))
     assert torch.equal(results[0][::2], results[1][::2])
 

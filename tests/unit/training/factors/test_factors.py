@@ -16,7 +16,7 @@ from discreet.training.factors.factors import Dense, Factor, Lookups, Outer, Tie
 from discreet.training.passes.contributions import Contributions, Piece, gathered
 from discreet.training.rounding.precision import most_spread
 from discreet.training.rules.call import Use
-from discreet.training.rules.weights import Derived, TableRows, ViewOf, view_of, whole
+from discreet.training.rules.weights import Derived, TableRows, ViewOf, view_of, whole_region
 from support.per_record import TOLERANCE, assert_factor, squares
 
 SIZES = st.sampled_from([1, 2, 3, 7])
@@ -210,7 +210,7 @@ def test_slices_of_one_parameter(*, overlap: bool) -> None:
 
 def test_every_mixture_of_forms_is_one_gradient() -> None:
     weight = torch.nn.Parameter(torch.zeros(5, 3, dtype=torch.float64))
-    part = ViewOf(weight, "w", whole(weight))
+    part = ViewOf(weight, "w", whole_region(weight))
     a, b = numbers(1, 4, 2, 3, kind=torch.float64), numbers(2, 4, 2, 5, kind=torch.float64)
     ids, looked = torch.randint(5, (4, 6)), numbers(3, 4, 6, 3, kind=torch.float64)
     forms: list[tuple[Factor, Tensor]] = [

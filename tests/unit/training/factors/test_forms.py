@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy
 
 from discreet.training.engine import Engine
 from discreet.training.factors.factors import Dense, Factor, Outer
-from discreet.training.factors.forms import SHARE, Choice, Chooser, table
+from discreet.training.factors.forms import SHARE, Choice, Chooser, choices_table
 from discreet.training.factors.memory import Activations
 from discreet.training.rules.convolution.geometry import Convolution
 from discreet.training.rules.convolution.rule import Convolved
@@ -243,4 +243,4 @@ def test_the_engine_explains_itself() -> None:
 
 
 def test_the_table_says_what_was_not_measured() -> None:
-    assert "the only one" in table([Choice("grad/b", "direct", {}, 40)])
+    assert "the only one" in choices_table([Choice("grad/b", "direct", {}, 40)])

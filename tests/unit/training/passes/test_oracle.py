@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from discreet.training.engine import Engine
 from discreet.training.factors.factors import Dense
 from discreet.training.passes.contributions import Contributions, Piece
-from discreet.training.passes.oracle import agree, within
+from discreet.training.passes.oracle import agree, tolerance_of
 
 TRUTH = {"a": torch.tensor([3.0, 4.0], dtype=torch.float64)}
 
@@ -38,7 +38,7 @@ def test_the_tolerance_is_that_of_the_shortest_kind() -> None:
     double, single, half = (
         torch.zeros(1, dtype=kind) for kind in (torch.float64, torch.float32, torch.bfloat16)
     )
-    assert within([double]) < within([double, single]) < within([single, half])
+    assert tolerance_of([double]) < tolerance_of([double, single]) < tolerance_of([single, half])
 
 
 @pytest.mark.parametrize("random", [False, True])

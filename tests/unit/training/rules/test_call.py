@@ -13,7 +13,7 @@ from discreet.training.engine import Engine
 from discreet.training.extending import register_rule
 from discreet.training.factors.factors import Dense
 from discreet.training.rules.call import Call, Uses
-from discreet.training.rules.weights import ViewOf, whole
+from discreet.training.rules.weights import ViewOf, whole_region
 from discreet.training.separation.proof import Proof
 from discreet.training.separation.states import OneByOne, Rows
 from support.written import Written, cubes, draw
@@ -23,7 +23,7 @@ WEIGHT = nn.Parameter(torch.ones(2, 3))
 
 def call_of(x: Tensor, rows: Rows | None, count: int) -> Call:
     uses = Uses(Proof(count), torch.device("cpu"), lambda _, factor: factor)
-    values = {id(WEIGHT): ViewOf(WEIGHT, "w", whole(WEIGHT))}
+    values = {id(WEIGHT): ViewOf(WEIGHT, "w", whole_region(WEIGHT))}
     axes = {id(x): rows, id(WEIGHT): None}
     return Call(uses, values, 0, F.linear, (x,), {"weight": WEIGHT}, axes, [x, WEIGHT])
 

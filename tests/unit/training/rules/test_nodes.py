@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from discreet.training.rules.nodes import new_anchor, spread_out, tap
+from discreet.training.rules.nodes import new_anchor, spread_to_records, tap
 
 
 def test_a_tap_catches_the_gradient_and_hands_it_on() -> None:
@@ -40,7 +40,7 @@ def test_copies_of_a_value_have_a_gradient_each() -> None:
     """Wrong: the gradients of all records, added up as autograd does for an expanded tensor."""
     caught: list[Tensor] = []
     value = torch.tensor([[1.0, 2.0]])
-    copies = spread_out(value, (3, 2), new_anchor(value.device), caught.append)
+    copies = spread_to_records(value, (3, 2), new_anchor(value.device), caught.append)
     torch.autograd.backward((copies * torch.arange(6.0).view(3, 2)).sum())
     assert copies.tolist() == [[1.0, 2.0]] * 3
     assert caught[0].tolist() == [[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]]

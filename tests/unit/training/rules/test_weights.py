@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from discreet.training.factors.factors import Dense
-from discreet.training.rules.weights import Derived, TableRows, view_of, whole
+from discreet.training.rules.weights import Derived, TableRows, view_of, whole_region
 from support.per_record import assert_factor
 
 KINDS = st.sampled_from([torch.float32, torch.float64])
@@ -69,7 +69,7 @@ def test_values_computed_from_parameters(*, batched: bool) -> None:
 @pytest.mark.parametrize("shape", [(), (3,), (2, 0, 3), (2, 3, 4)])
 def test_the_whole_of_a_parameter_is_its_memory_in_order(shape: tuple[int, ...]) -> None:
     """Wrong: strides in the order of the axes, from the first."""
-    sizes, strides, offset = whole(torch.zeros(shape))
+    sizes, strides, offset = whole_region(torch.zeros(shape))
     assert (sizes, offset) == (shape, 0)
     assert math.prod(shape) == 0 or strides == torch.zeros(shape).stride()
 
@@ -79,8 +79,10 @@ def test_rows_at_fixed_places_give_their_gradients_to_these_rows() -> None:
     table = torch.nn.Parameter(numbers(0, 5, 3, kind=torch.float64))
     ids = torch.tensor([4, 1])
     values = numbers(1, 2, 2, 3, kind=torch.float64)
-    ((leaf, region, factor),) = TableRows(table[ids], "w", whole(table), ids).lift(Dense(values))
+    ((leaf, region, factor),) = TableRows(table[ids], "w", whole_region(table), ids).lift(
+        Dense(values)
+    )
     truth = torch.zeros(2, 5, 3, dtype=torch.float64)
     truth[:, ids] = values
-    assert (leaf, region) == ("w", whole(table))
+    assert (leaf, region) == ("w", whole_region(table))
     assert_factor(factor, truth, 1e-10)

@@ -33,7 +33,7 @@ import numpy as np
 
 from discreet import _validate as check
 from discreet.accounting._binomial import at_least
-from discreet.accounting.costs import Cost, Gaussian, PoissonGaussian
+from discreet.accounting.costs import Cost, PlainGaussian, PoissonGaussian
 from discreet.accounting.meaning.group_privacy import group_gaussian
 from discreet.accounting.tight.analyses.atoms import with_infinite
 from discreet.accounting.tight.analyses.poisson import (
@@ -46,7 +46,7 @@ from discreet.accounting.tight.analyses.poisson import (
 )
 from discreet.accounting.tight.interface import Bounds, Cells, Direction, Quadrature
 from discreet.accounting.tight.lattice.bracket import Bracket, epsilon_bracket
-from discreet.accounting.tight.lattice.pair import Problem
+from discreet.accounting.tight.lattice.pair import Composition
 from discreet.accounting.tight.rounding import FloatArray, U
 from discreet.errors import AccountingError
 
@@ -72,7 +72,7 @@ def group_directions(cost: Cost, *, size: int) -> tuple[Direction, Direction]:
             replace-one.
     """
     k = check.whole("group_directions", "size", size, least=1)
-    if isinstance(cost, Gaussian):
+    if isinstance(cost, PlainGaussian):
         unsampled = PoissonRemove(1.0, group_gaussian(cost, size=k).noise_multiplier)
         return unsampled, unsampled
     if not isinstance(cost, PoissonGaussian) or cost.replace or k > _MOST_UNITS:
@@ -113,8 +113,8 @@ def group_epsilon(
     if not pairs:
         return Bracket(0.0, 0.0)
 
-    removed = Problem(tuple((remove, count) for (remove, _), count in pairs))
-    added = Problem(tuple((add, count) for (_, add), count in pairs))
+    removed = Composition(tuple((remove, count) for (remove, _), count in pairs))
+    added = Composition(tuple((add, count) for (_, add), count in pairs))
     first = epsilon_bracket(removed, delta, tolerance)
     second = epsilon_bracket(added, delta, tolerance, first)
     # The pair of a group is attained wherever that of one unit is: the units contribute alike.

@@ -27,7 +27,7 @@ import scipy
 from discreet import _validate as check
 from discreet.accounting.tight.analyses.atoms import Atoms
 from discreet.accounting.tight.lattice.bracket import epsilon_bracket
-from discreet.accounting.tight.lattice.pair import Problem
+from discreet.accounting.tight.lattice.pair import Composition
 from discreet.accounting.tight.rounding import FloatArray
 from discreet.units import Adjacency
 
@@ -149,7 +149,7 @@ def _composed_lower(mass: FloatArray, against: FloatArray, epochs: int, delta: f
     group = np.cumsum(is_new) - 1
     together = np.bincount(group, weights=mass[order]).astype(np.float64)
     atoms = Atoms(loss[order][is_new], together * (1.0 - _RELATIVE), 0.0, 0.0)
-    return epsilon_bracket(Problem(((atoms, epochs),)), delta, 1e-2).lower
+    return epsilon_bracket(Composition(((atoms, epochs),)), delta, 1e-2).lower
 
 
 def _cells(above: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -20,8 +20,14 @@ import scipy
 
 from discreet.accounting.tight.interface import Direction
 from discreet.accounting.tight.lattice.compose import Composed, Tilted, compose, tilted
-from discreet.accounting.tight.lattice.curve import Curve, curve, unknown
-from discreet.accounting.tight.lattice.pair import Pair, Problem, chernoff, measures, upper_measure
+from discreet.accounting.tight.lattice.curve import PrivacyCurve, composed_curve, unknown
+from discreet.accounting.tight.lattice.pair import (
+    Composition,
+    Pair,
+    chernoff,
+    measures,
+    upper_measure,
+)
 from discreet.accounting.tight.lattice.tilt import (
     Law,
     Tilt,
@@ -75,7 +81,7 @@ Starts: TypeAlias = dict[tuple[Direction, ...], Start]
 
 
 def epsilon_bracket(
-    problem: Problem,
+    problem: Composition,
     delta: float,
     tolerance: float,
     reverse: Bracket | None = None,
@@ -128,14 +134,14 @@ def _first_tilt(law: Law, delta: float) -> tuple[Tilt, float]:
     return sharpened(law, tilt), tilt.epsilon
 
 
-def _is_zero(problem: Problem, law: Law, tilt: Tilt, delta: float) -> bool:
+def _is_zero(problem: Composition, law: Law, tilt: Tilt, delta: float) -> bool:
     """Whether epsilon 0 is certified at this delta, by Chernoff on a coarse upper measure."""
     _, pair = _spaced(problem, law, tilt, 0.05, delta)
     return chernoff(pair.upper, delta) <= 0.0
 
 
 def _upper_epsilon(
-    problem: Problem, law: Law, tilt: Tilt, spacing: float, delta: float, enough: float
+    problem: Composition, law: Law, tilt: Tilt, spacing: float, delta: float, enough: float
 ) -> float:
     """An upper bound alone, from one lattice; by Chernoff, without a transform, if that is already
     at most `enough`.
@@ -157,7 +163,10 @@ def _upper_epsilon(
 
 
 def _refine(
-    problem: Problem, law: Law, begin: tuple[Tilt, float, Pair | None], goal: tuple[float, float]
+    problem: Composition,
+    law: Law,
+    begin: tuple[Tilt, float, Pair | None],
+    goal: tuple[float, float],
 ) -> Bracket:
     """Brackets with ever finer spacing, from `begin` = (tilt, spacing, measures if known) to `goal`
     = (delta, tolerance).
@@ -221,13 +230,13 @@ def _epsilon_ends(
     return low, high
 
 
-def _epsilon_above(upper: Curve, part: Tilted, delta: float) -> float:
+def _epsilon_above(upper: PrivacyCurve, part: Tilted, delta: float) -> float:
     """The upper end of epsilon, moved outward by the slack of the losses."""
     return max(upper.epsilon(delta) + part.slack, 0.0) * (1.0 + 4.0 * U)
 
 
 def _spaced(
-    problem: Problem, law: Law, tilt: Tilt, budget: float, delta: float
+    problem: Composition, law: Law, tilt: Tilt, budget: float, delta: float
 ) -> tuple[float, Pair]:
     """A spacing at which upper and lower measure differ by the budget in ln delta, as seen by their
     cumulants, and those.
@@ -248,8 +257,8 @@ def _spaced(
 class _Curves:
     """The lower and the upper curve, and the rounding error of a bin of both together."""
 
-    lower: Curve
-    upper: Curve
+    lower: PrivacyCurve
+    upper: PrivacyCurve
     error: float
     part: Tilted
 
@@ -304,17 +313,19 @@ def _from(floor: float, node: FloatArray) -> slice:
     return slice(min(int(np.searchsorted(node, floor)), len(node) - 2), len(node))
 
 
-def _upper(part: Tilted, composed: Composed, window: Window, near: float) -> Curve:
+def _upper(part: Tilted, composed: Composed, window: Window, near: float) -> PrivacyCurve:
     """The upper curve: errors added to every bin, and what lies outside of the window."""
     node = _nodes(part, composed)
     mass = np.maximum(composed.mass, 0.0) + composed.error
     # Wrapping around only adds to an upper bound; what lies above the window has to be added.
     above = math.exp(min(part.cumulant(window.tail) - window.tail * float(node[-1]), 0.0))
     used = _from(-part.spacing, node)
-    return curve(node[used], mass[used], part, near, outward=1, constant=part.infinite + above)
+    return composed_curve(
+        node[used], mass[used], part, near, outward=1, constant=part.infinite + above
+    )
 
 
-def _lower(part: Tilted, composed: Composed, window: Window, near: float) -> Curve:
+def _lower(part: Tilted, composed: Composed, window: Window, near: float) -> PrivacyCurve:
     """The lower curve: errors subtracted from every bin, and what may have wrapped around."""
     node = _nodes(part, composed)
     mass = np.maximum(composed.mass - composed.error, 0.0)
@@ -329,7 +340,7 @@ def _lower(part: Tilted, composed: Composed, window: Window, near: float) -> Cur
     wrapped = 0.0 if composed.first <= part.lowest else _series(below, part.theta * width)
     above = part.cumulant(up) - up * (floor + width) + part.theta * width
     constant = -(wrapped + _series(above, (up - part.theta) * width)) * (1.0 + 1e-9)
-    return curve(node[used], mass[used], part, near, outward=-1, constant=constant)
+    return composed_curve(node[used], mass[used], part, near, outward=-1, constant=constant)
 
 
 def _series(log_first: float, decay: float) -> float:
@@ -337,7 +348,7 @@ def _series(log_first: float, decay: float) -> float:
     return min(math.exp(min(log_first, 0.0)) / -math.expm1(-max(decay, 1e-300)), 1.0)
 
 
-def delta_bracket(problem: Problem, epsilon: float, tolerance: float) -> Bracket:
+def delta_bracket(problem: Composition, epsilon: float, tolerance: float) -> Bracket:
     """Bracket delta at an epsilon, to a relative tolerance, for one direction of a composition."""
     # Twice, because the law leaves out what is far below delta, which is not known at first.
     law = problem.law(1e-280)

@@ -20,7 +20,7 @@ import numpy as np
 from discreet.accounting.tight.lattice.compose import Tilted
 from discreet.accounting.tight.rounding import FloatArray, U
 
-__all__ = ["Curve", "curve", "unknown"]
+__all__ = ["PrivacyCurve", "composed_curve", "unknown"]
 
 # Tilts beyond e^(+-500) are cut off; what lies above is bounded separately.
 _REACH = 500.0
@@ -30,7 +30,7 @@ _BLOCK = 300.0
 
 
 @dataclass(frozen=True, slots=True)
-class Curve:
+class PrivacyCurve:
     """ln D(eps) = log_scale + ln(value of the arrays), plus a constant delta.
 
     Attributes:
@@ -84,7 +84,7 @@ class Curve:
         return max(crossing, float(self.node[i - 1]))
 
 
-def curve(
+def composed_curve(
     node: FloatArray,
     mass: FloatArray,
     part: Tilted,
@@ -92,7 +92,7 @@ def curve(
     *,
     outward: int,
     constant: float = 0.0,
-) -> Curve:
+) -> PrivacyCurve:
     """Sum up tilted masses on equally spaced nodes to a privacy curve.
 
     Args:
@@ -119,7 +119,9 @@ def curve(
     if is_cut and outward > 0:
         # Chernoff at the tilt itself, for what lies above the last node that is summed.
         constant += math.exp(min(part.log_total - theta * float(node[-1]) + 1.0, 0.0))
-    return Curve(node, slope, value, part.log_total - theta * near + outward * relative, constant)
+    return PrivacyCurve(
+        node, slope, value, part.log_total - theta * near + outward * relative, constant
+    )
 
 
 def _decayed(weight: FloatArray, spacing: float) -> FloatArray:
@@ -140,6 +142,6 @@ def _decayed(weight: FloatArray, spacing: float) -> FloatArray:
     return total
 
 
-def unknown(constant: float) -> Curve:
+def unknown(constant: float) -> PrivacyCurve:
     """A curve that says nothing: constant infinity as an upper bound, -1 as a lower one."""
-    return Curve(np.array([0.0, 1.0]), np.zeros(2), np.zeros(2), 0.0, constant)
+    return PrivacyCurve(np.array([0.0, 1.0]), np.zeros(2), np.zeros(2), 0.0, constant)

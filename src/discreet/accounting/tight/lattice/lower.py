@@ -25,7 +25,7 @@ from discreet.accounting.tight.lattice.nodes import Lattice
 from discreet.accounting.tight.lattice.upper import Measure
 from discreet.accounting.tight.rounding import FloatArray, U
 
-__all__ = ["gather"]
+__all__ = ["gather_cells"]
 
 _IN = 1.0 - 16.0 * U
 _OUT = 1.0 + 16.0 * U
@@ -68,7 +68,7 @@ class _Parts:
     b2: FloatArray
 
 
-def gather(direction: Direction, grid: Lattice) -> Measure:
+def gather_cells(direction: Direction, grid: Lattice) -> Measure:
     """A measure on the nodes whose privacy curve is below the true one; see the header."""
     worth, slack = _worth(direction, grid)
     centre = _centre(worth)

@@ -13,12 +13,12 @@ import numpy as np
 
 from discreet.accounting.tight.interface import Direction
 from discreet.accounting.tight.lattice.compose import Tilted, tilted
-from discreet.accounting.tight.lattice.lower import gather
+from discreet.accounting.tight.lattice.lower import gather_cells
 from discreet.accounting.tight.lattice.nodes import Lattice, Scope, lattice, scope
 from discreet.accounting.tight.lattice.tilt import Law, log_peak
 from discreet.accounting.tight.lattice.upper import Measure, spread
 
-__all__ = ["SMALL", "Pair", "Problem", "chernoff", "measures", "upper_measure"]
+__all__ = ["SMALL", "Composition", "Pair", "chernoff", "measures", "upper_measure"]
 
 # The part of delta that may be lost to each of: infinity, tails, wrapping around.
 SMALL = 1e-7
@@ -30,7 +30,7 @@ _EXPONENTS = np.array([0.7, 0.85, 1.0, 1.2, 1.5])
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class Composition:
     """One direction of a composition: the directions of its steps, with counts."""
 
     parts: tuple[tuple[Direction, int], ...]
@@ -103,7 +103,7 @@ class _Plan:
         return replace(measure, spacing=self.spacing, index=measure.index * self.coarse)
 
 
-def measures(problem: Problem, law: Law, theta: float, spacing: float, delta: float) -> Pair:
+def measures(problem: Composition, law: Law, theta: float, spacing: float, delta: float) -> Pair:
     """Make both measures; the lattice is placed where it suits the lower one."""
     uppers: list[tuple[Measure, int]] = []
     lowers: list[tuple[Measure, int]] = []
@@ -114,7 +114,9 @@ def measures(problem: Problem, law: Law, theta: float, spacing: float, delta: fl
     return Pair(tilted(tuple(uppers), theta, outward=1), tilted(tuple(lowers), theta, outward=-1))
 
 
-def upper_measure(problem: Problem, law: Law, theta: float, spacing: float, delta: float) -> Tilted:
+def upper_measure(
+    problem: Composition, law: Law, theta: float, spacing: float, delta: float
+) -> Tilted:
     """Make the upper measure alone, in a third of the time."""
     plans = _plans(problem, law, theta, spacing, delta)
     grids = [lattice(plan.area, plan.step, plan.area.centre, plan.longest) for plan in plans]
@@ -125,7 +127,9 @@ def upper_measure(problem: Problem, law: Law, theta: float, spacing: float, delt
     return tilted(tuple(uppers), theta, outward=1)
 
 
-def _plans(problem: Problem, law: Law, theta: float, spacing: float, delta: float) -> list[_Plan]:
+def _plans(
+    problem: Composition, law: Law, theta: float, spacing: float, delta: float
+) -> list[_Plan]:
     """Decide where the nodes of each direction go; rare steps get a coarser lattice."""
     most_steps = max(count for _, count in problem.parts)
     longest = max(1, int(0.5 / ((1.0 + theta) * spacing)))
@@ -147,7 +151,7 @@ def _placed(plan: _Plan, near: float) -> tuple[Lattice, Measure]:
     area, step = plan.area, plan.step
     offset = area.centre
     grid = lattice(area, step, offset, plan.longest)
-    lower = gather(plan.direction, grid)
+    lower = gather_cells(plan.direction, grid)
     # The last offset with too little worth, and the best with too much.
     lack: tuple[float, float] | None = None
     excess: tuple[float, float, Lattice, Measure] | None = None
@@ -164,7 +168,7 @@ def _placed(plan: _Plan, near: float) -> tuple[Lattice, Measure]:
         else:
             offset = excess[0] + (lack[0] - excess[0]) * 0.98 * excess[1] / (excess[1] - lack[1])
         grid = lattice(area, step, offset, plan.longest)
-        lower = gather(plan.direction, grid)
+        lower = gather_cells(plan.direction, grid)
     # Too much worth is wasted at the node; too little pushes mass a node down, which is worse.
     if excess is not None and not 0.0 <= lower.lean <= excess[1]:
         return excess[2], excess[3]

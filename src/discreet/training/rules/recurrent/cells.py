@@ -23,8 +23,8 @@ import torch
 from torch import Tensor
 
 __all__ = [
+    "CellSteps",
     "Gradients",
-    "Steps",
     "Trace",
     "Weights",
     "gru",
@@ -62,7 +62,7 @@ class Weights(NamedTuple):
         return [(self.ih, self.bias_ih), (self.hh, self.bias_hh), *projection]
 
 
-class Steps(NamedTuple):
+class CellSteps(NamedTuple):
     """The positions, and the states before and after each, in the order of the forward pass."""
 
     at: range
@@ -70,7 +70,7 @@ class Steps(NamedTuple):
     after: range
 
     @classmethod
-    def of(cls, positions: int, *, reverse: bool) -> Steps:
+    def of(cls, positions: int, *, reverse: bool) -> CellSteps:
         """From the first position to the last, or back.
 
         >>> list(zip(*Steps.of(2, reverse=True)))
@@ -88,9 +88,9 @@ class Steps(NamedTuple):
         """The states after each position, (T, m, .), of all states, without a copy."""
         return states[min(self.after) : max(self.after) + 1]
 
-    def back(self) -> Steps:
+    def back(self) -> CellSteps:
         """These steps in the order of the backward pass."""
-        return Steps(self.at[::-1], self.before[::-1], self.after[::-1])
+        return CellSteps(self.at[::-1], self.before[::-1], self.after[::-1])
 
 
 class Trace(NamedTuple):
@@ -114,14 +114,14 @@ class Gradients(NamedTuple):
     start: tuple[Tensor, ...]
 
 
-def states_from(start: Tensor, steps: Steps) -> Tensor:
+def states_from(start: Tensor, steps: CellSteps) -> Tensor:
     """Room for the states, (S, m, .), with the start in its place."""
     states = start.new_empty(len(steps.at) + 1, *start.shape)
     states[steps.before[0]] = start
     return states
 
 
-def gru(gates: Tensor, start: tuple[Tensor, ...], weights: Weights, steps: Steps) -> Trace:
+def gru(gates: Tensor, start: tuple[Tensor, ...], weights: Weights, steps: CellSteps) -> Trace:
     """Run a GRU forward. Buffers of the trace: gates and h_n."""
     hidden_SmH = states_from(start[0], steps)
     width = hidden_SmH.shape[2]
@@ -143,7 +143,7 @@ def gru(gates: Tensor, start: tuple[Tensor, ...], weights: Weights, steps: Steps
 
 
 def gru_backward(
-    trace: Trace, weights: Weights, output: Tensor, last: tuple[Tensor, ...], steps: Steps
+    trace: Trace, weights: Weights, output: Tensor, last: tuple[Tensor, ...], steps: CellSteps
 ) -> Gradients:
     """Run a GRU backward, from the gradients of the outputs and of the last state.
 
@@ -177,7 +177,7 @@ def gru_backward(
 
 
 def rnn(
-    gates: Tensor, start: tuple[Tensor, ...], weights: Weights, steps: Steps, *, relu: bool
+    gates: Tensor, start: tuple[Tensor, ...], weights: Weights, steps: CellSteps, *, relu: bool
 ) -> Trace:
     """Run a plain recurrent layer forward. The trace has no buffers."""
     across, hidden_SmH = weights.hh.t(), states_from(start[0], steps)
@@ -198,7 +198,7 @@ def rnn_backward(
     weights: Weights,
     output: Tensor,
     last: tuple[Tensor, ...],
-    steps: Steps,
+    steps: CellSteps,
     *,
     relu: bool,
 ) -> Gradients:

@@ -27,7 +27,7 @@ from numba import njit, types
 
 from discreet.errors import NumericsError
 
-__all__ = ["backward", "compile_now", "forward"]
+__all__ = ["backward", "compile_kernels", "forward"]
 
 _F: Final = np.float32
 _PER_LN_2 = _F(1.4426950408889634)
@@ -146,7 +146,7 @@ that of the cells before.
 
 
 @cache
-def compile_now() -> None:
+def compile_kernels() -> None:
     """Compile both kernels, and compare them with torch."""
     table, rows = types.Array(types.float32, 3, "C"), types.Array(types.float32, 2, "C")
     at = types.intp

@@ -29,8 +29,8 @@ from torch import Tensor
 from discreet.errors import ParameterError
 from discreet.training.rules.nodes import Receiver
 from discreet.training.rules.recurrent.cells import (
+    CellSteps,
     Gradients,
-    Steps,
     Trace,
     Weights,
     gru,
@@ -45,8 +45,8 @@ __all__ = ["Kind", "Recurrence", "Visit", "recurrent_layer"]
 
 Kind: TypeAlias = Literal["lstm", "gru", "rnn_tanh", "rnn_relu"]
 
-_Forward: TypeAlias = Callable[[Tensor, tuple[Tensor, ...], Weights, Steps], Trace]
-_Backward: TypeAlias = Callable[[Trace, Weights, Tensor, tuple[Tensor, ...], Steps], Gradients]
+_Forward: TypeAlias = Callable[[Tensor, tuple[Tensor, ...], Weights, CellSteps], Trace]
+_Backward: TypeAlias = Callable[[Trace, Weights, Tensor, tuple[Tensor, ...], CellSteps], Gradients]
 _CELLS: Final[dict[Kind, tuple[_Forward, _Backward]]] = {
     "lstm": (lstm, lstm_backward),
     "gru": (gru, gru_backward),
@@ -118,7 +118,7 @@ def recurrent_layer(
         )
 
     # Weights enter detached: their gradients are made of what the receivers get, record by record.
-    run = _Run(kind, Steps.of(len(x), reverse=reverse))
+    run = _Run(kind, CellSteps.of(len(x), reverse=reverse))
     tensors = [None if weight is None else weight.detach() for weight in weights]
     states = [tensor.to(weights.ih.dtype) for tensor in (x, *start)]
     apply: Callable[..., tuple[Tensor, ...]] = _Layer.apply
@@ -137,7 +137,7 @@ class _Run:
     """What one forward pass hands to its caller, and its caller to the backward pass."""
 
     kind: Kind
-    steps: Steps
+    steps: CellSteps
     met: tuple[Tensor, ...] = ()
     receivers: tuple[Receiver, ...] = ()
 

@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 
 from discreet.training.rules.recurrent.cells import (
+    CellSteps,
     Gradients,
-    Steps,
     Trace,
     Weights,
     sigmoid_backward,
@@ -46,7 +46,7 @@ def expect_passes(passes: int) -> None:
     _expected_passes[0] = max(1, passes)
 
 
-def lstm(gates: Tensor, start: tuple[Tensor, ...], weights: Weights, steps: Steps) -> Trace:
+def lstm(gates: Tensor, start: tuple[Tensor, ...], weights: Weights, steps: CellSteps) -> Trace:
     """Run the steps of an LSTM forward.
 
     States of the trace: h and c. Buffers: gates, tanh(c') (T, m, H), and y (T, m, H) if it is
@@ -96,7 +96,7 @@ def _activate(
 
 
 def lstm_backward(
-    trace: Trace, weights: Weights, output: Tensor, last: tuple[Tensor, ...], steps: Steps
+    trace: Trace, weights: Weights, output: Tensor, last: tuple[Tensor, ...], steps: CellSteps
 ) -> Gradients:
     """Run an LSTM backward, from the gradients of the outputs and of the last states."""
     (_, cells_SmH), (gates_TmG, tanh_TmH, *_) = trace
@@ -175,11 +175,11 @@ def _kernels() -> tuple[Callable[..., None], Callable[..., None]] | None:
     try:
         from discreet.training.rules.recurrent.kernels import (  # noqa: PLC0415
             backward,
-            compile_now,
+            compile_kernels,
             forward,
         )
     except ImportError:
         return None
 
-    compile_now()
+    compile_kernels()
     return forward, backward

@@ -11,7 +11,7 @@ from discreet.accounting.costs import BallsInBinsGaussian
 from discreet.accounting.tight.analyses.atoms import Atoms, spread_out
 from discreet.accounting.tight.analyses.balls_in_bins import balls_in_bins_directions
 from discreet.accounting.tight.lattice.bracket import epsilon_bracket
-from discreet.accounting.tight.lattice.pair import Problem
+from discreet.accounting.tight.lattice.pair import Composition
 
 if TYPE_CHECKING:
     from discreet.accounting.tight.interface import Direction
@@ -85,7 +85,7 @@ def test_epochs_compose() -> None:
     cost = BallsInBinsGaussian(200, 1.0)
     found = [
         max(
-            epsilon_bracket(Problem(((one, epochs),)), 1e-6, 1e-2).upper
+            epsilon_bracket(Composition(((one, epochs),)), 1e-6, 1e-2).upper
             for one in balls_in_bins_directions(cost)
         )
         for epochs in (1, 10)

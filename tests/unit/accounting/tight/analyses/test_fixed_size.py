@@ -12,7 +12,7 @@ from discreet.accounting.costs import FixedSizeGaussian
 from discreet.accounting.tight.analyses.fixed_size import Exchange, fixed_size_directions
 from discreet.accounting.tight.analyses.poisson import PoissonAdd, PoissonRemove
 from discreet.accounting.tight.lattice.bracket import epsilon_bracket
-from discreet.accounting.tight.lattice.pair import Problem
+from discreet.accounting.tight.lattice.pair import Composition
 from support.brute_force import curve, divergence
 
 if TYPE_CHECKING:
@@ -68,9 +68,11 @@ def _sums(records: tuple[float, ...], size: int) -> list[tuple[float, float]]:
 @pytest.mark.parametrize("steps", [200, 20_000])
 def test_the_bound_lies_between_explicit_data_sets_and_the_renyi_bound(steps: int) -> None:
     cost = FixedSizeGaussian(5000, 1_000_000, 1.0)
-    upper = epsilon_bracket(Problem(((fixed_size_directions(cost)[0], steps),)), 1e-6, 1e-2).upper
+    upper = epsilon_bracket(
+        Composition(((fixed_size_directions(cost)[0], steps),)), 1e-6, 1e-2
+    ).upper
     attained = [
-        epsilon_bracket(Problem(((direction, steps),)), 1e-6, 1e-2).lower
+        epsilon_bracket(Composition(((direction, steps),)), 1e-6, 1e-2).lower
         for direction in (PoissonRemove(0.005, 0.5), PoissonAdd(0.005, 0.5))
     ]
     stored_lower, ours = {200: (6.4933494, 6.6253), 20_000: (33.6213454, 42.4572)}[steps]

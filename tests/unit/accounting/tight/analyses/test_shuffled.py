@@ -4,11 +4,11 @@ import math
 
 import pytest
 
-from discreet.accounting.costs import Gaussian
+from discreet.accounting.costs import PlainGaussian
 from discreet.accounting.tight.analyses.registry import directions
 from discreet.accounting.tight.analyses.shuffled import shuffled_lower
 from discreet.accounting.tight.lattice.bracket import epsilon_bracket
-from discreet.accounting.tight.lattice.pair import Problem
+from discreet.accounting.tight.lattice.pair import Composition
 from discreet.units import Adjacency
 
 
@@ -54,7 +54,9 @@ def test_epochs_add_and_stay_below_the_upper_bound(adjacency: Adjacency) -> None
 
 
 def _unamplified(noise: float, epochs: int, delta: float = 1e-6) -> float:
-    return epsilon_bracket(Problem(((directions(Gaussian(noise))[0], epochs),)), delta, 1e-3).upper
+    return epsilon_bracket(
+        Composition(((directions(PlainGaussian(noise))[0], epochs),)), delta, 1e-3
+    ).upper
 
 
 def test_one_batch_is_no_shuffling_at_all() -> None:

@@ -12,7 +12,7 @@ from discreet.accounting.normalise import costs_of_step
 from discreet.accounting.tight.analyses.fixed_size import fixed_size_directions
 from discreet.accounting.tight.analyses.truncated import cut, truncated_directions
 from discreet.accounting.tight.lattice.bracket import epsilon_bracket
-from discreet.accounting.tight.lattice.pair import Problem
+from discreet.accounting.tight.lattice.pair import Composition
 from discreet.ledger.events import GaussianSum, Step, TruncatedPoisson
 from discreet.units import Adjacency
 from support.brute_force import curve, divergence
@@ -126,12 +126,13 @@ def test_against_the_values_of_a_library_that_uses_a_looser_pair(
     # 1, delta 1e-6.
     cost = TruncatedPoissonGaussian(0.005, limit, 1_000_000, 1.0)
     found = [
-        epsilon_bracket(Problem(((one, steps),)), 1e-6, 1e-3) for one in truncated_directions(cost)
+        epsilon_bracket(Composition(((one, steps),)), 1e-6, 1e-3)
+        for one in truncated_directions(cost)
     ]
     upper = max(one.upper for one in found)
     assert math.isclose(upper, ours, rel_tol=1e-3)
     assert upper <= library * (1 + 1e-3)
-    uncut = epsilon_bracket(Problem(((truncated_directions(_uncut())[0], steps),)), 1e-6, 1e-3)
+    uncut = epsilon_bracket(Composition(((truncated_directions(_uncut())[0], steps),)), 1e-6, 1e-3)
     assert upper >= uncut.lower * (1 - 1e-9)
     assert upper <= rdp.epsilon([(cost, steps)], delta=1e-6).value
 

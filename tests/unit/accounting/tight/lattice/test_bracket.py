@@ -13,12 +13,12 @@ from discreet.accounting.tight.lattice.bracket import (
     delta_bracket,
     epsilon_bracket,
 )
-from discreet.accounting.tight.lattice.pair import Problem
+from discreet.accounting.tight.lattice.pair import Composition
 from discreet.accounting.tight.lattice.tilt import Law, Tilt, tilt_for_delta
 from discreet.accounting.tight.rounding import WIDE
 
 # Nine steps of a Gaussian with multiplier 6 are one with multiplier 2, known in closed form.
-GAUSSIANS = Problem(((PoissonRemove(1.0, 6.0), 9),))
+GAUSSIANS = Composition(((PoissonRemove(1.0, 6.0), 9),))
 
 
 @pytest.mark.parametrize("delta", [1e-12, 1e-6, 0.05])
@@ -44,8 +44,8 @@ def test_a_large_delta_needs_no_epsilon() -> None:
 
 
 def test_a_direction_that_is_not_worse_gets_an_upper_bound_alone() -> None:
-    removed = epsilon_bracket(Problem(((PoissonRemove(0.01, 1.0), 100),)), 1e-6, 1e-3)
-    added = Problem(((PoissonAdd(0.01, 1.0), 100),))
+    removed = epsilon_bracket(Composition(((PoissonRemove(0.01, 1.0), 100),)), 1e-6, 1e-3)
+    added = Composition(((PoissonAdd(0.01, 1.0), 100),))
     short, full = (epsilon_bracket(added, 1e-6, 1e-3, known) for known in (removed, None))
     assert short.lower == 0.0
     assert full.lower <= short.upper <= removed.upper
@@ -53,8 +53,8 @@ def test_a_direction_that_is_not_worse_gets_an_upper_bound_alone() -> None:
 
 def test_a_start_saves_time_and_changes_no_truth() -> None:
     starts: Starts = {}
-    before = Problem(((PoissonRemove(0.01, 1.0), 500),))
-    after = Problem(((PoissonRemove(0.01, 1.0), 520),))
+    before = Composition(((PoissonRemove(0.01, 1.0), 500),))
+    after = Composition(((PoissonRemove(0.01, 1.0), 520),))
     epsilon_bracket(before, 1e-6, 1e-3, None, starts)
     assert len(starts) == 1
     warm, cold = (
@@ -82,7 +82,7 @@ def test_wrong_choices_widen_a_bracket_and_never_move_it(monkeypatch: pytest.Mon
 def test_long_double_narrows_brackets_that_rounding_would_leave_wide(
     steps: int, probability: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    problem = Problem(((PoissonRemove(probability, 1.0), steps),))
+    problem = Composition(((PoissonRemove(probability, 1.0), steps),))
     narrow = epsilon_bracket(problem, 1e-12, 1e-3)
     assert narrow.upper - narrow.lower <= 1e-3 * narrow.upper
     for module in (bracket, window):

@@ -8,12 +8,12 @@ import pytest
 from discreet.accounting.costs import PoissonGaussian
 from discreet.accounting.tight.analyses.registry import directions
 from discreet.accounting.tight.lattice.compose import Tilted, tilted
-from discreet.accounting.tight.lattice.curve import Curve, curve, unknown
+from discreet.accounting.tight.lattice.curve import PrivacyCurve, composed_curve, unknown
 from discreet.accounting.tight.rounding import FloatArray
 from support.lattices import measures_of
 
 
-def _of_one_step(outward: int) -> tuple[Curve, FloatArray, FloatArray]:
+def _of_one_step(outward: int) -> tuple[PrivacyCurve, FloatArray, FloatArray]:
     upper, _ = measures_of(directions(PoissonGaussian(0.2, 1.0))[0], 1.0, 0.05)
     part: Tilted = tilted(((upper, 1),), 1.0, outward=outward)
     place = part.places[0] - part.places[0].min()
@@ -22,7 +22,7 @@ def _of_one_step(outward: int) -> tuple[Curve, FloatArray, FloatArray]:
     node = part.origin + part.spacing * (
         np.arange(len(mass), dtype=np.float64) + float(part.places[0].min())
     )
-    return curve(node, mass, part, 0.5, outward=outward), upper.loss, upper.mass
+    return composed_curve(node, mass, part, 0.5, outward=outward), upper.loss, upper.mass
 
 
 @pytest.mark.parametrize("epsilon", [-0.1, 0.0, 0.123, 0.5, 1.7])
@@ -44,7 +44,7 @@ def test_epsilon_is_the_inverse_of_delta(delta: float) -> None:
 
 def test_a_constant_above_delta_allows_no_epsilon() -> None:
     found, _, _ = _of_one_step(1)
-    heavy = Curve(found.node, found.slope, found.value, found.log_scale, 1e-3)
+    heavy = PrivacyCurve(found.node, found.slope, found.value, found.log_scale, 1e-3)
     assert heavy.epsilon(1e-4) == math.inf
     assert heavy.epsilon(2e-3) > found.epsilon(2e-3)
 

@@ -6,18 +6,18 @@ from discreet.accounting.gaussian import gaussian_delta, gaussian_epsilon
 from discreet.accounting.tight.analyses.poisson import PoissonRemove
 from discreet.accounting.tight.analyses.segment import Segment
 from discreet.accounting.tight.lattice.estimate import Contour, contour
-from discreet.accounting.tight.lattice.pair import Problem
+from discreet.accounting.tight.lattice.pair import Composition
 from discreet.accounting.tight.lattice.tilt import tilt_for_epsilon
 from discreet.accounting.tight.lattice.window import period
 
 
-def _line(problem: Problem, epsilon: float, delta: float) -> Contour | None:
+def _line(problem: Composition, epsilon: float, delta: float) -> Contour | None:
     law = problem.law(1e-8 * delta)
     tilt = tilt_for_epsilon(law, epsilon)
     return contour(law, tilt.theta, period(law, tilt, delta))
 
 
-GAUSSIANS = Problem(((PoissonRemove(1.0, 6.0), 9),))
+GAUSSIANS = Composition(((PoissonRemove(1.0, 6.0), 9),))
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 2.0, 4.0])
@@ -37,5 +37,5 @@ def test_epsilon_of_a_gaussian_to_nine_digits_and_only_inside_the_interval() -> 
 
 
 def test_a_loss_with_three_values_has_no_estimate() -> None:
-    response = Problem(((Segment(1.0, 0.0, (0.1, 0.6, 0.3)), 3),))
+    response = Composition(((Segment(1.0, 0.0, (0.1, 0.6, 0.3)), 3),))
     assert _line(response, 1.0, 1e-3) is None

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from discreet.accounting.costs import Cost, Gaussian, PoissonGaussian
+from discreet.accounting.costs import Cost, PlainGaussian, PoissonGaussian
 from discreet.accounting.tight.analyses.registry import directions
 from discreet.accounting.tight.interface import Direction
 from discreet.accounting.tight.lattice import lower as module
 from discreet.accounting.tight.lattice.compose import tilted
-from discreet.accounting.tight.lattice.lower import gather
+from discreet.accounting.tight.lattice.lower import gather_cells
 from discreet.accounting.tight.rounding import FloatArray
 from support.lattices import COSTS, curve_of, grid_for, measures_of
 
@@ -20,7 +20,7 @@ DIRECTIONS = [
 
 
 def check_below(direction: Direction, spacing: float) -> None:
-    lower = gather(direction, grid_for(direction, 2.0, spacing))
+    lower = gather_cells(direction, grid_for(direction, 2.0, spacing))
     for epsilon in np.linspace(-0.5, 2.0, 26):
         over = direction.cells(np.array([epsilon])).over
         if epsilon > lower.loss[0]:
@@ -42,12 +42,13 @@ def test_it_is_a_lower_bound_whatever_the_parts_are(
         return np.full(len(worth.under) + 1, constant)
 
     monkeypatch.setattr(module, "_balance", wrong)
-    for cost in (Gaussian(1.0), PoissonGaussian(0.3, 2.0)):
+    for cost in (PlainGaussian(1.0), PoissonGaussian(0.3, 2.0)):
         check_below(directions(cost)[0], 0.05)
 
 
 @pytest.mark.parametrize(
-    "cost", [Gaussian(1.0), PoissonGaussian(0.3, 1.0), PoissonGaussian(0.05, 1.0, replace=True)]
+    "cost",
+    [PlainGaussian(1.0), PoissonGaussian(0.3, 1.0), PoissonGaussian(0.05, 1.0, replace=True)],
 )
 def test_both_measures_are_exact_to_second_order(cost: Cost) -> None:
     def gap(spacing: float) -> float:

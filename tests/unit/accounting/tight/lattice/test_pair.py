@@ -6,9 +6,9 @@ import pytest
 
 from discreet.accounting.gaussian import gaussian_epsilon
 from discreet.accounting.tight.analyses.poisson import PoissonRemove
-from discreet.accounting.tight.lattice.pair import Problem, chernoff, measures, upper_measure
+from discreet.accounting.tight.lattice.pair import Composition, chernoff, measures, upper_measure
 
-PROBLEM = Problem(((PoissonRemove(1.0, 6.0), 9), (PoissonRemove(0.1, 2.0), 400)))
+PROBLEM = Composition(((PoissonRemove(1.0, 6.0), 9), (PoissonRemove(0.1, 2.0), 400)))
 
 
 def test_a_problem_counts_its_steps() -> None:
@@ -40,7 +40,7 @@ def test_the_upper_measure_alone_is_an_upper_measure() -> None:
 
 
 def test_chernoff_is_above_the_truth_and_infinite_where_infinity_weighs_more_than_delta() -> None:
-    gaussians = Problem(((PoissonRemove(1.0, 6.0), 9),))
+    gaussians = Composition(((PoissonRemove(1.0, 6.0), 9),))
     part = upper_measure(gaussians, gaussians.law(1e-6), 4.0, 0.01, 1e-6)
     assert gaussian_epsilon(2.0, 1e-6)[1] < chernoff(part, 1e-6) < 1.3 * 2.3
     assert chernoff(part, 0.5 * part.infinite) == math.inf

@@ -5,14 +5,14 @@ import math
 import pytest
 
 from discreet.accounting.tight.analyses.poisson import PoissonRemove
-from discreet.accounting.tight.lattice.pair import SMALL, Problem
+from discreet.accounting.tight.lattice.pair import SMALL, Composition
 from discreet.accounting.tight.lattice.tilt import tilt_for_epsilon
 from discreet.accounting.tight.lattice.window import period, planned
 
 
 @pytest.mark.parametrize("probability", [1.0, 0.1, 1e-3])
 def test_what_lies_outside_or_wraps_around_is_far_below_delta(probability: float) -> None:
-    law = Problem(((PoissonRemove(probability, 1.0), 100),)).law(1e-6)
+    law = Composition(((PoissonRemove(probability, 1.0), 100),)).law(1e-6)
     tilt = tilt_for_epsilon(law, 3.0)
     window = planned(law, tilt, 1e-3)
     goal = SMALL * math.exp(tilt.log_delta) * 1.05
@@ -31,12 +31,12 @@ def test_what_lies_outside_or_wraps_around_is_far_below_delta(probability: float
 
 
 def test_the_number_of_points_is_the_width_over_the_spacing() -> None:
-    law = Problem(((PoissonRemove(0.1, 1.0), 100),)).law(1e-6)
+    law = Composition(((PoissonRemove(0.1, 1.0), 100),)).law(1e-6)
     window = planned(law, tilt_for_epsilon(law, 3.0), 1e-3)
     assert window.points(1e-3) == pytest.approx((window.high - window.low) / 1e-3)
 
 
 def test_the_period_of_the_estimate_is_longer_than_the_window() -> None:
-    law = Problem(((PoissonRemove(0.1, 1.0), 100),)).law(1e-6)
+    law = Composition(((PoissonRemove(0.1, 1.0), 100),)).law(1e-6)
     tilt = tilt_for_epsilon(law, 3.0)
     assert period(law, tilt, math.exp(tilt.log_delta)) > planned(law, tilt, 1e-3).width

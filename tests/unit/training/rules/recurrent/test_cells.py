@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from discreet.training.rules.recurrent.cells import (
-    Steps,
+    CellSteps,
     Weights,
     gru,
     gru_backward,
@@ -20,7 +20,7 @@ T, M, H = 3, 2, 4
 def test_steps_go_on_or_back() -> None:
     """Wrong: a reversed direction that starts at the state before the first position."""
     states = torch.arange(4.0)
-    ahead, back = Steps.of(3, reverse=False), Steps.of(3, reverse=True)
+    ahead, back = CellSteps.of(3, reverse=False), CellSteps.of(3, reverse=True)
     assert ahead.sooner(states).tolist() == [0.0, 1.0, 2.0]
     assert ahead.later(states).tolist() == [1.0, 2.0, 3.0]
     assert back.sooner(states).tolist() == [1.0, 2.0, 3.0]
@@ -38,7 +38,7 @@ def test_the_maps_of_a_layer() -> None:
 @pytest.mark.parametrize("relu", [False, True])
 def test_a_plain_layer(relu: bool) -> None:
     gates, start = draw(T, M, H).requires_grad_(), draw(M, H).requires_grad_()
-    weights, steps = Weights(draw(H, 1), draw(H, H)), Steps.of(T, reverse=False)
+    weights, steps = Weights(draw(H, 1), draw(H, H)), CellSteps.of(T, reverse=False)
     outputs, h = [], start
     for t in range(T):
         z = gates[t] + h @ weights.hh.t()
@@ -70,7 +70,7 @@ def test_a_gru_and_its_two_gradients_of_n(reverse: bool) -> None:
     out = torch.stack([outputs[t] for t in range(T)])
     d_out, d_last = draw(T, M, H), draw(M, H) + 1.0
     d_ih, d_hh, d_start = torch.autograd.grad([out, h], [from_x, from_h, start], [d_out, d_last])
-    steps = Steps.of(T, reverse=reverse)
+    steps = CellSteps.of(T, reverse=reverse)
     trace = gru(from_x.detach().clone(), (start.detach(),), weights, steps)
     torch.testing.assert_close(steps.later(trace.states[0]), out.detach())
     found = gru_backward(trace, weights, d_out, (d_last,), steps)

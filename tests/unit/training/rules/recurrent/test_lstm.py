@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from discreet.training.rules.recurrent import lstm as module
-from discreet.training.rules.recurrent.cells import Steps, Weights
+from discreet.training.rules.recurrent.cells import CellSteps, Weights
 from support.written import draw
 
 T, M, H, P = 3, 2, 4, 2
@@ -33,7 +33,7 @@ def test_an_lstm_against_its_formula(projects: bool) -> None:
     d_out = draw(T, M, out_size)
     d_last = (draw(M, out_size) + 1.0, draw(M, H) - 1.0)
     truth = torch.autograd.grad([torch.stack(outputs), h, c], [from_x, *start], [d_out, *d_last])
-    steps = Steps.of(T, reverse=False)
+    steps = CellSteps.of(T, reverse=False)
     trace = module.lstm(from_x.detach().clone(), tuple(s.detach() for s in start), weights, steps)
     torch.testing.assert_close(steps.later(trace.states[0]), torch.stack(outputs).detach())
     found = module.lstm_backward(trace, weights, d_out, d_last, steps)
