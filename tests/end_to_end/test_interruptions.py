@@ -116,7 +116,7 @@ def interrupted_release(run: Run) -> None:
             raise KeyboardInterrupt
 
         patch.setattr(gaussian, "publish_noise", break_off)
-        patch.setattr(ahead, "publish", break_off)
+        patch.setattr(ahead, "publish_noise", break_off)
         assert not run.attempt(action)
     run.attempt(action)
     run.attempt(lambda: released(run.source.stream(Purpose.NOISE, step=run.step)))

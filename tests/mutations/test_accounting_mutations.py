@@ -122,7 +122,9 @@ def delta_chosen_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def marks_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     right = sources.read_source
-    monkeypatch.setattr(accountant, "read", lambda *source: replace(right(*source), voided_by=()))
+    monkeypatch.setattr(
+        accountant, "read_source", lambda *source: replace(right(*source), voided_by=())
+    )
 
 
 RIGHT_ADMIT = budget._Rules.admit

@@ -50,7 +50,7 @@ def twice_the_probability(monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(policy: Any, *more: Any) -> Iterator[Any]:
         return iter(right(dp.Poisson(2.0 * policy.probability), *more))
 
-    monkeypatch.setattr(sampler, "positions", wrong)
+    monkeypatch.setattr(sampler, "drawn_positions", wrong)
 
 
 def wrong_norm(kind: type, name: str, value: Any) -> Patch:

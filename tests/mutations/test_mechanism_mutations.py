@@ -216,7 +216,7 @@ MUTATIONS = [
     ),
     Mutation(
         "leaves that nobody claims go to the first pattern",
-        replaced(groups, "claim", orphans_ignored),
+        replaced(groups, "claim_leaves", orphans_ignored),
         f"{GROUPS}::test_unclaimed_leaves_and_idle_patterns_are_both_listed",
     ),
 ]

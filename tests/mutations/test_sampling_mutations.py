@@ -120,7 +120,7 @@ def skip_empty(monkeypatch: pytest.MonkeyPatch) -> None:
     def positions(*arguments: Any) -> Iterator[Any]:
         return (batch for batch in right(*arguments) if batch.size)
 
-    monkeypatch.setattr(sampler, "positions", positions)
+    monkeypatch.setattr(sampler, "drawn_positions", positions)
 
 
 def drop_last_batch(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,7 +130,7 @@ def drop_last_batch(monkeypatch: pytest.MonkeyPatch) -> None:
         batches = list(right(*arguments))
         yield from batches[:-1] if len(batches) > 1 else batches
 
-    monkeypatch.setattr(sampler, "positions", positions)
+    monkeypatch.setattr(sampler, "drawn_positions", positions)
 
 
 def part_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,7 +138,7 @@ def part_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     right = _policies.drawn_positions
     monkeypatch.setattr(
         sampler,
-        "positions",
+        "drawn_positions",
         lambda policy, records, stream, _: right(policy, records, stream, range(records)),
     )
 

@@ -418,7 +418,7 @@ MUTATIONS = [
     ),
     Mutation(
         "T09 T11 the memory of the data set is not marked",
-        replaced(loading, "mark_dataset", nothing),
+        replaced(loading, "mark_tensors_of", nothing),
         f"{LAWS}::test_t09_t11_the_memory_of_the_data_set_enters_no_pass_past_the_sample",
     ),
     Mutation(

@@ -87,7 +87,7 @@ MUTATIONS = [
     Mutation("P01 no clipping, seen by the verdict", unclipped, f"{AUDIT}[full batch]"),
     Mutation(
         "P26 drawn more often than charged, seen by the verdict",
-        replaced(sampler, "positions", often),
+        replaced(sampler, "drawn_positions", often),
         f"{AUDIT}[sampled]",
     ),
     Mutation(

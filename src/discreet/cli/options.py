@@ -28,7 +28,7 @@ __all__ = [
 def finite_option(text: str | float) -> float:
     """Read a finite number from the command line.
 
-    >>> finite("1e-6")
+    >>> finite_option("1e-6")
     1e-06
     """
     # "nan" and "inf" are numbers to Python; to an option they are mistakes.
@@ -44,7 +44,7 @@ def finite_option(text: str | float) -> float:
 def whole_option(text: str | int) -> int:
     """Read a whole number from the command line.
 
-    >>> whole("60_000")
+    >>> whole_option("60_000")
     60000
     """
     try:

@@ -35,7 +35,7 @@ def claim_leaves(
     Raises:
         ParameterError: a leaf is claimed by no pattern, or a pattern claims no leaf.
 
-    >>> claim("Groups", "mechanisms", ["grad/b*", "grad/*"], ["grad/body", "grad/head"])
+    >>> claim_leaves("Groups", "mechanisms", ["grad/b*", "grad/*"], ["grad/body", "grad/head"])
     {'grad/b*': ('grad/body',), 'grad/*': ('grad/head',)}
     """
     claimed: dict[str, list[str]] = {pattern: [] for pattern in patterns}

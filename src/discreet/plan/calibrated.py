@@ -103,7 +103,7 @@ def planned_steps(epochs: float, expected_batch_size: float, records: int) -> in
     that 0.1 epochs of batches of 10 of 1,000 records are 10 steps and not 11. The result is what is
     drawn and what is charged, so that rounding can never come between the two (P32).
 
-    >>> steps_of(20, 512, 60_000), steps_of(0.1, 10, 1_000), steps_of(1, 1 / 3, 1)
+    >>> planned_steps(20, 512, 60_000), planned_steps(0.1, 10, 1_000), planned_steps(1, 1 / 3, 1)
     (2344, 10, 3)
     """
     passes = Fraction(repr(check.positive(_OWNER, "epochs", epochs)))

@@ -341,8 +341,8 @@ class Engine:
         compute torch's own gradients, are learned from it.
 
         A few rows decide nothing about separation: the pass in earnest proves it, or is computed
-        one by one. A model that fails on several made-up records and not on one of them is
-        computed one by one; if it fails on one, too, a mistake of the user's shows in earnest.
+        one by one. A model that fails on made-up records, and only while they are followed, is
+        computed one by one; if it fails otherwise, too, a mistake of the user's shows in earnest.
         """
         if count == 1:
             return None
@@ -354,8 +354,8 @@ class Engine:
         except OneByOne:
             return None
         except USER_ERRORS:
-            with suppress(OneByOne, *USER_ERRORS):
-                self._passes.alone(loss, select(rows, torch.arange(copies)), copies, trial=True)
+            with suppress(*USER_ERRORS):
+                self._passes.rehearsed(loss, rows, count)
                 self._understand(loss, copies, "the loss fails where records are followed")
             return None
         self._chooser.activations = trial.activations.times(copies)

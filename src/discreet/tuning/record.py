@@ -92,7 +92,7 @@ class Tuning:
 
     >>> record = Tuning(
     ...     method=Method.OTHER,
-    ...     kind=Kind.PUBLIC,
+    ...     kind=TuningKind.PUBLIC,
     ...     name="digits",
     ...     trials=(Trial({"learning_rate": 0.5}, 0.93),),
     ...     chosen=0,

@@ -90,7 +90,7 @@ def test_p20_an_interruption_while_noise_is_added_does_not_let_it_come_twice(
         raise KeyboardInterrupt
 
     drawn = noise(10)
-    monkeypatch.setattr(ahead, "publish", interrupted)
+    monkeypatch.setattr(ahead, "publish_noise", interrupted)
     sums = np.zeros(10)
     with pytest.raises(KeyboardInterrupt):
         drawn.release(sums, out=sums)

@@ -31,7 +31,7 @@ def test_p28_a_draw_that_was_broken_off_does_not_end_like_a_whole_one(
     """
 
     def interrupted(*args: Any) -> Any:
-        monkeypatch.setattr(module, "positions", drawn_positions)
+        monkeypatch.setattr(module, "drawn_positions", drawn_positions)
         raise KeyboardInterrupt
 
     bits = source()
@@ -39,7 +39,7 @@ def test_p28_a_draw_that_was_broken_off_does_not_end_like_a_whole_one(
     draw = sampler.draw(bits)
     for _ in range(sampler.batches_per_step):
         next(draw)
-    monkeypatch.setattr(module, "positions", interrupted)
+    monkeypatch.setattr(module, "drawn_positions", interrupted)
     with pytest.raises(KeyboardInterrupt):
         next(draw)
     for _ in range(2):

@@ -540,34 +540,35 @@ def test_dropout_with_masks_of_the_record_agrees_with_the_loop() -> None:
 
 
 class Counting(nn.Module):
-    """Keeps a buffer, draws random numbers, and fails at the call it is told to."""
+    """Keeps a buffer, draws random numbers, and fails at the calls it is told to."""
 
-    def __init__(self, fail: int) -> None:
+    def __init__(self, failing: frozenset[int]) -> None:
         super().__init__()
-        self.linear, self.fail, self.calls = nn.Linear(6, 3), fail, 0
+        self.linear, self.failing, self.calls = nn.Linear(6, 3), failing, 0
         self.register_buffer("seen", torch.zeros(1))
 
     def forward(self, x: Tensor) -> Tensor:
         self.calls += 1
         self.seen = torch.as_tensor(self.get_buffer("seen") + 1.0)
         out = self.linear(x + torch.rand_like(x))
-        if self.calls == self.fail:
+        if self.calls in self.failing:
             raise ZeroDivisionError
         return torch.as_tensor(out)
 
 
-@pytest.mark.parametrize("fail", [1, 2])
-def test_everything_is_restored_after_an_exception(fail: int) -> None:
+@pytest.mark.parametrize("failing", [{1, 2}, {2}])
+def test_everything_is_restored_after_an_exception(failing: set[int]) -> None:
     """The first pass is a trial on made-up numbers, which say nothing about the model: it may fail,
-    and leaves no trace.
+    followed and not followed, and leaves no trace.
     """
-    model, batch = Counting(fail), (torch.randn(B, 6),)
+    in_earnest = len(failing) + 1
+    model, batch = Counting(frozenset(failing)), (torch.randn(B, 6),)
     model.linear.weight.grad = torch.ones(3, 6)
     kept = torch.utils.checkpoint.CheckpointFunction
     straight = torch.utils.checkpoint._checkpoint_without_reentrant_generator
-    with torch.no_grad(), nullcontext() if fail == 1 else pytest.raises(ZeroDivisionError):
+    with torch.no_grad(), nullcontext() if in_earnest == 3 else pytest.raises(ZeroDivisionError):
         list(Engine(model).passes(squares, batch, B, B))
-    assert model.calls == 2
+    assert model.calls == in_earnest
     assert float(model.get_buffer("seen")) == 1.0
     assert torch.is_grad_enabled()
     assert torch.utils.checkpoint.CheckpointFunction is kept
@@ -591,6 +592,19 @@ def test_a_model_that_needs_more_records_than_a_trial_has_is_served() -> None:
     engine = Engine(nn.Linear(6, 3))
     with pytest.raises(ValueError, match="twelve"):
         list(engine.passes(loss, (torch.randn(11, 6),), 11, 11))
+
+
+def test_a_model_that_fails_only_where_records_are_followed_goes_one_by_one() -> None:
+    """Made-up records decide it; an error of real ones would decide for others, and is raised."""
+
+    def loss(model: Any, batch: Any) -> Tensor:
+        if torch.compiler.is_compiling():
+            raise ValueError("not while a model is compiled")
+        return squares(model, batch)
+
+    engine = Engine(nn.Linear(6, 3))
+    list(engine.passes(loss, (torch.randn(4, 6),), 4, 4))
+    assert engine.one_by_one == "the loss fails where records are followed"
 
 
 def test_p47_the_model_is_the_users_own() -> None:

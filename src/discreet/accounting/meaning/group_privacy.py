@@ -25,7 +25,7 @@ __all__ = ["group_gaussian", "group_guarantee"]
 def group_gaussian(cost: PlainGaussian, *, size: int) -> PlainGaussian:
     """The cost of k units in an un-sampled Gaussian sum: exact, rounded down.
 
-    >>> group_gaussian(Gaussian(5.0), size=20).noise_multiplier
+    >>> group_gaussian(PlainGaussian(5.0), size=20).noise_multiplier
     0.25
     """
     k = check.whole("group_gaussian", "size", size, least=1)

@@ -87,7 +87,7 @@ def delta(counted: Sequence[tuple[Cost, int]], *, epsilon: float) -> RenyiBound:
     | so little noise that every divergence overflows  | 1.0                          | finite   |
     | an infinite or a negative epsilon                | ParameterError                          |
 
-    >>> delta([(Gaussian(1.0), 1)], epsilon=5.3).value < 1e-6
+    >>> delta([(PlainGaussian(1.0), 1)], epsilon=5.3).value < 1e-6
     True
     """
     epsilon = check.real("rdp.delta", "epsilon", epsilon)
@@ -143,7 +143,7 @@ def composed(counted: Sequence[tuple[Cost, int]], order: float) -> float:
     | the same with a count of 0                       | NaN, never read as a bound   |
     | an order of 1 or less                            | ParameterError               |
 
-    >>> 3.0 < composed([(Gaussian(2.0), 8)], 3.0) < 3.000001  # 8 * 3/(2*2^2), a little more
+    >>> 3.0 < composed([(PlainGaussian(2.0), 8)], 3.0) < 3.000001  # 8 * 3/(2*2^2), a little more
     True
     """
     if not order > 1.0:

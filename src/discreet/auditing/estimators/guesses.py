@@ -57,7 +57,7 @@ _LEARNED_FROM = 32  # canaries before the first guess
 def lowest_count(count: int, trials: int, probability: float) -> float:
     """An upper bound on P[Bin(trials, probability) >= count].
 
-    >>> 0.25 <= at_least(2, 2, 0.5) < 0.2500001
+    >>> 0.25 <= lowest_count(2, 2, 0.5) < 0.2500001
     True
     """
     if count <= 0:

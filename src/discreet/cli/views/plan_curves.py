@@ -152,7 +152,7 @@ def chart(curve: PlanCurve, *, blocks: bool) -> str:
 
     >>> points = ((1, 1), (2, 4))
     >>> axes = {"across": "x", "along": "y"}
-    >>> curve = Curve(title="Squares", points=points, here=2, logarithmic=False, **axes)
+    >>> curve = PlanCurve(title="Squares", points=points, here=2, logarithmic=False, **axes)
     >>> print(chart(curve, blocks=False))
     Squares
        x     y

@@ -67,7 +67,7 @@ def capped(rows: Sequence[TableRow], columns: int, limit: int = 300) -> tuple[Ta
     """So many rows that a page stays readable, alarming ones before others; a last row says how
     many are missing.
 
-    >>> [row.cells for row in capped([Row(("a", "b"))] * 5, 2, limit=2)]
+    >>> [row.cells for row in capped([TableRow(("a", "b"))] * 5, 2, limit=2)]
     [('a', 'b'), ('a', 'b'), ('and 3 more, in the ledger', '')]
     """
     if len(rows) <= limit:

@@ -62,7 +62,7 @@ def choices_table(choices: Collection[Choice]) -> str:
     """A text: the form of each leaf, how long each form takes, and what is kept until the sum.
 
     >>> seconds = {"streamed": 0.02, "folded": 0.0105}
-    >>> print(table([Choice("grad/0.weight", "folded", seconds, 4_700_000)]))
+    >>> print(choices_table([Choice("grad/0.weight", "folded", seconds, 4_700_000)]))
     leaf           form    kept MB  milliseconds by form
     grad/0.weight  folded      4.7  streamed 20.0, folded 10.5
     """

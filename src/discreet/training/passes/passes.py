@@ -366,7 +366,7 @@ class Passes:
         with (
             self._batch_norm.noting(self._names) as noting,
             torch.no_grad(),
-            plain_forward(self._model),
+            plain_forward(self._model, several=False),
             Alone(Proof(1, shown=True), noting),
         ):
             result = plain_result(loss(self._model, batch))

@@ -73,7 +73,7 @@ class CellSteps(NamedTuple):
     def of(cls, positions: int, *, reverse: bool) -> CellSteps:
         """From the first position to the last, or back.
 
-        >>> list(zip(*Steps.of(2, reverse=True)))
+        >>> list(zip(*CellSteps.of(2, reverse=True)))
         [(1, 2, 1), (0, 1, 0)]
         """
         # State number t stands before position t, and number t + 1 after it; back, the other way.
