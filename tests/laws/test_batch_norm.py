@@ -119,9 +119,8 @@ def check_isolation(seed: int, size: float) -> None:
             model, batch_norm=PrivateBatchNorm(model), form="ghost"
         )  # not by time: two engines are compared
         rows.append(records_of(engine, (data, y), 5))
-        for _ in engine.passes(watched, (data, y), 5, 5):
-            # Those before are of trials, on made-up numbers; afterwards they are erased.
-            whole.append(losses[-1].clone())
+        # Those before are of trials, on made-up numbers; afterwards they are erased.
+        whole += [losses[-1].clone() for _ in engine.passes(watched, (data, y), 5, 5)]
         assert engine.one_by_one is None
     for leaf, values in rows[0].items():
         assert np.array_equal(values[1:], rows[1][leaf][1:])

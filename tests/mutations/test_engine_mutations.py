@@ -34,7 +34,7 @@ def first_position_only(rows: Tensor) -> Factor:
     return Dense(linear.positions(rows)[:, 0])
 
 
-right_together, right_results = Engine._together, passes.losses_and_statistics
+right_together, right_results = Engine._together, contributions.losses_and_statistics
 right_axes = Tape._axes
 
 
@@ -60,7 +60,7 @@ def as_it_is(self: Noting, func: Any, args: Any, kwargs: Any) -> Any:
 
 def losses_alone(self: Passes, its: Proof, result: Any, noting: Noting) -> Any:
     its.check()
-    losses, statistics = passes.losses_and_statistics(result, its.count, noting.statistics())
+    losses, statistics = contributions.losses_and_statistics(result, its.count, noting.statistics())
     its.require_rows(losses, Rows(0), "the loss")
     return losses, statistics
 

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from discreet.errors import ModelError
 from discreet.training.factors.factors import Dense, Factor, Measures, Outer, Rows, Tied
 from discreet.training.factors.lengths import squares_together
 from discreet.training.rules.call import Use
 from discreet.training.rules.weights import Region, whole
 
-__all__ = ["Contributions", "Piece", "alone", "gathered"]
+__all__ = ["Contributions", "Piece", "alone", "gathered", "losses_and_statistics"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,6 +108,50 @@ class Contributions:
         return Contributions(pieces, self.records, self.present)
 
 
+def losses_and_statistics(
+    result: Any, rows: int, moments: Mapping[str, Tensor]
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """The losses, and the statistics with a row for each loss.
+
+    Args:
+        result: of the user's loss; sensitive.
+        rows: of the pass.
+        moments: of private batch normalisation, which belong to the statistics.
+
+    Raises:
+        ModelError: there is not one loss for each row, or not one row of each statistic.
+    """
+    losses, statistics = result if isinstance(result, tuple) and len(result) == 2 else (result, {})
+    if not isinstance(losses, Tensor) or losses.shape != (rows,):
+        got = (
+            f"a tensor of {losses.ndim} axes"
+            if isinstance(losses, Tensor)
+            else type(losses).__name__
+        )
+        raise ModelError(
+            expected="one loss for each record, of shape (B,)",
+            got=f"{got}, or another number of values",
+            do='Use reduction="none", and average over the positions of each record, not over records.',
+        )
+    values_by_name = dict(moments)
+    for name, values in dict(statistics).items():
+        if (
+            not isinstance(values, Tensor)
+            or values.ndim < 1
+            or values.shape[0] != rows
+            or name in moments
+        ):
+            raise ModelError(
+                expected=f"one row of {name!r} for each record",
+                got="a name of private batch-norm statistics"
+                if name in moments
+                else "something else",
+                do="Return statistics as tensors (B,) or (B, k).",
+            )
+        values_by_name[name] = values.detach()
+    return losses, values_by_name
+
+
 def alone(gradients: Mapping[str, Tensor]) -> Contributions:
     """The contribution of one record, from its gradients by leaf."""
     pieces = {
@@ -121,9 +167,7 @@ def gathered(
     """All uses of a pass, by leaf, merged where they concern the same numbers."""
     factors_by_leaf: dict[str, dict[Region, list[Factor]]] = {}
     for use in uses:
-        if use.factor is None:  # the loss does not depend on it
-            continue
-        for leaf, region, factor in use.value.lift(use.factor):
+        for leaf, region, factor in use.lifted:  # none if the loss does not depend on it
             factors_by_leaf.setdefault(leaf, {}).setdefault(region, []).append(factor)
     out = {}
     for leaf, regions in factors_by_leaf.items():

@@ -32,21 +32,22 @@ from discreet.training.factors.factors import Factor, wide
 from discreet.training.factors.memory import Activations
 from discreet.training.passes.apart import one_by_one
 from discreet.training.passes.batch_norm import Alone, Noting, PrivateBatchNorm
+from discreet.training.passes.contributions import losses_and_statistics
 from discreet.training.passes.precision_settings import full_precision
-from discreet.training.passes.sandbox import plain_forward
+from discreet.training.passes.sandbox import Traces, plain_forward
 from discreet.training.passes.tape import Tape
 from discreet.training.passes.trials import SavedBytes
 from discreet.training.rules import RULES
 from discreet.training.rules.call import Use, Uses, WrongGuess
 from discreet.training.separation.doors import Doors, opened
-from discreet.training.separation.kept import refuse_kept
+from discreet.training.separation.kept import Moved, refuse_kept
 from discreet.training.separation.marks import no_functions, out_of_sight
 from discreet.training.separation.operation import require_tested_version
 from discreet.training.separation.own import proving
 from discreet.training.separation.proof import Proof
 from discreet.training.separation.states import OneByOne, Rows, Stumbled
 
-__all__ = ["Finish", "Loss", "Passes", "Taped", "Trial", "losses_and_statistics"]
+__all__ = ["Finish", "Loss", "Passes", "Taped", "Trial"]
 
 Loss: TypeAlias = Callable[[Any, Any], Any]
 """(model, batch) to one loss for each record, (B,); or to that and a mapping of per-record
@@ -110,7 +111,7 @@ class Passes:
         self._parameters = dict(parameters)
         self._batch_norm = batch_norm
         self._no_guess: set[int] = set()
-        self._unerased: list[Proof] = []  # of passes that may not be in the sums yet
+        self.traces = Traces()
         self._names = {id(module): name for name, module in model.named_modules()}
 
     @property
@@ -163,6 +164,7 @@ class Passes:
         uses = Uses(proof, self.device, finish, None if saved is None else saved.hold)
         rows = begun(portion.batch, lambda tensor: proof.begin(tensor, Rows(0), portion.places))
         trial = saved is not None
+        self.traces.begin_numbers()
         with self._watched(proof, restore=trial) as noting:
             tape = Tape(self._parameters, uses, RULES, noting, self._no_guess, steady=trial)
             with nullcontext() if saved is None else saved.watching(lambda: tape.calls - 1):
@@ -173,9 +175,24 @@ class Passes:
                     shares = proof.begin(present.to(losses) / copies, Rows(0))
                 with full_precision(self.device), Doors(proof):
                     self._backward(losses, shares, uses.anchor, trial=trial)
-            proof.refuse_caught_errors()
-            proof.check()
-        return Taped(uses.uses, losses.detach(), statistics, tape.calls)
+                    # Hooks and finalizers of the user run until here, and none runs later.
+                    uses.end()
+                    tape.end()
+                    losses, result = losses.detach(), None
+            self._require_unchanged(proof, uses, statistics, noting)
+        return Taped(uses.uses, losses, statistics, tape.calls)
+
+    def _require_unchanged(
+        self, proof: Proof, uses: Uses, statistics: Mapping[str, Tensor], noting: Noting
+    ) -> None:
+        """At the end of a pass: what enters the sums is still what was proved."""
+        proof.refuse_caught_errors()
+        proof.check()
+        uses.require_untouched()
+        noted = noting.statistics()
+        for name, values in statistics.items():
+            if name not in noted:
+                proof.require_rows(values, Rows(0), f"the statistic {name!r}")
 
     def _proved(
         self, proof: Proof, result: Any, noting: Noting
@@ -192,26 +209,46 @@ class Passes:
         return losses, statistics
 
     @contextmanager
-    def _watched(self, proof: Proof, *, restore: bool = False) -> Iterator[Noting]:
+    def _watched(
+        self, proof: Proof, *, restore: bool = False, augmenting: bool = False
+    ) -> Iterator[Noting]:
         """For the time of a pass: nothing of its records stays in the model or in memory that was
         there before.
 
         Args:
             proof: of the pass.
             restore: whether this is a trial on made-up records, which leaves no trace.
+            augmenting: whether an augmentation runs, and no loss.
         """
         if not restore:
-            self._unerased.append(proof)
+            self.traces.unerased.append(proof)
+        try:
+            with self._circumstances(proof, restore=restore) as (noting, moved):
+                yield noting
+        except BaseException:
+            if not restore:
+                self.traces.erase()  # now: processes of records begin with what there is
+            raise
+        finally:
+            memory = proof.put_back()
+        moved.memory, moved.generators = memory.memory, memory.generators
+        self.traces.note(moved, augmenting=augmenting, trial=restore)
+
+    @contextmanager
+    def _circumstances(self, proof: Proof, *, restore: bool) -> Iterator[tuple[Noting, Moved]]:
+        """A pass and its proof; errors of the proof come before all others."""
         with (
             self._batch_norm.noting(self._names) as noting,
             torch.enable_grad(),
             plain_forward(
                 self._model, restore=restore, trained=self._parameters, several=proof.count > 1
-            ),
+            ) as moved,
         ):
             try:
                 with proving(proof), proof:
-                    yield noting
+                    yield noting, moved
+                    if not restore:
+                        self.traces.hold_finalizers()
             except OneByOne:
                 refuse_kept(self._model)  # one by one it would be kept, too
                 raise
@@ -221,15 +258,6 @@ class Passes:
                     raise _unseen(error) from error
                 raise  # as it is: a record may have caused it, and decides nothing for others
             refuse_kept(self._model)
-
-    def erase(self) -> None:
-        """Overwrite what passes made of records: their contributions were added to the sums.
-
-        Whatever a loss has kept, in whatever way, holds nothing from now on.
-        """
-        for proof in self._unerased:
-            proof.erase()
-        self._unerased.clear()
 
     def _describe(self, tensor: Tensor) -> str:
         """The parameter or buffer in whose memory a tensor lies."""
@@ -287,25 +315,25 @@ class Passes:
         _refuse_objects(proof, batch)
         with self._watched(proof, restore=trial) as noting:
             mode = Alone(proof, noting, steady=trial)
-            with mode:
-                result = loss(self._model, rows)
-            losses, statistics = losses_and_statistics(result, copies, noting.statistics())
-            for name, values in {"the loss": losses, **statistics}.items():
+            with mode:  # also when graphs are let go of: finalizers run then
+                gradients, statistics = self._computed(loss, rows, copies, noting)
+            for name, values in {**gradients, **statistics}.items():
                 proof.require_rows(values, Rows(0), name)
-            if not losses.requires_grad:
-                return {}, statistics
-            with mode:
-                gradients = _gradients(
-                    losses.mean(), list(self._parameters.values()), allow_unused=True
-                )
-            for leaf, gradient in zip(self._parameters, gradients, strict=True):
-                if gradient is not None:
-                    proof.require_rows(gradient, Rows(0), f"the gradient of {leaf}")
             proof.check()
+        return {leaf: wide(_full(gradient)) for leaf, gradient in gradients.items()}, statistics
+
+    def _computed(
+        self, loss: Loss, rows: Any, copies: int, noting: Noting
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """Gradients and statistics of one record, by torch."""
+        result = loss(self._model, rows)
+        losses, statistics = losses_and_statistics(result, copies, noting.statistics())
+        if not losses.requires_grad:
+            return {}, statistics
+        parameters = list(self._parameters.values())
+        gradients = _gradients(losses.mean(), parameters, allow_unused=True)
         pairs = zip(self._parameters, gradients, strict=True)
-        return {
-            leaf: wide(_full(gradient)) for leaf, gradient in pairs if gradient is not None
-        }, statistics
+        return {leaf: gradient for leaf, gradient in pairs if gradient is not None}, statistics
 
     def trial(self, loss: Loss, batch: Any, rows: int) -> Trial:
         """Run a pass like `together` over a few rows, without a trace; every factor stays as it is.
@@ -401,7 +429,9 @@ class Passes:
         placement = Rows(0, copies)
         entries = begun(rows, lambda tensor: proof.begin(tensor, placement), strict=records > 1)
         _refuse_objects(proof, rows)
-        with self._watched(proof), torch.no_grad():
+        if records > 1:
+            self.traces.begin_numbers()
+        with self._watched(proof, augmenting=True), torch.no_grad():
             with Doors(proof):
                 out = augment(entries)
             proof.refuse_caught_errors()
@@ -432,47 +462,3 @@ def _refuse_objects(proof: Proof, batch: Any) -> None:
     """Texts, numbers and other objects of a record are seen by Python without a door."""
     if not all(isinstance(leaf, Tensor) or leaf is None for leaf in leaves(batch)):
         proof.fail("Python sees entries of the batch")
-
-
-def losses_and_statistics(
-    result: Any, rows: int, moments: Mapping[str, Tensor]
-) -> tuple[Tensor, dict[str, Tensor]]:
-    """The losses, and the statistics with a row for each loss.
-
-    Args:
-        result: of the user's loss; sensitive.
-        rows: of the pass.
-        moments: of private batch normalisation, which belong to the statistics.
-
-    Raises:
-        ModelError: there is not one loss for each row, or not one row of each statistic.
-    """
-    losses, statistics = result if isinstance(result, tuple) and len(result) == 2 else (result, {})
-    if not isinstance(losses, Tensor) or losses.shape != (rows,):
-        got = (
-            f"a tensor of {losses.ndim} axes"
-            if isinstance(losses, Tensor)
-            else type(losses).__name__
-        )
-        raise ModelError(
-            expected="one loss for each record, of shape (B,)",
-            got=f"{got}, or another number of values",
-            do='Use reduction="none", and average over the positions of each record, not over records.',
-        )
-    values_by_name = dict(moments)
-    for name, values in dict(statistics).items():
-        if (
-            not isinstance(values, Tensor)
-            or values.ndim < 1
-            or values.shape[0] != rows
-            or name in moments
-        ):
-            raise ModelError(
-                expected=f"one row of {name!r} for each record",
-                got="a name of private batch-norm statistics"
-                if name in moments
-                else "something else",
-                do="Return statistics as tensors (B,) or (B, k).",
-            )
-        values_by_name[name] = values.detach()
-    return losses, values_by_name

@@ -37,6 +37,9 @@ class Part:
     def lift(self, factor: Factor) -> Iterator[tuple[str, Region, Factor]]:
         yield self.leaf, self.region, factor
 
+    def without_graph(self) -> Part:
+        return self
+
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,6 +60,9 @@ class Looked:
             self.region,
             Rows(ids, values.reshape(m, ids.shape[1], width), self.region[0]),
         )
+
+    def without_graph(self) -> Looked:
+        return Looked(self.tensor.detach(), self.leaf, self.region, self.ids)
 
 
 @final
@@ -95,6 +101,9 @@ class Computed:
         for (leaf, parameter), gradient in zip(self.sources, found, strict=True):
             if gradient is not None:
                 yield leaf, whole(parameter), Dense(wide(gradient.detach()))
+
+    def without_graph(self) -> Computed:
+        return Computed(self.tensor.detach(), self.sources)
 
 
 def _stacked(parts: tuple[Tensor | None, ...]) -> Tensor | None:

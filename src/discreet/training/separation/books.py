@@ -9,6 +9,7 @@ from weakref import ref
 import torch
 from torch import Tensor
 
+from discreet.training.separation.kept import Moved, refill
 from discreet.training.separation.marks import (
     KEPT,
     Content,
@@ -54,14 +55,19 @@ class Books:
         news: reasons since this was last cleared, without layers.
         looked: whether values of a public tensor decided since this was last set to False.
         secret: storages that were made of records in this pass, as weak references.
+        memory: storages from before the pass that it writes publicly, with copies of what they
+            held; by `id`.
+        generators: of the user's own that it draws from, with their states before; by `id`.
     """
 
     __slots__ = (
         "_known",
         "_where",
         "count",
+        "generators",
         "inner",
         "looked",
+        "memory",
         "news",
         "number",
         "reasons",
@@ -77,6 +83,8 @@ class Books:
         self._known: set[str] = set()  # reasons without layers
         self.looked = False
         self.secret: list[ref[Any]] = []
+        self.memory: dict[int, tuple[Any, Any]] = {}
+        self.generators: dict[int, tuple[torch.Generator, Tensor]] = {}
         self._where = where
 
     # --- reading ---
@@ -165,16 +173,49 @@ class Books:
                 erase(storage)
         self.secret.clear()
 
+    # --- public state from before ---
+
+    def save(self, targets: Iterable[Tensor]) -> None:
+        """Before an operation writes what is public: copy memory that was there before the pass."""
+        for target in targets:
+            storage: Any = marked_part(target)
+            is_from_before = storage is not target and not self.made_here(storage)
+            if is_from_before and id(storage) not in self.memory:
+                with out_of_sight():
+                    self.memory[id(storage)] = (storage, storage.clone())
+
+    def save_generator(self, generator: torch.Generator) -> None:
+        """Before an operation draws from a generator of the user's own: note its state."""
+        if generator is not torch.default_generator and id(generator) not in self.generators:
+            self.generators[id(generator)] = (generator, generator.get_state())
+
+    def put_back(self) -> Moved:
+        """Memory and generators from before the pass are again what they were; what the pass made
+        of them is returned.
+        """
+        moved = Moved()
+        for storage, before in self.memory.values():
+            moved.memory.append((storage, storage.clone()))
+            refill(storage, before)
+        for generator, state in self.generators.values():
+            moved.generators.append((generator, generator.get_state()))
+            generator.set_state(state)
+        self.memory.clear()
+        self.generators.clear()
+        return moved
+
+    # --- marks of results ---
+
     def set_new(self, tensor: Tensor, state: State) -> bool:
         """Note the state of a tensor in new memory; False if it has none, and is not public."""
-        part: Any = marked_part(tensor)
-        if part is tensor:
-            is_kept = isinstance(state, Mixed) and state.kept
-            content = state if is_public(state) or is_kept else _NO_STORAGE
-            part._separation = (self.number, content, True)  # noqa: SLF001  (our own mark)
-            return is_public(state)
-        self.set(part, self._placed(tensor, state) if isinstance(state, Rows) else state)
-        return True
+        storage = storage_of(tensor)
+        if storage is not None:
+            self.set(storage, self._placed(tensor, state) if isinstance(state, Rows) else state)
+            return True
+        is_kept = isinstance(state, Mixed) and state.kept
+        content = state if is_public(state) or is_kept else _NO_STORAGE
+        tensor._separation = (self.number, content, True)  # type: ignore[attr-defined]  # noqa: SLF001
+        return is_public(state)
 
     def fresh(self, result: Tensor, content: Content, operation: Operation) -> None:
         """Note a public result: of this pass, unless it is a view of something that was there

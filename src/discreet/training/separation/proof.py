@@ -37,7 +37,13 @@ from discreet.training.separation.exits import (
     undeclared_by,
     written_by,
 )
-from discreet.training.separation.marks import no_functions, out_of_sight
+from discreet.training.separation.kept import Moved
+from discreet.training.separation.marks import (
+    marked_part,
+    no_functions,
+    note_writes,
+    out_of_sight,
+)
 from discreet.training.separation.operation import OPERATIONS, Operation, operation_of
 from discreet.training.separation.outcomes import Outcomes, constants_before
 from discreet.training.separation.states import (
@@ -222,6 +228,12 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """
         self._books.erase()
 
+    def put_back(self) -> Moved:
+        """Public state from before the pass is again what it was; what the pass made of it is
+        returned.
+        """
+        return self._books.put_back()
+
     def _refuse(self, error: CoupledRecords) -> NoReturn:
         self._refusal = error
         raise error
@@ -308,6 +320,7 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if operation.written or operation.undeclared:
             arguments = arguments_of(operation, args, kwargs)
             targets = [*written_by(operation, arguments), *undeclared_by(operation, arguments)]
+            self._books.save(targets)
         sizes = sizes_of(targets) if operation.is_geometry else []
         out = func._op(*args, **kwargs)  # noqa: SLF001
         fill_grown(targets, sizes)
@@ -315,6 +328,7 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._books.fresh(result, content, operation)
         for target in targets:
             self._books.overwrite(target, content)
+        note_writes(map(marked_part, targets))
         return out
 
     # --- one call, judged by its rule ---
@@ -323,14 +337,18 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         inputs = tensors_among((args, kwargs))
         self._refuse_kinds(operation, inputs)
         states = {id(tensor): self.state(tensor) for tensor in inputs}
-        from_generator = any(
-            isinstance(argument, torch.Generator) for argument in (*args, *kwargs.values())
-        )
+        generators = [
+            argument
+            for argument in (*args, *kwargs.values())
+            if isinstance(argument, torch.Generator)
+        ]
+        for generator in generators:
+            self._books.save_generator(generator)
         if all(map(is_public, states.values())):
             lookup = Lookup(func)
-            lookup.secret_numbers = not from_generator
+            lookup.secret_numbers = not generators
             return self._public(func, operation, args, kwargs, lookup)
-        if self.count > 1 and from_generator:
+        if self.count > 1 and generators:
             self.fail(
                 f"{operation.full_name} draws for records from a generator of the user's own, "
                 "which others may know"
@@ -354,6 +372,7 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         except Exception:
             self._raised(operation, inputs)
             raise
+        note_writes(map(marked_part, [*written, *undeclared_by(operation, arguments)]))
         fill_grown(written, sizes)
         return self._outcomes.settle(operation, arguments, out, states, constants)
 
@@ -431,6 +450,8 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
     ) -> Any:
         """The operation is known: run it, and put the marks that it left the first time."""
         out = self._executed(func, operation, args, kwargs)
+        if effect.targets:
+            note_writes(lookup.storages[target.place] for target in effect.targets)
         simple = effect.simple
         if simple is not None and type(out) is Tensor and simple.fits(out):
             storage: Any = out.untyped_storage()

@@ -176,7 +176,7 @@ def test_squares_of_rows_are_rounded_up(seed: int, width: int, kind: torch.dtype
 
 
 def used(value: Part | Looked | Computed, factor: Factor) -> Use:
-    return Use(value, 0, factor)
+    return Use(value, 0, factor, lifted=list(value.lift(factor)))
 
 
 def total_of(pieces: tuple[Piece, ...], numel: int) -> Tensor:
