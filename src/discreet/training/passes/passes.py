@@ -197,15 +197,13 @@ class Passes:
     def _proved(
         self, proof: Proof, result: Any, noting: Noting
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """Losses and statistics, of which each row depends on its own record."""
+        """Losses, of which each depends on its own record; statistics, of which that is proved when
+        the pass ends.
+        """
         proof.refuse_caught_errors()
         proof.check()
-        noted = noting.statistics()
-        losses, statistics = losses_and_statistics(result, proof.count, noted)
+        losses, statistics = losses_and_statistics(result, proof.count, noting.statistics())
         proof.require_rows(losses, Rows(0), "the loss")
-        for name, values in statistics.items():
-            if name not in noted:
-                proof.require_rows(values, Rows(0), f"the statistic {name!r}")
         return losses, statistics
 
     @contextmanager
