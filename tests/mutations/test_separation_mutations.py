@@ -401,7 +401,7 @@ MUTATIONS = [
         f"{LATE}[by_a_hook_on_a_weight]",
     ),
     Mutation(
-        "T08 the graph is let go of after the pass",
+        "T08 what finalizers of a graph change is not looked at",
         replaced(passes.Passes, "_require_unchanged", nothing),
         f"{LATE}[by_a_finalizer]",
     ),
