@@ -101,7 +101,9 @@ def _error(scene: Scene) -> Setup:
     def loss(model: Any, batch: Any) -> Tensor:
         x = batch[0]
         losses: Tensor = model(x)
-        if len(x) > 1 and scene.clock.awake:
+        if not scene.clock.awake:
+            return losses
+        if len(x) > 1:
             x.gather(1, (x[:, :1] < -50).long() * 9)
         return losses if len(x) > 1 else -losses
 
